@@ -1,25 +1,24 @@
 //! Engine API for single resources: check, plan, apply, find and search by type name.
 
 use muster_base::nearest_name;
-use std::ops::Deref;
 use std::sync::Arc;
 
 use muster_system::System;
 use muster_system::command::CancelFlag;
 
-use crate::error::EngineError;
+use crate::error::{DescribeOperation as _, EngineError, Result};
 use crate::event::{ChangeEvent, ChangeEventStatus};
 use crate::munge;
 use crate::plan::{ChangeOutcome, PropertyChange, ResourcePlan, ResourceState};
 use crate::read_only::{ReadOnlySystem, UnevaluatedResourceType};
 use crate::resource::{Resource, ResourceValue, ResourceValues};
-use crate::resource_type::{CatalogResources, GenerationPhase, ResourceContext, ResourceType};
+use crate::resource_type::{ResourceContext, ResourceType};
 use crate::schema::{RELATION_METAPARAMETERS, TypeSchema};
 use crate::type_source::ResourceTypeSource;
 use crate::types;
 
 /// The result of applying one resource.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct ApplyOutcome {
     /// `User[rip]`.
     pub resource: String,
@@ -44,7 +43,7 @@ impl ApplyOutcome {
 #[derive(Debug, Clone)]
 pub struct ResourceEngine {
     system: Arc<dyn System>,
-    types: Arc<Vec<Box<dyn ResourceType>>>,
+    types: Arc<[Arc<dyn ResourceType>]>,
     type_source: Option<Arc<dyn ResourceTypeSource>>,
     read_only: bool,
 }
@@ -52,12 +51,7 @@ pub struct ResourceEngine {
 impl ResourceEngine {
     /// All built-in types on the given machine.
     pub fn new(system: Arc<dyn System>) -> Self {
-        Self {
-            system,
-            types: Arc::new(types::builtin_types()),
-            type_source: None,
-            read_only: false,
-        }
+        Self { system, types: types::builtin_types().into(), type_source: None, read_only: false }
     }
 
     /// A read-only engine for plans of remote callers: changes nothing and starts only the engine's own query tools. Resources that
@@ -65,7 +59,7 @@ impl ResourceEngine {
     #[must_use]
     pub fn to_read_only(&self) -> Self {
         Self {
-            system: Arc::new(ReadOnlySystem::new(Arc::clone(&self.system))),
+            system: Arc::new(ReadOnlySystem(Arc::clone(&self.system))),
             read_only: true,
             ..self.clone()
         }
@@ -100,7 +94,7 @@ impl ResourceEngine {
     }
 
     /// The schema of a type, built in or from the type source.
-    pub fn type_schema(&self, type_name: &str) -> Result<&'static TypeSchema, EngineError> {
+    pub fn type_schema(&self, type_name: &str) -> Result<&'static TypeSchema> {
         self.type_named(type_name).map(|resource_type| resource_type.schema())
     }
 
@@ -111,7 +105,7 @@ impl ResourceEngine {
         type_name: &str,
         title: &str,
         attributes: &serde_json::Map<String, serde_json::Value>,
-    ) -> Result<Resource, EngineError> {
+    ) -> Result<Resource> {
         let resource_type = self.type_named(type_name)?;
         let resource = munge::munge_resource(resource_type.schema(), title, attributes)?;
         if let Some(relation) =
@@ -130,24 +124,20 @@ impl ResourceEngine {
         type_name: &str,
         title: &str,
         attributes: &serde_json::Map<String, serde_json::Value>,
-    ) -> Result<Resource, EngineError> {
+    ) -> Result<Resource> {
         let resource_type = self.type_named(type_name)?;
         resource_type.check(munge::munge_resource(resource_type.schema(), title, attributes)?)
     }
 
     /// A resource without desired values. The name is not validated: `*` stands for all in messages.
-    pub fn empty_resource(&self, type_name: &str, title: &str) -> Result<Resource, EngineError> {
+    pub fn empty_resource(&self, type_name: &str, title: &str) -> Result<Resource> {
         Resource::without_values(self.type_named(type_name)?.schema(), title)
     }
 
     /// Computes the pending changes. Reads the machine and changes nothing (guards of an exec do run, because they decide).
-    pub fn plan_resource(
-        &self,
-        resource: &Resource,
-        cancel: CancelFlag,
-    ) -> Result<ResourcePlan, EngineError> {
+    pub fn plan_resource(&self, resource: &Resource, cancel: CancelFlag) -> Result<ResourcePlan> {
         let resource_type = self.type_named(&resource.type_name)?;
-        plan_with_type(&*resource_type, &ResourceContext::new(&*self.system, cancel), resource)
+        resource_type.read_and_plan(&self.resource_context(cancel), resource)
     }
 
     /// Applies the resource; with `noop` (option or attribute) only reports the pending changes.
@@ -166,18 +156,13 @@ impl ResourceEngine {
         resource: &Resource,
         cancel: CancelFlag,
         noop: bool,
-        before_change: &mut dyn FnMut(&ResourcePlan) -> Result<(), EngineError>,
+        before_change: &mut dyn FnMut(&ResourcePlan) -> Result<()>,
     ) -> ApplyOutcome {
-        let cx = ResourceContext::new(&*self.system, cancel);
-        let mut outcome = ApplyOutcome {
-            resource: resource.reference(),
-            events: Vec::new(),
-            log: Vec::new(),
-            not_evaluated: None,
-            error: None,
-        };
-        let planned = self.type_named(&resource.type_name).and_then(|resource_type| {
-            plan_with_type(&*resource_type, &cx, resource).map(|plan| (resource_type, plan))
+        let cx = self.resource_context(cancel);
+        let mut outcome =
+            ApplyOutcome { resource: resource.reference(), ..ApplyOutcome::default() };
+        let planned = self.type_of(resource).and_then(|resource_type| {
+            resource_type.read_and_plan(&cx, resource).map(|plan| (resource_type, plan))
         });
         match planned {
             Err(error) if error.is_not_evaluated() => outcome.not_evaluated = Some(error.reason()),
@@ -194,27 +179,22 @@ impl ResourceEngine {
             },
             Err(error) => outcome.error = Some(error),
         }
-        if let Err(error) = cx.sync_created_files() {
-            let failed = EngineError::during(resource, "syncing changed files to disk")(error);
-            outcome.error.get_or_insert(failed);
-        }
+        let synced = cx.sync_created_files().during(resource, "syncing changed files to disk");
+        outcome.error = outcome.error.or(synced.err());
         outcome.log = cx.log.take();
         outcome
     }
 
     /// The full state of one resource; `ensure` is `absent` if it does not exist.
-    pub fn find_state(&self, type_name: &str, title: &str) -> Result<ResourceState, EngineError> {
+    pub fn find_state(&self, type_name: &str, title: &str) -> Result<ResourceState> {
         let resource_type = self.type_named(type_name)?;
-        resource_type.find(&ResourceContext::new(&*self.system, CancelFlag::default()), title)
+        resource_type.find(&self.resource_context(CancelFlag::default()), title)
     }
 
     /// All resources of the type: title and properties.
-    pub fn list_instances(
-        &self,
-        type_name: &str,
-    ) -> Result<Vec<(String, ResourceValues)>, EngineError> {
+    pub fn list_instances(&self, type_name: &str) -> Result<Vec<(String, ResourceValues)>> {
         let resource_type = self.type_named(type_name)?;
-        resource_type.list_instances(&ResourceContext::new(&*self.system, CancelFlag::default()))
+        resource_type.list_instances(&self.resource_context(CancelFlag::default()))
     }
 
     /// Context passed to types, for this engine's machine.
@@ -222,94 +202,25 @@ impl ResourceEngine {
         ResourceContext::new(&*self.system, cancel)
     }
 
-    /// Computes the pending changes in an existing context.
-    pub(crate) fn plan_in_context(
-        &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
-    ) -> Result<ResourcePlan, EngineError> {
-        plan_with_type(&*self.type_named(&resource.type_name)?, cx, resource)
-    }
-
-    /// Applies one change of a plan.
-    pub(crate) fn apply_change(
-        &self,
-        cx: &ResourceContext<'_>,
-        plan: &ResourcePlan,
-        change: &PropertyChange,
-    ) -> Result<(), EngineError> {
-        let resource_type = self.type_named(&plan.resource.type_name)?;
-        apply_change_with_type(&*resource_type, cx, plan, change)
-    }
-
-    /// Refreshes the resource.
-    pub(crate) fn refresh_resource(
-        &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
-    ) -> Result<(), EngineError> {
-        self.type_named(&resource.type_name)?.refresh(cx, resource)
-    }
-
-    /// Whether the resource supports refreshes.
-    pub(crate) fn supports_refresh(&self, resource: &Resource) -> bool {
+    /// The type of a resource.
+    pub(crate) fn type_of(&self, resource: &Resource) -> Result<Arc<dyn ResourceType>> {
         self.type_named(&resource.type_name)
-            .is_ok_and(|resource_type| resource_type.supports_refresh())
+    }
+
+    /// Whether the type of a resource has a property; false for an unknown type.
+    pub(crate) fn type_satisfies(
+        &self,
+        resource: &Resource,
+        predicate: impl FnOnce(&dyn ResourceType) -> bool,
+    ) -> bool {
+        self.type_of(resource).is_ok_and(|resource_type| predicate(&*resource_type))
     }
 
     /// Whether its own change refreshes it. A resource being removed is not refreshed.
     pub(crate) fn refreshes_itself(&self, resource: &Resource) -> bool {
         let is_removed = resource.get_text("ensure") == Some("absent");
         !is_removed
-            && self
-                .type_named(&resource.type_name)
-                .is_ok_and(|resource_type| resource_type.refreshes_itself())
-    }
-
-    /// Whether the change makes a refresh unnecessary.
-    pub(crate) fn spares_refresh(&self, resource: &Resource, change: &PropertyChange) -> bool {
-        self.type_named(&resource.type_name)
-            .is_ok_and(|resource_type| resource_type.spares_refresh(change))
-    }
-
-    /// Name of the provider used.
-    pub(crate) fn provider_name(
-        &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
-    ) -> Option<String> {
-        let resource_type = self.type_named(&resource.type_name).ok()?;
-        resource_type.provider_name(cx, resource)
-    }
-
-    /// Automatic dependencies: types and names.
-    pub(crate) fn autorequires(
-        &self,
-        resource: &Resource,
-        siblings: &dyn CatalogResources,
-    ) -> Vec<(String, String)> {
-        let Ok(resource_type) = self.type_named(&resource.type_name) else {
-            return Vec::new();
-        };
-        let targets = resource_type.autorequires(resource, siblings).into_iter();
-        targets.map(|(type_name, name)| (type_name.to_owned(), name)).collect()
-    }
-
-    /// When the resource generates others.
-    pub(crate) fn generation_phase(&self, resource: &Resource) -> GenerationPhase {
-        self.type_named(&resource.type_name).map_or(GenerationPhase::Never, |resource_type| {
-            resource_type.generation_phase(resource)
-        })
-    }
-
-    /// The resources it generates.
-    pub(crate) fn generate_resources(
-        &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
-        siblings: &dyn CatalogResources,
-    ) -> Result<Vec<Resource>, EngineError> {
-        self.type_named(&resource.type_name)?.generate_resources(cx, resource, siblings)
+            && self.type_satisfies(resource, |resource_type| resource_type.refreshes_itself())
     }
 
     /// Desired properties, except sensitive ones.
@@ -317,68 +228,33 @@ impl ResourceEngine {
         &self,
         resource: &'r Resource,
     ) -> Vec<(&'static str, &'r ResourceValue)> {
-        let Ok(resource_type) = self.type_named(&resource.type_name) else {
+        let Ok(resource_type) = self.type_of(resource) else {
             return Vec::new();
         };
-        resource_type
-            .schema()
-            .properties()
-            .filter(|property| !property.sensitive)
+        let properties = resource_type.schema().properties().filter(|property| !property.sensitive);
+        properties
             .filter_map(|property| Some((property.name, resource.get(property.name)?)))
             .collect()
     }
 
-    fn type_named(&self, name: &str) -> Result<ResolvedResourceType<'_>, EngineError> {
+    fn type_named(&self, name: &str) -> Result<Arc<dyn ResourceType>> {
         let mut builtin_types = self.types.iter();
-        if let Some(resource_type) =
-            builtin_types.find(|resource_type| resource_type.schema().type_name == name)
-        {
-            return Ok(ResolvedResourceType::BuiltIn(resource_type.as_ref()));
+        if let Some(found) = builtin_types.find(|known| known.schema().type_name == name) {
+            return Ok(Arc::clone(found));
         }
         let found = match &self.type_source {
             Some(type_source) => type_source.type_named(name)?,
             None => None,
         };
-        found
-            .map(|resource_type| {
-                if self.read_only {
-                    ResolvedResourceType::FromSource(Arc::new(UnevaluatedResourceType::new(
-                        resource_type,
-                    )))
-                } else {
-                    ResolvedResourceType::FromSource(resource_type)
-                }
-            })
-            .ok_or_else(|| EngineError::UnknownType {
+        match found {
+            Some(found) if self.read_only => Ok(Arc::new(UnevaluatedResourceType(found))),
+            Some(found) => Ok(found),
+            None => Err(EngineError::UnknownType {
                 name: name.to_owned(),
                 suggestion: nearest_name(name, self.type_schemas().map(|schema| schema.type_name)),
-            })
-    }
-}
-
-/// A built-in type, or one from the type source.
-enum ResolvedResourceType<'a> {
-    BuiltIn(&'a dyn ResourceType),
-    FromSource(Arc<dyn ResourceType>),
-}
-
-impl<'a> Deref for ResolvedResourceType<'a> {
-    type Target = dyn ResourceType + 'a;
-
-    fn deref(&self) -> &Self::Target {
-        match self {
-            Self::BuiltIn(resource_type) => *resource_type,
-            Self::FromSource(resource_type) => resource_type.as_ref(),
+            }),
         }
     }
-}
-
-fn plan_with_type(
-    resource_type: &dyn ResourceType,
-    cx: &ResourceContext<'_>,
-    resource: &Resource,
-) -> Result<ResourcePlan, EngineError> {
-    resource_type.read_and_plan(cx, resource)
 }
 
 /// Applies changes in order. Continues after a failed change, as Puppet does; stops on cancellation.
@@ -389,30 +265,28 @@ fn apply_changes(
     outcome: &mut ApplyOutcome,
 ) {
     for change in &plan.changes {
-        match apply_change_with_type(resource_type, cx, plan, change) {
+        match apply_change(resource_type, cx, plan, change) {
             Ok(()) => outcome.events.push(change.to_event(&outcome.resource, &ChangeOutcome::Made)),
             Err(error) => {
                 let reason = error.reason();
-                outcome
-                    .events
-                    .push(change.to_event(&outcome.resource, &ChangeOutcome::Failed(&reason)));
+                let failed = change.to_event(&outcome.resource, &ChangeOutcome::Failed(&reason));
+                outcome.events.push(failed);
                 outcome.error.get_or_insert(error);
             }
         }
     }
 }
 
-fn apply_change_with_type(
+/// Applies one change unless the request was cancelled.
+pub(crate) fn apply_change(
     resource_type: &dyn ResourceType,
     cx: &ResourceContext<'_>,
     plan: &ResourcePlan,
     change: &PropertyChange,
-) -> Result<(), EngineError> {
+) -> Result<()> {
     if cx.cancel.is_cancelled() {
-        return Err(EngineError::failed(
-            &plan.resource,
-            "the request was cancelled before this change",
-        ));
+        let problem = "the request was cancelled before this change";
+        return Err(EngineError::failed(&plan.resource, problem));
     }
     resource_type.apply_change(cx, plan, change)
 }

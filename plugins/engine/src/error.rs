@@ -1,9 +1,14 @@
 //! Errors of the engine.
 
+use std::fmt::Display;
+
 use muster_base::{error_chain, with_causes};
-use muster_system::SystemError;
+use muster_system::{SystemError, SystemResult};
 
 use crate::resource::Resource;
+
+/// A result of the engine.
+pub type Result<T, E = EngineError> = std::result::Result<T, E>;
 
 /// An engine error, with the resource and value concerned.
 #[derive(Debug, thiserror::Error)]
@@ -104,13 +109,9 @@ impl EngineError {
         Self::Failed { resource: resource.reference(), problem: problem.into() }
     }
 
-    /// Adds the operation to a system error; for `map_err`.
-    pub fn during(
-        resource: &Resource,
-        operation: impl Into<String>,
-    ) -> impl FnOnce(SystemError) -> Self {
-        let (resource, operation) = (resource.reference(), operation.into());
-        move |source| Self::System { resource, operation, source }
+    /// Creates [`EngineError::System`].
+    pub fn system(resource: &Resource, operation: impl Display, source: SystemError) -> Self {
+        Self::System { resource: resource.reference(), operation: operation.to_string(), source }
     }
 
     /// The message without the resource's name, including causes; used as the end of an event message.
@@ -140,15 +141,19 @@ impl EngineError {
 
     /// Whether the request itself is invalid: nothing was changed, and a retry cannot succeed.
     pub fn is_invalid(&self) -> bool {
-        matches!(
-            self,
-            Self::UnknownType { .. }
-                | Self::UnknownAttribute { .. }
-                | Self::Missing { .. }
-                | Self::Invalid { .. }
-                | Self::Refused { .. }
-                | Self::Unavailable { .. }
-        )
+        !matches!(self, Self::System { .. } | Self::NotEvaluated { .. } | Self::Failed { .. })
+    }
+}
+
+/// Adds the resource and the operation to the error of a call on the machine.
+pub(crate) trait DescribeOperation<T> {
+    /// The operation is displayed only after an error.
+    fn during(self, resource: &Resource, operation: impl Display) -> Result<T>;
+}
+
+impl<T> DescribeOperation<T> for SystemResult<T> {
+    fn during(self, resource: &Resource, operation: impl Display) -> Result<T> {
+        self.map_err(|source| EngineError::system(resource, operation, source))
     }
 }
 

@@ -40,9 +40,7 @@ impl fmt::Display for CatalogLintFinding {
             self.notifiers.join(" or ")
         )?;
         for path in &self.failing_paths {
-            let (first, rest) = path
-                .split_first()
-                .map_or(("", path.as_slice()), |(first, rest)| (first.as_str(), rest));
+            let Some((first, rest)) = path.split_first() else { continue };
             write!(f, "\n  the refresh is lost if {first} fails in that run:\n    {first}")?;
             for (depth, name) in rest.iter().enumerate() {
                 write!(f, "\n    {}└─> {name}", "   ".repeat(depth))?;
@@ -68,7 +66,7 @@ pub fn lint_catalog(
         let Some(&node) = built.nodes.get(&id) else {
             continue;
         };
-        let notifiers = find_notifiers(&built.graph, node);
+        let notifiers: Vec<GraphNodeId> = built.graph.refresh_sources(node).into_iter().collect();
         if notifiers.is_empty() {
             continue;
         }
@@ -96,29 +94,6 @@ fn is_fragile(resource: &Resource) -> bool {
     let is_guarded =
         ["creates", "unless", "onlyif"].iter().any(|guard| resource.get(guard).is_some());
     resource.type_name == "exec" && resource.get_flag("refreshonly") && !is_guarded
-}
-
-/// Resources whose change refreshes the node, through anchors.
-fn find_notifiers(graph: &DependencyGraph, node: GraphNodeId) -> Vec<GraphNodeId> {
-    let mut found = BTreeSet::new();
-    let mut seen = BTreeSet::new();
-    let mut pending = vec![node];
-    while let Some(current) = pending.pop() {
-        for predecessor in graph.predecessors(current) {
-            let refreshes =
-                graph.outgoing_edges(predecessor).any(|(to, times)| to == current && times > 0);
-            if !refreshes || !seen.insert(predecessor) {
-                continue;
-            }
-            match graph.get_node(predecessor) {
-                Some(GraphNode::Resource(_)) => {
-                    found.insert(predecessor);
-                }
-                _ => pending.push(predecessor),
-            }
-        }
-    }
-    found.into_iter().collect()
 }
 
 /// For each nearest dependency of the node that is neither a notifier nor a dependency of one: a path from it to the node.

@@ -3,7 +3,6 @@
 //! Puppet's lock is taken in every state directory that a Puppet installation on this machine would use, so Puppet and this engine
 //! exclude each other. If an administrator disabled the Puppet agent, our catalog runs are disabled too, with the same reason.
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -51,15 +50,10 @@ pub enum LockError {
 }
 
 /// All locks of a run; released on drop.
+#[derive(Debug)]
 pub struct CatalogRunLock {
     _run_lock: Box<dyn LockGuard>,
     _puppet_locks: Vec<PidLock>,
-}
-
-impl fmt::Debug for CatalogRunLock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RunLock").finish_non_exhaustive()
-    }
 }
 
 impl CatalogRunLock {
@@ -102,15 +96,10 @@ impl CatalogRunLock {
 }
 
 /// Our own lock without Puppet's, for a run executed by Puppet itself, which takes its own lock.
+#[derive(Debug)]
 pub struct MusterRunLock(
     #[expect(dead_code, reason = "held until it is dropped")] Box<dyn LockGuard>,
 );
-
-impl fmt::Debug for MusterRunLock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OwnLock").finish_non_exhaustive()
-    }
-}
 
 impl MusterRunLock {
     /// Takes the lock, waiting up to the given time.
@@ -180,16 +169,11 @@ fn check_not_disabled(directory: &Path) -> Result<(), LockError> {
 
 /// The reason why runs are disabled according to one of Puppet's state directories (host paths). The file disables runs whatever its content.
 pub fn disabled_reason(puppet_state: &[PathBuf]) -> Option<String> {
-    let file = puppet_state
-        .iter()
-        .map(|directory| directory.join(PUPPET_DISABLED_LOCK_FILE))
-        .find(|file| file.symlink_metadata().is_ok())?;
-    let size = file.metadata().map_or(0, |metadata| metadata.len());
-    let content = if size <= MAX_DISABLED_LOCK_BYTES {
-        std::fs::read(&file).unwrap_or_default()
-    } else {
-        Vec::new()
-    };
+    let mut files = puppet_state.iter().map(|directory| directory.join(PUPPET_DISABLED_LOCK_FILE));
+    let file = files.find(|file| file.symlink_metadata().is_ok())?;
+    let is_small = file.metadata().is_ok_and(|metadata| metadata.len() <= MAX_DISABLED_LOCK_BYTES);
+    // Whatever cannot be read gives no reason, but the runs stay disabled.
+    let content = if is_small { std::fs::read(&file).unwrap_or_default() } else { Vec::new() };
     let document: serde_json::Value = serde_json::from_slice(&content).unwrap_or_default();
     let reason = document.get("disabled_message").and_then(|reason| reason.as_str());
     Some(reason.unwrap_or("reason not specified").to_owned())

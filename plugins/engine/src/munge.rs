@@ -5,8 +5,8 @@
 use muster_base::nearest_name;
 use serde_json::Value as Json;
 
-use crate::error::EngineError;
-use crate::resource::{Resource, ResourceValue, ResourceValues, StructuredValue, format_reference};
+use crate::error::{EngineError, Result};
+use crate::resource::{Resource, ResourceValue, ResourceValues, format_reference};
 use crate::schema::{AttributeKind, AttributeSchema, METAPARAMETERS, TypeSchema};
 
 /// Maximum size of a title and of a single string value, in bytes.
@@ -18,7 +18,7 @@ pub fn munge_resource(
     schema: &TypeSchema,
     title: &str,
     attributes: &serde_json::Map<String, Json>,
-) -> Result<Resource, EngineError> {
+) -> Result<Resource> {
     // A title that is not used as the name may be any text: `File['the config']` with a `path`.
     let mut resource = if attributes.contains_key(schema.namevar) {
         titled_resource(schema, title)?
@@ -29,18 +29,12 @@ pub fn munge_resource(
         let attribute = schema
             .find_attribute(name)
             .ok_or_else(|| unknown_attribute_error(schema, &resource, name))?;
-        let value = munge_value(attribute, input)
-            .map_err(|problem| EngineError::invalid_value(&resource, name, problem))?;
-        resource.values.insert(name.clone(), value);
+        set_munged(&mut resource, attribute, input)?;
     }
     for attribute in schema.attributes {
-        if let (Some(default), false) =
-            (attribute.default, resource.values.contains_key(attribute.name))
-        {
-            let value = munge_value(attribute, &Json::from(default)).map_err(|problem| {
-                EngineError::invalid_value(&resource, attribute.name, problem)
-            })?;
-            resource.values.insert(attribute.name.to_owned(), value);
+        let default = attribute.default.filter(|_| resource.get(attribute.name).is_none());
+        if let Some(default) = default {
+            set_munged(&mut resource, attribute, &Json::from(default))?;
         }
     }
     if let Some(name) = resource.get_text(schema.namevar) {
@@ -50,18 +44,24 @@ pub fn munge_resource(
 }
 
 /// A resource with only a title, which is also its name.
-pub(crate) fn empty_resource(schema: &TypeSchema, title: &str) -> Result<Resource, EngineError> {
+pub(crate) fn empty_resource(schema: &TypeSchema, title: &str) -> Result<Resource> {
     let mut resource = titled_resource(schema, title)?;
     if let Some(attribute) = schema.find_attribute(schema.namevar) {
-        let value = munge_value(attribute, &Json::from(title))
-            .map_err(|problem| EngineError::invalid_value(&resource, schema.namevar, problem))?;
-        value.as_text().unwrap_or(title).clone_into(&mut resource.name);
-        resource.values.insert(attribute.name.to_owned(), value);
+        set_munged(&mut resource, attribute, &Json::from(title))?;
+        resource.name = resource.get_text(attribute.name).unwrap_or(title).to_owned();
     }
     Ok(resource)
 }
 
-fn titled_resource(schema: &TypeSchema, title: &str) -> Result<Resource, EngineError> {
+fn set_munged(resource: &mut Resource, attribute: &AttributeSchema, input: &Json) -> Result<()> {
+    let value = munge_value(attribute, input).map_err(|problem| {
+        EngineError::invalid_value(resource, attribute.name, problem.to_string())
+    })?;
+    resource.set_value(attribute.name, value);
+    Ok(())
+}
+
+fn titled_resource(schema: &TypeSchema, title: &str) -> Result<Resource> {
     let mut resource = Resource {
         type_name: schema.type_name.to_owned(),
         title: title.to_owned(),
@@ -88,45 +88,72 @@ fn unknown_attribute_error(schema: &TypeSchema, resource: &Resource, name: &str)
     }
 }
 
-/// Converts one value. The error states the value and what is accepted.
-fn munge_value(attribute: &AttributeSchema, input: &Json) -> Result<ResourceValue, String> {
-    match attribute.kind {
-        AttributeKind::List => return munge_list(attribute, input).map(ResourceValue::List),
-        AttributeKind::Commands => {
-            return munge_commands(attribute, input).map(ResourceValue::List);
-        }
-        AttributeKind::Options => return munge_options(attribute, input).map(ResourceValue::List),
-        AttributeKind::Data => return munge_data(input),
-        _ => {}
+/// A value that an attribute does not accept.
+#[derive(Debug, thiserror::Error)]
+#[error("{verb} {actual}, must be {expected}")]
+struct ValueMismatch {
+    verb: &'static str,
+    actual: String,
+    expected: String,
+}
+
+impl ValueMismatch {
+    fn new(verb: &'static str, actual: &impl ToString, attribute: &AttributeSchema) -> Self {
+        let expected = expected_description(attribute.kind);
+        Self { verb, actual: actual.to_string(), expected }
     }
-    let text = munge_text(input).map_err(|actual| mismatch("is", &actual, attribute))?;
-    let value = match attribute.kind {
-        AttributeKind::Text
-        | AttributeKind::WordOr(_)
-        | AttributeKind::List
-        | AttributeKind::Options
-        | AttributeKind::Commands
-        | AttributeKind::Data => Some(ResourceValue::Text(text.clone())),
-        AttributeKind::Word(words) => {
-            words.contains(&text.as_str()).then(|| ResourceValue::Text(text.clone()))
+}
+
+/// A value that has no text.
+#[derive(Debug, thiserror::Error)]
+enum UnexpectedValue {
+    #[error("a string with a NUL byte")]
+    NulByte,
+    #[error("a string of {0} bytes, more than {MAX_TEXT_BYTES}")]
+    TooLong(usize),
+    #[error("null")]
+    Null,
+    #[error("a list")]
+    List,
+    #[error("an object")]
+    Object,
+}
+
+/// Converts one value.
+fn munge_value(attribute: &AttributeSchema, input: &Json) -> Result<ResourceValue, ValueMismatch> {
+    let is_string_list = input.as_array().is_some_and(|items| items.iter().all(Json::is_string));
+    let list = match attribute.kind {
+        AttributeKind::List => munge_list(attribute, input)?,
+        AttributeKind::Commands => munge_commands(attribute, input)?,
+        AttributeKind::Options => munge_options(attribute, input)?,
+        AttributeKind::Data if is_string_list => munge_list(attribute, input)?,
+        AttributeKind::Data if !input.is_string() => {
+            let value = ResourceValue::from_json(input.clone());
+            return value
+                .ok_or_else(|| ValueMismatch::new("is", &UnexpectedValue::Null, attribute));
         }
+        _ => return munge_word(attribute, input),
+    };
+    Ok(ResourceValue::List(list))
+}
+
+/// Converts a value that has one text.
+fn munge_word(attribute: &AttributeSchema, input: &Json) -> Result<ResourceValue, ValueMismatch> {
+    let text = munge_text(input).map_err(|actual| ValueMismatch::new("is", &actual, attribute))?;
+    let value = match attribute.kind {
         AttributeKind::Int => text.parse().ok().map(ResourceValue::Int),
         AttributeKind::Bool => parse_bool(&text).map(ResourceValue::Bool),
-        AttributeKind::Path => normalise_path(&text).map(ResourceValue::Text),
+        AttributeKind::AbsolutePath => normalise_path(&text).map(ResourceValue::Text),
         AttributeKind::Mode => input.as_str().and_then(munge_mode).map(ResourceValue::Text),
-        AttributeKind::Seconds => is_seconds(&text).then(|| ResourceValue::Text(text.clone())),
+        AttributeKind::Word(words) if !words.contains(&text.as_str()) => None,
+        AttributeKind::Seconds if !is_seconds(&text) => None,
+        _ => Some(ResourceValue::Text(text.clone())),
     };
     value.ok_or_else(|| {
         let shown =
             if attribute.sensitive { "not valid (value not shown)" } else { &format!("`{text}`") };
-        mismatch("is", shown, attribute)
+        ValueMismatch::new("is", &shown, attribute)
     })
-}
-
-/// The error text of a value of another kind.
-fn mismatch(verb: &str, actual: &str, attribute: &AttributeSchema) -> String {
-    let expected = expected_description(attribute.kind);
-    format!("{verb} {actual}, must be {expected}")
 }
 
 /// The items of a list, or a single value as a list.
@@ -137,14 +164,16 @@ fn list_items(input: &Json) -> &[Json] {
     }
 }
 
-fn munge_list(attribute: &AttributeSchema, input: &Json) -> Result<Vec<String>, String> {
-    let munge_item =
-        |item| munge_text(item).map_err(|actual| mismatch("contains", &actual, attribute));
-    list_items(input).iter().map(munge_item).collect()
+fn munge_list(attribute: &AttributeSchema, input: &Json) -> Result<Vec<String>, ValueMismatch> {
+    list_items(input).iter().map(|item| munge_item(attribute, item)).collect()
+}
+
+fn munge_item(attribute: &AttributeSchema, item: &Json) -> Result<String, ValueMismatch> {
+    munge_text(item).map_err(|actual| ValueMismatch::new("contains", &actual, attribute))
 }
 
 /// Strings stay unchanged; a list is quoted to a line that a shell splits into exactly these words.
-fn munge_commands(attribute: &AttributeSchema, input: &Json) -> Result<Vec<String>, String> {
+fn munge_commands(attribute: &AttributeSchema, input: &Json) -> Result<Vec<String>, ValueMismatch> {
     let mut lines = Vec::new();
     for item in list_items(input) {
         let texts = munge_list(attribute, item)?;
@@ -167,77 +196,56 @@ fn quote_for_shell(word: &str) -> String {
 }
 
 /// Strings stay unchanged; pairs of an object become `key=value`, sorted by key.
-fn munge_options(attribute: &AttributeSchema, input: &Json) -> Result<Vec<String>, String> {
+fn munge_options(attribute: &AttributeSchema, input: &Json) -> Result<Vec<String>, ValueMismatch> {
     let mut options = Vec::new();
     for item in list_items(input) {
-        match item {
-            Json::Object(pairs) => {
-                let pair =
-                    |(name, value): (&String, &Json)| Ok(format!("{name}={}", munge_text(value)?));
-                let mut pairs: Vec<String> = pairs
-                    .iter()
-                    .map(pair)
-                    .collect::<Result<_, String>>()
-                    .map_err(|actual| mismatch("contains", &actual, attribute))?;
-                pairs.sort();
-                options.extend(pairs);
-            }
-            item => options.extend(munge_list(attribute, item)?),
-        }
+        let Json::Object(pairs) = item else {
+            options.extend(munge_list(attribute, item)?);
+            continue;
+        };
+        let pair = |(name, value): (&String, &Json)| {
+            munge_item(attribute, value).map(|value| format!("{name}={value}"))
+        };
+        let mut pairs: Vec<String> = pairs.iter().map(pair).collect::<Result<_, _>>()?;
+        pairs.sort();
+        options.extend(pairs);
     }
     Ok(options)
 }
 
-/// Converts any value to the simplest matching kind.
-fn munge_data(input: &Json) -> Result<ResourceValue, String> {
-    Ok(match input {
-        Json::String(_) => ResourceValue::Text(munge_text(input)?),
-        Json::Bool(flag) => ResourceValue::Bool(*flag),
-        Json::Number(number) => number.as_i64().map_or_else(
-            || ResourceValue::Data(StructuredValue(input.clone())),
-            ResourceValue::Int,
-        ),
-        Json::Array(items) if items.iter().all(Json::is_string) => {
-            ResourceValue::List(items.iter().map(munge_text).collect::<Result<_, _>>()?)
-        }
-        Json::Array(_) | Json::Object(_) => ResourceValue::Data(StructuredValue(input.clone())),
-        Json::Null => return Err("is null, must be a value".to_owned()),
-    })
-}
-
 /// The string value: a string itself, or the text of a number or boolean.
-fn munge_text(input: &Json) -> Result<String, String> {
+fn munge_text(input: &Json) -> Result<String, UnexpectedValue> {
     match input {
-        Json::String(text) if text.contains('\0') => Err("a string with a NUL byte".to_owned()),
+        Json::String(text) if text.contains('\0') => Err(UnexpectedValue::NulByte),
         Json::String(text) if text.len() > MAX_TEXT_BYTES => {
-            Err(format!("a string of {} bytes, more than {MAX_TEXT_BYTES}", text.len()))
+            Err(UnexpectedValue::TooLong(text.len()))
         }
         Json::String(text) => Ok(text.clone()),
         Json::Number(number) => Ok(number.to_string()),
         Json::Bool(flag) => Ok(flag.to_string()),
-        Json::Null => Err("null".to_owned()),
-        Json::Array(_) => Err("a list".to_owned()),
-        Json::Object(_) => Err("an object".to_owned()),
+        Json::Null => Err(UnexpectedValue::Null),
+        Json::Array(_) => Err(UnexpectedValue::List),
+        Json::Object(_) => Err(UnexpectedValue::Object),
     }
 }
 
 fn expected_description(kind: AttributeKind) -> String {
-    match kind {
-        AttributeKind::Text | AttributeKind::WordOr(_) => "a string".to_owned(),
-        AttributeKind::Data => "a value".to_owned(),
-        AttributeKind::Word(words) => format!("one of {}", words.join(", ")),
-        AttributeKind::Int => "a whole number".to_owned(),
-        AttributeKind::Bool => "true or false".to_owned(),
-        AttributeKind::Path => "an absolute path without `..`".to_owned(),
+    let description = match kind {
+        AttributeKind::Word(words) => return format!("one of {}", words.join(", ")),
+        AttributeKind::Text | AttributeKind::WordOr(_) => "a string",
+        AttributeKind::Data => "a value",
+        AttributeKind::Int => "a whole number",
+        AttributeKind::Bool => "true or false",
+        AttributeKind::AbsolutePath => "an absolute path without `..`",
         AttributeKind::Mode => {
             "permission bits as a string, octal such as `0644` or symbolic such as `u+rw,go-w`"
-                .to_owned()
         }
-        AttributeKind::List => "a string or a list of strings".to_owned(),
-        AttributeKind::Commands => "a command or a list of commands".to_owned(),
-        AttributeKind::Options => "an option, an object of options, or a list of these".to_owned(),
-        AttributeKind::Seconds => "seconds, such as `300` or `0.5`".to_owned(),
-    }
+        AttributeKind::List => "a string or a list of strings",
+        AttributeKind::Commands => "a command or a list of commands",
+        AttributeKind::Options => "an option, an object of options, or a list of these",
+        AttributeKind::Seconds => "seconds, such as `300` or `0.5`",
+    };
+    description.to_owned()
 }
 
 fn parse_bool(text: &str) -> Option<bool> {

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::event::{ChangeEvent, ChangeEventStatus};
-use crate::resource::{Resource, ResourceValue, ResourceValues};
+use crate::resource::{Resource, ResourceValue, ResourceValues, name_values};
 use crate::schema::{AttributeSchema, TypeSchema};
 
 /// The current state of one resource.
@@ -23,22 +23,22 @@ impl fmt::Debug for ResourceState {
 impl ResourceState {
     /// The state of a resource that does not exist.
     pub fn absent() -> Self {
-        Self {
-            values: ResourceValues::from([(
-                "ensure".to_owned(),
-                ResourceValue::Text("absent".to_owned()),
-            )]),
-        }
+        Self { values: name_values([("ensure", "absent".into())]) }
     }
 
     /// Whether the resource does not exist.
     pub fn is_absent(&self) -> bool {
-        self.values.get("ensure").and_then(ResourceValue::as_text) == Some("absent")
+        self.get_text("ensure") == Some("absent")
     }
 
     /// One value.
     pub fn get(&self, name: &str) -> Option<&ResourceValue> {
         self.values.get(name)
+    }
+
+    /// One string.
+    pub fn get_text(&self, name: &str) -> Option<&str> {
+        self.get(name).and_then(ResourceValue::as_text)
     }
 }
 
@@ -74,26 +74,17 @@ impl PropertyChange {
         from: Option<&ResourceValue>,
         to: &ResourceValue,
     ) -> Self {
-        let message = change_message(attribute, from, to);
         Self {
             property: attribute.name.to_owned(),
             from: from.cloned(),
             to: to.clone(),
             sensitive: attribute.sensitive,
-            message,
+            message: change_message(attribute, from, to),
         }
     }
 
-    /// Replaces the message with a type-specific one.
-    #[must_use]
-    pub fn with_message(mut self, message: impl Into<String>) -> Self {
-        self.message = message.into();
-        self
-    }
-
     /// Uses Puppet's message for lists stored as one string: `groups changed a to 'a,b'`.
-    #[must_use]
-    pub fn with_list_delimiter(mut self, delimiter: &str) -> Self {
+    pub fn join_lists(&mut self, delimiter: &str) {
         let (name, to) = (&self.property, self.to.as_list().join(delimiter));
         let from = self.from.as_ref().filter(|from| !is_absent(from));
         let from = from.map(|from| from.as_list().join(delimiter));
@@ -102,12 +93,14 @@ impl PropertyChange {
             Some(from) if is_absent(&self.to) => format!("undefined '{name}' from {from}"),
             Some(from) => format!("{name} changed {from} to '{to}'"),
         };
-        self
     }
 
     /// Creates the event of this change.
     pub fn to_event(&self, resource: &str, outcome: &ChangeOutcome<'_>) -> ChangeEvent {
-        let (from, to) = self.displayed_values();
+        let display = |value| {
+            if self.sensitive { REDACTED.to_owned() } else { quote_value(value) }
+        };
+        let (from, to) = (display(self.from.as_ref()), display(Some(&self.to)));
         let (status, message) = match outcome {
             ChangeOutcome::Made => (ChangeEventStatus::Success, self.message.clone()),
             ChangeOutcome::Planned => {
@@ -128,13 +121,6 @@ impl PropertyChange {
             status,
             message,
         }
-    }
-
-    fn displayed_values(&self) -> (String, String) {
-        if self.sensitive {
-            return (REDACTED.to_owned(), REDACTED.to_owned());
-        }
-        (quote_value(self.from.as_ref()), quote_value(Some(&self.to)))
     }
 }
 
@@ -178,9 +164,7 @@ fn change_message(
 pub fn is_absent(value: &ResourceValue) -> bool {
     match value {
         ResourceValue::Text(word) => word == "absent",
-        ResourceValue::List(words) => {
-            words.is_empty() || (words.len() == 1 && words.iter().all(|word| word == "absent"))
-        }
+        ResourceValue::List(words) => words.is_empty() || *words == ["absent"],
         ResourceValue::Bool(_) | ResourceValue::Int(_) | ResourceValue::Data(_) => false,
     }
 }
@@ -214,6 +198,7 @@ impl ResourcePlan {
     pub fn is_empty(&self) -> bool {
         self.changes.is_empty()
     }
+
     /// Compares each desired property with the current one, by equality. If `ensure` differs, it is the only change. A
     /// resource that does not exist and has no desired `ensure` is left alone.
     pub fn compare(schema: &TypeSchema, resource: &Resource, state: &ResourceState) -> Self {

@@ -4,17 +4,16 @@
 //! closed: a command named by a resource (a guard, a `status` command, another `pip`) is not in the allow list. Resources of types
 //! that are not built in are not evaluated at all.
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use muster_system::{
     Command, CommandOutput, FileAttributes, FileMetadata, InteractiveProcess, LockGuard, ProcessId,
-    ProcessSpool, Signal, System, SystemError,
+    ProcessSpool, Signal, System, SystemError, SystemResult,
 };
 
-use crate::error::EngineError;
+use crate::error::{EngineError, Result};
 use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
 use crate::resource::Resource;
 use crate::resource_type::{ResourceContext, ResourceType};
@@ -53,19 +52,8 @@ const TOOL_ENVIRONMENT: [&str; 3] =
 const INIT_SCRIPTS: &str = "/etc/init.d/";
 
 /// A view of a machine that rejects changes and other programs with [`SystemError::NotAllowed`].
-pub(crate) struct ReadOnlySystem(Arc<dyn System>);
-
-impl ReadOnlySystem {
-    pub(crate) fn new(system: Arc<dyn System>) -> Self {
-        Self(system)
-    }
-}
-
-impl fmt::Debug for ReadOnlySystem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("ReadOnlySystem").field(&self.0).finish()
-    }
-}
+#[derive(Debug)]
+pub(crate) struct ReadOnlySystem(pub(crate) Arc<dyn System>);
 
 /// Whether the command is one of the allowed query tools, found in the standard path, with no other settings.
 fn is_read_tool(command: &Command) -> bool {
@@ -92,7 +80,7 @@ fn is_script_status(argv: &[&str]) -> bool {
         .is_some_and(|name| !name.is_empty() && !name.starts_with('.') && !name.contains('/'))
 }
 
-fn refuse_access<T>(operation: impl Into<String>) -> Result<T, SystemError> {
+fn refuse_access<T>(operation: impl Into<String>) -> SystemResult<T> {
     Err(SystemError::NotAllowed { operation: operation.into() })
 }
 
@@ -101,73 +89,66 @@ impl System for ReadOnlySystem {
         self.0.root()
     }
 
-    fn metadata(&self, path: &Path) -> Result<Option<FileMetadata>, SystemError> {
+    fn metadata(&self, path: &Path) -> SystemResult<Option<FileMetadata>> {
         self.0.metadata(path)
     }
 
-    fn read_file(&self, path: &Path, limit: u64) -> Result<Vec<u8>, SystemError> {
+    fn read_file(&self, path: &Path, limit: u64) -> SystemResult<Vec<u8>> {
         self.0.read_file(path, limit)
     }
 
-    fn read_link(&self, path: &Path) -> Result<PathBuf, SystemError> {
+    fn read_link(&self, path: &Path) -> SystemResult<PathBuf> {
         self.0.read_link(path)
     }
 
-    fn read_dir(&self, path: &Path) -> Result<Vec<String>, SystemError> {
+    fn read_dir(&self, path: &Path) -> SystemResult<Vec<String>> {
         self.0.read_dir(path)
     }
 
-    fn write_file(&self, path: &Path, _: &[u8], _: &FileAttributes) -> Result<(), SystemError> {
+    fn write_file(&self, path: &Path, _: &[u8], _: &FileAttributes) -> SystemResult<()> {
         refuse_access(format!("write {}", path.display()))
     }
 
-    fn create_dir(&self, path: &Path, _: &FileAttributes) -> Result<(), SystemError> {
+    fn create_dir(&self, path: &Path, _: &FileAttributes) -> SystemResult<()> {
         refuse_access(format!("create {}", path.display()))
     }
 
-    fn create_symlink(&self, _: &Path, path: &Path) -> Result<(), SystemError> {
+    fn create_symlink(&self, _: &Path, path: &Path) -> SystemResult<()> {
         refuse_access(format!("link {}", path.display()))
     }
 
-    fn set_attributes(&self, path: &Path, _: &FileAttributes) -> Result<(), SystemError> {
+    fn set_attributes(&self, path: &Path, _: &FileAttributes) -> SystemResult<()> {
         refuse_access(format!("change {}", path.display()))
     }
 
-    fn remove_file(&self, path: &Path) -> Result<(), SystemError> {
+    fn remove_file(&self, path: &Path) -> SystemResult<()> {
         refuse_access(format!("remove {}", path.display()))
     }
 
-    fn remove_tree(&self, path: &Path) -> Result<(), SystemError> {
+    fn remove_tree(&self, path: &Path) -> SystemResult<()> {
         refuse_access(format!("remove {}", path.display()))
     }
 
-    fn rename(&self, from: &Path, _: &Path) -> Result<(), SystemError> {
+    fn rename(&self, from: &Path, _: &Path) -> SystemResult<()> {
         refuse_access(format!("rename {}", from.display()))
     }
 
-    fn lock_file(&self, path: &Path, _: Duration) -> Result<Box<dyn LockGuard>, SystemError> {
+    fn lock_file(&self, path: &Path, _: Duration) -> SystemResult<Box<dyn LockGuard>> {
         refuse_access(format!("lock {}", path.display()))
     }
 
-    fn run_command(&self, command: &Command) -> Result<CommandOutput, SystemError> {
+    fn run_command(&self, command: &Command) -> SystemResult<CommandOutput> {
         if is_read_tool(command) {
             return self.0.run_command(command);
         }
         refuse_access(format!("run `{}`", command.program_name()))
     }
 
-    fn start_detached(
-        &self,
-        command: &Command,
-        _: &ProcessSpool,
-    ) -> Result<ProcessId, SystemError> {
+    fn start_detached(&self, command: &Command, _: &ProcessSpool) -> SystemResult<ProcessId> {
         refuse_access(format!("run `{}`", command.program_name()))
     }
 
-    fn start_interactive(
-        &self,
-        command: &Command,
-    ) -> Result<Box<dyn InteractiveProcess>, SystemError> {
+    fn start_interactive(&self, command: &Command) -> SystemResult<Box<dyn InteractiveProcess>> {
         refuse_access(format!("run `{}`", command.program_name()))
     }
 
@@ -175,7 +156,7 @@ impl System for ReadOnlySystem {
         self.0.is_running(process)
     }
 
-    fn signal_process(&self, process: &ProcessId, _: Signal, _: bool) -> Result<bool, SystemError> {
+    fn signal_process(&self, process: &ProcessId, _: Signal, _: bool) -> SystemResult<bool> {
         refuse_access(format!("signal process {}", process.pid))
     }
 
@@ -187,14 +168,10 @@ impl System for ReadOnlySystem {
 /// A type that is not built in. A read-only engine does not pass the caller's values to it: its attributes are known, its resources are not
 /// evaluated.
 #[derive(Debug)]
-pub(crate) struct UnevaluatedResourceType(Arc<dyn ResourceType>);
+pub(crate) struct UnevaluatedResourceType(pub(crate) Arc<dyn ResourceType>);
 
 impl UnevaluatedResourceType {
-    pub(crate) fn new(resource_type: Arc<dyn ResourceType>) -> Self {
-        Self(resource_type)
-    }
-
-    fn refuse_evaluation<T>(&self, resource: &Resource) -> Result<T, EngineError> {
+    fn refuse_evaluation<T>(&self, resource: &Resource) -> Result<T> {
         Err(EngineError::NotEvaluated {
             resource: resource.reference(),
             problem: format!(
@@ -210,11 +187,7 @@ impl ResourceType for UnevaluatedResourceType {
         self.0.schema()
     }
 
-    fn read_state(
-        &self,
-        _: &ResourceContext<'_>,
-        resource: &Resource,
-    ) -> Result<ResourceState, EngineError> {
+    fn read_state(&self, _: &ResourceContext<'_>, resource: &Resource) -> Result<ResourceState> {
         self.refuse_evaluation(resource)
     }
 
@@ -223,7 +196,7 @@ impl ResourceType for UnevaluatedResourceType {
         _: &ResourceContext<'_>,
         plan: &ResourcePlan,
         _: &PropertyChange,
-    ) -> Result<(), EngineError> {
+    ) -> Result<()> {
         self.refuse_evaluation(&plan.resource)
     }
 

@@ -7,6 +7,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use crate::catalog::{Catalog, CatalogEntry, CatalogError, ResourceReference};
 use crate::engine::ResourceEngine;
+use crate::munge::normalise_path;
 use crate::resource::Resource;
 use crate::resource_type::CatalogResources;
 use crate::types::schedule::ScheduleResourceType;
@@ -105,9 +106,8 @@ impl ResolvedCatalog {
 
     /// The schedule of that name: from the catalog or predeclared.
     pub(crate) fn find_schedule(&self, name: &str) -> Option<Resource> {
-        self.find_resource("schedule", name)
-            .cloned()
-            .or_else(|| ScheduleResourceType::predeclared_schedule(name))
+        let declared = self.find_resource("schedule", name).cloned();
+        declared.or_else(|| ScheduleResourceType::predeclared_schedule(name))
     }
 
     fn add_member(
@@ -126,13 +126,11 @@ impl ResolvedCatalog {
             let reference = ResourceReference::new(&member.reference.type_name, &name);
             match self.names.get(&reference) {
                 Some(other) if *other != id => {
-                    return Err(CatalogError::Duplicate {
-                        reference: reference.to_string(),
-                        locations: self
-                            .members
-                            .get(*other)
-                            .map(|other| format!("{} and {}", other.reference, member.reference)),
-                    });
+                    let other = self.members.get(*other);
+                    let locations =
+                        other.map(|other| format!("{} and {}", other.reference, member.reference));
+                    let reference = reference.to_string();
+                    return Err(CatalogError::Duplicate { reference, locations });
                 }
                 _ => {
                     self.names.insert(reference, id);
@@ -149,15 +147,25 @@ impl ResolvedCatalog {
         self.members.get(id)
     }
 
+    /// A member and its resource; `None` for a container.
+    pub(crate) fn member_with_resource(&self, id: MemberId) -> Option<(&CatalogMember, &Resource)> {
+        let member = self.get_member(id)?;
+        Some((member, member.resource.as_ref()?))
+    }
+
+    /// The resource of a member; `None` for a container.
+    pub(crate) fn resource_of(&self, id: MemberId) -> Option<&Resource> {
+        self.member_with_resource(id).map(|(_, resource)| resource)
+    }
+
     /// Looks up a member by reference.
     pub(crate) fn find_member(&self, reference: &ResourceReference) -> Option<MemberId> {
         if let Some(id) = self.names.get(reference) {
             return Some(*id);
         }
         // `File[/x/]` is `File[/x]`.
-        let path = (reference.type_name == "file")
-            .then(|| crate::munge::normalise_path(&reference.title))
-            .flatten()?;
+        let title = Some(&reference.title).filter(|_| reference.type_name == "file")?;
+        let path = normalise_path(title)?;
         self.names.get(&ResourceReference::new("file", &path)).copied()
     }
 
@@ -217,8 +225,7 @@ impl ResolvedCatalog {
 
 impl CatalogResources for ResolvedCatalog {
     fn find_resource(&self, type_name: &str, name: &str) -> Option<&Resource> {
-        let id = self.find_member(&ResourceReference::new(type_name, name))?;
-        self.get_member(id)?.resource.as_ref()
+        self.resource_of(self.find_member(&ResourceReference::new(type_name, name))?)
     }
 
     fn resources_of_type(&self, type_name: &str) -> Vec<&Resource> {
@@ -266,28 +273,25 @@ fn build_member(
     })
 }
 
-/// Relationships of a generated resource; references to missing resources are ignored.
+/// Relationships of a generated resource; references that are not valid are ignored.
 fn generated_relations(resource: &Resource) -> Vec<MemberRelation> {
-    let mut relations = Vec::new();
-    for (name, other_first, refresh) in RELATION_KINDS {
-        let others = resource.get_list(name).into_iter();
-        relations.extend(others.filter_map(|text| text.parse().ok()).map(|other| MemberRelation {
-            other,
-            other_first,
-            refresh,
-        }));
-    }
-    relations
+    let others = |name: &str| resource.get_list(name).into_iter().map(str::to_owned).collect();
+    relations_to(others).flatten().collect()
 }
 
 fn parse_relations(entry: &CatalogEntry) -> Result<Vec<MemberRelation>, CatalogError> {
-    let mut relations = Vec::new();
-    for (name, other_first, refresh) in RELATION_KINDS {
-        for text in string_list(entry.attributes.get(name)) {
-            relations.push(MemberRelation { other: text.parse()?, other_first, refresh });
-        }
-    }
-    Ok(relations)
+    relations_to(|name| string_list(entry.attributes.get(name))).collect()
+}
+
+/// The relationships to the resources that each metaparameter names.
+fn relations_to(
+    others: impl Fn(&str) -> Vec<String>,
+) -> impl Iterator<Item = Result<MemberRelation, CatalogError>> {
+    RELATION_KINDS.into_iter().flat_map(move |(name, other_first, refresh)| {
+        let relation =
+            move |text: String| Ok(MemberRelation { other: text.parse()?, other_first, refresh });
+        others(name).into_iter().map(relation)
+    })
 }
 
 /// One string, or a list of strings.

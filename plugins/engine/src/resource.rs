@@ -5,9 +5,9 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::EngineError;
+use crate::error::{EngineError, Result};
 use crate::munge;
-use crate::schema::TypeSchema;
+use crate::schema::{METAPARAMETERS, RELATION_METAPARAMETERS, TypeSchema};
 
 /// A value of a property or parameter, after validation and conversion by its schema.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -24,6 +24,8 @@ pub enum ResourceValue {
     /// Any other value; only for types that are not built in.
     Data(StructuredValue),
 }
+
+const NULL_VALUE: ResourceValue = ResourceValue::Data(StructuredValue(serde_json::Value::Null));
 
 /// A structured value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -70,33 +72,18 @@ impl From<&ResourceValue> for serde_json::Value {
 impl fmt::Display for ResourceValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Bool(value) => write!(f, "{value}"),
-            Self::Int(value) => write!(f, "{value}"),
             Self::Text(value) => f.write_str(value),
             Self::List(values) => write!(f, "[{}]", values.join(", ")),
-            Self::Data(StructuredValue(value)) => write!(f, "{value}"),
+            other => write!(f, "{}", serde_json::Value::from(other)),
         }
     }
 }
 
 impl ResourceValue {
-    /// Converts any value to the simplest matching kind; `None` for null.
+    /// Converts any value to the simplest matching kind, which is the first that serde accepts; `None` for null.
     pub(crate) fn from_json(json: serde_json::Value) -> Option<Self> {
-        use serde_json::Value as Json;
-        Some(match json {
-            Json::Null => return None,
-            Json::Bool(flag) => Self::Bool(flag),
-            Json::String(text) => Self::Text(text),
-            Json::Number(ref number) => {
-                number.as_i64().map_or_else(|| Self::Data(StructuredValue(json.clone())), Self::Int)
-            }
-            Json::Array(ref items) => {
-                let text = |item: &Json| item.as_str().map(str::to_owned);
-                let texts: Option<Vec<String>> = items.iter().map(text).collect();
-                texts.map_or_else(|| Self::Data(StructuredValue(json.clone())), Self::List)
-            }
-            Json::Object(_) => Self::Data(StructuredValue(json)),
-        })
+        // Every value but null matches a kind.
+        serde_json::from_value(json).ok().filter(|value| *value != NULL_VALUE)
     }
 
     /// The string, if it is one.
@@ -136,6 +123,11 @@ impl ResourceValue {
 /// Names and values; used for both desired and current state.
 pub type ResourceValues = BTreeMap<String, ResourceValue>;
 
+/// Builds [`ResourceValues`] from literal names.
+pub fn name_values<const N: usize>(values: [(&str, ResourceValue); N]) -> ResourceValues {
+    values.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
 /// A validated resource: no unknown names, every value of its declared kind.
 #[derive(Clone, PartialEq)]
 pub struct Resource {
@@ -161,7 +153,7 @@ impl fmt::Debug for Resource {
 
 impl Resource {
     /// A resource without desired values or defaults; used to query the current state.
-    pub fn without_values(schema: &TypeSchema, title: &str) -> Result<Self, EngineError> {
+    pub fn without_values(schema: &TypeSchema, title: &str) -> Result<Self> {
         munge::empty_resource(schema, title)
     }
 
@@ -185,6 +177,11 @@ impl Resource {
         self.get(name).and_then(ResourceValue::as_text)
     }
 
+    /// One desired integer.
+    pub fn get_int(&self, name: &str) -> Option<i64> {
+        self.get(name).and_then(ResourceValue::as_int)
+    }
+
     /// One desired list, or a string as a list; empty if absent.
     pub fn get_list(&self, name: &str) -> Vec<&str> {
         self.get(name).map_or_else(Vec::new, ResourceValue::as_list)
@@ -194,18 +191,89 @@ impl Resource {
     pub fn get_flag(&self, name: &str) -> bool {
         self.get(name).and_then(ResourceValue::as_bool).unwrap_or(false)
     }
+
+    /// The resource without one of its values.
+    pub(crate) fn without_value(&self, name: &str) -> Self {
+        let mut rest = self.clone();
+        rest.values.remove(name);
+        rest
+    }
+
+    /// Sets one desired value.
+    pub fn set_value(&mut self, name: &str, value: impl Into<ResourceValue>) {
+        self.values.insert(name.to_owned(), value.into());
+    }
+
+    /// Takes over the metaparameters of the resource that generated this one, except relationships and names.
+    pub(crate) fn inherit_metaparameters(&mut self, generator: &Self) {
+        let is_inherited =
+            |name: &&str| *name != "alias" && !RELATION_METAPARAMETERS.contains(name);
+        for name in METAPARAMETERS.iter().map(|attribute| attribute.name).filter(is_inherited) {
+            if let Some(value) = generator.get(name) {
+                self.set_value(name, value.clone());
+            }
+        }
+    }
+
+    /// Fails if a string is given and not valid: ``is `TEXT`, must be EXPECTED``.
+    pub(crate) fn check_text(
+        &self,
+        name: &str,
+        expected: &str,
+        is_valid: impl Fn(&str) -> bool,
+    ) -> Result<()> {
+        match self.get_text(name).filter(|text| !is_valid(text)) {
+            Some(text) => Err(self.mismatch(name, "is", text, expected)),
+            None => Ok(()),
+        }
+    }
+
+    /// Fails if an item of a list is not valid: ``contains `ITEM`, must be EXPECTED``.
+    pub(crate) fn check_items(
+        &self,
+        name: &str,
+        expected: &str,
+        is_valid: impl Fn(&str) -> bool,
+    ) -> Result<()> {
+        match self.get_list(name).into_iter().find(|item| !is_valid(item)) {
+            Some(item) => Err(self.mismatch(name, "contains", item, expected)),
+            None => Ok(()),
+        }
+    }
+
+    /// Fails if the name on the machine is not valid: ``is `NAME`, must be EXPECTED``.
+    pub(crate) fn check_name(
+        &self,
+        expected: &str,
+        is_valid: impl FnOnce(&str) -> bool,
+    ) -> Result<()> {
+        if is_valid(&self.name) {
+            return Ok(());
+        }
+        Err(self.mismatch("name", "is", &self.name, expected))
+    }
+
+    fn mismatch(&self, name: &str, verb: &str, text: &str, expected: &str) -> EngineError {
+        // An error is one line.
+        let escaped = text.escape_debug().to_string();
+        let text = if text.contains(char::is_control) { &escaped } else { text };
+        EngineError::invalid_value(self, name, format!("{verb} `{text}`, must be {expected}"))
+    }
 }
 
-/// `ssh_authorized_key` and `rip` make `Ssh_authorized_key[rip]`; each segment of `a::b` is capitalised.
+/// `ssh_authorized_key` and `rip` make `Ssh_authorized_key[rip]`.
 pub fn format_reference(type_name: &str, title: &str) -> String {
-    let capitalised: Vec<String> = type_name
-        .split("::")
-        .map(|segment| {
-            let mut letters = segment.chars();
-            letters
-                .next()
-                .map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
-        })
-        .collect();
-    format!("{}[{title}]", capitalised.join("::"))
+    format!("{}[{title}]", capitalise_name(type_name))
+}
+
+/// Each segment of `a::b` is capitalised.
+pub fn capitalise_name(name: &str) -> String {
+    name.split("::").map(capitalise_word).collect::<Vec<_>>().join("::")
+}
+
+/// The first letter becomes a capital one.
+pub(crate) fn capitalise_word(word: &str) -> String {
+    let mut letters = word.chars();
+    let first = letters.next().map(char::to_uppercase);
+    first.into_iter().flatten().chain(letters).collect()
 }

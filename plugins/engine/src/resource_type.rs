@@ -6,9 +6,10 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use muster_system::command::CancelFlag;
-use muster_system::{FileMetadata, System, SystemError};
+use muster_system::{FileMetadata, System, SystemResult};
 
-use crate::error::EngineError;
+use crate::error::Result;
+use crate::munge::munge_resource;
 use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
 use crate::providers::account_names::AccountNameCache;
 use crate::providers::bucket::BucketRegistry;
@@ -22,17 +23,13 @@ pub trait ResourceType: fmt::Debug + Send + Sync {
     fn schema(&self) -> &'static TypeSchema;
 
     /// Validates combinations of values, and fills in values derived from the title. Pure.
-    fn check(&self, resource: Resource) -> Result<Resource, EngineError> {
+    fn check(&self, resource: Resource) -> Result<Resource> {
         Ok(resource)
     }
 
     /// Reads the current state of this resource. Reads all properties if none are desired. The default is for types
     /// without state on the machine.
-    fn read_state(
-        &self,
-        _: &ResourceContext<'_>,
-        _: &Resource,
-    ) -> Result<ResourceState, EngineError> {
+    fn read_state(&self, _: &ResourceContext<'_>, _: &Resource) -> Result<ResourceState> {
         Ok(ResourceState::default())
     }
 
@@ -42,11 +39,7 @@ pub trait ResourceType: fmt::Debug + Send + Sync {
     }
 
     /// Reads and plans in one step. For types that need the machine to compare values.
-    fn read_and_plan(
-        &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
-    ) -> Result<ResourcePlan, EngineError> {
+    fn read_and_plan(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<ResourcePlan> {
         let state = self.read_state(cx, resource)?;
         Ok(self.plan(resource, &state))
     }
@@ -58,7 +51,7 @@ pub trait ResourceType: fmt::Debug + Send + Sync {
         _: &ResourceContext<'_>,
         _: &ResourcePlan,
         _: &PropertyChange,
-    ) -> Result<(), EngineError> {
+    ) -> Result<()> {
         Ok(())
     }
 
@@ -69,7 +62,7 @@ pub trait ResourceType: fmt::Debug + Send + Sync {
 
     /// Refreshes the resource after a change of something it subscribes to: runs the command, restarts the service. Called only
     /// if [`Self::supports_refresh`] returns true.
-    fn refresh(&self, _: &ResourceContext<'_>, _: &Resource) -> Result<(), EngineError> {
+    fn refresh(&self, _: &ResourceContext<'_>, _: &Resource) -> Result<()> {
         Ok(())
     }
 
@@ -84,7 +77,7 @@ pub trait ResourceType: fmt::Debug + Send + Sync {
     }
 
     /// Resources of the catalog that automatically come before this one. Pure.
-    fn autorequires(&self, _: &Resource, _: &dyn CatalogResources) -> Vec<AutorequireTarget> {
+    fn autorequires(&self, _: &Resource, _: &dyn CatalogResources) -> Vec<AutoRequire> {
         Vec::new()
     }
 
@@ -100,7 +93,7 @@ pub trait ResourceType: fmt::Debug + Send + Sync {
         _: &ResourceContext<'_>,
         _: &Resource,
         _: &dyn CatalogResources,
-    ) -> Result<Vec<Resource>, EngineError> {
+    ) -> Result<Vec<Resource>> {
         Ok(Vec::new())
     }
 
@@ -111,17 +104,39 @@ pub trait ResourceType: fmt::Debug + Send + Sync {
 
     /// Full current state of the resource with that title. The default reads a resource without desired
     /// values; types whose title does not determine the location search [`Self::list_instances`] instead.
-    fn find(&self, cx: &ResourceContext<'_>, title: &str) -> Result<ResourceState, EngineError> {
+    fn find(&self, cx: &ResourceContext<'_>, title: &str) -> Result<ResourceState> {
         self.read_state(cx, &Resource::without_values(self.schema(), title)?)
     }
 
     /// All resources of this type on the machine: title and properties. Empty by default, because most types cannot be enumerated.
-    fn list_instances(
-        &self,
-        _: &ResourceContext<'_>,
-    ) -> Result<Vec<(String, ResourceValues)>, EngineError> {
+    fn list_instances(&self, _: &ResourceContext<'_>) -> Result<Vec<(String, ResourceValues)>> {
         Ok(Vec::new())
     }
+}
+
+/// Finds a resource by its title among all of its type.
+pub(crate) fn find_instance(
+    resource_type: &dyn ResourceType,
+    cx: &ResourceContext<'_>,
+    title: &str,
+) -> Result<ResourceState> {
+    let found = resource_type.list_instances(cx)?.into_iter().find(|(name, _)| name == title);
+    Ok(found.map_or_else(ResourceState::absent, |(_, values)| ResourceState { values }))
+}
+
+/// A generated resource that is to be removed, with the metaparameters of the resource that generates it.
+pub(crate) fn absent_resource(
+    resource_type: &dyn ResourceType,
+    generator: &Resource,
+    title: &str,
+    attributes: &[(&str, &str)],
+) -> Result<Resource> {
+    let attributes = attributes.iter().chain(&[("ensure", "absent")]);
+    let attributes = attributes.map(|(name, value)| ((*name).to_owned(), (*value).into()));
+    let resource = munge_resource(resource_type.schema(), title, &attributes.collect())?;
+    let mut absent = resource_type.check(resource)?;
+    absent.inherit_metaparameters(generator);
+    Ok(absent)
 }
 
 /// The other resources of a catalog.
@@ -152,7 +167,7 @@ pub trait FileSourceResolver: fmt::Debug {
 }
 
 /// A resource by type and name; it need not be in the catalog.
-pub type AutorequireTarget = (&'static str, String);
+pub type AutoRequire = (&'static str, String);
 
 /// When a resource generates others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -165,6 +180,13 @@ pub enum GenerationPhase {
     BeforeTheRunAndFirst,
     /// Right before the generator is evaluated; generated resources come after it, and its dependents after them.
     WithTheResource,
+}
+
+impl GenerationPhase {
+    /// This phase if the resource generates others.
+    pub(crate) fn only_if(self, generates: bool) -> Self {
+        if generates { self } else { Self::Never }
+    }
 }
 
 /// Data read for one resource and reused for the following ones. Data from a file is valid until the file's fingerprint changes.
@@ -182,10 +204,7 @@ pub(crate) struct EvaluationCache {
 pub(crate) type FileFingerprint = Option<FileMetadata>;
 
 /// Current fingerprint of a file. Ignores the access time.
-pub(crate) fn file_fingerprint(
-    system: &dyn System,
-    path: &Path,
-) -> Result<FileFingerprint, SystemError> {
+pub(crate) fn file_fingerprint(system: &dyn System, path: &Path) -> SystemResult<FileFingerprint> {
     Ok(system.metadata(path)?.map(|found| FileMetadata { accessed: found.modified, ..found }))
 }
 
@@ -228,7 +247,7 @@ impl<'a> ResourceContext<'a> {
     }
 
     /// Blocks until all recorded files are on disk.
-    pub(crate) fn sync_created_files(&self) -> Result<(), SystemError> {
+    pub(crate) fn sync_created_files(&self) -> SystemResult<()> {
         let directories: Vec<PathBuf> = self.unsynced_directories.take().into_iter().collect();
         self.system.sync_file_systems(&directories)
     }

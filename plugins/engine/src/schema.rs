@@ -2,6 +2,8 @@
 //!
 //! A schema is data. [`munge`](crate::munge) converts untyped input to [`ResourceValues`](crate::resource::ResourceValues) according to it.
 
+use AttributeKind::{Bool, List, Text, Word};
+
 /// Whether an attribute is part of the state or an option.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AttributeRole {
@@ -25,7 +27,7 @@ pub enum AttributeKind {
     /// `true`/`false`, also the strings `yes`/`no`.
     Bool,
     /// An absolute path, stored without duplicate or trailing slashes.
-    Path,
+    AbsolutePath,
     /// Permission bits: octal, stored as a string of four digits (`0644`), or symbolic, stored unchanged (`u+rw,go-w`).
     Mode,
     /// List of strings; a single string becomes a list of one.
@@ -58,16 +60,6 @@ pub struct AttributeSchema {
 }
 
 impl AttributeSchema {
-    /// A property without default.
-    pub const fn property(name: &'static str, kind: AttributeKind, doc: &'static str) -> Self {
-        Self { name, role: AttributeRole::Property, kind, default: None, sensitive: false, doc }
-    }
-
-    /// A parameter without default.
-    pub const fn parameter(name: &'static str, kind: AttributeKind, doc: &'static str) -> Self {
-        Self { name, role: AttributeRole::Parameter, kind, default: None, sensitive: false, doc }
-    }
-
     /// Adds a default.
     #[must_use]
     pub const fn with_default(mut self, default: &'static str) -> Self {
@@ -81,6 +73,42 @@ impl AttributeSchema {
         self.sensitive = true;
         self
     }
+}
+
+/// A property without default.
+pub const fn property(
+    name: &'static str,
+    kind: AttributeKind,
+    doc: &'static str,
+) -> AttributeSchema {
+    let role = AttributeRole::Property;
+    AttributeSchema { name, role, kind, default: None, sensitive: false, doc }
+}
+
+/// A parameter without default.
+pub const fn parameter(
+    name: &'static str,
+    kind: AttributeKind,
+    doc: &'static str,
+) -> AttributeSchema {
+    AttributeSchema { role: AttributeRole::Parameter, ..property(name, kind, doc) }
+}
+
+/// A boolean parameter that is false by default.
+pub const fn flag_parameter(name: &'static str, doc: &'static str) -> AttributeSchema {
+    parameter(name, Bool, doc).with_default("false")
+}
+
+/// The property `ensure` of a resource that exists (the default) or not.
+pub const fn presence_property(doc: &'static str) -> AttributeSchema {
+    property("ensure", Word(&["present", "absent"]), doc).with_default("present")
+}
+
+/// The parameter `provider` of a type with one provider.
+pub const fn provider_parameter(provider: &'static [&'static str; 1]) -> AttributeSchema {
+    let [name] = provider;
+    let kind = Word(provider);
+    parameter("provider", kind, "The provider; there is only one.").with_default(name)
 }
 
 /// Schema of a type. The order of properties is the sync order, `ensure` first.
@@ -108,54 +136,27 @@ impl TypeSchema {
     }
 }
 
+/// Keeps a text of a type that was loaded for the lifetime of the process, because schemas are `'static`.
+pub(crate) fn leak_text(text: &str) -> &'static str {
+    String::leak(text.to_owned())
+}
+
 /// Attributes accepted by every type.
 pub const METAPARAMETERS: &[AttributeSchema] = &[
-    AttributeSchema::parameter(
-        "noop",
-        AttributeKind::Bool,
-        "Whether to report pending changes without making them.",
-    ),
-    AttributeSchema::parameter(
-        "tag",
-        AttributeKind::List,
-        "Tags, by which a run can select the resource.",
-    ),
-    AttributeSchema::parameter("alias", AttributeKind::List, "Other names of the resource."),
-    AttributeSchema::parameter(
-        "loglevel",
-        AttributeKind::Word(LOG_LEVELS),
-        "Log level of changes.",
-    ),
-    AttributeSchema::parameter(
-        "audit",
-        AttributeKind::List,
-        "Properties to audit without changing them.",
-    ),
-    AttributeSchema::parameter(
+    parameter("noop", Bool, "Whether to report pending changes without making them."),
+    parameter("tag", List, "Tags, by which a run can select the resource."),
+    parameter("alias", List, "Other names of the resource."),
+    parameter("loglevel", Word(LOG_LEVELS), "Log level of changes."),
+    parameter("audit", List, "Properties to audit without changing them."),
+    parameter(
         "schedule",
-        AttributeKind::Text,
+        Text,
         "Name of the schedule that restricts when the resource is applied.",
     ),
-    AttributeSchema::parameter(
-        "before",
-        AttributeKind::List,
-        "Resources that are applied after this one.",
-    ),
-    AttributeSchema::parameter(
-        "require",
-        AttributeKind::List,
-        "Resources that are applied before this one.",
-    ),
-    AttributeSchema::parameter(
-        "notify",
-        AttributeKind::List,
-        "Resources that are refreshed when this one changes.",
-    ),
-    AttributeSchema::parameter(
-        "subscribe",
-        AttributeKind::List,
-        "Resources that refresh this one when they change.",
-    ),
+    parameter("before", List, "Resources that are applied after this one."),
+    parameter("require", List, "Resources that are applied before this one."),
+    parameter("notify", List, "Resources that are refreshed when this one changes."),
+    parameter("subscribe", List, "Resources that refresh this one when they change."),
 ];
 
 /// Metaparameters that relate resources to each other.

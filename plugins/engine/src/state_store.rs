@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use muster_system::{StateDir, SystemError};
+use muster_system::{StateDir, SystemError, SystemResult};
 use serde::{Deserialize, Serialize};
 
 use crate::resource::ResourceValue;
@@ -22,7 +22,7 @@ pub(crate) fn replace_json_file(
     state: &StateDir,
     name: &str,
     value: &impl Serialize,
-) -> Result<(), SystemError> {
+) -> SystemResult<()> {
     let content = serde_json::to_vec(value).map_err(|error| SystemError::File {
         verb: "serialize",
         path: state.path().join(name),
@@ -54,7 +54,7 @@ pub struct ResourceStateStore {
 
 impl ResourceStateStore {
     /// Loads the store. A file that cannot be parsed is reported and treated as missing.
-    pub fn load(state: &StateDir) -> Result<(Self, Option<String>), SystemError> {
+    pub fn load(state: &StateDir) -> SystemResult<(Self, Option<String>)> {
         let Some(content) = state.read_file(STATE_STORE_FILE, MAX_STATE_STORE_BYTES)? else {
             return Ok((Self::default(), None));
         };
@@ -70,7 +70,7 @@ impl ResourceStateStore {
     }
 
     /// Saves the store without expired entries.
-    pub fn save(&mut self, state: &StateDir, now: i64) -> Result<(), SystemError> {
+    pub fn save(&mut self, state: &StateDir, now: i64) -> SystemResult<()> {
         self.resources.retain(|_, resource| {
             resource.checked.is_some_and(|checked| now - checked < STATE_TTL_SECS)
         });

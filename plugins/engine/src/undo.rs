@@ -82,17 +82,12 @@ pub enum UndoError {
 impl UndoRecord {
     /// Records what the plan will replace. Reads the content of a file that is about to be replaced.
     pub fn from_plan(system: &dyn System, plan: &ResourcePlan) -> Self {
-        let resource = &plan.resource;
+        let Resource { type_name, title, .. } = plan.resource.clone();
         let (attributes, obstacle) = match inverse_values(system, plan) {
             Ok(attributes) => (Some(attributes), None),
-            Err(obstacle) => (None, Some(obstacle)),
+            Err(obstacle) => (None, Some(obstacle.to_string())),
         };
-        Self {
-            type_name: resource.type_name.clone(),
-            title: resource.title.clone(),
-            attributes,
-            obstacle,
-        }
+        Self { type_name, title, attributes, obstacle }
     }
 
     /// The attributes that restore the previous state.
@@ -134,11 +129,29 @@ fn record_path(id: &str) -> String {
     format!("{UNDO_DIRECTORY}/{id}")
 }
 
+/// Why there is no previous state to restore.
+#[derive(Debug, thiserror::Error)]
+enum UndoObstacle {
+    #[error("the effect of a resource of type {0} is unknown")]
+    UnknownEffect(String),
+    #[error("`{0}` was not set before")]
+    NotSet(String),
+    #[error("its content could not be saved: {0}")]
+    Unsaved(#[from] SystemError),
+    #[error(
+        "its content was not UTF-8 (sha256 {0}); it is in the filebucket, if the resource has one"
+    )]
+    NotText(String),
+}
+
 /// The attributes that restore the previous state, or the reason why there are none.
-fn inverse_values(system: &dyn System, plan: &ResourcePlan) -> Result<Map<String, Json>, String> {
+fn inverse_values(
+    system: &dyn System,
+    plan: &ResourcePlan,
+) -> Result<Map<String, Json>, UndoObstacle> {
     let resource = &plan.resource;
     if matches!(resource.type_name.as_str(), "exec" | "notify" | "tidy" | "resources") {
-        return Err(format!("the effect of a resource of type {} is unknown", resource.type_name));
+        return Err(UndoObstacle::UnknownEffect(resource.type_name.clone()));
     }
     let mut attributes = kept_parameters(resource);
     let ensure = plan.changes.iter().find(|change| change.property == "ensure");
@@ -153,8 +166,7 @@ fn inverse_values(system: &dyn System, plan: &ResourcePlan) -> Result<Map<String
     } else {
         for change in &plan.changes {
             let name = &change.property;
-            let from =
-                change.from.as_ref().ok_or_else(|| format!("`{name}` was not set before"))?;
+            let from = change.from.as_ref().ok_or_else(|| UndoObstacle::NotSet(name.clone()))?;
             attributes.insert(name.clone(), Json::from(from));
         }
     }
@@ -185,19 +197,16 @@ fn add_file_content(
     system: &dyn System,
     resource: &Resource,
     attributes: &mut Map<String, Json>,
-) -> Result<(), String> {
+) -> Result<(), UndoObstacle> {
     let path = Path::new(&resource.name);
     let replaced = attributes.remove("content").is_some();
     let removed = attributes.get("ensure").is_some_and(|ensure| ensure == "file");
     if !replaced && !removed {
         return Ok(());
     }
-    let bytes = system
-        .read_file(path, MAX_CONTENT_BYTES)
-        .map_err(|error| format!("its content could not be saved: {error}"))?;
+    let bytes = system.read_file(path, MAX_CONTENT_BYTES)?;
     let text = String::from_utf8(bytes).map_err(|error| {
-        let sum = ChecksumKind::Sha256.hex_checksum(error.as_bytes());
-        format!("its content was not UTF-8 (sha256 {sum}); it is in the filebucket, if the resource has one")
+        UndoObstacle::NotText(ChecksumKind::Sha256.hex_checksum(error.as_bytes()))
     })?;
     attributes.insert("content".to_owned(), Json::from(text));
     Ok(())

@@ -8,6 +8,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value as Json};
 
 use super::{Catalog, CatalogEntry, CatalogError, ResourceReference, rich_data};
+use crate::schema::RELATION_METAPARAMETERS;
 
 #[derive(Deserialize)]
 struct PuppetCatalogDocument {
@@ -73,10 +74,8 @@ pub fn parse_puppet_json(bytes: &[u8]) -> Result<Catalog, CatalogError> {
     for item in document.resources {
         let entry = build_entry(item, &containers, &mut catalog.warnings)?;
         if indices.insert(entry.reference.clone(), catalog.entries.len()).is_some() {
-            return Err(CatalogError::Duplicate {
-                reference: entry.reference.to_string(),
-                locations: None,
-            });
+            let reference = entry.reference.to_string();
+            return Err(CatalogError::Duplicate { reference, locations: None });
         }
         catalog.entries.push(entry);
     }
@@ -103,13 +102,10 @@ fn build_entry(
                 || containers.contains(reference_text.as_str())
         }
         Some(other) => {
-            return Err(CatalogError::Key {
-                location: reference_text,
-                key: "kind".to_owned(),
-                problem: format!(
-                    "is `{other}`, must be compilable_type, class, defined_type or unknown"
-                ),
-            });
+            let problem =
+                format!("is `{other}`, must be compilable_type, class, defined_type or unknown");
+            let (location, key) = (reference_text, "kind".to_owned());
+            return Err(CatalogError::Key { location, key, problem });
         }
     };
     if let Some(key) = item.rest.keys().next() {
@@ -121,10 +117,9 @@ fn build_entry(
     entry.sensitive.extend(item.sensitive_parameters);
     if is_container && entry.reference.type_name != "stage" {
         // Parameters of classes and defines were evaluated during compilation; only their relationships still apply.
-        let is_relation =
-            |name: &str| crate::schema::RELATION_METAPARAMETERS.contains(&name) || name == "alias";
-        entry.attributes =
-            item.parameters.into_iter().filter(|(name, _)| is_relation(name)).collect();
+        entry.attributes = item.parameters;
+        let is_relation = |name: &str| RELATION_METAPARAMETERS.contains(&name) || name == "alias";
+        entry.attributes.retain(|name, _| is_relation(name));
         return Ok(entry);
     }
     for (name, value) in item.parameters {
@@ -132,7 +127,7 @@ fn build_entry(
             rich_data::to_plain_value(&value).map_err(|problem| CatalogError::Unsupported {
                 resource: reference_text.clone(),
                 name: name.clone(),
-                problem,
+                problem: problem.to_string(),
             })?;
         if plain.sensitive {
             entry.sensitive.insert(name.clone());

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::CatalogError;
-use crate::resource;
+use crate::resource::{capitalise_name, format_reference};
 
 /// A type and a title.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -29,17 +29,16 @@ impl ResourceReference {
 
     /// The display form of a class name: `Site::Web`.
     pub fn class_name(&self) -> String {
-        let reference = resource::format_reference(&self.title, "");
-        reference.trim_end_matches("[]").to_owned()
+        capitalise_name(&self.title)
     }
 }
 
 impl fmt::Display for ResourceReference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.type_name == "class" && self.title != "main" {
-            return f.write_str(&resource::format_reference("class", &self.class_name()));
+            return f.write_str(&format_reference("class", &self.class_name()));
         }
-        f.write_str(&resource::format_reference(&self.type_name, &self.title))
+        f.write_str(&format_reference(&self.type_name, &self.title))
     }
 }
 

@@ -11,75 +11,79 @@ pub(super) struct PlainValue {
     pub(super) sensitive: bool,
 }
 
-/// Converts rich data to plain values. The error names the unsupported kind.
-pub(super) fn to_plain_value(value: &Json) -> Result<PlainValue, String> {
+/// Why rich data has no plain value.
+#[derive(Debug, PartialEq, thiserror::Error)]
+pub(super) enum RichDataError {
+    #[error("is a hash with a key that has no value")]
+    MissingValue,
+    #[error(
+        "is a deferred call of `{0}`, which only Puppet on the node can evaluate; compute the value during compilation instead"
+    )]
+    Deferred(String),
+    #[error("has the Puppet type `{0}`, which is not supported")]
+    UnsupportedType(String),
+    #[error("is binary data that is not base64: {0}")]
+    InvalidBase64(#[from] data_encoding::DecodeError),
+    #[error("is binary data that is not UTF-8; store it in a file and set `source` to its path")]
+    NotText,
+}
+
+/// Converts rich data to plain values.
+pub(super) fn to_plain_value(value: &Json) -> Result<PlainValue, RichDataError> {
+    let mut sensitive = false;
+    let value = strip_types(value, &mut sensitive)?;
+    Ok(PlainValue { value, sensitive })
+}
+
+/// The value without rich data; sets `sensitive` if it contains a secret.
+fn strip_types(value: &Json, sensitive: &mut bool) -> Result<Json, RichDataError> {
+    let mut plain = |value| strip_types(value, sensitive);
     match value {
-        Json::Object(object) if object.contains_key("__ptype") => unwrap_typed_value(object),
+        Json::Object(object) if object.contains_key("__ptype") => {
+            strip_typed_value(object, sensitive)
+        }
         Json::Object(object) => {
-            let mut sensitive = false;
-            let mut plain_object = Map::new();
-            for (key, value) in object {
-                let plain = to_plain_value(value)?;
-                sensitive |= plain.sensitive;
-                plain_object.insert(key.clone(), plain.value);
-            }
-            Ok(PlainValue { value: Json::Object(plain_object), sensitive })
+            let pairs = object.iter().map(|(key, value)| Ok((key.clone(), plain(value)?)));
+            Ok(Json::Object(pairs.collect::<Result<_, RichDataError>>()?))
         }
-        Json::Array(values) => {
-            let plain: Vec<PlainValue> =
-                values.iter().map(to_plain_value).collect::<Result<_, _>>()?;
-            Ok(PlainValue {
-                sensitive: plain.iter().any(|plain| plain.sensitive),
-                value: Json::Array(plain.into_iter().map(|plain| plain.value).collect()),
-            })
-        }
-        other => Ok(PlainValue { value: other.clone(), sensitive: false }),
+        Json::Array(values) => Ok(Json::Array(values.iter().map(plain).collect::<Result<_, _>>()?)),
+        other => Ok(other.clone()),
     }
 }
 
-fn unwrap_typed_value(object: &Map<String, Json>) -> Result<PlainValue, String> {
-    let name = object.get("__ptype").and_then(Json::as_str).unwrap_or("?");
-    let inner = object.get("__pvalue");
-    let plain = |value: Json| PlainValue { value, sensitive: false };
-    match (name, inner) {
-        ("Sensitive", Some(inner)) => Ok(PlainValue { sensitive: true, ..to_plain_value(inner)? }),
-        ("Timestamp" | "Timespan" | "Regexp" | "SemVer" | "URI", Some(inner)) => {
-            Ok(plain(inner.clone()))
+fn strip_typed_value(
+    object: &Map<String, Json>,
+    sensitive: &mut bool,
+) -> Result<Json, RichDataError> {
+    let text = |key| object.get(key).and_then(Json::as_str).unwrap_or("?");
+    match (text("__ptype"), object.get("__pvalue")) {
+        ("Sensitive", Some(inner)) => {
+            *sensitive = true;
+            strip_types(inner, sensitive)
         }
-        ("Default", _) => Ok(plain(Json::from("default"))),
-        ("Binary", Some(Json::String(encoded))) => decode_binary(encoded).map(plain),
+        ("Timestamp" | "Timespan" | "Regexp" | "SemVer" | "URI", Some(inner)) => Ok(inner.clone()),
+        ("Default", _) => Ok(Json::from("default")),
+        ("Binary", Some(Json::String(encoded))) => {
+            let bytes = data_encoding::BASE64.decode(encoded.as_bytes())?;
+            String::from_utf8(bytes).map(Json::from).map_err(|_| RichDataError::NotText)
+        }
         ("Hash", Some(Json::Array(pairs))) => {
             let mut hash = Map::new();
             for pair in pairs.chunks(2) {
                 let [key, value] = pair else {
-                    return Err("is a hash with a key that has no value".to_owned());
+                    return Err(RichDataError::MissingValue);
                 };
-                let key = match to_plain_value(key)?.value {
+                let key = match strip_types(key, sensitive)? {
                     Json::String(key) => key,
                     other => other.to_string(),
                 };
-                hash.insert(key, to_plain_value(value)?.value);
+                hash.insert(key, strip_types(value, sensitive)?);
             }
-            Ok(plain(Json::Object(hash)))
+            Ok(Json::Object(hash))
         }
-        ("Deferred", _) => {
-            let function = object.get("name").and_then(Json::as_str).unwrap_or("?");
-            Err(format!(
-                "is a deferred call of `{function}`, which only Puppet on the node can evaluate; compute the value during compilation instead"
-            ))
-        }
-        (other, _) => Err(format!("has the Puppet type `{other}`, which is not supported")),
+        ("Deferred", _) => Err(RichDataError::Deferred(text("name").to_owned())),
+        (other, _) => Err(RichDataError::UnsupportedType(other.to_owned())),
     }
-}
-
-fn decode_binary(encoded: &str) -> Result<Json, String> {
-    let bytes = data_encoding::BASE64
-        .decode(encoded.as_bytes())
-        .map_err(|error| format!("is binary data that is not base64: {error}"))?;
-    String::from_utf8(bytes).map(Json::from).map_err(|_| {
-        "is binary data that is not UTF-8; store it in a file and set `source` to its path"
-            .to_owned()
-    })
 }
 
 #[cfg(test)]
@@ -93,6 +97,10 @@ mod tests {
         let value = json!({"a": ["b", {"__ptype": "Sensitive", "__pvalue": "s3cret"}]});
         let expected = PlainValue { value: json!({"a": ["b", "s3cret"]}), sensitive: true };
         assert_eq!(to_plain_value(&value), Ok(expected));
+        let secret = json!({"__ptype": "Sensitive", "__pvalue": "s3cret"});
+        let hash = json!({"__ptype": "Hash", "__pvalue": [1, secret]});
+        let expected = PlainValue { value: json!({"1": "s3cret"}), sensitive: true };
+        assert_eq!(to_plain_value(&hash), Ok(expected));
     }
 
     #[test]
@@ -111,7 +119,7 @@ mod tests {
     #[test]
     fn what_must_be_computed_is_refused() {
         let deferred = json!({"__ptype": "Deferred", "name": "sprintf", "arguments": []});
-        assert!(to_plain_value(&deferred).unwrap_err().contains("sprintf"));
+        assert!(to_plain_value(&deferred).unwrap_err().to_string().contains("sprintf"));
         assert!(to_plain_value(&json!({"__ptype": "Binary", "__pvalue": "/w=="})).is_err());
     }
 }

@@ -58,21 +58,19 @@ fn build_catalog(
         entries: Vec::with_capacity(resources.len() + 2),
         warnings: Vec::new(),
     };
-    let mut stage = CatalogEntry::new(ResourceReference::new("stage", "main"), true);
-    stage.add_tag("stage");
-    let mut main = CatalogEntry::new(ResourceReference::new("class", "main"), true);
-    main.add_tag("class");
-    main.container = Some(0);
-    catalog.entries.extend([stage, main]);
+    for (type_name, container) in [("stage", None), ("class", Some(0))] {
+        let mut entry = CatalogEntry::new(ResourceReference::new(type_name, "main"), true);
+        entry.add_tag(type_name);
+        entry.container = container;
+        catalog.entries.push(entry);
+    }
     let mut seen = HashSet::new();
     for (index, attributes) in resources.into_iter().enumerate() {
         let mut entry = build_entry(index, attributes)?;
         entry.container = Some(1);
         if !seen.insert(entry.reference.clone()) {
-            return Err(CatalogError::Duplicate {
-                reference: entry.reference.to_string(),
-                locations: None,
-            });
+            let reference = entry.reference.to_string();
+            return Err(CatalogError::Duplicate { reference, locations: None });
         }
         catalog.entries.push(entry);
     }
@@ -92,9 +90,7 @@ fn build_entry(
     let type_name = match attributes.remove("type") {
         Some(Json::String(name)) => name,
         Some(_) => return Err(invalid("type", "must be a string")),
-        None => {
-            return Err(invalid("type", "is missing, must be file, package, service, ..."));
-        }
+        None => return Err(invalid("type", "is missing, must be file, package, service, ...")),
     };
     let title = match attributes.remove("title").or_else(|| attributes.get("name").cloned()) {
         Some(Json::String(title)) => title,
@@ -110,13 +106,9 @@ fn build_entry(
     }
     entry.add_tag("class");
     match attributes.get("tag") {
-        Some(Json::String(tag)) => entry.add_tag(&tag.clone()),
+        Some(Json::String(tag)) => entry.add_tag(tag),
         Some(Json::Array(tags)) => {
-            let tags: Vec<String> =
-                tags.iter().filter_map(Json::as_str).map(str::to_owned).collect();
-            for tag in &tags {
-                entry.add_tag(tag);
-            }
+            tags.iter().filter_map(Json::as_str).for_each(|tag| entry.add_tag(tag));
         }
         _ => {}
     }

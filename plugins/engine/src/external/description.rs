@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use crate::schema::{AttributeKind, AttributeRole, AttributeSchema, TypeSchema};
+use crate::schema::{
+    AttributeKind, AttributeRole, AttributeSchema, TypeSchema, leak_text, parameter,
+};
 
 /// `NAME.json`. Unknown keys are rejected, because a misspelled `sensitive` would expose a secret.
 #[derive(Debug, Deserialize)]
@@ -81,7 +83,7 @@ pub(super) fn leak_schema(
     attributes.sort_by_key(|attribute| attribute.name != "ensure");
     if !attributes.iter().any(|attribute| attribute.name == description.namevar) {
         let namevar = leak_text(&description.namevar);
-        attributes.push(AttributeSchema::parameter(
+        attributes.push(parameter(
             namevar,
             AttributeKind::Text,
             "Name of the resource on the node.",
@@ -110,7 +112,7 @@ fn build_attribute(name: &str, description: &ExternalAttribute) -> AttributeSche
         ExternalAttributeKind::Integer => AttributeKind::Int,
         ExternalAttributeKind::Boolean => AttributeKind::Bool,
         ExternalAttributeKind::List => AttributeKind::List,
-        ExternalAttributeKind::Path => AttributeKind::Path,
+        ExternalAttributeKind::Path => AttributeKind::AbsolutePath,
         ExternalAttributeKind::Any => AttributeKind::Data,
     };
     AttributeSchema {
@@ -121,8 +123,4 @@ fn build_attribute(name: &str, description: &ExternalAttribute) -> AttributeSche
         sensitive: description.sensitive,
         doc: leak_text(&description.description),
     }
-}
-
-pub(super) fn leak_text(text: &str) -> &'static str {
-    String::leak(text.to_owned())
 }

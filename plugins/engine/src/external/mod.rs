@@ -15,11 +15,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use muster_base::error_chain;
 use muster_system::error::found_or_none;
-use muster_system::{FileEntryKind, System};
+use muster_system::{FileEntryKind, System, SystemError};
 
-use crate::error::EngineError;
+use crate::error::{EngineError, Result};
 use crate::resource_type::ResourceType;
-use crate::type_source::ResourceTypeSource;
+use crate::type_source::{ResourceTypeSource, is_type_name};
 use description::ExternalTypeDescription;
 use resource_type::ExternalResourceType;
 
@@ -47,10 +47,13 @@ impl ExternalTypes {
         Self { system, directory: directory.into(), types: Mutex::default() }
     }
 
-    fn load_type(&self, name: &str) -> Result<Option<Arc<ExternalResourceType>>, String> {
+    fn load_type(
+        &self,
+        name: &str,
+    ) -> Result<Option<Arc<ExternalResourceType>>, ExternalTypeError> {
         let path = self.directory.join(format!("{name}.json"));
         let read = found_or_none(self.system.read_file(&path, MAX_DESCRIPTION_BYTES));
-        let Some(bytes) = read.map_err(|error| error_chain(&error))? else {
+        let Some(bytes) = read? else {
             return Ok(None);
         };
         self.check_trusted_file(&path)?;
@@ -60,51 +63,52 @@ impl ExternalTypes {
         {
             return Ok(Some(Arc::clone(found)));
         }
+        let invalid = |problem| ExternalTypeError::File { path: path.clone(), problem };
         let description: ExternalTypeDescription = serde_json::from_slice(&bytes)
-            .map_err(|error| format!("{} is not a type description: {error}", path.display()))?;
+            .map_err(|error| invalid(format!(" is not a type description: {error}")))?;
         let program = self.directory.join(&description.program);
         self.check_trusted_file(&program)?;
         let found = ExternalResourceType::new(name, &description, program)
-            .map_err(|problem| format!("{}: {problem}", path.display()))?;
+            .map_err(|problem| invalid(format!(": {problem}")))?;
         let found = Arc::new(found);
         types.insert(name.to_owned(), (bytes, Arc::clone(&found)));
         Ok(Some(found))
     }
 
     /// The program runs with the privileges of this process, so other users must not be able to write its files.
-    fn check_trusted_file(&self, path: &Path) -> Result<(), String> {
-        let found = self.system.metadata(path).map_err(|error| error_chain(&error))?;
-        match found {
-            None => Err(format!("{} does not exist", path.display())),
-            Some(found) if found.kind != FileEntryKind::File => {
-                Err(format!("{} is not a regular file", path.display()))
-            }
-            Some(found) if found.mode & 0o022 != 0 => {
-                let mode = found.mode;
-                Err(format!(
-                    "{} is writable by group or others (mode {mode:04o}); run `chmod go-w` on it",
-                    path.display()
-                ))
-            }
-            Some(_) => Ok(()),
-        }
+    fn check_trusted_file(&self, path: &Path) -> Result<(), ExternalTypeError> {
+        let problem = match self.system.metadata(path)? {
+            None => " does not exist".to_owned(),
+            Some(found) if found.kind != FileEntryKind::File => " is not a regular file".to_owned(),
+            Some(found) if found.mode & 0o022 != 0 => format!(
+                " is writable by group or others (mode {:04o}); run `chmod go-w` on it",
+                found.mode
+            ),
+            Some(_) => return Ok(()),
+        };
+        Err(ExternalTypeError::File { path: path.to_owned(), problem })
     }
 }
 
+/// Why a type of the directory cannot be used.
+#[derive(Debug, thiserror::Error)]
+enum ExternalTypeError {
+    #[error(transparent)]
+    System(#[from] SystemError),
+    #[error("{}{problem}", path.display())]
+    File { path: PathBuf, problem: String },
+}
+
 impl ResourceTypeSource for ExternalTypes {
-    fn type_named(&self, name: &str) -> Result<Option<Arc<dyn ResourceType>>, EngineError> {
-        let is_name = name.starts_with(|first: char| first.is_ascii_lowercase())
-            && name
-                .bytes()
-                .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_');
-        if !is_name {
+    fn type_named(&self, name: &str) -> Result<Option<Arc<dyn ResourceType>>> {
+        if !is_type_name(name) {
             return Ok(None);
         }
         match self.load_type(name) {
             Ok(found) => Ok(found.map(|found| found as Arc<dyn ResourceType>)),
-            Err(problem) => Err(EngineError::Unavailable {
+            Err(error) => Err(EngineError::Unavailable {
                 name: name.to_owned(),
-                problem: format!("its description cannot be used: {problem}"),
+                problem: format!("its description cannot be used: {}", error_chain(&error)),
             }),
         }
     }

@@ -7,12 +7,12 @@ use muster_system::Command;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 
-use super::description::{ExternalTypeDescription, leak_schema, leak_text};
-use crate::error::EngineError;
+use super::description::{ExternalTypeDescription, leak_schema};
+use crate::error::{DescribeOperation as _, EngineError, Result};
 use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
 use crate::resource::{Resource, ResourceValue, ResourceValues};
-use crate::resource_type::{AutorequireTarget, CatalogResources, ResourceContext, ResourceType};
-use crate::schema::TypeSchema;
+use crate::resource_type::{AutoRequire, CatalogResources, ResourceContext, ResourceType};
+use crate::schema::{TypeSchema, leak_text};
 
 /// Protocol version.
 const PROTOCOL_VERSION: &str = "muster/type/v1";
@@ -84,7 +84,7 @@ impl ExternalResourceType {
         cx: &ResourceContext<'_>,
         resource: &Resource,
         request: &ExternalProviderRequest<'_>,
-    ) -> Result<ExternalProviderResponse, EngineError> {
+    ) -> Result<ExternalProviderResponse> {
         let failed = |problem: String| EngineError::failed(resource, problem);
         let program = self.program.display();
         let mut command = Command::new([self.program.display().to_string(), request.op.to_owned()]);
@@ -94,20 +94,17 @@ impl ExternalResourceType {
         command.output_limit = MAX_RESPONSE_BYTES;
         command.cancel = cx.cancel.clone();
         let operation = format!("running `{program} {}`", request.op);
-        let output =
-            cx.system.run_command(&command).map_err(EngineError::during(resource, operation))?;
+        let output = cx.system.run_command(&command).during(resource, operation)?;
         if !output.is_success() {
             let (code, text) = (output.code, output.combined_text());
             let last = text.trim().lines().next_back().unwrap_or_default();
             return Err(failed(format!("{program} ended with code {code}: {last}")));
         }
-        let response: ExternalProviderResponse =
-            serde_json::from_slice(&output.stdout).map_err(|error| {
-                failed(format!("{program} did not print exactly one JSON object: {error}"))
-            })?;
-        for line in &response.log {
-            cx.log_line(line.clone());
-        }
+        let response = serde_json::from_slice(&output.stdout);
+        let response: ExternalProviderResponse = response.map_err(|error| {
+            failed(format!("{program} did not print exactly one JSON object: {error}"))
+        })?;
+        response.log.iter().for_each(|line| cx.log_line(line));
         match response.error {
             Some(problem) => Err(failed(problem)),
             None => Ok(response),
@@ -131,14 +128,10 @@ impl ExternalResourceType {
     }
 
     fn parse_state(&self, found: Map<String, Json>) -> ResourceValues {
-        let find_property =
-            |name: &str| self.schema.properties().find(|property| property.name == name);
-        found
-            .into_iter()
-            .filter_map(|(name, json)| {
-                Some((find_property(&name)?.name.to_owned(), ResourceValue::from_json(json)?))
-            })
-            .collect()
+        let is_property =
+            |name: &str| self.schema.properties().any(|property| property.name == name);
+        let known = found.into_iter().filter(|(name, _)| is_property(name));
+        known.filter_map(|(name, json)| Some((name, ResourceValue::from_json(json)?))).collect()
     }
 }
 
@@ -147,11 +140,7 @@ impl ResourceType for ExternalResourceType {
         self.schema
     }
 
-    fn read_state(
-        &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
-    ) -> Result<ResourceState, EngineError> {
+    fn read_state(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<ResourceState> {
         let response = self.run_provider(cx, resource, &self.build_request("read", resource))?;
         let found = response
             .state
@@ -164,7 +153,7 @@ impl ResourceType for ExternalResourceType {
         cx: &ResourceContext<'_>,
         plan: &ResourcePlan,
         change: &PropertyChange,
-    ) -> Result<(), EngineError> {
+    ) -> Result<()> {
         let request = ExternalProviderRequest {
             property: Some(&change.property),
             state: Some(&plan.state.values),
@@ -177,22 +166,14 @@ impl ResourceType for ExternalResourceType {
         self.refreshes
     }
 
-    fn refresh(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<(), EngineError> {
+    fn refresh(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<()> {
         self.run_provider(cx, resource, &self.build_request("refresh", resource)).map(|_| ())
     }
 
-    fn autorequires(
-        &self,
-        resource: &Resource,
-        _: &dyn CatalogResources,
-    ) -> Vec<AutorequireTarget> {
+    fn autorequires(&self, resource: &Resource, _: &dyn CatalogResources) -> Vec<AutoRequire> {
         let named = |(attribute, type_name): &(String, &'static str)| {
-            let names: Vec<AutorequireTarget> = resource
-                .get_list(attribute)
-                .iter()
-                .map(|name| (*type_name, (*name).to_owned()))
-                .collect();
-            names
+            let names = resource.get_list(attribute).into_iter();
+            names.map(|name| (*type_name, name.to_owned())).collect::<Vec<_>>()
         };
         self.requires.iter().flat_map(named).collect()
     }
@@ -201,10 +182,7 @@ impl ResourceType for ExternalResourceType {
         Some(self.program.file_name()?.to_string_lossy().into_owned())
     }
 
-    fn list_instances(
-        &self,
-        cx: &ResourceContext<'_>,
-    ) -> Result<Vec<(String, ResourceValues)>, EngineError> {
+    fn list_instances(&self, cx: &ResourceContext<'_>) -> Result<Vec<(String, ResourceValues)>> {
         let all = Resource::without_values(self.schema, "*")?;
         let response = self.run_provider(cx, &all, &self.build_request("list", &all))?;
         let listed = response

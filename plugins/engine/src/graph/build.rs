@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::{ContainerAnchor, DependencyGraph, GraphNode, GraphNodeId};
+use crate::catalog::ResourceReference;
 use crate::engine::ResourceEngine;
 use crate::resolved_catalog::{MemberId, ResolvedCatalog};
 
@@ -83,8 +84,10 @@ fn add_autorequire_edges(
         let Some(&this) = built.nodes.get(&id) else {
             continue;
         };
-        for (type_name, name) in engine.autorequires(resource, catalog) {
-            let reference = crate::catalog::ResourceReference::new(&type_name, &name);
+        let resource_type = engine.type_of(resource);
+        let targets = resource_type.map(|known| known.autorequires(resource, catalog));
+        for (type_name, name) in targets.unwrap_or_default() {
+            let reference = ResourceReference::new(type_name, &name);
             let first = catalog.find_member(&reference);
             let Some(&first) = first.and_then(|first| built.nodes.get(&first)) else {
                 continue;

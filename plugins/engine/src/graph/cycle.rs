@@ -151,10 +151,10 @@ pub(crate) fn node_name(
     id: GraphNodeId,
 ) -> String {
     match graph.get_node(id) {
-        Some(GraphNode::Resource(member)) => catalog
-            .get_member(*member)
-            .map(|member| member.reference.to_string())
-            .unwrap_or_default(),
+        Some(GraphNode::Resource(member)) => {
+            let member = catalog.get_member(*member);
+            member.map(|member| member.reference.to_string()).unwrap_or_default()
+        }
         Some(GraphNode::Anchor(anchor)) => anchor.name.clone(),
         None => String::new(),
     }

@@ -131,20 +131,43 @@ impl DependencyGraph {
 
     /// Resources that a change of this node refreshes, reached through anchors but not through other resources.
     pub(crate) fn refresh_targets(&self, id: GraphNodeId) -> BTreeSet<MemberId> {
-        let mut found = BTreeSet::new();
-        let mut seen = BTreeSet::new();
-        let mut pending = vec![id];
+        let refreshed = |node| {
+            let edges = self.outgoing_edges(node).filter(|(_, refreshes)| *refreshes > 0);
+            edges.map(|(target, _)| target).collect()
+        };
+        let reached = self.reach_resources(id, refreshed).into_iter();
+        reached
+            .filter_map(|node| match self.get_node(node) {
+                Some(GraphNode::Resource(member)) => Some(*member),
+                _ => None,
+            })
+            .collect()
+    }
+
+    /// Resources that refresh this node when they change, reached through anchors but not through other resources.
+    pub(crate) fn refresh_sources(&self, id: GraphNodeId) -> BTreeSet<GraphNodeId> {
+        let refreshes = |from, to| {
+            self.outgoing_edges(from).any(|(target, refreshes)| target == to && refreshes > 0)
+        };
+        self.reach_resources(id, |node| {
+            self.predecessors(node).filter(|from| refreshes(*from, node)).collect()
+        })
+    }
+
+    /// The first resources on each path of steps from a node.
+    fn reach_resources(
+        &self,
+        start: GraphNodeId,
+        next_nodes: impl Fn(GraphNodeId) -> Vec<GraphNodeId>,
+    ) -> BTreeSet<GraphNodeId> {
+        let (mut found, mut seen) = (BTreeSet::new(), BTreeSet::new());
+        let mut pending = vec![start];
         while let Some(node) = pending.pop() {
-            for (target, refreshes) in self.outgoing_edges(node) {
-                if refreshes == 0 || !seen.insert(target) {
-                    continue;
-                }
-                match self.get_node(target) {
-                    Some(GraphNode::Resource(member)) => {
-                        found.insert(*member);
-                    }
-                    Some(GraphNode::Anchor(_)) => pending.push(target),
-                    None => {}
+            for next in next_nodes(node).into_iter().filter(|next| seen.insert(*next)) {
+                if matches!(self.get_node(next), Some(GraphNode::Resource(_))) {
+                    found.insert(next);
+                } else {
+                    pending.push(next);
                 }
             }
         }

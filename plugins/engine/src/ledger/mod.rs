@@ -10,7 +10,7 @@ pub mod journal;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use muster_system::{FileAppender, StateDir, SystemError};
+use muster_system::{FileAppender, StateDir, SystemResult};
 use serde::{Deserialize, Serialize};
 
 use journal::LedgerRecord;
@@ -75,31 +75,34 @@ pub struct RefreshIntent {
 
 impl RefreshLedger {
     /// Reads the journal and compacts it: completed entries are dropped. Unreadable records are reported, never treated as completed.
-    pub fn open(state: &StateDir) -> Result<Self, SystemError> {
-        let (owed_refreshes, warnings, next_id) = load_journal(state)?;
-        let content: Vec<u8> = owed_refreshes
-            .values()
-            .flat_map(|owed| LedgerRecord::Owed { refresh: owed.clone() }.to_line())
-            .collect();
+    pub fn open(state: &StateDir) -> SystemResult<Self> {
+        let mut ledger = Self::open_in_memory(state)?;
+        let owed = ledger.owed_refreshes.values().cloned();
+        let content: Vec<u8> =
+            owed.flat_map(|refresh| LedgerRecord::Owed { refresh }.to_line()).collect();
         state.replace_file(JOURNAL_FILE, &content)?;
-        let length = u64::try_from(content.len()).unwrap_or(u64::MAX);
-        Ok(Self {
-            owed_refreshes,
-            journal: Some(state.open_appender(JOURNAL_FILE, length)?),
-            next_id,
-            warnings,
-        })
+        ledger.journal = Some(state.open_appender(JOURNAL_FILE, content.len() as u64)?);
+        Ok(ledger)
     }
 
     /// Opens the ledger for a plan: records stay in memory, and the journal file is not modified.
-    pub fn open_in_memory(state: &StateDir) -> Result<Self, SystemError> {
-        let (owed_refreshes, warnings, next_id) = load_journal(state)?;
+    pub fn open_in_memory(state: &StateDir) -> SystemResult<Self> {
+        let content = state.read_file(JOURNAL_FILE, MAX_JOURNAL_BYTES)?.unwrap_or_default();
+        let (records, warnings) = journal::parse_journal(&content);
+        let mut owed_refreshes = BTreeMap::new();
+        let mut next_id = 1;
+        for record in records {
+            if let LedgerRecord::Owed { refresh } = &record {
+                next_id = next_id.max(refresh.id.saturating_add(1));
+            }
+            record.apply_to(&mut owed_refreshes);
+        }
         Ok(Self { owed_refreshes, journal: None, next_id, warnings })
     }
 
     /// Reads pending refreshes without modifying anything; safe while another process runs.
-    pub fn read_owed(state: &StateDir) -> Result<Vec<OwedRefresh>, SystemError> {
-        Ok(load_journal(state)?.0.into_values().collect())
+    pub fn read_owed(state: &StateDir) -> SystemResult<Vec<OwedRefresh>> {
+        Ok(Self::open_in_memory(state)?.owed_refreshes.into_values().collect())
     }
 
     /// Damage found in the journal.
@@ -120,7 +123,7 @@ impl RefreshLedger {
         plan: &str,
         since: i64,
         targets: &[(String, String)],
-    ) -> Result<RefreshIntent, SystemError> {
+    ) -> SystemResult<RefreshIntent> {
         let mut ids = Vec::with_capacity(targets.len());
         let mut lines = Vec::new();
         for (target, definition) in targets {
@@ -149,39 +152,39 @@ impl RefreshLedger {
     }
 
     /// Marks the change as made: its refreshes are pending.
-    pub fn mark_change_made(&mut self, intent: &RefreshIntent) -> Result<(), SystemError> {
+    pub fn mark_change_made(&mut self, intent: &RefreshIntent) -> SystemResult<()> {
         self.confirm_owed(&intent.ids)
     }
 
     /// Marks the change as not made: its refreshes are dropped.
-    pub fn mark_change_not_made(&mut self, intent: &RefreshIntent) -> Result<(), SystemError> {
+    pub fn mark_change_not_made(&mut self, intent: &RefreshIntent) -> SystemResult<()> {
         self.remove_owed(&intent.ids)
     }
 
     /// Marks uncertain entries as pending.
-    pub fn confirm_owed(&mut self, ids: &[u64]) -> Result<(), SystemError> {
+    pub fn confirm_owed(&mut self, ids: &[u64]) -> SystemResult<()> {
         self.add_record(ids, |ids| LedgerRecord::Confirmed { ids })
     }
 
     /// Removes entries that were completed or turned out not to be pending.
-    pub fn remove_owed(&mut self, ids: &[u64]) -> Result<(), SystemError> {
+    pub fn remove_owed(&mut self, ids: &[u64]) -> SystemResult<()> {
         self.add_record(ids, |ids| LedgerRecord::Settled { ids })
     }
 
     /// Records the start of a refresh. An interrupted refresh is repeated: at least once, possibly twice.
-    pub fn begin_refresh(&mut self, target: &str) -> Result<(), SystemError> {
+    pub fn begin_refresh(&mut self, target: &str) -> SystemResult<()> {
         let ids = self.ids_of(target);
         self.add_record(&ids, |ids| LedgerRecord::Begun { ids })
     }
 
     /// Marks the refresh of the target as successful: all its entries are completed.
-    pub fn mark_refreshed(&mut self, target: &str) -> Result<(), SystemError> {
+    pub fn mark_refreshed(&mut self, target: &str) -> SystemResult<()> {
         let ids = self.ids_of(target);
         self.remove_owed(&ids)
     }
 
     /// Records why the target cannot be refreshed now.
-    pub fn record_reason(&mut self, target: &str, reason: &str) -> Result<(), SystemError> {
+    pub fn record_reason(&mut self, target: &str, reason: &str) -> SystemResult<()> {
         let has_other_reason =
             |owed: &&OwedRefresh| owed.target == target && owed.reason.as_deref() != Some(reason);
         let changed: Vec<u64> =
@@ -215,7 +218,7 @@ impl RefreshLedger {
         &mut self,
         ids: &[u64],
         record: impl FnOnce(BTreeSet<u64>) -> LedgerRecord,
-    ) -> Result<(), SystemError> {
+    ) -> SystemResult<()> {
         if ids.is_empty() {
             return Ok(());
         }
@@ -224,22 +227,6 @@ impl RefreshLedger {
         record.apply_to(&mut self.owed_refreshes);
         self.journal.as_mut().map_or(Ok(()), |journal| journal.append(&line))
     }
-}
-
-type LoadedLedger = (BTreeMap<u64, OwedRefresh>, Vec<String>, u64);
-
-fn load_journal(state: &StateDir) -> Result<LoadedLedger, SystemError> {
-    let content = state.read_file(JOURNAL_FILE, MAX_JOURNAL_BYTES)?.unwrap_or_default();
-    let (records, warnings) = journal::parse_journal(&content);
-    let mut owed_refreshes = BTreeMap::new();
-    let mut next_id = 1;
-    for record in records {
-        if let LedgerRecord::Owed { refresh } = &record {
-            next_id = next_id.max(refresh.id.saturating_add(1));
-        }
-        record.apply_to(&mut owed_refreshes);
-    }
-    Ok((owed_refreshes, warnings, next_id))
 }
 
 #[cfg(test)]

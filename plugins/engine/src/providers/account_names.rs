@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use muster_system::error::found_or_none;
-use muster_system::{Command, FileAttributes, System, SystemError};
+use muster_system::{Command, FileAttributes, System, SystemResult};
 
 use crate::resource_type::{FileFingerprint, ResourceContext, file_fingerprint};
 
@@ -32,10 +32,9 @@ pub struct PasswdUser {
 /// Cached content of passwd and group.
 #[derive(Debug, Default)]
 pub(crate) struct AccountNameCache {
-    passwd: RefCell<Option<Arc<AccountNameTable>>>,
-    group: RefCell<Option<Arc<AccountNameTable>>>,
+    tables: RefCell<HashMap<AccountNameDatabase, Arc<AccountNameTable>>>,
     /// Name service results for entries missing from the files, by file and name or id.
-    getent_results: RefCell<HashMap<(&'static str, String), String>>,
+    getent_results: RefCell<HashMap<(AccountNameDatabase, String), String>>,
 }
 
 /// Parsed content of one of the two files.
@@ -48,57 +47,50 @@ struct AccountNameTable {
     by_number: HashMap<String, usize>,
 }
 
-#[derive(Debug, Clone, Copy)]
-enum AccountNameDatabase {
-    Passwd,
-    Group,
-}
-
-impl AccountNameDatabase {
-    fn getent_database(self) -> &'static str {
-        match self {
-            Self::Passwd => "passwd",
-            Self::Group => "group",
-        }
-    }
-}
+/// One of the two databases, by its name in `/etc` and in the name service.
+type AccountNameDatabase = &'static str;
+const PASSWD: AccountNameDatabase = "passwd";
+const GROUP: AccountNameDatabase = "group";
 
 /// The user with that name, or with that uid if no user has that name.
-pub fn find_user(cx: &ResourceContext<'_>, user: &str) -> Result<Option<PasswdUser>, SystemError> {
-    Ok(find_line(cx, AccountNameDatabase::Passwd, user)?.as_deref().and_then(parse_user))
+pub fn find_user(cx: &ResourceContext<'_>, user: &str) -> SystemResult<Option<PasswdUser>> {
+    Ok(find_line(cx, PASSWD, user)?.as_deref().and_then(parse_user))
 }
 
 /// All users in the machine's own file.
-pub fn list_users(cx: &ResourceContext<'_>) -> Result<Vec<PasswdUser>, SystemError> {
-    let table = load_table(cx, AccountNameDatabase::Passwd)?;
+pub fn list_users(cx: &ResourceContext<'_>) -> SystemResult<Vec<PasswdUser>> {
+    let table = load_table(cx, PASSWD)?;
     Ok(table.lines.iter().filter_map(|line| parse_user(line)).collect())
 }
 
+/// [`resolve_uid`] or [`resolve_gid`].
+pub type IdLookup = fn(&ResourceContext<'_>, &str) -> SystemResult<Option<u32>>;
+
 /// The uid of a user given by name or uid; a numeric uid needs no entry.
-pub fn resolve_uid(cx: &ResourceContext<'_>, user: &str) -> Result<Option<u32>, SystemError> {
-    resolve_id(cx, AccountNameDatabase::Passwd, user)
+pub fn resolve_uid(cx: &ResourceContext<'_>, user: &str) -> SystemResult<Option<u32>> {
+    resolve_id(cx, PASSWD, user)
 }
 
 /// The gid of a group given by name or gid; a numeric gid needs no entry.
-pub fn resolve_gid(cx: &ResourceContext<'_>, group: &str) -> Result<Option<u32>, SystemError> {
-    resolve_id(cx, AccountNameDatabase::Group, group)
+pub fn resolve_gid(cx: &ResourceContext<'_>, group: &str) -> SystemResult<Option<u32>> {
+    resolve_id(cx, GROUP, group)
 }
 
 /// The name of a user, or its uid as text if it has none.
-pub fn user_name(cx: &ResourceContext<'_>, uid: u32) -> Result<String, SystemError> {
-    name_of_id(cx, AccountNameDatabase::Passwd, uid)
+pub fn user_name(cx: &ResourceContext<'_>, uid: u32) -> SystemResult<String> {
+    name_of_id(cx, PASSWD, uid)
 }
 
 /// The name of a group, or its gid as text if it has none.
-pub fn group_name(cx: &ResourceContext<'_>, gid: u32) -> Result<String, SystemError> {
-    name_of_id(cx, AccountNameDatabase::Group, gid)
+pub fn group_name(cx: &ResourceContext<'_>, gid: u32) -> SystemResult<String> {
+    name_of_id(cx, GROUP, gid)
 }
 
 fn resolve_id(
     cx: &ResourceContext<'_>,
     database: AccountNameDatabase,
     account: &str,
-) -> Result<Option<u32>, SystemError> {
+) -> SystemResult<Option<u32>> {
     let found = find_line(cx, database, account)?;
     let number = found.as_deref().and_then(|line| line.split(':').nth(2)?.parse().ok());
     Ok(number.or_else(|| account.parse().ok()))
@@ -108,7 +100,7 @@ fn name_of_id(
     cx: &ResourceContext<'_>,
     database: AccountNameDatabase,
     id: u32,
-) -> Result<String, SystemError> {
+) -> SystemResult<String> {
     let id = id.to_string();
     let found = find_line(cx, database, &id)?;
     Ok(found.as_deref().and_then(|line| line.split(':').next()).unwrap_or(&id).to_owned())
@@ -119,7 +111,7 @@ fn find_line(
     cx: &ResourceContext<'_>,
     database: AccountNameDatabase,
     key: &str,
-) -> Result<Option<String>, SystemError> {
+) -> SystemResult<Option<String>> {
     let table = load_table(cx, database)?;
     let position = table.by_name.get(key).or_else(|| table.by_number.get(key));
     if let Some(line) = position.and_then(|index| table.lines.get(*index)) {
@@ -129,11 +121,11 @@ fn find_line(
         return Ok(None);
     }
     let getent_results = &cx.cache.names.getent_results;
-    let cache_key = (database.getent_database(), key.to_owned());
+    let cache_key = (database, key.to_owned());
     if let Some(line) = getent_results.borrow().get(&cache_key) {
         return Ok(Some(line.clone()));
     }
-    let getent = Command::new(["getent", database.getent_database(), key]);
+    let getent = Command::new(["getent", database, key]);
     match found_or_none(cx.system.run_command(&getent))? {
         Some(output) if output.is_success() => {
             let line = output.combined_text().lines().next().map(str::to_owned);
@@ -150,20 +142,18 @@ fn find_line(
 fn load_table(
     cx: &ResourceContext<'_>,
     database: AccountNameDatabase,
-) -> Result<Arc<AccountNameTable>, SystemError> {
-    let cached = match database {
-        AccountNameDatabase::Passwd => &cx.cache.names.passwd,
-        AccountNameDatabase::Group => &cx.cache.names.group,
-    };
-    let path = PathBuf::from("/etc").join(database.getent_database());
+) -> SystemResult<Arc<AccountNameTable>> {
+    let tables = &cx.cache.names.tables;
+    let path = PathBuf::from("/etc").join(database);
     let fingerprint = file_fingerprint(cx.system, &path)?;
-    if let Some(table) = cached.borrow().as_ref().filter(|table| table.fingerprint == fingerprint) {
-        return Ok(Arc::clone(table));
+    let cached = tables.borrow().get(database).cloned();
+    if let Some(table) = cached.filter(|table| table.fingerprint == fingerprint) {
+        return Ok(table);
     }
     let bytes = found_or_none(cx.system.read_file(&path, MAX_ACCOUNT_FILE_BYTES))?;
     let text = String::from_utf8_lossy(bytes.as_deref().unwrap_or_default());
     let table = Arc::new(AccountNameTable::parse(&text, fingerprint));
-    *cached.borrow_mut() = Some(Arc::clone(&table));
+    tables.borrow_mut().insert(database, Arc::clone(&table));
     cx.cache.names.getent_results.borrow_mut().clear();
     Ok(table)
 }
@@ -200,7 +190,7 @@ fn parse_user(line: &str) -> Option<PasswdUser> {
 pub fn settable_owner(
     system: &dyn System,
     user: Option<&PasswdUser>,
-) -> Result<FileAttributes, SystemError> {
+) -> SystemResult<FileAttributes> {
     let is_unprivileged = system.metadata(Path::new("/"))?.is_some_and(|root| root.uid != 0);
     let user = user.filter(|_| !is_unprivileged);
     Ok(FileAttributes {

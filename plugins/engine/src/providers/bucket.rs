@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use muster_system::error::found_or_none;
-use muster_system::{FileAttributes, System, SystemError};
+use muster_system::{FileAttributes, System, SystemResult};
 
 use super::digest::ChecksumKind;
 use super::paths;
@@ -58,14 +58,13 @@ pub fn store_content(
     bucket: &Path,
     original: &Path,
     content: &[u8],
-) -> Result<String, SystemError> {
+) -> SystemResult<String> {
     let sum = ChecksumKind::Sha256.hex_checksum(content);
     let directory = content_directory(bucket, &sum);
-    let with_mode = |mode| FileAttributes { mode: Some(mode), ..FileAttributes::default() };
-    make_dirs(system, &directory, &with_mode(0o750))?;
+    make_dirs(system, &directory, &FileAttributes::with_mode(0o750))?;
     let contents = directory.join("contents");
     if system.metadata(&contents)?.is_none_or(|found| found.size != content.len() as u64) {
-        system.write_file(&contents, content, &with_mode(0o440))?;
+        system.write_file(&contents, content, &FileAttributes::with_mode(0o440))?;
     }
     let paths = directory.join("paths");
     let mut lines = found_or_none(system.read_file(&paths, MAX_CONTENT_BYTES))?.unwrap_or_default();
@@ -73,7 +72,7 @@ pub fn store_content(
     if !lines.split(|byte| *byte == b'\n').any(|existing| existing == line.as_bytes()) {
         lines.extend_from_slice(line.as_bytes());
         lines.push(b'\n');
-        system.write_file(&paths, &lines, &with_mode(0o640))?;
+        system.write_file(&paths, &lines, &FileAttributes::with_mode(0o640))?;
     }
     Ok(sum)
 }
@@ -83,7 +82,7 @@ pub fn fetch_content(
     system: &dyn System,
     bucket: &Path,
     sum: &str,
-) -> Result<Option<Vec<u8>>, SystemError> {
+) -> SystemResult<Option<Vec<u8>>> {
     let path = content_directory(bucket, sum).join("contents");
     found_or_none(system.read_file(&path, MAX_CONTENT_BYTES))
 }
@@ -98,11 +97,7 @@ fn content_directory(bucket: &Path, sum: &str) -> PathBuf {
 }
 
 /// Creates missing directories with these attributes, so that other users cannot read previous contents.
-fn make_dirs(
-    system: &dyn System,
-    path: &Path,
-    attributes: &FileAttributes,
-) -> Result<(), SystemError> {
+fn make_dirs(system: &dyn System, path: &Path, attributes: &FileAttributes) -> SystemResult<()> {
     if paths::follow_links(system, path)?.is_some() {
         return Ok(());
     }

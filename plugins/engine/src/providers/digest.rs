@@ -83,14 +83,7 @@ impl ChecksumKind {
 
     /// Number of hexadecimal digits.
     pub fn digit_count(self) -> usize {
-        match self {
-            Self::Sha256 | Self::Sha256Lite => 64,
-            Self::Md5 | Self::Md5Lite => 32,
-            Self::Sha1 | Self::Sha1Lite => 40,
-            Self::Sha224 => 56,
-            Self::Sha384 => 96,
-            Self::Sha512 => 128,
-        }
+        self.hex_checksum(b"").len()
     }
 
     /// Whether the text is a syntactically valid checksum of this kind.

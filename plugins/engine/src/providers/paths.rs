@@ -2,13 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use muster_system::{FileAttributes, FileMetadata, System, SystemError};
+use muster_system::{FileAttributes, FileMetadata, System, SystemResult};
 
 /// Maximum number of links followed, as in the Linux kernel; more are treated as a loop.
 const MAX_LINKS: usize = 40;
 
 /// Metadata of a path after following links; `None` if it does not exist or the links form a loop.
-pub fn follow_links(system: &dyn System, path: &Path) -> Result<Option<FileMetadata>, SystemError> {
+pub fn follow_links(system: &dyn System, path: &Path) -> SystemResult<Option<FileMetadata>> {
     resolve_links(system, path).map(|(_, found)| found)
 }
 
@@ -16,7 +16,7 @@ pub fn follow_links(system: &dyn System, path: &Path) -> Result<Option<FileMetad
 pub fn resolve_links(
     system: &dyn System,
     path: &Path,
-) -> Result<(PathBuf, Option<FileMetadata>), SystemError> {
+) -> SystemResult<(PathBuf, Option<FileMetadata>)> {
     let mut path = path.to_owned();
     for _ in 0..MAX_LINKS {
         let found = system.metadata(&path)?;
@@ -34,7 +34,7 @@ pub fn create_dirs(
     system: &dyn System,
     path: &Path,
     attributes: &FileAttributes,
-) -> Result<(), SystemError> {
+) -> SystemResult<()> {
     if path.parent().is_none() || follow_links(system, path)?.is_some() {
         return Ok(());
     }

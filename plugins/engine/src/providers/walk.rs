@@ -5,15 +5,18 @@
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 
-use muster_system::{FileEntryKind, FileMetadata, System, SystemError};
+use muster_system::{FileEntryKind, FileMetadata, System, SystemError, SystemResult};
 
 use super::{glob, paths};
+use crate::error::EngineError;
+use crate::resource::Resource;
+use crate::resource_type::ResourceContext;
 
 /// Maximum depth when following links to directories, because links can form a loop.
 const MAX_LINK_DEPTH: usize = 40;
 
 /// Options of a directory walk.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct DirectoryWalk<'a> {
     /// Number of levels below the directory; `None` for all.
     pub depth: Option<usize>,
@@ -77,21 +80,17 @@ impl DirectoryWalk<'_> {
                     continue;
                 };
                 let is_link = own_metadata.kind == FileEntryKind::Link;
-                let metadata = if is_link && self.follow {
-                    paths::follow_links(system, &path)?.unwrap_or(own_metadata)
-                } else {
-                    own_metadata
-                };
+                let target =
+                    if is_link && self.follow { paths::follow_links(system, &path)? } else { None };
+                let metadata = target.unwrap_or(own_metadata);
                 let links = links + usize::from(is_link);
                 if metadata.kind == FileEntryKind::Directory && links <= MAX_LINK_DEPTH {
                     pending.push_back((relative_path.clone(), depth + 1, links));
                 }
                 entries.push(DirectoryWalkEntry { relative_path, metadata });
                 if let Some(limit) = self.max_entries.filter(|limit| entries.len() > *limit) {
-                    return Err(DirectoryWalkError::TooMany {
-                        directory: directory.to_owned(),
-                        limit,
-                    });
+                    let directory = directory.to_owned();
+                    return Err(DirectoryWalkError::TooMany { directory, limit });
                 }
             }
         }
@@ -99,8 +98,31 @@ impl DirectoryWalk<'_> {
     }
 }
 
+/// Number of entries that triggers a warning.
+const ENTRY_WARNING_LIMIT: usize = 1000;
+
+/// All entries that a resource with `max_files` may have; without a limit, logs a warning about many entries that ends with `advice`.
+pub(crate) fn collect_limited(
+    cx: &ResourceContext<'_>,
+    resource: &Resource,
+    directory: &Path,
+    walk: DirectoryWalk<'_>,
+    advice: &str,
+) -> Result<Vec<DirectoryWalkEntry>, EngineError> {
+    let max_files = resource.get_int("max_files").unwrap_or(0);
+    let max_entries = usize::try_from(max_files).ok().filter(|limit| *limit > 0);
+    let entries = DirectoryWalk { max_entries, ..walk }
+        .collect_entries(cx.system, directory)
+        .map_err(|problem| EngineError::failed(resource, problem.to_string()))?;
+    if max_files == 0 && entries.len() > ENTRY_WARNING_LIMIT {
+        let (directory, count) = (directory.display(), entries.len());
+        cx.log_line(format!("The directory '{directory}' contains {count} entries, which exceeds the default soft limit {ENTRY_WARNING_LIMIT}{advice}"));
+    }
+    Ok(entries)
+}
+
 /// Names in a directory; empty if it is not a directory.
-fn list_names(system: &dyn System, directory: &Path) -> Result<Vec<String>, SystemError> {
+fn list_names(system: &dyn System, directory: &Path) -> SystemResult<Vec<String>> {
     match paths::follow_links(system, directory)? {
         Some(found) if found.kind == FileEntryKind::Directory => system.read_dir(directory),
         _ => Ok(Vec::new()),

@@ -20,9 +20,9 @@ use muster_base::error_chain;
 use muster_system::System;
 use muster_system::command::CancelFlag;
 
-use crate::error::EngineError;
+use crate::error::{EngineError, Result};
 use crate::resource_type::ResourceType;
-use crate::type_source::ResourceTypeSource;
+use crate::type_source::{ResourceTypeSource, is_type_name};
 use protocol::{BridgeRequest, PuppetTypeDescription};
 use resource_type::PuppetResourceType;
 use session::{BridgeError, PuppetBridge};
@@ -78,7 +78,7 @@ impl PuppetTypes {
     }
 
     /// Puppet's version, queried from the resident process.
-    pub fn puppet_version(&self) -> Result<String, EngineError> {
+    pub fn puppet_version(&self) -> Result<String> {
         let reply = self.bridge.send_request::<protocol::VersionReply>(
             &BridgeRequest::for_type("ping", ""),
             &CancelFlag::default(),
@@ -87,7 +87,7 @@ impl PuppetTypes {
     }
 
     /// The names of all types that Puppet provides.
-    pub fn type_names(&self) -> Result<Vec<String>, EngineError> {
+    pub fn type_names(&self) -> Result<Vec<String>> {
         let request = BridgeRequest::for_type("types", "");
         let reply =
             self.bridge.send_request::<protocol::TypeNamesReply>(&request, &CancelFlag::default());
@@ -97,10 +97,8 @@ impl PuppetTypes {
     /// Describes a type, unless the current process has already described it.
     fn describe_type(&self, name: &str) -> Result<Option<Arc<PuppetResourceType>>, BridgeError> {
         let request = BridgeRequest::for_type("describe", name);
-        let description = match self
-            .bridge
-            .send_request::<PuppetTypeDescription>(&request, &CancelFlag::default())
-        {
+        let reply = self.bridge.send_request(&request, &CancelFlag::default());
+        let description: PuppetTypeDescription = match reply {
             Ok(reply) => reply.ok,
             Err(BridgeError::UnknownType) => return Ok(None),
             Err(error) => return Err(error),
@@ -121,17 +119,15 @@ impl PuppetTypes {
 }
 
 impl ResourceTypeSource for PuppetTypes {
-    fn type_named(&self, name: &str) -> Result<Option<Arc<dyn ResourceType>>, EngineError> {
-        if !is_name(name) {
+    fn type_named(&self, name: &str) -> Result<Option<Arc<dyn ResourceType>>> {
+        if !is_type_name(name) {
             return Ok(None);
         }
         if self.bridge.root() != Path::new("/") {
             let problem =
                 "Puppet, which may have it, can only manage the node itself, not another root";
-            return Err(EngineError::Unavailable {
-                name: name.to_owned(),
-                problem: problem.to_owned(),
-            });
+            let (name, problem) = (name.to_owned(), problem.to_owned());
+            return Err(EngineError::Unavailable { name, problem });
         }
         let cached = self.types.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned();
         match cached {
@@ -150,14 +146,6 @@ impl Drop for PuppetTypes {
     fn drop(&mut self) {
         self.bridge.stop_process();
     }
-}
-
-/// The name becomes part of a path to a Ruby file, so its characters are restricted.
-fn is_name(name: &str) -> bool {
-    name.starts_with(|first: char| first.is_ascii_lowercase())
-        && name
-            .bytes()
-            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
 }
 
 fn unavailable_error(name: &str, error: &BridgeError) -> EngineError {

@@ -75,12 +75,7 @@ impl<'a> BridgeRequest<'a> {
         Self { property: Some(property), ..self }
     }
 
-    /// Whether the request is idempotent and can be repeated.
-    pub(super) fn is_read_only(&self) -> bool {
-        !self.changes_system()
-    }
-
-    /// Whether it changes the machine.
+    /// Whether it changes the machine. Any other request is idempotent and can be repeated.
     pub(super) fn changes_system(&self) -> bool {
         matches!(self.op, "apply" | "refresh")
     }
@@ -190,10 +185,8 @@ pub(super) struct EmptyReply {}
 
 /// Converts values from Puppet.
 pub(super) fn values_from_json(found: Map<String, Json>) -> ResourceValues {
-    found
-        .into_iter()
-        .filter_map(|(name, json)| Some((name, ResourceValue::from_json(json)?)))
-        .collect()
+    let known = |(name, json)| Some((name, ResourceValue::from_json(json)?));
+    found.into_iter().filter_map(known).collect()
 }
 
 #[cfg(test)]

@@ -11,11 +11,11 @@ use super::protocol::{
     PuppetTypeDescription, ReadReply, values_from_json,
 };
 use super::session::{BridgeError, LoggedAnswer, PuppetBridge};
-use crate::error::EngineError;
+use crate::error::{EngineError, Result};
 use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
 use crate::resource::{Resource, ResourceValue, ResourceValues};
-use crate::resource_type::{AutorequireTarget, CatalogResources, ResourceContext, ResourceType};
-use crate::schema::{AttributeKind, AttributeSchema, TypeSchema};
+use crate::resource_type::{AutoRequire, CatalogResources, ResourceContext, ResourceType};
+use crate::schema::{AttributeKind, TypeSchema, leak_text, parameter, property};
 
 /// One Puppet type.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ impl PuppetResourceType {
             schema: leak_schema(name, description),
             refreshes: description.refreshes,
             provider: description.provider.clone(),
-            autorequires: leak_values(
+            autorequires: Vec::leak(
                 description.autorequires.iter().map(|name| leak_text(name)).collect(),
             ),
             bridge,
@@ -51,23 +51,31 @@ impl PuppetResourceType {
         cx: &ResourceContext<'_>,
         resource: &Resource,
         request: &BridgeRequest<'_>,
-    ) -> Result<T, EngineError> {
-        match self.bridge.send_request(request, &cx.cancel) {
-            Ok(LoggedAnswer { ok, log }) => {
-                for line in log {
-                    cx.log_line(line);
-                }
-                Ok(ok)
-            }
-            Err(error) => {
-                if let BridgeError::Failed { log, .. } = &error {
-                    for line in log {
-                        cx.log_line(line.clone());
-                    }
-                }
-                Err(to_engine_error(resource, error))
-            }
+    ) -> Result<T> {
+        let answer = self.bridge.send_request(request, &cx.cancel);
+        let log = match &answer {
+            Ok(LoggedAnswer { log, .. }) | Err(BridgeError::Failed { log, .. }) => log.as_slice(),
+            Err(_) => &[],
+        };
+        for line in log {
+            cx.log_line(line);
         }
+        answer.map(|answer| answer.ok).map_err(|error| to_engine_error(resource, error))
+    }
+
+    /// Sends a request that has no other answer than its success.
+    fn tell_puppet(
+        &self,
+        cx: &ResourceContext<'_>,
+        resource: &Resource,
+        request: &BridgeRequest<'_>,
+    ) -> Result<()> {
+        self.ask_puppet::<EmptyReply>(cx, resource, request).map(|_| ())
+    }
+
+    fn query_check(&self, resource: &Resource) -> Result<CheckReply, BridgeError> {
+        let request = self.build_request("check", resource);
+        self.bridge.send_request(&request, &CancelFlag::default()).map(|reply| reply.ok)
     }
 
     fn build_request<'r>(&self, op: &'static str, resource: &'r Resource) -> BridgeRequest<'r> {
@@ -80,35 +88,19 @@ impl ResourceType for PuppetResourceType {
         self.schema
     }
 
-    fn check(&self, mut resource: Resource) -> Result<Resource, EngineError> {
-        let reply = self.bridge.send_request::<CheckReply>(
-            &self.build_request("check", &resource),
-            &CancelFlag::default(),
-        );
-        match reply {
-            Ok(reply) => {
-                resource.name = reply.ok.name;
-                Ok(resource)
-            }
-            Err(error) => Err(to_engine_error(&resource, error)),
-        }
+    fn check(&self, mut resource: Resource) -> Result<Resource> {
+        let reply = self.query_check(&resource);
+        resource.name = reply.map_err(|error| to_engine_error(&resource, error))?.name;
+        Ok(resource)
     }
 
-    fn read_state(
-        &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
-    ) -> Result<ResourceState, EngineError> {
+    fn read_state(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<ResourceState> {
         let found: ReadReply =
             self.ask_puppet(cx, resource, &self.build_request("find", resource))?;
         Ok(ResourceState { values: values_from_json(found.values) })
     }
 
-    fn read_and_plan(
-        &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
-    ) -> Result<ResourcePlan, EngineError> {
+    fn read_and_plan(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<ResourcePlan> {
         let planned: PlanReply =
             self.ask_puppet(cx, resource, &self.build_request("plan", resource))?;
         Ok(ResourcePlan {
@@ -123,37 +115,30 @@ impl ResourceType for PuppetResourceType {
         cx: &ResourceContext<'_>,
         plan: &ResourcePlan,
         change: &PropertyChange,
-    ) -> Result<(), EngineError> {
+    ) -> Result<()> {
         let request = self.build_request("apply", &plan.resource).for_property(&change.property);
-        self.ask_puppet::<EmptyReply>(cx, &plan.resource, &request).map(|_| ())
+        self.tell_puppet(cx, &plan.resource, &request)
     }
 
     fn supports_refresh(&self) -> bool {
         self.refreshes
     }
 
-    fn refresh(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<(), EngineError> {
-        self.ask_puppet::<EmptyReply>(cx, resource, &self.build_request("refresh", resource))
-            .map(|_| ())
+    fn refresh(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<()> {
+        self.tell_puppet(cx, resource, &self.build_request("refresh", resource))
     }
 
     /// If the query fails, no order is added; the evaluation of the resource will report the error.
-    fn autorequires(
-        &self,
-        resource: &Resource,
-        _: &dyn CatalogResources,
-    ) -> Vec<AutorequireTarget> {
+    fn autorequires(&self, resource: &Resource, _: &dyn CatalogResources) -> Vec<AutoRequire> {
         if self.autorequires.is_empty() {
             return Vec::new();
         }
-        let request = self.build_request("check", resource);
-        let Ok(reply) = self.bridge.send_request::<CheckReply>(&request, &CancelFlag::default())
-        else {
+        let Ok(reply) = self.query_check(resource) else {
             return Vec::new();
         };
         let known_type =
             |name: &str| self.autorequires.iter().copied().find(|type_name| *type_name == name);
-        let requirements = reply.ok.autorequires.into_iter();
+        let requirements = reply.autorequires.into_iter();
         requirements.filter_map(|(type_name, name)| Some((known_type(&type_name)?, name))).collect()
     }
 
@@ -161,17 +146,14 @@ impl ResourceType for PuppetResourceType {
         resource.get_text("provider").map(str::to_owned).or_else(|| self.provider.clone())
     }
 
-    fn find(&self, cx: &ResourceContext<'_>, title: &str) -> Result<ResourceState, EngineError> {
+    fn find(&self, cx: &ResourceContext<'_>, title: &str) -> Result<ResourceState> {
         let resource = Resource::without_values(self.schema, title)?;
         let request = BridgeRequest::for_title("find", self.schema.type_name, title);
         let found: ReadReply = self.ask_puppet(cx, &resource, &request)?;
         Ok(ResourceState { values: values_from_json(found.values) })
     }
 
-    fn list_instances(
-        &self,
-        cx: &ResourceContext<'_>,
-    ) -> Result<Vec<(String, ResourceValues)>, EngineError> {
+    fn list_instances(&self, cx: &ResourceContext<'_>) -> Result<Vec<(String, ResourceValues)>> {
         let all = Resource::without_values(self.schema, "*")?;
         let listed: InstancesReply =
             self.ask_puppet(cx, &all, &BridgeRequest::for_type("list", self.schema.type_name))?;
@@ -197,7 +179,7 @@ fn to_engine_error(resource: &Resource, error: BridgeError) -> EngineError {
             EngineError::Refused { resource: resource.reference(), problem }
         }
         BridgeError::System(source) => {
-            EngineError::during(resource, "Puppet did not reply")(source)
+            EngineError::system(resource, "Puppet did not reply", source)
         }
         other => EngineError::failed(resource, error_chain(&other)),
     }
@@ -209,9 +191,9 @@ fn leak_schema(name: &str, description: &PuppetTypeDescription) -> &'static Type
     let build_attribute = |attribute: &super::protocol::PuppetAttribute| {
         let (name, doc) = (leak_text(&attribute.name), leak_text(&attribute.doc));
         if attribute.property {
-            AttributeSchema::property(name, AttributeKind::Data, doc)
+            property(name, AttributeKind::Data, doc)
         } else {
-            AttributeSchema::parameter(name, AttributeKind::Data, doc)
+            parameter(name, AttributeKind::Data, doc)
         }
     };
     let namevar = description.namevars.first().map_or("name", |name| leak_text(name));
@@ -219,14 +201,6 @@ fn leak_schema(name: &str, description: &PuppetTypeDescription) -> &'static Type
         type_name: leak_text(name),
         doc: leak_text(&description.doc),
         namevar,
-        attributes: leak_values(description.attributes.iter().map(build_attribute).collect()),
+        attributes: Vec::leak(description.attributes.iter().map(build_attribute).collect()),
     }))
-}
-
-fn leak_values<T>(values: Vec<T>) -> &'static [T] {
-    Vec::leak(values)
-}
-
-fn leak_text(text: &str) -> &'static str {
-    String::leak(text.to_owned())
 }

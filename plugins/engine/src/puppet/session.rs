@@ -117,7 +117,7 @@ impl PuppetBridge {
         let mut process = self.lock_process();
         let is_new = process.is_none();
         match self.send_request_once(&mut process, request, cancel) {
-            Err(BridgeError::Ended(_)) if !is_new && request.is_read_only() => {
+            Err(BridgeError::Ended(_)) if !is_new && !request.changes_system() => {
                 self.send_request_once(&mut process, request, cancel)
             }
             result => result,
@@ -136,11 +136,8 @@ impl PuppetBridge {
         let Some(process) = slot else {
             return Err(BridgeError::Ended(String::new()));
         };
-        let timeout = if request.changes_system() {
-            self.options.change_timeout
-        } else {
-            self.options.read_timeout
-        };
+        let PuppetBridgeOptions { change_timeout, read_timeout, .. } = self.options;
+        let timeout = if request.changes_system() { change_timeout } else { read_timeout };
         let result = exchange_request(&mut *process.program, request, timeout, cancel);
         process.last_used = Instant::now();
         if result.as_ref().is_err_and(BridgeError::is_fatal) {
@@ -159,16 +156,10 @@ impl PuppetBridge {
         let hello = BridgeHello { settings: &self.options.settings, script: BRIDGE_SCRIPT };
         program.send_line(&serde_json::to_string(&hello).map_err(BridgeError::InvalidResponse)?)?;
         let ready: BridgeReady = receive_message(&mut *program, self.options.read_timeout, cancel)?;
-        match ready {
-            BridgeReady { ready: Some(_), .. } => {}
-            BridgeReady { error: Some(problem), .. } => {
-                return Err(BridgeError::Unavailable(problem.message));
-            }
-            BridgeReady { .. } => {
-                return Err(BridgeError::Unavailable(
-                    "it did not report that it is ready".to_owned(),
-                ));
-            }
+        if ready.ready.is_none() {
+            let problem = ready.error.map(|problem| problem.message);
+            let silent = || "it did not report that it is ready".to_owned();
+            return Err(BridgeError::Unavailable(problem.unwrap_or_else(silent)));
         }
         let generation = self.generation.fetch_add(1, Ordering::AcqRel) + 1;
         let bridge = Arc::clone(self);

@@ -33,14 +33,11 @@ impl RunReportBuilder {
     fn build_report(&mut self, end: &super::RunEnd) -> Option<RunReport> {
         let start = self.start.take()?;
         let statuses = std::mem::take(&mut self.statuses);
-        let failed = |status: &ResourceStatus| status.failed || status.failed_to_restart;
-        let changed = |status: &ResourceStatus| status.change_count > 0;
-        let status = if end.failed_to_generate
-            || !end.transaction_completed
-            || statuses.iter().any(failed)
-        {
+        let is_complete = end.transaction_completed && !end.failed_to_generate;
+        let changed = statuses.iter().any(|status| status.change_count > 0);
+        let status = if !is_complete || statuses.iter().any(ResourceStatus::has_failed) {
             "failed"
-        } else if statuses.iter().any(changed) || !end.pending_refreshes.is_empty() {
+        } else if changed || !end.pending_refreshes.is_empty() {
             "changed"
         } else {
             "unchanged"

@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
+use serde_json::Number;
 
 use super::{ResourceStatus, RunEnd};
+use crate::resource::capitalise_word;
 
 /// One group of metrics in Puppet's layout: `[name, label, value]`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -14,17 +16,21 @@ pub struct MetricGroup {
     /// The name with a capital letter.
     pub label: &'static str,
     /// The values.
-    pub values: Vec<(String, String, serde_json::Number)>,
+    pub values: Vec<(String, String, Number)>,
 }
 
 impl MetricGroup {
-    fn add_count(&mut self, name: &str, value: u64) {
-        self.values.push((name.to_owned(), metric_label(name), value.into()));
-    }
-
-    fn add_seconds(&mut self, name: &str, value: f64) {
-        let value = serde_json::Number::from_f64(value).unwrap_or_else(|| 0.into());
-        self.values.push((name.to_owned(), metric_label(name), value));
+    fn new<S: Into<String>>(
+        name: &'static str,
+        label: &'static str,
+        values: impl IntoIterator<Item = (S, Number)>,
+    ) -> Self {
+        let with_label = |(name, value): (S, Number)| {
+            let name = name.into();
+            let label = metric_label(&name);
+            (name, label, value)
+        };
+        Self { name, label, values: values.into_iter().map(with_label).collect() }
     }
 }
 
@@ -58,27 +64,23 @@ impl RunMetrics {
     }
 }
 
-fn empty_group(name: &'static str, label: &'static str) -> MetricGroup {
-    MetricGroup { name, label, values: Vec::new() }
-}
-
 fn count_resources(statuses: &[ResourceStatus]) -> MetricGroup {
-    let mut resources = empty_group("resources", "Resources");
     let count = |predicate: fn(&ResourceStatus) -> bool| {
-        u64::try_from(statuses.iter().filter(|status| predicate(status)).count())
-            .unwrap_or(u64::MAX)
+        statuses.iter().filter(|status| predicate(status)).count().into()
     };
-    resources.add_count("total", count(|_| true));
-    resources.add_count("skipped", count(|status| status.skipped));
-    resources.add_count("failed", count(|status| status.failed));
-    resources.add_count("failed_to_restart", count(|status| status.failed_to_restart));
-    resources.add_count("restarted", count(|status| status.restarted));
-    resources.add_count("changed", count(|status| status.changed));
-    resources.add_count("out_of_sync", count(|status| status.out_of_sync));
-    // Puppet counts this before it replaces the status that sets it, and reports 0 for evaluated resources.
-    resources.add_count("scheduled", 0);
-    resources.add_count("corrective_change", count(|status| status.corrective_change));
-    resources
+    let values = [
+        ("total", count(|_| true)),
+        ("skipped", count(|status| status.skipped)),
+        ("failed", count(|status| status.failed)),
+        ("failed_to_restart", count(|status| status.failed_to_restart)),
+        ("restarted", count(|status| status.restarted)),
+        ("changed", count(|status| status.changed)),
+        ("out_of_sync", count(|status| status.out_of_sync)),
+        // Puppet counts this before it replaces the status that sets it, and reports 0 for evaluated resources.
+        ("scheduled", 0.into()),
+        ("corrective_change", count(|status| status.corrective_change)),
+    ];
+    MetricGroup::new("resources", "Resources", values)
 }
 
 fn sum_times(statuses: &[ResourceStatus], end: &RunEnd) -> MetricGroup {
@@ -88,45 +90,35 @@ fn sum_times(statuses: &[ResourceStatus], end: &RunEnd) -> MetricGroup {
             *by_type.entry(status.resource_type.to_lowercase()).or_default() += seconds;
         }
     }
-    let mut time = empty_group("time", "Time");
-    for (name, seconds) in &by_type {
-        time.add_seconds(name, *seconds);
-    }
-    // Present even if the catalog came from a file: readers interpret its absence as a run without a catalog.
-    time.add_seconds("config_retrieval", 0.0);
-    time.add_seconds("transaction_evaluation", end.transaction_evaluation);
-    time.add_seconds("catalog_application", end.total);
-    time.add_seconds("total", end.total);
-    time
+    let totals = [
+        // Present even if the catalog came from a file: readers interpret its absence as a run without a catalog.
+        ("config_retrieval", 0.0),
+        ("transaction_evaluation", end.transaction_evaluation),
+        ("catalog_application", end.total),
+        ("total", end.total),
+    ];
+    let totals = totals.map(|(name, seconds)| (name.to_owned(), seconds));
+    let number = |seconds| Number::from_f64(seconds).unwrap_or_else(|| 0.into());
+    let times = by_type.into_iter().chain(totals);
+    MetricGroup::new("time", "Time", times.map(|(name, seconds)| (name, number(seconds))))
 }
 
 fn count_changes(statuses: &[ResourceStatus]) -> MetricGroup {
-    let mut changes = empty_group("changes", "Changes");
-    changes.add_count("total", statuses.iter().map(|status| status.change_count).sum());
-    changes
+    let total: u64 = statuses.iter().map(|status| status.change_count).sum();
+    MetricGroup::new("changes", "Changes", [("total", total.into())])
 }
 
 fn count_events(statuses: &[ResourceStatus]) -> MetricGroup {
-    let mut events = empty_group("events", "Events");
     let all = || statuses.iter().flat_map(|status| &status.events);
-    let count = |status: &str| {
-        u64::try_from(all().filter(|event| event.status == status).count()).unwrap_or(u64::MAX)
-    };
-    events.add_count("total", u64::try_from(all().count()).unwrap_or(u64::MAX));
-    events.add_count("failure", count("failure"));
-    events.add_count("success", count("success"));
-    for status in ["noop", "audit"] {
-        if count(status) > 0 {
-            events.add_count(status, count(status));
-        }
-    }
-    events
+    let count = |status: &str| all().filter(|event| event.status == status).count();
+    let always = ["failure", "success"].map(|status| (status, count(status)));
+    let optional = ["noop", "audit"].map(|status| (status, count(status)));
+    let optional = optional.into_iter().filter(|(_, count)| *count > 0);
+    let values = [("total", all().count())].into_iter().chain(always).chain(optional);
+    MetricGroup::new("events", "Events", values.map(|(status, count)| (status, count.into())))
 }
 
 /// `failed_to_restart` is labelled `Failed to restart`.
 fn metric_label(name: &str) -> String {
-    let text = name.replace('_', " ");
-    let mut letters = text.chars();
-    let first = letters.next().map(|first| first.to_uppercase().to_string());
-    first.unwrap_or_default() + letters.as_str()
+    capitalise_word(&name.replace('_', " "))
 }

@@ -17,6 +17,7 @@ pub use metrics::{MetricGroup, RunMetrics};
 pub use timestamp::format_timestamp;
 
 use crate::ledger::OwedRefresh;
+use crate::resource::Resource;
 
 /// The version of Puppet's report format.
 pub const REPORT_FORMAT_VERSION: u32 = 12;
@@ -46,34 +47,30 @@ pub enum RunLogLevel {
     Crit,
 }
 
+/// The levels and their names in reports.
+const LOG_LEVEL_NAMES: [(RunLogLevel, &str); 8] = [
+    (RunLogLevel::Debug, "debug"),
+    (RunLogLevel::Info, "info"),
+    (RunLogLevel::Notice, "notice"),
+    (RunLogLevel::Warning, "warning"),
+    (RunLogLevel::Err, "err"),
+    (RunLogLevel::Alert, "alert"),
+    (RunLogLevel::Emerg, "emerg"),
+    (RunLogLevel::Crit, "crit"),
+];
+
 impl RunLogLevel {
-    /// Parses a `loglevel` value; Puppet accepts `verbose` as `info` there.
-    pub fn from_loglevel(word: &str) -> Option<Self> {
-        Some(match word {
-            "debug" => Self::Debug,
-            "info" | "verbose" => Self::Info,
-            "notice" => Self::Notice,
-            "warning" => Self::Warning,
-            "err" => Self::Err,
-            "alert" => Self::Alert,
-            "emerg" => Self::Emerg,
-            "crit" => Self::Crit,
-            _ => return None,
-        })
+    /// The level of changes of a resource: its `loglevel`, where Puppet accepts `verbose` as `info`.
+    pub(crate) fn from_resource(resource: &Resource) -> Self {
+        let word = resource.get_text("loglevel").unwrap_or("notice");
+        let known = LOG_LEVEL_NAMES.iter().find(|(_, name)| *name == word);
+        let default = if word == "verbose" { Self::Info } else { Self::Notice };
+        known.map_or(default, |(level, _)| *level)
     }
 
     /// The name of the level in reports.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Debug => "debug",
-            Self::Info => "info",
-            Self::Notice => "notice",
-            Self::Warning => "warning",
-            Self::Err => "err",
-            Self::Alert => "alert",
-            Self::Emerg => "emerg",
-            Self::Crit => "crit",
-        }
+        LOG_LEVEL_NAMES.iter().find(|(level, _)| *level == self).map_or("", |(_, name)| name)
     }
 }
 
@@ -124,7 +121,7 @@ pub struct ResourceEvent {
 }
 
 /// The result of one resource.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[expect(clippy::struct_excessive_bools, reason = "the layout is Puppet's")]
 pub struct ResourceStatus {
     /// Its title.
@@ -171,6 +168,11 @@ pub struct ResourceStatus {
 }
 
 impl ResourceStatus {
+    /// Whether its evaluation or its refresh failed.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failed || self.failed_to_restart
+    }
+
     /// Adds an event and updates the status flags and counters as Puppet does.
     pub fn add_event(&mut self, event: ResourceEvent) {
         match event.status {
@@ -296,16 +298,11 @@ impl RunReport {
         if !self.transaction_completed {
             return 1;
         }
-        let failed = |status: &ResourceStatus| status.failed || status.failed_to_restart;
-        let changed = self.resource_statuses.iter().any(|status| status.change_count > 0);
-        let mut code = 0;
-        if changed || !self.pending_refreshes.is_empty() {
-            code |= 2;
-        }
-        if self.resource_statuses.iter().any(failed) {
-            code |= 4;
-        }
-        code
+        let statuses = || self.resource_statuses.iter();
+        let changed = statuses().any(|status| status.change_count > 0);
+        let pending = !self.pending_refreshes.is_empty();
+        let failed = statuses().any(ResourceStatus::has_failed);
+        2 * u8::from(changed || pending) + 4 * u8::from(failed)
     }
 }
 

@@ -6,9 +6,10 @@ use serde_json::Value as Json;
 
 use super::CatalogRun;
 use super::notify::QueuedRefresh;
+use crate::engine::apply_change;
 use crate::error::EngineError;
 use crate::graph::GraphNodeId;
-use crate::plan::{ChangeOutcome, PropertyChange, REDACTED, ResourcePlan};
+use crate::plan::{ChangeOutcome, PropertyChange, REDACTED, ResourcePlan, quote_value};
 use crate::providers::digest::ChecksumKind;
 use crate::redact::SecretRedactor;
 use crate::report::{ResourceEvent, ResourceStatus, RunEvent, RunLogLevel};
@@ -21,14 +22,14 @@ const DIGEST_DIGITS: usize = 32;
 impl CatalogRun<'_> {
     /// Processes one resource.
     pub(super) fn process_resource(&mut self, node: GraphNodeId, member: MemberId) {
-        let resource = self.resolved.get_member(member).and_then(|member| member.resource.clone());
+        let resource = self.resolved.resource_of(member).cloned();
         let (Some(resource), Some(mut status)) = (resource, self.new_status(member)) else {
             return;
         };
         self.propagate_failures(node);
         if let Some(skip) = self.skip_reason(node, member) {
             status.skipped = true;
-            self.drop_queue(node, member, &skip);
+            self.drop_queue(node, member, skip);
         } else {
             let started = Instant::now();
             self.evaluate_resource(node, member, &resource, &mut status);
@@ -57,8 +58,11 @@ impl CatalogRun<'_> {
     ) {
         let reference = resource.reference();
         let now = self.epoch_seconds();
-        status.provider_used = self.engine.provider_name(&self.cx, resource);
-        let mut plan = match self.engine.plan_in_context(&self.cx, resource) {
+        let planned = self.engine.type_of(resource).and_then(|known| {
+            status.provider_used = known.provider_name(&self.cx, resource);
+            known.read_and_plan(&self.cx, resource)
+        });
+        let mut plan = match planned {
             Ok(plan) => plan,
             Err(error) if error.is_not_evaluated() => {
                 return self.report_not_evaluated(node, member, &error, status);
@@ -80,15 +84,9 @@ impl CatalogRun<'_> {
             self.apply_changes(node, member, &plan, &digest, status);
         }
         for event in audits {
-            if !plan.changes.iter().any(|change| Some(&change.property) == event.property.as_ref())
-            {
-                let property = event.property.clone();
-                self.log_member_message(
-                    member,
-                    property.as_deref(),
-                    RunLogLevel::Notice,
-                    &event.message,
-                );
+            let property = event.property.as_deref();
+            if !plan.changes.iter().any(|change| Some(change.property.as_str()) == property) {
+                self.log_member_message(member, property, RunLogLevel::Notice, &event.message);
                 status.add_event(event);
             }
         }
@@ -122,16 +120,17 @@ impl CatalogRun<'_> {
         let intent = match self.record_intent(node, &reference, digest) {
             Ok(intent) => intent,
             Err(error) => {
-                let message = format!(
-                    "nothing was changed because the refresh ledger cannot be written: {error}"
-                );
+                let problem = "nothing was changed because the refresh ledger cannot be written";
+                let message = format!("{problem}: {error}");
                 self.log_member_message(member, None, RunLogLevel::Err, &message);
                 status.add_event(self.error_event(&message));
                 return;
             }
         };
         for change in &plan.changes {
-            let result = self.engine.apply_change(&self.cx, plan, change);
+            let resource_type = self.engine.type_of(&plan.resource);
+            let result =
+                resource_type.and_then(|known| apply_change(&*known, &self.cx, plan, change));
             self.log_output(member, &plan.resource);
             match result {
                 Ok(()) => self.report_change(member, change, &ChangeOutcome::Made, status),
@@ -162,12 +161,8 @@ impl CatalogRun<'_> {
     ) {
         self.log_output(member, resource);
         let reason = self.redact_text(member, &error.reason());
-        self.log_member_message(
-            member,
-            None,
-            RunLogLevel::Err,
-            &format!("Could not evaluate: {reason}"),
-        );
+        let message = format!("Could not evaluate: {reason}");
+        self.log_member_message(member, None, RunLogLevel::Err, &message);
         status.add_event(self.error_event(&reason));
     }
 
@@ -179,28 +174,24 @@ impl CatalogRun<'_> {
         outcome: &ChangeOutcome<'_>,
         status: &mut ResourceStatus,
     ) {
-        let Some(details) = self.resolved.get_member(member) else {
-            return;
-        };
-        let Some(resource) = &details.resource else {
+        let Some((details, resource)) = self.resolved.member_with_resource(member) else {
             return;
         };
         let change_event = change.to_event(&resource.reference(), outcome);
+        let loglevel = RunLogLevel::from_resource(resource);
         let (event_status, level) = match outcome {
-            ChangeOutcome::Made => ("success", RunLogLevel::Notice),
-            ChangeOutcome::Planned => ("noop", RunLogLevel::Notice),
+            ChangeOutcome::Made => ("success", loglevel),
+            ChangeOutcome::Planned => ("noop", loglevel),
             ChangeOutcome::Failed(_) => ("failure", RunLogLevel::Err),
         };
-        let loglevel = resource.get_text("loglevel").and_then(RunLogLevel::from_loglevel);
-        let level = if event_status == "failure" { level } else { loglevel.unwrap_or(level) };
         let is_corrective = self.is_corrective(&resource.reference(), resource, change);
         let redactor = SecretRedactor::new(resource, &details.sensitive);
         let mut message = redactor.redact_text(&change_event.message);
         if is_corrective {
             message.push_str(" (corrective)");
         }
+        let name = event_name(&resource.type_name, change);
         let event = ResourceEvent {
-            audited: false,
             property: Some(change.property.clone()),
             previous_value: match &change_event.previous_value {
                 Some(value) => Json::from(value),
@@ -208,13 +199,9 @@ impl CatalogRun<'_> {
                 None => Json::from("absent"),
             },
             desired_value: Json::from(&change_event.desired_value),
-            historical_value: Json::Null,
-            message: message.clone(),
-            name: event_name(&resource.type_name, change),
-            status: event_status,
-            time: self.current_timestamp(),
             redacted: change.sensitive.then_some(true),
             corrective_change: is_corrective,
+            ..self.whole_event(&name, event_status, &message)
         };
         self.log_member_message(member, Some(&change.property), level, &message);
         status.add_event(event);
@@ -225,8 +212,8 @@ impl CatalogRun<'_> {
         if change.sensitive || matches!(resource.type_name.as_str(), "exec" | "notify") {
             return false;
         }
-        let applied =
-            self.state_store.get(reference).and_then(|stored| stored.applied.get(&change.property));
+        let stored = self.state_store.get(reference);
+        let applied = stored.and_then(|stored| stored.applied.get(&change.property));
         let absent = ResourceValue::from("absent");
         applied.is_some_and(|applied| change.from.as_ref().unwrap_or(&absent) != applied)
     }
@@ -241,49 +228,35 @@ impl CatalogRun<'_> {
         }
         let mut events = Vec::new();
         for name in names {
-            let absent = ResourceValue::from("absent");
-            let found = plan.state.get(&name).cloned().unwrap_or(absent);
-            let sensitive = self
-                .resolved
-                .get_member(member)
-                .is_some_and(|details| details.sensitive.contains(&name));
+            let found = plan.state.get(&name).cloned().unwrap_or_else(|| "absent".into());
+            let details = self.resolved.get_member(member);
+            let sensitive = details.is_some_and(|details| details.sensitive.contains(&name));
             let stored = self.state_store.get_mut(&resource.reference());
             let previous = stored.audited.insert(name.clone(), found.clone());
             let to_json = |value: &ResourceValue| {
                 if sensitive { Json::from(REDACTED) } else { Json::from(value) }
             };
+            let to_text = |text: String| if sensitive { REDACTED.to_owned() } else { text };
             match previous {
                 None => {
-                    let message = format!("audit change: newly-recorded value {found}");
-                    let message = if sensitive {
-                        "audit change: newly-recorded value [redacted]".to_owned()
-                    } else {
-                        message
-                    };
+                    let text = to_text(found.to_string());
+                    let message = format!("audit change: newly-recorded value {text}");
                     self.log_member_message(member, Some(&name), RunLogLevel::Notice, &message);
                 }
                 Some(previous) if previous != found => {
-                    let quote = |value: &ResourceValue| {
-                        if sensitive {
-                            REDACTED.to_owned()
-                        } else {
-                            crate::plan::quote_value(Some(value))
-                        }
-                    };
                     let message = format!(
                         "audit change: previously recorded value {} has been changed to {}",
-                        quote(&previous),
-                        quote(&found)
+                        to_text(quote_value(Some(&previous))),
+                        to_text(quote_value(Some(&found)))
                     );
-                    let mut event = self.whole_event(&format!("{name}_changed"), "audit", &message);
-                    event.audited = true;
-                    event.property = Some(name);
-                    event.previous_value = to_json(&found);
-                    event.historical_value = to_json(&previous);
-                    event.desired_value = resource
-                        .get(event.property.as_deref().unwrap_or_default())
-                        .map_or(Json::Null, to_json);
-                    events.push(event);
+                    events.push(ResourceEvent {
+                        audited: true,
+                        previous_value: to_json(&found),
+                        historical_value: to_json(&previous),
+                        desired_value: resource.get(&name).map_or(Json::Null, to_json),
+                        property: Some(name.clone()),
+                        ..self.whole_event(&format!("{name}_changed"), "audit", &message)
+                    });
                 }
                 Some(_) => {}
             }
@@ -306,11 +279,8 @@ impl CatalogRun<'_> {
                     stored.applied.insert(name.to_owned(), desired.clone());
                 }
                 Some(_) => {
-                    let found = plan.state.get(name).cloned();
-                    stored
-                        .applied
-                        .entry(name.to_owned())
-                        .or_insert_with(|| found.unwrap_or_else(|| ResourceValue::from("absent")));
+                    let found = plan.state.get(name).cloned().unwrap_or_else(|| "absent".into());
+                    stored.applied.entry(name.to_owned()).or_insert(found);
                 }
             }
         }
@@ -329,11 +299,10 @@ impl CatalogRun<'_> {
                 event.property.as_ref() == Some(&change.property) && event.status == "success"
             })
         };
-        let is_spared = plan
-            .changes
-            .iter()
-            .filter(is_applied)
-            .any(|change| self.engine.spares_refresh(&plan.resource, change));
+        let is_spared = self.engine.type_satisfies(&plan.resource, |resource_type| {
+            let mut applied = plan.changes.iter().filter(is_applied);
+            applied.any(|change| resource_type.spares_refresh(change))
+        });
         if !is_spared {
             return;
         }
@@ -348,10 +317,7 @@ impl CatalogRun<'_> {
     /// Logs messages of the type: command output and other text.
     pub(super) fn log_output(&mut self, member: MemberId, resource: &Resource) {
         let lines = self.cx.log.take();
-        let level = resource
-            .get_text("loglevel")
-            .and_then(RunLogLevel::from_loglevel)
-            .unwrap_or(RunLogLevel::Notice);
+        let level = RunLogLevel::from_resource(resource);
         for line in lines {
             let line = self.redact_text(member, &line);
             match resource.type_name.as_str() {
@@ -364,38 +330,38 @@ impl CatalogRun<'_> {
 
     /// Replaces the resource's secrets in the text.
     pub(super) fn redact_text(&self, member: MemberId, text: &str) -> String {
-        let Some(details) = self.resolved.get_member(member) else {
-            return text.to_owned();
-        };
-        details.resource.as_ref().map_or_else(
-            || text.to_owned(),
-            |resource| SecretRedactor::new(resource, &details.sensitive).redact_text(text),
-        )
+        match self.resolved.member_with_resource(member) {
+            Some((details, resource)) => {
+                SecretRedactor::new(resource, &details.sensitive).redact_text(text)
+            }
+            None => text.to_owned(),
+        }
     }
 }
 
 /// Puppet's event name for a change of that property.
 fn event_name(type_name: &str, change: &PropertyChange) -> String {
     let to = change.to.as_text().unwrap_or_default();
-    match (type_name, change.property.as_str(), to) {
-        ("exec", "returns", _) => "executed_command".to_owned(),
-        ("file", "ensure", "file" | "present") => "file_created".to_owned(),
-        ("file", "ensure", "directory") => "directory_created".to_owned(),
-        ("file", "ensure", "link") => "link_created".to_owned(),
-        ("file", "ensure", "absent") => "file_removed".to_owned(),
-        ("package", "ensure", "present" | "installed") => "package_installed".to_owned(),
-        ("package", "ensure", "absent") => "package_removed".to_owned(),
-        ("package", "ensure", "purged") => "package_purged".to_owned(),
-        ("service", "ensure", "running") => "service_started".to_owned(),
-        ("service", "ensure", "stopped") => "service_stopped".to_owned(),
-        ("service", "enable", "true") => "service_enabled".to_owned(),
-        ("service", "enable", "false" | "mask") => "service_disabled".to_owned(),
-        ("mount", "ensure", "absent") => "mount_deleted".to_owned(),
-        (_, "ensure", "present") => format!("{type_name}_created"),
-        (_, "ensure", "absent") => format!("{type_name}_removed"),
-        (_, "ensure", _) => format!("{type_name}_changed"),
-        (_, property, _) => format!("{property}_changed"),
-    }
+    let name = match (type_name, change.property.as_str(), to) {
+        ("exec", "returns", _) => "executed_command",
+        ("file", "ensure", "file" | "present") => "file_created",
+        ("file", "ensure", "directory") => "directory_created",
+        ("file", "ensure", "link") => "link_created",
+        ("file", "ensure", "absent") => "file_removed",
+        ("package", "ensure", "present" | "installed") => "package_installed",
+        ("package", "ensure", "absent") => "package_removed",
+        ("package", "ensure", "purged") => "package_purged",
+        ("service", "ensure", "running") => "service_started",
+        ("service", "ensure", "stopped") => "service_stopped",
+        ("service", "enable", "true") => "service_enabled",
+        ("service", "enable", "false" | "mask") => "service_disabled",
+        ("mount", "ensure", "absent") => "mount_deleted",
+        (_, "ensure", "present") => return format!("{type_name}_created"),
+        (_, "ensure", "absent") => return format!("{type_name}_removed"),
+        (_, "ensure", _) => return format!("{type_name}_changed"),
+        (_, property, _) => return format!("{property}_changed"),
+    };
+    name.to_owned()
 }
 
 /// Digest of the desired state of a resource. Does not reveal a secret unless the entire state can be guessed.

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 
 use super::CatalogRun;
-use crate::error::EngineError;
+use crate::catalog::ResourceReference;
 use crate::graph::{ContainerAnchor, GraphNode, GraphNodeId};
 use crate::report::RunLogLevel;
 use crate::resolved_catalog::{MemberId, MemberRelation};
@@ -17,10 +17,10 @@ impl CatalogRun<'_> {
         let mut pending: Vec<MemberId> = self.resolved.in_order().map(|(id, _)| id).collect();
         pending.reverse();
         while let Some(member) = pending.pop() {
-            let Some(resource) = self.resource_of(member) else {
+            let Some(resource) = self.resolved.resource_of(member).cloned() else {
                 continue;
             };
-            let phase = self.engine.generation_phase(&resource);
+            let phase = self.generation_phase(&resource);
             let first = phase == GenerationPhase::BeforeTheRunAndFirst;
             if !first && phase != GenerationPhase::BeforeTheRun {
                 continue;
@@ -44,10 +44,10 @@ impl CatalogRun<'_> {
 
     /// Generation right before a resource is evaluated. Generated resources come after it, and its dependents after all of them.
     pub(super) fn generate_with_resource(&mut self, node: GraphNodeId, member: MemberId) {
-        let Some(resource) = self.resource_of(member) else {
+        let Some(resource) = self.resolved.resource_of(member).cloned() else {
             return;
         };
-        if self.engine.generation_phase(&resource) != GenerationPhase::WithTheResource {
+        if self.generation_phase(&resource) != GenerationPhase::WithTheResource {
             return;
         }
         let Some(generated) = self.generate_from(member, &resource, "eval_generate") else {
@@ -64,8 +64,9 @@ impl CatalogRun<'_> {
         }
     }
 
-    fn resource_of(&self, member: MemberId) -> Option<Resource> {
-        self.resolved.get_member(member)?.resource.clone()
+    fn generation_phase(&self, resource: &Resource) -> GenerationPhase {
+        let resource_type = self.engine.type_of(resource);
+        resource_type.map_or(GenerationPhase::Never, |known| known.generation_phase(resource))
     }
 
     fn generate_from(
@@ -74,8 +75,9 @@ impl CatalogRun<'_> {
         resource: &Resource,
         hook: &str,
     ) -> Option<Vec<Resource>> {
-        let generated: Result<Vec<Resource>, EngineError> =
-            self.engine.generate_resources(&self.cx, resource, &self.resolved);
+        let resource_type = self.engine.type_of(resource);
+        let generated = resource_type
+            .and_then(|known| known.generate_resources(&self.cx, resource, &self.resolved));
         for line in self.cx.log.take() {
             self.log_member_message(member, None, RunLogLevel::Notice, &line);
         }
@@ -84,10 +86,9 @@ impl CatalogRun<'_> {
             Ok(generated) => Some(generated),
             Err(error) => {
                 self.failed_to_generate = true;
-                let message = format!(
-                    "Failed to generate additional resources using '{hook}': {}",
-                    error.reason()
-                );
+                let reason = error.reason();
+                let message =
+                    format!("Failed to generate additional resources using '{hook}': {reason}");
                 self.log_member_message(member, None, RunLogLevel::Err, &message);
                 None
             }
@@ -104,8 +105,7 @@ impl CatalogRun<'_> {
         let mut nodes = Vec::new();
         for resource in generated {
             let name = resource.name.clone();
-            let reference =
-                crate::catalog::ResourceReference::new(&resource.type_name, &resource.title);
+            let reference = ResourceReference::new(&resource.type_name, &resource.title);
             let id = match self.resolved.add_generated(member, resource, false) {
                 Some(id) => {
                     let priority = self.built.graph.priority_below(node);
@@ -131,14 +131,9 @@ impl CatalogRun<'_> {
         nodes: &[(String, GraphNodeId)],
     ) {
         let graph = &mut self.built.graph;
-        let anchor = ContainerAnchor {
-            name: resource.title.clone(),
-            tags: self
-                .resolved
-                .get_member(member)
-                .map(|details| details.tags.clone())
-                .unwrap_or_default(),
-        };
+        let tags = self.resolved.get_member(member).map(|details| details.tags.clone());
+        let anchor =
+            ContainerAnchor { name: resource.title.clone(), tags: tags.unwrap_or_default() };
         let priority = graph.priority_below(node);
         let end = graph.add_node(GraphNode::Anchor(anchor), priority);
         let except: BTreeSet<GraphNodeId> = nodes.iter().map(|(_, id)| *id).chain([end]).collect();

@@ -30,7 +30,8 @@ use crate::report::{
     ResourceStatus, RunEnd, RunEvent, RunLogLevel, RunReport, RunReportBuilder, RunStart,
     format_timestamp,
 };
-use crate::resolved_catalog::ResolvedCatalog;
+use crate::resolved_catalog::{MemberId, ResolvedCatalog};
+use crate::resource::capitalise_name;
 use crate::resource_type::ResourceContext;
 use crate::state_store::ResourceStateStore;
 
@@ -145,7 +146,6 @@ struct CatalogRun<'a> {
     state_store: ResourceStateStore,
     builder: RunReportBuilder,
     /// Failed resources already reported as a failed dependency.
-    /// Processes every node. `Err` if the run was aborted before all nodes were processed. Contains the seconds spent.
     logged_failures: BTreeSet<GraphNodeId>,
     failed_to_generate: bool,
     on_event: &'a mut dyn FnMut(&RunEvent),
@@ -167,6 +167,7 @@ impl CatalogRun<'_> {
     }
 
     fn emit_start(&mut self, catalog: &Catalog) {
+        let members = self.resolved.in_order();
         let start = RunStart {
             host: catalog.name.clone(),
             time: self.current_timestamp(),
@@ -176,11 +177,7 @@ impl CatalogRun<'_> {
             noop: self.options.noop,
             catalog_uuid: catalog.uuid.clone(),
             code_id: catalog.code_id.clone(),
-            resources: self
-                .resolved
-                .in_order()
-                .filter(|(_, member)| member.resource.is_some())
-                .count(),
+            resources: members.filter(|(_, member)| member.resource.is_some()).count(),
         };
         self.emit_event(&RunEvent::Start(start));
     }
@@ -229,9 +226,7 @@ impl CatalogRun<'_> {
         let mut message = format!("Found {count} dependency {noun}:");
         for group in &cycles {
             let path = cycle::shortest_cycle_path(&self.built.graph, &self.resolved, group);
-            message.push_str("\n(");
-            message.push_str(&path.join(" => "));
-            message.push(')');
+            message.extend(["\n(", &path.join(" => "), ")"]);
         }
         self.log_message(RunLogLevel::Err, &message);
         for node in cycles.into_iter().flatten() {
@@ -244,27 +239,21 @@ impl CatalogRun<'_> {
                 self.emit_event(&RunEvent::Resource(Box::new(status)));
             }
         }
-        self.log_message(
-            RunLogLevel::Err,
-            "Failed to apply catalog: One or more resource dependency cycles detected in graph",
-        );
+        let message =
+            "Failed to apply catalog: One or more resource dependency cycles detected in graph";
+        self.log_message(RunLogLevel::Err, message);
         true
     }
 
     fn finish_run(mut self, completed: Result<f64, f64>) -> Result<RunReport, CatalogRunError> {
-        let (is_complete, seconds) = match completed {
-            Ok(seconds) => (true, seconds),
-            Err(seconds) => (false, seconds),
-        };
-        if is_complete {
-            self.log_message(
-                RunLogLevel::Notice,
-                &format!("Applied catalog in {seconds:.2} seconds"),
-            );
+        let (Ok(seconds) | Err(seconds)) = completed;
+        if completed.is_ok() {
+            let message = format!("Applied catalog in {seconds:.2} seconds");
+            self.log_message(RunLogLevel::Notice, &message);
         }
         let end = RunEnd {
             time: self.current_timestamp(),
-            transaction_completed: is_complete,
+            transaction_completed: completed.is_ok(),
             failed_to_generate: self.failed_to_generate,
             transaction_evaluation: seconds,
             total: seconds,
@@ -280,11 +269,9 @@ impl CatalogRun<'_> {
             })
         })
     }
-}
 
-/// Creates the initial status of a resource.
-impl CatalogRun<'_> {
-    fn new_status(&self, member: crate::resolved_catalog::MemberId) -> Option<ResourceStatus> {
+    /// The initial status of a resource.
+    fn new_status(&self, member: MemberId) -> Option<ResourceStatus> {
         let member = self.resolved.get_member(member)?;
         let resource = member.resource.as_ref()?;
         Some(ResourceStatus {
@@ -292,24 +279,11 @@ impl CatalogRun<'_> {
             file: member.file.clone(),
             line: member.line,
             resource: resource.reference(),
-            resource_type: crate::resource::format_reference(&resource.type_name, "")
-                .trim_end_matches("[]")
-                .to_owned(),
-            provider_used: None,
+            resource_type: capitalise_name(&resource.type_name),
             containment_path: member.path.clone(),
-            evaluation_time: None,
             tags: member.tags.clone(),
             time: self.current_timestamp(),
-            failed: false,
-            failed_to_restart: false,
-            changed: false,
-            out_of_sync: false,
-            skipped: false,
-            change_count: 0,
-            out_of_sync_count: 0,
-            events: Vec::new(),
-            corrective_change: false,
-            restarted: false,
+            ..ResourceStatus::default()
         })
     }
 }

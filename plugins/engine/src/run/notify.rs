@@ -1,5 +1,7 @@
 //! Refresh notifications between resources, and the ledger of refreshes that are still pending.
 
+use muster_system::{SystemError, SystemResult};
+
 use super::CatalogRun;
 use super::select::SkipReason;
 use crate::error::EngineError;
@@ -35,8 +37,8 @@ impl CatalogRun<'_> {
         }
         let noop = self.options.noop || queue.iter().all(|queued| queued.noop);
         if noop {
-            let message = would_trigger_message(queue.len());
-            self.log_named_message(&anchor.name, RunLogLevel::Notice, &message);
+            let message = format!("{}: {}", anchor.name, would_trigger_message(queue.len()));
+            self.log_message(RunLogLevel::Notice, &message);
         }
         self.queue_for_targets(node, &[QueuedRefresh { noop }]);
     }
@@ -84,8 +86,9 @@ impl CatalogRun<'_> {
     }
 
     fn supports_refresh(&self, member: MemberId) -> bool {
-        let resource = self.resolved.get_member(member).and_then(|member| member.resource.as_ref());
-        resource.is_some_and(|resource| self.engine.supports_refresh(resource))
+        self.resolved.resource_of(member).is_some_and(|resource| {
+            self.engine.type_satisfies(resource, |resource_type| resource_type.supports_refresh())
+        })
     }
 
     /// Records on disk which refreshes the upcoming change of this node will cause.
@@ -94,22 +97,19 @@ impl CatalogRun<'_> {
         node: GraphNodeId,
         source: &str,
         plan: &str,
-    ) -> Result<Option<RefreshIntent>, muster_system::SystemError> {
+    ) -> SystemResult<Option<RefreshIntent>> {
         let mut refreshed = self.built.graph.refresh_targets(node);
         if let Some(GraphNode::Resource(member)) = self.built.graph.get_node(node) {
-            let source_resource =
-                self.resolved.get_member(*member).and_then(|details| details.resource.as_ref());
-            refreshed.extend(
-                source_resource
-                    .filter(|resource| self.engine.refreshes_itself(resource))
-                    .map(|_| *member),
-            );
+            let source_resource = self.resolved.resource_of(*member);
+            if source_resource.is_some_and(|resource| self.engine.refreshes_itself(resource)) {
+                refreshed.insert(*member);
+            }
         }
         let targets: Vec<(String, String)> = refreshed
             .into_iter()
             .filter(|member| self.supports_refresh(*member))
             .filter_map(|member| {
-                let resource = self.resolved.get_member(member)?.resource.as_ref()?;
+                let resource = self.resolved.resource_of(member)?;
                 Some((resource.reference(), super::evaluate::definition_digest(resource)))
             })
             .collect();
@@ -157,13 +157,9 @@ impl CatalogRun<'_> {
             self.update_ledger(|ledger| ledger.remove_owed(&[owed.id]));
             return;
         }
-        let changed = self
-            .resolved
-            .get_member(member)
-            .and_then(|member| member.resource.as_ref())
-            .is_some_and(|resource| {
-                super::evaluate::definition_digest(resource) != owed.target_definition
-            });
+        let changed = self.resolved.resource_of(member).is_some_and(|resource| {
+            super::evaluate::definition_digest(resource) != owed.target_definition
+        });
         let suffix = if changed { "; its definition has changed since" } else { "" };
         let message =
             format!("A refresh by {} has been pending since run {}{suffix}", owed.source, owed.run);
@@ -200,9 +196,7 @@ impl CatalogRun<'_> {
         status: &mut ResourceStatus,
     ) {
         let queue = self.take_queue(node);
-        let Some(resource) =
-            self.resolved.get_member(member).and_then(|member| member.resource.clone())
-        else {
+        let Some(resource) = self.resolved.resource_of(member).cloned() else {
             return;
         };
         if queue.is_empty() {
@@ -210,26 +204,20 @@ impl CatalogRun<'_> {
         }
         let reference = resource.reference();
         if self.is_noop(&resource) || queue.iter().all(|queued| queued.noop) {
-            self.log_member_message(
-                member,
-                None,
-                RunLogLevel::Notice,
-                &would_trigger_message(queue.len()),
-            );
+            let message = would_trigger_message(queue.len());
+            self.log_member_message(member, None, RunLogLevel::Notice, &message);
             self.update_ledger(|ledger| ledger.record_reason(&reference, "it is in noop"));
             self.queue_for_targets(node, &[QueuedRefresh { noop: true }]);
             return;
         }
         // Refreshes triggered by this one are recorded first: a crash may occur after the command finished but before its result is recorded.
         let intent = self.record_intent(node, &reference, "refresh").unwrap_or_else(|error| {
-            self.log_message(
-                RunLogLevel::Err,
-                &format!("the refresh ledger cannot be written: {error}"),
-            );
+            self.log_ledger_error(&error);
             None
         });
         self.update_ledger(|ledger| ledger.begin_refresh(&reference));
-        let result = self.engine.refresh_resource(&self.cx, &resource);
+        let resource_type = self.engine.type_of(&resource);
+        let result = resource_type.and_then(|known| known.refresh(&self.cx, &resource));
         self.log_output(member, &resource);
         match result {
             Ok(()) => {
@@ -274,53 +262,39 @@ impl CatalogRun<'_> {
     }
 
     /// Drops the queued refreshes of a skipped resource; they stay pending in the ledger.
-    pub(super) fn drop_queue(&mut self, node: GraphNodeId, member: MemberId, skip: &SkipReason) {
-        let Some(reference) =
-            self.resolved.get_member(member).map(|member| member.reference.to_string())
-        else {
+    pub(super) fn drop_queue(&mut self, node: GraphNodeId, member: MemberId, skip: SkipReason) {
+        let Some(details) = self.resolved.get_member(member) else {
             return;
         };
+        let reference = details.reference.to_string();
         if !self.take_queue(node).is_empty() {
             let message = format!("Unscheduling all events on {reference}");
             self.log_member_message(member, None, RunLogLevel::Info, &message);
         }
-        self.update_ledger(|ledger| ledger.record_reason(&reference, skip.reason()));
+        self.update_ledger(|ledger| ledger.record_reason(&reference, skip));
     }
 
     /// Sets a reason on every remaining entry without one.
-    pub(super) fn record_missing_reasons(&mut self) -> Result<(), muster_system::SystemError> {
-        let lacks_reason = |owed: &&OwedRefresh| owed.reason.is_none();
-        let targets: Vec<String> = self
-            .ledger
-            .owed_refreshes()
-            .filter(lacks_reason)
-            .map(|owed| owed.target.clone())
-            .collect();
-        for target in targets {
-            self.ledger.record_reason(
-                &target,
-                "its notification was dropped: a container was skipped, or the source failed",
-            )?;
-        }
-        Ok(())
+    pub(super) fn record_missing_reasons(&mut self) -> SystemResult<()> {
+        let reason = "its notification was dropped: a container was skipped, or the source failed";
+        let lacking = self.ledger.owed_refreshes().filter(|owed| owed.reason.is_none());
+        let targets: Vec<String> = lacking.map(|owed| owed.target.clone()).collect();
+        targets.iter().try_for_each(|target| self.ledger.record_reason(target, reason))
     }
 
     /// Handles a failed ledger write. The run continues with the entries in memory; the next start reads what is on disk.
     pub(super) fn update_ledger(
         &mut self,
-        update: impl FnOnce(&mut crate::ledger::RefreshLedger) -> Result<(), muster_system::SystemError>,
+        update: impl FnOnce(&mut crate::ledger::RefreshLedger) -> SystemResult<()>,
     ) {
         if let Err(error) = update(&mut self.ledger) {
-            self.log_message(
-                RunLogLevel::Err,
-                &format!("the refresh ledger cannot be written: {error}"),
-            );
+            self.log_ledger_error(&error);
         }
     }
 
-    fn log_named_message(&mut self, name: &str, level: RunLogLevel, message: &str) {
-        let text = format!("{name}: {message}");
-        self.log_message(level, &text);
+    fn log_ledger_error(&mut self, error: &SystemError) {
+        let message = format!("the refresh ledger cannot be written: {error}");
+        self.log_message(RunLogLevel::Err, &message);
     }
 }
 

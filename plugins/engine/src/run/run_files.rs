@@ -1,6 +1,6 @@
 //! Files that a run writes to the state directory, with Puppet's names and layouts.
 
-use muster_system::{StateDir, SystemError};
+use muster_system::{StateDir, SystemResult};
 
 use crate::catalog::Catalog;
 use crate::report::{RunReport, summary};
@@ -22,7 +22,7 @@ pub(super) fn write_run_files(
     state: &StateDir,
     catalog: &Catalog,
     report: &RunReport,
-) -> Result<(), SystemError> {
+) -> SystemResult<()> {
     let join_lines = |lines: Vec<String>| lines.join("\n") + "\n";
     let resources = catalog.entries.iter().filter(|entry| !entry.is_container);
     let resources = resources

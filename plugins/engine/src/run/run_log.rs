@@ -2,7 +2,7 @@
 
 use super::CatalogRun;
 use crate::report::{ResourceEvent, RunEvent, RunLogEntry, RunLogLevel};
-use crate::resolved_catalog::CatalogMember;
+use crate::resolved_catalog::MemberId;
 
 impl CatalogRun<'_> {
     /// Emits an event to the listener and the report builder.
@@ -13,7 +13,7 @@ impl CatalogRun<'_> {
 
     /// Logs a message of the run itself.
     pub(super) fn log_message(&mut self, level: RunLogLevel, message: &str) {
-        let log = RunLogEntry {
+        self.emit_log_entry(RunLogEntry {
             level,
             message: message.to_owned(),
             source: "Puppet".to_owned(),
@@ -21,51 +21,32 @@ impl CatalogRun<'_> {
             time: self.current_timestamp(),
             file: None,
             line: None,
-        };
-        self.emit_log_entry(log);
+        });
     }
 
     /// Logs a message of a resource or one of its properties: `/Stage[main]/Main/File[/x]/ensure`.
     pub(super) fn log_member_message(
         &mut self,
-        member: crate::resolved_catalog::MemberId,
+        member: MemberId,
         property: Option<&str>,
         level: RunLogLevel,
         message: &str,
     ) {
-        let Some(log) = self
-            .resolved
-            .get_member(member)
-            .map(|member| self.build_log_entry(member, property, level, message))
-        else {
+        let Some(member) = self.resolved.get_member(member) else {
             return;
         };
-        self.emit_log_entry(log);
-    }
-
-    fn build_log_entry(
-        &self,
-        member: &CatalogMember,
-        property: Option<&str>,
-        level: RunLogLevel,
-        message: &str,
-    ) -> RunLogEntry {
-        let mut source = member.log_source();
-        if let Some(property) = property {
-            source.push('/');
-            source.push_str(property);
-        }
+        let property = property.map(|property| format!("/{property}")).unwrap_or_default();
         let mut tags = vec![level.as_str().to_owned()];
         tags.extend(member.tags.iter().cloned());
-        RunLogEntry {
+        self.emit_log_entry(RunLogEntry {
             level,
             message: message.to_owned(),
-            source,
+            source: member.log_source() + &property,
             tags,
             time: self.current_timestamp(),
             file: member.file.clone(),
             line: member.line,
-        }
+        });
     }
 
     fn emit_log_entry(&mut self, log: RunLogEntry) {

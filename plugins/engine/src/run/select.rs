@@ -11,48 +11,17 @@ use crate::report::RunLogLevel;
 use crate::resolved_catalog::MemberId;
 use crate::types::schedule::ScheduleResourceType;
 
-/// Why a node is skipped, in the order of Puppet's checks.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum SkipReason {
-    /// It has a tag that is to be skipped.
-    TagSkipped,
-    /// It has none of the requested tags.
-    TagNotSelected,
-    /// Outside its schedule.
-    Schedule,
-    /// A dependency failed.
-    Dependency,
-    /// The run is limited to other resources.
-    NotSelected,
-    /// It is exported for other machines.
-    Virtual,
-    /// The run was cancelled.
-    Cancelled,
-}
-
-impl SkipReason {
-    /// The reason recorded in the ledger for a pending refresh.
-    pub(super) fn reason(&self) -> &'static str {
-        match self {
-            Self::TagSkipped => "the run skips one of its tags",
-            Self::TagNotSelected => "the run selects other tags",
-            Self::Schedule => "it is outside its schedule",
-            Self::Dependency => "a dependency failed",
-            Self::NotSelected => "the run selects other resources",
-            Self::Virtual => "it is exported for other nodes",
-            Self::Cancelled => "the run was cancelled",
-        }
-    }
-}
+/// Why a node is skipped, as recorded in the ledger for a pending refresh.
+pub(super) type SkipReason = &'static str;
 
 impl CatalogRun<'_> {
     /// Whether the run's tag options exclude a node.
     pub(super) fn skip_by_tags(&self, tags: &[String]) -> Option<SkipReason> {
         let has_tag = |tag: &String| tags.contains(&tag.to_lowercase());
         if self.options.skip_tags.iter().any(has_tag) {
-            Some(SkipReason::TagSkipped)
+            Some("the run skips one of its tags")
         } else if !self.options.tags.is_empty() && !self.options.tags.iter().any(has_tag) {
-            Some(SkipReason::TagNotSelected)
+            Some("the run selects other tags")
         } else {
             None
         }
@@ -65,33 +34,27 @@ impl CatalogRun<'_> {
         member: MemberId,
     ) -> Option<SkipReason> {
         if self.cx.cancel.is_cancelled() {
-            return Some(SkipReason::Cancelled);
+            return Some("the run was cancelled");
         }
-        let (tags, is_virtual, reference) = {
-            let details = self.resolved.get_member(member)?;
-            let reference = details.reference.to_string();
-            (details.tags.clone(), details.is_virtual, reference)
-        };
-        if !self.options.only.is_empty() && !self.options.only.contains(&reference) {
-            return Some(SkipReason::NotSelected);
+        let details = self.resolved.get_member(member)?;
+        let is_virtual = details.is_virtual;
+        let only = &self.options.only;
+        if !only.is_empty() && !only.contains(&details.reference.to_string()) {
+            return Some("the run selects other resources");
         }
-        if let Some(skip) = self.skip_by_tags(&tags) {
+        if let Some(skip) = self.skip_by_tags(&details.tags) {
             return Some(skip);
         }
         if !self.options.ignore_schedules && self.is_outside_schedule(member) {
-            return Some(SkipReason::Schedule);
+            return Some("it is outside its schedule");
         }
         if self.depends_on_failure(node) {
             self.log_failed_dependencies(node, member);
-            self.log_member_message(
-                member,
-                None,
-                RunLogLevel::Warning,
-                "Skipping because of failed dependencies",
-            );
-            return Some(SkipReason::Dependency);
+            let message = "Skipping because of failed dependencies";
+            self.log_member_message(member, None, RunLogLevel::Warning, message);
+            return Some("a dependency failed");
         }
-        is_virtual.then_some(SkipReason::Virtual)
+        is_virtual.then_some("it is exported for other nodes")
     }
 
     /// Collects all failed dependencies of the node: its direct dependencies and those recorded for them.
@@ -116,14 +79,11 @@ impl CatalogRun<'_> {
 
     /// Whether the resource has a schedule that does not allow evaluation now.
     fn is_outside_schedule(&self, member: MemberId) -> bool {
-        let Some(resource) =
-            self.resolved.get_member(member).and_then(|details| details.resource.as_ref())
-        else {
+        let Some(resource) = self.resolved.resource_of(member) else {
             return false;
         };
-        let Some(schedule) =
-            resource.get_text("schedule").and_then(|name| self.resolved.find_schedule(name))
-        else {
+        let name = resource.get_text("schedule");
+        let Some(schedule) = name.and_then(|name| self.resolved.find_schedule(name)) else {
             return false;
         };
         let stored = self.state_store.get(&resource.reference());
@@ -137,12 +97,8 @@ impl CatalogRun<'_> {
 
     /// Logs each failed resource once per run.
     fn log_failed_dependencies(&mut self, node: GraphNodeId, member: MemberId) {
-        let failed = self
-            .progress
-            .get(node)
-            .map(|progress| progress.failed_dependencies.clone())
-            .unwrap_or_default();
-        for dependency in failed {
+        let failed = self.progress.get(node).map(|progress| progress.failed_dependencies.clone());
+        for dependency in failed.unwrap_or_default() {
             if self.logged_failures.insert(dependency) {
                 let name = cycle::node_name(&self.built.graph, &self.resolved, dependency);
                 // Puppet reports `false` for a resource that only failed to refresh.

@@ -5,95 +5,43 @@ use std::path::{Path, PathBuf};
 use muster_system::error::found_or_none;
 use muster_system::{FileAttributes, FileEntryKind};
 
-use crate::error::EngineError;
-use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
+use crate::error::{DescribeOperation as _, EngineError, Result};
+use crate::plan::{PropertyChange, ResourcePlan, ResourceState, is_absent};
 use crate::providers::account_names;
 use crate::providers::parsed_file::crontab::{CrontabFormat, TIME_FIELDS, UNMANAGED_PREFIX};
 use crate::providers::parsed_file::{FOUND_NAME_KEY, ParsedFile};
 use crate::resource::{Resource, ResourceValue, ResourceValues};
-use crate::resource_type::{AutorequireTarget, CatalogResources, ResourceContext, ResourceType};
-use crate::schema::{AttributeKind, AttributeSchema, TypeSchema};
+use crate::resource_type::{
+    AutoRequire, CatalogResources, ResourceContext, ResourceType, find_instance,
+};
+use crate::schema::AttributeKind::{List, Text, Word};
+use crate::schema::{TypeSchema, parameter, presence_property, property, provider_parameter};
 
 const CRONTAB_DIRECTORY: &str = "/var/spool/cron/crontabs";
 const SPECIAL_TIMES: &[&str] =
     &["reboot", "yearly", "annually", "monthly", "weekly", "daily", "midnight", "hourly", "absent"];
-const DAY_NAMES: [&str; 7] =
-    ["sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday"];
-const MONTH_NAMES: [&str; 12] = [
-    "january",
-    "february",
-    "march",
-    "april",
-    "may",
-    "june",
-    "july",
-    "august",
-    "september",
-    "october",
-    "november",
-    "december",
-];
+const DAY_NAMES: &str = "sunday monday tuesday wednesday thursday friday saturday";
+const MONTH_NAMES: &str =
+    "january february march april may june july august september october november december";
 
 static SCHEMA: TypeSchema = TypeSchema {
     type_name: "cron",
     doc: "A cron job of a user.",
     namevar: "name",
     attributes: &[
-        AttributeSchema::property(
-            "ensure",
-            AttributeKind::Word(&["present", "absent"]),
-            "Whether the job exists.",
-        )
-        .with_default("present"),
-        AttributeSchema::property("command", AttributeKind::Text, "The command line."),
-        AttributeSchema::property(
-            "special",
-            AttributeKind::Word(SPECIAL_TIMES),
-            "A keyword instead of the five time fields.",
-        ),
-        AttributeSchema::property(
-            "minute",
-            AttributeKind::List,
-            "Minutes 0 to 59, ranges or steps; `absent` means every minute.",
-        ),
-        AttributeSchema::property("hour", AttributeKind::List, "Hours 0 to 23."),
-        AttributeSchema::property(
-            "weekday",
-            AttributeKind::List,
-            "Days 0 to 7 (0 and 7 are Sunday), or names of days.",
-        ),
-        AttributeSchema::property(
-            "month",
-            AttributeKind::List,
-            "Months 1 to 12, or names of months.",
-        ),
-        AttributeSchema::property("monthday", AttributeKind::List, "Days 1 to 31."),
-        AttributeSchema::property(
-            "environment",
-            AttributeKind::List,
-            "Environment settings `NAME=value`, written before the job.",
-        ),
-        AttributeSchema::property(
-            "user",
-            AttributeKind::Text,
-            "The user that runs the job; defaults to root.",
-        ),
-        AttributeSchema::property(
-            "target",
-            AttributeKind::Text,
-            "The user whose crontab has the job; defaults to `user`.",
-        ),
-        AttributeSchema::parameter(
-            "provider",
-            AttributeKind::Word(&["crontab"]),
-            "The provider; there is only one.",
-        )
-        .with_default("crontab"),
-        AttributeSchema::parameter(
-            "name",
-            AttributeKind::Text,
-            "The name in the marker line of the crontab.",
-        ),
+        presence_property("Whether the job exists."),
+        property("command", Text, "The command line."),
+        property("special", Word(SPECIAL_TIMES), "A keyword instead of the five time fields."),
+        property("minute", List, "Minutes 0 to 59, ranges or steps; `absent` means every minute."),
+        property("hour", List, "Hours 0 to 23."),
+        property("weekday", List, "Days 0 to 7 (0 and 7 are Sunday), or names of days."),
+        property("month", List, "Months 1 to 12, or names of months."),
+        property("monthday", List, "Days 1 to 31."),
+        property("environment", List, "Environment settings `NAME=value`, written before the job."),
+        property("user", Text, "The user that runs the job; defaults to root."),
+        property("target", Text, "The user whose crontab has the job; defaults to `user`."),
+        provider_parameter(&["crontab"]),
+        parameter("name", Text, "The name in the marker line of the crontab."),
     ],
 };
 
@@ -106,50 +54,37 @@ impl ResourceType for CronResourceType {
         &SCHEMA
     }
 
-    fn check(&self, mut resource: Resource) -> Result<Resource, EngineError> {
+    fn check(&self, mut resource: Resource) -> Result<Resource> {
         for name in ["name", "command", "user", "target"] {
             if resource.get_text(name).is_some_and(|text| text.contains(['\n', '\r'])) {
-                return Err(EngineError::invalid_value(
-                    &resource,
-                    name,
-                    "has several lines, must be one",
-                ));
+                let problem = "has several lines, must be one";
+                return Err(EngineError::invalid_value(&resource, name, problem));
             }
         }
         if let Some(command) = resource.get_text("command").map(|command| command.trim().to_owned())
         {
-            resource.values.insert("command".to_owned(), ResourceValue::Text(command));
+            resource.set_value("command", command);
         }
         for name in ["user", "target"] {
             let is_invalid = |user: &str| {
                 user.is_empty() || user.starts_with(['-', '.']) || user.contains(['/', ' '])
             };
             if resource.get_text(name).is_some_and(is_invalid) {
-                return Err(EngineError::invalid_value(
-                    &resource,
-                    name,
-                    "must be the name of a user",
-                ));
+                let problem = "must be the name of a user";
+                return Err(EngineError::invalid_value(&resource, name, problem));
             }
         }
-        let is_invalid =
-            |setting: &&str| *setting != "absent" && !CrontabFormat::is_setting(setting);
-        if let Some(setting) = resource.get_list("environment").into_iter().find(is_invalid) {
-            let problem =
-                format!("contains `{}`, must be `NAME=value` on one line", setting.escape_debug());
-            return Err(EngineError::invalid_value(&resource, "environment", problem));
-        }
+        resource.check_items("environment", "`NAME=value` on one line", |setting| {
+            setting == "absent" || CrontabFormat::is_setting(setting)
+        })?;
         check_times(resource)
     }
 
-    fn read_state(
-        &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
-    ) -> Result<ResourceState, EngineError> {
+    fn read_state(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<ResourceState> {
         let file = crontab_file(cx, resource)?;
-        let to_error = EngineError::during(resource, format!("reading {}", file.path.display()));
-        let document = file.load_document(cx.system).map_err(to_error)?;
+        let document = file
+            .load_document(cx.system)
+            .during(resource, format_args!("reading {}", file.path.display()))?;
         let find_unmarked = || {
             document.records().find(|record| is_same_job(resource, &record.name, &record.values))
         };
@@ -159,9 +94,7 @@ impl ResourceType for CronResourceType {
         let mut state = file.record_state(record);
         set_crontab_user(&mut state.values, crontab_user(resource));
         if record.name != resource.name {
-            state
-                .values
-                .insert(FOUND_NAME_KEY.to_owned(), ResourceValue::Text(record.name.clone()));
+            state.values.insert(FOUND_NAME_KEY.to_owned(), record.name.clone().into());
         }
         Ok(state)
     }
@@ -171,44 +104,36 @@ impl ResourceType for CronResourceType {
         cx: &ResourceContext<'_>,
         plan: &ResourcePlan,
         _: &PropertyChange,
-    ) -> Result<(), EngineError> {
+    ) -> Result<()> {
         crontab_file(cx, &plan.resource)?.apply_plan(cx, &SCHEMA, plan)
     }
 
     /// The owner of the crontab.
-    fn autorequires(
-        &self,
-        resource: &Resource,
-        _: &dyn CatalogResources,
-    ) -> Vec<AutorequireTarget> {
+    fn autorequires(&self, resource: &Resource, _: &dyn CatalogResources) -> Vec<AutoRequire> {
         let user = resource.get_text("user");
         user.map(|user| ("user", user.to_owned())).into_iter().collect()
     }
 
-    fn find(&self, cx: &ResourceContext<'_>, title: &str) -> Result<ResourceState, EngineError> {
-        let found = self.list_instances(cx)?.into_iter().find(|(name, _)| name == title);
-        Ok(found.map_or_else(ResourceState::absent, |(_, values)| ResourceState { values }))
+    fn find(&self, cx: &ResourceContext<'_>, title: &str) -> Result<ResourceState> {
+        find_instance(self, cx, title)
     }
 
-    fn list_instances(
-        &self,
-        cx: &ResourceContext<'_>,
-    ) -> Result<Vec<(String, ResourceValues)>, EngineError> {
+    fn list_instances(&self, cx: &ResourceContext<'_>) -> Result<Vec<(String, ResourceValues)>> {
         let all = Resource::without_values(&SCHEMA, "*")?;
         let crontabs = found_or_none(cx.system.read_dir(Path::new(CRONTAB_DIRECTORY)))
-            .map_err(EngineError::during(&all, "listing crontabs"))?;
+            .during(&all, "listing crontabs")?;
         let mut instances = Vec::new();
         for name in crontabs.into_iter().flatten() {
             let path = Path::new(CRONTAB_DIRECTORY).join(&name);
-            let found =
-                cx.system.metadata(&path).map_err(EngineError::during(&all, "listing crontabs"))?;
+            let found = cx.system.metadata(&path);
+            let found = found.during(&all, "listing crontabs")?;
             if found.is_none_or(|found| found.kind != FileEntryKind::File) {
                 continue;
             }
             let file = ParsedFile::new(&CrontabFormat, path);
             let jobs = file
                 .list_instances(cx.system)
-                .map_err(EngineError::during(&all, format!("reading the crontab of {name}")))?;
+                .during(&all, format_args!("reading the crontab of {name}"))?;
             instances.extend(jobs.into_iter().map(|(title, mut values)| {
                 set_crontab_user(&mut values, &name);
                 (title, values)
@@ -225,23 +150,22 @@ fn crontab_user(resource: &Resource) -> &str {
 /// Sets the location of a job as this type expresses it: by user, not by path.
 fn set_crontab_user(values: &mut ResourceValues, crontab: &str) {
     for name in ["user", "target"] {
-        values.insert(name.to_owned(), ResourceValue::from(crontab));
+        values.insert(name.to_owned(), crontab.into());
     }
 }
 
 /// On the local machine `crontab` installs the file and notifies cron; in a scratch root the file is written directly.
-fn crontab_file(cx: &ResourceContext<'_>, resource: &Resource) -> Result<ParsedFile, EngineError> {
+fn crontab_file(cx: &ResourceContext<'_>, resource: &Resource) -> Result<ParsedFile> {
     let user = crontab_user(resource);
     let path = PathBuf::from(CRONTAB_DIRECTORY).join(user);
     let is_local = cx.system.root() == Path::new("/");
     let installer = ["crontab", "-u", user, "-"].map(str::to_owned).to_vec();
-    let account = account_names::find_user(cx, user)
-        .map_err(EngineError::during(resource, "looking up the user"))?;
+    let account = account_names::find_user(cx, user).during(resource, "looking up the user")?;
     let owner = account_names::settable_owner(cx.system, account.as_ref())
-        .map_err(EngineError::during(resource, "inspecting the root directory"))?;
+        .during(resource, "inspecting the root directory")?;
     Ok(ParsedFile {
         created: FileAttributes { mode: Some(0o600), ..owner },
-        directory: Some(FileAttributes { mode: Some(0o1730), ..FileAttributes::default() }),
+        directory: Some(FileAttributes::with_mode(0o1730)),
         installer: is_local.then_some(installer),
         ..ParsedFile::new(&CrontabFormat, path)
     })
@@ -250,27 +174,25 @@ fn crontab_file(cx: &ResourceContext<'_>, resource: &Resource) -> Result<ParsedF
 /// An unmarked job with the same command and times is treated as this resource, as in Puppet.
 fn is_same_job(resource: &Resource, name: &str, found: &ResourceValues) -> bool {
     let same = |field: &&str| match (resource.get(field), found.get(*field)) {
-        (Some(desired), found) => {
-            found.map_or_else(|| crate::plan::is_absent(desired), |found| found == desired)
-        }
-        (None, found) => found.is_none(),
+        (Some(desired), None) => is_absent(desired),
+        (desired, found) => found == desired,
     };
-    let command =
-        resource.get("command").is_some_and(|command| found.get("command") == Some(command));
+    let command = resource.get("command");
     name.starts_with(UNMANAGED_PREFIX)
-        && command
+        && command.is_some()
+        && found.get("command") == command
         && TIME_FIELDS.iter().chain(&["special"]).all(same)
 }
 
 /// Validates the five time fields; converts names to numbers and `*` to `absent`.
-fn check_times(mut resource: Resource) -> Result<Resource, EngineError> {
+fn check_times(mut resource: Resource) -> Result<Resource> {
     let special = resource.get_text("special").is_some_and(|word| word != "absent");
     for (field, low, high, names) in [
-        ("minute", 0, 59, &[][..]),
-        ("hour", 0, 23, &[]),
-        ("weekday", 0, 7, &DAY_NAMES),
-        ("month", 1, 12, &MONTH_NAMES),
-        ("monthday", 1, 31, &[]),
+        ("minute", 0, 59, ""),
+        ("hour", 0, 23, ""),
+        ("weekday", 0, 7, DAY_NAMES),
+        ("month", 1, 12, MONTH_NAMES),
+        ("monthday", 1, 31, ""),
     ] {
         let Some(ResourceValue::List(words)) = resource.get(field) else {
             continue;
@@ -288,28 +210,22 @@ fn check_times(mut resource: Resource) -> Result<Resource, EngineError> {
         if times.iter().any(|time| time == "absent") {
             times = vec!["absent".to_owned()];
         } else if special {
-            return Err(EngineError::invalid_value(
-                &resource,
-                field,
-                "is given together with `special`; choose one",
-            ));
+            let problem = "is given together with `special`; choose one";
+            return Err(EngineError::invalid_value(&resource, field, problem));
         }
-        resource.values.insert(field.to_owned(), ResourceValue::List(times));
+        resource.set_value(field, ResourceValue::List(times));
     }
     if special {
         for field in TIME_FIELDS {
-            resource.values.insert(field.to_owned(), ResourceValue::List(Vec::new()));
+            resource.set_value(field, ResourceValue::List(Vec::new()));
         }
     } else if TIME_FIELDS.iter().any(|field| resource.get(field).is_some()) {
-        resource
-            .values
-            .entry("special".to_owned())
-            .or_insert_with(|| ResourceValue::from("absent"));
+        resource.values.entry("special".to_owned()).or_insert("absent".into());
     }
     Ok(resource)
 }
 
-fn parse_time(word: &str, low: u32, high: u32, names: &[&str]) -> Option<String> {
+fn parse_time(word: &str, low: u32, high: u32, names: &str) -> Option<String> {
     if matches!(word, "*" | "absent") {
         return Some("absent".to_owned());
     }
@@ -317,20 +233,18 @@ fn parse_time(word: &str, low: u32, high: u32, names: &[&str]) -> Option<String>
         |text: &str| text.parse::<u32>().ok().filter(|number| (low..=high).contains(number));
     let by_word = || {
         let word = word.to_lowercase();
-        let index = names
-            .iter()
-            .position(|name| *name == word || (word.len() == 3 && name.starts_with(&word)))?;
+        let is_name = |name: &str| name == word || (word.len() == 3 && name.starts_with(&word));
+        let index = names.split_whitespace().position(is_name)?;
         u32::try_from(index).ok().map(|index| index + low)
     };
     if let Some(number) = number(word).or_else(by_word) {
         return Some(number.to_string());
     }
-    let (range, step) =
-        word.split_once('/').map_or((word, None), |(range, step)| (range, Some(step)));
-    let is_valid_step = step.is_none_or(|step| step.parse::<u32>().is_ok_and(|step| step > 0));
+    let (range, step) = word.split_once('/').unwrap_or((word, "1"));
+    let is_valid_step = step.parse::<u32>().is_ok_and(|step| step > 0);
     let is_valid_range = match range.split_once('-') {
         Some((from, to)) => number(from)? <= number(to)?,
-        None => range == "*" && step.is_some(),
+        None => range == "*",
     };
     (is_valid_step && is_valid_range).then(|| word.to_owned())
 }

@@ -3,34 +3,28 @@
 //! Every bucket is a local directory. A bucket that Puppet keeps on a server (`path => false`) uses the shared default
 //! directory: backups are kept, though not centrally.
 
-use crate::error::EngineError;
+use crate::error::Result;
+use crate::munge::normalise_path;
 use crate::resource::Resource;
 use crate::resource_type::{CatalogResources, GenerationPhase, ResourceContext, ResourceType};
-use crate::schema::{AttributeKind, AttributeSchema, TypeSchema};
+use crate::schema::AttributeKind::{Int, Text};
+use crate::schema::{TypeSchema, parameter};
 
 static SCHEMA: TypeSchema = TypeSchema {
     type_name: "filebucket",
     doc: "A directory that stores the previous contents of changed files.",
     namevar: "name",
     attributes: &[
-        AttributeSchema::parameter(
-            "name",
-            AttributeKind::Text,
-            "The name, as used in `backup` of a file.",
-        ),
-        AttributeSchema::parameter(
-            "path",
-            AttributeKind::Text,
-            "The directory; by default, and with `false`, that of the daemon.",
-        ),
-        AttributeSchema::parameter(
+        parameter("name", Text, "The name, as used in `backup` of a file."),
+        parameter("path", Text, "The directory; by default, and with `false`, that of the daemon."),
+        parameter(
             "server",
-            AttributeKind::Text,
+            Text,
             "Accepted for compatibility with Puppet; contents stay on the node.",
         ),
-        AttributeSchema::parameter(
+        parameter(
             "port",
-            AttributeKind::Int,
+            Int,
             "Accepted for compatibility with Puppet; contents stay on the node.",
         ),
     ],
@@ -45,13 +39,10 @@ impl ResourceType for FilebucketResourceType {
         &SCHEMA
     }
 
-    fn check(&self, resource: Resource) -> Result<Resource, EngineError> {
-        let path =
-            bucket_path(&resource).filter(|path| crate::munge::normalise_path(path).is_none());
-        if let Some(path) = path {
-            let problem = format!("is `{path}`, must be `false` or an absolute path without `..`");
-            return Err(EngineError::invalid_value(&resource, "path", problem));
-        }
+    fn check(&self, resource: Resource) -> Result<Resource> {
+        resource.check_text("path", "`false` or an absolute path without `..`", |path| {
+            path == "false" || normalise_path(path).is_some()
+        })?;
         Ok(resource)
     }
 
@@ -65,7 +56,7 @@ impl ResourceType for FilebucketResourceType {
         cx: &ResourceContext<'_>,
         resource: &Resource,
         _: &dyn CatalogResources,
-    ) -> Result<Vec<Resource>, EngineError> {
+    ) -> Result<Vec<Resource>> {
         cx.cache.buckets.declare_bucket(&resource.name, bucket_path(resource));
         Ok(Vec::new())
     }

@@ -2,68 +2,37 @@
 //!
 //! Members are compared as sets: without `auth_membership` additional members are allowed.
 
-use super::user::{merge_lists, value_to_texts};
-use crate::error::EngineError;
-use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
-use crate::providers::accounts::{
-    self, GroupAccount as Account, GroupChange, NewGroup, account_name,
+use super::user::{
+    check_account_name, check_id, is_account_name, merge_lists, value_to_id, value_to_texts,
+    with_merged_list,
 };
-use crate::resource::{Resource, ResourceValue, ResourceValues};
+use crate::error::Result;
+use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
+use crate::providers::accounts::{self, GroupAccount as Account, GroupChange, NewGroup};
+use crate::resource::{Resource, ResourceValue, ResourceValues, name_values};
 use crate::resource_type::{ResourceContext, ResourceType};
-use crate::schema::{AttributeKind, AttributeSchema, TypeSchema};
+use crate::schema::AttributeKind::{Int, List, Text};
+use crate::schema::{
+    TypeSchema, flag_parameter, parameter, presence_property, property, provider_parameter,
+};
 
 static SCHEMA: TypeSchema = TypeSchema {
     type_name: "group",
     doc: "A group of users.",
     namevar: "name",
     attributes: &[
-        AttributeSchema::property(
-            "ensure",
-            AttributeKind::Word(&["present", "absent"]),
-            "Whether the group exists.",
-        )
-        .with_default("present"),
-        AttributeSchema::property(
-            "gid",
-            AttributeKind::Int,
-            "The GID; chosen automatically by default.",
-        ),
-        AttributeSchema::property(
-            "members",
-            AttributeKind::List,
-            "Names of the users in the group.",
-        ),
-        AttributeSchema::parameter(
-            "provider",
-            AttributeKind::Word(&["groupadd"]),
-            "The provider; there is only one.",
-        )
-        .with_default("groupadd"),
-        AttributeSchema::parameter("name", AttributeKind::Text, "Name of the group."),
-        AttributeSchema::parameter(
+        presence_property("Whether the group exists."),
+        property("gid", Int, "The GID; chosen automatically by default."),
+        property("members", List, "Names of the users in the group."),
+        provider_parameter(&["groupadd"]),
+        parameter("name", Text, "Name of the group."),
+        flag_parameter(
             "auth_membership",
-            AttributeKind::Bool,
             "Whether `members` is the complete list; otherwise other members stay.",
-        )
-        .with_default("false"),
-        AttributeSchema::parameter(
-            "system",
-            AttributeKind::Bool,
-            "Whether a new group gets a GID of the system range.",
-        )
-        .with_default("false"),
-        AttributeSchema::parameter(
-            "allowdupe",
-            AttributeKind::Bool,
-            "Whether the GID may be in use by another group.",
-        )
-        .with_default("false"),
-        AttributeSchema::parameter(
-            "forcelocal",
-            AttributeKind::Bool,
-            "Whether to use only local files, not a directory service.",
-        )
-        .with_default("false"),
+        ),
+        flag_parameter("system", "Whether a new group gets a GID of the system range."),
+        flag_parameter("allowdupe", "Whether the GID may be in use by another group."),
+        flag_parameter("forcelocal", "Whether to use only local files, not a directory service."),
     ],
 };
 
@@ -76,50 +45,25 @@ impl ResourceType for GroupResourceType {
         &SCHEMA
     }
 
-    fn check(&self, resource: Resource) -> Result<Resource, EngineError> {
-        if let Some(problem) = account_name::invalid_name_reason(&resource.name) {
-            let problem = format!("is `{}`, {problem}", resource.name.escape_debug());
-            return Err(EngineError::invalid_value(&resource, "name", problem));
-        }
-        let gid = resource.get("gid").and_then(ResourceValue::as_int);
-        if let Some(gid) = gid.filter(|gid| u32::try_from(*gid).map_or(true, |gid| gid == u32::MAX))
-        {
-            let problem = format!("is {gid}, must be from 0 to 4294967294");
-            return Err(EngineError::invalid_value(&resource, "gid", problem));
-        }
-        let members = resource.get_list("members");
-        if let Some(member) =
-            members.into_iter().find(|member| account_name::invalid_name_reason(member).is_some())
-        {
-            let problem =
-                format!("contains `{}`, must be a list of user names", member.escape_debug());
-            return Err(EngineError::invalid_value(&resource, "members", problem));
-        }
+    fn check(&self, resource: Resource) -> Result<Resource> {
+        check_account_name(&resource)?;
+        check_id(&resource, "gid")?;
+        resource.check_items("members", "a list of user names", is_account_name)?;
         Ok(resource)
     }
 
-    fn read_state(
-        &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
-    ) -> Result<ResourceState, EngineError> {
-        let accounts = accounts::choose_provider(cx.system, cx.cancel.clone());
+    fn read_state(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<ResourceState> {
+        let accounts = accounts::choose_provider(cx);
         let found = accounts.find_group(&resource.name, resource.get_flag("forcelocal"));
-        let found = found.map_err(|error| error.into_engine_error(resource))?;
-        Ok(found.map_or_else(ResourceState::absent, |found| ResourceState {
-            values: group_values(&found),
-        }))
+        let values = found
+            .map_err(|error| error.into_engine_error(resource))?
+            .map(|found| group_values(&found));
+        Ok(values.map_or_else(ResourceState::absent, |values| ResourceState { values }))
     }
 
     fn plan(&self, resource: &Resource, state: &ResourceState) -> ResourcePlan {
-        let mut desired = resource.clone();
-        if let Some(members) = resource.get("members") {
-            let found = state.get("members").map(ResourceValue::as_list).unwrap_or_default();
-            let members =
-                merge_lists(&members.as_list(), &found, !resource.get_flag("auth_membership"));
-            desired.values.insert("members".to_owned(), members);
-        }
-        ResourcePlan::compare(&SCHEMA, &desired, state)
+        let keep = !resource.get_flag("auth_membership");
+        ResourcePlan::compare(&SCHEMA, &with_merged_list(resource, state, "members", keep), state)
     }
 
     fn apply_change(
@@ -127,8 +71,8 @@ impl ResourceType for GroupResourceType {
         cx: &ResourceContext<'_>,
         plan: &ResourcePlan,
         change: &PropertyChange,
-    ) -> Result<(), EngineError> {
-        let accounts = accounts::choose_provider(cx.system, cx.cancel.clone());
+    ) -> Result<()> {
+        let accounts = accounts::choose_provider(cx);
         let resource = &plan.resource;
         let result = match change.property.as_str() {
             "ensure" if change.to.as_text() == Some("absent") => {
@@ -137,33 +81,25 @@ impl ResourceType for GroupResourceType {
             "ensure" => accounts.create_group(&new_group(resource)),
             "members" => accounts
                 .change_group(&resource.name, &GroupChange::Members(value_to_texts(&change.to))),
-            _ => match value_to_id(&change.to) {
-                Some(gid) => {
-                    let change = GroupChange::Gid(gid, resource.get_flag("allowdupe"));
-                    accounts.change_group(&resource.name, &change)
-                }
-                None => Ok(()),
-            },
+            _ => value_to_id(&change.to).map_or(Ok(()), |gid| {
+                let change = GroupChange::Gid(gid, resource.get_flag("allowdupe"));
+                accounts.change_group(&resource.name, &change)
+            }),
         };
         result.map_err(|error| error.into_engine_error(resource))
     }
 
-    fn list_instances(
-        &self,
-        cx: &ResourceContext<'_>,
-    ) -> Result<Vec<(String, ResourceValues)>, EngineError> {
+    fn list_instances(&self, cx: &ResourceContext<'_>) -> Result<Vec<(String, ResourceValues)>> {
         let all = Resource::without_values(&SCHEMA, "*")?;
-        let groups = accounts::choose_provider(cx.system, cx.cancel.clone()).list_groups();
+        let groups = accounts::choose_provider(cx).list_groups();
         let groups = groups.map_err(|error| error.into_engine_error(&all))?;
         Ok(groups.iter().map(|group| (group.name.clone(), group_values(group))).collect())
     }
 }
 
 fn group_values(group: &Account) -> ResourceValues {
-    let mut values = ResourceValues::from([
-        ("ensure".to_owned(), ResourceValue::from("present")),
-        ("gid".to_owned(), ResourceValue::Int(group.gid.into())),
-    ]);
+    let gid = ResourceValue::Int(group.gid.into());
+    let mut values = name_values([("ensure", "present".into()), ("gid", gid)]);
     if !group.members.is_empty() {
         values.insert("members".to_owned(), ResourceValue::List(group.members.clone()));
     }
@@ -171,16 +107,11 @@ fn group_values(group: &Account) -> ResourceValues {
 }
 
 fn new_group(resource: &Resource) -> NewGroup {
-    let members = resource.get_list("members");
     NewGroup {
         name: resource.name.clone(),
         gid: resource.get("gid").and_then(value_to_id),
-        members: value_to_texts(&merge_lists(&members, &[], false)),
+        members: merge_lists(&resource.get_list("members"), &[]),
         system: resource.get_flag("system"),
         allowdupe: resource.get_flag("allowdupe"),
     }
-}
-
-fn value_to_id(value: &ResourceValue) -> Option<u32> {
-    value.as_int().and_then(|number| u32::try_from(number).ok())
 }

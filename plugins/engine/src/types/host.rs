@@ -2,12 +2,13 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use crate::error::EngineError;
+use crate::error::{EngineError, Result};
 use crate::providers::parsed_file::{
     FileRecord, IncompleteRecord, RecordFormat, RecordResourceType,
 };
-use crate::resource::{Resource, ResourceValue, ResourceValues};
-use crate::schema::{AttributeKind, AttributeSchema, TypeSchema};
+use crate::resource::{Resource, ResourceValue, name_values};
+use crate::schema::AttributeKind::{AbsolutePath, List, Text};
+use crate::schema::{TypeSchema, parameter, presence_property, property, provider_parameter};
 
 const HOSTS_FILE: &str = "/etc/hosts";
 
@@ -16,32 +17,13 @@ static SCHEMA: TypeSchema = TypeSchema {
     doc: "An entry of the hosts file: an address and its names.",
     namevar: "name",
     attributes: &[
-        AttributeSchema::property(
-            "ensure",
-            AttributeKind::Word(&["present", "absent"]),
-            "Whether the entry exists.",
-        )
-        .with_default("present"),
-        AttributeSchema::property("ip", AttributeKind::Text, "The IPv4 or IPv6 address."),
-        AttributeSchema::property(
-            "host_aliases",
-            AttributeKind::List,
-            "Other names of the host, in order.",
-        ),
-        AttributeSchema::property(
-            "comment",
-            AttributeKind::Text,
-            "The comment after `#` on the line.",
-        ),
-        AttributeSchema::property("target", AttributeKind::Path, "The file.")
-            .with_default(HOSTS_FILE),
-        AttributeSchema::parameter(
-            "provider",
-            AttributeKind::Word(&["parsed"]),
-            "The provider; there is only one.",
-        )
-        .with_default("parsed"),
-        AttributeSchema::parameter("name", AttributeKind::Text, "The host name."),
+        presence_property("Whether the entry exists."),
+        property("ip", Text, "The IPv4 or IPv6 address."),
+        property("host_aliases", List, "Other names of the host, in order."),
+        property("comment", Text, "The comment after `#` on the line."),
+        property("target", AbsolutePath, "The file.").with_default(HOSTS_FILE),
+        provider_parameter(&["parsed"]),
+        parameter("name", Text, "The host name."),
     ],
 };
 
@@ -55,29 +37,19 @@ pub const HOST_TYPE: RecordResourceType = RecordResourceType {
     check: check_host,
 };
 
-fn check_host(mut resource: Resource) -> Result<Resource, EngineError> {
-    if !is_host_name(&resource.name) {
-        let problem = format!("is `{}`, must be a host name", resource.name);
-        return Err(EngineError::invalid_value(&resource, "name", problem));
-    }
-    if let Some(ip) = resource.get_text("ip").filter(|ip| !is_address(ip)) {
-        let problem = format!("is `{ip}`, must be an IPv4 or IPv6 address");
-        return Err(EngineError::invalid_value(&resource, "ip", problem));
-    }
-    let is_invalid =
-        |alias: &&str| alias.is_empty() || alias.contains(|c: char| c.is_whitespace() || c == '#');
-    if let Some(alias) = resource.get_list("host_aliases").into_iter().find(is_invalid) {
-        let problem = format!(
-            "contains `{alias}`, must be names without blanks and `#`; an empty list removes them"
-        );
-        return Err(EngineError::invalid_value(&resource, "host_aliases", problem));
-    }
+fn check_host(mut resource: Resource) -> Result<Resource> {
+    resource.check_name("a host name", is_host_name)?;
+    resource.check_text("ip", "an IPv4 or IPv6 address", is_address)?;
+    let expected = "names without blanks and `#`; an empty list removes them";
+    resource.check_items("host_aliases", expected, |alias| {
+        !alias.is_empty() && !alias.contains(|c: char| c.is_whitespace() || c == '#')
+    })?;
     match resource.get_text("comment") {
         Some(comment) if comment.contains(['\n', '\r']) => {
             Err(EngineError::invalid_value(&resource, "comment", "has several lines, must be one"))
         }
         Some(comment) if comment.trim().is_empty() => {
-            resource.values.insert("comment".to_owned(), ResourceValue::from("absent"));
+            resource.set_value("comment", "absent");
             Ok(resource)
         }
         _ => Ok(resource),
@@ -109,44 +81,35 @@ fn is_address(text: &str) -> bool {
 pub struct HostsFormat;
 
 impl RecordFormat for HostsFormat {
-    fn parse_record(&self, lines: &[&str]) -> (usize, Option<FileRecord>) {
-        (1, lines.first().and_then(|line| parse_line(line)))
+    fn parse_line(&self, line: &str) -> Option<FileRecord> {
+        parse_line(line)
     }
 
     fn render(&self, record: &FileRecord) -> Result<String, IncompleteRecord> {
-        let ip = record
-            .values
-            .get("ip")
-            .and_then(ResourceValue::as_text)
-            .ok_or(IncompleteRecord("an entry needs `ip`"))?;
+        let ip = record.require_text("ip", "an entry needs `ip`")?;
         let mut line = format!("{ip}\t{}", record.name);
-        if let Some(aliases) = record.values.get("host_aliases") {
-            line.push('\t');
-            line.push_str(&aliases.as_list().join(" "));
+        if record.values.contains_key("host_aliases") {
+            line.extend(["\t", &record.get_list("host_aliases").join(" ")]);
         }
-        if let Some(comment) = record.values.get("comment").and_then(ResourceValue::as_text) {
-            line.push_str("\t# ");
-            line.push_str(comment);
+        if let Some(comment) = record.get_text("comment") {
+            line.extend(["\t# ", comment]);
         }
-        line.push('\n');
-        Ok(line)
+        Ok(line + "\n")
     }
 }
 
 fn parse_line(line: &str) -> Option<FileRecord> {
-    let (fields, comment) = line
-        .split_once('#')
-        .map_or((line, None), |(fields, comment)| (fields, Some(comment.trim())));
+    let (fields, comment) = line.split_once('#').unwrap_or((line, ""));
     let mut fields = fields.split_whitespace();
     let ip = fields.next().filter(|ip| is_address(ip))?;
-    let mut record = FileRecord { name: fields.next()?.to_owned(), values: ResourceValues::new() };
+    let name = fields.next()?.to_owned();
     let aliases: Vec<String> = fields.map(str::to_owned).collect();
-    record.values.insert("ip".to_owned(), ResourceValue::from(ip));
+    let mut values = name_values([("ip", ip.into())]);
     if !aliases.is_empty() {
-        record.values.insert("host_aliases".to_owned(), ResourceValue::List(aliases));
+        values.insert("host_aliases".to_owned(), ResourceValue::List(aliases));
     }
-    if let Some(comment) = comment.filter(|comment| !comment.is_empty()) {
-        record.values.insert("comment".to_owned(), ResourceValue::from(comment));
+    if !comment.trim().is_empty() {
+        values.insert("comment".to_owned(), comment.trim().into());
     }
-    Some(record)
+    Some(FileRecord { name, values })
 }

@@ -1,11 +1,12 @@
 //! `mailalias`: an entry of `/etc/aliases`. Does not run `newaliases`; use an exec that subscribes to it.
 
-use crate::error::EngineError;
+use crate::error::{EngineError, Result};
 use crate::providers::parsed_file::{
     FileRecord, IncompleteRecord, RecordFormat, RecordResourceType,
 };
-use crate::resource::{Resource, ResourceValue, ResourceValues};
-use crate::schema::{AttributeKind, AttributeSchema, TypeSchema};
+use crate::resource::{Resource, ResourceValue, name_values};
+use crate::schema::AttributeKind::{AbsolutePath, List, Text};
+use crate::schema::{TypeSchema, parameter, presence_property, property, provider_parameter};
 
 const ALIASES_FILE: &str = "/etc/aliases";
 const INCLUDE_PREFIX: &str = ":include:";
@@ -15,27 +16,12 @@ static SCHEMA: TypeSchema = TypeSchema {
     doc: "A mail alias: a local name and its recipients.",
     namevar: "name",
     attributes: &[
-        AttributeSchema::property(
-            "ensure",
-            AttributeKind::Word(&["present", "absent"]),
-            "Whether the alias exists.",
-        )
-        .with_default("present"),
-        AttributeSchema::property("recipient", AttributeKind::List, "The recipients."),
-        AttributeSchema::property(
-            "file",
-            AttributeKind::Path,
-            "A file with the recipients, instead of `recipient`.",
-        ),
-        AttributeSchema::property("target", AttributeKind::Path, "The aliases file.")
-            .with_default(ALIASES_FILE),
-        AttributeSchema::parameter(
-            "provider",
-            AttributeKind::Word(&["aliases"]),
-            "The provider; there is only one.",
-        )
-        .with_default("aliases"),
-        AttributeSchema::parameter("name", AttributeKind::Text, "The local name."),
+        presence_property("Whether the alias exists."),
+        property("recipient", List, "The recipients."),
+        property("file", AbsolutePath, "A file with the recipients, instead of `recipient`."),
+        property("target", AbsolutePath, "The aliases file.").with_default(ALIASES_FILE),
+        provider_parameter(&["aliases"]),
+        parameter("name", Text, "The local name."),
     ],
 };
 
@@ -49,15 +35,12 @@ pub const MAILALIAS_TYPE: RecordResourceType = RecordResourceType {
     check: check_mailalias,
 };
 
-fn check_mailalias(mut resource: Resource) -> Result<Resource, EngineError> {
+fn check_mailalias(mut resource: Resource) -> Result<Resource> {
     let (has_recipient, has_file) =
         (resource.get("recipient").is_some(), resource.get("file").is_some());
     if has_recipient && has_file {
-        return Err(EngineError::invalid_value(
-            &resource,
-            "file",
-            "is given together with `recipient`; choose one",
-        ));
+        let problem = "is given together with `recipient`; choose one";
+        return Err(EngineError::invalid_value(&resource, "file", problem));
     }
     if resource.name.contains(|c: char| c.is_whitespace() || c.is_control() || "#:\"\\".contains(c))
     {
@@ -65,19 +48,13 @@ fn check_mailalias(mut resource: Resource) -> Result<Resource, EngineError> {
             format!("is `{}`, must not contain blanks, `#`, `:`, `\"` or `\\`", resource.name);
         return Err(EngineError::invalid_value(&resource, "name", problem));
     }
-    let is_invalid =
-        |recipient: &&str| recipient.trim().is_empty() || recipient.contains(['\n', '\r']);
-    if let Some(recipient) = resource.get_list("recipient").into_iter().find(is_invalid) {
-        let problem = format!(
-            "contains `{}`, must be a single line that is not empty",
-            recipient.escape_debug()
-        );
-        return Err(EngineError::invalid_value(&resource, "recipient", problem));
-    }
+    resource.check_items("recipient", "a single line that is not empty", |recipient| {
+        !recipient.trim().is_empty() && !recipient.contains(['\n', '\r'])
+    })?;
     // `recipient` and `file` replace each other.
     if has_recipient || has_file {
         let other = if has_recipient { "file" } else { "recipient" };
-        resource.values.insert(other.to_owned(), ResourceValue::from("absent"));
+        resource.set_value(other, "absent");
     }
     Ok(resource)
 }
@@ -87,31 +64,30 @@ fn check_mailalias(mut resource: Resource) -> Result<Resource, EngineError> {
 pub struct AliasesFormat;
 
 impl RecordFormat for AliasesFormat {
+    fn parse_line(&self, line: &str) -> Option<FileRecord> {
+        parse_alias(line)
+    }
+
     fn parse_record(&self, lines: &[&str]) -> (usize, Option<FileRecord>) {
         let continues = |line: &&&str| line.starts_with([' ', '\t']) && !line.trim().is_empty();
-        let (Some(first), rest) = (lines.first(), lines.get(1..).unwrap_or_default()) else {
+        let Some((first, rest)) = lines.split_first() else {
             return (1, None);
         };
         if first.starts_with(['#', ' ', '\t']) || first.trim().is_empty() {
             return (1, None);
         }
-        let continuations: Vec<&str> = rest.iter().take_while(continues).copied().collect();
-        let line = std::iter::once(*first)
-            .chain(continuations.iter().copied())
-            .collect::<Vec<_>>()
-            .join(" ");
-        (1 + continuations.len(), parse_alias(&line))
+        let count = 1 + rest.iter().take_while(continues).count();
+        (count, self.parse_line(&lines.get(..count).unwrap_or(lines).join(" ")))
     }
 
     fn render(&self, record: &FileRecord) -> Result<String, IncompleteRecord> {
-        if let Some(recipients) = record.values.get("recipient") {
-            let recipients: Vec<String> =
-                recipients.as_list().into_iter().map(quote_recipient).collect();
-            return Ok(format!("{}: {}\n", record.name, recipients.join(",")));
+        let name = &record.name;
+        if record.values.contains_key("recipient") {
+            let recipients = record.get_list("recipient").into_iter().map(quote_recipient);
+            return Ok(format!("{name}: {}\n", recipients.collect::<Vec<_>>().join(",")));
         }
-        let file = record.values.get("file").and_then(ResourceValue::as_text);
-        file.map(|file| format!("{}: {INCLUDE_PREFIX} {file}\n", record.name))
-            .ok_or(IncompleteRecord("an alias needs `recipient` or `file`"))
+        let file = record.require_text("file", "an alias needs `recipient` or `file`")?;
+        Ok(format!("{name}: {INCLUDE_PREFIX} {file}\n"))
     }
 }
 
@@ -129,16 +105,12 @@ fn parse_alias(line: &str) -> Option<FileRecord> {
     let (name, rest) = (name.trim().trim_matches('"'), rest.trim());
     let include =
         rest.strip_prefix(INCLUDE_PREFIX).map(str::trim).filter(|path| !path.contains(','));
-    let (key, value) = match include {
-        Some("") => return None,
-        Some(path) => ("file", ResourceValue::from(path)),
-        None => (
-            "recipient",
-            ResourceValue::List(Some(split_recipients(rest)).filter(|all| !all.is_empty())?),
-        ),
+    let value = match include {
+        Some(path) => ("file", path.into()),
+        None => ("recipient", ResourceValue::List(split_recipients(rest))),
     };
-    let values = ResourceValues::from([(key.to_owned(), value)]);
-    (!name.is_empty()).then(|| FileRecord { name: name.to_owned(), values })
+    let is_complete = !name.is_empty() && value.1.as_list().iter().any(|text| !text.is_empty());
+    is_complete.then(|| FileRecord { name: name.to_owned(), values: name_values([value]) })
 }
 
 /// Splits at commas outside quotes and removes the quotes.
@@ -156,9 +128,6 @@ fn split_recipients(text: &str) -> Vec<String> {
         }
     }
     parts.push(part);
-    parts
-        .into_iter()
-        .map(|part| part.trim_end().to_owned())
-        .filter(|part| !part.is_empty())
-        .collect()
+    let parts = parts.iter().map(|part| part.trim_end().to_owned());
+    parts.filter(|part| !part.is_empty()).collect()
 }

@@ -20,28 +20,30 @@ pub mod stage;
 pub mod tidy;
 pub mod user;
 
+use std::sync::Arc;
+
 use crate::resource_type::ResourceType;
 
 /// All built-in types, sorted by name.
-pub fn builtin_types() -> Vec<Box<dyn ResourceType>> {
+pub fn builtin_types() -> Vec<Arc<dyn ResourceType>> {
     vec![
-        Box::new(cron::CronResourceType),
-        Box::new(exec::ExecResourceType),
-        Box::new(file::FileResourceType),
-        Box::new(filebucket::FilebucketResourceType),
-        Box::new(group::GroupResourceType),
-        Box::new(host::HOST_TYPE),
-        Box::new(mailalias::MAILALIAS_TYPE),
-        Box::new(mount::MountResourceType),
-        Box::new(notify::NotifyResourceType),
-        Box::new(package::PackageResourceType),
-        Box::new(resources::ResourcesResourceType),
-        Box::new(schedule::ScheduleResourceType),
-        Box::new(service::ServiceResourceType),
-        Box::new(ssh_authorized_key::SshAuthorizedKeyResourceType),
-        Box::new(sshkey::SSHKEY_TYPE),
-        Box::new(stage::StageResourceType),
-        Box::new(tidy::TidyResourceType),
-        Box::new(user::UserResourceType),
+        Arc::new(cron::CronResourceType),
+        Arc::new(exec::ExecResourceType),
+        Arc::new(file::FileResourceType),
+        Arc::new(filebucket::FilebucketResourceType),
+        Arc::new(group::GroupResourceType),
+        Arc::new(host::HOST_TYPE),
+        Arc::new(mailalias::MAILALIAS_TYPE),
+        Arc::new(mount::MountResourceType),
+        Arc::new(notify::NotifyResourceType),
+        Arc::new(package::PackageResourceType),
+        Arc::new(resources::ResourcesResourceType),
+        Arc::new(schedule::ScheduleResourceType),
+        Arc::new(service::ServiceResourceType),
+        Arc::new(ssh_authorized_key::SshAuthorizedKeyResourceType),
+        Arc::new(sshkey::SSHKEY_TYPE),
+        Arc::new(stage::StageResourceType),
+        Arc::new(tidy::TidyResourceType),
+        Arc::new(user::UserResourceType),
     ]
 }

@@ -7,12 +7,13 @@ use std::path::Path;
 use muster_system::Command;
 use muster_system::error::found_or_none;
 
-use crate::error::EngineError;
+use crate::error::{DescribeOperation as _, EngineError, Result};
 use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
 use crate::providers::parsed_file::{FileRecord, IncompleteRecord, ParsedFile, RecordFormat};
-use crate::resource::{Resource, ResourceValue, ResourceValues};
-use crate::resource_type::{AutorequireTarget, CatalogResources, ResourceContext, ResourceType};
-use crate::schema::{AttributeKind, AttributeSchema, TypeSchema};
+use crate::resource::{Resource, ResourceValue, ResourceValues, name_values};
+use crate::resource_type::{AutoRequire, CatalogResources, ResourceContext, ResourceType};
+use crate::schema::AttributeKind::{AbsolutePath, Bool, Text, Word};
+use crate::schema::{TypeSchema, parameter, property, provider_parameter};
 
 const FSTAB_FILE: &str = "/etc/fstab";
 /// The kernel's list of mounts.
@@ -27,47 +28,28 @@ static SCHEMA: TypeSchema = TypeSchema {
     doc: "An entry of fstab, and whether the file system is mounted.",
     namevar: "name",
     attributes: &[
-        AttributeSchema::property(
+        property(
             "ensure",
-            AttributeKind::Word(&["defined", "present", "mounted", "unmounted", "absent"]),
+            Word(&["defined", "present", "mounted", "unmounted", "absent"]),
             "Whether fstab has the entry, and whether it is mounted; `defined` manages only fstab.",
         ),
-        AttributeSchema::property("device", AttributeKind::Text, "The device to mount."),
-        AttributeSchema::property("fstype", AttributeKind::Text, "The type of the file system."),
-        AttributeSchema::property(
-            "options",
-            AttributeKind::Text,
-            "Mount options as in fstab, separated by commas.",
-        ),
-        AttributeSchema::property(
-            "pass",
-            AttributeKind::Text,
-            "Order of file system checks at boot; 0 means no check.",
-        )
-        .with_default("0"),
-        AttributeSchema::property(
-            "dump",
-            AttributeKind::Text,
-            "Whether `dump` backs it up: 0 or 1.",
-        )
-        .with_default("0"),
-        AttributeSchema::property("target", AttributeKind::Path, "The file.")
-            .with_default(FSTAB_FILE),
-        AttributeSchema::parameter(
-            "provider",
-            AttributeKind::Word(&["parsed"]),
-            "The provider; there is only one.",
-        )
-        .with_default("parsed"),
-        AttributeSchema::parameter("name", AttributeKind::Path, "The mount point."),
-        AttributeSchema::parameter(
+        property("device", Text, "The device to mount."),
+        property("fstype", Text, "The type of the file system."),
+        property("options", Text, "Mount options as in fstab, separated by commas."),
+        property("pass", Text, "Order of file system checks at boot; 0 means no check.")
+            .with_default("0"),
+        property("dump", Text, "Whether `dump` backs it up: 0 or 1.").with_default("0"),
+        property("target", AbsolutePath, "The file.").with_default(FSTAB_FILE),
+        provider_parameter(&["parsed"]),
+        parameter("name", AbsolutePath, "The mount point."),
+        parameter(
             "atboot",
-            AttributeKind::Bool,
+            Bool,
             "Accepted for compatibility with Puppet; on Linux use the mount option `noauto`.",
         ),
-        AttributeSchema::parameter(
+        parameter(
             "remounts",
-            AttributeKind::Bool,
+            Bool,
             "Whether the file system can be remounted without unmounting it.",
         )
         .with_default("true"),
@@ -83,10 +65,10 @@ impl ResourceType for MountResourceType {
         &SCHEMA
     }
 
-    fn check(&self, mut resource: Resource) -> Result<Resource, EngineError> {
+    fn check(&self, mut resource: Resource) -> Result<Resource> {
         for name in ["fstype", "options", "pass", "dump"] {
-            let is_invalid = |text: &&str| text.is_empty() || text.contains(char::is_whitespace);
-            if resource.get_text(name).as_ref().is_some_and(is_invalid) {
+            let is_invalid = |text: &str| text.is_empty() || text.contains(char::is_whitespace);
+            if resource.get_text(name).is_some_and(is_invalid) {
                 let problem = "must be one word, without blanks";
                 return Err(EngineError::invalid_value(&resource, name, problem));
             }
@@ -98,17 +80,13 @@ impl ResourceType for MountResourceType {
             return Err(EngineError::invalid_value(&resource, "device", problem));
         }
         if resource.get_text("ensure") == Some("present") {
-            resource.values.insert("ensure".to_owned(), ResourceValue::from("defined"));
+            resource.set_value("ensure", "defined");
         }
         Ok(resource)
     }
 
     /// `ensure` is `mounted`, `unmounted` (in fstab only), `ghost` (mounted, not in fstab) or `absent`.
-    fn read_state(
-        &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
-    ) -> Result<ResourceState, EngineError> {
+    fn read_state(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<ResourceState> {
         let mut state = fstab_file(resource).read_state(cx, resource)?;
         let mounted = mounted_paths(cx, resource)?.contains(&resource.name);
         let word = match (state.is_absent(), mounted) {
@@ -122,7 +100,7 @@ impl ResourceType for MountResourceType {
     }
 
     fn plan(&self, resource: &Resource, state: &ResourceState) -> ResourcePlan {
-        let found = state.get("ensure").and_then(ResourceValue::as_text).unwrap_or("absent");
+        let found = state.get_text("ensure").unwrap_or("absent");
         let in_fstab = matches!(found, "mounted" | "unmounted");
         let mut desired = resource.clone();
         if desired.get_text("ensure") == Some("defined") && in_fstab {
@@ -151,36 +129,22 @@ impl ResourceType for MountResourceType {
         cx: &ResourceContext<'_>,
         plan: &ResourcePlan,
         change: &PropertyChange,
-    ) -> Result<(), EngineError> {
+    ) -> Result<()> {
         let resource = &plan.resource;
-        let found = plan.state.get("ensure").and_then(ResourceValue::as_text);
+        let found = plan.state.get_text("ensure");
         let is_mounted = matches!(found, Some("mounted" | "ghost"));
-        let write_entry = || fstab_file(resource).apply_plan(cx, &SCHEMA, plan);
-        match (change.property.as_str(), change.to.as_text()) {
-            ("ensure", Some("absent")) => {
-                if is_mounted {
-                    run_mount_command(cx, resource, &["umount", &resource.name])?;
-                }
-                if found == Some("ghost") {
-                    return Ok(());
-                }
-                write_entry()
-            }
-            ("ensure", Some("mounted")) => {
-                write_entry()?;
-                if is_mounted {
-                    return Ok(());
-                }
-                run_mount_command(cx, resource, &["mount", &resource.name])
-            }
-            ("ensure", Some("unmounted")) => {
-                write_entry()?;
-                if is_mounted {
-                    run_mount_command(cx, resource, &["umount", &resource.name])?;
-                }
-                Ok(())
-            }
-            _ => write_entry(),
+        let desired = change.to.as_text().filter(|_| change.property == "ensure");
+        let run = |program: &str| run_mount_command(cx, resource, &[program, &resource.name]);
+        if desired == Some("absent") && is_mounted {
+            run("umount")?;
+        }
+        if desired != Some("absent") || found != Some("ghost") {
+            fstab_file(resource).apply_plan(cx, &SCHEMA, plan)?;
+        }
+        match desired {
+            Some("mounted") if !is_mounted => run("mount"),
+            Some("unmounted") if is_mounted => run("umount"),
+            _ => Ok(()),
         }
     }
 
@@ -193,7 +157,7 @@ impl ResourceType for MountResourceType {
     }
 
     /// Remounts it if it is mounted.
-    fn refresh(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<(), EngineError> {
+    fn refresh(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<()> {
         let is_swap = resource.get_text("fstype") == Some("swap");
         if is_swap || !mounted_paths(cx, resource)?.contains(&resource.name) {
             return Ok(());
@@ -212,9 +176,9 @@ impl ResourceType for MountResourceType {
         &self,
         resource: &Resource,
         siblings: &dyn CatalogResources,
-    ) -> Vec<AutorequireTarget> {
+    ) -> Vec<AutoRequire> {
         let ancestors = Path::new(&resource.name).ancestors().skip(1);
-        let mut targets: Vec<AutorequireTarget> = ancestors
+        let mut targets: Vec<AutoRequire> = ancestors
             .map(|path| path.to_string_lossy().into_owned())
             .filter(|path| siblings.find_resource("mount", path).is_some())
             .map(|path| ("mount", path))
@@ -223,19 +187,13 @@ impl ResourceType for MountResourceType {
         targets
     }
 
-    fn list_instances(
-        &self,
-        cx: &ResourceContext<'_>,
-    ) -> Result<Vec<(String, ResourceValues)>, EngineError> {
+    fn list_instances(&self, cx: &ResourceContext<'_>) -> Result<Vec<(String, ResourceValues)>> {
         let all = Resource::without_values(&SCHEMA, "/")?;
         let mounted = mounted_paths(cx, &all)?;
-        let entries = fstab_file(&all)
-            .list_instances(cx.system)
-            .map_err(EngineError::during(&all, "listing mounts"))?;
+        let entries = fstab_file(&all).list_instances(cx.system).during(&all, "listing mounts")?;
         let with_ensure = |(name, mut values): (String, ResourceValues)| {
-            let is_mounted = mounted.contains(&name);
-            let word = if is_mounted { "mounted" } else { "unmounted" };
-            values.insert("ensure".to_owned(), ResourceValue::from(word));
+            let word = if mounted.contains(&name) { "mounted" } else { "unmounted" };
+            values.insert("ensure".to_owned(), word.into());
             (name, values)
         };
         Ok(entries.into_iter().map(with_ensure).collect())
@@ -247,24 +205,17 @@ fn fstab_file(resource: &Resource) -> ParsedFile {
 }
 
 /// All mount points.
-fn mounted_paths(
-    cx: &ResourceContext<'_>,
-    resource: &Resource,
-) -> Result<Vec<String>, EngineError> {
+fn mounted_paths(cx: &ResourceContext<'_>, resource: &Resource) -> Result<Vec<String>> {
     let path = Path::new(MOUNT_TABLE_FILE);
     let bytes = found_or_none(cx.system.read_file(path, MAX_MOUNT_TABLE_BYTES))
-        .map_err(EngineError::during(resource, format!("reading {MOUNT_TABLE_FILE}")))?
+        .during(resource, format_args!("reading {MOUNT_TABLE_FILE}"))?
         .unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes);
     let mount_point = |line: &str| line.split(' ').nth(1).map(unescape_field);
     Ok(text.lines().filter_map(mount_point).collect())
 }
 
-fn run_mount_command(
-    cx: &ResourceContext<'_>,
-    resource: &Resource,
-    argv: &[&str],
-) -> Result<(), EngineError> {
+fn run_mount_command(cx: &ResourceContext<'_>, resource: &Resource, argv: &[&str]) -> Result<()> {
     if cx.system.root() != Path::new("/") {
         let problem = "file systems cannot be mounted in a scratch root; use `ensure => defined`";
         return Err(EngineError::failed(resource, problem));
@@ -272,18 +223,11 @@ fn run_mount_command(
     let mut command = Command::new(argv.iter().copied());
     command.cancel = cx.cancel.clone();
     let operation = format!("running {}", argv.join(" "));
-    let output =
-        cx.system.run_command(&command).map_err(EngineError::during(resource, operation))?;
+    let output = cx.system.run_command(&command).during(resource, operation)?;
     if output.is_success() {
         return Ok(());
     }
-    let problem = format!(
-        "Execution of '{}' returned {}: {}",
-        argv.join(" "),
-        output.code,
-        output.combined_text().trim()
-    );
-    Err(EngineError::failed(resource, problem))
+    Err(EngineError::failed(resource, output.execution_text(&argv.join(" "))))
 }
 
 /// `device mountpoint fstype options dump pass`; blanks are written as `\040`.
@@ -291,21 +235,17 @@ fn run_mount_command(
 pub struct FstabFormat;
 
 impl RecordFormat for FstabFormat {
-    fn parse_record(&self, lines: &[&str]) -> (usize, Option<FileRecord>) {
-        (1, lines.first().and_then(|line| parse_line(line)))
+    fn parse_line(&self, line: &str) -> Option<FileRecord> {
+        parse_line(line)
     }
 
     fn render(&self, record: &FileRecord) -> Result<String, IncompleteRecord> {
-        let text = |name: &str| record.values.get(name).and_then(ResourceValue::as_text);
-        let device = text("device").ok_or(IncompleteRecord("a mount needs `device`"))?;
-        let fstype = text("fstype").ok_or(IncompleteRecord("a mount needs `fstype`"))?;
-        let options = text("options").unwrap_or("defaults");
-        let (dump, pass) = (text("dump").unwrap_or("0"), text("pass").unwrap_or("0"));
-        Ok(format!(
-            "{}\t{}\t{fstype}\t{options}\t{dump}\t{pass}\n",
-            escape_field(device),
-            escape_field(&record.name)
-        ))
+        let device = escape_field(record.require_text("device", "a mount needs `device`")?);
+        let fstype = record.require_text("fstype", "a mount needs `fstype`")?;
+        let options = record.get_text("options").unwrap_or("defaults");
+        let [dump, pass] = ["dump", "pass"].map(|name| record.get_text(name).unwrap_or("0"));
+        let name = escape_field(&record.name);
+        Ok(format!("{device}\t{name}\t{fstype}\t{options}\t{dump}\t{pass}\n"))
     }
 }
 
@@ -318,7 +258,7 @@ fn parse_line(line: &str) -> Option<FileRecord> {
     let device = unescape_field(fields.next()?);
     let name = unescape_field(fields.next()?);
     let trimmed = name.trim_end_matches('/');
-    let mut values = ResourceValues::from([("device".to_owned(), ResourceValue::Text(device))]);
+    let mut values = name_values([("device", device.into())]);
     for (field, text) in FSTAB_FIELDS.iter().zip(fields) {
         values.insert((*field).to_owned(), ResourceValue::from(text));
     }

@@ -1,28 +1,23 @@
 //! `notify`: logs a message. Never in sync, as in Puppet: the message is the change.
 
-use crate::error::EngineError;
+use crate::error::Result;
 use crate::plan::{PropertyChange, ResourcePlan};
 use crate::resource::{Resource, ResourceValue};
 use crate::resource_type::{ResourceContext, ResourceType};
-use crate::schema::{AttributeKind, AttributeSchema, TypeSchema};
+use crate::schema::AttributeKind::Text;
+use crate::schema::{TypeSchema, flag_parameter, parameter, property};
 
 static SCHEMA: TypeSchema = TypeSchema {
     type_name: "notify",
     doc: "A message in the log of the run.",
     namevar: "name",
     attributes: &[
-        AttributeSchema::property(
-            "message",
-            AttributeKind::Text,
-            "The message; defaults to the name.",
-        ),
-        AttributeSchema::parameter(
+        property("message", Text, "The message; defaults to the name."),
+        flag_parameter(
             "withpath",
-            AttributeKind::Bool,
             "Whether to prefix the message with the reference of the resource.",
-        )
-        .with_default("false"),
-        AttributeSchema::parameter("name", AttributeKind::Text, "Name of the resource."),
+        ),
+        parameter("name", Text, "Name of the resource."),
     ],
 };
 
@@ -35,7 +30,7 @@ impl ResourceType for NotifyResourceType {
         &SCHEMA
     }
 
-    fn check(&self, mut resource: Resource) -> Result<Resource, EngineError> {
+    fn check(&self, mut resource: Resource) -> Result<Resource> {
         let name = resource.name.clone();
         resource.values.entry("message".to_owned()).or_insert(ResourceValue::Text(name));
         Ok(resource)
@@ -46,13 +41,10 @@ impl ResourceType for NotifyResourceType {
         cx: &ResourceContext<'_>,
         plan: &ResourcePlan,
         change: &PropertyChange,
-    ) -> Result<(), EngineError> {
+    ) -> Result<()> {
         let resource = &plan.resource;
-        if resource.get_flag("withpath") {
-            cx.log_line(format!("{}: {}", resource.reference(), change.to));
-        } else {
-            cx.log_line(change.to.to_string());
-        }
+        let path = resource.get_flag("withpath").then(|| format!("{}: ", resource.reference()));
+        cx.log_line(path.unwrap_or_default() + &change.to.to_string());
         Ok(())
     }
 }

@@ -1,13 +1,14 @@
 //! `package`: whether a package is installed, and its version.
 
-use crate::error::EngineError;
-use crate::plan::{PropertyChange, ResourcePlan, ResourceState, quote_value};
+use crate::error::{EngineError, Result};
+use crate::plan::{PropertyChange, ResourcePlan, ResourceState, compare_properties, quote_value};
 use crate::providers::package::{
     PACKAGE_PROVIDERS, PackageInstallStatus, PackageOperation, PackageState, choose_provider,
 };
-use crate::resource::{Resource, ResourceValue, ResourceValues};
-use crate::resource_type::{AutorequireTarget, CatalogResources, ResourceContext, ResourceType};
-use crate::schema::{AttributeKind, AttributeSchema, TypeSchema};
+use crate::resource::{Resource, ResourceValue, ResourceValues, name_values};
+use crate::resource_type::{AutoRequire, CatalogResources, ResourceContext, ResourceType};
+use crate::schema::AttributeKind::{AbsolutePath, Options, Text, Word, WordOr};
+use crate::schema::{TypeSchema, flag_parameter, parameter, property};
 
 /// State key for the newest version; set only where needed.
 const CANDIDATE_VERSION_KEY: &str = "newest version";
@@ -17,58 +18,44 @@ static SCHEMA: TypeSchema = TypeSchema {
     doc: "A software package.",
     namevar: "name",
     attributes: &[
-        AttributeSchema::property(
+        property(
             "ensure",
-            AttributeKind::WordOr(&["present", "installed", "absent", "purged", "latest", "held"]),
+            WordOr(&["present", "installed", "absent", "purged", "latest", "held"]),
             "Whether the package is installed; a version requires exactly this version.",
         )
         .with_default("present"),
-        AttributeSchema::property(
-            "mark",
-            AttributeKind::Word(&["hold", "none"]),
-            "Whether to hold the package at its version.",
-        ),
-        AttributeSchema::parameter("name", AttributeKind::Text, "The name of the package."),
-        AttributeSchema::parameter(
-            "source",
-            AttributeKind::Text,
-            "The file or URL to install from; required with dpkg.",
-        ),
-        AttributeSchema::parameter(
-            "install_options",
-            AttributeKind::Options,
-            "Options of the tool for installations.",
-        ),
-        AttributeSchema::parameter(
+        property("mark", Word(&["hold", "none"]), "Whether to hold the package at its version."),
+        parameter("name", Text, "The name of the package."),
+        parameter("source", Text, "The file or URL to install from; required with dpkg."),
+        parameter("install_options", Options, "Options of the tool for installations."),
+        parameter(
             "uninstall_options",
-            AttributeKind::Options,
+            Options,
             "Options for removals, with rpm, zypper, pip, gem and npm.",
         ),
-        AttributeSchema::parameter(
+        flag_parameter(
             "allow_virtual",
-            AttributeKind::Bool,
             "Whether a package that provides this name counts as installed, with apt and dpkg.",
-        )
-        .with_default("false"),
-        AttributeSchema::parameter(
+        ),
+        parameter(
             "configfiles",
-            AttributeKind::Word(&["keep", "replace"]),
+            Word(&["keep", "replace"]),
             "Whether to keep or replace modified configuration files, with apt and dpkg.",
         )
         .with_default("keep"),
-        AttributeSchema::parameter(
+        parameter(
             "responsefile",
-            AttributeKind::Path,
+            AbsolutePath,
             "A file of answers for `debconf-set-selections`, with apt.",
         ),
-        AttributeSchema::parameter(
+        parameter(
             "command",
-            AttributeKind::Text,
+            Text,
             "The program to run, with pip, gem and npm: `/opt/venv/bin/pip`.",
         ),
-        AttributeSchema::parameter(
+        parameter(
             "provider",
-            AttributeKind::Word(PACKAGE_PROVIDERS),
+            Word(PACKAGE_PROVIDERS),
             "The package tool; defaults to that of the operating system.",
         ),
     ],
@@ -83,92 +70,67 @@ impl ResourceType for PackageResourceType {
         &SCHEMA
     }
 
-    fn check(&self, resource: Resource) -> Result<Resource, EngineError> {
+    fn check(&self, resource: Resource) -> Result<Resource> {
         let extra_characters = match resource.get_text("provider") {
             Some("npm") => "@/",
             Some("pip" | "pip3") => "[],",
             _ => "",
         };
-        let is_allowed = |c: char| {
-            c.is_ascii_alphanumeric() || "+-.:_".contains(c) || extra_characters.contains(c)
-        };
-        if !resource.name.chars().all(is_allowed)
-            || !resource.name.starts_with(|c: char| {
-                c.is_ascii_alphanumeric() || (c == '@' && extra_characters.contains(c))
-            })
-        {
-            let problem =
-                format!("is `{}`, must be a package name: letters, digits, `+-.:_`", resource.name);
-            return Err(EngineError::invalid_value(&resource, "name", problem));
-        }
+        let expected = "a package name: letters, digits, `+-.:_`";
+        resource.check_name(expected, |name| {
+            let is_first =
+                |c: char| c.is_ascii_alphanumeric() || (c == '@' && extra_characters.contains(c));
+            let is_other = |c| "+-.:_".contains(c) || extra_characters.contains(c);
+            name.starts_with(is_first)
+                && name.chars().all(|c| c.is_ascii_alphanumeric() || is_other(c))
+        })?;
         if resource.get("mark").is_some()
             && matches!(resource.get_text("ensure"), Some("absent" | "purged"))
         {
             let problem = "cannot be given while `ensure` is `absent` or `purged`";
             return Err(EngineError::invalid_value(&resource, "mark", problem));
         }
-        let is_version_character = |c: char| c.is_ascii_alphanumeric() || "+-.:~_^".contains(c);
-        if let Some(ensure) = resource
-            .get_text("ensure")
-            .filter(|text| text.is_empty() || !text.chars().all(is_version_character))
-        {
-            let problem = format!(
-                "is `{ensure}`, must be a keyword or one version; version ranges are not supported"
-            );
-            return Err(EngineError::invalid_value(&resource, "ensure", problem));
-        }
+        let expected = "a keyword or one version; version ranges are not supported";
+        resource.check_text("ensure", expected, |text| {
+            let is_version_character = |c: char| c.is_ascii_alphanumeric() || "+-.:~_^".contains(c);
+            !text.is_empty() && text.chars().all(is_version_character)
+        })?;
         for name in ["install_options", "uninstall_options"] {
-            let is_no_option = |option: &&str| !option.starts_with('-');
-            if let Some(option) = resource.get_list(name).into_iter().find(is_no_option) {
-                let problem = format!("contains `{option}`, must be options that begin with `-`");
-                return Err(EngineError::invalid_value(&resource, name, problem));
-            }
+            let expected = "options that begin with `-`";
+            resource.check_items(name, expected, |option| option.starts_with('-'))?;
         }
-        if let Some(source) = resource.get_text("source").filter(|source| source.starts_with('-')) {
-            let problem = format!("is `{source}`, must be a file or URL");
-            return Err(EngineError::invalid_value(&resource, "source", problem));
-        }
+        resource.check_text("source", "a file or URL", |source| !source.starts_with('-'))?;
         Ok(resource)
     }
 
-    fn read_state(
-        &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
-    ) -> Result<ResourceState, EngineError> {
+    fn read_state(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<ResourceState> {
         let (_, tool) = choose_provider(cx, resource)?;
         let mut values = package_values(&tool.query_package(cx, resource)?);
         if resource.get_text("ensure") == Some("latest") {
             let newest = tool.candidate_version(cx, resource)?.ok_or_else(|| {
-                EngineError::failed(
-                    resource,
-                    "no source provides this package; check its name and refresh the package lists",
-                )
+                let problem =
+                    "no source provides this package; check its name and refresh the package lists";
+                EngineError::failed(resource, problem)
             })?;
-            values.insert(CANDIDATE_VERSION_KEY.to_owned(), ResourceValue::Text(newest));
+            values.insert(CANDIDATE_VERSION_KEY.to_owned(), newest.into());
         }
         Ok(ResourceState { values })
     }
 
     fn plan(&self, resource: &Resource, state: &ResourceState) -> ResourcePlan {
+        let rest = resource.without_value("ensure");
         let mut changes = Vec::new();
-        let differs = |(desired, found): &(&ResourceValue, &ResourceValue)| {
-            !is_ensured(desired, found, state)
-        };
-        let values = resource.get("ensure").zip(state.get("ensure"));
-        if let Some((desired, found)) = values.filter(differs) {
-            let change = |attribute| {
-                with_ensure_message(
-                    PropertyChange::from_attribute(attribute, Some(found), desired),
-                    state.get(CANDIDATE_VERSION_KEY),
-                )
-            };
-            changes.extend(SCHEMA.find_attribute("ensure").map(change));
-        }
-        let installed = state.get("ensure").is_some_and(|found| !is_gone(found));
-        if changes.is_empty() && installed {
-            changes =
-                crate::plan::compare_properties(&SCHEMA, &without_ensure(resource.clone()), state);
+        if let Some((desired, found)) = resource.get("ensure").zip(state.get("ensure"))
+            && !is_ensured(desired, found, state)
+        {
+            let attribute = SCHEMA.find_attribute("ensure");
+            changes.extend(attribute.map(|attribute| {
+                let mut change = PropertyChange::from_attribute(attribute, Some(found), desired);
+                change.message = ensure_message(&change, state);
+                change
+            }));
+        } else if is_installed(state) {
+            changes = compare_properties(&SCHEMA, &rest, state);
         }
         ResourcePlan { resource: resource.clone(), state: state.clone(), changes }
     }
@@ -178,75 +140,49 @@ impl ResourceType for PackageResourceType {
         cx: &ResourceContext<'_>,
         plan: &ResourcePlan,
         change: &PropertyChange,
-    ) -> Result<(), EngineError> {
+    ) -> Result<()> {
         let resource = &plan.resource;
         let (_, tool) = choose_provider(cx, resource)?;
+        let run = |operation| tool.run_operation(cx, resource, operation);
         let desired = change.to.as_text().unwrap_or_default();
-        let installed = plan.state.get("ensure").is_some_and(|found| !is_gone(found));
-        let held = plan.state.get("mark").and_then(ResourceValue::as_text) == Some("hold");
+        let held = plan.state.get_text("mark") == Some("hold");
         if change.property == "mark" {
-            return tool.run_operation(
-                cx,
-                resource,
-                if desired == "hold" { PackageOperation::Hold } else { PackageOperation::Unhold },
-            );
+            let unhold = desired != "hold";
+            return run(if unhold { PackageOperation::Unhold } else { PackageOperation::Hold });
         }
         // Apt does not change held packages, so the hold is released for a requested change.
         if held && desired != "held" {
-            tool.run_operation(cx, resource, PackageOperation::Unhold)?;
+            run(PackageOperation::Unhold)?;
         }
         match desired {
-            "present" | "installed" | "latest" => {
-                tool.run_operation(cx, resource, PackageOperation::Install)?;
-            }
-            "absent" => tool.run_operation(cx, resource, PackageOperation::Remove)?,
-            "purged" => tool.run_operation(cx, resource, PackageOperation::Purge)?,
-            "held" => {
-                if !installed {
-                    tool.run_operation(cx, resource, PackageOperation::Install)?;
-                }
-                tool.run_operation(cx, resource, PackageOperation::Hold)?;
-            }
-            version => {
-                tool.run_operation(cx, resource, PackageOperation::InstallVersion(version))?;
-            }
+            "absent" => return run(PackageOperation::Remove),
+            "purged" => return run(PackageOperation::Purge),
+            "held" if is_installed(&plan.state) => {}
+            "present" | "installed" | "latest" | "held" => run(PackageOperation::Install)?,
+            version => run(PackageOperation::InstallVersion(version))?,
         }
-        let hold_again =
-            resource.get_text("mark") == Some("hold") || (held && resource.get("mark").is_none());
-        if hold_again && !matches!(desired, "absent" | "purged" | "held") {
-            tool.run_operation(cx, resource, PackageOperation::Hold)?;
+        let mark = resource.get_text("mark");
+        if desired == "held" || mark == Some("hold") || (held && mark.is_none()) {
+            run(PackageOperation::Hold)?;
         }
         Ok(())
     }
 
     /// The files named by `responsefile` and `source`, if these are absolute paths.
-    fn autorequires(
-        &self,
-        resource: &Resource,
-        _: &dyn CatalogResources,
-    ) -> Vec<AutorequireTarget> {
-        let files = ["responsefile", "source"].into_iter();
-        files
-            .filter_map(|name| resource.get_text(name).filter(|path| path.starts_with('/')))
-            .map(|path| ("file", path.to_owned()))
-            .collect()
+    fn autorequires(&self, resource: &Resource, _: &dyn CatalogResources) -> Vec<AutoRequire> {
+        let files =
+            ["responsefile", "source"].into_iter().filter_map(|name| resource.get_text(name));
+        files.filter(|path| path.starts_with('/')).map(|path| ("file", path.to_owned())).collect()
     }
 
     fn provider_name(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Option<String> {
-        let (name, _) = choose_provider(cx, resource).ok()?;
-        Some(name.to_owned())
+        choose_provider(cx, resource).ok().map(|(name, _)| name.to_owned())
     }
 
-    fn list_instances(
-        &self,
-        cx: &ResourceContext<'_>,
-    ) -> Result<Vec<(String, ResourceValues)>, EngineError> {
+    fn list_instances(&self, cx: &ResourceContext<'_>) -> Result<Vec<(String, ResourceValues)>> {
         let all = Resource::without_values(&SCHEMA, "*")?;
         let found = choose_provider(cx, &all)?.1.list_packages(cx, &all)?;
-        Ok(found
-            .into_iter()
-            .map(|package| (package.name.clone(), package_values(&package)))
-            .collect())
+        Ok(found.iter().map(|package| (package.name.clone(), package_values(package))).collect())
     }
 }
 
@@ -257,14 +193,15 @@ fn package_values(package: &PackageState) -> ResourceValues {
         PackageInstallStatus::Purged => "purged",
     };
     let mark = if package.held { "hold" } else { "none" };
-    ResourceValues::from([
-        ("ensure".to_owned(), ResourceValue::from(ensure)),
-        ("mark".to_owned(), ResourceValue::from(mark)),
-    ])
+    name_values([("ensure", ensure.into()), ("mark", mark.into())])
 }
 
 fn is_gone(found: &ResourceValue) -> bool {
     matches!(found.as_text(), Some("absent" | "purged"))
+}
+
+fn is_installed(state: &ResourceState) -> bool {
+    state.get("ensure").is_some_and(|found| !is_gone(found))
 }
 
 fn is_ensured(desired: &ResourceValue, found: &ResourceValue, state: &ResourceState) -> bool {
@@ -272,29 +209,21 @@ fn is_ensured(desired: &ResourceValue, found: &ResourceValue, state: &ResourceSt
         "present" | "installed" => !is_gone(found),
         "absent" => is_gone(found),
         "latest" => state.get(CANDIDATE_VERSION_KEY) == Some(found),
-        "held" => {
-            !is_gone(found) && state.get("mark").and_then(ResourceValue::as_text) == Some("hold")
-        }
+        "held" => !is_gone(found) && state.get_text("mark") == Some("hold"),
         _ => desired == found,
     }
 }
 
 /// Puppet's messages: `purged` whatever the previous state, `created` if it was absent.
-fn with_ensure_message(change: PropertyChange, newest: Option<&ResourceValue>) -> PropertyChange {
-    let was_absent = change.from.as_ref().is_some_and(is_gone);
+fn ensure_message(change: &PropertyChange, state: &ResourceState) -> String {
     match change.to.as_text() {
-        Some("purged") => change.with_message("purged"),
-        Some("absent") => change.with_message("removed"),
-        _ if was_absent => change.with_message("created"),
+        Some("purged") => "purged".to_owned(),
+        Some("absent") => "removed".to_owned(),
+        _ if change.from.as_ref().is_some_and(is_gone) => "created".to_owned(),
         Some("latest") => {
-            let (from, to) = (quote_value(change.from.as_ref()), quote_value(newest));
-            change.with_message(format!("ensure changed {from} to {to}"))
+            let newest = quote_value(state.get(CANDIDATE_VERSION_KEY));
+            format!("ensure changed {} to {newest}", quote_value(change.from.as_ref()))
         }
-        _ => change,
+        _ => change.message.clone(),
     }
-}
-
-fn without_ensure(mut resource: Resource) -> Resource {
-    resource.values.remove("ensure");
-    resource
 }

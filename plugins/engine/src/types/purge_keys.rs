@@ -3,13 +3,11 @@
 use std::path::PathBuf;
 
 use super::ssh_authorized_key::{AuthorizedKeysFormat, SshAuthorizedKeyResourceType};
-use crate::error::EngineError;
-use crate::munge::munge_resource;
+use crate::error::{DescribeOperation as _, Result};
 use crate::providers::account_names;
 use crate::providers::parsed_file::ParsedFile;
 use crate::resource::Resource;
-use crate::resource_type::{CatalogResources, ResourceContext, ResourceType};
-use crate::schema::{METAPARAMETERS, RELATION_METAPARAMETERS};
+use crate::resource_type::{CatalogResources, ResourceContext, absent_resource};
 
 /// Default key file, relative to the home directory.
 const DEFAULT_KEYS_FILE: &str = ".ssh/authorized_keys";
@@ -21,22 +19,14 @@ pub(super) fn is_purge_requested(resource: &Resource) -> bool {
 }
 
 /// Accepts `true`, `false` or paths.
-pub(super) fn check_purge_value(resource: &Resource) -> Result<(), EngineError> {
-    let words = resource.get_list("purge_ssh_keys");
-    let is_single = words.len() == 1;
-    let is_invalid = |word: &&&str| match **word {
-        "true" | "false" => !is_single,
-        path => !(path.starts_with('/') || path.starts_with("%h/") || path.starts_with("~/")),
+pub(super) fn check_purge_value(resource: &Resource) -> Result<()> {
+    let is_single = resource.get_list("purge_ssh_keys").len() == 1;
+    let is_valid = |word: &str| match word {
+        "true" | "false" => is_single,
+        path => ["/", "%h/", "~/"].iter().any(|start| path.starts_with(start)),
     };
-    match words.iter().find(is_invalid) {
-        Some(word) => {
-            let problem = format!(
-                "contains `{word}`, must be true, false or paths: absolute, or below the home directory such as `%h/.ssh/authorized_keys`"
-            );
-            Err(EngineError::invalid_value(resource, "purge_ssh_keys", problem))
-        }
-        None => Ok(()),
-    }
+    let expected = "true, false or paths: absolute, or below the home directory such as `%h/.ssh/authorized_keys`";
+    resource.check_items("purge_ssh_keys", expected, is_valid)
 }
 
 /// Generates the keys to remove.
@@ -44,9 +34,12 @@ pub(super) fn generate_absent_keys(
     cx: &ResourceContext<'_>,
     resource: &Resource,
     siblings: &dyn CatalogResources,
-) -> Result<Vec<Resource>, EngineError> {
-    let to_error = EngineError::during(resource, "looking up the user");
-    let account = account_names::find_user(cx, &resource.name).map_err(to_error)?;
+) -> Result<Vec<Resource>> {
+    if !is_purge_requested(resource) {
+        return Ok(Vec::new());
+    }
+    let account =
+        account_names::find_user(cx, &resource.name).during(resource, "looking up the user")?;
     let home = match (resource.get_text("home"), account) {
         (Some(home), _) => home.to_owned(),
         (None, Some(user)) => user.home,
@@ -62,9 +55,8 @@ pub(super) fn generate_absent_keys(
                 None => PathBuf::from(path),
             },
         };
-        let to_error = EngineError::during(resource, format!("reading {}", path.display()));
         let keys = ParsedFile::new(&AuthorizedKeysFormat, &path).list_instances(cx.system);
-        for (name, _) in keys.map_err(to_error)? {
+        for (name, _) in keys.during(resource, format_args!("reading {}", path.display()))? {
             if siblings.find_resource("ssh_authorized_key", &name).is_none() {
                 absent_keys.push(absent_key(resource, &name, &path.to_string_lossy())?);
             }
@@ -73,19 +65,7 @@ pub(super) fn generate_absent_keys(
     Ok(absent_keys)
 }
 
-fn absent_key(user: &Resource, name: &str, target: &str) -> Result<Resource, EngineError> {
-    let attributes = serde_json::json!({"ensure": "absent", "user": user.name, "target": target});
-    let attributes = attributes.as_object().cloned().unwrap_or_default();
-    let mut key = SshAuthorizedKeyResourceType.check(munge_resource(
-        SshAuthorizedKeyResourceType.schema(),
-        name,
-        &attributes,
-    )?)?;
-    for name in METAPARAMETERS.iter().map(|attribute| attribute.name) {
-        let is_inherited = !RELATION_METAPARAMETERS.contains(&name) && name != "alias";
-        if let Some(value) = user.get(name).filter(|_| is_inherited) {
-            key.values.insert(name.to_owned(), value.clone());
-        }
-    }
-    Ok(key)
+fn absent_key(user: &Resource, name: &str, target: &str) -> Result<Resource> {
+    let attributes = [("user", user.name.as_str()), ("target", target)];
+    absent_resource(&SshAuthorizedKeyResourceType, user, name, &attributes)
 }

@@ -1,17 +1,18 @@
 //! `resources`: removes resources of a type that exist on the machine but are not in the catalog.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use muster_base::nearest_name;
 
 use super::builtin_types;
-use crate::error::EngineError;
-use crate::munge::munge_resource;
+use crate::error::{DescribeOperation as _, EngineError, Result};
 use crate::resource::{Resource, ResourceValue, ResourceValues};
-use crate::resource_type::{CatalogResources, GenerationPhase, ResourceContext, ResourceType};
-use crate::schema::{
-    AttributeKind, AttributeSchema, METAPARAMETERS, RELATION_METAPARAMETERS, TypeSchema,
+use crate::resource_type::{
+    CatalogResources, GenerationPhase, ResourceContext, ResourceType, absent_resource,
 };
+use crate::schema::AttributeKind::{List, Text};
+use crate::schema::{TypeSchema, flag_parameter, parameter};
 use muster_system::error::found_or_none;
 
 static SCHEMA: TypeSchema = TypeSchema {
@@ -19,27 +20,14 @@ static SCHEMA: TypeSchema = TypeSchema {
     doc: "All resources of a type; with `purge`, those that are not in the catalog are removed.",
     namevar: "name",
     attributes: &[
-        AttributeSchema::parameter(
-            "name",
-            AttributeKind::Text,
-            "The type: `host`, `user`, `cron`, ...",
-        ),
-        AttributeSchema::parameter(
-            "purge",
-            AttributeKind::Bool,
-            "Whether to remove resources that are not in the catalog.",
-        )
-        .with_default("false"),
-        AttributeSchema::parameter(
+        parameter("name", Text, "The type: `host`, `user`, `cron`, ..."),
+        flag_parameter("purge", "Whether to remove resources that are not in the catalog."),
+        parameter(
             "unless_system_user",
-            AttributeKind::Text,
+            Text,
             "For users: whether system users are kept, or the highest UID that is kept.",
         ),
-        AttributeSchema::parameter(
-            "unless_uid",
-            AttributeKind::List,
-            "For users: UIDs that are kept.",
-        ),
+        parameter("unless_uid", List, "For users: UIDs that are kept."),
     ],
 };
 
@@ -61,7 +49,7 @@ impl ResourceType for ResourcesResourceType {
         &SCHEMA
     }
 
-    fn check(&self, resource: Resource) -> Result<Resource, EngineError> {
+    fn check(&self, resource: Resource) -> Result<Resource> {
         let resource_type = managed_type(&resource)?;
         if resource.get_flag("purge") {
             let is_listable = !matches!(resource.name.as_str(), "ssh_authorized_key" | "file");
@@ -73,26 +61,16 @@ impl ResourceType for ResourcesResourceType {
                 return Err(EngineError::invalid_value(&resource, "purge", problem));
             }
         }
-        let is_invalid = |text: &&str| text.parse::<i64>().is_err();
-        if let Some(uid) = resource.get_list("unless_uid").into_iter().find(is_invalid) {
-            let problem = format!("contains `{uid}`, must be a list of UIDs");
-            return Err(EngineError::invalid_value(&resource, "unless_uid", problem));
-        }
-        match resource.get_text("unless_system_user") {
-            Some(word) if !matches!(word, "true" | "false") && word.parse::<i64>().is_err() => {
-                let problem = format!("is `{word}`, must be true, false or a UID");
-                Err(EngineError::invalid_value(&resource, "unless_system_user", problem))
-            }
-            _ => Ok(resource),
-        }
+        let is_uid = |text: &str| text.parse::<i64>().is_ok();
+        resource.check_items("unless_uid", "a list of UIDs", is_uid)?;
+        resource.check_text("unless_system_user", "true, false or a UID", |word| {
+            matches!(word, "true" | "false") || is_uid(word)
+        })?;
+        Ok(resource)
     }
 
     fn generation_phase(&self, resource: &Resource) -> GenerationPhase {
-        if resource.get_flag("purge") {
-            GenerationPhase::BeforeTheRun
-        } else {
-            GenerationPhase::Never
-        }
+        GenerationPhase::BeforeTheRun.only_if(resource.get_flag("purge"))
     }
 
     fn generate_resources(
@@ -100,7 +78,7 @@ impl ResourceType for ResourcesResourceType {
         cx: &ResourceContext<'_>,
         resource: &Resource,
         siblings: &dyn CatalogResources,
-    ) -> Result<Vec<Resource>, EngineError> {
+    ) -> Result<Vec<Resource>> {
         if !resource.get_flag("purge") {
             return Ok(Vec::new());
         }
@@ -114,14 +92,21 @@ impl ResourceType for ResourcesResourceType {
                 && siblings.find_resource(&resource.name, &title).is_none()
                 && !excluded_users.contains(&title, &values)
             {
-                purged.push(absent_resource(&*resource_type, resource, &title, &values)?);
+                // The attributes of the location found.
+                let location = |name: &'static str| {
+                    resource_type.schema().find_attribute(name)?;
+                    Some((name, values.get(name)?.as_text()?))
+                };
+                let location: Vec<_> =
+                    LOCATION_ATTRIBUTES.into_iter().filter_map(location).collect();
+                purged.push(absent_resource(&*resource_type, resource, &title, &location)?);
             }
         }
         Ok(purged)
     }
 }
 
-fn managed_type(resource: &Resource) -> Result<Box<dyn ResourceType>, EngineError> {
+fn managed_type(resource: &Resource) -> Result<Arc<dyn ResourceType>> {
     let types = builtin_types();
     let names: Vec<&str> = types.iter().map(|known| known.schema().type_name).collect();
     let suggestion = nearest_name(&resource.name, names);
@@ -133,41 +118,37 @@ fn managed_type(resource: &Resource) -> Result<Box<dyn ResourceType>, EngineErro
 
 /// Users excluded from purging.
 struct SparedUsers {
-    applies: bool,
     max_system_uid: Option<i64>,
     uids: Vec<i64>,
 }
 
 impl SparedUsers {
     fn contains(&self, title: &str, values: &ResourceValues) -> bool {
-        let Some(max_system_uid) = self.max_system_uid.filter(|_| self.applies) else {
-            return false;
-        };
         let uid = values.get("uid").and_then(ResourceValue::as_int);
-        PROTECTED_USERS.contains(&title)
-            || uid.is_none_or(|uid| uid <= max_system_uid || self.uids.contains(&uid))
+        self.max_system_uid.is_some_and(|max_system_uid| {
+            PROTECTED_USERS.contains(&title)
+                || uid.is_none_or(|uid| uid <= max_system_uid || self.uids.contains(&uid))
+        })
     }
 }
 
-fn spared_users(cx: &ResourceContext<'_>, resource: &Resource) -> Result<SparedUsers, EngineError> {
+fn spared_users(cx: &ResourceContext<'_>, resource: &Resource) -> Result<SparedUsers> {
     let max_system_uid = match resource.get_text("unless_system_user") {
+        _ if resource.name != "user" => None,
         Some("false") => None,
         Some(number) if number != "true" => number.parse().ok(),
         _ => Some(greatest_system_uid(cx, resource)?),
     };
     let uids = resource.get_list("unless_uid").into_iter();
-    Ok(SparedUsers {
-        applies: resource.name == "user",
-        max_system_uid,
-        uids: uids.filter_map(|number| number.parse().ok()).collect(),
-    })
+    let uids = uids.filter_map(|number| number.parse().ok()).collect();
+    Ok(SparedUsers { max_system_uid, uids })
 }
 
 /// `UID_MIN` of `login.defs` minus one.
-fn greatest_system_uid(cx: &ResourceContext<'_>, resource: &Resource) -> Result<i64, EngineError> {
+fn greatest_system_uid(cx: &ResourceContext<'_>, resource: &Resource) -> Result<i64> {
     let path = Path::new("/etc/login.defs");
     let bytes = found_or_none(cx.system.read_file(path, MAX_LOGIN_DEFS_BYTES))
-        .map_err(EngineError::during(resource, "reading /etc/login.defs"))?
+        .during(resource, "reading /etc/login.defs")?
         .unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes);
     let uid_min = text.lines().find_map(|line| {
@@ -175,32 +156,4 @@ fn greatest_system_uid(cx: &ResourceContext<'_>, resource: &Resource) -> Result<
         (words.next() == Some("UID_MIN")).then(|| words.next()?.parse::<i64>().ok())?
     });
     Ok(uid_min.map_or(DEFAULT_MAX_SYSTEM_UID, |uid_min| uid_min - 1))
-}
-
-/// An absent resource at the location found, with the attributes set for the purge.
-fn absent_resource(
-    resource_type: &dyn ResourceType,
-    resource: &Resource,
-    title: &str,
-    values: &ResourceValues,
-) -> Result<Resource, EngineError> {
-    let schema = resource_type.schema();
-    let mut attributes = serde_json::Map::from_iter([("ensure".to_owned(), "absent".into())]);
-    for name in LOCATION_ATTRIBUTES {
-        if let (Some(_), Some(location)) =
-            (schema.find_attribute(name), values.get(name).and_then(ResourceValue::as_text))
-        {
-            attributes.insert(name.to_owned(), location.into());
-        }
-    }
-    let mut absent = resource_type.check(munge_resource(schema, title, &attributes)?)?;
-    for name in METAPARAMETERS.iter().map(|attribute| attribute.name) {
-        if let Some(value) = resource
-            .get(name)
-            .filter(|_| !RELATION_METAPARAMETERS.contains(&name) && name != "alias")
-        {
-            absent.values.insert(name.to_owned(), value.clone());
-        }
-    }
-    Ok(absent)
 }

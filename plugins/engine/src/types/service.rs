@@ -1,72 +1,53 @@
 //! `service`: whether a service is running, and whether it starts at boot.
 
-use crate::error::EngineError;
-use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
+use crate::error::Result;
+use crate::plan::{PropertyChange, ResourcePlan, ResourceState, compare_properties};
 use crate::providers::service::{ServiceOperation, ServiceState, choose_provider};
-use crate::resource::{Resource, ResourceValue, ResourceValues};
+use crate::resource::{Resource, ResourceValues, name_values};
 use crate::resource_type::{ResourceContext, ResourceType};
-use crate::schema::{AttributeKind, AttributeSchema, TypeSchema};
+use crate::schema::AttributeKind::{Text, Word};
+use crate::schema::{TypeSchema, parameter, property};
 
 static SCHEMA: TypeSchema = TypeSchema {
     type_name: "service",
     doc: "A background service.",
     namevar: "name",
     attributes: &[
-        AttributeSchema::property(
+        property(
             "ensure",
-            AttributeKind::Word(&["running", "stopped", "true", "false"]),
+            Word(&["running", "stopped", "true", "false"]),
             "Whether the service is running.",
         ),
-        AttributeSchema::property(
+        property(
             "enable",
-            AttributeKind::Word(&["true", "false", "mask"]),
+            Word(&["true", "false", "mask"]),
             "Whether the service starts at boot; `mask` prevents any start.",
         ),
-        AttributeSchema::parameter("name", AttributeKind::Text, "The name of the unit or script."),
-        AttributeSchema::parameter(
-            "start",
-            AttributeKind::Text,
-            "The command line to start the service.",
-        ),
-        AttributeSchema::parameter(
-            "stop",
-            AttributeKind::Text,
-            "The command line to stop the service.",
-        ),
-        AttributeSchema::parameter(
-            "restart",
-            AttributeKind::Text,
-            "The command line to restart the service on a refresh.",
-        ),
-        AttributeSchema::parameter(
-            "status",
-            AttributeKind::Text,
-            "A command line that exits with 0 if the service is running.",
-        ),
-        AttributeSchema::parameter(
+        parameter("name", Text, "The name of the unit or script."),
+        parameter("start", Text, "The command line to start the service."),
+        parameter("stop", Text, "The command line to stop the service."),
+        parameter("restart", Text, "The command line to restart the service on a refresh."),
+        parameter("status", Text, "A command line that exits with 0 if the service is running."),
+        parameter(
             "hasstatus",
-            AttributeKind::Word(&["true", "false"]),
+            Word(&["true", "false"]),
             "Whether the init script supports `status`.",
         )
         .with_default("true"),
-        AttributeSchema::parameter(
+        parameter(
             "hasrestart",
-            AttributeKind::Word(&["true", "false"]),
+            Word(&["true", "false"]),
             "Whether the init script supports `restart`.",
         ),
-        AttributeSchema::parameter(
+        parameter(
             "pattern",
-            AttributeKind::Text,
+            Text,
             "A regular expression that matches the command line of its processes.",
         ),
-        AttributeSchema::parameter(
-            "binary",
-            AttributeKind::Text,
-            "The program of the service, if it has no script.",
-        ),
-        AttributeSchema::parameter(
+        parameter("binary", Text, "The program of the service, if it has no script."),
+        parameter(
             "provider",
-            AttributeKind::Word(&["systemd", "init", "debian", "base", "supervised"]),
+            Word(&["systemd", "init", "debian", "base", "supervised"]),
             "The init system; `base`: only the commands specified here; `supervised`: a process that the daemon starts.",
         ),
     ],
@@ -81,23 +62,19 @@ impl ResourceType for ServiceResourceType {
         &SCHEMA
     }
 
-    fn check(&self, mut resource: Resource) -> Result<Resource, EngineError> {
+    fn check(&self, mut resource: Resource) -> Result<Resource> {
         check_name(&resource)?;
         let word = match resource.get_text("ensure") {
             Some("true") => "running",
             Some("false") => "stopped",
             _ => return Ok(resource),
         };
-        resource.values.insert("ensure".to_owned(), ResourceValue::from(word));
+        resource.set_value("ensure", word);
         Ok(resource)
     }
 
     /// An unknown service is stopped and disabled; requesting any other state is an error.
-    fn read_state(
-        &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
-    ) -> Result<ResourceState, EngineError> {
+    fn read_state(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<ResourceState> {
         // Some reads are not preceded by `check`, and a name with slashes would leave /etc/init.d.
         check_name(resource)?;
         let found = choose_provider(cx, resource)?.query_service(cx, resource)?;
@@ -111,14 +88,14 @@ impl ResourceType for ServiceResourceType {
         let mut plan = ResourcePlan::compare(&SCHEMA, resource, state);
         // Puppet syncs `enable` together with `ensure` without reporting it; here it is a separate change.
         if plan.changes.iter().any(|change| change.property == "ensure") {
-            let mut rest = resource.clone();
-            rest.values.remove("ensure");
-            plan.changes.extend(crate::plan::compare_properties(&SCHEMA, &rest, state));
+            plan.changes.extend(compare_properties(
+                &SCHEMA,
+                &resource.without_value("ensure"),
+                state,
+            ));
         }
-        let fixed = state
-            .get("enable")
-            .and_then(ResourceValue::as_text)
-            .is_some_and(|word| !["true", "false", "mask"].contains(&word));
+        let enable = state.get_text("enable");
+        let fixed = enable.is_some_and(|word| !["true", "false", "mask"].contains(&word));
         // Units that systemd reports as static or generated can only be masked.
         plan.changes.retain(|change| {
             change.property != "enable" || !fixed || change.to.as_text() == Some("mask")
@@ -131,7 +108,7 @@ impl ResourceType for ServiceResourceType {
         cx: &ResourceContext<'_>,
         plan: &ResourcePlan,
         change: &PropertyChange,
-    ) -> Result<(), EngineError> {
+    ) -> Result<()> {
         let resource = &plan.resource;
         let operation = match (change.property.as_str(), change.to.as_text()) {
             ("ensure", Some("running")) => ServiceOperation::Start,
@@ -148,7 +125,7 @@ impl ResourceType for ServiceResourceType {
     }
 
     /// Restarts the service if it is running; a stopped service stays stopped.
-    fn refresh(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<(), EngineError> {
+    fn refresh(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<()> {
         let provider = choose_provider(cx, resource)?;
         if provider.query_service(cx, resource)?.running {
             provider.run_operation(cx, resource, ServiceOperation::Restart)?;
@@ -161,10 +138,7 @@ impl ResourceType for ServiceResourceType {
         change.property == "ensure" && change.to.as_text() == Some("running")
     }
 
-    fn list_instances(
-        &self,
-        cx: &ResourceContext<'_>,
-    ) -> Result<Vec<(String, ResourceValues)>, EngineError> {
+    fn list_instances(&self, cx: &ResourceContext<'_>) -> Result<Vec<(String, ResourceValues)>> {
         let all = Resource::without_values(&SCHEMA, "*")?;
         let provider = choose_provider(cx, &all)?;
         let mut instances = Vec::new();
@@ -176,22 +150,15 @@ impl ResourceType for ServiceResourceType {
     }
 }
 
-fn check_name(resource: &Resource) -> Result<(), EngineError> {
-    let is_invalid = |c: char| !(c.is_ascii_alphanumeric() || "._@:\\-+".contains(c));
-    if !resource.name.contains(is_invalid) && !resource.name.starts_with(['-', '.']) {
-        return Ok(());
-    }
-    let problem = format!(
-        "is `{}`, must be the name of a unit or script: letters, digits, `._@:\\-+`",
-        resource.name
-    );
-    Err(EngineError::invalid_value(resource, "name", problem))
+fn check_name(resource: &Resource) -> Result<()> {
+    let expected = "the name of a unit or script: letters, digits, `._@:\\-+`";
+    resource.check_name(expected, |name| {
+        name.chars().all(|c| c.is_ascii_alphanumeric() || "._@:\\-+".contains(c))
+            && !name.starts_with(['-', '.'])
+    })
 }
 
 fn service_values(found: &ServiceState) -> ResourceValues {
     let ensure = if found.running { "running" } else { "stopped" };
-    ResourceValues::from([
-        ("ensure".to_owned(), ResourceValue::from(ensure)),
-        ("enable".to_owned(), ResourceValue::Text(found.enable.clone())),
-    ])
+    name_values([("ensure", ensure.into()), ("enable", found.enable.clone().into())])
 }

@@ -2,60 +2,41 @@
 
 use std::path::{Path, PathBuf};
 
-use muster_system::{FileAttributes, FileEntryKind, SystemError};
+use muster_system::{FileAttributes, FileEntryKind};
 
-use crate::error::EngineError;
+use crate::error::{DescribeOperation as _, EngineError, Result};
 use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
 use crate::providers::account_names::{self, PasswdUser};
 use crate::providers::parsed_file::{FileRecord, IncompleteRecord, ParsedFile, RecordFormat};
-use crate::resource::{Resource, ResourceValue, ResourceValues};
-use crate::resource_type::{AutorequireTarget, CatalogResources, ResourceContext, ResourceType};
-use crate::schema::{AttributeKind, AttributeSchema, TypeSchema};
+use crate::resource::{Resource, ResourceValue, ResourceValues, name_values};
+use crate::resource_type::{
+    AutoRequire, CatalogResources, ResourceContext, ResourceType, find_instance,
+};
+use crate::schema::AttributeKind::{AbsolutePath, Bool, List, Text};
+use crate::schema::{TypeSchema, parameter, presence_property, property, provider_parameter};
 
 static SCHEMA: TypeSchema = TypeSchema {
     type_name: "ssh_authorized_key",
     doc: "An SSH public key that is authorized to log in to an account.",
     namevar: "name",
     attributes: &[
-        AttributeSchema::property(
-            "ensure",
-            AttributeKind::Word(&["present", "absent"]),
-            "Whether the key exists.",
-        )
-        .with_default("present"),
-        AttributeSchema::property(
-            "type",
-            AttributeKind::Text,
-            "The key type: `ssh-ed25519`, `ssh-rsa`, ...",
-        ),
-        AttributeSchema::property("key", AttributeKind::Text, "The key in base64."),
-        AttributeSchema::property(
-            "user",
-            AttributeKind::Text,
-            "The user whose account accepts the key.",
-        ),
-        AttributeSchema::property(
+        presence_property("Whether the key exists."),
+        property("type", Text, "The key type: `ssh-ed25519`, `ssh-rsa`, ..."),
+        property("key", Text, "The key in base64."),
+        property("user", Text, "The user whose account accepts the key."),
+        property(
             "target",
-            AttributeKind::Path,
+            AbsolutePath,
             "The file; defaults to `.ssh/authorized_keys` of the user.",
         ),
-        AttributeSchema::property(
-            "options",
-            AttributeKind::List,
-            "Options of the key, each `word` or `word=\"value\"`.",
-        ),
-        AttributeSchema::parameter(
+        property("options", List, "Options of the key, each `word` or `word=\"value\"`."),
+        parameter(
             "drop_privileges",
-            AttributeKind::Bool,
+            Bool,
             "Accepted for compatibility with Puppet; symbolic links are rejected instead.",
         ),
-        AttributeSchema::parameter(
-            "provider",
-            AttributeKind::Word(&["parsed"]),
-            "The provider; there is only one.",
-        )
-        .with_default("parsed"),
-        AttributeSchema::parameter("name", AttributeKind::Text, "The comment after the key."),
+        provider_parameter(&["parsed"]),
+        parameter("name", Text, "The comment after the key."),
     ],
 };
 
@@ -99,19 +80,14 @@ impl ResourceType for SshAuthorizedKeyResourceType {
         &SCHEMA
     }
 
-    fn check(&self, mut resource: Resource) -> Result<Resource, EngineError> {
+    fn check(&self, mut resource: Resource) -> Result<Resource> {
         if resource.get("user").is_none() && resource.get("target").is_none() {
-            return Err(EngineError::Missing {
-                resource: resource.reference(),
-                name: "user` or `target",
-            });
+            let name = "user` or `target";
+            return Err(EngineError::Missing { resource: resource.reference(), name });
         }
         if resource.name.contains(['\n', '\r']) {
-            return Err(EngineError::invalid_value(
-                &resource,
-                "name",
-                "has several lines, must be one",
-            ));
+            let problem = "has several lines, must be one";
+            return Err(EngineError::invalid_value(&resource, "name", problem));
         }
         if let Some(kind) = resource.get_text("type") {
             let full = full_key_type(kind).to_owned();
@@ -119,7 +95,7 @@ impl ResourceType for SshAuthorizedKeyResourceType {
                 let problem = format!("is `{kind}`, must be one of {}", KEY_TYPES.join(", "));
                 return Err(EngineError::invalid_value(&resource, "type", problem));
             }
-            resource.values.insert("type".to_owned(), ResourceValue::Text(full));
+            resource.set_value("type", full);
         }
         let is_base64 = |c: char| c.is_ascii_alphanumeric() || "+/=".contains(c);
         if resource.get_text("key").is_some_and(|key| key.is_empty() || !key.chars().all(is_base64))
@@ -127,22 +103,14 @@ impl ResourceType for SshAuthorizedKeyResourceType {
             let problem = "must be only the base64 text, without key type and comment";
             return Err(EngineError::invalid_value(&resource, "key", problem));
         }
-        let is_invalid = |option: &&str| {
-            *option != "absent" && split_options(option).is_none_or(|all| all.len() != 1)
-        };
-        if let Some(option) = resource.get_list("options").into_iter().find(is_invalid) {
-            let problem =
-                format!("contains `{option}`, must be options, each `word` or `word=\"value\"`");
-            return Err(EngineError::invalid_value(&resource, "options", problem));
-        }
+        let expected = "options, each `word` or `word=\"value\"`";
+        resource.check_items("options", expected, |option| {
+            option == "absent" || split_options(option).is_some_and(|all| all.len() == 1)
+        })?;
         Ok(resource)
     }
 
-    fn read_state(
-        &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
-    ) -> Result<ResourceState, EngineError> {
+    fn read_state(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<ResourceState> {
         let Some(file) = keys_file(cx, resource)? else {
             return Ok(ResourceState::absent());
         };
@@ -158,47 +126,35 @@ impl ResourceType for SshAuthorizedKeyResourceType {
         cx: &ResourceContext<'_>,
         plan: &ResourcePlan,
         _: &PropertyChange,
-    ) -> Result<(), EngineError> {
+    ) -> Result<()> {
         let resource = &plan.resource;
         let file = keys_file(cx, resource)?.ok_or_else(|| {
             let user = resource.get_text("user").unwrap_or_default();
-            EngineError::failed(
-                resource,
-                format!("user `{user}` does not exist; create it first, or set `target`"),
-            )
+            let problem = format!("user `{user}` does not exist; create it first, or set `target`");
+            EngineError::failed(resource, problem)
         })?;
         refuse_links(cx, resource, &file.path)?;
         file.apply_plan(cx, &SCHEMA, plan)
     }
 
     /// The user of the account, and the file itself.
-    fn autorequires(
-        &self,
-        resource: &Resource,
-        _: &dyn CatalogResources,
-    ) -> Vec<AutorequireTarget> {
+    fn autorequires(&self, resource: &Resource, _: &dyn CatalogResources) -> Vec<AutoRequire> {
         let user = resource.get_text("user").map(|user| ("user", user.to_owned()));
         let target = resource.get_text("target").map(|target| ("file", target.to_owned()));
         user.into_iter().chain(target).collect()
     }
 
-    fn find(&self, cx: &ResourceContext<'_>, title: &str) -> Result<ResourceState, EngineError> {
-        let all = self.list_instances(cx)?;
-        let found = all.into_iter().find(|(name, _)| name == title);
-        Ok(found.map_or_else(ResourceState::absent, |(_, values)| ResourceState { values }))
+    fn find(&self, cx: &ResourceContext<'_>, title: &str) -> Result<ResourceState> {
+        find_instance(self, cx, title)
     }
 
-    fn list_instances(
-        &self,
-        cx: &ResourceContext<'_>,
-    ) -> Result<Vec<(String, ResourceValues)>, EngineError> {
+    fn list_instances(&self, cx: &ResourceContext<'_>) -> Result<Vec<(String, ResourceValues)>> {
         let all = Resource::without_values(&SCHEMA, "*")?;
-        let to_error = |error: SystemError| EngineError::during(&all, "listing keys")(error);
         let mut instances = Vec::new();
-        for user in account_names::list_users(cx).map_err(to_error)? {
+        for user in account_names::list_users(cx).during(&all, "listing keys")? {
             let file = ParsedFile::new(&AuthorizedKeysFormat, default_target(&user));
-            for (name, mut values) in file.list_instances(cx.system).map_err(to_error)? {
-                values.insert("user".to_owned(), ResourceValue::Text(user.name.clone()));
+            for (name, mut values) in file.list_instances(cx.system).during(&all, "listing keys")? {
+                values.insert("user".to_owned(), user.name.clone().into());
                 instances.push((name, values));
             }
         }
@@ -211,21 +167,15 @@ fn default_target(user: &PasswdUser) -> PathBuf {
 }
 
 /// The key file; `None` if it depends on a user that does not exist.
-fn keys_file(
-    cx: &ResourceContext<'_>,
-    resource: &Resource,
-) -> Result<Option<ParsedFile>, EngineError> {
+fn keys_file(cx: &ResourceContext<'_>, resource: &Resource) -> Result<Option<ParsedFile>> {
     let user = match resource.get_text("user") {
-        Some(user) => account_names::find_user(cx, user)
-            .map_err(EngineError::during(resource, "looking up the user"))?,
+        Some(user) => account_names::find_user(cx, user).during(resource, "looking up the user")?,
         None => None,
     };
-    let target = resource
-        .get_text("target")
-        .map(PathBuf::from)
-        .or_else(|| user.as_ref().map(default_target));
+    let target = resource.get_text("target").map(PathBuf::from);
+    let target = target.or_else(|| user.as_ref().map(default_target));
     let owner = account_names::settable_owner(cx.system, user.as_ref())
-        .map_err(EngineError::during(resource, "inspecting the root directory"))?;
+        .during(resource, "inspecting the root directory")?;
     let with_mode = |mode| FileAttributes { mode: Some(mode), ..owner };
     Ok(target.map(|path| ParsedFile {
         created: with_mode(0o600),
@@ -235,16 +185,10 @@ fn keys_file(
 }
 
 /// Rejects a key file or parent directory that is a symbolic link, because the user could redirect the write.
-fn refuse_links(
-    cx: &ResourceContext<'_>,
-    resource: &Resource,
-    path: &Path,
-) -> Result<(), EngineError> {
+fn refuse_links(cx: &ResourceContext<'_>, resource: &Resource, path: &Path) -> Result<()> {
     for path in path.parent().into_iter().chain([path]) {
-        let found = cx
-            .system
-            .metadata(path)
-            .map_err(EngineError::during(resource, "inspecting the file"))?;
+        let found = cx.system.metadata(path);
+        let found = found.during(resource, "inspecting the file")?;
         if found.is_some_and(|found| found.kind == FileEntryKind::Link) {
             let problem =
                 format!("{} is a symbolic link; set `target` to the real path", path.display());
@@ -259,21 +203,18 @@ fn refuse_links(
 pub struct AuthorizedKeysFormat;
 
 impl RecordFormat for AuthorizedKeysFormat {
-    fn parse_record(&self, lines: &[&str]) -> (usize, Option<FileRecord>) {
-        (1, lines.first().and_then(|line| parse_line(line)))
+    fn parse_line(&self, line: &str) -> Option<FileRecord> {
+        parse_line(line)
     }
 
     fn render(&self, record: &FileRecord) -> Result<String, IncompleteRecord> {
-        let text = |name: &str| record.values.get(name).and_then(ResourceValue::as_text);
-        let (kind, key) = (
-            text("type").ok_or(IncompleteRecord("a key needs `type`"))?,
-            text("key").ok_or(IncompleteRecord("a key needs `key`"))?,
-        );
-        let options = record
-            .values
-            .get("options")
-            .map_or_else(String::new, |list| format!("{} ", list.as_list().join(",")));
-        Ok(format!("{options}{kind} {key} {}\n", record.name))
+        let kind = record.require_text("type", "a key needs `type`")?;
+        let key = record.require_text("key", "a key needs `key`")?;
+        let line = format!("{kind} {key} {}\n", record.name);
+        Ok(match record.get_list("options").as_slice() {
+            [] => line,
+            options => format!("{} {line}", options.join(",")),
+        })
     }
 }
 
@@ -291,8 +232,7 @@ fn parse_line(line: &str) -> Option<FileRecord> {
     let (kind, rest) = rest.split_once(char::is_whitespace).filter(|(kind, _)| is_kind(kind))?;
     let rest = rest.trim_start();
     let (key, comment) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
-    values.insert("type".to_owned(), ResourceValue::from(kind));
-    values.insert("key".to_owned(), ResourceValue::from(key));
+    values.extend(name_values([("type", kind.into()), ("key", key.into())]));
     // A key without a comment is named by the key itself.
     let name = if comment.trim().is_empty() { key } else { comment.trim() };
     Some(FileRecord { name: name.to_owned(), values })
@@ -335,11 +275,8 @@ fn split_options(text: &str) -> Option<Vec<String>> {
 }
 
 fn is_option(part: &str) -> bool {
-    let (word, value) =
-        part.split_once('=').map_or((part, None), |(word, value)| (word, Some(value)));
-    let plain =
-        !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c));
-    plain
-        && value
-            .is_none_or(|value| value.len() >= 2 && value.starts_with('"') && value.ends_with('"'))
+    let (word, value) = part.split_once('=').unwrap_or((part, "\"\""));
+    let plain = word.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c));
+    let quoted = value.len() >= 2 && value.starts_with('"') && value.ends_with('"');
+    plain && !word.is_empty() && quoted
 }

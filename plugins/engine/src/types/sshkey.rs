@@ -1,12 +1,13 @@
 //! `sshkey`: the key of another host in a known-hosts file. Hashed names and marked lines are left unchanged.
 
 use super::ssh_authorized_key::full_key_type;
-use crate::error::EngineError;
+use crate::error::{EngineError, Result};
 use crate::providers::parsed_file::{
     FileRecord, IncompleteRecord, RecordFormat, RecordResourceType,
 };
-use crate::resource::{Resource, ResourceValue, ResourceValues};
-use crate::schema::{AttributeKind, AttributeSchema, TypeSchema};
+use crate::resource::{Resource, ResourceValue, name_values};
+use crate::schema::AttributeKind::{AbsolutePath, List, Text};
+use crate::schema::{TypeSchema, parameter, presence_property, property, provider_parameter};
 
 const KNOWN_HOSTS_FILE: &str = "/etc/ssh/ssh_known_hosts";
 
@@ -15,32 +16,13 @@ static SCHEMA: TypeSchema = TypeSchema {
     doc: "The SSH public key of a host, identified by host name and key type: `db.example.com@ssh-ed25519`.",
     namevar: "name",
     attributes: &[
-        AttributeSchema::property(
-            "ensure",
-            AttributeKind::Word(&["present", "absent"]),
-            "Whether the key exists.",
-        )
-        .with_default("present"),
-        AttributeSchema::property("key", AttributeKind::Text, "The key in base64."),
-        AttributeSchema::property(
-            "host_aliases",
-            AttributeKind::List,
-            "Other names of the host, in order.",
-        ),
-        AttributeSchema::property("target", AttributeKind::Path, "The file.")
-            .with_default(KNOWN_HOSTS_FILE),
-        AttributeSchema::parameter(
-            "provider",
-            AttributeKind::Word(&["parsed"]),
-            "The provider; there is only one.",
-        )
-        .with_default("parsed"),
-        AttributeSchema::parameter("name", AttributeKind::Text, "The host name."),
-        AttributeSchema::parameter(
-            "type",
-            AttributeKind::Text,
-            "The key type; defaults to the part of the title after `@`.",
-        ),
+        presence_property("Whether the key exists."),
+        property("key", Text, "The key in base64."),
+        property("host_aliases", List, "Other names of the host, in order."),
+        property("target", AbsolutePath, "The file.").with_default(KNOWN_HOSTS_FILE),
+        provider_parameter(&["parsed"]),
+        parameter("name", Text, "The host name."),
+        parameter("type", Text, "The key type; defaults to the part of the title after `@`."),
     ],
 };
 
@@ -66,45 +48,37 @@ pub const SSHKEY_TYPE: RecordResourceType = RecordResourceType {
 };
 
 /// Combines name and key type to the name that identifies the line.
-fn check_sshkey(mut resource: Resource) -> Result<Resource, EngineError> {
+fn check_sshkey(mut resource: Resource) -> Result<Resource> {
     let (host, kind) = match resource.name.split_once('@') {
-        Some((host, kind)) => (host.to_owned(), Some(kind.to_owned())),
-        None => (resource.name.clone(), None),
+        Some((host, kind)) => (host, Some(kind)),
+        None => (resource.name.as_str(), None),
     };
-    let kind = resource.get_text("type").map(str::to_owned).or(kind);
-    let Some(kind) = kind else {
+    let Some(kind) = resource.get_text("type").or(kind).map(full_key_type) else {
         return Err(EngineError::Missing { resource: resource.reference(), name: "type" });
     };
-    let kind = full_key_type(&kind);
     if !KEY_TYPES.contains(&kind) {
         let problem = format!("is `{kind}`, must be one of {}", KEY_TYPES.join(", "));
         return Err(EngineError::invalid_value(&resource, "type", problem));
     }
-    let is_invalid = |name: &str| {
-        name.is_empty()
-            || name.contains(|c: char| c.is_whitespace() || c == ',')
-            || name.starts_with(['|', '#', '@'])
+    let is_host = |name: &str| {
+        !name.is_empty()
+            && !name.contains(|c: char| c.is_whitespace() || c == ',')
+            && !name.starts_with(['|', '#', '@'])
     };
-    if is_invalid(&host) {
+    if !is_host(host) {
         let problem = format!("is `{host}`, must be one host name, without blanks or commas");
         return Err(EngineError::invalid_value(&resource, "name", problem));
     }
-    let aliases = resource.get_list("host_aliases").into_iter();
-    if let Some(alias) = aliases.map(str::to_owned).find(|alias| is_invalid(alias)) {
-        let problem = format!("contains `{alias}`, must be a list of host names");
-        return Err(EngineError::invalid_value(&resource, "host_aliases", problem));
-    }
-    if resource
-        .get_text("key")
-        .is_some_and(|key| key.is_empty() || key.contains(char::is_whitespace))
-    {
+    resource.check_items("host_aliases", "a list of host names", is_host)?;
+    let is_invalid = |key: &str| key.is_empty() || key.contains(char::is_whitespace);
+    if resource.get_text("key").is_some_and(is_invalid) {
         let problem = "must be only the base64 text, without key type and comment";
         return Err(EngineError::invalid_value(&resource, "key", problem));
     }
-    resource.name = format!("{host}@{kind}");
-    let name = ResourceValue::Text(resource.name.clone());
-    resource.values.insert("name".to_owned(), name);
-    resource.values.insert("type".to_owned(), ResourceValue::from(kind));
+    let (name, kind) = (format!("{host}@{kind}"), kind.to_owned());
+    resource.name.clone_from(&name);
+    resource.set_value("name", name);
+    resource.set_value("type", kind);
     Ok(resource)
 }
 
@@ -113,21 +87,16 @@ fn check_sshkey(mut resource: Resource) -> Result<Resource, EngineError> {
 pub struct KnownHostsFormat;
 
 impl RecordFormat for KnownHostsFormat {
-    fn parse_record(&self, lines: &[&str]) -> (usize, Option<FileRecord>) {
-        (1, lines.first().and_then(|line| parse_line(line)))
+    fn parse_line(&self, line: &str) -> Option<FileRecord> {
+        parse_line(line)
     }
 
     fn render(&self, record: &FileRecord) -> Result<String, IncompleteRecord> {
-        let key = record.values.get("key").and_then(ResourceValue::as_text);
-        let key = key.ok_or(IncompleteRecord("a key needs `key`"))?;
-        let (host, kind) = record
-            .name
-            .split_once('@')
-            .ok_or(IncompleteRecord("a key needs a host name and `type`"))?;
+        let key = record.require_text("key", "a key needs `key`")?;
+        let problem = IncompleteRecord("a key needs a host name and `type`");
+        let (host, kind) = record.name.split_once('@').ok_or(problem)?;
         let mut names = vec![host];
-        names.extend(
-            record.values.get("host_aliases").map(ResourceValue::as_list).unwrap_or_default(),
-        );
+        names.extend(record.get_list("host_aliases"));
         Ok(format!("{} {kind} {key}\n", names.join(",")))
     }
 }
@@ -143,7 +112,7 @@ fn parse_line(line: &str) -> Option<FileRecord> {
     let (kind, key) = (fields.next()?, fields.next()?);
     let name = format!("{}@{kind}", names.next()?);
     let aliases: Vec<String> = names.collect();
-    let mut values = ResourceValues::from([("key".to_owned(), ResourceValue::from(key))]);
+    let mut values = name_values([("key", key.into())]);
     if !aliases.is_empty() {
         values.insert("host_aliases".to_owned(), ResourceValue::List(aliases));
     }

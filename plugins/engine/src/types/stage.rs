@@ -1,17 +1,14 @@
 //! `stage`: a named phase of the run. The order of stages is defined by the catalog.
 
 use crate::resource_type::ResourceType;
-use crate::schema::{AttributeKind, AttributeSchema, TypeSchema};
+use crate::schema::AttributeKind::Text;
+use crate::schema::{TypeSchema, parameter};
 
 static SCHEMA: TypeSchema = TypeSchema {
     type_name: "stage",
     doc: "A stage of the run, to which classes are assigned.",
     namevar: "name",
-    attributes: &[AttributeSchema::parameter(
-        "name",
-        AttributeKind::Text,
-        "The name of the stage, as used by classes.",
-    )],
+    attributes: &[parameter("name", Text, "The name of the stage, as used by classes.")],
 };
 
 /// The resource type.

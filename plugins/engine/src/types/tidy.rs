@@ -9,71 +9,62 @@ use std::time::{Duration, SystemTime};
 use muster_system::{FileEntryKind, FileMetadata};
 
 use super::file::FileResourceType;
-use crate::error::EngineError;
-use crate::munge::munge_resource;
+use crate::error::{DescribeOperation as _, EngineError, Result};
 use crate::providers::glob;
-use crate::providers::walk::{DirectoryWalk, DirectoryWalkEntry};
+use crate::providers::walk::{DirectoryWalk, DirectoryWalkEntry, collect_limited};
 use crate::resource::{Resource, ResourceValue, format_reference};
-use crate::resource_type::{CatalogResources, GenerationPhase, ResourceContext, ResourceType};
-use crate::schema::{
-    AttributeKind, AttributeSchema, METAPARAMETERS, RELATION_METAPARAMETERS, TypeSchema,
+use crate::resource_type::{
+    CatalogResources, GenerationPhase, ResourceContext, ResourceType, absent_resource,
 };
+use crate::schema::AttributeKind::{AbsolutePath, Int, List, Text, Word};
+use crate::schema::{TypeSchema, flag_parameter, parameter};
 
 static SCHEMA: TypeSchema = TypeSchema {
     type_name: "tidy",
     doc: "Files to remove if they are old or large enough; without `age` and `size`, all files.",
     namevar: "path",
     attributes: &[
-        AttributeSchema::parameter("path", AttributeKind::Path, "The file or directory to tidy."),
-        AttributeSchema::parameter(
+        parameter("path", AbsolutePath, "The file or directory to tidy."),
+        parameter(
             "recurse",
-            AttributeKind::Text,
+            Text,
             "Whether to tidy the contents of the directory: `true`, `false`, or a maximum depth.",
         ),
-        AttributeSchema::parameter(
+        parameter(
             "max_files",
-            AttributeKind::Int,
+            Int,
             "Maximum number of entries, more is an error; 0 only warns above 1000.",
         )
         .with_default("0"),
-        AttributeSchema::parameter(
+        parameter(
             "matches",
-            AttributeKind::List,
+            List,
             "Patterns such as `*.tmp`; only matching names are removed; requires `recurse`.",
         ),
-        AttributeSchema::parameter(
-            "backup",
-            AttributeKind::Text,
-            "The `filebucket` that stores removed files; `false`: none.",
-        )
-        .with_default("false"),
-        AttributeSchema::parameter(
+        parameter("backup", Text, "The `filebucket` that stores removed files; `false`: none.")
+            .with_default("false"),
+        parameter(
             "age",
-            AttributeKind::Text,
+            Text,
             "Minimum age: a number with `s`, `m`, `h`, `d` or `w`; the default unit is days.",
         ),
-        AttributeSchema::parameter(
+        parameter(
             "size",
-            AttributeKind::Text,
+            Text,
             "Minimum size: a number with `b`, `k`, `m`, `g` or `t`; the default unit is KiB.",
         ),
-        AttributeSchema::parameter(
+        parameter(
             "type",
-            AttributeKind::Word(&["atime", "mtime", "ctime"]),
+            Word(&["atime", "mtime", "ctime"]),
             "The timestamp that determines the age: last access, modification or status change.",
         )
         .with_default("atime"),
-        AttributeSchema::parameter(
+        flag_parameter(
             "rmdirs",
-            AttributeKind::Bool,
             "Whether to remove directories too, if all their contents are removed.",
-        )
-        .with_default("false"),
+        ),
     ],
 };
-
-/// Number of entries that triggers a warning.
-const ENTRY_WARNING_LIMIT: usize = 1000;
 
 /// The resource type.
 #[derive(Debug)]
@@ -84,11 +75,11 @@ impl ResourceType for TidyResourceType {
         &SCHEMA
     }
 
-    fn check(&self, resource: Resource) -> Result<Resource, EngineError> {
+    fn check(&self, resource: Resource) -> Result<Resource> {
         let depth = recursion_depth(&resource)?;
         age_limit(&resource)?;
         size_limit(&resource)?;
-        if resource.get("matches").is_some() && matches!(depth, TidyDepth::PathOnly) {
+        if resource.get("matches").is_some() && depth == Some(0) {
             let problem = "requires `recurse`, because it matches names in a directory";
             return Err(EngineError::invalid_value(&resource, "matches", problem));
         }
@@ -108,7 +99,7 @@ impl ResourceType for TidyResourceType {
         cx: &ResourceContext<'_>,
         resource: &Resource,
         siblings: &dyn CatalogResources,
-    ) -> Result<Vec<Resource>, EngineError> {
+    ) -> Result<Vec<Resource>> {
         let entries = collect_entries(cx, resource)?;
         let rule = TidyRule::from_resource(resource, cx.system.now())?;
         let path = |entry: &DirectoryWalkEntry| path_of(resource, &entry.relative_path);
@@ -130,17 +121,12 @@ impl ResourceType for TidyResourceType {
     }
 }
 
-enum TidyDepth {
-    PathOnly,
-    Levels(usize),
-    All,
-}
-
-fn recursion_depth(resource: &Resource) -> Result<TidyDepth, EngineError> {
+/// Number of levels below the path, 0 for the path alone; `None` for all.
+fn recursion_depth(resource: &Resource) -> Result<Option<usize>> {
     match resource.get_text("recurse") {
-        None | Some("false" | "0") => Ok(TidyDepth::PathOnly),
-        Some("true" | "inf") => Ok(TidyDepth::All),
-        Some(levels) => levels.parse().map(TidyDepth::Levels).map_err(|_| {
+        None | Some("false") => Ok(Some(0)),
+        Some("true" | "inf") => Ok(None),
+        Some(levels) => levels.parse().map(Some).map_err(|_| {
             let problem = format!("is `{levels}`, must be true, false, inf or a number of levels");
             EngineError::invalid_value(resource, "recurse", problem)
         }),
@@ -156,72 +142,50 @@ fn parse_amount(text: &str, default: char) -> Option<(u64, char)> {
     Some((number.parse().ok().filter(|_| plain)?, unit.to_ascii_lowercase()))
 }
 
-fn age_limit(resource: &Resource) -> Result<Option<Duration>, EngineError> {
-    let Some(text) = resource.get_text("age") else {
-        return Ok(None);
-    };
-    let seconds = parse_amount(text, 'd').and_then(|(number, unit)| {
-        let unit = match unit {
-            's' => 1,
-            'm' => 60,
-            'h' => 3600,
-            'd' => 86_400,
-            'w' => 604_800,
-            _ => return None,
-        };
-        number.checked_mul(unit)
-    });
-    seconds.map(|seconds| Some(Duration::from_secs(seconds))).ok_or_else(|| {
-        let problem = format!("is `{text}`, must be a number and s, m, h, d or w, such as `1w`");
-        EngineError::invalid_value(resource, "age", problem)
-    })
+fn age_limit(resource: &Resource) -> Result<Option<Duration>> {
+    let units = [('s', 1), ('m', 60), ('h', 3600), ('d', 86_400), ('w', 604_800)];
+    let expected = "a number and s, m, h, d or w, such as `1w`";
+    Ok(amount_limit(resource, "age", 'd', &units, expected)?.map(Duration::from_secs))
 }
 
-fn size_limit(resource: &Resource) -> Result<Option<u64>, EngineError> {
-    let Some(text) = resource.get_text("size") else {
-        return Ok(None);
+fn size_limit(resource: &Resource) -> Result<Option<u64>> {
+    let units = [('b', 1), ('k', 1 << 10), ('m', 1 << 20), ('g', 1 << 30), ('t', 1 << 40)];
+    let expected = "a number and b, k, m, g or t, such as `10m`";
+    amount_limit(resource, "size", 'k', &units, expected)
+}
+
+/// The value of an attribute in its smallest unit.
+fn amount_limit(
+    resource: &Resource,
+    name: &str,
+    default_unit: char,
+    units: &[(char, u64)],
+    expected: &str,
+) -> Result<Option<u64>> {
+    let parse = |text: &str| {
+        let (number, unit) = parse_amount(text, default_unit)?;
+        let (_, factor) = units.iter().find(|(known, _)| *known == unit)?;
+        number.checked_mul(*factor)
     };
-    let bytes = parse_amount(text, 'k').and_then(|(number, unit)| {
-        let power = "bkmgt".find(unit)?;
-        number.checked_mul(1024_u64.checked_pow(u32::try_from(power).ok()?)?)
-    });
-    bytes.map(Some).ok_or_else(|| {
-        let problem = format!("is `{text}`, must be a number and b, k, m, g or t, such as `10m`");
-        EngineError::invalid_value(resource, "size", problem)
-    })
+    resource.check_text(name, expected, |text| parse(text).is_some())?;
+    Ok(resource.get_text(name).and_then(parse))
 }
 
 /// The path itself and, with `recurse`, everything below it.
 fn collect_entries(
     cx: &ResourceContext<'_>,
     resource: &Resource,
-) -> Result<Vec<DirectoryWalkEntry>, EngineError> {
+) -> Result<Vec<DirectoryWalkEntry>> {
     let path = Path::new(&resource.name);
-    let to_error = EngineError::during(resource, format!("inspecting {}", resource.name));
-    let Some(metadata) = cx.system.metadata(path).map_err(to_error)? else {
+    let Some(metadata) =
+        cx.system.metadata(path).during(resource, format_args!("inspecting {}", resource.name))?
+    else {
         return Ok(Vec::new());
     };
     let mut entries = vec![DirectoryWalkEntry { relative_path: PathBuf::new(), metadata }];
-    let depth = match recursion_depth(resource)? {
-        TidyDepth::PathOnly => return Ok(entries),
-        TidyDepth::Levels(levels) => Some(levels),
-        TidyDepth::All => None,
-    };
-    let max_files = resource.get("max_files").and_then(ResourceValue::as_int).unwrap_or(0);
-    let walk = DirectoryWalk {
-        depth,
-        ignore: &[],
-        follow: false,
-        max_entries: usize::try_from(max_files).ok().filter(|limit| *limit > 0),
-    };
-    let descendants = walk
-        .collect_entries(cx.system, path)
-        .map_err(|problem| EngineError::failed(resource, problem.to_string()))?;
-    if max_files == 0 && descendants.len() > ENTRY_WARNING_LIMIT {
-        let count = descendants.len();
-        cx.log_line(format!("The directory '{}' contains {count} entries, which exceeds the default soft limit {ENTRY_WARNING_LIMIT}", resource.name));
-    }
-    entries.extend(descendants);
+    let depth = recursion_depth(resource)?;
+    let walk = DirectoryWalk { depth, ..DirectoryWalk::default() };
+    entries.extend(collect_limited(cx, resource, path, walk, "")?);
     Ok(entries)
 }
 
@@ -236,7 +200,7 @@ struct TidyRule<'a> {
 }
 
 impl<'a> TidyRule<'a> {
-    fn from_resource(resource: &'a Resource, now: SystemTime) -> Result<Self, EngineError> {
+    fn from_resource(resource: &'a Resource, now: SystemTime) -> Result<Self> {
         Ok(Self {
             now,
             min_age: age_limit(resource)?,
@@ -288,7 +252,7 @@ fn without_kept(
     cx: &ResourceContext<'_>,
     resource: &Resource,
     chosen: &[&DirectoryWalkEntry],
-) -> Result<BTreeSet<PathBuf>, EngineError> {
+) -> Result<BTreeSet<PathBuf>> {
     let mut selected: BTreeSet<PathBuf> =
         chosen.iter().map(|entry| entry.relative_path.clone()).collect();
     let mut directories: Vec<&Path> = chosen
@@ -300,8 +264,10 @@ fn without_kept(
     directories.sort_by_key(|relative_path| std::cmp::Reverse(relative_path.components().count()));
     for relative_path in directories {
         let path = path_of(resource, relative_path);
-        let to_error = EngineError::during(resource, format!("listing {path}"));
-        let names = cx.system.read_dir(Path::new(&path)).map_err(to_error)?;
+        let names = cx
+            .system
+            .read_dir(Path::new(&path))
+            .during(resource, format_args!("listing {path}"))?;
         if names.iter().any(|name| !selected.contains(&relative_path.join(name))) {
             selected.remove(relative_path);
         }
@@ -314,21 +280,11 @@ fn absent_file(
     resource: &Resource,
     relative_path: &Path,
     chosen: &BTreeSet<PathBuf>,
-) -> Result<Resource, EngineError> {
+) -> Result<Resource> {
     let path = path_of(resource, relative_path);
-    let attributes = serde_json::json!({"ensure": "absent", "force": true});
-    let attributes = attributes.as_object().cloned().unwrap_or_default();
-    let mut file = munge_resource(FileResourceType.schema(), &path, &attributes)?;
-    for name in METAPARAMETERS.iter().map(|attribute| attribute.name) {
-        if let Some(value) = resource
-            .get(name)
-            .filter(|_| !RELATION_METAPARAMETERS.contains(&name) && name != "alias")
-        {
-            file.values.insert(name.to_owned(), value.clone());
-        }
-    }
+    let mut file = absent_resource(&FileResourceType, resource, &path, &[("force", "true")])?;
     if let Some(backup) = resource.get("backup") {
-        file.values.insert("backup".to_owned(), backup.clone());
+        file.set_value("backup", backup.clone());
     }
     let children: Vec<String> = chosen
         .iter()
@@ -336,7 +292,7 @@ fn absent_file(
         .map(|other| format_reference("file", &path_of(resource, other)))
         .collect();
     if !children.is_empty() {
-        file.values.insert("require".to_owned(), ResourceValue::List(children));
+        file.set_value("require", ResourceValue::List(children));
     }
     Ok(file)
 }

@@ -5,124 +5,75 @@
 use std::collections::BTreeSet;
 
 use super::purge_keys;
-use crate::error::EngineError;
-use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
+use crate::error::{EngineError, Result};
+use crate::plan::{PropertyChange, ResourcePlan, ResourceState, is_absent};
 use crate::providers::accounts::{
-    self, CryptedPassword, NewUser, UserAccount as Account, UserChange, account_name, dates,
+    self, AccountError, CryptedPassword, NewUser, UserAccount as Account, UserChange, account_name,
+    dates,
 };
-use crate::resource::{Resource, ResourceValue, ResourceValues};
+use crate::resource::{Resource, ResourceValue, ResourceValues, name_values};
 use crate::resource_type::{
-    AutorequireTarget, CatalogResources, GenerationPhase, ResourceContext, ResourceType,
+    AutoRequire, CatalogResources, GenerationPhase, ResourceContext, ResourceType,
 };
-use crate::schema::{AttributeKind, AttributeSchema, TypeSchema};
-
-const BOOL_KIND: AttributeKind = AttributeKind::Bool;
+use crate::schema::AttributeKind::{AbsolutePath, Int, List, Text, Word, WordOr};
+use crate::schema::{
+    TypeSchema, flag_parameter, parameter, presence_property, property, provider_parameter,
+};
 
 static SCHEMA: TypeSchema = TypeSchema {
     type_name: "user",
     doc: "A user account.",
     namevar: "name",
     attributes: &[
-        AttributeSchema::property(
-            "ensure",
-            AttributeKind::Word(&["present", "absent"]),
-            "Whether the user exists.",
-        )
-        .with_default("present"),
-        AttributeSchema::property("home", AttributeKind::Path, "Home directory."),
-        AttributeSchema::property(
-            "uid",
-            AttributeKind::Int,
-            "The UID; chosen automatically by default.",
-        ),
-        AttributeSchema::property(
-            "gid",
-            AttributeKind::Text,
-            "Primary group, by name or GID; it must exist.",
-        ),
-        AttributeSchema::property(
-            "comment",
-            AttributeKind::Text,
-            "Comment, usually the full name.",
-        ),
-        AttributeSchema::property(
-            "shell",
-            AttributeKind::Path,
-            "Login shell; it must exist and be executable.",
-        ),
-        AttributeSchema::property(
-            "password",
-            AttributeKind::Text,
-            "Encrypted password, in the format of `/etc/shadow`.",
-        )
-        .with_hidden_value(),
-        AttributeSchema::property(
+        presence_property("Whether the user exists."),
+        property("home", AbsolutePath, "Home directory."),
+        property("uid", Int, "The UID; chosen automatically by default."),
+        property("gid", Text, "Primary group, by name or GID; it must exist."),
+        property("comment", Text, "Comment, usually the full name."),
+        property("shell", AbsolutePath, "Login shell; it must exist and be executable."),
+        property("password", Text, "Encrypted password, in the format of `/etc/shadow`.")
+            .with_hidden_value(),
+        property(
             "password_min_age",
-            AttributeKind::Int,
+            Int,
             "Minimum days between password changes; -1 for no limit.",
         ),
-        AttributeSchema::property(
+        property(
             "password_max_age",
-            AttributeKind::Int,
+            Int,
             "Maximum days before the password must be changed; -1 for no limit.",
         ),
-        AttributeSchema::property(
+        property(
             "password_warn_days",
-            AttributeKind::Int,
+            Int,
             "Days of warning before the password must be changed; -1 for no warning.",
         ),
-        AttributeSchema::property(
-            "groups",
-            AttributeKind::List,
-            "Names of the supplementary groups; they must exist.",
-        ),
-        AttributeSchema::property(
+        property("groups", List, "Names of the supplementary groups; they must exist."),
+        property(
             "expiry",
-            AttributeKind::WordOr(&["absent"]),
+            WordOr(&["absent"]),
             "Expiry date of the account, `YYYY-MM-DD`; `absent` for no expiry.",
         ),
-        AttributeSchema::parameter(
+        parameter(
             "purge_ssh_keys",
-            AttributeKind::List,
+            List,
             "Whether to remove SSH keys that are not in the catalog: `true`, or the key files.",
         ),
-        AttributeSchema::parameter(
-            "provider",
-            AttributeKind::Word(&["useradd"]),
-            "The provider; there is only one.",
-        )
-        .with_default("useradd"),
-        AttributeSchema::parameter("name", AttributeKind::Text, "Login name."),
-        AttributeSchema::parameter(
+        provider_parameter(&["useradd"]),
+        parameter("name", Text, "Login name."),
+        parameter(
             "membership",
-            AttributeKind::Word(&["inclusive", "minimum"]),
+            Word(&["inclusive", "minimum"]),
             "Whether `groups` is the complete list (`inclusive`) or not (`minimum`).",
         )
         .with_default("minimum"),
-        AttributeSchema::parameter(
+        flag_parameter(
             "managehome",
-            BOOL_KIND,
             "Whether the home directory is created and removed with the user.",
-        )
-        .with_default("false"),
-        AttributeSchema::parameter(
-            "system",
-            BOOL_KIND,
-            "Whether a new user gets a UID of the system range.",
-        )
-        .with_default("false"),
-        AttributeSchema::parameter(
-            "allowdupe",
-            BOOL_KIND,
-            "Whether the UID may be in use by another user.",
-        )
-        .with_default("false"),
-        AttributeSchema::parameter(
-            "forcelocal",
-            BOOL_KIND,
-            "Whether to use only local files, not a directory service.",
-        )
-        .with_default("false"),
+        ),
+        flag_parameter("system", "Whether a new user gets a UID of the system range."),
+        flag_parameter("allowdupe", "Whether the UID may be in use by another user."),
+        flag_parameter("forcelocal", "Whether to use only local files, not a directory service."),
     ],
 };
 
@@ -135,43 +86,28 @@ impl ResourceType for UserResourceType {
         &SCHEMA
     }
 
-    fn check(&self, mut resource: Resource) -> Result<Resource, EngineError> {
+    fn check(&self, mut resource: Resource) -> Result<Resource> {
         purge_keys::check_purge_value(&resource)?;
-        if let Some(problem) = account_name::invalid_name_reason(&resource.name) {
-            let problem = format!("is `{}`, {problem}", resource.name.escape_debug());
-            return Err(EngineError::invalid_value(&resource, "name", problem));
-        }
-        for (attribute, problem) in find_problems(&resource) {
-            if let Some(problem) = problem {
-                return Err(EngineError::invalid_value(&resource, attribute, problem));
-            }
-        }
+        check_account_name(&resource)?;
+        check_attributes(&resource)?;
         // Normalizes a numeric gid.
         if let Some(gid) = resource.get_text("gid").and_then(|gid| gid.parse::<u32>().ok()) {
-            resource.values.insert("gid".to_owned(), ResourceValue::Int(gid.into()));
+            resource.set_value("gid", ResourceValue::Int(gid.into()));
         }
         Ok(resource)
     }
 
-    fn read_state(
-        &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
-    ) -> Result<ResourceState, EngineError> {
-        let accounts = accounts::choose_provider(cx.system, cx.cancel.clone());
+    fn read_state(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<ResourceState> {
+        let accounts = accounts::choose_provider(cx);
         let local = resource.get_flag("forcelocal");
-        let found = accounts
-            .find_user(&resource.name, local)
-            .map_err(|error| error.into_engine_error(resource))?;
-        let Some(found) = found else {
+        let to_error = |error: AccountError| error.into_engine_error(resource);
+        let Some(found) = accounts.find_user(&resource.name, local).map_err(to_error)? else {
             return Ok(ResourceState::absent());
         };
         let mut values = user_values(&found);
         // If the desired group is given by name and matches, report it by name.
         if let Some(desired_group) = resource.get_text("gid") {
-            let group = accounts
-                .find_group(desired_group, local)
-                .map_err(|error| error.into_engine_error(resource))?;
+            let group = accounts.find_group(desired_group, local).map_err(to_error)?;
             if group.is_some_and(|group| group.gid == found.gid) {
                 values.insert("gid".to_owned(), ResourceValue::from(desired_group));
             }
@@ -180,19 +116,11 @@ impl ResourceType for UserResourceType {
     }
 
     fn plan(&self, resource: &Resource, state: &ResourceState) -> ResourcePlan {
-        let mut desired = resource.clone();
-        if let Some(groups) = resource.get("groups") {
-            let found = state.get("groups").map(ResourceValue::as_list).unwrap_or_default();
-            let keep = resource.get_text("membership") != Some("inclusive");
-            let groups = merge_lists(&groups.as_list(), &found, keep);
-            desired.values.insert("groups".to_owned(), groups);
-        }
+        let keep = resource.get_text("membership") != Some("inclusive");
+        let desired = with_merged_list(resource, state, "groups", keep);
         let mut plan = ResourcePlan::compare(&SCHEMA, &desired, state);
-        for change in &mut plan.changes {
-            if change.property == "groups" {
-                *change = change.clone().with_list_delimiter(",");
-            }
-        }
+        let groups = plan.changes.iter_mut().filter(|change| change.property == "groups");
+        groups.for_each(|change| change.join_lists(","));
         plan
     }
 
@@ -201,14 +129,11 @@ impl ResourceType for UserResourceType {
         cx: &ResourceContext<'_>,
         plan: &ResourcePlan,
         change: &PropertyChange,
-    ) -> Result<(), EngineError> {
-        let accounts = accounts::choose_provider(cx.system, cx.cancel.clone());
+    ) -> Result<()> {
+        let accounts = accounts::choose_provider(cx);
         let resource = &plan.resource;
         let result = if change.property != "ensure" {
-            let Some(change) = user_change(resource, change) else {
-                return Ok(());
-            };
-            accounts.change_user(&resource.name, &change)
+            accounts.change_user(&resource.name, &user_change(resource, change))
         } else if change.to.as_text() == Some("absent") {
             accounts.remove_user(&resource.name, resource.get_flag("managehome"))
         } else {
@@ -218,11 +143,7 @@ impl ResourceType for UserResourceType {
     }
 
     fn generation_phase(&self, resource: &Resource) -> GenerationPhase {
-        if purge_keys::is_purge_requested(resource) {
-            GenerationPhase::BeforeTheRun
-        } else {
-            GenerationPhase::Never
-        }
+        GenerationPhase::BeforeTheRun.only_if(purge_keys::is_purge_requested(resource))
     }
 
     fn generate_resources(
@@ -230,12 +151,8 @@ impl ResourceType for UserResourceType {
         cx: &ResourceContext<'_>,
         resource: &Resource,
         siblings: &dyn CatalogResources,
-    ) -> Result<Vec<Resource>, EngineError> {
-        if purge_keys::is_purge_requested(resource) {
-            purge_keys::generate_absent_keys(cx, resource, siblings)
-        } else {
-            Ok(Vec::new())
-        }
+    ) -> Result<Vec<Resource>> {
+        purge_keys::generate_absent_keys(cx, resource, siblings)
     }
 
     /// Its groups: the primary one by name or gid, the others by name.
@@ -243,13 +160,11 @@ impl ResourceType for UserResourceType {
         &self,
         resource: &Resource,
         siblings: &dyn CatalogResources,
-    ) -> Vec<AutorequireTarget> {
+    ) -> Vec<AutoRequire> {
         let primary = match resource.get("gid") {
             Some(ResourceValue::Int(number)) => {
                 let groups = siblings.resources_of_type("group");
-                let same = |group: &&Resource| {
-                    group.get("gid").and_then(ResourceValue::as_int) == Some(*number)
-                };
+                let same = |group: &&Resource| group.get_int("gid") == Some(*number);
                 groups.into_iter().find(same).map(|group| group.name.clone())
             }
             name => name.and_then(ResourceValue::as_text).map(str::to_owned),
@@ -258,79 +173,66 @@ impl ResourceType for UserResourceType {
         primary.into_iter().chain(others).map(|group| ("group", group)).collect()
     }
 
-    fn list_instances(
-        &self,
-        cx: &ResourceContext<'_>,
-    ) -> Result<Vec<(String, ResourceValues)>, EngineError> {
+    fn list_instances(&self, cx: &ResourceContext<'_>) -> Result<Vec<(String, ResourceValues)>> {
         let all = Resource::without_values(&SCHEMA, "*")?;
-        let users = accounts::choose_provider(cx.system, cx.cancel.clone()).list_users();
+        let users = accounts::choose_provider(cx).list_users();
         let users = users.map_err(|error| error.into_engine_error(&all))?;
         Ok(users.iter().map(|user| (user.name.clone(), user_values(user))).collect())
     }
 }
 
-/// Validation errors by attribute.
-fn find_problems(resource: &Resource) -> Vec<(&'static str, Option<String>)> {
-    let line = |name: &'static str| {
-        let text = resource.get_text(name).filter(|text| text.contains([':', '\n', '\r']));
-        (
-            name,
-            text.map(|text| format!("is `{}`, must be one line without `:`", text.escape_debug())),
-        )
-    };
-    let age = |name: &'static str| {
-        let days = resource.get(name).and_then(ResourceValue::as_int);
-        let invalid = days.filter(|days| !(-1..=1_000_000).contains(days));
-        (
-            name,
-            invalid.map(|days| format!("is {days}, must be a number of days from -1 to 1000000")),
-        )
-    };
-    let secret = resource.get_text("password").filter(|text| text.contains([':', '\n', '\r']));
-    let uid = resource.get("uid").and_then(ResourceValue::as_int).filter(|uid| !is_id(*uid));
-    let gid = resource.get_text("gid").filter(|gid| match gid.parse::<i64>() {
-        Ok(number) => !is_id(number),
-        Err(_) => account_name::invalid_name_reason(gid).is_some(),
-    });
-    let group = resource.get_list("groups");
-    let group = group.into_iter().find(|group| account_name::invalid_name_reason(group).is_some());
-    let expiry = resource.get_text("expiry").filter(|day| *day != "absent" && !is_expiry(day));
-    vec![
-        line("home"),
-        line("comment"),
-        line("shell"),
-        age("password_min_age"),
-        age("password_max_age"),
-        age("password_warn_days"),
-        (
-            "password",
-            secret.map(|_| "must be one line without `:`, in the format of /etc/shadow".to_owned()),
-        ),
-        ("uid", uid.map(|uid| format!("is {uid}, must be from 0 to 4294967294"))),
-        (
-            "gid",
-            gid.map(|gid| {
-                format!("is `{}`, must be the name or GID of a group", gid.escape_debug())
-            }),
-        ),
-        (
-            "groups",
-            group.map(|group| {
-                format!("contains `{}`, must be a list of group names", group.escape_debug())
-            }),
-        ),
-        (
-            "expiry",
-            expiry.map(|day| {
-                format!("is `{}`, must be a date such as 2030-12-31, or absent", day.escape_debug())
-            }),
-        ),
-    ]
+/// Validates the name of a user or group.
+pub(super) fn check_account_name(resource: &Resource) -> Result<()> {
+    account_name::invalid_name_reason(&resource.name).map_or(Ok(()), |reason| {
+        let problem = format!("is `{}`, {reason}", resource.name.escape_debug());
+        Err(EngineError::invalid_value(resource, "name", problem))
+    })
 }
 
-/// Any id except the reserved one that means "none".
+pub(super) fn is_account_name(name: &str) -> bool {
+    account_name::invalid_name_reason(name).is_none()
+}
+
+/// Validates a UID or GID: any but the reserved one that means "none".
+pub(super) fn check_id(resource: &Resource, name: &str) -> Result<()> {
+    match resource.get_int(name).filter(|id| !is_id(*id)) {
+        Some(id) => {
+            let problem = format!("is {id}, must be from 0 to 4294967294");
+            Err(EngineError::invalid_value(resource, name, problem))
+        }
+        None => Ok(()),
+    }
+}
+
 fn is_id(number: i64) -> bool {
     u32::try_from(number).is_ok_and(|id| id != u32::MAX)
+}
+
+fn check_attributes(resource: &Resource) -> Result<()> {
+    let is_field = |text: &str| !text.contains([':', '\n', '\r']);
+    for name in ["home", "comment", "shell"] {
+        resource.check_text(name, "one line without `:`", is_field)?;
+    }
+    for name in ["password_min_age", "password_max_age", "password_warn_days"] {
+        let days = resource.get_int(name).filter(|days| !(-1..=1_000_000).contains(days));
+        if let Some(days) = days {
+            let problem = format!("is {days}, must be a number of days from -1 to 1000000");
+            return Err(EngineError::invalid_value(resource, name, problem));
+        }
+    }
+    // Does not show the password.
+    if !resource.get_text("password").is_none_or(is_field) {
+        let problem = "must be one line without `:`, in the format of /etc/shadow";
+        return Err(EngineError::invalid_value(resource, "password", problem));
+    }
+    check_id(resource, "uid")?;
+    resource.check_text("gid", "the name or GID of a group", |gid| {
+        gid.parse::<i64>().map_or_else(|_| is_account_name(gid), is_id)
+    })?;
+    resource.check_items("groups", "a list of group names", is_account_name)?;
+    resource.check_text("expiry", "a date such as 2030-12-31, or absent", |day| {
+        day == "absent" || is_expiry(day)
+    })
 }
 
 /// shadow has no days before 1970, and 0 may be interpreted as never.
@@ -339,42 +241,57 @@ fn is_expiry(day: &str) -> bool {
 }
 
 /// Sorted and deduplicated, so that lists compare as sets.
-pub(super) fn merge_lists(desired: &[&str], found: &[&str], keep: bool) -> ResourceValue {
-    let mut names: BTreeSet<&str> =
-        desired.iter().copied().filter(|name| *name != "absent").collect();
-    names.extend(found.iter().filter(|_| keep));
-    ResourceValue::List(names.into_iter().map(str::to_owned).collect())
+pub(super) fn merge_lists(desired: &[&str], found: &[&str]) -> Vec<String> {
+    let names = desired.iter().filter(|name| **name != "absent").chain(found);
+    names.collect::<BTreeSet<_>>().into_iter().map(|name| (*name).to_owned()).collect()
+}
+
+/// The resource with its desired list as a set; with `keep` the names found are part of it.
+pub(super) fn with_merged_list(
+    resource: &Resource,
+    state: &ResourceState,
+    name: &str,
+    keep: bool,
+) -> Resource {
+    let mut desired = resource.clone();
+    if let Some(list) = resource.get(name) {
+        let found = state.get(name).filter(|_| keep).map(ResourceValue::as_list);
+        let merged = merge_lists(&list.as_list(), &found.unwrap_or_default());
+        desired.set_value(name, ResourceValue::List(merged));
+    }
+    desired
 }
 
 pub(super) fn value_to_texts(value: &ResourceValue) -> Vec<String> {
     value.as_list().into_iter().map(str::to_owned).collect()
 }
 
+pub(super) fn value_to_id(value: &ResourceValue) -> Option<u32> {
+    value.as_int().and_then(|number| u32::try_from(number).ok())
+}
+
 /// All data of a user as properties.
 fn user_values(user: &Account) -> ResourceValues {
-    let mut values = ResourceValues::from([
-        ("ensure".to_owned(), ResourceValue::from("present")),
-        ("home".to_owned(), ResourceValue::from(user.home.as_str())),
-        ("uid".to_owned(), ResourceValue::Int(user.uid.into())),
-        ("gid".to_owned(), ResourceValue::Int(user.gid.into())),
-        ("comment".to_owned(), ResourceValue::from(user.comment.as_str())),
-        ("shell".to_owned(), ResourceValue::from(user.shell.as_str())),
+    let mut values = name_values([
+        ("ensure", "present".into()),
+        ("home", user.home.as_str().into()),
+        ("uid", ResourceValue::Int(user.uid.into())),
+        ("gid", ResourceValue::Int(user.gid.into())),
+        ("comment", user.comment.as_str().into()),
+        ("shell", user.shell.as_str().into()),
     ]);
     if !user.groups.is_empty() {
         values.insert("groups".to_owned(), ResourceValue::List(user.groups.clone()));
     }
     if let Some(shadow) = &user.shadow {
-        let password = ResourceValue::from(shadow.password.expose());
-        values.insert("password".to_owned(), password);
-        for (name, days) in [
-            ("password_min_age", shadow.min_age),
-            ("password_max_age", shadow.max_age),
-            ("password_warn_days", shadow.warn_days),
-        ] {
-            values.insert(name.to_owned(), ResourceValue::Int(days));
-        }
+        values.extend(name_values([
+            ("password", shadow.password.expose().into()),
+            ("password_min_age", ResourceValue::Int(shadow.min_age)),
+            ("password_max_age", ResourceValue::Int(shadow.max_age)),
+            ("password_warn_days", ResourceValue::Int(shadow.warn_days)),
+        ]));
         if let Some(day) = shadow.expiry.and_then(dates::render_day) {
-            values.insert("expiry".to_owned(), ResourceValue::from(day));
+            values.insert("expiry".to_owned(), day.into());
         }
     }
     values
@@ -382,20 +299,18 @@ fn user_values(user: &Account) -> ResourceValues {
 
 fn new_user(resource: &Resource) -> NewUser {
     let text = |name| resource.get_text(name).map(str::to_owned);
-    let int = |name| resource.get(name).and_then(ResourceValue::as_int);
-    let groups = resource.get_list("groups");
     NewUser {
         name: resource.name.clone(),
-        uid: int("uid").and_then(|uid| u32::try_from(uid).ok()),
+        uid: resource.get("uid").and_then(value_to_id),
         gid: resource.get("gid").map(ToString::to_string),
-        groups: value_to_texts(&merge_lists(&groups, &[], false)),
+        groups: merge_lists(&resource.get_list("groups"), &[]),
         comment: text("comment"),
         home: text("home"),
         shell: text("shell"),
         password: text("password").map(CryptedPassword::new),
-        min_age: int("password_min_age"),
-        max_age: int("password_max_age"),
-        warn_days: int("password_warn_days"),
+        min_age: resource.get_int("password_min_age"),
+        max_age: resource.get_int("password_max_age"),
+        warn_days: resource.get_int("password_warn_days"),
         expiry: text("expiry").filter(|day| day != "absent"),
         managehome: resource.get_flag("managehome"),
         system: resource.get_flag("system"),
@@ -403,21 +318,15 @@ fn new_user(resource: &Resource) -> NewUser {
     }
 }
 
-fn user_change(resource: &Resource, change: &PropertyChange) -> Option<UserChange> {
-    let text = || change.to.as_text().map(str::to_owned);
-    let int = || change.to.as_int();
-    Some(match change.property.as_str() {
-        "home" => UserChange::Home(text()?),
-        "uid" => UserChange::Uid(u32::try_from(int()?).ok()?, resource.get_flag("allowdupe")),
-        "gid" => UserChange::Gid(change.to.to_string()),
-        "comment" => UserChange::Comment(text()?),
-        "shell" => UserChange::Shell(text()?),
-        "password" => UserChange::Password(CryptedPassword::new(text()?)),
-        "password_min_age" => UserChange::MinAge(int()?),
-        "password_max_age" => UserChange::MaxAge(int()?),
-        "password_warn_days" => UserChange::WarnDays(int()?),
-        "expiry" => UserChange::Expiry(text().filter(|day| day != "absent")),
-        "groups" => UserChange::Groups(value_to_texts(&change.to)),
-        _ => return None,
-    })
+fn user_change(resource: &Resource, change: &PropertyChange) -> UserChange {
+    let value = match &change.to {
+        ResourceValue::List(texts) => texts.join(","),
+        absent if change.property == "expiry" && is_absent(absent) => String::new(),
+        value => value.to_string(),
+    };
+    if change.property == "password" {
+        return UserChange::Password(CryptedPassword::new(value));
+    }
+    let allowdupe = resource.get_flag("allowdupe");
+    UserChange::Property { name: change.property.clone(), value, allowdupe }
 }

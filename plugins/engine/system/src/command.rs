@@ -2,10 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+
+use crate::error::SystemError;
 
 /// A program and its environment. The environment is clean: only `env`, plus `PATH`, `LC_ALL=C` and `HOME`.
 #[derive(Clone)]
@@ -50,6 +53,12 @@ impl Command {
             cancel: CancelFlag::default(),
             listener: None,
         }
+    }
+
+    /// Adds the program to the error of its start; for `map_err`.
+    pub(crate) fn start_error<E: Into<io::Error>>(&self) -> impl Fn(E) -> SystemError {
+        let program = self.program_name();
+        move |source| SystemError::Start { program: program.to_owned(), source: source.into() }
     }
 
     /// The program name for messages.
@@ -133,6 +142,22 @@ impl CommandOutput {
     /// Whether the exit code is 0.
     pub fn is_success(&self) -> bool {
         self.code == 0
+    }
+
+    /// Standard output as text, invalid bytes replaced.
+    pub fn stdout_text(&self) -> String {
+        String::from_utf8_lossy(&self.stdout).into_owned()
+    }
+
+    /// Describes a failure of this command line, with its output.
+    pub fn failure_text(&self, command_line: &str) -> String {
+        format!("`{command_line}` ended with code {}: {}", self.code, self.combined_text().trim())
+    }
+
+    /// Describes a failure of this command line as Puppet does.
+    pub fn execution_text(&self, command_line: &str) -> String {
+        let (code, text) = (self.code, self.combined_text());
+        format!("Execution of '{command_line}' returned {code}: {}", text.trim())
     }
 
     /// The combined output as text, invalid bytes replaced.

@@ -15,8 +15,9 @@ use std::path::{Component, Path, PathBuf};
 use rustix::fs::{AtFlags, Dir, Mode, OFlags, Timespec, Timestamps, UTIME_NOW};
 use rustix::io::Errno;
 
+use crate::error::file_error;
 use crate::real::convert_metadata;
-use crate::{FileEntryKind, FileMetadata, SystemError};
+use crate::{FileEntryKind, FileMetadata, SystemError, SystemResult};
 
 /// Maximum depth of a directory tree that is removed; each level holds one descriptor.
 const MAX_TREE_DEPTH: usize = 128;
@@ -59,11 +60,6 @@ pub struct EntryStatus {
 }
 
 impl EntryStatus {
-    fn of_descriptor(file: &File) -> io::Result<Self> {
-        let found = file.metadata()?;
-        Ok(Self { metadata: convert_metadata(&found), links: found.nlink(), device: found.dev() })
-    }
-
     /// Whether both are the same file.
     pub fn is_same_file(&self, other: &Self) -> bool {
         (self.device, self.metadata.inode) == (other.device, other.metadata.inode)
@@ -77,29 +73,28 @@ impl EntryStatus {
 
 impl ConfinedRoot {
     /// Opens the root directory. Follows links in its path.
-    pub fn open(root: &Path) -> Result<Self, SystemError> {
+    pub fn open(root: &Path) -> SystemResult<Self> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root =
-            rustix::fs::open(root, flags, Mode::empty()).map_err(errno_error("open", root))?;
+            rustix::fs::open(root, flags, Mode::empty()).map_err(file_error("open", root))?;
         Ok(Self { root })
     }
 
     /// The entry at an absolute path; `None` if a parent directory does not exist.
-    pub fn find_entry(&self, path: &Path) -> Result<Option<ConfinedEntry>, SystemError> {
+    pub fn find_entry(&self, path: &Path) -> SystemResult<Option<ConfinedEntry>> {
         let mut names = path_components(path)?;
         let name = names.pop();
-        let mut directory =
-            self.root.try_clone().map_err(|source| file_error("open", path, source))?;
+        let mut directory = self.root.try_clone().map_err(file_error("open", path))?;
         let mut searchable = true;
         for component in names {
-            directory = match open_directory(&directory, &component) {
+            directory = match open_directory(&directory, &component, OFlags::PATH) {
                 Ok(next) => next,
                 Err(Errno::NOENT) => return Ok(None),
                 Err(Errno::NOTDIR) if !is_link(&directory, &component) => return Ok(None),
-                Err(Errno::NOTDIR) => return Err(errno_error("open", path)(Errno::LOOP)),
-                Err(source) => return Err(errno_error("open", path)(source)),
+                Err(Errno::NOTDIR) => return Err(file_error("open", path)(Errno::LOOP)),
+                Err(source) => return Err(file_error("open", path)(source)),
             };
-            let found = rustix::fs::fstat(&directory).map_err(errno_error("stat", path))?;
+            let found = rustix::fs::fstat(&directory).map_err(file_error("stat", path))?;
             searchable &= found.st_mode & 0o001 != 0;
         }
         Ok(Some(ConfinedEntry { directory, name, path: path.to_owned(), searchable }))
@@ -108,31 +103,26 @@ impl ConfinedRoot {
 
 impl ConfinedEntry {
     /// Status of the entry without following a link; `None` if it does not exist.
-    pub fn status(&self) -> Result<Option<EntryStatus>, SystemError> {
+    pub fn status(&self) -> SystemResult<Option<EntryStatus>> {
         match self.open_at(OFlags::PATH) {
-            Ok(file) => EntryStatus::of_descriptor(&file)
-                .map(Some)
-                .map_err(|source| file_error("stat", &self.path, source)),
+            Ok(file) => self.status_of_file(&file).map(Some),
             Err(Errno::NOENT) => Ok(None),
-            Err(source) => Err(errno_error("stat", &self.path)(source)),
+            Err(source) => Err(file_error("stat", &self.path)(source)),
         }
     }
 
     /// The target of a link.
-    pub fn read_link(&self) -> Result<PathBuf, SystemError> {
+    pub fn read_link(&self) -> SystemResult<PathBuf> {
         let target = rustix::fs::readlinkat(&self.directory, self.name(), Vec::new());
-        let target = target.map_err(errno_error("read link", &self.path))?;
+        let target = target.map_err(file_error("read link", &self.path))?;
         Ok(OsString::from_vec(target.into_bytes()).into())
     }
 
     /// Opens a file or directory for reading; does not block on a pipe. Rejects links, devices, pipes and sockets.
-    pub fn open(&self) -> Result<ConfinedFile, SystemError> {
+    pub fn open(&self) -> SystemResult<ConfinedFile> {
         let kind_error = || {
-            let source = io::Error::new(
-                io::ErrorKind::InvalidInput,
-                "it is not a regular file or directory",
-            );
-            file_error("open", &self.path, source)
+            let problem = "it is not a regular file or directory";
+            file_error("open", &self.path)(io::Error::new(io::ErrorKind::InvalidInput, problem))
         };
         let is_readable_kind = |status: &EntryStatus| {
             matches!(status.metadata.kind, FileEntryKind::File | FileEntryKind::Directory)
@@ -143,9 +133,8 @@ impl ConfinedEntry {
         }
         let file = self
             .open_at(OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)
-            .map_err(errno_error("open", &self.path))?;
-        let status = EntryStatus::of_descriptor(&file)
-            .map_err(|source| file_error("stat", &self.path, source))?;
+            .map_err(file_error("open", &self.path))?;
+        let status = self.status_of_file(&file)?;
         if !is_readable_kind(&status) {
             return Err(kind_error());
         }
@@ -153,39 +142,45 @@ impl ConfinedEntry {
     }
 
     /// Creates an empty file with this mode. Fails if the entry exists.
-    pub fn create_file(&self, mode: u32) -> Result<(), SystemError> {
+    pub fn create_file(&self, mode: u32) -> SystemResult<()> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
-        let file = self.open_at(flags).map_err(errno_error("create", &self.path))?;
+        let file = self.open_at(flags).map_err(file_error("create", &self.path))?;
         file.set_permissions(Permissions::from_mode(mode))
             .and_then(|()| file.sync_all())
-            .map_err(|source| file_error("create", &self.path, source))
+            .map_err(file_error("create", &self.path))
     }
 
     /// Creates a directory with this mode. Fails if the entry exists.
-    pub fn create_directory(&self, mode: u32) -> Result<(), SystemError> {
+    pub fn create_directory(&self, mode: u32) -> SystemResult<()> {
         rustix::fs::mkdirat(&self.directory, self.name(), Mode::RWXU)
-            .map_err(errno_error("create directory", &self.path))?;
+            .map_err(file_error("create directory", &self.path))?;
         let created = self.open_at(OFlags::RDONLY | OFlags::DIRECTORY);
-        let created = created.map_err(errno_error("create directory", &self.path))?;
+        let created = created.map_err(file_error("create directory", &self.path))?;
         created
             .set_permissions(Permissions::from_mode(mode))
-            .map_err(|source| file_error("create directory", &self.path, source))
+            .map_err(file_error("create directory", &self.path))
     }
 
     /// Removes a file, a link, or with `directory` an empty directory. Fails if the entry does not exist.
-    pub fn remove_entry(&self, directory: bool) -> Result<(), SystemError> {
+    pub fn remove_entry(&self, directory: bool) -> SystemResult<()> {
         let flags = if directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
         rustix::fs::unlinkat(&self.directory, self.name(), flags)
-            .map_err(errno_error("remove", &self.path))
+            .map_err(file_error("remove", &self.path))
     }
 
     /// Removes a directory tree, on its own file system only.
-    pub fn remove_tree(&self) -> Result<(), SystemError> {
-        let fail = errno_error("remove", &self.path);
-        let top = open_listed(&self.directory, self.name()).map_err(&fail)?;
+    pub fn remove_tree(&self) -> SystemResult<()> {
+        let fail = file_error("remove", &self.path);
+        let top = open_directory(&self.directory, self.name(), OFlags::RDONLY).map_err(&fail)?;
         let device = rustix::fs::fstat(&top).map_err(&fail)?.st_dev;
         clear_directory(&top, device, MAX_TREE_DEPTH).map_err(&fail)?;
         self.remove_entry(true)
+    }
+
+    fn status_of_file(&self, file: &File) -> SystemResult<EntryStatus> {
+        let found = file.metadata().map_err(file_error("stat", &self.path))?;
+        let metadata = convert_metadata(&found);
+        Ok(EntryStatus { metadata, links: found.nlink(), device: found.dev() })
     }
 
     fn name(&self) -> &OsStr {
@@ -211,12 +206,12 @@ impl ConfinedFile {
     }
 
     /// The content; fails if larger than `limit` bytes.
-    pub fn read_content(&self, limit: u64) -> Result<Vec<u8>, SystemError> {
+    pub fn read_content(&self, limit: u64) -> SystemResult<Vec<u8>> {
         let mut content = Vec::new();
         (&self.file)
             .take(limit.saturating_add(1))
             .read_to_end(&mut content)
-            .map_err(|source| file_error("read", &self.path, source))?;
+            .map_err(file_error("read", &self.path))?;
         let size = self.status.metadata.size.max(content.len() as u64);
         if size > limit {
             return Err(SystemError::TooLarge { path: self.path.clone(), size, limit });
@@ -225,21 +220,20 @@ impl ConfinedFile {
     }
 
     /// Sets access and modification time to now.
-    pub fn set_times_to_now(&self) -> Result<(), SystemError> {
+    pub fn set_times_to_now(&self) -> SystemResult<()> {
         let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
         let times = Timestamps { last_access: now, last_modification: now };
-        rustix::fs::futimens(&self.file, &times)
-            .map_err(errno_error("set the times of", &self.path))
+        rustix::fs::futimens(&self.file, &times).map_err(file_error("set the times of", &self.path))
     }
 
     /// Entry names, sorted. Fails if a name is not UTF-8.
-    pub fn list_entries(&self) -> Result<Vec<String>, SystemError> {
-        let fail = errno_error("list", &self.path);
+    pub fn list_entries(&self) -> SystemResult<Vec<String>> {
+        let fail = file_error("list", &self.path);
         let mut found = Vec::new();
         for name in list_names(&self.file).map_err(fail)? {
             let name = name.into_string().map_err(|name| {
                 let text = format!("the entry name `{}` is not UTF-8", name.display());
-                file_error("list", &self.path, io::Error::new(io::ErrorKind::InvalidData, text))
+                file_error("list", &self.path)(io::Error::new(io::ErrorKind::InvalidData, text))
             })?;
             found.push(name);
         }
@@ -248,18 +242,10 @@ impl ConfinedFile {
     }
 
     /// Status of one name in the directory; `None` if it does not exist.
-    pub fn status_of(&self, name: &str) -> Result<Option<EntryStatus>, SystemError> {
-        let entry = ConfinedEntry {
-            directory: self
-                .file
-                .try_clone()
-                .map_err(|source| file_error("stat", &self.path, source))?
-                .into(),
-            name: Some(name.into()),
-            path: self.path.join(name),
-            searchable: self.searchable,
-        };
-        entry.status()
+    pub fn status_of(&self, name: &str) -> SystemResult<Option<EntryStatus>> {
+        let directory = self.file.try_clone().map_err(file_error("stat", &self.path))?.into();
+        let (path, searchable) = (self.path.join(name), self.searchable);
+        ConfinedEntry { directory, name: Some(name.into()), path, searchable }.status()
     }
 }
 
@@ -268,12 +254,11 @@ pub(crate) fn read_world_readable(
     root: &Path,
     path: &Path,
     limit: u64,
-) -> Result<Option<Vec<u8>>, SystemError> {
+) -> SystemResult<Option<Vec<u8>>> {
     let Some(entry) = ConfinedRoot::open(root)?.find_entry(path)? else {
         return Ok(None);
     };
-    let is_file = |status: EntryStatus| status.metadata.kind == FileEntryKind::File;
-    if !entry.status()?.is_some_and(is_file) {
+    if entry.status()?.is_none_or(|status| status.metadata.kind != FileEntryKind::File) {
         return Ok(None);
     }
     let file = entry.open()?;
@@ -291,7 +276,7 @@ fn clear_directory(directory: &OwnedFd, device: u64, depth: usize) -> rustix::io
         match rustix::fs::unlinkat(directory, &name, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => {}
             Err(Errno::ISDIR) => {
-                let inner = open_listed(directory, &name)?;
+                let inner = open_directory(directory, &name, OFlags::RDONLY)?;
                 if rustix::fs::fstat(&inner)?.st_dev != device {
                     return Err(Errno::XDEV);
                 }
@@ -306,23 +291,17 @@ fn clear_directory(directory: &OwnedFd, device: u64, depth: usize) -> rustix::io
 
 /// Entry names without `.` and `..`.
 fn list_names(directory: impl AsFd) -> rustix::io::Result<Vec<OsString>> {
-    let mut names = Vec::new();
-    for entry in Dir::read_from(directory)? {
-        let name = OsString::from_vec(entry?.file_name().to_bytes().to_vec());
-        if name != "." && name != ".." {
-            names.push(name);
-        }
-    }
-    Ok(names)
+    let names = Dir::read_from(directory)?
+        .map(|entry| Ok(OsString::from_vec(entry?.file_name().to_bytes().to_vec())));
+    names.filter(|name| !name.as_ref().is_ok_and(|name| name == "." || name == "..")).collect()
 }
 
-fn open_directory(directory: &OwnedFd, name: &OsStr) -> rustix::io::Result<OwnedFd> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    rustix::fs::openat(directory, name, flags, Mode::empty())
-}
-
-fn open_listed(directory: &OwnedFd, name: &OsStr) -> rustix::io::Result<OwnedFd> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+fn open_directory(
+    directory: &OwnedFd,
+    name: &OsStr,
+    access: OFlags,
+) -> rustix::io::Result<OwnedFd> {
+    let flags = access | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     rustix::fs::openat(directory, name, flags, Mode::empty())
 }
 
@@ -331,7 +310,7 @@ fn is_link(directory: &OwnedFd, name: &OsStr) -> bool {
 }
 
 /// Components of an absolute path; rejects `..`.
-fn path_components(path: &Path) -> Result<Vec<OsString>, SystemError> {
+fn path_components(path: &Path) -> SystemResult<Vec<OsString>> {
     let invalid_path = || SystemError::Path { path: path.to_owned() };
     let mut parts = path.components();
     if parts.next() != Some(Component::RootDir) {
@@ -343,13 +322,4 @@ fn path_components(path: &Path) -> Result<Vec<OsString>, SystemError> {
             _ => Err(invalid_path()),
         })
         .collect()
-}
-
-fn errno_error(verb: &'static str, path: &Path) -> impl Fn(Errno) -> SystemError {
-    let path = path.to_owned();
-    move |source| file_error(verb, &path, source.into())
-}
-
-fn file_error(verb: &'static str, path: &Path, source: io::Error) -> SystemError {
-    SystemError::File { verb, path: path.to_owned(), source }
 }

@@ -1,8 +1,11 @@
 //! Errors of system access, with the path or program concerned.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+/// A result of a call on the machine.
+pub type SystemResult<T> = Result<T, SystemError>;
 
 /// A failed call on the machine.
 #[derive(Debug, thiserror::Error)]
@@ -103,8 +106,16 @@ impl SystemError {
     }
 }
 
+/// Adds the operation and the path to an error of the kernel; for `map_err`.
+pub(crate) fn file_error<E: Into<io::Error>>(
+    verb: &'static str,
+    path: &Path,
+) -> impl Fn(E) -> SystemError {
+    move |source| SystemError::File { verb, path: path.to_owned(), source: source.into() }
+}
+
 /// Converts the error of something that does not exist to `None`.
-pub fn found_or_none<T>(result: Result<T, SystemError>) -> Result<Option<T>, SystemError> {
+pub fn found_or_none<T>(result: SystemResult<T>) -> SystemResult<Option<T>> {
     match result {
         Err(error) if error.is_not_found() => Ok(None),
         result => result.map(Some),

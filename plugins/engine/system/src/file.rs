@@ -48,3 +48,10 @@ pub struct FileAttributes {
     /// Numeric group.
     pub gid: Option<u32>,
 }
+
+impl FileAttributes {
+    /// Only the permission bits.
+    pub fn with_mode(mode: u32) -> Self {
+        Self { mode: Some(mode), ..Self::default() }
+    }
+}

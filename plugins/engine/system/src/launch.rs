@@ -18,7 +18,7 @@ use std::process::Stdio;
 use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::execv;
 
-use crate::error::SystemError;
+use crate::error::{SystemError, SystemResult};
 
 /// Exists if systemd is the init process.
 const SYSTEMD_MARKER: &str = "/run/systemd/system";
@@ -28,7 +28,7 @@ const BLOCKED_SIGNALS: [Signal; 2] = [Signal::SIGUSR2, Signal::SIGHUP];
 
 /// Starts a detached program in its own session, and under systemd in its own unit with this name, because stopping our
 /// unit would otherwise kill it. Returns once it is started; does not check what it does.
-pub fn launch_detached(unit: &str, argv: &[String]) -> Result<(), SystemError> {
+pub fn launch_detached(unit: &str, argv: &[String]) -> SystemResult<()> {
     let mut last_error = None;
     for command in launch_commands(Path::new(SYSTEMD_MARKER).exists(), unit, argv) {
         match run_launcher(&command) {
@@ -93,7 +93,7 @@ fn run_launcher(argv: &[String]) -> io::Result<()> {
 pub fn replace_process(
     program: &Path,
     arguments: impl IntoIterator<Item = OsString>,
-) -> Result<Infallible, SystemError> {
+) -> SystemResult<Infallible> {
     let failed =
         |source: io::Error| SystemError::Start { program: program.display().to_string(), source };
     let to_c_string = |word: OsString| CString::new(word.into_vec()).map_err(io::Error::other);

@@ -27,7 +27,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 pub use command::{Command, CommandOutput};
-pub use error::SystemError;
+pub use error::{SystemError, SystemResult};
 pub use file::{FileAttributes, FileEntryKind, FileMetadata};
 pub use interactive::InteractiveProcess;
 pub use process::{ProcessId, ProcessSpool, Signal};
@@ -39,14 +39,14 @@ pub trait System: fmt::Debug + Send + Sync {
     fn root(&self) -> &Path;
 
     /// Metadata of a path. Does not follow a symbolic link in the last component; `None` if the path does not exist.
-    fn metadata(&self, path: &Path) -> Result<Option<FileMetadata>, SystemError>;
+    fn metadata(&self, path: &Path) -> SystemResult<Option<FileMetadata>>;
 
     /// The content of a file. Follows links inside the root. Fails if the file is larger than `limit` bytes.
-    fn read_file(&self, path: &Path, limit: u64) -> Result<Vec<u8>, SystemError>;
+    fn read_file(&self, path: &Path, limit: u64) -> SystemResult<Vec<u8>>;
 
     /// The content of a regular, world-readable file of at most `limit` bytes; `None` for any other file. Does not follow a
     /// symbolic link in the last component. Mode and content are read from the same open file.
-    fn read_world_readable(&self, path: &Path, limit: u64) -> Result<Option<Vec<u8>>, SystemError> {
+    fn read_world_readable(&self, path: &Path, limit: u64) -> SystemResult<Option<Vec<u8>>> {
         match self.metadata(path)? {
             Some(found)
                 if found.kind == FileEntryKind::File
@@ -60,10 +60,10 @@ pub trait System: fmt::Debug + Send + Sync {
     }
 
     /// The target of a symbolic link, as stored.
-    fn read_link(&self, path: &Path) -> Result<PathBuf, SystemError>;
+    fn read_link(&self, path: &Path) -> SystemResult<PathBuf>;
 
     /// The entry names of a directory, sorted.
-    fn read_dir(&self, path: &Path) -> Result<Vec<String>, SystemError>;
+    fn read_dir(&self, path: &Path) -> SystemResult<Vec<String>>;
 
     /// Replaces a whole file: writes a temporary file in the same directory, fsync, sets attributes, renames, fsync of the directory.
     /// Attributes that are `None` keep the existing values; a new file gets mode 0644 and the owner of the process.
@@ -72,7 +72,7 @@ pub trait System: fmt::Debug + Send + Sync {
         path: &Path,
         content: &[u8],
         attributes: &FileAttributes,
-    ) -> Result<(), SystemError>;
+    ) -> SystemResult<()>;
 
     /// Creates a whole file that does not exist yet, like [`Self::write_file`], but durable only after [`Self::sync_file_systems`] on its
     /// directory. Use it to write many files with a single sync.
@@ -81,58 +81,51 @@ pub trait System: fmt::Debug + Send + Sync {
         path: &Path,
         content: &[u8],
         attributes: &FileAttributes,
-    ) -> Result<(), SystemError> {
+    ) -> SystemResult<()> {
         self.write_file(path, content, attributes)
     }
 
     /// Blocks until all data written to the file systems of these directories is on disk.
-    fn sync_file_systems(&self, _directories: &[PathBuf]) -> Result<(), SystemError> {
+    fn sync_file_systems(&self, _directories: &[PathBuf]) -> SystemResult<()> {
         Ok(())
     }
 
     /// Creates one directory. The parent must exist.
-    fn create_dir(&self, path: &Path, attributes: &FileAttributes) -> Result<(), SystemError>;
+    fn create_dir(&self, path: &Path, attributes: &FileAttributes) -> SystemResult<()>;
 
     /// Creates a symbolic link; atomically replaces an existing link or file of that name.
-    fn create_symlink(&self, target: &Path, path: &Path) -> Result<(), SystemError>;
+    fn create_symlink(&self, target: &Path, path: &Path) -> SystemResult<()>;
 
     /// Sets mode, owner and group where given. Does not follow a symbolic link.
-    fn set_attributes(&self, path: &Path, attributes: &FileAttributes) -> Result<(), SystemError>;
+    fn set_attributes(&self, path: &Path, attributes: &FileAttributes) -> SystemResult<()>;
 
     /// Removes a file or link. A missing path is not an error.
-    fn remove_file(&self, path: &Path) -> Result<(), SystemError>;
+    fn remove_file(&self, path: &Path) -> SystemResult<()>;
 
     /// Removes a directory tree without following symbolic links. A missing path is not an error.
-    fn remove_tree(&self, path: &Path) -> Result<(), SystemError>;
+    fn remove_tree(&self, path: &Path) -> SystemResult<()>;
 
     /// Moves a file or directory within one file system.
-    fn rename(&self, from: &Path, to: &Path) -> Result<(), SystemError>;
+    fn rename(&self, from: &Path, to: &Path) -> SystemResult<()>;
 
     /// Holds an exclusive lock on a lock file until the guard is dropped. Creates the file if needed. Waits at most `timeout`.
     fn lock_file(
         &self,
         path: &Path,
         timeout: std::time::Duration,
-    ) -> Result<Box<dyn LockGuard>, SystemError>;
+    ) -> SystemResult<Box<dyn LockGuard>>;
 
     /// Runs a program to completion. A non-zero exit code is not an error of this call.
-    fn run_command(&self, command: &Command) -> Result<CommandOutput, SystemError>;
+    fn run_command(&self, command: &Command) -> SystemResult<CommandOutput>;
 
     /// Starts a program in its own session that outlives this process. Its output and exit status go to the spool and replace
     /// those of an earlier program, which must have ended. The command's timeout and cancellation do not apply; the output limit is
     /// that of the spool.
-    fn start_detached(
-        &self,
-        command: &Command,
-        spool: &ProcessSpool,
-    ) -> Result<ProcessId, SystemError>;
+    fn start_detached(&self, command: &Command, spool: &ProcessSpool) -> SystemResult<ProcessId>;
 
     /// Starts a program for line-based interaction; it runs until the returned handle is dropped. Input, timeout and
     /// cancellation of the command do not apply. Its output limit applies to each line.
-    fn start_interactive(
-        &self,
-        command: &Command,
-    ) -> Result<Box<dyn InteractiveProcess>, SystemError>;
+    fn start_interactive(&self, command: &Command) -> SystemResult<Box<dyn InteractiveProcess>>;
 
     /// Whether this process is still running; a reused process id does not match.
     fn is_running(&self, process: &ProcessId) -> bool;
@@ -143,7 +136,7 @@ pub trait System: fmt::Debug + Send + Sync {
         process: &ProcessId,
         signal: Signal,
         group: bool,
-    ) -> Result<bool, SystemError>;
+    ) -> SystemResult<bool>;
 
     /// The current wall-clock time.
     fn now(&self) -> SystemTime;

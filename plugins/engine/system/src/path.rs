@@ -8,7 +8,7 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
-use crate::error::SystemError;
+use crate::error::{SystemError, SystemResult, file_error};
 
 /// Maximum number of links followed in one path, as in the Linux kernel.
 const MAX_LINKS: usize = 40;
@@ -21,7 +21,7 @@ pub(crate) fn resolve_path(
     path: &Path,
     follow: bool,
     read_link: &dyn Fn(&Path) -> io::Result<Option<PathBuf>>,
-) -> Result<PathBuf, SystemError> {
+) -> SystemResult<PathBuf> {
     check_path(path)?;
     let mut pending: VecDeque<OsString> = path_steps(path).collect();
     let mut resolved = PathBuf::from("/");
@@ -35,14 +35,11 @@ pub(crate) fn resolve_path(
         if pending.is_empty() && !follow {
             break;
         }
-        let target = read_link(&resolved).map_err(|source| path_error(path, source))?;
+        let target = read_link(&resolved).map_err(file_error("find", path))?;
         let Some(target) = target else { continue };
         links += 1;
         if links > MAX_LINKS {
-            return Err(path_error(
-                path,
-                io::Error::from_raw_os_error(nix::errno::Errno::ELOOP as i32),
-            ));
+            return Err(file_error("find", path)(nix::errno::Errno::ELOOP));
         }
         resolved.pop();
         if target.is_absolute() {
@@ -56,7 +53,7 @@ pub(crate) fn resolve_path(
 }
 
 /// Rejects anything but an absolute path inside the machine.
-pub(crate) fn check_path(path: &Path) -> Result<(), SystemError> {
+pub(crate) fn check_path(path: &Path) -> SystemResult<()> {
     let invalid_path = || SystemError::Path { path: path.to_owned() };
     if !path.is_absolute() {
         return Err(invalid_path());
@@ -79,10 +76,6 @@ fn path_steps(path: &Path) -> impl Iterator<Item = OsString> {
         Component::ParentDir => Some(OsString::from("..")),
         Component::RootDir | Component::CurDir | Component::Prefix(_) => None,
     })
-}
-
-fn path_error(path: &Path, source: io::Error) -> SystemError {
-    SystemError::File { verb: "find", path: path.to_owned(), source }
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use crate::error::SystemError;
+use crate::error::{SystemResult, file_error};
 
 /// Name of this process while it holds the lock.
 const LOCK_PROCESS_NAME: &str = "rpcd-puppet";
@@ -25,7 +25,7 @@ pub struct PidLock {
 
 impl PidLock {
     /// Takes the lock, or returns the process that holds it. The directory must exist; host path.
-    pub fn acquire(path: &Path) -> Result<Result<Self, u32>, SystemError> {
+    pub fn acquire(path: &Path) -> SystemResult<Result<Self, u32>> {
         // Rename first: the lock must be valid from the moment the file exists.
         let name = rename_process(LOCK_PROCESS_NAME);
         let mut lock = Self { path: path.to_owned(), name };
@@ -36,7 +36,7 @@ impl PidLock {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(source) => {
                     lock.abandon();
-                    return Err(file_error("lock", path, source));
+                    return Err(file_error("lock", path)(source));
                 }
             }
             if let Some(pid) = lock_holder(path) {
@@ -47,7 +47,7 @@ impl PidLock {
                 && source.kind() != io::ErrorKind::NotFound
             {
                 lock.abandon();
-                return Err(file_error("remove", path, source));
+                return Err(file_error("remove", path)(source));
             }
         }
         lock.abandon();
@@ -107,10 +107,6 @@ fn rename_process(name: &str) -> Option<String> {
     let previous_name = fs::read_to_string(&path).ok()?;
     fs::write(&path, name).ok()?;
     Some(previous_name.trim().to_owned())
-}
-
-fn file_error(verb: &'static str, path: &Path, source: io::Error) -> SystemError {
-    SystemError::File { verb, path: path.to_owned(), source }
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::LockGuard;
-use crate::error::SystemError;
+use crate::error::{SystemError, SystemResult, file_error};
 use crate::real::lock;
 
 /// An open state directory.
@@ -22,20 +22,16 @@ pub struct StateDir {
 
 impl StateDir {
     /// Opens the directory; creates it and its parents if needed.
-    pub fn open(path: &Path) -> Result<Self, SystemError> {
+    pub fn open(path: &Path) -> SystemResult<Self> {
         let created = DirBuilder::new().recursive(true).mode(0o700).create(path);
         created.map_err(file_error("create", path))?;
         Ok(Self { path: path.to_owned() })
     }
 
     /// Removes the directory's content and opens it empty.
-    pub fn recreate(path: &Path) -> Result<Self, SystemError> {
-        match fs::remove_dir_all(path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                Err(file_error("empty", path)(error))
-            }
-            _ => Self::open(path),
-        }
+    pub fn recreate(path: &Path) -> SystemResult<Self> {
+        missing_is_none(fs::remove_dir_all(path)).map_err(file_error("empty", path))?;
+        Self::open(path)
     }
 
     /// Path of the directory.
@@ -44,25 +40,23 @@ impl StateDir {
     }
 
     /// The content of a file; `None` if it does not exist. Fails if larger than `limit` bytes.
-    pub fn read_file(&self, name: &str, limit: u64) -> Result<Option<Vec<u8>>, SystemError> {
+    pub fn read_file(&self, name: &str, limit: u64) -> SystemResult<Option<Vec<u8>>> {
         let path = self.path.join(name);
-        let read_error = || file_error("read", &path);
-        let file = match File::open(&path) {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(read_error()(error)),
+        let read_error = file_error("read", &path);
+        let Some(file) = missing_is_none(File::open(&path)).map_err(&read_error)? else {
+            return Ok(None);
         };
-        let size = file.metadata().map_err(read_error())?.len();
+        let size = file.metadata().map_err(&read_error)?.len();
         if size > limit {
-            return Err(SystemError::TooLarge { path, size, limit });
+            return Err(SystemError::TooLarge { path: path.clone(), size, limit });
         }
         let mut content = Vec::new();
-        file.take(limit.saturating_add(1)).read_to_end(&mut content).map_err(read_error())?;
+        file.take(limit.saturating_add(1)).read_to_end(&mut content).map_err(read_error)?;
         Ok(Some(content))
     }
 
     /// Replaces a whole file atomically: after a crash either the old or the new content exists.
-    pub fn replace_file(&self, name: &str, content: &[u8]) -> Result<(), SystemError> {
+    pub fn replace_file(&self, name: &str, content: &[u8]) -> SystemResult<()> {
         let path = self.path.join(name);
         let write = || {
             let parent = path.parent().unwrap_or(&self.path);
@@ -73,7 +67,7 @@ impl StateDir {
     }
 
     /// Creates a whole file if it does not exist; returns whether it did. Of concurrent callers exactly one succeeds.
-    pub fn create_new(&self, name: &str, content: &[u8]) -> Result<bool, SystemError> {
+    pub fn create_new(&self, name: &str, content: &[u8]) -> SystemResult<bool> {
         let path = self.path.join(name);
         let write = || {
             let mut new = tempfile::NamedTempFile::new_in(&self.path)?;
@@ -93,9 +87,9 @@ impl StateDir {
     }
 
     /// Opens an append-only file and truncates it to the given length.
-    pub fn open_appender(&self, name: &str, length: u64) -> Result<FileAppender, SystemError> {
+    pub fn open_appender(&self, name: &str, length: u64) -> SystemResult<FileAppender> {
         let path = self.path.join(name);
-        let open = || {
+        let open = || -> io::Result<_> {
             let file = OpenOptions::new().append(true).create(true).mode(0o600).open(&path)?;
             if file.metadata()?.len() != length {
                 file.set_len(length)?;
@@ -108,29 +102,20 @@ impl StateDir {
     }
 
     /// Names in a subdirectory; empty if it does not exist.
-    pub fn list_names(&self, name: &str) -> Result<Vec<String>, SystemError> {
+    pub fn list_names(&self, name: &str) -> SystemResult<Vec<String>> {
         let path = self.path.join(name);
-        let entries = match fs::read_dir(&path) {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(file_error("list", &path)(error)),
-        };
+        let entries = missing_is_none(fs::read_dir(&path)).map_err(file_error("list", &path))?;
         let name = |entry: io::Result<fs::DirEntry>| {
-            let name = entry?.file_name();
-            Ok(name.to_string_lossy().into_owned())
+            entry.map(|entry| entry.file_name().to_string_lossy().into_owned())
         };
-        entries.map(name).collect::<io::Result<_>>().map_err(file_error("list", &path))
+        let names: io::Result<_> = entries.into_iter().flatten().map(name).collect();
+        names.map_err(file_error("list", &path))
     }
 
     /// Removes a file. A missing file is not an error.
-    pub fn remove_file(&self, name: &str) -> Result<(), SystemError> {
+    pub fn remove_file(&self, name: &str) -> SystemResult<()> {
         let path = self.path.join(name);
-        match fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                Err(file_error("remove", &path)(error))
-            }
-            _ => Ok(()),
-        }
+        missing_is_none(fs::remove_file(&path)).map_err(file_error("remove", &path)).map(drop)
     }
 
     /// Whether the file exists.
@@ -139,16 +124,20 @@ impl StateDir {
     }
 
     /// Holds an exclusive lock until the guard is dropped. Waits at most `timeout`.
-    pub fn acquire_lock(
-        &self,
-        name: &str,
-        timeout: Duration,
-    ) -> Result<Box<dyn LockGuard>, SystemError> {
+    pub fn acquire_lock(&self, name: &str, timeout: Duration) -> SystemResult<Box<dyn LockGuard>> {
         let path = self.path.join(name);
         match lock::acquire_file_lock(&path, timeout).map_err(file_error("lock", &path))? {
             Some(lock) => Ok(Box::new(lock)),
             None => Err(SystemError::Locked { path, timeout }),
         }
+    }
+}
+
+/// Converts the error of a missing file to `None`.
+fn missing_is_none<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        result => result.map(Some),
     }
 }
 
@@ -161,19 +150,14 @@ pub struct FileAppender {
 
 impl FileAppender {
     /// Appends bytes in a single write, so that concurrent lines do not interleave.
-    pub fn append(&mut self, bytes: &[u8]) -> Result<(), SystemError> {
+    pub fn append(&mut self, bytes: &[u8]) -> SystemResult<()> {
         let result = self.file.write_all(bytes);
         result.map_err(file_error("append to", &self.path))
     }
 
     /// Blocks until all appended data is on disk.
-    pub fn sync(&mut self) -> Result<(), SystemError> {
+    pub fn sync(&mut self) -> SystemResult<()> {
         let result = self.file.sync_data();
         result.map_err(file_error("sync", &self.path))
     }
-}
-
-fn file_error(verb: &'static str, path: &Path) -> impl FnOnce(io::Error) -> SystemError {
-    let path = path.to_owned();
-    move |source| SystemError::File { verb, path, source }
 }

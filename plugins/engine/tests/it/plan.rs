@@ -3,7 +3,7 @@
 use muster_engine::event::ChangeEventStatus;
 use muster_engine::plan::{ChangeOutcome, PropertyChange, ResourceState, compare_properties};
 use muster_engine::resource::{Resource, ResourceValue, ResourceValues};
-use muster_engine::schema::{AttributeKind, AttributeSchema, TypeSchema};
+use muster_engine::schema::{AttributeKind, TypeSchema, parameter, property};
 use proptest::prelude::*;
 
 static SCHEMA: TypeSchema = TypeSchema {
@@ -11,16 +11,12 @@ static SCHEMA: TypeSchema = TypeSchema {
     doc: "For tests.",
     namevar: "name",
     attributes: &[
-        AttributeSchema::property(
-            "ensure",
-            AttributeKind::Word(&["present", "absent"]),
-            "Is there.",
-        ),
-        AttributeSchema::property("zeal", AttributeKind::Int, "First after ensure."),
-        AttributeSchema::property("groups", AttributeKind::List, "Then these."),
-        AttributeSchema::property("comment", AttributeKind::Text, "Then this."),
-        AttributeSchema::property("password", AttributeKind::Text, "Last.").with_hidden_value(),
-        AttributeSchema::parameter("name", AttributeKind::Text, "The name."),
+        property("ensure", AttributeKind::Word(&["present", "absent"]), "Is there."),
+        property("zeal", AttributeKind::Int, "First after ensure."),
+        property("groups", AttributeKind::List, "Then these."),
+        property("comment", AttributeKind::Text, "Then this."),
+        property("password", AttributeKind::Text, "Last.").with_hidden_value(),
+        parameter("name", AttributeKind::Text, "The name."),
     ],
 };
 

@@ -72,7 +72,7 @@ fn value(kind: AttributeKind) -> String {
         AttributeKind::WordOr(all) => format!("{}, or a string", words(all)),
         AttributeKind::Int => "number".to_owned(),
         AttributeKind::Bool => "boolean".to_owned(),
-        AttributeKind::Path => "absolute path".to_owned(),
+        AttributeKind::AbsolutePath => "absolute path".to_owned(),
         AttributeKind::Mode => "mode".to_owned(),
         AttributeKind::List => "strings".to_owned(),
         AttributeKind::Options => "options".to_owned(),

@@ -6,9 +6,7 @@ use std::sync::Arc;
 use muster_engine::engine::ApplyOutcome;
 use muster_engine::event::{ChangeEvent, ChangeEventStatus};
 use muster_engine::resource::{Resource, ResourceValue};
-use muster_engine::{
-    AutorequireTarget, CatalogResources, EngineError, ResourceContext, ResourceEngine,
-};
+use muster_engine::{AutoRequire, CatalogResources, EngineError, ResourceContext, ResourceEngine};
 use muster_system::System;
 use muster_system::command::{CancelFlag, CommandOutput};
 use muster_system::fake::FakeSystem;
@@ -166,7 +164,7 @@ pub(crate) fn generate(
 }
 
 /// What comes before the resource without being told to.
-pub(crate) fn autorequires(resource: &Resource, others: &Others) -> Vec<AutorequireTarget> {
+pub(crate) fn autorequires(resource: &Resource, others: &Others) -> Vec<AutoRequire> {
     let types = muster_engine::types::builtin_types();
     let known = types.iter().find(|known| known.schema().type_name == resource.type_name).unwrap();
     known.autorequires(resource, others)

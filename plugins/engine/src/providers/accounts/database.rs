@@ -7,7 +7,7 @@ use std::io;
 use std::path::Path;
 
 use muster_system::error::found_or_none;
-use muster_system::{FileAttributes, System, SystemError};
+use muster_system::{FileAttributes, System, SystemError, SystemResult};
 
 use super::model::{CryptedPassword, GroupAccount, ShadowEntry, UserAccount};
 use super::table::{AccountTable, parse_members};
@@ -35,7 +35,7 @@ pub struct AccountDatabase {
 
 impl AccountDatabase {
     /// Reads all four files. A missing file counts as empty.
-    pub fn load(system: &dyn System) -> Result<Self, SystemError> {
+    pub fn load(system: &dyn System) -> SystemResult<Self> {
         let has_gshadow = system.metadata(Path::new(GSHADOW_FILE))?.is_some();
         Ok(Self {
             passwd: load_table(system, PASSWD_FILE)?,
@@ -51,18 +51,16 @@ impl AccountDatabase {
 
     /// Writes the files that differ from `before`. passwd is written last: an interrupted change is detected as missing
     /// and repeated.
-    pub fn save(&self, system: &dyn System, before: &Self) -> Result<(), SystemError> {
-        if self.gshadow != before.gshadow {
-            save_table(system, GSHADOW_FILE, self.gshadow.as_ref(), 0o600)?;
-        }
-        if self.group != before.group {
-            save_table(system, GROUP_FILE, Some(&self.group), 0o644)?;
-        }
-        if self.shadow != before.shadow {
-            save_table(system, SHADOW_FILE, self.shadow.as_ref(), 0o600)?;
-        }
-        if self.passwd != before.passwd {
-            save_table(system, PASSWD_FILE, Some(&self.passwd), 0o644)?;
+    pub fn save(&self, system: &dyn System, before: &Self) -> SystemResult<()> {
+        for (path, mode, table, old) in [
+            (GSHADOW_FILE, 0o600, self.gshadow.as_ref(), before.gshadow.as_ref()),
+            (GROUP_FILE, 0o644, Some(&self.group), Some(&before.group)),
+            (SHADOW_FILE, 0o600, self.shadow.as_ref(), before.shadow.as_ref()),
+            (PASSWD_FILE, 0o644, Some(&self.passwd), Some(&before.passwd)),
+        ] {
+            if let Some(table) = table.filter(|table| Some(*table) != old) {
+                save_table(system, path, table, mode)?;
+            }
         }
         Ok(())
     }
@@ -126,14 +124,12 @@ impl AccountDatabase {
     }
 }
 
-fn load_table(system: &dyn System, path: &str) -> Result<AccountTable, SystemError> {
+fn load_table(system: &dyn System, path: &str) -> SystemResult<AccountTable> {
     let content = found_or_none(system.read_file(Path::new(path), MAX_ACCOUNT_FILE_BYTES))?;
     Ok(AccountTable::parse(content.as_deref().unwrap_or_default()))
 }
 
-fn table_if_permitted(
-    table: Result<AccountTable, SystemError>,
-) -> Result<Option<AccountTable>, SystemError> {
+fn table_if_permitted(table: SystemResult<AccountTable>) -> SystemResult<Option<AccountTable>> {
     match table {
         Err(SystemError::File { source, .. })
             if source.kind() == io::ErrorKind::PermissionDenied =>
@@ -148,10 +144,9 @@ fn table_if_permitted(
 fn save_table(
     system: &dyn System,
     path: &str,
-    table: Option<&AccountTable>,
+    table: &AccountTable,
     mode: u32,
-) -> Result<(), SystemError> {
-    let Some(table) = table else { return Ok(()) };
+) -> SystemResult<()> {
     let path = Path::new(path);
     let is_new = system.metadata(path)?.is_none();
     let attributes = FileAttributes { mode: is_new.then_some(mode), ..FileAttributes::default() };

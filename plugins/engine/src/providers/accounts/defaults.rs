@@ -6,14 +6,10 @@ use std::ops::RangeInclusive;
 /// Settings for creating users and groups.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AccountDefaults {
-    /// Uid range of ordinary users.
-    pub uids: RangeInclusive<u32>,
-    /// Uid range of system users.
-    pub system_uids: RangeInclusive<u32>,
-    /// Gid range of ordinary groups.
-    pub gids: RangeInclusive<u32>,
-    /// Gid range of system groups.
-    pub system_gids: RangeInclusive<u32>,
+    /// Uids of users.
+    pub uids: IdRanges,
+    /// Gids of groups.
+    pub gids: IdRanges,
     /// Whether each user gets a group of the same name.
     pub user_groups: bool,
     /// Primary group otherwise.
@@ -30,6 +26,22 @@ pub struct AccountDefaults {
     pub ageing: [String; 3],
 }
 
+/// The ids for new accounts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IdRanges {
+    /// Of ordinary accounts.
+    pub ordinary: RangeInclusive<u32>,
+    /// Of system accounts.
+    pub system: RangeInclusive<u32>,
+}
+
+impl IdRanges {
+    /// A free id for an account.
+    pub fn free_id(&self, taken: &BTreeSet<u32>, system: bool) -> Option<u32> {
+        if system { free_system_id(taken, &self.system) } else { free_id(taken, &self.ordinary) }
+    }
+}
+
 impl AccountDefaults {
     /// Parses the two files; missing settings get the defaults of shadow-utils.
     pub fn parse(login_defs: &str, useradd: &str) -> Self {
@@ -42,6 +54,10 @@ impl AccountDefaults {
             };
             bound("MIN", low)..=bound("MAX", high)
         };
+        let ranges = |ordinary, system| IdRanges {
+            ordinary: range(ordinary, 1000, 60_000),
+            system: range(system, 100, 999),
+        };
         let octal = |text: &str| u32::from_str_radix(text, 8).ok().filter(|bits| *bits <= 0o7777);
         let umask = login("UMASK").and_then(octal).unwrap_or(0o022);
         let age = |name| {
@@ -52,10 +68,8 @@ impl AccountDefaults {
             found.filter(|found| !found.is_empty()).unwrap_or(default).to_owned()
         };
         Self {
-            uids: range("UID", 1000, 60_000),
-            system_uids: range("SYS_UID", 100, 999),
-            gids: range("GID", 1000, 60_000),
-            system_gids: range("SYS_GID", 100, 999),
+            uids: ranges("UID", "SYS_UID"),
+            gids: ranges("GID", "SYS_GID"),
             user_groups: login("USERGROUPS_ENAB").is_none_or(|word| word == "yes"),
             group: text(add("GROUP"), "100"),
             home: text(add("HOME"), "/home"),
@@ -119,11 +133,14 @@ mod tests {
     #[test]
     fn the_files_are_understood() {
         let nothing = AccountDefaults::parse("", "");
-        assert_eq!((nothing.uids, nothing.home_mode), (1000..=60_000, 0o755));
+        assert_eq!((nothing.uids.ordinary, nothing.home_mode), (1000..=60_000, 0o755));
         assert_eq!(nothing.ageing, ["", "", ""]);
         let defs = "# UID_MIN 5\nUID_MIN\t\t 2000\nUMASK 077\nUSERGROUPS_ENAB no\nPASS_MAX_DAYS 99999\nUID_MINX 7\n";
         let found = AccountDefaults::parse(defs, "#SHELL=/x\nSHELL=/bin/bash\nHOME=/srv/home\n");
-        assert_eq!((found.uids, found.home_mode, found.user_groups), (2000..=60_000, 0o700, false));
+        assert_eq!(
+            (found.uids.ordinary, found.home_mode, found.user_groups),
+            (2000..=60_000, 0o700, false)
+        );
         assert_eq!((found.shell.as_str(), found.home.as_str()), ("/bin/bash", "/srv/home"));
         assert_eq!(found.ageing, ["", "99999", ""]);
         assert_eq!(AccountDefaults::parse("UMASK 077\nHOME_MODE 0750\n", "").home_mode, 0o750);

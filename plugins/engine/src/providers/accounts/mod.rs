@@ -17,11 +17,12 @@ pub mod table;
 use std::fmt;
 use std::path::Path;
 
-use muster_system::command::CancelFlag;
 use muster_system::{System, SystemError};
 
 use crate::error::EngineError;
 use crate::resource::Resource;
+use crate::resource_type::ResourceContext;
+use database::AccountDatabase;
 pub use model::{
     CryptedPassword, GroupAccount, GroupChange, NewGroup, NewUser, ShadowEntry, UserAccount,
     UserChange,
@@ -29,45 +30,66 @@ pub use model::{
 
 /// Reads and changes users and groups.
 pub trait AccountProvider: fmt::Debug {
+    /// The machine.
+    fn system(&self) -> &dyn System;
+
+    /// Reads the machine's own files.
+    fn load_database(&self) -> Result<AccountDatabase> {
+        AccountDatabase::load(self.system())
+            .map_err(AccountError::during("read the users and groups"))
+    }
+
     /// Looks up a user; with `local`, only in the machine's own files, not in a directory service.
-    fn find_user(&self, name: &str, local: bool) -> Result<Option<UserAccount>, AccountError>;
+    fn find_user(&self, name: &str, _local: bool) -> Result<Option<UserAccount>> {
+        Ok(self.load_database()?.find_user(name))
+    }
 
     /// All users in the machine's own files.
-    fn list_users(&self) -> Result<Vec<UserAccount>, AccountError>;
+    fn list_users(&self) -> Result<Vec<UserAccount>> {
+        Ok(self.load_database()?.list_users())
+    }
 
     /// Creates a user with the given properties.
-    fn create_user(&self, new: &NewUser) -> Result<(), AccountError>;
+    fn create_user(&self, new: &NewUser) -> Result<()>;
 
     /// Changes one property.
-    fn change_user(&self, name: &str, change: &UserChange) -> Result<(), AccountError>;
+    fn change_user(&self, name: &str, change: &UserChange) -> Result<()>;
 
     /// Removes a user from all files, and its home directory if `with_home` is set.
-    fn remove_user(&self, name: &str, with_home: bool) -> Result<(), AccountError>;
+    fn remove_user(&self, name: &str, with_home: bool) -> Result<()>;
 
     /// Looks up a group; `local` as for [`Self::find_user`].
-    fn find_group(&self, name: &str, local: bool) -> Result<Option<GroupAccount>, AccountError>;
+    fn find_group(&self, name: &str, _local: bool) -> Result<Option<GroupAccount>> {
+        Ok(self.load_database()?.find_group(name))
+    }
 
     /// All groups in the machine's own files.
-    fn list_groups(&self) -> Result<Vec<GroupAccount>, AccountError>;
+    fn list_groups(&self) -> Result<Vec<GroupAccount>> {
+        Ok(self.load_database()?.list_groups())
+    }
 
     /// Creates a group.
-    fn create_group(&self, new: &NewGroup) -> Result<(), AccountError>;
+    fn create_group(&self, new: &NewGroup) -> Result<()>;
 
     /// Changes one property.
-    fn change_group(&self, name: &str, change: &GroupChange) -> Result<(), AccountError>;
+    fn change_group(&self, name: &str, change: &GroupChange) -> Result<()>;
 
     /// Removes a group that is not the primary group of any user.
-    fn remove_group(&self, name: &str) -> Result<(), AccountError>;
+    fn remove_group(&self, name: &str) -> Result<()>;
 }
 
 /// Chooses the implementation for the machine.
-pub fn choose_provider(system: &dyn System, cancel: CancelFlag) -> Box<dyn AccountProvider + '_> {
+pub fn choose_provider<'a>(cx: &ResourceContext<'a>) -> Box<dyn AccountProvider + 'a> {
+    let (system, cancel) = (cx.system, cx.cancel.clone());
     if system.root() == Path::new("/") {
-        Box::new(shadow_utils::ShadowUtilsProvider::new(system, cancel))
+        Box::new(shadow_utils::ShadowUtilsProvider { system, cancel })
     } else {
-        Box::new(files::FileAccountProvider::new(system))
+        Box::new(files::FileAccountProvider { system })
     }
 }
+
+/// A result about users and groups.
+pub type Result<T, E = AccountError> = std::result::Result<T, E>;
 
 /// Errors of reading or changing users and groups.
 #[derive(Debug, thiserror::Error)]
@@ -97,7 +119,7 @@ impl AccountError {
     pub fn into_engine_error(self, resource: &Resource) -> EngineError {
         match self {
             Self::System { operation, source } => {
-                EngineError::during(resource, format!("cannot {operation}"))(source)
+                EngineError::system(resource, format_args!("cannot {operation}"), source)
             }
             Self::Refused(problem) => EngineError::failed(resource, problem),
         }

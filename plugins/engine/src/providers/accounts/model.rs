@@ -100,28 +100,17 @@ pub struct NewUser {
 /// One change of a user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum UserChange {
-    /// Uid, and whether one that is already in use is allowed.
-    Uid(u32, bool),
-    /// Primary group by name or gid.
-    Gid(String),
-    /// GECOS field.
-    Comment(String),
-    /// Home directory; files are not moved.
-    Home(String),
-    /// Login shell.
-    Shell(String),
     /// Crypted password.
     Password(CryptedPassword),
-    /// See [`ShadowEntry::min_age`].
-    MinAge(i64),
-    /// See [`ShadowEntry::max_age`].
-    MaxAge(i64),
-    /// See [`ShadowEntry::warn_days`].
-    WarnDays(i64),
-    /// Expiry date, `YYYY-MM-DD`, or never.
-    Expiry(Option<String>),
-    /// All supplementary groups.
-    Groups(Vec<String>),
+    /// Any other property.
+    Property {
+        /// The property of the type `user`.
+        name: String,
+        /// The new value as text: numbers in decimal, groups separated by commas, an empty expiry for never.
+        value: String,
+        /// Whether a uid that is already in use is allowed.
+        allowdupe: bool,
+    },
 }
 
 /// An existing group.

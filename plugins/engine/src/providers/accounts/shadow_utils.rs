@@ -8,40 +8,40 @@ use std::path::Path;
 use muster_system::command::CancelFlag;
 use muster_system::{Command, FileEntryKind, System};
 
-use super::database::{self, AccountDatabase};
+use super::database;
 use super::{
     AccountError, AccountProvider, CryptedPassword, GroupAccount, GroupChange, NewGroup, NewUser,
-    UserAccount, UserChange,
+    Result, UserAccount, UserChange,
 };
 use crate::providers::paths;
 
 /// Exit code of `getent` for an unknown name.
 const GETENT_NOT_FOUND: i32 = 2;
 
+/// The program and the option that change each property of a user.
+const USER_OPTIONS: [(&str, [&str; 2]); 10] = [
+    ("uid", ["usermod", "-u"]),
+    ("gid", ["usermod", "-g"]),
+    ("comment", ["usermod", "-c"]),
+    ("home", ["usermod", "-d"]),
+    ("shell", ["usermod", "-s"]),
+    ("groups", ["usermod", "-G"]),
+    ("expiry", ["usermod", "-e"]),
+    ("password_min_age", ["chage", "-m"]),
+    ("password_max_age", ["chage", "-M"]),
+    ("password_warn_days", ["chage", "-W"]),
+];
+
 /// Accounts of the local machine.
 #[derive(Debug)]
 pub struct ShadowUtilsProvider<'a> {
-    system: &'a dyn System,
-    cancel: CancelFlag,
+    pub(super) system: &'a dyn System,
+    pub(super) cancel: CancelFlag,
 }
 
-impl<'a> ShadowUtilsProvider<'a> {
-    /// Accounts of the given machine.
-    pub fn new(system: &'a dyn System, cancel: CancelFlag) -> Self {
-        Self { system, cancel }
-    }
-
-    fn load_database(&self) -> Result<AccountDatabase, AccountError> {
-        AccountDatabase::load(self.system)
-            .map_err(AccountError::during("read the users and groups"))
-    }
-
+impl ShadowUtilsProvider<'_> {
     /// The fields of a name service entry.
-    fn query_getent(
-        &self,
-        database: &str,
-        name: &str,
-    ) -> Result<Option<Vec<String>>, AccountError> {
+    fn query_getent(&self, database: &str, name: &str) -> Result<Option<Vec<String>>> {
         let command = self.build_command(&["getent", "--", database, name]);
         let output = match self.system.run_command(&command) {
             // A machine without getent uses its files only.
@@ -65,11 +65,11 @@ impl<'a> ShadowUtilsProvider<'a> {
         command
     }
 
-    fn run_tool<S: AsRef<str>>(&self, argv: &[S]) -> Result<(), AccountError> {
+    fn run_tool<S: AsRef<str>>(&self, argv: &[S]) -> Result<()> {
         self.run_command(&self.build_command(argv))
     }
 
-    fn run_command(&self, command: &Command) -> Result<(), AccountError> {
+    fn run_command(&self, command: &Command) -> Result<()> {
         let program = command.program_name();
         let output = self
             .system
@@ -82,13 +82,13 @@ impl<'a> ShadowUtilsProvider<'a> {
     }
 
     /// Uses standard input, because arguments are readable by all local users.
-    fn set_password(&self, name: &str, password: &CryptedPassword) -> Result<(), AccountError> {
+    fn set_password(&self, name: &str, password: &CryptedPassword) -> Result<()> {
         let mut command = self.build_command(&["chpasswd", "-e"]);
         command.stdin = format!("{name}:{}\n", password.expose()).into_bytes();
         self.run_command(&command)
     }
 
-    fn check_shell(&self, shell: &str) -> Result<(), AccountError> {
+    fn check_shell(&self, shell: &str) -> Result<()> {
         let found = paths::follow_links(self.system, Path::new(shell))
             .map_err(AccountError::during("inspect the shell"))?;
         match found {
@@ -100,7 +100,11 @@ impl<'a> ShadowUtilsProvider<'a> {
 }
 
 impl AccountProvider for ShadowUtilsProvider<'_> {
-    fn find_user(&self, name: &str, local: bool) -> Result<Option<UserAccount>, AccountError> {
+    fn system(&self) -> &dyn System {
+        self.system
+    }
+
+    fn find_user(&self, name: &str, local: bool) -> Result<Option<UserAccount>> {
         let found = self.load_database()?.find_user(name);
         if found.is_some() || local {
             return Ok(found);
@@ -108,11 +112,7 @@ impl AccountProvider for ShadowUtilsProvider<'_> {
         Ok(self.query_getent("passwd", name)?.and_then(|entry| database::parse_user(&entry, None)))
     }
 
-    fn list_users(&self) -> Result<Vec<UserAccount>, AccountError> {
-        Ok(self.load_database()?.list_users())
-    }
-
-    fn create_user(&self, new: &NewUser) -> Result<(), AccountError> {
+    fn create_user(&self, new: &NewUser) -> Result<()> {
         if let Some(shell) = &new.shell {
             self.check_shell(shell)?;
         }
@@ -125,43 +125,32 @@ impl AccountProvider for ShadowUtilsProvider<'_> {
         chage_arguments(new).map_or(Ok(()), |argv| self.run_tool(&argv))
     }
 
-    fn change_user(&self, name: &str, change: &UserChange) -> Result<(), AccountError> {
-        match change {
-            UserChange::Uid(uid, allowdupe) => {
-                let uid = uid.to_string();
-                let mut argv = vec!["usermod", "-u", &uid];
-                argv.extend(allowdupe.then_some("-o"));
-                argv.push(name);
-                self.run_tool(&argv)
-            }
-            UserChange::Gid(gid) => self.run_tool(&["usermod", "-g", gid, name]),
-            UserChange::Comment(comment) => self.run_tool(&["usermod", "-c", comment, name]),
-            UserChange::Home(home) => self.run_tool(&["usermod", "-d", home, name]),
-            UserChange::Shell(shell) => {
-                self.check_shell(shell)?;
-                self.run_tool(&["usermod", "-s", shell, name])
-            }
-            UserChange::Groups(groups) => {
-                self.run_tool(&["usermod", "-G", &groups.join(","), name])
-            }
-            UserChange::Expiry(day) => {
-                self.run_tool(&["usermod", "-e", day.as_deref().unwrap_or_default(), name])
-            }
-            UserChange::Password(password) => self.set_password(name, password),
-            UserChange::MinAge(days) => self.run_tool(&["chage", "-m", &days.to_string(), name]),
-            UserChange::MaxAge(days) => self.run_tool(&["chage", "-M", &days.to_string(), name]),
-            UserChange::WarnDays(days) => self.run_tool(&["chage", "-W", &days.to_string(), name]),
+    fn change_user(&self, name: &str, change: &UserChange) -> Result<()> {
+        let (property, value, allowdupe) = match change {
+            UserChange::Password(password) => return self.set_password(name, password),
+            UserChange::Property { name, value, allowdupe } => (name, value, *allowdupe),
+        };
+        if property == "shell" {
+            self.check_shell(value)?;
         }
+        let option = USER_OPTIONS.iter().find(|(known, _)| *known == property);
+        let Some((_, [program, flag])) = option else {
+            return Ok(());
+        };
+        let mut argv = vec![*program, *flag, value];
+        argv.extend((property == "uid" && allowdupe).then_some("-o"));
+        argv.push(name);
+        self.run_tool(&argv)
     }
 
-    fn remove_user(&self, name: &str, with_home: bool) -> Result<(), AccountError> {
+    fn remove_user(&self, name: &str, with_home: bool) -> Result<()> {
         let mut argv = vec!["userdel"];
         argv.extend(with_home.then_some("-r"));
         argv.push(name);
         self.run_tool(&argv)
     }
 
-    fn find_group(&self, name: &str, local: bool) -> Result<Option<GroupAccount>, AccountError> {
+    fn find_group(&self, name: &str, local: bool) -> Result<Option<GroupAccount>> {
         let found = self.load_database()?.find_group(name);
         if found.is_some() || local {
             return Ok(found);
@@ -169,11 +158,7 @@ impl AccountProvider for ShadowUtilsProvider<'_> {
         Ok(self.query_getent("group", name)?.and_then(|entry| database::parse_group(&entry)))
     }
 
-    fn list_groups(&self) -> Result<Vec<GroupAccount>, AccountError> {
-        Ok(self.load_database()?.list_groups())
-    }
-
-    fn create_group(&self, new: &NewGroup) -> Result<(), AccountError> {
+    fn create_group(&self, new: &NewGroup) -> Result<()> {
         let gid = new.gid.map(|gid| gid.to_string());
         let mut argv = vec!["groupadd"];
         argv.extend(gid.iter().flat_map(|gid| ["-g", gid]));
@@ -187,7 +172,7 @@ impl AccountProvider for ShadowUtilsProvider<'_> {
         self.change_group(&new.name, &GroupChange::Members(new.members.clone()))
     }
 
-    fn change_group(&self, name: &str, change: &GroupChange) -> Result<(), AccountError> {
+    fn change_group(&self, name: &str, change: &GroupChange) -> Result<()> {
         match change {
             GroupChange::Gid(gid, allowdupe) => {
                 let gid = gid.to_string();
@@ -202,7 +187,7 @@ impl AccountProvider for ShadowUtilsProvider<'_> {
         }
     }
 
-    fn remove_group(&self, name: &str) -> Result<(), AccountError> {
+    fn remove_group(&self, name: &str) -> Result<()> {
         self.run_tool(&["groupdel", name])
     }
 }

@@ -2,7 +2,7 @@
 //! are kept.
 
 use super::{OutdatedPackage, PackageOperation, PackageProvider, PackageState, dpkg, tool};
-use crate::error::EngineError;
+use crate::error::Result;
 use crate::resource::Resource;
 use crate::resource_type::ResourceContext;
 
@@ -11,11 +11,7 @@ use crate::resource_type::ResourceContext;
 pub struct AptPackageProvider;
 
 impl PackageProvider for AptPackageProvider {
-    fn query_package(
-        &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
-    ) -> Result<PackageState, EngineError> {
+    fn query_package(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<PackageState> {
         dpkg::query_package(cx, resource)
     }
 
@@ -23,7 +19,7 @@ impl PackageProvider for AptPackageProvider {
         &self,
         cx: &ResourceContext<'_>,
         resource: &Resource,
-    ) -> Result<Option<String>, EngineError> {
+    ) -> Result<Option<String>> {
         let output = tool::run_tool(cx, resource, &["apt-cache", "policy", "--", &resource.name])?;
         let output = tool::require_success(resource, "apt-cache policy", output)?;
         Ok(parse_candidate(&output.combined_text()))
@@ -34,45 +30,27 @@ impl PackageProvider for AptPackageProvider {
         cx: &ResourceContext<'_>,
         resource: &Resource,
         operation: PackageOperation<'_>,
-    ) -> Result<(), EngineError> {
-        let name = resource.name.clone();
-        let force = format!("DPkg::Options::={}", dpkg::conffile_flag(resource));
+    ) -> Result<()> {
+        let name = resource.name.as_str();
         preseed_answers(cx, resource, operation)?;
+        let force = format!("DPkg::Options::={}", dpkg::conffile_flag(resource));
+        let exact = operation.version().map(|version| format!("{name}={version}"));
         let mut argv = vec!["apt-get", "-q", "-y"];
-        let argument = match operation {
+        match operation {
             PackageOperation::Install | PackageOperation::InstallVersion(_) => {
                 argv.extend(["-o", &force]);
                 argv.extend(resource.get_list("install_options"));
                 argv.push("install");
-                match operation {
-                    _ if resource.get_text("source").is_some() => {
-                        resource.get_text("source").unwrap_or_default().to_owned()
-                    }
-                    PackageOperation::InstallVersion(version) => {
-                        argv.push("--allow-downgrades");
-                        format!("{name}={version}")
-                    }
-                    _ => name,
+                if resource.get_text("source").is_none() && exact.is_some() {
+                    argv.push("--allow-downgrades");
                 }
+                argv.push(resource.get_text("source").or(exact.as_deref()).unwrap_or(name));
             }
-            PackageOperation::Remove => {
-                argv.push("remove");
-                name
-            }
-            PackageOperation::Purge => {
-                argv.extend(["remove", "--purge"]);
-                name
-            }
-            PackageOperation::Hold => {
-                argv = vec!["apt-mark", "hold"];
-                name
-            }
-            PackageOperation::Unhold => {
-                argv = vec!["apt-mark", "unhold"];
-                name
-            }
-        };
-        argv.push(&argument);
+            PackageOperation::Remove => argv.extend(["remove", name]),
+            PackageOperation::Purge => argv.extend(["remove", "--purge", name]),
+            PackageOperation::Hold => argv = vec!["apt-mark", "hold", name],
+            PackageOperation::Unhold => argv = vec!["apt-mark", "unhold", name],
+        }
         tool::run_change(cx, resource, &argv)
     }
 
@@ -80,7 +58,7 @@ impl PackageProvider for AptPackageProvider {
         &self,
         cx: &ResourceContext<'_>,
         resource: &Resource,
-    ) -> Result<Vec<PackageState>, EngineError> {
+    ) -> Result<Vec<PackageState>> {
         dpkg::list_packages(cx, resource).map(|list| dpkg::without_architectures(&list))
     }
 
@@ -88,19 +66,15 @@ impl PackageProvider for AptPackageProvider {
         &self,
         cx: &ResourceContext<'_>,
         resource: &Resource,
-    ) -> Result<Vec<OutdatedPackage>, EngineError> {
+    ) -> Result<Vec<OutdatedPackage>> {
         dpkg::require_database(cx, resource)?;
         // Simulation only, without the lock, so that it does not block real installations.
         let argv = ["apt-get", "-q", "-s", "-o", "Debug::NoLocking=true", "dist-upgrade"];
         let output = tool::run_query(cx, resource, &argv)?;
-        Ok(parse_outdated(&String::from_utf8_lossy(&output.stdout)))
+        Ok(parse_outdated(&output.stdout_text()))
     }
 
-    fn refresh_lists(
-        &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
-    ) -> Result<String, EngineError> {
+    fn refresh_lists(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<String> {
         dpkg::require_database(cx, resource)?;
         // Without this option apt exits with 0 even if no source could be reached.
         let argv = ["apt-get", "-q", "-y", "-o", "APT::Update::Error-Mode=any", "update"];
@@ -113,7 +87,7 @@ fn preseed_answers(
     cx: &ResourceContext<'_>,
     resource: &Resource,
     operation: PackageOperation<'_>,
-) -> Result<(), EngineError> {
+) -> Result<()> {
     match resource.get_text("responsefile") {
         Some(file) if !matches!(operation, PackageOperation::Hold | PackageOperation::Unhold) => {
             tool::run_change(cx, resource, &["debconf-set-selections", "--", file])

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::{
     PackageInstallStatus, PackageOperation, PackageProvider, PackageState, list_cache, tool,
 };
-use crate::error::EngineError;
+use crate::error::{DescribeOperation as _, EngineError, Result};
 use crate::resource::Resource;
 use crate::resource_type::ResourceContext;
 
@@ -20,11 +20,7 @@ const LIST_FORMAT: &str = "${Status} ${Package} ${Version} ${Architecture}\\n";
 pub struct DpkgPackageProvider;
 
 impl PackageProvider for DpkgPackageProvider {
-    fn query_package(
-        &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
-    ) -> Result<PackageState, EngineError> {
+    fn query_package(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<PackageState> {
         query_package(cx, resource)
     }
 
@@ -33,11 +29,10 @@ impl PackageProvider for DpkgPackageProvider {
         &self,
         cx: &ResourceContext<'_>,
         resource: &Resource,
-    ) -> Result<Option<String>, EngineError> {
+    ) -> Result<Option<String>> {
         let source = tool::source_file(resource, "dpkg")?;
         let output = tool::run_tool(cx, resource, &["dpkg-deb", "--show", "--", source])?;
-        let output = tool::require_success(resource, "dpkg-deb --show", output)?;
-        let text = String::from_utf8_lossy(&output.stdout);
+        let text = tool::require_success(resource, "dpkg-deb --show", output)?.stdout_text();
         Ok(text.trim_end().split_once('\t').map(|(_, version)| version.to_owned()))
     }
 
@@ -46,28 +41,26 @@ impl PackageProvider for DpkgPackageProvider {
         cx: &ResourceContext<'_>,
         resource: &Resource,
         operation: PackageOperation<'_>,
-    ) -> Result<(), EngineError> {
+    ) -> Result<()> {
         let name = resource.name.as_str();
-        let force = conffile_flag(resource);
-        match operation {
+        let argv: &[&str] = match operation {
             PackageOperation::Install | PackageOperation::InstallVersion(_) => {
                 let source = tool::source_file(resource, "dpkg")?;
-                tool::run_change(cx, resource, &["dpkg", force, "-i", "--", source])
+                &["dpkg", conffile_flag(resource), "-i", "--", source]
             }
-            PackageOperation::Remove => tool::run_change(cx, resource, &["dpkg", "-r", "--", name]),
-            PackageOperation::Purge => {
-                tool::run_change(cx, resource, &["dpkg", "--purge", "--", name])
-            }
-            PackageOperation::Hold => set_selection(cx, resource, "hold"),
-            PackageOperation::Unhold => set_selection(cx, resource, "install"),
-        }
+            PackageOperation::Remove => &["dpkg", "-r", "--", name],
+            PackageOperation::Purge => &["dpkg", "--purge", "--", name],
+            PackageOperation::Hold => return set_selection(cx, resource, "hold"),
+            PackageOperation::Unhold => return set_selection(cx, resource, "install"),
+        };
+        tool::run_change(cx, resource, argv)
     }
 
     fn list_packages(
         &self,
         cx: &ResourceContext<'_>,
         resource: &Resource,
-    ) -> Result<Vec<PackageState>, EngineError> {
+    ) -> Result<Vec<PackageState>> {
         list_packages(cx, resource).map(|list| without_architectures(&list))
     }
 }
@@ -81,11 +74,7 @@ pub(super) fn conffile_flag(resource: &Resource) -> &'static str {
     }
 }
 
-fn set_selection(
-    cx: &ResourceContext<'_>,
-    resource: &Resource,
-    selection: &str,
-) -> Result<(), EngineError> {
+fn set_selection(cx: &ResourceContext<'_>, resource: &Resource, selection: &str) -> Result<()> {
     let mut command = tool::build_command(cx, &["dpkg", "--set-selections"]);
     command.stdin = format!("{} {selection}\n", resource.name).into_bytes();
     tool::run_change_command(cx, resource, &command).map(drop)
@@ -95,15 +84,25 @@ fn set_selection(
 pub(super) fn list_packages(
     cx: &ResourceContext<'_>,
     resource: &Resource,
-) -> Result<Arc<Vec<PackageState>>, EngineError> {
+) -> Result<Arc<Vec<PackageState>>> {
     require_database(cx, resource)?;
-    list_cache::cached_list(cx, resource, "dpkg", Path::new(DPKG_STATUS_FILE), || {
-        let output = tool::run_tool(cx, resource, &["dpkg-query", "-W", "-f", LIST_FORMAT])?;
+    query_database(cx, resource, "dpkg", LIST_FORMAT, parse_all)
+}
+
+fn query_database(
+    cx: &ResourceContext<'_>,
+    resource: &Resource,
+    key: &str,
+    format: &str,
+    parse: fn(&str) -> Vec<PackageState>,
+) -> Result<Arc<Vec<PackageState>>> {
+    list_cache::cached_list(cx, resource, key, Path::new(DPKG_STATUS_FILE), || {
+        let output = tool::run_tool(cx, resource, &["dpkg-query", "-W", "-f", format])?;
         // 1: no packages are known.
         if !matches!(output.code, 0 | 1) {
             return Err(tool::tool_error(resource, "dpkg-query", &output));
         }
-        Ok(parse_all(&String::from_utf8_lossy(&output.stdout)))
+        Ok(parse(&output.stdout_text()))
     })
 }
 
@@ -117,63 +116,30 @@ pub(super) fn without_architectures(list: &[PackageState]) -> Vec<PackageState> 
 }
 
 /// State of one package; with `allow_virtual`, also of a package that provides the name.
-pub(super) fn query_package(
-    cx: &ResourceContext<'_>,
-    resource: &Resource,
-) -> Result<PackageState, EngineError> {
+pub(super) fn query_package(cx: &ResourceContext<'_>, resource: &Resource) -> Result<PackageState> {
     let found = find_package(&list_packages(cx, resource)?, &resource.name);
     if found.status != PackageInstallStatus::Purged || !resource.get_flag("allow_virtual") {
         return Ok(found);
     }
-    let provided = list_cache::cached_list(
-        cx,
-        resource,
-        "dpkg provides",
-        Path::new(DPKG_STATUS_FILE),
-        || {
-            let output =
-                tool::run_tool(cx, resource, &["dpkg-query", "-W", "-f", PROVIDES_FORMAT])?;
-            if !matches!(output.code, 0 | 1) {
-                return Err(tool::tool_error(resource, "dpkg-query", &output));
-            }
-            Ok(parse_provides(&String::from_utf8_lossy(&output.stdout)))
-        },
-    )?;
+    let provided = query_database(cx, resource, "dpkg provides", PROVIDES_FORMAT, parse_provides)?;
     Ok(find_package(&provided, &resource.name))
 }
 
 /// The package of that name, with or without architecture; prefers the installed one.
 pub(super) fn find_package(all: &[PackageState], name: &str) -> PackageState {
-    let (bare, architecture) = name
-        .split_once(':')
-        .map_or((name, None), |(bare, architecture)| (bare, Some(architecture)));
     let is_match = |package: &&PackageState| {
-        let (candidate_name, candidate_architecture) =
+        let (bare, architecture) =
             package.name.split_once(':').unwrap_or((&package.name, "native"));
-        candidate_name == bare
-            && architecture.is_none_or(|architecture| architecture == candidate_architecture)
+        name.split_once(':').map_or(bare == name, |wanted| (bare, architecture) == wanted)
     };
-    let best = all
-        .iter()
-        .filter(is_match)
-        .max_by_key(|package| matches!(package.status, PackageInstallStatus::Installed(_)));
-    PackageState {
-        name: name.to_owned(),
-        ..best.cloned().unwrap_or(PackageState {
-            name: String::new(),
-            status: PackageInstallStatus::Purged,
-            held: false,
-        })
-    }
+    let best = all.iter().filter(is_match).max_by_key(|package| package.status.version().is_some());
+    let best = best.cloned().unwrap_or_else(|| PackageState::absent(name));
+    PackageState { name: name.to_owned(), ..best }
 }
 
-pub(super) fn require_database(
-    cx: &ResourceContext<'_>,
-    resource: &Resource,
-) -> Result<(), EngineError> {
+pub(super) fn require_database(cx: &ResourceContext<'_>, resource: &Resource) -> Result<()> {
     let found = cx.system.metadata(Path::new(DPKG_STATUS_FILE));
-    let to_error = EngineError::during(resource, format!("inspecting {DPKG_STATUS_FILE}"));
-    if found.map_err(to_error)?.is_none() {
+    if found.during(resource, format_args!("inspecting {DPKG_STATUS_FILE}"))?.is_none() {
         let problem = format!(
             "no package database at {DPKG_STATUS_FILE}; on a system without dpkg, specify another `provider`"
         );

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::PackageState;
-use crate::error::EngineError;
+use crate::error::{DescribeOperation as _, Result};
 use crate::resource::Resource;
 use crate::resource_type::{FileFingerprint, ResourceContext, file_fingerprint};
 
@@ -18,7 +18,7 @@ type CachedPackageList = (FileFingerprint, Arc<Vec<PackageState>>);
 pub(crate) struct PackageListCache {
     lists: RefCell<BTreeMap<String, CachedPackageList>>,
     /// Resolved program for each list of candidate names.
-    programs: RefCell<BTreeMap<String, String>>,
+    pub(super) programs: RefCell<BTreeMap<String, String>>,
 }
 
 impl PackageListCache {
@@ -26,17 +26,6 @@ impl PackageListCache {
     pub(crate) fn clear(&self) {
         self.lists.borrow_mut().clear();
         self.programs.borrow_mut().clear();
-    }
-
-    /// The program stored by [`Self::remember_program`].
-    pub(super) fn known_program(&self, names: &[&str]) -> Option<String> {
-        self.programs.borrow().get(&names.join(" ")).cloned()
-    }
-
-    /// Stores which of the names is installed.
-    pub(super) fn remember_program(&self, names: &[&str], program: &str) {
-        let mut programs = self.programs.borrow_mut();
-        programs.insert(names.join(" "), program.to_owned());
     }
 }
 
@@ -47,12 +36,12 @@ pub(crate) fn cached_list(
     resource: &Resource,
     tool: &str,
     database: &Path,
-    query: impl FnOnce() -> Result<Vec<PackageState>, EngineError>,
-) -> Result<Arc<Vec<PackageState>>, EngineError> {
+    query: impl FnOnce() -> Result<Vec<PackageState>>,
+) -> Result<Arc<Vec<PackageState>>> {
     // A program known only by name has no known database file.
     let fingerprint = if database.is_absolute() {
-        let to_error = EngineError::during(resource, format!("inspecting {}", database.display()));
-        file_fingerprint(cx.system, database).map_err(to_error)?
+        file_fingerprint(cx.system, database)
+            .during(resource, format_args!("inspecting {}", database.display()))?
     } else {
         None
     };

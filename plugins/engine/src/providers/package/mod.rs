@@ -3,6 +3,7 @@
 pub mod apt;
 pub mod dpkg;
 pub mod gem;
+mod language;
 pub(crate) mod list_cache;
 pub mod npm;
 pub mod pip;
@@ -12,7 +13,7 @@ mod tool;
 
 use std::path::Path;
 
-use crate::error::EngineError;
+use crate::error::{DescribeOperation as _, EngineError, Result};
 use crate::resource::Resource;
 use crate::resource_type::ResourceContext;
 
@@ -43,6 +44,21 @@ impl PackageState {
     pub fn absent(name: &str) -> Self {
         Self { name: name.to_owned(), status: PackageInstallStatus::Purged, held: false }
     }
+
+    fn installed(name: impl Into<String>, version: impl Into<String>) -> Self {
+        let status = PackageInstallStatus::Installed(version.into());
+        Self { name: name.into(), status, held: false }
+    }
+}
+
+impl PackageInstallStatus {
+    /// The version, if it is installed.
+    pub fn version(&self) -> Option<&str> {
+        match self {
+            Self::Installed(version) => Some(version),
+            Self::Removed | Self::Purged => None,
+        }
+    }
 }
 
 /// An operation on a package.
@@ -62,6 +78,15 @@ pub enum PackageOperation<'a> {
     Unhold,
 }
 
+impl<'a> PackageOperation<'a> {
+    fn version(self) -> Option<&'a str> {
+        match self {
+            Self::InstallVersion(version) => Some(version),
+            _ => None,
+        }
+    }
+}
+
 /// An installed package with a newer version available.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutdatedPackage {
@@ -76,18 +101,14 @@ pub struct OutdatedPackage {
 /// Queries and changes packages.
 pub trait PackageProvider: Sync {
     /// State of one package.
-    fn query_package(
-        &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
-    ) -> Result<PackageState, EngineError>;
+    fn query_package(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<PackageState>;
 
     /// Newest installable version; `None` if no source offers the package.
     fn candidate_version(
         &self,
         cx: &ResourceContext<'_>,
         resource: &Resource,
-    ) -> Result<Option<String>, EngineError>;
+    ) -> Result<Option<String>>;
 
     /// Performs the operation.
     fn run_operation(
@@ -95,14 +116,14 @@ pub trait PackageProvider: Sync {
         cx: &ResourceContext<'_>,
         resource: &Resource,
         operation: PackageOperation<'_>,
-    ) -> Result<(), EngineError>;
+    ) -> Result<()>;
 
     /// All packages known on the machine.
     fn list_packages(
         &self,
         cx: &ResourceContext<'_>,
         resource: &Resource,
-    ) -> Result<Vec<PackageState>, EngineError>;
+    ) -> Result<Vec<PackageState>>;
 
     /// Packages that a full upgrade would change, according to the current package lists, sorted by
     /// name. Excludes held packages. The resource is used only in error messages.
@@ -110,17 +131,13 @@ pub trait PackageProvider: Sync {
         &self,
         _: &ResourceContext<'_>,
         resource: &Resource,
-    ) -> Result<Vec<OutdatedPackage>, EngineError> {
+    ) -> Result<Vec<OutdatedPackage>> {
         let problem = "this provider cannot list outdated packages";
         Err(EngineError::failed(resource, problem))
     }
 
     /// Updates the package lists and returns the tool's output. An unreachable source is an error.
-    fn refresh_lists(
-        &self,
-        _: &ResourceContext<'_>,
-        resource: &Resource,
-    ) -> Result<String, EngineError> {
+    fn refresh_lists(&self, _: &ResourceContext<'_>, resource: &Resource) -> Result<String> {
         let problem = "this provider has no package lists to refresh";
         Err(EngineError::failed(resource, problem))
     }
@@ -137,7 +154,7 @@ static PIP3_PROVIDER: pip::PipPackageProvider = pip::PipPackageProvider(&["pip3"
 pub fn choose_provider(
     cx: &ResourceContext<'_>,
     resource: &Resource,
-) -> Result<(&'static str, &'static dyn PackageProvider), EngineError> {
+) -> Result<(&'static str, &'static dyn PackageProvider)> {
     let named = resource.get_text("provider");
     let word = match named.and_then(|name| PACKAGE_PROVIDERS.iter().find(|known| **known == name)) {
         Some(known) => known,
@@ -158,18 +175,19 @@ pub fn choose_provider(
 }
 
 /// The provider of the machine's own package system. Falls back to apt, whose error names the missing program.
-fn native_provider_name(
-    cx: &ResourceContext<'_>,
-    resource: &Resource,
-) -> Result<&'static str, EngineError> {
+fn native_provider_name(cx: &ResourceContext<'_>, resource: &Resource) -> Result<&'static str> {
     for (path, word) in [
         (dpkg::DPKG_STATUS_FILE, "apt"),
         ("/usr/bin/dnf", "dnf"),
         ("/usr/bin/yum", "yum"),
         ("/usr/bin/zypper", "zypper"),
     ] {
-        let to_error = EngineError::during(resource, format!("looking for {word}"));
-        if cx.system.metadata(Path::new(path)).map_err(to_error)?.is_some() {
+        if cx
+            .system
+            .metadata(Path::new(path))
+            .during(resource, format_args!("looking for {word}"))?
+            .is_some()
+        {
             return Ok(word);
         }
     }

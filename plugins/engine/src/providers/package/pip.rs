@@ -1,15 +1,12 @@
 //! Python packages through `pip`: system-wide, or in the virtual environment whose `pip` is the resource's `command`.
 
-use std::path::Path;
-
+use muster_system::CommandOutput;
 use serde::Deserialize;
 
-use super::{
-    PackageInstallStatus, PackageOperation, PackageProvider, PackageState, list_cache, tool,
-};
-use crate::error::EngineError;
+use super::language::LanguageTool;
+use super::{PackageState, tool};
+use crate::error::Result;
 use crate::resource::Resource;
-use crate::resource_type::ResourceContext;
 
 /// The pip provider, with candidate program names; the first one installed is used.
 #[derive(Debug)]
@@ -36,102 +33,56 @@ struct PipPlannedInstall {
     metadata: PipPackage,
 }
 
-impl PackageProvider for PipPackageProvider {
-    fn query_package(
-        &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
-    ) -> Result<PackageState, EngineError> {
-        let all = self.list_packages(cx, resource)?;
-        let normalised_name = normalise_name(&resource.name);
-        let found =
-            all.into_iter().find(|package| normalise_name(&package.name) == normalised_name);
-        Ok(PackageState {
-            name: resource.name.clone(),
-            ..found.unwrap_or_else(|| PackageState::absent(&resource.name))
-        })
+impl LanguageTool for PipPackageProvider {
+    const NAME: &'static str = "pip";
+    const LIST_ARGUMENTS: &'static [&'static str] =
+        &["list", NO_VERSION_CHECK_FLAG, "--format=json"];
+
+    fn program_names(&self) -> &'static [&'static str] {
+        self.0
     }
 
-    /// The version that pip would install in an empty environment.
-    fn candidate_version(
-        &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
-    ) -> Result<Option<String>, EngineError> {
-        let pip = self.find_program(cx, resource)?;
-        let mut argv = vec![&*pip, "install", NO_VERSION_CHECK_FLAG, "--quiet", "--dry-run"];
-        argv.extend(["--ignore-installed", "--no-deps", "--report", "-"]);
-        argv.extend(resource.get_list("install_options"));
+    fn parse_list(resource: &Resource, output: &CommandOutput) -> Result<Vec<PackageState>> {
+        let listed: Vec<PipPackage> = tool::parse_json(resource, "pip list", output)?;
+        let package = |listed: PipPackage| PackageState::installed(listed.name, listed.version);
+        Ok(listed.into_iter().map(package).collect())
+    }
+
+    /// Queries the version that pip would install in an empty environment.
+    fn candidate_arguments(resource: &Resource) -> Vec<String> {
+        let mut arguments = vec!["install", NO_VERSION_CHECK_FLAG, "--quiet", "--dry-run"];
+        arguments.extend(["--ignore-installed", "--no-deps", "--report", "-"]);
+        arguments.extend(resource.get_list("install_options"));
         let requirement = requirement_argument(resource, None);
-        argv.push(&requirement);
-        let output = tool::run_query(cx, resource, &argv)?;
-        let report: PipInstallReport = serde_json::from_slice(&output.stdout).map_err(|error| {
-            tool::unreadable_output_error(resource, "pip install --report", &error)
-        })?;
-        let mut planned = report.install.into_iter();
-        Ok(planned.next().map(|planned| planned.metadata.version))
+        arguments.push(&requirement);
+        arguments.into_iter().map(str::to_owned).collect()
     }
 
-    fn run_operation(
-        &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
-        operation: PackageOperation<'_>,
-    ) -> Result<(), EngineError> {
-        let pip = self.find_program(cx, resource)?;
-        let version = match operation {
-            PackageOperation::InstallVersion(version) => Some(version),
-            PackageOperation::Install => None,
-            PackageOperation::Remove | PackageOperation::Purge => {
-                let mut argv = vec![&*pip, "uninstall", "-y", "-q"];
-                argv.extend(resource.get_list("uninstall_options"));
-                argv.push(&resource.name);
-                return tool::run_change(cx, resource, &argv);
-            }
-            PackageOperation::Hold | PackageOperation::Unhold => {
-                return Err(tool::hold_unsupported_error(resource, "pip"));
-            }
-        };
-        let mut argv = vec![&*pip, "install", NO_VERSION_CHECK_FLAG, "-q"];
-        argv.extend(resource.get_list("install_options"));
+    fn parse_candidate(resource: &Resource, output: &CommandOutput) -> Result<Option<String>> {
+        let report: PipInstallReport = tool::parse_json(resource, "pip install --report", output)?;
+        Ok(report.install.into_iter().next().map(|planned| planned.metadata.version))
+    }
+
+    fn install_arguments(resource: &Resource, version: Option<&str>) -> Result<Vec<String>> {
+        let mut arguments = vec!["install", NO_VERSION_CHECK_FLAG, "-q"];
+        arguments.extend(resource.get_list("install_options"));
         if resource.get_text("ensure") == Some("latest") {
-            argv.push("--upgrade");
+            arguments.push("--upgrade");
         }
         let requirement = requirement_argument(resource, version);
-        argv.push(&requirement);
-        tool::run_change(cx, resource, &argv)
+        arguments.push(&requirement);
+        Ok(arguments.into_iter().map(str::to_owned).collect())
     }
 
-    fn list_packages(
-        &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
-    ) -> Result<Vec<PackageState>, EngineError> {
-        let pip = self.find_program(cx, resource)?;
-        let list =
-            list_cache::cached_list(cx, resource, &format!("pip {pip}"), Path::new(&pip), || {
-                let argv = [&*pip, "list", NO_VERSION_CHECK_FLAG, "--format=json"];
-                let output = tool::run_query(cx, resource, &argv)?;
-                let lines: Vec<PipPackage> = serde_json::from_slice(&output.stdout)
-                    .map_err(|error| tool::unreadable_output_error(resource, "pip list", &error))?;
-                let package = |line: PipPackage| PackageState {
-                    name: line.name,
-                    status: PackageInstallStatus::Installed(line.version),
-                    held: false,
-                };
-                Ok(lines.into_iter().map(package).collect())
-            })?;
-        Ok(list.as_ref().clone())
+    fn uninstall_arguments(resource: &Resource) -> Vec<&str> {
+        let options = resource.get_list("uninstall_options");
+        [vec!["uninstall", "-y", "-q"], options, vec![&resource.name]].concat()
     }
-}
 
-impl PipPackageProvider {
-    fn find_program(
-        &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
-    ) -> Result<String, EngineError> {
-        tool::find_program(cx, resource, self.0)
+    /// Names that pip treats as one.
+    fn normalise_name(name: &str) -> String {
+        let bare = name.split('[').next().unwrap_or_default();
+        bare.to_lowercase().replace(['_', '.'], "-")
     }
 }
 
@@ -146,10 +97,4 @@ fn requirement_argument(resource: &Resource, version: Option<&str>) -> String {
         (None, Some(version)) => format!("{name}=={version}"),
         (None, None) => name.clone(),
     }
-}
-
-/// Normalizes equivalent package names.
-fn normalise_name(name: &str) -> String {
-    let bare = name.split('[').next().unwrap_or_default();
-    bare.to_lowercase().replace(['_', '.'], "-")
 }

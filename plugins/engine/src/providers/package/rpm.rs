@@ -1,15 +1,12 @@
 //! Packages of the RPM family through `dnf`, `yum` and `zypper`; installed packages are queried with `rpm`.
 //! Non-interactive.
 
-use std::cmp::Ordering;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{
-    PackageInstallStatus, PackageOperation, PackageProvider, PackageState, list_cache, rpm_version,
-    tool,
-};
-use crate::error::EngineError;
+use super::rpm_version::compare_versions;
+use super::{PackageOperation, PackageProvider, PackageState, list_cache, tool};
+use crate::error::{EngineError, Result};
 use crate::resource::Resource;
 use crate::resource_type::ResourceContext;
 
@@ -29,11 +26,7 @@ pub enum RpmPackageProvider {
 }
 
 impl PackageProvider for RpmPackageProvider {
-    fn query_package(
-        &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
-    ) -> Result<PackageState, EngineError> {
+    fn query_package(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<PackageState> {
         Ok(find_package(&list_installed(cx, resource)?, &resource.name))
     }
 
@@ -43,19 +36,13 @@ impl PackageProvider for RpmPackageProvider {
         &self,
         cx: &ResourceContext<'_>,
         resource: &Resource,
-    ) -> Result<Option<String>, EngineError> {
+    ) -> Result<Option<String>> {
         let updates = self.list_updates(cx, resource)?;
-        if let PackageInstallStatus::Installed(version) =
-            find_package(&updates, &resource.name).status
-        {
-            return Ok(Some(version));
+        let mut status = find_package(&updates, &resource.name).status;
+        if status.version().is_none() {
+            status = self.query_package(cx, resource)?.status;
         }
-        Ok(match self.query_package(cx, resource)?.status {
-            PackageInstallStatus::Installed(version) => Some(version),
-            PackageInstallStatus::Removed | PackageInstallStatus::Purged => {
-                Some("latest".to_owned())
-            }
-        })
+        Ok(Some(status.version().unwrap_or("latest").to_owned()))
     }
 
     fn run_operation(
@@ -63,44 +50,34 @@ impl PackageProvider for RpmPackageProvider {
         cx: &ResourceContext<'_>,
         resource: &Resource,
         operation: PackageOperation<'_>,
-    ) -> Result<(), EngineError> {
-        match operation {
-            PackageOperation::Install => self.install_package(cx, resource, None),
-            PackageOperation::InstallVersion(version) => {
-                self.install_package(cx, resource, Some(version))
+    ) -> Result<()> {
+        let name = resource.name.as_str();
+        let options = || resource.get_list("uninstall_options");
+        let argv = match (operation, self) {
+            (PackageOperation::Install | PackageOperation::InstallVersion(_), _) => {
+                return self.install_package(cx, resource, operation.version());
             }
-            PackageOperation::Remove if *self == Self::Zypper => {
-                let mut argv = vec!["zypper", "remove", "--no-confirm"];
-                argv.extend(resource.get_list("uninstall_options"));
-                argv.push(&resource.name);
-                tool::run_change(cx, resource, &argv)
+            (PackageOperation::Remove, Self::Zypper) => {
+                [vec!["zypper", "remove", "--no-confirm"], options(), vec![name]].concat()
             }
-            PackageOperation::Remove => {
-                let mut argv = vec!["rpm", "-e"];
-                argv.extend(resource.get_list("uninstall_options"));
-                argv.push(&resource.name);
-                tool::run_change(cx, resource, &argv)
-            }
-            PackageOperation::Purge if *self == Self::Zypper => {
+            (PackageOperation::Remove, _) => [vec!["rpm", "-e"], options(), vec![name]].concat(),
+            (PackageOperation::Purge, Self::Zypper) => {
                 let problem = "zypper cannot purge packages; use `ensure => absent`";
-                Err(EngineError::failed(resource, problem))
+                return Err(EngineError::failed(resource, problem));
             }
-            PackageOperation::Purge => tool::run_change(
-                cx,
-                resource,
-                &[self.program_name(), "-y", "erase", &resource.name],
-            ),
-            PackageOperation::Hold | PackageOperation::Unhold => {
-                Err(tool::hold_unsupported_error(resource, self.program_name()))
+            (PackageOperation::Purge, _) => vec![self.program_name(), "-y", "erase", name],
+            (PackageOperation::Hold | PackageOperation::Unhold, _) => {
+                return Err(tool::hold_unsupported_error(resource, self.program_name()));
             }
-        }
+        };
+        tool::run_change(cx, resource, &argv)
     }
 
     fn list_packages(
         &self,
         cx: &ResourceContext<'_>,
         resource: &Resource,
-    ) -> Result<Vec<PackageState>, EngineError> {
+    ) -> Result<Vec<PackageState>> {
         let bare = |package: &PackageState| PackageState {
             name: without_architecture(&package.name).to_owned(),
             ..package.clone()
@@ -123,9 +100,8 @@ impl RpmPackageProvider {
         cx: &ResourceContext<'_>,
         resource: &Resource,
         version: Option<&str>,
-    ) -> Result<(), EngineError> {
+    ) -> Result<()> {
         let name = &resource.name;
-        let found = self.query_package(cx, resource)?.status;
         let source = resource.get_text("source").filter(|_| self != Self::Zypper);
         let spec = match (source, version) {
             (Some(source), _) => source.to_owned(),
@@ -142,16 +118,12 @@ impl RpmPackageProvider {
             argv.push(&spec);
             return tool::run_change(cx, resource, &argv);
         }
-        let subcommand = match (&found, version) {
-            (PackageInstallStatus::Installed(found), Some(version)) => {
-                if rpm_version::compare_versions(version, found) == Ordering::Less {
-                    "downgrade"
-                } else {
-                    self.upgrade_subcommand()
-                }
-            }
-            (PackageInstallStatus::Installed(_), None) => self.upgrade_subcommand(),
-            _ => "install",
+        let found = self.query_package(cx, resource)?.status;
+        let subcommand = match (found.version(), version) {
+            (None, _) => "install",
+            (Some(found), Some(version)) if compare_versions(version, found).is_lt() => "downgrade",
+            _ if self == Self::Yum => "update",
+            _ => "upgrade",
         };
         let mut argv = vec![self.program_name(), "-q", "-y"];
         argv.extend(resource.get_list("install_options"));
@@ -159,21 +131,14 @@ impl RpmPackageProvider {
         tool::run_change(cx, resource, &argv)?;
         // The tools exit with 0 even if the version does not exist, so the result is checked.
         let after = self.query_package(cx, resource)?.status;
-        match (after, version) {
-            (PackageInstallStatus::Installed(found), Some(version))
-                if rpm_version::compare_versions(version, &found) != Ordering::Equal =>
-            {
-                let problem =
-                    format!("Failed to update to version {version}, got version {found} instead");
-                Err(EngineError::failed(resource, problem))
+        let problem = match (after.version(), version) {
+            (None, _) => format!("Could not find package {name}"),
+            (Some(found), Some(version)) if compare_versions(version, found).is_ne() => {
+                format!("Failed to update to version {version}, got version {found} instead")
             }
-            (PackageInstallStatus::Installed(_), _) => Ok(()),
-            _ => Err(EngineError::failed(resource, format!("Could not find package {name}"))),
-        }
-    }
-
-    fn upgrade_subcommand(self) -> &'static str {
-        if self == Self::Yum { "update" } else { "upgrade" }
+            _ => return Ok(()),
+        };
+        Err(EngineError::failed(resource, problem))
     }
 
     /// Available updates; queried once per run.
@@ -181,7 +146,7 @@ impl RpmPackageProvider {
         self,
         cx: &ResourceContext<'_>,
         resource: &Resource,
-    ) -> Result<Arc<Vec<PackageState>>, EngineError> {
+    ) -> Result<Arc<Vec<PackageState>>> {
         let key = format!("{} updates", self.program_name());
         list_cache::cached_list(cx, resource, &key, Path::new(RPM_DATABASE), || {
             let argv = match self {
@@ -193,24 +158,17 @@ impl RpmPackageProvider {
             if !matches!(output.code, 0 | 100) {
                 return Err(tool::tool_error(resource, &argv.join(" "), &output));
             }
-            let text = String::from_utf8_lossy(&output.stdout);
-            Ok(match self {
-                Self::Zypper => parse_zypper(&text),
-                _ => parse_updates(&text),
-            })
+            let parse = if self == Self::Zypper { parse_zypper } else { parse_updates };
+            Ok(parse(&output.stdout_text()))
         })
     }
 }
 
 /// All packages known to rpm; cached until a change.
-fn list_installed(
-    cx: &ResourceContext<'_>,
-    resource: &Resource,
-) -> Result<Arc<Vec<PackageState>>, EngineError> {
+fn list_installed(cx: &ResourceContext<'_>, resource: &Resource) -> Result<Arc<Vec<PackageState>>> {
     list_cache::cached_list(cx, resource, "rpm", Path::new(RPM_DATABASE), || {
         let output = tool::run_tool(cx, resource, &["rpm", "-qa", "--qf", QUERY_FORMAT])?;
-        let output = tool::require_success(resource, "rpm -qa", output)?;
-        let text = String::from_utf8_lossy(&output.stdout);
+        let text = tool::require_success(resource, "rpm -qa", output)?.stdout_text();
         Ok(text.lines().filter_map(parse_line).collect())
     })
 }
@@ -234,36 +192,24 @@ fn parse_line(line: &str) -> Option<PackageState> {
     let [name, epoch, version, release, architecture] = fields.as_slice() else {
         return None;
     };
-    let epoch = match *epoch {
-        "0" => String::new(),
-        epoch => format!("{epoch}:"),
-    };
-    Some(PackageState {
-        name: format!("{name}.{architecture}"),
-        status: PackageInstallStatus::Installed(format!("{epoch}{version}-{release}")),
-        held: false,
-    })
+    let epoch = if *epoch == "0" { String::new() } else { format!("{epoch}:") };
+    let version = format!("{epoch}{version}-{release}");
+    Some(PackageState::installed(format!("{name}.{architecture}"), version))
 }
 
 /// Lines `name.architecture version repository`; long names wrap to the next line. Stops at the list of obsoleting packages at the
 /// end.
 fn parse_updates(text: &str) -> Vec<PackageState> {
-    let body = ["\nObsoleting", "\nSecurity:", "\nUpdate"]
-        .iter()
-        .filter_map(|mark| text.find(mark))
-        .min()
-        .and_then(|end| text.get(..end))
-        .unwrap_or(text);
+    let marks = ["\nObsoleting", "\nSecurity:", "\nUpdate"];
+    let end = marks.iter().filter_map(|mark| text.find(mark)).min();
+    let body = end.and_then(|end| text.get(..end)).unwrap_or(text);
     let words: Vec<&str> = body.split_whitespace().collect();
     let package = |words: &[&str]| {
         let [name, version, ..] = words else {
             return None;
         };
-        (name.contains('.') && version.contains('-')).then(|| PackageState {
-            name: (*name).to_owned(),
-            status: PackageInstallStatus::Installed(version.trim_start_matches("0:").to_owned()),
-            held: false,
-        })
+        (name.contains('.') && version.contains('-'))
+            .then(|| PackageState::installed(*name, version.trim_start_matches("0:")))
     };
     words.chunks(3).filter_map(package).collect()
 }
@@ -275,11 +221,7 @@ fn parse_zypper(text: &str) -> Vec<PackageState> {
         let ["v", _, name, _, offered, architecture, ..] = fields.as_slice() else {
             return None;
         };
-        Some(PackageState {
-            name: format!("{name}.{architecture}"),
-            status: PackageInstallStatus::Installed((*offered).to_owned()),
-            held: false,
-        })
+        Some(PackageState::installed(format!("{name}.{architecture}"), *offered))
     };
     text.lines().filter_map(line).collect()
 }

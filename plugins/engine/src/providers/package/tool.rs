@@ -3,9 +3,11 @@
 
 use std::time::Duration;
 
+use muster_system::error::found_or_none;
 use muster_system::{Command, CommandOutput};
+use serde::de::DeserializeOwned;
 
-use crate::error::EngineError;
+use crate::error::{DescribeOperation as _, EngineError, Result};
 use crate::resource::Resource;
 use crate::resource_type::ResourceContext;
 
@@ -35,7 +37,7 @@ pub(super) fn run_tool(
     cx: &ResourceContext<'_>,
     resource: &Resource,
     argv: &[&str],
-) -> Result<CommandOutput, EngineError> {
+) -> Result<CommandOutput> {
     run_tool_command(cx, resource, &build_command(cx, argv))
 }
 
@@ -44,7 +46,7 @@ pub(super) fn run_query(
     cx: &ResourceContext<'_>,
     resource: &Resource,
     argv: &[&str],
-) -> Result<CommandOutput, EngineError> {
+) -> Result<CommandOutput> {
     require_success(resource, &argv.join(" "), run_tool(cx, resource, argv)?)
 }
 
@@ -53,7 +55,7 @@ pub(super) fn require_success(
     resource: &Resource,
     command_line: &str,
     output: CommandOutput,
-) -> Result<CommandOutput, EngineError> {
+) -> Result<CommandOutput> {
     if output.is_success() { Ok(output) } else { Err(tool_error(resource, command_line, &output)) }
 }
 
@@ -62,9 +64,9 @@ pub(super) fn run_tool_command(
     cx: &ResourceContext<'_>,
     resource: &Resource,
     command: &Command,
-) -> Result<CommandOutput, EngineError> {
+) -> Result<CommandOutput> {
     let operation = format!("running {}", command.argv.join(" "));
-    cx.system.run_command(command).map_err(EngineError::during(resource, operation))
+    cx.system.run_command(command).during(resource, operation)
 }
 
 /// Runs a command that changes packages and fails on a non-zero exit code. Clears the package cache.
@@ -72,7 +74,7 @@ pub(super) fn run_change(
     cx: &ResourceContext<'_>,
     resource: &Resource,
     argv: &[&str],
-) -> Result<(), EngineError> {
+) -> Result<()> {
     run_change_command(cx, resource, &build_command(cx, argv)).map(drop)
 }
 
@@ -81,14 +83,14 @@ pub(super) fn run_change_command(
     cx: &ResourceContext<'_>,
     resource: &Resource,
     command: &Command,
-) -> Result<CommandOutput, EngineError> {
+) -> Result<CommandOutput> {
     cx.cache.packages.clear();
     let output = run_tool_command(cx, resource, command)?;
     require_success(resource, &command.argv.join(" "), output)
 }
 
 /// The file in `source`, for tools that cannot install otherwise.
-pub(super) fn source_file<'a>(resource: &'a Resource, tool: &str) -> Result<&'a str, EngineError> {
+pub(super) fn source_file<'a>(resource: &'a Resource, tool: &str) -> Result<&'a str> {
     resource.get_text("source").ok_or_else(|| {
         let problem = format!("You cannot install {tool} packages without a source");
         EngineError::failed(resource, problem)
@@ -104,8 +106,7 @@ pub(super) fn tool_error(
     let text = output.combined_text();
     let lock_messages =
         ["Could not get lock", "Unable to acquire the dpkg", "frontend lock was locked"];
-    if text.lines().any(|line| lock_messages.iter().any(|lock_message| line.contains(lock_message)))
-    {
+    if lock_messages.iter().any(|lock_message| text.contains(lock_message)) {
         let problem =
             "another process holds the lock of the package system; retry when it has finished";
         return EngineError::failed(resource, problem);
@@ -116,10 +117,8 @@ pub(super) fn tool_error(
     } else {
         errors.join("; ")
     };
-    EngineError::failed(
-        resource,
-        format!("`{command_line}` ended with code {}: {message}", output.code),
-    )
+    let problem = format!("`{command_line}` ended with code {}: {message}", output.code);
+    EngineError::failed(resource, problem)
 }
 
 /// The program to run: `command`, or the first of these names that is installed.
@@ -127,27 +126,22 @@ pub(super) fn find_program(
     cx: &ResourceContext<'_>,
     resource: &Resource,
     names: &[&str],
-) -> Result<String, EngineError> {
+) -> Result<String> {
     if let Some(command) = resource.get_text("command").filter(|word| *word != "default") {
         return Ok(command.to_owned());
     }
     if let [only] = names {
         return Ok((*only).to_owned());
     }
-    if let Some(known) = cx.cache.packages.known_program(names) {
-        return Ok(known);
+    let (programs, key) = (&cx.cache.packages.programs, names.join(" "));
+    if let Some(known) = programs.borrow().get(&key) {
+        return Ok(known.clone());
     }
     for name in names {
         let output = cx.system.run_command(&build_command(cx, &[name, "--version"]));
-        match output {
-            Ok(_) => {
-                cx.cache.packages.remember_program(names, name);
-                return Ok((*name).to_owned());
-            }
-            Err(error) if error.is_not_found() => {}
-            Err(error) => {
-                return Err(EngineError::during(resource, format!("running {name}"))(error));
-            }
+        if found_or_none(output).during(resource, format_args!("running {name}"))?.is_some() {
+            programs.borrow_mut().insert(key, (*name).to_owned());
+            return Ok((*name).to_owned());
         }
     }
     let problem = format!(
@@ -157,13 +151,16 @@ pub(super) fn find_program(
     Err(EngineError::failed(resource, problem))
 }
 
-/// Error for output in an unexpected format.
-pub(super) fn unreadable_output_error(
+/// Parses the JSON on standard output.
+pub(super) fn parse_json<T: DeserializeOwned>(
     resource: &Resource,
     command_line: &str,
-    error: &serde_json::Error,
-) -> EngineError {
-    EngineError::failed(resource, format!("cannot parse the output of `{command_line}`: {error}"))
+    output: &CommandOutput,
+) -> Result<T> {
+    serde_json::from_slice(&output.stdout).map_err(|error| {
+        let problem = format!("cannot parse the output of `{command_line}`: {error}");
+        EngineError::failed(resource, problem)
+    })
 }
 
 /// Error for tools that cannot hold packages.

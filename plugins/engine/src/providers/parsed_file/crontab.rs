@@ -25,21 +25,20 @@ impl CrontabFormat {
 }
 
 impl RecordFormat for CrontabFormat {
+    /// A job without a marker.
+    fn parse_line(&self, line: &str) -> Option<FileRecord> {
+        parse_job(line).map(|values| FileRecord { name: unmanaged_name(&values), values })
+    }
+
     fn parse_record(&self, lines: &[&str]) -> (usize, Option<FileRecord>) {
         let Some((first, rest)) = lines.split_first() else {
             return (1, None);
         };
         let Some(name) = first.trim_start().strip_prefix(NAME_MARKER) else {
-            return (
-                1,
-                parse_job(first).map(|values| FileRecord { name: unmanaged_name(&values), values }),
-            );
+            return (1, self.parse_line(first));
         };
-        let settings: Vec<String> = rest
-            .iter()
-            .take_while(|line| Self::is_setting(line))
-            .map(|line| (*line).to_owned())
-            .collect();
+        let settings = rest.iter().take_while(|line| Self::is_setting(line));
+        let settings: Vec<String> = settings.map(|line| (*line).to_owned()).collect();
         let Some(mut values) = rest.get(settings.len()).and_then(|line| parse_job(line)) else {
             return (1, None);
         };
@@ -51,28 +50,21 @@ impl RecordFormat for CrontabFormat {
     }
 
     fn render(&self, record: &FileRecord) -> Result<String, IncompleteRecord> {
-        let text = |name: &str| record.values.get(name).and_then(ResourceValue::as_text);
-        let command = text("command").ok_or(IncompleteRecord("a job needs `command`"))?;
+        let command = record.require_text("command", "a job needs `command`")?;
         let mut lines = String::new();
         if !record.name.starts_with(UNMANAGED_PREFIX) {
             lines = format!("{NAME_MARKER}{}\n", record.name);
         }
-        for setting in
-            record.values.get("environment").map_or_else(Vec::new, ResourceValue::as_list)
-        {
-            lines.push_str(setting);
-            lines.push('\n');
+        for setting in record.get_list("environment") {
+            lines.extend([setting, "\n"]);
         }
-        if let Some(special) = text("special") {
+        if let Some(special) = record.get_text("special") {
             return Ok(format!("{lines}@{special} {command}\n"));
         }
         for field in TIME_FIELDS {
-            let times = record
-                .values
-                .get(field)
-                .map_or_else(|| "*".to_owned(), |times| times.as_list().join(","));
-            lines.push_str(&times);
-            lines.push(' ');
+            let is_set = record.values.contains_key(field);
+            let times = if is_set { record.get_list(field).join(",") } else { "*".to_owned() };
+            lines.extend([&*times, " "]);
         }
         Ok(format!("{lines}{command}\n"))
     }
@@ -97,10 +89,8 @@ fn parse_job(line: &str) -> Option<ResourceValues> {
         for field in TIME_FIELDS {
             let times = next_word()?;
             if times != "*" {
-                values.insert(
-                    field.to_owned(),
-                    ResourceValue::List(times.split(',').map(str::to_owned).collect()),
-                );
+                let times = times.split(',').map(str::to_owned).collect();
+                values.insert(field.to_owned(), ResourceValue::List(times));
             }
         }
     }

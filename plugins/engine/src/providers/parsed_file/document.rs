@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use crate::resource::ResourceValues;
+use crate::resource::{ResourceValue, ResourceValues};
 
 /// One record: its name and its properties, without `ensure`.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -15,6 +15,27 @@ pub struct FileRecord {
     pub values: ResourceValues,
 }
 
+impl FileRecord {
+    /// One string.
+    pub fn get_text(&self, name: &str) -> Option<&str> {
+        self.values.get(name).and_then(ResourceValue::as_text)
+    }
+
+    /// One string without which the record has no line.
+    pub fn require_text(
+        &self,
+        name: &str,
+        problem: &'static str,
+    ) -> Result<&str, IncompleteRecord> {
+        self.get_text(name).ok_or(IncompleteRecord(problem))
+    }
+
+    /// One list; empty if it is not set.
+    pub fn get_list(&self, name: &str) -> Vec<&str> {
+        self.values.get(name).map(ResourceValue::as_list).unwrap_or_default()
+    }
+}
+
 /// A record without a property that its line needs; the text names the property.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
@@ -22,9 +43,14 @@ pub struct IncompleteRecord(pub &'static str);
 
 /// Format of the records in one kind of file.
 pub trait RecordFormat: fmt::Debug + Sync {
-    /// Parses a record at the start of the given lines (never empty, without line ends; a line that is not UTF-8 is passed as an
-    /// empty one). Returns the number of lines that belong together, at least one, and the record, if they form one.
-    fn parse_record(&self, lines: &[&str]) -> (usize, Option<FileRecord>);
+    /// Parses a line without its line end; a line that is not UTF-8 is passed as an empty one.
+    fn parse_line(&self, line: &str) -> Option<FileRecord>;
+
+    /// Parses a record at the start of the given lines (never empty). Returns the number of lines that belong together, at least one,
+    /// and the record, if they form one. By default each line is a record.
+    fn parse_record(&self, lines: &[&str]) -> (usize, Option<FileRecord>) {
+        (1, lines.first().and_then(|line| self.parse_line(line)))
+    }
 
     /// The lines of a record, each with its line end; the error names the missing property.
     fn render(&self, record: &FileRecord) -> Result<String, IncompleteRecord>;

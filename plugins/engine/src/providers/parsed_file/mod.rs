@@ -11,16 +11,16 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use muster_system::error::found_or_none;
-use muster_system::{Command, FileAttributes, LockGuard, System, SystemError};
+use muster_system::{Command, FileAttributes, LockGuard, System, SystemError, SystemResult};
 
 pub use document::{FileRecord, IncompleteRecord, ParsedDocument, RecordFormat};
 pub use record_type::RecordResourceType;
 
 use super::paths;
-use crate::error::EngineError;
+use crate::error::{EngineError, Result};
 use crate::plan::{ResourcePlan, ResourceState, is_absent};
-use crate::resource::{Resource, ResourceValue, ResourceValues};
-use crate::resource_type::{AutorequireTarget, ResourceContext};
+use crate::resource::{Resource, ResourceValues, name_values};
+use crate::resource_type::{AutoRequire, ResourceContext};
 use crate::schema::TypeSchema;
 
 /// Maximum file size, in bytes.
@@ -53,15 +53,12 @@ impl ParsedFile {
     }
 
     /// Autorequires the file itself, if it is in the catalog.
-    pub fn autorequires(&self) -> Vec<AutorequireTarget> {
+    pub fn autorequires(&self) -> Vec<AutoRequire> {
         vec![("file", self.path.to_string_lossy().into_owned())]
     }
 
     /// Reads the records; a missing file has none.
-    pub fn load_document(
-        &self,
-        system: &dyn System,
-    ) -> Result<ParsedDocument<'static>, SystemError> {
+    pub fn load_document(&self, system: &dyn System) -> SystemResult<ParsedDocument<'static>> {
         let bytes = found_or_none(system.read_file(&self.path, MAX_FILE_BYTES))?;
         let bytes = bytes.as_deref().unwrap_or_default();
         Ok(ParsedDocument::parse(self.format, bytes))
@@ -72,22 +69,18 @@ impl ParsedFile {
         &self,
         cx: &ResourceContext<'_>,
         resource: &Resource,
-    ) -> Result<ResourceState, EngineError> {
+    ) -> Result<ResourceState> {
         let document =
             self.load_document(cx.system).map_err(self.error_during("reading", resource))?;
-        Ok(document
-            .find(&resource.name)
-            .map_or_else(ResourceState::absent, |record| self.record_state(record)))
+        let record = document.find(&resource.name);
+        Ok(record.map_or_else(ResourceState::absent, |record| self.record_state(record)))
     }
 
     /// Converts a record to a resource state.
     pub fn record_state(&self, record: &FileRecord) -> ResourceState {
+        let path = self.path.to_string_lossy().into_owned();
         let mut values = record.values.clone();
-        values.insert("ensure".to_owned(), ResourceValue::from("present"));
-        values.insert(
-            "target".to_owned(),
-            ResourceValue::from(self.path.to_string_lossy().into_owned()),
-        );
+        values.extend(name_values([("ensure", "present".into()), ("target", path.into())]));
         ResourceState { values }
     }
 
@@ -95,11 +88,10 @@ impl ParsedFile {
     pub fn list_instances(
         &self,
         system: &dyn System,
-    ) -> Result<Vec<(String, ResourceValues)>, SystemError> {
+    ) -> SystemResult<Vec<(String, ResourceValues)>> {
         let document = self.load_document(system)?;
-        let instance =
-            |record: &FileRecord| (record.name.clone(), self.record_state(record).values);
-        Ok(document.records().map(instance).collect())
+        let records = document.records();
+        Ok(records.map(|record| (record.name.clone(), self.record_state(record).values)).collect())
     }
 
     /// Updates the record: desired properties override those in the file.
@@ -108,22 +100,22 @@ impl ParsedFile {
         cx: &ResourceContext<'_>,
         schema: &TypeSchema,
         plan: &ResourcePlan,
-    ) -> Result<(), EngineError> {
+    ) -> Result<()> {
         let resource = &plan.resource;
-        let name = record_name(plan);
+        // The resource's name, unless the record was found under another one.
+        let name = plan.state.get_text(FOUND_NAME_KEY).unwrap_or(&resource.name);
         let _lock = self.acquire_lock(cx.system).map_err(self.error_during("locking", resource))?;
         let mut document =
             self.load_document(cx.system).map_err(self.error_during("reading", resource))?;
         let before = document.render();
         if resource.get_text("ensure") == Some("absent") {
-            document.remove(&name);
+            document.remove(name);
         } else {
-            let found = document.find(&name).cloned();
+            let found = document.find(name).cloned();
             let mut record = overlay_desired(schema, resource, found.unwrap_or_default());
-            record.name = name;
-            document
-                .put(record)
-                .map_err(|error| EngineError::failed(resource, error.to_string()))?;
+            name.clone_into(&mut record.name);
+            let put = document.put(record);
+            put.map_err(|error| EngineError::failed(resource, error.to_string()))?;
         }
         let after = document.render();
         // An earlier change of the same plan already wrote all properties.
@@ -140,21 +132,13 @@ impl ParsedFile {
         &self,
         cx: &ResourceContext<'_>,
         content: &[u8],
-    ) -> Result<Option<String>, SystemError> {
+    ) -> SystemResult<Option<String>> {
         if let Some(argv) = &self.installer {
             let mut command = Command::new(argv.clone());
             command.stdin = content.to_vec();
             command.cancel = cx.cancel.clone();
             let output = cx.system.run_command(&command)?;
-            let failure_message = || {
-                format!(
-                    "`{}` ended with code {}: {}",
-                    argv.join(" "),
-                    output.code,
-                    output.combined_text().trim()
-                )
-            };
-            return Ok((!output.is_success()).then(failure_message));
+            return Ok((!output.is_success()).then(|| output.failure_text(&argv.join(" "))));
         }
         if let (Some(attributes), Some(directory)) = (&self.directory, self.path.parent()) {
             paths::create_dirs(cx.system, directory, attributes)?;
@@ -164,7 +148,7 @@ impl ParsedFile {
         cx.system.write_file(&self.path, content, &attributes).map(|()| None)
     }
 
-    fn acquire_lock(&self, system: &dyn System) -> Result<Box<dyn LockGuard>, SystemError> {
+    fn acquire_lock(&self, system: &dyn System) -> SystemResult<Box<dyn LockGuard>> {
         paths::create_dirs(system, Path::new(LOCK_DIRECTORY), &FileAttributes::default())?;
         let name = self.path.to_string_lossy().replace('/', "-");
         system.lock_file(&Path::new(LOCK_DIRECTORY).join(format!("file{name}.lock")), LOCK_TIMEOUT)
@@ -175,14 +159,10 @@ impl ParsedFile {
         verb: &str,
         resource: &Resource,
     ) -> impl FnOnce(SystemError) -> EngineError {
-        EngineError::during(resource, format!("{verb} {}", self.path.display()))
+        move |source| {
+            EngineError::system(resource, format_args!("{verb} {}", self.path.display()), source)
+        }
     }
-}
-
-/// The record's name in the file: the resource's name, unless the record was found under another one.
-fn record_name(plan: &ResourcePlan) -> String {
-    let found = plan.state.get(FOUND_NAME_KEY).and_then(ResourceValue::as_text);
-    found.unwrap_or(&plan.resource.name).to_owned()
 }
 
 /// State key for the record's own name if it differs from the resource's name.

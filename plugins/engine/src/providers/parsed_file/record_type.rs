@@ -1,10 +1,10 @@
 //! A resource type whose resources are the records of one file.
 
 use super::{ParsedFile, RecordFormat};
-use crate::error::EngineError;
+use crate::error::{DescribeOperation as _, Result};
 use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
 use crate::resource::{Resource, ResourceValues};
-use crate::resource_type::{AutorequireTarget, CatalogResources, ResourceContext, ResourceType};
+use crate::resource_type::{AutoRequire, CatalogResources, ResourceContext, ResourceType};
 use crate::schema::{AttributeKind, TypeSchema};
 
 /// A type with one record per resource, in the file that the property `target` names.
@@ -21,7 +21,7 @@ pub struct RecordResourceType {
     /// Messages join lists with this delimiter, as the file does.
     pub list_delimiter: Option<&'static str>,
     /// Validates a resource; see [`ResourceType::check`].
-    pub check: fn(Resource) -> Result<Resource, EngineError>,
+    pub check: fn(Resource) -> Result<Resource>,
 }
 
 impl RecordResourceType {
@@ -36,15 +36,11 @@ impl ResourceType for RecordResourceType {
         self.schema
     }
 
-    fn check(&self, resource: Resource) -> Result<Resource, EngineError> {
+    fn check(&self, resource: Resource) -> Result<Resource> {
         (self.check)(resource)
     }
 
-    fn read_state(
-        &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
-    ) -> Result<ResourceState, EngineError> {
+    fn read_state(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<ResourceState> {
         self.target_file(resource).read_state(cx, resource)
     }
 
@@ -54,7 +50,7 @@ impl ResourceType for RecordResourceType {
             let attribute = self.schema.find_attribute(&change.property);
             let is_list = attribute.is_some_and(|attribute| attribute.kind == AttributeKind::List);
             if let Some(delimiter) = self.list_delimiter.filter(|_| is_list) {
-                *change = change.clone().with_list_delimiter(delimiter);
+                change.join_lists(delimiter);
             }
         }
         plan
@@ -65,26 +61,17 @@ impl ResourceType for RecordResourceType {
         cx: &ResourceContext<'_>,
         plan: &ResourcePlan,
         _: &PropertyChange,
-    ) -> Result<(), EngineError> {
+    ) -> Result<()> {
         self.target_file(&plan.resource).apply_plan(cx, self.schema, plan)
     }
 
     /// The file that contains the record.
-    fn autorequires(
-        &self,
-        resource: &Resource,
-        _: &dyn CatalogResources,
-    ) -> Vec<AutorequireTarget> {
+    fn autorequires(&self, resource: &Resource, _: &dyn CatalogResources) -> Vec<AutoRequire> {
         self.target_file(resource).autorequires()
     }
 
-    fn list_instances(
-        &self,
-        cx: &ResourceContext<'_>,
-    ) -> Result<Vec<(String, ResourceValues)>, EngineError> {
+    fn list_instances(&self, cx: &ResourceContext<'_>) -> Result<Vec<(String, ResourceValues)>> {
         let all = Resource::without_values(self.schema, "*")?;
-        self.target_file(&all)
-            .list_instances(cx.system)
-            .map_err(EngineError::during(&all, self.listing))
+        self.target_file(&all).list_instances(cx.system).during(&all, self.listing)
     }
 }

@@ -3,11 +3,14 @@
 
 use std::path::{Path, PathBuf};
 
-use muster_system::SystemError;
 use muster_system::error::found_or_none;
+use muster_system::{FileAttributes, SystemResult};
 
-use super::{ServiceOperation, ServiceProvider, ServiceState, run_checked, run_program};
-use crate::error::EngineError;
+use super::{
+    ServiceOperation, ServiceProvider, ServiceState, process_pattern, query_status_line,
+    run_checked, run_line, run_program,
+};
+use crate::error::{DescribeOperation as _, EngineError, Result};
 use crate::providers::paths;
 use crate::resource::Resource;
 use crate::resource_type::ResourceContext;
@@ -22,34 +25,27 @@ const KILL_RUNLEVELS: [&str; 3] = ["0", "1", "6"];
 pub struct InitServiceProvider;
 
 impl ServiceProvider for InitServiceProvider {
-    fn query_service(
-        &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
-    ) -> Result<ServiceState, EngineError> {
+    fn query_service(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<ServiceState> {
         let script = script_path(resource);
-        let to_error = EngineError::during(resource, format!("inspecting {script}"));
-        let script_exists =
-            paths::follow_links(cx.system, Path::new(&script)).map_err(to_error)?.is_some();
+        let script_exists = paths::follow_links(cx.system, Path::new(&script))
+            .during(resource, format_args!("inspecting {script}"))?
+            .is_some();
         let is_set = |name| resource.get(name).is_some();
         let has_commands = (is_set("start") && is_set("stop")) || is_set("binary");
         let missing = !script_exists && !has_commands;
-        let running = if let Some(line) = resource.get_text("status") {
-            run_program(cx, resource, &["/bin/sh", "-c", line])?.is_success()
+        let running = if let Some(running) = query_status_line(cx, resource)? {
+            running
         } else if resource.get_text("hasstatus") == Some("false") || !script_exists {
             !missing && in_process_table(cx, resource)?
         } else {
             run_program(cx, resource, &[&script, "status"])?.is_success()
         };
         let enabled = !runlevel_links(cx, &resource.name, 'S')
-            .map_err(EngineError::during(resource, "inspecting /etc/rc?.d"))?
+            .during(resource, "inspecting /etc/rc?.d")?
             .is_empty();
-        Ok(ServiceState {
-            missing: missing
-                .then(|| format!("an init script {script} (systemd does not run on this machine)")),
-            running,
-            enable: enabled.to_string(),
-        })
+        let searched = format!("an init script {script} (systemd does not run on this machine)");
+        let missing = missing.then_some(searched);
+        Ok(ServiceState { missing, running, enable: enabled.to_string() })
     }
 
     fn run_operation(
@@ -57,45 +53,41 @@ impl ServiceProvider for InitServiceProvider {
         cx: &ResourceContext<'_>,
         resource: &Resource,
         operation: ServiceOperation,
-    ) -> Result<(), EngineError> {
-        let run_verb = |name: &str, verb: &str| match resource
-            .get_text(name)
-            .or(resource.get_text("binary").filter(|_| verb == "start"))
-        {
-            Some(line) => run_checked(cx, resource, &["/bin/sh", "-c", line]),
-            None => run_checked(cx, resource, &[&script_path(resource), verb]),
+    ) -> Result<()> {
+        let run_verb = |verb: &str| {
+            let binary = resource.get_text("binary").filter(|_| verb == "start");
+            match resource.get_text(verb).or(binary) {
+                Some(line) => run_line(cx, resource, line),
+                None => run_checked(cx, resource, &[&script_path(resource), verb]),
+            }
         };
         match operation {
-            ServiceOperation::Start => run_verb("start", "start"),
-            ServiceOperation::Stop => run_verb("stop", "stop"),
+            ServiceOperation::Start => run_verb("start"),
+            ServiceOperation::Stop => run_verb("stop"),
             ServiceOperation::Restart
                 if resource.get("restart").is_some()
                     || resource.get_text("hasrestart") == Some("true") =>
             {
-                run_verb("restart", "restart")
+                run_verb("restart")
             }
             // As in Puppet, `restart` of a script is used only if the resource declares it.
             ServiceOperation::Restart => {
-                run_verb("stop", "stop")?;
-                run_verb("start", "start")
+                run_verb("stop")?;
+                run_verb("start")
             }
             ServiceOperation::Enable => set_enabled(cx, resource, true),
             ServiceOperation::Disable => set_enabled(cx, resource, false),
-            ServiceOperation::Mask => Err(EngineError::failed(
-                resource,
-                "init scripts cannot be masked; use `enable=false`",
-            )),
+            ServiceOperation::Mask => {
+                let problem = "init scripts cannot be masked; use `enable=false`";
+                Err(EngineError::failed(resource, problem))
+            }
         }
     }
 
-    fn list_names(
-        &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
-    ) -> Result<Vec<String>, EngineError> {
+    fn list_names(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<Vec<String>> {
         let operation = format!("listing {SCRIPT_DIRECTORY}");
         let names = found_or_none(cx.system.read_dir(Path::new(SCRIPT_DIRECTORY)))
-            .map_err(EngineError::during(resource, operation))?
+            .during(resource, operation)?
             .unwrap_or_default();
         // Files of the init system itself, and leftovers of upgrades.
         let is_excluded = |name: &String| {
@@ -112,19 +104,10 @@ fn script_path(resource: &Resource) -> String {
 }
 
 /// Whether the pattern matches the command line of any process.
-fn in_process_table(cx: &ResourceContext<'_>, resource: &Resource) -> Result<bool, EngineError> {
-    let given = resource.get_text("pattern").or(resource.get_text("binary"));
-    let pattern = given.unwrap_or(&resource.name);
-    let pattern = regex::Regex::new(pattern).map_err(|error| {
-        EngineError::invalid_value(
-            resource,
-            "pattern",
-            format!("is not a valid regular expression: {error}"),
-        )
-    })?;
+fn in_process_table(cx: &ResourceContext<'_>, resource: &Resource) -> Result<bool> {
+    let pattern = process_pattern(resource)?;
     let output = run_program(cx, resource, &["ps", "-eo", "args="])?;
-    Ok(output.is_success()
-        && String::from_utf8_lossy(&output.stdout).lines().any(|line| pattern.is_match(line)))
+    Ok(output.is_success() && output.stdout_text().lines().any(|line| pattern.is_match(line)))
 }
 
 /// Links with that letter to the service, in all run levels.
@@ -132,16 +115,17 @@ fn runlevel_links(
     cx: &ResourceContext<'_>,
     name: &str,
     letter: char,
-) -> Result<Vec<PathBuf>, SystemError> {
+) -> SystemResult<Vec<PathBuf>> {
     let mut links = Vec::new();
     for level in START_RUNLEVELS.iter().chain(&KILL_RUNLEVELS) {
         let directory = PathBuf::from(format!("/etc/rc{level}.d"));
         let entries = found_or_none(cx.system.read_dir(&directory))?.unwrap_or_default();
+        // The letter, two digits and the name.
         let is_link = |entry: &&String| {
-            let rest = entry.strip_prefix(letter).unwrap_or_default();
-            rest.strip_prefix(|c: char| c.is_ascii_digit())
-                .and_then(|rest| rest.strip_prefix(|c: char| c.is_ascii_digit()))
-                == Some(name)
+            let digits = entry.strip_prefix(letter).and_then(|rest| rest.strip_suffix(name));
+            digits.is_some_and(|digits| {
+                digits.len() == 2 && digits.bytes().all(|digit| digit.is_ascii_digit())
+            })
         };
         links.extend(entries.iter().filter(is_link).map(|entry| directory.join(entry)));
     }
@@ -149,40 +133,29 @@ fn runlevel_links(
 }
 
 /// `update-rc.d` handles dependencies between services; in a scratch root the links are created here.
-fn set_enabled(cx: &ResourceContext<'_>, resource: &Resource, on: bool) -> Result<(), EngineError> {
+fn set_enabled(cx: &ResourceContext<'_>, resource: &Resource, on: bool) -> Result<()> {
     if cx.system.root() == Path::new("/") {
+        let verb = if on { "enable" } else { "disable" };
         run_checked(cx, resource, &["update-rc.d", &resource.name, "defaults"])?;
-        return run_checked(
-            cx,
-            resource,
-            &["update-rc.d", &resource.name, if on { "enable" } else { "disable" }],
-        );
+        return run_checked(cx, resource, &["update-rc.d", &resource.name, verb]);
     }
     replace_runlevel_links(cx, &resource.name, on)
-        .map_err(EngineError::during(resource, "changing the links in /etc/rc?.d"))
+        .during(resource, "changing the links in /etc/rc?.d")
 }
 
-fn replace_runlevel_links(
-    cx: &ResourceContext<'_>,
-    name: &str,
-    on: bool,
-) -> Result<(), SystemError> {
+fn replace_runlevel_links(cx: &ResourceContext<'_>, name: &str, on: bool) -> SystemResult<()> {
     for letter in ['S', 'K'] {
         for path in runlevel_links(cx, name, letter)? {
             cx.system.remove_file(&path)?;
         }
     }
     let target = format!("../init.d/{name}");
-    let levels = START_RUNLEVELS
-        .iter()
-        .map(|level| (level, on))
-        .chain(KILL_RUNLEVELS.iter().map(|level| (level, false)));
-    for (level, start) in levels {
+    for level in START_RUNLEVELS.iter().chain(&KILL_RUNLEVELS) {
         let directory = PathBuf::from(format!("/etc/rc{level}.d"));
-        paths::create_dirs(cx.system, &directory, &muster_system::FileAttributes::default())?;
-        let letter = if start { 'S' } else { 'K' };
-        cx.system
-            .create_symlink(Path::new(&target), &directory.join(format!("{letter}01{name}")))?;
+        paths::create_dirs(cx.system, &directory, &FileAttributes::default())?;
+        let letter = if on && START_RUNLEVELS.contains(level) { 'S' } else { 'K' };
+        let link = directory.join(format!("{letter}01{name}"));
+        cx.system.create_symlink(Path::new(&target), &link)?;
     }
     Ok(())
 }

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use muster_system::{Command, CommandOutput};
 
-use crate::error::EngineError;
+use crate::error::{DescribeOperation as _, EngineError, Result};
 use crate::resource::Resource;
 use crate::resource_type::ResourceContext;
 
@@ -26,8 +26,13 @@ pub struct ServiceState {
 }
 
 impl ServiceState {
+    /// A service that cannot be started at boot.
+    fn unmanaged(running: bool) -> Self {
+        Self { missing: None, running, enable: "unmanaged".to_owned() }
+    }
+
     /// Returns `self`, or an error listing the places searched.
-    pub fn require_known(self, resource: &Resource) -> Result<Self, EngineError> {
+    pub fn require_known(self, resource: &Resource) -> Result<Self> {
         match &self.missing {
             None => Ok(self),
             Some(searched) => Err(EngineError::failed(
@@ -58,11 +63,7 @@ pub enum ServiceOperation {
 /// Queries and changes services.
 pub trait ServiceProvider: fmt::Debug {
     /// State of one service.
-    fn query_service(
-        &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
-    ) -> Result<ServiceState, EngineError>;
+    fn query_service(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<ServiceState>;
 
     /// Performs the operation.
     fn run_operation(
@@ -70,21 +71,19 @@ pub trait ServiceProvider: fmt::Debug {
         cx: &ResourceContext<'_>,
         resource: &Resource,
         operation: ServiceOperation,
-    ) -> Result<(), EngineError>;
+    ) -> Result<()>;
 
-    /// The names of all services.
-    fn list_names(
-        &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
-    ) -> Result<Vec<String>, EngineError>;
+    /// The names of all services; none by default.
+    fn list_names(&self, _: &ResourceContext<'_>, _: &Resource) -> Result<Vec<String>> {
+        Ok(Vec::new())
+    }
 }
 
 /// The provider named by the resource; otherwise systemd where it is running, and init scripts elsewhere.
 pub fn choose_provider(
     cx: &ResourceContext<'_>,
     resource: &Resource,
-) -> Result<&'static dyn ServiceProvider, EngineError> {
+) -> Result<&'static dyn ServiceProvider> {
     Ok(match resource.get_text("provider") {
         Some("systemd") => &systemd::SystemdServiceProvider,
         Some("base") => &base::BaseServiceProvider,
@@ -92,11 +91,9 @@ pub fn choose_provider(
         Some(_) => &init::InitServiceProvider,
         None => {
             let found = cx.system.metadata(Path::new("/run/systemd/system"));
-            let to_error = EngineError::during(resource, "looking for systemd");
-            if found.map_err(to_error)?.is_some() {
-                &systemd::SystemdServiceProvider
-            } else {
-                &init::InitServiceProvider
+            match found.during(resource, "looking for systemd")? {
+                Some(_) => &systemd::SystemdServiceProvider,
+                None => &init::InitServiceProvider,
             }
         }
     })
@@ -107,12 +104,38 @@ pub(super) fn run_program(
     cx: &ResourceContext<'_>,
     resource: &Resource,
     argv: &[&str],
-) -> Result<CommandOutput, EngineError> {
+) -> Result<CommandOutput> {
     let mut command = Command::new(argv.iter().copied());
     command.cancel = cx.cancel.clone();
-    cx.system
-        .run_command(&command)
-        .map_err(EngineError::during(resource, format!("running {}", argv.join(" "))))
+    cx.system.run_command(&command).during(resource, format_args!("running {}", argv.join(" ")))
+}
+
+/// Whether the command line in `status` says that the service is running; `None` without one.
+fn query_status_line(cx: &ResourceContext<'_>, resource: &Resource) -> Result<Option<bool>> {
+    let run = |line| run_program(cx, resource, &["/bin/sh", "-c", line]);
+    Ok(resource.get_text("status").map(run).transpose()?.map(|output| output.is_success()))
+}
+
+/// Runs a command line in a shell and fails on a non-zero exit code.
+fn run_line(cx: &ResourceContext<'_>, resource: &Resource, line: &str) -> Result<()> {
+    run_checked(cx, resource, &["/bin/sh", "-c", line])
+}
+
+/// The line that starts a service without a script.
+fn start_line(resource: &Resource) -> Result<&str> {
+    resource.get_text("start").or(resource.get_text("binary")).ok_or_else(|| {
+        let problem = "Services must specify a start command or a binary";
+        EngineError::failed(resource, problem)
+    })
+}
+
+/// Matches the command lines of the processes of a service.
+fn process_pattern(resource: &Resource) -> Result<regex::Regex> {
+    let given = resource.get_text("pattern").or(resource.get_text("binary"));
+    regex::Regex::new(given.unwrap_or(&resource.name)).map_err(|error| {
+        let problem = format!("is not a valid regular expression: {error}");
+        EngineError::invalid_value(resource, "pattern", problem)
+    })
 }
 
 /// Runs a program and fails on a non-zero exit code.
@@ -120,16 +143,10 @@ pub(super) fn run_checked(
     cx: &ResourceContext<'_>,
     resource: &Resource,
     argv: &[&str],
-) -> Result<(), EngineError> {
+) -> Result<()> {
     let output = run_program(cx, resource, argv)?;
     if output.is_success() {
         return Ok(());
     }
-    let problem = format!(
-        "`{}` ended with code {}: {}",
-        argv.join(" "),
-        output.code,
-        output.combined_text().trim()
-    );
-    Err(EngineError::failed(resource, problem))
+    Err(EngineError::failed(resource, output.failure_text(&argv.join(" "))))
 }

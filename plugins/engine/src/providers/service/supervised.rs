@@ -11,8 +11,10 @@ use muster_system::error::found_or_none;
 use muster_system::process::wait_until;
 use muster_system::{Command, FileAttributes, ProcessId, ProcessSpool, Signal};
 
-use super::{ServiceOperation, ServiceProvider, ServiceState, run_checked, run_program};
-use crate::error::EngineError;
+use super::{
+    ServiceOperation, ServiceProvider, ServiceState, query_status_line, run_line, start_line,
+};
+use crate::error::{DescribeOperation as _, EngineError, Result};
 use crate::providers::paths;
 use crate::resource::Resource;
 use crate::resource_type::ResourceContext;
@@ -32,16 +34,11 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 pub struct SupervisedServiceProvider;
 
 impl ServiceProvider for SupervisedServiceProvider {
-    fn query_service(
-        &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
-    ) -> Result<ServiceState, EngineError> {
-        let running = match resource.get_text("status") {
-            Some(line) => run_program(cx, resource, &["/bin/sh", "-c", line])?.is_success(),
+    fn query_service(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<ServiceState> {
+        Ok(ServiceState::unmanaged(match query_status_line(cx, resource)? {
+            Some(running) => running,
             None => find_process(cx, resource)?.is_some(),
-        };
-        Ok(ServiceState { missing: None, running, enable: "unmanaged".to_owned() })
+        }))
     }
 
     fn run_operation(
@@ -49,35 +46,30 @@ impl ServiceProvider for SupervisedServiceProvider {
         cx: &ResourceContext<'_>,
         resource: &Resource,
         operation: ServiceOperation,
-    ) -> Result<(), EngineError> {
+    ) -> Result<()> {
         match operation {
             ServiceOperation::Start => start_service(cx, resource),
             ServiceOperation::Stop => stop_service(cx, resource),
             ServiceOperation::Restart => {
                 if let Some(line) = resource.get_text("restart") {
-                    return run_checked(cx, resource, &["/bin/sh", "-c", line]);
+                    return run_line(cx, resource, line);
                 }
                 stop_service(cx, resource)?;
                 start_service(cx, resource)
             }
             ServiceOperation::Enable | ServiceOperation::Disable | ServiceOperation::Mask => {
-                Err(EngineError::failed(
-                    resource,
-                    "a supervised service is started by catalog runs and cannot be enabled at boot",
-                ))
+                let problem =
+                    "a supervised service is started by catalog runs and cannot be enabled at boot";
+                Err(EngineError::failed(resource, problem))
             }
         }
     }
 
-    fn list_names(
-        &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
-    ) -> Result<Vec<String>, EngineError> {
+    fn list_names(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<Vec<String>> {
         let operation = format!("listing {SERVICES_DIRECTORY}");
         found_or_none(cx.system.read_dir(Path::new(SERVICES_DIRECTORY)))
             .map(Option::unwrap_or_default)
-            .map_err(EngineError::during(resource, operation))
+            .during(resource, operation)
     }
 }
 
@@ -86,47 +78,38 @@ fn service_directory(resource: &Resource) -> PathBuf {
 }
 
 /// The process, if it is running.
-fn find_process(
-    cx: &ResourceContext<'_>,
-    resource: &Resource,
-) -> Result<Option<ProcessId>, EngineError> {
+fn find_process(cx: &ResourceContext<'_>, resource: &Resource) -> Result<Option<ProcessId>> {
     let path = service_directory(resource).join("process");
     let operation = format!("reading {}", path.display());
     let bytes = found_or_none(cx.system.read_file(&path, MAX_STATE_FILE_BYTES))
-        .map_err(EngineError::during(resource, operation))?;
+        .during(resource, operation)?;
     // An unreadable file was not written completely; treat the process as gone.
     let process: Option<ProcessId> = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
     Ok(process.filter(|process| cx.system.is_running(process)))
 }
 
-fn start_service(cx: &ResourceContext<'_>, resource: &Resource) -> Result<(), EngineError> {
-    let line = resource.get_text("start").or(resource.get_text("binary"));
-    let line = line.ok_or_else(|| {
-        let problem = "Services must specify a start command or a binary";
-        EngineError::failed(resource, problem)
-    })?;
+fn start_service(cx: &ResourceContext<'_>, resource: &Resource) -> Result<()> {
+    let line = start_line(resource)?;
     let state_directory = service_directory(resource);
-    let to_error = || EngineError::during(resource, format!("starting {line}"));
-    let private = FileAttributes { mode: Some(0o700), ..FileAttributes::default() };
-    paths::create_dirs(cx.system, &state_directory, &private).map_err(to_error())?;
-    cx.system.remove_file(&state_directory.join("process")).map_err(to_error())?;
+    let doing = format_args!("starting {line}");
+    let process_file = state_directory.join("process");
+    let private = FileAttributes::with_mode(0o700);
+    paths::create_dirs(cx.system, &state_directory, &private).during(resource, doing)?;
+    cx.system.remove_file(&process_file).during(resource, doing)?;
     let relative_path = state_directory.strip_prefix("/").unwrap_or(&state_directory);
     let spool =
         ProcessSpool { directory: cx.system.root().join(relative_path), limit: MAX_STREAM_BYTES };
     let command = Command::new(["/bin/sh", "-c", line]);
-    let process = cx.system.start_detached(&command, &spool).map_err(to_error())?;
+    let process = cx.system.start_detached(&command, &spool).during(resource, doing)?;
     let text = serde_json::to_vec(&process)
         .map_err(|error| EngineError::failed(resource, error.to_string()))?;
-    let owner_only = FileAttributes { mode: Some(0o600), ..FileAttributes::default() };
-    cx.system
-        .write_file(&state_directory.join("process"), &text, &owner_only)
-        .map_err(to_error())?;
+    let owner_only = FileAttributes::with_mode(0o600);
+    cx.system.write_file(&process_file, &text, &owner_only).during(resource, doing)?;
     if wait_until(STARTUP_WATCH_TIME, || !cx.system.is_running(&process)) {
         let read_output = |name| {
-            let bytes = cx
-                .system
-                .read_file(&state_directory.join(name), MAX_STREAM_BYTES)
-                .unwrap_or_default();
+            // The error of the start is reported with whatever output there is.
+            let bytes = cx.system.read_file(&state_directory.join(name), MAX_STREAM_BYTES);
+            let bytes = bytes.unwrap_or_default();
             String::from_utf8_lossy(&bytes).trim().to_owned()
         };
         let problem = format!(
@@ -140,19 +123,19 @@ fn start_service(cx: &ResourceContext<'_>, resource: &Resource) -> Result<(), En
 }
 
 /// Terminates the process; kills it after the timeout.
-fn stop_service(cx: &ResourceContext<'_>, resource: &Resource) -> Result<(), EngineError> {
+fn stop_service(cx: &ResourceContext<'_>, resource: &Resource) -> Result<()> {
     if let Some(line) = resource.get_text("stop") {
-        return run_checked(cx, resource, &["/bin/sh", "-c", line]);
+        return run_line(cx, resource, line);
     }
     let Some(process) = find_process(cx, resource)? else {
         return Ok(());
     };
-    let to_error = || EngineError::during(resource, "stopping its process");
+    let doing = "stopping its process";
     for signal in [Signal::SIGTERM, Signal::SIGKILL] {
-        cx.system.signal_process(&process, signal, true).map_err(to_error())?;
+        cx.system.signal_process(&process, signal, true).during(resource, doing)?;
         if wait_until(STOP_TIMEOUT, || !cx.system.is_running(&process)) {
             let path = service_directory(resource).join("process");
-            return cx.system.remove_file(&path).map_err(to_error());
+            return cx.system.remove_file(&path).during(resource, doing);
         }
     }
     let problem = format!("process {} is still running after SIGKILL", process.pid);

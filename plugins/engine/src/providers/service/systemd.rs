@@ -1,7 +1,7 @@
 //! Services through `systemctl`.
 
 use super::{ServiceOperation, ServiceProvider, ServiceState, run_checked, run_program};
-use crate::error::EngineError;
+use crate::error::{EngineError, Result};
 use crate::resource::Resource;
 use crate::resource_type::ResourceContext;
 
@@ -10,25 +10,15 @@ use crate::resource_type::ResourceContext;
 pub struct SystemdServiceProvider;
 
 impl ServiceProvider for SystemdServiceProvider {
-    fn query_service(
-        &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
-    ) -> Result<ServiceState, EngineError> {
+    fn query_service(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<ServiceState> {
         let unit = unit_name(&resource.name);
         let argv =
             ["systemctl", "show", "--property=LoadState,ActiveState,UnitFileState", "--", &unit];
         let output = run_program(cx, resource, &argv)?;
         if !output.is_success() {
-            let problem = format!(
-                "`{}` ended with code {}: {}",
-                argv.join(" "),
-                output.code,
-                output.combined_text().trim()
-            );
-            return Err(EngineError::failed(resource, problem));
+            return Err(EngineError::failed(resource, output.failure_text(&argv.join(" "))));
         }
-        Ok(parse_properties(&unit, &String::from_utf8_lossy(&output.stdout)))
+        Ok(parse_properties(&unit, &output.stdout_text()))
     }
 
     fn run_operation(
@@ -36,41 +26,26 @@ impl ServiceProvider for SystemdServiceProvider {
         cx: &ResourceContext<'_>,
         resource: &Resource,
         operation: ServiceOperation,
-    ) -> Result<(), EngineError> {
+    ) -> Result<()> {
         let unit = unit_name(&resource.name);
         let run_systemctl = |verb| run_checked(cx, resource, &["systemctl", verb, "--", &unit]);
-        match operation {
-            ServiceOperation::Start => run_systemctl("start"),
-            ServiceOperation::Stop => run_systemctl("stop"),
-            ServiceOperation::Restart => run_systemctl("restart"),
-            ServiceOperation::Enable => {
-                run_systemctl("unmask")?;
-                run_systemctl("enable")
-            }
-            ServiceOperation::Disable => {
-                run_systemctl("unmask")?;
-                run_systemctl("disable")
-            }
-            ServiceOperation::Mask => run_systemctl("mask"),
+        if matches!(operation, ServiceOperation::Enable | ServiceOperation::Disable) {
+            run_systemctl("unmask")?;
         }
+        run_systemctl(match operation {
+            ServiceOperation::Start => "start",
+            ServiceOperation::Stop => "stop",
+            ServiceOperation::Restart => "restart",
+            ServiceOperation::Enable => "enable",
+            ServiceOperation::Disable => "disable",
+            ServiceOperation::Mask => "mask",
+        })
     }
 
-    fn list_names(
-        &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
-    ) -> Result<Vec<String>, EngineError> {
-        let argv = [
-            "systemctl",
-            "list-unit-files",
-            "--type=service",
-            "--no-legend",
-            "--no-pager",
-            "--full",
-            "--all",
-        ];
-        let output = run_program(cx, resource, &argv)?;
-        let names = String::from_utf8_lossy(&output.stdout);
+    fn list_names(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<Vec<String>> {
+        let argv = ["systemctl", "list-unit-files", "--type=service", "--no-legend"];
+        let argv = [&argv[..], &["--no-pager", "--full", "--all"]].concat();
+        let names = run_program(cx, resource, &argv)?.stdout_text();
         let names = names.lines().filter_map(|line| line.split_whitespace().next());
         // A template is not a service without an instance.
         Ok(names.filter(|name| !name.contains("@.")).map(str::to_owned).collect())

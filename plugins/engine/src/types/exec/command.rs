@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use muster_system::Command;
 
-use crate::error::EngineError;
-use crate::providers::account_names;
+use crate::error::{DescribeOperation as _, EngineError, Result};
+use crate::providers::account_names::{self, IdLookup};
 use crate::resource::{Resource, ResourceValue};
 use crate::resource_type::ResourceContext;
 
@@ -19,7 +19,7 @@ const SHELL_WORDS: [&str; 31] = [
 ];
 
 /// Checks that need no access to the machine: qualified programs, environment, umask.
-pub(super) fn check_command(resource: &Resource) -> Result<(), EngineError> {
+pub(super) fn check_command(resource: &Resource) -> Result<()> {
     let mut lines = vec![("command", first_word(resource))];
     lines.extend(resource.get_text("refresh").map(|line| ("refresh", line.to_owned())));
     for guard in ["unless", "onlyif"] {
@@ -38,29 +38,15 @@ pub(super) fn check_command(resource: &Resource) -> Result<(), EngineError> {
             return Err(EngineError::invalid_value(resource, name, problem));
         }
     }
-    let is_malformed = |setting: &&str| {
-        let name = setting.split('=').next().unwrap_or_default();
-        !setting.contains('=') || !name.ends_with(|c: char| c.is_ascii_alphanumeric() || c == '_')
-    };
-    if let Some(setting) = resource.get_list("environment").into_iter().find(is_malformed) {
-        let problem = format!("contains `{setting}`, must be `NAME=value`");
-        return Err(EngineError::invalid_value(resource, "environment", problem));
-    }
-    match resource.get_text("umask") {
-        Some(text) if parse_umask(text).is_none() => Err(EngineError::invalid_value(
-            resource,
-            "umask",
-            format!("is `{text}`, must be octal, such as `022`"),
-        )),
-        _ => Ok(()),
-    }
+    resource.check_items("environment", "`NAME=value`", |setting| {
+        let name = setting.split_once('=').map_or("", |(name, _)| name);
+        name.ends_with(|c: char| c.is_ascii_alphanumeric() || c == '_')
+    })?;
+    resource.check_text("umask", "octal, such as `022`", |text| parse_umask(text).is_some())
 }
 
 /// The main command.
-pub(super) fn main_command(
-    cx: &ResourceContext<'_>,
-    resource: &Resource,
-) -> Result<Command, EngineError> {
+pub(super) fn main_command(cx: &ResourceContext<'_>, resource: &Resource) -> Result<Command> {
     match resource.get("command") {
         Some(ResourceValue::List(words)) if words.len() > 1 => {
             command_from_argv(cx, resource, words.clone())
@@ -74,7 +60,7 @@ pub(super) fn command_from_line(
     cx: &ResourceContext<'_>,
     resource: &Resource,
     line: &str,
-) -> Result<Command, EngineError> {
+) -> Result<Command> {
     let argv = if resource.get_text("provider") == Some("shell") || needs_shell(line) {
         vec!["/bin/sh".to_owned(), "-c".to_owned(), line.to_owned()]
     } else {
@@ -92,17 +78,14 @@ pub(super) fn command_text(resource: &Resource) -> String {
 }
 
 fn first_word(resource: &Resource) -> String {
-    resource
-        .get_list("command")
-        .first()
-        .map_or_else(|| resource.title.clone(), |word| (*word).to_owned())
+    resource.get_list("command").first().copied().unwrap_or(&resource.title).to_owned()
 }
 
 fn command_from_argv(
     cx: &ResourceContext<'_>,
     resource: &Resource,
     argv: Vec<String>,
-) -> Result<Command, EngineError> {
+) -> Result<Command> {
     let mut command = Command::new(argv);
     if resource.get("path").is_some() {
         command.env.insert("PATH".to_owned(), resource.get_list("path").join(":"));
@@ -125,21 +108,19 @@ fn command_from_argv(
     Ok(command)
 }
 
-type IdLookup = fn(&ResourceContext<'_>, &str) -> Result<Option<u32>, muster_system::SystemError>;
-
 fn lookup_id(
     cx: &ResourceContext<'_>,
     resource: &Resource,
     name: &str,
     look_up: IdLookup,
-) -> Result<Option<u32>, EngineError> {
+) -> Result<Option<u32>> {
     let Some(account) = resource.get_text(name) else {
         return Ok(None);
     };
-    let id = look_up(cx, account)
-        .map_err(EngineError::during(resource, format!("looking up {name} {account}")))?;
+    let id = look_up(cx, account).during(resource, format_args!("looking up {name} {account}"))?;
     id.map(Some).ok_or_else(|| {
-        EngineError::failed(resource, format!("{name} `{account}` does not exist on this machine"))
+        let problem = format!("{name} `{account}` does not exist on this machine");
+        EngineError::failed(resource, problem)
     })
 }
 

@@ -12,95 +12,57 @@ use muster_system::command::CancelFlag;
 use muster_system::process::pause;
 use muster_system::{Command, CommandOutput, SystemError};
 
-use crate::error::EngineError;
+use crate::error::{DescribeOperation as _, EngineError, Result};
 use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
 use crate::providers::paths;
-use crate::resource::{Resource, ResourceValue, ResourceValues};
-use crate::resource_type::{AutorequireTarget, CatalogResources, ResourceContext, ResourceType};
-use crate::schema::{AttributeKind, AttributeSchema, TypeSchema};
+use crate::resource::{Resource, name_values};
+use crate::resource_type::{AutoRequire, CatalogResources, ResourceContext, ResourceType};
+use crate::schema::AttributeKind::{AbsolutePath, Bool, Commands, Int, List, Seconds, Text, Word};
+use crate::schema::{TypeSchema, parameter, property};
 
 static SCHEMA: TypeSchema = TypeSchema {
     type_name: "exec",
     doc: "A command. It must be safe to run more than once; `creates`, `unless` and `onlyif` decide whether it runs.",
     namevar: "command",
     attributes: &[
-        AttributeSchema::property(
-            "returns",
-            AttributeKind::List,
-            "Exit codes that count as success.",
-        )
-        .with_default("0"),
-        AttributeSchema::parameter(
+        property("returns", List, "Exit codes that count as success.").with_default("0"),
+        parameter(
             "command",
-            AttributeKind::List,
+            List,
             "The command line, or a list of program and arguments, which is run without a shell.",
         ),
-        AttributeSchema::parameter(
-            "creates",
-            AttributeKind::List,
-            "Paths; if one of them exists, the command does not run.",
-        ),
-        AttributeSchema::parameter(
+        parameter("creates", List, "Paths; if one of them exists, the command does not run."),
+        parameter(
             "unless",
-            AttributeKind::Commands,
+            Commands,
             "Commands; if one of them exits with 0, the command does not run.",
         ),
-        AttributeSchema::parameter(
+        parameter(
             "onlyif",
-            AttributeKind::Commands,
+            Commands,
             "Commands; the command runs only if all of them exit with 0.",
         ),
-        AttributeSchema::parameter(
-            "refreshonly",
-            AttributeKind::Bool,
-            "Whether the command runs only on a refresh.",
-        ),
-        AttributeSchema::parameter(
-            "refresh",
-            AttributeKind::Text,
-            "The command to run on a refresh instead of `command`.",
-        ),
-        AttributeSchema::parameter("cwd", AttributeKind::Path, "Working directory; it must exist."),
-        AttributeSchema::parameter(
-            "environment",
-            AttributeKind::List,
-            "Environment settings `NAME=value`.",
-        ),
-        AttributeSchema::parameter(
-            "path",
-            AttributeKind::List,
-            "Search path for programs; a list is joined with `:`.",
-        ),
-        AttributeSchema::parameter(
-            "user",
-            AttributeKind::Text,
-            "User that runs the command, by name or UID.",
-        ),
-        AttributeSchema::parameter(
-            "group",
-            AttributeKind::Text,
-            "Group that runs the command, by name or GID.",
-        ),
-        AttributeSchema::parameter("umask", AttributeKind::Text, "File creation mask, octal."),
-        AttributeSchema::parameter(
-            "timeout",
-            AttributeKind::Seconds,
-            "Timeout of each try in seconds; 0 means no limit.",
-        )
-        .with_default("300"),
-        AttributeSchema::parameter("tries", AttributeKind::Int, "Maximum number of tries.")
-            .with_default("1"),
-        AttributeSchema::parameter("try_sleep", AttributeKind::Seconds, "Seconds between tries.")
-            .with_default("0"),
-        AttributeSchema::parameter(
+        parameter("refreshonly", Bool, "Whether the command runs only on a refresh."),
+        parameter("refresh", Text, "The command to run on a refresh instead of `command`."),
+        parameter("cwd", AbsolutePath, "Working directory; it must exist."),
+        parameter("environment", List, "Environment settings `NAME=value`."),
+        parameter("path", List, "Search path for programs; a list is joined with `:`."),
+        parameter("user", Text, "User that runs the command, by name or UID."),
+        parameter("group", Text, "Group that runs the command, by name or GID."),
+        parameter("umask", Text, "File creation mask, octal."),
+        parameter("timeout", Seconds, "Timeout of each try in seconds; 0 means no limit.")
+            .with_default("300"),
+        parameter("tries", Int, "Maximum number of tries.").with_default("1"),
+        parameter("try_sleep", Seconds, "Seconds between tries.").with_default("0"),
+        parameter(
             "logoutput",
-            AttributeKind::Word(&["true", "false", "on_failure"]),
+            Word(&["true", "false", "on_failure"]),
             "Whether to log the output.",
         )
         .with_default("on_failure"),
-        AttributeSchema::parameter(
+        parameter(
             "provider",
-            AttributeKind::Word(&["posix", "shell"]),
+            Word(&["posix", "shell"]),
             "`shell` runs every command with `/bin/sh -c`.",
         )
         .with_default("posix"),
@@ -119,43 +81,30 @@ impl ResourceType for ExecResourceType {
         &SCHEMA
     }
 
-    fn check(&self, resource: Resource) -> Result<Resource, EngineError> {
+    fn check(&self, resource: Resource) -> Result<Resource> {
         command::check_command(&resource)?;
-        if resource.get("tries").and_then(ResourceValue::as_int).is_some_and(|tries| tries < 1) {
+        if resource.get_int("tries").is_some_and(|tries| tries < 1) {
             return Err(EngineError::invalid_value(&resource, "tries", "is less than 1"));
         }
-        let returns = resource.get_list("returns");
-        if let Some(code) = returns.iter().find(|code| code.parse::<u8>().is_err()) {
-            let problem = format!("contains `{code}`, must be exit codes from 0 to 255");
+        let is_code = |code: &str| code.parse::<u8>().is_ok();
+        resource.check_items("returns", "exit codes from 0 to 255", is_code)?;
+        if resource.get_list("returns").is_empty() {
+            let problem = "is empty, must contain at least one exit code";
             return Err(EngineError::invalid_value(&resource, "returns", problem));
         }
-        if returns.is_empty() {
-            return Err(EngineError::invalid_value(
-                &resource,
-                "returns",
-                "is empty, must contain at least one exit code",
-            ));
-        }
-        let is_relative = |path: &&str| !path.starts_with('/');
-        if let Some(path) = resource.get_list("creates").into_iter().find(is_relative) {
-            let problem = format!("contains `{path}`, must be absolute paths");
-            return Err(EngineError::invalid_value(&resource, "creates", problem));
-        }
+        resource.check_items("creates", "absolute paths", |path| path.starts_with('/'))?;
         Ok(resource)
     }
 
     /// `returns` is `notrun` if the command should run, otherwise equal to the desired value.
-    fn read_state(
-        &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
-    ) -> Result<ResourceState, EngineError> {
-        let notrun = ResourceValue::from("notrun");
+    fn read_state(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<ResourceState> {
         let returns = match resource.get("returns") {
-            Some(desired) if !should_run(cx, resource)? => desired.clone(),
-            _ => notrun,
+            Some(desired) if resource.get_flag("refreshonly") || !guards_allow(cx, resource)? => {
+                desired.clone()
+            }
+            _ => "notrun".into(),
         };
-        Ok(ResourceState { values: ResourceValues::from([("returns".to_owned(), returns)]) })
+        Ok(ResourceState { values: name_values([("returns", returns)]) })
     }
 
     fn plan(&self, resource: &Resource, state: &ResourceState) -> ResourcePlan {
@@ -171,7 +120,7 @@ impl ResourceType for ExecResourceType {
         cx: &ResourceContext<'_>,
         plan: &ResourcePlan,
         _: &PropertyChange,
-    ) -> Result<(), EngineError> {
+    ) -> Result<()> {
         run_resource(cx, &plan.resource)
     }
 
@@ -180,31 +129,19 @@ impl ResourceType for ExecResourceType {
     }
 
     /// Runs the `refresh` command if set, otherwise the command, unless a guard prevents it.
-    fn refresh(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<(), EngineError> {
+    fn refresh(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<()> {
         if !guards_allow(cx, resource)? {
             return Ok(());
         }
         match resource.get_text("refresh") {
-            Some(line) => {
-                run_command(
-                    cx,
-                    resource,
-                    command::command_from_line(cx, resource, line)?,
-                    "refresh",
-                )?;
-                Ok(())
-            }
+            Some(line) => run_line(cx, resource, line, "refresh").map(drop),
             None => run_resource(cx, resource),
         }
     }
 
     /// The working directory, each absolute path at the start of or quoted in the command and its guards, and the user.
-    fn autorequires(
-        &self,
-        resource: &Resource,
-        _: &dyn CatalogResources,
-    ) -> Vec<AutorequireTarget> {
-        let mut targets: Vec<AutorequireTarget> = Vec::new();
+    fn autorequires(&self, resource: &Resource, _: &dyn CatalogResources) -> Vec<AutoRequire> {
+        let mut targets: Vec<AutoRequire> = Vec::new();
         targets.extend(resource.get_text("cwd").map(|cwd| ("file", cwd.to_owned())));
         for name in ["command", "onlyif", "unless"] {
             let lines = resource.get_list(name);
@@ -214,22 +151,19 @@ impl ResourceType for ExecResourceType {
             targets.extend(files.map(|file| ("file", file.to_owned())));
         }
         let is_name = |user: &&str| !user.bytes().all(|digit| digit.is_ascii_digit());
-        targets.extend(
-            resource.get_text("user").filter(is_name).map(|user| ("user", user.to_owned())),
-        );
+        let user = resource.get_text("user").filter(is_name);
+        targets.extend(user.map(|user| ("user", user.to_owned())));
         targets
     }
 }
 
 /// Runs the command with the configured number of tries.
-fn run_resource(cx: &ResourceContext<'_>, resource: &Resource) -> Result<(), EngineError> {
+fn run_resource(cx: &ResourceContext<'_>, resource: &Resource) -> Result<()> {
     cx.cache.packages.clear();
     let output = run_tries(cx, resource)?;
     let is_success = is_expected_exit(resource, &output);
-    if matches!(
-        (resource.get_text("logoutput"), is_success),
-        (Some("true"), _) | (Some("on_failure"), false)
-    ) {
+    let logoutput = resource.get_text("logoutput");
+    if logoutput == Some("true") || (logoutput == Some("on_failure") && !is_success) {
         output.combined_text().lines().for_each(|line| cx.log_line(line));
     }
     if is_success {
@@ -240,27 +174,17 @@ fn run_resource(cx: &ResourceContext<'_>, resource: &Resource) -> Result<(), Eng
     Err(EngineError::failed(resource, problem))
 }
 
-/// Whether all guards allow the command, evaluated in Puppet's order; stops at the first refusal.
-fn should_run(cx: &ResourceContext<'_>, resource: &Resource) -> Result<bool, EngineError> {
-    Ok(!resource.get_flag("refreshonly") && guards_allow(cx, resource)?)
-}
-
-/// Whether all guards except `refreshonly` allow the command.
-fn guards_allow(cx: &ResourceContext<'_>, resource: &Resource) -> Result<bool, EngineError> {
+/// Whether all guards except `refreshonly` allow the command, evaluated in Puppet's order; stops at the first refusal.
+fn guards_allow(cx: &ResourceContext<'_>, resource: &Resource) -> Result<bool> {
     for path in resource.get_list("creates") {
         let found = paths::follow_links(cx.system, Path::new(path));
-        if found.map_err(EngineError::during(resource, format!("inspecting {path}")))?.is_some() {
+        if found.during(resource, format_args!("inspecting {path}"))?.is_some() {
             return Ok(false);
         }
     }
     for (guard, blocks_on_success) in [("unless", true), ("onlyif", false)] {
         for line in resource.get_list(guard) {
-            let output = run_command(
-                cx,
-                resource,
-                command::command_from_line(cx, resource, line)?,
-                &format!("check '{line}'"),
-            )?;
+            let output = run_line(cx, resource, line, &format!("check '{line}'"))?;
             if output.is_success() == blocks_on_success {
                 return Ok(false);
             }
@@ -270,8 +194,8 @@ fn guards_allow(cx: &ResourceContext<'_>, resource: &Resource) -> Result<bool, E
 }
 
 /// Output of the last try: the first success, or the last failure.
-fn run_tries(cx: &ResourceContext<'_>, resource: &Resource) -> Result<CommandOutput, EngineError> {
-    let tries = resource.get("tries").and_then(ResourceValue::as_int).unwrap_or(1);
+fn run_tries(cx: &ResourceContext<'_>, resource: &Resource) -> Result<CommandOutput> {
+    let tries = resource.get_int("tries").unwrap_or(1);
     let delay = duration_parameter(resource, "try_sleep").unwrap_or_default();
     let run_once = || run_command(cx, resource, command::main_command(cx, resource)?, "command");
     let mut output = run_once()?;
@@ -289,13 +213,22 @@ fn is_expected_exit(resource: &Resource, output: &CommandOutput) -> bool {
     resource.get_list("returns").contains(&output.code.to_string().as_str())
 }
 
+fn run_line(
+    cx: &ResourceContext<'_>,
+    resource: &Resource,
+    line: &str,
+    label: &str,
+) -> Result<CommandOutput> {
+    run_command(cx, resource, command::command_from_line(cx, resource, line)?, label)
+}
+
 /// Runs a command or a guard. `label` starts the timeout message.
 fn run_command(
     cx: &ResourceContext<'_>,
     resource: &Resource,
     mut command: Command,
     label: &str,
-) -> Result<CommandOutput, EngineError> {
+) -> Result<CommandOutput> {
     command.timeout = duration_parameter(resource, "timeout");
     let program = command.program_name().to_owned();
     let output = cx.system.run_command(&command).map_err(|error| match error {
@@ -304,26 +237,19 @@ fn run_command(
             EngineError::failed(resource, format!("{label} exceeded its timeout of {limit} s"))
         }
         error if error.is_not_found() => {
-            let missing_directory = command
-                .cwd
-                .as_deref()
-                .filter(|cwd| matches!(paths::follow_links(cx.system, cwd), Ok(None)));
-            EngineError::failed(
-                resource,
-                match missing_directory {
-                    Some(cwd) => format!("working directory {} does not exist", cwd.display()),
-                    None => format!("could not find command '{program}'"),
-                },
-            )
+            let is_missing = |cwd: &&Path| matches!(paths::follow_links(cx.system, cwd), Ok(None));
+            let problem = match command.cwd.as_deref().filter(is_missing) {
+                Some(cwd) => format!("working directory {} does not exist", cwd.display()),
+                None => format!("could not find command '{program}'"),
+            };
+            EngineError::failed(resource, problem)
         }
-        other => EngineError::during(resource, format!("running {label}"))(other),
+        other => EngineError::system(resource, format_args!("running {label}"), other),
     })?;
     // The shell exits with 127 for a missing program. Always an error, even for a guard.
     if output.code == 127 {
-        return Err(EngineError::failed(
-            resource,
-            format!("{label} returned 127: {}", output.combined_text().trim()),
-        ));
+        let problem = format!("{label} returned 127: {}", output.combined_text().trim());
+        return Err(EngineError::failed(resource, problem));
     }
     Ok(output)
 }

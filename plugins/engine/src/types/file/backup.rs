@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use muster_system::{FileAttributes, FileEntryKind, FileMetadata};
+use muster_system::{FileAttributes, FileEntryKind, FileMetadata, SystemResult};
 
 use super::MAX_CONTENT_BYTES;
-use crate::error::EngineError;
+use crate::error::{DescribeOperation as _, EngineError, Result};
 use crate::providers::bucket;
 use crate::providers::walk::DirectoryWalk;
 use crate::resource::Resource;
@@ -17,7 +17,7 @@ pub(super) fn back_up_entry(
     resource: &Resource,
     path: &Path,
     found: &FileMetadata,
-) -> Result<(), EngineError> {
+) -> Result<()> {
     match resource.get_text("backup") {
         None | Some("false") => Ok(()),
         Some(suffix) if suffix.starts_with('.') => copy_beside(cx, resource, path, found, suffix),
@@ -30,7 +30,7 @@ pub(super) fn bucket_directory(
     cx: &ResourceContext<'_>,
     resource: &Resource,
     name: &str,
-) -> Result<PathBuf, EngineError> {
+) -> Result<PathBuf> {
     cx.cache.buckets.bucket_path(name).ok_or_else(|| {
         let problem = format!("Could not find filebucket {name} specified in backup");
         EngineError::failed(resource, problem)
@@ -43,18 +43,13 @@ fn store_in_bucket(
     path: &Path,
     found: &FileMetadata,
     name: &str,
-) -> Result<(), EngineError> {
+) -> Result<()> {
     let directory = bucket_directory(cx, resource, name)?;
     for path in list_files(cx, resource, path, found)? {
-        let to_error = || {
-            EngineError::during(
-                resource,
-                format!("storing {} in the filebucket {name}", path.display()),
-            )
-        };
-        let content = cx.system.read_file(&path, MAX_CONTENT_BYTES).map_err(to_error())?;
-        let sum =
-            bucket::store_content(cx.system, &directory, &path, &content).map_err(to_error())?;
+        let doing = format_args!("storing {} in the filebucket {name}", path.display());
+        let content = cx.system.read_file(&path, MAX_CONTENT_BYTES).during(resource, doing)?;
+        let sum = bucket::store_content(cx.system, &directory, &path, &content)
+            .during(resource, doing)?;
         cx.log_line(format!("Filebucketed {} to {name} with sum {sum}", path.display()));
     }
     Ok(())
@@ -66,7 +61,7 @@ fn list_files(
     resource: &Resource,
     path: &Path,
     found: &FileMetadata,
-) -> Result<Vec<PathBuf>, EngineError> {
+) -> Result<Vec<PathBuf>> {
     match found.kind {
         FileEntryKind::File => Ok(vec![path.to_owned()]),
         FileEntryKind::Directory => {
@@ -84,27 +79,24 @@ fn copy_beside(
     path: &Path,
     found: &FileMetadata,
     suffix: &str,
-) -> Result<(), EngineError> {
+) -> Result<()> {
     let copy = PathBuf::from(format!("{}{suffix}", path.display()));
-    let to_error = || {
-        let operation = format!("copying {} to {}", path.display(), copy.display());
-        EngineError::during(resource, operation)
-    };
-    if let Some(existing) = cx.system.metadata(&copy).map_err(to_error())? {
+    let doing = format_args!("copying {} to {}", path.display(), copy.display());
+    if let Some(existing) = cx.system.metadata(&copy).during(resource, doing)? {
         if existing.kind == FileEntryKind::Directory {
             let problem =
                 format!("Will not remove directory backup {}; use a filebucket", copy.display());
             return Err(EngineError::failed(resource, problem));
         }
         if existing.kind != FileEntryKind::File || found.kind != FileEntryKind::File {
-            cx.system.remove_file(&copy).map_err(to_error())?;
+            cx.system.remove_file(&copy).during(resource, doing)?;
         }
     }
-    copy_entry(cx, path, &copy, found).map_err(to_error())?;
+    copy_entry(cx, path, &copy, found).during(resource, doing)?;
     if found.kind == FileEntryKind::Directory {
         for (relative_path, found) in list_below(cx, resource, path)? {
             copy_entry(cx, &path.join(&relative_path), &copy.join(&relative_path), &found)
-                .map_err(to_error())?;
+                .during(resource, doing)?;
         }
     }
     Ok(())
@@ -114,9 +106,9 @@ fn list_below(
     cx: &ResourceContext<'_>,
     resource: &Resource,
     path: &Path,
-) -> Result<Vec<(PathBuf, FileMetadata)>, EngineError> {
-    let walk = DirectoryWalk { depth: None, ignore: &[], follow: false, max_entries: None };
-    let entries = walk.collect_entries(cx.system, path).map_err(|problem| {
+) -> Result<Vec<(PathBuf, FileMetadata)>> {
+    let entries = DirectoryWalk::default().collect_entries(cx.system, path);
+    let entries = entries.map_err(|problem| {
         EngineError::failed(resource, format!("listing {}: {problem}", path.display()))
     })?;
     Ok(entries.into_iter().map(|entry| (entry.relative_path, entry.metadata)).collect())
@@ -127,7 +119,7 @@ fn copy_entry(
     from: &Path,
     to: &Path,
     found: &FileMetadata,
-) -> Result<(), muster_system::SystemError> {
+) -> SystemResult<()> {
     let attributes =
         FileAttributes { mode: Some(found.mode), uid: Some(found.uid), gid: Some(found.gid) };
     match found.kind {

@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 use muster_system::{Command, FileAttributes, FileEntryKind};
 
 use super::{backup, mode, read, source};
-use crate::error::EngineError;
+use crate::error::{DescribeOperation as _, EngineError, Result};
 use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
-use crate::providers::{account_names, bucket, digest, paths};
-use crate::resource::{Resource, ResourceValue};
+use crate::providers::account_names::{self, IdLookup};
+use crate::providers::{bucket, digest, paths};
+use crate::resource::Resource;
 use crate::resource_type::ResourceContext;
 
 /// A change in progress: its resource and path.
@@ -24,14 +25,14 @@ pub(super) fn apply_change(
     cx: &ResourceContext<'_>,
     plan: &ResourcePlan,
     change: &PropertyChange,
-) -> Result<(), EngineError> {
+) -> Result<()> {
     let resource = &plan.resource;
-    let to_error = || EngineError::during(resource, format!("changing {}", resource.name));
+    let doing = format_args!("changing {}", resource.name);
     let file_change = FileChangeContext {
         cx,
         resource,
         state: &plan.state,
-        path: read::resolve_path(cx, resource).map_err(to_error())?,
+        path: read::resolve_path(cx, resource).during(resource, doing)?,
     };
     match (change.property.as_str(), change.to.as_text()) {
         ("ensure", Some("absent")) => file_change.clear_path(None),
@@ -40,25 +41,26 @@ pub(super) fn apply_change(
         ("ensure" | "content" | "checksum_value", _) => file_change.write_file(),
         (property, _) => {
             let desired = file_change.desired_attributes(None)?;
+            let none = FileAttributes::default();
             let attributes = match property {
-                "owner" => FileAttributes { uid: desired.uid, ..FileAttributes::default() },
-                "group" => FileAttributes { gid: desired.gid, ..FileAttributes::default() },
-                _ => FileAttributes { mode: desired.mode, ..FileAttributes::default() },
+                "owner" => FileAttributes { uid: desired.uid, ..none },
+                "group" => FileAttributes { gid: desired.gid, ..none },
+                _ => FileAttributes { mode: desired.mode, ..none },
             };
-            cx.system.set_attributes(&file_change.path, &attributes).map_err(to_error())
+            cx.system.set_attributes(&file_change.path, &attributes).during(resource, doing)
         }
     }
 }
 
 impl FileChangeContext<'_> {
-    fn create_directory(&self) -> Result<(), EngineError> {
+    fn create_directory(&self) -> Result<()> {
         self.clear_path(Some(FileEntryKind::Directory))?;
         self.check_parent()?;
         let attributes = self.desired_attributes(Some((0o755, true)))?;
         self.cx.system.create_dir(&self.path, &attributes).map_err(self.error_during("creating"))
     }
 
-    fn create_link(&self) -> Result<(), EngineError> {
+    fn create_link(&self) -> Result<()> {
         self.clear_path(Some(FileEntryKind::Link))?;
         self.check_parent()?;
         let target = self.resource.get_text("target").unwrap_or_default();
@@ -71,7 +73,7 @@ impl FileChangeContext<'_> {
     }
 
     /// Replaces the path by a file with the desired content, or an empty one.
-    fn write_file(&self) -> Result<(), EngineError> {
+    fn write_file(&self) -> Result<()> {
         let content = self.desired_content()?;
         self.check_parent()?;
         self.validate_content(&content)?;
@@ -86,7 +88,7 @@ impl FileChangeContext<'_> {
         Ok(())
     }
 
-    fn desired_content(&self) -> Result<Vec<u8>, EngineError> {
+    fn desired_content(&self) -> Result<Vec<u8>> {
         let resource = self.resource;
         let content = match resource.get_text("content") {
             Some(content) => match digest::parse_checksum(content) {
@@ -112,14 +114,14 @@ impl FileChangeContext<'_> {
     }
 
     /// Content stored in a file bucket under a checksum.
-    fn bucket_content(&self, content: &str, sum: &str) -> Result<Vec<u8>, EngineError> {
+    fn bucket_content(&self, content: &str, sum: &str) -> Result<Vec<u8>> {
         let backup = self.resource.get_text("backup");
         let name = backup
             .filter(|name| *name != "false" && !name.starts_with('.'))
             .unwrap_or(bucket::PREDECLARED_BUCKET);
         let directory = backup::bucket_directory(self.cx, self.resource, name)?;
-        let to_error = EngineError::during(self.resource, format!("reading the filebucket {name}"));
-        let found = bucket::fetch_content(self.cx.system, &directory, sum).map_err(to_error)?;
+        let found = bucket::fetch_content(self.cx.system, &directory, sum)
+            .during(self.resource, format_args!("reading the filebucket {name}"))?;
         found.ok_or_else(|| {
             let problem = format!(
                 "Could not retrieve content for {content} from filebucket: {name} does not have it"
@@ -129,23 +131,21 @@ impl FileChangeContext<'_> {
     }
 
     /// Backs up the current entry, and removes it if its kind differs from the new one.
-    fn clear_path(&self, new_kind: Option<FileEntryKind>) -> Result<(), EngineError> {
+    fn clear_path(&self, new_kind: Option<FileEntryKind>) -> Result<()> {
         let found = self.cx.system.metadata(&self.path);
         let Some(found) = found.map_err(self.error_during("inspecting"))? else {
             return Ok(());
         };
         let is_same_kind = new_kind == Some(found.kind);
-        if found.kind == FileEntryKind::Directory
-            && !is_same_kind
-            && !self.resource.get_flag("force")
-        {
+        let is_directory = found.kind == FileEntryKind::Directory;
+        if is_directory && !is_same_kind && !self.resource.get_flag("force") {
             let problem = format!(
                 "Not removing directory {}; use 'force' to override: `force => true` removes it with its contents",
                 self.path.display()
             );
             return Err(EngineError::failed(self.resource, problem));
         }
-        if !(is_same_kind && found.kind == FileEntryKind::Directory) {
+        if !(is_same_kind && is_directory) {
             backup::back_up_entry(self.cx, self.resource, &self.path, &found)?;
         }
         let removed = match found.kind {
@@ -158,43 +158,38 @@ impl FileChangeContext<'_> {
     }
 
     /// Runs the validation command on the new content in a private file.
-    fn validate_content(&self, content: &[u8]) -> Result<(), EngineError> {
+    fn validate_content(&self, content: &[u8]) -> Result<()> {
         let resource = self.resource;
         let Some(line) = resource.get_text("validate_cmd") else {
             return Ok(());
         };
-        let staging_path = resource
-            .get_text("staging_location")
-            .map_or_else(|| format!("{}.muster-validate", self.path.display()), str::to_owned);
-        let path = Path::new(&staging_path);
-        let to_error =
-            || EngineError::during(resource, format!("validating content in {staging_path}"));
-        let attributes = FileAttributes { mode: Some(0o600), ..FileAttributes::default() };
+        let default_path = format!("{}.muster-validate", self.path.display());
+        let staging_path = resource.get_text("staging_location").unwrap_or(&default_path);
+        let path = Path::new(staging_path);
+        let doing = format_args!("validating content in {staging_path}");
+        let attributes = FileAttributes::with_mode(0o600);
         let system = self.cx.system;
-        system.write_file(path, content, &attributes).map_err(to_error())?;
+        system.write_file(path, content, &attributes).during(resource, doing)?;
         let placeholder = resource.get_text("validate_replacement").unwrap_or("%");
         let line = line.replace(placeholder, &format!("'{}'", staging_path.replace('\'', r"'\''")));
         let mut command = Command::new(["/bin/sh", "-c", &line]);
         command.cancel = self.cx.cancel.clone();
         let output = system.run_command(&command);
-        system.remove_file(path).map_err(to_error())?;
-        let output = output.map_err(to_error())?;
+        system.remove_file(path).during(resource, doing)?;
+        let output = output.during(resource, doing)?;
         if output.is_success() {
             return Ok(());
         }
-        let problem = format!(
-            "`validate_cmd` rejected the new content: Execution of '{line}' returned {}: {}",
-            output.code,
-            output.combined_text().trim()
-        );
+        let execution = output.execution_text(&line);
+        let problem = format!("`validate_cmd` rejected the new content: {execution}");
         Err(EngineError::failed(resource, problem))
     }
 
-    fn check_parent(&self) -> Result<(), EngineError> {
+    fn check_parent(&self) -> Result<()> {
         let parent = self.path.parent().unwrap_or(Path::new("/"));
-        let to_error =
-            EngineError::during(self.resource, format!("inspecting {}", parent.display()));
-        let problem = match paths::follow_links(self.cx.system, parent).map_err(to_error)? {
+        let problem = match paths::follow_links(self.cx.system, parent)
+            .during(self.resource, format_args!("inspecting {}", parent.display()))?
+        {
             Some(found) if found.kind == FileEntryKind::Directory => return Ok(()),
             Some(_) => format!("{} is not a directory", parent.display()),
             None => format!(
@@ -208,45 +203,39 @@ impl FileChangeContext<'_> {
 
     /// Desired mode, owner and group, with names resolved. A symbolic mode is applied to the existing entry, or to `new_file`, the mode of a new
     /// file and whether it is a directory.
-    fn desired_attributes(
-        &self,
-        new_file: Option<(u32, bool)>,
-    ) -> Result<FileAttributes, EngineError> {
-        let text = |name| self.state.get(name).and_then(ResourceValue::as_text);
-        let found = text("mode").and_then(|mode| u32::from_str_radix(mode, 8).ok());
-        let kind = text("ensure");
+    fn desired_attributes(&self, new_file: Option<(u32, bool)>) -> Result<FileAttributes> {
+        let found = self.state.get_text("mode");
+        let found = found.and_then(|mode| u32::from_str_radix(mode, 8).ok());
+        let kind = self.state.get_text("ensure");
         let (current, directory) = match (new_file, found) {
             (Some((_, false)), Some(found)) if kind == Some("file") => (found, false),
             (Some(new_file), _) => new_file,
             (None, found) => (found.unwrap_or(0o644), kind == Some("directory")),
         };
-        let not_found = |account_kind: &str, name: &str| {
-            EngineError::failed(self.resource, format!("Could not find {account_kind} {name}"))
+        let mode = self.resource.get_text("mode");
+        let mode = mode.and_then(|mode| mode::resolve_mode(mode, current, directory));
+        let uid = self.lookup_id("owner", "user", account_names::resolve_uid)?;
+        let gid = self.lookup_id("group", "group", account_names::resolve_gid)?;
+        Ok(FileAttributes { mode, uid, gid })
+    }
+
+    fn lookup_id(&self, name: &str, kind: &str, resolve: IdLookup) -> Result<Option<u32>> {
+        let Some(account) = self.resource.get_text(name) else {
+            return Ok(None);
         };
-        let mut attributes = FileAttributes {
-            mode: self
-                .resource
-                .get_text("mode")
-                .and_then(|mode| mode::resolve_mode(mode, current, directory)),
-            ..FileAttributes::default()
-        };
-        if let Some(owner) = self.resource.get_text("owner") {
-            let to_error = EngineError::during(self.resource, "looking up the owner");
-            let uid = account_names::resolve_uid(self.cx, owner).map_err(to_error)?;
-            attributes.uid = Some(uid.ok_or_else(|| not_found("user", owner))?);
-        }
-        if let Some(group) = self.resource.get_text("group") {
-            let to_error = EngineError::during(self.resource, "looking up the group");
-            let gid = account_names::resolve_gid(self.cx, group).map_err(to_error)?;
-            attributes.gid = Some(gid.ok_or_else(|| not_found("group", group))?);
-        }
-        Ok(attributes)
+        let id = resolve(self.cx, account);
+        let id = id.during(self.resource, format_args!("looking up the {name}"))?;
+        let problem = format!("Could not find {kind} {account}");
+        id.map(Some).ok_or_else(|| EngineError::failed(self.resource, problem))
     }
 
     fn error_during(
         &self,
         operation: &str,
     ) -> impl FnOnce(muster_system::SystemError) -> EngineError {
-        EngineError::during(self.resource, format!("{operation} {}", self.path.display()))
+        move |source| {
+            let operation = format_args!("{operation} {}", self.path.display());
+            EngineError::system(self.resource, operation, source)
+        }
     }
 }

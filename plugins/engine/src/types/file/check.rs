@@ -1,6 +1,6 @@
 //! Validation of a `file` without access to the machine: mutually exclusive values and derived values.
 
-use crate::error::EngineError;
+use crate::error::{EngineError, Result};
 use crate::providers::digest::ChecksumKind;
 use crate::resource::{Resource, ResourceValue};
 
@@ -8,7 +8,7 @@ use crate::resource::{Resource, ResourceValue};
 const DEFAULT_BACKUP_SUFFIX: &str = ".puppet-bak";
 
 /// Validates the resource and fills in derived values.
-pub(super) fn check_file(mut resource: Resource) -> Result<Resource, EngineError> {
+pub(super) fn check_file(mut resource: Resource) -> Result<Resource> {
     let given: Vec<&str> = ["content", "source", "target"]
         .into_iter()
         .filter(|name| resource.get(name).is_some())
@@ -38,13 +38,13 @@ pub(super) fn check_file(mut resource: Resource) -> Result<Resource, EngineError
 
 /// A path in `ensure` makes a link to it; content implies a file, and a target implies a link. The kind implied by a source
 /// is known only once the source is read.
-fn check_ensure(resource: &mut Resource) -> Result<(), EngineError> {
+fn check_ensure(resource: &mut Resource) -> Result<()> {
     let ensure = resource.get_text("ensure").map(str::to_owned);
     let word = match ensure.as_deref() {
         Some("present" | "absent" | "file" | "directory" | "link") => return Ok(()),
         Some("false") => "absent",
         Some(path) if path.starts_with('/') => {
-            resource.values.insert("target".to_owned(), ResourceValue::from(path));
+            resource.set_value("target", path);
             "link"
         }
         Some(other) => {
@@ -56,12 +56,12 @@ fn check_ensure(resource: &mut Resource) -> Result<(), EngineError> {
         None if resource.get("content").is_some() => "file",
         None => return Ok(()),
     };
-    resource.values.insert("ensure".to_owned(), ResourceValue::from(word));
+    resource.set_value("ensure", word);
     Ok(())
 }
 
 /// Paths are normalized, `file:` URLs become paths, `puppet:` URLs are unchanged.
-fn check_sources(resource: &mut Resource) -> Result<(), EngineError> {
+fn check_sources(resource: &mut Resource) -> Result<()> {
     if resource.get("source").is_none() {
         return Ok(());
     }
@@ -85,26 +85,19 @@ fn check_sources(resource: &mut Resource) -> Result<(), EngineError> {
         let problem = "is an empty list, must contain at least one source";
         return Err(EngineError::invalid_value(resource, "source", problem));
     }
-    resource.values.insert("source".to_owned(), ResourceValue::List(sources));
+    resource.set_value("source", ResourceValue::List(sources));
     Ok(())
 }
 
-fn check_backup(resource: &mut Resource) -> Result<(), EngineError> {
-    match resource.get_text("backup") {
-        Some("true") => {
-            let suffix = ResourceValue::from(DEFAULT_BACKUP_SUFFIX);
-            resource.values.insert("backup".to_owned(), suffix);
-            Ok(())
-        }
-        Some(suffix) if suffix.starts_with('.') && suffix.contains('/') => {
-            let problem = format!("is `{suffix}`, must be a suffix without `/`");
-            Err(EngineError::invalid_value(resource, "backup", problem))
-        }
-        _ => Ok(()),
+fn check_backup(resource: &mut Resource) -> Result<()> {
+    if resource.get_text("backup") == Some("true") {
+        resource.set_value("backup", DEFAULT_BACKUP_SUFFIX);
     }
+    let is_valid = |suffix: &str| !(suffix.starts_with('.') && suffix.contains('/'));
+    resource.check_text("backup", "a suffix without `/`", is_valid)
 }
 
-fn check_checksum(resource: &Resource) -> Result<(), EngineError> {
+fn check_checksum(resource: &Resource) -> Result<()> {
     let kind = resource.get_text("checksum").unwrap_or("sha256");
     let ignores_content = matches!(kind, "none" | "mtime" | "ctime");
     let conflict = if ignores_content && resource.get("content").is_some() {
@@ -131,14 +124,13 @@ fn check_checksum(resource: &Resource) -> Result<(), EngineError> {
     }
 }
 
-fn check_recursion(resource: &Resource) -> Result<(), EngineError> {
+fn check_recursion(resource: &Resource) -> Result<()> {
     if resource.get_text("recurse") == Some("remote") && resource.get("source").is_none() {
         let problem = "is `remote`, which needs a `source`";
         return Err(EngineError::invalid_value(resource, "recurse", problem));
     }
     for (name, minimum) in [("recurselimit", 0), ("max_files", -1)] {
-        let number = resource.get(name).and_then(ResourceValue::as_int);
-        if let Some(number) = number.filter(|number| *number < minimum) {
+        if let Some(number) = resource.get_int(name).filter(|number| *number < minimum) {
             let problem = format!("is {number}, must be {minimum} or more");
             return Err(EngineError::invalid_value(resource, name, problem));
         }

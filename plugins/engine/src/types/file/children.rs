@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use muster_system::FileEntryKind;
 
 use super::source;
-use crate::error::EngineError;
-use crate::providers::walk::{DirectoryWalk, DirectoryWalkEntry};
+use crate::error::Result;
+use crate::providers::walk::{DirectoryWalk, DirectoryWalkEntry, collect_limited};
 use crate::resource::{Resource, ResourceValue};
 use crate::resource_type::{CatalogResources, ResourceContext};
 use crate::schema::RELATION_METAPARAMETERS;
@@ -25,8 +25,6 @@ const UNINHERITED_ATTRIBUTES: [&str; 8] = [
     "source",
     "checksum_value",
 ];
-/// Number of entries that triggers a warning.
-const ENTRY_WARNING_LIMIT: usize = 1000;
 
 /// A generated resource and its origin.
 struct ChildFile {
@@ -48,16 +46,15 @@ pub(super) fn generate_children(
     cx: &ResourceContext<'_>,
     resource: &Resource,
     siblings: &dyn CatalogResources,
-) -> Result<Vec<Resource>, EngineError> {
+) -> Result<Vec<Resource>> {
+    if !is_recursive(resource) {
+        return Ok(Vec::new());
+    }
     let mut children = BTreeMap::new();
     if resource.get_text("recurse") == Some("true") {
         for entry in walk_directory(cx, resource, Path::new(&resource.name))? {
-            let child = ChildFile {
-                resource: child_resource(resource, &entry.relative_path),
-                existing_kind: Some(entry.metadata.kind),
-                in_source: false,
-            };
-            children.insert(entry.relative_path, child);
+            child_at(&mut children, resource, entry.relative_path).existing_kind =
+                Some(entry.metadata.kind);
         }
     }
     if let Some(target) = resource.get_text("target") {
@@ -71,6 +68,19 @@ pub(super) fn generate_children(
         mark_purged(cx, resource, &mut children, &managed);
     }
     Ok(children.into_values().map(|child| child.resource).collect())
+}
+
+/// The child with that path; added if it is missing.
+fn child_at<'c>(
+    children: &'c mut BTreeMap<PathBuf, ChildFile>,
+    parent: &Resource,
+    relative_path: PathBuf,
+) -> &'c mut ChildFile {
+    children.entry(relative_path).or_insert_with_key(|relative_path| ChildFile {
+        resource: child_resource(parent, relative_path),
+        existing_kind: None,
+        in_source: false,
+    })
 }
 
 fn child_resource(parent: &Resource, relative_path: &Path) -> Resource {
@@ -90,28 +100,14 @@ fn walk_directory(
     cx: &ResourceContext<'_>,
     resource: &Resource,
     directory: &Path,
-) -> Result<Vec<DirectoryWalkEntry>, EngineError> {
-    let number = |name| resource.get(name).and_then(ResourceValue::as_int);
-    let max_files = number("max_files").unwrap_or(0);
+) -> Result<Vec<DirectoryWalkEntry>> {
     let ignore: Vec<&str> =
         resource.get_list("ignore").into_iter().filter(|pattern| *pattern != "false").collect();
-    let walk = DirectoryWalk {
-        depth: number("recurselimit").and_then(|depth| usize::try_from(depth).ok()),
-        ignore: &ignore,
-        follow: resource.get_text("links") == Some("follow"),
-        max_entries: usize::try_from(max_files).ok().filter(|limit| *limit > 0),
-    };
-    let entries = walk
-        .collect_entries(cx.system, directory)
-        .map_err(|problem| EngineError::failed(resource, problem.to_string()))?;
-    if max_files == 0 && entries.len() > ENTRY_WARNING_LIMIT {
-        cx.log_line(format!(
-            "The directory '{}' contains {} entries, which exceeds the default soft limit {ENTRY_WARNING_LIMIT} and may cause excessive resource consumption and degraded performance. To remove this warning set a value for `max_files` parameter",
-            directory.display(),
-            entries.len()
-        ));
-    }
-    Ok(entries)
+    let depth = resource.get_int("recurselimit").and_then(|depth| usize::try_from(depth).ok());
+    let follow = resource.get_text("links") == Some("follow");
+    let walk = DirectoryWalk { depth, ignore: &ignore, follow, max_entries: None };
+    let advice = " and may cause excessive resource consumption and degraded performance. To remove this warning set a value for `max_files` parameter";
+    collect_limited(cx, resource, directory, walk, advice)
 }
 
 /// Directories become directories; other entries become links to the target.
@@ -120,23 +116,16 @@ fn add_target_children(
     resource: &Resource,
     target: &str,
     children: &mut BTreeMap<PathBuf, ChildFile>,
-) -> Result<(), EngineError> {
+) -> Result<()> {
     for entry in walk_directory(cx, resource, Path::new(target))? {
         let link_target = Path::new(target).join(&entry.relative_path);
-        let child =
-            children.entry(entry.relative_path).or_insert_with_key(|relative_path| ChildFile {
-                resource: child_resource(resource, relative_path),
-                existing_kind: None,
-                in_source: true,
-            });
+        let child = child_at(children, resource, entry.relative_path);
         child.in_source = true;
-        let values = &mut child.resource.values;
         if entry.metadata.kind == FileEntryKind::Directory {
-            values.insert("ensure".to_owned(), ResourceValue::from("directory"));
+            child.resource.set_value("ensure", "directory");
         } else {
-            values.insert("ensure".to_owned(), ResourceValue::from("link"));
-            let link_target = link_target.to_string_lossy().into_owned();
-            values.insert("target".to_owned(), ResourceValue::Text(link_target));
+            child.resource.set_value("ensure", "link");
+            child.resource.set_value("target", link_target.to_string_lossy().into_owned());
         }
     }
     Ok(())
@@ -147,7 +136,7 @@ fn add_source_children(
     cx: &ResourceContext<'_>,
     resource: &Resource,
     children: &mut BTreeMap<PathBuf, ChildFile>,
-) -> Result<(), EngineError> {
+) -> Result<()> {
     let all = resource.get_text("sourceselect") == Some("all");
     for source in resource.get_list("source") {
         // A missing source is reported by the directory itself.
@@ -159,16 +148,10 @@ fn add_source_children(
         }
         for entry in walk_directory(cx, resource, &top.path)? {
             let path = top.path.join(&entry.relative_path).to_string_lossy().into_owned();
-            let child =
-                children.entry(entry.relative_path).or_insert_with_key(|relative_path| ChildFile {
-                    resource: child_resource(resource, relative_path),
-                    existing_kind: None,
-                    in_source: false,
-                });
+            let child = child_at(children, resource, entry.relative_path);
             if !child.in_source {
                 child.in_source = true;
-                let source = ResourceValue::List(vec![path]);
-                child.resource.values.insert("source".to_owned(), source);
+                child.resource.set_value("source", ResourceValue::List(vec![path]));
             }
         }
         if !all {
@@ -202,17 +185,14 @@ fn mark_purged(
             return true;
         }
         if directory && !resource.get_flag("force") {
-            cx.log_line(format!(
-                "Not removing directory {}; use 'force' to override",
-                child.resource.name
-            ));
+            let path = &child.resource.name;
+            cx.log_line(format!("Not removing directory {path}; use 'force' to override"));
             return false;
         }
         if directory {
             removed_directory = Some(relative_path.clone());
         }
-        let absent = ResourceValue::from("absent");
-        child.resource.values.insert("ensure".to_owned(), absent);
+        child.resource.set_value("ensure", "absent");
         true
     });
 }

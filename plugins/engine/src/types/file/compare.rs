@@ -1,6 +1,6 @@
 //! How the content of two files is compared: by digest, by time, or not at all.
 
-use muster_system::{FileMetadata, SystemError};
+use muster_system::{FileMetadata, SystemResult};
 
 use crate::providers::digest::{ChecksumKind, timestamp_checksum};
 use crate::resource::{Resource, ResourceValue};
@@ -33,8 +33,8 @@ impl ContentComparison {
     pub(super) fn file_checksum(
         self,
         metadata: &FileMetadata,
-        content: impl FnOnce() -> Result<Vec<u8>, SystemError>,
-    ) -> Result<String, SystemError> {
+        content: impl FnOnce() -> SystemResult<Vec<u8>>,
+    ) -> SystemResult<String> {
         Ok(match self {
             Self::Digest(digest) => digest.tagged_checksum(&content()?),
             Self::Modified => timestamp_checksum("mtime", metadata.modified),

@@ -17,11 +17,11 @@ mod source;
 
 use std::path::Path;
 
-use crate::error::EngineError;
+use crate::error::Result;
 use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
 use crate::resource::Resource;
 use crate::resource_type::{
-    AutorequireTarget, CatalogResources, GenerationPhase, ResourceContext, ResourceType,
+    AutoRequire, CatalogResources, GenerationPhase, ResourceContext, ResourceType,
 };
 use crate::schema::TypeSchema;
 use schema::SCHEMA;
@@ -38,15 +38,11 @@ impl ResourceType for FileResourceType {
         &SCHEMA
     }
 
-    fn check(&self, resource: Resource) -> Result<Resource, EngineError> {
+    fn check(&self, resource: Resource) -> Result<Resource> {
         check::check_file(resource)
     }
 
-    fn read_state(
-        &self,
-        cx: &ResourceContext<'_>,
-        resource: &Resource,
-    ) -> Result<ResourceState, EngineError> {
+    fn read_state(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<ResourceState> {
         read::read_state(cx, resource)
     }
 
@@ -59,7 +55,7 @@ impl ResourceType for FileResourceType {
         cx: &ResourceContext<'_>,
         plan: &ResourcePlan,
         change: &PropertyChange,
-    ) -> Result<(), EngineError> {
+    ) -> Result<()> {
         change::apply_change(cx, plan, change)
     }
 
@@ -68,24 +64,16 @@ impl ResourceType for FileResourceType {
         &self,
         resource: &Resource,
         siblings: &dyn CatalogResources,
-    ) -> Vec<AutorequireTarget> {
-        let mut targets: Vec<AutorequireTarget> = Vec::new();
-        let ancestors = || {
-            let ancestors = Path::new(&resource.name).ancestors().skip(1);
-            ancestors.map(|path| path.to_string_lossy().into_owned())
+    ) -> Vec<AutoRequire> {
+        let ancestors = |type_name: &'static str| {
+            let paths = Path::new(&resource.name).ancestors().skip(1);
+            paths
+                .map(move |path| (type_name, path.to_string_lossy().into_owned()))
+                .filter(|(_, path)| siblings.find_resource(type_name, path).is_some())
         };
-        targets.extend(
-            ancestors()
-                .find(|path| siblings.find_resource("file", path).is_some())
-                .map(|path| ("file", path)),
-        );
-        let target = resource.get_text("target");
-        targets.extend(target.map(|target| ("file", target.to_owned())));
-        targets.extend(
-            ancestors()
-                .filter(|path| siblings.find_resource("mount", path).is_some())
-                .map(|path| ("mount", path)),
-        );
+        let target = resource.get_text("target").map(|target| ("file", target.to_owned()));
+        let mut targets: Vec<AutoRequire> =
+            ancestors("file").take(1).chain(target).chain(ancestors("mount")).collect();
         for (type_name, property) in [("user", "owner"), ("group", "group")] {
             let is_name = |account: &&str| !account.bytes().all(|digit| digit.is_ascii_digit());
             let account = resource.get_text(property).filter(is_name);
@@ -95,11 +83,7 @@ impl ResourceType for FileResourceType {
     }
 
     fn generation_phase(&self, resource: &Resource) -> GenerationPhase {
-        if children::is_recursive(resource) {
-            GenerationPhase::WithTheResource
-        } else {
-            GenerationPhase::Never
-        }
+        GenerationPhase::WithTheResource.only_if(children::is_recursive(resource))
     }
 
     fn generate_resources(
@@ -107,11 +91,7 @@ impl ResourceType for FileResourceType {
         cx: &ResourceContext<'_>,
         resource: &Resource,
         siblings: &dyn CatalogResources,
-    ) -> Result<Vec<Resource>, EngineError> {
-        if children::is_recursive(resource) {
-            children::generate_children(cx, resource, siblings)
-        } else {
-            Ok(Vec::new())
-        }
+    ) -> Result<Vec<Resource>> {
+        children::generate_children(cx, resource, siblings)
     }
 }

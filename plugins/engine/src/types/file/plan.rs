@@ -27,8 +27,8 @@ pub(super) fn plan_file(resource: &Resource, state: &ResourceState) -> ResourceP
     if resource.get_text("recurse").is_some_and(|word| word != "false") {
         desired.values.remove("target");
         if resource.get("target").is_some() && resource.get_text("ensure") == Some("link") {
-            desired.values.insert("ensure".to_owned(), ResourceValue::from("directory"));
-            resource.values.insert("ensure".to_owned(), ResourceValue::from("directory"));
+            desired.set_value("ensure", "directory");
+            resource.set_value("ensure", "directory");
         }
     }
     let symbolic = plan_symbolic_mode(&mut desired, state);
@@ -67,8 +67,7 @@ fn plan_content(
             return Some(format!("{{{kind}}}{sum}"));
         }
         // A checksum as content refers to content in the bucket.
-        let is_sum = digest::parse_checksum(content).is_some();
-        if is_sum {
+        if digest::parse_checksum(content).is_some() {
             return Some(content.to_owned());
         }
         comparison.content_checksum(content.as_bytes())
@@ -85,9 +84,7 @@ fn plan_content(
         Some(_) => false,
     };
     match &sum {
-        Some(sum) if is_file && !in_sync => {
-            drop(desired.values.insert("content".to_owned(), sum.clone()));
-        }
+        Some(sum) if is_file && !in_sync => desired.set_value("content", sum.clone()),
         _ => drop(desired.values.remove("content")),
     }
     if resource.get("source").is_none() || !is_file {
@@ -106,7 +103,7 @@ fn add_search_bits(resource: &mut Resource, state: &ResourceState) {
     let mode = resource.get_text("mode").and_then(|mode| u32::from_str_radix(mode, 8).ok());
     if let (true, Some(mode)) = (directory, mode) {
         let mode = mode | ((mode & 0o444) >> 2);
-        resource.values.insert("mode".to_owned(), ResourceValue::Text(format!("{mode:04o}")));
+        resource.set_value("mode", format!("{mode:04o}"));
     }
 }
 
@@ -125,5 +122,5 @@ fn plan_symbolic_mode(desired: &mut Resource, state: &ResourceState) -> Option<(
 }
 
 fn found_kind(state: &ResourceState) -> Option<&str> {
-    state.get("ensure").and_then(ResourceValue::as_text)
+    state.get_text("ensure")
 }

@@ -3,22 +3,20 @@
 
 use std::path::{Path, PathBuf};
 
-use muster_system::{FileEntryKind, FileMetadata, SystemError};
+use muster_system::{FileEntryKind, FileMetadata, SystemResult};
 
 use super::compare::ContentComparison;
 use super::{MAX_CONTENT_BYTES, SCHEMA, source};
-use crate::error::EngineError;
+use crate::error::{DescribeOperation as _, Result};
 use crate::plan::ResourceState;
+use crate::providers::account_names::{self, IdLookup};
 use crate::providers::digest::ChecksumKind;
-use crate::providers::{account_names, paths};
-use crate::resource::{Resource, ResourceValue, ResourceValues};
+use crate::providers::paths;
+use crate::resource::{Resource, ResourceValues, name_values};
 use crate::resource_type::ResourceContext;
 
 /// The effective path: with `links => follow`, after following links.
-pub(super) fn resolve_path(
-    cx: &ResourceContext<'_>,
-    resource: &Resource,
-) -> Result<PathBuf, SystemError> {
+pub(super) fn resolve_path(cx: &ResourceContext<'_>, resource: &Resource) -> SystemResult<PathBuf> {
     let path = Path::new(&resource.name);
     // For `absent` and `link` the link itself is meant.
     let manages_link = matches!(resource.get_text("ensure"), Some("absent" | "link"));
@@ -29,16 +27,13 @@ pub(super) fn resolve_path(
 }
 
 /// The current state.
-pub(super) fn read_state(
-    cx: &ResourceContext<'_>,
-    resource: &Resource,
-) -> Result<ResourceState, EngineError> {
-    let to_error = || EngineError::during(resource, format!("inspecting {}", resource.name));
-    let path = resolve_path(cx, resource).map_err(to_error())?;
-    let mut state = match cx.system.metadata(&path).map_err(to_error())? {
-        Some(found) => {
-            ResourceState { values: found_values(cx, resource, &path, &found).map_err(to_error())? }
-        }
+pub(super) fn read_state(cx: &ResourceContext<'_>, resource: &Resource) -> Result<ResourceState> {
+    let doing = format_args!("inspecting {}", resource.name);
+    let path = resolve_path(cx, resource).during(resource, doing)?;
+    let mut state = match cx.system.metadata(&path).during(resource, doing)? {
+        Some(found) => ResourceState {
+            values: found_values(cx, resource, &path, &found).during(resource, doing)?,
+        },
         None => ResourceState::absent(),
     };
     source::describe_source(cx, resource, &mut state.values)?;
@@ -50,25 +45,24 @@ fn found_values(
     resource: &Resource,
     path: &Path,
     found: &FileMetadata,
-) -> Result<ResourceValues, SystemError> {
+) -> SystemResult<ResourceValues> {
     let read_all = !resource.is_managed(&SCHEMA) && resource.get("source").is_none();
-    let mut values = ResourceValues::from([
-        ("ensure".to_owned(), ResourceValue::from(kind_word(found.kind))),
-        ("mode".to_owned(), ResourceValue::Text(format!("{:04o}", found.mode))),
-    ]);
+    let mode = format!("{:04o}", found.mode);
+    let mut values = name_values([("ensure", kind_word(found.kind).into()), ("mode", mode.into())]);
     let from_source = resource.get_text("source_permissions").is_some_and(|word| word == "use");
-    if read_all || from_source || resource.get("owner").is_some() {
-        let owner = found_owner(cx, resource.get_text("owner"), found.uid)?;
-        values.insert("owner".to_owned(), ResourceValue::Text(owner));
-    }
-    if read_all || from_source || resource.get("group").is_some() {
-        let group = found_group(cx, resource.get_text("group"), found.gid)?;
-        values.insert("group".to_owned(), ResourceValue::Text(group));
+    let lookups: [(_, _, (IdLookup, NameLookup)); 2] = [
+        ("owner", found.uid, (account_names::resolve_uid, account_names::user_name)),
+        ("group", found.gid, (account_names::resolve_gid, account_names::group_name)),
+    ];
+    for (name, id, lookup) in lookups {
+        if read_all || from_source || resource.get(name).is_some() {
+            let account = found_account(cx, resource.get_text(name), id, lookup)?;
+            values.insert(name.to_owned(), account.into());
+        }
     }
     if found.kind == FileEntryKind::Link {
-        let target = cx.system.read_link(path)?;
-        let target = ResourceValue::Text(target.to_string_lossy().into_owned());
-        values.insert("target".to_owned(), target);
+        let target = cx.system.read_link(path)?.to_string_lossy().into_owned();
+        values.insert("target".to_owned(), target.into());
     }
     let needs_checksum = resource.get("content").or(resource.get("source")).is_some()
         && resource.get_text("ensure") != Some("absent");
@@ -82,7 +76,7 @@ fn found_values(
             Some((_, digits)) if is_by_value(resource) => ("checksum_value", digits.to_owned()),
             _ => ("content", sum),
         };
-        values.insert(name.to_owned(), ResourceValue::Text(sum));
+        values.insert(name.to_owned(), sum.into());
     }
     Ok(values)
 }
@@ -92,33 +86,20 @@ pub(super) fn is_by_value(resource: &Resource) -> bool {
     resource.get("checksum_value").is_some() && resource.get("source").is_some()
 }
 
-/// The current owner: as the resource writes it if equivalent, otherwise by name.
-fn found_owner(
+/// The current owner or group: as the resource writes it if equivalent, otherwise by name.
+fn found_account(
     cx: &ResourceContext<'_>,
     desired: Option<&str>,
     found: u32,
-) -> Result<String, SystemError> {
+    (resolve, name): (IdLookup, NameLookup),
+) -> SystemResult<String> {
     match desired {
-        Some(desired) if account_names::resolve_uid(cx, desired)? == Some(found) => {
-            Ok(desired.to_owned())
-        }
-        _ => account_names::user_name(cx, found),
+        Some(desired) if resolve(cx, desired)? == Some(found) => Ok(desired.to_owned()),
+        _ => name(cx, found),
     }
 }
 
-/// The current group, in the same way.
-fn found_group(
-    cx: &ResourceContext<'_>,
-    desired: Option<&str>,
-    found: u32,
-) -> Result<String, SystemError> {
-    match desired {
-        Some(desired) if account_names::resolve_gid(cx, desired)? == Some(found) => {
-            Ok(desired.to_owned())
-        }
-        _ => account_names::group_name(cx, found),
-    }
-}
+type NameLookup = fn(&ResourceContext<'_>, u32) -> SystemResult<String>;
 
 fn kind_word(kind: FileEntryKind) -> &'static str {
     match kind {

@@ -1,6 +1,7 @@
 //! Schema of `file`. Combinations are validated by [`check`](super::check).
 
-use crate::schema::{AttributeKind, AttributeSchema, TypeSchema};
+use crate::schema::AttributeKind::{AbsolutePath, Bool, Int, List, Mode, Text, Word, WordOr};
+use crate::schema::{TypeSchema, flag_parameter, parameter, property, provider_parameter};
 
 /// Documentation of the `SELinux` attributes, which are accepted and ignored.
 const SELINUX_DOC: &str =
@@ -28,124 +29,114 @@ pub(super) static SCHEMA: TypeSchema = TypeSchema {
     doc: "A file, a directory or a symbolic link; with `recurse`, also the contents of a directory.",
     namevar: "path",
     attributes: &[
-        AttributeSchema::property(
+        property(
             "ensure",
-            AttributeKind::WordOr(&["present", "absent", "file", "directory", "link"]),
+            WordOr(&["present", "absent", "file", "directory", "link"]),
             "The kind of the entry; a path creates a symbolic link to it.",
         ),
-        AttributeSchema::property(
+        property(
             "checksum_value",
-            AttributeKind::Text,
+            Text,
             "The required checksum of `source`, of the kind in `checksum`; only the content is taken from `source`.",
         ),
-        AttributeSchema::property("content", AttributeKind::Text, "The content of the file."),
-        AttributeSchema::property("target", AttributeKind::Text, "The target of the link."),
-        AttributeSchema::property("owner", AttributeKind::Text, "The owner, by name or UID."),
-        AttributeSchema::property("group", AttributeKind::Text, "The group, by name or GID."),
-        AttributeSchema::property(
+        property("content", Text, "The content of the file."),
+        property("target", Text, "The target of the link."),
+        property("owner", Text, "The owner, by name or UID."),
+        property("group", Text, "The group, by name or GID."),
+        property(
             "mode",
-            AttributeKind::Mode,
+            Mode,
             "Permission bits, octal or symbolic; with octal bits, a directory gets `x` wherever it has `r`.",
         ),
-        AttributeSchema::parameter("path", AttributeKind::Path, "The absolute path."),
-        AttributeSchema::parameter("provider", AttributeKind::Word(&["posix"]), "The provider; there is only one.").with_default("posix"),
-        AttributeSchema::parameter(
+        parameter("path", AbsolutePath, "The absolute path."),
+        provider_parameter(&["posix"]),
+        parameter(
             "source",
-            AttributeKind::List,
+            List,
             "Paths on the node, or `puppet:` URLs; the first that exists is copied.",
         ),
-        AttributeSchema::parameter(
+        parameter(
             "source_permissions",
-            AttributeKind::Word(&["ignore", "use", "use_when_creating"]),
+            Word(&["ignore", "use", "use_when_creating"]),
             "Whether owner, group and mode are copied from `source` if they are not set.",
         )
         .with_default("ignore"),
-        AttributeSchema::parameter(
+        parameter(
             "sourceselect",
-            AttributeKind::Word(&["first", "all"]),
+            Word(&["first", "all"]),
             "Whether a directory is copied from the first existing `source` or from all of them.",
         )
         .with_default("first"),
-        AttributeSchema::parameter(
+        parameter(
             "links",
-            AttributeKind::Word(&["manage", "follow"]),
+            Word(&["manage", "follow"]),
             "Whether to manage a symbolic link itself, or to follow it to its target.",
         )
         .with_default("manage"),
-        AttributeSchema::parameter(
+        parameter(
             "recurse",
-            AttributeKind::Word(&["true", "false", "remote"]),
+            Word(&["true", "false", "remote"]),
             "Whether the contents of the directory are managed too; `remote` manages only entries that `source` contains.",
         )
         .with_default("false"),
-        AttributeSchema::parameter(
+        parameter(
             "recurselimit",
-            AttributeKind::Int,
+            Int,
             "Maximum depth below the directory; unlimited by default.",
         ),
-        AttributeSchema::parameter(
+        parameter(
             "max_files",
-            AttributeKind::Int,
+            Int,
             "Maximum number of entries, more is an error; 0 only warns above 1000, -1 disables the warning.",
         )
         .with_default("0"),
-        AttributeSchema::parameter(
-            "purge",
-            AttributeKind::Bool,
-            "Whether to remove entries of the directory that are neither in `source` nor in the catalog.",
-        )
-        .with_default("false"),
-        AttributeSchema::parameter(
+        flag_parameter("purge", "Whether to remove entries of the directory that are neither in `source` nor in the catalog."),
+        parameter(
             "ignore",
-            AttributeKind::List,
+            List,
             "Patterns such as `*.swp`; entries with a matching name are ignored.",
         ),
-        AttributeSchema::parameter(
-            "force",
-            AttributeKind::Bool,
-            "Whether directories may be removed with their contents.",
-        )
-        .with_default("false"),
-        AttributeSchema::parameter(
+        flag_parameter("force", "Whether directories may be removed with their contents."),
+        parameter(
             "replace",
-            AttributeKind::Bool,
+            Bool,
             "Whether existing content is replaced.",
         )
         .with_default("true"),
-        AttributeSchema::parameter(
+        parameter(
             "backup",
-            AttributeKind::Text,
+            Text,
             "Suffix such as `.bak` for a copy of the replaced file, or the name of a `filebucket` that stores it; `false`: no backup.",
         )
         .with_default("false"),
-        AttributeSchema::parameter("checksum", AttributeKind::Word(CHECKSUM_NAMES), "How contents are compared.")
+        parameter("checksum", Word(CHECKSUM_NAMES), "How contents are compared.")
             .with_default("sha256"),
-        AttributeSchema::parameter(
+        parameter(
             "show_diff",
-            AttributeKind::Bool,
+            Bool,
             "Accepted for compatibility with Puppet; contents are never shown.",
         )
         .with_default("true"),
-        AttributeSchema::parameter(
+        parameter(
             "staging_location",
-            AttributeKind::Path,
+            AbsolutePath,
             "File for the new content while `validate_cmd` runs; next to the target by default.",
         ),
-        AttributeSchema::parameter(
+        parameter(
             "validate_cmd",
-            AttributeKind::Text,
+            Text,
             "A command that validates the new content; `%` is replaced with the path of the content.",
         ),
-        AttributeSchema::parameter(
+        parameter(
             "validate_replacement",
-            AttributeKind::Text,
+            Text,
             "The placeholder for the path in `validate_cmd`.",
         )
         .with_default("%"),
-        AttributeSchema::parameter("seluser", AttributeKind::Text, SELINUX_DOC),
-        AttributeSchema::parameter("selrole", AttributeKind::Text, SELINUX_DOC),
-        AttributeSchema::parameter("seltype", AttributeKind::Text, SELINUX_DOC),
-        AttributeSchema::parameter("selrange", AttributeKind::Text, SELINUX_DOC),
-        AttributeSchema::parameter("selinux_ignore_defaults", AttributeKind::Bool, SELINUX_DOC),
+        parameter("seluser", Text, SELINUX_DOC),
+        parameter("selrole", Text, SELINUX_DOC),
+        parameter("seltype", Text, SELINUX_DOC),
+        parameter("selrange", Text, SELINUX_DOC),
+        parameter("selinux_ignore_defaults", Bool, SELINUX_DOC),
     ],
 };

@@ -6,7 +6,7 @@ use muster_system::{FileEntryKind, FileMetadata};
 
 use super::MAX_CONTENT_BYTES;
 use super::compare::ContentComparison;
-use crate::error::EngineError;
+use crate::error::{DescribeOperation as _, EngineError, Result};
 use crate::plan::ResourceState;
 use crate::providers::{account_names, paths};
 use crate::resource::{Resource, ResourceValue, ResourceValues};
@@ -29,10 +29,7 @@ pub(super) struct FileSource {
 }
 
 /// The first existing source of the resource.
-pub(super) fn first_source(
-    cx: &ResourceContext<'_>,
-    resource: &Resource,
-) -> Result<FileSource, EngineError> {
+pub(super) fn first_source(cx: &ResourceContext<'_>, resource: &Resource) -> Result<FileSource> {
     for source in resource.get_list("source") {
         if let Some(found) = locate_source(cx, resource, source)? {
             return Ok(found);
@@ -49,8 +46,8 @@ pub(super) fn locate_source(
     cx: &ResourceContext<'_>,
     resource: &Resource,
     source: &str,
-) -> Result<Option<FileSource>, EngineError> {
-    let to_error = || EngineError::during(resource, format!("inspecting the source {source}"));
+) -> Result<Option<FileSource>> {
+    let doing = format_args!("inspecting the source {source}");
     let path = if source.starts_with("puppet:") {
         let Some(sources) = cx.sources else {
             let problem = format!(
@@ -72,7 +69,7 @@ pub(super) fn locate_source(
     let follow = resource.get_text("links") == Some("follow");
     let metadata =
         if follow { paths::follow_links(cx.system, &path) } else { cx.system.metadata(&path) };
-    Ok(metadata.map_err(to_error())?.map(|metadata| FileSource { path, metadata }))
+    Ok(metadata.during(resource, doing)?.map(|metadata| FileSource { path, metadata }))
 }
 
 /// Adds data about the source to the state, if the resource has one and derives more than its content from it.
@@ -80,7 +77,7 @@ pub(super) fn describe_source(
     cx: &ResourceContext<'_>,
     resource: &Resource,
     values: &mut ResourceValues,
-) -> Result<(), EngineError> {
+) -> Result<()> {
     if resource.get("source").is_none() || resource.get("checksum_value").is_some() {
         return Ok(());
     }
@@ -88,8 +85,7 @@ pub(super) fn describe_source(
         return Ok(());
     }
     let source = first_source(cx, resource)?;
-    let to_error =
-        || EngineError::during(resource, format!("reading the source {}", source.path.display()));
+    let doing = format_args!("reading the source {}", source.path.display());
     let mut put = |name: &str, value: String| {
         drop(values.insert(name.to_owned(), ResourceValue::Text(value)));
     };
@@ -100,11 +96,11 @@ pub(super) fn describe_source(
                 .file_checksum(&source.metadata, || {
                     cx.system.read_file(&source.path, MAX_CONTENT_BYTES)
                 });
-            put(SOURCE_CHECKSUM_KEY, sum.map_err(to_error())?);
+            put(SOURCE_CHECKSUM_KEY, sum.during(resource, doing)?);
         }
         FileEntryKind::Directory => put(SOURCE_KIND_KEY, "directory".to_owned()),
         FileEntryKind::Link => {
-            let target = cx.system.read_link(&source.path).map_err(to_error())?;
+            let target = cx.system.read_link(&source.path).during(resource, doing)?;
             put(SOURCE_KIND_KEY, "link".to_owned());
             put(SOURCE_TARGET_KEY, target.to_string_lossy().into_owned());
         }
@@ -116,8 +112,8 @@ pub(super) fn describe_source(
     }
     if resource.get_text("source_permissions").is_some_and(|word| word != "ignore") {
         let found = &source.metadata;
-        put(SOURCE_OWNER_KEY, account_names::user_name(cx, found.uid).map_err(to_error())?);
-        put(SOURCE_GROUP_KEY, account_names::group_name(cx, found.gid).map_err(to_error())?);
+        put(SOURCE_OWNER_KEY, account_names::user_name(cx, found.uid).during(resource, doing)?);
+        put(SOURCE_GROUP_KEY, account_names::group_name(cx, found.gid).during(resource, doing)?);
         put(SOURCE_MODE_KEY, format!("{:04o}", found.mode));
     }
     Ok(())
@@ -134,9 +130,9 @@ pub(super) fn complete_from_source(resource: &mut Resource, state: &ResourceStat
         return;
     };
     if resource.get_text("ensure") != Some("absent") {
-        resource.values.insert("ensure".to_owned(), kind.clone());
+        resource.set_value("ensure", kind.clone());
         if let Some(target) = state.get(SOURCE_TARGET_KEY) {
-            resource.values.insert("target".to_owned(), target.clone());
+            resource.set_value("target", target.clone());
         }
     }
     let creating = state.is_absent();
@@ -157,12 +153,10 @@ pub(super) fn complete_from_source(resource: &mut Resource, state: &ResourceStat
 }
 
 /// The content of the first existing source, for writing.
-pub(super) fn read_content(
-    cx: &ResourceContext<'_>,
-    resource: &Resource,
-) -> Result<Vec<u8>, EngineError> {
+pub(super) fn read_content(cx: &ResourceContext<'_>, resource: &Resource) -> Result<Vec<u8>> {
     let source = first_source(cx, resource)?;
     let path: &Path = &source.path;
-    let to_error = EngineError::during(resource, format!("reading the source {}", path.display()));
-    cx.system.read_file(path, MAX_CONTENT_BYTES).map_err(to_error)
+    cx.system
+        .read_file(path, MAX_CONTENT_BYTES)
+        .during(resource, format_args!("reading the source {}", path.display()))
 }

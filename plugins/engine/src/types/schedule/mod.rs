@@ -6,11 +6,12 @@ mod window;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use crate::error::EngineError;
+use crate::error::{EngineError, Result};
 use crate::munge::munge_resource;
-use crate::resource::{Resource, ResourceValue};
+use crate::resource::Resource;
 use crate::resource_type::ResourceType;
-use crate::schema::{AttributeKind, AttributeSchema, TypeSchema};
+use crate::schema::AttributeKind::{Int, List, Text, Word};
+use crate::schema::{TypeSchema, parameter};
 pub use window::ScheduleWindow;
 use window::{SchedulePeriod, ScheduleTimeRange, parse_weekday};
 
@@ -19,32 +20,27 @@ static SCHEMA: TypeSchema = TypeSchema {
     doc: "The times at which resources with this schedule may be changed.",
     namevar: "name",
     attributes: &[
-        AttributeSchema::parameter(
-            "name",
-            AttributeKind::Text,
-            "The name, as used in `schedule` of a resource.",
-        ),
-        AttributeSchema::parameter(
+        parameter("name", Text, "The name, as used in `schedule` of a resource."),
+        parameter(
             "range",
-            AttributeKind::List,
+            List,
             "Times of day such as `2 - 4:30`, or across midnight `22:00 - 04:00`.",
         ),
-        AttributeSchema::parameter(
+        parameter(
             "period",
-            AttributeKind::Word(&["hourly", "daily", "weekly", "monthly", "never"]),
+            Word(&["hourly", "daily", "weekly", "monthly", "never"]),
             "How often resources are applied; in every run by default.",
         ),
-        AttributeSchema::parameter(
+        parameter(
             "periodmatch",
-            AttributeKind::Word(&["number", "distance"]),
+            Word(&["number", "distance"]),
             "`number`: once per calendar hour (day, ...); `distance`: a full period must pass.",
         )
         .with_default("distance"),
-        AttributeSchema::parameter("repeat", AttributeKind::Int, "Number of times per period.")
-            .with_default("1"),
-        AttributeSchema::parameter(
+        parameter("repeat", Int, "Number of times per period.").with_default("1"),
+        parameter(
             "weekday",
-            AttributeKind::List,
+            List,
             "Days by name or as 0 (Sunday) to 6; for a range across midnight, the day on which it begins.",
         ),
     ],
@@ -83,7 +79,7 @@ impl ScheduleResourceType {
         checked: Option<Timestamp>,
         now: Timestamp,
         zone: &TimeZone,
-    ) -> Result<bool, EngineError> {
+    ) -> Result<bool> {
         schedule_window(schedule).map(|window| window.allows_change(checked, now, zone))
     }
 }
@@ -93,41 +89,29 @@ impl ResourceType for ScheduleResourceType {
         &SCHEMA
     }
 
-    fn check(&self, resource: Resource) -> Result<Resource, EngineError> {
+    fn check(&self, resource: Resource) -> Result<Resource> {
         schedule_window(&resource)?;
         Ok(resource)
     }
 }
 
 /// Converts the resource's values to a window.
-fn schedule_window(resource: &Resource) -> Result<ScheduleWindow, EngineError> {
-    let range = |text: &str| {
-        ScheduleTimeRange::parse(text).ok_or_else(|| {
-            let problem = format!("contains `{text}`, must be a range of times such as `2 - 4:30`");
-            EngineError::invalid_value(resource, "range", problem)
-        })
-    };
-    let day = |text: &str| {
-        parse_weekday(text).ok_or_else(|| {
-            let problem =
-                format!("contains `{text}`, must be the name of a day or 0 (Sunday) to 6");
-            EngineError::invalid_value(resource, "weekday", problem)
-        })
-    };
-    let repeat = resource.get("repeat").and_then(ResourceValue::as_int).unwrap_or(1);
+fn schedule_window(resource: &Resource) -> Result<ScheduleWindow> {
+    let expected = "a range of times such as `2 - 4:30`";
+    resource.check_items("range", expected, |text| ScheduleTimeRange::parse(text).is_some())?;
+    let expected = "the name of a day or 0 (Sunday) to 6";
+    resource.check_items("weekday", expected, |text| parse_weekday(text).is_some())?;
+    let repeat = resource.get_int("repeat").unwrap_or(1);
     let by_number = resource.get_text("periodmatch") == Some("number");
     if repeat < 1 || (by_number && repeat != 1) {
         let problem =
             format!("is {repeat}, must be 1 or more, and 1 unless `periodmatch` is `distance`");
         return Err(EngineError::invalid_value(resource, "repeat", problem));
     }
-    let days: Vec<i8> =
-        resource.get_list("weekday").into_iter().map(day).collect::<Result<_, _>>()?;
-    let ranges: Vec<ScheduleTimeRange> =
-        resource.get_list("range").into_iter().map(range).collect::<Result<_, _>>()?;
+    let list = |name| resource.get_list(name).into_iter();
     Ok(ScheduleWindow {
-        ranges,
-        days,
+        ranges: list("range").filter_map(ScheduleTimeRange::parse).collect(),
+        days: list("weekday").filter_map(parse_weekday).collect(),
         period: resource.get_text("period").and_then(SchedulePeriod::parse),
         by_number,
         repeat,

@@ -41,26 +41,23 @@ pub enum SchedulePeriod {
     Never,
 }
 
+/// The periods with their names and lengths in seconds.
+const PERIODS: [(SchedulePeriod, &str, i64); 5] = [
+    (SchedulePeriod::Hourly, "hourly", 3600),
+    (SchedulePeriod::Daily, "daily", 86_400),
+    (SchedulePeriod::Weekly, "weekly", 604_800),
+    (SchedulePeriod::Monthly, "monthly", 2_592_000),
+    (SchedulePeriod::Never, "never", 2_592_000),
+];
+
 impl SchedulePeriod {
     /// The period of that name.
     pub(super) fn parse(word: &str) -> Option<Self> {
-        Some(match word {
-            "hourly" => Self::Hourly,
-            "daily" => Self::Daily,
-            "weekly" => Self::Weekly,
-            "monthly" => Self::Monthly,
-            "never" => Self::Never,
-            _ => return None,
-        })
+        PERIODS.iter().find(|(_, name, _)| *name == word).map(|(period, ..)| *period)
     }
 
     fn length_seconds(self) -> i64 {
-        match self {
-            Self::Hourly => 3600,
-            Self::Daily => 86_400,
-            Self::Weekly => 604_800,
-            Self::Monthly | Self::Never => 2_592_000,
-        }
+        PERIODS.iter().find(|(period, ..)| *period == self).map_or(0, |(.., seconds)| *seconds)
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::FakeSystem;
 use crate::command::CancelFlag;
 use crate::interactive::InteractiveProcess;
-use crate::{Command, SystemError};
+use crate::{Command, SystemError, SystemResult};
 
 /// Handler for one line of a scripted program; `None` ends the program.
 pub(super) type FakeLineHandler = Arc<dyn Fn(&FakeSystem, &str) -> Option<String> + Send + Sync>;
@@ -41,7 +41,7 @@ impl fmt::Debug for FakeInteractiveProcess {
 }
 
 impl InteractiveProcess for FakeInteractiveProcess {
-    fn send_line(&mut self, line: &str) -> Result<(), SystemError> {
+    fn send_line(&mut self, line: &str) -> SystemResult<()> {
         if self.is_over {
             return Ok(());
         }
@@ -57,7 +57,7 @@ impl InteractiveProcess for FakeInteractiveProcess {
         &mut self,
         timeout: Duration,
         cancel: &CancelFlag,
-    ) -> Result<Option<String>, SystemError> {
+    ) -> SystemResult<Option<String>> {
         let program = || self.program.clone();
         if cancel.is_cancelled() {
             return Err(SystemError::Cancelled { program: program() });

@@ -15,9 +15,10 @@ use std::time::{Duration, SystemTime};
 use nix::errno::Errno;
 
 use crate::command::OutputStream;
+use crate::error::file_error;
 use crate::{
     Command, CommandOutput, FileAttributes, FileEntryKind, FileMetadata, InteractiveProcess,
-    LockGuard, ProcessId, ProcessSpool, Signal, System, SystemError,
+    LockGuard, ProcessId, ProcessSpool, Signal, System, SystemError, SystemResult,
 };
 use interactive::{FakeInteractiveProcess, FakeLineHandler};
 use tree::{FakeFileTree, FakeNodeContent};
@@ -172,7 +173,7 @@ impl FakeSystem {
         path: &Path,
         follow: bool,
         operation: impl FnOnce(&mut FakeSystemState, &Path) -> io::Result<T>,
-    ) -> Result<T, SystemError> {
+    ) -> SystemResult<T> {
         let mut inner = self.lock_state();
         let resolved = inner.tree.resolve_path(path, follow)?;
         let result = if inner.faults.contains(&(path.to_owned(), verb.to_owned())) {
@@ -180,7 +181,7 @@ impl FakeSystem {
         } else {
             operation(&mut inner, &resolved)
         };
-        result.map_err(|source| SystemError::File { verb, path: path.to_owned(), source })
+        result.map_err(file_error(verb, path))
     }
 }
 
@@ -201,13 +202,13 @@ impl System for FakeSystem {
         &self.root
     }
 
-    fn metadata(&self, path: &Path) -> Result<Option<FileMetadata>, SystemError> {
+    fn metadata(&self, path: &Path) -> SystemResult<Option<FileMetadata>> {
         self.with_resolved_path("stat", path, false, |inner, resolved| {
             Ok(inner.tree.get_metadata(resolved))
         })
     }
 
-    fn read_file(&self, path: &Path, limit: u64) -> Result<Vec<u8>, SystemError> {
+    fn read_file(&self, path: &Path, limit: u64) -> SystemResult<Vec<u8>> {
         let bytes = self.with_resolved_path("read", path, true, |inner, resolved| {
             match inner.tree.get_content(resolved)? {
                 FakeNodeContent::File(bytes) => Ok(bytes.clone()),
@@ -222,7 +223,7 @@ impl System for FakeSystem {
         Ok(bytes)
     }
 
-    fn read_link(&self, path: &Path) -> Result<PathBuf, SystemError> {
+    fn read_link(&self, path: &Path) -> SystemResult<PathBuf> {
         self.with_resolved_path("read link", path, false, |inner, resolved| {
             match inner.tree.get_content(resolved)? {
                 FakeNodeContent::Link(target) => Ok(target.clone()),
@@ -231,7 +232,7 @@ impl System for FakeSystem {
         })
     }
 
-    fn read_dir(&self, path: &Path) -> Result<Vec<String>, SystemError> {
+    fn read_dir(&self, path: &Path) -> SystemResult<Vec<String>> {
         self.with_resolved_path("list", path, true, |inner, resolved| {
             inner.tree.list_names(resolved)
         })
@@ -242,25 +243,18 @@ impl System for FakeSystem {
         path: &Path,
         content: &[u8],
         attributes: &FileAttributes,
-    ) -> Result<(), SystemError> {
+    ) -> SystemResult<()> {
         self.with_resolved_path("write", path, true, |inner, resolved| {
-            if inner
-                .tree
-                .get_metadata(resolved)
-                .is_some_and(|found| found.kind != FileEntryKind::File)
-            {
+            let existing = inner.tree.get_metadata(resolved);
+            if existing.is_some_and(|existing| existing.kind != FileEntryKind::File) {
                 return Err(Errno::EINVAL.into());
             }
-            inner.tree.put_node(
-                resolved,
-                FakeNodeContent::File(content.to_vec()),
-                attributes,
-                inner.now,
-            )
+            let content = FakeNodeContent::File(content.to_vec());
+            inner.tree.put_node(resolved, content, attributes, inner.now)
         })
     }
 
-    fn create_dir(&self, path: &Path, attributes: &FileAttributes) -> Result<(), SystemError> {
+    fn create_dir(&self, path: &Path, attributes: &FileAttributes) -> SystemResult<()> {
         self.with_resolved_path("create directory", path, false, |inner, resolved| {
             if inner.tree.get_metadata(resolved).is_some() {
                 return Err(Errno::EEXIST.into());
@@ -269,53 +263,45 @@ impl System for FakeSystem {
         })
     }
 
-    fn create_symlink(&self, target: &Path, path: &Path) -> Result<(), SystemError> {
+    fn create_symlink(&self, target: &Path, path: &Path) -> SystemResult<()> {
         self.with_resolved_path("link", path, false, |inner, resolved| {
             inner.tree.remove_file(resolved)?;
-            inner.tree.put_node(
-                resolved,
-                FakeNodeContent::Link(target.to_owned()),
-                &FileAttributes::default(),
-                inner.now,
-            )
+            let content = FakeNodeContent::Link(target.to_owned());
+            inner.tree.put_node(resolved, content, &FileAttributes::default(), inner.now)
         })
     }
 
-    fn set_attributes(&self, path: &Path, attributes: &FileAttributes) -> Result<(), SystemError> {
+    fn set_attributes(&self, path: &Path, attributes: &FileAttributes) -> SystemResult<()> {
         self.with_resolved_path("set the attributes of", path, false, |inner, resolved| {
             inner.tree.set_attributes(resolved, attributes, inner.now)
         })
     }
 
-    fn remove_file(&self, path: &Path) -> Result<(), SystemError> {
+    fn remove_file(&self, path: &Path) -> SystemResult<()> {
         self.with_resolved_path("remove", path, false, |inner, resolved| {
             inner.tree.remove_file(resolved)
         })
     }
 
-    fn remove_tree(&self, path: &Path) -> Result<(), SystemError> {
+    fn remove_tree(&self, path: &Path) -> SystemResult<()> {
         self.with_resolved_path("remove", path, false, |inner, resolved| {
             inner.tree.remove_tree(resolved)
         })
     }
 
-    fn rename(&self, from: &Path, to: &Path) -> Result<(), SystemError> {
+    fn rename(&self, from: &Path, to: &Path) -> SystemResult<()> {
         self.with_resolved_path("rename", from, false, |inner, resolved| {
             let to = inner.tree.resolve_path(to, false).map_err(io::Error::other)?;
             inner.tree.rename_node(resolved, &to)
         })
     }
 
-    fn lock_file(&self, path: &Path, timeout: Duration) -> Result<Box<dyn LockGuard>, SystemError> {
+    fn lock_file(&self, path: &Path, timeout: Duration) -> SystemResult<Box<dyn LockGuard>> {
         let resolved = self.with_resolved_path("lock", path, false, |inner, resolved| {
             if inner.tree.get_metadata(resolved).is_none() {
-                let private = FileAttributes { mode: Some(0o600), ..FileAttributes::default() };
-                inner.tree.put_node(
-                    resolved,
-                    FakeNodeContent::File(Vec::new()),
-                    &private,
-                    inner.now,
-                )?;
+                let private = FileAttributes::with_mode(0o600);
+                let content = FakeNodeContent::File(Vec::new());
+                inner.tree.put_node(resolved, content, &private, inner.now)?;
             }
             Ok(resolved.to_owned())
         })?;
@@ -331,8 +317,7 @@ impl System for FakeSystem {
         Ok(Box::new(FakeLock { system: self.clone(), path: resolved }))
     }
 
-    fn run_command(&self, command: &Command) -> Result<CommandOutput, SystemError> {
-        let program = || command.program_name().to_owned();
+    fn run_command(&self, command: &Command) -> SystemResult<CommandOutput> {
         let handler = {
             let mut inner = self.lock_state();
             inner.commands.push(command.clone());
@@ -341,12 +326,9 @@ impl System for FakeSystem {
             found.map(|(_, handler)| Arc::clone(handler))
         };
         if command.cancel.is_cancelled() {
-            return Err(SystemError::Cancelled { program: program() });
+            return Err(SystemError::Cancelled { program: command.program_name().to_owned() });
         }
-        let handler = handler.ok_or_else(|| SystemError::Start {
-            program: program(),
-            source: Errno::ENOENT.into(),
-        })?;
+        let handler = handler.ok_or(Errno::ENOENT).map_err(command.start_error())?;
         let output = handler(self, command);
         if let Some(listener) = &command.listener {
             listener.handle_output(OutputStream::Stdout, &output.stdout);
@@ -355,11 +337,7 @@ impl System for FakeSystem {
     }
 
     /// Runs the scripted program to completion and stores its output in the spool.
-    fn start_detached(
-        &self,
-        command: &Command,
-        spool: &ProcessSpool,
-    ) -> Result<ProcessId, SystemError> {
+    fn start_detached(&self, command: &Command, spool: &ProcessSpool) -> SystemResult<ProcessId> {
         let output = self.run_command(command)?;
         let limit = usize::try_from(spool.limit).unwrap_or(usize::MAX);
         let stdout = output.stdout.get(..limit).unwrap_or(&output.stdout);
@@ -367,25 +345,16 @@ impl System for FakeSystem {
         write(ProcessSpool::STDOUT, stdout)
             .and_then(|()| write(ProcessSpool::STDERR, b""))
             .and_then(|()| write(ProcessSpool::EXIT, format!("{}\n", output.code).as_bytes()))
-            .map_err(|source| SystemError::Start {
-                program: command.program_name().to_owned(),
-                source,
-            })?;
+            .map_err(command.start_error())?;
         Ok(ProcessId { pid: 0, started: 0 })
     }
 
-    fn start_interactive(
-        &self,
-        command: &Command,
-    ) -> Result<Box<dyn InteractiveProcess>, SystemError> {
+    fn start_interactive(&self, command: &Command) -> SystemResult<Box<dyn InteractiveProcess>> {
         let mut inner = self.lock_state();
         inner.commands.push(command.clone());
         let mut scripts = inner.interactive_programs.iter().rev();
         let found = scripts.find(|(argv, _)| command.argv.starts_with(argv));
-        let (_, handler) = found.ok_or_else(|| SystemError::Start {
-            program: command.program_name().to_owned(),
-            source: Errno::ENOENT.into(),
-        })?;
+        let (_, handler) = found.ok_or(Errno::ENOENT).map_err(command.start_error())?;
         Ok(Box::new(FakeInteractiveProcess::new(self, Arc::clone(handler), command)))
     }
 
@@ -400,7 +369,7 @@ impl System for FakeSystem {
         process: &ProcessId,
         signal: Signal,
         group: bool,
-    ) -> Result<bool, SystemError> {
+    ) -> SystemResult<bool> {
         self.lock_state().signals.push((*process, signal, group));
         Ok(false)
     }

@@ -8,7 +8,7 @@ use std::time::SystemTime;
 use nix::errno::Errno;
 
 use crate::path::resolve_path;
-use crate::{FileAttributes, FileEntryKind, FileMetadata, SystemError};
+use crate::{FileAttributes, FileEntryKind, FileMetadata, SystemResult};
 
 /// Content of a node.
 #[derive(Debug, Clone)]
@@ -52,7 +52,7 @@ impl FakeFileTree {
     }
 
     /// The path without links.
-    pub(super) fn resolve_path(&self, path: &Path, follow: bool) -> Result<PathBuf, SystemError> {
+    pub(super) fn resolve_path(&self, path: &Path, follow: bool) -> SystemResult<PathBuf> {
         resolve_path(path, follow, &|link| {
             Ok(match self.nodes.get(link).map(|node| &node.content) {
                 Some(FakeNodeContent::Link(target)) => Some(target.clone()),

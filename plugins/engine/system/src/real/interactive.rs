@@ -15,7 +15,7 @@ use super::process::{CANCEL_POLL_INTERVAL, PreparedProcess, ProcessGroup, spawn_
 use crate::command::CancelFlag;
 use crate::interactive::InteractiveProcess;
 use crate::process::OUTPUT_DRAIN_TIMEOUT;
-use crate::{Command, SystemError};
+use crate::{Command, SystemError, SystemResult};
 
 /// Number of bytes kept of standard error.
 const MAX_STDERR_TAIL_BYTES: usize = 4096;
@@ -49,10 +49,9 @@ impl fmt::Debug for RealInteractiveProcess {
 pub(super) fn start_process(
     prepared: &PreparedProcess,
     command: &Command,
-) -> Result<RealInteractiveProcess, SystemError> {
-    let failed = |source| SystemError::Start { program: command.program_name().to_owned(), source };
-    let mut child = spawn_process(prepared, true).map_err(failed)?;
-    let group = ProcessGroup::from_child(&child).map_err(failed)?;
+) -> SystemResult<RealInteractiveProcess> {
+    let mut child = spawn_process(prepared, true).map_err(command.start_error())?;
+    let group = ProcessGroup::from_child(&child).map_err(command.start_error())?;
     match spawn_pipe_threads(&mut child, command.output_limit) {
         Ok((input, output, stderr)) => Ok(RealInteractiveProcess {
             program: command.program_name().to_owned(),
@@ -65,7 +64,7 @@ pub(super) fn start_process(
         Err(error) => {
             group.signal(Signal::SIGKILL);
             let _ = child.wait();
-            Err(failed(error))
+            Err(command.start_error()(error))
         }
     }
 }
@@ -152,7 +151,7 @@ impl RealInteractiveProcess {
 }
 
 impl InteractiveProcess for RealInteractiveProcess {
-    fn send_line(&mut self, line: &str) -> Result<(), SystemError> {
+    fn send_line(&mut self, line: &str) -> SystemResult<()> {
         let broken_pipe = |_| self.pipe_error(io::ErrorKind::BrokenPipe.into());
         self.input.send(format!("{line}\n")).map_err(broken_pipe)
     }
@@ -161,7 +160,7 @@ impl InteractiveProcess for RealInteractiveProcess {
         &mut self,
         timeout: Duration,
         cancel: &CancelFlag,
-    ) -> Result<Option<String>, SystemError> {
+    ) -> SystemResult<Option<String>> {
         let started = Instant::now();
         loop {
             if cancel.is_cancelled() {

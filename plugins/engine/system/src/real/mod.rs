@@ -8,34 +8,29 @@ mod interactive;
 pub(crate) mod lock;
 mod process;
 mod process_setup;
+mod replace;
 mod xattrs;
 
 use std::ffi::OsStr;
-use std::fs::{self, File, OpenOptions, Permissions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{
-    DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown, lchown,
-};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use crate::error::file_error;
 use crate::path::{check_path, resolve_path};
 use crate::{
     Command, CommandOutput, FileAttributes, FileEntryKind, FileMetadata, InteractiveProcess,
-    LockGuard, ProcessId, ProcessSpool, Signal, System, SystemError,
+    LockGuard, ProcessId, ProcessSpool, Signal, System, SystemError, SystemResult,
+};
+use replace::{
+    WriteDurability, apply_attributes, parent_directory, replace_file, sync_parent,
+    temporary_builder,
 };
 
-/// Default mode of a new file.
-const DEFAULT_FILE_MODE: u32 = 0o644;
 /// Default mode of a new directory.
 const DEFAULT_DIR_MODE: u32 = 0o755;
-
-/// When written data must survive a power failure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum WriteDurability {
-    Immediate,
-    Deferred,
-}
 
 /// A machine whose `/` is the directory `root`.
 #[derive(Debug, Clone)]
@@ -58,14 +53,14 @@ impl RealSystem {
     }
 
     /// The path on the host: links before the last component are resolved, and with `follow` the last component too.
-    fn host_path(&self, path: &Path, follow: bool) -> Result<PathBuf, SystemError> {
+    fn host_path(&self, path: &Path, follow: bool) -> SystemResult<PathBuf> {
         let inside = resolve_path(path, follow, &|link| read_link(&join_root(&self.root, link)))?;
         Ok(join_root(&self.root, &inside))
     }
 
     /// The path on the host, for read-only access. On the local machine the kernel resolves the links
     /// before the last component, which saves a system call for each component.
-    fn inspected_path(&self, path: &Path, follow: bool) -> Result<PathBuf, SystemError> {
+    fn inspected_path(&self, path: &Path, follow: bool) -> SystemResult<PathBuf> {
         if !self.is_host() {
             return self.host_path(path, follow);
         }
@@ -80,9 +75,9 @@ impl RealSystem {
         path: &Path,
         follow: bool,
         operation: impl FnOnce(&Path) -> io::Result<T>,
-    ) -> Result<T, SystemError> {
+    ) -> SystemResult<T> {
         let host = self.inspected_path(path, follow)?;
-        operation(&host).map_err(|source| SystemError::File { verb, path: path.to_owned(), source })
+        operation(&host).map_err(file_error(verb, path))
     }
 
     /// Resolves the path and runs one operation on it.
@@ -92,9 +87,9 @@ impl RealSystem {
         path: &Path,
         follow: bool,
         operation: impl FnOnce(&Path) -> io::Result<T>,
-    ) -> Result<T, SystemError> {
+    ) -> SystemResult<T> {
         let host = self.host_path(path, follow)?;
-        operation(&host).map_err(|source| SystemError::File { verb, path: path.to_owned(), source })
+        operation(&host).map_err(file_error(verb, path))
     }
 }
 
@@ -103,33 +98,32 @@ impl System for RealSystem {
         &self.root
     }
 
-    fn metadata(&self, path: &Path) -> Result<Option<FileMetadata>, SystemError> {
+    fn metadata(&self, path: &Path) -> SystemResult<Option<FileMetadata>> {
         self.with_inspected_path("stat", path, false, |host| {
             absent_is_none(fs::symlink_metadata(host))
         })
         .map(|found| found.as_ref().map(convert_metadata))
     }
 
-    fn read_file(&self, path: &Path, limit: u64) -> Result<Vec<u8>, SystemError> {
-        let too_large = |size| SystemError::TooLarge { path: path.to_owned(), size, limit };
+    fn read_file(&self, path: &Path, limit: u64) -> SystemResult<Vec<u8>> {
         let (size, content) =
             self.with_inspected_path("read", path, true, |host| read_limited(host, limit))?;
         if size > limit {
-            return Err(too_large(size));
+            return Err(SystemError::TooLarge { path: path.to_owned(), size, limit });
         }
         Ok(content)
     }
 
-    fn read_world_readable(&self, path: &Path, limit: u64) -> Result<Option<Vec<u8>>, SystemError> {
+    fn read_world_readable(&self, path: &Path, limit: u64) -> SystemResult<Option<Vec<u8>>> {
         let inside = resolve_path(path, false, &|link| read_link(&join_root(&self.root, link)))?;
         crate::confined::read_world_readable(&self.root, &inside, limit)
     }
 
-    fn read_link(&self, path: &Path) -> Result<PathBuf, SystemError> {
+    fn read_link(&self, path: &Path) -> SystemResult<PathBuf> {
         self.with_inspected_path("read link", path, false, |host| fs::read_link(host))
     }
 
-    fn read_dir(&self, path: &Path) -> Result<Vec<String>, SystemError> {
+    fn read_dir(&self, path: &Path) -> SystemResult<Vec<String>> {
         self.with_inspected_path("list", path, true, |host| {
             let mut names = fs::read_dir(host)?
                 .map(|entry| entry?.file_name().into_string().map_err(|name| not_text(&name)))
@@ -144,7 +138,7 @@ impl System for RealSystem {
         path: &Path,
         content: &[u8],
         attributes: &FileAttributes,
-    ) -> Result<(), SystemError> {
+    ) -> SystemResult<()> {
         self.with_host_path("write", path, true, |host| {
             replace_file(host, content, attributes, WriteDurability::Immediate)
         })
@@ -155,7 +149,7 @@ impl System for RealSystem {
         path: &Path,
         content: &[u8],
         attributes: &FileAttributes,
-    ) -> Result<(), SystemError> {
+    ) -> SystemResult<()> {
         self.with_host_path("write", path, true, |host| {
             let durability = match absent_is_none(fs::symlink_metadata(host))? {
                 None => WriteDurability::Deferred,
@@ -165,7 +159,7 @@ impl System for RealSystem {
         })
     }
 
-    fn sync_file_systems(&self, directories: &[PathBuf]) -> Result<(), SystemError> {
+    fn sync_file_systems(&self, directories: &[PathBuf]) -> SystemResult<()> {
         let mut synced_devices = Vec::new();
         for directory in directories {
             self.with_host_path("sync", directory, true, |host| {
@@ -183,17 +177,15 @@ impl System for RealSystem {
         Ok(())
     }
 
-    fn create_dir(&self, path: &Path, attributes: &FileAttributes) -> Result<(), SystemError> {
+    fn create_dir(&self, path: &Path, attributes: &FileAttributes) -> SystemResult<()> {
         self.with_host_path("create directory", path, false, |host| {
             fs::DirBuilder::new().mode(0o700).create(host)?;
-            apply_attributes(
-                host,
-                &FileAttributes { mode: attributes.mode.or(Some(DEFAULT_DIR_MODE)), ..*attributes },
-            )
+            let mode = attributes.mode.or(Some(DEFAULT_DIR_MODE));
+            apply_attributes(host, &FileAttributes { mode, ..*attributes })
         })
     }
 
-    fn create_symlink(&self, target: &Path, path: &Path) -> Result<(), SystemError> {
+    fn create_symlink(&self, target: &Path, path: &Path) -> SystemResult<()> {
         self.with_host_path("link", path, false, |host| {
             let link = temporary_builder().make_in(parent_directory(host)?, |temporary| {
                 std::os::unix::fs::symlink(target, temporary)
@@ -203,24 +195,22 @@ impl System for RealSystem {
         })
     }
 
-    fn set_attributes(&self, path: &Path, attributes: &FileAttributes) -> Result<(), SystemError> {
+    fn set_attributes(&self, path: &Path, attributes: &FileAttributes) -> SystemResult<()> {
         self.with_host_path("set the attributes of", path, false, |host| {
             apply_attributes(host, attributes)
         })
     }
 
-    fn remove_file(&self, path: &Path) -> Result<(), SystemError> {
+    fn remove_file(&self, path: &Path) -> SystemResult<()> {
         self.with_host_path("remove", path, false, |host| absent_is_none(fs::remove_file(host)))?;
         Ok(())
     }
 
-    fn remove_tree(&self, path: &Path) -> Result<(), SystemError> {
+    fn remove_tree(&self, path: &Path) -> SystemResult<()> {
         self.with_host_path("remove", path, false, |host| {
             if host == self.root {
-                return Err(io::Error::new(
-                    io::ErrorKind::InvalidInput,
-                    "the root directory cannot be removed",
-                ));
+                let problem = "the root directory cannot be removed";
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, problem));
             }
             match absent_is_none(fs::symlink_metadata(host))? {
                 Some(found) if found.is_dir() => absent_is_none(fs::remove_dir_all(host)),
@@ -231,7 +221,7 @@ impl System for RealSystem {
         Ok(())
     }
 
-    fn rename(&self, from: &Path, to: &Path) -> Result<(), SystemError> {
+    fn rename(&self, from: &Path, to: &Path) -> SystemResult<()> {
         let to = self.host_path(to, false)?;
         self.with_host_path("rename", from, false, |host| {
             fs::rename(host, &to)?;
@@ -240,7 +230,7 @@ impl System for RealSystem {
         })
     }
 
-    fn lock_file(&self, path: &Path, timeout: Duration) -> Result<Box<dyn LockGuard>, SystemError> {
+    fn lock_file(&self, path: &Path, timeout: Duration) -> SystemResult<Box<dyn LockGuard>> {
         let locked = self
             .with_host_path("lock", path, false, |host| lock::acquire_file_lock(host, timeout))?;
         match locked {
@@ -249,27 +239,19 @@ impl System for RealSystem {
         }
     }
 
-    fn run_command(&self, command: &Command) -> Result<CommandOutput, SystemError> {
+    fn run_command(&self, command: &Command) -> SystemResult<CommandOutput> {
         let process = process_setup::prepare_process(self, command)?;
         let output = process::run_process(&process, command)?;
         process_setup::check_wrapper_failure(self, command, output)
     }
 
-    fn start_detached(
-        &self,
-        command: &Command,
-        spool: &ProcessSpool,
-    ) -> Result<ProcessId, SystemError> {
+    fn start_detached(&self, command: &Command, spool: &ProcessSpool) -> SystemResult<ProcessId> {
         let process = process_setup::prepare_process(self, command)?;
-        detached::start_detached(&process, &command.stdin, spool).map_err(|source| {
-            SystemError::Start { program: command.program_name().to_owned(), source }
-        })
+        let started = detached::start_detached(&process, &command.stdin, spool);
+        started.map_err(command.start_error())
     }
 
-    fn start_interactive(
-        &self,
-        command: &Command,
-    ) -> Result<Box<dyn InteractiveProcess>, SystemError> {
+    fn start_interactive(&self, command: &Command) -> SystemResult<Box<dyn InteractiveProcess>> {
         let process = process_setup::prepare_process(self, command)?;
         Ok(Box::new(interactive::start_process(&process, command)?))
     }
@@ -283,7 +265,7 @@ impl System for RealSystem {
         process: &ProcessId,
         signal: Signal,
         group: bool,
-    ) -> Result<bool, SystemError> {
+    ) -> SystemResult<bool> {
         detached::signal_process(process, signal, group)
             .map_err(|source| SystemError::Signal { pid: process.pid, source })
     }
@@ -301,25 +283,17 @@ fn join_root(root: &Path, inside: &Path) -> PathBuf {
 /// The link target; `None` if the path is missing or not a link.
 fn read_link(host: &Path) -> io::Result<Option<PathBuf>> {
     match fs::read_link(host) {
-        Ok(target) => Ok(Some(target)),
-        Err(error) => match error.kind() {
-            io::ErrorKind::NotFound
-            | io::ErrorKind::InvalidInput
-            | io::ErrorKind::NotADirectory => Ok(None),
-            _ => Err(error),
-        },
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(None),
+        result => absent_is_none(result),
     }
 }
 
-fn absent_is_none<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+/// Converts the error of a path that does not exist to `None`.
+pub(crate) fn absent_is_none<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    use io::ErrorKind::{NotADirectory, NotFound};
     match result {
-        Ok(value) => Ok(Some(value)),
-        Err(error)
-            if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) =>
-        {
-            Ok(None)
-        }
-        Err(error) => Err(error),
+        Err(error) if matches!(error.kind(), NotFound | NotADirectory) => Ok(None),
+        result => result.map(Some),
     }
 }
 
@@ -358,11 +332,8 @@ pub(crate) fn convert_metadata(found: &fs::Metadata) -> FileMetadata {
 /// Converts seconds and nanoseconds since 1970; out-of-range values become 1970.
 fn system_time(seconds: i64, nanoseconds: i64) -> SystemTime {
     let size = Duration::from_secs(seconds.unsigned_abs());
-    let whole = if seconds < 0 {
-        SystemTime::UNIX_EPOCH.checked_sub(size)
-    } else {
-        SystemTime::UNIX_EPOCH.checked_add(size)
-    };
+    let epoch = SystemTime::UNIX_EPOCH;
+    let whole = if seconds < 0 { epoch.checked_sub(size) } else { epoch.checked_add(size) };
     let rest = Duration::from_nanos(nanoseconds.unsigned_abs());
     whole.and_then(|whole| whole.checked_add(rest)).unwrap_or(SystemTime::UNIX_EPOCH)
 }
@@ -382,77 +353,4 @@ fn read_limited(host: &Path, limit: u64) -> io::Result<(u64, Vec<u8>)> {
         file.take(limit.saturating_add(1)).read_to_end(&mut content)?;
     }
     Ok((size.max(content.len() as u64), content))
-}
-
-/// Temporary file in the same directory, with a name that identifies its purpose in a listing.
-fn temporary_builder() -> tempfile::Builder<'static, 'static> {
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(".muster-").suffix(".tmp");
-    builder
-}
-
-/// The temporary file starts with mode 0600 and gets its owner before its mode, so no other user can read it in between.
-fn replace_file(
-    host: &Path,
-    content: &[u8],
-    attributes: &FileAttributes,
-    durability: WriteDurability,
-) -> io::Result<()> {
-    let existing = absent_is_none(fs::symlink_metadata(host))?;
-    if existing.as_ref().is_some_and(|existing| !existing.is_file()) {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
-    }
-    let mut new = temporary_builder().tempfile_in(parent_directory(host)?)?;
-    new.write_all(content)?;
-    let new_metadata = new.as_file().metadata()?;
-    let uid = attributes
-        .uid
-        .or(existing.as_ref().map(MetadataExt::uid))
-        .filter(|id| *id != new_metadata.uid());
-    let gid = attributes
-        .gid
-        .or(existing.as_ref().map(MetadataExt::gid))
-        .filter(|id| *id != new_metadata.gid());
-    if uid.is_some() || gid.is_some() {
-        fchown(new.as_file(), uid, gid)?;
-    }
-    if existing.is_some() {
-        xattrs::copy_xattrs(host, new.as_file())?;
-    }
-    let mode =
-        attributes.mode.or(existing.as_ref().map(MetadataExt::mode)).unwrap_or(DEFAULT_FILE_MODE);
-    new.as_file().set_permissions(Permissions::from_mode(mode & 0o7777))?;
-    if durability == WriteDurability::Deferred {
-        new.persist(host).map_err(|error| error.error)?;
-        return Ok(());
-    }
-    new.as_file().sync_all()?;
-    new.persist(host).map_err(|error| error.error)?;
-    sync_parent(host)
-}
-
-/// Owner first: changing it clears the set-user-id bits. Links have no mode of their own on Linux.
-fn apply_attributes(host: &Path, attributes: &FileAttributes) -> io::Result<()> {
-    let found = fs::symlink_metadata(host)?;
-    let uid = attributes.uid.filter(|uid| *uid != found.uid());
-    let gid = attributes.gid.filter(|gid| *gid != found.gid());
-    if uid.is_some() || gid.is_some() {
-        lchown(host, uid, gid)?;
-    }
-    match attributes.mode {
-        Some(mode) if !found.file_type().is_symlink() => {
-            fs::set_permissions(host, Permissions::from_mode(mode & 0o7777))
-        }
-        _ => Ok(()),
-    }
-}
-
-fn parent_directory(host: &Path) -> io::Result<&Path> {
-    host.parent()
-        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "it is the root directory"))
-}
-
-/// Makes a rename durable across a power failure.
-fn sync_parent(host: &Path) -> io::Result<()> {
-    File::open(parent_directory(host)?)?.sync_all()
 }

@@ -21,7 +21,7 @@ use nix::unistd::Pid;
 
 use crate::command::OutputStream;
 use crate::process::OUTPUT_DRAIN_TIMEOUT;
-use crate::{Command, CommandOutput, SystemError};
+use crate::{Command, CommandOutput, SystemError, SystemResult};
 
 /// Time between TERM and KILL.
 const KILL_GRACE_PERIOD: Duration = Duration::from_secs(2);
@@ -61,14 +61,13 @@ enum TerminationReason {
 pub(super) fn run_process(
     prepared: &PreparedProcess,
     command: &Command,
-) -> Result<CommandOutput, SystemError> {
-    let start_error =
-        |source| SystemError::Start { program: command.program_name().to_owned(), source };
+) -> SystemResult<CommandOutput> {
     if command.cancel.is_cancelled() {
         return Err(SystemError::Cancelled { program: command.program_name().to_owned() });
     }
-    let mut child = spawn_process(prepared, !command.stdin.is_empty()).map_err(start_error)?;
-    let group = ProcessGroup::from_child(&child).map_err(start_error)?;
+    let mut child =
+        spawn_process(prepared, !command.stdin.is_empty()).map_err(command.start_error())?;
+    let group = ProcessGroup::from_child(&child).map_err(command.start_error())?;
     let events = watch_process(&mut child, command.stdin.clone());
     let mut output = OutputCollector::new(command.output_limit);
     let termination = match events {
@@ -76,10 +75,10 @@ pub(super) fn run_process(
         Err(error) => {
             group.signal(Signal::SIGKILL);
             let _ = child.wait();
-            return Err(start_error(error));
+            return Err(command.start_error()(error));
         }
     };
-    let status = child.wait().map_err(start_error)?;
+    let status = child.wait().map_err(command.start_error())?;
     let program = command.program_name().to_owned();
     match termination {
         Some(TerminationReason::Timeout(after)) => Err(SystemError::Timeout { program, after }),

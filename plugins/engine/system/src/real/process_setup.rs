@@ -13,7 +13,7 @@ use nix::unistd::{Gid, Uid, User, geteuid};
 
 use super::RealSystem;
 use super::process::PreparedProcess;
-use crate::{Command, CommandOutput, System, SystemError};
+use crate::{Command, CommandOutput, System, SystemResult};
 
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 /// Host directories mounted in a scratch root that lacks them.
@@ -63,10 +63,8 @@ exec "$@"
 pub(super) fn prepare_process(
     system: &RealSystem,
     command: &Command,
-) -> Result<PreparedProcess, SystemError> {
-    let start_error =
-        |source| SystemError::Start { program: command.program_name().to_owned(), source };
-    let identity = resolve_identity(system, command).map_err(start_error)?;
+) -> SystemResult<PreparedProcess> {
+    let identity = resolve_identity(system, command).map_err(command.start_error())?;
     let mut env = BTreeMap::from([
         ("PATH".to_owned(), DEFAULT_PATH.to_owned()),
         ("LC_ALL".to_owned(), "C".to_owned()),
@@ -75,7 +73,8 @@ pub(super) fn prepare_process(
     ]);
     env.extend(command.env.clone());
     let search_path = env.get("PATH").map_or(DEFAULT_PATH, String::as_str);
-    let program = find_program(system, command.program_name(), search_path).map_err(start_error)?;
+    let program =
+        find_program(system, command.program_name(), search_path).map_err(command.start_error())?;
     let mut argv = vec![program];
     argv.extend(command.argv.iter().skip(1).cloned());
     let cwd = command.cwd.clone().unwrap_or_else(|| PathBuf::from("/"));
@@ -86,7 +85,9 @@ pub(super) fn prepare_process(
         Some(identity) if has_setpriv => argv = become_user(identity, argv),
         Some(identity) if system.is_host() => ids = Some((identity.uid, identity.gid)),
         Some(_) => {
-            return Err(start_error(io::Error::other("setpriv of util-linux is not installed")));
+            return Err(command.start_error()(io::Error::other(
+                "setpriv of util-linux is not installed",
+            )));
         }
         None => {}
     }
@@ -98,7 +99,8 @@ pub(super) fn prepare_process(
         }
         return Ok(PreparedProcess { argv, env, cwd, ids });
     }
-    let argv = wrap_in_root(system, &cwd, &umask.unwrap_or_default(), argv).map_err(start_error)?;
+    let argv = wrap_in_root(system, &cwd, &umask.unwrap_or_default(), argv)
+        .map_err(command.start_error())?;
     Ok(PreparedProcess { argv, env, cwd: PathBuf::from("/"), ids: None })
 }
 
@@ -107,7 +109,7 @@ pub(super) fn check_wrapper_failure(
     system: &RealSystem,
     command: &Command,
     output: CommandOutput,
-) -> Result<CommandOutput, SystemError> {
+) -> SystemResult<CommandOutput> {
     if system.is_host() {
         return Ok(output);
     }
@@ -120,7 +122,7 @@ pub(super) fn check_wrapper_failure(
             "{}; a scratch root needs mount namespaces (util-linux unshare, and user namespaces unless root)",
             text.trim()
         ));
-        return Err(SystemError::Start { program: command.program_name().to_owned(), source });
+        return Err(command.start_error()(source));
     }
     Ok(output)
 }
@@ -155,10 +157,8 @@ fn resolve_identity(system: &RealSystem, command: &Command) -> io::Result<Option
     }
     let entry = passwd_entry(system, uid);
     let gid = command.gid.or(entry.as_ref().map(|entry| entry.gid)).ok_or_else(|| {
-        io::Error::new(
-            io::ErrorKind::InvalidInput,
-            format!("user {uid} is not in passwd; specify the group"),
-        )
+        let problem = format!("user {uid} is not in passwd; specify the group");
+        io::Error::new(io::ErrorKind::InvalidInput, problem)
     })?;
     Ok(Some(CommandIdentity { uid, gid, has_passwd_entry: entry.is_some() }))
 }

@@ -3,15 +3,15 @@
 use std::collections::BTreeSet;
 
 use super::super::database::AccountDatabase;
-use super::super::defaults::{AccountDefaults, free_id, free_system_id};
+use super::super::defaults::AccountDefaults;
 use super::super::table::{parse_members, update_members};
-use super::super::{AccountError, GroupAccount, GroupChange, NewGroup};
+use super::super::{AccountError, GroupAccount, GroupChange, NewGroup, Result};
 
 pub(super) fn create_group(
     database: &mut AccountDatabase,
     new: &NewGroup,
     defaults: &AccountDefaults,
-) -> Result<(), AccountError> {
+) -> Result<()> {
     if database.find_group(&new.name).is_some() {
         return Err(AccountError::Refused(format!("group '{}' already exists", new.name)));
     }
@@ -41,16 +41,12 @@ pub(super) fn free_gid(
     defaults: &AccountDefaults,
     system: bool,
     preferred: Option<u32>,
-) -> Result<u32, AccountError> {
+) -> Result<u32> {
     let taken: BTreeSet<u32> = database.list_groups().iter().map(|group| group.gid).collect();
     if let Some(preferred) = preferred.filter(|gid| !taken.contains(gid)) {
         return Ok(preferred);
     }
-    let found = if system {
-        free_system_id(&taken, &defaults.system_gids)
-    } else {
-        free_id(&taken, &defaults.gids)
-    };
+    let found = defaults.gids.free_id(&taken, system);
     found.ok_or_else(|| AccountError::Refused("no GID of the configured range is free".to_owned()))
 }
 
@@ -58,7 +54,7 @@ pub(super) fn change_group(
     database: &mut AccountDatabase,
     name: &str,
     change: &GroupChange,
-) -> Result<(), AccountError> {
+) -> Result<()> {
     let group = require_group(database, name)?;
     match change {
         GroupChange::Members(members) => set_members(database, name, members),
@@ -77,7 +73,7 @@ pub(super) fn change_group(
     Ok(())
 }
 
-pub(super) fn remove_group(database: &mut AccountDatabase, name: &str) -> Result<(), AccountError> {
+pub(super) fn remove_group(database: &mut AccountDatabase, name: &str) -> Result<()> {
     let group = require_group(database, name)?;
     if let Some(user) = database.list_users().iter().find(|user| user.gid == group.gid) {
         let problem = format!("cannot remove the primary group of user '{}'", user.name);
@@ -100,7 +96,7 @@ pub(super) fn set_memberships(
     database: &mut AccountDatabase,
     user: &str,
     groups: &[String],
-) -> Result<(), AccountError> {
+) -> Result<()> {
     for group in groups {
         require_group(database, group)?;
     }
@@ -117,10 +113,7 @@ pub(super) fn set_memberships(
 }
 
 /// Removes a user from all groups, and from the administrators in gshadow.
-pub(super) fn remove_from_all_groups(
-    database: &mut AccountDatabase,
-    user: &str,
-) -> Result<(), AccountError> {
+pub(super) fn remove_from_all_groups(database: &mut AccountDatabase, user: &str) -> Result<()> {
     set_memberships(database, user, &[])?;
     let Some(gshadow) = &mut database.gshadow else {
         return Ok(());
@@ -152,15 +145,12 @@ fn set_members(database: &mut AccountDatabase, name: &str, desired: &[String]) {
 }
 
 /// The group of that name, or an error.
-pub(super) fn require_group(
-    database: &AccountDatabase,
-    name: &str,
-) -> Result<GroupAccount, AccountError> {
+pub(super) fn require_group(database: &AccountDatabase, name: &str) -> Result<GroupAccount> {
     let group = database.find_group(name);
     group.ok_or_else(|| AccountError::Refused(format!("group '{name}' does not exist")))
 }
 
-fn check_free(database: &AccountDatabase, gid: u32, allowdupe: bool) -> Result<(), AccountError> {
+fn check_free(database: &AccountDatabase, gid: u32, allowdupe: bool) -> Result<()> {
     let owner = database.list_groups().into_iter().find(|group| group.gid == gid && !allowdupe);
     owner.map_or(Ok(()), |owner| {
         let problem = format!("GID {gid} already exists, it belongs to group '{}'", owner.name);

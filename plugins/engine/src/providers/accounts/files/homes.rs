@@ -5,7 +5,7 @@
 use std::io;
 use std::path::Path;
 
-use muster_system::{FileAttributes, FileEntryKind, System, SystemError};
+use muster_system::{FileAttributes, FileEntryKind, System, SystemError, SystemResult};
 
 use super::super::UserAccount;
 use super::super::defaults::AccountDefaults;
@@ -24,7 +24,7 @@ pub(super) fn create_home(
     system: &dyn System,
     user: &UserAccount,
     defaults: &AccountDefaults,
-) -> Result<(), SystemError> {
+) -> SystemResult<()> {
     let home = Path::new(&user.home);
     if system.metadata(home)?.is_some() {
         return Ok(());
@@ -32,13 +32,13 @@ pub(super) fn create_home(
     if let Some(parent) = home.parent() {
         paths::create_dirs(system, parent, &FileAttributes::default())?;
     }
-    system.create_dir(home, &mode_attributes(0o700))?;
+    system.create_dir(home, &FileAttributes::with_mode(0o700))?;
     let skel = Path::new(&defaults.skel);
     if system.metadata(skel)?.is_some() {
         copy_tree(system, skel, home, user, MAX_HOME_DEPTH)?;
     }
     set_owner(system, home, user.uid, user.gid)?;
-    system.set_attributes(home, &mode_attributes(defaults.home_mode))
+    system.set_attributes(home, &FileAttributes::with_mode(defaults.home_mode))
 }
 
 fn copy_tree(
@@ -47,7 +47,7 @@ fn copy_tree(
     to: &Path,
     user: &UserAccount,
     depth: usize,
-) -> Result<(), SystemError> {
+) -> SystemResult<()> {
     for name in system.read_dir(from)? {
         let (from, to) = (from.join(&name), to.join(&name));
         let Some(found) = system.metadata(&from)? else {
@@ -58,12 +58,12 @@ fn copy_tree(
                 system.write_file(
                     &to,
                     &system.read_file(&from, MAX_SKEL_FILE_BYTES)?,
-                    &mode_attributes(found.mode),
+                    &FileAttributes::with_mode(found.mode),
                 )?;
             }
             FileEntryKind::Link => system.create_symlink(&system.read_link(&from)?, &to)?,
             FileEntryKind::Directory if depth > 0 => {
-                system.create_dir(&to, &mode_attributes(found.mode))?;
+                system.create_dir(&to, &FileAttributes::with_mode(found.mode))?;
                 copy_tree(system, &from, &to, user, depth - 1)?;
             }
             FileEntryKind::Directory | FileEntryKind::Other => continue,
@@ -78,7 +78,7 @@ pub(super) fn change_home_owner(
     system: &dyn System,
     user: &UserAccount,
     uid: u32,
-) -> Result<(), SystemError> {
+) -> SystemResult<()> {
     if is_user_directory(&user.home) {
         change_tree_owner(system, Path::new(&user.home), user.uid, uid, MAX_HOME_DEPTH)?;
     }
@@ -91,7 +91,7 @@ fn change_tree_owner(
     from: u32,
     to: u32,
     depth: usize,
-) -> Result<(), SystemError> {
+) -> SystemResult<()> {
     let Some(found) = system.metadata(path)? else {
         return Ok(());
     };
@@ -127,11 +127,7 @@ fn is_user_directory(home: &str) -> bool {
         && !(path.starts_with("/var") && path.components().count() == 3)
 }
 
-fn mode_attributes(mode: u32) -> FileAttributes {
-    FileAttributes { mode: Some(mode), ..FileAttributes::default() }
-}
-
-fn set_owner(system: &dyn System, path: &Path, uid: u32, gid: u32) -> Result<(), SystemError> {
+fn set_owner(system: &dyn System, path: &Path, uid: u32, gid: u32) -> SystemResult<()> {
     let owner = FileAttributes { mode: None, uid: Some(uid), gid: Some(gid) };
     match system.set_attributes(path, &owner) {
         Err(SystemError::File { source, .. })

@@ -17,9 +17,9 @@ use super::database::AccountDatabase;
 use super::defaults::AccountDefaults;
 use super::table::AccountTable;
 use super::{
-    AccountError, AccountProvider, GroupAccount, GroupChange, NewGroup, NewUser, UserAccount,
-    UserChange, dates,
+    AccountError, AccountProvider, GroupChange, NewGroup, NewUser, Result, UserChange, dates,
 };
+use crate::providers::paths;
 
 /// The lock of `lckpwdf(3)`, which shadow-utils also take.
 const PASSWD_LOCK_FILE: &str = "/etc/.pwd.lock";
@@ -31,31 +31,17 @@ const MAX_DEFAULTS_FILE_BYTES: u64 = 1024 * 1024;
 /// Accounts of a scratch root.
 #[derive(Debug)]
 pub struct FileAccountProvider<'a> {
-    system: &'a dyn System,
+    pub(super) system: &'a dyn System,
 }
 
-impl<'a> FileAccountProvider<'a> {
-    /// Accounts of the given root.
-    pub fn new(system: &'a dyn System) -> Self {
-        Self { system }
-    }
-
-    fn load_database(&self) -> Result<AccountDatabase, AccountError> {
-        AccountDatabase::load(self.system)
-            .map_err(AccountError::during("read the users and groups"))
-    }
-
+impl FileAccountProvider<'_> {
     /// Reads, changes and writes the files; writes nothing if the change is rejected.
     fn edit_database<T>(
         &self,
-        change: impl FnOnce(&mut AccountDatabase) -> Result<T, AccountError>,
-    ) -> Result<T, AccountError> {
-        let etc = Path::new("/etc");
-        if self.system.metadata(etc).map_err(AccountError::during("inspect /etc"))?.is_none() {
-            self.system
-                .create_dir(etc, &FileAttributes::default())
-                .map_err(AccountError::during("create /etc"))?;
-        }
+        change: impl FnOnce(&mut AccountDatabase) -> Result<T>,
+    ) -> Result<T> {
+        paths::create_dirs(self.system, Path::new("/etc"), &FileAttributes::default())
+            .map_err(AccountError::during("create /etc"))?;
         let _lock = self
             .system
             .lock_file(Path::new(PASSWD_LOCK_FILE), LOCK_TIMEOUT)
@@ -85,15 +71,11 @@ impl<'a> FileAccountProvider<'a> {
 }
 
 impl AccountProvider for FileAccountProvider<'_> {
-    fn find_user(&self, name: &str, _local: bool) -> Result<Option<UserAccount>, AccountError> {
-        Ok(self.load_database()?.find_user(name))
+    fn system(&self) -> &dyn System {
+        self.system
     }
 
-    fn list_users(&self) -> Result<Vec<UserAccount>, AccountError> {
-        Ok(self.load_database()?.list_users())
-    }
-
-    fn create_user(&self, new: &NewUser) -> Result<(), AccountError> {
+    fn create_user(&self, new: &NewUser) -> Result<()> {
         let defaults = self.load_defaults();
         self.edit_database(|database| {
             let user = users::create_user(database, new, &defaults, self.current_day())?;
@@ -106,18 +88,21 @@ impl AccountProvider for FileAccountProvider<'_> {
         })
     }
 
-    fn change_user(&self, name: &str, change: &UserChange) -> Result<(), AccountError> {
+    fn change_user(&self, name: &str, change: &UserChange) -> Result<()> {
         let before = self.edit_database(|database| {
             users::change_user(database, name, change, self.current_day())
         })?;
-        if let UserChange::Uid(uid, _) = change {
-            homes::change_home_owner(self.system, &before, *uid)
+        if let UserChange::Property { name, value, .. } = change
+            && name == "uid"
+            && let Ok(uid) = value.parse()
+        {
+            homes::change_home_owner(self.system, &before, uid)
                 .map_err(AccountError::during(format!("change the owner of {}", before.home)))?;
         }
         Ok(())
     }
 
-    fn remove_user(&self, name: &str, with_home: bool) -> Result<(), AccountError> {
+    fn remove_user(&self, name: &str, with_home: bool) -> Result<()> {
         let user_groups = self.load_defaults().user_groups;
         self.edit_database(|database| {
             let user = users::require_user(database, name)?;
@@ -131,30 +116,22 @@ impl AccountProvider for FileAccountProvider<'_> {
         })
     }
 
-    fn find_group(&self, name: &str, _local: bool) -> Result<Option<GroupAccount>, AccountError> {
-        Ok(self.load_database()?.find_group(name))
-    }
-
-    fn list_groups(&self) -> Result<Vec<GroupAccount>, AccountError> {
-        Ok(self.load_database()?.list_groups())
-    }
-
-    fn create_group(&self, new: &NewGroup) -> Result<(), AccountError> {
+    fn create_group(&self, new: &NewGroup) -> Result<()> {
         let defaults = self.load_defaults();
         self.edit_database(|database| groups::create_group(database, new, &defaults))
     }
 
-    fn change_group(&self, name: &str, change: &GroupChange) -> Result<(), AccountError> {
+    fn change_group(&self, name: &str, change: &GroupChange) -> Result<()> {
         self.edit_database(|database| groups::change_group(database, name, change))
     }
 
-    fn remove_group(&self, name: &str) -> Result<(), AccountError> {
+    fn remove_group(&self, name: &str) -> Result<()> {
         self.edit_database(|database| groups::remove_group(database, name))
     }
 }
 
 /// The shadow file; required for any write.
-fn require_shadow(database: &mut AccountDatabase) -> Result<&mut AccountTable, AccountError> {
+fn require_shadow(database: &mut AccountDatabase) -> Result<&mut AccountTable> {
     database.shadow.as_mut().ok_or_else(|| {
         AccountError::Refused("this process is not permitted to read /etc/shadow".to_owned())
     })

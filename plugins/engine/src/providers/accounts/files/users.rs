@@ -3,12 +3,20 @@
 use std::collections::BTreeSet;
 
 use super::super::database::AccountDatabase;
-use super::super::defaults::{AccountDefaults, free_id, free_system_id};
-use super::super::{AccountError, NewUser, UserAccount, UserChange, dates};
+use super::super::defaults::AccountDefaults;
+use super::super::table::parse_members;
+use super::super::{AccountError, NewUser, Result, UserAccount, UserChange, dates};
 use super::{groups, require_shadow};
 
 /// A password that never matches.
 const LOCKED_PASSWORD: &str = "!";
+
+/// Properties by their field in passwd.
+const PASSWD_FIELDS: [(&str, usize); 5] =
+    [("uid", 2), ("gid", 3), ("comment", 4), ("home", 5), ("shell", 6)];
+/// Properties by their field in shadow.
+const SHADOW_FIELDS: [(&str, usize); 4] =
+    [("password_min_age", 3), ("password_max_age", 4), ("password_warn_days", 5), ("expiry", 7)];
 
 /// Adds the user and returns the resulting entry.
 pub(super) fn create_user(
@@ -16,7 +24,7 @@ pub(super) fn create_user(
     new: &NewUser,
     defaults: &AccountDefaults,
     today: i64,
-) -> Result<UserAccount, AccountError> {
+) -> Result<UserAccount> {
     let name = new.name.as_str();
     if database.find_user(name).is_some() {
         return Err(AccountError::Refused(format!("user '{name}' already exists")));
@@ -37,21 +45,13 @@ pub(super) fn create_user(
     let password = new.password.as_ref().map_or(LOCKED_PASSWORD, |password| password.expose());
     // System users have no ageing.
     let [min, max, warn] = if new.system { Default::default() } else { defaults.ageing.clone() };
-    let min = new.min_age.map_or(min, age_field);
-    let max = new.max_age.map_or(max, age_field);
-    let warn = new.warn_days.map_or(warn, age_field);
+    let age =
+        |given: Option<i64>, default| given.map_or(default, |age| age_field(&age.to_string()));
+    let (min, max, warn) = (age(new.min_age, min), age(new.max_age, max), age(new.warn_days, warn));
     let expiry = new.expiry.as_deref().map_or(Ok(String::new()), expiry_day)?;
-    require_shadow(database)?.put(&[
-        name,
-        password,
-        &today.to_string(),
-        &min,
-        &max,
-        &warn,
-        "",
-        &expiry,
-        "",
-    ]);
+    let today = today.to_string();
+    let fields = [name, password, &today, &min, &max, &warn, "", &expiry, ""];
+    require_shadow(database)?.put(&fields);
     groups::set_memberships(database, name, &new.groups)?;
     require_user(database, name)
 }
@@ -62,7 +62,7 @@ fn primary_group(
     new: &NewUser,
     uid: u32,
     defaults: &AccountDefaults,
-) -> Result<u32, AccountError> {
+) -> Result<u32> {
     if let Some(gid) = &new.gid {
         return group_number(database, gid);
     }
@@ -77,7 +77,7 @@ fn primary_group(
     Ok(gid)
 }
 
-fn group_number(database: &AccountDatabase, group: &str) -> Result<u32, AccountError> {
+fn group_number(database: &AccountDatabase, group: &str) -> Result<u32> {
     match group.parse::<u32>() {
         Ok(gid) if database.list_groups().iter().any(|group| group.gid == gid) => Ok(gid),
         _ => groups::require_group(database, group).map(|group| group.gid),
@@ -90,36 +90,38 @@ pub(super) fn change_user(
     name: &str,
     change: &UserChange,
     today: i64,
-) -> Result<UserAccount, AccountError> {
+) -> Result<UserAccount> {
     let before = require_user(database, name)?;
-    match change {
-        UserChange::Uid(uid, allowdupe) => {
-            if *uid != before.uid {
-                check_free(database, *uid, *allowdupe)?;
-            }
-            database.passwd.set_field(name, 2, &uid.to_string());
-        }
-        UserChange::Gid(gid) => {
-            let gid = group_number(database, gid)?;
-            database.passwd.set_field(name, 3, &gid.to_string());
-        }
-        UserChange::Comment(comment) => drop(database.passwd.set_field(name, 4, comment)),
-        UserChange::Home(home) => drop(database.passwd.set_field(name, 5, home)),
-        UserChange::Shell(shell) => drop(database.passwd.set_field(name, 6, shell)),
-        UserChange::Groups(group_names) => groups::set_memberships(database, name, group_names)?,
+    let (property, value, allowdupe) = match change {
         UserChange::Password(password) => {
             set_shadow(database, name, 1, password.expose())?;
             set_shadow(database, name, 2, &today.to_string())?;
             // `x` in passwd refers to the password in shadow.
             database.passwd.set_field(name, 1, "x");
+            return Ok(before);
         }
-        UserChange::MinAge(age) => set_shadow(database, name, 3, &age_field(*age))?,
-        UserChange::MaxAge(age) => set_shadow(database, name, 4, &age_field(*age))?,
-        UserChange::WarnDays(age) => set_shadow(database, name, 5, &age_field(*age))?,
-        UserChange::Expiry(day) => {
-            let day = day.as_deref().map_or(Ok(String::new()), expiry_day)?;
-            set_shadow(database, name, 7, &day)?;
+        UserChange::Property { name, value, allowdupe } => (name.as_str(), value, *allowdupe),
+    };
+    let value = match property {
+        "groups" => {
+            groups::set_memberships(database, name, &parse_members(value))?;
+            return Ok(before);
         }
+        "gid" => group_number(database, value)?.to_string(),
+        "expiry" if !value.is_empty() => expiry_day(value)?,
+        "password_min_age" | "password_max_age" | "password_warn_days" => age_field(value),
+        _ => value.clone(),
+    };
+    if let Some(uid) = value.parse().ok().filter(|uid| property == "uid" && *uid != before.uid) {
+        check_free(database, uid, allowdupe)?;
+    }
+    let position = |fields: &[(&str, usize)]| {
+        fields.iter().find(|(known, _)| *known == property).map(|(_, field)| *field)
+    };
+    if let Some(field) = position(&PASSWD_FIELDS) {
+        database.passwd.set_field(name, field, &value);
+    } else if let Some(field) = position(&SHADOW_FIELDS) {
+        set_shadow(database, name, field, &value)?;
     }
     Ok(before)
 }
@@ -129,7 +131,7 @@ pub(super) fn remove_user(
     database: &mut AccountDatabase,
     user: &UserAccount,
     user_groups: bool,
-) -> Result<(), AccountError> {
+) -> Result<()> {
     database.passwd.remove(&user.name);
     require_shadow(database)?.remove(&user.name);
     groups::remove_from_all_groups(database, &user.name)?;
@@ -146,21 +148,13 @@ pub(super) fn remove_user(
 }
 
 /// The user of that name, or an error.
-pub(super) fn require_user(
-    database: &AccountDatabase,
-    name: &str,
-) -> Result<UserAccount, AccountError> {
+pub(super) fn require_user(database: &AccountDatabase, name: &str) -> Result<UserAccount> {
     let user = database.find_user(name);
     user.ok_or_else(|| AccountError::Refused(format!("user '{name}' does not exist")))
 }
 
 /// Sets a field of shadow; a user without a line gets one with a locked password.
-fn set_shadow(
-    database: &mut AccountDatabase,
-    name: &str,
-    field: usize,
-    value: &str,
-) -> Result<(), AccountError> {
+fn set_shadow(database: &mut AccountDatabase, name: &str, field: usize, value: &str) -> Result<()> {
     let passwd_password = database.passwd.get(name).and_then(|entry| entry.into_iter().nth(1));
     let table = require_shadow(database)?;
     if table.get(name).is_none() {
@@ -173,21 +167,13 @@ fn set_shadow(
     Ok(())
 }
 
-fn free_uid(
-    database: &AccountDatabase,
-    defaults: &AccountDefaults,
-    system: bool,
-) -> Result<u32, AccountError> {
+fn free_uid(database: &AccountDatabase, defaults: &AccountDefaults, system: bool) -> Result<u32> {
     let taken: BTreeSet<u32> = database.list_users().iter().map(|user| user.uid).collect();
-    let found = if system {
-        free_system_id(&taken, &defaults.system_uids)
-    } else {
-        free_id(&taken, &defaults.uids)
-    };
+    let found = defaults.uids.free_id(&taken, system);
     found.ok_or_else(|| AccountError::Refused("no UID of the configured range is free".to_owned()))
 }
 
-fn check_free(database: &AccountDatabase, uid: u32, allowdupe: bool) -> Result<(), AccountError> {
+fn check_free(database: &AccountDatabase, uid: u32, allowdupe: bool) -> Result<()> {
     let owner = database.list_users().into_iter().find(|user| user.uid == uid && !allowdupe);
     owner.map_or(Ok(()), |owner| {
         let problem = format!("UID {uid} already exists, it belongs to user '{}'", owner.name);
@@ -196,11 +182,11 @@ fn check_free(database: &AccountDatabase, uid: u32, allowdupe: bool) -> Result<(
 }
 
 /// shadow represents no limit as an empty field.
-fn age_field(age: i64) -> String {
-    if age < 0 { String::new() } else { age.to_string() }
+fn age_field(age: &str) -> String {
+    if age.starts_with('-') { String::new() } else { age.to_owned() }
 }
 
-fn expiry_day(date: &str) -> Result<String, AccountError> {
+fn expiry_day(date: &str) -> Result<String> {
     let day = dates::parse_day(date).map(|day| day.to_string());
     day.ok_or_else(|| AccountError::Refused(format!("`{date}` is not a date such as 2030-12-31")))
 }
