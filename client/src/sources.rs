@@ -77,7 +77,7 @@ fn declare_source(ddl: &Arc<DataDdl>) -> DeclaredSource {
                 let ddl = Arc::clone(ddl);
                 Arc::new(move |query| match ddl.query_violation(query) {
                     None => Ok(()),
-                    Some(violation) => Err(violation.to_string()),
+                    Some(violation) => Err(violation.into()),
                 })
             },
         }),
