@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::callers::CallerSet;
 use super::explain::RuleMismatch;
-use super::fault::PolicyFault;
+use super::fault::{LineResult, PolicyFault};
 use super::groups::CallerGroups;
 use super::options::{self, RuleOptions};
 use super::span::LineSpan;
@@ -61,7 +61,7 @@ impl PolicyRule {
         line: usize,
         span: LineSpan<'_>,
         groups: &CallerGroups,
-    ) -> Result<Self, (usize, PolicyFault)> {
+    ) -> LineResult<Self> {
         let mut fields: Vec<LineSpan<'_>> = span.tab_fields().collect();
         let options = match fields.last() {
             Some(last) if fields.len() > 4 && options::has_rule_options(*last) => {
@@ -89,11 +89,11 @@ impl PolicyRule {
             verdict,
             callers: CallerSet::parse_words(callers.split_words(), groups)?,
             actions: parse_actions(actions)?,
-            facts: parse_node_field(facts, NodeField::Facts)?,
-            classes: classes.map_or_else(
-                || Ok(NodeRequirement::default()),
-                |classes| parse_node_field(classes, NodeField::Classes),
-            )?,
+            facts: parse_node_field(facts, class_among_facts)?,
+            classes: match classes {
+                Some(classes) => parse_node_field(classes, fact_among_classes)?,
+                None => NodeRequirement::default(),
+            },
             options,
         })
     }
@@ -173,25 +173,15 @@ impl PolicyRule {
         query: &PolicyQuery<'_>,
         known: &KnownLookups,
     ) -> EvaluationProgress<'_, TruthValue> {
-        let mut progress = EvaluationProgress::Decided(TruthValue::True);
+        let (mut needs, mut all) = (None, TruthValue::True);
         for filter in self.node_filters() {
-            match (filter.evaluate(query.node, known), progress) {
-                (EvaluationProgress::Decided(TruthValue::False), _) => {
-                    return EvaluationProgress::Decided(TruthValue::False);
-                }
-                (needs @ EvaluationProgress::Needs(_), EvaluationProgress::Decided(_)) => {
-                    progress = needs;
-                }
-                (
-                    EvaluationProgress::Decided(TruthValue::Unknown),
-                    EvaluationProgress::Decided(_),
-                ) => {
-                    progress = EvaluationProgress::Decided(TruthValue::Unknown);
-                }
-                _ => {}
+            match filter.evaluate(query.node, known) {
+                no @ EvaluationProgress::Decided(TruthValue::False) => return no,
+                EvaluationProgress::Decided(truth) => all = all.and(truth),
+                pending @ EvaluationProgress::Needs(_) => needs = needs.or(Some(pending)),
             }
         }
-        progress
+        needs.unwrap_or(EvaluationProgress::Decided(all))
     }
 
     /// The first condition with this truth value, in English.
@@ -236,16 +226,11 @@ impl PolicyRule {
 
     /// Whether this rule decides every query that a later rule matches, so that the later one never decides.
     pub fn covers_rule(&self, later_rule: &Self) -> bool {
-        let outlasts = match (self.options.until, later_rule.options.until) {
-            (None, _) => true,
-            (Some(own), Some(until)) => until <= own,
-            (Some(_), None) => false,
-        };
-        let actions = match (&self.actions, &later_rule.actions) {
-            (None, _) => true,
-            (Some(own), Some(others)) => others.is_subset(own),
-            (Some(_), None) => false,
-        };
+        let (until, actions) = (later_rule.options.until, later_rule.actions.as_ref());
+        let outlasts = self.options.until.is_none_or(|own| until.is_some_and(|until| until <= own));
+        let own_actions = self.actions.as_ref();
+        let actions =
+            own_actions.is_none_or(|own| actions.is_some_and(|others| others.is_subset(own)));
         let covers_filter = |own: &NodeFilter, other: &NodeFilter| own.is_empty() || own == other;
         outlasts
             && actions
@@ -301,9 +286,7 @@ fn malformed_rule_fault(span: LineSpan<'_>, fields: usize) -> PolicyFault {
     }
 }
 
-fn parse_actions(
-    field: LineSpan<'_>,
-) -> Result<Option<BTreeSet<SubjectName>>, (usize, PolicyFault)> {
+fn parse_actions(field: LineSpan<'_>) -> LineResult<Option<BTreeSet<SubjectName>>> {
     if field.text() == "*" {
         return Ok(None);
     }
@@ -316,18 +299,11 @@ fn parse_actions(
     field.split_words().map(name).collect::<Result<_, _>>().map(Some)
 }
 
-/// Selects one of the two node fields.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum NodeField {
-    Facts,
-    Classes,
-}
-
 /// Parses facts or classes: `-W` words if all parts are plain words, else one `-S` expression.
 fn parse_node_field(
     field: LineSpan<'_>,
-    node_field: NodeField,
-) -> Result<NodeRequirement, (usize, PolicyFault)> {
+    misplaced_term: fn(&NodeFilter) -> Option<PolicyFault>,
+) -> LineResult<NodeRequirement> {
     if field.text() == "*" {
         return Ok(NodeRequirement::default());
     }
@@ -337,7 +313,7 @@ fn parse_node_field(
     };
     let words = NodeFilter::default().with_words(field.text());
     match words {
-        Ok(filter) if is_word_filter(&filter) => match misplaced_term_fault(&filter, node_field) {
+        Ok(filter) if is_word_filter(&filter) => match misplaced_term(&filter) {
             Some(fault) => Err((field.column(), fault)),
             None => Ok(NodeRequirement { filter, source: None }),
         },
@@ -352,18 +328,12 @@ fn parse_node_field(
     }
 }
 
-/// The fault for a class in the facts field, or a fact in the classes field.
-fn misplaced_term_fault(filter: &NodeFilter, node_field: NodeField) -> Option<PolicyFault> {
-    match node_field {
-        NodeField::Facts => {
-            let class = filter.classes().first()?;
-            Some(PolicyFault::ClassAmongFacts(class.to_string()))
-        }
-        NodeField::Classes => {
-            let fact = filter.facts().first()?;
-            Some(PolicyFault::FactAmongClasses(fact.to_string()))
-        }
-    }
+fn class_among_facts(filter: &NodeFilter) -> Option<PolicyFault> {
+    Some(PolicyFault::ClassAmongFacts(filter.classes().first()?.to_string()))
+}
+
+fn fact_among_classes(filter: &NodeFilter) -> Option<PolicyFault> {
+    Some(PolicyFault::FactAmongClasses(filter.facts().first()?.to_string()))
 }
 
 /// Whether no word is an expression keyword. Then the field has `-W` semantics: all words must match.
