@@ -31,7 +31,6 @@ pub struct DataExample {
     #[serde(default)]
     pub description: String,
     /// The query.
-    #[serde(default)]
     pub query: Option<String>,
     /// The answer.
     #[serde(default)]
@@ -41,7 +40,6 @@ pub struct DataExample {
 #[derive(serde::Deserialize)]
 struct DataDdlDocument {
     metadata: DdlMetadata,
-    #[serde(default)]
     query: Option<DocumentInput>,
     #[serde(default)]
     output: OrderedEntries<DocumentOutput>,

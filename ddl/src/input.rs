@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 use crate::REDACTED;
 use crate::error::{InputValidationError, shown_value, truncate_text};
 use crate::schema::{ActionSchema, InputSchema};
+use crate::validate::ValueViolation;
 
 /// Whether the alternative input is given, so that this one is not required.
 fn is_replaced_by_other(input: &InputSchema, given: &Map<String, Value>) -> bool {
@@ -24,23 +25,19 @@ impl ActionSchema {
         for input in &self.inputs {
             match given.get(&input.name).filter(|value| !value.is_null()) {
                 Some(value) => {
-                    input.check_value(value).map_err(|violation| {
-                        InputValidationError::Invalid {
-                            action: self.name.clone(),
-                            input: input.name.clone(),
-                            value: shown_value(value, self.is_sensitive(&input.name)),
-                            violation,
-                        }
-                    })?;
+                    let checked = input.check_value(value);
+                    checked
+                        .map_err(|violation| self.invalid_input(&input.name, value, violation))?;
                     complete.insert(input.name.clone(), value.clone());
                 }
-                None => match &input.default {
-                    Some(default) => {
+                None => {
+                    if let Some(default) = &input.default {
                         complete.insert(input.name.clone(), default.clone());
+                    } else if !input.optional && !is_replaced_by_other(input, given) {
+                        let (action, input) = (self.name.clone(), input.name.clone());
+                        return Err(InputValidationError::Missing { action, input });
                     }
-                    None if input.optional || is_replaced_by_other(input, given) => {}
-                    None => return Err(self.missing_input(&input.name)),
-                },
+                }
             }
         }
         Ok(complete)
@@ -68,8 +65,18 @@ impl ActionSchema {
         }
     }
 
-    fn missing_input(&self, input: &str) -> InputValidationError {
-        InputValidationError::Missing { action: self.name.clone(), input: input.to_owned() }
+    pub(crate) fn invalid_input(
+        &self,
+        input: &str,
+        value: &Value,
+        violation: ValueViolation,
+    ) -> InputValidationError {
+        InputValidationError::Invalid {
+            action: self.name.clone(),
+            input: input.to_owned(),
+            value: shown_value(value, self.is_sensitive(input)),
+            violation,
+        }
     }
 
     /// The error for an undeclared input, with the most similar declared name.

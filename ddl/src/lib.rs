@@ -24,7 +24,9 @@ mod value_type;
 pub use builtin::{BUILTIN_AGENTS, BUILTIN_DATA_SOURCES, builtin_agent, builtin_data};
 pub use data::{DataDdl, DataExample};
 pub use display::{DisplayMode, DisplayOverride, UnknownOverride};
-pub use error::{DataQueryError, DdlError, InputValidationError, OutputValidationError};
+pub use error::{
+    DataQueryError, DdlError, DefinitionProblem, InputValidationError, OutputValidationError,
+};
 pub use parse::MAX_DDL_BYTES;
 pub use program::{MAX_TEMPLATE_BYTES, TEMPLATE_ADVICE, finds_action_by_text};
 pub use schema::{

@@ -378,16 +378,14 @@ impl AggregateSchema {
 }
 
 /// An example request and reply, for documentation and as a test of the schema.
-#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(default)]
 pub struct ActionExample {
     /// What the example shows.
-    #[serde(default)]
     pub description: String,
     /// The request's inputs.
-    #[serde(default)]
     pub input: Map<String, Value>,
     /// The reply's outputs.
-    #[serde(default)]
     pub output: Map<String, Value>,
 }
 

@@ -17,13 +17,8 @@ pub(crate) struct ValidationPattern {
     regex: Regex,
 }
 
-/// A pattern compile error.
-#[derive(Debug, thiserror::Error)]
-#[error(transparent)]
-pub struct InvalidPattern(#[from] ::regex::Error);
-
 impl ValidationPattern {
-    pub(super) fn new(text: &str) -> Result<Self, InvalidPattern> {
+    pub(super) fn new(text: &str) -> Result<Self, ::regex::Error> {
         let regex = RegexBuilder::new(&dialect::translate_pattern(text))
             .size_limit(MAX_COMPILED_REGEX_BYTES)
             .dfa_size_limit(MAX_COMPILED_REGEX_BYTES)
