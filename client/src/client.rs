@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 use crate::call::RpcCall;
 use crate::client_inner::ClientInner;
 use crate::discovery::DiscoveryWindow;
-use crate::error::ClientError;
+use crate::error::Result;
 use crate::event::{CallEvent, CallEventStream};
 use crate::offline_signer::OfflineSigner;
 use crate::reply_collector;
@@ -47,7 +47,7 @@ pub struct Client {
 
 impl Client {
     /// Reads credentials and trust, then connects.
-    pub async fn connect(settings: ClientSettings) -> Result<Self, ClientError> {
+    pub async fn connect(settings: ClientSettings) -> Result<Self> {
         let OfflineSigner { signer, trust } =
             OfflineSigner::load(&settings.credentials, &settings.operator, &settings.account)?;
         let mut options = BusOptions::for_command(signer.identity().as_str(), settings.servers);
@@ -139,7 +139,7 @@ impl Client {
     }
 
     /// Closes the broker connection.
-    pub async fn close(&self) -> Result<(), ClientError> {
+    pub async fn close(&self) -> Result<()> {
         Ok(self.inner.bus.close().await?)
     }
 }

@@ -9,6 +9,9 @@ use muster_wire::identity::NameError;
 use muster_wire::sign::EnvelopeSignError;
 use muster_wire::token::{TokenError, UserCredentialsError};
 
+/// A result of the client.
+pub(crate) type Result<T, E = ClientError> = std::result::Result<T, E>;
+
 /// A client error.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {

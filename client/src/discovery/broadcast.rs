@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::DiscoveryResult;
 use crate::call::{CallTarget, RpcCall};
 use crate::client::Client;
-use crate::error::ClientError;
+use crate::error::{ClientError, Result};
 use crate::event::{CallEvent, ReceivedReply};
 use crate::stats::CallStats;
 
@@ -23,10 +23,7 @@ pub(super) fn exact_nodes(filter: &NodeFilter) -> Option<BTreeSet<Identity>> {
 
 impl Client {
     /// Returns the nodes that match.
-    pub async fn discover_nodes(
-        &self,
-        filter: &NodeFilter,
-    ) -> Result<DiscoveryResult, ClientError> {
+    pub async fn discover_nodes(&self, filter: &NodeFilter) -> Result<DiscoveryResult> {
         self.discover_with_progress(filter, |_| ()).await
     }
 
@@ -35,7 +32,7 @@ impl Client {
         &self,
         filter: &NodeFilter,
         mut on_reply: impl FnMut(&ReceivedReply),
-    ) -> Result<DiscoveryResult, ClientError> {
+    ) -> Result<DiscoveryResult> {
         if let Some(nodes) = exact_nodes(filter) {
             return Ok(DiscoveryResult { nodes, ..DiscoveryResult::default() });
         }
@@ -59,7 +56,7 @@ impl Client {
         target: CallTarget,
         wait: Duration,
         mut on_reply: impl FnMut(&ReceivedReply),
-    ) -> Result<bool, ClientError> {
+    ) -> Result<bool> {
         let mut call = RpcCall::new("rpcutil", "ping", target)?;
         call.wait = wait;
         let on_ok_reply = |received: &ReceivedReply| {
@@ -75,7 +72,7 @@ impl Client {
         &self,
         call: RpcCall,
         mut on_reply: impl FnMut(&ReceivedReply),
-    ) -> Result<CallStats, ClientError> {
+    ) -> Result<CallStats> {
         let mut events = self.call(call);
         while let Some(event) = events.next().await {
             match event {

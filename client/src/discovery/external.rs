@@ -58,13 +58,11 @@ pub enum DiscoveryReplyError {
     },
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
 struct DiscoveryReply {
-    #[serde(default)]
     protocol: String,
-    #[serde(default)]
     nodes: Option<Vec<String>>,
-    #[serde(default)]
     error: Option<String>,
 }
 
@@ -113,8 +111,7 @@ pub fn parse_reply(text: &str) -> Result<BTreeSet<Identity>, DiscoveryReplyError
     }
     let reply: DiscoveryReply = serde_json::from_str(text)?;
     if let Some(error) = reply.error.filter(|error| !error.is_empty()) {
-        let printable = error.chars().map(|c| if c.is_control() { ' ' } else { c });
-        return Err(DiscoveryReplyError::Failed(printable.collect()));
+        return Err(DiscoveryReplyError::Failed(error.replace(char::is_control, " ")));
     }
     if reply.protocol != REPLY_PROTOCOL {
         return Err(DiscoveryReplyError::Protocol { found: reply.protocol });
