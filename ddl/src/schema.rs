@@ -101,7 +101,7 @@ pub struct DdlMetadata {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider: Option<String>,
     /// Whether one node of a group answers, instead of every node.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub service: bool,
     /// The resources that an external program needs. Where the kernel supports it, access to all others is blocked. Absent: the
     /// program is not confined.
@@ -123,7 +123,7 @@ pub struct AgentCapabilities {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub write: Vec<String>,
     /// Whether it opens or accepts TCP connections.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub network: bool,
 }
 
@@ -168,16 +168,16 @@ pub struct ActionSchema {
     pub(crate) outputs: Vec<OutputSchema>,
     #[serde(rename = "aggregate", skip_serializing_if = "Vec::is_empty")]
     pub(crate) aggregates: Vec<AggregateSchema>,
-    #[serde(skip_serializing_if = "is_false")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(crate) read_only: bool,
-    #[serde(skip_serializing_if = "is_false")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(crate) idempotent: bool,
-    #[serde(skip_serializing_if = "is_false")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(crate) streams: bool,
     pub(crate) class: ActionClass,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) timeout: Option<u64>,
-    #[serde(skip_serializing_if = "is_false")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(crate) additional_input: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) implemented_by: Option<String>,
@@ -317,7 +317,7 @@ pub struct InputSchema {
     #[serde(rename = "list", skip_serializing_if = "Vec::is_empty")]
     pub choices: Vec<String>,
     /// Whether the value must not be displayed.
-    #[serde(skip_serializing_if = "is_false")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub sensitive: bool,
 }
 
@@ -345,7 +345,7 @@ pub struct OutputSchema {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default: Option<Value>,
     /// Whether the value must not be displayed.
-    #[serde(skip_serializing_if = "is_false")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub sensitive: bool,
 }
 
@@ -415,11 +415,6 @@ fn as_map<T: NamedDefinition + Serialize, S: Serializer>(
         map.serialize_entry(item.name(), item)?;
     }
     map.end()
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes fields by reference")]
-const fn is_false(flag: &bool) -> bool {
-    !*flag
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes fields by reference")]

@@ -26,6 +26,7 @@ use zeroize::Zeroizing;
 
 use crate::identity::Identity;
 use crate::limits;
+use crate::token::decode::decode_base64_array;
 use crate::token::{KeyError, KeyPair, PublicKey};
 use crate::unique::check_unique_keys;
 
@@ -171,11 +172,8 @@ impl EncryptedInputs {
     ) -> Result<Map<String, Value>, InputEncryptionError> {
         let ciphertexts =
             self.nodes.get(node).ok_or_else(|| InputEncryptionError::NotRecipient(node.clone()))?;
-        let mut one_time = [0; 32];
-        match URL_SAFE_NO_PAD.decode_slice(&self.key, &mut one_time) {
-            Ok(32) => {}
-            _ => return Err(InputEncryptionError::OneTimeKey),
-        }
+        let one_time: [u8; 32] =
+            decode_base64_array(&self.key).ok_or(InputEncryptionError::OneTimeKey)?;
         let one_time = Point::from(one_time);
         let secret = StaticSecret::from(*key.exchange_secret());
         let shared = secret.diffie_hellman(&one_time);

@@ -4,7 +4,6 @@
 //! trace. Source: W3C Trace Context, level 1, `traceparent`.
 
 use std::fmt;
-use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -83,27 +82,7 @@ impl fmt::Display for TraceContext {
     }
 }
 
-impl FromStr for TraceContext {
-    type Err = TraceContextError;
-
-    fn from_str(text: &str) -> Result<Self, TraceContextError> {
-        Self::parse(text)
-    }
-}
-
-impl TryFrom<String> for TraceContext {
-    type Error = TraceContextError;
-
-    fn try_from(text: String) -> Result<Self, TraceContextError> {
-        Self::parse(&text)
-    }
-}
-
-impl From<TraceContext> for String {
-    fn from(trace: TraceContext) -> Self {
-        trace.to_string()
-    }
-}
+impl_text_form!(TraceContext, TraceContextError);
 
 /// One stage of a request on a node, and its duration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -114,7 +93,7 @@ pub struct StageTiming {
     /// Duration in microseconds, by the node's monotonic clock.
     pub us: u64,
     /// Whether the request was refused in this stage.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub refused: bool,
 }
 
@@ -177,9 +156,4 @@ impl fmt::Display for StageName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.as_str())
     }
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde requires this signature")]
-fn is_false(value: &bool) -> bool {
-    !*value
 }

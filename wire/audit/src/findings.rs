@@ -33,16 +33,20 @@ impl fmt::Display for AuditAnchor {
     }
 }
 
-impl std::str::FromStr for AuditAnchor {
-    type Err = String;
+/// A text that is not an anchor.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not NUMBER:HASH, as `rpc audit verify` prints it")]
+pub struct AuditAnchorError(String);
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        let invalid = || format!("{text:?} is not NUMBER:HASH, as `rpc audit verify` prints it");
-        let (seq, hash) = text.split_once(':').ok_or_else(invalid)?;
-        Ok(Self {
-            seq: seq.parse().map_err(|_| invalid())?,
-            hash: hash.parse().map_err(|_| invalid())?,
-        })
+impl std::str::FromStr for AuditAnchor {
+    type Err = AuditAnchorError;
+
+    fn from_str(text: &str) -> Result<Self, AuditAnchorError> {
+        let numbers = text.split_once(':');
+        let anchor = numbers.and_then(|(seq, hash)| {
+            Some(Self { seq: seq.parse().ok()?, hash: hash.parse().ok()? })
+        });
+        anchor.ok_or_else(|| AuditAnchorError(text.to_owned()))
     }
 }
 

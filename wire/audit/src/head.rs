@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::findings::AuditAnchor;
+use super::findings::{AuditAnchor, AuditAnchorError};
 
 /// The position of a log at its last checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,17 +17,14 @@ pub struct HeadRecord {
 impl fmt::Display for HeadRecord {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(out, "{}", self.anchor)?;
-        match &self.log {
-            Some(log) => writeln!(out, "{log}"),
-            None => Ok(()),
-        }
+        self.log.iter().try_for_each(|log| writeln!(out, "{log}"))
     }
 }
 
 impl FromStr for HeadRecord {
-    type Err = String;
+    type Err = AuditAnchorError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, AuditAnchorError> {
         let mut lines = text.lines();
         let anchor = lines.next().unwrap_or_default().trim().parse()?;
         let log = lines.next().filter(|log| !log.is_empty());

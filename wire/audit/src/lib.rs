@@ -23,7 +23,8 @@ mod verify;
 
 pub use chain::{ChainLink, ChainPosition, LineHash, LineHashError, NotAnObject};
 pub use findings::{
-    AuditAnchor, AuditFinding, AuditNote, ChainVerification, LineLocation, VerifiedCheckpoint,
+    AuditAnchor, AuditAnchorError, AuditFinding, AuditNote, ChainVerification, LineLocation,
+    VerifiedCheckpoint,
 };
 pub use head::HeadRecord;
 pub use line_kinds::{AuditCheckpoint, AuditGap, AuditHeader, AuditLineKind, GapKind};

@@ -5,7 +5,7 @@ use std::fmt;
 
 use regex::Regex;
 
-use super::fault::{LineResult, PolicyFault};
+use super::fault::{FieldResult, PolicyFault};
 use super::groups::CallerGroups;
 use super::principal::{PolicyPrincipal, PrincipalRole, split_role};
 use super::span::LineSpan;
@@ -47,7 +47,7 @@ impl CallerSet {
     pub(super) fn parse_words<'a>(
         words: impl Iterator<Item = LineSpan<'a>>,
         groups: &CallerGroups,
-    ) -> LineResult<Self> {
+    ) -> FieldResult<Self> {
         let words: Vec<LineSpan<'_>> = words.collect();
         let mut callers =
             Self { anyone: matches!(*words, [only] if only.text() == "*"), ..Self::default() };

@@ -10,7 +10,7 @@ use super::options::InstantError;
 use super::principal::PrincipalError;
 
 /// A result of parsing a part of a line; the error has the column.
-pub(super) type LineResult<T> = Result<T, (usize, PolicyFault)>;
+pub(super) type FieldResult<T> = Result<T, (usize, PolicyFault)>;
 
 /// An unusable policy or groups file. Requests that depend on it are denied until it is fixed.
 #[derive(Debug, thiserror::Error)]

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::explain::ExplanationStep;
-use super::fault::{LineResult, PolicyFault, PolicyLineFault};
+use super::fault::{FieldResult, PolicyFault, PolicyLineFault};
 use super::groups::CallerGroups;
 use super::rule::{PolicyRule, RuleMatch};
 use super::span::{LineSpan, policy_lines};
@@ -48,7 +48,7 @@ impl PolicyFile {
         line: usize,
         span: LineSpan<'_>,
         groups: &CallerGroups,
-    ) -> LineResult<()> {
+    ) -> FieldResult<()> {
         let words: Vec<LineSpan<'_>> = span.split_words().collect();
         if let [policy, default, word] = *words
             && (policy.text(), default.text()) == ("policy", "default")

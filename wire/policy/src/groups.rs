@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::fault::{LineResult, PolicyFault, PolicyLineFault};
+use super::fault::{FieldResult, PolicyFault, PolicyLineFault};
 use super::principal::{PolicyPrincipal, PrincipalError, split_role};
 use super::span::{LineSpan, policy_lines};
 use muster_wire::identity::SubjectName;
@@ -35,7 +35,7 @@ impl CallerGroups {
         if faults.is_empty() { Ok(groups) } else { Err(faults) }
     }
 
-    fn add_line(&mut self, span: LineSpan<'_>) -> LineResult<()> {
+    fn add_line(&mut self, span: LineSpan<'_>) -> FieldResult<()> {
         let mut words = span.split_words();
         let first = words.next().unwrap_or(span);
         let fault_at = |word: LineSpan<'_>, fault| (word.column(), fault);

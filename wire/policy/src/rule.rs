@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::callers::CallerSet;
 use super::explain::RuleMismatch;
-use super::fault::{LineResult, PolicyFault};
+use super::fault::{FieldResult, PolicyFault};
 use super::groups::CallerGroups;
 use super::options::{self, RuleOptions};
 use super::span::LineSpan;
@@ -61,7 +61,7 @@ impl PolicyRule {
         line: usize,
         span: LineSpan<'_>,
         groups: &CallerGroups,
-    ) -> LineResult<Self> {
+    ) -> FieldResult<Self> {
         let mut fields: Vec<LineSpan<'_>> = span.tab_fields().collect();
         let options = match fields.last() {
             Some(last) if fields.len() > 4 && options::has_rule_options(*last) => {
@@ -286,7 +286,7 @@ fn malformed_rule_fault(span: LineSpan<'_>, fields: usize) -> PolicyFault {
     }
 }
 
-fn parse_actions(field: LineSpan<'_>) -> LineResult<Option<BTreeSet<SubjectName>>> {
+fn parse_actions(field: LineSpan<'_>) -> FieldResult<Option<BTreeSet<SubjectName>>> {
     if field.text() == "*" {
         return Ok(None);
     }
@@ -303,7 +303,7 @@ fn parse_actions(field: LineSpan<'_>) -> LineResult<Option<BTreeSet<SubjectName>
 fn parse_node_field(
     field: LineSpan<'_>,
     misplaced_term: fn(&NodeFilter) -> Option<PolicyFault>,
-) -> LineResult<NodeRequirement> {
+) -> FieldResult<NodeRequirement> {
     if field.text() == "*" {
         return Ok(NodeRequirement::default());
     }

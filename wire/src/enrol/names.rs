@@ -8,16 +8,13 @@
 //! A `*` matches any number of characters of one label, including none, and never a dot. A label `**` matches one or more whole
 //! labels. All other characters match themselves. Upper case is folded as in names.
 
-use std::fmt;
-use std::str::FromStr;
-
 use serde::{Deserialize, Serialize};
 
 use crate::identity::Identity;
 use crate::limits;
 
 /// A pattern of names.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct NamePattern(String);
 
@@ -148,28 +145,4 @@ fn matches_wildcards<P, T>(
     }
 }
 
-impl fmt::Display for NamePattern {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl FromStr for NamePattern {
-    type Err = NamePatternError;
-    fn from_str(text: &str) -> Result<Self, NamePatternError> {
-        Self::parse(text)
-    }
-}
-
-impl TryFrom<String> for NamePattern {
-    type Error = NamePatternError;
-    fn try_from(text: String) -> Result<Self, NamePatternError> {
-        Self::parse(&text)
-    }
-}
-
-impl From<NamePattern> for String {
-    fn from(pattern: NamePattern) -> Self {
-        pattern.0
-    }
-}
+impl_text_newtype!(NamePattern, NamePatternError);

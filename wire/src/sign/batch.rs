@@ -28,7 +28,7 @@ pub fn verify_envelopes<'a, M: AsRef<[u8]>>(
     for (envelope, sender) in envelopes.iter().zip(&senders) {
         if let (Ok(envelope), Some(Ok(sender))) = (envelope, sender) {
             claims.push(SignatureClaim {
-                message: [kind.protocol_name().as_bytes(), b"\0", envelope.body()].concat(),
+                message: envelope.signed_bytes(),
                 signature: envelope.signature(),
                 key: sender.verifying_key,
             });
@@ -78,7 +78,7 @@ fn resolve_senders(
         SenderLookup::Resolved(sender) => sender,
         SenderLookup::Pending(index) => match users.get(index) {
             Some((_, Some(user))) => Ok(Arc::clone(user)),
-            Some((issuer, None)) => Err(TokenError::Signature { issuer: *issuer }),
+            Some((issuer, None)) => Err(TokenError::Signature(*issuer)),
             None => Err(TokenError::Shape),
         },
     };
