@@ -69,20 +69,17 @@ impl Client {
         collective: SubjectName,
         window: DiscoveryWindow,
     ) -> Self {
-        let trust = RwLock::new(Arc::new(trust));
-        let tokens = TokenCache::default();
-        Self {
-            inner: Arc::new(ClientInner {
-                bus,
-                signer,
-                trust,
-                trust_checked: Mutex::new(Instant::now()),
-                tokens,
-                collective,
-                window,
-                keys: Mutex::default(),
-            }),
-        }
+        let inner = ClientInner {
+            bus,
+            signer,
+            trust: RwLock::new(Arc::new(trust)),
+            trust_checked: Mutex::new(Instant::now()),
+            tokens: TokenCache::default(),
+            collective,
+            window,
+            keys: Mutex::default(),
+        };
+        Self { inner: Arc::new(inner) }
     }
 
     /// Adopts the account's newest token, if the fleet's trust bucket holds one; tokens that it revokes are rejected from then on. Returns whether

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
-use muster_base::unix_millis_now;
+use muster_base::{duration_millis, unix_millis_now};
 use muster_secret::SecretOwner;
 use muster_wire::approval::{
     ApprovalError, ApprovedProposal, OpenProposal, ProposalApproval, ProposalInputs,
@@ -55,7 +55,6 @@ impl OfflineSigner {
     /// Signs a draft and returns the encoded proposal.
     pub fn sign_proposal(&self, draft: &ProposalDraft) -> Result<Vec<u8>> {
         let id = Uuid::now_v7();
-        let lifetime = u64::try_from(draft.lifetime.as_millis()).unwrap_or(u64::MAX);
         let issued_at = unix_millis_now();
         let proposal = RequestProposal {
             id,
@@ -66,7 +65,7 @@ impl OfflineSigner {
             nodes: draft.nodes.clone(),
             inputs: ProposalInputs::new(id, &draft.data, |name| draft.secret.contains(name)),
             issued_at,
-            expires_at: issued_at.saturating_add(lifetime),
+            expires_at: issued_at.saturating_add(duration_millis(draft.lifetime)),
         };
         Ok(sign_envelope(EnvelopeKind::Proposal, &proposal, &self.signer)?)
     }

@@ -39,7 +39,7 @@ pub(crate) async fn prepare_call(
     }
     let CallTarget::Nodes(nodes) = &mut call.target else {
         let inputs = call.sensitive.into_iter().collect::<Vec<_>>().join(", ");
-        return Err(ClientError::SecretBroadcast { inputs });
+        return Err(ClientError::SecretBroadcast(inputs));
     };
     let unknown: BTreeSet<Identity> =
         nodes.iter().filter(|node| client.node_key(node).is_none()).cloned().collect();

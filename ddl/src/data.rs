@@ -110,7 +110,7 @@ impl DataDdl {
     pub fn check_query(&self, query: Option<&str>) -> Result<(), DataQueryError> {
         let source = || self.name().to_owned();
         match (&self.query, query.filter(|query| !query.is_empty())) {
-            (None, Some(_)) => Err(DataQueryError::Unexpected { source_name: source() }),
+            (None, Some(_)) => Err(DataQueryError::Unexpected(source())),
             (Some(declared), None) if !declared.optional => Err(DataQueryError::Missing {
                 source_name: source(),
                 prompt: declared.prompt.clone(),

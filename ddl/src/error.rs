@@ -128,11 +128,8 @@ pub enum DataQueryError {
         prompt: String,
     },
     /// The source takes no query, but one was given.
-    #[error("{source_name} takes no query")]
-    Unexpected {
-        /// The data source.
-        source_name: String,
-    },
+    #[error("{0} takes no query")]
+    Unexpected(String),
     /// The query fails its validation.
     #[error("the query {query:?} of {source_name} {violation}")]
     Invalid {

@@ -14,6 +14,7 @@ mod display;
 pub mod doc;
 mod error;
 mod input;
+mod metadata;
 mod output;
 mod parse;
 mod program;

@@ -39,12 +39,11 @@ impl Client {
         let started_at = Instant::now();
         let mut found = DiscoveryResult { broadcast: true, ..DiscoveryResult::default() };
         let target = CallTarget::Filter(filter.clone());
-        self.ping(target, self.inner.window.initial_wait, |received| {
+        let note_node = |received: &ReceivedReply| {
             found.nodes.insert(received.reply.sender.clone());
             on_reply(received);
-        })
-        .await
-        .map(|complete| found.incomplete = !complete)?;
+        };
+        found.incomplete = !self.ping(target, self.inner.window.initial_wait, note_node).await?;
         found.took = started_at.elapsed();
         Ok(found)
     }

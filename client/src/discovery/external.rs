@@ -40,11 +40,8 @@ pub enum DiscoveryReplyError {
     #[error("its reply does not conform to the protocol")]
     Json(#[from] serde_json::Error),
     /// The reply has another protocol.
-    #[error("its reply has protocol {found:?}; it must be {REPLY_PROTOCOL:?}")]
-    Protocol {
-        /// The protocol in the reply.
-        found: String,
-    },
+    #[error("its reply has protocol {0:?}; it must be {REPLY_PROTOCOL:?}")]
+    Protocol(String),
     /// The program reported an error.
     #[error("it reported an error: {0}")]
     Failed(String),
@@ -114,7 +111,7 @@ pub fn parse_reply(text: &str) -> Result<BTreeSet<Identity>, DiscoveryReplyError
         return Err(DiscoveryReplyError::Failed(error.replace(char::is_control, " ")));
     }
     if reply.protocol != REPLY_PROTOCOL {
-        return Err(DiscoveryReplyError::Protocol { found: reply.protocol });
+        return Err(DiscoveryReplyError::Protocol(reply.protocol));
     }
     let names = reply.nodes.unwrap_or_default();
     let names = names.iter().enumerate().map(|(index, name)| {

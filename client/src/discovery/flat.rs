@@ -54,12 +54,9 @@ pub enum NodeListError {
     },
     /// A value that is not a node entry.
     #[error(
-        "entry {entry} is not a node; expected a name, or an object with `sender` or `certname`, or what `rpc find -j` prints"
+        "entry {0} is not a node; expected a name, or an object with `sender` or `certname`, or what `rpc find -j` prints"
     )]
-    NoNode {
-        /// Position in the list, from 1.
-        entry: usize,
-    },
+    NoNode(usize),
     /// Not valid JSON.
     #[error("it begins like JSON, but is not valid JSON")]
     Json(#[from] serde_json::Error),
@@ -195,7 +192,7 @@ impl NodeNameCollector {
     }
 
     fn not_a_node_error(&self) -> NodeListError {
-        NodeListError::NoNode { entry: self.entries + 1 }
+        NodeListError::NoNode(self.entries + 1)
     }
 }
 

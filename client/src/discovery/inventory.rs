@@ -118,11 +118,8 @@ pub enum InventoryError {
     #[error("it is not an inventory: {0}")]
     Layout(#[source] DiscoveryDocumentError),
     /// Another layout identifier.
-    #[error("its `$schema` is {found:?}; it must be {INVENTORY_SCHEMA:?}")]
-    Schema {
-        /// The identifier in the document.
-        found: String,
-    },
+    #[error("its `$schema` is {0:?}; it must be {INVENTORY_SCHEMA:?}")]
+    Schema(String),
     /// A node with an invalid name.
     #[error("node {entry}: {error}")]
     Name {
@@ -173,7 +170,7 @@ impl FleetInventory {
     pub fn parse(text: &str, form: Option<DiscoveryFileFormat>) -> Result<Self> {
         let inventory: Self = decode_document(text, form)?;
         if inventory.schema != INVENTORY_SCHEMA {
-            return Err(InventoryError::Schema { found: inventory.schema });
+            return Err(InventoryError::Schema(inventory.schema));
         }
         Ok(inventory)
     }
@@ -301,8 +298,7 @@ pub fn find_problems(text: &str, form: Option<DiscoveryFileFormat>) -> Result<Ve
     });
     let inventory = parsed.map_err(|error| InventoryError::Layout(error.into()))?;
     if inventory.schema != INVENTORY_SCHEMA {
-        let found = inventory.schema.clone();
-        problems.push(InventoryError::Schema { found }.to_string());
+        problems.push(InventoryError::Schema(inventory.schema.clone()).to_string());
     }
     let mut seen = BTreeSet::new();
     for group in &inventory.groups {

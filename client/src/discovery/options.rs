@@ -63,17 +63,11 @@ type Result<T, E = DiscoveryOptionError> = std::result::Result<T, E>;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DiscoveryOptionError {
     /// Not `KEY=VALUE`.
-    #[error("{text:?} is not a discovery option; use KEY=VALUE")]
-    NoPair {
-        /// The given text.
-        text: String,
-    },
+    #[error("{0:?} is not a discovery option; use KEY=VALUE")]
+    NoPair(String),
     /// An option that is given twice.
-    #[error("the discovery option `{name}` is given twice")]
-    Duplicate {
-        /// The option.
-        name: String,
-    },
+    #[error("the discovery option `{0}` is given twice")]
+    Duplicate(String),
     /// An option that the method does not have.
     #[error("the discovery method {method} has no option `{name}`; it has {known}")]
     Unknown {
@@ -113,7 +107,7 @@ impl DiscoveryOptions {
             Some((name, value)) if !name.is_empty() => {
                 self.insert_option(name, DiscoveryOptionValue::Text(value.to_owned()))
             }
-            _ => Err(DiscoveryOptionError::NoPair { text: text.to_owned() }),
+            _ => Err(DiscoveryOptionError::NoPair(text.to_owned())),
         }
     }
 
@@ -130,7 +124,7 @@ impl DiscoveryOptions {
     fn insert_option(&mut self, name: &str, value: DiscoveryOptionValue) -> Result<()> {
         match self.0.insert(name.to_owned(), value) {
             None => Ok(()),
-            Some(_) => Err(DiscoveryOptionError::Duplicate { name: name.to_owned() }),
+            Some(_) => Err(DiscoveryOptionError::Duplicate(name.to_owned())),
         }
     }
 

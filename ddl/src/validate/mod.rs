@@ -45,7 +45,7 @@ impl ValidationRule {
     /// A bare lower-case word is a validator's name, all other text is a regular expression. `None` if there is no such
     /// validator.
     pub(crate) fn new(text: &str) -> Option<Result<Self, ::regex::Error>> {
-        if let Some(named) = NAMED_VALIDATORS.iter().find(|named| named.name == text) {
+        if let Some(named) = NAMED_VALIDATORS.iter().find(|(name, ..)| *name == text) {
             return Some(Ok(Self::Named(named)));
         }
         let is_word = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
@@ -56,16 +56,16 @@ impl ValidationRule {
 
     pub(crate) fn rule_text(&self) -> &str {
         match self {
-            Self::Named(named) => named.name,
+            Self::Named((name, ..)) => name,
             Self::Pattern(pattern) => pattern.pattern_text(),
         }
     }
 
     fn check_text(&self, text: &str) -> Result<(), ValueViolation> {
         match self {
-            Self::Named(named) => (named.accepts)(text)
-                .then_some(())
-                .ok_or(ValueViolation::Requirement(named.requirement)),
+            Self::Named((_, accepts, requirement)) => {
+                accepts(text).then_some(()).ok_or(ValueViolation::Requirement(requirement))
+            }
             Self::Pattern(pattern) => pattern.check_text(text),
         }
     }
@@ -85,7 +85,7 @@ impl Serialize for ValidationRule {
 
 /// The names that `validation` accepts, for error messages and documentation.
 pub fn validator_names() -> impl Iterator<Item = &'static str> {
-    NAMED_VALIDATORS.iter().map(|named| named.name)
+    NAMED_VALIDATORS.iter().map(|(name, ..)| *name)
 }
 
 impl InputSchema {

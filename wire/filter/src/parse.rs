@@ -3,10 +3,8 @@
 //! `=` and `==` are one operator. Like `!=`, they take a regular expression if the value is between slashes. Quotes make any
 //! value a literal text. `=<`, `=>` and `!=~` are accepted for `<=`, `>=` and `!~`.
 
-use std::str::FromStr;
-
 use super::error::{FaultContext as _, FilterError, FilterFault, Result, expected_at};
-use super::pattern::{FilterPattern, FilterRegex, split_slashed_regex};
+use super::pattern::{FilterRegex, split_slashed_regex};
 use super::term::{FactOperand, FactOperator, FactTerm, LiteralOperand, read_path};
 
 /// Operator spellings. Longer spellings precede their prefixes.
@@ -52,22 +50,6 @@ impl FactTerm {
         let value_at = text.len() - value.trim_start().len();
         let (operator, operand) = read_value(operator, value.trim()).shifted_by(value_at)?;
         Ok(Self { path, operator, operand })
-    }
-}
-
-impl FromStr for FactTerm {
-    type Err = FilterError;
-
-    fn from_str(text: &str) -> Result<Self, FilterError> {
-        Self::parse(text)
-    }
-}
-
-impl FromStr for FilterPattern {
-    type Err = FilterError;
-
-    fn from_str(text: &str) -> Result<Self, FilterError> {
-        Self::parse(text)
     }
 }
 

@@ -138,11 +138,13 @@ impl PolicySet {
             }
             _ => (None, Vec::new()),
         };
+        let unanswered =
+            |(lookup, result)| matches!(result, DataLookupResult::Unknown(_)).then_some(lookup);
         PolicyExplanation {
             policy,
             steps,
             decision,
-            unknown: known_lookups.unanswered_lookups().cloned().collect(),
+            unknown: known_lookups.into_iter().filter_map(unanswered).collect(),
         }
     }
 

@@ -79,19 +79,14 @@ pub fn open_request(
 
 /// The first field in which subject and body differ.
 fn mismatched_subject_field(request: &Request, subject: &RequestAddress) -> Option<&'static str> {
-    let node = subject.node.as_ref();
     let lists_node = |node| request.target.nodes().is_some_and(|nodes| nodes.contains(node));
-    if request.collective != subject.collective {
-        Some("collective")
-    } else if request.agent != subject.agent {
-        Some("agent")
-    } else if request.action != subject.action {
-        Some("action")
-    } else if !node.is_none_or(lists_node) {
-        Some("node")
-    } else {
-        None
-    }
+    let comparisons = [
+        ("collective", request.collective == subject.collective),
+        ("agent", request.agent == subject.agent),
+        ("action", request.action == subject.action),
+        ("node", subject.node.as_ref().is_none_or(lists_node)),
+    ];
+    comparisons.into_iter().find(|(_, is_same)| !is_same).map(|(field, _)| field)
 }
 
 /// Opens one reply.

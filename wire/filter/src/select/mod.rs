@@ -19,7 +19,6 @@ mod semver;
 mod subject;
 
 use std::fmt;
-use std::str::FromStr;
 
 pub use assumed_output::AssumedOutput;
 use ast::{BooleanTree, SelectCondition};
@@ -78,14 +77,6 @@ impl SelectExpression {
     /// Length of the printed expression in bytes.
     pub(super) fn printed_bytes(&self) -> usize {
         self.to_string().len()
-    }
-}
-
-impl FromStr for SelectExpression {
-    type Err = FilterError;
-
-    fn from_str(text: &str) -> Result<Self, FilterError> {
-        Self::parse(text)
     }
 }
 

@@ -4,7 +4,6 @@
 //! Collection and comparison of facts are in other modules.
 
 use std::collections::BTreeSet;
-use std::ops::ControlFlow;
 
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value, map};
@@ -74,15 +73,13 @@ impl NodeFacts {
     pub fn from_map(map: Map<String, Value>) -> Result<Self, NodeFactsError> {
         let mut left = MAX_FACTS_BYTES;
         for (name, value) in &map {
-            let too_large = || NodeFactsError::TooLarge { fact: name.clone() };
-            left = left.checked_sub(name.len()).ok_or_else(too_large)?;
-            match deduct_size(value, MAX_FACTS_DEPTH - 1, left) {
-                ControlFlow::Continue(rest) => left = rest,
-                ControlFlow::Break(ExceededLimit::Depth) => {
-                    return Err(NodeFactsError::TooDeep { fact: name.clone() });
-                }
-                ControlFlow::Break(ExceededLimit::Size) => return Err(too_large()),
-            }
+            let to_error = |exceeded| match exceeded {
+                ExceededLimit::Depth => NodeFactsError::TooDeep { fact: name.clone() },
+                ExceededLimit::Size => NodeFactsError::TooLarge { fact: name.clone() },
+            };
+            left = deduct(left, name.len())
+                .and_then(|left| deduct_size(value, MAX_FACTS_DEPTH - 1, left))
+                .map_err(to_error)?;
         }
         Ok(Self { map, known_names: None })
     }
@@ -116,22 +113,20 @@ impl NodeFacts {
     /// assert_eq!(facts.get("a.\"b.c\".0"), Some(&json!(7)));
     /// ```
     pub fn get(&self, path: &str) -> Option<&Value> {
-        if let Some(exact) = self.map.get(path) {
-            return Some(exact);
-        }
-        let mut segments = path::split_segments(path);
-        let first = self.map.get(segments.next()?.ok()?)?;
-        segments.try_fold(first, |value, segment| child_value(value, segment.ok()?))
+        self.map.get(path).or_else(|| {
+            let mut segments = path::split_segments(path);
+            let first = self.map.get(segments.next()?.ok()?)?;
+            segments.try_fold(first, |value, segment| child_value(value, segment.ok()?))
+        })
     }
 
     /// The value at an already parsed path.
     pub fn get_path(&self, path: &FactPath) -> Option<&Value> {
-        if let Some(exact) = self.map.get(path.as_str()) {
-            return Some(exact);
-        }
-        let mut segments = path.segments();
-        let first = self.map.get(segments.next()?)?;
-        segments.try_fold(first, child_value)
+        self.map.get(path.as_str()).or_else(|| {
+            let mut segments = path.segments();
+            let first = self.map.get(segments.next()?)?;
+            segments.try_fold(first, child_value)
+        })
     }
 
     /// Top-level facts.
@@ -200,18 +195,12 @@ enum ExceededLimit {
 }
 
 /// The rest of `left` bytes after `value`, which may nest `levels` deep.
-fn deduct_size(value: &Value, levels: usize, left: usize) -> ControlFlow<ExceededLimit, usize> {
-    let deduct = |left: usize, cost: usize| match left.checked_sub(cost) {
-        Some(rest) => ControlFlow::Continue(rest),
-        None => ControlFlow::Break(ExceededLimit::Size),
-    };
+fn deduct_size(value: &Value, levels: usize, left: usize) -> Result<usize, ExceededLimit> {
     let left = deduct(left, VALUE_BYTES)?;
     match value {
-        Value::Null | Value::Bool(_) | Value::Number(_) => ControlFlow::Continue(left),
+        Value::Null | Value::Bool(_) | Value::Number(_) => Ok(left),
         Value::String(text) => deduct(left, text.len()),
-        Value::Array(_) | Value::Object(_) if levels == 0 => {
-            ControlFlow::Break(ExceededLimit::Depth)
-        }
+        Value::Array(_) | Value::Object(_) if levels == 0 => Err(ExceededLimit::Depth),
         Value::Array(items) => {
             items.iter().try_fold(left, |left, item| deduct_size(item, levels - 1, left))
         }
@@ -219,6 +208,10 @@ fn deduct_size(value: &Value, levels: usize, left: usize) -> ControlFlow<Exceede
             deduct_size(value, levels - 1, deduct(left, key.len())?)
         }),
     }
+}
+
+fn deduct(left: usize, cost: usize) -> Result<usize, ExceededLimit> {
+    left.checked_sub(cost).ok_or(ExceededLimit::Size)
 }
 
 /// The child of a segment: by map key or list index.
