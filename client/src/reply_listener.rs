@@ -123,7 +123,7 @@ impl ReplyListener {
         for reply in replies {
             match reply {
                 Ok(OpenReply { reply, .. }) => {
-                    self.queue_reply(ReceivedReply { reply, after, verifying })
+                    self.queue_reply(ReceivedReply { reply, after, verifying });
                 }
                 Err(refusal) => self.events.push_back(CallEvent::Rejected(refusal.reason_code())),
             }

@@ -5,6 +5,7 @@
 
 use serde_json::{Map, Number, Value};
 
+use crate::JsonObject;
 use crate::error::{InputValidationError, truncate_text};
 use crate::schema::ActionSchema;
 use crate::validate::ValueViolation;
@@ -19,7 +20,7 @@ impl ActionSchema {
     pub fn coerce_words(
         &self,
         words: &[(String, String)],
-    ) -> Result<Map<String, Value>, InputValidationError> {
+    ) -> Result<JsonObject, InputValidationError> {
         let mut values = Map::new();
         for (name, word) in words {
             let value = match self.find_input(name) {

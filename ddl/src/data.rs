@@ -4,8 +4,9 @@
 
 use std::time::Duration;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
+use crate::JsonObject;
 use crate::check;
 use crate::error::{DataQueryError, DdlError, shown_value, truncate_text};
 use crate::parse::{DocumentInput, DocumentOutput, OrderedEntries, read_document};
@@ -34,7 +35,7 @@ pub struct DataExample {
     pub query: Option<String>,
     /// The answer.
     #[serde(default)]
-    pub output: Map<String, Value>,
+    pub output: JsonObject,
 }
 
 #[derive(serde::Deserialize)]
@@ -134,10 +135,7 @@ impl DataDdl {
     }
 
     /// The answer with null for missing outputs, or the reason for refusal.
-    pub fn check_answer(
-        &self,
-        given: Map<String, Value>,
-    ) -> Result<Map<String, Value>, DataQueryError> {
+    pub fn check_answer(&self, given: JsonObject) -> Result<JsonObject, DataQueryError> {
         let declared = |name: &str| self.outputs.iter().any(|output| output.name == name);
         if let Some(name) = given.keys().find(|name| !declared(name)) {
             return Err(DataQueryError::Undeclared {

@@ -39,3 +39,5 @@ pub use value_type::ValueType;
 
 /// Replaces a sensitive value wherever it would be displayed.
 pub const REDACTED: &str = "[redacted]";
+
+type JsonObject = serde_json::Map<String, serde_json::Value>;

@@ -280,7 +280,7 @@ impl PuppetRollout {
             }
             CallEvent::Absent(_) => self.handle_absence(node),
             CallEvent::Rejected(reason) => {
-                self.ready.push_back(PuppetRolloutEvent::Rejected(reason))
+                self.ready.push_back(PuppetRolloutEvent::Rejected(reason));
             }
             // No message arrived in the whole time; the node may still be alive.
             CallEvent::Finished(stats) if !stats.missing.is_empty() && stats.absent.is_empty() => {

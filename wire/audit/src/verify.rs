@@ -251,7 +251,7 @@ impl ChainVerifier {
                 self.check_checkpoint(checkpoint, chain_link.seq, line.at);
             }
             AuditLineKind::Gap(AuditGap { kind: GapKind::Missing { written }, .. }) => {
-                self.add_finding(AuditFinding::Lost { at: line.at, written })
+                self.add_finding(AuditFinding::Lost { at: line.at, written });
             }
             AuditLineKind::Gap(_) | AuditLineKind::Record => {}
             AuditLineKind::Broken => self.add_finding(AuditFinding::Altered { at: line.at }),
@@ -270,7 +270,7 @@ impl ChainVerifier {
     fn check_header(&mut self, header: &AuditHeader, at: LineLocation) {
         match &self.verification.node {
             Some(node) if *node != header.node => {
-                self.add_finding(AuditFinding::OtherNode { at, found: header.node.clone() })
+                self.add_finding(AuditFinding::OtherNode { at, found: header.node.clone() });
             }
             Some(_) => {}
             None => self.verification.node = Some(header.node.clone()),

@@ -8,10 +8,10 @@ use super::fault::{FieldResult, PolicyFault};
 use super::groups::CallerGroups;
 use super::options::{self, RuleOptions};
 use super::span::LineSpan;
-use super::{PolicyQuery, RuleVerdict};
+use super::{EvaluationInput, RuleVerdict};
 use muster_filter::{
-    DataLookup, DeclaredSources, EvaluationProgress, FilterError, FilterPattern, KnownLookups,
-    NodeFilter, SelectExpression, TruthValue,
+    DataLookup, DeclaredSources, EvaluationProgress, FilterError, FilterPattern, NodeFilter,
+    SelectExpression, TruthValue,
 };
 use muster_wire::Millis;
 use muster_wire::identity::SubjectName;
@@ -101,20 +101,20 @@ impl PolicyRule {
     /// Matches the rule with a query, or returns the next needed lookup. Conditions without lookups are evaluated first.
     pub(super) fn match_query(
         &self,
-        query: &PolicyQuery<'_>,
-        known: &KnownLookups,
+        input: EvaluationInput<'_>,
     ) -> EvaluationProgress<'_, RuleMatch> {
-        let is_expired = |until: Millis| until <= query.now;
+        let is_expired = |until: Millis| until <= input.query.now;
         if self.options.until.is_some_and(is_expired) {
             return EvaluationProgress::Decided(RuleMatch::Expired);
         }
-        if !self.callers.includes_caller(query.caller) {
+        if !self.callers.includes_caller(input.query.caller) {
             return EvaluationProgress::Decided(RuleMatch::Caller);
         }
-        if !self.applies_to_action(query.action) {
+        let actions = self.actions.as_ref();
+        if actions.is_some_and(|actions| !actions.contains(input.query.action)) {
             return EvaluationProgress::Decided(RuleMatch::Action);
         }
-        self.evaluate_node(query, known).map(|truth| match truth {
+        self.evaluate_node(input).map(|truth| match truth {
             TruthValue::True => RuleMatch::Matches,
             TruthValue::False => RuleMatch::Node,
             TruthValue::Unknown => RuleMatch::Unknown,
@@ -134,8 +134,7 @@ impl PolicyRule {
     pub(super) fn explain_mismatch(
         &self,
         rule_match: RuleMatch,
-        query: &PolicyQuery<'_>,
-        known: &KnownLookups,
+        input: EvaluationInput<'_>,
     ) -> Option<RuleMismatch> {
         if self.decides_with(rule_match) {
             return None;
@@ -148,34 +147,26 @@ impl PolicyRule {
                 RuleMismatch::Action(actions.map(|action| action.as_str().to_owned()).collect())
             }
             RuleMatch::Matches | RuleMatch::Node => {
-                RuleMismatch::Node(self.explain_requirement(TruthValue::False, query, known))
+                RuleMismatch::Node(self.explain_requirement(TruthValue::False, input))
             }
             RuleMatch::Unknown => {
-                RuleMismatch::Unknown(self.explain_requirement(TruthValue::Unknown, query, known))
+                RuleMismatch::Unknown(self.explain_requirement(TruthValue::Unknown, input))
             }
         })
     }
 
     /// The unknown conditions.
-    pub(super) fn unknown_conditions(
-        &self,
-        query: &PolicyQuery<'_>,
-        known: &KnownLookups,
-    ) -> Vec<String> {
+    pub(super) fn unknown_conditions(&self, input: EvaluationInput<'_>) -> Vec<String> {
         self.node_filters()
-            .flat_map(|filter| filter.unknown_conditions(query.node, known))
+            .flat_map(|filter| filter.unknown_conditions(input.query.node, input.known))
             .collect()
     }
 
     /// Evaluates both node fields; both must match.
-    fn evaluate_node(
-        &self,
-        query: &PolicyQuery<'_>,
-        known: &KnownLookups,
-    ) -> EvaluationProgress<'_, TruthValue> {
+    fn evaluate_node(&self, input: EvaluationInput<'_>) -> EvaluationProgress<'_, TruthValue> {
         let (mut needs, mut all) = (None, TruthValue::True);
         for filter in self.node_filters() {
-            match filter.evaluate(query.node, known) {
+            match filter.evaluate(input.query.node, input.known) {
                 no @ EvaluationProgress::Decided(TruthValue::False) => return no,
                 EvaluationProgress::Decided(truth) => all = all.and(truth),
                 pending @ EvaluationProgress::Needs(_) => needs = needs.or(Some(pending)),
@@ -185,14 +176,9 @@ impl PolicyRule {
     }
 
     /// The first condition with this truth value, in English.
-    fn explain_requirement(
-        &self,
-        truth: TruthValue,
-        query: &PolicyQuery<'_>,
-        known: &KnownLookups,
-    ) -> String {
+    fn explain_requirement(&self, truth: TruthValue, input: EvaluationInput<'_>) -> String {
         let has_truth = |candidate: &&NodeFilter| {
-            candidate.evaluate(query.node, known) == EvaluationProgress::Decided(truth)
+            candidate.evaluate(input.query.node, input.known) == EvaluationProgress::Decided(truth)
         };
         let filter = self.node_filters().find(has_truth);
         filter.map(NodeFilter::explain).unwrap_or_default()
@@ -218,10 +204,6 @@ impl PolicyRule {
                 Some((column + error.column() - 1, error))
             })
             .collect()
-    }
-
-    fn applies_to_action(&self, action: &SubjectName) -> bool {
-        self.actions.as_ref().is_none_or(|actions| actions.contains(action))
     }
 
     /// Whether this rule decides every query that a later rule matches, so that the later one never decides.

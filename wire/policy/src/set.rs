@@ -9,7 +9,7 @@ use super::fault::{PolicyFault, PolicyLineFault, PolicyProblem};
 use super::file::PolicyFile;
 use super::groups::CallerGroups;
 use super::rule::{PolicyRule, RuleMatch};
-use super::{CallerSet, PolicyQuery, RuleVerdict};
+use super::{CallerSet, EvaluationInput, PolicyQuery, RuleVerdict};
 use muster_filter::{DataLookupResult, EvaluationProgress, KnownLookups};
 use muster_wire::identity::SubjectName;
 
@@ -120,8 +120,8 @@ impl PolicySet {
         query: &PolicyQuery<'_>,
         known: &KnownLookups,
     ) -> EvaluationProgress<'_, PolicyDecision> {
-        self.find_decision_source(query, known)
-            .map(|decision_source| decision_source.resolve_decision(query, known))
+        let input = EvaluationInput { query, known };
+        self.find_decision_source(input).map(|source| source.resolve_decision(input))
     }
 
     /// Decides without further lookups: all results that are not known count as unknown.
@@ -133,9 +133,10 @@ impl PolicySet {
     pub fn explain(&self, query: &PolicyQuery<'_>, known: &KnownLookups) -> PolicyExplanation {
         let (decision, known_lookups) = self.decide_with_unknowns(query, known.clone());
         let (policy, steps) = match self.policy_for_agent(query.agent) {
-            Some(LoadedPolicy::Read { name, file, .. }) if self.refused.is_none() => {
-                (Some(name.clone()), file.explain_rules(query, &known_lookups))
-            }
+            Some(LoadedPolicy::Read { name, file, .. }) if self.refused.is_none() => (
+                Some(name.clone()),
+                file.explain_rules(EvaluationInput { query, known: &known_lookups }),
+            ),
             _ => (None, Vec::new()),
         };
         let unanswered =
@@ -156,7 +157,7 @@ impl PolicySet {
         approver: &PolicyQuery<'_>,
         known: &KnownLookups,
     ) -> EvaluationProgress<'_, bool> {
-        match self.find_decision_source(query, known) {
+        match self.find_decision_source(EvaluationInput { query, known }) {
             EvaluationProgress::Needs(lookup) => return EvaluationProgress::Needs(lookup),
             EvaluationProgress::Decided(DecisionSource::Rule(_, rule, _)) => {
                 if let Some(approvers) = rule.approvers() {
@@ -223,24 +224,23 @@ impl PolicySet {
 
     fn find_decision_source(
         &self,
-        query: &PolicyQuery<'_>,
-        known: &KnownLookups,
+        input: EvaluationInput<'_>,
     ) -> EvaluationProgress<'_, DecisionSource<'_>> {
         if let Some(rule) = &self.refused {
             return EvaluationProgress::Decided(DecisionSource::Refused(rule));
         }
-        match self.policy_for_agent(query.agent) {
+        match self.policy_for_agent(input.query.agent) {
             None => EvaluationProgress::Decided(DecisionSource::NoFile(self.default)),
             Some(LoadedPolicy::Refused { rule }) => {
                 EvaluationProgress::Decided(DecisionSource::Refused(rule))
             }
-            Some(LoadedPolicy::Read { name, file, .. }) => file
-                .find_deciding_rule(query, known)
-                .map(|first| match (first, file.default_verdict()) {
+            Some(LoadedPolicy::Read { name, file, .. }) => {
+                file.find_deciding_rule(input).map(|first| match (first, file.default_verdict()) {
                     (Some((rule, rule_match)), _) => DecisionSource::Rule(name, rule, rule_match),
                     (None, Some((line, verdict))) => DecisionSource::Default(name, line, verdict),
                     (None, None) => DecisionSource::NoMatch(name),
-                }),
+                })
+            }
         }
     }
 
@@ -264,12 +264,12 @@ impl PolicySet {
 }
 
 impl DecisionSource<'_> {
-    fn resolve_decision(&self, query: &PolicyQuery<'_>, known: &KnownLookups) -> PolicyDecision {
+    fn resolve_decision(&self, input: EvaluationInput<'_>) -> PolicyDecision {
         let (verdict, rule) = match self {
             Self::Rule(name, rule, rule_match) => {
                 let mut location = format!("{name}:{}", rule.line_number());
                 if *rule_match == RuleMatch::Unknown {
-                    let unknown = rule.unknown_conditions(query, known).join(", ");
+                    let unknown = rule.unknown_conditions(input).join(", ");
                     location = format!("{location} (unknown: {unknown})");
                 }
                 (rule.verdict(), location)
@@ -277,7 +277,9 @@ impl DecisionSource<'_> {
             Self::Default(name, line, verdict) => (*verdict, format!("{name}:{line} (default)")),
             Self::NoMatch(name) => (RuleVerdict::Deny, format!("{name} (no line matches)")),
             Self::Refused(rule) => (RuleVerdict::Deny, (*rule).to_owned()),
-            Self::NoFile(verdict) => (*verdict, format!("default (no {}.policy)", query.agent)),
+            Self::NoFile(verdict) => {
+                (*verdict, format!("default (no {}.policy)", input.query.agent))
+            }
         };
         let approved_by = match self {
             Self::Rule(_, rule, _) => rule.approvers().map(CallerSet::to_string),

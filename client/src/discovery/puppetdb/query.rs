@@ -170,7 +170,7 @@ fn fact_path(term: &FactTerm) -> Result<String, PuppetDbQueryError> {
         }
         let is_plain = segment.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
         let quote = if is_plain { "" } else { "\"" };
-        path += &format!(".{quote}{segment}{quote}");
+        path.extend([".", quote, segment, quote]);
     }
     Ok(path)
 }
