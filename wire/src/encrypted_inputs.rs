@@ -62,14 +62,11 @@ pub enum InputEncryptionError {
     Input(String),
     /// The encrypted inputs exceed the limit of a request.
     #[error(
-        "the request has {bytes} bytes of encrypted inputs; at most {max} bytes, and {inputs} inputs per node, are allowed",
+        "the request has {0} bytes of encrypted inputs; at most {max} bytes, and {inputs} inputs per node, are allowed",
         max = limits::MAX_ENCRYPTED_INPUT_BYTES,
         inputs = limits::MAX_ENCRYPTED_INPUTS
     )]
-    TooLarge {
-        /// Total bytes of ciphertext text.
-        bytes: usize,
-    },
+    TooLarge(usize),
     /// The request has no encrypted inputs for this node.
     #[error("the request has no inputs encrypted for {0}")]
     NotRecipient(Identity),
@@ -138,7 +135,7 @@ impl InputEncryptor {
             encrypted.nodes.insert(node.clone(), ciphertexts);
         }
         if !encrypted.is_within_limits() {
-            return Err(InputEncryptionError::TooLarge { bytes: encrypted.text_bytes() });
+            return Err(InputEncryptionError::TooLarge(encrypted.text_bytes()));
         }
         Ok(encrypted)
     }

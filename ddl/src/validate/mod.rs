@@ -8,8 +8,6 @@ mod dialect;
 mod named;
 mod regex;
 
-use std::fmt;
-
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
@@ -35,7 +33,7 @@ pub enum ValueViolation {
 }
 
 /// The compiled `validation` of an input.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub(crate) enum ValidationRule {
     Named(&'static NamedValidator),
     Pattern(regex::ValidationPattern),
@@ -68,12 +66,6 @@ impl ValidationRule {
             }
             Self::Pattern(pattern) => pattern.check_text(text),
         }
-    }
-}
-
-impl fmt::Debug for ValidationRule {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Rule").field(&self.rule_text()).finish()
     }
 }
 

@@ -11,7 +11,7 @@ use super::{ValueViolation, dialect};
 const MAX_COMPILED_REGEX_BYTES: usize = 128 * 1024;
 
 /// A compiled pattern with its source text.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub(crate) struct ValidationPattern {
     text: String,
     regex: Regex,

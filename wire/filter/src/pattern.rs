@@ -25,7 +25,7 @@ pub enum FilterPattern {
 }
 
 /// A compiled regular expression and its source.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct FilterRegex {
     source: String,
     ignore_case: bool,
@@ -119,12 +119,6 @@ impl fmt::Display for FilterRegex {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let flag = if self.ignore_case { "i" } else { "" };
         write!(out, "/{}/{flag}", self.source)
-    }
-}
-
-impl fmt::Debug for FilterRegex {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "Expression({self})")
     }
 }
 

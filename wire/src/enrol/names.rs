@@ -84,25 +84,17 @@ impl NamePattern {
     pub fn matches(&self, name: &Identity) -> bool {
         let pattern: Vec<&str> = self.0.split('.').collect();
         let parts: Vec<&str> = name.as_str().split('.').collect();
-        matches_wildcards(
-            &pattern,
-            &parts,
-            |part| *part == MULTI_LABEL_WILDCARD,
-            1,
-            |pattern, part| matches_label(pattern, part),
-        )
+        let is_wildcard = |part: &&str| *part == MULTI_LABEL_WILDCARD;
+        matches_wildcards(&pattern, &parts, is_wildcard, 1, |label, part| {
+            matches_label(label, part)
+        })
     }
 }
 
 /// Whether one label of a name matches one label of a pattern.
 fn matches_label(pattern: &str, part: &str) -> bool {
-    matches_wildcards(
-        pattern.as_bytes(),
-        part.as_bytes(),
-        |byte| *byte == b'*',
-        0,
-        |pattern, byte| pattern == byte,
-    )
+    let (pattern, part) = (pattern.as_bytes(), part.as_bytes());
+    matches_wildcards(pattern, part, |byte| *byte == b'*', 0, |pattern, byte| pattern == byte)
 }
 
 /// Matches items against a pattern in which wildcards match `min_items` items or more. On a mismatch, only the last wildcard takes

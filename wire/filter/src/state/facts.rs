@@ -32,27 +32,14 @@ pub struct NodeFacts {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NodeFactsError {
     /// The value is not an object.
-    #[error("facts must be a JSON object of names and values, not {found}")]
-    NotAnObject {
-        /// The type of the value, with its article.
-        found: &'static str,
-    },
+    #[error("facts must be a JSON object of names and values, not {0}")]
+    NotAnObject(&'static str),
     /// Nested deeper than [`MAX_FACTS_DEPTH`].
-    #[error(
-        "fact {fact:?} is nested deeper than {MAX_FACTS_DEPTH} levels; flatten it or remove it"
-    )]
-    TooDeep {
-        /// The top-level fact.
-        fact: String,
-    },
+    #[error("fact {0:?} is nested deeper than {MAX_FACTS_DEPTH} levels; flatten it or remove it")]
+    TooDeep(String),
     /// Larger than [`MAX_FACTS_BYTES`].
-    #[error(
-        "facts exceed {MAX_FACTS_BYTES} bytes at fact {fact:?}; remove facts that are not used"
-    )]
-    TooLarge {
-        /// The top-level fact at which the limit was exceeded.
-        fact: String,
-    },
+    #[error("facts exceed {MAX_FACTS_BYTES} bytes at fact {0:?}; remove facts that are not used")]
+    TooLarge(String),
 }
 
 impl NodeFacts {
@@ -66,7 +53,7 @@ impl NodeFacts {
             Value::String(_) => "a string",
             Value::Array(_) => "a list",
         };
-        Err(NodeFactsError::NotAnObject { found })
+        Err(NodeFactsError::NotAnObject(found))
     }
 
     /// Creates facts from a map within the limits.
@@ -74,8 +61,8 @@ impl NodeFacts {
         let mut left = MAX_FACTS_BYTES;
         for (name, value) in &map {
             let to_error = |exceeded| match exceeded {
-                ExceededLimit::Depth => NodeFactsError::TooDeep { fact: name.clone() },
-                ExceededLimit::Size => NodeFactsError::TooLarge { fact: name.clone() },
+                ExceededLimit::Depth => NodeFactsError::TooDeep(name.clone()),
+                ExceededLimit::Size => NodeFactsError::TooLarge(name.clone()),
             };
             left = deduct(left, name.len())
                 .and_then(|left| deduct_size(value, MAX_FACTS_DEPTH - 1, left))
@@ -295,21 +282,15 @@ mod tests {
 
     #[test]
     fn only_objects_within_the_limits_are_facts() {
-        assert_eq!(
-            NodeFacts::from_value(json!(["a"])),
-            Err(NodeFactsError::NotAnObject { found: "a list" })
-        );
+        assert_eq!(NodeFacts::from_value(json!(["a"])), Err(NodeFactsError::NotAnObject("a list")));
         let nested = |levels: usize| (1..levels).fold(json!({}), |inner, _| json!({"a": inner}));
         assert!(NodeFacts::from_value(nested(32)).is_ok());
-        assert_eq!(
-            NodeFacts::from_value(nested(33)),
-            Err(NodeFactsError::TooDeep { fact: "a".into() })
-        );
+        assert_eq!(NodeFacts::from_value(nested(33)), Err(NodeFactsError::TooDeep("a".into())));
         // One key of one byte and one value of eight leave the rest to the text.
         let sized = |bytes: usize| json!({"a": "x".repeat(bytes)});
         assert!(NodeFacts::from_value(sized(MAX_FACTS_BYTES - 9)).is_ok());
         let large = NodeFacts::from_value(sized(MAX_FACTS_BYTES - 8));
-        assert_eq!(large, Err(NodeFactsError::TooLarge { fact: "a".into() }));
+        assert_eq!(large, Err(NodeFactsError::TooLarge("a".into())));
     }
 
     #[test]
