@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use muster_filter::NodeFilter;
 use muster_wire::identity::{Identity, NameError, SubjectName};
+use muster_wire::sign::ExpectedAnswer;
 use muster_wire::subject::AnswerAddress;
 use muster_wire::token::PublicKey;
 use muster_wire::trace::TraceContext;
 use serde_json::{Map, Value};
+use uuid::Uuid;
 
 /// Target of a call.
 #[derive(Debug, Clone, PartialEq)]
@@ -87,5 +89,22 @@ impl RpcCall {
             sensitive: BTreeSet::new(),
             keys: BTreeMap::new(),
         })
+    }
+}
+
+/// Selects the replies to receive.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReplySelector {
+    /// The agent of the request.
+    pub agent: SubjectName,
+    /// The action of the request.
+    pub action: SubjectName,
+    /// The id of the request; any when absent.
+    pub request: Option<Uuid>,
+}
+
+impl ReplySelector {
+    pub(crate) fn as_expected(&self) -> ExpectedAnswer<'_> {
+        ExpectedAnswer { request: self.request, agent: &self.agent, action: &self.action }
     }
 }

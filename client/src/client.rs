@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 use crate::call::RpcCall;
 use crate::client_inner::ClientInner;
 use crate::discovery::DiscoveryWindow;
-use crate::error::ClientError;
+use crate::error::Result;
 use crate::event::{CallEvent, CallEventStream};
 use crate::offline_signer::OfflineSigner;
 use crate::reply_collector;
@@ -47,7 +47,7 @@ pub struct Client {
 
 impl Client {
     /// Reads credentials and trust, then connects.
-    pub async fn connect(settings: ClientSettings) -> Result<Self, ClientError> {
+    pub async fn connect(settings: ClientSettings) -> Result<Self> {
         let OfflineSigner { signer, trust } =
             OfflineSigner::load(&settings.credentials, &settings.operator, &settings.account)?;
         let mut options = BusOptions::for_command(signer.identity().as_str(), settings.servers);
@@ -69,20 +69,17 @@ impl Client {
         collective: SubjectName,
         window: DiscoveryWindow,
     ) -> Self {
-        let trust = RwLock::new(Arc::new(trust));
-        let tokens = TokenCache::default();
-        Self {
-            inner: Arc::new(ClientInner {
-                bus,
-                signer,
-                trust,
-                trust_checked: Mutex::new(Instant::now()),
-                tokens,
-                collective,
-                window,
-                keys: Mutex::default(),
-            }),
-        }
+        let inner = ClientInner {
+            bus,
+            signer,
+            trust: RwLock::new(Arc::new(trust)),
+            trust_checked: Mutex::new(Instant::now()),
+            tokens: TokenCache::default(),
+            collective,
+            window,
+            keys: Mutex::default(),
+        };
+        Self { inner: Arc::new(inner) }
     }
 
     /// Adopts the account's newest token, if the fleet's trust bucket holds one; tokens that it revokes are rejected from then on. Returns whether
@@ -139,7 +136,7 @@ impl Client {
     }
 
     /// Closes the broker connection.
-    pub async fn close(&self) -> Result<(), ClientError> {
+    pub async fn close(&self) -> Result<()> {
         Ok(self.inner.bus.close().await?)
     }
 }

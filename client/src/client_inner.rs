@@ -12,7 +12,7 @@ use muster_wire::subject::AnswerAddress;
 use muster_wire::token::{AccountTrust, PublicKey, TokenCache, UserRole, VerifiedUser};
 
 use crate::discovery::DiscoveryWindow;
-use crate::error::ClientError;
+use crate::error::{ClientError, Result};
 
 /// Maximum age of the account token check when a call begins.
 const TRUST_REFRESH_INTERVAL: Duration = Duration::from_mins(5);
@@ -57,7 +57,7 @@ impl ClientInner {
 
     /// Adopts the account's newest token, if the fleet's trust bucket holds one. Returns whether there was a newer one.
     pub(crate) async fn refresh_trust(&self) -> Result<bool, TrustLookupError> {
-        self.note_trust_check();
+        *self.trust_checked.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
         let head = self.bus.account_head().await?;
         let known = self.trust();
         let Some(newer_trust) = self.bus.newer_account(&known, &head).await? else {
@@ -69,19 +69,11 @@ impl ClientInner {
 
     /// Refreshes the account token if the last check is older than `TRUST_REFRESH_INTERVAL`, so that a long-running client applies revocations.
     pub(crate) async fn refresh_old_trust(&self) {
-        if self.last_trust_check().elapsed() >= TRUST_REFRESH_INTERVAL {
+        let last = *self.trust_checked.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.elapsed() >= TRUST_REFRESH_INTERVAL {
             // The broker itself rejects revoked users, so an unreadable trust bucket does not fail the call.
             let _ = self.refresh_trust().await;
         }
-    }
-
-    fn last_trust_check(&self) -> Instant {
-        *self.trust_checked.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn note_trust_check(&self) {
-        let mut checked = self.trust_checked.lock().unwrap_or_else(PoisonError::into_inner);
-        *checked = Instant::now();
     }
 
     /// Trusts a newer account token from now on. Tokens verified under the old one are verified again.
@@ -94,7 +86,7 @@ impl ClientInner {
     }
 
     /// Checks that the caller's own token grants this agent. The broker rejects other agents too, but reports it on the connection, not on the call.
-    pub(crate) fn check_granted(&self, agent: &SubjectName) -> Result<(), ClientError> {
+    pub(crate) fn check_granted(&self, agent: &SubjectName) -> Result<()> {
         let trust = self.trust();
         let Ok(own_user) = self.tokens.verify_user(&trust, &self.signer.token(), unix_millis_now())
         else {
@@ -111,7 +103,7 @@ impl ClientInner {
     }
 
     /// Parses a mailbox name or one of the caller's own subjects. Rejects subjects whose replies other callers could read.
-    pub(crate) fn answer_address(&self, name: &str) -> Result<AnswerAddress, ClientError> {
+    pub(crate) fn answer_address(&self, name: &str) -> Result<AnswerAddress> {
         let key = self.signer.public_key().to_string();
         AnswerAddress::of_word(&key, name)
             .or_else(|| {

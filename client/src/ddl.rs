@@ -44,17 +44,12 @@ impl DdlStore {
     pub fn load(directory: Option<&Path>) -> Result<Self, DdlStoreError> {
         let builtin = BUILTIN_AGENTS.iter().map(|(name, _)| (*name, OnceLock::new()));
         let mut store = Self { given: BTreeMap::new(), builtin: builtin.collect() };
-        for path in directory.map_or_else(|| Ok(Vec::new()), json_files)? {
-            store.add_file(&path, &read_file(&path)?)?;
+        for (path, bytes) in read_json_files(directory)? {
+            let ddl = AgentDdl::from_slice(&bytes)
+                .map_err(|source| DdlStoreError::Ddl { path, source })?;
+            store.given.insert(ddl.name().to_owned(), ddl);
         }
         Ok(store)
-    }
-
-    fn add_file(&mut self, path: &Path, bytes: &[u8]) -> Result<(), DdlStoreError> {
-        let ddl = AgentDdl::from_slice(bytes)
-            .map_err(|source| DdlStoreError::Ddl { path: path.to_owned(), source })?;
-        self.given.insert(ddl.name().to_owned(), ddl);
-        Ok(())
     }
 
     /// Adds a DDL from another source, unless that name is known already: built-in DDLs and those in the user's directory take precedence. Returns
@@ -92,25 +87,29 @@ impl DdlStore {
     }
 }
 
-pub(crate) fn read_file(path: &Path) -> Result<Vec<u8>, DdlStoreError> {
-    std::fs::read(path).map_err(|source| DdlStoreError::Read { path: path.to_owned(), source })
-}
-
-/// The JSON files in a directory, sorted. A missing directory counts as empty.
-pub(crate) fn json_files(directory: &Path) -> Result<Vec<PathBuf>, DdlStoreError> {
-    let failed = |source| DdlStoreError::Read { path: directory.to_owned(), source };
-    let entries = match std::fs::read_dir(directory) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(failed(error)),
+/// The paths and contents of the JSON files in a directory, in the order of their names. A missing directory is empty.
+pub(crate) fn read_json_files(
+    directory: Option<&Path>,
+) -> Result<Vec<(PathBuf, Vec<u8>)>, DdlStoreError> {
+    let Some(directory) = directory else {
+        return Ok(Vec::new());
     };
-    let mut paths = Vec::new();
+    let failed = |path: &Path| {
+        let path = path.to_owned();
+        |source| DdlStoreError::Read { path, source }
+    };
+    let entries = match std::fs::read_dir(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.map_err(failed(directory))?,
+    };
+    let mut files = Vec::new();
     for entry in entries {
-        let path = entry.map_err(failed)?.path();
+        let path = entry.map_err(failed(directory))?.path();
         if path.extension().is_some_and(|extension| extension == "json") {
-            paths.push(path);
+            let bytes = std::fs::read(&path).map_err(failed(&path))?;
+            files.push((path, bytes));
         }
     }
-    paths.sort();
-    Ok(paths)
+    files.sort();
+    Ok(files)
 }

@@ -9,6 +9,9 @@ use muster_wire::identity::NameError;
 use muster_wire::sign::EnvelopeSignError;
 use muster_wire::token::{TokenError, UserCredentialsError};
 
+/// A result of the client.
+pub(crate) type Result<T, E = ClientError> = std::result::Result<T, E>;
+
 /// A client error.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
@@ -69,12 +72,9 @@ pub enum ClientError {
     Unfinished,
     /// Sensitive inputs can be encrypted only for known nodes.
     #[error(
-        "{inputs} must be encrypted for each node, but the nodes of a broadcast are unknown; discover the nodes first"
+        "{0} must be encrypted for each node, but the nodes of a broadcast are unknown; discover the nodes first"
     )]
-    SecretBroadcast {
-        /// Names of the inputs.
-        inputs: String,
-    },
+    SecretBroadcast(String),
     /// A reply address that the caller cannot read.
     #[error(
         "replies cannot be sent to `{subject}`: use a name of 1 to 64 letters, digits, - and _, or {inbox}"

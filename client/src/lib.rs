@@ -43,7 +43,7 @@ mod secrets;
 mod sources;
 mod stats;
 
-pub use call::{CallTarget, ReplyDelivery, RpcCall};
+pub use call::{CallTarget, ReplyDelivery, ReplySelector, RpcCall};
 pub use client::{Client, ClientSettings};
 pub use ddl::{DdlStore, DdlStoreError};
 pub use discovery::{
@@ -56,7 +56,7 @@ pub use muster_bus::{BrokerAddress, ConnectionDisturbance};
 pub use offline_signer::{OfflineSigner, ProposalDraft, load_signer};
 pub use outgoing_request::{OutgoingRequest, RequestPublication, outgoing_requests};
 pub use progress::ProgressUpdate;
-pub use reply_listener::{ReplyListener, ReplySelector};
+pub use reply_listener::ReplyListener;
 pub use rollout::{RolloutLimits, RolloutSchedule, RolloutStopReason};
 pub use sources::{DataDdlStore, value_kind};
 pub use stats::CallStats;

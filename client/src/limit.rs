@@ -61,15 +61,13 @@ impl FromStr for CountOrPercent {
     type Err = CountOrPercentError;
 
     fn from_str(text: &str) -> Result<Self, CountOrPercentError> {
-        let (digits, is_part) = match text.strip_suffix('%') {
-            Some(digits) => (digits, true),
-            None => (text, false),
-        };
+        let part = text.strip_suffix('%');
+        let digits = part.unwrap_or(text);
         // Rust's integer parser also accepts a sign, so require digits.
         if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
             return Err(CountOrPercentError);
         }
-        if is_part {
+        if part.is_some() {
             let percent = digits.parse().map_err(|_| CountOrPercentError)?;
             return (percent <= 100).then_some(Self::Percent(percent)).ok_or(CountOrPercentError);
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
-use muster_base::unix_millis_now;
+use muster_base::{duration_millis, unix_millis_now};
 use muster_secret::SecretOwner;
 use muster_wire::approval::{
     ApprovalError, ApprovedProposal, OpenProposal, ProposalApproval, ProposalInputs,
@@ -16,7 +16,7 @@ use muster_wire::token::{AccountTrust, PublicKey, TokenCache, UserCredentials};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use crate::error::ClientError;
+use crate::error::{ClientError, Result};
 
 /// A key with its token, and the trust against which the tokens of others are verified.
 #[derive(Debug, Clone)]
@@ -48,14 +48,13 @@ pub struct ProposalDraft {
 
 impl OfflineSigner {
     /// Reads credentials and trust. Rejects credentials that other users could read.
-    pub fn load(credentials: &Path, operator: &str, account: &Path) -> Result<Self, ClientError> {
+    pub fn load(credentials: &Path, operator: &str, account: &Path) -> Result<Self> {
         Ok(Self { signer: load_signer(credentials)?, trust: load_trust(operator, account)? })
     }
 
     /// Signs a draft and returns the encoded proposal.
-    pub fn sign_proposal(&self, draft: &ProposalDraft) -> Result<Vec<u8>, ClientError> {
+    pub fn sign_proposal(&self, draft: &ProposalDraft) -> Result<Vec<u8>> {
         let id = Uuid::now_v7();
-        let lifetime = u64::try_from(draft.lifetime.as_millis()).unwrap_or(u64::MAX);
         let issued_at = unix_millis_now();
         let proposal = RequestProposal {
             id,
@@ -66,7 +65,7 @@ impl OfflineSigner {
             nodes: draft.nodes.clone(),
             inputs: ProposalInputs::new(id, &draft.data, |name| draft.secret.contains(name)),
             issued_at,
-            expires_at: issued_at.saturating_add(lifetime),
+            expires_at: issued_at.saturating_add(duration_millis(draft.lifetime)),
         };
         Ok(sign_envelope(EnvelopeKind::Proposal, &proposal, &self.signer)?)
     }
@@ -77,7 +76,7 @@ impl OfflineSigner {
     }
 
     /// Signs an approval of an encoded proposal. The caller must have shown the proposal to the approver.
-    pub fn sign_approval(&self, proposal: &[u8]) -> Result<Vec<u8>, ClientError> {
+    pub fn sign_approval(&self, proposal: &[u8]) -> Result<Vec<u8>> {
         let approval = ProposalApproval {
             proposal: encode_envelope(proposal),
             approver: self.signer.identity().clone(),
@@ -95,7 +94,7 @@ impl OfflineSigner {
 }
 
 /// Reads the credentials of a signer. Rejects credentials that other users could read.
-pub fn load_signer(path: &Path) -> Result<Signer, ClientError> {
+pub fn load_signer(path: &Path) -> Result<Signer> {
     let text =
         muster_secret::read_secret(path, SecretOwner::Person, UserCredentials::MAX_FILE_BYTES)?;
     let creds = UserCredentials::parse(&text)
@@ -103,7 +102,7 @@ pub fn load_signer(path: &Path) -> Result<Signer, ClientError> {
     Ok(Signer::new(creds)?)
 }
 
-fn load_trust(operator: &str, account: &Path) -> Result<AccountTrust, ClientError> {
+fn load_trust(operator: &str, account: &Path) -> Result<AccountTrust> {
     let text = std::fs::read_to_string(account).map_err(|source| ClientError::Read {
         content: "the account's token",
         path: account.to_owned(),

@@ -6,10 +6,9 @@ use std::thread::available_parallelism;
 
 use muster_base::unix_millis_now;
 use muster_bus::Bytes;
-use muster_wire::identity::SubjectName;
-use muster_wire::sign::{ExpectedAnswer, MessageRefusal, OpenReply, open_replies};
-use uuid::Uuid;
+use muster_wire::sign::{MessageRefusal, OpenReply, open_replies};
 
+use crate::call::ReplySelector;
 use crate::client_inner::ClientInner;
 
 /// Minimum replies per processor; for smaller shares the handover costs more than it saves. With 512 the processor time per reply was hardly lower on
@@ -22,31 +21,17 @@ const MAX_PROCESSORS: usize = 8;
 
 type OpenedReplies = Vec<Result<OpenReply, MessageRefusal>>;
 
-/// The values that a reply must match.
-#[derive(Debug, Clone)]
-pub(crate) struct ReplyExpectation {
-    pub(crate) request: Uuid,
-    pub(crate) agent: SubjectName,
-    pub(crate) action: SubjectName,
-}
-
-impl ReplyExpectation {
-    pub(crate) fn as_expected(&self) -> ExpectedAnswer<'_> {
-        ExpectedAnswer { request: Some(self.request), agent: &self.agent, action: &self.action }
-    }
-}
-
 /// Opens the replies to a request.
 pub(crate) async fn open_reply_batch(
     client: &Arc<ClientInner>,
-    expectation: &ReplyExpectation,
+    selector: &ReplySelector,
     replies: Vec<Bytes>,
 ) -> OpenedReplies {
     let processors = available_parallelism().map_or(1, NonZero::get);
     let chunk_size = share_size(replies.len(), processors);
-    let (client, expectation) = (Arc::clone(client), expectation.clone());
+    let (client, selector) = (Arc::clone(client), selector.clone());
     let work = move |replies: &[Bytes]| {
-        let expected = expectation.as_expected();
+        let expected = selector.as_expected();
         open_replies(replies, &expected, &client.trust(), &client.tokens, unix_millis_now())
     };
     run_in_shares(&replies, chunk_size, work).await

@@ -3,8 +3,7 @@
 //! Known nodes share a signature in groups: a message names its whole group, so one signature serves many nodes, and no node has to read the whole
 //! list. Each node has a reply subject of its own, so that a "no responders" status of the broker identifies the absent node.
 
-use std::time::Duration;
-
+use muster_base::duration_millis;
 use muster_wire::Millis;
 use muster_wire::encrypted_inputs::{EncryptedInputs, InputEncryptor};
 use muster_wire::identity::{Identity, SubjectName};
@@ -52,10 +51,9 @@ pub fn outgoing_requests<'a>(
     id: Uuid,
     issued_at: Millis,
 ) -> impl Iterator<Item = Result<OutgoingRequest, EnvelopeSignError>> + 'a {
+    let own_key = signer.public_key().to_string();
     let reply_address = match &call.reply_delivery {
-        ReplyDelivery::Here => {
-            Some(AnswerAddress::of_request(&signer.public_key().to_string(), &id))
-        }
+        ReplyDelivery::Here => Some(AnswerAddress::of_request(&own_key, &id)),
         ReplyDelivery::Unwanted => None,
         ReplyDelivery::Elsewhere(address) => Some(address.clone()),
     };
@@ -85,8 +83,8 @@ pub fn outgoing_requests<'a>(
             action: action.clone(),
             target,
             issued_at,
-            ttl: saturating_millis(call.ttl).max(1),
-            timeout: call.timeout.map(saturating_millis),
+            ttl: duration_millis(call.ttl).max(1),
+            timeout: call.timeout.map(duration_millis),
             reply: call.reply_delivery != ReplyDelivery::Unwanted,
             trace: call.trace,
             traceparent: call.traceparent,
@@ -102,15 +100,13 @@ pub fn outgoing_requests<'a>(
 
 /// The targets of each message.
 fn request_targets(call: &RpcCall) -> Vec<RequestTarget> {
-    let group_size = nodes_per_request(call);
     match &call.target {
         CallTarget::Filter(filter) => vec![RequestTarget::Filter(filter.clone())],
         CallTarget::Nodes(nodes) => {
             let nodes: Vec<&Identity> = nodes.iter().collect();
-            let group = |group: &[&Identity]| {
-                RequestTarget::Nodes(group.iter().map(|node| (*node).clone()).collect())
-            };
-            nodes.chunks(group_size).map(group).collect()
+            let to_set = |group: &[&Identity]| group.iter().map(|&node| node.clone()).collect();
+            let groups = nodes.chunks(nodes_per_request(call)).map(to_set);
+            groups.map(RequestTarget::Nodes).collect()
         }
     }
 }
@@ -139,8 +135,4 @@ fn nodes_per_request(call: &RpcCall) -> usize {
     // Base64 expansion, and names.
     let bytes_per_node = 2 * bytes + 512;
     (MAX_SEALED_BYTES / bytes_per_node).clamp(1, MAX_NODES_PER_SIGNATURE)
-}
-
-fn saturating_millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -23,11 +23,11 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::batch;
-use crate::call::{CallTarget, ReplyDelivery, RpcCall};
+use crate::call::{CallTarget, ReplyDelivery, ReplySelector, RpcCall};
 use crate::client_inner::ClientInner;
-use crate::error::ClientError;
+use crate::error::Result;
 use crate::event::{CallEvent, ReceivedReply};
-use crate::open_replies::{self, ReplyExpectation};
+use crate::open_replies;
 use crate::outgoing_request::outgoing_requests;
 use crate::progress::ProgressTracker;
 use crate::secrets::{self, PreparedCall};
@@ -43,76 +43,66 @@ pub(crate) async fn run_call(
     client: &Arc<ClientInner>,
     call: RpcCall,
     events: &CallEventSender,
-) -> Result<(), ClientError> {
+) -> Result<()> {
     client.check_granted(&call.agent)?;
     let PreparedCall { call, without_key } = secrets::prepare_call(client, call).await?;
     let id = Uuid::now_v7();
+    let mut stats = CallStats { request: id, missing: without_key, ..CallStats::default() };
     if call.reply_delivery != ReplyDelivery::Here {
-        return publish_without_waiting(client, &call, (id, without_key), events).await;
+        return publish_without_waiting(client, &call, stats, events).await;
     }
     let reply_address = AnswerAddress::of_request(&client.signer.public_key().to_string(), &id);
     let connection_mark = client.bus.mark_connection();
     let replies = client.bus.subscribe(&reply_address.subscription_pattern()).await?;
     let started_at = Instant::now();
-    let PublishedCall { nodes_by_reply_subject, signing } =
-        publish_requests(client, &call, id).await?;
+    let nodes_by_reply_subject = publish_requests(client, &call, &mut stats).await?;
     let awaited = match &call.target {
         CallTarget::Nodes(nodes) => Some(nodes.clone()),
         CallTarget::Filter(_) => None,
     };
-    let expected = awaited.as_ref().map(|nodes| nodes | &without_key);
-    let _ = events.send(CallEvent::Published { request: id, expected: expected.clone() }).await;
+    let expected = awaited.as_ref().map(|nodes| nodes | &stats.missing);
+    stats.expected = expected.as_ref().map(BTreeSet::len);
+    let _ = events.send(CallEvent::Published { request: id, expected }).await;
+    let published = Instant::now();
+    stats.publishing = published - started_at;
+    let selector =
+        ReplySelector { agent: call.agent.clone(), action: call.action.clone(), request: Some(id) };
     let collector = ReplyCollector {
         client,
         call: &call,
-        id,
+        selector,
         reply_address,
         connection_mark,
-        started_at,
-        signing,
-        published: Instant::now(),
+        published,
         nodes_by_reply_subject,
         awaited: awaited.unwrap_or_default(),
-        without_key,
-        expected: expected.as_ref().map(BTreeSet::len),
         answered: BTreeSet::new(),
-        absent: BTreeSet::new(),
-        unexpected: BTreeSet::new(),
-        counts: ReplyCounts::default(),
+        stats,
         progress_tracker: ProgressTracker::default(),
         no_responders: false,
-        slow_consumer: false,
         last: None,
     };
     collector.run(replies, events).await;
     Ok(())
 }
 
-/// A call whose request has been sent.
-struct PublishedCall {
-    /// The node for each reply subject.
-    nodes_by_reply_subject: HashMap<String, Identity>,
-    /// Duration of encoding and signing.
-    signing: Duration,
-}
-
-/// Publishes the request.
+/// Publishes the request, and returns the node for each reply subject.
 async fn publish_requests(
     client: &ClientInner,
     call: &RpcCall,
-    id: Uuid,
-) -> Result<PublishedCall, ClientError> {
-    let mut published =
-        PublishedCall { nodes_by_reply_subject: HashMap::new(), signing: Duration::ZERO };
+    stats: &mut CallStats,
+) -> Result<HashMap<String, Identity>> {
+    let mut nodes_by_reply_subject = HashMap::new();
+    let (signer, collective) = (&client.signer, &client.collective);
     let mut requests =
-        outgoing_requests(&client.signer, &client.collective, call, id, unix_millis_now());
+        outgoing_requests(signer, collective, call, stats.request, unix_millis_now());
     loop {
         let started_at = Instant::now();
         let Some(request) = requests.next() else {
             break;
         };
         let request = request?;
-        published.signing += started_at.elapsed();
+        stats.signing += started_at.elapsed();
         let sealed = Bytes::from(request.sealed);
         for to in request.to {
             match &to.reply_to {
@@ -122,45 +112,31 @@ async fn publish_requests(
                 None => client.bus.publish(&to.subject, sealed.clone()).await?,
             }
             if let (Some(node), Some(reply_to)) = (to.node, to.reply_to) {
-                published.nodes_by_reply_subject.insert(reply_to, node);
+                nodes_by_reply_subject.insert(reply_to, node);
             }
         }
     }
     client.bus.flush().await?;
-    Ok(published)
+    Ok(nodes_by_reply_subject)
 }
 
 /// Publishes the request without waiting for replies, which go to another process or are not wanted.
 async fn publish_without_waiting(
     client: &ClientInner,
     call: &RpcCall,
-    (id, missing): (Uuid, BTreeSet<Identity>),
+    mut stats: CallStats,
     events: &CallEventSender,
-) -> Result<(), ClientError> {
+) -> Result<()> {
     if let ReplyDelivery::Elsewhere(address) = &call.reply_delivery {
         client.answer_address(address.prefix())?;
     }
     let started_at = Instant::now();
-    let signing = publish_requests(client, call, id).await?.signing;
+    publish_requests(client, call, &mut stats).await?;
     // No reply will confirm the request, so at least confirm that the broker received it.
     client.bus.confirm_delivery().await?;
-    let publishing = started_at.elapsed();
-    let event = CallEvent::Published { request: id, expected: None };
+    stats.publishing = started_at.elapsed();
+    let event = CallEvent::Published { request: stats.request, expected: None };
     let _ = events.send(event).await;
-    let stats = CallStats {
-        request: id,
-        expected: None,
-        ok: 0,
-        failed: 0,
-        missing,
-        absent: BTreeSet::new(),
-        unexpected: BTreeSet::new(),
-        rejected: 0,
-        incomplete: None,
-        signing,
-        publishing,
-        waiting: Duration::ZERO,
-    };
     let _ = events.send(CallEvent::Finished(Box::new(stats))).await;
     Ok(())
 }
@@ -169,41 +145,27 @@ async fn publish_without_waiting(
 struct ReplyCollector<'a> {
     client: &'a Arc<ClientInner>,
     call: &'a RpcCall,
-    id: Uuid,
+    /// The values that a reply must match.
+    selector: ReplySelector,
     reply_address: AnswerAddress,
     connection_mark: ConnectionMark,
-    started_at: Instant,
-    signing: Duration,
     published: Instant,
     /// The node for each reply subject.
     nodes_by_reply_subject: HashMap<String, Identity>,
-    /// Expected nodes that were not sent the request, because their encryption key is unknown.
-    without_key: BTreeSet<Identity>,
     /// Expected nodes without a reply so far.
     awaited: BTreeSet<Identity>,
-    expected: Option<usize>,
     answered: BTreeSet<Identity>,
-    absent: BTreeSet<Identity>,
-    unexpected: BTreeSet<Identity>,
-    counts: ReplyCounts,
+    /// The counts so far. `missing` has the nodes that were not sent the request, because their encryption key is unknown.
+    stats: CallStats,
     progress_tracker: ProgressTracker,
     /// The broker reports no subscriber for the broadcast.
     no_responders: bool,
-    /// More messages were on their way when the wait ended.
-    slow_consumer: bool,
     last: Option<Instant>,
-}
-
-#[derive(Default)]
-struct ReplyCounts {
-    ok: usize,
-    failed: usize,
-    rejected: usize,
 }
 
 impl ReplyCollector<'_> {
     async fn run(mut self, mut replies: BusSubscription, events: &CallEventSender) {
-        while !self.is_over() {
+        while self.outstanding_count() > 0 {
             let next = match tokio::time::timeout_at(self.ends_at(), replies.next()).await {
                 Ok(next) => next,
                 Err(_) => self.wait_for_straggler(&mut replies).await,
@@ -216,18 +178,14 @@ impl ReplyCollector<'_> {
         let _ = events.send(CallEvent::Finished(Box::new(self.into_stats()))).await;
     }
 
-    fn is_over(&self) -> bool {
-        self.outstanding_count() == 0
-    }
-
     /// Maximum number of outstanding replies; `usize::MAX` when the number of nodes is unknown.
     fn outstanding_count(&self) -> usize {
-        let all = match self.expected {
+        let all = match self.stats.expected {
             Some(_) => self.awaited.len(),
             None if self.no_responders => 0,
             None => usize::MAX,
         };
-        let received = self.counts.ok + self.counts.failed;
+        let received = self.stats.response_count();
         let remaining = self.call.expect.map(|count| count.saturating_sub(received));
         remaining.map_or(all, |remaining| remaining.min(all))
     }
@@ -246,7 +204,9 @@ impl ReplyCollector<'_> {
         let deadline = self.latest_end() + ROUND_TRIP_TIMEOUT;
         loop {
             let Ok(next) = tokio::time::timeout_at(deadline, replies.next()).await else {
-                self.slow_consumer = probe.is_ok();
+                // More messages were on their way when the wait ended.
+                self.stats.incomplete =
+                    probe.is_ok().then_some(ConnectionDisturbance::SlowConsumer);
                 return None;
             };
             match next {
@@ -259,7 +219,7 @@ impl ReplyCollector<'_> {
     }
 
     fn is_open_ended(&self) -> bool {
-        self.expected.is_none() && self.call.expect.is_none()
+        self.stats.expected.is_none() && self.call.expect.is_none()
     }
 
     /// The end of the wait if no further message arrives.
@@ -293,23 +253,14 @@ impl ReplyCollector<'_> {
             answers.iter().map(|answer| answer.payload().clone()).partition(|bytes| {
                 self.call.stream && EnvelopeKind::of_inbox_message(bytes) == EnvelopeKind::Progress
             });
-        let expectation = ReplyExpectation {
-            request: self.id,
-            agent: self.call.agent.clone(),
-            action: self.call.action.clone(),
-        };
-        let (trust, expected) = (self.client.trust(), expectation.as_expected());
-        for progress in open_progress(
-            &progress_messages,
-            &expected,
-            &trust,
-            &self.client.tokens,
-            unix_millis_now(),
-        ) {
+        let (trust, now) = (self.client.trust(), unix_millis_now());
+        let expected = self.selector.as_expected();
+        let (messages, tokens) = (&progress_messages, &self.client.tokens);
+        for progress in open_progress(messages, &expected, &trust, tokens, now) {
             self.handle_progress(progress, events).await;
         }
         let received_at = Instant::now();
-        let opened = open_replies::open_reply_batch(self.client, &expectation, replies).await;
+        let opened = open_replies::open_reply_batch(self.client, &self.selector, replies).await;
         let at = Instant::now();
         let count = u32::try_from(opened.len()).unwrap_or(u32::MAX).max(1);
         let verifying = (at - received_at) / count;
@@ -325,7 +276,7 @@ impl ReplyCollector<'_> {
             return;
         };
         if self.awaited.remove(node) {
-            self.absent.insert(node.clone());
+            self.stats.absent.insert(node.clone());
             let _ = events.send(CallEvent::Absent(node.clone())).await;
         }
     }
@@ -347,12 +298,16 @@ impl ReplyCollector<'_> {
             Ok(_) => "stray_progress",
             Err(refusal) => refusal.reason_code(),
         };
-        self.counts.rejected += 1;
+        self.reject_message(reason, events).await;
+    }
+
+    async fn reject_message(&mut self, reason: &'static str, events: &CallEventSender) {
+        self.stats.rejected += 1;
         let _ = events.send(CallEvent::Rejected(reason)).await;
     }
 
     fn is_awaited(&self, node: &Identity) -> bool {
-        match self.expected {
+        match self.stats.expected {
             Some(_) => self.awaited.contains(node),
             None => !self.answered.contains(node),
         }
@@ -364,23 +319,17 @@ impl ReplyCollector<'_> {
         (at, verifying): (Instant, Duration),
         events: &CallEventSender,
     ) {
-        let reply = match reply {
-            Ok(opened) => {
-                self.client.note_sender(&opened.sender);
-                opened.reply
-            }
-            Err(refusal) => {
-                self.counts.rejected += 1;
-                let _ = events.send(CallEvent::Rejected(refusal.reason_code())).await;
-                return;
-            }
+        let OpenReply { reply, sender } = match reply {
+            Ok(opened) => opened,
+            Err(refusal) => return self.reject_message(refusal.reason_code(), events).await,
         };
+        self.client.note_sender(&sender);
         let sender = reply.sender.clone();
         let received = Box::new(ReceivedReply { reply, after: at - self.published, verifying });
         let first = self.answered.insert(sender.clone());
-        let is_expected = first && (self.expected.is_none() || self.awaited.remove(&sender));
+        let is_expected = first && (self.stats.expected.is_none() || self.awaited.remove(&sender));
         if !is_expected {
-            self.unexpected.insert(sender.clone());
+            self.stats.unexpected.insert(sender.clone());
             let _ = events.send(CallEvent::Unexpected(received)).await;
             return;
         }
@@ -392,32 +341,21 @@ impl ReplyCollector<'_> {
             let _ = events.send(CallEvent::Progress(Box::new(update))).await;
         }
         if received.is_ok() {
-            self.counts.ok += 1;
+            self.stats.ok += 1;
         } else {
-            self.counts.failed += 1;
+            self.stats.failed += 1;
         }
         let _ = events.send(CallEvent::Reply(received)).await;
     }
 
     fn into_stats(self) -> CallStats {
-        let mut missing = self.awaited;
-        missing.extend(self.absent.iter().cloned());
-        missing.extend(self.without_key);
+        let mut stats = self.stats;
+        stats.missing.extend(self.awaited);
+        stats.missing.extend(stats.absent.iter().cloned());
+        let disturbance = self.client.bus.disturbed_since(self.connection_mark);
+        stats.incomplete = disturbance.or(stats.incomplete);
         let end = self.last.unwrap_or_else(Instant::now);
-        let disturbance = self.slow_consumer.then_some(ConnectionDisturbance::SlowConsumer);
-        CallStats {
-            request: self.id,
-            expected: self.expected,
-            ok: self.counts.ok,
-            failed: self.counts.failed,
-            missing,
-            absent: self.absent,
-            unexpected: self.unexpected,
-            rejected: self.counts.rejected,
-            incomplete: self.client.bus.disturbed_since(self.connection_mark).or(disturbance),
-            signing: self.signing,
-            publishing: self.published - self.started_at,
-            waiting: end.saturating_duration_since(self.published),
-        }
+        stats.waiting = end.saturating_duration_since(self.published);
+        stats
     }
 }

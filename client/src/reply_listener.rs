@@ -7,31 +7,19 @@ use std::sync::Arc;
 
 use muster_base::unix_millis_now;
 use muster_bus::{BusMessage, BusSubscription, ConnectionDisturbance, ConnectionMark};
-use muster_wire::identity::{Identity, SubjectName};
-use muster_wire::sign::{
-    EnvelopeKind, ExpectedAnswer, MessageRefusal, OpenReply, open_progress, open_replies,
-};
+use muster_wire::identity::Identity;
+use muster_wire::sign::{EnvelopeKind, OpenReply, open_progress, open_replies};
 use muster_wire::subject::AnswerAddress;
 use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::batch::MAX_BATCH_SIZE;
+use crate::call::ReplySelector;
 use crate::client::Client;
 use crate::client_inner::ClientInner;
-use crate::error::ClientError;
+use crate::error::Result;
 use crate::event::{CallEvent, ReceivedReply};
 use crate::progress::ProgressTracker;
-
-/// Selects the replies to receive.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ReplySelector {
-    /// The agent of the request.
-    pub agent: SubjectName,
-    /// The action of the request.
-    pub action: SubjectName,
-    /// The id of the request; any when absent.
-    pub request: Option<Uuid>,
-}
 
 /// A subscription to replies at one address.
 #[derive(Debug)]
@@ -51,7 +39,7 @@ pub struct ReplyListener {
 
 impl Client {
     /// Returns the caller's own address with this name: 1 to 64 letters, digits, `-` and `_`. Also accepts a complete address of the caller.
-    pub fn mailbox_address(&self, name: &str) -> Result<AnswerAddress, ClientError> {
+    pub fn mailbox_address(&self, name: &str) -> Result<AnswerAddress> {
         self.inner.answer_address(name)
     }
 
@@ -60,7 +48,7 @@ impl Client {
         &self,
         address: &AnswerAddress,
         awaited: ReplySelector,
-    ) -> Result<ReplyListener, ClientError> {
+    ) -> Result<ReplyListener> {
         let client = Arc::clone(&self.inner);
         let own_address = client.answer_address(address.prefix())?;
         let connection_mark = client.bus.mark_connection();
@@ -113,14 +101,12 @@ impl ReplyListener {
             .iter()
             .map(BusMessage::payload)
             .partition(|bytes| EnvelopeKind::of_inbox_message(bytes) == EnvelopeKind::Progress);
-        let ReplySelector { agent, action, request } = &self.awaited;
-        let expected = ExpectedAnswer { request: *request, agent, action };
-        let client = Arc::clone(&self.client);
-        let trust = client.trust();
+        let expected = self.awaited.as_expected();
+        let (trust, tokens) = (self.client.trust(), &self.client.tokens);
         let progress_messages =
-            open_progress(&progress_messages, &expected, &trust, &client.tokens, unix_millis_now());
+            open_progress(&progress_messages, &expected, &trust, tokens, unix_millis_now());
         let received_at = Instant::now();
-        let replies = open_replies(&replies, &expected, &trust, &client.tokens, unix_millis_now());
+        let replies = open_replies(&replies, &expected, &trust, tokens, unix_millis_now());
         let count = u32::try_from(replies.len()).unwrap_or(u32::MAX).max(1);
         let verifying = received_at.elapsed() / count;
         for progress in progress_messages {
@@ -137,9 +123,9 @@ impl ReplyListener {
         for reply in replies {
             match reply {
                 Ok(OpenReply { reply, .. }) => {
-                    self.queue_reply(ReceivedReply { reply, after, verifying })
+                    self.queue_reply(ReceivedReply { reply, after, verifying });
                 }
-                Err(refusal) => self.queue_refusal(&refusal),
+                Err(refusal) => self.events.push_back(CallEvent::Rejected(refusal.reason_code())),
             }
         }
     }
@@ -157,9 +143,5 @@ impl ReplyListener {
             self.events.push_back(CallEvent::Progress(Box::new(update)));
         }
         self.events.push_back(CallEvent::Reply(Box::new(received)));
-    }
-
-    fn queue_refusal(&mut self, refusal: &MessageRefusal) {
-        self.events.push_back(CallEvent::Rejected(refusal.reason_code()));
     }
 }

@@ -82,11 +82,10 @@ impl RolloutLimits {
     /// The batches in order: every node is in exactly one batch, and no batch is empty.
     pub fn batches(
         &self,
-        order: impl ExactSizeIterator<Item = Identity>,
+        mut order: impl ExactSizeIterator<Item = Identity>,
     ) -> VecDeque<VecDeque<Identity>> {
         let total = order.len();
         let size = self.batch.map_or(total, |batch| batch.count_rounded_up(total)).max(1);
-        let mut order = order;
         let mut batches = VecDeque::from([order.by_ref().take(self.canary).collect()]);
         while order.len() > 0 {
             batches.push_back(order.by_ref().take(size).collect());

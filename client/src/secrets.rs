@@ -11,13 +11,13 @@ use tokio::sync::mpsc;
 
 use crate::call::{CallTarget, RpcCall};
 use crate::client_inner::ClientInner;
-use crate::error::ClientError;
+use crate::error::{ClientError, Result};
 use crate::reply_collector;
 
 /// Maximum wait for a node's key.
 const KEY_REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
-type KeyRequestFuture<'a> = Pin<Box<dyn Future<Output = Result<(), ClientError>> + Send + 'a>>;
+type KeyRequestFuture<'a> = Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>>;
 
 /// A call with all keys that it needs.
 pub(crate) struct PreparedCall {
@@ -31,7 +31,7 @@ pub(crate) struct PreparedCall {
 pub(crate) async fn prepare_call(
     client: &Arc<ClientInner>,
     mut call: RpcCall,
-) -> Result<PreparedCall, ClientError> {
+) -> Result<PreparedCall> {
     let mut without_key = BTreeSet::new();
     call.sensitive.retain(|name| call.data.contains_key(name));
     if call.sensitive.is_empty() {
@@ -39,7 +39,7 @@ pub(crate) async fn prepare_call(
     }
     let CallTarget::Nodes(nodes) = &mut call.target else {
         let inputs = call.sensitive.into_iter().collect::<Vec<_>>().join(", ");
-        return Err(ClientError::SecretBroadcast { inputs });
+        return Err(ClientError::SecretBroadcast(inputs));
     };
     let unknown: BTreeSet<Identity> =
         nodes.iter().filter(|node| client.node_key(node).is_none()).cloned().collect();

@@ -10,7 +10,7 @@ use muster_filter::{
     DeclaredQuery, DeclaredSource, DeclaredSources, NodeFilter, OutputKind, SelectExpression,
 };
 
-use crate::ddl::{DdlStoreError, json_files, read_file};
+use crate::ddl::{DdlStoreError, read_json_files};
 
 /// Maximum time that nodes spend on the data sources of one request.
 const MAX_NODE_EVALUATION_TIME: Duration = Duration::from_secs(10);
@@ -29,8 +29,8 @@ impl DataDdlStore {
             store.add_file(Path::new(name), text.as_bytes())?;
         }
         let directory = directory.map(|directory| directory.join("data"));
-        for path in directory.map_or_else(|| Ok(Vec::new()), |path| json_files(&path))? {
-            store.add_file(&path, &read_file(&path)?)?;
+        for (path, bytes) in read_json_files(directory.as_deref())? {
+            store.add_file(&path, &bytes)?;
         }
         Ok(store)
     }
@@ -77,7 +77,7 @@ fn declare_source(ddl: &Arc<DataDdl>) -> DeclaredSource {
                 let ddl = Arc::clone(ddl);
                 Arc::new(move |query| match ddl.query_violation(query) {
                     None => Ok(()),
-                    Some(violation) => Err(violation.to_string()),
+                    Some(violation) => Err(violation.into()),
                 })
             },
         }),

@@ -8,7 +8,7 @@ use muster_wire::identity::Identity;
 use uuid::Uuid;
 
 /// Statistics of one call.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CallStats {
     /// The request's id.
     pub request: Uuid,

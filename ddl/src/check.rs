@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use crate::aggregate::AggregateFunction;
-use crate::error::{DdlError, truncate_text};
+use crate::error::{DdlError, DefinitionProblem, truncate_text};
 use crate::parse::{
     AgentDdlDocument, DocumentAction, DocumentAggregate, DocumentInput, DocumentOutput,
     OrderedEntries,
@@ -15,19 +15,20 @@ use crate::schema::{
     ActionClass, ActionSchema, AgentCapabilities, AgentDdl, AggregateSchema, DdlMetadata,
     InputSchema, OutputSchema,
 };
-use crate::validate::{ValidationRule, ValidationRuleError, validator_names};
+use crate::validate::{ValidationRule, validator_names};
 use crate::value_type::ValueType;
 
 /// Longest timeout, in seconds: a day.
-const MAX_TIMEOUT_SECONDS: u64 = 86_400;
+pub(crate) const MAX_TIMEOUT_SECONDS: u64 = 86_400;
 
 /// Longest name of an agent, action, input or output, in bytes.
 const MAX_NAME_BYTES: usize = 64;
 
 /// Most inputs with a validation in one DDL, because each holds a compiled pattern.
-const MAX_VALIDATIONS: usize = 256;
+pub(crate) const MAX_VALIDATIONS: usize = 256;
 
 type DdlWarnings = Vec<String>;
+type Result<T, E = DefinitionProblem> = std::result::Result<T, E>;
 
 pub(crate) fn check_document(
     document: AgentDdlDocument,
@@ -35,12 +36,16 @@ pub(crate) fn check_document(
 ) -> Result<AgentDdl, DdlError> {
     let mut metadata = document.metadata;
     check_metadata(&metadata)?;
-    check_validations(&document.actions)?;
+    let inputs = document.actions.iter().flat_map(|action| &action.input.0);
+    let validations = inputs.filter(|(_, input)| input.validation.is_some()).count();
+    if validations > MAX_VALIDATIONS {
+        return Err(DdlError::TooManyValidations(validations));
+    }
     let mut names = BTreeSet::new();
     let mut actions = Vec::with_capacity(document.actions.len());
     for raw in document.actions {
         if !names.insert(raw.action.clone()) {
-            return Err(DdlError::DuplicateAction { name: truncate_text(&raw.action) });
+            return Err(DdlError::DuplicateAction(truncate_text(&raw.action)));
         }
         actions.push(check_action(raw, &mut warnings)?);
     }
@@ -50,27 +55,26 @@ pub(crate) fn check_document(
 }
 
 pub(crate) fn check_metadata(metadata: &DdlMetadata) -> Result<(), DdlError> {
-    check_subject_name("metadata", &metadata.name)?;
-    check_timeout("metadata", metadata.timeout)?;
-    check_capabilities(metadata)
+    let to_error = DefinitionProblem::located("metadata");
+    check_subject_name(&metadata.name)
+        .and_then(|()| check_timeout(metadata.timeout))
+        .map_err(to_error)?;
+    check_capabilities(metadata).map_err(DefinitionProblem::located("metadata, capabilities"))
 }
 
-fn check_timeout(at: &str, seconds: u64) -> Result<(), DdlError> {
-    if (1..=MAX_TIMEOUT_SECONDS).contains(&seconds) {
-        return Ok(());
-    }
-    Err(DdlError::Timeout { at: at.to_owned(), seconds, limit: MAX_TIMEOUT_SECONDS })
+fn check_timeout(seconds: u64) -> Result<()> {
+    let is_allowed = (1..=MAX_TIMEOUT_SECONDS).contains(&seconds);
+    if is_allowed { Ok(()) } else { Err(DefinitionProblem::Timeout(seconds)) }
 }
 
 /// Requires absolute paths without `..`, so that a path does not depend on the working directory.
-fn check_capabilities(metadata: &DdlMetadata) -> Result<(), DdlError> {
+fn check_capabilities(metadata: &DdlMetadata) -> Result<()> {
     let Some(AgentCapabilities { read, write, .. }) = &metadata.capabilities else {
         return Ok(());
     };
-    match read.iter().chain(write).find(|path| !path.starts_with('/') || has_parent_component(path))
-    {
-        Some(path) => Err(DdlError::Path {
-            at: "metadata, capabilities".to_owned(),
+    let is_invalid = |path: &&String| !path.starts_with('/') || has_parent_component(path);
+    match read.iter().chain(write).find(is_invalid) {
+        Some(path) => Err(DefinitionProblem::Path {
             path: truncate_text(path),
             expected: "an absolute path without `..`",
         }),
@@ -82,24 +86,12 @@ fn has_parent_component(path: &str) -> bool {
     path.contains('\0') || path.split('/').any(|part| part == "..")
 }
 
-fn check_script_name(at: &str, script: String) -> Result<String, DdlError> {
-    if script.is_empty() || has_parent_component(&script) {
-        return Err(DdlError::Path {
-            at: format!("{at}, implemented_by"),
-            path: truncate_text(&script),
-            expected: "the name of a script without `..`",
-        });
+fn check_script_name(script: &str) -> Result<()> {
+    if !script.is_empty() && !has_parent_component(script) {
+        return Ok(());
     }
-    Ok(script)
-}
-
-fn check_validations(actions: &[DocumentAction]) -> Result<(), DdlError> {
-    let inputs = actions.iter().flat_map(|action| &action.input.0);
-    let count = inputs.filter(|(_, input)| input.validation.is_some()).count();
-    if count > MAX_VALIDATIONS {
-        return Err(DdlError::TooManyValidations { count, limit: MAX_VALIDATIONS });
-    }
-    Ok(())
+    let expected = "the name of a script without `..`";
+    Err(DefinitionProblem::Path { path: truncate_text(script), expected })
 }
 
 fn check_default_action(
@@ -107,31 +99,30 @@ fn check_default_action(
     in_document: Option<String>,
     actions: &BTreeSet<String>,
 ) -> Result<Option<String>, DdlError> {
-    let contradicted = match (&in_metadata, &in_document) {
-        (Some(one), Some(other)) => one != other,
-        _ => false,
-    };
+    let both = in_metadata.as_ref().zip(in_document.as_ref());
+    let contradicted = both.is_some_and(|(one, other)| one != other);
     match in_metadata.or(in_document) {
         Some(name) if contradicted || !actions.contains(&name) => {
-            Err(DdlError::DefaultAction { name: truncate_text(&name) })
+            Err(DdlError::DefaultAction(truncate_text(&name)))
         }
         found => Ok(found),
     }
 }
 
 fn check_action(raw: DocumentAction, warnings: &mut DdlWarnings) -> Result<ActionSchema, DdlError> {
-    check_subject_name("actions", &raw.action)?;
+    check_subject_name(&raw.action).map_err(DefinitionProblem::located("actions"))?;
     let at = format!("action `{}`", raw.action);
-    if let Some(seconds) = raw.timeout {
-        check_timeout(&at, seconds)?;
-    }
-    let class = action_class(&raw, &at)?;
+    let to_error = DefinitionProblem::located(&at);
+    raw.timeout.map_or(Ok(()), check_timeout).map_err(to_error)?;
+    let class = action_class(&raw).map_err(to_error)?;
     let outputs = check_outputs(raw.output, &at, warnings)?;
+    let inputs = check_inputs(raw.input, &at, warnings)?;
+    let aggregates = raw.aggregate.into_iter().map(|raw| check_aggregate(raw, &outputs));
     let action = ActionSchema {
         description: raw.description,
         display: raw.display,
-        inputs: check_inputs(raw.input, &at, warnings)?,
-        aggregates: check_aggregates(raw.aggregate, &outputs, &at)?,
+        inputs,
+        aggregates: aggregates.collect::<Result<_>>().map_err(to_error)?,
         outputs,
         read_only: raw.read_only,
         idempotent: raw.idempotent,
@@ -139,20 +130,28 @@ fn check_action(raw: DocumentAction, warnings: &mut DdlWarnings) -> Result<Actio
         class,
         timeout: raw.timeout,
         additional_input: raw.additional_input,
-        implemented_by: raw
-            .implemented_by
-            .map(|script| check_script_name(&at, script))
-            .transpose()?,
+        implemented_by: raw.implemented_by,
         sensitive_inputs: raw.sensitive_inputs,
         examples: raw.examples,
         name: raw.action,
     };
-    check_examples(&action, &at)?;
+    if let Some(script) = &action.implemented_by {
+        let at = format!("{at}, implemented_by");
+        check_script_name(script).map_err(DefinitionProblem::located(&at))?;
+    }
+    for (number, example) in (1..).zip(&action.examples) {
+        let at = format!("{at}, example {number}");
+        let input = action.validate_input(&example.input).map_err(Box::new);
+        let output = input
+            .map_err(DefinitionProblem::ExampleInput)
+            .and_then(|_| Ok(action.validate_output(&example.output).map_err(Box::new)?));
+        output.map_err(DefinitionProblem::located(&at))?;
+    }
     Ok(action)
 }
 
 /// Without a class, an action that is not read-only is classified as root-equivalent, which is the safe default.
-fn action_class(raw: &DocumentAction, at: &str) -> Result<ActionClass, DdlError> {
+fn action_class(raw: &DocumentAction) -> Result<ActionClass> {
     let implied = if raw.read_only && !raw.dangerous {
         ActionClass::Read
     } else {
@@ -167,21 +166,7 @@ fn action_class(raw: &DocumentAction, at: &str) -> Result<ActionClass, DdlError>
         }
         _ => return Ok(class),
     };
-    Err(DdlError::Class { at: at.to_owned(), class: class.as_str(), problem })
-}
-
-/// Checks that the examples satisfy the schema.
-fn check_examples(action: &ActionSchema, at: &str) -> Result<(), DdlError> {
-    for (number, example) in (1..).zip(&action.examples) {
-        let at = || format!("{at}, example {number}");
-        action
-            .validate_input(&example.input)
-            .map_err(|source| DdlError::ExampleInput { at: at(), source: source.into() })?;
-        action
-            .validate_output(&example.output)
-            .map_err(|source| DdlError::ExampleOutput { at: at(), source: source.into() })?;
-    }
-    Ok(())
+    Err(DefinitionProblem::Class(class.as_str(), problem))
 }
 
 fn check_inputs(
@@ -202,11 +187,12 @@ pub(crate) fn check_input(
     at: &str,
     warnings: &mut DdlWarnings,
 ) -> Result<InputSchema, DdlError> {
-    check_value_name(at, &name)?;
-    let value_type = check_value_type(raw.value_type.as_deref(), at)?;
+    let to_error = DefinitionProblem::located(at);
+    check_value_name(&name).map_err(to_error)?;
+    let value_type = check_value_type(raw.value_type.as_deref()).map_err(to_error)?;
     let choices = raw.list.unwrap_or_default();
     if value_type == ValueType::List && choices.is_empty() {
-        return Err(DdlError::NoChoices { at: at.to_owned() });
+        return Err(to_error(DefinitionProblem::NoChoices));
     }
     let mut input = InputSchema {
         name,
@@ -216,33 +202,20 @@ pub(crate) fn check_input(
         default: None,
         optional: raw.optional,
         required_unless: raw.required_unless,
-        rule: check_rule(raw.validation.as_deref(), at)?,
+        rule: check_rule(raw.validation.as_deref()).map_err(to_error)?,
         max_length: raw.maxlength.unwrap_or(0),
         choices,
         sensitive: raw.sensitive,
     };
-    if let Some(default) = raw.default {
-        input.default = usable_default(&input, default, at, warnings)?;
+    match raw.default.as_ref().map(|default| input.check_value(default)) {
+        // Published DDLs use an empty string for "no default", even if the input's own validation refuses it.
+        Some(Err(violation)) if raw.default == Some(Value::from("")) => {
+            warnings.push(format!("{at}: the empty default {violation}; it is ignored"));
+        }
+        Some(Err(violation)) => return Err(to_error(DefinitionProblem::Default(violation))),
+        Some(Ok(())) | None => input.default = raw.default,
     }
     Ok(input)
-}
-
-/// Published DDLs use an empty string for "no default", even if the input's own validation refuses it. Such a default is
-/// ignored.
-fn usable_default(
-    input: &InputSchema,
-    default: Value,
-    at: &str,
-    warnings: &mut DdlWarnings,
-) -> Result<Option<Value>, DdlError> {
-    match input.check_value(&default) {
-        Ok(()) => Ok(Some(default)),
-        Err(violation) if default.as_str() == Some("") => {
-            warnings.push(format!("{at}: the empty default {violation}; it is ignored"));
-            Ok(None)
-        }
-        Err(violation) => Err(DdlError::Default { at: at.to_owned(), violation }),
-    }
 }
 
 pub(crate) fn check_outputs(
@@ -252,122 +225,96 @@ pub(crate) fn check_outputs(
 ) -> Result<Vec<OutputSchema>, DdlError> {
     let checked = raw.0.into_iter().map(|(name, raw)| {
         let at = format!("{at}, output `{}`", truncate_text(&name));
-        check_output(name, raw, &at, warnings)
+        let (schema, warning) = check_output(name, raw).map_err(DefinitionProblem::located(&at))?;
+        warnings.extend(warning.map(|warning| format!("{at}: {warning}")));
+        Ok(schema)
     });
     checked.collect()
 }
 
-/// A default of another type is accepted: published DDLs use "Unknown" for integers that were not computed.
-fn check_output(
-    name: String,
-    raw: DocumentOutput,
-    at: &str,
-    warnings: &mut DdlWarnings,
-) -> Result<OutputSchema, DdlError> {
-    check_value_name(at, &name)?;
+/// The output, and a warning about its default. A default of another type is accepted: published DDLs use "Unknown" for
+/// integers that were not computed.
+fn check_output(name: String, raw: DocumentOutput) -> Result<(OutputSchema, Option<String>)> {
+    check_value_name(&name)?;
     let schema = OutputSchema {
         display_as: raw.display_as.unwrap_or_else(|| name.clone()),
         description: raw.description,
-        value_type: check_value_type(raw.value_type.as_deref(), at)?,
+        value_type: check_value_type(raw.value_type.as_deref())?,
         default: None,
         sensitive: raw.sensitive,
         name,
     };
-    if let Some(Err(violation)) = raw.default.as_ref().map(|default| schema.check_value(default)) {
-        warnings.push(format!("{at}: the default {violation}; it is used anyway"));
-    }
-    Ok(OutputSchema { default: raw.default, ..schema })
+    let violation = raw.default.as_ref().and_then(|default| schema.check_value(default).err());
+    let warning = violation.map(|violation| format!("the default {violation}; it is used anyway"));
+    Ok((OutputSchema { default: raw.default, ..schema }, warning))
 }
 
-fn check_aggregates(
-    raw: Vec<DocumentAggregate>,
-    outputs: &[OutputSchema],
-    at: &str,
-) -> Result<Vec<AggregateSchema>, DdlError> {
-    raw.into_iter().map(|raw| check_aggregate(raw, outputs, at)).collect()
-}
-
-fn check_aggregate(
-    raw: DocumentAggregate,
-    outputs: &[OutputSchema],
-    at: &str,
-) -> Result<AggregateSchema, DdlError> {
+fn check_aggregate(raw: DocumentAggregate, outputs: &[OutputSchema]) -> Result<AggregateSchema> {
     let Some(function) = AggregateFunction::from_name(&raw.function) else {
-        return Err(DdlError::Unknown {
-            at: at.to_owned(),
+        return Err(DefinitionProblem::Unknown {
             kind: "aggregate function",
             word: truncate_text(&raw.function),
             known: AggregateFunction::ALL.map(AggregateFunction::name).join(", "),
         });
     };
-    let invalid = |problem: String| DdlError::Aggregate {
-        at: at.to_owned(),
-        function: function.name().to_owned(),
-        problem,
+    let problem = match raw.args.first().and_then(Value::as_str).map(str::to_owned) {
+        Some(output) if outputs.iter().any(|known| known.name == output) => {
+            return Ok(AggregateSchema { function, arguments: raw.args, output });
+        }
+        Some(output) => {
+            format!("uses the output `{}`, which is not declared", truncate_text(&output))
+        }
+        None => "needs the name of an output as its first argument".to_owned(),
     };
-    let Some(output) = raw.args.first().and_then(Value::as_str).map(str::to_owned) else {
-        return Err(invalid("needs the name of an output as its first argument".to_owned()));
-    };
-    if !outputs.iter().any(|known| known.name == output) {
-        let output = truncate_text(&output);
-        return Err(invalid(format!("uses the output `{output}`, which is not declared")));
-    }
-    Ok(AggregateSchema { function, arguments: raw.args, output })
+    Err(DefinitionProblem::Aggregate(function.name(), problem))
 }
 
-fn check_rule(text: Option<&str>, at: &str) -> Result<Option<ValidationRule>, DdlError> {
+fn check_rule(text: Option<&str>) -> Result<Option<ValidationRule>> {
     let Some(text) = text.filter(|text| !text.is_empty()) else {
         return Ok(None);
     };
-    let at = at.to_owned();
-    ValidationRule::new(text).map(Some).map_err(|error| match error {
-        ValidationRuleError::UnknownValidator => DdlError::Unknown {
-            at,
+    match ValidationRule::new(text) {
+        Some(rule) => rule.map(Some).map_err(|source| DefinitionProblem::Pattern {
+            pattern: truncate_text(text),
+            source: Box::new(source),
+        }),
+        None => Err(DefinitionProblem::Unknown {
             kind: "validator",
             word: truncate_text(text),
             known: format!(
                 "{}; any text other than a single word is a regular expression",
                 validator_names().collect::<Vec<_>>().join(", ")
             ),
-        },
-        ValidationRuleError::Pattern(source) => {
-            DdlError::Pattern { at, pattern: truncate_text(text), source }
-        }
-    })
+        }),
+    }
 }
 
-fn check_value_type(name: Option<&str>, at: &str) -> Result<ValueType, DdlError> {
+fn check_value_type(name: Option<&str>) -> Result<ValueType> {
     let Some(name) = name.filter(|name| !name.is_empty()) else {
         return Ok(ValueType::Any);
     };
-    ValueType::from_name(name).ok_or_else(|| DdlError::Unknown {
-        at: at.to_owned(),
+    ValueType::from_name(name).ok_or_else(|| DefinitionProblem::Unknown {
         kind: "type",
         word: truncate_text(name),
-        known: ValueType::ALL.map(|(_, name)| name).join(", "),
+        known: ValueType::ALL.map(|(_, name, _)| name).join(", "),
     })
 }
 
 /// Names of agents and actions are subject tokens, so they are lower case.
-fn check_subject_name(at: &str, name: &str) -> Result<(), DdlError> {
+fn check_subject_name(name: &str) -> Result<()> {
     let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
-    check_name(at, name, allowed, "1 to 64 lower-case letters, digits and _")
+    check_name(name, allowed, "1 to 64 lower-case letters, digits and _")
 }
 
 /// Checks names of inputs and outputs; published DDLs use upper case in some.
-fn check_value_name(at: &str, name: &str) -> Result<(), DdlError> {
+fn check_value_name(name: &str) -> Result<()> {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
-    check_name(at, name, allowed, "1 to 64 letters, digits and _")
+    check_name(name, allowed, "1 to 64 letters, digits and _")
 }
 
-fn check_name(
-    at: &str,
-    name: &str,
-    allowed: fn(u8) -> bool,
-    grammar: &'static str,
-) -> Result<(), DdlError> {
+fn check_name(name: &str, allowed: fn(u8) -> bool, grammar: &'static str) -> Result<()> {
     if !name.is_empty() && name.len() <= MAX_NAME_BYTES && name.bytes().all(allowed) {
         return Ok(());
     }
-    Err(DdlError::Name { at: at.to_owned(), name: truncate_text(name), grammar })
+    Err(DefinitionProblem::Name { name: truncate_text(name), grammar })
 }

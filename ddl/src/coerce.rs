@@ -5,7 +5,8 @@
 
 use serde_json::{Map, Number, Value};
 
-use crate::error::{InputValidationError, shown_value, truncate_text};
+use crate::JsonObject;
+use crate::error::{InputValidationError, truncate_text};
 use crate::schema::ActionSchema;
 use crate::validate::ValueViolation;
 use crate::value_type::ValueType;
@@ -19,18 +20,12 @@ impl ActionSchema {
     pub fn coerce_words(
         &self,
         words: &[(String, String)],
-    ) -> Result<Map<String, Value>, InputValidationError> {
+    ) -> Result<JsonObject, InputValidationError> {
         let mut values = Map::new();
         for (name, word) in words {
             let value = match self.find_input(name) {
                 Some(input) => coerce_value(input.value_type, word).map_err(|violation| {
-                    let sensitive = self.is_sensitive(name);
-                    InputValidationError::Invalid {
-                        action: self.name.clone(),
-                        input: name.clone(),
-                        value: shown_value(&Value::from(word.as_str()), sensitive),
-                        violation,
-                    }
+                    self.invalid_input(name, &Value::from(word.as_str()), violation)
                 })?,
                 None if self.additional_input => Value::from(word.as_str()),
                 None => return Err(self.undeclared_input(name)),
@@ -47,28 +42,24 @@ impl ActionSchema {
 }
 
 fn coerce_value(kind: ValueType, word: &str) -> Result<Value, ValueViolation> {
-    let unreadable = |expected| move || ValueViolation::Unreadable(expected);
-    match kind {
-        ValueType::String | ValueType::List => Ok(word.into()),
-        ValueType::Integer => {
-            parse_integer(word).map(Value::Number).ok_or_else(unreadable("an integer"))
+    let (value, requirement) = match kind {
+        ValueType::String | ValueType::List => (Some(word.into()), "a string"),
+        ValueType::Integer => (parse_integer(word).map(Value::Number), "an integer"),
+        ValueType::Float => (parse_float(word).map(Value::Number), "a number"),
+        ValueType::Number => {
+            let number = parse_integer(word).or_else(|| parse_float(word));
+            (number.map(Value::Number), "a number")
         }
-        ValueType::Float => parse_float(word).map(Value::Number).ok_or_else(unreadable("a number")),
-        ValueType::Number => parse_integer(word)
-            .or_else(|| parse_float(word))
-            .map(Value::Number)
-            .ok_or_else(unreadable("a number")),
-        ValueType::Boolean => parse_boolean(word)
-            .map(Value::Bool)
-            .ok_or_else(unreadable("one of true, false, yes or no")),
-        ValueType::Array => {
-            parse_array(word).ok_or_else(unreadable("a JSON array or a comma separated list"))
+        ValueType::Boolean => {
+            (parse_boolean(word).map(Value::Bool), "one of true, false, yes or no")
         }
-        ValueType::Hash => parse_json(word)
-            .filter(Value::is_object)
-            .ok_or_else(unreadable("a JSON object like {\"a\": 1}")),
-        ValueType::Any => parse_any(word).ok_or_else(unreadable("plain text or complete JSON")),
-    }
+        ValueType::Array => (parse_array(word), "a JSON array or a comma separated list"),
+        ValueType::Hash => {
+            (parse_json(word).filter(Value::is_object), "a JSON object like {\"a\": 1}")
+        }
+        ValueType::Any => (parse_any(word), "plain text or complete JSON"),
+    };
+    value.ok_or(ValueViolation::Requirement(requirement))
 }
 
 fn parse_integer(word: &str) -> Option<Number> {

@@ -4,8 +4,9 @@
 
 use std::time::Duration;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
+use crate::JsonObject;
 use crate::check;
 use crate::error::{DataQueryError, DdlError, shown_value, truncate_text};
 use crate::parse::{DocumentInput, DocumentOutput, OrderedEntries, read_document};
@@ -31,17 +32,15 @@ pub struct DataExample {
     #[serde(default)]
     pub description: String,
     /// The query.
-    #[serde(default)]
     pub query: Option<String>,
     /// The answer.
     #[serde(default)]
-    pub output: Map<String, Value>,
+    pub output: JsonObject,
 }
 
 #[derive(serde::Deserialize)]
 struct DataDdlDocument {
     metadata: DdlMetadata,
-    #[serde(default)]
     query: Option<DocumentInput>,
     #[serde(default)]
     output: OrderedEntries<DocumentOutput>,
@@ -112,7 +111,7 @@ impl DataDdl {
     pub fn check_query(&self, query: Option<&str>) -> Result<(), DataQueryError> {
         let source = || self.name().to_owned();
         match (&self.query, query.filter(|query| !query.is_empty())) {
-            (None, Some(_)) => Err(DataQueryError::Unexpected { source_name: source() }),
+            (None, Some(_)) => Err(DataQueryError::Unexpected(source())),
             (Some(declared), None) if !declared.optional => Err(DataQueryError::Missing {
                 source_name: source(),
                 prompt: declared.prompt.clone(),
@@ -136,10 +135,7 @@ impl DataDdl {
     }
 
     /// The answer with null for missing outputs, or the reason for refusal.
-    pub fn check_answer(
-        &self,
-        given: Map<String, Value>,
-    ) -> Result<Map<String, Value>, DataQueryError> {
+    pub fn check_answer(&self, given: JsonObject) -> Result<JsonObject, DataQueryError> {
         let declared = |name: &str| self.outputs.iter().any(|output| output.name == name);
         if let Some(name) = given.keys().find(|name| !declared(name)) {
             return Err(DataQueryError::Undeclared {

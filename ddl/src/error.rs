@@ -5,7 +5,9 @@
 use serde_json::Value;
 
 use crate::REDACTED;
-use crate::validate::{InvalidPattern, ValueViolation};
+use crate::check::{MAX_TIMEOUT_SECONDS, MAX_VALIDATIONS};
+use crate::parse::MAX_DDL_BYTES;
+use crate::validate::ValueViolation;
 
 /// Longest part of an invalid value or name in an error, in characters.
 const MAX_SHOWN_CHARS: usize = 60;
@@ -13,123 +15,29 @@ const MAX_SHOWN_CHARS: usize = 60;
 /// Why a DDL document is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum DdlError {
-    /// The document exceeds the size limit.
-    #[error("the DDL has {size} bytes; at most {limit} are allowed")]
-    TooLarge {
-        /// Document size in bytes.
-        size: usize,
-        /// The limit in bytes.
-        limit: usize,
-    },
+    /// The document exceeds the size limit. Holds its size in bytes.
+    #[error("the DDL has {0} bytes; at most {MAX_DDL_BYTES} are allowed")]
+    TooLarge(usize),
     /// The document is not JSON with the layout of a DDL.
     #[error("the DDL is not a JSON document with the layout of an agent's DDL")]
     Json(#[source] serde_json::Error),
-    /// An invalid name.
-    #[error("{at}: the name {name:?} is not {grammar}")]
-    Name {
-        /// Location in the document.
-        at: String,
-        /// The name as written, truncated.
-        name: String,
-        /// The expected grammar.
-        grammar: &'static str,
-    },
-    /// The document exceeds the limit of validations.
-    #[error("the DDL has {count} inputs with a validation; at most {limit} are allowed")]
-    TooManyValidations {
-        /// Number of inputs with a validation.
-        count: usize,
-        /// The limit.
-        limit: usize,
-    },
+    /// The document exceeds the limit of inputs with a validation. Holds their number.
+    #[error("the DDL has {0} inputs with a validation; at most {MAX_VALIDATIONS} are allowed")]
+    TooManyValidations(usize),
     /// A duplicate action name.
-    #[error("action `{name}` is declared twice; rename one of them")]
-    DuplicateAction {
-        /// The name.
-        name: String,
-    },
-    /// An unknown keyword: a type, validator or function.
-    #[error("{at}: unknown {kind} {word:?}; known are {known}")]
-    Unknown {
-        /// Location in the document.
-        at: String,
-        /// The kind of keyword.
-        kind: &'static str,
-        /// The keyword, truncated.
-        word: String,
-        /// The valid keywords.
-        known: String,
-    },
-    /// A regular expression does not compile.
-    #[error("{at}: the validation pattern {pattern:?} is not a regular expression")]
-    Pattern {
-        /// Location in the document.
-        at: String,
-        /// The pattern, truncated.
-        pattern: String,
-        /// The compiler's error.
-        #[source]
-        source: InvalidPattern,
-    },
-    /// A default violates its own definition.
-    #[error("{at}: the default {violation}")]
-    Default {
-        /// Location in the document.
-        at: String,
-        /// The violation.
-        violation: ValueViolation,
-    },
-    /// An invalid path.
-    #[error("{at}: {path:?} is not {expected}")]
-    Path {
-        /// Location in the document.
-        at: String,
-        /// The path as written, truncated.
-        path: String,
-        /// What was expected.
-        expected: &'static str,
-    },
-    /// An input of type `list` has no choices.
-    #[error("{at}: an input of type list needs a `list` of at least one choice")]
-    NoChoices {
-        /// Location in the document.
-        at: String,
-    },
-    /// The class of an action contradicts its other keys.
-    #[error("{at}: the class `{class}` {problem}")]
-    Class {
-        /// Location in the document.
-        at: String,
-        /// The class.
-        class: &'static str,
-        /// The contradiction or the missing key.
-        problem: &'static str,
-    },
-    /// The timeout is zero or longer than a day.
-    #[error("{at}: a timeout of {seconds} seconds is not between 1 and {limit}")]
-    Timeout {
-        /// Location in the document.
-        at: String,
-        /// The timeout as written, in seconds.
-        seconds: u64,
-        /// The limit in seconds.
-        limit: u64,
-    },
-    /// An invalid aggregate.
-    #[error("{at}: aggregate `{function}` {problem}")]
-    Aggregate {
-        /// Location in the document.
-        at: String,
-        /// The function.
-        function: String,
-        /// The problem of its arguments.
-        problem: String,
-    },
+    #[error("action `{0}` is declared twice; rename one of them")]
+    DuplicateAction(String),
     /// The default action does not exist, or is declared twice with different names.
-    #[error("the default action `{name}` is not an action of this agent, or two differ")]
-    DefaultAction {
-        /// The name as written, truncated.
-        name: String,
+    #[error("the default action `{0}` is not an action of this agent, or two differ")]
+    DefaultAction(String),
+    /// An invalid definition.
+    #[error("{at}: {problem}")]
+    Definition {
+        /// Location in the document.
+        at: String,
+        /// What is wrong with it.
+        #[source]
+        problem: DefinitionProblem,
     },
     /// An example of a data source is invalid.
     #[error("example {number} is invalid")]
@@ -139,24 +47,73 @@ pub enum DdlError {
         /// The reason.
         source: Box<DataQueryError>,
     },
+}
+
+/// What is wrong with a definition in a DDL. Names and words are truncated.
+#[derive(Debug, thiserror::Error)]
+pub enum DefinitionProblem {
+    /// An invalid name.
+    #[error("the name {name:?} is not {grammar}")]
+    Name {
+        /// The name as written.
+        name: String,
+        /// The expected grammar.
+        grammar: &'static str,
+    },
+    /// An unknown keyword: a type, validator or function.
+    #[error("unknown {kind} {word:?}; known are {known}")]
+    Unknown {
+        /// The kind of keyword.
+        kind: &'static str,
+        /// The keyword as written.
+        word: String,
+        /// The valid keywords.
+        known: String,
+    },
+    /// A regular expression does not compile.
+    #[error("the validation pattern {pattern:?} is not a regular expression")]
+    Pattern {
+        /// The pattern as written.
+        pattern: String,
+        /// The compiler's error.
+        source: Box<regex::Error>,
+    },
+    /// A default violates its own definition.
+    #[error("the default {0}")]
+    Default(ValueViolation),
+    /// An invalid path.
+    #[error("{path:?} is not {expected}")]
+    Path {
+        /// The path as written.
+        path: String,
+        /// What was expected.
+        expected: &'static str,
+    },
+    /// An input of type `list` has no choices.
+    #[error("an input of type list needs a `list` of at least one choice")]
+    NoChoices,
+    /// The class of an action contradicts its other keys, or needs another key.
+    #[error("the class `{0}` {1}")]
+    Class(&'static str, &'static str),
+    /// The timeout, in seconds, is zero or longer than a day.
+    #[error("a timeout of {0} seconds is not between 1 and {MAX_TIMEOUT_SECONDS}")]
+    Timeout(u64),
+    /// An aggregate function has invalid arguments.
+    #[error("aggregate `{0}` {1}")]
+    Aggregate(&'static str, String),
     /// The request of an example is invalid.
-    #[error("{at}: the example's input is invalid")]
-    ExampleInput {
-        /// Location in the document.
-        at: String,
-        /// The reason.
-        #[source]
-        source: Box<InputValidationError>,
-    },
+    #[error("the example's input is invalid")]
+    ExampleInput(#[source] Box<InputValidationError>),
     /// The reply of an example is invalid.
-    #[error("{at}: the example's output is invalid")]
-    ExampleOutput {
-        /// Location in the document.
-        at: String,
-        /// The reason.
-        #[source]
-        source: Box<OutputValidationError>,
-    },
+    #[error("the example's output is invalid")]
+    ExampleOutput(#[from] Box<OutputValidationError>),
+}
+
+impl DefinitionProblem {
+    /// The conversion to the error of a definition at a location.
+    pub(crate) fn located(at: &str) -> impl Fn(Self) -> DdlError + Copy {
+        move |problem| DdlError::Definition { at: at.to_owned(), problem }
+    }
 }
 
 /// Why a query of a data source or its answer is refused.
@@ -171,11 +128,8 @@ pub enum DataQueryError {
         prompt: String,
     },
     /// The source takes no query, but one was given.
-    #[error("{source_name} takes no query")]
-    Unexpected {
-        /// The data source.
-        source_name: String,
-    },
+    #[error("{0} takes no query")]
+    Unexpected(String),
     /// The query fails its validation.
     #[error("the query {query:?} of {source_name} {violation}")]
     Invalid {

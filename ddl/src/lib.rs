@@ -14,6 +14,7 @@ mod display;
 pub mod doc;
 mod error;
 mod input;
+mod metadata;
 mod output;
 mod parse;
 mod program;
@@ -24,7 +25,9 @@ mod value_type;
 pub use builtin::{BUILTIN_AGENTS, BUILTIN_DATA_SOURCES, builtin_agent, builtin_data};
 pub use data::{DataDdl, DataExample};
 pub use display::{DisplayMode, DisplayOverride, UnknownOverride};
-pub use error::{DataQueryError, DdlError, InputValidationError, OutputValidationError};
+pub use error::{
+    DataQueryError, DdlError, DefinitionProblem, InputValidationError, OutputValidationError,
+};
 pub use parse::MAX_DDL_BYTES;
 pub use program::{MAX_TEMPLATE_BYTES, TEMPLATE_ADVICE, finds_action_by_text};
 pub use schema::{
@@ -36,3 +39,5 @@ pub use value_type::ValueType;
 
 /// Replaces a sensitive value wherever it would be displayed.
 pub const REDACTED: &str = "[redacted]";
+
+type JsonObject = serde_json::Map<String, serde_json::Value>;

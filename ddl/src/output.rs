@@ -1,7 +1,6 @@
 //! Validates the outputs of one reply: defaults, types, undeclared names.
 
-use serde_json::{Map, Value};
-
+use crate::JsonObject;
 use crate::REDACTED;
 use crate::error::{OutputValidationError, shown_value, truncate_text};
 use crate::schema::ActionSchema;
@@ -9,10 +8,7 @@ use crate::schema::ActionSchema;
 impl ActionSchema {
     /// The outputs with defaults filled in, or the reason for refusal. Null is accepted for every output and means that it was not
     /// computed.
-    pub fn validate_output(
-        &self,
-        given: &Map<String, Value>,
-    ) -> Result<Map<String, Value>, OutputValidationError> {
+    pub fn validate_output(&self, given: &JsonObject) -> Result<JsonObject, OutputValidationError> {
         if let Some(name) = given.keys().find(|name| self.find_output(name).is_none()) {
             return Err(OutputValidationError::Undeclared {
                 action: self.name.clone(),
@@ -42,7 +38,7 @@ impl ActionSchema {
 
     /// The outputs with the values of sensitive ones replaced by [`REDACTED`].
     #[must_use]
-    pub fn redact_output(&self, outputs: &Map<String, Value>) -> Map<String, Value> {
+    pub fn redact_output(&self, outputs: &JsonObject) -> JsonObject {
         let mut shown = outputs.clone();
         for output in self.outputs.iter().filter(|output| output.sensitive) {
             if let Some(value) = shown.get_mut(&output.name) {

@@ -30,7 +30,7 @@ pub(crate) fn read_document<'de, T: Deserialize<'de>>(
     bytes: &'de [u8],
 ) -> Result<(T, Vec<String>), DdlError> {
     if bytes.len() > MAX_DDL_BYTES {
-        return Err(DdlError::TooLarge { size: bytes.len(), limit: MAX_DDL_BYTES });
+        return Err(DdlError::TooLarge(bytes.len()));
     }
     let mut warnings = Vec::new();
     let mut json = serde_json::Deserializer::from_slice(bytes);
@@ -44,10 +44,9 @@ pub(crate) fn read_document<'de, T: Deserialize<'de>>(
 
 #[derive(serde::Deserialize)]
 pub(crate) struct AgentDdlDocument {
-    #[serde(rename = "$schema", default)]
+    #[serde(rename = "$schema")]
     pub(crate) schema: Option<String>,
     pub(crate) metadata: DdlMetadata,
-    #[serde(default)]
     pub(crate) default_action: Option<String>,
     #[serde(default)]
     pub(crate) actions: Vec<DocumentAction>,
@@ -73,15 +72,12 @@ pub(crate) struct DocumentAction {
     pub(crate) idempotent: bool,
     #[serde(default)]
     pub(crate) streams: bool,
-    #[serde(default)]
     pub(crate) class: Option<ActionClass>,
     #[serde(default)]
     pub(crate) dangerous: bool,
-    #[serde(default)]
     pub(crate) timeout: Option<u64>,
     #[serde(default)]
     pub(crate) additional_input: bool,
-    #[serde(default)]
     pub(crate) implemented_by: Option<String>,
     #[serde(default)]
     pub(crate) sensitive_inputs: Vec<String>,
@@ -89,41 +85,31 @@ pub(crate) struct DocumentAction {
     pub(crate) examples: Vec<ActionExample>,
 }
 
-#[derive(serde::Deserialize)]
+#[derive(Default, serde::Deserialize)]
+#[serde(default)]
 pub(crate) struct DocumentInput {
-    #[serde(default)]
     pub(crate) prompt: String,
-    #[serde(default)]
     pub(crate) description: String,
-    #[serde(rename = "type", default)]
+    #[serde(rename = "type")]
     pub(crate) value_type: Option<String>,
-    #[serde(default)]
     pub(crate) default: Option<Value>,
-    #[serde(default)]
     pub(crate) optional: bool,
-    #[serde(default)]
     pub(crate) required_unless: Option<String>,
-    #[serde(default)]
     pub(crate) validation: Option<String>,
-    #[serde(default)]
     pub(crate) maxlength: Option<u64>,
-    #[serde(default, alias = "enum")]
+    #[serde(alias = "enum")]
     pub(crate) list: Option<Vec<String>>,
-    #[serde(default)]
     pub(crate) sensitive: bool,
 }
 
-#[derive(serde::Deserialize)]
+#[derive(Default, serde::Deserialize)]
+#[serde(default)]
 pub(crate) struct DocumentOutput {
-    #[serde(default)]
     pub(crate) description: String,
-    #[serde(default)]
     pub(crate) display_as: Option<String>,
-    #[serde(rename = "type", default)]
+    #[serde(rename = "type")]
     pub(crate) value_type: Option<String>,
-    #[serde(default)]
     pub(crate) default: Option<Value>,
-    #[serde(default)]
     pub(crate) sensitive: bool,
 }
 

@@ -6,11 +6,12 @@
 
 use std::time::Duration;
 
-use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde::ser::Serializer;
 use serde_json::{Map, Value};
 
 use crate::aggregate::AggregateFunction;
 use crate::display::DisplayMode;
+pub use crate::metadata::{AgentCapabilities, DdlMetadata};
 use crate::validate::ValidationRule;
 use crate::value_type::ValueType;
 
@@ -74,63 +75,6 @@ impl AgentDdl {
     }
 }
 
-/// The agent's description, author, version and hosting.
-#[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
-pub struct DdlMetadata {
-    /// The agent's name, as used in subjects and on the command line.
-    pub name: String,
-    /// The agent's purpose, in a sentence.
-    #[serde(default)]
-    pub description: String,
-    /// The maintainer.
-    #[serde(default)]
-    pub author: String,
-    /// The licence of the agent, usually an SPDX name.
-    #[serde(default)]
-    pub license: String,
-    /// The agent's version.
-    #[serde(default)]
-    pub version: String,
-    /// A link to further information.
-    #[serde(default)]
-    pub url: String,
-    /// Timeout of actions without their own, in seconds.
-    #[serde(default = "default_timeout")]
-    pub timeout: u64,
-    /// The agent's host, for example `external`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub provider: Option<String>,
-    /// Whether one node of a group answers, instead of every node.
-    #[serde(default, skip_serializing_if = "is_false")]
-    pub service: bool,
-    /// The resources that an external program needs. Where the kernel supports it, access to all others is blocked. Absent: the
-    /// program is not confined.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub capabilities: Option<AgentCapabilities>,
-    /// Documents may have this key here or beside the metadata; `check` moves it to the latter place.
-    #[serde(default, skip_serializing)]
-    pub(crate) default_action: Option<String>,
-}
-
-/// The resources that an external agent declares, in addition to system programs, system libraries and its own directory.
-#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct AgentCapabilities {
-    /// Files and directories (recursively) that it reads; absolute paths.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub read: Vec<String>,
-    /// Files and directories (recursively) that it reads and changes; absolute paths.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub write: Vec<String>,
-    /// Whether it opens or accepts TCP connections.
-    #[serde(default, skip_serializing_if = "is_false")]
-    pub network: bool,
-}
-
-const fn default_timeout() -> u64 {
-    10
-}
-
 /// The privilege that a permission for an action grants on the node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -162,22 +106,22 @@ pub struct ActionSchema {
     pub(crate) name: String,
     pub(crate) description: String,
     pub(crate) display: DisplayMode,
-    #[serde(rename = "input", serialize_with = "as_map")]
+    #[serde(rename = "input", serialize_with = "inputs_as_map")]
     pub(crate) inputs: Vec<InputSchema>,
-    #[serde(rename = "output", serialize_with = "as_map")]
+    #[serde(rename = "output", serialize_with = "outputs_as_map")]
     pub(crate) outputs: Vec<OutputSchema>,
     #[serde(rename = "aggregate", skip_serializing_if = "Vec::is_empty")]
     pub(crate) aggregates: Vec<AggregateSchema>,
-    #[serde(skip_serializing_if = "is_false")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(crate) read_only: bool,
-    #[serde(skip_serializing_if = "is_false")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(crate) idempotent: bool,
-    #[serde(skip_serializing_if = "is_false")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(crate) streams: bool,
     pub(crate) class: ActionClass,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) timeout: Option<u64>,
-    #[serde(skip_serializing_if = "is_false")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(crate) additional_input: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) implemented_by: Option<String>,
@@ -317,7 +261,7 @@ pub struct InputSchema {
     #[serde(rename = "list", skip_serializing_if = "Vec::is_empty")]
     pub choices: Vec<String>,
     /// Whether the value must not be displayed.
-    #[serde(skip_serializing_if = "is_false")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub sensitive: bool,
 }
 
@@ -345,7 +289,7 @@ pub struct OutputSchema {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default: Option<Value>,
     /// Whether the value must not be displayed.
-    #[serde(skip_serializing_if = "is_false")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub sensitive: bool,
 }
 
@@ -378,50 +322,26 @@ impl AggregateSchema {
 }
 
 /// An example request and reply, for documentation and as a test of the schema.
-#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(default)]
 pub struct ActionExample {
     /// What the example shows.
-    #[serde(default)]
     pub description: String,
     /// The request's inputs.
-    #[serde(default)]
     pub input: Map<String, Value>,
     /// The reply's outputs.
-    #[serde(default)]
     pub output: Map<String, Value>,
 }
 
-/// A definition that a document stores under its name.
-pub(crate) trait NamedDefinition {
-    fn name(&self) -> &str;
+fn inputs_as_map<S: Serializer>(inputs: &[InputSchema], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(inputs.iter().map(|input| (&input.name, input)))
 }
 
-impl NamedDefinition for InputSchema {
-    fn name(&self) -> &str {
-        &self.name
-    }
-}
-
-impl NamedDefinition for OutputSchema {
-    fn name(&self) -> &str {
-        &self.name
-    }
-}
-
-fn as_map<T: NamedDefinition + Serialize, S: Serializer>(
-    items: &[T],
+fn outputs_as_map<S: Serializer>(
+    outputs: &[OutputSchema],
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
-    let mut map = serializer.serialize_map(Some(items.len()))?;
-    for item in items {
-        map.serialize_entry(item.name(), item)?;
-    }
-    map.end()
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes fields by reference")]
-const fn is_false(flag: &bool) -> bool {
-    !*flag
+    serializer.collect_map(outputs.iter().map(|output| (&output.name, output)))
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes fields by reference")]

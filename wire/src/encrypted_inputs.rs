@@ -26,6 +26,7 @@ use zeroize::Zeroizing;
 
 use crate::identity::Identity;
 use crate::limits;
+use crate::token::decode::decode_base64_array;
 use crate::token::{KeyError, KeyPair, PublicKey};
 use crate::unique::check_unique_keys;
 
@@ -61,14 +62,11 @@ pub enum InputEncryptionError {
     Input(String),
     /// The encrypted inputs exceed the limit of a request.
     #[error(
-        "the request has {bytes} bytes of encrypted inputs; at most {max} bytes, and {inputs} inputs per node, are allowed",
+        "the request has {0} bytes of encrypted inputs; at most {max} bytes, and {inputs} inputs per node, are allowed",
         max = limits::MAX_ENCRYPTED_INPUT_BYTES,
         inputs = limits::MAX_ENCRYPTED_INPUTS
     )]
-    TooLarge {
-        /// Total bytes of ciphertext text.
-        bytes: usize,
-    },
+    TooLarge(usize),
     /// The request has no encrypted inputs for this node.
     #[error("the request has no inputs encrypted for {0}")]
     NotRecipient(Identity),
@@ -137,7 +135,7 @@ impl InputEncryptor {
             encrypted.nodes.insert(node.clone(), ciphertexts);
         }
         if !encrypted.is_within_limits() {
-            return Err(InputEncryptionError::TooLarge { bytes: encrypted.text_bytes() });
+            return Err(InputEncryptionError::TooLarge(encrypted.text_bytes()));
         }
         Ok(encrypted)
     }
@@ -171,11 +169,8 @@ impl EncryptedInputs {
     ) -> Result<Map<String, Value>, InputEncryptionError> {
         let ciphertexts =
             self.nodes.get(node).ok_or_else(|| InputEncryptionError::NotRecipient(node.clone()))?;
-        let mut one_time = [0; 32];
-        match URL_SAFE_NO_PAD.decode_slice(&self.key, &mut one_time) {
-            Ok(32) => {}
-            _ => return Err(InputEncryptionError::OneTimeKey),
-        }
+        let one_time: [u8; 32] =
+            decode_base64_array(&self.key).ok_or(InputEncryptionError::OneTimeKey)?;
         let one_time = Point::from(one_time);
         let secret = StaticSecret::from(*key.exchange_secret());
         let shared = secret.diffie_hellman(&one_time);

@@ -3,9 +3,6 @@
 //! The grammar is strict and each name has one spelling, because a name becomes part of a subject, a file name, an `ssh`
 //! argument and an audit log line. Parsing does not check that the name exists.
 
-use std::fmt;
-use std::str::FromStr;
-
 use serde::{Deserialize, Serialize};
 
 use crate::limits;
@@ -133,41 +130,5 @@ fn check_label(name: &str, label: &str) -> Result<(), NameError> {
     Ok(())
 }
 
-macro_rules! text_newtype {
-    ($($type:ident),*) => {$(
-        impl fmt::Display for $type {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(&self.0)
-            }
-        }
-        impl fmt::Debug for $type {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                fmt::Debug::fmt(&self.0, f)
-            }
-        }
-        impl FromStr for $type {
-            type Err = NameError;
-            fn from_str(text: &str) -> Result<Self, NameError> {
-                Self::parse(text)
-            }
-        }
-        impl TryFrom<String> for $type {
-            type Error = NameError;
-            fn try_from(text: String) -> Result<Self, NameError> {
-                Self::parse(&text)
-            }
-        }
-        impl From<$type> for String {
-            fn from(name: $type) -> Self {
-                name.0
-            }
-        }
-        impl AsRef<str> for $type {
-            fn as_ref(&self) -> &str {
-                &self.0
-            }
-        }
-    )*};
-}
-
-text_newtype!(Identity, SubjectName);
+impl_text_newtype!(Identity, NameError);
+impl_text_newtype!(SubjectName, NameError);

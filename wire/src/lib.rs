@@ -9,6 +9,9 @@
 
 #![warn(missing_docs)]
 
+#[macro_use]
+mod text_form;
+
 pub mod approval;
 pub mod content;
 pub mod encrypted_inputs;

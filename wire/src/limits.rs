@@ -55,9 +55,6 @@ pub const MAX_APPROVAL_BYTES: usize = 512 * 1024;
 /// Longest lifetime of a proposal, in milliseconds: one day.
 pub const MAX_PROPOSAL_LIFETIME_MILLIS: u64 = 24 * 60 * 60 * 1000;
 
-/// Deepest nesting of JSON that is accepted, as `serde_json` counts it.
-pub const MAX_JSON_DEPTH: usize = 128;
-
 /// Longest line of an audit log, in bytes: the escaped inputs of a request, or an account token.
 pub const MAX_AUDIT_LINE_BYTES: usize = 4 * 1024 * 1024;
 

@@ -41,13 +41,13 @@ pub struct Request {
     #[serde(default = "default_true", skip_serializing_if = "is_true")]
     pub reply: bool,
     /// Whether the reply includes the duration of each pipeline stage on the node.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub trace: bool,
     /// The trace context of the request, for the node's logs and for programs that the action starts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traceparent: Option<TraceContext>,
     /// Whether nodes send progress messages before the reply. Nodes of versions without this field refuse the request.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stream: bool,
     /// The second person's approval, if the node's policy requires one: a signed [`crate::approval::ProposalApproval`] in base64url.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -153,9 +153,4 @@ fn default_true() -> bool {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde requires this signature")]
 fn is_true(value: &bool) -> bool {
     *value
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde requires this signature")]
-fn is_false(value: &bool) -> bool {
-    !*value
 }

@@ -54,15 +54,9 @@ impl From<ReplyStatus> for u8 {
 impl TryFrom<u8> for ReplyStatus {
     type Error = UnknownStatus;
     fn try_from(code: u8) -> Result<Self, UnknownStatus> {
-        Ok(match code {
-            0 => Self::Ok,
-            1 => Self::Failed,
-            2 => Self::UnknownAction,
-            3 => Self::MissingData,
-            4 => Self::InvalidData,
-            5 => Self::Other,
-            other => return Err(UnknownStatus(other)),
-        })
+        use ReplyStatus::{Failed, InvalidData, MissingData, Ok, Other, UnknownAction};
+        let all = [Ok, Failed, UnknownAction, MissingData, InvalidData, Other];
+        all.get(usize::from(code)).copied().ok_or(UnknownStatus(code))
     }
 }
 

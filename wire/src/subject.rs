@@ -79,11 +79,6 @@ pub fn node_subscriptions(collective: &SubjectName, node: &Identity) -> [String;
     [format!("{collective}.*.*.all"), format!("{collective}.*.*.node.{node}")]
 }
 
-/// Subject on which a changed account token is announced.
-pub fn account_announcement(collective: &SubjectName) -> String {
-    format!("{collective}.trust.account")
-}
-
 /// Prefix of the inbox for the broker's own answers. Only the user with this public key may subscribe below it.
 pub fn inbox_prefix(user_key: &str) -> String {
     format!("_INBOX.{user_key}")

@@ -4,7 +4,6 @@
 //! trace. Source: W3C Trace Context, level 1, `traceparent`.
 
 use std::fmt;
-use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -38,28 +37,21 @@ impl TraceContext {
 
     /// Parses a text. For later versions only the fields of version 00 are read, as the standard requires.
     pub fn parse(text: &str) -> Result<Self, TraceContextError> {
-        let bytes = text.as_bytes();
-        let (Some(head), rest) =
-            (bytes.get(..TRACEPARENT_BYTES), bytes.get(TRACEPARENT_BYTES..).unwrap_or_default())
-        else {
-            return Err(TraceContextError);
-        };
+        Self::parse_bytes(text.as_bytes()).ok_or(TraceContextError)
+    }
+
+    fn parse_bytes(bytes: &[u8]) -> Option<Self> {
+        let (head, rest) = bytes.split_at_checked(TRACEPARENT_BYTES)?;
         let mut fields = head.split(|byte| *byte == b'-');
         let mut field = |digits: usize| parse_hex(fields.next()?, digits);
-        let found = (field(2), field(32), field(16), field(2));
-        let (Some(version), Some(trace), Some(parent), Some(flags)) = found else {
-            return Err(TraceContextError);
-        };
+        let (version, trace, parent, flags) = (field(2)?, field(32)?, field(16)?, field(2)?);
         let is_well_formed = match version {
             0 => rest.is_empty(),
             0xff => false,
             _ => rest.first().is_none_or(|byte| *byte == b'-'),
         };
-        let parent = u64::try_from(parent).unwrap_or(0);
-        if !is_well_formed || trace == 0 || parent == 0 {
-            return Err(TraceContextError);
-        }
-        Ok(Self { trace, parent, flags: u8::try_from(flags).unwrap_or(0) })
+        let (parent, flags) = (u64::try_from(parent).ok()?, u8::try_from(flags).ok()?);
+        (is_well_formed && trace != 0 && parent != 0).then_some(Self { trace, parent, flags })
     }
 
     /// The trace id, as 32 hex digits.
@@ -83,27 +75,7 @@ impl fmt::Display for TraceContext {
     }
 }
 
-impl FromStr for TraceContext {
-    type Err = TraceContextError;
-
-    fn from_str(text: &str) -> Result<Self, TraceContextError> {
-        Self::parse(text)
-    }
-}
-
-impl TryFrom<String> for TraceContext {
-    type Error = TraceContextError;
-
-    fn try_from(text: String) -> Result<Self, TraceContextError> {
-        Self::parse(&text)
-    }
-}
-
-impl From<TraceContext> for String {
-    fn from(trace: TraceContext) -> Self {
-        trace.to_string()
-    }
-}
+impl_text_form!(TraceContext, TraceContextError);
 
 /// One stage of a request on a node, and its duration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -114,7 +86,7 @@ pub struct StageTiming {
     /// Duration in microseconds, by the node's monotonic clock.
     pub us: u64,
     /// Whether the request was refused in this stage.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub refused: bool,
 }
 
@@ -177,9 +149,4 @@ impl fmt::Display for StageName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.as_str())
     }
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde requires this signature")]
-fn is_false(value: &bool) -> bool {
-    !*value
 }

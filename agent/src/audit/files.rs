@@ -126,7 +126,7 @@ pub(super) fn read_head(head: &Path) -> Option<AuditAnchor> {
     let problem = match result {
         Ok(_) => match text.parse::<HeadRecord>() {
             Ok(record) => return Some(record.anchor),
-            Err(problem) => problem,
+            Err(error) => error.to_string(),
         },
         Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
         Err(error) => error.to_string(),

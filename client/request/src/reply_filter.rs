@@ -151,7 +151,7 @@ fn declare_functions(action: &ActionSchema) -> DeclaredSources {
     let query = DeclaredQuery {
         optional: true,
         prompt: "the name of an output, such as \"status\" or \"os.family\"".to_owned(),
-        check: Arc::new(|path| FactPath::parse(path).map(drop).map_err(|error| error.to_string())),
+        check: Arc::new(|path| FactPath::parse(path).map(drop).map_err(Into::into)),
     };
     let outputs = action.outputs().iter();
     let outputs =

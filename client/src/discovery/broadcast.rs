@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::DiscoveryResult;
 use crate::call::{CallTarget, RpcCall};
 use crate::client::Client;
-use crate::error::ClientError;
+use crate::error::{ClientError, Result};
 use crate::event::{CallEvent, ReceivedReply};
 use crate::stats::CallStats;
 
@@ -23,10 +23,7 @@ pub(super) fn exact_nodes(filter: &NodeFilter) -> Option<BTreeSet<Identity>> {
 
 impl Client {
     /// Returns the nodes that match.
-    pub async fn discover_nodes(
-        &self,
-        filter: &NodeFilter,
-    ) -> Result<DiscoveryResult, ClientError> {
+    pub async fn discover_nodes(&self, filter: &NodeFilter) -> Result<DiscoveryResult> {
         self.discover_with_progress(filter, |_| ()).await
     }
 
@@ -35,19 +32,18 @@ impl Client {
         &self,
         filter: &NodeFilter,
         mut on_reply: impl FnMut(&ReceivedReply),
-    ) -> Result<DiscoveryResult, ClientError> {
+    ) -> Result<DiscoveryResult> {
         if let Some(nodes) = exact_nodes(filter) {
             return Ok(DiscoveryResult { nodes, ..DiscoveryResult::default() });
         }
         let started_at = Instant::now();
         let mut found = DiscoveryResult { broadcast: true, ..DiscoveryResult::default() };
         let target = CallTarget::Filter(filter.clone());
-        self.ping(target, self.inner.window.initial_wait, |received| {
+        let note_node = |received: &ReceivedReply| {
             found.nodes.insert(received.reply.sender.clone());
             on_reply(received);
-        })
-        .await
-        .map(|complete| found.incomplete = !complete)?;
+        };
+        found.incomplete = !self.ping(target, self.inner.window.initial_wait, note_node).await?;
         found.took = started_at.elapsed();
         Ok(found)
     }
@@ -59,7 +55,7 @@ impl Client {
         target: CallTarget,
         wait: Duration,
         mut on_reply: impl FnMut(&ReceivedReply),
-    ) -> Result<bool, ClientError> {
+    ) -> Result<bool> {
         let mut call = RpcCall::new("rpcutil", "ping", target)?;
         call.wait = wait;
         let on_ok_reply = |received: &ReceivedReply| {
@@ -75,7 +71,7 @@ impl Client {
         &self,
         call: RpcCall,
         mut on_reply: impl FnMut(&ReceivedReply),
-    ) -> Result<CallStats, ClientError> {
+    ) -> Result<CallStats> {
         let mut events = self.call(call);
         while let Some(event) = events.next().await {
             match event {

@@ -6,6 +6,16 @@ use std::path::Path;
 
 use serde::de::DeserializeOwned;
 
+/// A text that is not valid JSON or YAML, or does not have the expected layout.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub enum DiscoveryDocumentError {
+    /// As JSON.
+    Json(#[from] serde_json::Error),
+    /// As YAML.
+    Yaml(#[from] Box<serde_saphyr::Error>),
+}
+
 /// Format of a node list or inventory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DiscoveryFileFormat {
@@ -47,7 +57,7 @@ pub(super) fn read_bounded_file(path: &Path, limit: u64) -> io::Result<Option<St
 }
 
 /// Parses YAML: few aliases, because alias expansion is how YAML bombs work, but no practical limit on the rest.
-pub(super) fn parse_yaml<T: DeserializeOwned>(text: &str) -> Result<T, String> {
+pub(super) fn parse_yaml<T: DeserializeOwned>(text: &str) -> Result<T, DiscoveryDocumentError> {
     /// Far more events than an inventory has; the size of the text is bounded anyway.
     const EVENTS: usize = 100_000_000;
     let options = serde_saphyr::options! {
@@ -59,5 +69,5 @@ pub(super) fn parse_yaml<T: DeserializeOwned>(text: &str) -> Result<T, String> {
         },
         alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: 10_000 },
     };
-    serde_saphyr::from_str_with_options(text, options).map_err(|error| error.to_string())
+    Ok(serde_saphyr::from_str_with_options(text, options).map_err(Box::new)?)
 }

@@ -40,11 +40,8 @@ pub enum DiscoveryReplyError {
     #[error("its reply does not conform to the protocol")]
     Json(#[from] serde_json::Error),
     /// The reply has another protocol.
-    #[error("its reply has protocol {found:?}; it must be {REPLY_PROTOCOL:?}")]
-    Protocol {
-        /// The protocol in the reply.
-        found: String,
-    },
+    #[error("its reply has protocol {0:?}; it must be {REPLY_PROTOCOL:?}")]
+    Protocol(String),
     /// The program reported an error.
     #[error("it reported an error: {0}")]
     Failed(String),
@@ -58,13 +55,11 @@ pub enum DiscoveryReplyError {
     },
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
 struct DiscoveryReply {
-    #[serde(default)]
     protocol: String,
-    #[serde(default)]
     nodes: Option<Vec<String>>,
-    #[serde(default)]
     error: Option<String>,
 }
 
@@ -113,11 +108,10 @@ pub fn parse_reply(text: &str) -> Result<BTreeSet<Identity>, DiscoveryReplyError
     }
     let reply: DiscoveryReply = serde_json::from_str(text)?;
     if let Some(error) = reply.error.filter(|error| !error.is_empty()) {
-        let printable = error.chars().map(|c| if c.is_control() { ' ' } else { c });
-        return Err(DiscoveryReplyError::Failed(printable.collect()));
+        return Err(DiscoveryReplyError::Failed(error.replace(char::is_control, " ")));
     }
     if reply.protocol != REPLY_PROTOCOL {
-        return Err(DiscoveryReplyError::Protocol { found: reply.protocol });
+        return Err(DiscoveryReplyError::Protocol(reply.protocol));
     }
     let names = reply.nodes.unwrap_or_default();
     let names = names.iter().enumerate().map(|(index, name)| {

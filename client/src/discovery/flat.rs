@@ -17,12 +17,15 @@ use muster_filter::NodeFilter;
 use muster_wire::identity::{Identity, NameError};
 use serde_json::Value;
 
-use super::document;
+use super::document::{self, DiscoveryDocumentError};
 
 pub use super::document::DiscoveryFileFormat;
 
 /// Maximum size of a list in bytes.
 pub const MAX_LIST_BYTES: u64 = 64 * 1024 * 1024;
+
+/// A result of reading a node list.
+type Result<T, E = NodeListError> = std::result::Result<T, E>;
 
 /// Why a list of nodes cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -51,18 +54,15 @@ pub enum NodeListError {
     },
     /// A value that is not a node entry.
     #[error(
-        "entry {entry} is not a node; expected a name, or an object with `sender` or `certname`, or what `rpc find -j` prints"
+        "entry {0} is not a node; expected a name, or an object with `sender` or `certname`, or what `rpc find -j` prints"
     )]
-    NoNode {
-        /// Position in the list, from 1.
-        entry: usize,
-    },
+    NoNode(usize),
     /// Not valid JSON.
     #[error("it begins like JSON, but is not valid JSON")]
     Json(#[from] serde_json::Error),
     /// Not valid YAML.
     #[error("it is not valid YAML: {0}")]
-    Yaml(String),
+    Yaml(#[source] DiscoveryDocumentError),
     /// The list has no names.
     #[error("it is empty; no request was sent")]
     Empty,
@@ -73,14 +73,10 @@ struct PrintableNameError<'a>(&'a NameError);
 
 impl fmt::Display for PrintableNameError<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for c in self.0.to_string().chars() {
-            if c == ' ' || c.is_ascii_graphic() {
-                write!(f, "{c}")?;
-            } else {
-                write!(f, "{}", c.escape_default())?;
-            }
-        }
-        Ok(())
+        self.0.to_string().chars().try_for_each(|c| match c {
+            ' ' | '!'..='~' => write!(f, "{c}"),
+            other => write!(f, "{}", other.escape_default()),
+        })
     }
 }
 
@@ -88,17 +84,13 @@ impl fmt::Display for PrintableNameError<'_> {
 pub fn read_list_file(
     path: &Path,
     form: Option<DiscoveryFileFormat>,
-) -> Result<BTreeSet<Identity>, NodeListError> {
+) -> Result<BTreeSet<Identity>> {
     let form = form.or_else(|| DiscoveryFileFormat::from_file_name(path));
-    let file = std::fs::File::open(path)?;
-    read_list(file, form)
+    read_list(std::fs::File::open(path)?, form)
 }
 
 /// Reads a list from any reader; never returns an empty set.
-pub fn read_list(
-    from: impl Read,
-    form: Option<DiscoveryFileFormat>,
-) -> Result<BTreeSet<Identity>, NodeListError> {
+pub fn read_list(from: impl Read, form: Option<DiscoveryFileFormat>) -> Result<BTreeSet<Identity>> {
     let text = document::read_bounded(from, MAX_LIST_BYTES)?.ok_or(NodeListError::TooLong)?;
     let nodes = parse_list(&text, form)?;
     if nodes.is_empty() {
@@ -108,10 +100,7 @@ pub fn read_list(
 }
 
 /// Returns the distinct nodes of a text. If no format is given, the start of the text determines it.
-pub fn parse_list(
-    text: &str,
-    form: Option<DiscoveryFileFormat>,
-) -> Result<BTreeSet<Identity>, NodeListError> {
+pub fn parse_list(text: &str, form: Option<DiscoveryFileFormat>) -> Result<BTreeSet<Identity>> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     match form.unwrap_or_else(|| guess_format(text)) {
         DiscoveryFileFormat::Text => parse_lines(text),
@@ -143,7 +132,7 @@ fn guess_format(text: &str) -> DiscoveryFileFormat {
     }
 }
 
-fn parse_lines(text: &str) -> Result<BTreeSet<Identity>, NodeListError> {
+fn parse_lines(text: &str) -> Result<BTreeSet<Identity>> {
     let mut nodes = BTreeSet::new();
     for (number, line) in text.lines().enumerate() {
         let name = line.split('#').next().unwrap_or_default().trim();
@@ -158,7 +147,7 @@ fn parse_lines(text: &str) -> Result<BTreeSet<Identity>, NodeListError> {
 }
 
 /// Collects the nodes of consecutive JSON documents.
-fn parse_json(text: &str) -> Result<BTreeSet<Identity>, NodeListError> {
+fn parse_json(text: &str) -> Result<BTreeSet<Identity>> {
     let mut found = NodeNameCollector::default();
     for document in serde_json::Deserializer::from_str(text).into_iter() {
         found.collect_value(&document?)?;
@@ -174,7 +163,7 @@ struct NodeNameCollector {
 }
 
 impl NodeNameCollector {
-    fn collect_value(&mut self, value: &Value) -> Result<(), NodeListError> {
+    fn collect_value(&mut self, value: &Value) -> Result<()> {
         match value {
             Value::String(name) => self.collect_name(name),
             Value::Array(list) => list.iter().try_for_each(|value| self.collect_value(value)),
@@ -194,7 +183,7 @@ impl NodeNameCollector {
         }
     }
 
-    fn collect_name(&mut self, name: &str) -> Result<(), NodeListError> {
+    fn collect_name(&mut self, name: &str) -> Result<()> {
         self.entries += 1;
         let entry = self.entries;
         let node = Identity::parse(name).map_err(|error| NodeListError::Entry { entry, error })?;
@@ -203,7 +192,7 @@ impl NodeNameCollector {
     }
 
     fn not_a_node_error(&self) -> NodeListError {
-        NodeListError::NoNode { entry: self.entries + 1 }
+        NodeListError::NoNode(self.entries + 1)
     }
 }
 

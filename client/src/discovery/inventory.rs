@@ -30,7 +30,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::DiscoveryQuery;
-use super::document::{self, DiscoveryFileFormat};
+use super::document::{self, DiscoveryDocumentError, DiscoveryFileFormat};
 
 /// Identifier of the layout.
 pub const INVENTORY_SCHEMA: &str =
@@ -102,6 +102,9 @@ pub struct InventoryNode {
     pub agents: Vec<String>,
 }
 
+/// A result of reading an inventory.
+pub(super) type Result<T, E = InventoryError> = std::result::Result<T, E>;
+
 /// Why an inventory cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum InventoryError {
@@ -113,13 +116,10 @@ pub enum InventoryError {
     TooLong,
     /// Not JSON or YAML of this layout.
     #[error("it is not an inventory: {0}")]
-    Layout(String),
+    Layout(#[source] DiscoveryDocumentError),
     /// Another layout identifier.
-    #[error("its `$schema` is {found:?}; it must be {INVENTORY_SCHEMA:?}")]
-    Schema {
-        /// The identifier in the document.
-        found: String,
-    },
+    #[error("its `$schema` is {0:?}; it must be {INVENTORY_SCHEMA:?}")]
+    Schema(String),
     /// A node with an invalid name.
     #[error("node {entry}: {error}")]
     Name {
@@ -160,23 +160,23 @@ impl FleetInventory {
     }
 
     /// Reads an inventory file.
-    pub fn read(path: &Path) -> Result<Self, InventoryError> {
+    pub fn read(path: &Path) -> Result<Self> {
         let text = document::read_bounded_file(path, MAX_INVENTORY_BYTES)?
             .ok_or(InventoryError::TooLong)?;
         Self::parse(&text, DiscoveryFileFormat::from_file_name(path))
     }
 
     /// Parses an inventory.
-    pub fn parse(text: &str, form: Option<DiscoveryFileFormat>) -> Result<Self, InventoryError> {
+    pub fn parse(text: &str, form: Option<DiscoveryFileFormat>) -> Result<Self> {
         let inventory: Self = decode_document(text, form)?;
         if inventory.schema != INVENTORY_SCHEMA {
-            return Err(InventoryError::Schema { found: inventory.schema });
+            return Err(InventoryError::Schema(inventory.schema));
         }
         Ok(inventory)
     }
 
     /// Returns the nodes that match the query.
-    pub fn find_nodes(&self, query: &DiscoveryQuery) -> Result<BTreeSet<Identity>, InventoryError> {
+    pub fn find_nodes(&self, query: &DiscoveryQuery) -> Result<BTreeSet<Identity>> {
         let selector = InventorySelector::new(self, query)?;
         let mut found = BTreeSet::new();
         for (index, node) in self.nodes.iter().enumerate() {
@@ -190,7 +190,7 @@ impl FleetInventory {
     }
 
     /// Returns the filter of a group.
-    pub fn group_filter(&self, name: &str) -> Result<NodeFilter, InventoryError> {
+    pub fn group_filter(&self, name: &str) -> Result<NodeFilter> {
         let group = self.groups.iter().find(|group| group.name == name);
         let group = group.ok_or_else(|| InventoryError::NoGroup {
             name: name.to_owned(),
@@ -209,10 +209,9 @@ struct InventorySelector<'a> {
 }
 
 impl<'a> InventorySelector<'a> {
-    fn new(inventory: &FleetInventory, query: &'a DiscoveryQuery) -> Result<Self, InventoryError> {
-        let groups = query.groups.iter();
-        let groups = groups.map(|name| inventory.group_filter(name));
-        Ok(Self { query, groups: groups.collect::<Result<_, _>>()? })
+    fn new(inventory: &FleetInventory, query: &'a DiscoveryQuery) -> Result<Self> {
+        let groups = query.groups.iter().map(|name| inventory.group_filter(name));
+        Ok(Self { query, groups: groups.collect::<Result<_>>()? })
     }
 
     /// Identities and groups are alternatives (OR); all other conditions must hold (AND).
@@ -235,10 +234,12 @@ struct InventoryNodeView<'a> {
 
 impl<'a> InventoryNodeView<'a> {
     /// Creates the view of the node at this index of the document, from 0.
-    fn new(index: usize, node: &'a InventoryNode) -> Result<Self, InventoryError> {
+    fn new(index: usize, node: &'a InventoryNode) -> Result<Self> {
         let identity = Identity::parse(&node.name)
             .map_err(|error| InventoryError::Name { entry: index + 1, error })?;
-        Ok(Self { identity, node, classes: lowercase_names(&node.classes) })
+        // Filters compare classes in lower case.
+        let classes = node.classes.iter().map(|name| name.to_lowercase()).collect();
+        Ok(Self { identity, node, classes })
     }
 
     fn view(&self) -> NodeView<'_> {
@@ -272,11 +273,9 @@ impl InventoryGroup {
                 filter = with(filter, text)?;
             }
         }
-        match texts.compound.as_deref() {
-            Some(text) if !text.trim().is_empty() => {
-                filter.with_declared_select(text, &DeclaredSources::default())
-            }
-            _ => Ok(filter),
+        match texts.compound.as_deref().filter(|text| !text.trim().is_empty()) {
+            Some(text) => filter.with_declared_select(text, &DeclaredSources::default()),
+            None => Ok(filter),
         }
     }
 }
@@ -291,27 +290,21 @@ impl InventoryNode {
 }
 
 /// Returns warnings about a readable document, one line each; empty when there are none.
-pub fn find_problems(
-    text: &str,
-    form: Option<DiscoveryFileFormat>,
-) -> Result<Vec<String>, InventoryError> {
+pub fn find_problems(text: &str, form: Option<DiscoveryFileFormat>) -> Result<Vec<String>> {
     let mut problems = Vec::new();
     let value: Value = decode_document(text, form)?;
     let parsed: Result<FleetInventory, _> = serde_ignored::deserialize(value, |path| {
         problems.push(format!("unknown key `{}` is ignored", path.to_string().replace(".?", "")));
     });
-    let inventory = parsed.map_err(|error| InventoryError::Layout(error.to_string()))?;
+    let inventory = parsed.map_err(|error| InventoryError::Layout(error.into()))?;
     if inventory.schema != INVENTORY_SCHEMA {
-        let found = inventory.schema.clone();
-        problems.push(InventoryError::Schema { found }.to_string());
+        problems.push(InventoryError::Schema(inventory.schema.clone()).to_string());
     }
     let mut seen = BTreeSet::new();
     for group in &inventory.groups {
         if !seen.insert(group.name.as_str()) {
-            problems.push(format!(
-                "group {:?} is defined twice; the first definition is used",
-                group.name
-            ));
+            let name = &group.name;
+            problems.push(format!("group {name:?} is defined twice; the first definition is used"));
         }
         if let Err(error) = group.parse_filter() {
             problems.push(format!("group {:?}: {error}", group.name));
@@ -334,24 +327,19 @@ pub fn find_problems(
 fn decode_document<T: DeserializeOwned>(
     text: &str,
     form: Option<DiscoveryFileFormat>,
-) -> Result<T, InventoryError> {
+) -> Result<T> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let decoded = match form {
-        Some(DiscoveryFileFormat::Yaml) => document::parse_yaml(text),
-        Some(DiscoveryFileFormat::Json) => {
-            serde_json::from_str(text).map_err(|error| error.to_string())
-        }
-        _ if text.trim_start().starts_with('{') => {
-            serde_json::from_str(text).map_err(|error| error.to_string())
-        }
-        _ => document::parse_yaml(text),
+    let is_json = match form {
+        Some(DiscoveryFileFormat::Json) => true,
+        Some(DiscoveryFileFormat::Yaml) => false,
+        _ => text.trim_start().starts_with('{'),
+    };
+    let decoded = if is_json {
+        serde_json::from_str(text).map_err(DiscoveryDocumentError::from)
+    } else {
+        document::parse_yaml(text)
     };
     decoded.map_err(InventoryError::Layout)
-}
-
-/// Filters compare classes in lower case.
-fn lowercase_names(names: &[String]) -> Vec<String> {
-    names.iter().map(|name| name.to_lowercase()).collect()
 }
 
 /// Treats `null` like an absent value.
@@ -363,17 +351,15 @@ fn null_as_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
 
 /// Accepts names, or objects with a `name`.
 fn agent_names<'de, D: Deserializer<'de>>(source: D) -> Result<Vec<String>, D::Error> {
-    let entries: Vec<Value> = null_as_default(source)?;
-    let name = |entry: Value| match entry {
-        Value::String(name) => Ok(name),
-        Value::Object(mut fields) => match fields.remove("name") {
-            Some(Value::String(name)) => Ok(name),
-            _ => Err("an agent must be a name, or an object with a `name`"),
-        },
-        _ => Err("an agent must be a name, or an object with a `name`"),
-    };
-    let names: Result<_, _> = entries.into_iter().map(name).collect();
-    names.map_err(serde::de::Error::custom)
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "an agent must be a name, or an object with a `name`")]
+    enum InventoryAgentEntry {
+        Plain(String),
+        Object { name: String },
+    }
+    let entries: Vec<InventoryAgentEntry> = null_as_default(source)?;
+    let name = |(InventoryAgentEntry::Plain(name) | InventoryAgentEntry::Object { name })| name;
+    Ok(entries.into_iter().map(name).collect())
 }
 
 mod evaluate;

@@ -27,6 +27,7 @@ use std::time::Duration;
 use muster_filter::NodeFilter;
 use muster_wire::identity::{Identity, SubjectName};
 
+pub use document::DiscoveryDocumentError;
 pub use method::{ConditionKind, DiscoveryMethod, DiscoveryMethodError, UnsupportedCondition};
 pub use options::{DiscoveryOptionError, DiscoveryOptions, DiscoverySource};
 

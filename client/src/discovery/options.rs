@@ -56,21 +56,18 @@ pub enum DiscoverySource {
     PuppetDb(puppetdb::PuppetDbServer),
 }
 
+/// A result of parsing the options.
+type Result<T, E = DiscoveryOptionError> = std::result::Result<T, E>;
+
 /// Why options are invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DiscoveryOptionError {
     /// Not `KEY=VALUE`.
-    #[error("{text:?} is not a discovery option; use KEY=VALUE")]
-    NoPair {
-        /// The given text.
-        text: String,
-    },
+    #[error("{0:?} is not a discovery option; use KEY=VALUE")]
+    NoPair(String),
     /// An option that is given twice.
-    #[error("the discovery option `{name}` is given twice")]
-    Duplicate {
-        /// The option.
-        name: String,
-    },
+    #[error("the discovery option `{0}` is given twice")]
+    Duplicate(String),
     /// An option that the method does not have.
     #[error("the discovery method {method} has no option `{name}`; it has {known}")]
     Unknown {
@@ -78,8 +75,8 @@ pub enum DiscoveryOptionError {
         method: DiscoveryMethod,
         /// The option.
         name: String,
-        /// The options that the method has.
-        known: String,
+        /// Its options.
+        known: &'static str,
     },
     /// A required option is missing.
     #[error("the discovery method {method} needs the option `{name}`, as in {example}")]
@@ -105,45 +102,34 @@ pub enum DiscoveryOptionError {
 
 impl DiscoveryOptions {
     /// Adds `KEY=VALUE`.
-    pub fn add_pair(&mut self, text: &str) -> Result<(), DiscoveryOptionError> {
+    pub fn add_pair(&mut self, text: &str) -> Result<()> {
         match text.split_once('=') {
             Some((name, value)) if !name.is_empty() => {
                 self.insert_option(name, DiscoveryOptionValue::Text(value.to_owned()))
             }
-            _ => Err(DiscoveryOptionError::NoPair { text: text.to_owned() }),
+            _ => Err(DiscoveryOptionError::NoPair(text.to_owned())),
         }
     }
 
     /// Adds an option with one value.
-    pub fn add_text(&mut self, name: &str, value: String) -> Result<(), DiscoveryOptionError> {
+    pub fn add_text(&mut self, name: &str, value: String) -> Result<()> {
         self.insert_option(name, DiscoveryOptionValue::Text(value))
     }
 
     /// Adds an option that is a list, such as the arguments of a command.
-    pub fn add_list(
-        &mut self,
-        name: &str,
-        values: Vec<String>,
-    ) -> Result<(), DiscoveryOptionError> {
+    pub fn add_list(&mut self, name: &str, values: Vec<String>) -> Result<()> {
         self.insert_option(name, DiscoveryOptionValue::List(values))
     }
 
-    fn insert_option(
-        &mut self,
-        name: &str,
-        value: DiscoveryOptionValue,
-    ) -> Result<(), DiscoveryOptionError> {
+    fn insert_option(&mut self, name: &str, value: DiscoveryOptionValue) -> Result<()> {
         match self.0.insert(name.to_owned(), value) {
             None => Ok(()),
-            Some(_) => Err(DiscoveryOptionError::Duplicate { name: name.to_owned() }),
+            Some(_) => Err(DiscoveryOptionError::Duplicate(name.to_owned())),
         }
     }
 
     fn remove_text(&mut self, name: &str) -> Option<String> {
-        self.0.remove(name).map(|value| match value {
-            DiscoveryOptionValue::Text(text) => text,
-            DiscoveryOptionValue::List(words) => words.join(" "),
-        })
+        self.0.remove(name).map(DiscoveryOptionValue::into_text)
     }
 
     /// Removes the arguments of a command. A single text is split at white space: there is no shell and no quoting.
@@ -158,35 +144,50 @@ impl DiscoveryOptions {
     }
 }
 
+impl DiscoveryOptionValue {
+    fn into_text(self) -> String {
+        match self {
+            Self::Text(text) => text,
+            Self::List(words) => words.join(" "),
+        }
+    }
+}
+
 impl DiscoverySource {
     /// Validates these options for this method; relative paths are resolved against `base`.
     pub fn from_options(
         method: DiscoveryMethod,
         options: &DiscoveryOptions,
         base: &Path,
-    ) -> Result<Self, DiscoveryOptionError> {
+    ) -> Result<Self> {
         let mut remaining = options.clone();
         let source = match method {
             DiscoveryMethod::Broadcast => Self::Broadcast,
             DiscoveryMethod::Flat => Self::Flat {
-                file: take_required(&mut remaining, method, "file", "--do file=nodes.txt")
-                    .map(|file| base.join(file))?,
+                file: base.join(take_required(
+                    &mut remaining,
+                    method,
+                    "file",
+                    "--do file=nodes.txt",
+                )?),
                 form: take_format(&mut remaining)?,
             },
             DiscoveryMethod::Stdin => Self::Stdin { form: take_format(&mut remaining)? },
             DiscoveryMethod::Inventory => Self::Inventory {
-                file: take_required(&mut remaining, method, "file", "--do file=fleet.json")
-                    .map(|file| base.join(file))?,
+                file: base.join(take_required(
+                    &mut remaining,
+                    method,
+                    "file",
+                    "--do file=fleet.json",
+                )?),
             },
             DiscoveryMethod::External => external_source(&mut remaining, base)?,
             DiscoveryMethod::PuppetDb => Self::PuppetDb(puppetdb_server(&mut remaining, base)?),
         };
         match remaining.0.into_keys().next() {
-            Some(name) => Err(DiscoveryOptionError::Unknown {
-                method,
-                name,
-                known: known_options(method).to_owned(),
-            }),
+            Some(name) => {
+                Err(DiscoveryOptionError::Unknown { method, name, known: known_options(method) })
+            }
             None => Ok(source),
         }
     }
@@ -220,16 +221,14 @@ fn take_required(
     method: DiscoveryMethod,
     name: &'static str,
     example: &'static str,
-) -> Result<String, DiscoveryOptionError> {
+) -> Result<String> {
     options
         .remove_text(name)
         .filter(|value| !value.is_empty())
         .ok_or(DiscoveryOptionError::Missing { method, name, example })
 }
 
-fn take_format(
-    options: &mut DiscoveryOptions,
-) -> Result<Option<DiscoveryFileFormat>, DiscoveryOptionError> {
+fn take_format(options: &mut DiscoveryOptions) -> Result<Option<DiscoveryFileFormat>> {
     let parse = |value: String| {
         DiscoveryFileFormat::parse(&value).ok_or(DiscoveryOptionError::Value {
             name: "format",
@@ -240,10 +239,7 @@ fn take_format(
     options.remove_text("format").map(parse).transpose()
 }
 
-fn take_timeout(
-    options: &mut DiscoveryOptions,
-    default: Duration,
-) -> Result<Duration, DiscoveryOptionError> {
+fn take_timeout(options: &mut DiscoveryOptions, default: Duration) -> Result<Duration> {
     let Some(value) = options.remove_text("timeout") else {
         return Ok(default);
     };
@@ -258,10 +254,7 @@ fn take_timeout(
         })
 }
 
-fn external_source(
-    options: &mut DiscoveryOptions,
-    base: &Path,
-) -> Result<DiscoverySource, DiscoveryOptionError> {
+fn external_source(options: &mut DiscoveryOptions, base: &Path) -> Result<DiscoverySource> {
     let mut command = options.remove_words("command");
     let Some(program) = command.first_mut() else {
         return Err(DiscoveryOptionError::Missing {
@@ -275,42 +268,30 @@ fn external_source(
         *program = base.join(&*program).display().to_string();
     }
     let timeout = take_timeout(options, Duration::from_secs(10))?;
-    let names: Vec<String> = options.0.keys().cloned().collect();
-    let rest =
-        names.into_iter().filter_map(|name| options.remove_text(&name).map(|value| (name, value)));
-    let rest = rest.collect();
-    Ok(DiscoverySource::External { command, timeout, options: rest })
+    let rest = std::mem::take(&mut options.0).into_iter();
+    let options = rest.map(|(name, value)| (name, value.into_text())).collect();
+    Ok(DiscoverySource::External { command, timeout, options })
 }
 
 fn puppetdb_server(
     options: &mut DiscoveryOptions,
     base: &Path,
-) -> Result<puppetdb::PuppetDbServer, DiscoveryOptionError> {
+) -> Result<puppetdb::PuppetDbServer> {
     let example = "--do url=https://puppetdb.acme.net:8081";
     let url = take_required(options, DiscoveryMethod::PuppetDb, "url", example)?;
     let expected =
         "an address such as https://puppetdb.acme.net:8081; plain http only to a loopback address";
-    let path = |value: Option<String>| value.map(|path| base.join(path));
-    let (ca, cert, key) = (
-        path(options.remove_text("ca")),
-        path(options.remove_text("cert")),
-        path(options.remove_text("key")),
-    );
-    let pair = match (cert, key) {
-        (Some(cert), Some(key)) => Some((cert, key)),
-        (None, None) => None,
-        (cert, _) => {
-            let (name, example) = match cert {
-                Some(_) => ("key", "--do key=/etc/puppetlabs/puppet/ssl/private_keys/NAME.pem"),
-                None => ("cert", "--do cert=/etc/puppetlabs/puppet/ssl/certs/NAME.pem"),
-            };
-            return Err(DiscoveryOptionError::Missing {
-                method: DiscoveryMethod::PuppetDb,
-                name,
-                example,
-            });
-        }
-    };
+    let [ca, cert, key] =
+        ["ca", "cert", "key"].map(|name| options.remove_text(name).map(|path| base.join(path)));
+    let method = DiscoveryMethod::PuppetDb;
+    if cert.is_some() != key.is_some() {
+        let (name, example) = match cert {
+            Some(_) => ("key", "--do key=/etc/puppetlabs/puppet/ssl/private_keys/NAME.pem"),
+            None => ("cert", "--do cert=/etc/puppetlabs/puppet/ssl/certs/NAME.pem"),
+        };
+        return Err(DiscoveryOptionError::Missing { method, name, example });
+    }
+    let pair = cert.zip(key);
     let timeout = take_timeout(options, Duration::from_secs(30))?;
     puppetdb::PuppetDbServer::new(&url, ca, pair, timeout).ok_or(DiscoveryOptionError::Value {
         name: "url",

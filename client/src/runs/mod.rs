@@ -11,6 +11,7 @@
 //! `order`, `schedule`, `outcome` and `concurrency` are pure functions of values; only `puppet_rollout` sends requests.
 
 mod concurrency;
+mod in_flight_run;
 mod order;
 mod outcome;
 mod puppet_rollout;

@@ -174,9 +174,8 @@ fn outcome_class(
 
 /// The node's message: the error or the summary.
 fn outcome_message(ok: bool, output: PuppetRunOutcome) -> Option<String> {
-    let is_present = |text: &String| !text.is_empty();
-    let error = output.error.filter(|text| !ok && is_present(text));
-    error.or_else(|| output.summary.filter(is_present))
+    let error = output.error.filter(|_| !ok).into_iter();
+    error.chain(output.summary).find(|text| !text.is_empty())
 }
 
 #[cfg(test)]

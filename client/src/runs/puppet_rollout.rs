@@ -15,16 +15,15 @@ use muster_wire::status::ReplyReason;
 use serde::Deserialize as _;
 use serde_json::{Map, Value};
 use tokio::sync::mpsc;
-use tokio::task::AbortHandle;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 use uuid::Uuid;
 
+use super::in_flight_run::{InFlightRun, NodeUpdate, forward_events};
 use super::outcome::{NO_ANSWER, NOT_CONNECTED, NOT_SENT, RunOutcome, UNFINISHED};
 use crate::call::{CallTarget, RpcCall};
 use crate::client::Client;
-
 use crate::error::ClientError;
-use crate::event::{CallEvent, CallEventStream, ReceivedReply};
+use crate::event::{CallEvent, ReceivedReply};
 use crate::rollout::{RolloutLimits, RolloutSchedule, RolloutStopReason};
 
 /// The agent that receives the requests.
@@ -34,8 +33,6 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// Bounds of the interval of silence checks: no busy loop, and no late detection.
 const SILENCE_CHECK_BOUNDS: (Duration, Duration) =
     (Duration::from_millis(20), Duration::from_secs(1));
-/// A node that waits this long for another run of its own no longer counts against the limit.
-const MAX_LOCK_WAIT: Duration = Duration::from_secs(2);
 /// Capacity of the event channel.
 const UPDATE_CHANNEL_CAPACITY: usize = 1024;
 
@@ -114,48 +111,9 @@ pub struct PuppetRollout {
 }
 
 #[derive(Debug)]
-enum PendingRunRequest {
-    Announced(Identity),
-    Sending(Identity),
-}
-
-/// A message about one node, from its call or a state poll.
-#[derive(Debug)]
-enum NodeUpdate {
-    /// From the call of the run.
-    Run(Identity, CallEvent),
-    /// From a state poll.
-    State(Box<ReceivedReply>),
-    /// The broker reports no subscriber for the state poll.
-    Absent(Identity),
-}
-
-/// A node with a request and no outcome so far.
-#[derive(Debug)]
-struct InFlightRun {
-    /// Time of the first request.
-    requested_at: Instant,
-    /// Time of the last message of the node.
-    last_message: Instant,
-    /// The broker reports no subscriber.
-    absent: bool,
-    /// Since when it waits for another run of its own.
-    lock_wait_started: Option<Instant>,
-    /// Time of the next retry.
-    next_retry: Option<Instant>,
-    /// Number of consecutive replies in which the run was unknown.
-    unknown_replies: u32,
-    calls: Vec<CallAbortGuard>,
-}
-
-/// Aborts a call's task when dropped.
-#[derive(Debug)]
-struct CallAbortGuard(AbortHandle);
-
-impl Drop for CallAbortGuard {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
+struct PendingRunRequest {
+    node: Identity,
+    is_sent: bool,
 }
 
 impl Client {
@@ -186,14 +144,10 @@ impl PuppetRollout {
     /// Returns the next event; `None` when all requested runs have ended and no further one will start. Cancel-safe: no event is lost.
     pub async fn next(&mut self) -> Option<PuppetRolloutEvent> {
         loop {
-            if let Some(PendingRunRequest::Announced(node)) = &self.pending_request {
-                let node = node.clone();
-                self.send_request(&node);
+            if let Some(announced) = self.pending_request.take_if(|request| !request.is_sent) {
+                self.send_request(announced.node);
             }
-            if let Some(event) = self.ready.pop_front() {
-                return Some(event);
-            }
-            if let Some(event) = self.next_request() {
+            if let Some(event) = self.ready.pop_front().or_else(|| self.next_request()) {
                 return Some(event);
             }
             if self.in_flight.is_empty() {
@@ -242,27 +196,24 @@ impl PuppetRollout {
             self.in_flight.insert(node.clone(), InFlightRun::new());
             node
         };
-        self.pending_request = Some(PendingRunRequest::Announced(node.clone()));
+        self.pending_request = Some(PendingRunRequest { node: node.clone(), is_sent: false });
         Some(PuppetRolloutEvent::Requested(node))
     }
 
-    fn send_request(&mut self, node: &Identity) {
-        self.pending_request = None;
-        let call = self.build_call(node);
-        let Some(run) = self.in_flight.get_mut(node) else {
+    fn send_request(&mut self, node: Identity) {
+        let call = self.build_call(&node);
+        let Some(run) = self.in_flight.get_mut(&node) else {
             return;
         };
         match call {
             Ok(call) => {
-                let events = self.client.call(call);
-                run.calls.push(forward_run_events(
-                    events,
-                    node.clone(),
-                    self.update_sender.clone(),
-                ));
-                self.pending_request = Some(PendingRunRequest::Sending(node.clone()));
+                let sender = node.clone();
+                let to_update = move |event| Some(NodeUpdate::Run(sender.clone(), event));
+                let (events, updates) = (self.client.call(call), self.update_sender.clone());
+                run.calls.spawn(forward_events(events, updates, to_update));
+                self.pending_request = Some(PendingRunRequest { node, is_sent: true });
             }
-            Err(error) => self.handle_send_failure(node, error.into()),
+            Err(error) => self.handle_send_failure(&node, error.into()),
         }
     }
 
@@ -291,11 +242,8 @@ impl PuppetRollout {
     }
 
     fn handle_run_event(&mut self, node: &Identity, event: CallEvent) {
-        if matches!(&self.pending_request, Some(PendingRunRequest::Sending(sending)) if sending == node)
-        {
-            // Any event of the call means that the request was sent or has failed.
-            self.pending_request = None;
-        }
+        // Any event of the call means that the request was sent or has failed.
+        self.pending_request.take_if(|request| request.is_sent && request.node == *node);
         let Some(run) = self.in_flight.get_mut(node) else {
             return;
         };
@@ -306,19 +254,14 @@ impl PuppetRollout {
             }
             CallEvent::Progress(progress) => {
                 run.mark_heard();
-                let states = progress.events.iter();
-                let states = states.filter_map(|event| PuppetRunProgress::deserialize(event).ok());
-                let states: Vec<PuppetRunState> = states.map(|progress| progress.state).collect();
-                for state in &states {
-                    run.lock_wait_started =
-                        (*state == PuppetRunState::WaitingLock).then(Instant::now);
-                }
                 self.schedule.set_aside(node, false);
-                self.ready.extend(
-                    states
-                        .into_iter()
-                        .map(|state| PuppetRolloutEvent::State { node: node.clone(), state }),
-                );
+                // Later versions may send other events.
+                let states = progress.events.iter().map(PuppetRunProgress::deserialize);
+                for PuppetRunProgress { state, .. } in states.flatten() {
+                    run.lock_wait_started =
+                        (state == PuppetRunState::WaitingLock).then(Instant::now);
+                    self.ready.push_back(PuppetRolloutEvent::State { node: node.clone(), state });
+                }
             }
             CallEvent::Reply(answer) => {
                 let outcome = RunOutcome::from_reply(&answer.reply, unix_millis_now());
@@ -391,33 +334,20 @@ impl PuppetRollout {
     /// Gives up nodes past the maximum silence, sets aside nodes that block others, and polls silent ones.
     fn check_silent_nodes(&mut self) {
         let silence = self.spec.silence;
-        let is_lost = |run: &InFlightRun| run.last_message.elapsed() >= silence;
-        let in_flight = self.in_flight.iter();
-        let given_up: Vec<(Identity, bool)> = in_flight
-            .filter(|(_, run)| is_lost(run))
-            .map(|(node, run)| (node.clone(), run.absent))
-            .collect();
-        let seconds = silence.as_secs_f64();
-        for (node, absent) in given_up {
-            let outcome = if absent {
-                RunOutcome::without_reply(
-                    NOT_CONNECTED,
-                    format!("not connected for {seconds:.0} s"),
-                )
+        let lost = |(node, run): (&Identity, &InFlightRun)| {
+            run.is_silent_for(silence).then(|| (node.clone(), run.absent))
+        };
+        for (node, absent) in self.in_flight.iter().filter_map(lost).collect::<Vec<_>>() {
+            let (class, message) = if absent {
+                (NOT_CONNECTED, "not connected")
             } else {
-                RunOutcome::without_reply(
-                    NO_ANSWER,
-                    format!("no message was received from it for {seconds:.0} s"),
-                )
+                (NO_ANSWER, "no message was received from it")
             };
-            self.finish_run(&node, outcome, None);
+            let message = format!("{message} for {:.0} s", silence.as_secs_f64());
+            self.finish_run(&node, RunOutcome::without_reply(class, message), None);
         }
         for (node, run) in &self.in_flight {
-            // A node that is silent for half the maximum no longer blocks others; its outcome is still awaited.
-            let silent = run.absent || run.last_message.elapsed() >= silence / 2;
-            let locked =
-                run.lock_wait_started.is_some_and(|since| since.elapsed() >= MAX_LOCK_WAIT);
-            self.schedule.set_aside(node, silent || locked);
+            self.schedule.set_aside(node, run.is_aside(silence));
         }
         if self.last_probe.elapsed() >= silence / 3 {
             self.last_probe = Instant::now();
@@ -426,20 +356,22 @@ impl PuppetRollout {
     }
 
     fn probe_silent_nodes(&self) {
-        let is_silent = |run: &InFlightRun| run.last_message.elapsed() >= self.spec.silence / 3;
-        let in_flight = self.in_flight.iter();
-        let nodes: BTreeSet<Identity> = in_flight
-            .filter(|(_, run)| is_silent(run) && !run.absent)
-            .map(|(node, _)| node.clone())
-            .collect();
+        let wait = self.spec.silence / 3;
+        let silent = |(node, run): (&Identity, &InFlightRun)| {
+            (run.is_silent_for(wait) && !run.absent).then(|| node.clone())
+        };
+        let nodes: BTreeSet<Identity> = self.in_flight.iter().filter_map(silent).collect();
         if nodes.is_empty() {
             return;
         }
         // The names are valid; otherwise the first request would have failed.
         if let Ok(call) = RpcCall::new(PUPPET_AGENT, "status", CallTarget::Nodes(nodes)) {
-            let wait = self.spec.silence / 3;
             let events = self.client.call(RpcCall { wait, ..call });
-            forward_state_replies(events, self.update_sender.clone());
+            tokio::spawn(forward_events(events, self.update_sender.clone(), |event| match event {
+                CallEvent::Reply(answer) => Some(NodeUpdate::State(answer)),
+                CallEvent::Absent(node) => Some(NodeUpdate::Absent(node)),
+                _ => None,
+            }));
         }
     }
 
@@ -449,70 +381,12 @@ impl PuppetRollout {
         outcome: RunOutcome,
         answer: Option<Box<ReceivedReply>>,
     ) {
-        if matches!(&self.pending_request, Some(PendingRunRequest::Announced(requested) | PendingRunRequest::Sending(requested)) if requested == node)
-        {
-            self.pending_request = None;
-        }
+        self.pending_request.take_if(|request| request.node == *node);
         self.in_flight.remove(node);
         let halted = self.schedule.record_end(node, outcome.ok);
         let run = self.runs.get(node).copied().unwrap_or_default();
-        self.ready.push_back(PuppetRolloutEvent::Ended {
-            node: node.clone(),
-            run,
-            outcome,
-            answer,
-        });
+        let node = node.clone();
+        self.ready.push_back(PuppetRolloutEvent::Ended { node, run, outcome, answer });
         self.ready.extend(halted.map(PuppetRolloutEvent::Halted));
     }
-}
-
-impl InFlightRun {
-    fn new() -> Self {
-        Self {
-            requested_at: Instant::now(),
-            last_message: Instant::now(),
-            absent: false,
-            lock_wait_started: None,
-            next_retry: None,
-            unknown_replies: 0,
-            calls: Vec::new(),
-        }
-    }
-
-    fn mark_heard(&mut self) {
-        self.last_message = Instant::now();
-        self.absent = false;
-    }
-}
-
-/// Forwards the events of a run's call.
-fn forward_run_events(
-    mut events: CallEventStream,
-    node: Identity,
-    updates: mpsc::Sender<NodeUpdate>,
-) -> CallAbortGuard {
-    let task = tokio::spawn(async move {
-        while let Some(event) = events.next().await {
-            if updates.send(NodeUpdate::Run(node.clone(), event)).await.is_err() {
-                return;
-            }
-        }
-    });
-    CallAbortGuard(task.abort_handle())
-}
-
-/// Forwards the replies of a state poll, and absent nodes. Ends with its call.
-fn forward_state_replies(mut events: CallEventStream, updates: mpsc::Sender<NodeUpdate>) {
-    tokio::spawn(async move {
-        while let Some(event) = events.next().await {
-            let update = match event {
-                CallEvent::Reply(answer) => NodeUpdate::State(answer),
-                CallEvent::Absent(node) => NodeUpdate::Absent(node),
-                _ => continue,
-            };
-            if updates.send(update).await.is_err() {
-                return;
-            }
-        }
-    });
 }

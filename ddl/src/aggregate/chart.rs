@@ -1,6 +1,6 @@
 //! `chart`: the distribution of numbers, as a row of bars from minimum to maximum.
 
-use serde_json::{Map, Value};
+use serde_json::{Value, json};
 
 use super::{AggregateFold, SummaryResult};
 
@@ -48,12 +48,8 @@ impl AggregateFold for ChartFold {
                 *count += 1;
             }
         }
-        SummaryResult::Distribution(NumberDistribution {
-            least,
-            greatest,
-            counts,
-            skipped: self.skipped,
-        })
+        let skipped = self.skipped;
+        SummaryResult::Distribution(NumberDistribution { least, greatest, counts, skipped })
     }
 }
 
@@ -87,11 +83,7 @@ impl NumberDistribution {
         if self.counts.is_empty() {
             return Value::Null;
         }
-        Value::Object(Map::from_iter([
-            ("min".to_owned(), Value::from(self.least)),
-            ("max".to_owned(), Value::from(self.greatest)),
-            ("counts".to_owned(), Value::from(self.counts.clone())),
-        ]))
+        json!({"min": self.least, "max": self.greatest, "counts": self.counts})
     }
 }
 

@@ -1,14 +1,11 @@
 //! Summaries over the replies of many nodes, as declared by a DDL's `aggregate`.
 //!
-//! One file per function. Replies are processed one by one and not kept. Rendering is elsewhere.
+//! Replies are processed one by one and not kept. Rendering is elsewhere.
 
-mod average;
-mod boolean_summary;
 mod chart;
 mod format;
 mod label_counts;
 mod sum;
-mod summary;
 
 pub use chart::NumberDistribution;
 use serde_json::{Map, Number, Value};
@@ -83,12 +80,13 @@ impl ReplySummarizer {
             let display_as = action
                 .find_output(&aggregate.output)
                 .map_or(&aggregate.output, |out| &out.display_as);
+            let format = aggregate.label_options().find(|(key, _)| *key == "format");
             let summary = OutputSummary {
                 output: aggregate.output.clone(),
                 display_as: display_as.clone(),
                 function: aggregate.function,
                 result: SummaryResult::Rows(Vec::new()),
-                format: aggregate_option(aggregate, "format"),
+                format: format.map(|(_, format)| format.to_owned()),
             };
             (summary, new_fold(aggregate))
         });
@@ -116,21 +114,13 @@ impl ReplySummarizer {
 
 fn new_fold(aggregate: &AggregateSchema) -> Box<dyn AggregateFold> {
     match aggregate.function {
-        AggregateFunction::Summary => Box::new(summary::SummaryFold::new(aggregate)),
-        AggregateFunction::Average => Box::<average::AverageFold>::default(),
-        AggregateFunction::Sum => Box::<sum::SumFold>::default(),
-        AggregateFunction::BooleanSummary => {
-            Box::new(boolean_summary::BooleanSummaryFold::new(aggregate))
+        AggregateFunction::Summary | AggregateFunction::BooleanSummary => {
+            Box::new(label_counts::LabelCounter::new(aggregate))
         }
+        AggregateFunction::Average => Box::<sum::AverageFold>::default(),
+        AggregateFunction::Sum => Box::<sum::SumFold>::default(),
         AggregateFunction::Chart => Box::<chart::ChartFold>::default(),
     }
-}
-
-fn aggregate_option(aggregate: &AggregateSchema, option_name: &str) -> Option<String> {
-    aggregate
-        .label_options()
-        .find(|(key, _)| *key == option_name)
-        .map(|(_, value)| value.to_owned())
 }
 
 /// The summaries of all `replies` that `action` declares.

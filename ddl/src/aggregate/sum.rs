@@ -1,4 +1,4 @@
-//! `sum`: the total of numbers; exact if all of them are integers.
+//! `sum`: the total of numbers; exact if all of them are integers. `average`: their arithmetic mean.
 
 use serde_json::{Number, Value};
 
@@ -16,17 +16,9 @@ pub(super) struct SumFold {
 }
 
 impl SumFold {
-    pub(super) const fn number_count(&self) -> u64 {
-        self.count
-    }
-
-    pub(super) const fn skipped_count(&self) -> u64 {
-        self.skipped
-    }
-
     /// The total as a float, with rounding.
     #[expect(clippy::cast_precision_loss, reason = "the caller requires a float")]
-    pub(super) fn float_total(&self) -> f64 {
+    fn float_total(&self) -> f64 {
         self.integers as f64 + self.floats
     }
 
@@ -56,5 +48,22 @@ impl AggregateFold for SumFold {
             _ => self.exact_total().or_else(|| Number::from_f64(self.float_total())),
         };
         SummaryResult::Number { value, count: self.count, skipped: self.skipped }
+    }
+}
+
+#[derive(Default)]
+pub(super) struct AverageFold(SumFold);
+
+impl AggregateFold for AverageFold {
+    fn add_value(&mut self, value: &Value) {
+        self.0.add_value(value);
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "a fleet has fewer than 2^53 nodes")]
+    fn to_result(&self) -> SummaryResult {
+        let SumFold { count, skipped, .. } = self.0;
+        // Without numbers this divides by zero, and the result (NaN) has no JSON form.
+        let value = Number::from_f64(self.0.float_total() / count as f64);
+        SummaryResult::Number { value, count, skipped }
     }
 }

@@ -32,38 +32,36 @@ fn action_blocks(ddl: &AgentDdl, action: &ActionSchema) -> Vec<String> {
         escape_prose(action.description()),
         fact_list(&action_facts(action)),
     ];
-    if !action.inputs().is_empty() {
-        blocks.push("### Inputs".to_owned());
-    }
-    for input in action.inputs() {
-        blocks.extend([format!("#### {}", code_span(&input.name)), fact_list(&input_facts(input))]);
-    }
-    if !action.outputs().is_empty() {
-        blocks.push("### Outputs".to_owned());
-    }
-    for output in action.outputs() {
-        blocks.extend([
-            format!("#### {}", code_span(&output.name)),
-            fact_list(&output_facts(output)),
-        ]);
-    }
+    let inputs = action.inputs().iter().map(|input| (&input.name, input_facts(input)));
+    push_section(&mut blocks, "Inputs", inputs.map(item_blocks));
+    let outputs = action.outputs().iter().map(|output| (&output.name, output_facts(output)));
+    push_section(&mut blocks, "Outputs", outputs.map(item_blocks));
     let summaries = summary_lines(action);
     if !summaries.is_empty() {
         blocks.push("### Summaries".to_owned());
         blocks.push(bullet_list(summaries.iter().map(|line| escape_prose(line))));
     }
-    if !action.examples().is_empty() {
-        blocks.push("### Examples".to_owned());
-    }
-    for example in action.examples() {
-        blocks.push(escape_prose(&example.description));
+    let examples = action.examples().iter().map(|example| {
         let mut lines = vec![format!("$ {}", command_line(ddl, action, &example.input))];
-        for (name, value) in shown_outputs(action, &example.output) {
-            lines.push(format!("{name}: {value}"));
-        }
-        blocks.push(indented_code(&lines));
-    }
+        let outputs = shown_outputs(action, &example.output).into_iter();
+        lines.extend(outputs.map(|(name, value)| format!("{name}: {value}")));
+        [escape_prose(&example.description), indented_code(&lines)]
+    });
+    push_section(&mut blocks, "Examples", examples);
     blocks
+}
+
+fn item_blocks((name, facts): (&String, Vec<LabelledValue>)) -> [String; 2] {
+    [format!("#### {}", code_span(name)), fact_list(&facts)]
+}
+
+/// A heading and the items below it, unless there are none.
+fn push_section(blocks: &mut Vec<String>, title: &str, items: impl Iterator<Item = [String; 2]>) {
+    let mut items = items.peekable();
+    if items.peek().is_some() {
+        blocks.push(format!("### {title}"));
+        blocks.extend(items.flatten());
+    }
 }
 
 fn fact_list(facts: &[LabelledValue]) -> String {

@@ -40,22 +40,16 @@ impl DocumentationPage {
         self.add_line(4, action.description());
         self.add_blank();
         self.add_facts(4, &action_facts(action));
-        if !action.inputs().is_empty() {
-            self.add_heading(4, "Inputs");
-        }
+        self.add_section("Inputs", action.inputs());
         for input in action.inputs() {
             self.add_item(&input.name, &input_facts(input));
         }
-        if !action.outputs().is_empty() {
-            self.add_heading(4, "Outputs");
-        }
+        self.add_section("Outputs", action.outputs());
         for output in action.outputs() {
             self.add_item(&output.name, &output_facts(output));
         }
         let summaries = summary_lines(action);
-        if !summaries.is_empty() {
-            self.add_heading(4, "Summaries");
-        }
+        self.add_section("Summaries", &summaries);
         for summary in summaries {
             self.add_line(8, &summary);
         }
@@ -63,9 +57,7 @@ impl DocumentationPage {
     }
 
     fn add_examples(&mut self, ddl: &AgentDdl, action: &ActionSchema) {
-        if !action.examples().is_empty() {
-            self.add_heading(4, "Examples");
-        }
+        self.add_section("Examples", action.examples());
         for (index, example) in action.examples().iter().enumerate() {
             if index > 0 {
                 self.add_blank();
@@ -99,6 +91,13 @@ impl DocumentationPage {
     }
 
     /// Ends the paragraph. Repeated calls have no effect.
+    /// The heading of a section, unless the section has no items.
+    fn add_section<T>(&mut self, title: &str, items: &[T]) {
+        if !items.is_empty() {
+            self.add_heading(4, title);
+        }
+    }
+
     fn add_blank(&mut self) {
         if !self.0.ends_with("\n\n") {
             self.0.push('\n');

@@ -7,27 +7,20 @@ pub mod duration;
 mod dialect;
 mod named;
 mod regex;
-mod typecheck;
-
-use std::fmt;
 
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
 use self::named::{NAMED_VALIDATORS, NamedValidator};
-pub use self::regex::InvalidPattern;
 use crate::schema::{InputSchema, OutputSchema};
 use crate::value_type::ValueType;
 
 /// The requirement that a value violates. Never contains the value, which may be a secret.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ValueViolation {
-    /// The wrong type.
+    /// Not of the type, cannot be parsed as the type, or refused by a named validator. Holds what is required.
     #[error("must be {0}")]
-    Type(&'static str),
-    /// Text that cannot be parsed as the type.
-    #[error("must be {0}")]
-    Unreadable(&'static str),
+    Requirement(&'static str),
     /// Exceeds the limit, in characters.
     #[error("must not be longer than {0} characters")]
     TooLong(u64),
@@ -37,57 +30,42 @@ pub enum ValueViolation {
     /// Does not match the regular expression.
     #[error("must match {0:?}")]
     Pattern(String),
-    /// Refused by a named validator.
-    #[error("must be {0}")]
-    Validator(&'static str),
 }
 
 /// The compiled `validation` of an input.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub(crate) enum ValidationRule {
     Named(&'static NamedValidator),
     Pattern(regex::ValidationPattern),
 }
 
-/// Compile errors of a `validation`.
-pub(crate) enum ValidationRuleError {
-    UnknownValidator,
-    Pattern(InvalidPattern),
-}
-
 impl ValidationRule {
-    /// A bare lower-case word is a validator's name, all other text is a regular expression.
-    pub(crate) fn new(text: &str) -> Result<Self, ValidationRuleError> {
-        if let Some(named) = NAMED_VALIDATORS.iter().find(|named| named.name == text) {
-            return Ok(Self::Named(named));
+    /// A bare lower-case word is a validator's name, all other text is a regular expression. `None` if there is no such
+    /// validator.
+    pub(crate) fn new(text: &str) -> Option<Result<Self, ::regex::Error>> {
+        if let Some(named) = NAMED_VALIDATORS.iter().find(|(name, ..)| *name == text) {
+            return Some(Ok(Self::Named(named)));
         }
         let is_word = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
-        if text.starts_with(|c: char| c.is_ascii_lowercase()) && text.chars().all(is_word) {
-            return Err(ValidationRuleError::UnknownValidator);
-        }
-        regex::ValidationPattern::new(text).map(Self::Pattern).map_err(ValidationRuleError::Pattern)
+        let is_name =
+            text.starts_with(|c: char| c.is_ascii_lowercase()) && text.chars().all(is_word);
+        (!is_name).then(|| regex::ValidationPattern::new(text).map(Self::Pattern))
     }
 
     pub(crate) fn rule_text(&self) -> &str {
         match self {
-            Self::Named(named) => named.name,
+            Self::Named((name, ..)) => name,
             Self::Pattern(pattern) => pattern.pattern_text(),
         }
     }
 
     fn check_text(&self, text: &str) -> Result<(), ValueViolation> {
         match self {
-            Self::Named(named) => (named.accepts)(text)
-                .then_some(())
-                .ok_or(ValueViolation::Validator(named.requirement)),
+            Self::Named((_, accepts, requirement)) => {
+                accepts(text).then_some(()).ok_or(ValueViolation::Requirement(requirement))
+            }
             Self::Pattern(pattern) => pattern.check_text(text),
         }
-    }
-}
-
-impl fmt::Debug for ValidationRule {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Rule").field(&self.rule_text()).finish()
     }
 }
 
@@ -99,13 +77,13 @@ impl Serialize for ValidationRule {
 
 /// The names that `validation` accepts, for error messages and documentation.
 pub fn validator_names() -> impl Iterator<Item = &'static str> {
-    NAMED_VALIDATORS.iter().map(|named| named.name)
+    NAMED_VALIDATORS.iter().map(|(name, ..)| *name)
 }
 
 impl InputSchema {
     /// Checks that this input accepts `value`.
     pub fn check_value(&self, value: &Value) -> Result<(), ValueViolation> {
-        typecheck::check_type(self.value_type, value)?;
+        self.value_type.check_type(value)?;
         let Some(text) = value.as_str() else {
             return Ok(());
         };
@@ -123,7 +101,7 @@ impl OutputSchema {
         if value.is_null() || self.default.as_ref() == Some(value) {
             return Ok(());
         }
-        typecheck::check_type(self.value_type, value)
+        self.value_type.check_type(value)
     }
 }
 

@@ -1,71 +1,33 @@
 //! The validators that DDLs refer to by name.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::str::FromStr;
 
 use super::duration::is_duration;
 
-/// A validator with a name.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct NamedValidator {
-    pub(super) name: &'static str,
-    /// Completes the sentence "the value must be ...".
-    pub(super) requirement: &'static str,
-    pub(super) accepts: fn(&str) -> bool,
-}
+/// A validator: its name, what it accepts, and its requirement as in "must be ...".
+pub(crate) type NamedValidator = (&'static str, fn(&str) -> bool, &'static str);
 
-impl NamedValidator {
-    const fn new(name: &'static str, accepts: fn(&str) -> bool, requirement: &'static str) -> Self {
-        Self { name, requirement, accepts }
-    }
-}
-
-/// All named validators, including older names.
 pub(super) static NAMED_VALIDATORS: [NamedValidator; 11] = [
-    NamedValidator::new("duration", is_duration, "a duration like 10s, 1h30m or 1.5d"),
-    NamedValidator::new("ipaddress", is_ip_address, "an IPv4 or IPv6 address"),
-    NamedValidator::new("ipv4", is_ipv4_address, "an IPv4 address"),
-    NamedValidator::new("ipv4address", is_ipv4_address, "an IPv4 address"),
-    NamedValidator::new("ipv6", is_ipv6_address, "an IPv6 address"),
-    NamedValidator::new("ipv6address", is_ipv6_address, "an IPv6 address"),
-    NamedValidator::new(
+    ("duration", is_duration, "a duration like 10s, 1h30m or 1.5d"),
+    ("ipaddress", parses_as::<IpAddr>, "an IPv4 or IPv6 address"),
+    ("ipv4", parses_as::<Ipv4Addr>, "an IPv4 address"),
+    ("ipv4address", parses_as::<Ipv4Addr>, "an IPv4 address"),
+    ("ipv6", parses_as::<Ipv6Addr>, "an IPv6 address"),
+    ("ipv6address", parses_as::<Ipv6Addr>, "an IPv6 address"),
+    (
         "puppet_server_address",
         is_puppet_server_address,
         "a host name or address, optionally with :PORT",
     ),
-    NamedValidator::new(
-        "puppet_tags",
-        is_puppet_tags,
-        "a comma separated list of tags like `web,mysql::server`",
-    ),
-    NamedValidator::new(
-        "puppet_variable",
-        is_puppet_variable,
-        "a name of letters, digits and _, not a single digit",
-    ),
-    NamedValidator::new(
-        "service_name",
-        is_service_name,
-        "a service name of letters, digits and . _ @ : -",
-    ),
-    NamedValidator::new(
-        "shellsafe",
-        is_shell_safe,
-        "text without the characters ` $ ; | & > < and line breaks",
-    ),
+    ("puppet_tags", is_puppet_tags, "a comma separated list of tags like `web,mysql::server`"),
+    ("puppet_variable", is_puppet_variable, "a name of letters, digits and _, not a single digit"),
+    ("service_name", is_service_name, "a service name of letters, digits and . _ @ : -"),
+    ("shellsafe", is_shell_safe, "text without the characters ` $ ; | & > < and line breaks"),
 ];
 
-fn is_ip_address(text: &str) -> bool {
-    text.parse::<IpAddr>().is_ok()
-}
-
-/// Dotted decimal; leading zeros are refused, because some parsers read them as octal.
-fn is_ipv4_address(text: &str) -> bool {
-    text.parse::<Ipv4Addr>().is_ok()
-}
-
-/// Without a zone or a prefix length.
-fn is_ipv6_address(text: &str) -> bool {
-    text.parse::<Ipv6Addr>().is_ok()
+fn parses_as<T: FromStr>(text: &str) -> bool {
+    text.parse::<T>().is_ok()
 }
 
 /// Comma-separated tags; each is one or more names joined by `::`.
@@ -101,17 +63,13 @@ fn is_shell_safe(text: &str) -> bool {
 
 /// `name`, `name:port`, an IP address, `ipv4:port` or `[ipv6]:port`.
 fn is_puppet_server_address(text: &str) -> bool {
-    if text.parse::<Ipv6Addr>().is_ok() {
+    if parses_as::<Ipv6Addr>(text) {
         return true;
     }
     match text.rsplit_once(':') {
         Some((host, port)) => {
             let bracketed = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
-            let host_accepted = match bracketed {
-                Some(address) => address.parse::<Ipv6Addr>().is_ok(),
-                None => is_host(host),
-            };
-            host_accepted && is_port(port)
+            bracketed.map_or_else(|| is_host(host), parses_as::<Ipv6Addr>) && is_port(port)
         }
         None => is_host(text),
     }
@@ -131,5 +89,5 @@ fn is_host(text: &str) -> bool {
     };
     let last = text.rsplit('.').next().unwrap_or_default();
     let is_numeric = last.bytes().all(|byte| byte.is_ascii_digit());
-    text.parse::<Ipv4Addr>().is_ok() || (!is_numeric && text.split('.').all(is_label))
+    parses_as::<Ipv4Addr>(text) || (!is_numeric && text.split('.').all(is_label))
 }

@@ -11,19 +11,14 @@ use super::{ValueViolation, dialect};
 const MAX_COMPILED_REGEX_BYTES: usize = 128 * 1024;
 
 /// A compiled pattern with its source text.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub(crate) struct ValidationPattern {
     text: String,
     regex: Regex,
 }
 
-/// A pattern compile error.
-#[derive(Debug, thiserror::Error)]
-#[error(transparent)]
-pub struct InvalidPattern(#[from] ::regex::Error);
-
 impl ValidationPattern {
-    pub(super) fn new(text: &str) -> Result<Self, InvalidPattern> {
+    pub(super) fn new(text: &str) -> Result<Self, ::regex::Error> {
         let regex = RegexBuilder::new(&dialect::translate_pattern(text))
             .size_limit(MAX_COMPILED_REGEX_BYTES)
             .dfa_size_limit(MAX_COMPILED_REGEX_BYTES)

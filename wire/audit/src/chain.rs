@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use muster_wire::token::decode::decode_base64_array;
 use sha2::{Digest as _, Sha256};
 
 const SEQ_FIELD_PREFIX: &[u8] = b"{\"seq\":";
@@ -51,11 +52,7 @@ impl FromStr for LineHash {
     type Err = LineHashError;
 
     fn from_str(text: &str) -> Result<Self, LineHashError> {
-        let mut hash = [0; 32];
-        match URL_SAFE_NO_PAD.decode_slice(text, &mut hash) {
-            Ok(32) => Ok(Self(hash)),
-            _ => Err(LineHashError),
-        }
+        decode_base64_array(text).map(Self).ok_or(LineHashError)
     }
 }
 

@@ -33,16 +33,47 @@ impl fmt::Display for AuditAnchor {
     }
 }
 
-impl std::str::FromStr for AuditAnchor {
-    type Err = String;
+/// A text that is not an anchor.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not NUMBER:HASH, as `rpc audit verify` prints it")]
+pub struct AuditAnchorError(String);
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        let invalid = || format!("{text:?} is not NUMBER:HASH, as `rpc audit verify` prints it");
-        let (seq, hash) = text.split_once(':').ok_or_else(invalid)?;
-        Ok(Self {
-            seq: seq.parse().map_err(|_| invalid())?,
-            hash: hash.parse().map_err(|_| invalid())?,
-        })
+impl std::str::FromStr for AuditAnchor {
+    type Err = AuditAnchorError;
+
+    fn from_str(text: &str) -> Result<Self, AuditAnchorError> {
+        let numbers = text.split_once(':');
+        let anchor = numbers.and_then(|(seq, hash)| {
+            Some(Self { seq: seq.parse().ok()?, hash: hash.parse().ok()? })
+        });
+        anchor.ok_or_else(|| AuditAnchorError(text.to_owned()))
+    }
+}
+
+/// The record of a log's last checkpoint, stored outside the log: the anchor, and the log's path in the second line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeadRecord {
+    /// The checkpoint.
+    pub anchor: AuditAnchor,
+    /// The log's path on its node; `None` in records of older versions.
+    pub log: Option<String>,
+}
+
+impl fmt::Display for HeadRecord {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(out, "{}", self.anchor)?;
+        self.log.iter().try_for_each(|log| writeln!(out, "{log}"))
+    }
+}
+
+impl std::str::FromStr for HeadRecord {
+    type Err = AuditAnchorError;
+
+    fn from_str(text: &str) -> Result<Self, AuditAnchorError> {
+        let mut lines = text.lines();
+        let anchor = lines.next().unwrap_or_default().trim().parse()?;
+        let log = lines.next().filter(|log| !log.is_empty());
+        Ok(Self { anchor, log: log.map(str::to_owned) })
     }
 }
 

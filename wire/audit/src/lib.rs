@@ -17,15 +17,14 @@
 
 mod chain;
 mod findings;
-mod head;
 mod line_kinds;
 mod verify;
 
 pub use chain::{ChainLink, ChainPosition, LineHash, LineHashError, NotAnObject};
 pub use findings::{
-    AuditAnchor, AuditFinding, AuditNote, ChainVerification, LineLocation, VerifiedCheckpoint,
+    AuditAnchor, AuditAnchorError, AuditFinding, AuditNote, ChainVerification, HeadRecord,
+    LineLocation, VerifiedCheckpoint,
 };
-pub use head::HeadRecord;
 pub use line_kinds::{AuditCheckpoint, AuditGap, AuditHeader, AuditLineKind, GapKind};
 pub use verify::{AuditKeyTrust, ChainVerifier};
 

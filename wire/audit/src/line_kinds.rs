@@ -5,10 +5,11 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ed25519_dalek::{Signature, VerifyingKey};
 use serde::{Deserialize, Serialize};
 
+use super::AUDIT_FORMAT;
 use super::chain::{ChainLink, ChainPosition, LineHash, NotAnObject};
-use super::{AUDIT_FORMAT, AuditKeyTrust};
 use muster_wire::Millis;
 use muster_wire::identity::Identity;
+use muster_wire::token::decode::decode_base64_array;
 use muster_wire::token::{KeyPair, PublicKey};
 
 const SIGNATURE_FIELD_PREFIX: &[u8] = b",\"signature\":\"";
@@ -94,15 +95,6 @@ impl AuditHeader {
             token,
             account,
         }
-    }
-
-    /// Verifies the header's key by the tokens or by the pinned keys; otherwise returns the reason.
-    pub(super) fn verify_key(&self, trust: &AuditKeyTrust) -> Result<VerifyingKey, String> {
-        if self.format != AUDIT_FORMAT {
-            return Err(format!("the format in the header is not {AUDIT_FORMAT}"));
-        }
-        trust.verify_header(self)?;
-        self.key.verifying_key().map_err(|error| error.to_string())
     }
 }
 
@@ -210,6 +202,16 @@ struct CheckpointFields {
 }
 
 impl AuditLineKind {
+    /// The length and hash of the torn line that a gap closes off.
+    pub(super) fn torn_line(&self) -> Option<(u64, &String)> {
+        match self {
+            Self::Gap(AuditGap { kind: GapKind::Torn { bytes, fragment }, .. }) => {
+                Some((*bytes, fragment))
+            }
+            _ => None,
+        }
+    }
+
     /// Parses a whole line.
     pub fn parse_line(line: &[u8]) -> Option<(ChainLink, Self)> {
         let (chain_link, fields) = ChainLink::split_line(line)?;
@@ -235,17 +237,13 @@ impl AuditCheckpoint {
         let rest = line.strip_suffix(b"\"}")?;
         let (rest, text) = rest.split_at_checked(rest.len().checked_sub(SIGNATURE_CHARACTERS)?)?;
         let body = rest.strip_suffix(SIGNATURE_FIELD_PREFIX)?;
-        let mut signature = [0; Signature::BYTE_SIZE];
-        match URL_SAFE_NO_PAD.decode_slice(text, &mut signature) {
-            Ok(Signature::BYTE_SIZE) => {}
-            _ => return None,
-        }
+        let signature = Signature::from_bytes(&decode_base64_array(text)?);
         Some(Self {
             time: fields.time,
             node: fields.node,
             key: fields.key,
             signed: checkpoint_signed_bytes(body),
-            signature: Signature::from_bytes(&signature),
+            signature,
         })
     }
 

@@ -6,12 +6,14 @@
 use ed25519_dalek::VerifyingKey;
 use muster_base::error_chain;
 
+use super::AUDIT_FORMAT;
 use super::chain::{ChainLink, ChainPosition, LineHash};
 use super::findings::{
     AuditAnchor, AuditFinding, AuditNote, ChainVerification, LineLocation, VerifiedCheckpoint,
 };
 use super::line_kinds::{AuditCheckpoint, AuditGap, AuditHeader, AuditLineKind, GapKind};
-use muster_wire::token::{AccountTrust, PublicKey, UserRole};
+use muster_wire::identity::Identity;
+use muster_wire::token::{AccountTrust, KeyError, PublicKey, TokenError, UserRole};
 
 /// Limit of listed findings, because a corrupted log can have one per line.
 const MAX_FINDINGS: usize = 1000;
@@ -25,27 +27,49 @@ pub enum AuditKeyTrust {
     Keys(Vec<PublicKey>),
 }
 
+/// Why the key in a header is not trusted.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum HeaderKeyError {
+    #[error("the format in the header is not {AUDIT_FORMAT}")]
+    Format,
+    #[error("{0} is not one of the given keys")]
+    NotGiven(PublicKey),
+    #[error(transparent)]
+    Token(#[from] TokenError),
+    #[error("the token in the header is for another key")]
+    OtherKey,
+    #[error("the token in the header belongs to {0}")]
+    OtherNode(Identity),
+    #[error("the token in the header has the role {0}, not node or service")]
+    WrongRole(UserRole),
+    #[error(transparent)]
+    Key(#[from] KeyError),
+}
+
 impl AuditKeyTrust {
-    pub(super) fn verify_header(&self, header: &AuditHeader) -> Result<(), String> {
-        let operator = match self {
-            Self::Keys(keys) if keys.contains(&header.key) => return Ok(()),
-            Self::Keys(_) => return Err(format!("{} is not one of the given keys", header.key)),
-            Self::Operator(operator) => operator,
-        };
-        let trust =
-            AccountTrust::new(*operator, &header.account).map_err(|error| error_chain(&error))?;
-        let user = trust
-            .verify_user(&header.token, header.unix_ms)
-            .map_err(|error| error_chain(&error))?;
-        if user.key != header.key {
-            Err("the token in the header is for another key".to_owned())
-        } else if user.identity != header.node {
-            Err(format!("the token in the header belongs to {}", user.identity))
-        } else if !matches!(user.role, UserRole::Node | UserRole::Service) {
-            Err(format!("the token in the header has the role {}, not node or service", user.role))
-        } else {
-            Ok(())
+    /// Verifies the header's key by the tokens or by the pinned keys.
+    fn verify_header(&self, header: &AuditHeader) -> Result<VerifyingKey, HeaderKeyError> {
+        if header.format != AUDIT_FORMAT {
+            return Err(HeaderKeyError::Format);
         }
+        match self {
+            Self::Keys(keys) if keys.contains(&header.key) => {}
+            Self::Keys(_) => return Err(HeaderKeyError::NotGiven(header.key)),
+            Self::Operator(operator) => {
+                let trust = AccountTrust::new(*operator, &header.account)?;
+                let user = trust.verify_user(&header.token, header.unix_ms)?;
+                if user.key != header.key {
+                    return Err(HeaderKeyError::OtherKey);
+                }
+                if user.identity != header.node {
+                    return Err(HeaderKeyError::OtherNode(user.identity));
+                }
+                if !matches!(user.role, UserRole::Node | UserRole::Service) {
+                    return Err(HeaderKeyError::WrongRole(user.role));
+                }
+            }
+        }
+        Ok(header.key.verifying_key()?)
     }
 }
 
@@ -161,7 +185,7 @@ impl ChainVerifier {
         let is_next = line.link.is_some_and(|link| link.follows_position(&position));
         match (self.suspect.take(), is_next) {
             (None, true) => {
-                if matches!(&line.kind, AuditLineKind::Gap(gap) if gap.is_torn()) {
+                if line.kind.torn_line().is_some() {
                     self.add_finding(AuditFinding::FragmentMissing { at: line.at });
                 }
                 self.accept_line(line);
@@ -188,17 +212,15 @@ impl ChainVerifier {
         let (Some((position, at)), Some(previous)) = (self.chain, self.previous_position) else {
             return false;
         };
-        match &line.kind {
-            AuditLineKind::Gap(AuditGap { kind: GapKind::Torn { bytes, fragment }, .. })
-                if line.link.is_some_and(|link| link.follows_position(&previous))
-                    && *fragment == position.prev.to_string() =>
-            {
-                let bytes = *bytes;
-                self.verification.notes.push(AuditNote::Torn { at, bytes });
-                true
-            }
-            _ => false,
+        let Some((bytes, fragment)) = line.kind.torn_line() else {
+            return false;
+        };
+        let is_closed = line.link.is_some_and(|link| link.follows_position(&previous))
+            && *fragment == position.prev.to_string();
+        if is_closed {
+            self.verification.notes.push(AuditNote::Torn { at, bytes });
         }
+        is_closed
     }
 
     /// Accepts the first line of the log without a predecessor check.
@@ -229,7 +251,7 @@ impl ChainVerifier {
                 self.check_checkpoint(checkpoint, chain_link.seq, line.at);
             }
             AuditLineKind::Gap(AuditGap { kind: GapKind::Missing { written }, .. }) => {
-                self.add_finding(AuditFinding::Lost { at: line.at, written })
+                self.add_finding(AuditFinding::Lost { at: line.at, written });
             }
             AuditLineKind::Gap(_) | AuditLineKind::Record => {}
             AuditLineKind::Broken => self.add_finding(AuditFinding::Altered { at: line.at }),
@@ -248,7 +270,7 @@ impl ChainVerifier {
     fn check_header(&mut self, header: &AuditHeader, at: LineLocation) {
         match &self.verification.node {
             Some(node) if *node != header.node => {
-                self.add_finding(AuditFinding::OtherNode { at, found: header.node.clone() })
+                self.add_finding(AuditFinding::OtherNode { at, found: header.node.clone() });
             }
             Some(_) => {}
             None => self.verification.node = Some(header.node.clone()),
@@ -256,11 +278,11 @@ impl ChainVerifier {
         if !self.verification.keys.contains(&header.key) {
             self.verification.keys.push(header.key);
         }
-        match header.verify_key(&self.trust) {
+        match self.trust.verify_header(header) {
             Ok(key) => self.key = Some((header.key, key)),
             Err(reason) => {
                 self.key = None;
-                self.add_finding(AuditFinding::Untrusted { at, why: reason });
+                self.add_finding(AuditFinding::Untrusted { at, why: error_chain(&reason) });
             }
         }
     }
@@ -282,17 +304,13 @@ impl ChainVerifier {
 
     /// Handles a suspect before a line that follows the position before the suspect: the suspect was inserted.
     fn explain_suspect(&mut self, suspect: &ChainLine, next: &AuditLineKind) {
-        let is_torn = match next {
-            AuditLineKind::Gap(AuditGap { kind: GapKind::Torn { bytes, fragment }, .. }) => {
-                *bytes == suspect.bytes && *fragment == suspect.hash.to_string()
-            }
-            _ => false,
-        };
-        if is_torn {
-            let (at, bytes) = (suspect.at, suspect.bytes);
+        let &ChainLine { at, bytes, hash, .. } = suspect;
+        let is_torn =
+            |(torn, fragment): (u64, &String)| torn == bytes && *fragment == hash.to_string();
+        if next.torn_line().is_some_and(is_torn) {
             self.verification.notes.push(AuditNote::Torn { at, bytes });
         } else {
-            self.add_finding(AuditFinding::Inserted { at: suspect.at });
+            self.add_finding(AuditFinding::Inserted { at });
         }
     }
 
@@ -346,12 +364,10 @@ impl ChainVerifier {
     }
 
     fn is_signed(&self, kind: &AuditLineKind) -> bool {
-        match (kind, &self.key) {
-            (AuditLineKind::Checkpoint(checkpoint), Some((_, key))) => {
-                checkpoint.verify_signature(key)
-            }
-            _ => false,
-        }
+        matches!(
+            (kind, &self.key),
+            (AuditLineKind::Checkpoint(checkpoint), Some((_, key))) if checkpoint.verify_signature(key)
+        )
     }
 
     /// Handles a suspect at the end of the log, which has no successor to explain it.

@@ -11,7 +11,7 @@ use async_nats::ConnectErrorKind;
 use muster_wire::sign::Signer;
 
 use crate::connection::Bus;
-use crate::error::BusError;
+use crate::error::{BusError, Result};
 use crate::event::BusEventRecorder;
 use crate::reconnect::ReconnectBackoff;
 use crate::tls;
@@ -25,8 +25,8 @@ pub struct BrokerAddress {
 
 impl BrokerAddress {
     /// Parses an address. The default scheme is TLS.
-    pub fn parse(text: &str, plaintext_on_loopback: bool) -> Result<Self, BusError> {
-        let invalid = || BusError::Address { url: text.to_owned() };
+    pub fn parse(text: &str, plaintext_on_loopback: bool) -> Result<Self> {
+        let invalid = || BusError::Address(text.to_owned());
         let (scheme, rest) = text.split_once("://").unwrap_or(("tls", text));
         if rest.is_empty() || rest.contains(['/', '@', ' ']) {
             return Err(invalid());
@@ -36,7 +36,7 @@ impl BrokerAddress {
             "nats" if plaintext_on_loopback && is_loopback(rest) => {
                 Ok(Self { url: format!("nats://{rest}"), tls: false })
             }
-            "nats" => Err(BusError::PlainText { url: text.to_owned() }),
+            "nats" => Err(BusError::PlainText(text.to_owned())),
             _ => Err(invalid()),
         }
     }
@@ -152,7 +152,7 @@ impl BusOptions {
     }
 
     /// Connects.
-    pub async fn connect(self) -> Result<Bus, BusError> {
+    pub async fn connect(self) -> Result<Bus> {
         let addresses = self.server_addresses()?;
         let recorder = Arc::new(BusEventRecorder::new());
         let server_list =
@@ -170,12 +170,12 @@ impl BusOptions {
         Ok(Bus::new(client, recorder))
     }
 
-    fn server_addresses(&self) -> Result<Vec<async_nats::ServerAddr>, BusError> {
+    fn server_addresses(&self) -> Result<Vec<async_nats::ServerAddr>> {
         if self.servers.is_empty() {
             return Err(BusError::NoAddress);
         }
         let parse = |server: &BrokerAddress| {
-            server.url.parse().map_err(|_| BusError::Address { url: server.url.clone() })
+            server.url.parse().map_err(|_| BusError::Address(server.url.clone()))
         };
         self.servers.iter().map(parse).collect()
     }
@@ -183,7 +183,7 @@ impl BusOptions {
     fn client_options(
         &self,
         recorder: Arc<BusEventRecorder>,
-    ) -> Result<async_nats::ConnectOptions, BusError> {
+    ) -> Result<async_nats::ConnectOptions> {
         let (backoff, backoff_recorder) = (self.backoff, Arc::clone(&recorder));
         let tls = self.servers.iter().any(|server| server.tls);
         let mut options = self
@@ -194,10 +194,8 @@ impl BusOptions {
             .connection_timeout(Duration::from_secs(10))
             .subscription_capacity(self.subscription_capacity)
             .reconnect_delay_callback(move |attempt| {
-                backoff.delay_before_attempt(
-                    attempt,
-                    backoff_recorder.connection_counts().connects > 0,
-                )
+                backoff
+                    .delay_before_attempt(attempt, backoff_recorder.mark_connection().connects > 0)
             })
             .event_callback(move |event| {
                 recorder.record_event(event);

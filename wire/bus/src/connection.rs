@@ -11,7 +11,7 @@ use muster_wire::subject;
 use tokio::sync::broadcast;
 use tokio::time::timeout;
 
-use crate::error::BusError;
+use crate::error::{BusError, Result};
 use crate::event::{BusEvent, BusEventRecorder, ConnectionDisturbance, ConnectionMark};
 
 /// Timeout for a confirmation of the broker.
@@ -96,12 +96,6 @@ impl BusSubscription {
     pub fn try_next(&mut self) -> Option<BusMessage> {
         futures_util::FutureExt::now_or_never(self.0.next()).flatten().map(BusMessage)
     }
-
-    /// Unsubscribes without waiting for messages in transit.
-    async fn end_subscription(&mut self) -> Result<(), BusError> {
-        let drained = self.0.drain().await;
-        drained.map_err(|error| BusError::Closed(error.to_string()))
-    }
 }
 
 impl Bus {
@@ -122,38 +116,26 @@ impl Bus {
     }
 
     /// Subscribes to all the subjects, and returns after the broker registered them.
-    pub async fn subscribe_all(
-        &self,
-        subjects: &[String],
-    ) -> Result<Vec<BusSubscription>, BusError> {
+    pub async fn subscribe_all(&self, subjects: &[String]) -> Result<Vec<BusSubscription>> {
         let mut subscriptions = Vec::with_capacity(subjects.len());
         for subject in subjects {
-            let subscriber = self
-                .client
-                .subscribe(subject.clone())
-                .await
-                .map_err(|error| BusError::Closed(error.to_string()))?;
-            subscriptions.push(BusSubscription(subscriber));
+            subscriptions.push(self.subscribe(subject).await?);
         }
         self.confirm_delivery().await?;
         Ok(subscriptions)
     }
 
     /// Subscribes to one subject without waiting. Messages published later on this connection are received.
-    pub async fn subscribe(&self, subject: &str) -> Result<BusSubscription, BusError> {
-        let subscriber = self
-            .client
-            .subscribe(subject.to_owned())
-            .await
-            .map_err(|error| BusError::Closed(error.to_string()))?;
-        Ok(BusSubscription(subscriber))
+    pub async fn subscribe(&self, subject: &str) -> Result<BusSubscription> {
+        let subscriber = self.client.subscribe(subject.to_owned()).await;
+        subscriber.map(BusSubscription).map_err(BusError::closed)
     }
 
     /// Queues a message on the connection. Delivery is not guaranteed: see [`Self::flush`].
-    pub async fn publish(&self, subject: &str, payload: Bytes) -> Result<(), BusError> {
+    pub async fn publish(&self, subject: &str, payload: Bytes) -> Result<()> {
         self.check_size(&payload)?;
-        let sent = timeout(BROKER_TIMEOUT, self.client.publish(subject.to_owned(), payload)).await;
-        publish_result(sent)
+        let sent = self.client.publish(subject.to_owned(), payload);
+        within_timeout("accept a message", sent).await
     }
 
     /// Queues a message with a reply subject.
@@ -162,20 +144,17 @@ impl Bus {
         subject: &str,
         reply_to: &str,
         payload: Bytes,
-    ) -> Result<(), BusError> {
+    ) -> Result<()> {
         self.check_size(&payload)?;
-        let send = self.client.publish_with_reply(subject.to_owned(), reply_to.to_owned(), payload);
-        publish_result(timeout(BROKER_TIMEOUT, send).await)
+        let sent = self.client.publish_with_reply(subject.to_owned(), reply_to.to_owned(), payload);
+        within_timeout("accept a message", sent).await
     }
 
     /// Sends one request and waits for one answer, as the broker's own services use.
-    pub async fn request(&self, subject: &str, payload: Bytes) -> Result<BusMessage, BusError> {
+    pub async fn request(&self, subject: &str, payload: Bytes) -> Result<BusMessage> {
         self.check_size(&payload)?;
-        match timeout(BROKER_TIMEOUT, self.client.request(subject.to_owned(), payload)).await {
-            Ok(Ok(message)) => Ok(BusMessage(message)),
-            Ok(Err(error)) => Err(BusError::Closed(error.to_string())),
-            Err(_) => Err(BusError::Timeout { operation: "answer", timeout: BROKER_TIMEOUT }),
-        }
+        let answer = self.client.request(subject.to_owned(), payload);
+        within_timeout("answer", answer).await.map(BusMessage)
     }
 
     /// Unsubscribes, and returns when every message that the broker sent before is buffered, to be read with
@@ -185,18 +164,16 @@ impl Bus {
     /// So the unsubscribe is sent first in a way that keeps the library's subscription open: with a message count after which to
     /// unsubscribe. The broker cannot parse a count of this many digits and ends the subscription at once. If a later broker can
     /// parse it, the behaviour is that of the library's drain.
-    pub async fn drain_subscription(
-        &self,
-        subscription: &mut BusSubscription,
-    ) -> Result<(), BusError> {
-        let unsubscribed = subscription.0.unsubscribe_after(UNPARSABLE_MESSAGE_COUNT).await;
-        unsubscribed.map_err(|error| BusError::Closed(error.to_string()))?;
+    pub async fn drain_subscription(&self, subscription: &mut BusSubscription) -> Result<()> {
+        let BusSubscription(subscriber) = subscription;
+        let unsubscribed = subscriber.unsubscribe_after(UNPARSABLE_MESSAGE_COUNT).await;
+        unsubscribed.map_err(BusError::closed)?;
         tokio::select! {
             confirmed = self.confirm_delivery() => confirmed?,
             // After a disconnection the broker has dropped the subscription and sends nothing more.
             () = self.wait_disconnected() => {}
         }
-        subscription.end_subscription().await
+        subscriber.drain().await.map_err(BusError::closed)
     }
 
     /// Waits until the broker has received and processed everything that was queued before.
@@ -205,7 +182,7 @@ impl Bus {
     /// This function publishes to a subject without subscribers, with a reply subject in its own inbox. The broker works in order, and
     /// answers "no responders" after everything else. If an operator tool subscribes to every subject, that answer is missing; then the
     /// function publishes to a forbidden subject, and the permission error arrives in order too.
-    pub async fn confirm_delivery(&self) -> Result<(), BusError> {
+    pub async fn confirm_delivery(&self) -> Result<()> {
         let mut events = self.subscribe_events();
         let round_trip = async {
             let mut needs_refusal = false;
@@ -221,7 +198,7 @@ impl Bus {
                         Err(error) if error.kind() != RequestErrorKind::TimedOut => {
                             return match error.kind() {
                                 RequestErrorKind::NoResponders => Ok(()),
-                                _ => Err(BusError::Closed(error.to_string())),
+                                _ => Err(BusError::closed(error)),
                             };
                         }
                         // An answer from a subscriber is a confirmation too: the message was delivered in order.
@@ -232,21 +209,12 @@ impl Bus {
                 }
             }
         };
-        timeout(BROKER_TIMEOUT, round_trip).await.map_err(|_| BusError::Timeout {
-            operation: "confirm delivery",
-            timeout: BROKER_TIMEOUT,
-        })?
+        within_timeout("confirm delivery", round_trip).await
     }
 
     /// Waits until everything that was queued before was written to the socket.
-    pub async fn flush(&self) -> Result<(), BusError> {
-        match timeout(BROKER_TIMEOUT, self.client.flush()).await {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) => Err(BusError::Closed(error.to_string())),
-            Err(_) => {
-                Err(BusError::Timeout { operation: "confirm delivery", timeout: BROKER_TIMEOUT })
-            }
-        }
+    pub async fn flush(&self) -> Result<()> {
+        within_timeout("confirm delivery", self.client.flush()).await
     }
 
     /// Largest payload that the broker accepts, in bytes.
@@ -262,7 +230,7 @@ impl Bus {
     /// Traffic and reconnection counters since creation.
     pub fn traffic(&self) -> BusTraffic {
         let statistics = self.client.statistics();
-        let counts = self.recorder.connection_counts();
+        let counts = self.recorder.mark_connection();
         BusTraffic {
             bytes_in: statistics.in_bytes.load(Ordering::Relaxed),
             bytes_out: statistics.out_bytes.load(Ordering::Relaxed),
@@ -317,35 +285,30 @@ impl Bus {
 
     /// Sends queued messages, then closes. Drain subscriptions and finish their work before, because messages published later are not
     /// sent. Without a connection there is nothing to flush.
-    pub async fn close(&self) -> Result<(), BusError> {
+    pub async fn close(&self) -> Result<()> {
         if self.is_lent {
             return self.confirm_delivery().await;
         }
         let mut events = self.subscribe_events();
         let drain_and_close = async {
             self.confirm_delivery().await?;
-            self.client.drain().await.map_err(|error| BusError::Closed(error.to_string()))?;
+            self.client.drain().await.map_err(BusError::closed)?;
             loop {
                 match events.recv().await {
                     Ok(BusEvent::Closed) | Err(broadcast::error::RecvError::Closed) => {
-                        return Ok(());
+                        return Ok::<(), BusError>(());
                     }
                     _ => {}
                 }
             }
         };
         tokio::select! {
-            result = timeout(BROKER_TIMEOUT, drain_and_close) => {
-                result.map_err(|_| BusError::Timeout {
-                    operation: "close the connection",
-                    timeout: BROKER_TIMEOUT,
-                })?
-            }
+            result = within_timeout("close the connection", drain_and_close) => result,
             () = self.wait_disconnected() => Ok(()),
         }
     }
 
-    fn check_size(&self, payload: &Bytes) -> Result<(), BusError> {
+    fn check_size(&self, payload: &Bytes) -> Result<()> {
         let limit = self.client.max_payload();
         if payload.len() > limit {
             return Err(BusError::TooLarge { size: payload.len(), limit });
@@ -365,12 +328,11 @@ pub(crate) async fn wait_refused(events: &mut broadcast::Receiver<BusEvent>, sub
     }
 }
 
-fn publish_result<E: std::error::Error>(
-    sent: Result<Result<(), E>, tokio::time::error::Elapsed>,
-) -> Result<(), BusError> {
-    match sent {
-        Ok(Ok(())) => Ok(()),
-        Ok(Err(error)) => Err(BusError::Closed(error.to_string())),
-        Err(_) => Err(BusError::Timeout { operation: "accept a message", timeout: BROKER_TIMEOUT }),
-    }
+/// Waits for the broker, at most [`BROKER_TIMEOUT`].
+async fn within_timeout<T, E: Into<BusError>>(
+    operation: &'static str,
+    result: impl Future<Output = Result<T, E>>,
+) -> Result<T> {
+    let elapsed = |_| BusError::Timeout { operation, timeout: BROKER_TIMEOUT };
+    timeout(BROKER_TIMEOUT, result).await.map_err(elapsed)?.map_err(Into::into)
 }

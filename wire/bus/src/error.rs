@@ -3,26 +3,23 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// A result of the connection.
+pub(crate) type Result<T, E = BusError> = std::result::Result<T, E>;
+
 /// A broker connection error.
 #[derive(Debug, thiserror::Error)]
 pub enum BusError {
     /// The broker address is invalid.
-    #[error("`{url}` is not a broker address; write it as tls://HOST:PORT")]
-    Address {
-        /// The given address.
-        url: String,
-    },
+    #[error("`{0}` is not a broker address; write it as tls://HOST:PORT")]
+    Address(String),
     /// No address is configured.
     #[error("no broker address is configured")]
     NoAddress,
     /// Plain text for a non-loopback address, or without permission in the configuration.
     #[error(
-        "`{url}` is plain text; use tls://, or allow plain text for a loopback address in the configuration"
+        "`{0}` is plain text; use tls://, or allow plain text for a loopback address in the configuration"
     )]
-    PlainText {
-        /// The given address.
-        url: String,
-    },
+    PlainText(String),
     /// The certificate authority file is unusable.
     #[error("cannot use the certificate authority in {}: {problem}", path.display())]
     Authority {
@@ -58,4 +55,21 @@ pub enum BusError {
         /// The broker's `max_payload`.
         limit: usize,
     },
+}
+
+impl BusError {
+    /// The error of an operation that the library refuses, because the connection is closed.
+    pub(crate) fn closed(error: impl std::fmt::Display) -> Self {
+        Self::Closed(error.to_string())
+    }
+}
+
+/// The library's publishing, flushing and requesting fail only if the connection is closed.
+impl<K> From<async_nats::error::Error<K>> for BusError
+where
+    K: Clone + std::fmt::Debug + std::fmt::Display + PartialEq,
+{
+    fn from(error: async_nats::error::Error<K>) -> Self {
+        Self::closed(error)
+    }
 }

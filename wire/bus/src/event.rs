@@ -24,13 +24,6 @@ pub enum BusEvent {
 /// A point in a connection's lifetime, to detect losses since.
 #[derive(Debug, Clone, Copy)]
 pub struct ConnectionMark {
-    disconnects: u64,
-    dropped: u64,
-}
-
-/// Event counters since the first connection attempt.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct ConnectionCounts {
     pub(crate) connects: u64,
     pub(crate) disconnects: u64,
     pub(crate) dropped: u64,
@@ -92,16 +85,9 @@ impl BusEventRecorder {
         let _ = self.sender.send(event);
     }
 
-    pub(crate) fn connection_counts(&self) -> ConnectionCounts {
-        ConnectionCounts {
-            connects: self.connects.load(Ordering::Relaxed),
-            disconnects: self.disconnects.load(Ordering::Relaxed),
-            dropped: self.dropped.load(Ordering::Relaxed),
-        }
-    }
-
     pub(crate) fn mark_connection(&self) -> ConnectionMark {
         ConnectionMark {
+            connects: self.connects.load(Ordering::Acquire),
             disconnects: self.disconnects.load(Ordering::Acquire),
             dropped: self.dropped.load(Ordering::Acquire),
         }

@@ -9,7 +9,7 @@ use muster_wire::identity::Identity;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::store::{Bucket, BucketError};
+use crate::store::{Bucket, BucketError, Result};
 
 /// Most attempts of a compare-and-set change under contention.
 const MAX_EDIT_ATTEMPTS: u32 = 50;
@@ -35,12 +35,12 @@ impl NameStore {
     }
 
     /// The entry of a name.
-    pub async fn get(&self, name: &Identity) -> Result<Option<NameEntry>, BucketError> {
+    pub async fn get(&self, name: &Identity) -> Result<Option<NameEntry>> {
         Ok(self.read_value(&name_key(name)).await?.0)
     }
 
     /// All entries. An unreadable entry is an error, because its content must not be guessed.
-    pub async fn list(&self) -> Result<Vec<NameEntry>, BucketError> {
+    pub async fn list(&self) -> Result<Vec<NameEntry>> {
         let entries = self.bucket.list("name.>").await?;
         let values =
             entries.iter().filter_map(|entry| Some((entry.key.as_str(), entry.value.as_deref()?)));
@@ -53,7 +53,7 @@ impl NameStore {
         &self,
         name: &Identity,
         change: impl Fn(Option<NameEntry>) -> (Option<NameEntry>, A),
-    ) -> Result<A, BucketError> {
+    ) -> Result<A> {
         self.edit_value(&name_key(name), change).await
     }
 
@@ -62,7 +62,7 @@ impl NameStore {
         &self,
         key: &str,
         change: impl Fn(Option<T>) -> (Option<T>, A),
-    ) -> Result<A, BucketError> {
+    ) -> Result<A> {
         for _ in 0..MAX_EDIT_ATTEMPTS {
             let (current, revision) = self.read_value(key).await?;
             let (new_value, result) = change(current);
@@ -84,7 +84,7 @@ impl NameStore {
     }
 
     /// Releases the name for another key. The entry is kept with its former keys. Returns whether an entry exists.
-    pub async fn release_name(&self, name: &Identity) -> Result<bool, BucketError> {
+    pub async fn release_name(&self, name: &Identity) -> Result<bool> {
         self.edit_entry(name, |current| match current {
             Some(mut entry) => {
                 let is_new = !entry.released;
@@ -97,21 +97,18 @@ impl NameStore {
     }
 
     /// When the organisation last wrote all names that it issued; `None` if never.
-    pub async fn issued_at(&self) -> Result<Option<Millis>, BucketError> {
+    pub async fn issued_at(&self) -> Result<Option<Millis>> {
         let (mark, _) = self.read_value::<IssuedMark>(ISSUED_KEY).await?;
         Ok(mark.map(|mark| mark.at))
     }
 
     /// Records that all names that the organisation issued until `at` are in the register.
-    pub async fn set_issued_at(&self, at: Millis) -> Result<(), BucketError> {
+    pub async fn set_issued_at(&self, at: Millis) -> Result<()> {
         let bytes = self.encode_value(ISSUED_KEY, &IssuedMark { at })?;
         self.bucket.put(ISSUED_KEY, bytes).await.map(drop)
     }
 
-    async fn read_value<T: DeserializeOwned>(
-        &self,
-        key: &str,
-    ) -> Result<(Option<T>, Option<u64>), BucketError> {
+    async fn read_value<T: DeserializeOwned>(&self, key: &str) -> Result<(Option<T>, Option<u64>)> {
         let Some(entry) = self.bucket.get(key).await? else {
             return Ok((None, None));
         };
@@ -120,27 +117,14 @@ impl NameStore {
         Ok((value, Some(entry.revision)))
     }
 
-    fn parse_value<T: DeserializeOwned>(&self, key: &str, value: &[u8]) -> Result<T, BucketError> {
-        serde_json::from_slice(value).map_err(|error| self.json_failure("read", key, &error))
+    fn parse_value<T: DeserializeOwned>(&self, key: &str, value: &[u8]) -> Result<T> {
+        let failed = |error| self.bucket.failed_error("read", &format!("{key}: {error}"));
+        serde_json::from_slice(value).map_err(failed)
     }
 
-    fn encode_value<T: Serialize>(&self, key: &str, value: &T) -> Result<Bytes, BucketError> {
-        let bytes =
-            serde_json::to_vec(value).map_err(|error| self.json_failure("write", key, &error))?;
-        Ok(Bytes::from(bytes))
-    }
-
-    fn json_failure(
-        &self,
-        operation: &'static str,
-        key: &str,
-        error: &serde_json::Error,
-    ) -> BucketError {
-        BucketError::Failed {
-            operation,
-            bucket: self.bucket.name().to_owned(),
-            problem: format!("{key}: {error}"),
-        }
+    fn encode_value<T: Serialize>(&self, key: &str, value: &T) -> Result<Bytes> {
+        let failed = |error| self.bucket.failed_error("write", &format!("{key}: {error}"));
+        serde_json::to_vec(value).map(Bytes::from).map_err(failed)
     }
 }
 

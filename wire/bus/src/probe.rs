@@ -3,6 +3,7 @@
 //! [`BusOptions::connect`](crate::BusOptions::connect) performs the same steps at once and reports only one error.
 
 use muster_base::since_epoch;
+use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,7 +25,7 @@ const MAX_GREETING_BYTES: u64 = 64 * 1024;
 const DEFAULT_PORT: u16 = 4222;
 
 /// The result of the steps for one broker.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct BrokerProbe {
     /// The resolved addresses; an IP address resolves to itself.
     pub addresses: Vec<SocketAddr>,
@@ -52,17 +53,11 @@ pub enum BrokerProbeFailure {
         problem: String,
     },
     /// No address accepts a connection.
-    #[error("no address accepts a connection: {problem}")]
-    Unreachable {
-        /// Each address with its system error.
-        problem: String,
-    },
+    #[error("no address accepts a connection: {0}")]
+    Unreachable(String),
     /// The server's greeting is not that of NATS.
-    #[error("the server did not send the greeting of a NATS server: {problem}")]
-    Greeting {
-        /// The received data or error.
-        problem: String,
-    },
+    #[error("the server did not send the greeting of a NATS server: {0}")]
+    Greeting(String),
     /// The certificate authority file is unusable.
     #[error("cannot use the certificate authority in {}: {problem}", path.display())]
     Authority {
@@ -72,11 +67,8 @@ pub enum BrokerProbeFailure {
         problem: String,
     },
     /// The certificate is untrusted, or the server does not support TLS.
-    #[error("TLS failed: {problem}")]
-    Tls {
-        /// The reason.
-        problem: String,
-    },
+    #[error("TLS failed: {0}")]
+    Tls(String),
 }
 
 /// The fields of a broker's greeting that the diagnosis needs.
@@ -88,14 +80,7 @@ struct BrokerGreeting {
 
 /// Probes a broker. Takes at most 20 seconds.
 pub async fn probe_broker(server: &BrokerAddress, authority: Option<&Path>) -> BrokerProbe {
-    let mut probe = BrokerProbe {
-        addresses: Vec::new(),
-        resolving: Duration::ZERO,
-        reached: None,
-        version: None,
-        certificate_ends: None,
-        failure: None,
-    };
+    let mut probe = BrokerProbe::default();
     probe.failure = run_probe(server, authority, &mut probe).await.err();
     probe
 }
@@ -124,13 +109,9 @@ async fn resolve_host(
 ) -> Result<Vec<SocketAddr>, BrokerProbeFailure> {
     let start = Instant::now();
     let failed = |problem: String| BrokerProbeFailure::Name { host: host.to_owned(), problem };
-    let addresses =
-        tokio::time::timeout(PROBE_STEP_TIMEOUT, tokio::net::lookup_host((host, port))).await;
+    let addresses = run_step(tokio::net::lookup_host((host, port)), failed).await;
     *elapsed = start.elapsed();
-    let addresses: Vec<SocketAddr> = addresses
-        .map_err(|_| failed(timeout_message()))?
-        .map_err(|error| failed(error.to_string()))?
-        .collect();
+    let addresses: Vec<SocketAddr> = addresses?.collect();
     if addresses.is_empty() {
         return Err(failed("the name has no address".to_owned()));
     }
@@ -150,25 +131,21 @@ async fn connect_tcp(
             Err(_) => problems.push(format!("{address}: {}", timeout_message())),
         }
     }
-    Err(BrokerProbeFailure::Unreachable { problem: problems.join("; ") })
+    Err(BrokerProbeFailure::Unreachable(problems.join("; ")))
 }
 
 /// Reads the greeting line, which the broker sends first, in plain text.
 async fn read_greeting(stream: TcpStream) -> Result<(TcpStream, String), BrokerProbeFailure> {
-    let failed = |problem: String| BrokerProbeFailure::Greeting { problem };
     let mut line = Vec::new();
     let mut reader = BufReader::new(stream);
     let mut limited = (&mut reader).take(MAX_GREETING_BYTES);
-    tokio::time::timeout(PROBE_STEP_TIMEOUT, limited.read_until(b'\n', &mut line))
-        .await
-        .map_err(|_| failed(timeout_message()))?
-        .map_err(|error| failed(error.to_string()))?;
+    run_step(limited.read_until(b'\n', &mut line), BrokerProbeFailure::Greeting).await?;
     let greeting: BrokerGreeting = line
         .strip_prefix(b"INFO ")
         .and_then(|json| serde_json::from_slice(json).ok())
         .ok_or_else(|| {
             let start: String = String::from_utf8_lossy(&line).chars().take(40).collect();
-            failed(format!("received {start:?}"))
+            BrokerProbeFailure::Greeting(format!("received {start:?}"))
         })?;
     Ok((reader.into_inner(), greeting.version))
 }
@@ -184,15 +161,12 @@ async fn tls_handshake(
             BrokerProbeFailure::Authority { path: path.to_owned(), problem: error.to_string() }
         })?,
         None => tls::config_trusting_system()
-            .map_err(|error| BrokerProbeFailure::Tls { problem: error.to_string() })?,
+            .map_err(|error| BrokerProbeFailure::Tls(error.to_string()))?,
     };
-    let failed = |problem: String| BrokerProbeFailure::Tls { problem };
-    let name = ServerName::try_from(host.to_owned()).map_err(|error| failed(error.to_string()))?;
+    let name = ServerName::try_from(host.to_owned())
+        .map_err(|error| BrokerProbeFailure::Tls(error.to_string()))?;
     let connector = TlsConnector::from(Arc::new(config));
-    let stream = tokio::time::timeout(PROBE_STEP_TIMEOUT, connector.connect(name, stream))
-        .await
-        .map_err(|_| failed(timeout_message()))?
-        .map_err(|error| failed(error.to_string()))?;
+    let stream = run_step(connector.connect(name, stream), BrokerProbeFailure::Tls).await?;
     let certificates = stream.get_ref().1.peer_certificates();
     Ok(certificates.and_then(<[CertificateDer<'_>]>::first).and_then(certificate_end))
 }
@@ -200,6 +174,16 @@ async fn tls_handshake(
 fn certificate_end(certificate: &CertificateDer<'_>) -> Option<i64> {
     let (_, certificate) = x509_parser::parse_x509_certificate(certificate).ok()?;
     Some(certificate.validity().not_after.timestamp())
+}
+
+/// Runs a step, at most for [`PROBE_STEP_TIMEOUT`].
+async fn run_step<T>(
+    step: impl Future<Output = io::Result<T>>,
+    failed: impl Fn(String) -> BrokerProbeFailure,
+) -> Result<T, BrokerProbeFailure> {
+    let result = tokio::time::timeout(PROBE_STEP_TIMEOUT, step).await;
+    let result = result.map_err(|_| failed(timeout_message()))?;
+    result.map_err(|error| failed(error.to_string()))
 }
 
 fn timeout_message() -> String {

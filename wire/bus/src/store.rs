@@ -36,17 +36,17 @@ const WRONG_LAST_REVISION_CODE: u64 = 10071;
 
 const OPERATION_HEADER: &str = "KV-Operation";
 
+/// A result of an operation on a bucket.
+pub(crate) type Result<T, E = BucketError> = std::result::Result<T, E>;
+
 /// Bucket errors.
 #[derive(Debug, thiserror::Error)]
 pub enum BucketError {
     /// The bucket does not exist, or `JetStream` is disabled.
     #[error(
-        "the broker has no bucket `{bucket}`; enable JetStream in the broker, then run `rpc org push`"
+        "the broker has no bucket `{0}`; enable JetStream in the broker, then run `rpc org push`"
     )]
-    Missing {
-        /// The bucket.
-        bucket: String,
-    },
+    Missing(String),
     /// Another writer changed the key first.
     #[error("another writer changed the key `{key}`")]
     Conflict {
@@ -110,24 +110,24 @@ impl Bucket {
     }
 
     /// The key's value; `None` if it was never written or was deleted.
-    pub async fn get(&self, key: &str) -> Result<Option<BucketEntry>, BucketError> {
+    pub async fn get(&self, key: &str) -> Result<Option<BucketEntry>> {
         let entry = self.last_change(key, READER_TIMEOUT).await?;
         Ok(entry.filter(|entry| entry.value.is_some()))
     }
 
     /// Like [`Self::get`], without retries: a bucket that is temporarily unavailable counts as missing.
-    pub async fn get_once(&self, key: &str) -> Result<Option<BucketEntry>, BucketError> {
+    pub async fn get_once(&self, key: &str) -> Result<Option<BucketEntry>> {
         let entry = self.last_change(key, Duration::ZERO).await?;
         Ok(entry.filter(|entry| entry.value.is_some()))
     }
 
     /// Writes the key unconditionally; returns the revision.
-    pub async fn put(&self, key: &str, value: Bytes) -> Result<u64, BucketError> {
+    pub async fn put(&self, key: &str, value: Bytes) -> Result<u64> {
         self.write_value("write", key, value, None).await
     }
 
     /// Writes a key only if it has no value.
-    pub async fn create(&self, key: &str, value: Bytes) -> Result<u64, BucketError> {
+    pub async fn create(&self, key: &str, value: Bytes) -> Result<u64> {
         let conflict = match self.update(key, value.clone(), 0).await {
             Err(conflict @ BucketError::Conflict { .. }) => conflict,
             result => return result,
@@ -140,14 +140,14 @@ impl Bucket {
     }
 
     /// Writes a key only if its last revision is this one.
-    pub async fn update(&self, key: &str, value: Bytes, revision: u64) -> Result<u64, BucketError> {
+    pub async fn update(&self, key: &str, value: Bytes, revision: u64) -> Result<u64> {
         let mut headers = HeaderMap::new();
         headers.insert(NATS_EXPECTED_LAST_SUBJECT_SEQUENCE, revision.to_string());
         self.write_value("write", key, value, Some(headers)).await
     }
 
     /// Deletes a key's value unconditionally.
-    pub async fn delete(&self, key: &str) -> Result<(), BucketError> {
+    pub async fn delete(&self, key: &str) -> Result<()> {
         let mut headers = HeaderMap::new();
         headers.insert(OPERATION_HEADER, "DEL");
         let removed = self.write_value("delete", key, Bytes::new(), Some(headers)).await;
@@ -155,22 +155,8 @@ impl Bucket {
     }
 
     /// The last change of the key, including deletions.
-    async fn last_change(
-        &self,
-        key: &str,
-        timeout: Duration,
-    ) -> Result<Option<BucketEntry>, BucketError> {
-        let deadline = Instant::now() + timeout;
-        loop {
-            match self.last_change_once(key).await {
-                Ok(entry) => return Ok(entry),
-                Err(BucketRequestError::NoResponders) if Instant::now() < deadline => {
-                    sleep(RETRY_INTERVAL).await;
-                }
-                Err(BucketRequestError::NoResponders) => return Err(self.missing_error()),
-                Err(BucketRequestError::Failed(error)) => return Err(error),
-            }
-        }
+    async fn last_change(&self, key: &str, timeout: Duration) -> Result<Option<BucketEntry>> {
+        self.retry_request(timeout, || self.last_change_once(key)).await
     }
 
     async fn last_change_once(&self, key: &str) -> Result<Option<BucketEntry>, BucketRequestError> {
@@ -218,14 +204,25 @@ impl Bucket {
         key: &str,
         value: Bytes,
         headers: Option<HeaderMap>,
-    ) -> Result<u64, BucketError> {
-        let deadline = Instant::now() + LEADER_TIMEOUT;
-        loop {
+    ) -> Result<u64> {
+        let reply = self.retry_request(LEADER_TIMEOUT, || {
             let request =
                 Request::new().payload(value.clone()).headers(headers.clone().unwrap_or_default());
-            let subject = subject::bucket_key(&self.name, key);
-            match self.send_request(operation, subject, request).await {
-                Ok(reply) => return self.parse_write_answer(operation, key, &reply.payload),
+            self.send_request(operation, subject::bucket_key(&self.name, key), request)
+        });
+        self.parse_write_answer(operation, key, &reply.await?.payload)
+    }
+
+    /// Repeats a request while no server answers for the bucket: its leader may be changing.
+    async fn retry_request<T, F: Future<Output = Result<T, BucketRequestError>>>(
+        &self,
+        timeout: Duration,
+        request: impl Fn() -> F,
+    ) -> Result<T> {
+        let deadline = Instant::now() + timeout;
+        loop {
+            match request().await {
+                Ok(answer) => return Ok(answer),
                 Err(BucketRequestError::Failed(error)) => return Err(error),
                 Err(BucketRequestError::NoResponders) if Instant::now() < deadline => {
                     sleep(RETRY_INTERVAL).await;
@@ -235,12 +232,7 @@ impl Bucket {
         }
     }
 
-    fn parse_write_answer(
-        &self,
-        operation: &'static str,
-        key: &str,
-        reply: &[u8],
-    ) -> Result<u64, BucketError> {
+    fn parse_write_answer(&self, operation: &'static str, key: &str, reply: &[u8]) -> Result<u64> {
         match serde_json::from_slice(reply) {
             Ok(WriteAnswer { error: None, seq }) if seq > 0 => Ok(seq),
             Ok(WriteAnswer { error: Some(WriteFailure { err_code, .. }), .. })
@@ -256,10 +248,10 @@ impl Bucket {
     }
 
     fn missing_error(&self) -> BucketError {
-        BucketError::Missing { bucket: self.name.clone() }
+        BucketError::Missing(self.name.clone())
     }
 
-    fn failed_error(
+    pub(crate) fn failed_error(
         &self,
         operation: &'static str,
         problem: &dyn std::fmt::Display,

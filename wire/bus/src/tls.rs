@@ -1,5 +1,6 @@
 //! TLS to the broker: rustls, always verified, with the organisation's own authority if configured.
 
+use std::fmt::Display;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -7,22 +8,25 @@ use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
 
-use crate::error::BusError;
+use crate::error::{BusError, Result};
 
 /// A client configuration that trusts only the certificates in a PEM file.
-pub(crate) fn config_trusting_file(authority: &Path) -> Result<ClientConfig, BusError> {
-    let to_error = |problem: String| BusError::Authority { path: authority.to_owned(), problem };
+pub(crate) fn config_trusting_file(authority: &Path) -> Result<ClientConfig> {
+    let to_error = |problem: &dyn Display| BusError::Authority {
+        path: authority.to_owned(),
+        problem: problem.to_string(),
+    };
     let mut roots = RootCertStore::empty();
     let certificates =
-        CertificateDer::pem_file_iter(authority).map_err(|error| to_error(error.to_string()))?;
+        CertificateDer::pem_file_iter(authority).map_err(|error| to_error(&error))?;
     for certificate in certificates {
-        let certificate = certificate.map_err(|error| to_error(error.to_string()))?;
-        roots.add(certificate).map_err(|error| to_error(error.to_string()))?;
+        let certificate = certificate.map_err(|error| to_error(&error))?;
+        roots.add(certificate).map_err(|error| to_error(&error))?;
     }
     if roots.is_empty() {
-        return Err(to_error("the file contains no PEM certificate".to_owned()));
+        return Err(to_error(&"the file contains no PEM certificate"));
     }
-    client_config(roots).map_err(|error| to_error(error.to_string()))
+    client_config(roots).map_err(|error| to_error(&error))
 }
 
 /// A client configuration that trusts the system's trust store.

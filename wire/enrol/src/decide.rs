@@ -53,10 +53,8 @@ pub fn decide_enrolment(
     }
     let claim = NameEntry::evaluate_claim(known.entry, request.key);
     if known.is_key_revoked || claim == NameClaimOutcome::Revoked {
-        return EnrolmentDecision::Refuse(
-            EnrolmentRefusalReason::Revoked,
-            key_revoked_message(request),
-        );
+        let message = key_revoked_message(request);
+        return EnrolmentDecision::Refuse(EnrolmentRefusalReason::Revoked, message);
     }
     if let NameClaimOutcome::Taken(_) = claim {
         let is_revoked = known.entry.is_some_and(|entry| entry.revoked);

@@ -168,19 +168,14 @@ impl<R: EnrolmentStore> NodeEnroller<R> {
         bytes: &[u8],
         now: Millis,
     ) -> Result<HandledEnrolment, NodeEnrollerError> {
-        let opened = match open_enrolment_request(
-            bytes,
-            &current_trust(&self.newcomers),
-            &self.cache,
-            now,
-        ) {
+        let newcomers = current_trust(&self.newcomers);
+        let opened = match open_enrolment_request(bytes, &newcomers, &self.cache, now) {
             Ok(opened) => opened,
             Err(error) => return Ok(HandledEnrolment::Ignored(error)),
         };
         let outcome = self.process_request(&opened, now).await.unwrap_or_else(|error| {
-            let message =
-                format!("the provisioner failed to process the request; try again: {error}");
-            refusal_outcome(EnrolmentRefusalReason::Trouble, message)
+            let problem = "the provisioner failed to process the request; try again";
+            refusal_outcome(EnrolmentRefusalReason::Trouble, format!("{problem}: {error}"))
         });
         let answer = EnrolmentAnswer {
             nonce: opened.request.nonce,
@@ -214,20 +209,16 @@ impl<R: EnrolmentStore> NodeEnroller<R> {
                 return Ok(refusal_outcome(reason, message));
             }
             EnrolmentDecision::Wait(message) => {
-                return Ok(EnrolmentOutcome::Wait(EnrolmentDeferral {
-                    message,
-                    retry_after_ms: APPROVAL_RETRY_MILLIS,
-                }));
+                let retry_after_ms = APPROVAL_RETRY_MILLIS;
+                return Ok(EnrolmentOutcome::Wait(EnrolmentDeferral { message, retry_after_ms }));
             }
             EnrolmentDecision::Issue => {}
         }
         // A returning machine holds the name already, so the check for a connected node of that name is skipped.
         let is_returning = holder.as_ref().is_some_and(|entry| entry.is_held_by(request.key));
         if !is_returning && self.store.is_name_in_use(&request.identity, holder.is_some()).await? {
-            return Ok(refusal_outcome(
-                EnrolmentRefusalReason::NameTaken,
-                name_in_use_message(&request.identity),
-            ));
+            let message = name_in_use_message(&request.identity);
+            return Ok(refusal_outcome(EnrolmentRefusalReason::NameTaken, message));
         }
         let entry = NameEntry {
             identity: request.identity.clone(),
@@ -247,16 +238,12 @@ impl<R: EnrolmentStore> NodeEnroller<R> {
         match self.store.claim_name(&entry).await? {
             NameClaimOutcome::Claimed | NameClaimOutcome::AlreadyClaimed => {}
             NameClaimOutcome::Taken(_) => {
-                return Ok(refusal_outcome(
-                    EnrolmentRefusalReason::NameTaken,
-                    name_taken_message(&request.identity),
-                ));
+                let message = name_taken_message(&request.identity);
+                return Ok(refusal_outcome(EnrolmentRefusalReason::NameTaken, message));
             }
             NameClaimOutcome::Revoked => {
-                return Ok(refusal_outcome(
-                    EnrolmentRefusalReason::Revoked,
-                    key_revoked_message(request),
-                ));
+                let message = key_revoked_message(request);
+                return Ok(refusal_outcome(EnrolmentRefusalReason::Revoked, message));
             }
         }
         Ok(match self.issue_acceptance(opened, now) {

@@ -8,6 +8,8 @@ mod decide;
 mod enroller;
 mod entry;
 mod store;
+#[cfg(feature = "testing")]
+mod testing;
 
 pub use decide::{EnrolmentDecision, KnownName, decide_enrolment};
 pub use enroller::{
@@ -15,4 +17,6 @@ pub use enroller::{
     issue_node_token,
 };
 pub use entry::{NameClaimOutcome, NameEntry};
-pub use store::{EnrolmentApproval, EnrolmentStore, MemoryEnrolmentStore};
+pub use store::{EnrolmentApproval, EnrolmentStore};
+#[cfg(feature = "testing")]
+pub use testing::MemoryEnrolmentStore;

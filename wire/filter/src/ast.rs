@@ -2,12 +2,14 @@
 //!
 //! `parse`, `pattern`, `words` and `select` parse the elements; `json` implements the JSON form; `eval` implements matching.
 
-use super::error::{FilterError, FilterFault};
+use serde::Serialize;
+
+use super::error::{FaultContext as _, FilterError, Result, expected_at};
 use super::pattern::FilterPattern;
 use super::select::SelectExpression;
 use super::sources::DeclaredSources;
 use super::term::FactTerm;
-use super::words::{self, FilterWord};
+use super::words;
 
 /// Most elements of one kind.
 pub const MAX_FILTER_ELEMENTS: usize = 64;
@@ -15,14 +17,19 @@ pub const MAX_FILTER_ELEMENTS: usize = 64;
 pub const MAX_FILTER_BYTES: usize = 64 * 1024;
 
 /// Selects nodes. The default is the empty filter, which matches every node.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct NodeFilter {
-    facts: Vec<FactTerm>,
-    classes: Vec<FilterPattern>,
-    agents: Vec<FilterPattern>,
-    identities: Vec<FilterPattern>,
+    #[serde(rename = "fact", skip_serializing_if = "Vec::is_empty")]
+    pub(super) facts: Vec<FactTerm>,
+    #[serde(rename = "class", skip_serializing_if = "Vec::is_empty")]
+    pub(super) classes: Vec<FilterPattern>,
+    #[serde(rename = "agent", skip_serializing_if = "Vec::is_empty")]
+    pub(super) agents: Vec<FilterPattern>,
+    #[serde(rename = "identity", skip_serializing_if = "Vec::is_empty")]
+    pub(super) identities: Vec<FilterPattern>,
     /// Boxed, because few filters have an expression.
-    select: Option<Box<SelectExpression>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) select: Option<Box<SelectExpression>>,
 }
 
 impl NodeFilter {
@@ -52,12 +59,7 @@ impl NodeFilter {
 
     /// Adds required words, each a fact or a class: `-W "environment=development mysql::master"`.
     pub fn with_words(mut self, text: &str) -> Result<Self, FilterError> {
-        for word in words::parse_words(text).map_err(|fault| fault.into_filter_error(text))? {
-            match word {
-                FilterWord::Fact(term) => self.facts.push(term),
-                FilterWord::Class(pattern) => self.classes.push(pattern),
-            }
-        }
+        words::parse_words(text, &mut self.facts, &mut self.classes).within_text(text)?;
         self.check_limits(text)
     }
 
@@ -76,7 +78,7 @@ impl NodeFilter {
     }
 
     fn with_parsed(self, text: &str, select: SelectExpression) -> Result<Self, FilterError> {
-        self.and_select(select).map_err(|fault| fault.into_filter_error(text))?.check_limits(text)
+        self.and_select(select).within_text(text)?.check_limits(text)
     }
 
     /// Merges two filters as if their flags were given together: facts, classes and agents of both are required, expressions are
@@ -87,12 +89,12 @@ impl NodeFilter {
         self.agents.extend(other.agents);
         self.identities.extend(other.identities);
         if let Some(select) = other.select {
-            self = self.and_select(*select).map_err(|fault| fault.into_filter_error(""))?;
+            self = self.and_select(*select).within_text("")?;
         }
         self.check_limits("")
     }
 
-    fn and_select(mut self, other: SelectExpression) -> Result<Self, FilterFault> {
+    fn and_select(mut self, other: SelectExpression) -> Result<Self> {
         self.select = Some(Box::new(match self.select.take() {
             Some(first) => first.join_and(&other)?,
             None => other,
@@ -100,34 +102,22 @@ impl NodeFilter {
         Ok(self)
     }
 
-    /// Builds a filter from its parts.
-    pub(super) fn from_parts(
-        facts: Vec<FactTerm>,
-        classes: Vec<FilterPattern>,
-        agents: Vec<FilterPattern>,
-        identities: Vec<FilterPattern>,
-        select: Option<SelectExpression>,
-    ) -> Result<Self, FilterError> {
-        Self { facts, classes, agents, identities, select: select.map(Box::new) }.check_limits("")
-    }
-
     /// Whether the filter has no conditions, so that every node matches.
     pub fn is_empty(&self) -> bool {
+        self.has_only_identities() && self.identities.is_empty()
+    }
+
+    fn has_only_identities(&self) -> bool {
         self.facts.is_empty()
             && self.classes.is_empty()
             && self.agents.is_empty()
-            && self.identities.is_empty()
             && self.select.is_none()
     }
 
     /// The listed nodes, without duplicates and in the given order, if exact names are the only condition. Such a filter
     /// needs no discovery.
     pub fn identities_exact(&self) -> Option<Vec<&str>> {
-        let only_identities = self.facts.is_empty()
-            && self.classes.is_empty()
-            && self.agents.is_empty()
-            && self.select.is_none();
-        if !only_identities || self.identities.is_empty() {
+        if !self.has_only_identities() || self.identities.is_empty() {
             return None;
         }
         let mut names = Vec::with_capacity(self.identities.len());
@@ -167,7 +157,7 @@ impl NodeFilter {
     }
 
     /// Returns the filter unless it exceeds the limits; `text` is the last addition, for the error.
-    fn check_limits(self, text: &str) -> Result<Self, FilterError> {
+    pub(super) fn check_limits(self, text: &str) -> Result<Self, FilterError> {
         for (kind, count) in [
             ("facts", self.facts.len()),
             ("classes", self.classes.len()),
@@ -176,7 +166,7 @@ impl NodeFilter {
         ] {
             if count > MAX_FILTER_ELEMENTS {
                 let expected = format!("at most {MAX_FILTER_ELEMENTS} {kind} in a filter");
-                return Err(FilterFault::new(0, expected).into_filter_error(text));
+                return expected_at(0, expected).within_text(text);
             }
         }
         let patterns = self.classes.iter().chain(&self.agents).chain(&self.identities);
@@ -185,7 +175,7 @@ impl NodeFilter {
             + self.select().map_or(0, SelectExpression::printed_bytes);
         if size > MAX_FILTER_BYTES {
             let expected = format!("a filter of at most {MAX_FILTER_BYTES} bytes");
-            return Err(FilterFault::new(0, expected).into_filter_error(text));
+            return expected_at(0, expected).within_text(text);
         }
         Ok(self)
     }

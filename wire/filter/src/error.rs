@@ -33,6 +33,9 @@ impl FilterError {
     }
 }
 
+/// A result of parsing a part of a text.
+pub(super) type Result<T, E = FilterFault> = std::result::Result<T, E>;
+
 /// A parse error relative to the parsed part, before the whole text is known.
 #[derive(Debug)]
 pub(super) struct FilterFault {
@@ -55,12 +58,6 @@ impl FilterFault {
         Self { at, expected: expected.into(), source: Some(Box::new(source)) }
     }
 
-    /// Moves the error by `bytes`, for a part of a larger text.
-    pub(super) fn shifted_by(mut self, bytes: usize) -> Self {
-        self.at += bytes;
-        self
-    }
-
     /// What was expected.
     pub(super) fn into_expected(self) -> Cow<'static, str> {
         self.expected
@@ -75,5 +72,28 @@ impl FilterFault {
             expected: self.expected,
             source: self.source,
         }
+    }
+}
+
+/// The error that `expected` was not found at `at`.
+pub(super) fn expected_at<T>(at: usize, expected: impl Into<Cow<'static, str>>) -> Result<T> {
+    Err(FilterFault::new(at, expected))
+}
+
+/// Conversions of the error of a parsed part.
+pub(super) trait FaultContext<T> {
+    /// Moves the error by `bytes`, for a part of a larger text.
+    fn shifted_by(self, bytes: usize) -> Result<T>;
+    /// Converts to the displayed error, given the whole text.
+    fn within_text(self, text: &str) -> Result<T, FilterError>;
+}
+
+impl<T> FaultContext<T> for Result<T> {
+    fn shifted_by(self, bytes: usize) -> Self {
+        self.map_err(|fault| FilterFault { at: fault.at + bytes, ..fault })
+    }
+
+    fn within_text(self, text: &str) -> Result<T, FilterError> {
+        self.map_err(|fault| fault.into_filter_error(text))
     }
 }

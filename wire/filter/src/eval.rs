@@ -40,10 +40,9 @@ impl NodeFilter {
         if facts_and_names == TruthValue::False {
             return EvaluationProgress::Decided(TruthValue::False);
         }
-        let select = self.select().map(|select| select.evaluate(node, known));
-        match select {
+        match self.select() {
             None => EvaluationProgress::Decided(facts_and_names),
-            Some(progress) => progress.map(|truth| facts_and_names.and(truth)),
+            Some(select) => select.evaluate(node, known).map(|truth| facts_and_names.and(truth)),
         }
     }
 
@@ -57,16 +56,11 @@ impl NodeFilter {
         for term in self.facts() {
             conditions.push((format!("-F {term}"), term.evaluate_facts(node.facts)));
         }
-        for (flag, patterns, names) in
-            [("-C", self.classes(), node.classes), ("-A", self.agents(), node.agents)]
-        {
-            for pattern in patterns {
-                let truth = match flag {
-                    "-C" => pattern.matches_node_class(node),
-                    _ => pattern.matches_any(names).into(),
-                };
-                conditions.push((format!("{flag} {pattern}"), truth));
-            }
+        for class in self.classes() {
+            conditions.push((format!("-C {class}"), class.matches_node_class(node)));
+        }
+        for agent in self.agents() {
+            conditions.push((format!("-A {agent}"), agent.matches_any(node.agents).into()));
         }
         if let Some(select) = self.select() {
             let select_conditions = select.evaluate_conditions(node, known).into_iter();

@@ -14,8 +14,8 @@ impl NodeFilter {
         }
         let identities = self.identities().iter().map(explain_identity).collect::<Vec<_>>();
         let mut clauses: Vec<String> = self.facts().iter().map(explain_fact).collect();
-        clauses.extend(self.classes().iter().map(|class| explain_name("a class", "class", class)));
-        clauses.extend(self.agents().iter().map(|agent| explain_name("an agent", "agent", agent)));
+        clauses.extend(self.classes().iter().map(|class| explain_name("a", "class", class, false)));
+        clauses.extend(self.agents().iter().map(|agent| explain_name("an", "agent", agent, false)));
         if !identities.is_empty() {
             clauses.push(format!("whose identity {}", join_phrases(&identities, "or")));
         }
@@ -55,12 +55,17 @@ pub(super) fn explain_operand(operand: &FactOperand) -> String {
     }
 }
 
-fn explain_name(with_article: &str, kind: &str, pattern: &FilterPattern) -> String {
+/// `that have class mysql::master`, `that do not have any class matching /^role::/`.
+pub(super) fn explain_name(
+    article: &str,
+    kind: &str,
+    pattern: &FilterPattern,
+    negated: bool,
+) -> String {
+    let (verb, article) = if negated { ("do not have", "any") } else { ("have", article) };
     match pattern {
-        FilterPattern::Exact(name) => format!("that have {kind} {name}"),
-        FilterPattern::Regex(expression) => {
-            format!("that have {with_article} matching {expression}")
-        }
+        FilterPattern::Exact(name) => format!("that {verb} {kind} {name}"),
+        FilterPattern::Regex(regex) => format!("that {verb} {article} {kind} matching {regex}"),
     }
 }
 

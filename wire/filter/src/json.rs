@@ -37,21 +37,6 @@ struct FilterDocument {
     select: Option<SelectExpression>,
 }
 
-/// The encoded form.
-#[derive(Serialize)]
-struct FilterDocumentRef<'a> {
-    #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    fact: &'a [FactTerm],
-    #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    class: &'a [FilterPattern],
-    #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    agent: &'a [FilterPattern],
-    #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    identity: &'a [FilterPattern],
-    #[serde(skip_serializing_if = "Option::is_none")]
-    select: Option<&'a SelectExpression>,
-}
-
 /// The parts of a fact term.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -61,24 +46,14 @@ struct FactTermDocument {
     value: String,
 }
 
-impl Serialize for NodeFilter {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let document = FilterDocumentRef {
-            fact: self.facts(),
-            class: self.classes(),
-            agent: self.agents(),
-            identity: self.identities(),
-            select: self.select(),
-        };
-        document.serialize(serializer)
-    }
-}
-
 impl<'de> Deserialize<'de> for NodeFilter {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let FilterDocument { fact, class, agent, identity, select } =
             deserialize_object(deserializer)?;
-        Self::from_parts(fact, class, agent, identity, select).map_err(Error::custom)
+        let select = select.map(Box::new);
+        let filter =
+            Self { facts: fact, classes: class, agents: agent, identities: identity, select };
+        filter.check_limits("").map_err(Error::custom)
     }
 }
 

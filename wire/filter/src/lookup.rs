@@ -28,8 +28,7 @@ pub enum DataLookupResult {
 }
 
 /// The results so far. Empty at first.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct KnownLookups(BTreeMap<DataLookup, DataLookupResult>);
+pub type KnownLookups = BTreeMap<DataLookup, DataLookupResult>;
 
 /// A truth value: unknown if a data source returned no result, or a fact source was never read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,35 +48,6 @@ pub enum EvaluationProgress<'a, T = TruthValue> {
     Decided(T),
     /// Needs this lookup, whose result is not known yet.
     Needs(&'a DataLookup),
-}
-
-impl KnownLookups {
-    /// Adds a result.
-    pub fn insert(&mut self, lookup: DataLookup, result: DataLookupResult) {
-        self.0.insert(lookup, result);
-    }
-
-    /// The result of a lookup, if known.
-    pub fn get(&self, lookup: &DataLookup) -> Option<&DataLookupResult> {
-        self.0.get(lookup)
-    }
-
-    /// The lookups without a result.
-    pub fn unanswered_lookups(&self) -> impl Iterator<Item = &DataLookup> {
-        let unknown =
-            |(lookup, result)| matches!(result, &DataLookupResult::Unknown(_)).then_some(lookup);
-        self.0.iter().filter_map(unknown)
-    }
-
-    /// Number of results.
-    pub fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    /// Whether there are no results.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
 }
 
 impl<'a, T> EvaluationProgress<'a, T> {

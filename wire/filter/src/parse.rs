@@ -3,10 +3,8 @@
 //! `=` and `==` are one operator. Like `!=`, they take a regular expression if the value is between slashes. Quotes make any
 //! value a literal text. `=<`, `=>` and `!=~` are accepted for `<=`, `>=` and `!~`.
 
-use std::str::FromStr;
-
-use super::error::{FilterError, FilterFault};
-use super::pattern::{FilterPattern, FilterRegex, split_slashed_regex};
+use super::error::{FaultContext as _, FilterError, FilterFault, Result, expected_at};
+use super::pattern::{FilterRegex, split_slashed_regex};
 use super::term::{FactOperand, FactOperator, FactTerm, LiteralOperand, read_path};
 
 /// Operator spellings. Longer spellings precede their prefixes.
@@ -28,45 +26,30 @@ pub(super) const OPERATOR_SPELLINGS: [(&str, FactOperator); 12] = [
 impl FactTerm {
     /// Parses a term. White space around the parts is ignored.
     pub fn parse(text: &str) -> Result<Self, FilterError> {
-        Self::parse_part(text).map_err(|fault| fault.into_filter_error(text))
+        Self::parse_part(text).within_text(text)
     }
 
-    pub(super) fn parse_part(text: &str) -> Result<Self, FilterFault> {
+    pub(super) fn parse_part(text: &str) -> Result<Self> {
         let start = text.len() - text.trim_start().len();
         let Some((name, rest)) = find_operator(text).and_then(|at| text.split_at_checked(at))
         else {
             // If the text is not a valid fact name either, the name's error is more helpful.
-            read_path(text.trim()).map_err(|fault| fault.shifted_by(start))?;
-            let expected = "an operator (= != =~ !~ < <= > >=) after the fact's name";
-            return Err(FilterFault::new(text.len(), expected));
+            read_path(text.trim()).shifted_by(start)?;
+            return expected_at(
+                text.len(),
+                "an operator (= != =~ !~ < <= > >=) after the fact's name",
+            );
         };
-        let path = read_path(name.trim()).map_err(|fault| fault.shifted_by(start))?;
+        let path = read_path(name.trim()).shifted_by(start)?;
         let Some((operator, value)) = OPERATOR_SPELLINGS
             .iter()
             .find_map(|(spelling, operator)| Some((*operator, rest.strip_prefix(spelling)?)))
         else {
-            return Err(FilterFault::new(name.len(), "one of the operators = != =~ !~ < <= > >="));
+            return expected_at(name.len(), "one of the operators = != =~ !~ < <= > >=");
         };
         let value_at = text.len() - value.trim_start().len();
-        let (operator, operand) =
-            read_value(operator, value.trim()).map_err(|fault| fault.shifted_by(value_at))?;
+        let (operator, operand) = read_value(operator, value.trim()).shifted_by(value_at)?;
         Ok(Self { path, operator, operand })
-    }
-}
-
-impl FromStr for FactTerm {
-    type Err = FilterError;
-
-    fn from_str(text: &str) -> Result<Self, FilterError> {
-        Self::parse(text)
-    }
-}
-
-impl FromStr for FilterPattern {
-    type Err = FilterError;
-
-    fn from_str(text: &str) -> Result<Self, FilterError> {
-        Self::parse(text)
     }
 }
 
@@ -88,10 +71,27 @@ pub(super) fn find_operator(text: &str) -> Option<usize> {
 }
 
 /// Parses the value after the operator. A value between slashes can change the operator to a match.
-fn read_value(
-    operator: FactOperator,
-    value: &str,
-) -> Result<(FactOperator, FactOperand), FilterFault> {
+/// The length of the leading `/regex/`: to a slash, or `/i`, that is followed by an end character or the end of the text.
+/// A backslash escapes a slash.
+pub(super) fn find_regex_end(text: &str, is_end: impl Fn(char) -> bool) -> Option<usize> {
+    let ends = |rest: &str| rest.chars().next().is_none_or(&is_end);
+    let mut escaped = false;
+    for (at, c) in text.char_indices().skip(1) {
+        if c == '/' && !escaped {
+            let after = text.get(at + 1..).unwrap_or_default();
+            if ends(after) {
+                return Some(at + 1);
+            }
+            if after.strip_prefix('i').is_some_and(ends) {
+                return Some(at + 2);
+            }
+        }
+        escaped = c == '\\' && !escaped;
+    }
+    None
+}
+
+fn read_value(operator: FactOperator, value: &str) -> Result<(FactOperator, FactOperand)> {
     if value.starts_with(['"', '\'']) {
         let text = unquote_text(value).ok_or_else(|| {
             FilterFault::new(value.len(), "the closing quote as the last character of the value")
@@ -101,13 +101,10 @@ fn read_value(
         } else {
             LiteralOperand::parse_part(&text).map(FactOperand::Literal)
         };
-        return Ok((operator, operand.map_err(|fault| fault.shifted_by(1))?));
+        return Ok((operator, operand.shifted_by(1)?));
     }
-    let operator = match (operator, split_slashed_regex(value)) {
-        (FactOperator::Equal, Some(_)) => FactOperator::Match,
-        (FactOperator::NotEqual, Some(_)) => FactOperator::NotMatch,
-        (other, _) => other,
-    };
+    let has_slashes = split_slashed_regex(value).is_some();
+    let operator = if has_slashes { operator.with_regex() } else { operator };
     if operator.takes_regex() {
         let expression = if value.starts_with('/') {
             FilterRegex::parse_slashed(value)
@@ -117,7 +114,7 @@ fn read_value(
         return Ok((operator, FactOperand::Regex(expression?)));
     }
     if value.starts_with(['=', '<', '>', '~']) {
-        return Err(FilterFault::new(0, "a value (in quotes, if it begins with = < > or ~)"));
+        return expected_at(0, "a value (in quotes, if it begins with = < > or ~)");
     }
     Ok((operator, FactOperand::Literal(LiteralOperand::parse_part(value)?)))
 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use regex::{Regex, RegexBuilder};
 
-use super::error::{FilterError, FilterFault};
+use super::error::{FaultContext as _, FilterError, FilterFault, Result, expected_at};
 
 /// Longest pattern, fact name or value, in bytes.
 pub const MAX_PATTERN_BYTES: usize = 1024;
@@ -25,7 +25,7 @@ pub enum FilterPattern {
 }
 
 /// A compiled regular expression and its source.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct FilterRegex {
     source: String,
     ignore_case: bool,
@@ -36,24 +36,23 @@ impl FilterPattern {
     /// Parses a pattern; white space around it is ignored.
     pub fn parse(text: &str) -> Result<Self, FilterError> {
         let start = text.len() - text.trim_start().len();
-        Self::parse_part(text.trim())
-            .map_err(|fault| fault.shifted_by(start).into_filter_error(text))
+        Self::parse_part(text.trim()).shifted_by(start).within_text(text)
     }
 
     /// Parses exactly `text`, without trimming.
-    pub(super) fn parse_part(text: &str) -> Result<Self, FilterFault> {
+    pub(super) fn parse_part(text: &str) -> Result<Self> {
         if text.is_empty() {
-            return Err(FilterFault::new(0, "a name or a /regex/, not an empty string"));
+            return expected_at(0, "a name or a /regex/, not an empty string");
         }
         if text.starts_with('/') {
             return FilterRegex::parse_slashed(text).map(Self::Regex);
         }
         if let Some(at) = text.find(|c: char| c.is_whitespace() || c.is_control()) {
-            return Err(FilterFault::new(at, "one name without spaces or control characters"));
+            return expected_at(at, "one name without spaces or control characters");
         }
         let name = lower_case(text);
         if name.len() > MAX_PATTERN_BYTES {
-            return Err(FilterFault::new(0, "a name of at most 1,024 bytes"));
+            return expected_at(0, "a name of at most 1,024 bytes");
         }
         Ok(Self::Exact(name))
     }
@@ -78,18 +77,15 @@ impl fmt::Display for FilterPattern {
 
 impl FilterRegex {
     /// Compiles a regular expression within the limits.
-    pub(super) fn compile_regex(source: &str, ignore_case: bool) -> Result<Self, FilterFault> {
+    pub(super) fn compile_regex(source: &str, ignore_case: bool) -> Result<Self> {
         if source.is_empty() {
-            return Err(FilterFault::new(0, "a regular expression that is not empty"));
+            return expected_at(0, "a regular expression that is not empty");
         }
         if source.len() > MAX_PATTERN_BYTES {
-            return Err(FilterFault::new(0, "a regular expression of at most 1,024 bytes"));
+            return expected_at(0, "a regular expression of at most 1,024 bytes");
         }
         if let Some(at) = source.find(char::is_control) {
-            return Err(FilterFault::new(
-                at,
-                "an escape such as \\t instead of a control character",
-            ));
+            return expected_at(at, "an escape such as \\t instead of a control character");
         }
         let regex = RegexBuilder::new(source)
             .case_insensitive(ignore_case)
@@ -101,11 +97,11 @@ impl FilterRegex {
     }
 
     /// Parses `/source/` or `/source/i`.
-    pub(super) fn parse_slashed(text: &str) -> Result<Self, FilterFault> {
+    pub(super) fn parse_slashed(text: &str) -> Result<Self> {
         let Some((source, ignore_case)) = split_slashed_regex(text) else {
-            return Err(FilterFault::new(text.len(), "a closing / after the regular expression"));
+            return expected_at(text.len(), "a closing / after the regular expression");
         };
-        Self::compile_regex(source, ignore_case).map_err(|fault| fault.shifted_by(1))
+        Self::compile_regex(source, ignore_case).shifted_by(1)
     }
 
     /// Whether the expression is found in `text`.
@@ -123,12 +119,6 @@ impl fmt::Display for FilterRegex {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let flag = if self.ignore_case { "i" } else { "" };
         write!(out, "/{}/{flag}", self.source)
-    }
-}
-
-impl fmt::Debug for FilterRegex {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "Expression({self})")
     }
 }
 

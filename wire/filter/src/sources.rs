@@ -5,9 +5,11 @@
 
 use muster_base::nearest_name;
 use std::collections::BTreeMap;
+use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
+use super::error::{Result, expected_at};
 use super::lookup::QuotedText;
 
 /// The declared data sources.
@@ -35,7 +37,7 @@ pub struct DeclaredQuery {
 }
 
 /// Validates a query argument.
-pub type QueryCheck = Arc<dyn Fn(&str) -> Result<(), String> + Send + Sync>;
+pub type QueryCheck = Arc<dyn Fn(&str) -> Result<(), Box<dyn Error + Send + Sync>> + Send + Sync>;
 
 /// The type of an output, as far as comparisons need it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,49 +67,44 @@ impl DeclaredSources {
 
     /// What is expected instead of an unknown source name.
     pub(super) fn expected_source(&self, name: &str) -> String {
-        match nearest_name(name, self.0.keys().map(String::as_str)) {
-            Some(nearest) => {
-                format!("a known data source ({name} is unknown; did you mean {nearest}?)")
-            }
-            None if self.0.is_empty() => format!("a known data source ({name} is unknown)"),
-            None => format!(
-                "a known data source ({name} is unknown; known are {})",
-                join_names(self.0.keys())
-            ),
-        }
+        describe_unknown("a known data source", name, &self.0)
     }
 }
 
 impl DeclaredSource {
     /// What is expected instead of an unknown output.
     pub(super) fn expected_output(&self, source: &str, output: &str) -> String {
-        match nearest_name(output, self.outputs.keys().map(String::as_str)) {
-            Some(nearest) => {
-                format!("an output of {source} ({output} is unknown; did you mean {nearest}?)")
-            }
-            None => format!(
-                "an output of {source} ({output} is unknown; known are {})",
-                join_names(self.outputs.keys())
-            ),
-        }
+        describe_unknown(&format!("an output of {source}"), output, &self.outputs)
     }
 
-    /// Checks the argument of a source; the error is what was expected.
-    pub(super) fn check_query(&self, source: &str, query: Option<&str>) -> Result<(), String> {
-        match (&self.query, query) {
-            (None, None) => Ok(()),
-            (None, Some(_)) => Err(format!("{source}() without a query")),
-            (Some(declared), None) if declared.optional => Ok(()),
-            (Some(declared), None) => Err(format!("{source}(\"...\") with {}", declared.prompt)),
-            (Some(declared), Some(query)) => (declared.check)(query).map_err(|violation| {
-                format!(
-                    "a valid query for {source}: {} ({} {violation})",
-                    declared.prompt,
-                    QuotedText(query)
-                )
-            }),
-        }
+    /// Checks the argument of a source, which begins at `at`.
+    pub(super) fn check_query(&self, source: &str, query: Option<&str>, at: usize) -> Result<()> {
+        let expected = match (&self.query, query) {
+            (None, None) => return Ok(()),
+            (None, Some(_)) => format!("{source}() without a query"),
+            (Some(declared), None) if declared.optional => return Ok(()),
+            (Some(declared), None) => format!("{source}(\"...\") with {}", declared.prompt),
+            (Some(DeclaredQuery { prompt, check, .. }), Some(query)) => match check(query) {
+                Ok(()) => return Ok(()),
+                Err(violation) => {
+                    let query = QuotedText(query);
+                    format!("a valid query for {source}: {prompt} ({query} {violation})")
+                }
+            },
+        };
+        expected_at(at, expected)
     }
+}
+
+/// What is expected instead of an unknown name, with the nearest known name or all of them.
+fn describe_unknown<T>(expected: &str, name: &str, known: &BTreeMap<String, T>) -> String {
+    let names = || known.keys().map(String::as_str);
+    let hint = match nearest_name(name, names()) {
+        Some(nearest) => format!("; did you mean {nearest}?"),
+        None if known.is_empty() => String::new(),
+        None => format!("; known are {}", names().collect::<Vec<_>>().join(", ")),
+    };
+    format!("{expected} ({name} is unknown{hint})")
 }
 
 impl OutputKind {
@@ -130,8 +127,4 @@ impl fmt::Debug for DeclaredQuery {
             .field("prompt", &self.prompt)
             .finish_non_exhaustive()
     }
-}
-
-fn join_names<'a>(names: impl Iterator<Item = &'a String>) -> String {
-    names.map(String::as_str).collect::<Vec<_>>().join(", ")
 }

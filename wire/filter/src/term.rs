@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::error::{FilterError, FilterFault};
+use super::error::{FaultContext as _, FilterError, FilterFault, Result, expected_at};
 use super::number::NumericValue;
 use super::pattern::{FilterRegex, MAX_PATTERN_BYTES};
 use crate::state::FactPath;
@@ -57,6 +57,15 @@ impl FactOperator {
         matches!(self, Self::Match | Self::NotMatch)
     }
 
+    /// The operator for a regular expression: equality becomes a match.
+    pub(super) fn with_regex(self) -> Self {
+        match self {
+            Self::Equal => Self::Match,
+            Self::NotEqual => Self::NotMatch,
+            other => other,
+        }
+    }
+
     pub(super) fn is_negation(self) -> bool {
         matches!(self, Self::NotEqual | Self::NotMatch)
     }
@@ -94,17 +103,17 @@ impl FactTerm {
     /// Builds a term from its parts, as in JSON: for `=~` and `!~` the value is a regular expression with its
     /// slashes (`/^web/i`), for all others it is literal.
     pub fn new(fact: &str, operator: FactOperator, value: &str) -> Result<Self, FilterError> {
-        let path = read_path(fact).map_err(|fault| fault.into_filter_error(fact))?;
+        let path = read_path(fact).within_text(fact)?;
         let operand = if operator.takes_regex() {
             if value.starts_with('/') {
                 FilterRegex::parse_slashed(value).map(FactOperand::Regex)
             } else {
-                Err(FilterFault::new(0, "a regular expression between slashes"))
+                expected_at(0, "a regular expression between slashes")
             }
         } else {
             LiteralOperand::parse_part(value).map(FactOperand::Literal)
         };
-        let operand = operand.map_err(|fault| fault.into_filter_error(value))?;
+        let operand = operand.within_text(value)?;
         Ok(Self { path, operator, operand })
     }
 
@@ -137,18 +146,18 @@ impl FactTerm {
 }
 
 impl LiteralOperand {
-    pub(super) fn parse_part(text: &str) -> Result<Self, FilterFault> {
+    pub(super) fn parse_part(text: &str) -> Result<Self> {
         if text.is_empty() {
-            return Err(FilterFault::new(
+            return expected_at(
                 0,
                 "a value that is not empty (use =~/^$/ to match an empty string)",
-            ));
+            );
         }
         if text.len() > MAX_PATTERN_BYTES {
-            return Err(FilterFault::new(0, "a value of at most 1,024 bytes"));
+            return expected_at(0, "a value of at most 1,024 bytes");
         }
         if let Some(at) = text.find(char::is_control) {
-            return Err(FilterFault::new(at, "a value without control characters"));
+            return expected_at(at, "a value without control characters");
         }
         Ok(Self { text: text.to_owned(), number: NumericValue::parse(text) })
     }
@@ -160,7 +169,7 @@ impl LiteralOperand {
     }
 }
 
-pub(super) fn read_path(text: &str) -> Result<FactPath, FilterFault> {
+pub(super) fn read_path(text: &str) -> Result<FactPath> {
     FactPath::parse(text).map_err(|error| FilterFault::new(error.offset, error.expected))
 }
 

@@ -5,70 +5,48 @@
 
 use std::borrow::Cow;
 
-use super::error::FilterFault;
-use super::parse::{find_operator, unquote_text};
+use super::error::{FaultContext as _, FilterFault, Result, expected_at};
+use super::parse::{find_operator, find_regex_end, unquote_text};
 use super::pattern::FilterPattern;
 use super::term::FactTerm;
 
-/// A parsed word.
-pub(super) enum FilterWord {
-    Fact(FactTerm),
-    Class(FilterPattern),
-}
-
-/// Parses all words of a text; at least one.
-pub(super) fn parse_words(text: &str) -> Result<Vec<FilterWord>, FilterFault> {
-    let mut words = Vec::new();
+/// Splits a text into words and adds each to the facts or to the classes.
+pub(super) fn parse_words(
+    text: &str,
+    facts: &mut Vec<FactTerm>,
+    classes: &mut Vec<FilterPattern>,
+) -> Result<()> {
     let mut rest = text.trim_start();
+    if rest.is_empty() {
+        return expected_at(text.len(), "at least one fact or class");
+    }
     while !rest.is_empty() {
         let at = text.len() - rest.len();
         let end = if rest.starts_with('/') { regex_end(rest) } else { plain_end(rest) };
-        let end = end.map_err(|fault| fault.shifted_by(at))?;
-        let (word, after) = rest.split_at_checked(end).unwrap_or((rest, ""));
-        words.push(read_word(word).map_err(|fault| fault.shifted_by(at))?);
+        let (word, after) = rest.split_at_checked(end.shifted_by(at)?).unwrap_or((rest, ""));
+        let (content, offset) = match unquote_text(word) {
+            Some(unquoted) => (Cow::Owned(unquoted), at + 1),
+            None => (Cow::Borrowed(word), at),
+        };
+        if !content.starts_with('/') && find_operator(&content).is_some() {
+            facts.push(FactTerm::parse_part(&content).shifted_by(offset)?);
+        } else {
+            classes.push(FilterPattern::parse_part(&content).shifted_by(offset)?);
+        }
         rest = after.trim_start();
     }
-    if words.is_empty() {
-        return Err(FilterFault::new(text.len(), "at least one fact or class"));
-    }
-    Ok(words)
-}
-
-/// A fact term if the word has an operator, else a class. An incomplete fact is an error and never a class.
-fn read_word(word: &str) -> Result<FilterWord, FilterFault> {
-    let (content, offset) = match unquote_text(word) {
-        Some(unquoted) => (Cow::Owned(unquoted), 1),
-        None => (Cow::Borrowed(word), 0),
-    };
-    let parsed = if !content.starts_with('/') && find_operator(&content).is_some() {
-        FactTerm::parse_part(&content).map(FilterWord::Fact)
-    } else {
-        FilterPattern::parse_part(&content).map(FilterWord::Class)
-    };
-    parsed.map_err(|fault| fault.shifted_by(offset))
+    Ok(())
 }
 
 /// The length of the leading `/regex/`.
-fn regex_end(text: &str) -> Result<usize, FilterFault> {
-    let is_end = |rest: &str| rest.chars().next().is_none_or(char::is_whitespace);
-    let mut escaped = false;
-    for (at, c) in text.char_indices().skip(1) {
-        if c == '/' && !escaped {
-            let (_, after) = text.split_at_checked(at + 1).unwrap_or((text, ""));
-            if is_end(after) {
-                return Ok(at + 1);
-            }
-            if after.strip_prefix('i').is_some_and(is_end) {
-                return Ok(at + 2);
-            }
-        }
-        escaped = c == '\\' && !escaped;
-    }
-    Err(FilterFault::new(text.len(), "a closing / after the regular expression"))
+fn regex_end(text: &str) -> Result<usize> {
+    let expected = "a closing / after the regular expression";
+    let missing = || FilterFault::new(text.len(), expected);
+    find_regex_end(text, char::is_whitespace).ok_or_else(missing)
 }
 
 /// The length of the leading word that is not a regex.
-fn plain_end(text: &str) -> Result<usize, FilterFault> {
+fn plain_end(text: &str) -> Result<usize> {
     let mut open_quote: Option<(usize, char)> = None;
     let mut can_open_quote = true;
     let mut escaped = false;
@@ -84,7 +62,7 @@ fn plain_end(text: &str) -> Result<usize, FilterFault> {
         escaped = open_quote.is_some() && c == '\\' && !escaped;
     }
     match open_quote {
-        Some((at, _)) => Err(FilterFault::new(at, "a matching closing quote")),
+        Some((at, _)) => expected_at(at, "a matching closing quote"),
         None => Ok(text.len()),
     }
 }

@@ -5,9 +5,9 @@ use std::fmt;
 
 use regex::Regex;
 
-use super::fault::PolicyFault;
+use super::fault::{FieldResult, PolicyFault};
 use super::groups::CallerGroups;
-use super::principal::{PolicyPrincipal, PrincipalError, PrincipalRole, split_role};
+use super::principal::{PolicyPrincipal, PrincipalRole, split_role};
 use super::span::LineSpan;
 use muster_filter::MAX_PATTERN_BYTES;
 
@@ -47,7 +47,7 @@ impl CallerSet {
     pub(super) fn parse_words<'a>(
         words: impl Iterator<Item = LineSpan<'a>>,
         groups: &CallerGroups,
-    ) -> Result<Self, (usize, PolicyFault)> {
+    ) -> FieldResult<Self> {
         let words: Vec<LineSpan<'_>> = words.collect();
         let mut callers =
             Self { anyone: matches!(*words, [only] if only.text() == "*"), ..Self::default() };
@@ -70,7 +70,7 @@ impl CallerSet {
             group = true;
             self.names.extend(members.iter().cloned());
         } else {
-            self.names.insert(parse_principal(text)?);
+            self.names.insert(PolicyPrincipal::parse(text)?);
         }
         self.words.push(CallerWord { text: text.to_owned(), column: word.column(), group });
         Ok(())
@@ -85,10 +85,8 @@ impl CallerSet {
 
     /// Whether this set certainly includes all of the others. `false` may be a false negative.
     pub(super) fn covers_callers(&self, others: &Self) -> bool {
-        let has_expression = |other: &CallerRegex| {
-            let has_same_source = |own: &CallerRegex| own.source == other.source;
-            self.expressions.iter().any(has_same_source)
-        };
+        let has_expression =
+            |other: &CallerRegex| self.expressions.iter().any(|own| own.source == other.source);
         self.anyone
             || (!others.anyone
                 && others.names.iter().all(|name| self.includes_caller(name))
@@ -108,11 +106,8 @@ impl CallerSet {
 
 impl fmt::Display for CallerSet {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, word) in self.words.iter().enumerate() {
-            let separator = if index == 0 { "" } else { " " };
-            write!(out, "{separator}{}", word.text)?;
-        }
-        Ok(())
+        let words: Vec<&str> = self.words.iter().map(|word| word.text.as_str()).collect();
+        out.write_str(&words.join(" "))
     }
 }
 
@@ -129,13 +124,10 @@ impl CallerRegex {
             reason,
         };
         let body = text.strip_prefix('/').unwrap_or_default();
-        let (source, flag) = match body.strip_suffix('/') {
-            Some(source) => (source, ""),
-            None => match body.strip_suffix("/i") {
-                Some(source) => (source, "(?i)"),
-                None => return Err(invalid("it must end with / or /i".to_owned())),
-            },
-        };
+        let sensitive = body.strip_suffix('/').map(|source| (source, ""));
+        let (source, flag) = sensitive
+            .or_else(|| body.strip_suffix("/i").map(|source| (source, "(?i)")))
+            .ok_or_else(|| invalid("it must end with / or /i".to_owned()))?;
         if source.is_empty() || source.len() > MAX_PATTERN_BYTES {
             return Err(invalid(format!("it must be 1 to {MAX_PATTERN_BYTES} bytes")));
         }
@@ -159,12 +151,4 @@ impl CallerRegex {
 fn last_line(error: &regex::Error) -> String {
     let text = error.to_string();
     text.lines().last().unwrap_or_default().trim().to_owned()
-}
-
-/// Parses one principal: a plain name, or one with a role or a prefix of `MCollective` or Choria policies.
-pub(super) fn parse_principal(word: &str) -> Result<PolicyPrincipal, PolicyFault> {
-    PolicyPrincipal::parse(word).map_err(|error| match error {
-        PrincipalError::Kind(word) => PolicyFault::CallerKind(word),
-        PrincipalError::Name { word, error } => PolicyFault::Caller { word, error },
-    })
 }

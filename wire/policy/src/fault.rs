@@ -7,6 +7,10 @@ use muster_filter::FilterError;
 use muster_wire::identity::NameError;
 
 use super::options::InstantError;
+use super::principal::PrincipalError;
+
+/// A result of parsing a part of a line; the error has the column.
+pub(super) type FieldResult<T> = Result<T, (usize, PolicyFault)>;
 
 /// An unusable policy or groups file. Requests that depend on it are denied until it is fixed.
 #[derive(Debug, thiserror::Error)]
@@ -78,14 +82,9 @@ pub enum PolicyFault {
     /// A duplicate `policy default`.
     #[error("duplicate `policy default`; the first is in line {0}")]
     SecondDefault(usize),
-    /// Not a valid name of a caller or a group.
-    #[error("`{word}` is not a caller: {error}")]
-    Caller {
-        /// The word.
-        word: String,
-        /// The name error.
-        error: NameError,
-    },
+    /// The word is not the name of a caller or service.
+    #[error(transparent)]
+    Principal(#[from] PrincipalError),
     /// An expression in a group.
     #[error("`{0}`: a group cannot contain an expression; write it in the policy line")]
     GroupExpression(String),
@@ -97,11 +96,6 @@ pub enum PolicyFault {
         /// The error.
         reason: String,
     },
-    /// An unknown prefix before `=`.
-    #[error(
-        "`{0}` has an unknown prefix; write a caller as `NAME`, `caller=NAME`, `cert=NAME` or `choria=NAME`, and a service as `service=NAME`"
-    )]
-    CallerKind(String),
     /// Not a valid action name.
     #[error("`{word}` is not an action: {error}")]
     Action {

@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 
 use super::explain::ExplanationStep;
-use super::fault::{PolicyFault, PolicyLineFault};
+use super::fault::{FieldResult, PolicyFault, PolicyLineFault};
 use super::groups::CallerGroups;
 use super::rule::{PolicyRule, RuleMatch};
 use super::span::{LineSpan, policy_lines};
-use super::{PolicyQuery, RuleVerdict};
-use muster_filter::{DataLookup, EvaluationProgress, KnownLookups};
+use super::{EvaluationInput, RuleVerdict};
+use muster_filter::{DataLookup, EvaluationProgress};
 
 /// Most rules in one file: each request may evaluate all of them.
 const MAX_POLICY_RULES: usize = 4096;
@@ -48,7 +48,7 @@ impl PolicyFile {
         line: usize,
         span: LineSpan<'_>,
         groups: &CallerGroups,
-    ) -> Result<(), (usize, PolicyFault)> {
+    ) -> FieldResult<()> {
         let words: Vec<LineSpan<'_>> = span.split_words().collect();
         if let [policy, default, word] = *words
             && (policy.text(), default.text()) == ("policy", "default")
@@ -91,11 +91,10 @@ impl PolicyFile {
     /// The first rule that decides a query, and its match result; or the next needed lookup.
     pub(super) fn find_deciding_rule(
         &self,
-        query: &PolicyQuery<'_>,
-        known: &KnownLookups,
+        input: EvaluationInput<'_>,
     ) -> EvaluationProgress<'_, Option<(&PolicyRule, RuleMatch)>> {
         for rule in &self.rules {
-            match rule.match_query(query, known) {
+            match rule.match_query(input) {
                 EvaluationProgress::Decided(rule_match) if rule.decides_with(rule_match) => {
                     return EvaluationProgress::Decided(Some((rule, rule_match)));
                 }
@@ -107,14 +106,10 @@ impl PolicyFile {
     }
 
     /// The explanation of each rule up to the deciding one, if all required lookups are known.
-    pub(super) fn explain_rules(
-        &self,
-        query: &PolicyQuery<'_>,
-        known: &KnownLookups,
-    ) -> Vec<ExplanationStep> {
+    pub(super) fn explain_rules(&self, input: EvaluationInput<'_>) -> Vec<ExplanationStep> {
         let mut steps = Vec::new();
         for rule in &self.rules {
-            let EvaluationProgress::Decided(rule_match) = rule.match_query(query, known) else {
+            let EvaluationProgress::Decided(rule_match) = rule.match_query(input) else {
                 break;
             };
             let is_unknown = rule_match == RuleMatch::Unknown;
@@ -122,12 +117,8 @@ impl PolicyFile {
                 line: rule.line_number(),
                 text: rule.text().to_owned(),
                 verdict: rule.verdict(),
-                mismatch: rule.explain_mismatch(rule_match, query, known),
-                unknown: if is_unknown {
-                    rule.unknown_conditions(query, known)
-                } else {
-                    Vec::new()
-                },
+                mismatch: rule.explain_mismatch(rule_match, input),
+                unknown: if is_unknown { rule.unknown_conditions(input) } else { Vec::new() },
             });
             if rule.decides_with(rule_match) {
                 break;

@@ -2,9 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::callers::parse_principal;
-use super::fault::{PolicyFault, PolicyLineFault};
-use super::principal::{PolicyPrincipal, split_role};
+use super::fault::{FieldResult, PolicyFault, PolicyLineFault};
+use super::principal::{PolicyPrincipal, PrincipalError, split_role};
 use super::span::{LineSpan, policy_lines};
 use muster_wire::identity::SubjectName;
 
@@ -36,13 +35,13 @@ impl CallerGroups {
         if faults.is_empty() { Ok(groups) } else { Err(faults) }
     }
 
-    fn add_line(&mut self, span: LineSpan<'_>) -> Result<(), (usize, PolicyFault)> {
+    fn add_line(&mut self, span: LineSpan<'_>) -> FieldResult<()> {
         let mut words = span.split_words();
         let first = words.next().unwrap_or(span);
         let fault_at = |word: LineSpan<'_>, fault| (word.column(), fault);
         let group = SubjectName::parse(first.text()).map_err(|error| {
             let word = first.text().to_owned();
-            fault_at(first, PolicyFault::Caller { word, error })
+            fault_at(first, PrincipalError::Name { word, error }.into())
         })?;
         let mut members = BTreeSet::new();
         for word in words {
@@ -50,7 +49,8 @@ impl CallerGroups {
                 let text = word.text().to_owned();
                 return Err(fault_at(word, PolicyFault::GroupExpression(text)));
             }
-            members.insert(parse_principal(word.text()).map_err(|fault| fault_at(word, fault))?);
+            let member = PolicyPrincipal::parse(word.text());
+            members.insert(member.map_err(|error| fault_at(word, error.into()))?);
         }
         if members.is_empty() {
             return Err(fault_at(first, PolicyFault::EmptyGroup(group.into())));

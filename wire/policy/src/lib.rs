@@ -59,6 +59,7 @@ pub use set::{
 
 use serde::{Deserialize, Serialize};
 
+use muster_filter::KnownLookups;
 use muster_filter::state::NodeView;
 use muster_wire::Millis;
 use muster_wire::identity::SubjectName;
@@ -104,6 +105,13 @@ pub struct PolicyQuery<'a> {
     pub node: &'a NodeView<'a>,
     /// The time, by the node's clock.
     pub now: Millis,
+}
+
+/// A query, and the results that its evaluation may use.
+#[derive(Clone, Copy)]
+struct EvaluationInput<'a> {
+    query: &'a PolicyQuery<'a>,
+    known: &'a KnownLookups,
 }
 
 #[cfg(test)]

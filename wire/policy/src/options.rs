@@ -1,7 +1,7 @@
 //! Rule options: expiry (`until`) and required approval (`approved-by`).
 
 use super::callers::CallerSet;
-use super::fault::PolicyFault;
+use super::fault::{FieldResult, PolicyFault};
 use super::groups::CallerGroups;
 use super::span::LineSpan;
 use muster_wire::Millis;
@@ -39,10 +39,7 @@ pub(super) fn has_rule_options(field: LineSpan<'_>) -> bool {
 
 impl RuleOptions {
     /// Parses the words of an options field.
-    pub(super) fn parse_field(
-        field: LineSpan<'_>,
-        groups: &CallerGroups,
-    ) -> Result<Self, (usize, PolicyFault)> {
+    pub(super) fn parse_field(field: LineSpan<'_>, groups: &CallerGroups) -> FieldResult<Self> {
         let mut options = Self::default();
         for word in field.split_words() {
             let fault_at = |fault| (word.column(), fault);

@@ -1,7 +1,6 @@
 //! Policy principals: a role and a name. A service and a caller of the same name are two principals.
 
 use std::fmt;
-use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
@@ -114,24 +113,4 @@ impl fmt::Display for PolicyPrincipal {
     }
 }
 
-impl FromStr for PolicyPrincipal {
-    type Err = PrincipalError;
-
-    fn from_str(text: &str) -> Result<Self, PrincipalError> {
-        Self::parse(text)
-    }
-}
-
-impl TryFrom<String> for PolicyPrincipal {
-    type Error = PrincipalError;
-
-    fn try_from(text: String) -> Result<Self, PrincipalError> {
-        Self::parse(&text)
-    }
-}
-
-impl From<PolicyPrincipal> for String {
-    fn from(principal: PolicyPrincipal) -> Self {
-        principal.to_string()
-    }
-}
+muster_wire::impl_text_form!(PolicyPrincipal, PrincipalError);

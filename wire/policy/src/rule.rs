@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 
 use super::callers::CallerSet;
 use super::explain::RuleMismatch;
-use super::fault::PolicyFault;
+use super::fault::{FieldResult, PolicyFault};
 use super::groups::CallerGroups;
 use super::options::{self, RuleOptions};
 use super::span::LineSpan;
-use super::{PolicyQuery, RuleVerdict};
+use super::{EvaluationInput, RuleVerdict};
 use muster_filter::{
-    DataLookup, DeclaredSources, EvaluationProgress, FilterError, FilterPattern, KnownLookups,
-    NodeFilter, SelectExpression, TruthValue,
+    DataLookup, DeclaredSources, EvaluationProgress, FilterError, FilterPattern, NodeFilter,
+    SelectExpression, TruthValue,
 };
 use muster_wire::Millis;
 use muster_wire::identity::SubjectName;
@@ -61,7 +61,7 @@ impl PolicyRule {
         line: usize,
         span: LineSpan<'_>,
         groups: &CallerGroups,
-    ) -> Result<Self, (usize, PolicyFault)> {
+    ) -> FieldResult<Self> {
         let mut fields: Vec<LineSpan<'_>> = span.tab_fields().collect();
         let options = match fields.last() {
             Some(last) if fields.len() > 4 && options::has_rule_options(*last) => {
@@ -89,11 +89,11 @@ impl PolicyRule {
             verdict,
             callers: CallerSet::parse_words(callers.split_words(), groups)?,
             actions: parse_actions(actions)?,
-            facts: parse_node_field(facts, NodeField::Facts)?,
-            classes: classes.map_or_else(
-                || Ok(NodeRequirement::default()),
-                |classes| parse_node_field(classes, NodeField::Classes),
-            )?,
+            facts: parse_node_field(facts, class_among_facts)?,
+            classes: match classes {
+                Some(classes) => parse_node_field(classes, fact_among_classes)?,
+                None => NodeRequirement::default(),
+            },
             options,
         })
     }
@@ -101,20 +101,20 @@ impl PolicyRule {
     /// Matches the rule with a query, or returns the next needed lookup. Conditions without lookups are evaluated first.
     pub(super) fn match_query(
         &self,
-        query: &PolicyQuery<'_>,
-        known: &KnownLookups,
+        input: EvaluationInput<'_>,
     ) -> EvaluationProgress<'_, RuleMatch> {
-        let is_expired = |until: Millis| until <= query.now;
+        let is_expired = |until: Millis| until <= input.query.now;
         if self.options.until.is_some_and(is_expired) {
             return EvaluationProgress::Decided(RuleMatch::Expired);
         }
-        if !self.callers.includes_caller(query.caller) {
+        if !self.callers.includes_caller(input.query.caller) {
             return EvaluationProgress::Decided(RuleMatch::Caller);
         }
-        if !self.applies_to_action(query.action) {
+        let actions = self.actions.as_ref();
+        if actions.is_some_and(|actions| !actions.contains(input.query.action)) {
             return EvaluationProgress::Decided(RuleMatch::Action);
         }
-        self.evaluate_node(query, known).map(|truth| match truth {
+        self.evaluate_node(input).map(|truth| match truth {
             TruthValue::True => RuleMatch::Matches,
             TruthValue::False => RuleMatch::Node,
             TruthValue::Unknown => RuleMatch::Unknown,
@@ -134,8 +134,7 @@ impl PolicyRule {
     pub(super) fn explain_mismatch(
         &self,
         rule_match: RuleMatch,
-        query: &PolicyQuery<'_>,
-        known: &KnownLookups,
+        input: EvaluationInput<'_>,
     ) -> Option<RuleMismatch> {
         if self.decides_with(rule_match) {
             return None;
@@ -148,61 +147,38 @@ impl PolicyRule {
                 RuleMismatch::Action(actions.map(|action| action.as_str().to_owned()).collect())
             }
             RuleMatch::Matches | RuleMatch::Node => {
-                RuleMismatch::Node(self.explain_requirement(TruthValue::False, query, known))
+                RuleMismatch::Node(self.explain_requirement(TruthValue::False, input))
             }
             RuleMatch::Unknown => {
-                RuleMismatch::Unknown(self.explain_requirement(TruthValue::Unknown, query, known))
+                RuleMismatch::Unknown(self.explain_requirement(TruthValue::Unknown, input))
             }
         })
     }
 
     /// The unknown conditions.
-    pub(super) fn unknown_conditions(
-        &self,
-        query: &PolicyQuery<'_>,
-        known: &KnownLookups,
-    ) -> Vec<String> {
+    pub(super) fn unknown_conditions(&self, input: EvaluationInput<'_>) -> Vec<String> {
         self.node_filters()
-            .flat_map(|filter| filter.unknown_conditions(query.node, known))
+            .flat_map(|filter| filter.unknown_conditions(input.query.node, input.known))
             .collect()
     }
 
     /// Evaluates both node fields; both must match.
-    fn evaluate_node(
-        &self,
-        query: &PolicyQuery<'_>,
-        known: &KnownLookups,
-    ) -> EvaluationProgress<'_, TruthValue> {
-        let mut progress = EvaluationProgress::Decided(TruthValue::True);
+    fn evaluate_node(&self, input: EvaluationInput<'_>) -> EvaluationProgress<'_, TruthValue> {
+        let (mut needs, mut all) = (None, TruthValue::True);
         for filter in self.node_filters() {
-            match (filter.evaluate(query.node, known), progress) {
-                (EvaluationProgress::Decided(TruthValue::False), _) => {
-                    return EvaluationProgress::Decided(TruthValue::False);
-                }
-                (needs @ EvaluationProgress::Needs(_), EvaluationProgress::Decided(_)) => {
-                    progress = needs;
-                }
-                (
-                    EvaluationProgress::Decided(TruthValue::Unknown),
-                    EvaluationProgress::Decided(_),
-                ) => {
-                    progress = EvaluationProgress::Decided(TruthValue::Unknown);
-                }
-                _ => {}
+            match filter.evaluate(input.query.node, input.known) {
+                no @ EvaluationProgress::Decided(TruthValue::False) => return no,
+                EvaluationProgress::Decided(truth) => all = all.and(truth),
+                pending @ EvaluationProgress::Needs(_) => needs = needs.or(Some(pending)),
             }
         }
-        progress
+        needs.unwrap_or(EvaluationProgress::Decided(all))
     }
 
     /// The first condition with this truth value, in English.
-    fn explain_requirement(
-        &self,
-        truth: TruthValue,
-        query: &PolicyQuery<'_>,
-        known: &KnownLookups,
-    ) -> String {
+    fn explain_requirement(&self, truth: TruthValue, input: EvaluationInput<'_>) -> String {
         let has_truth = |candidate: &&NodeFilter| {
-            candidate.evaluate(query.node, known) == EvaluationProgress::Decided(truth)
+            candidate.evaluate(input.query.node, input.known) == EvaluationProgress::Decided(truth)
         };
         let filter = self.node_filters().find(has_truth);
         filter.map(NodeFilter::explain).unwrap_or_default()
@@ -230,22 +206,13 @@ impl PolicyRule {
             .collect()
     }
 
-    fn applies_to_action(&self, action: &SubjectName) -> bool {
-        self.actions.as_ref().is_none_or(|actions| actions.contains(action))
-    }
-
     /// Whether this rule decides every query that a later rule matches, so that the later one never decides.
     pub fn covers_rule(&self, later_rule: &Self) -> bool {
-        let outlasts = match (self.options.until, later_rule.options.until) {
-            (None, _) => true,
-            (Some(own), Some(until)) => until <= own,
-            (Some(_), None) => false,
-        };
-        let actions = match (&self.actions, &later_rule.actions) {
-            (None, _) => true,
-            (Some(own), Some(others)) => others.is_subset(own),
-            (Some(_), None) => false,
-        };
+        let (until, actions) = (later_rule.options.until, later_rule.actions.as_ref());
+        let outlasts = self.options.until.is_none_or(|own| until.is_some_and(|until| until <= own));
+        let own_actions = self.actions.as_ref();
+        let actions =
+            own_actions.is_none_or(|own| actions.is_some_and(|others| others.is_subset(own)));
         let covers_filter = |own: &NodeFilter, other: &NodeFilter| own.is_empty() || own == other;
         outlasts
             && actions
@@ -301,9 +268,7 @@ fn malformed_rule_fault(span: LineSpan<'_>, fields: usize) -> PolicyFault {
     }
 }
 
-fn parse_actions(
-    field: LineSpan<'_>,
-) -> Result<Option<BTreeSet<SubjectName>>, (usize, PolicyFault)> {
+fn parse_actions(field: LineSpan<'_>) -> FieldResult<Option<BTreeSet<SubjectName>>> {
     if field.text() == "*" {
         return Ok(None);
     }
@@ -316,18 +281,11 @@ fn parse_actions(
     field.split_words().map(name).collect::<Result<_, _>>().map(Some)
 }
 
-/// Selects one of the two node fields.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum NodeField {
-    Facts,
-    Classes,
-}
-
 /// Parses facts or classes: `-W` words if all parts are plain words, else one `-S` expression.
 fn parse_node_field(
     field: LineSpan<'_>,
-    node_field: NodeField,
-) -> Result<NodeRequirement, (usize, PolicyFault)> {
+    misplaced_term: fn(&NodeFilter) -> Option<PolicyFault>,
+) -> FieldResult<NodeRequirement> {
     if field.text() == "*" {
         return Ok(NodeRequirement::default());
     }
@@ -337,7 +295,7 @@ fn parse_node_field(
     };
     let words = NodeFilter::default().with_words(field.text());
     match words {
-        Ok(filter) if is_word_filter(&filter) => match misplaced_term_fault(&filter, node_field) {
+        Ok(filter) if is_word_filter(&filter) => match misplaced_term(&filter) {
             Some(fault) => Err((field.column(), fault)),
             None => Ok(NodeRequirement { filter, source: None }),
         },
@@ -352,18 +310,12 @@ fn parse_node_field(
     }
 }
 
-/// The fault for a class in the facts field, or a fact in the classes field.
-fn misplaced_term_fault(filter: &NodeFilter, node_field: NodeField) -> Option<PolicyFault> {
-    match node_field {
-        NodeField::Facts => {
-            let class = filter.classes().first()?;
-            Some(PolicyFault::ClassAmongFacts(class.to_string()))
-        }
-        NodeField::Classes => {
-            let fact = filter.facts().first()?;
-            Some(PolicyFault::FactAmongClasses(fact.to_string()))
-        }
-    }
+fn class_among_facts(filter: &NodeFilter) -> Option<PolicyFault> {
+    Some(PolicyFault::ClassAmongFacts(filter.classes().first()?.to_string()))
+}
+
+fn fact_among_classes(filter: &NodeFilter) -> Option<PolicyFault> {
+    Some(PolicyFault::FactAmongClasses(filter.facts().first()?.to_string()))
 }
 
 /// Whether no word is an expression keyword. Then the field has `-W` semantics: all words must match.

@@ -1,6 +1,7 @@
 //! All policies of a node from one read: selects the file of an agent, and denies where a file is invalid.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::path::{Path, PathBuf};
 
 use super::explain::PolicyExplanation;
@@ -8,7 +9,7 @@ use super::fault::{PolicyFault, PolicyLineFault, PolicyProblem};
 use super::file::PolicyFile;
 use super::groups::CallerGroups;
 use super::rule::{PolicyRule, RuleMatch};
-use super::{CallerSet, PolicyQuery, RuleVerdict};
+use super::{CallerSet, EvaluationInput, PolicyQuery, RuleVerdict};
 use muster_filter::{DataLookupResult, EvaluationProgress, KnownLookups};
 use muster_wire::identity::SubjectName;
 
@@ -82,26 +83,27 @@ impl PolicySet {
         groups: Option<PolicySource>,
         default: RuleVerdict,
     ) -> (Self, Vec<PolicyProblem>) {
-        let mut builder = PolicySetBuilder {
-            set: Self {
-                files: BTreeMap::new(),
-                groups: CallerGroups::default(),
-                refused: None,
-                default,
-            },
-            problems: Vec::new(),
+        let mut problems = Vec::new();
+        let mut set = Self {
+            files: BTreeMap::new(),
+            groups: CallerGroups::default(),
+            refused: None,
+            default,
         };
-        match builder.parse_groups(groups) {
-            Ok(groups) => {
-                builder.set.groups = groups;
-                for source in policies {
-                    builder.add_source(source);
+        if let Some(source) = groups {
+            match parse_source(&source.path, source.text, CallerGroups::parse, &mut problems) {
+                Ok(groups) => set.groups = groups,
+                Err(RefusedPolicyFile { rule }) => {
+                    set.refused = Some(rule);
+                    return (set, problems);
                 }
-                builder.add_builtin();
             }
-            Err(rule) => builder.set.refused = Some(rule),
         }
-        (builder.set, builder.problems)
+        for source in policies {
+            set.add_source(source, &mut problems);
+        }
+        set.add_builtin();
+        (set, problems)
     }
 
     /// An empty set that denies everything, because the directory cannot be read.
@@ -118,8 +120,8 @@ impl PolicySet {
         query: &PolicyQuery<'_>,
         known: &KnownLookups,
     ) -> EvaluationProgress<'_, PolicyDecision> {
-        self.find_decision_source(query, known)
-            .map(|decision_source| decision_source.resolve_decision(query, known))
+        let input = EvaluationInput { query, known };
+        self.find_decision_source(input).map(|source| source.resolve_decision(input))
     }
 
     /// Decides without further lookups: all results that are not known count as unknown.
@@ -131,16 +133,19 @@ impl PolicySet {
     pub fn explain(&self, query: &PolicyQuery<'_>, known: &KnownLookups) -> PolicyExplanation {
         let (decision, known_lookups) = self.decide_with_unknowns(query, known.clone());
         let (policy, steps) = match self.policy_for_agent(query.agent) {
-            Some(LoadedPolicy::Read { name, file, .. }) if self.refused.is_none() => {
-                (Some(name.clone()), file.explain_rules(query, &known_lookups))
-            }
+            Some(LoadedPolicy::Read { name, file, .. }) if self.refused.is_none() => (
+                Some(name.clone()),
+                file.explain_rules(EvaluationInput { query, known: &known_lookups }),
+            ),
             _ => (None, Vec::new()),
         };
+        let unanswered =
+            |(lookup, result)| matches!(result, DataLookupResult::Unknown(_)).then_some(lookup);
         PolicyExplanation {
             policy,
             steps,
             decision,
-            unknown: known_lookups.unanswered_lookups().cloned().collect(),
+            unknown: known_lookups.into_iter().filter_map(unanswered).collect(),
         }
     }
 
@@ -152,7 +157,7 @@ impl PolicySet {
         approver: &PolicyQuery<'_>,
         known: &KnownLookups,
     ) -> EvaluationProgress<'_, bool> {
-        match self.find_decision_source(query, known) {
+        match self.find_decision_source(EvaluationInput { query, known }) {
             EvaluationProgress::Needs(lookup) => return EvaluationProgress::Needs(lookup),
             EvaluationProgress::Decided(DecisionSource::Rule(_, rule, _)) => {
                 if let Some(approvers) = rule.approvers() {
@@ -174,35 +179,68 @@ impl PolicySet {
             match self.evaluate_query(query, &known) {
                 EvaluationProgress::Decided(decision) => return (decision, known),
                 EvaluationProgress::Needs(lookup) => {
-                    known.insert(
-                        lookup.clone(),
-                        DataLookupResult::Unknown("no lookup was made".to_owned()),
-                    );
+                    let unknown = DataLookupResult::Unknown("no lookup was made".to_owned());
+                    known.insert(lookup.clone(), unknown);
                 }
+            }
+        }
+    }
+
+    fn add_source(&mut self, source: PolicySource, problems: &mut Vec<PolicyProblem>) {
+        let PolicySource { path, mut text } = source;
+        let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+        let agent = match SubjectName::parse(&stem) {
+            Ok(agent) => agent,
+            Err(error) => {
+                let fault = PolicyFault::FileName(error);
+                problems.push(PolicyProblem { path, location: None, fault });
+                return;
+            }
+        };
+        if self.files.contains_key(agent.as_str()) {
+            text = Err(PolicyFault::Duplicate(agent.as_str().to_owned()));
+        }
+        let parse = |text: &str| PolicyFile::parse(text, &self.groups);
+        let policy = match parse_source(&path, text, parse, problems) {
+            Ok(file) => LoadedPolicy::Read { name: file_name(&path), path, file },
+            Err(RefusedPolicyFile { rule }) => LoadedPolicy::Refused { rule },
+        };
+        self.files.insert(agent.into(), policy);
+    }
+
+    fn add_builtin(&mut self) {
+        if self.files.contains_key(DEFAULT_POLICY_NAME) {
+            return;
+        }
+        for agent in DEFAULT_OPEN_AGENTS {
+            if let Entry::Vacant(vacant) = self.files.entry(agent.to_owned())
+                && let Ok(file) = PolicyFile::parse(DEFAULT_OPEN_POLICY, &CallerGroups::default())
+            {
+                let name = format!("built-in {agent}.policy");
+                vacant.insert(LoadedPolicy::Read { path: PathBuf::from(&name), name, file });
             }
         }
     }
 
     fn find_decision_source(
         &self,
-        query: &PolicyQuery<'_>,
-        known: &KnownLookups,
+        input: EvaluationInput<'_>,
     ) -> EvaluationProgress<'_, DecisionSource<'_>> {
         if let Some(rule) = &self.refused {
             return EvaluationProgress::Decided(DecisionSource::Refused(rule));
         }
-        match self.policy_for_agent(query.agent) {
+        match self.policy_for_agent(input.query.agent) {
             None => EvaluationProgress::Decided(DecisionSource::NoFile(self.default)),
             Some(LoadedPolicy::Refused { rule }) => {
                 EvaluationProgress::Decided(DecisionSource::Refused(rule))
             }
-            Some(LoadedPolicy::Read { name, file, .. }) => file
-                .find_deciding_rule(query, known)
-                .map(|first| match (first, file.default_verdict()) {
+            Some(LoadedPolicy::Read { name, file, .. }) => {
+                file.find_deciding_rule(input).map(|first| match (first, file.default_verdict()) {
                     (Some((rule, rule_match)), _) => DecisionSource::Rule(name, rule, rule_match),
                     (None, Some((line, verdict))) => DecisionSource::Default(name, line, verdict),
                     (None, None) => DecisionSource::NoMatch(name),
-                }),
+                })
+            }
         }
     }
 
@@ -226,12 +264,12 @@ impl PolicySet {
 }
 
 impl DecisionSource<'_> {
-    fn resolve_decision(&self, query: &PolicyQuery<'_>, known: &KnownLookups) -> PolicyDecision {
+    fn resolve_decision(&self, input: EvaluationInput<'_>) -> PolicyDecision {
         let (verdict, rule) = match self {
             Self::Rule(name, rule, rule_match) => {
                 let mut location = format!("{name}:{}", rule.line_number());
                 if *rule_match == RuleMatch::Unknown {
-                    let unknown = rule.unknown_conditions(query, known).join(", ");
+                    let unknown = rule.unknown_conditions(input).join(", ");
                     location = format!("{location} (unknown: {unknown})");
                 }
                 (rule.verdict(), location)
@@ -239,101 +277,47 @@ impl DecisionSource<'_> {
             Self::Default(name, line, verdict) => (*verdict, format!("{name}:{line} (default)")),
             Self::NoMatch(name) => (RuleVerdict::Deny, format!("{name} (no line matches)")),
             Self::Refused(rule) => (RuleVerdict::Deny, (*rule).to_owned()),
-            Self::NoFile(verdict) => (*verdict, format!("default (no {}.policy)", query.agent)),
+            Self::NoFile(verdict) => {
+                (*verdict, format!("default (no {}.policy)", input.query.agent))
+            }
         };
-        let approvers = match self {
+        let approved_by = match self {
             Self::Rule(_, rule, _) => rule.approvers().map(CallerSet::to_string),
             _ => None,
         };
-        PolicyDecision { allowed: verdict == RuleVerdict::Allow, rule, approved_by: approvers }
+        PolicyDecision { allowed: verdict == RuleVerdict::Allow, rule, approved_by }
     }
 }
 
-/// The state while building a set.
-struct PolicySetBuilder {
-    set: PolicySet,
-    problems: Vec<PolicyProblem>,
+/// A file that cannot be used.
+struct RefusedPolicyFile {
+    /// Denies as this rule, instead of one in the file.
+    rule: String,
 }
 
-impl PolicySetBuilder {
-    /// Parses the groups; a missing file means no groups.
-    fn parse_groups(&mut self, source: Option<PolicySource>) -> Result<CallerGroups, String> {
-        let Some(PolicySource { path, text }) = source else {
-            return Ok(CallerGroups::default());
-        };
-        let text = text.map_err(|fault| self.add_problem(&path, fault))?;
-        CallerGroups::parse(&text).map_err(|line_faults| self.add_line_faults(&path, line_faults))
-    }
-
-    fn add_source(&mut self, source: PolicySource) {
-        let PolicySource { path, text } = source;
-        let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
-        let agent = match SubjectName::parse(stem.as_deref().unwrap_or_default()) {
-            Ok(agent) => agent,
-            Err(error) => {
-                self.add_problem(&path, PolicyFault::FileName(error));
-                return;
+/// Parses a file, and adds the problems of one that cannot be used.
+fn parse_source<T>(
+    path: &Path,
+    text: Result<String, PolicyFault>,
+    parse: impl FnOnce(&str) -> Result<T, Vec<PolicyLineFault>>,
+    problems: &mut Vec<PolicyProblem>,
+) -> Result<T, RefusedPolicyFile> {
+    let mut add_problem =
+        |location, fault| problems.push(PolicyProblem { path: path.to_owned(), location, fault });
+    let name = file_name(path);
+    match text.map(|text| parse(&text)) {
+        Ok(Ok(parsed)) => Ok(parsed),
+        Ok(Err(line_faults)) => {
+            let first = line_faults.first().map_or(1, |line_fault| line_fault.line);
+            for PolicyLineFault { line, column, fault } in line_faults {
+                add_problem(Some((line, column)), fault);
             }
-        };
-        let is_duplicate = self.set.files.contains_key(agent.as_str());
-        let result = if is_duplicate {
-            let fault = PolicyFault::Duplicate(agent.as_str().to_owned());
-            Err(self.add_problem(&path, fault))
-        } else {
-            self.parse_policy(&path, text)
-        };
-        let policy = match result {
-            Ok(file) => LoadedPolicy::Read { name: file_name(&path), path, file },
-            Err(rule) => LoadedPolicy::Refused { rule },
-        };
-        self.set.files.insert(agent.into(), policy);
-    }
-
-    fn parse_policy(
-        &mut self,
-        path: &Path,
-        text: Result<String, PolicyFault>,
-    ) -> Result<PolicyFile, String> {
-        let text = text.map_err(|fault| self.add_problem(path, fault))?;
-        PolicyFile::parse(&text, &self.set.groups)
-            .map_err(|line_faults| self.add_line_faults(path, line_faults))
-    }
-
-    fn add_builtin(&mut self) {
-        let files = &mut self.set.files;
-        if files.contains_key(DEFAULT_POLICY_NAME) {
-            return;
+            Err(RefusedPolicyFile { rule: format!("{name}:{first}: malformed") })
         }
-        for agent in DEFAULT_OPEN_AGENTS
-            .into_iter()
-            .filter(|agent| !files.contains_key(*agent))
-            .collect::<Vec<_>>()
-        {
-            if let Ok(file) = PolicyFile::parse(DEFAULT_OPEN_POLICY, &CallerGroups::default()) {
-                let name = format!("built-in {agent}.policy");
-                let path = PathBuf::from(&name);
-                files.insert(agent.to_owned(), LoadedPolicy::Read { name, path, file });
-            }
+        Err(fault) => {
+            add_problem(None, fault);
+            Err(RefusedPolicyFile { rule: format!("{name}: unusable") })
         }
-    }
-
-    /// Records a fault of a whole file, and returns the rule name that denies because of it.
-    fn add_problem(&mut self, path: &Path, fault: PolicyFault) -> String {
-        self.problems.push(PolicyProblem { path: path.to_owned(), location: None, fault });
-        format!("{}: unusable", file_name(path))
-    }
-
-    /// Records the line faults of a file; the first line becomes the rule name that denies because of them.
-    fn add_line_faults(&mut self, path: &Path, line_faults: Vec<PolicyLineFault>) -> String {
-        let first = line_faults.first().map_or(1, |line_fault| line_fault.line);
-        for line_fault in line_faults {
-            self.problems.push(PolicyProblem {
-                path: path.to_owned(),
-                location: Some((line_fault.line, line_fault.column)),
-                fault: line_fault.fault,
-            });
-        }
-        format!("{}:{first}: malformed", file_name(path))
     }
 }
 

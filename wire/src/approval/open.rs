@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use serde::Deserialize;
+
 use super::{ProposalApproval, RequestProposal, decode_envelope};
 use crate::identity::Identity;
 use crate::request::{Request, RequestTarget};
@@ -74,15 +76,9 @@ pub fn open_proposal(
     cache: &TokenCache,
     now: Millis,
 ) -> Result<OpenProposal, ApprovalError> {
-    let opened = Envelope::decode(EnvelopeKind::Proposal, bytes)?.verify(
-        trust,
-        cache,
-        now,
-        &[UserRole::Caller],
-    )?;
-    check_unique_keys(opened.body).map_err(ApprovalError::Json)?;
-    let proposal: RequestProposal =
-        serde_json::from_slice(opened.body).map_err(ApprovalError::Json)?;
+    let envelope = Envelope::decode(EnvelopeKind::Proposal, bytes)?;
+    let opened = envelope.verify(trust, cache, now, &[UserRole::Caller])?;
+    let proposal: RequestProposal = parse_body(opened.body)?;
     check_signer(&opened.sender, &proposal.caller)?;
     let lifetime = proposal.expires_at.saturating_sub(proposal.issued_at);
     if lifetime == 0 || lifetime > limits::MAX_PROPOSAL_LIFETIME_MILLIS {
@@ -105,15 +101,9 @@ pub fn open_approval(
     now: Millis,
 ) -> Result<ApprovedProposal, ApprovalError> {
     let bytes = decode_envelope(text)?;
-    let opened = Envelope::decode(EnvelopeKind::Approval, &bytes)?.verify(
-        trust,
-        cache,
-        now,
-        &[UserRole::Caller],
-    )?;
-    check_unique_keys(opened.body).map_err(ApprovalError::Json)?;
-    let approval: ProposalApproval =
-        serde_json::from_slice(opened.body).map_err(ApprovalError::Json)?;
+    let envelope = Envelope::decode(EnvelopeKind::Approval, &bytes)?;
+    let opened = envelope.verify(trust, cache, now, &[UserRole::Caller])?;
+    let approval: ProposalApproval = parse_body(opened.body)?;
     let approver = opened.sender;
     check_signer(&approver, &approval.approver)?;
     let proposed = open_proposal(&decode_envelope(&approval.proposal)?, trust, cache, now)?;
@@ -122,6 +112,11 @@ pub fn open_approval(
         return Err(ApprovalError::SelfApproval(approver.identity.clone()));
     }
     Ok(ApprovedProposal { proposed, approver })
+}
+
+fn parse_body<'de, T: Deserialize<'de>>(body: &'de [u8]) -> Result<T, ApprovalError> {
+    let body = check_unique_keys(body).and_then(|()| serde_json::from_slice(body));
+    body.map_err(ApprovalError::Json)
 }
 
 fn check_signer(sender: &VerifiedUser, claimed: &Identity) -> Result<(), ApprovalError> {

@@ -8,16 +8,13 @@
 //! A `*` matches any number of characters of one label, including none, and never a dot. A label `**` matches one or more whole
 //! labels. All other characters match themselves. Upper case is folded as in names.
 
-use std::fmt;
-use std::str::FromStr;
-
 use serde::{Deserialize, Serialize};
 
 use crate::identity::Identity;
 use crate::limits;
 
 /// A pattern of names.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct NamePattern(String);
 
@@ -87,25 +84,17 @@ impl NamePattern {
     pub fn matches(&self, name: &Identity) -> bool {
         let pattern: Vec<&str> = self.0.split('.').collect();
         let parts: Vec<&str> = name.as_str().split('.').collect();
-        matches_wildcards(
-            &pattern,
-            &parts,
-            |part| *part == MULTI_LABEL_WILDCARD,
-            1,
-            |pattern, part| matches_label(pattern, part),
-        )
+        let is_wildcard = |part: &&str| *part == MULTI_LABEL_WILDCARD;
+        matches_wildcards(&pattern, &parts, is_wildcard, 1, |label, part| {
+            matches_label(label, part)
+        })
     }
 }
 
 /// Whether one label of a name matches one label of a pattern.
 fn matches_label(pattern: &str, part: &str) -> bool {
-    matches_wildcards(
-        pattern.as_bytes(),
-        part.as_bytes(),
-        |byte| *byte == b'*',
-        0,
-        |pattern, byte| pattern == byte,
-    )
+    let (pattern, part) = (pattern.as_bytes(), part.as_bytes());
+    matches_wildcards(pattern, part, |byte| *byte == b'*', 0, |pattern, byte| pattern == byte)
 }
 
 /// Matches items against a pattern in which wildcards match `min_items` items or more. On a mismatch, only the last wildcard takes
@@ -148,28 +137,4 @@ fn matches_wildcards<P, T>(
     }
 }
 
-impl fmt::Display for NamePattern {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl FromStr for NamePattern {
-    type Err = NamePatternError;
-    fn from_str(text: &str) -> Result<Self, NamePatternError> {
-        Self::parse(text)
-    }
-}
-
-impl TryFrom<String> for NamePattern {
-    type Error = NamePatternError;
-    fn try_from(text: String) -> Result<Self, NamePatternError> {
-        Self::parse(&text)
-    }
-}
-
-impl From<NamePattern> for String {
-    fn from(pattern: NamePattern) -> Self {
-        pattern.0
-    }
-}
+impl_text_newtype!(NamePattern, NamePatternError);

@@ -17,6 +17,7 @@ use crate::identity::Identity;
 use crate::sign::{
     Envelope, EnvelopeKind, EnvelopeSignError, MessageRefusal, Signer, sign_envelope,
 };
+use crate::token::decode::decode_base64_array;
 use crate::token::{
     AccountTrust, KeyError, KeyKind, KeyPair, PublicKey, TokenCache, UserRole, VerifiedUser,
 };
@@ -53,8 +54,7 @@ impl EnrolmentNonce {
 impl TryFrom<String> for EnrolmentNonce {
     type Error = EnrolmentNonceError;
     fn try_from(text: String) -> Result<Self, EnrolmentNonceError> {
-        let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| EnrolmentNonceError)?;
-        bytes.try_into().map(Self).map_err(|_| EnrolmentNonceError)
+        decode_base64_array(text).map(Self).ok_or(EnrolmentNonceError)
     }
 }
 
@@ -182,8 +182,7 @@ pub fn open_enrolment_request(
 }
 
 fn verify_proof(request: &EnrolmentRequest, body: &EnrolmentRequestBody) -> Option<()> {
-    let signature = URL_SAFE_NO_PAD.decode(&body.proof).ok()?;
-    let signature = Signature::from_slice(&signature).ok()?;
+    let signature = Signature::from_bytes(&decode_base64_array(&body.proof)?);
     let key = request.key.verifying_key().ok()?;
     key.verify_strict(&proof_bytes(body.hello.get()), &signature).ok()
 }

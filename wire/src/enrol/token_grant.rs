@@ -86,7 +86,9 @@ impl TokenGrant {
             match tag.split_once(':').ok_or_else(unknown)? {
                 ("name", name) => grant.names.push(NamePattern::parse(name)?),
                 ("uses", uses) if grant.uses.is_none() => {
-                    grant.uses = Some(parse_use_count(uses)?);
+                    let count = uses.parse().ok().filter(|count| *count > 0);
+                    let invalid = || TokenGrantError::Uses(truncate_text(uses));
+                    grant.uses = Some(count.ok_or_else(invalid)?);
                 }
                 ("fact", fact) => {
                     let TokenGrantFact { name, value } = fact.parse()?;
@@ -137,13 +139,6 @@ impl FromStr for TokenGrantFact {
 impl fmt::Display for TokenGrantFact {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}={}", self.name, self.value)
-    }
-}
-
-fn parse_use_count(text: &str) -> Result<u32, TokenGrantError> {
-    match text.parse() {
-        Ok(0) | Err(_) => Err(TokenGrantError::Uses(truncate_text(text))),
-        Ok(uses) => Ok(uses),
     }
 }
 

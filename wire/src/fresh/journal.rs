@@ -56,7 +56,7 @@ impl SeenRecord {
         bytes.extend_from_slice(&self.caller);
         bytes.extend_from_slice(self.request.as_bytes());
         bytes.extend_from_slice(&self.expires.to_le_bytes());
-        bytes.extend_from_slice(&crc32(&bytes).to_le_bytes());
+        bytes.extend_from_slice(&crc32fast::hash(&bytes).to_le_bytes());
         let mut record = [0; Self::BYTES];
         record.copy_from_slice(&bytes);
         record
@@ -65,7 +65,7 @@ impl SeenRecord {
     /// Decodes a record; `None` if it is invalid.
     pub fn decode(bytes: &[u8; Self::BYTES]) -> Option<Self> {
         let (content, checksum) = bytes.split_last_chunk::<4>()?;
-        if crc32(content) != u32::from_le_bytes(*checksum) {
+        if crc32fast::hash(content) != u32::from_le_bytes(*checksum) {
             return None;
         }
         let (magic, rest) = content.split_first_chunk::<4>()?;
@@ -94,13 +94,4 @@ impl SeenRecord {
         }
         decoded
     }
-}
-
-/// CRC-32 of IEEE 802.3, as in gzip: reflected polynomial 0xEDB88320.
-fn crc32(bytes: &[u8]) -> u32 {
-    !bytes.iter().fold(!0, |crc, byte| {
-        (0..8).fold(crc ^ u32::from(*byte), |crc, _| {
-            if crc & 1 == 0 { crc >> 1 } else { (crc >> 1) ^ 0xEDB8_8320 }
-        })
-    })
 }

@@ -94,18 +94,15 @@ impl SeenCache {
         let mut cache = Self::new(capacity);
         for record in records {
             let SeenRecord { caller, request, expires } = record;
-            if expires >= now.wall {
-                cache.remember_request(
-                    (caller, request),
-                    RetentionDeadline::from_expiry(expires, now),
-                );
+            let deadline = if expires >= now.wall {
+                RetentionDeadline::from_expiry(expires, now)
             } else if expires.saturating_add(RESTORE_GRACE_MILLIS) >= now.wall {
-                let deadline = RetentionDeadline {
-                    wall: expires,
-                    steady: now.steady.saturating_add(CLOCK_CORRECTION_MILLIS),
-                };
-                cache.remember_request((caller, request), deadline);
-            }
+                let steady = now.steady.saturating_add(CLOCK_CORRECTION_MILLIS);
+                RetentionDeadline { wall: expires, steady }
+            } else {
+                continue;
+            };
+            cache.remember_request((caller, request), deadline);
         }
         cache
     }

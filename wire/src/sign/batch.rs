@@ -28,7 +28,7 @@ pub fn verify_envelopes<'a, M: AsRef<[u8]>>(
     for (envelope, sender) in envelopes.iter().zip(&senders) {
         if let (Ok(envelope), Some(Ok(sender))) = (envelope, sender) {
             claims.push(SignatureClaim {
-                message: [kind.protocol_name().as_bytes(), b"\0", envelope.body()].concat(),
+                message: envelope.signed_bytes(),
                 signature: envelope.signature(),
                 key: sender.verifying_key,
             });
@@ -59,7 +59,7 @@ fn resolve_senders(
     now: Millis,
 ) -> Vec<Option<SenderResult>> {
     let mut pending = PendingTokens::default();
-    let found: Vec<Option<SenderLookup>> = envelopes
+    let found: Vec<Option<Result<SenderLookup, TokenError>>> = envelopes
         .iter()
         .map(|envelope| {
             let token = envelope.as_ref().ok()?.token();
@@ -74,11 +74,11 @@ fn resolve_senders(
         }
         users.push((issuer, is_valid.then_some(user)));
     }
-    let resolve = |lookup| match lookup {
-        SenderLookup::Resolved(sender) => sender,
+    let resolve = |lookup: Result<SenderLookup, TokenError>| match lookup? {
+        SenderLookup::Known(user) => Ok(user),
         SenderLookup::Pending(index) => match users.get(index) {
             Some((_, Some(user))) => Ok(Arc::clone(user)),
-            Some((issuer, None)) => Err(TokenError::Signature { issuer: *issuer }),
+            Some((issuer, None)) => Err(TokenError::Signature(*issuer)),
             None => Err(TokenError::Shape),
         },
     };
@@ -86,7 +86,7 @@ fn resolve_senders(
 }
 
 enum SenderLookup {
-    Resolved(SenderResult),
+    Known(Arc<VerifiedUser>),
     /// Index into the unknown tokens.
     Pending(usize),
 }
@@ -105,36 +105,27 @@ fn resolve_sender(
     cache: &TokenCache,
     now: Millis,
     pending: &mut PendingTokens,
-) -> SenderLookup {
-    let digest = match token_digest(token) {
-        Ok(digest) => digest,
-        Err(error) => return SenderLookup::Resolved(Err(error)),
-    };
-    match cache.get_verified(trust, &digest, now) {
-        Ok(Some(user)) => return SenderLookup::Resolved(Ok(user)),
-        Ok(None) => {}
-        Err(error) => return SenderLookup::Resolved(Err(error)),
+) -> Result<SenderLookup, TokenError> {
+    let digest = token_digest(token)?;
+    if let Some(user) = cache.get_verified(trust, &digest, now)? {
+        return Ok(SenderLookup::Known(user));
     }
     if let Some(index) = pending.indexes.get(&digest) {
-        return SenderLookup::Pending(*index);
+        return Ok(SenderLookup::Pending(*index));
     }
-    match trust.check_claims(token, now) {
-        Err(error) => SenderLookup::Resolved(Err(error)),
-        Ok(candidate) if cache.has_imported_token(trust, &digest) => {
-            let user = Arc::new(candidate.verified);
-            cache.insert_verified(trust, digest, Arc::clone(&user));
-            SenderLookup::Resolved(Ok(user))
-        }
-        Ok(candidate) => {
-            let index = pending.users.len();
-            pending.indexes.insert(digest, index);
-            pending.users.push((digest, candidate.issuer, Arc::new(candidate.verified)));
-            pending.claims.push(SignatureClaim {
-                message: candidate.signed.to_vec(),
-                signature: candidate.signature,
-                key: candidate.issuer_key,
-            });
-            SenderLookup::Pending(index)
-        }
+    let candidate = trust.check_claims(token, now)?;
+    let user = Arc::new(candidate.verified);
+    if cache.has_imported_token(trust, &digest) {
+        cache.insert_verified(trust, digest, Arc::clone(&user));
+        return Ok(SenderLookup::Known(user));
     }
+    let index = pending.users.len();
+    pending.indexes.insert(digest, index);
+    pending.users.push((digest, candidate.issuer, user));
+    pending.claims.push(SignatureClaim {
+        message: candidate.signed.to_vec(),
+        signature: candidate.signature,
+        key: candidate.issuer_key,
+    });
+    Ok(SenderLookup::Pending(index))
 }

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ed25519_dalek::{Signature, Verifier as _};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::refusal::Result;
 use super::{EnvelopeKind, MessageRefusal};
 use crate::Millis;
+use crate::token::decode::decode_base64_array;
 use crate::token::{AccountTrust, PublicKey, TokenCache, TokenError, UserRole, VerifiedUser};
 
 /// A decoded, unverified envelope.
@@ -43,7 +43,7 @@ pub struct OpenEnvelope<'a> {
 
 impl<'a> Envelope<'a> {
     /// Decodes an envelope of this kind without verification.
-    pub fn decode(kind: EnvelopeKind, bytes: &'a [u8]) -> Result<Self, MessageRefusal> {
+    pub fn decode(kind: EnvelopeKind, bytes: &'a [u8]) -> Result<Self> {
         let (length, limit) = (bytes.len(), kind.max_bytes());
         if length > limit {
             return Err(MessageRefusal::Oversized { length, limit });
@@ -54,12 +54,7 @@ impl<'a> Envelope<'a> {
             let found = layout.protocol.chars().take(32).collect();
             return Err(MessageRefusal::Protocol { expected: kind.protocol_name(), found });
         }
-        let mut signature = [0; Signature::BYTE_SIZE];
-        // The buffer has exactly the size of a signature: longer and shorter texts fail.
-        match URL_SAFE_NO_PAD.decode_slice(layout.signature, &mut signature) {
-            Ok(Signature::BYTE_SIZE) => {}
-            _ => return Err(MessageRefusal::Signature),
-        }
+        let signature = decode_base64_array(layout.signature).ok_or(MessageRefusal::Signature)?;
         let signature = Signature::from_bytes(&signature);
         Ok(Self { kind, token: layout.token, signature, body: layout.body })
     }
@@ -71,7 +66,7 @@ impl<'a> Envelope<'a> {
         cache: &TokenCache,
         now: Millis,
         roles: &[UserRole],
-    ) -> Result<OpenEnvelope<'a>, MessageRefusal> {
+    ) -> Result<OpenEnvelope<'a>> {
         let sender = cache.verify_user(trust, self.token, now)?;
         // Decoding the token refused keys of small order, so the non-strict check suffices.
         sender
@@ -82,7 +77,7 @@ impl<'a> Envelope<'a> {
     }
 
     /// Verifies the signature strictly against a key that is known, whatever the sender's token says. Returns the body.
-    pub fn verify_with_key(&self, key: PublicKey) -> Result<&'a [u8], MessageRefusal> {
+    pub fn verify_with_key(&self, key: PublicKey) -> Result<&'a [u8]> {
         let verdict = key
             .verifying_key()
             .map_err(TokenError::from)?
@@ -116,7 +111,7 @@ impl<'a> Envelope<'a> {
         &self,
         sender: Arc<VerifiedUser>,
         roles: &[UserRole],
-    ) -> Result<OpenEnvelope<'a>, MessageRefusal> {
+    ) -> Result<OpenEnvelope<'a>> {
         if !roles.contains(&sender.role) {
             let (sender, role) = (sender.identity.clone(), sender.role);
             return Err(MessageRefusal::WrongRole { sender, role });

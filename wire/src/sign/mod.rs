@@ -53,29 +53,24 @@ pub enum EnvelopeKind {
 impl EnvelopeKind {
     /// The value of `protocol`, and the signature domain.
     pub fn protocol_name(self) -> &'static str {
-        match self {
-            Self::Request => "muster.request.v1",
-            Self::Reply => "muster.reply.v1",
-            Self::Progress => "muster.progress.v1",
-            Self::Proposal => "muster.proposal.v1",
-            Self::Approval => "muster.approval.v1",
-            Self::Bundle => "muster.bundle.v1",
-            Self::Hello => "muster.hello.v1",
-            Self::Welcome => "muster.welcome.v1",
-        }
+        self.name_and_limit().0
     }
 
     /// Largest envelope, in bytes.
     pub fn max_bytes(self) -> usize {
+        self.name_and_limit().1
+    }
+
+    fn name_and_limit(self) -> (&'static str, usize) {
         match self {
-            Self::Request => limits::MAX_REQUEST_BYTES,
-            Self::Reply => limits::MAX_REPLY_BYTES,
-            Self::Progress => limits::MAX_PROGRESS_BYTES,
-            Self::Proposal => limits::MAX_PROPOSAL_BYTES,
-            Self::Approval => limits::MAX_APPROVAL_BYTES,
-            Self::Bundle => limits::MAX_BUNDLE_MANIFEST_BYTES,
-            Self::Hello => limits::MAX_ENROLMENT_REQUEST_BYTES,
-            Self::Welcome => limits::MAX_ENROLMENT_ANSWER_BYTES,
+            Self::Request => ("muster.request.v1", limits::MAX_REQUEST_BYTES),
+            Self::Reply => ("muster.reply.v1", limits::MAX_REPLY_BYTES),
+            Self::Progress => ("muster.progress.v1", limits::MAX_PROGRESS_BYTES),
+            Self::Proposal => ("muster.proposal.v1", limits::MAX_PROPOSAL_BYTES),
+            Self::Approval => ("muster.approval.v1", limits::MAX_APPROVAL_BYTES),
+            Self::Bundle => ("muster.bundle.v1", limits::MAX_BUNDLE_MANIFEST_BYTES),
+            Self::Hello => ("muster.hello.v1", limits::MAX_ENROLMENT_REQUEST_BYTES),
+            Self::Welcome => ("muster.welcome.v1", limits::MAX_ENROLMENT_ANSWER_BYTES),
         }
     }
 

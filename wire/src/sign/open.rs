@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
+use super::refusal::Result;
 use super::{Envelope, EnvelopeKind, MessageRefusal, OpenEnvelope, verify_envelopes};
 use crate::Millis;
 use crate::identity::{Identity, SubjectName};
@@ -60,7 +61,7 @@ pub fn open_request(
     trust: &AccountTrust,
     cache: &TokenCache,
     now: Millis,
-) -> Result<OpenRequest, MessageRefusal> {
+) -> Result<OpenRequest> {
     let envelope = Envelope::decode(EnvelopeKind::Request, bytes)?;
     let opened = envelope.verify(trust, cache, now, &REQUESTER_ROLES)?;
     let caller = opened.sender;
@@ -78,19 +79,14 @@ pub fn open_request(
 
 /// The first field in which subject and body differ.
 fn mismatched_subject_field(request: &Request, subject: &RequestAddress) -> Option<&'static str> {
-    let node = subject.node.as_ref();
     let lists_node = |node| request.target.nodes().is_some_and(|nodes| nodes.contains(node));
-    if request.collective != subject.collective {
-        Some("collective")
-    } else if request.agent != subject.agent {
-        Some("agent")
-    } else if request.action != subject.action {
-        Some("action")
-    } else if !node.is_none_or(lists_node) {
-        Some("node")
-    } else {
-        None
-    }
+    let comparisons = [
+        ("collective", request.collective == subject.collective),
+        ("agent", request.agent == subject.agent),
+        ("action", request.action == subject.action),
+        ("node", subject.node.as_ref().is_none_or(lists_node)),
+    ];
+    comparisons.into_iter().find(|(_, is_same)| !is_same).map(|(field, _)| field)
 }
 
 /// Opens one reply.
@@ -100,7 +96,7 @@ pub fn open_reply(
     trust: &AccountTrust,
     cache: &TokenCache,
     now: Millis,
-) -> Result<OpenReply, MessageRefusal> {
+) -> Result<OpenReply> {
     let envelope = Envelope::decode(EnvelopeKind::Reply, bytes)?;
     check_reply(envelope.verify(trust, cache, now, &REPLIER_ROLES)?, expected)
 }
@@ -112,17 +108,14 @@ pub fn open_replies<M: AsRef<[u8]>>(
     trust: &AccountTrust,
     cache: &TokenCache,
     now: Millis,
-) -> Vec<Result<OpenReply, MessageRefusal>> {
+) -> Vec<Result<OpenReply>> {
     verify_envelopes(EnvelopeKind::Reply, messages, trust, cache, now, &REPLIER_ROLES)
         .into_iter()
         .map(|opened| check_reply(opened?, expected))
         .collect()
 }
 
-fn check_reply(
-    opened: OpenEnvelope<'_>,
-    expected: &ExpectedAnswer<'_>,
-) -> Result<OpenReply, MessageRefusal> {
+fn check_reply(opened: OpenEnvelope<'_>, expected: &ExpectedAnswer<'_>) -> Result<OpenReply> {
     let sender = opened.sender;
     let reply = Reply::decode(opened.body)
         .map_err(|source| MessageRefusal::Reply { sender: sender.identity.clone(), source })?;
@@ -138,7 +131,7 @@ pub fn open_progress<M: AsRef<[u8]>>(
     trust: &AccountTrust,
     cache: &TokenCache,
     now: Millis,
-) -> Vec<Result<ProgressMessage, MessageRefusal>> {
+) -> Vec<Result<ProgressMessage>> {
     verify_envelopes(EnvelopeKind::Progress, messages, trust, cache, now, &REPLIER_ROLES)
         .into_iter()
         .map(|opened| check_progress(opened?, expected))
@@ -148,7 +141,7 @@ pub fn open_progress<M: AsRef<[u8]>>(
 fn check_progress(
     opened: OpenEnvelope<'_>,
     expected: &ExpectedAnswer<'_>,
-) -> Result<ProgressMessage, MessageRefusal> {
+) -> Result<ProgressMessage> {
     let sender = opened.sender;
     let progress = ProgressMessage::decode(opened.body)
         .map_err(|source| MessageRefusal::Progress { sender: sender.identity.clone(), source })?;
@@ -164,7 +157,7 @@ impl ExpectedAnswer<'_> {
         sender: &VerifiedUser,
         claimed: &Identity,
         (request, agent, action): (Uuid, &SubjectName, &SubjectName),
-    ) -> Result<(), MessageRefusal> {
+    ) -> Result<()> {
         if *claimed != sender.identity {
             return Err(MessageRefusal::WrongSender {
                 sender: sender.identity.clone(),

@@ -8,6 +8,9 @@ use crate::reply::ReplyDecodeError;
 use crate::request::RequestDecodeError;
 use crate::token::{TokenError, UserRole};
 
+/// A result of opening a message.
+pub(crate) type Result<T, E = MessageRefusal> = std::result::Result<T, E>;
+
 /// Why a message is refused. [`MessageRefusal::reason_code`] is the name in counters and in the audit log.
 #[derive(Debug, thiserror::Error)]
 pub enum MessageRefusal {

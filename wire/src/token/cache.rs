@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sha2::{Digest as _, Sha256};
 
+use super::error::Result;
 use super::verified_cache::{self, VerifiedTokens};
 use super::{AccountTrust, KeyPair, PublicKey, TokenError, VerifiedUser};
 use crate::{Millis, limits};
@@ -68,7 +69,7 @@ impl TokenCache {
         trust: &AccountTrust,
         jwt: &str,
         now: Millis,
-    ) -> Result<Arc<VerifiedUser>, TokenError> {
+    ) -> Result<Arc<VerifiedUser>> {
         let digest = token_digest(jwt)?;
         if let Some(user) = self.get_verified(trust, &digest, now)? {
             return Ok(user);
@@ -88,7 +89,7 @@ impl TokenCache {
         trust: &AccountTrust,
         digest: &TokenDigest,
         now: Millis,
-    ) -> Result<Option<Arc<VerifiedUser>>, TokenError> {
+    ) -> Result<Option<Arc<VerifiedUser>>> {
         let user = self.lock_for(trust).users.get(digest).map(Arc::clone);
         if let Some(user) = &user {
             trust.check_still_valid(user, now)?;
@@ -174,7 +175,7 @@ impl TokenCache {
 }
 
 /// The cache key of a token, after a length check.
-pub(crate) fn token_digest(jwt: &str) -> Result<TokenDigest, TokenError> {
+pub(crate) fn token_digest(jwt: &str) -> Result<TokenDigest> {
     let (length, limit) = (jwt.len(), limits::MAX_USER_TOKEN_BYTES);
     if length > limit {
         return Err(TokenError::Oversized { length, limit });

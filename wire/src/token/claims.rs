@@ -30,10 +30,10 @@ pub struct TokenClaims<N> {
     /// The key of the subject.
     pub sub: PublicKey,
     /// Expiry time; zero and absent mean never.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "crate::progress::is_zero")]
     pub exp: Seconds,
     /// Start of validity.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "crate::progress::is_zero")]
     pub nbf: Seconds,
     /// The NATS part.
     pub nats: N,
@@ -339,9 +339,4 @@ impl UserClaims {
             version: CLAIMS_VERSION,
         }
     }
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde requires this signature")]
-fn is_zero(value: &Seconds) -> bool {
-    *value == 0
 }

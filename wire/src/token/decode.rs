@@ -11,6 +11,7 @@ use serde::Deserialize;
 use super::TokenError;
 use super::claims::{CLAIMS_VERSION, NatsClaims, TokenClaims};
 use super::encode::TOKEN_ALGORITHM;
+use super::error::Result;
 use crate::limits;
 
 #[derive(Deserialize)]
@@ -29,7 +30,7 @@ pub struct DecodedToken<'a, N> {
 }
 
 /// Decodes a token of up to [`limits::MAX_TOKEN_BYTES`]; user tokens of up to [`limits::MAX_USER_TOKEN_BYTES`].
-pub fn decode_token<N: NatsClaims>(text: &str) -> Result<DecodedToken<'_, N>, TokenError> {
+pub fn decode_token<N: NatsClaims>(text: &str) -> Result<DecodedToken<'_, N>> {
     let limit = match N::SUBJECT {
         super::KeyKind::User => limits::MAX_USER_TOKEN_BYTES,
         _ => limits::MAX_TOKEN_BYTES,
@@ -60,21 +61,29 @@ impl<'a, N> DecodedToken<'a, N> {
     }
 
     /// The claims, if the issuer named in them signed them.
-    pub fn verify_signature(self) -> Result<TokenClaims<N>, TokenError> {
+    pub fn verify_signature(self) -> Result<TokenClaims<N>> {
         let issuer = self.claims.iss;
         issuer
             .verifying_key()?
             .verify_strict(self.signed, &self.signature)
-            .map_err(|_| TokenError::Signature { issuer })?;
+            .map_err(|_| TokenError::Signature(issuer))?;
         Ok(self.claims)
     }
 }
 
-fn decode_base64(part: &str) -> Result<Vec<u8>, TokenError> {
+fn decode_base64(part: &str) -> Result<Vec<u8>> {
     URL_SAFE_NO_PAD.decode(part).map_err(|_| TokenError::Shape)
 }
 
-fn check_header(bytes: &[u8]) -> Result<(), TokenError> {
+/// Decodes base64url of exactly `N` bytes.
+pub fn decode_base64_array<const N: usize>(text: impl AsRef<[u8]>) -> Option<[u8; N]> {
+    let mut bytes = [0; N];
+    // The buffer has exactly the size of the content: longer texts fail, and shorter ones decode to fewer bytes.
+    let length = URL_SAFE_NO_PAD.decode_slice(text, &mut bytes).ok()?;
+    (length == N).then_some(bytes)
+}
+
+fn check_header(bytes: &[u8]) -> Result<()> {
     let header: TokenHeader<'_> = serde_json::from_slice(bytes)
         .map_err(|source| TokenError::Json { part: "header", source })?;
     if header.alg != TOKEN_ALGORITHM || !header.typ.eq_ignore_ascii_case("jwt") {
@@ -83,7 +92,7 @@ fn check_header(bytes: &[u8]) -> Result<(), TokenError> {
     Ok(())
 }
 
-fn check_kind<N: NatsClaims>(claims: &TokenClaims<N>) -> Result<(), TokenError> {
+fn check_kind<N: NatsClaims>(claims: &TokenClaims<N>) -> Result<()> {
     let (kind, version) = claims.nats.type_and_version();
     if (kind, version) != (N::TYPE, CLAIMS_VERSION) {
         return Err(TokenError::Type {

@@ -7,6 +7,9 @@ use super::nkey::{KeyError, PublicKey};
 use crate::Millis;
 use crate::identity::NameError;
 
+/// A result of decoding or verifying a token.
+pub(crate) type Result<T, E = TokenError> = std::result::Result<T, E>;
+
 /// Why a token is refused. Never contains the token.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
@@ -47,17 +50,11 @@ pub enum TokenError {
     #[error("the token contains an invalid key")]
     Key(#[from] KeyError),
     /// The signature does not match the issuer.
-    #[error("the token's signature does not verify against {issuer}")]
-    Signature {
-        /// The issuer in the claims.
-        issuer: PublicKey,
-    },
+    #[error("the token's signature does not verify against {0}")]
+    Signature(PublicKey),
     /// Signed by a key that is not a role's signing key in the account.
-    #[error("the token is issued by {issuer}, which is not a signing key of a role in the account")]
-    UnknownIssuer {
-        /// The issuer.
-        issuer: PublicKey,
-    },
+    #[error("the token is issued by {0}, which is not a signing key of a role in the account")]
+    UnknownIssuer(PublicKey),
     /// The token belongs to another account or operator than the trusted one.
     #[error("the token belongs to {found}; only {expected} is trusted")]
     Foreign {
@@ -89,11 +86,8 @@ pub enum TokenError {
         at: Millis,
     },
     /// Revoked by the account.
-    #[error("the token of {name} was revoked")]
-    Revoked {
-        /// The user's name.
-        name: String,
-    },
+    #[error("the token of {0} was revoked")]
+    Revoked(String),
     /// The update is not newer than the current token.
     #[error("the account token was issued at {}, not later than the known one at {}", format_utc(*found), format_utc(*known))]
     NotNewer {

@@ -6,7 +6,6 @@
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
-use std::str::FromStr;
 
 use data_encoding::BASE32_NOPAD;
 use ed25519_dalek::{Signature, Signer as _, SigningKey, VerifyingKey};
@@ -142,9 +141,7 @@ impl PublicKey {
             _ => Err(KeyError::Point(*self)),
         }
     }
-}
 
-impl PublicKey {
     /// The same point on the X25519 curve, for encryption to the key's holder.
     pub(crate) fn exchange_point(&self) -> Result<[u8; 32], KeyError> {
         Ok(self.verifying_key()?.to_montgomery().to_bytes())
@@ -169,25 +166,7 @@ impl fmt::Debug for PublicKey {
     }
 }
 
-impl FromStr for PublicKey {
-    type Err = KeyError;
-    fn from_str(text: &str) -> Result<Self, KeyError> {
-        Self::parse(text)
-    }
-}
-
-impl TryFrom<String> for PublicKey {
-    type Error = KeyError;
-    fn try_from(text: String) -> Result<Self, KeyError> {
-        Self::parse(&text)
-    }
-}
-
-impl From<PublicKey> for String {
-    fn from(key: PublicKey) -> Self {
-        key.to_string()
-    }
-}
+impl_text_form!(PublicKey, KeyError);
 
 /// A signing key. Wiped from memory when dropped; `Debug` shows the public key only.
 #[derive(Clone)]

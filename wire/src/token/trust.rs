@@ -9,6 +9,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::claims::{AccountClaims, PermissionTemplate, SigningKeyEntry, TokenClaims, UserClaims};
 use super::decode::{DecodedToken, decode_token};
+use super::error::Result;
 use super::nkey::{KeyKind, PublicKey};
 use super::{Seconds, TokenError, UserRole};
 use crate::Millis;
@@ -59,17 +60,17 @@ pub(crate) struct UnverifiedToken<'a> {
 
 impl UnverifiedToken<'_> {
     /// Verifies the issuer's signature.
-    pub(crate) fn verify_signature(&self) -> Result<(), TokenError> {
+    pub(crate) fn verify_signature(&self) -> Result<()> {
         let issuer = self.issuer;
         self.issuer_key
             .verify_strict(self.signed, &self.signature)
-            .map_err(|_| TokenError::Signature { issuer })
+            .map_err(|_| TokenError::Signature(issuer))
     }
 }
 
 impl AccountTrust {
     /// Creates the trust in this operator and in the account whose token it signed.
-    pub fn new(operator: PublicKey, account_token: &str) -> Result<Self, TokenError> {
+    pub fn new(operator: PublicKey, account_token: &str) -> Result<Self> {
         let operator = operator.expect_kind(KeyKind::Operator)?;
         let decoded = decode_token::<AccountClaims>(account_token)?;
         let found = decoded.unverified_claims().iss;
@@ -92,7 +93,7 @@ impl AccountTrust {
 
     /// Replaces the account token. The new one must be of the same operator and account and issued later than the current one,
     /// so that replaying an old token cannot undo a revocation.
-    pub fn update(&self, account_token: &str) -> Result<Self, TokenError> {
+    pub fn update(&self, account_token: &str) -> Result<Self> {
         let new = Self::new(self.operator, account_token)?;
         if new.account_key() != self.account_key() {
             return Err(TokenError::Foreign {
@@ -158,7 +159,7 @@ impl AccountTrust {
     /// Verifies a user's token: its form, issuer, account, name, time, revocation and signature.
     ///
     /// Its times are checked with a tolerance of [`CLOCK_SKEW_MILLIS`] for clock differences.
-    pub fn verify_user(&self, jwt: &str, now: Millis) -> Result<VerifiedUser, TokenError> {
+    pub fn verify_user(&self, jwt: &str, now: Millis) -> Result<VerifiedUser> {
         let candidate = self.check_claims(jwt, now)?;
         candidate.verify_signature()?;
         Ok(candidate.verified)
@@ -169,12 +170,12 @@ impl AccountTrust {
         &self,
         jwt: &'a str,
         now: Millis,
-    ) -> Result<UnverifiedToken<'a>, TokenError> {
+    ) -> Result<UnverifiedToken<'a>> {
         let (claims, signed, signature) =
             DecodedToken::into_parts(decode_token::<UserClaims>(jwt)?);
         let issuer = claims.iss;
         let (role, issuer_key) =
-            *self.keys.get(&issuer).ok_or(TokenError::UnknownIssuer { issuer })?;
+            *self.keys.get(&issuer).ok_or(TokenError::UnknownIssuer(issuer))?;
         let found = claims.nats.issuer_account.unwrap_or(issuer);
         if found != self.account_key() {
             return Err(TokenError::Foreign { expected: self.account_key(), found });
@@ -194,7 +195,7 @@ impl AccountTrust {
     }
 
     /// Checks that the token of an earlier verified user is within its validity period and not revoked.
-    pub fn check_still_valid(&self, user: &VerifiedUser, now: Millis) -> Result<(), TokenError> {
+    pub fn check_still_valid(&self, user: &VerifiedUser, now: Millis) -> Result<()> {
         let name = || user.identity.to_string();
         if let Some(at) = user.expires
             && now > at.saturating_add(CLOCK_SKEW_MILLIS)
@@ -206,16 +207,14 @@ impl AccountTrust {
         }
         let until = self.revoked.get(&user.key).copied().max(self.all_revoked_until);
         if until.is_some_and(|until| user.issued_at <= seconds_to_millis(until)) {
-            return Err(TokenError::Revoked { name: name() });
+            return Err(TokenError::Revoked(name()));
         }
         Ok(())
     }
 }
 
 /// The signing keys of known roles. Tokens signed by other keys are refused.
-fn role_keys(
-    account: &AccountClaims,
-) -> Result<HashMap<PublicKey, (UserRole, VerifyingKey)>, TokenError> {
+fn role_keys(account: &AccountClaims) -> Result<HashMap<PublicKey, (UserRole, VerifyingKey)>> {
     let mut keys = HashMap::new();
     for entry in &account.signing_keys {
         if let SigningKeyEntry::Scoped(scope) = entry
@@ -229,7 +228,7 @@ fn role_keys(
 }
 
 /// Parses an identity in normalised spelling. All other spellings are refused, because the broker compares bytes.
-fn parse_exact_identity(name: &str) -> Result<Identity, TokenError> {
+fn parse_exact_identity(name: &str) -> Result<Identity> {
     let identity = Identity::parse(name).map_err(TokenError::Name)?;
     if identity.as_str() == name {
         return Ok(identity);

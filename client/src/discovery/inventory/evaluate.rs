@@ -6,7 +6,7 @@ use muster_filter::state::NodeView;
 use muster_filter::{DataLookup, DataLookupResult, EvaluationProgress, KnownLookups, TruthValue};
 use muster_wire::identity::Identity;
 
-use super::{FleetInventory, InventoryError, InventoryNodeView, InventorySelector};
+use super::{FleetInventory, InventoryNodeView, InventorySelector, Result};
 use crate::discovery::DiscoveryQuery;
 
 /// Evaluation result of one node.
@@ -28,7 +28,7 @@ impl FleetInventory {
         &self,
         query: &DiscoveryQuery,
         known: &KnownLookups,
-    ) -> Result<Vec<NodeEvaluation>, InventoryError> {
+    ) -> Result<Vec<NodeEvaluation>> {
         let selector = InventorySelector::new(self, query)?;
         let entries = self.nodes.iter().enumerate();
         let evaluations = entries.map(|(index, node)| {
@@ -76,10 +76,8 @@ fn evaluate_node(
 /// The text of collective, names and groups, as typed; `None` if there are none.
 fn naming_text(query: &DiscoveryQuery) -> Option<String> {
     let collective = query.collective.iter().map(|name| format!("-T {name}"));
-    let identities = query.filter.identities().iter();
-    let identities = identities.map(|pattern| format!("-I {pattern}"));
-    let groups = query.groups.iter();
-    let groups = groups.map(|name| format!("-I group:{name}"));
+    let identities = query.filter.identities().iter().map(|pattern| format!("-I {pattern}"));
+    let groups = query.groups.iter().map(|name| format!("-I group:{name}"));
     let options: Vec<String> = collective.chain(identities).chain(groups).collect();
     (!options.is_empty()).then(|| options.join(" "))
 }

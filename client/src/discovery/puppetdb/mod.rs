@@ -41,6 +41,9 @@ pub struct PuppetDbServer {
     timeout: Duration,
 }
 
+/// A result of a query.
+type Result<T, E = PuppetDbError> = std::result::Result<T, E>;
+
 /// Why a `PuppetDB` query failed.
 #[derive(Debug, thiserror::Error)]
 pub enum PuppetDbError {
@@ -115,11 +118,7 @@ impl PuppetDbServer {
         if authority.is_empty() || authority.contains(is_forbidden) {
             return None;
         }
-        let allowed = match scheme {
-            "https" => true,
-            "http" => is_loopback(authority),
-            _ => false,
-        };
+        let allowed = scheme == "https" || (scheme == "http" && is_loopback(authority));
         allowed.then(|| Self {
             url: format!("{scheme}://{authority}"),
             ca: ca.unwrap_or_else(|| DEFAULT_CA_PATH.into()),
@@ -129,10 +128,7 @@ impl PuppetDbServer {
     }
 
     /// Returns the matching nodes in `PuppetDB`, without deactivated or expired ones. The HTTP request blocks a thread of its own.
-    pub async fn find_nodes(
-        &self,
-        discovery_query: &DiscoveryQuery,
-    ) -> Result<BTreeSet<Identity>, PuppetDbError> {
+    pub async fn find_nodes(&self, discovery_query: &DiscoveryQuery) -> Result<BTreeSet<Identity>> {
         let queries = query::build_queries(discovery_query)?;
         let server = self.clone();
         let task = tokio::task::spawn_blocking(move || {
@@ -143,21 +139,14 @@ impl PuppetDbServer {
                 for query in alternatives {
                     nodes.extend(server.run_query(&agent, &query)?);
                 }
-                found = Some(match found {
-                    Some(earlier) => &earlier & &nodes,
-                    None => nodes,
-                });
+                found = Some(found.map_or_else(|| nodes.clone(), |earlier| &earlier & &nodes));
             }
             Ok(found.unwrap_or_default())
         });
         task.await.map_err(|_| PuppetDbError::GivenUp)?
     }
 
-    fn run_query(
-        &self,
-        agent: &ureq::Agent,
-        query: &Value,
-    ) -> Result<BTreeSet<Identity>, PuppetDbError> {
+    fn run_query(&self, agent: &ureq::Agent, query: &Value) -> Result<BTreeSet<Identity>> {
         let failed = |source: ureq::Error| PuppetDbError::Http {
             url: self.url.clone(),
             source: Box::new(source),
@@ -181,7 +170,7 @@ impl PuppetDbServer {
             return Err(PuppetDbError::Refused {
                 url: self.url.clone(),
                 status,
-                text: text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect(),
+                text: text.replace(char::is_control, " "),
             });
         }
         let text = response.body_mut().with_config().limit(MAX_ANSWER_BYTES).read_to_string();
@@ -189,7 +178,7 @@ impl PuppetDbServer {
             .map_err(|source| PuppetDbError::Answer { url: self.url.clone(), source })
     }
 
-    fn http_agent(&self) -> Result<ureq::Agent, PuppetDbError> {
+    fn http_agent(&self) -> Result<ureq::Agent> {
         let mut config = ureq::Agent::config_builder()
             .timeout_global(Some(self.timeout))
             .http_status_as_error(false)
@@ -202,12 +191,10 @@ impl PuppetDbServer {
         Ok(config.build().into())
     }
 
-    fn tls_config(&self) -> Result<TlsConfig, PuppetDbError> {
+    fn tls_config(&self) -> Result<TlsConfig> {
         let roots = load_certificates(&self.ca)?;
-        let client = match &self.pair {
-            Some((cert, key)) => Some(load_client_certificate(cert, key)?),
-            None => None,
-        };
+        let pair = self.pair.as_ref();
+        let client = pair.map(|(cert, key)| load_client_certificate(cert, key)).transpose()?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         Ok(TlsConfig::builder()
             .provider(TlsProvider::Rustls)
@@ -227,7 +214,7 @@ fn is_loopback(authority: &str) -> bool {
     host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-fn read_pem(path: &Path) -> Result<String, PuppetDbError> {
+fn read_pem(path: &Path) -> Result<String> {
     let text = document::read_bounded_file(path, MAX_PEM_BYTES)
         .map_err(|source| PuppetDbError::Read { path: path.to_owned(), source })?;
     text.ok_or_else(|| pem_error(path, &"it is too large"))
@@ -237,7 +224,7 @@ fn pem_error(path: &Path, problem: &impl ToString) -> PuppetDbError {
     PuppetDbError::Pem { path: path.to_owned(), problem: problem.to_string() }
 }
 
-fn load_certificates(path: &Path) -> Result<Vec<Certificate<'static>>, PuppetDbError> {
+fn load_certificates(path: &Path) -> Result<Vec<Certificate<'static>>> {
     let text = read_pem(path)?;
     let mut certificates = Vec::new();
     for item in ureq::tls::parse_pem(text.as_bytes()) {
@@ -253,7 +240,7 @@ fn load_certificates(path: &Path) -> Result<Vec<Certificate<'static>>, PuppetDbE
     Ok(certificates)
 }
 
-fn load_client_certificate(cert: &Path, key: &Path) -> Result<ClientCert, PuppetDbError> {
+fn load_client_certificate(cert: &Path, key: &Path) -> Result<ClientCert> {
     let chain = load_certificates(cert)?;
     // The parser's error text could quote the secret input, so it is replaced.
     let text = muster_secret::read_secret(key, SecretOwner::Puppet, MAX_PEM_BYTES)?;

@@ -42,10 +42,7 @@ pub enum PuppetDbQueryError {
 /// Builds the queries: a node matches if every set of alternatives contains it. Never empty.
 pub(super) fn build_queries(query: &DiscoveryQuery) -> Result<Vec<Vec<Value>>, PuppetDbQueryError> {
     let filter = &query.filter;
-    let mut conditions = Vec::new();
-    for class in filter.classes() {
-        conditions.push(class_condition(class));
-    }
+    let mut conditions: Vec<Value> = filter.classes().iter().map(class_condition).collect();
     for term in filter.facts() {
         conditions.push(fact_condition(term)?);
     }
@@ -171,14 +168,9 @@ fn fact_path(term: &FactTerm) -> Result<String, PuppetDbQueryError> {
         if segment.contains(['"', '\\']) {
             return Err(refused("a part of its name contains a quote or backslash"));
         }
-        path.push('.');
-        if segment.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
-            path.push_str(segment);
-        } else {
-            path.push('"');
-            path.push_str(segment);
-            path.push('"');
-        }
+        let is_plain = segment.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+        let quote = if is_plain { "" } else { "\"" };
+        path.extend([".", quote, segment, quote]);
     }
     Ok(path)
 }
@@ -186,14 +178,10 @@ fn fact_path(term: &FactTerm) -> Result<String, PuppetDbQueryError> {
 /// Parses a value as a number, with the rules of filters: plain decimals only.
 fn parse_number(text: &str) -> Option<Value> {
     let is_numeric = text.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'.' | b'-'));
-    if !is_numeric {
-        return None;
-    }
-    if let Ok(integer) = text.parse::<i64>() {
-        return Some(json!(integer));
-    }
-    let value = text.parse::<f64>().ok().filter(|value| value.is_finite())?;
-    Some(json!(value))
+    let integer = text.parse::<i64>().map(|integer| json!(integer));
+    let decimal = || text.parse::<f64>().ok().filter(|value| value.is_finite());
+    let number = integer.ok().or_else(|| decimal().map(|value| json!(value)));
+    number.filter(|_| is_numeric)
 }
 
 /// Converts `/re/` to `re`, and `/re/i` to the syntax of `PostgreSQL`.

@@ -7,7 +7,7 @@ use async_nats::jetstream::stream::{Config, DiscardPolicy, Republish, StorageTyp
 use muster_wire::stores::BucketDefinition;
 use muster_wire::subject;
 
-use super::{Bucket, BucketError};
+use super::{Bucket, Result};
 use crate::connection::Bus;
 
 /// How long the broker keeps message ids for deduplication. Muster sends none; a short window bounds the memory for ids of clients.
@@ -20,7 +20,7 @@ impl Bus {
         &self,
         definition: &BucketDefinition,
         replicas: usize,
-    ) -> Result<Bucket, BucketError> {
+    ) -> Result<Bucket> {
         let bucket = self.bucket(definition.name);
         let jetstream = jetstream::new(self.nats_client().clone());
         let expected = stream_config(definition, replicas);

@@ -3,13 +3,12 @@
 use bytes::Bytes;
 use muster_wire::subject;
 use serde_json::json;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, timeout_at};
 
 use crate::connection::wait_refused;
 
 use super::{
-    ANSWER_TIMEOUT, Bucket, BucketEntry, BucketError, BucketRequestError, READER_TIMEOUT,
-    RETRY_INTERVAL, entry,
+    ANSWER_TIMEOUT, Bucket, BucketEntry, BucketRequestError, READER_TIMEOUT, Result, entry,
 };
 
 /// Values per page: well below the buffer size of a subscription.
@@ -17,7 +16,7 @@ const MAX_PAGE_ENTRIES: usize = 512;
 
 impl Bucket {
     /// Every key that matches a pattern such as `node.>` and has a value.
-    pub async fn list(&self, pattern: &str) -> Result<Vec<BucketEntry>, BucketError> {
+    pub async fn list(&self, pattern: &str) -> Result<Vec<BucketEntry>> {
         let mut entries = self.changes_since(pattern, 0).await?;
         entries.retain(|entry| entry.value.is_some());
         Ok(entries)
@@ -29,26 +28,17 @@ impl Bucket {
         &self,
         pattern: &str,
         revision: u64,
-    ) -> Result<Vec<BucketEntry>, BucketError> {
+    ) -> Result<Vec<BucketEntry>> {
         let mut entries = Vec::new();
         let mut first = revision.saturating_add(1);
-        let mut deadline = Instant::now() + READER_TIMEOUT;
         loop {
-            match self.read_page(pattern, first).await {
-                Ok(page) => {
-                    entries.extend(page.entries);
-                    let Some(next) = page.next else {
-                        return Ok(entries);
-                    };
-                    first = next;
-                    deadline = Instant::now() + READER_TIMEOUT;
-                }
-                Err(BucketRequestError::NoResponders) if Instant::now() < deadline => {
-                    sleep(RETRY_INTERVAL).await;
-                }
-                Err(BucketRequestError::NoResponders) => return Err(self.missing_error()),
-                Err(BucketRequestError::Failed(error)) => return Err(error),
-            }
+            let page =
+                self.retry_request(READER_TIMEOUT, || self.read_page(pattern, first)).await?;
+            entries.extend(page.entries);
+            let Some(next) = page.next else {
+                return Ok(entries);
+            };
+            first = next;
         }
     }
 

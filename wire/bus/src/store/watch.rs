@@ -10,7 +10,7 @@ use std::time::Duration;
 use muster_wire::subject;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::{Bucket, BucketEntry, BucketError, RETRY_INTERVAL, entry};
+use super::{Bucket, BucketEntry, RETRY_INTERVAL, Result, entry};
 use crate::connection::{BusMessage, BusSubscription};
 use crate::event::ConnectionMark;
 
@@ -40,7 +40,7 @@ pub struct BucketWatch {
 
 impl Bucket {
     /// Watches every key that matches a pattern: its state first, then its changes.
-    pub async fn watch(&self, pattern: &str) -> Result<BucketWatch, BucketError> {
+    pub async fn watch(&self, pattern: &str) -> Result<BucketWatch> {
         let mark = self.bus.mark_connection();
         let subject = subject::bucket_changes(self.name(), pattern);
         let changes = self.bus.subscribe_all(&[subject]).await;
@@ -64,7 +64,7 @@ impl Bucket {
 
 impl BucketWatch {
     /// The next state; `None` when the connection is closed. Cancel safe.
-    pub async fn next(&mut self) -> Result<Option<BucketEntry>, BucketError> {
+    pub async fn next(&mut self) -> Result<Option<BucketEntry>> {
         loop {
             while let Some(entry) = self.ready.pop_front() {
                 if self.is_new(&entry) {
@@ -122,7 +122,7 @@ impl BucketWatch {
     }
 
     /// Reads unknown changes until this revision is included, because a replica may lag.
-    async fn read_missing(&mut self, revision: u64) -> Result<(), BucketError> {
+    async fn read_missing(&mut self, revision: u64) -> Result<()> {
         let since = if self.is_whole() { self.complete_revision } else { 0 };
         let entries = self.bucket.changes_since(&self.pattern, since).await?;
         let last = entries.iter().map(|entry| entry.revision).max();

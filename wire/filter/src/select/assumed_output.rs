@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::SelectExpression;
 use super::ast::{BooleanTree, ConditionSubject, SelectCondition, SourceOutput, ValueTest};
-use crate::error::{FilterError, FilterFault};
+use crate::error::{FilterError, FilterFault, Result};
 use crate::lookup::DataLookup;
 use crate::number::NumericValue;
 use crate::term::{FactOperand, FactOperator, LiteralOperand};

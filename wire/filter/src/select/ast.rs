@@ -10,41 +10,35 @@ use crate::term::{FactOperand, FactOperator, LiteralOperand};
 /// own kind, so redundant parentheses do not change the tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum BooleanTree<T> {
-    All(Vec<BooleanTree<T>>),
-    Any(Vec<BooleanTree<T>>),
+    List(Connective, Vec<BooleanTree<T>>),
     Not(Box<BooleanTree<T>>),
     Term(T),
 }
 
-impl<T> BooleanTree<T> {
-    /// `a and b and ...`.
-    pub(super) fn join_all(first: Self, others: Vec<Self>) -> Self {
-        if others.is_empty() {
-            return first;
-        }
-        let mut list = Vec::new();
-        for tree in [first].into_iter().chain(others) {
-            match tree {
-                Self::All(inner) => list.extend(inner),
-                other => list.push(other),
-            }
-        }
-        Self::All(list)
-    }
+/// What joins the elements of a list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Connective {
+    And,
+    Or,
+}
 
-    /// `a or b or ...`.
-    pub(super) fn join_any(first: Self, others: Vec<Self>) -> Self {
-        if others.is_empty() {
-            return first;
+/// An expression as written.
+pub(super) type StatementTree = BooleanTree<SelectStatement>;
+
+/// A checked expression.
+pub(super) type ConditionTree = BooleanTree<SelectCondition>;
+
+impl<T> BooleanTree<T> {
+    /// The trees joined by a connective; a single tree stays itself. There is at least one.
+    pub(super) fn join_list(connective: Connective, mut trees: Vec<Self>) -> Self {
+        if trees.len() == 1 {
+            return trees.remove(0);
         }
-        let mut list = Vec::new();
-        for tree in [first].into_iter().chain(others) {
-            match tree {
-                Self::Any(inner) => list.extend(inner),
-                other => list.push(other),
-            }
-        }
-        Self::Any(list)
+        let flatten = |tree| match tree {
+            Self::List(inner, list) if inner == connective => list,
+            other => vec![other],
+        };
+        Self::List(connective, trees.into_iter().flat_map(flatten).collect())
     }
 
     /// `not a`.
@@ -55,7 +49,7 @@ impl<T> BooleanTree<T> {
     /// The operands of `and`, `or` and `not`, in the order as written.
     pub(super) fn leaf_terms(&self) -> Vec<&T> {
         match self {
-            Self::All(list) | Self::Any(list) => list.iter().flat_map(Self::leaf_terms).collect(),
+            Self::List(_, list) => list.iter().flat_map(Self::leaf_terms).collect(),
             Self::Not(inner) => inner.leaf_terms(),
             Self::Term(term) => vec![term],
         }
@@ -64,9 +58,7 @@ impl<T> BooleanTree<T> {
     /// The depth of the tree; its printed form nests no deeper.
     pub(super) fn depth(&self) -> usize {
         match self {
-            Self::All(list) | Self::Any(list) => {
-                1 + list.iter().map(Self::depth).max().unwrap_or(0)
-            }
+            Self::List(_, list) => 1 + list.iter().map(Self::depth).max().unwrap_or(0),
             Self::Not(inner) => 1 + inner.depth(),
             Self::Term(_) => 0,
         }

@@ -4,15 +4,15 @@
 use std::collections::BTreeSet;
 
 use super::ast::{
-    BooleanTree, ComparisonOperator, ConditionSubject, FunctionCall, SelectCondition,
-    SelectStatement, SelectValue, SelectValueKind, ValueTest,
+    BooleanTree, ComparisonOperator, ConditionSubject, ConditionTree, Connective, FunctionCall,
+    SelectCondition, SelectStatement, SelectValue, SelectValueKind, StatementTree, ValueTest,
 };
 use super::lex::is_whole_regex;
 use super::print::is_value;
 use super::semver::VersionConstraint;
 use super::subject::{is_lookup, parse_fact_call};
 use super::{MAX_SELECT_REGEXES, MAX_SELECT_TERMS};
-use crate::error::FilterFault;
+use crate::error::{FaultContext as _, FilterFault, Result, expected_at};
 use crate::lookup::DataLookup;
 use crate::parse::find_operator;
 use crate::pattern::{FilterPattern, FilterRegex, split_slashed_regex};
@@ -21,9 +21,9 @@ use crate::term::{FactOperand, FactOperator, FactTerm, LiteralOperand};
 
 /// Checks a whole expression, and its data sources if declarations are given.
 pub(super) fn check_tree(
-    tree: BooleanTree<SelectStatement>,
+    tree: StatementTree,
     declared: Option<&DeclaredSources>,
-) -> Result<BooleanTree<SelectCondition>, FilterFault> {
+) -> Result<ConditionTree> {
     let mut checker = SelectChecker { declared, terms: 0, regexes: 0, lookups: BTreeSet::new() };
     checker.check_subtree(tree)
 }
@@ -44,38 +44,18 @@ enum MemberCollection {
 }
 
 impl SelectChecker<'_> {
-    fn check_subtree(
-        &mut self,
-        tree: BooleanTree<SelectStatement>,
-    ) -> Result<BooleanTree<SelectCondition>, FilterFault> {
+    fn check_subtree(&mut self, tree: StatementTree) -> Result<ConditionTree> {
         match tree {
-            BooleanTree::All(list) => self.check_list(list, BooleanTree::join_all),
-            BooleanTree::Any(list) => self.check_list(list, BooleanTree::join_any),
+            BooleanTree::List(connective, list) => {
+                let checked = list.into_iter().map(|tree| self.check_subtree(tree));
+                Ok(BooleanTree::join_list(connective, checked.collect::<Result<_>>()?))
+            }
             BooleanTree::Not(inner) => self.check_subtree(*inner).map(BooleanTree::negate_tree),
             BooleanTree::Term(statement) => self.check_statement(statement),
         }
     }
 
-    fn check_list(
-        &mut self,
-        list: Vec<BooleanTree<SelectStatement>>,
-        join: fn(
-            BooleanTree<SelectCondition>,
-            Vec<BooleanTree<SelectCondition>>,
-        ) -> BooleanTree<SelectCondition>,
-    ) -> Result<BooleanTree<SelectCondition>, FilterFault> {
-        let mut checked = list.into_iter().map(|tree| self.check_subtree(tree));
-        let Some(first) = checked.next() else {
-            return Err(FilterFault::new(0, "a condition"));
-        };
-        let first = first?;
-        Ok(join(first, checked.collect::<Result<_, _>>()?))
-    }
-
-    fn check_statement(
-        &mut self,
-        statement: SelectStatement,
-    ) -> Result<BooleanTree<SelectCondition>, FilterFault> {
+    fn check_statement(&mut self, statement: SelectStatement) -> Result<ConditionTree> {
         let at = statement.left.at;
         match statement.comparison {
             None => self.check_bare_value(statement.left, statement.end),
@@ -95,23 +75,18 @@ impl SelectChecker<'_> {
     }
 
     /// A value without a comparison: a class, or a boolean function.
-    fn check_bare_value(
-        &mut self,
-        value: SelectValue,
-        end: usize,
-    ) -> Result<BooleanTree<SelectCondition>, FilterFault> {
+    fn check_bare_value(&mut self, value: SelectValue, end: usize) -> Result<ConditionTree> {
         let at = value.at;
         let condition = match value.kind {
             SelectValueKind::Word(word) if is_value(&word) => {
                 let expected = format!("a condition, not a value (class(\"{word}\") is a class)");
-                return Err(FilterFault::new(at, expected));
+                return expected_at(at, expected);
             }
             SelectValueKind::Word(text) | SelectValueKind::Regex(text) => {
                 SelectCondition::Class(self.parse_pattern(at, &text)?)
             }
             SelectValueKind::Text(_) | SelectValueKind::List(_) => {
-                let expected = "a condition, not a string (class(\"...\") is a class)";
-                return Err(FilterFault::new(at, expected));
+                return expected_at(at, "a condition, not a string (class(\"...\") is a class)");
             }
             SelectValueKind::Call(call) => self.check_call(at, call, end)?,
         };
@@ -123,52 +98,42 @@ impl SelectChecker<'_> {
         at: usize,
         subject: ConditionSubject,
         test: ValueTest,
-    ) -> Result<SelectCondition, FilterFault> {
+    ) -> Result<SelectCondition> {
         self.check_test_kind(at, &subject, &test)?;
         Ok(SelectCondition::Test(subject, test))
     }
 
-    fn check_call(
-        &mut self,
-        at: usize,
-        call: FunctionCall,
-        end: usize,
-    ) -> Result<SelectCondition, FilterFault> {
+    fn check_call(&mut self, at: usize, call: FunctionCall, end: usize) -> Result<SelectCondition> {
         if is_lookup(&call) {
             return self.check_bare_output(at, call, end);
         }
         if call.source == "fact" {
             parse_fact_call(at, call)?;
-            return Err(FilterFault::new(end, "a comparison after fact(...)"));
+            return expected_at(end, "a comparison after fact(...)");
         }
         expect_no_field(at, &call)?;
         match call.source.as_str() {
             "include" => {
                 let [collection, member] =
-                    expect_arguments(at, call, "include(fact(\"name\"), \"value\")")?;
+                    expect_arguments(at, call.arguments, "include(fact(\"name\"), \"value\")")?;
                 self.include_condition(member, collection)
             }
             "semver" => {
                 let [version, constraint] =
-                    expect_arguments(at, call, "semver(fact(\"name\"), \">= 1.2\")")?;
+                    expect_arguments(at, call.arguments, "semver(fact(\"name\"), \">= 1.2\")")?;
                 let version_at = version.at;
                 let subject = self.parse_subject(version)?;
                 let (at, constraint) = expect_quoted_text(constraint)?;
-                let constraint = VersionConstraint::parse_part(&constraint)
-                    .map_err(|fault| fault.shifted_by(at))?;
+                let constraint = VersionConstraint::parse_part(&constraint).shifted_by(at)?;
                 self.value_condition(version_at, subject, ValueTest::Version(constraint))
             }
-            "agent" => {
-                let [name] = expect_arguments(at, call, "agent(\"name\")")?;
-                self.pattern_from_value(name).map(SelectCondition::Agent)
-            }
-            "class" => {
-                let [name] = expect_arguments(at, call, "class(\"name\")")?;
-                self.pattern_from_value(name).map(SelectCondition::Class)
-            }
-            _ => {
-                let [word] = expect_arguments(at, call, "with(\"name\")")?;
-                self.parse_with_call(word)
+            name => {
+                let usage = format!("{name}(\"name\")");
+                match (name, expect_arguments(at, call.arguments, &usage)?) {
+                    ("agent", [name]) => self.pattern_from_value(name).map(SelectCondition::Agent),
+                    ("class", [name]) => self.pattern_from_value(name).map(SelectCondition::Class),
+                    (_, [word]) => self.parse_with_call(word),
+                }
             }
         }
     }
@@ -179,7 +144,7 @@ impl SelectChecker<'_> {
         at: usize,
         call: FunctionCall,
         end: usize,
-    ) -> Result<SelectCondition, FilterFault> {
+    ) -> Result<SelectCondition> {
         let output = self.parse_output(at, call)?;
         let name = output.to_string();
         let subject = ConditionSubject::Output(output);
@@ -188,24 +153,21 @@ impl SelectChecker<'_> {
         {
             let expected =
                 format!("a comparison after {name}, because it is {}", kind.description_phrase());
-            return Err(FilterFault::new(end, expected));
+            return expected_at(end, expected);
         }
         let truth = FactOperand::Literal(LiteralOperand::parse_part("true")?);
         self.value_condition(at, subject, ValueTest::Compare(FactOperator::Equal, truth))
     }
 
     /// `with("apache")`, `with("/^web/")`, `with("country=uk")`.
-    fn parse_with_call(&mut self, word: SelectValue) -> Result<SelectCondition, FilterFault> {
+    fn parse_with_call(&mut self, word: SelectValue) -> Result<SelectCondition> {
         let (at, word) = expect_quoted_text(word)?;
         if word.starts_with('/') || find_operator(&word).is_none() {
             return self.parse_pattern(at, &word).map(SelectCondition::With);
         }
-        let FactTerm { path, operator, operand } =
-            FactTerm::parse_part(&word).map_err(|fault| fault.shifted_by(at))?;
+        let FactTerm { path, operator, operand } = FactTerm::parse_part(&word).shifted_by(at)?;
         let operand = match operand {
-            FactOperand::Regex(expression) => {
-                FactOperand::Regex(self.delimit_regex(at, expression)?)
-            }
+            FactOperand::Regex(regex) => FactOperand::Regex(self.delimit_regex(at, regex)?),
             literal @ FactOperand::Literal(_) => literal,
         };
         let test = ValueTest::Compare(operator, operand);
@@ -213,11 +175,7 @@ impl SelectChecker<'_> {
     }
 
     /// `value in collection`, `fact in [values]`.
-    fn parse_membership(
-        &mut self,
-        left: SelectValue,
-        right: SelectValue,
-    ) -> Result<BooleanTree<SelectCondition>, FilterFault> {
+    fn parse_membership(&mut self, left: SelectValue, right: SelectValue) -> Result<ConditionTree> {
         let at = left.at;
         let SelectValueKind::List(items) = right.kind else {
             let condition = self.include_condition(left, right)?;
@@ -232,14 +190,13 @@ impl SelectChecker<'_> {
             let condition = self.value_condition(item_at, subject.clone(), test)?;
             choices.push(self.count_term(at, condition)?);
         }
-        let mut choices = choices.into_iter();
-        let Some(first) = choices.next() else {
-            return Err(FilterFault::new(right.at, "a list of at least one value"));
-        };
-        Ok(BooleanTree::join_any(first, choices.collect()))
+        if choices.is_empty() {
+            return expected_at(right.at, "a list of at least one value");
+        }
+        Ok(BooleanTree::join_list(Connective::Or, choices))
     }
 
-    fn parse_collection(&mut self, value: SelectValue) -> Result<MemberCollection, FilterFault> {
+    fn parse_collection(&mut self, value: SelectValue) -> Result<MemberCollection> {
         match &value.kind {
             SelectValueKind::Word(word) if word == "classes" => Ok(MemberCollection::Classes),
             SelectValueKind::Word(word) if word == "agents" => Ok(MemberCollection::Agents),
@@ -251,7 +208,7 @@ impl SelectChecker<'_> {
         &mut self,
         member: SelectValue,
         collection: SelectValue,
-    ) -> Result<SelectCondition, FilterFault> {
+    ) -> Result<SelectCondition> {
         let collection_at = collection.at;
         match self.parse_collection(collection)? {
             MemberCollection::Classes => {
@@ -263,8 +220,7 @@ impl SelectChecker<'_> {
                     SelectValueKind::Word(word) if is_value(&word) => (member.at, word),
                     _ => expect_quoted_text(member)?,
                 };
-                let literal =
-                    LiteralOperand::parse_part(&member).map_err(|fault| fault.shifted_by(at))?;
+                let literal = LiteralOperand::parse_part(&member).shifted_by(at)?;
                 self.value_condition(collection_at, subject, ValueTest::Include(literal))
             }
         }
@@ -275,34 +231,24 @@ impl SelectChecker<'_> {
         &mut self,
         operator: FactOperator,
         value: SelectValue,
-    ) -> Result<(FactOperator, FactOperand), FilterFault> {
+    ) -> Result<(FactOperator, FactOperand)> {
         let at = value.at;
-        let (operator, operand) = match (value.kind, operator) {
-            (SelectValueKind::Regex(regex), FactOperator::Equal | FactOperator::Match) => {
-                (FactOperator::Match, self.parse_regex_operand(at, &regex)?)
+        let operand = match value.kind {
+            SelectValueKind::Regex(regex) if operator.with_regex().takes_regex() => {
+                let regex = FilterRegex::parse_slashed(&regex).shifted_by(at)?;
+                let regex = self.delimit_regex(at, regex)?;
+                return Ok((operator.with_regex(), FactOperand::Regex(regex)));
             }
-            (SelectValueKind::Regex(regex), FactOperator::NotEqual | FactOperator::NotMatch) => {
-                (FactOperator::NotMatch, self.parse_regex_operand(at, &regex)?)
-            }
-            (SelectValueKind::Regex(_), _) => {
+            SelectValueKind::Regex(_) => {
                 let expected = format!("a value after {operator}, not a regular expression");
-                return Err(FilterFault::new(at, expected));
+                return expected_at(at, expected);
             }
-            (SelectValueKind::Text(text), _) => {
-                (operator, self.parse_literal_operand(at + 1, operator, &text)?)
-            }
-            (SelectValueKind::Word(word), _) => {
-                (operator, self.parse_literal_operand(at, operator, &word)?)
-            }
-            (SelectValueKind::List(_), _) => {
-                return Err(FilterFault::new(at, "one value (`in` takes a list)"));
-            }
-            (SelectValueKind::Call(_), _) => {
-                let expected = "a literal value, not a function";
-                return Err(FilterFault::new(at, expected));
-            }
+            SelectValueKind::Text(text) => self.parse_literal_operand(at + 1, operator, &text),
+            SelectValueKind::Word(word) => self.parse_literal_operand(at, operator, &word),
+            SelectValueKind::List(_) => expected_at(at, "one value (`in` takes a list)"),
+            SelectValueKind::Call(_) => expected_at(at, "a literal value, not a function"),
         };
-        Ok((operator, operand))
+        Ok((operator, operand?))
     }
 
     fn parse_literal_operand(
@@ -310,52 +256,37 @@ impl SelectChecker<'_> {
         at: usize,
         operator: FactOperator,
         text: &str,
-    ) -> Result<FactOperand, FilterFault> {
+    ) -> Result<FactOperand> {
         if operator.takes_regex() {
             let expression = FilterRegex::compile_regex(text, false);
-            let expression = expression.map_err(|fault| fault.shifted_by(at))?;
+            let expression = expression.shifted_by(at)?;
             self.delimit_regex(at, expression).map(FactOperand::Regex)
         } else {
-            LiteralOperand::parse_part(text)
-                .map(FactOperand::Literal)
-                .map_err(|fault| fault.shifted_by(at))
+            LiteralOperand::parse_part(text).map(FactOperand::Literal).shifted_by(at)
         }
     }
 
-    fn parse_regex_operand(&mut self, at: usize, regex: &str) -> Result<FactOperand, FilterFault> {
-        let expression = FilterRegex::parse_slashed(regex).map_err(|fault| fault.shifted_by(at))?;
-        self.delimit_regex(at, expression).map(FactOperand::Regex)
-    }
-
-    fn pattern_from_value(&mut self, value: SelectValue) -> Result<FilterPattern, FilterFault> {
-        let at = value.at;
+    fn pattern_from_value(&mut self, value: SelectValue) -> Result<FilterPattern> {
         if let SelectValueKind::Regex(regex) = &value.kind {
-            return self.parse_pattern(at, regex);
+            return self.parse_pattern(value.at, regex);
         }
         let (at, name) = expect_quoted_text(value)?;
         self.parse_pattern(at, &name)
     }
 
-    fn parse_pattern(&mut self, at: usize, text: &str) -> Result<FilterPattern, FilterFault> {
-        match FilterPattern::parse_part(text).map_err(|fault| fault.shifted_by(at))? {
-            FilterPattern::Regex(expression) => {
-                self.delimit_regex(at, expression).map(FilterPattern::Regex)
-            }
+    fn parse_pattern(&mut self, at: usize, text: &str) -> Result<FilterPattern> {
+        match FilterPattern::parse_part(text).shifted_by(at)? {
+            FilterPattern::Regex(regex) => self.delimit_regex(at, regex).map(FilterPattern::Regex),
             exact @ FilterPattern::Exact(_) => Ok(exact),
         }
     }
 
     /// Converts a quoted regular expression to one that parses between slashes in any context: inner slashes that would end it
     /// are escaped.
-    fn delimit_regex(
-        &mut self,
-        at: usize,
-        expression: FilterRegex,
-    ) -> Result<FilterRegex, FilterFault> {
+    fn delimit_regex(&mut self, at: usize, expression: FilterRegex) -> Result<FilterRegex> {
         self.regexes += 1;
         if self.regexes > MAX_SELECT_REGEXES {
-            let expected = format!("at most {MAX_SELECT_REGEXES} regular expressions");
-            return Err(FilterFault::new(at, expected));
+            return expected_at(at, format!("at most {MAX_SELECT_REGEXES} regular expressions"));
         }
         let printed = expression.to_string();
         if is_whole_regex(&printed) {
@@ -367,43 +298,35 @@ impl SelectChecker<'_> {
     }
 
     /// Counts a condition against the limit.
-    fn count_term(
-        &mut self,
-        at: usize,
-        condition: SelectCondition,
-    ) -> Result<BooleanTree<SelectCondition>, FilterFault> {
+    fn count_term(&mut self, at: usize, condition: SelectCondition) -> Result<ConditionTree> {
         self.terms += 1;
         if self.terms > MAX_SELECT_TERMS {
-            let expected = format!("at most {MAX_SELECT_TERMS} conditions");
-            return Err(FilterFault::new(at, expected));
+            return expected_at(at, format!("at most {MAX_SELECT_TERMS} conditions"));
         }
         Ok(BooleanTree::Term(condition))
     }
 }
 
 /// A quoted text, and the offset of its content.
-pub(super) fn expect_quoted_text(value: SelectValue) -> Result<(usize, String), FilterFault> {
+pub(super) fn expect_quoted_text(value: SelectValue) -> Result<(usize, String)> {
     match value.kind {
         SelectValueKind::Text(text) => Ok((value.at + 1, text)),
-        _ => Err(FilterFault::new(value.at, "a string in quotes")),
+        _ => expected_at(value.at, "a string in quotes"),
     }
 }
 
 pub(super) fn expect_arguments<const N: usize>(
     at: usize,
-    call: FunctionCall,
+    arguments: Vec<SelectValue>,
     usage: &str,
-) -> Result<[SelectValue; N], FilterFault> {
-    <[SelectValue; N]>::try_from(call.arguments).map_err(|_| FilterFault::new(at, usage.to_owned()))
+) -> Result<[SelectValue; N]> {
+    <[SelectValue; N]>::try_from(arguments).map_err(|_| FilterFault::new(at, usage.to_owned()))
 }
 
-fn expect_no_field(at: usize, call: &FunctionCall) -> Result<(), FilterFault> {
+fn expect_no_field(at: usize, call: &FunctionCall) -> Result<()> {
     match &call.field {
         None => Ok(()),
-        Some(field) => {
-            let expected = format!("{}(...) without .{}", call.source, field.name);
-            Err(FilterFault::new(at, expected))
-        }
+        Some(field) => expected_at(at, format!("{}(...) without .{}", call.source, field.name)),
     }
 }
 

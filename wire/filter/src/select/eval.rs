@@ -4,10 +4,14 @@
 //! is false if one side is, and `or` is true if one side is. Facts and classes are unknown until their sources were read once;
 //! agents are always known. All of these are evaluated before the first data source lookup.
 
+use std::ops::Not;
+
 use serde_json::Value;
 
 use super::SelectExpression;
-use super::ast::{BooleanTree, ConditionSubject, SelectCondition, SourceOutput, ValueTest};
+use super::ast::{
+    ConditionSubject, ConditionTree, Connective, SelectCondition, SourceOutput, ValueTest,
+};
 use super::semver::VersionConstraint;
 use crate::lookup::{DataLookup, DataLookupResult, EvaluationProgress, KnownLookups, TruthValue};
 use crate::state::{FactPath, NodeView};
@@ -65,44 +69,40 @@ impl SelectExpression {
 
     /// The data source outputs in the expression, including duplicates; the empty name is a source's default output.
     pub fn source_outputs(&self) -> Vec<(&DataLookup, &str)> {
-        let output = |condition| match condition {
-            &SelectCondition::Test(
-                ConditionSubject::Output(SourceOutput { ref lookup, ref name }),
-                _,
-            ) => Some((lookup, name.as_str())),
-            _ => None,
-        };
-        self.0.leaf_terms().into_iter().filter_map(output).collect()
+        self.outputs().map(|output| (&output.lookup, output.name.as_str())).collect()
     }
 
     /// The distinct data source lookups that evaluation may need.
     pub fn data_lookups(&self) -> Vec<&DataLookup> {
         let mut lookups = Vec::new();
-        for condition in self.0.leaf_terms() {
-            if let SelectCondition::Test(ConditionSubject::Output(SourceOutput { lookup, .. }), _) =
-                condition
-                && !lookups.contains(&lookup)
-            {
+        for SourceOutput { lookup, .. } in self.outputs() {
+            if !lookups.contains(&lookup) {
                 lookups.push(lookup);
             }
         }
         lookups
     }
+
+    fn outputs(&self) -> impl Iterator<Item = &SourceOutput> {
+        self.0.leaf_terms().into_iter().filter_map(|condition| match condition {
+            SelectCondition::Test(ConditionSubject::Output(output), _) => Some(output),
+            _ => None,
+        })
+    }
 }
 
-impl BooleanTree<SelectCondition> {
+impl ConditionTree {
     fn evaluate_tree(
         &self,
         node: &NodeView<'_>,
         answers: LookupAnswers<'_>,
     ) -> EvaluationProgress<'_> {
         match self {
-            Self::All(list) => evaluate_list(list, TruthValue::False, node, answers),
-            Self::Any(list) => evaluate_list(list, TruthValue::True, node, answers),
-            Self::Not(inner) => match inner.evaluate_tree(node, answers) {
-                EvaluationProgress::Decided(truth) => EvaluationProgress::Decided(!truth),
-                needs @ EvaluationProgress::Needs(_) => needs,
-            },
+            Self::List(connective, list) => {
+                let decisive = TruthValue::from(*connective == Connective::Or);
+                evaluate_list(list, decisive, node, answers)
+            }
+            Self::Not(inner) => inner.evaluate_tree(node, answers).map(Not::not),
             Self::Term(condition) => condition.evaluate_condition(node, answers),
         }
     }
@@ -110,7 +110,7 @@ impl BooleanTree<SelectCondition> {
 
 /// Evaluates a list in which one element with the `decisive` truth value decides the result.
 fn evaluate_list<'a>(
-    list: &'a [BooleanTree<SelectCondition>],
+    list: &'a [ConditionTree],
     decisive: TruthValue,
     node: &NodeView<'_>,
     answers: LookupAnswers<'_>,

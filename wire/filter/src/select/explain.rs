@@ -2,9 +2,10 @@
 //! do not have class b".
 
 use super::SelectExpression;
-use super::ast::{BooleanTree, ConditionSubject, SelectCondition, ValueTest};
-use crate::explain::{explain_operand, join_phrases, operator_phrase};
-use crate::pattern::FilterPattern;
+use super::ast::{
+    BooleanTree, ConditionSubject, ConditionTree, Connective, SelectCondition, ValueTest,
+};
+use crate::explain::{explain_name, explain_operand, join_phrases, operator_phrase};
 use crate::term::FactOperator;
 
 impl SelectExpression {
@@ -16,22 +17,26 @@ impl SelectExpression {
     /// The phrases whose conjunction is the expression.
     pub(crate) fn explain_clauses(&self) -> Vec<String> {
         match &self.0 {
-            BooleanTree::All(list) => list.iter().map(|tree| tree.explain_subtree(false)).collect(),
+            BooleanTree::List(Connective::And, list) => {
+                list.iter().map(|tree| tree.explain_subtree(false)).collect()
+            }
             other => vec![other.explain_subtree(false)],
         }
     }
 }
 
-impl BooleanTree<SelectCondition> {
+impl ConditionTree {
     fn explain_tree(&self, negated: bool) -> String {
-        let (list, is_all) = match self {
-            Self::Not(inner) => return inner.explain_tree(!negated),
-            Self::Term(condition) => return condition.explain_condition(negated),
-            Self::All(list) => (list, true),
-            Self::Any(list) => (list, false),
-        };
-        let phrases: Vec<_> = list.iter().map(|tree| tree.explain_subtree(negated)).collect();
-        join_phrases(&phrases, if is_all == negated { "or" } else { "and" })
+        match self {
+            Self::Not(inner) => inner.explain_tree(!negated),
+            Self::Term(condition) => condition.explain_condition(negated),
+            Self::List(connective, list) => {
+                let phrases: Vec<_> =
+                    list.iter().map(|tree| tree.explain_subtree(negated)).collect();
+                let is_all = *connective == Connective::And;
+                join_phrases(&phrases, if is_all == negated { "or" } else { "and" })
+            }
+        }
     }
 
     /// The phrase as a part of a longer one.
@@ -39,7 +44,7 @@ impl BooleanTree<SelectCondition> {
         let phrase = self.explain_tree(negated);
         match self {
             Self::Not(inner) => inner.explain_subtree(!negated),
-            Self::All(_) | Self::Any(_) => format!("({phrase})"),
+            Self::List(..) => format!("({phrase})"),
             Self::Term(_) => phrase,
         }
     }
@@ -55,17 +60,9 @@ impl SelectCondition {
                 };
                 format!("whose {subject_phrase} {}", test.explain_test(negated))
             }
-            Self::Class(pattern) => {
-                explain_name_condition(negated, ["a class", "any class", "class"], pattern)
-            }
-            Self::Agent(pattern) => {
-                explain_name_condition(negated, ["an agent", "any agent", "agent"], pattern)
-            }
-            Self::With(pattern) => explain_name_condition(
-                negated,
-                ["a class or agent", "any class or agent", "class or agent"],
-                pattern,
-            ),
+            Self::Class(pattern) => explain_name("a", "class", pattern, negated),
+            Self::Agent(pattern) => explain_name("an", "agent", pattern, negated),
+            Self::With(pattern) => explain_name("a", "class or agent", pattern, negated),
         }
     }
 }
@@ -103,23 +100,6 @@ fn negated_operator_phrase(operator: FactOperator) -> &'static str {
         FactOperator::AtLeast => "is not at least",
         FactOperator::Less => "is not less than",
         FactOperator::Greater => "is not greater than",
-    }
-}
-
-fn explain_name_condition(
-    negated: bool,
-    [with_article, with_any, kind]: [&str; 3],
-    pattern: &FilterPattern,
-) -> String {
-    match (pattern, negated) {
-        (FilterPattern::Exact(name), false) => format!("that have {kind} {name}"),
-        (FilterPattern::Exact(name), true) => format!("that do not have {kind} {name}"),
-        (FilterPattern::Regex(expression), false) => {
-            format!("that have {with_article} matching {expression}")
-        }
-        (FilterPattern::Regex(expression), true) => {
-            format!("that do not have {with_any} matching {expression}")
-        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Splits an expression into tokens, without checking their order.
 
-use crate::error::FilterFault;
-use crate::parse::{OPERATOR_SPELLINGS, unquote_text};
+use crate::error::{FaultContext as _, FilterFault, Result, expected_at};
+use crate::parse::{OPERATOR_SPELLINGS, find_regex_end, unquote_text};
 use crate::term::FactOperator;
 
 /// A token with its byte offset from the start of the expression.
@@ -50,12 +50,12 @@ const KEYWORD_TOKENS: [(&str, SelectTokenKind); 5] = [
 ];
 
 /// All tokens of a text.
-pub(super) fn tokenize_select(text: &str) -> Result<Vec<SelectToken>, FilterFault> {
+pub(super) fn tokenize_select(text: &str) -> Result<Vec<SelectToken>> {
     let mut tokens = Vec::new();
     let mut rest = text.trim_start();
     while !rest.is_empty() {
         let at = text.len() - rest.len();
-        let (kind, after) = next_token(rest).map_err(|fault| fault.shifted_by(at))?;
+        let (kind, after) = next_token(rest).shifted_by(at)?;
         tokens.push(SelectToken { at, kind });
         rest = after.trim_start();
     }
@@ -73,7 +73,7 @@ pub(super) fn is_whole_regex(slashed: &str) -> bool {
 }
 
 /// The first token of a non-empty text, and the rest.
-fn next_token(text: &str) -> Result<(SelectTokenKind, &str), FilterFault> {
+fn next_token(text: &str) -> Result<(SelectTokenKind, &str)> {
     let operator_token = OPERATOR_SPELLINGS
         .iter()
         .map(|(spelling, operator)| (*spelling, SelectTokenKind::Compare(*operator)))
@@ -111,7 +111,7 @@ fn is_plain(c: char) -> bool {
 }
 
 /// The length of the leading quoted text.
-fn text_end(text: &str) -> Result<usize, FilterFault> {
+fn text_end(text: &str) -> Result<usize> {
     let quote = text.chars().next();
     let mut escaped = false;
     for (at, c) in text.char_indices().skip(1) {
@@ -120,35 +120,21 @@ fn text_end(text: &str) -> Result<usize, FilterFault> {
         }
         escaped = c == '\\' && !escaped;
     }
-    Err(FilterFault::new(0, "a matching closing quote"))
+    expected_at(0, "a matching closing quote")
 }
 
 /// The length of the leading `/regex/`: to a slash, or `/i`, that is followed by white space, a bracket, a comma or the end.
 /// A backslash escapes a slash.
-fn regex_end(text: &str) -> Result<usize, FilterFault> {
-    let is_end = |rest: &str| {
-        let next = rest.chars().next();
-        next.is_none_or(|c| c.is_whitespace() || "()[],&|".contains(c))
-    };
-    let mut escaped = false;
-    for (at, c) in text.char_indices().skip(1) {
-        if c == '/' && !escaped {
-            let after = text.get(at + 1..).unwrap_or_default();
-            if is_end(after) {
-                return Ok(at + 1);
-            }
-            if after.strip_prefix('i').is_some_and(is_end) {
-                return Ok(at + 2);
-            }
-        }
-        escaped = c == '\\' && !escaped;
-    }
-    let expected = "a closing / after the regular expression (put a path in quotes)";
-    Err(FilterFault::new(text.len(), expected))
+fn regex_end(text: &str) -> Result<usize> {
+    let is_end = |c: char| c.is_whitespace() || "()[],&|".contains(c);
+    find_regex_end(text, is_end).ok_or_else(|| {
+        let expected = "a closing / after the regular expression (put a path in quotes)";
+        FilterFault::new(text.len(), expected)
+    })
 }
 
 /// The length of the leading word; quotes may group a segment of a fact path.
-fn word_end(text: &str) -> Result<usize, FilterFault> {
+fn word_end(text: &str) -> Result<usize> {
     let mut open_quote: Option<(usize, char)> = None;
     let mut at_segment_start = false;
     for (at, c) in text.char_indices() {
@@ -157,12 +143,12 @@ fn word_end(text: &str) -> Result<usize, FilterFault> {
         } else if at_segment_start && matches!(c, '"' | '\'') {
             open_quote = Some((at, c));
         } else if !is_plain(c) {
-            return if at == 0 { Err(FilterFault::new(0, EXPECTED_CONDITION)) } else { Ok(at) };
+            return if at == 0 { expected_at(0, EXPECTED_CONDITION) } else { Ok(at) };
         }
         at_segment_start = c == '.';
     }
     match open_quote {
-        Some((at, _)) => Err(FilterFault::new(at, "a matching closing quote")),
+        Some((at, _)) => expected_at(at, "a matching closing quote"),
         None => Ok(text.len()),
     }
 }

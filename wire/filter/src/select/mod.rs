@@ -19,12 +19,11 @@ mod semver;
 mod subject;
 
 use std::fmt;
-use std::str::FromStr;
 
 pub use assumed_output::AssumedOutput;
 use ast::{BooleanTree, SelectCondition};
 
-use super::error::{FilterError, FilterFault};
+use super::error::{FaultContext as _, FilterError, FilterFault, Result};
 use super::sources::DeclaredSources;
 
 /// Longest expression in bytes, as written and as printed.
@@ -46,16 +45,16 @@ pub struct SelectExpression(BooleanTree<SelectCondition>);
 impl SelectExpression {
     /// Parses an expression. Data source names, queries and outputs are not checked; the evaluating node has the declarations.
     pub fn parse(text: &str) -> Result<Self, FilterError> {
-        Self::parse_checked(text, None).map_err(|fault| fault.into_filter_error(text))
+        Self::parse_checked(text, None).within_text(text)
     }
 
     /// Parses an expression and checks it against the declared data sources: sources and outputs exist, query arguments are
     /// present where required and only there, and every comparison fits the type of its output.
     pub fn parse_declared(text: &str, sources: &DeclaredSources) -> Result<Self, FilterError> {
-        Self::parse_checked(text, Some(sources)).map_err(|fault| fault.into_filter_error(text))
+        Self::parse_checked(text, Some(sources)).within_text(text)
     }
 
-    fn parse_checked(text: &str, declared: Option<&DeclaredSources>) -> Result<Self, FilterFault> {
+    fn parse_checked(text: &str, declared: Option<&DeclaredSources>) -> Result<Self> {
         if text.len() > MAX_SELECT_BYTES {
             return Err(too_long(MAX_SELECT_BYTES));
         }
@@ -71,21 +70,13 @@ impl SelectExpression {
     }
 
     /// Joins both expressions with `and`.
-    pub(super) fn join_and(self, other: &Self) -> Result<Self, FilterFault> {
+    pub(super) fn join_and(self, other: &Self) -> Result<Self> {
         Self::parse_checked(&format!("({self}) and ({other})"), None)
     }
 
     /// Length of the printed expression in bytes.
     pub(super) fn printed_bytes(&self) -> usize {
         self.to_string().len()
-    }
-}
-
-impl FromStr for SelectExpression {
-    type Err = FilterError;
-
-    fn from_str(text: &str) -> Result<Self, FilterError> {
-        Self::parse(text)
     }
 }
 

@@ -17,14 +17,14 @@ use std::vec;
 
 use super::MAX_SELECT_DEPTH;
 use super::ast::{
-    BooleanTree, CallField, ComparisonOperator, FunctionCall, SelectStatement, SelectValue,
-    SelectValueKind,
+    BooleanTree, CallField, ComparisonOperator, Connective, FunctionCall, SelectStatement,
+    SelectValue, SelectValueKind, StatementTree,
 };
 use super::lex::{SelectToken, SelectTokenKind, tokenize_select};
-use crate::error::FilterFault;
+use crate::error::{FilterFault, Result, expected_at};
 
 /// Parses an expression.
-pub(super) fn parse_select(text: &str) -> Result<BooleanTree<SelectStatement>, FilterFault> {
+pub(super) fn parse_select(text: &str) -> Result<StatementTree> {
     let mut parser = SelectParser {
         tokens: tokenize_select(text)?.into_iter().peekable(),
         end: text.len(),
@@ -33,7 +33,7 @@ pub(super) fn parse_select(text: &str) -> Result<BooleanTree<SelectStatement>, F
     let tree = parser.parse_or()?;
     match parser.tokens.peek() {
         None => Ok(tree),
-        Some(token) => Err(FilterFault::new(token.at, "and, or, or the end")),
+        Some(token) => expected_at(token.at, "and, or, or the end"),
     }
 }
 
@@ -50,25 +50,29 @@ struct SelectParser {
 }
 
 impl SelectParser {
-    fn parse_or(&mut self) -> Result<BooleanTree<SelectStatement>, FilterFault> {
-        let first = self.parse_and()?;
-        let mut others = Vec::new();
-        while self.accept_token(&SelectTokenKind::Or) {
-            others.push(self.parse_and()?);
-        }
-        Ok(BooleanTree::join_any(first, others))
+    fn parse_or(&mut self) -> Result<StatementTree> {
+        self.parse_joined(Connective::Or, &SelectTokenKind::Or, Self::parse_and)
     }
 
-    fn parse_and(&mut self) -> Result<BooleanTree<SelectStatement>, FilterFault> {
-        let first = self.parse_unary()?;
-        let mut others = Vec::new();
-        while self.accept_token(&SelectTokenKind::And) {
-            others.push(self.parse_unary()?);
-        }
-        Ok(BooleanTree::join_all(first, others))
+    fn parse_and(&mut self) -> Result<StatementTree> {
+        self.parse_joined(Connective::And, &SelectTokenKind::And, Self::parse_unary)
     }
 
-    fn parse_unary(&mut self) -> Result<BooleanTree<SelectStatement>, FilterFault> {
+    /// One or more elements, separated by the token of the connective.
+    fn parse_joined(
+        &mut self,
+        connective: Connective,
+        separator: &SelectTokenKind,
+        parse_element: fn(&mut Self) -> Result<StatementTree>,
+    ) -> Result<StatementTree> {
+        let mut elements = vec![parse_element(self)?];
+        while self.accept_token(separator) {
+            elements.push(parse_element(self)?);
+        }
+        Ok(BooleanTree::join_list(connective, elements))
+    }
+
+    fn parse_unary(&mut self) -> Result<StatementTree> {
         let at = self.next_offset();
         if self.accept_token(&SelectTokenKind::Not) {
             return self.parse_nested(at, Self::parse_unary).map(BooleanTree::negate_tree);
@@ -81,14 +85,14 @@ impl SelectParser {
         self.parse_statement().map(BooleanTree::Term)
     }
 
-    fn parse_statement(&mut self) -> Result<SelectStatement, FilterFault> {
+    fn parse_statement(&mut self) -> Result<SelectStatement> {
         let expected =
             "a condition: a class, a fact such as country=uk, not, or an opening parenthesis";
         let left = self.parse_value(expected)?;
         let comparison = match self.parse_comparison()? {
             None => None,
-            Some(ComparisonOperator::Operator(operator)) => {
-                Some((ComparisonOperator::Operator(operator), self.parse_right_operand()?))
+            Some(operator @ ComparisonOperator::Operator(_)) => {
+                Some((operator, self.parse_right_operand()?))
             }
             Some(membership) => Some((membership, self.parse_members()?)),
         };
@@ -96,7 +100,7 @@ impl SelectParser {
         Ok(SelectStatement { left, comparison, end })
     }
 
-    fn parse_comparison(&mut self) -> Result<Option<ComparisonOperator>, FilterFault> {
+    fn parse_comparison(&mut self) -> Result<Option<ComparisonOperator>> {
         let found = match self.tokens.peek().map(|token| &token.kind) {
             Some(&SelectTokenKind::Compare(operator)) => ComparisonOperator::Operator(operator),
             Some(SelectTokenKind::In) => ComparisonOperator::In,
@@ -112,11 +116,11 @@ impl SelectParser {
     }
 
     /// The right operand. Parentheses are accepted because Choria's own examples write `matches('x')`.
-    fn parse_right_operand(&mut self) -> Result<SelectValue, FilterFault> {
+    fn parse_right_operand(&mut self) -> Result<SelectValue> {
         let expected = "a value after the operator (in quotes, if it is a keyword)";
         let at = self.next_offset();
         if self.accept_token(&SelectTokenKind::OpenList) {
-            return Err(FilterFault::new(at, "one value (`in` takes a list)"));
+            return expected_at(at, "one value (`in` takes a list)");
         }
         if !self.accept_token(&SelectTokenKind::Open) {
             return self.parse_value(expected);
@@ -127,7 +131,7 @@ impl SelectParser {
     }
 
     /// The right side of `in`.
-    fn parse_members(&mut self) -> Result<SelectValue, FilterFault> {
+    fn parse_members(&mut self) -> Result<SelectValue> {
         let at = self.next_offset();
         if !self.accept_token(&SelectTokenKind::OpenList) {
             return self.parse_value("a list such as [\"uk\", \"de\"], a fact, classes or agents");
@@ -143,7 +147,7 @@ impl SelectParser {
         &mut self,
         end: &SelectTokenKind,
         expected: &'static str,
-    ) -> Result<Vec<SelectValue>, FilterFault> {
+    ) -> Result<Vec<SelectValue>> {
         let mut values = Vec::new();
         if self.accept_token(end) {
             return Ok(values);
@@ -157,7 +161,7 @@ impl SelectParser {
         }
     }
 
-    fn parse_value(&mut self, expected: &'static str) -> Result<SelectValue, FilterFault> {
+    fn parse_value(&mut self, expected: &'static str) -> Result<SelectValue> {
         let end = self.end;
         let found = self.tokens.next_if(|token| {
             matches!(
@@ -167,7 +171,7 @@ impl SelectParser {
         });
         let Some(SelectToken { at, kind }) = found else {
             let at = self.tokens.peek().map_or(end, |token| token.at);
-            return Err(FilterFault::new(at, expected));
+            return expected_at(at, expected);
         };
         let kind = match kind {
             SelectTokenKind::Text(text) => SelectValueKind::Text(text),
@@ -176,13 +180,13 @@ impl SelectParser {
                 SelectValueKind::Call(self.parse_nested(at, |parser| parser.parse_call(word))?)
             }
             SelectTokenKind::Word(word) => SelectValueKind::Word(word),
-            _ => return Err(FilterFault::new(at, expected)),
+            _ => return expected_at(at, expected),
         };
         Ok(SelectValue { at, kind })
     }
 
     /// A call, after its opening parenthesis.
-    fn parse_call(&mut self, source: String) -> Result<FunctionCall, FilterFault> {
+    fn parse_call(&mut self, source: String) -> Result<FunctionCall> {
         let arguments =
             self.parse_values(&SelectTokenKind::Close, "a comma or a closing parenthesis")?;
         let field = self.tokens.next_if(
@@ -200,8 +204,8 @@ impl SelectParser {
     fn parse_nested<T>(
         &mut self,
         at: usize,
-        parse: impl FnOnce(&mut Self) -> Result<T, FilterFault>,
-    ) -> Result<T, FilterFault> {
+        parse: impl FnOnce(&mut Self) -> Result<T>,
+    ) -> Result<T> {
         if self.depth == MAX_SELECT_DEPTH {
             return Err(too_deep(at));
         }
@@ -215,15 +219,11 @@ impl SelectParser {
         self.tokens.next_if(|token| token.kind == *kind).is_some()
     }
 
-    fn expect_token(
-        &mut self,
-        kind: &SelectTokenKind,
-        expected: &'static str,
-    ) -> Result<(), FilterFault> {
+    fn expect_token(&mut self, kind: &SelectTokenKind, expected: &'static str) -> Result<()> {
         if self.accept_token(kind) {
             return Ok(());
         }
-        Err(FilterFault::new(self.next_offset(), expected))
+        expected_at(self.next_offset(), expected)
     }
 
     /// Byte offset of the next token.

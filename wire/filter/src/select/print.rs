@@ -3,18 +3,27 @@
 
 use std::fmt::{self, Display as _};
 
-use super::ast::{BooleanTree, ConditionSubject, SelectCondition, SourceOutput, ValueTest};
+use super::ast::{
+    BooleanTree, ConditionSubject, ConditionTree, Connective, SelectCondition, SourceOutput,
+    ValueTest,
+};
 use super::lex::is_plain_word;
 use crate::lookup::QuotedText;
 use crate::number::NumericValue;
 use crate::pattern::FilterPattern;
 use crate::term::{FactOperand, FactOperator};
 
-impl fmt::Display for BooleanTree<SelectCondition> {
+impl fmt::Display for ConditionTree {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::All(list) => print_list(out, list, " and "),
-            Self::Any(list) => print_list(out, list, " or "),
+            Self::List(connective, list) => {
+                let conjunction = if *connective == Connective::And { " and " } else { " or " };
+                for (number, tree) in list.iter().enumerate() {
+                    out.write_str(if number > 0 { conjunction } else { "" })?;
+                    print_bracketed(out, tree)?;
+                }
+                Ok(())
+            }
             Self::Not(inner) => {
                 out.write_str("not ")?;
                 print_bracketed(out, inner)
@@ -58,26 +67,9 @@ pub(super) fn is_value(word: &str) -> bool {
     NumericValue::parse(word).is_some() || ["true", "false"].contains(&word)
 }
 
-fn print_list(
-    out: &mut fmt::Formatter<'_>,
-    list: &[BooleanTree<SelectCondition>],
-    conjunction: &str,
-) -> fmt::Result {
-    for (number, tree) in list.iter().enumerate() {
-        if number > 0 {
-            out.write_str(conjunction)?;
-        }
-        print_bracketed(out, tree)?;
-    }
-    Ok(())
-}
-
-fn print_bracketed(
-    out: &mut fmt::Formatter<'_>,
-    tree: &BooleanTree<SelectCondition>,
-) -> fmt::Result {
+fn print_bracketed(out: &mut fmt::Formatter<'_>, tree: &ConditionTree) -> fmt::Result {
     match tree {
-        BooleanTree::All(_) | BooleanTree::Any(_) => write!(out, "({tree})"),
+        BooleanTree::List(..) => write!(out, "({tree})"),
         BooleanTree::Not(_) | BooleanTree::Term(_) => tree.fmt(out),
     }
 }

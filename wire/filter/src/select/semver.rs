@@ -8,7 +8,7 @@ use std::ops::{Bound, RangeBounds as _};
 
 use semver::{BuildMetadata, Prerelease, Version};
 
-use crate::error::FilterFault;
+use crate::error::{FaultContext as _, Result, expected_at};
 use crate::pattern::MAX_PATTERN_BYTES;
 
 /// A version constraint.
@@ -38,15 +38,14 @@ const VERSION_OPERATORS: [&str; 12] =
 
 impl VersionConstraint {
     /// Parses a constraint. White space around it is ignored.
-    pub(super) fn parse_part(text: &str) -> Result<Self, FilterFault> {
+    pub(super) fn parse_part(text: &str) -> Result<Self> {
         if text.len() > MAX_PATTERN_BYTES {
-            return Err(FilterFault::new(0, "a version constraint of at most 1,024 bytes"));
+            return expected_at(0, "a version constraint of at most 1,024 bytes");
         }
         let mut alternatives = Vec::new();
         let mut at = 0;
         for part in text.split("||") {
-            alternatives
-                .push(VersionRangeSet::parse_part(part).map_err(|fault| fault.shifted_by(at))?);
+            alternatives.push(VersionRangeSet::parse_part(part).shifted_by(at)?);
             at += part.len() + 2;
         }
         let text = text.trim().to_owned();
@@ -75,7 +74,7 @@ impl VersionConstraint {
 }
 
 impl VersionRangeSet {
-    fn parse_part(text: &str) -> Result<Self, FilterFault> {
+    fn parse_part(text: &str) -> Result<Self> {
         let is_separator = |c: char| c == ',' || c == ' ';
         let mut range_set = Self { ranges: Vec::new(), pre_releases: false };
         let mut rest = text.trim_start_matches(is_separator);
@@ -91,16 +90,14 @@ impl VersionRangeSet {
                 Some((VersionRange::from_operator(operator, &version, given)?, version))
             });
             let Some((range, version)) = found else {
-                let expected = "a version constraint, such as >= 1.2, ~1.2.3 or ^2";
-                return Err(FilterFault::new(at, expected));
+                return expected_at(at, "a version constraint, such as >= 1.2, ~1.2.3 or ^2");
             };
             range_set.ranges.push(range);
             range_set.pre_releases |= !version.pre.is_empty();
             rest = after.trim_start_matches(is_separator);
         }
         if range_set.ranges.is_empty() {
-            let expected = "a version constraint, such as >= 1.2, ~1.2.3 or ^2";
-            return Err(FilterFault::new(0, expected));
+            return expected_at(0, "a version constraint, such as >= 1.2, ~1.2.3 or ^2");
         }
         Ok(range_set)
     }

@@ -6,7 +6,7 @@ use super::ast::{
 };
 use super::check::SelectChecker;
 use super::{MAX_SELECT_LOOKUPS, check};
-use crate::error::FilterFault;
+use crate::error::{FaultContext as _, Result, expected_at};
 use crate::lookup::DataLookup;
 use crate::pattern::MAX_PATTERN_BYTES;
 use muster_base::nearest_name;
@@ -33,14 +33,11 @@ pub(super) fn is_lookup(call: &FunctionCall) -> bool {
 
 impl SelectChecker<'_> {
     /// A fact, or an output: `os.family`, `fact("os.family")`, `service("sshd").running`.
-    pub(super) fn parse_subject(
-        &mut self,
-        value: SelectValue,
-    ) -> Result<ConditionSubject, FilterFault> {
+    pub(super) fn parse_subject(&mut self, value: SelectValue) -> Result<ConditionSubject> {
         let at = value.at;
         match value.kind {
             SelectValueKind::Word(word) => {
-                read_path(&word).map(ConditionSubject::Fact).map_err(|fault| fault.shifted_by(at))
+                read_path(&word).map(ConditionSubject::Fact).shifted_by(at)
             }
             SelectValueKind::Call(call) if is_lookup(&call) => {
                 self.parse_output(at, call).map(ConditionSubject::Output)
@@ -49,19 +46,14 @@ impl SelectChecker<'_> {
                 parse_fact_call(at, call).map(ConditionSubject::Fact)
             }
             SelectValueKind::Call(call) => {
-                let expected = format!("a fact ({}(...) is true or false by itself)", call.source);
-                Err(FilterFault::new(at, expected))
+                expected_at(at, format!("a fact ({}(...) is true or false by itself)", call.source))
             }
-            _ => Err(FilterFault::new(at, "a fact: its name, or fact(\"its name\")")),
+            _ => expected_at(at, "a fact: its name, or fact(\"its name\")"),
         }
     }
 
     /// `service("sshd").running`, `puppet().enabled`.
-    pub(super) fn parse_output(
-        &mut self,
-        at: usize,
-        call: FunctionCall,
-    ) -> Result<SourceOutput, FilterFault> {
+    pub(super) fn parse_output(&mut self, at: usize, call: FunctionCall) -> Result<SourceOutput> {
         self.check_source(at, &call)?;
         let source = call.source;
         let Some(field) = call.field.or_else(|| self.default_output(at, &source)) else {
@@ -70,29 +62,25 @@ impl SelectChecker<'_> {
                 let first = declared.and_then(|source| source.outputs.keys().next());
                 first.map_or("name", String::as_str)
             });
-            return Err(FilterFault::new(at, expected));
+            return expected_at(at, expected);
         };
         if field.at != at && !is_name(&field.name, |c| c.is_ascii_alphanumeric()) {
-            let expected = format!("one name of an output after {source}(...)");
-            return Err(FilterFault::new(field.at, expected));
+            return expected_at(field.at, format!("one name of an output after {source}(...)"));
         }
         let query = parse_query(&source, call.arguments)?;
         let query_at = query.as_ref().map_or(at, |(at, _)| *at);
         let query = query.map(|(_, query)| query);
         if let Some(declared) = self.declared.and_then(|sources| sources.get(&source)) {
-            declared
-                .check_query(&source, query.as_deref())
-                .map_err(|expected| FilterFault::new(query_at, expected))?;
+            declared.check_query(&source, query.as_deref(), query_at)?;
             if !declared.outputs.contains_key(&field.name) {
                 let expected = declared.expected_output(&source, &field.name);
-                return Err(FilterFault::new(field.at, expected));
+                return expected_at(field.at, expected);
             }
         }
         let lookup = DataLookup { source, query };
         self.lookups.insert(lookup.clone());
         if self.lookups.len() > MAX_SELECT_LOOKUPS {
-            let expected = format!("at most {MAX_SELECT_LOOKUPS} data source lookups");
-            return Err(FilterFault::new(at, expected));
+            return expected_at(at, format!("at most {MAX_SELECT_LOOKUPS} data source lookups"));
         }
         Ok(SourceOutput { lookup, name: field.name })
     }
@@ -104,7 +92,7 @@ impl SelectChecker<'_> {
     }
 
     /// Checks that the call can be a data source. The following field distinguishes a mistyped function from a mistyped source.
-    fn check_source(&self, at: usize, call: &FunctionCall) -> Result<(), FilterFault> {
+    fn check_source(&self, at: usize, call: &FunctionCall) -> Result<()> {
         let name = call.source.as_str();
         let declared = self.declared.map(|sources| (sources, sources.get(name)));
         if matches!(declared, Some((_, Some(_)))) {
@@ -114,16 +102,18 @@ impl SelectChecker<'_> {
             let hint = nearest_name(name, FUNCTION_NAMES);
             let hint =
                 hint.map_or_else(String::new, |nearest| format!("; did you mean {nearest}?"));
-            let expected = format!(
-                "one of the functions agent, class, fact, include, semver and with, or a data source and its output \
+            return expected_at(
+                at,
+                format!(
+                    "one of the functions agent, class, fact, include, semver and with, or a data source and its output \
                  ({name}(...) is neither{hint})"
+                ),
             );
-            return Err(FilterFault::new(at, expected));
         }
         match declared {
-            Some((sources, _)) => Err(FilterFault::new(at, sources.expected_source(name))),
+            Some((sources, _)) => expected_at(at, sources.expected_source(name)),
             None if is_name(name, |c| c.is_ascii_lowercase() || c.is_ascii_digit()) => Ok(()),
-            None => Err(FilterFault::new(at, "a data source's name: a-z, 0-9 and _")),
+            None => expected_at(at, "a data source's name: a-z, 0-9 and _"),
         }
     }
 
@@ -144,7 +134,7 @@ impl SelectChecker<'_> {
         at: usize,
         subject: &ConditionSubject,
         test: &ValueTest,
-    ) -> Result<(), FilterFault> {
+    ) -> Result<()> {
         let (Some(kind), ConditionSubject::Output(output)) = (self.declared_kind(subject), subject)
         else {
             return Ok(());
@@ -162,8 +152,7 @@ impl SelectChecker<'_> {
             (_, ValueTest::Include(_)) => "a list",
             (_, ValueTest::Version(_)) => "a string",
         };
-        let expected = format!("{expected}, because {output} is {}", kind.description_phrase());
-        Err(FilterFault::new(at, expected))
+        expected_at(at, format!("{expected}, because {output} is {}", kind.description_phrase()))
     }
 }
 
@@ -200,37 +189,32 @@ fn unfitting_operand(
 }
 
 /// The single query argument of a data source, and the offset of its content.
-fn parse_query(
-    source: &str,
-    arguments: Vec<SelectValue>,
-) -> Result<Option<(usize, String)>, FilterFault> {
+fn parse_query(source: &str, arguments: Vec<SelectValue>) -> Result<Option<(usize, String)>> {
     let mut arguments = arguments.into_iter();
     let (first, second) = (arguments.next(), arguments.next());
     if let Some(second) = second {
         let expected = format!("a closing parenthesis: {source}(...) takes one query at most");
-        return Err(FilterFault::new(second.at, expected));
+        return expected_at(second.at, expected);
     }
     let Some(value) = first else { return Ok(None) };
     let (at, text) = check::expect_quoted_text(value)?;
     if text.is_empty() {
-        let expected = format!("a query that is not empty, or {source}()");
-        return Err(FilterFault::new(at, expected));
+        return expected_at(at, format!("a query that is not empty, or {source}()"));
     }
     if text.len() > MAX_PATTERN_BYTES {
-        return Err(FilterFault::new(at, "a query of at most 1,024 bytes"));
+        return expected_at(at, "a query of at most 1,024 bytes");
     }
     if let Some(offset) = text.find(char::is_control) {
-        let expected = "a query without control characters";
-        return Err(FilterFault::new(at + offset, expected));
+        return expected_at(at + offset, "a query without control characters");
     }
     Ok(Some((at, text)))
 }
 
 /// `fact("os.family")`; `MCollective` also writes `fact("os.family").value`.
-pub(super) fn parse_fact_call(at: usize, call: FunctionCall) -> Result<FactPath, FilterFault> {
-    let [name] = check::expect_arguments(at, call, "fact(\"name\")")?;
+pub(super) fn parse_fact_call(at: usize, call: FunctionCall) -> Result<FactPath> {
+    let [name] = check::expect_arguments(at, call.arguments, "fact(\"name\")")?;
     let (at, name) = check::expect_quoted_text(name)?;
-    read_path(&name).map_err(|fault| fault.shifted_by(at))
+    read_path(&name).shifted_by(at)
 }
 
 fn is_name(text: &str, allowed: fn(char) -> bool) -> bool {

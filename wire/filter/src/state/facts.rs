@@ -4,7 +4,6 @@
 //! Collection and comparison of facts are in other modules.
 
 use std::collections::BTreeSet;
-use std::ops::ControlFlow;
 
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value, map};
@@ -33,27 +32,14 @@ pub struct NodeFacts {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NodeFactsError {
     /// The value is not an object.
-    #[error("facts must be a JSON object of names and values, not {found}")]
-    NotAnObject {
-        /// The type of the value, with its article.
-        found: &'static str,
-    },
+    #[error("facts must be a JSON object of names and values, not {0}")]
+    NotAnObject(&'static str),
     /// Nested deeper than [`MAX_FACTS_DEPTH`].
-    #[error(
-        "fact {fact:?} is nested deeper than {MAX_FACTS_DEPTH} levels; flatten it or remove it"
-    )]
-    TooDeep {
-        /// The top-level fact.
-        fact: String,
-    },
+    #[error("fact {0:?} is nested deeper than {MAX_FACTS_DEPTH} levels; flatten it or remove it")]
+    TooDeep(String),
     /// Larger than [`MAX_FACTS_BYTES`].
-    #[error(
-        "facts exceed {MAX_FACTS_BYTES} bytes at fact {fact:?}; remove facts that are not used"
-    )]
-    TooLarge {
-        /// The top-level fact at which the limit was exceeded.
-        fact: String,
-    },
+    #[error("facts exceed {MAX_FACTS_BYTES} bytes at fact {0:?}; remove facts that are not used")]
+    TooLarge(String),
 }
 
 impl NodeFacts {
@@ -67,22 +53,20 @@ impl NodeFacts {
             Value::String(_) => "a string",
             Value::Array(_) => "a list",
         };
-        Err(NodeFactsError::NotAnObject { found })
+        Err(NodeFactsError::NotAnObject(found))
     }
 
     /// Creates facts from a map within the limits.
     pub fn from_map(map: Map<String, Value>) -> Result<Self, NodeFactsError> {
         let mut left = MAX_FACTS_BYTES;
         for (name, value) in &map {
-            let too_large = || NodeFactsError::TooLarge { fact: name.clone() };
-            left = left.checked_sub(name.len()).ok_or_else(too_large)?;
-            match deduct_size(value, MAX_FACTS_DEPTH - 1, left) {
-                ControlFlow::Continue(rest) => left = rest,
-                ControlFlow::Break(ExceededLimit::Depth) => {
-                    return Err(NodeFactsError::TooDeep { fact: name.clone() });
-                }
-                ControlFlow::Break(ExceededLimit::Size) => return Err(too_large()),
-            }
+            let to_error = |exceeded| match exceeded {
+                ExceededLimit::Depth => NodeFactsError::TooDeep(name.clone()),
+                ExceededLimit::Size => NodeFactsError::TooLarge(name.clone()),
+            };
+            left = deduct(left, name.len())
+                .and_then(|left| deduct_size(value, MAX_FACTS_DEPTH - 1, left))
+                .map_err(to_error)?;
         }
         Ok(Self { map, known_names: None })
     }
@@ -116,22 +100,20 @@ impl NodeFacts {
     /// assert_eq!(facts.get("a.\"b.c\".0"), Some(&json!(7)));
     /// ```
     pub fn get(&self, path: &str) -> Option<&Value> {
-        if let Some(exact) = self.map.get(path) {
-            return Some(exact);
-        }
-        let mut segments = path::split_segments(path);
-        let first = self.map.get(segments.next()?.ok()?)?;
-        segments.try_fold(first, |value, segment| child_value(value, segment.ok()?))
+        self.map.get(path).or_else(|| {
+            let mut segments = path::split_segments(path);
+            let first = self.map.get(segments.next()?.ok()?)?;
+            segments.try_fold(first, |value, segment| child_value(value, segment.ok()?))
+        })
     }
 
     /// The value at an already parsed path.
     pub fn get_path(&self, path: &FactPath) -> Option<&Value> {
-        if let Some(exact) = self.map.get(path.as_str()) {
-            return Some(exact);
-        }
-        let mut segments = path.segments();
-        let first = self.map.get(segments.next()?)?;
-        segments.try_fold(first, child_value)
+        self.map.get(path.as_str()).or_else(|| {
+            let mut segments = path.segments();
+            let first = self.map.get(segments.next()?)?;
+            segments.try_fold(first, child_value)
+        })
     }
 
     /// Top-level facts.
@@ -200,18 +182,12 @@ enum ExceededLimit {
 }
 
 /// The rest of `left` bytes after `value`, which may nest `levels` deep.
-fn deduct_size(value: &Value, levels: usize, left: usize) -> ControlFlow<ExceededLimit, usize> {
-    let deduct = |left: usize, cost: usize| match left.checked_sub(cost) {
-        Some(rest) => ControlFlow::Continue(rest),
-        None => ControlFlow::Break(ExceededLimit::Size),
-    };
+fn deduct_size(value: &Value, levels: usize, left: usize) -> Result<usize, ExceededLimit> {
     let left = deduct(left, VALUE_BYTES)?;
     match value {
-        Value::Null | Value::Bool(_) | Value::Number(_) => ControlFlow::Continue(left),
+        Value::Null | Value::Bool(_) | Value::Number(_) => Ok(left),
         Value::String(text) => deduct(left, text.len()),
-        Value::Array(_) | Value::Object(_) if levels == 0 => {
-            ControlFlow::Break(ExceededLimit::Depth)
-        }
+        Value::Array(_) | Value::Object(_) if levels == 0 => Err(ExceededLimit::Depth),
         Value::Array(items) => {
             items.iter().try_fold(left, |left, item| deduct_size(item, levels - 1, left))
         }
@@ -219,6 +195,10 @@ fn deduct_size(value: &Value, levels: usize, left: usize) -> ControlFlow<Exceede
             deduct_size(value, levels - 1, deduct(left, key.len())?)
         }),
     }
+}
+
+fn deduct(left: usize, cost: usize) -> Result<usize, ExceededLimit> {
+    left.checked_sub(cost).ok_or(ExceededLimit::Size)
 }
 
 /// The child of a segment: by map key or list index.
@@ -302,21 +282,15 @@ mod tests {
 
     #[test]
     fn only_objects_within_the_limits_are_facts() {
-        assert_eq!(
-            NodeFacts::from_value(json!(["a"])),
-            Err(NodeFactsError::NotAnObject { found: "a list" })
-        );
+        assert_eq!(NodeFacts::from_value(json!(["a"])), Err(NodeFactsError::NotAnObject("a list")));
         let nested = |levels: usize| (1..levels).fold(json!({}), |inner, _| json!({"a": inner}));
         assert!(NodeFacts::from_value(nested(32)).is_ok());
-        assert_eq!(
-            NodeFacts::from_value(nested(33)),
-            Err(NodeFactsError::TooDeep { fact: "a".into() })
-        );
+        assert_eq!(NodeFacts::from_value(nested(33)), Err(NodeFactsError::TooDeep("a".into())));
         // One key of one byte and one value of eight leave the rest to the text.
         let sized = |bytes: usize| json!({"a": "x".repeat(bytes)});
         assert!(NodeFacts::from_value(sized(MAX_FACTS_BYTES - 9)).is_ok());
         let large = NodeFacts::from_value(sized(MAX_FACTS_BYTES - 8));
-        assert_eq!(large, Err(NodeFactsError::TooLarge { fact: "a".into() }));
+        assert_eq!(large, Err(NodeFactsError::TooLarge("a".into())));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::fmt;
 pub const MAX_FACT_PATH_BYTES: usize = 1024;
 
 /// A valid path into facts, split into segments.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FactPath {
     text: Box<str>,
     segments: Vec<Box<str>>,
@@ -56,12 +56,6 @@ impl FactPath {
 impl fmt::Display for FactPath {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(&self.text)
-    }
-}
-
-impl fmt::Debug for FactPath {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "FactPath({:?})", self.text)
     }
 }
 

@@ -120,7 +120,7 @@ proptest! {
             match select.evaluate(&node, &known) {
                 EvaluationProgress::Decided(truth) => break truth,
                 EvaluationProgress::Needs(lookup) => {
-                    prop_assert!(known.get(lookup).is_none());
+                    prop_assert!(!known.contains_key(lookup));
                     known.insert(lookup.clone(), answer(&world, lookup));
                 }
             }

@@ -74,7 +74,7 @@ proptest! {
                 match set.evaluate_query(asked, &known) {
                     EvaluationProgress::Decided(decision) => break (decision, known),
                     EvaluationProgress::Needs(lookup) => {
-                        assert!(known.get(lookup).is_none(), "{lookup} twice");
+                        assert!(!known.contains_key(lookup), "{lookup} twice");
                         let source: usize = lookup.query.as_deref().unwrap().parse().unwrap();
                         let found = world[source].map_or(DataLookupResult::Unknown("slow".to_owned()), |on| {
                             DataLookupResult::Values(json!({"on": on}).as_object().cloned().unwrap())
