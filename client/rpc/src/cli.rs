@@ -7,7 +7,6 @@ pub mod broker;
 pub mod cancel;
 pub mod completion;
 pub mod demo;
-pub mod doctor;
 pub mod explain;
 pub mod facts;
 pub mod filter;
@@ -33,7 +32,6 @@ pub mod request_flags;
 pub mod rollout_flags;
 pub mod schema;
 mod seconds;
-pub mod stats;
 
 use std::path::PathBuf;
 
@@ -146,11 +144,29 @@ pub enum Command {
     #[command(after_help = approve::AFTER_HELP)]
     Approve(approve::ApproveArgs),
     /// Show the request counters of daemons
-    #[command(after_help = stats::AFTER_HELP)]
-    Stats(stats::StatsArgs),
+    #[command(after_help = "Examples:
+  rpc stats                          counters of all daemons
+  rpc stats -C apache
+  rpc stats -j --jq '.nodes[] | select(.replayed > 0) | .node'
+
+Counters since the start of the daemon: TOTAL is all received requests. REFUSED
+were not authentic: missing, invalid or foreign signature, another collective,
+or a role without permission to send requests. EXPIRED were too old or from the
+future, REPLAYED were seen before, OTHERS were for other nodes, DENIED were
+denied by a policy. REPLIES is the number of replies.")]
+    Stats(filters::QueryArgs),
     /// Diagnose problems of the client, the brokers and the nodes
-    #[command(after_help = doctor::AFTER_HELP)]
-    Doctor(doctor::DoctorArgs),
+    #[command(after_help = "Examples:
+  rpc doctor                         the client, the brokers, the whole fleet
+  rpc doctor -I db1.acme.net         the same, with one node only
+  rpc doctor -j                      print one JSON document
+
+Checks the client's configuration, credentials and trust; names, connections
+and TLS of the brokers; clocks, duplicate names, versions and DDLs of the nodes,
+and problems that daemons report: policies, facts, disks, audit, credentials.
+Changes nothing. Exits with 1 for an error of the client or a broker, with 2 for
+an error of a node; warnings do not count.")]
+    Doctor(filters::QueryArgs),
     /// Explain and test filters
     #[command(subcommand)]
     Filter(filter::FilterCommand),

@@ -15,7 +15,7 @@ pub enum FilterCommand {
     #[command(after_help = "Examples:
   rpc filter explain -W \"customer=acme apache\" -I /^web/
   rpc filter explain -S \"(country=uk or country=de) and not apache\"")]
-    Explain(FilterExplainArgs),
+    Explain(FilterArgs),
     /// Test filters against each node of a saved inventory, without sending a request
     #[command(
         after_help = "Prints for each node: match, no match, or unknown with the data sources
@@ -31,14 +31,6 @@ Examples:
   rpc filter test fleet.json 'puppet().enabled' --data 'puppet().enabled=true'"
     )]
     Test(FilterTestArgs),
-}
-
-/// `rpc filter explain`.
-#[derive(Debug, Args)]
-pub struct FilterExplainArgs {
-    /// The nodes.
-    #[command(flatten)]
-    pub filters: FilterArgs,
 }
 
 /// `rpc filter test`.

@@ -8,6 +8,7 @@ use clap::Args;
 use muster_client::DiscoveryMethod;
 use muster_wire::identity::SubjectName;
 
+use super::json::JsonArgs;
 use super::seconds::parse_seconds;
 
 /// Heading in the help.
@@ -57,4 +58,16 @@ pub struct FilterArgs {
     /// Option of the discovery method, for example file=fleet.json
     #[arg(long = "do", visible_alias = "disc-option", value_name = "KEY=VALUE", requires = "method", help_heading = HELP_HEADING)]
     pub options: Vec<String>,
+}
+
+/// Options of a question to the nodes.
+#[derive(Debug, Args)]
+pub struct QueryArgs {
+    /// JSON output.
+    #[command(flatten)]
+    pub json: JsonArgs,
+
+    /// The nodes.
+    #[command(flatten)]
+    pub filters: FilterArgs,
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::{ArgAction, ArgGroup, Args, Subcommand};
 use muster_wire::identity::SubjectName;
 
-use super::filters::FilterArgs;
+use super::filters::{FilterArgs, QueryArgs};
 use super::json::JsonArgs;
 use super::rollout_flags::BatchArgs;
 use super::seconds::parse_seconds;
@@ -21,12 +21,12 @@ pub enum PuppetCommand {
     #[command(after_help = "Examples:
   rpc puppet status
   rpc puppet status -j --jq '.nodes[] | select(.enabled | not) | .node'")]
-    Status(PuppetQueryArgs),
+    Status(QueryArgs),
     /// Count the nodes where Puppet is running, idle, stopped or disabled
     #[command(after_help = "Examples:
   rpc puppet count
   rpc puppet count -W country=uk -j")]
-    Count(PuppetQueryArgs),
+    Count(QueryArgs),
     /// Show the distribution of values from the nodes' last runs
     #[command(after_help = "Examples:
   rpc puppet summary
@@ -35,7 +35,7 @@ pub enum PuppetCommand {
 Each line shows one value of the last run, from the minimum on the left to the
 maximum on the right; a higher bar means more nodes. The bars are plain ASCII if
 LC_ALL, LC_CTYPE or LANG does not specify UTF-8.")]
-    Summary(PuppetQueryArgs),
+    Summary(QueryArgs),
     /// Run Puppet once on all matching nodes, and report the result of each run
     #[command(after_help = RUNONCE_HELP)]
     Runonce(Box<PuppetRunonceArgs>),
@@ -93,29 +93,15 @@ The rollout is stored as a job. If `rpc` was killed, --resume runs the rest:
 nodes that have already run report that result, and do not run again. Exits with
 0 if every run succeeded, with 2 if one did not succeed or was not requested.";
 
-/// A query about Puppet, which changes nothing.
-#[derive(Debug, Args)]
-pub struct PuppetQueryArgs {
-    /// JSON output.
-    #[command(flatten)]
-    pub json: JsonArgs,
-    /// The nodes.
-    #[command(flatten)]
-    pub filters: FilterArgs,
-}
-
 /// A change of nodes without inputs.
 #[derive(Debug, Args)]
 pub struct PuppetChangeArgs {
     /// Do not ask for confirmation before changing many nodes
     #[arg(short, long)]
     pub yes: bool,
-    /// JSON output.
+    /// JSON output, and the nodes.
     #[command(flatten)]
-    pub json: JsonArgs,
-    /// The nodes.
-    #[command(flatten)]
-    pub filters: FilterArgs,
+    pub query: QueryArgs,
 }
 
 /// `rpc puppet disable`.
@@ -205,7 +191,7 @@ pub struct PuppetRunArgs {
 
 impl PuppetRunArgs {
     /// The corresponding inputs of `runonce`, in their text form.
-    pub fn to_inputs(&self) -> Vec<(String, String)> {
+    pub fn to_inputs(&self) -> Vec<(&'static str, String)> {
         let switch = |on: bool, off: bool| match (on, off) {
             (true, _) => Some("true".to_owned()),
             (_, true) => Some("false".to_owned()),
@@ -230,8 +216,7 @@ impl PuppetRunArgs {
             ("priority", number(self.priority)),
             ("wait", wait.map(|wait| wait.to_string())),
         ];
-        let given = inputs.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
-        given.collect()
+        inputs.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
     }
 }
 

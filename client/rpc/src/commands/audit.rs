@@ -8,10 +8,9 @@ mod verify;
 use std::io;
 use std::path::PathBuf;
 
-use super::context::CommandContext;
 use crate::cli::audit::AuditCommand;
-use crate::error::{CommandError, Error};
-use crate::exit::CommandExitCode;
+use crate::commands::context::{CommandContext, CommandResult};
+use crate::error::CommandError;
 
 /// Reading or verifying an audit log failed.
 #[derive(Debug, thiserror::Error)]
@@ -54,7 +53,7 @@ impl CommandError for AuditReadError {
 }
 
 /// Runs one of the commands.
-pub fn run(command: AuditCommand, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
+pub fn run(command: AuditCommand, cx: CommandContext<'_>) -> CommandResult {
     match command {
         AuditCommand::Verify(args) => verify::run(args, cx),
         AuditCommand::Show(args) => show::run(&args, cx),

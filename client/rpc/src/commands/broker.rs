@@ -6,9 +6,8 @@ mod run;
 
 use super::org::open_organisation;
 use crate::cli::broker::BrokerCommand;
+use crate::commands::context::CommandResult;
 use crate::environment::ProcessEnvironment;
-use crate::error::Error;
-use crate::exit::CommandExitCode;
 use crate::printer::OutputPrinter;
 
 /// Runs one of the commands.
@@ -16,7 +15,7 @@ pub fn run(
     command: BrokerCommand,
     environment: &ProcessEnvironment,
     printer: &OutputPrinter,
-) -> Result<CommandExitCode, Error> {
+) -> CommandResult {
     match command {
         BrokerCommand::Config(args) => {
             config::run(&args, &open_organisation(&args.organisation, environment)?, printer)

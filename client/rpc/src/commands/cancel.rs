@@ -7,8 +7,6 @@ use muster_ddl::aggregate::ReplySummarizer;
 use muster_wire::identity::Identity;
 use uuid::Uuid;
 
-use super::context::CommandContext;
-use super::request::report_no_nodes;
 use super::{form, inquiry};
 use crate::ask::{
     AgentSchemas, DiscoveredNodes, FleetConnection, FleetRequestError, ProgressReporter,
@@ -16,10 +14,9 @@ use crate::ask::{
 };
 use crate::cli::cancel::CancelArgs;
 use crate::cli::filters::FilterArgs;
-use crate::error::Error;
-use crate::exit::CommandExitCode;
+use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Error};
 use crate::jobs::{JobState, JobStore, JobWave, SavedJob, SavedJobError};
-use crate::printer::{BAD, GOOD, VerbosityLevel};
+use crate::printer::{BAD, GOOD};
 use crate::render::json::RequestDocument as Document;
 use crate::render::plan::node_count_text;
 use crate::render::printable::escape_to_line;
@@ -41,12 +38,12 @@ struct CancelTask {
 }
 
 /// Runs the command.
-pub async fn run(args: CancelArgs, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
-    let json = form::parse_json_form(&args.json)?;
+pub async fn run(args: CancelArgs, cx: CommandContext<'_>) -> CommandResult {
+    let json = form::parse_json_form(&args.query.json)?;
     let cancel_target = resolve_target(&args, cx)?;
     let target = match &cancel_target {
         CancelTarget::Request(_) => {
-            cx.read_target(&args.filters)?.with_agent(inquiry::RPCUTIL_AGENT)?
+            cx.read_target(&args.query.filters)?.with_agent(inquiry::RPCUTIL_AGENT)?
         }
         CancelTarget::Job(job) => {
             TargetSelection::for_collective(Some(job.header.collective.clone()))
@@ -69,7 +66,7 @@ pub async fn run(args: CancelArgs, cx: CommandContext<'_>) -> Result<CommandExit
     } else if nothing_left {
         cx.printer.print_message("Nothing left to cancel");
     } else if report.stats.discovered == 0 {
-        report_no_nodes(&target, cx);
+        cx.report_no_nodes(&target);
     } else {
         print_report(&report, cx)?;
     }
@@ -89,7 +86,8 @@ async fn send_cancels(
 ) -> Result<RequestReport, Error> {
     let mut summarizer = None;
     for CancelTask { request, nodes } in tasks {
-        let plan = inquiry::plan_rpcutil(schemas, action, &[("id", &request)])?;
+        let plan =
+            inquiry::plan_action(schemas, (inquiry::RPCUTIL_AGENT, action), &[("id", &request)])?;
         summarizer.get_or_insert_with(|| ReplySummarizer::new(plan.action));
         let found = match nodes {
             Some(nodes) => DiscoveredNodes::from_names(nodes),
@@ -114,7 +112,7 @@ fn resolve_target(
     args: &CancelArgs,
     cx: CommandContext<'_>,
 ) -> Result<CancelTarget, FleetRequestError> {
-    let has_filters = args.filters != FilterArgs::default();
+    let has_filters = args.query.filters != FilterArgs::default();
     let store = JobStore::new(cx.environment.state_home.as_deref());
     let Ok(id) = Uuid::parse_str(&args.id) else {
         let job = store?.load_job(&args.id)?;
@@ -185,7 +183,7 @@ fn print_report(report: &RequestReport, cx: CommandContext<'_>) -> Result<(), Er
             cx.printer.print_line(format_args!(
                 "{node}: {GOOD}cancelled{GOOD:#} {agent} {action} of {caller}"
             ))?;
-        } else if cx.printer.verbosity_level() == VerbosityLevel::Verbose {
+        } else if cx.is_verbose() {
             cx.printer.print_line(format_args!("{node}: not running there"))?;
         }
     }

@@ -7,17 +7,26 @@ use muster_client::DataDdlStore;
 use muster_wire::identity::Identity;
 use serde::Serialize;
 
-use super::form::{JqRunError, JsonForm, OutputFormError};
+use super::form::{JsonForm, OutputFormError};
 use crate::ask::{AgentSchemas, DdlCache, FleetRequestError, TargetSelection};
 use crate::cli::filters::FilterArgs;
+use crate::cli::org::OrgDirectoryArgs;
 use crate::completion::memory::SeenNamesCache;
 use crate::environment::ProcessEnvironment;
-use crate::error::Error;
-use crate::printer::OutputPrinter;
+use crate::organisation::{Organisation, OrganisationError};
+use crate::printer::{OutputPrinter, VerbosityLevel};
 use crate::render::json;
+use crate::render::plan::{count_text, node_count_text};
 use crate::render::printable::escape_to_line;
-use crate::report::RequestReport;
+use crate::report::{RequestReport, ResultGap};
 use crate::settings::{RpcSettings, RpcSettingsError};
+
+/// Every command uses these.
+pub use crate::error::Error;
+pub use crate::exit::CommandExitCode;
+
+/// How a command ends: with an exit code, or with an error.
+pub type CommandResult = Result<CommandExitCode, Error>;
 
 /// The context of a command.
 #[derive(Debug, Clone, Copy)]
@@ -31,6 +40,27 @@ pub struct CommandContext<'a> {
 }
 
 impl CommandContext<'_> {
+    /// Whether details are printed.
+    pub fn is_verbose(&self) -> bool {
+        self.printer.verbosity_level() == VerbosityLevel::Verbose
+    }
+
+    /// Width of the data output, in columns.
+    pub fn width(&self) -> usize {
+        self.printer.screen().width
+    }
+
+    /// Opens the selected organisation.
+    pub fn open_organisation(
+        &self,
+        directory: &OrgDirectoryArgs,
+    ) -> Result<Organisation, OrganisationError> {
+        Organisation::open_selected(
+            directory.org.as_deref(),
+            self.environment.organisation.as_deref(),
+        )
+    }
+
     /// Loads the settings and prints their warnings.
     pub fn load_settings(&self) -> Result<RpcSettings, RpcSettingsError> {
         let settings = RpcSettings::load(self.config, self.environment)?;
@@ -93,12 +123,23 @@ impl CommandContext<'_> {
             }
             Some(jq) => {
                 let document = serde_json::to_vec(document).map_err(FleetRequestError::from)?;
-                jq.run(document, |text| self.printer.print_line(text).map_err(JqRunError::Output))
-                    .map_err(|run_error| match run_error {
-                        JqRunError::Output(error) => error.into(),
-                        JqRunError::Jq(source) => OutputFormError::Jq { source }.into(),
-                    })
+                Ok(jq.run::<OutputFormError>(document, |text| {
+                    Ok(self.printer.print_line(text)?)
+                })?)
             }
+        }
+    }
+
+    /// Prints the document if JSON is selected, otherwise the text.
+    pub fn print_result(
+        &self,
+        json: Option<&JsonForm>,
+        document: &impl Serialize,
+        text: impl FnOnce() -> String,
+    ) -> Result<(), Error> {
+        match json {
+            Some(form) => self.print_json(document, form),
+            None => Ok(self.printer.print_text(text())?),
         }
     }
 
@@ -110,23 +151,41 @@ impl CommandContext<'_> {
         }
         for (message, nodes) in messages {
             let message = escape_to_line(message);
-            match nodes.as_slice() {
-                [node] => self.printer.print_warning(format_args!("{node}: {message}")),
-                nodes => {
-                    self.printer.print_warning(format_args!("{} nodes: {message}", nodes.len()))
-                }
-            }
+            let from = match nodes.as_slice() {
+                [node] => node.to_string(),
+                nodes => node_count_text(nodes.len()),
+            };
+            self.printer.print_warning(format_args!("{from}: {message}"));
         }
     }
 
     /// Prints a warning for everything that makes a report incomplete.
     pub fn warn_of_gaps(&self, report: &RequestReport) {
         for gap in &report.stats.gaps {
-            self.printer.print_warning(format_args!("incomplete: {}", gap.as_sentence()));
+            self.warn_of_gap(*gap);
         }
-        for (reason, count) in &report.stats.rejected {
-            self.printer
-                .print_warning(format_args!("{count} replies failed verification ({reason})"));
+        self.warn_of_rejected(&report.stats.rejected);
+    }
+
+    /// Prints a warning for each reason for which replies failed verification.
+    pub fn warn_of_rejected(&self, rejected: &BTreeMap<&'static str, usize>) {
+        for (reason, count) in rejected {
+            let replies = count_text(*count, "reply", "replies");
+            self.printer.print_warning(format_args!("{replies} failed verification ({reason})"));
         }
+    }
+
+    /// Prints a warning for one thing that makes a result incomplete.
+    pub fn warn_of_gap(&self, gap: ResultGap) {
+        self.printer.print_warning(format_args!("incomplete: {}", gap.as_sentence()));
+    }
+
+    /// Prints that no request was sent because no nodes matched.
+    pub fn report_no_nodes(&self, target: &TargetSelection) {
+        self.printer.print_error("no request sent, we did not discover any nodes");
+        self.printer.print_hint(format_args!(
+            "looked for {}; use `rpc find` to test filters",
+            target.filter.explain()
+        ));
     }
 }

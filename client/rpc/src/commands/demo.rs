@@ -25,9 +25,8 @@ mod virtual_nodes;
 use std::path::PathBuf;
 
 use crate::cli::demo::{DemoCommand, DemoDirectoryArgs};
+use crate::commands::context::CommandResult;
 use crate::environment::ProcessEnvironment;
-use crate::error::Error;
-use crate::exit::CommandExitCode;
 use crate::printer::OutputPrinter;
 
 pub use error::DemoError;
@@ -37,7 +36,7 @@ pub async fn run(
     command: DemoCommand,
     environment: &ProcessEnvironment,
     printer: &OutputPrinter,
-) -> Result<CommandExitCode, Error> {
+) -> CommandResult {
     match command {
         DemoCommand::Up(args) => {
             up::run(&args, demo_directory(&args.demo, environment)?, environment, printer).await

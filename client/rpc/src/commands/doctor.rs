@@ -3,26 +3,24 @@
 use muster_base::unix_millis_now;
 use muster_bus::{BrokerAddress, probe_broker};
 
-use super::context::CommandContext;
 use super::form;
 use crate::ask::{AgentSchemas, FleetConnection, TargetSelection};
-use crate::cli::doctor::DoctorArgs;
+use crate::cli::filters::QueryArgs;
+use crate::commands::context::{CommandContext, CommandResult, Error};
 use crate::doctor::{DiagnosisFinding, DiagnosisSection, broker, exit_code, fleet, local};
-use crate::error::Error;
-use crate::exit::CommandExitCode;
 use crate::render::doctor::{DoctorDocument, render_section};
 use crate::settings::RpcSettings;
 use muster_base::error_chain;
 
 /// Runs the command. Prints each check when it is done, because later checks usually depend on the first that fails.
-pub async fn run(args: DoctorArgs, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
+pub async fn run(args: QueryArgs, cx: CommandContext<'_>) -> CommandResult {
     let target = cx.read_target(&args.filters)?;
     let json = form::parse_json_form(&args.json)?;
     let settings = RpcSettings::load(cx.config, cx.environment)?;
     let mut sections = Vec::new();
     let mut add_section = |section: DiagnosisSection| {
         if json.is_none() {
-            cx.printer.print_text(render_section(&section, cx.printer.screen().width))?;
+            cx.printer.print_text(render_section(&section, cx.width()))?;
         }
         sections.push(section);
         Ok::<_, Error>(())

@@ -10,13 +10,10 @@ use muster_wire::token::permission::find_permission;
 use muster_wire::token::{AccountTrust, TokenError};
 use uuid::Uuid;
 
-use super::context::CommandContext;
 use super::form;
 use crate::ask::{AgentSchemas, FleetRequestError, RequestPlan, RequestWords, TargetSelection};
 use crate::cli::explain::ExplainArgs;
-use crate::error::Error;
-use crate::exit::CommandExitCode;
-use crate::printer::VerbosityLevel;
+use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::render::explain::{ExplainedCaller, ExplainedMessage, RequestExplanation};
 use crate::settings::RpcSettings;
 
@@ -24,10 +21,10 @@ use crate::settings::RpcSettings;
 const PLACEHOLDER_NODE: &str = "each-node-that-is-found";
 
 /// Runs the command.
-pub fn run(args: &ExplainArgs, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
-    let target = cx.read_target(&args.filters)?;
+pub fn run(args: &ExplainArgs, cx: CommandContext<'_>) -> CommandResult {
+    let target = cx.read_target(&args.query.filters)?;
     let words = RequestWords::parse(&args.agent, &args.words)?;
-    let json = form::parse_json_form(&args.json)?;
+    let json = form::parse_json_form(&args.query.json)?;
     let settings = cx.load_settings_if_any()?;
     let schemas = AgentSchemas::load(settings.as_ref())?;
     let (ddl, action) = schemas.find_action(&words)?;
@@ -65,8 +62,8 @@ pub fn run(args: &ExplainArgs, cx: CommandContext<'_>) -> Result<CommandExitCode
     if let Some(json) = &json {
         cx.print_json(&explanation, json)?;
     } else {
-        let verbose = cx.printer.verbosity_level() == VerbosityLevel::Verbose;
-        let width = cx.printer.screen().width;
+        let verbose = cx.is_verbose();
+        let width = cx.width();
         cx.printer.print_text(explanation.render_text(verbose, width))?;
     }
     Ok(CommandExitCode::Passed)

@@ -6,12 +6,10 @@ use std::time::Instant;
 
 use muster_wire::identity::Identity;
 
-use super::context::CommandContext;
 use super::form::{self, OutputFormError};
 use crate::ask::{FleetConnection, ProgressReporter, TargetSelection, locate_nodes};
 use crate::cli::find::FindArgs;
-use crate::error::Error;
-use crate::exit::CommandExitCode;
+use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Error};
 use crate::render::nodes::{
     FoundNodeTemplateValues, FoundNodesDocument, TEMPLATE_NAMES, discovery_sentence,
 };
@@ -19,9 +17,9 @@ use crate::report::ResultGap;
 use crate::settings::RpcSettings;
 
 /// Runs the command.
-pub async fn run(args: FindArgs, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
-    let target = cx.read_target(&args.filters)?;
-    let json = form::parse_json_form(&args.json)?;
+pub async fn run(args: FindArgs, cx: CommandContext<'_>) -> CommandResult {
+    let target = cx.read_target(&args.query.filters)?;
+    let json = form::parse_json_form(&args.query.json)?;
     let template = args.template.as_deref();
     let template = template.map(|text| form::parse_template(text, &TEMPLATE_NAMES)).transpose()?;
     let settings = cx.load_settings()?;
@@ -40,20 +38,15 @@ pub async fn run(args: FindArgs, cx: CommandContext<'_>) -> Result<CommandExitCo
     } else if let Some(template) = &template {
         for node in &nodes {
             let text = template.render(&FoundNodeTemplateValues { node });
-            let text = text.map_err(|source| OutputFormError::Template { source })?;
+            let text = text.map_err(OutputFormError::from)?;
             cx.printer.print_text(text)?;
         }
     } else {
-        let mut names = String::new();
-        for node in &nodes {
-            names.push_str(node.as_str());
-            names.push('\n');
-        }
-        cx.printer.print_text(names)?;
+        let names = nodes.iter().map(|node| format!("{node}\n"));
+        cx.printer.print_text(names.collect::<String>())?;
     }
     if !complete {
-        cx.printer
-            .print_warning(format_args!("incomplete: {}", ResultGap::Discovery.as_sentence()));
+        cx.warn_of_gap(ResultGap::Discovery);
     }
     if nodes.is_empty() {
         cx.printer

@@ -1,20 +1,20 @@
 //! `rpc job`: shows and manages saved jobs. Sends no requests.
 
-use super::context::CommandContext;
 use super::form;
 use crate::ask::FleetRequestError;
-use crate::cli::job::{JobCommand, JobDiffArgs, JobForgetArgs, JobListArgs, JobShowArgs};
+use crate::cli::job::{JobCommand, JobDiffArgs, JobForgetArgs, JobShowArgs};
+use crate::cli::json::JsonArgs;
+use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::diagnostics::highlight_code;
-use crate::error::Error;
-use crate::exit::CommandExitCode;
 use crate::jobs::{JobStore, SavedJobError};
 use crate::render::job::{
     JobDiffDocument, JobDifference, JobDocument, JobListDocument, render_job, render_job_list,
 };
+use crate::render::plan::count_text;
 use muster_base::error_chain;
 
 /// Runs one of the commands.
-pub fn run(command: JobCommand, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
+pub fn run(command: JobCommand, cx: CommandContext<'_>) -> CommandResult {
     let store =
         JobStore::new(cx.environment.state_home.as_deref()).map_err(FleetRequestError::from)?;
     match command {
@@ -25,13 +25,9 @@ pub fn run(command: JobCommand, cx: CommandContext<'_>) -> Result<CommandExitCod
     }
 }
 
-fn list_jobs(
-    args: &JobListArgs,
-    store: &JobStore,
-    cx: CommandContext<'_>,
-) -> Result<CommandExitCode, Error> {
+fn list_jobs(args: &JsonArgs, store: &JobStore, cx: CommandContext<'_>) -> CommandResult {
     let (jobs, errors) = store.list_jobs().map_err(FleetRequestError::from)?;
-    if let Some(json) = form::parse_json_form(&args.json)? {
+    if let Some(json) = form::parse_json_form(args)? {
         cx.print_json(&JobListDocument::new(&jobs), &json)?;
     } else {
         cx.printer.print_text(render_job_list(&jobs))?;
@@ -48,46 +44,28 @@ fn list_jobs(
     Ok(CommandExitCode::Passed)
 }
 
-fn show_job(
-    args: &JobShowArgs,
-    store: &JobStore,
-    cx: CommandContext<'_>,
-) -> Result<CommandExitCode, Error> {
+fn show_job(args: &JobShowArgs, store: &JobStore, cx: CommandContext<'_>) -> CommandResult {
     let job = store.load_job(&args.job).map_err(FleetRequestError::from)?;
-    if let Some(json) = form::parse_json_form(&args.json)? {
-        cx.print_json(&JobDocument::new(&job), &json)?;
-    } else {
-        cx.printer.print_text(render_job(&job, cx.printer.screen().width))?;
-    }
+    let json = form::parse_json_form(&args.json)?;
+    cx.print_result(json.as_ref(), &JobDocument::new(&job), || render_job(&job, cx.width()))?;
     if job.damaged > 0 {
-        let damaged = job.damaged;
-        cx.printer
-            .print_warning(format_args!("{damaged} lines of the job's file cannot be parsed"));
+        let damaged = count_text(job.damaged, "line", "lines");
+        cx.printer.print_warning(format_args!("{damaged} of the job's file cannot be parsed"));
     }
     Ok(job.exit_code())
 }
 
-fn diff_jobs(
-    args: &JobDiffArgs,
-    store: &JobStore,
-    cx: CommandContext<'_>,
-) -> Result<CommandExitCode, Error> {
+fn diff_jobs(args: &JobDiffArgs, store: &JobStore, cx: CommandContext<'_>) -> CommandResult {
     let load = |reference: &str| store.load_job(reference).map_err(FleetRequestError::from);
     let (before, after) = (load(&args.before)?, load(&args.after)?);
     let difference = JobDifference::between_jobs(&before, &after);
-    if let Some(json) = form::parse_json_form(&args.json)? {
-        cx.print_json(&JobDiffDocument::new(&difference), &json)?;
-    } else {
-        cx.printer.print_text(difference.render_text(cx.printer.screen().width))?;
-    }
-    Ok(if difference.is_empty() { CommandExitCode::Passed } else { CommandExitCode::SomeFailed })
+    let json = form::parse_json_form(&args.json)?;
+    let document = JobDiffDocument::new(&difference);
+    cx.print_result(json.as_ref(), &document, || difference.render_text(cx.width()))?;
+    Ok(CommandExitCode::from_verdict(difference.is_empty()))
 }
 
-fn forget_jobs(
-    args: &JobForgetArgs,
-    store: &JobStore,
-    cx: CommandContext<'_>,
-) -> Result<CommandExitCode, Error> {
+fn forget_jobs(args: &JobForgetArgs, store: &JobStore, cx: CommandContext<'_>) -> CommandResult {
     let forgotten = if args.all {
         store.forget_all_jobs().map_err(FleetRequestError::from)?
     } else {

@@ -1,20 +1,17 @@
 //! `rpc listen`: prints the replies to requests that were sent with `--reply-to`, in the format of the request command.
 
-use super::context::CommandContext;
 use super::form;
 use super::request::output::{RequestOutput, RequestOutputForm, divert_output, print_error};
 use crate::ask::{
     FleetConnection, FleetRequestUpdate, ListenRequest, RequestWords, TargetSelection,
 };
 use crate::cli::listen::ListenArgs;
-use crate::error::Error;
-use crate::exit::CommandExitCode;
-use crate::printer::VerbosityLevel;
+use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::render::request::RequestResultView;
 use crate::report::ResultGap;
 
 /// Runs the command.
-pub async fn run(args: ListenArgs, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
+pub async fn run(args: ListenArgs, cx: CommandContext<'_>) -> CommandResult {
     if let Some(path) = &args.output.file {
         divert_output(path, cx)?;
     }
@@ -30,7 +27,7 @@ async fn listen_for_replies(
     args: &ListenArgs,
     form: &RequestOutputForm,
     cx: CommandContext<'_>,
-) -> Result<CommandExitCode, Error> {
+) -> CommandResult {
     let settings = cx.load_settings_if_any()?;
     let schemas = cx.load_schemas(settings.as_ref())?;
     let words =
@@ -46,8 +43,8 @@ async fn listen_for_replies(
         view: RequestResultView {
             action,
             display: args.output.display,
-            verbose: cx.printer.verbosity_level() == VerbosityLevel::Verbose,
-            width: cx.printer.screen().width,
+            verbose: cx.is_verbose(),
+            width: cx.width(),
         },
         cx,
     };

@@ -11,9 +11,8 @@ mod revoke;
 pub mod show;
 
 use crate::cli::org::{OrgCommand, OrgDirectoryArgs};
+use crate::commands::context::CommandResult;
 use crate::environment::ProcessEnvironment;
-use crate::error::Error;
-use crate::exit::CommandExitCode;
 use crate::organisation::{Organisation, OrganisationError};
 use crate::printer::OutputPrinter;
 
@@ -22,7 +21,7 @@ pub async fn run(
     command: OrgCommand,
     environment: &ProcessEnvironment,
     printer: &OutputPrinter,
-) -> Result<CommandExitCode, Error> {
+) -> CommandResult {
     let open = |directory: &OrgDirectoryArgs| open_organisation(directory, environment);
     match command {
         OrgCommand::Init(args) => init::run(args, printer),
@@ -33,7 +32,7 @@ pub async fn run(
         OrgCommand::Push(args) => {
             push::run(&open(&args.organisation)?, args.replicas, printer).await
         }
-        OrgCommand::Newcomers(args) => newcomers::run(open(&args.organisation)?, printer).await,
+        OrgCommand::Newcomers(args) => newcomers::run(open(&args)?, printer).await,
         OrgCommand::Show(args) => show::run(&args, &open(&args.organisation)?, printer),
     }
 }

@@ -4,26 +4,24 @@ use muster_base::unix_millis_now;
 use muster_client::{CallStats, ReceivedReply};
 use muster_wire::identity::Identity;
 
-use super::context::CommandContext;
 use super::form;
 use super::request::request_traceparent;
 use crate::ask::{self, FleetConnection, ProgressReporter};
 use crate::cli::ping::PingArgs;
-use crate::error::Error;
-use crate::exit::CommandExitCode;
-use crate::printer::{PrintError, VerbosityLevel};
+use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
+use crate::printer::PrintError;
 use crate::render::ping::{PingDocument, PingReply, render_ping_graph, render_ping_statistics};
 use crate::render::trace::RequestTrace;
 use crate::report::{NodeTrace, ResultGap};
 
 /// Runs the command. Prints each reply as it arrives.
-pub async fn run(args: PingArgs, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
-    let mut target = cx.read_target(&args.filters)?;
+pub async fn run(args: PingArgs, cx: CommandContext<'_>) -> CommandResult {
+    let mut target = cx.read_target(&args.query.filters)?;
     target.listen = args.timeout.or(target.listen);
-    let json = form::parse_json_form(&args.json)?;
+    let json = form::parse_json_form(&args.query.json)?;
     let settings = cx.load_settings()?;
     let fleet = FleetConnection::connect(&settings, &target).await?;
-    let verbose = cx.printer.verbosity_level() == VerbosityLevel::Verbose;
+    let verbose = cx.is_verbose();
     let request = ask::PingRequest {
         target: &target,
         expect: args.expect.map(|count| usize::try_from(count).unwrap_or(usize::MAX)),
@@ -50,7 +48,7 @@ pub async fn run(args: PingArgs, cx: CommandContext<'_>) -> Result<CommandExitCo
         cx.print_json(&PingDocument::new(&pongs, !complete).with_traces(&traces), json)?;
     } else {
         cx.printer.print_line(render_ping_statistics(&pongs))?;
-        let width = cx.printer.screen().width;
+        let width = cx.width();
         if let Some(graph) = render_ping_graph(&pongs, width).filter(|_| args.graph) {
             cx.printer.print_line(format_args!("\n{graph}"))?;
         }
@@ -60,8 +58,7 @@ pub async fn run(args: PingArgs, cx: CommandContext<'_>) -> Result<CommandExitCo
         }
     }
     if !complete {
-        cx.printer
-            .print_warning(format_args!("incomplete: {}", ResultGap::Discovery.as_sentence()));
+        cx.warn_of_gap(ResultGap::Discovery);
     }
     Ok(exit_code(pongs.len(), request.expect))
 }

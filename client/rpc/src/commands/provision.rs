@@ -9,16 +9,11 @@ mod token;
 mod user_data;
 
 use crate::cli::provision::ProvisionCommand;
-use crate::commands::context::CommandContext;
+use crate::commands::context::{CommandContext, CommandResult};
 use crate::commands::org::open_organisation;
-use crate::error::Error;
-use crate::exit::CommandExitCode;
 
 /// Runs one of the commands.
-pub async fn run(
-    command: ProvisionCommand,
-    cx: CommandContext<'_>,
-) -> Result<CommandExitCode, Error> {
+pub async fn run(command: ProvisionCommand, cx: CommandContext<'_>) -> CommandResult {
     match command {
         ProvisionCommand::Token(args) => {
             let organisation = open_organisation(&args.organisation, cx.environment)?;

@@ -6,6 +6,7 @@ mod resume;
 pub mod save;
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use muster_client::{DiscoverySource, ReplyDelivery, choose_nodes};
 use muster_ddl::ActionSchema;
@@ -13,7 +14,6 @@ use muster_wire::identity::Identity;
 use muster_wire::trace::TraceContext;
 use uuid::Uuid;
 
-use super::context::CommandContext;
 use super::form;
 use crate::approval::{ApprovalFileError, LoadedApproval, load_approval};
 use crate::ask::{
@@ -22,11 +22,15 @@ use crate::ask::{
     ask_confirmation, is_terminal, read_secrets,
 };
 use crate::cli::Cli;
+use crate::cli::approval::ApprovalArgs;
+use crate::cli::filters::QueryArgs;
+use crate::cli::json::JsonArgs;
+use crate::cli::output::OutputArgs;
 use crate::cli::request::RequestArgs;
+use crate::cli::request_flags::RequestFlags;
+use crate::cli::rollout_flags::PaceArgs;
+use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::environment::ProcessEnvironment;
-use crate::error::Error;
-use crate::exit::CommandExitCode;
-use crate::printer::VerbosityLevel;
 use crate::render::agent_help;
 use crate::render::plan::{RolloutPreview, node_count_text};
 use crate::render::request::RequestResultView;
@@ -40,7 +44,7 @@ use resume::EarlierJob;
 use save::{JobCandidate, open_journal};
 
 /// Runs the command. Prints replies as they arrive, unless they are sorted or part of a document.
-pub async fn run(args: RequestArgs, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
+pub async fn run(args: RequestArgs, cx: CommandContext<'_>) -> CommandResult {
     if args.help {
         return print_help(&args, cx);
     }
@@ -55,8 +59,33 @@ pub async fn run(args: RequestArgs, cx: CommandContext<'_>) -> Result<CommandExi
     result
 }
 
+/// Sends a request with these words after the agent, as `rpc do` does with the default options.
+pub async fn send_words(
+    agent: &str,
+    words: Vec<String>,
+    yes: bool,
+    query: QueryArgs,
+    cx: CommandContext<'_>,
+) -> CommandResult {
+    let QueryArgs { json: JsonArgs { json, jq }, filters } = query;
+    let request = RequestArgs {
+        agent: Some(agent.to_owned()),
+        words,
+        timeout: None,
+        ttl: Duration::from_mins(1),
+        output: OutputArgs { json, jq, ..OutputArgs::default() },
+        approval: ApprovalArgs { propose: None, lifetime: Duration::from_hours(1), approve: None },
+        flags: RequestFlags { yes, ..RequestFlags::default() },
+        pace: PaceArgs::default(),
+        filters,
+        bare: false,
+        help: false,
+    };
+    Box::pin(run(request, cx)).await
+}
+
 /// Prints the usage of the agent or its action.
-fn print_help(args: &RequestArgs, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
+fn print_help(args: &RequestArgs, cx: CommandContext<'_>) -> CommandResult {
     let mut schemas = AgentSchemas::load(cx.load_settings_if_any()?.as_ref())?;
     if args.bare {
         schemas.commands = Cli::command_names();
@@ -75,7 +104,7 @@ async fn ask_action(
     args: RequestArgs,
     form: &RequestOutputForm,
     cx: CommandContext<'_>,
-) -> Result<CommandExitCode, Error> {
+) -> CommandResult {
     let target = cx.read_target(&args.filters)?;
     let earlier_job =
         EarlierJob::from_flags(&args.flags, cx.environment).map_err(FleetRequestError::from)?;
@@ -209,10 +238,10 @@ impl PendingRequest<'_> {
         args: &RequestArgs,
         (form, filter): (&RequestOutputForm, Option<ReplyFilter>),
         progress: &ProgressReporter<'_>,
-    ) -> Result<CommandExitCode, Error> {
+    ) -> CommandResult {
         let RequestPlan { ddl, action, .. } = self.request.plan;
         let (cx, trace) = (self.cx, self.request.trace);
-        let verbose = cx.printer.verbosity_level() == VerbosityLevel::Verbose;
+        let verbose = cx.is_verbose();
         let output = RequestOutput {
             form,
             filter,
@@ -221,7 +250,7 @@ impl PendingRequest<'_> {
                 action,
                 display: args.output.display,
                 verbose,
-                width: cx.printer.screen().width,
+                width: cx.width(),
             },
             cx,
         };
@@ -247,13 +276,10 @@ impl PendingRequest<'_> {
     }
 
     /// Sends the request without waiting for replies, and prints that it was sent.
-    async fn send_without_waiting(
-        mut self,
-        delivery: ReplyDelivery,
-    ) -> Result<CommandExitCode, Error> {
+    async fn send_without_waiting(mut self, delivery: ReplyDelivery) -> CommandResult {
         let printer = self.cx.printer;
         if self.found.nodes.is_empty() {
-            report_no_nodes(self.target, self.cx);
+            self.cx.report_no_nodes(self.target);
             return Ok(CommandExitCode::Local);
         }
         let count = self.found.nodes.len();
@@ -398,13 +424,4 @@ fn check_stdin_readers(
         }
         _ => Ok(()),
     }
-}
-
-/// Prints that no request was sent because no nodes matched.
-pub fn report_no_nodes(target: &TargetSelection, cx: CommandContext<'_>) {
-    cx.printer.print_error("no request sent, we did not discover any nodes");
-    cx.printer.print_hint(format_args!(
-        "looked for {}; use `rpc find` to test filters",
-        target.filter.explain()
-    ));
 }

@@ -7,13 +7,13 @@ use muster_contract::rpcutil::RpcutilCollectiveInfoOutput;
 use muster_wire::identity::Identity;
 use serde::Serialize;
 
-use super::json::RequestStatsDocument;
 use super::printable::escape_to_line;
 use crate::commands::table::format_table;
 use crate::report::RequestReport;
 
 /// The nodes of each collective.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct CollectiveMembers<'a>(BTreeMap<String, BTreeSet<&'a Identity>>);
 
 impl<'a> CollectiveMembers<'a> {
@@ -62,24 +62,12 @@ fn quote_dot(text: &str) -> String {
     format!("\"{escaped}\"")
 }
 
-/// The document for programs.
+/// What the document for programs contains, besides the statistics of the request.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct CollectivesDocument<'a> {
-    schema: &'static str,
-    collectives: &'a BTreeMap<String, BTreeSet<&'a Identity>>,
-    request_stats: RequestStatsDocument<'a>,
-}
-
-impl<'a> CollectivesDocument<'a> {
-    /// Creates the document of these collectives.
-    pub fn new(collectives: &'a CollectiveMembers<'a>, report: &'a RequestReport) -> Self {
-        Self {
-            schema: "muster.collectives.v1",
-            collectives: &collectives.0,
-            request_stats: RequestStatsDocument::new(&report.stats),
-        }
-    }
+    /// The nodes of each collective.
+    pub collectives: &'a CollectiveMembers<'a>,
 }
 
 #[cfg(test)]
@@ -120,7 +108,7 @@ mod tests {
         }
         "#);
         let document =
-            serde_json::to_value(CollectivesDocument::new(&collectives, &report)).unwrap();
+            serde_json::to_value(CollectivesDocument { collectives: &collectives }).unwrap();
         assert_eq!(document["collectives"]["muster"], json!(["db1", "web1"]));
     }
 }

@@ -51,14 +51,23 @@ pub struct DdlCheckResult {
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct DdlCheckDocument<'a> {
-    schema: &'static str,
-    files: &'a [DdlCheckResult],
+    /// Its schema, and its version.
+    pub schema: &'static str,
+    /// The files.
+    pub files: &'a [DdlCheckResult],
 }
 
-impl<'a> DdlCheckDocument<'a> {
-    /// Creates the document of these files.
-    pub fn new(files: &'a [DdlCheckResult]) -> Self {
-        Self { schema: "muster.plugin.check.v1", files }
+impl DdlCheckDocument<'_> {
+    /// Renders one line per finding.
+    pub fn render_text(&self) -> String {
+        let findings = self.files.iter().flat_map(|checked| {
+            checked.findings.iter().map(|finding| {
+                finding.render_line(&checked.file)
+                    + "
+"
+            })
+        });
+        findings.collect()
     }
 }
 

@@ -10,8 +10,8 @@ use serde_json::Value;
 
 use super::columns::format_columns;
 use super::grid::{TableCell, lay_out_table};
-use super::json::RequestStatsDocument;
 use super::page::TextPage;
+use super::plan::count_text;
 use super::printable::escape_to_line;
 use super::ranges::shorten_to_ranges;
 use super::request::balance_line;
@@ -65,12 +65,8 @@ pub fn render_fact_bars(
         if screen.is_terminal {
             page.push_line(bars.render_row(group));
         } else {
-            let count = group.nodes.len();
-            let times = if count == 1 { "time" } else { "times" };
-            page.push_line(format_args!(
-                "        {:<39} found {count} {times}",
-                group.display_value()
-            ));
+            let times = count_text(group.nodes.len(), "time", "times");
+            page.push_line(format_args!("        {:<39} found {times}", group.display_value()));
         }
         if nodes {
             let names: Vec<&str> = group.nodes.iter().map(Identity::as_str).collect();
@@ -137,26 +133,14 @@ impl FactBarLayout {
     }
 }
 
-/// The document for programs.
+/// What the document for programs contains, besides the statistics of the request.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct FactsDocument<'a> {
-    schema: &'static str,
-    fact: &'a str,
-    values: &'a [FactValueGroup],
-    request_stats: RequestStatsDocument<'a>,
-}
-
-impl<'a> FactsDocument<'a> {
-    /// Creates the document of these values.
-    pub fn new(fact: &'a str, groups: &'a [FactValueGroup], report: &'a RequestReport) -> Self {
-        Self {
-            schema: "muster.facts.v1",
-            fact,
-            values: groups,
-            request_stats: RequestStatsDocument::new(&report.stats),
-        }
-    }
+    /// Name of the fact.
+    pub fact: &'a str,
+    /// Its values.
+    pub values: &'a [FactValueGroup],
 }
 
 #[cfg(test)]
@@ -204,7 +188,12 @@ mod tests {
         insta::assert_snapshot!("facts_table", plain(&render_fact_table(&groups, true, terminal)));
         insta::assert_snapshot!(
             "facts_json",
-            json::to_safe_text(&FactsDocument::new("country", &groups, &report)).unwrap()
+            json::to_safe_text(&json::ReportDocument::new(
+                "muster.facts.v1",
+                FactsDocument { fact: "country", values: &groups },
+                &report
+            ))
+            .unwrap()
         );
     }
 }

@@ -7,11 +7,13 @@ use muster_client::DiscoveryMethod;
 use muster_wire::identity::Identity;
 use serde::Serialize;
 
+use super::plan::node_count_text;
+
 /// The sentence that `--verbose` adds.
 pub fn discovery_sentence(count: usize, took: Duration, method: DiscoveryMethod) -> String {
-    let nodes = if count == 1 { "node" } else { "nodes" };
+    let nodes = node_count_text(count);
     format!(
-        "Discovered {count} {nodes} in {:.2} seconds using the {method} discovery method",
+        "Discovered {nodes} in {:.2} seconds using the {method} discovery method",
         took.as_secs_f64()
     )
 }

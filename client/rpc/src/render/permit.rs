@@ -4,7 +4,6 @@ use muster_contract::permit::{PermitListOutput, PermitPoolRow, PoolMemberRow};
 use serde::Serialize;
 
 use super::grid::{TableCell, lay_out_table};
-use super::json::RequestStatsDocument;
 use super::page::TextPage;
 use super::printable::escape_to_line;
 use crate::printer::STRONG;
@@ -106,24 +105,12 @@ pub fn release_question(pool: &str, holders: &[&PoolMemberRow]) -> String {
     page.into_text()
 }
 
-/// The document for programs.
+/// What the document for programs contains, besides the statistics of the request.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PermitPoolsDocument<'a> {
-    schema: &'static str,
-    pools: &'a [PermitPoolRow],
-    request_stats: RequestStatsDocument<'a>,
-}
-
-impl<'a> PermitPoolsDocument<'a> {
-    /// Creates the document of these pools.
-    pub fn new(pools: &'a [PermitPoolRow], report: &'a RequestReport) -> Self {
-        Self {
-            schema: "muster.permits.v1",
-            pools,
-            request_stats: RequestStatsDocument::new(&report.stats),
-        }
-    }
+    /// The pools.
+    pub pools: &'a [PermitPoolRow],
 }
 
 #[cfg(test)]

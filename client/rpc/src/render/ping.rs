@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::duration::format_milliseconds;
 use super::page::TextPage;
+use super::plan::{count_text, node_count_text};
 use super::trace::NodeTraceDocument;
 use crate::printer::WARNING;
 use crate::report::NodeTrace;
@@ -55,9 +56,8 @@ impl PingReply {
 
 /// Renders the statistics below the lines.
 pub fn render_ping_statistics(pongs: &[PingReply]) -> String {
-    let count = pongs.len();
-    let replies = if count == 1 { "reply" } else { "replies" };
-    let heading = format!("\n---- ping statistics ----\n{count} {replies}");
+    let replies = count_text(pongs.len(), "reply", "replies");
+    let heading = format!("\n---- ping statistics ----\n{replies}");
     let Some(times) = PingTimes::from_replies(pongs) else {
         return heading;
     };
@@ -89,11 +89,8 @@ pub fn render_ping_graph(pongs: &[PingReply], width: usize) -> Option<String> {
     let bars: String = counts.iter().map(bar).collect();
     let mut page = TextPage::default();
     page.push_line(bars);
-    let nodes = if max_count == 1 { "node" } else { "nodes" };
-    page.push_text(format_args!(
-        "{bucket} ms per bar, 0 to {} ms; the highest bar is {max_count} {nodes}",
-        bucket * counts.len() as u128
-    ));
+    let (nodes, end) = (node_count_text(max_count), bucket * counts.len() as u128);
+    page.push_text(format_args!("{bucket} ms per bar, 0 to {end} ms; the highest bar is {nodes}"));
     Some(page.into_text())
 }
 

@@ -5,6 +5,7 @@ use muster_wire::identity::SubjectName;
 use serde::Serialize;
 
 use super::page::TextPage;
+use super::plan::count_text;
 use super::printable::escape_to_line;
 use crate::policy::{LintFinding, LintLevel, PolicyTestOutcome};
 use crate::printer::{BAD, GOOD, STRONG, WARNING};
@@ -15,8 +16,8 @@ use crate::printer::{BAD, GOOD, STRONG, WARNING};
 pub struct PolicyCheckDocument<'a> {
     schema: &'static str,
     files: usize,
-    errors: usize,
-    warnings: usize,
+    pub(crate) errors: usize,
+    pub(crate) warnings: usize,
     findings: &'a [LintFinding],
 }
 
@@ -31,11 +32,6 @@ impl<'a> PolicyCheckDocument<'a> {
             warnings: count(LintLevel::Warning),
             findings,
         }
-    }
-
-    /// Number of errors and of warnings.
-    pub fn finding_counts(&self) -> (usize, usize) {
-        (self.errors, self.warnings)
     }
 
     /// Renders one line per finding, in the format of compilers, and the totals.
@@ -61,16 +57,12 @@ impl<'a> PolicyCheckDocument<'a> {
         let style = if self.errors > 0 { BAD } else { GOOD };
         page.push_line(format_args!(
             "{style}{}, {}, {}{style:#}",
-            pluralise(self.files, "policy", "policies"),
-            pluralise(self.errors, "error", "errors"),
-            pluralise(self.warnings, "warning", "warnings"),
+            count_text(self.files, "policy", "policies"),
+            count_text(self.errors, "error", "errors"),
+            count_text(self.warnings, "warning", "warnings"),
         ));
         page.into_text()
     }
-}
-
-fn pluralise(count: usize, singular: &str, plural: &str) -> String {
-    format!("{count} {}", if count == 1 { singular } else { plural })
 }
 
 /// Result of `rpc policy explain`.
@@ -191,7 +183,7 @@ fn unknown_lookups(explanation: &PolicyExplanation) -> Vec<String> {
 pub struct PolicyTestDocument<'a> {
     schema: &'static str,
     passed: usize,
-    failed: usize,
+    pub(crate) failed: usize,
     cases: Vec<PolicyTestCaseDocument<'a>>,
 }
 
@@ -227,11 +219,6 @@ impl<'a> PolicyTestDocument<'a> {
             failed: outcomes.len() - passed,
             cases: outcomes.iter().map(case).collect(),
         }
-    }
-
-    /// Number of failed cases.
-    pub fn failed_count(&self) -> usize {
-        self.failed
     }
 
     /// Renders one line per case, and the totals.

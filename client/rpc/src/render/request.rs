@@ -14,6 +14,7 @@ use super::event::event_sentences;
 use super::grid::{RenderedTable, TableCell, lay_out_table};
 use super::group::EqualReplyGroup;
 use super::page::TextPage;
+use super::plan::node_count_text;
 use super::printable::{escape_to_line, escape_unprintable};
 use super::request_stats::render_request_stats;
 use super::value::{compact_value, hang_lines, value_lines};
@@ -64,7 +65,7 @@ impl RequestResultView<'_> {
             return self.render_reply(group.reply);
         }
         let mut page = TextPage::default();
-        page.push_line(reply_heading(&group.node_count_text(), group.reply));
+        page.push_line(reply_heading(&node_count_text(group.nodes.len()), group.reply));
         page.push_text(group.wrapped_name_ranges(INDENT, self.width, self.verbose));
         self.add_reply_body(group.reply, &mut page);
         page.push_gap();

@@ -1,8 +1,7 @@
 //! Renders Puppet runs: log lines while they run, then the outcomes and the check of the concurrency limit.
 
-use muster_base::{format_rfc3339, format_utc};
+use muster_base::{duration_millis, format_rfc3339, format_utc};
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use muster_client::runs::{ConcurrencyStats, RunOutcome};
 use muster_wire::Millis;
@@ -12,7 +11,7 @@ use serde_json::{Map, Value};
 
 use super::duration::format_duration;
 use super::page::TextPage;
-use super::plan::{list_first_nodes, node_count_text};
+use super::plan::{count_text, list_first_nodes, node_count_text};
 use super::printable::escape_to_line;
 use crate::printer::{BAD, GOOD, STRONG};
 use crate::runs::run_log::RunLogLine;
@@ -107,7 +106,7 @@ fn describe_times(runs: &PuppetRunsReport) -> String {
     let Some(stats) = runs.concurrency_stats() else {
         return format!("No runs, in {took}.");
     };
-    let count = if stats.runs == 1 { "1 run".to_owned() } else { format!("{} runs", stats.runs) };
+    let count = count_text(stats.runs, "run", "runs");
     let (work, longest) = (format_duration(stats.work), format_duration(stats.longest));
     format!("{count} in {took}: together they took {work}, the longest {longest}.")
 }
@@ -217,7 +216,7 @@ impl<'a> PuppetRunsDocument<'a> {
             job: runs.job.as_deref(),
             limit: runs.limit,
             start_time_utc: format_rfc3339(runs.started),
-            took_ms: saturating_millis(runs.took),
+            took_ms: duration_millis(runs.took),
             counts: classes.map(|(class, nodes)| (class, nodes.len())).collect(),
             ok: runs.ok_count(),
             failed: runs.unsuccessful_count(),
@@ -228,10 +227,10 @@ impl<'a> PuppetRunsDocument<'a> {
             proof: runs.concurrency_stats().map(|stats| ConcurrencyDocument {
                 runs: stats.runs,
                 highest_concurrency: stats.highest,
-                work_ms: saturating_millis(stats.work),
-                longest_ms: saturating_millis(stats.longest),
-                makespan_ms: saturating_millis(stats.makespan),
-                least_ms: runs.limit.map(|limit| saturating_millis(stats.least_duration(limit))),
+                work_ms: duration_millis(stats.work),
+                longest_ms: duration_millis(stats.longest),
+                makespan_ms: duration_millis(stats.makespan),
+                least_ms: runs.limit.map(|limit| duration_millis(stats.least_duration(limit))),
                 clocks_set_right: runs.skewed_clock_count(),
             }),
             disbelieved: &runs.rejected,
@@ -299,10 +298,6 @@ impl<'a> PuppetRunsJsonLine<'a> {
         document.nodes.clear();
         Self::Summary { runs: Box::new(document) }
     }
-}
-
-fn saturating_millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

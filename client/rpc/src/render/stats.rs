@@ -5,7 +5,6 @@ use muster_wire::identity::Identity;
 use serde::Serialize;
 
 use super::grid::{TableCell, lay_out_table};
-use super::json::RequestStatsDocument;
 use super::page::TextPage;
 use super::request::balance_line;
 use crate::report::{NodeReply, RequestReport};
@@ -100,24 +99,12 @@ pub fn render_counts_table(
     page.into_text()
 }
 
-/// The document for programs.
+/// What the document for programs contains, besides the statistics of the request.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct DaemonStatsDocument<'a> {
-    schema: &'static str,
-    nodes: &'a [DaemonCounts],
-    request_stats: RequestStatsDocument<'a>,
-}
-
-impl<'a> DaemonStatsDocument<'a> {
-    /// Creates the document of these counters.
-    pub fn new(nodes: &'a [DaemonCounts], report: &'a RequestReport) -> Self {
-        Self {
-            schema: "muster.stats.v1",
-            nodes,
-            request_stats: RequestStatsDocument::new(&report.stats),
-        }
-    }
+    /// The counters of each node.
+    pub nodes: &'a [DaemonCounts],
 }
 
 #[cfg(test)]

@@ -2,16 +2,14 @@
 
 use serde_json::{Map, Value};
 
-use super::CommandContext;
 use super::lines::{self, LogFilePart};
 use crate::cli::audit::AuditShowArgs;
-use crate::error::Error;
-use crate::exit::CommandExitCode;
+use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::printer::PrintError;
 use crate::render::audit::render_record;
 
 /// Runs the command.
-pub(super) fn run(args: &AuditShowArgs, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
+pub(super) fn run(args: &AuditShowArgs, cx: CommandContext<'_>) -> CommandResult {
     let (mut unread, mut printed) = (0_u64, Ok(()));
     for file in &args.files {
         lines::for_each_part(file, |part| {

@@ -6,18 +6,17 @@ use std::path::{Path, PathBuf};
 use muster_audit::{AuditAnchor, AuditKeyTrust, ChainVerifier};
 
 use super::lines::{self, LogFilePart};
-use super::{AuditReadError, CommandContext, head};
+use super::{AuditReadError, head};
 use crate::cli::audit::AuditVerifyArgs;
+use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Error};
 use crate::commands::form;
-use crate::error::Error;
-use crate::exit::CommandExitCode;
 use crate::render::audit::{AuditVerdictDocument, VerifiedAuditLog, render_verdict};
 
 /// Default state directory of the daemon.
 const STATE_DIRECTORY: &str = "/var/lib/muster";
 
 /// Runs the command.
-pub(super) fn run(args: AuditVerifyArgs, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
+pub(super) fn run(args: AuditVerifyArgs, cx: CommandContext<'_>) -> CommandResult {
     let json = form::parse_json_form(&args.json)?;
     let trust = resolve_key_trust(&args, cx)?;
     let mut anchors = args.anchors;
@@ -39,7 +38,7 @@ pub(super) fn run(args: AuditVerifyArgs, cx: CommandContext<'_>) -> Result<Comma
     } else {
         cx.printer.print_text(render_verdict(&log))?;
     }
-    Ok(if log.has_passed() { CommandExitCode::Passed } else { CommandExitCode::SomeFailed })
+    Ok(CommandExitCode::from_verdict(log.has_passed()))
 }
 
 /// Anchors from the daemon's head records. A directory given by the user must contain one; the default directory is used if it exists.

@@ -4,8 +4,7 @@ use std::path::PathBuf;
 
 use crate::broker::conf::NatsServerConfig;
 use crate::cli::broker::BrokerConfigArgs;
-use crate::error::Error;
-use crate::exit::CommandExitCode;
+use crate::commands::context::{CommandExitCode, CommandResult};
 use crate::files;
 use crate::organisation::{Organisation, OrganisationError};
 use crate::printer::{GOOD, OutputPrinter};
@@ -15,7 +14,7 @@ pub fn run(
     args: &BrokerConfigArgs,
     organisation: &Organisation,
     printer: &OutputPrinter,
-) -> Result<CommandExitCode, Error> {
+) -> CommandResult {
     let default_path = organisation.layout().broker_config();
     let out: Option<PathBuf> =
         if args.write { Some(default_path.clone()) } else { args.out.clone() };

@@ -1,8 +1,7 @@
 //! `rpc broker rename`: changes the broker's host names in its certificate and in the URLs of nodes and clients.
 
 use crate::cli::broker::BrokerRenameArgs;
-use crate::error::Error;
-use crate::exit::CommandExitCode;
+use crate::commands::context::{CommandExitCode, CommandResult};
 use crate::organisation::Organisation;
 use crate::printer::{GOOD, OutputPrinter};
 
@@ -11,7 +10,7 @@ pub fn run(
     args: &BrokerRenameArgs,
     mut organisation: Organisation,
     printer: &OutputPrinter,
-) -> Result<CommandExitCode, Error> {
+) -> CommandResult {
     let lock = organisation.lock()?;
     organisation.rename_broker(&lock, &args.hosts)?;
     let urls = organisation.profile().broker.urls.join(", ");

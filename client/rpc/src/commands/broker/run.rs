@@ -9,9 +9,8 @@ use std::process::Command;
 
 use crate::broker::program::{self, BrokerProgramError};
 use crate::cli::broker::BrokerRunArgs;
+use crate::commands::context::CommandResult;
 use crate::environment::ProcessEnvironment;
-use crate::error::Error;
-use crate::exit::CommandExitCode;
 use crate::organisation::Organisation;
 use crate::printer::OutputPrinter;
 
@@ -25,7 +24,7 @@ pub fn run(
     organisation: &Organisation,
     environment: &ProcessEnvironment,
     printer: &OutputPrinter,
-) -> Result<CommandExitCode, Error> {
+) -> CommandResult {
     let path = program::find_nats_server(environment)?;
     let config = organisation.layout().broker_config();
     printer.print_detail(format_args!("{} --config {}", path.display(), config.display()));

@@ -5,15 +5,14 @@ use std::time::Duration;
 
 use super::process;
 use super::record::{self, DemoRecord};
-use crate::error::Error;
-use crate::exit::CommandExitCode;
+use crate::commands::context::{CommandExitCode, CommandResult};
 use crate::printer::{GOOD, OutputPrinter};
 
 /// Time for a node to finish its running requests.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Runs the command.
-pub async fn run(directory: &Path, printer: &OutputPrinter) -> Result<CommandExitCode, Error> {
+pub async fn run(directory: &Path, printer: &OutputPrinter) -> CommandResult {
     let record = DemoRecord::load(directory)?;
     let nodes: Vec<_> = record.nodes.iter().map(|node| node.process).collect();
     process::stop_processes(&nodes, STOP_TIMEOUT).await?;

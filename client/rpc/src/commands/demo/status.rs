@@ -4,13 +4,12 @@ use std::path::Path;
 
 use super::process::DemoProcess;
 use super::record::DemoRecord;
+use crate::commands::context::{CommandExitCode, CommandResult};
 use crate::commands::table::format_table;
-use crate::error::Error;
-use crate::exit::CommandExitCode;
 use crate::printer::OutputPrinter;
 
 /// Runs the command. Returns [`CommandExitCode::Local`] if a started process has exited.
-pub fn run(directory: &Path, printer: &OutputPrinter) -> Result<CommandExitCode, Error> {
+pub fn run(directory: &Path, printer: &OutputPrinter) -> CommandResult {
     let record = DemoRecord::load(directory)?;
     let mut rows = Vec::new();
     if let Some(broker) = &record.broker {

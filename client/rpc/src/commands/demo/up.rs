@@ -15,10 +15,9 @@ use super::record::{self, DemoRecord};
 use super::{DemoError, broker, fleet, node, process, virtual_nodes};
 use crate::broker::program;
 use crate::cli::demo::DemoUpArgs;
+use crate::commands::context::{CommandExitCode, CommandResult};
 use crate::diagnostics::highlight_code;
 use crate::environment::{CONFIG, ProcessEnvironment};
-use crate::error::Error;
-use crate::exit::CommandExitCode;
 use crate::files;
 use crate::organisation::{
     self, CredentialSpec, Organisation, OrganisationError, OrganisationSpec, PrincipalKind,
@@ -52,7 +51,7 @@ pub async fn run(
     directory: PathBuf,
     environment: &ProcessEnvironment,
     printer: &OutputPrinter,
-) -> Result<CommandExitCode, Error> {
+) -> CommandResult {
     if !args.in_memory && args.nodes > MAX_PROCESS_NODES {
         let (nodes, maximum) = (args.nodes, MAX_PROCESS_NODES);
         return Err(DemoError::TooMany { nodes, maximum }.into());

@@ -14,41 +14,32 @@ use muster_contract::read_values;
 use muster_contract::rpcutil::RpcutilInventoryOutput;
 use serde_json::json;
 
-use super::super::context::CommandContext;
-use super::super::inquiry;
-use super::super::request::report_no_nodes;
-use super::batches::{self, ReplyVerdict};
+use super::batches::{InventoryQuery, UnusableReplyError, successful_outputs};
 use super::error::InventoryFileError;
-use crate::ask::{AgentSchemas, FleetConnection, ProgressReporter};
 use crate::cli::filters::FilterArgs;
-use crate::error::Error;
-use crate::exit::CommandExitCode;
+use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
+use crate::commands::inquiry::RPCUTIL_AGENT;
 use crate::files;
-use crate::render::printable;
+use crate::render::plan::{count_text, node_count_text};
+use crate::render::printable::escape_to_line;
 use crate::report::NodeReply;
 
 /// Validates a document.
-pub fn validate_file(path: &Path, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
+pub fn validate_file(path: &Path, cx: CommandContext<'_>) -> CommandResult {
     let to_error = |source| InventoryFileError::Inventory { path: path.to_owned(), source };
     let text = files::read_text(path, MAX_INVENTORY_BYTES).map_err(InventoryFileError::from)?;
     let problems = find_problems(&text, None).map_err(to_error)?;
     for problem in &problems {
-        cx.printer.print_line(format_args!(
-            "{}: {}",
-            path.display(),
-            printable::escape_to_line(problem)
-        ))?;
+        let problem = escape_to_line(problem);
+        cx.printer.print_line(format_args!("{}: {problem}", path.display()))?;
     }
     if !problems.is_empty() {
         return Ok(CommandExitCode::Local);
     }
     let inventory = FleetInventory::parse(&text, None).map_err(to_error)?;
-    cx.printer.print_line(format_args!(
-        "{}: {} nodes, {} groups, no problems",
-        path.display(),
-        inventory.nodes.len(),
-        inventory.groups.len()
-    ))?;
+    let nodes = node_count_text(inventory.nodes.len());
+    let groups = count_text(inventory.groups.len(), "group", "groups");
+    cx.printer.print_line(format_args!("{}: {nodes}, {groups}, no problems", path.display()))?;
     Ok(CommandExitCode::Passed)
 }
 
@@ -58,36 +49,23 @@ pub async fn run(
     update: bool,
     filters: &FilterArgs,
     cx: CommandContext<'_>,
-) -> Result<CommandExitCode, Error> {
-    let target = cx.read_target(filters)?.with_agent(inquiry::RPCUTIL_AGENT)?;
-    let settings = cx.load_settings()?;
-    let schemas = AgentSchemas::load(Some(&settings))?;
+) -> CommandResult {
+    let target = cx.read_target(filters)?.with_agent(RPCUTIL_AGENT)?;
     let groups = existing_groups(path, update)?;
-    let plan = inquiry::plan_rpcutil(&schemas, "inventory", &[])?;
-    let fleet = FleetConnection::connect(&settings, &target).await?;
-    let progress = ProgressReporter::new(cx.printer, true);
-    let found = fleet.discover_nodes(&target, &progress).await?;
-    if found.nodes.is_empty() {
-        report_no_nodes(&target, cx);
+    let Some(query) = InventoryQuery::prepare(&target, None, cx).await? else {
         return Ok(CommandExitCode::Local);
-    }
+    };
     let failed = |source| InventoryFileError::from(files::file_error("write", path)(source));
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     let file =
         tempfile::NamedTempFile::new_in(directory.unwrap_or(Path::new("."))).map_err(failed)?;
     let mut document =
         InventoryWriter::begin_document(BufWriter::new(file), &groups).map_err(failed)?;
-
-    let total =
-        batches::ask_in_batches(&fleet, &plan, found, cx, |reply| match node_entry(&reply) {
-            Ok(node) => {
-                document.write_node(&node).map_err(failed)?;
-                Ok(ReplyVerdict::Accepted)
-            }
-            Err(message) => Ok(ReplyVerdict::Rejected(message)),
-        })
-        .await?;
-    batches::report_missing(&total, "left out of the file", cx);
+    let total = query.ask_in_batches("left out of the file", cx, |reply| match node_entry(reply) {
+        Ok(node) => Ok(Ok(document.write_node(&node).map_err(failed)?)),
+        Err(error) => Ok(Err(error)),
+    });
+    let total = total.await?;
     if total.ok == 0 {
         return Ok(total.exit_code());
     }
@@ -95,7 +73,8 @@ pub async fn run(
     // Synced before the rename, so that a crash leaves either the old or the complete new document.
     file.as_file().sync_all().map_err(failed)?;
     file.persist(path).map_err(|error| failed(error.error))?;
-    cx.printer.print_message(format_args!("{} nodes in {}", total.ok, path.display()));
+    let nodes = node_count_text(total.ok);
+    cx.printer.print_message(format_args!("{nodes} in {}", path.display()));
     Ok(total.exit_code())
 }
 
@@ -111,25 +90,14 @@ fn existing_groups(path: &Path, update: bool) -> Result<Vec<InventoryGroup>, Inv
 }
 
 /// Converts a reply into the node's entry in the document.
-fn node_entry(reply: &NodeReply) -> Result<InventoryNode, String> {
-    let name = reply.node.to_string();
-    if !reply.is_ok() {
-        return Err(format!("{name}: {}", printable::escape_to_line(&reply.message)));
-    }
-    let node = read_values(&reply.data).and_then(|output: RpcutilInventoryOutput| {
-        Ok(InventoryNode {
-            name: name.clone(),
-            collectives: output.collectives,
-            facts: serde_json::from_value(output.facts.into())?,
-            classes: output.classes,
-            agents: output.agents,
-        })
-    });
-    node.map_err(|error| {
-        format!(
-            "{name}: its inventory is not valid: {}",
-            printable::escape_to_line(&error.to_string())
-        )
+fn node_entry(reply: &NodeReply) -> Result<InventoryNode, UnusableReplyError> {
+    let output: RpcutilInventoryOutput = read_values(successful_outputs(reply)?)?;
+    Ok(InventoryNode {
+        name: reply.node.to_string(),
+        collectives: output.collectives,
+        facts: serde_json::from_value(output.facts.into())?,
+        classes: output.classes,
+        agents: output.agents,
     })
 }
 
@@ -208,9 +176,14 @@ mod tests {
 
     #[test]
     fn a_node_that_tells_nonsense_is_left_out_and_told() {
-        assert!(node_entry(&reply("a", 5, "denied", json!({}))).unwrap_err().contains("denied"));
+        assert!(
+            node_entry(&reply("a", 5, "denied", json!({})))
+                .unwrap_err()
+                .to_string()
+                .contains("denied")
+        );
         let error = node_entry(&reply("a", 0, "", json!({"classes": 7}))).unwrap_err();
-        assert!(error.starts_with("a: its inventory is not valid"), "{error}");
+        assert!(error.to_string().starts_with("its inventory is not valid"), "{error}");
         assert!(node_entry(&reply("a", 0, "", json!({}))).is_ok());
     }
 }

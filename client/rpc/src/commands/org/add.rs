@@ -10,8 +10,7 @@ use muster_wire::token::scope::CallerGrant;
 
 use super::names;
 use crate::cli::org::{CredentialArgs, OrgAddCommand, OrgDirectoryArgs};
-use crate::error::Error;
-use crate::exit::CommandExitCode;
+use crate::commands::context::{CommandExitCode, CommandResult};
 use crate::organisation::{
     CredentialSpec, IssuedCredentials, Organisation, OrganisationError, PrincipalKind, bundle,
 };
@@ -28,7 +27,7 @@ pub async fn run(
     args: OrgAddCommand,
     open: impl FnOnce(&OrgDirectoryArgs) -> Result<Organisation, OrganisationError>,
     printer: &OutputPrinter,
-) -> Result<CommandExitCode, Error> {
+) -> CommandResult {
     let (kind, credentials, tags, directory) = match args {
         OrgAddCommand::User(args) => {
             let sign_tag = args.sign_plugins.then(|| PLUGIN_SIGN_TAG.to_owned());
@@ -39,12 +38,8 @@ pub async fn run(
         OrgAddCommand::Node(args) => {
             (PrincipalKind::Node, args.credentials, Vec::new(), args.bundle)
         }
-        OrgAddCommand::Service(args) => {
-            (PrincipalKind::Service, args.credentials, Vec::new(), None)
-        }
-        OrgAddCommand::Enroller(args) => {
-            (PrincipalKind::Enroller, args.credentials, Vec::new(), None)
-        }
+        OrgAddCommand::Service(args) => (PrincipalKind::Service, args, Vec::new(), None),
+        OrgAddCommand::Enroller(args) => (PrincipalKind::Enroller, args, Vec::new(), None),
     };
     let organisation = open(&credentials.organisation)?;
     let lock = organisation.lock()?;

@@ -9,8 +9,7 @@ use muster_wire::token::scope::CallerGrant;
 
 use super::add;
 use crate::cli::org;
-use crate::error::Error;
-use crate::exit::CommandExitCode;
+use crate::commands::context::{CommandExitCode, CommandResult};
 use crate::organisation::{
     CredentialRecord, CredentialSpec, CredentialState, Organisation, OrganisationError,
     PrincipalKind,
@@ -22,7 +21,7 @@ pub fn run(
     args: &org::OrgGrantArgs,
     organisation: &Organisation,
     printer: &OutputPrinter,
-) -> Result<CommandExitCode, Error> {
+) -> CommandResult {
     let now = unix_millis_now();
     let lock = organisation.lock()?;
     let current = current_grants(organisation, args, now / 1000)?;

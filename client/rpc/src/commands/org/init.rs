@@ -1,15 +1,14 @@
 //! `rpc org init`: creates an organisation and prints the next steps.
 
 use crate::cli::org::OrgInitArgs;
+use crate::commands::context::{CommandExitCode, CommandResult};
 use crate::diagnostics::highlight_code;
-use crate::error::Error;
-use crate::exit::CommandExitCode;
 use crate::organisation::{self, OrganisationSpec};
 use crate::printer::{GOOD, OutputPrinter};
 use muster_base::unix_millis_now;
 
 /// Runs the command.
-pub fn run(args: OrgInitArgs, printer: &OutputPrinter) -> Result<CommandExitCode, Error> {
+pub fn run(args: OrgInitArgs, printer: &OutputPrinter) -> CommandResult {
     let spec = OrganisationSpec {
         directory: args.directory,
         name: args.name,

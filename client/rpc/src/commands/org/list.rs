@@ -5,9 +5,8 @@ use muster_wire::token::{PublicKey, Seconds};
 use serde::Serialize;
 
 use crate::cli::org::OrgListArgs;
+use crate::commands::context::{CommandExitCode, CommandResult};
 use crate::commands::table::format_table;
-use crate::error::Error;
-use crate::exit::CommandExitCode;
 use crate::organisation::{
     AccountTrusts, CredentialRecord, CredentialState, Organisation, PrincipalKind,
 };
@@ -68,7 +67,7 @@ pub fn run(
     args: &OrgListArgs,
     organisation: &Organisation,
     printer: &OutputPrinter,
-) -> Result<CommandExitCode, Error> {
+) -> CommandResult {
     let trusts = organisation.account_trusts()?;
     let mut records = organisation.newest_records()?;
     records.sort_by(|a, b| (a.kind, &a.name, a.issued_at).cmp(&(b.kind, &b.name, b.issued_at)));

@@ -4,7 +4,7 @@ use muster_base::unix_millis_now;
 use muster_bus::BucketError;
 use muster_wire::Millis;
 
-use crate::error::Error;
+use crate::commands::context::Error;
 use crate::organisation::push::PushError;
 use crate::organisation::{AccountRealm, CredentialRecord, Organisation};
 use crate::printer::OutputPrinter;

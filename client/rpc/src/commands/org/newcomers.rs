@@ -1,17 +1,13 @@
 //! `rpc org newcomers`: adds the bootstrap account to an organisation that lacks it.
 
-use crate::error::Error;
-use crate::exit::CommandExitCode;
+use crate::commands::context::{CommandExitCode, CommandResult, Error};
 use crate::organisation::push::PushError;
 use crate::organisation::{Organisation, OrganisationLock};
 use crate::printer::{GOOD, OutputPrinter};
 use muster_base::unix_millis_now;
 
 /// Runs the command.
-pub async fn run(
-    mut organisation: Organisation,
-    printer: &OutputPrinter,
-) -> Result<CommandExitCode, Error> {
+pub async fn run(mut organisation: Organisation, printer: &OutputPrinter) -> CommandResult {
     let lock = organisation.lock()?;
     if !add_account(&mut organisation, &lock, printer).await? {
         printer.print_message("the organisation has a bootstrap account already");

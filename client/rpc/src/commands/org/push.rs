@@ -1,7 +1,6 @@
 //! `rpc org push`: pushes the account tokens to the running broker, creates the fleet's stores, and writes the token to them.
 
-use crate::error::Error;
-use crate::exit::CommandExitCode;
+use crate::commands::context::{CommandExitCode, CommandResult, Error};
 use crate::organisation::{AccountRealm, Organisation};
 use crate::printer::{GOOD, OutputPrinter};
 use muster_base::error_chain;
@@ -12,7 +11,7 @@ pub async fn run(
     organisation: &Organisation,
     replicas: u8,
     printer: &OutputPrinter,
-) -> Result<CommandExitCode, Error> {
+) -> CommandResult {
     refresh_scopes(organisation, printer)?;
     push_to_broker(organisation, printer).await?;
     match organisation.declare_stores(replicas.into(), unix_millis_now()).await {
@@ -84,7 +83,7 @@ async fn renew_tokens(organisation: &Organisation, printer: &OutputPrinter) -> R
 pub async fn push_account_tokens(
     organisation: &Organisation,
     printer: &OutputPrinter,
-) -> Result<CommandExitCode, Error> {
+) -> CommandResult {
     push_to_broker(organisation, printer).await?;
     publish_account(organisation, printer).await;
     Ok(CommandExitCode::Passed)

@@ -5,14 +5,14 @@ mod targets;
 
 use muster_base::{format_utc, unix_millis_now};
 use std::collections::BTreeMap;
-use std::io::{self, BufRead as _, IsTerminal as _};
+use std::io::{self, IsTerminal as _};
 
 use muster_wire::identity::Identity;
 use muster_wire::token::PublicKey;
 
 use crate::cli::org::OrgRevokeArgs;
-use crate::error::Error;
-use crate::exit::CommandExitCode;
+use crate::commands::context::{CommandExitCode, CommandResult, Error};
+use crate::commands::form::confirm_on_terminal;
 use crate::organisation::names::NameRegister;
 use crate::organisation::push::PushError;
 use crate::organisation::{AccountRealm, Organisation, PrincipalKind};
@@ -30,7 +30,7 @@ pub async fn run(
     args: &OrgRevokeArgs,
     organisation: &Organisation,
     printer: &OutputPrinter,
-) -> Result<CommandExitCode, Error> {
+) -> CommandResult {
     let names = targets::read_names(args)?;
     let register = open_register(organisation, printer).await?;
     let now = unix_millis_now();
@@ -146,7 +146,7 @@ async fn push_revocation(
     organisation: &Organisation,
     revoked_keys: &[RevokedKey],
     printer: &OutputPrinter,
-) -> Result<CommandExitCode, Error> {
+) -> CommandResult {
     match super::push::push_account_tokens(organisation, printer).await {
         Err(error) => {
             let Some(PushError::Bus(cause)) = error.downcast_ref() else {
@@ -190,8 +190,5 @@ fn confirm_revocation(selected: &[RevokedKey], has_list: bool, printer: &OutputP
     if has_list || selected.len() > MAX_LISTED {
         printer.print_question(format_args!("{} keys in total", selected.len()));
     }
-    printer.print_question("Revoke permanently? [y/N]");
-    let mut answer = String::new();
-    let read = io::stdin().lock().read_line(&mut answer);
-    read.is_ok() && matches!(answer.trim(), "y" | "Y" | "yes")
+    confirm_on_terminal("Revoke permanently? [y/N]", printer) == Some(true)
 }

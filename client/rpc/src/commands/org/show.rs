@@ -10,8 +10,7 @@ use serde::Serialize;
 
 use super::list::CredentialRow;
 use crate::cli::org::OrgShowArgs;
-use crate::error::Error;
-use crate::exit::CommandExitCode;
+use crate::commands::context::{CommandExitCode, CommandResult, Error};
 use crate::organisation::{
     AccountTrusts, CredentialRecord, Organisation, OrganisationError, OrganisationProfile, ledger,
 };
@@ -61,7 +60,7 @@ pub fn run(
     args: &OrgShowArgs,
     organisation: &Organisation,
     printer: &OutputPrinter,
-) -> Result<CommandExitCode, Error> {
+) -> CommandResult {
     let trusts = organisation.account_trusts()?;
     let Some(name) = &args.name else {
         let account = &trusts.fleet_trust().claims().nats;
@@ -171,7 +170,7 @@ fn print_organisation(
     document: &OrganisationDocument<'_>,
     json: bool,
     printer: &OutputPrinter,
-) -> Result<CommandExitCode, Error> {
+) -> CommandResult {
     if json {
         printer.print_json(document)?;
         return Ok(CommandExitCode::Passed);

@@ -2,7 +2,7 @@
 
 use muster_base::unix_millis_now;
 use std::fs::OpenOptions;
-use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use muster_bundle::{
@@ -15,19 +15,16 @@ use muster_wire::token::{AccountTrust, PublicKey};
 
 use crate::bundle::{BundleFileError, agent, collect, install, read_limited};
 use crate::cli::plugin::{PluginInstallArgs, PluginPackArgs, PluginRemoveArgs};
-use crate::commands::context::CommandContext;
-use crate::error::Error;
-use crate::exit::CommandExitCode;
+use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
+use crate::commands::form::confirm_on_terminal;
 use crate::printer::GOOD;
+use crate::render::plan::count_text;
 
 /// The newest account token known to the daemon, in its state directory.
 const ACCOUNT_TOKEN_FILE: &str = "account.jwt";
 
 /// Packs a directory. Prints the path of the bundle as data.
-pub fn pack_bundle(
-    args: &PluginPackArgs,
-    cx: CommandContext<'_>,
-) -> Result<CommandExitCode, Error> {
+pub fn pack_bundle(args: &PluginPackArgs, cx: CommandContext<'_>) -> CommandResult {
     let (creds, account) = match (&args.creds, &args.account) {
         (Some(creds), Some(account)) => (creds.clone(), account.clone()),
         (creds, account) => {
@@ -61,20 +58,16 @@ pub fn pack_bundle(
             signer.public_key()
         ));
     }
+    let (files, identity) = (count_text(files.len(), "file", "files"), signer.identity());
     cx.printer.print_message(format_args!(
-        "{GOOD}packed{GOOD:#} {name} {version}, {} files, signed by {}",
-        files.len(),
-        signer.identity()
+        "{GOOD}packed{GOOD:#} {name} {version}, {files}, signed by {identity}"
     ));
     cx.printer.print_line(output.display())?;
     Ok(CommandExitCode::Passed)
 }
 
 /// Verifies and installs a bundle. Writes nothing before the whole bundle is verified.
-pub fn install_bundle(
-    args: &PluginInstallArgs,
-    cx: CommandContext<'_>,
-) -> Result<CommandExitCode, Error> {
+pub fn install_bundle(args: &PluginInstallArgs, cx: CommandContext<'_>) -> CommandResult {
     let bytes = read_limited(&args.file, limits::MAX_BUNDLE_BYTES)?;
     let to_error = |source| refused_error(&args.file, source);
     let bundle = BundleArchive::decode(&bytes).map_err(to_error)?;
@@ -122,10 +115,7 @@ pub fn install_bundle(
 }
 
 /// Removes the files of an installation.
-pub fn remove_bundle(
-    args: &PluginRemoveArgs,
-    cx: CommandContext<'_>,
-) -> Result<CommandExitCode, Error> {
+pub fn remove_bundle(args: &PluginRemoveArgs, cx: CommandContext<'_>) -> CommandResult {
     let installed = install::find_installed(&args.from, &args.agent)?.ok_or_else(|| {
         BundleFileError::NotInstalled { name: args.agent.to_string(), path: args.from.clone() }
     })?;
@@ -133,14 +123,12 @@ pub fn remove_bundle(
     for file in install::changed_files(&installed)? {
         cx.printer.print_warning(format_args!("{file} since it was installed"));
     }
-    let description = format!(
-        "{} {} ({} files in {})",
-        record.name,
-        record.version,
-        record.files.len(),
-        installed.directory.display()
-    );
-    if !args.yes && !confirm_removal(&description, cx)? {
+    let (files, directory) = (record.files.len(), installed.directory.display());
+    let files = count_text(files, "file", "files");
+    let description = format!("{} {} ({files} in {directory})", record.name, record.version);
+    let no_terminal = || BundleFileError::NoTerminal(description.clone());
+    let question = format_args!("Remove {description}? [y/N]");
+    if !args.yes && !confirm_on_terminal(question, cx.printer).ok_or_else(no_terminal)? {
         cx.printer.print_message("nothing was removed");
         return Ok(CommandExitCode::Local);
     }
@@ -200,15 +188,4 @@ fn write_bundle(path: &Path, bytes: &[u8]) -> Result<(), BundleFileError> {
     let mut options = OpenOptions::new();
     let mut file = options.write(true).create_new(true).open(path).map_err(failed)?;
     file.write_all(bytes).map_err(failed)
-}
-
-/// Asks for confirmation. Only an explicit yes counts.
-fn confirm_removal(description: &str, cx: CommandContext<'_>) -> Result<bool, BundleFileError> {
-    if !io::stdin().is_terminal() {
-        return Err(BundleFileError::NoTerminal(description.to_owned()));
-    }
-    cx.printer.print_question(format_args!("Remove {description}? [y/N]"));
-    let mut answer = String::new();
-    let read = io::stdin().lock().read_line(&mut answer);
-    Ok(read.is_ok() && matches!(answer.trim(), "y" | "Y" | "yes"))
 }

@@ -6,9 +6,8 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::cli::plugin::PluginGenerateArgs;
-use crate::commands::context::CommandContext;
-use crate::error::{CommandError, Error};
-use crate::exit::CommandExitCode;
+use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
+use crate::error::CommandError;
 use crate::skeleton::{self, SkeletonError, SkeletonFile};
 
 /// Generating an agent failed.
@@ -38,7 +37,7 @@ impl CommandError for GenerateError {
 }
 
 /// Writes the files and prints their paths.
-pub fn run(args: &PluginGenerateArgs, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
+pub fn run(args: &PluginGenerateArgs, cx: CommandContext<'_>) -> CommandResult {
     let default_directory = || PathBuf::from(&args.agent);
     let directory = args.dir.clone().unwrap_or_else(default_directory);
     let files = skeleton::generate_files(&args.agent, args.lang, &args.actions)

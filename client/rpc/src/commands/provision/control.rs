@@ -6,18 +6,12 @@ use muster_wire::identity::Identity;
 use super::service::ProvisionerClient;
 use crate::ask::{ask_confirmation, is_terminal};
 use crate::cli::provision::ProvisionRetireArgs;
-use crate::commands::context::CommandContext;
-use crate::error::Error;
-use crate::exit::CommandExitCode;
+use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::printer::{BAD, GOOD};
 use crate::render::printable::escape_to_line;
 
 /// Sends the command for each node.
-pub async fn run(
-    action: &str,
-    nodes: &[Identity],
-    cx: CommandContext<'_>,
-) -> Result<CommandExitCode, Error> {
+pub async fn run(action: &str, nodes: &[Identity], cx: CommandContext<'_>) -> CommandResult {
     let Some(service) = ProvisionerClient::find_hosts(cx).await? else {
         return Ok(CommandExitCode::Local);
     };
@@ -45,10 +39,7 @@ pub async fn run(
 }
 
 /// Retires nodes after confirmation, because a revoked certificate cannot be restored.
-pub async fn retire_nodes(
-    args: &ProvisionRetireArgs,
-    cx: CommandContext<'_>,
-) -> Result<CommandExitCode, Error> {
+pub async fn retire_nodes(args: &ProvisionRetireArgs, cx: CommandContext<'_>) -> CommandResult {
     if !args.yes {
         let names: Vec<&str> = args.nodes.iter().map(AsRef::as_ref).collect();
         let names = names.join(", ");

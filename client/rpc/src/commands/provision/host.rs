@@ -3,9 +3,8 @@
 //! The directory is highly privileged: it allows creating nodes and calling any agent. It allows neither creating callers nor revoking keys.
 
 use crate::cli::provision::ProvisionHostArgs;
+use crate::commands::context::{CommandExitCode, CommandResult};
 use crate::commands::org::{names, newcomers};
-use crate::error::Error;
-use crate::exit::CommandExitCode;
 use crate::organisation::bundle::{self, PROVISIONER_HOME, name};
 use crate::organisation::{CredentialSpec, Organisation, PrincipalKind};
 use crate::printer::{GOOD, OutputPrinter};
@@ -16,7 +15,7 @@ pub async fn run(
     args: ProvisionHostArgs,
     mut organisation: Organisation,
     printer: &OutputPrinter,
-) -> Result<CommandExitCode, Error> {
+) -> CommandResult {
     let lock = organisation.lock()?;
     newcomers::add_account(&mut organisation, &lock, printer).await?;
     let credentials = [

@@ -1,8 +1,7 @@
 //! `rpc provision release`: releases the names of revoked nodes.
 
 use crate::cli::provision::ProvisionReleaseArgs;
-use crate::error::Error;
-use crate::exit::CommandExitCode;
+use crate::commands::context::{CommandExitCode, CommandResult};
 use crate::organisation::{Organisation, OrganisationError};
 use crate::printer::{GOOD, OutputPrinter};
 use muster_base::unix_millis_now;
@@ -12,7 +11,7 @@ pub async fn run(
     args: &ProvisionReleaseArgs,
     organisation: &Organisation,
     printer: &OutputPrinter,
-) -> Result<CommandExitCode, Error> {
+) -> CommandResult {
     let trust = organisation.fleet_trust()?;
     let register = organisation.open_name_register(unix_millis_now()).await?;
     for node in &args.nodes {

@@ -6,13 +6,11 @@ use muster_client::DataDdlStore;
 use muster_wire::identity::Identity;
 
 use crate::ask::{
-    AgentSchemas, DiscoveredNodes, FleetConnection, FleetRequestError, ProgressReporter,
-    TargetSelection,
+    AgentSchemas, FleetConnection, FleetRequestError, ProgressReporter, TargetSelection,
 };
 use crate::cli::filters::FilterArgs;
-use crate::commands::context::CommandContext;
+use crate::commands::context::{CommandContext, Error};
 use crate::commands::inquiry;
-use crate::error::Error;
 use crate::report::{NodeReply, RequestReport};
 
 /// The agent of the service.
@@ -52,15 +50,11 @@ impl<'a> ProvisionerClient<'a> {
         action: &str,
         inputs: &[(&str, &str)],
     ) -> Result<Result<NodeReply, RequestReport>, Error> {
-        let inputs = inputs.iter();
-        let inputs = inputs.map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-        let plan =
-            inquiry::plan_action(&self.schemas, (PROVISIONER_AGENT, action), inputs.collect())?;
+        let plan = inquiry::plan_action(&self.schemas, (PROVISIONER_AGENT, action), inputs)?;
         let progress = ProgressReporter::new(self.cx.printer, false);
         let mut last_report = RequestReport::empty(PROVISIONER_AGENT, action);
         for host in &self.hosts {
-            let found = DiscoveredNodes::from_names([host.clone()].into());
-            let report = inquiry::ask_nodes(&self.fleet, &plan, found, &progress).await?;
+            let report = inquiry::ask_node(&self.fleet, &plan, host, &progress).await?;
             match report.replies.first() {
                 Some(reply) => return Ok(Ok(reply.clone())),
                 None => last_report = report,

@@ -6,10 +6,8 @@ use muster_contract::provisioner::ProvisionerStatusOutput;
 
 use super::service::ProvisionerClient;
 use crate::cli::provision::{ProvisionStatusArgs, ProvisionWatchArgs};
-use crate::commands::context::CommandContext;
+use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Error};
 use crate::commands::form;
-use crate::error::Error;
-use crate::exit::CommandExitCode;
 use crate::render::printable::escape_to_line;
 use crate::render::provision::{
     ProvisioningDocument, describe_changes, has_failed, is_settled, render_history,
@@ -17,10 +15,7 @@ use crate::render::provision::{
 };
 
 /// Shows the state once.
-pub async fn run(
-    args: ProvisionStatusArgs,
-    cx: CommandContext<'_>,
-) -> Result<CommandExitCode, Error> {
+pub async fn run(args: ProvisionStatusArgs, cx: CommandContext<'_>) -> CommandResult {
     let json = form::parse_json_form(&args.json)?;
     let Some(service) = ProvisionerClient::find_hosts(cx).await? else {
         return Ok(CommandExitCode::Local);
@@ -37,7 +32,7 @@ pub async fn run(
     if let Some(json) = &json {
         cx.print_json(&ProvisioningDocument::new(&overview), json)?;
     } else {
-        let width = cx.printer.screen().width;
+        let width = cx.width();
         cx.printer.print_text(render_overview_table(&overview, width))?;
         if args.node.is_some() {
             cx.printer.print_text(render_history(&overview))?;
@@ -47,10 +42,7 @@ pub async fn run(
 }
 
 /// Shows the state until no node is pending. Redraws the table on a terminal; otherwise prints a line for each change.
-pub async fn watch_nodes(
-    args: &ProvisionWatchArgs,
-    cx: CommandContext<'_>,
-) -> Result<CommandExitCode, Error> {
+pub async fn watch_nodes(args: &ProvisionWatchArgs, cx: CommandContext<'_>) -> CommandResult {
     let Some(service) = ProvisionerClient::find_hosts(cx).await? else {
         return Ok(CommandExitCode::Local);
     };

@@ -6,9 +6,8 @@ use muster_wire::identity::Identity;
 use uuid::Uuid;
 
 use crate::cli::provision::BootstrapTokenArgs;
+use crate::commands::context::{CommandExitCode, CommandResult};
 use crate::commands::org::{add, newcomers};
-use crate::error::Error;
-use crate::exit::CommandExitCode;
 use crate::organisation::{CredentialSpec, Organisation, OrganisationError, PrincipalKind};
 use crate::printer::OutputPrinter;
 
@@ -17,7 +16,7 @@ pub async fn run(
     args: BootstrapTokenArgs,
     mut organisation: Organisation,
     printer: &OutputPrinter,
-) -> Result<CommandExitCode, Error> {
+) -> CommandResult {
     let facts = args.facts.into_iter().map(|fact| (fact.name, fact.value));
     let grant = TokenGrant { names: args.names, uses: args.uses, facts: facts.collect() };
     let tags = grant.to_tags().map_err(OrganisationError::from)?;

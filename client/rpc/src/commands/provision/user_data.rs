@@ -13,8 +13,7 @@ use crate::cli::provision::{ConfigSetting, UserDataArgs};
 use crate::cloud_init::{
     self, CONFIG_DIRECTORY, CloudInitFile, DaemonInstallMethod, PackageDownload,
 };
-use crate::error::Error;
-use crate::exit::CommandExitCode;
+use crate::commands::context::{CommandExitCode, CommandResult};
 use crate::files;
 use crate::organisation::{AccountRealm, Organisation, OrganisationError, bundle};
 use crate::printer::OutputPrinter;
@@ -31,7 +30,7 @@ pub fn run(
     args: &UserDataArgs,
     organisation: &Organisation,
     printer: &OutputPrinter,
-) -> Result<CommandExitCode, Error> {
+) -> CommandResult {
     let text = files::read_secret(&args.token, MAX_CREDS_BYTES).map_err(OrganisationError::from)?;
     check_token(&text, &args.token, organisation, printer)?;
     let install = match (&args.package_url, &args.sha256, &args.apt) {

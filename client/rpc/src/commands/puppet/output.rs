@@ -6,10 +6,9 @@ use muster_wire::identity::Identity;
 
 use crate::ask::PuppetRolloutNotice;
 use crate::cli::puppet::RunOutputArgs as Flags;
-use crate::commands::context::CommandContext;
+use crate::commands::context::{CommandContext, Error};
 use crate::commands::form::{self, JsonForm};
 use crate::diagnostics;
-use crate::error::Error;
 use crate::printer::PrintError;
 use crate::render::json;
 use crate::render::plan::node_count_text;

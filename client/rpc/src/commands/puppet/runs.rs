@@ -21,12 +21,9 @@ use crate::ask::{
 use crate::cli::filters::FilterArgs;
 use crate::cli::puppet::{PuppetRunArgs, PuppetRunallArgs, PuppetRunonceArgs};
 use crate::cli::request_flags::RequestFlags;
-use crate::commands::context::CommandContext;
+use crate::commands::context::{CommandContext, CommandResult, Error};
 use crate::commands::inquiry;
-use crate::commands::request::report_no_nodes;
 use crate::commands::request::save::{JobCandidate, open_journal};
-use crate::error::Error;
-use crate::exit::CommandExitCode;
 use crate::jobs::{JobEntry, JobJournal, JobStore};
 use crate::render::plan::{list_sample_nodes, node_count_text};
 use crate::render::puppet::status::node_states;
@@ -62,10 +59,7 @@ struct RunCandidates {
 }
 
 /// Runs Puppet once on all matching nodes.
-pub async fn run_once(
-    args: &PuppetRunonceArgs,
-    cx: CommandContext<'_>,
-) -> Result<CommandExitCode, Error> {
+pub async fn run_once(args: &PuppetRunonceArgs, cx: CommandContext<'_>) -> CommandResult {
     let rollout_args = RolloutArgs {
         limit: args.concurrency,
         options: &args.options,
@@ -83,10 +77,7 @@ pub async fn run_once(
 }
 
 /// Runs Puppet on all matching nodes with limited concurrency, repeatedly if requested.
-pub async fn run_all(
-    args: &PuppetRunallArgs,
-    cx: CommandContext<'_>,
-) -> Result<CommandExitCode, Error> {
+pub async fn run_all(args: &PuppetRunallArgs, cx: CommandContext<'_>) -> CommandResult {
     let form = PuppetOutputForm::from_flags(&args.form)?;
     let (form, logs) = (&form, true);
     let output = PuppetOutput { form, logs, cx };
@@ -97,20 +88,14 @@ pub async fn run_all(
     report_error(&output, result)
 }
 
-fn report_error(
-    output: &PuppetOutput<'_>,
-    result: Result<CommandExitCode, Error>,
-) -> Result<CommandExitCode, Error> {
+fn report_error(output: &PuppetOutput<'_>, result: CommandResult) -> CommandResult {
     if let Err(error) = &result {
         output.print_error(error)?;
     }
     result
 }
 
-async fn run_rounds(
-    args: &PuppetRunallArgs,
-    output: PuppetOutput<'_>,
-) -> Result<CommandExitCode, Error> {
+async fn run_rounds(args: &PuppetRunallArgs, output: PuppetOutput<'_>) -> CommandResult {
     let rollout_args = RolloutArgs {
         limit: args.limit,
         options: &args.options,
@@ -150,8 +135,9 @@ async fn run_round(
     let settings = cx.load_settings_if_any()?;
     let schemas = cx.load_schemas(settings.as_ref())?;
     let mut inputs = rollout_args.options.to_inputs();
-    inputs.extend(rollout_args.limit.map(|limit| ("limit".to_owned(), limit.to_string())));
-    let plan = inquiry::plan_action(&schemas, (PUPPET_AGENT, "runonce"), inputs)?;
+    inputs.extend(rollout_args.limit.map(|limit| ("limit", limit.to_string())));
+    let inputs: Vec<_> = inputs.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let plan = inquiry::plan_action(&schemas, (PUPPET_AGENT, "runonce"), &inputs)?;
     let settings = settings.map_or_else(|| cx.load_settings(), Ok)?;
     let source = target.discovery_source(Some(&settings))?;
     target.check_required_filter(&source, plan.action, &settings)?;
@@ -182,7 +168,7 @@ async fn run_round(
     output.print_found(order.iter().collect(), &runs)?;
     if nodes.is_empty() {
         if none_found {
-            report_no_nodes(&target, cx);
+            cx.report_no_nodes(&target);
         } else {
             cx.printer.print_error(
                 "nothing to run: Puppet is disabled on all nodes, or they do not reply",
@@ -229,13 +215,13 @@ async fn resume_job(
     reference: &str,
     args: &PuppetRunallArgs,
     output: PuppetOutput<'_>,
-) -> Result<CommandExitCode, Error> {
+) -> CommandResult {
     let cx = output.cx;
     let store =
         JobStore::new(cx.environment.state_home.as_deref()).map_err(FleetRequestError::from)?;
     let settings = cx.load_settings()?;
     let schemas = cx.load_schemas(Some(&settings))?;
-    let plan = inquiry::plan_action(&schemas, (PUPPET_AGENT, "runonce"), Vec::new())?;
+    let plan = inquiry::plan_action(&schemas, (PUPPET_AGENT, "runonce"), &[])?;
     let (silence, timeout) = (args.options.deadline, args.options.timeout);
     // Checks that the job can be resumed before anything is written to it.
     let job = store.load_job(reference).map_err(FleetRequestError::from)?;
@@ -287,7 +273,7 @@ async fn enabled_nodes(
     mut runs: PuppetRunsReport,
     progress: &ProgressReporter<'_>,
 ) -> Result<RunCandidates, Error> {
-    let plan = inquiry::plan_action(schemas, (PUPPET_AGENT, "status"), Vec::new())?;
+    let plan = inquiry::plan_action(schemas, (PUPPET_AGENT, "status"), &[])?;
     let report = inquiry::ask_nodes(fleet, &plan, found, progress).await?;
     let mut nodes = BTreeSet::new();
     for state in node_states(&report) {
@@ -332,8 +318,7 @@ async fn order_nodes(
             RunOrder::Random(seed)
         }
         NodeSorting::Longest => {
-            let plan =
-                inquiry::plan_action(schemas, (PUPPET_AGENT, "last_run_summary"), Vec::new())?;
+            let plan = inquiry::plan_action(schemas, (PUPPET_AGENT, "last_run_summary"), &[])?;
             let found = DiscoveredNodes::from_names(nodes.clone());
             let report = inquiry::ask_nodes(fleet, &plan, found, progress).await?;
             let run_time = |reply: &NodeReply| {

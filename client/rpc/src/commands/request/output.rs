@@ -6,15 +6,14 @@ use std::path::Path;
 
 use muster_wire::identity::Identity;
 
-use super::report_no_nodes;
 use crate::ask::{FleetRequestError, FleetRequestUpdate, TargetSelection};
 use crate::cli::output::OutputArgs as Flags;
-use crate::commands::context::CommandContext;
+use crate::commands::context::{CommandContext, Error};
 use crate::commands::form::{self, JsonForm, OutputFormError};
 use crate::diagnostics;
-use crate::error::Error;
-use crate::printer::{PrintError, VerbosityLevel};
+use crate::printer::PrintError;
 use crate::render::group::group_equal_replies;
+use crate::render::jq::JqExpression;
 use crate::render::json;
 use crate::render::jsonl::RequestJsonLine;
 use crate::render::progress;
@@ -51,7 +50,9 @@ impl RequestOutputForm {
     /// The form that the flags select.
     pub fn from_flags(flags: &Flags) -> Result<Self, OutputFormError> {
         Ok(match flags {
-            Flags { jq: Some(code), .. } => Self::Document(JsonForm(Some(form::parse_jq(code)?))),
+            Flags { jq: Some(code), .. } => {
+                Self::Document(JsonForm(Some(JqExpression::new(code)?)))
+            }
             Flags { json: true, .. } => Self::Document(JsonForm::default()),
             Flags { jsonl: true, .. } => Self::Lines,
             Flags { senders: true, .. } => Self::Senders,
@@ -162,7 +163,7 @@ impl RequestOutput<'_> {
             return Ok(());
         }
         if let Some(target) = target.filter(|_| report.stats.discovered == 0) {
-            report_no_nodes(target, self.cx);
+            self.cx.report_no_nodes(target);
             return Ok(());
         }
         match self.form {
@@ -228,7 +229,7 @@ impl RequestOutput<'_> {
 
     /// Suggests grouping to users who asked for details.
     fn hint_at_groups(&self, report: &RequestReport) {
-        if self.cx.printer.verbosity_level() < VerbosityLevel::Verbose {
+        if !self.cx.is_verbose() {
             return;
         }
         let largest = group_equal_replies(self.shown_replies(report))
@@ -254,9 +255,8 @@ impl RequestOutput<'_> {
             RequestOutputForm::Template(template)
                 if self.view.display.is_none() || self.view.is_shown(reply) =>
             {
-                let text = template
-                    .render(&ReplyTemplateValues::new(reply))
-                    .map_err(|source| OutputFormError::Template { source })?;
+                let values = ReplyTemplateValues::new(reply);
+                let text = template.render(&values).map_err(OutputFormError::from)?;
                 self.cx.printer.print_text(text)?;
             }
             _ => {}

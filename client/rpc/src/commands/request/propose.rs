@@ -7,12 +7,9 @@ use std::time::Duration;
 use muster_client::{ClientError, ProposalDraft};
 use muster_wire::identity::{Identity, SubjectName};
 
-use super::report_no_nodes;
 use crate::approval::{ApprovalFileError, load_offline_signer, write_private};
 use crate::ask::{RequestPlan, TargetSelection};
-use crate::commands::context::CommandContext;
-use crate::error::Error;
-use crate::exit::CommandExitCode;
+use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::settings::RpcSettings;
 
 /// A proposal to write.
@@ -34,10 +31,10 @@ pub fn write_proposal(
     request: ProposalRequest<'_>,
     settings: &RpcSettings,
     cx: CommandContext<'_>,
-) -> Result<CommandExitCode, Error> {
+) -> CommandResult {
     let ProposalRequest { plan, target, nodes, lifetime } = request;
     if nodes.is_empty() {
-        report_no_nodes(target, cx);
+        cx.report_no_nodes(target);
         return Ok(CommandExitCode::Local);
     }
     let parse_name = |text: &str| {

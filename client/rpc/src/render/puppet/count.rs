@@ -3,7 +3,6 @@
 use muster_contract::puppet::PuppetStatusOutput;
 use serde::Serialize;
 
-use crate::render::json::RequestStatsDocument;
 use crate::render::page::TextPage;
 use crate::render::request::balance_line;
 use crate::report::RequestReport;
@@ -79,24 +78,12 @@ impl PuppetNodeTotals {
     }
 }
 
-/// The document for programs.
+/// What the document for programs contains, besides the statistics of the request.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PuppetCountDocument<'a> {
-    schema: &'static str,
-    nodes: &'a PuppetNodeTotals,
-    request_stats: RequestStatsDocument<'a>,
-}
-
-impl<'a> PuppetCountDocument<'a> {
-    /// Creates the document of these totals.
-    pub fn new(nodes: &'a PuppetNodeTotals, report: &'a RequestReport) -> Self {
-        Self {
-            schema: "muster.puppet.count.v1",
-            nodes,
-            request_stats: RequestStatsDocument::new(&report.stats),
-        }
-    }
+    /// The totals.
+    pub nodes: &'a PuppetNodeTotals,
 }
 
 #[cfg(test)]

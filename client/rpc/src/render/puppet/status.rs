@@ -6,7 +6,6 @@ use serde::Serialize;
 
 use super::format_age;
 use crate::render::grid::{TableCell, lay_out_table};
-use crate::render::json::RequestStatsDocument;
 use crate::render::page::TextPage;
 use crate::render::printable::escape_to_line;
 use crate::render::request::balance_line;
@@ -137,24 +136,12 @@ pub fn render_status_table(
     page.into_text()
 }
 
-/// The document for programs.
+/// What the document for programs contains, besides the statistics of the request.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PuppetStatusDocument<'a> {
-    schema: &'static str,
-    nodes: &'a [PuppetNodeState],
-    request_stats: RequestStatsDocument<'a>,
-}
-
-impl<'a> PuppetStatusDocument<'a> {
-    /// Creates the document of these states.
-    pub fn new(nodes: &'a [PuppetNodeState], report: &'a RequestReport) -> Self {
-        Self {
-            schema: "muster.puppet.status.v1",
-            nodes,
-            request_stats: RequestStatsDocument::new(&report.stats),
-        }
-    }
+    /// The state of each node.
+    pub nodes: &'a [PuppetNodeState],
 }
 
 #[cfg(test)]

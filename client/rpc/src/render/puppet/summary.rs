@@ -6,7 +6,6 @@ use muster_contract::puppet::{LastRunSummaryOutput, PuppetRunClass};
 use muster_wire::identity::Identity;
 use serde::Serialize;
 
-use crate::render::json::RequestStatsDocument;
 use crate::render::page::TextPage;
 use crate::render::plan::node_count_text;
 use crate::render::printable::escape_to_line;
@@ -149,27 +148,6 @@ fn format_short(number: f64) -> String {
         _ => (number / 1_000_000.0, "M"),
     };
     format!("{number:.1}{unit}")
-}
-
-/// The document for programs.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct PuppetSummaryDocument<'a> {
-    schema: &'static str,
-    #[serde(flatten)]
-    summary: &'a LastRunsSummary,
-    request_stats: RequestStatsDocument<'a>,
-}
-
-impl<'a> PuppetSummaryDocument<'a> {
-    /// Creates the document of this summary.
-    pub fn new(summary: &'a LastRunsSummary, report: &'a RequestReport) -> Self {
-        Self {
-            schema: "muster.puppet.summary.v1",
-            summary,
-            request_stats: RequestStatsDocument::new(&report.stats),
-        }
-    }
 }
 
 #[cfg(test)]

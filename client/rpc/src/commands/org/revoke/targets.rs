@@ -9,7 +9,7 @@ use muster_wire::identity::Identity;
 use muster_wire::token::{KeyKind, PublicKey, Seconds};
 
 use crate::cli::org::OrgRevokeArgs;
-use crate::error::Error;
+use crate::commands::context::Error;
 use crate::files::{self, RpcFileError};
 use crate::organisation::ledger::RecordIndex;
 use crate::organisation::names::NameRegister;
