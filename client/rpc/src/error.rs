@@ -4,6 +4,7 @@ use std::error::Error as StdError;
 use std::{fmt, io};
 
 use crate::exit::CommandExitCode;
+use crate::files::RpcFileError;
 
 /// An error that can end a command.
 pub trait CommandError: StdError + Send + Sync + 'static {
@@ -57,6 +58,8 @@ impl StdError for Error {
         self.0.source()
     }
 }
+
+impl CommandError for RpcFileError {}
 
 /// The asynchronous runtime cannot be started.
 #[derive(Debug, thiserror::Error)]

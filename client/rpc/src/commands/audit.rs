@@ -5,25 +5,19 @@ mod lines;
 mod show;
 mod verify;
 
-use std::io;
 use std::path::PathBuf;
 
 use crate::cli::audit::AuditCommand;
 use crate::commands::context::{CommandContext, CommandResult};
 use crate::error::CommandError;
+use crate::files::RpcFileError;
 
 /// Reading or verifying an audit log failed.
 #[derive(Debug, thiserror::Error)]
 pub enum AuditReadError {
     /// A file cannot be read.
-    #[error("cannot read {}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// The I/O error.
-        #[source]
-        source: io::Error,
-    },
+    #[error(transparent)]
+    File(#[from] RpcFileError),
     /// No head record in the directory names one of these files.
     #[error("no head record in {} refers to any of these files", path.display())]
     NoHead {
@@ -38,7 +32,7 @@ pub enum AuditReadError {
 impl CommandError for AuditReadError {
     fn hints(&self) -> Vec<String> {
         match self {
-            Self::Read { .. } => Vec::new(),
+            Self::File(_) => Vec::new(),
             Self::NoHead { .. } => vec![
                 "specify the files by the paths that the daemon writes to, or pass the record with `--anchor`"
                     .to_owned(),

@@ -25,24 +25,18 @@ mod virtual_nodes;
 use std::path::PathBuf;
 
 use crate::cli::demo::{DemoCommand, DemoDirectoryArgs};
-use crate::commands::context::CommandResult;
+use crate::commands::context::{CommandContext, CommandResult};
 use crate::environment::ProcessEnvironment;
-use crate::printer::OutputPrinter;
 
 pub use error::DemoError;
 
 /// Runs one of the commands.
-pub async fn run(
-    command: DemoCommand,
-    environment: &ProcessEnvironment,
-    printer: &OutputPrinter,
-) -> CommandResult {
+pub async fn run(command: DemoCommand, cx: CommandContext<'_>) -> CommandResult {
+    let directory = |args: &DemoDirectoryArgs| demo_directory(args, cx.environment);
     match command {
-        DemoCommand::Up(args) => {
-            up::run(&args, demo_directory(&args.demo, environment)?, environment, printer).await
-        }
-        DemoCommand::Status(place) => status::run(&demo_directory(&place, environment)?, printer),
-        DemoCommand::Down(place) => down::run(&demo_directory(&place, environment)?, printer).await,
+        DemoCommand::Up(args) => up::run(&args, directory(&args.demo)?, cx).await,
+        DemoCommand::Status(args) => status::run(&directory(&args)?, cx.printer),
+        DemoCommand::Down(args) => down::run(&directory(&args)?, cx.printer).await,
     }
 }
 

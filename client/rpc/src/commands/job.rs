@@ -1,22 +1,20 @@
 //! `rpc job`: shows and manages saved jobs. Sends no requests.
 
 use super::form;
-use crate::ask::FleetRequestError;
 use crate::cli::job::{JobCommand, JobDiffArgs, JobForgetArgs, JobShowArgs};
 use crate::cli::json::JsonArgs;
 use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::diagnostics::highlight_code;
-use crate::jobs::{JobStore, SavedJobError};
+use crate::jobs::JobStore;
 use crate::render::job::{
-    JobDiffDocument, JobDifference, JobDocument, JobListDocument, render_job, render_job_list,
+    JobDifference, JobDocument, JobListDocument, render_job, render_job_list,
 };
 use crate::render::plan::count_text;
 use muster_base::error_chain;
 
 /// Runs one of the commands.
 pub fn run(command: JobCommand, cx: CommandContext<'_>) -> CommandResult {
-    let store =
-        JobStore::new(cx.environment.state_home.as_deref()).map_err(FleetRequestError::from)?;
+    let store = JobStore::new(cx.environment.state_home.as_deref())?;
     match command {
         JobCommand::List(args) => list_jobs(&args, &store, cx),
         JobCommand::Show(args) => show_job(&args, &store, cx),
@@ -26,7 +24,7 @@ pub fn run(command: JobCommand, cx: CommandContext<'_>) -> CommandResult {
 }
 
 fn list_jobs(args: &JsonArgs, store: &JobStore, cx: CommandContext<'_>) -> CommandResult {
-    let (jobs, errors) = store.list_jobs().map_err(FleetRequestError::from)?;
+    let (jobs, errors) = store.list_jobs()?;
     if let Some(json) = form::parse_json_form(args)? {
         cx.print_json(&JobListDocument::new(&jobs), &json)?;
     } else {
@@ -45,7 +43,7 @@ fn list_jobs(args: &JsonArgs, store: &JobStore, cx: CommandContext<'_>) -> Comma
 }
 
 fn show_job(args: &JobShowArgs, store: &JobStore, cx: CommandContext<'_>) -> CommandResult {
-    let job = store.load_job(&args.job).map_err(FleetRequestError::from)?;
+    let job = store.load_job(&args.job)?;
     let json = form::parse_json_form(&args.json)?;
     cx.print_result(json.as_ref(), &JobDocument::new(&job), || render_job(&job, cx.width()))?;
     if job.damaged > 0 {
@@ -56,22 +54,18 @@ fn show_job(args: &JobShowArgs, store: &JobStore, cx: CommandContext<'_>) -> Com
 }
 
 fn diff_jobs(args: &JobDiffArgs, store: &JobStore, cx: CommandContext<'_>) -> CommandResult {
-    let load = |reference: &str| store.load_job(reference).map_err(FleetRequestError::from);
-    let (before, after) = (load(&args.before)?, load(&args.after)?);
+    let (before, after) = (store.load_job(&args.before)?, store.load_job(&args.after)?);
     let difference = JobDifference::between_jobs(&before, &after);
     let json = form::parse_json_form(&args.json)?;
-    let document = JobDiffDocument::new(&difference);
-    cx.print_result(json.as_ref(), &document, || difference.render_text(cx.width()))?;
+    cx.print_result(json.as_ref(), &difference, || difference.render_text(cx.width()))?;
     Ok(CommandExitCode::from_verdict(difference.is_empty()))
 }
 
 fn forget_jobs(args: &JobForgetArgs, store: &JobStore, cx: CommandContext<'_>) -> CommandResult {
     let forgotten = if args.all {
-        store.forget_all_jobs().map_err(FleetRequestError::from)?
+        store.forget_all_jobs()?
     } else {
-        let forget = |job: &String| store.forget_job(job);
-        let results = args.jobs.iter().map(forget).collect::<Result<Vec<_>, SavedJobError>>();
-        results.map_err(FleetRequestError::from)?
+        args.jobs.iter().map(|job| store.forget_job(job)).collect::<Result<_, _>>()?
     };
     for id in forgotten {
         cx.printer.print_message(format_args!("forgot {id}"));

@@ -10,32 +10,19 @@ mod user_data;
 
 use crate::cli::provision::ProvisionCommand;
 use crate::commands::context::{CommandContext, CommandResult};
-use crate::commands::org::open_organisation;
 
 /// Runs one of the commands.
 pub async fn run(command: ProvisionCommand, cx: CommandContext<'_>) -> CommandResult {
     match command {
-        ProvisionCommand::Token(args) => {
-            let organisation = open_organisation(&args.organisation, cx.environment)?;
-            token::run(args, organisation, cx.printer).await
-        }
+        ProvisionCommand::Token(args) => token::run(args, cx).await,
         ProvisionCommand::Status(args) => status::run(args, cx).await,
         ProvisionCommand::Watch(args) => status::watch_nodes(&args, cx).await,
         ProvisionCommand::Retry(args) => control::run("retry", &args.nodes, cx).await,
         ProvisionCommand::Pause(args) => control::run("pause", &args.nodes, cx).await,
         ProvisionCommand::Resume(args) => control::run("resume", &args.nodes, cx).await,
         ProvisionCommand::Retire(args) => control::retire_nodes(&args, cx).await,
-        ProvisionCommand::Release(args) => {
-            let organisation = open_organisation(&args.organisation, cx.environment)?;
-            release::run(&args, &organisation, cx.printer).await
-        }
-        ProvisionCommand::Host(args) => {
-            let organisation = open_organisation(&args.organisation, cx.environment)?;
-            host::run(args, organisation, cx.printer).await
-        }
-        ProvisionCommand::UserData(args) => {
-            let organisation = open_organisation(&args.organisation, cx.environment)?;
-            user_data::run(&args, &organisation, cx.printer)
-        }
+        ProvisionCommand::Release(args) => release::run(&args, cx).await,
+        ProvisionCommand::Host(args) => host::run(args, cx).await,
+        ProvisionCommand::UserData(args) => user_data::run(&args, cx),
     }
 }

@@ -106,8 +106,7 @@ async fn ask_action(
     cx: CommandContext<'_>,
 ) -> CommandResult {
     let target = cx.read_target(&args.filters)?;
-    let earlier_job =
-        EarlierJob::from_flags(&args.flags, cx.environment).map_err(FleetRequestError::from)?;
+    let earlier_job = EarlierJob::from_flags(&args.flags, cx.environment)?;
     let words = request_words(&args, earlier_job.as_ref())?;
     // The settings are optional here, so that a usage error is reported before a missing configuration.
     let settings = cx.load_settings_if_any()?;
@@ -121,20 +120,14 @@ async fn ask_action(
         return Err(ApprovalFileError::WithFilters.into());
     }
     let nodes = match &earlier_job {
-        Some(earlier_job) => Some(
-            earlier_job
-                .remaining_nodes(ddl.name(), action.name())
-                .map_err(FleetRequestError::from)?,
-        ),
+        Some(earlier_job) => Some(earlier_job.remaining_nodes(ddl.name(), action.name())?),
         None => None,
     };
     let mut target = target.with_agent(ddl.name())?;
     let source = target.discovery_source(settings.as_ref())?;
     check_stdin_readers(&source, &words, action)?;
     let (inputs, base) = match &earlier_job {
-        Some(earlier_job) => {
-            earlier_job.merge_inputs(&words.inputs).map_err(FleetRequestError::from)?
-        }
+        Some(earlier_job) => earlier_job.merge_inputs(&words.inputs)?,
         None => (words.inputs.clone(), serde_json::Map::new()),
     };
     let inputs = read_secrets(action, inputs).await?;

@@ -37,7 +37,7 @@ impl<'a> CollectiveMembers<'a> {
             .into_iter()
             .map(|(name, nodes)| [escape_to_line(name).into_owned(), nodes.len().to_string()])
             .collect();
-        format_table(["COLLECTIVE", "NODES"], &rows).into_iter().map(|line| line + "\n").collect()
+        format_table(["COLLECTIVE", "NODES"], &rows)
     }
 
     /// Renders the graph in the DOT language.

@@ -9,10 +9,12 @@ use muster_wire::request::Request;
 use muster_wire::trace::StageName;
 use serde::{Serialize, Serializer};
 
+use super::columns::wrap_words;
 use super::json;
 use super::page::TextPage;
 use super::plan::node_count_text;
 use super::printable::escape_to_line;
+use super::value::hang_lines;
 use crate::printer::{BAD, STRONG};
 
 /// Maximum subjects shown per message.
@@ -119,24 +121,6 @@ pub struct ExplainedCaller {
     pub refused: Option<String>,
 }
 
-/// Wraps words after a prefix, with continuation lines indented to it.
-fn hang_words(prefix: &str, words: &str, width: usize) -> String {
-    let indent = prefix.chars().count();
-    let mut page = TextPage::default();
-    let mut line = prefix.to_owned();
-    for word in words.split(' ') {
-        if line.trim().is_empty() || line.chars().count() + word.chars().count() < width {
-            line.push_str(word);
-        } else {
-            page.push_line(line);
-            line = format!("{:indent$}{word}", "");
-        }
-        line.push(' ');
-    }
-    page.push_line(line);
-    page.into_text()
-}
-
 fn serialize_hex<S: Serializer>(bytes: &[u8], out: S) -> Result<S::Ok, S::Error> {
     out.serialize_str(&encode_hex(bytes))
 }
@@ -175,7 +159,9 @@ impl RequestExplanation {
         self.caller.render_onto(&mut page);
         page.push_line(format_args!("{STRONG}What each node checks, in this order{STRONG:#}"));
         for (stage, check) in NODE_CHECKS {
-            page.push_text(hang_words(&format!("   {stage:<11} "), check, width));
+            let prefix = format!("   {stage:<11} ");
+            let lines = wrap_words(check.split(' '), width.saturating_sub(prefix.len() + 1));
+            hang_lines(&prefix, lines).iter().for_each(|line| page.push_line(line));
         }
         page.into_text()
     }

@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::columns::format_columns;
-use super::grid::{TableCell, lay_out_table};
+use super::grid::{TableRow, lay_out_table};
 use super::page::TextPage;
 use super::plan::count_text;
 use super::printable::escape_to_line;
@@ -81,15 +81,12 @@ pub fn render_fact_bars(
 
 /// Renders the values as a table, with node ranges if requested.
 pub fn render_fact_table(groups: &[FactValueGroup], nodes: bool, screen: Screen) -> String {
-    let mut heading = vec!["VALUE".to_owned(), "COUNT".to_owned()];
-    heading.extend(nodes.then(|| "NODES".to_owned()));
+    let mut heading = vec!["VALUE", "COUNT"];
+    heading.extend(nodes.then_some("NODES"));
     let rows = groups.iter().map(|group| {
-        let mut row = vec![
-            TableCell::plain(group.display_value()),
-            TableCell::plain(group.nodes.len().to_string()),
-        ];
-        row.extend(nodes.then(|| TableCell::plain(shorten_to_ranges(&group.nodes).join(" "))));
-        row
+        let mut cells = vec![group.display_value(), group.nodes.len().to_string()];
+        cells.extend(nodes.then(|| shorten_to_ranges(&group.nodes).join(" ")));
+        TableRow { cells, is_bad: false }
     });
     lay_out_table(&heading, &rows.collect::<Vec<_>>(), screen.width, None).text
 }

@@ -6,6 +6,7 @@ use muster_wire::identity::Identity;
 use muster_wire::status::ReplyReason;
 use serde_json::json;
 
+use super::columns::wrap_words;
 use super::page::TextPage;
 use super::ranges::shorten_to_ranges;
 use crate::report::NodeReply;
@@ -54,20 +55,11 @@ impl EqualReplyGroup<'_> {
     /// The node names as ranges, wrapped at the width; cut if too long, unless `all` is set.
     pub fn wrapped_name_ranges(&self, indent: &str, width: usize, all: bool) -> String {
         let ranges = shorten_to_ranges(self.nodes.iter().copied());
-        let mut lines: Vec<String> = Vec::new();
-        for range in &ranges {
-            match lines.last_mut() {
-                Some(line) if line.chars().count() + 1 + range.chars().count() <= width => {
-                    line.push(' ');
-                    line.push_str(range);
-                }
-                _ => lines.push(format!("{indent}{range}")),
-            }
-        }
+        let lines = wrap_words(&ranges, width.saturating_sub(indent.len()));
         let mut page = TextPage::default();
         let max_lines = if all { lines.len() } else { MAX_NODE_LINES };
         for line in lines.iter().take(max_lines) {
-            page.push_line(line);
+            page.push_line(format_args!("{indent}{line}"));
         }
         if lines.len() > max_lines {
             page.push_line(format_args!("{indent}... (-v lists all)"));

@@ -115,14 +115,16 @@ fn display_value(value: &Value) -> String {
     }
 }
 
-/// Differences between the replies of two jobs.
-#[derive(Debug, Default)]
+/// The document of a difference.
+#[derive(Debug, Default, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct JobDifference {
-    /// Number of equal replies.
+    schema: &'static str,
+    // Number of equal replies.
     same: usize,
-    /// Changes by node.
+    // Changes by node.
     changed: BTreeMap<Identity, Vec<JobReplyChange>>,
-    /// Nodes that replied only in the first job.
+    // Nodes that replied only in the first job, and only in the second.
     only_before: BTreeSet<Identity>,
     only_after: BTreeSet<Identity>,
 }
@@ -140,7 +142,7 @@ pub struct JobReplyChange {
 impl JobDifference {
     /// Compares the replies of two jobs. Outputs that were too large to store are not compared.
     pub fn between_jobs(before: &SavedJob, after: &SavedJob) -> Self {
-        let mut difference = Self::default();
+        let mut difference = Self { schema: "muster.job.diff.v1", ..Self::default() };
         let all: BTreeSet<&Identity> = before.replies.keys().chain(after.replies.keys()).collect();
         for node in all {
             match (before.replies.get(node), after.replies.get(node)) {
@@ -206,25 +208,6 @@ fn reply_changes(before: &JobReply, after: &JobReply) -> Vec<JobReplyChange> {
         }
     }
     changes
-}
-
-/// The document of a difference.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct JobDiffDocument<'a> {
-    schema: &'static str,
-    same: usize,
-    changed: &'a BTreeMap<Identity, Vec<JobReplyChange>>,
-    only_before: &'a BTreeSet<Identity>,
-    only_after: &'a BTreeSet<Identity>,
-}
-
-impl<'a> JobDiffDocument<'a> {
-    /// Creates the document of this comparison.
-    pub fn new(difference: &'a JobDifference) -> Self {
-        let JobDifference { same, changed, only_before, only_after } = difference;
-        Self { schema: "muster.job.diff.v1", same: *same, changed, only_before, only_after }
-    }
 }
 
 /// The document of all jobs.

@@ -108,18 +108,18 @@ pub fn count_text(count: usize, singular: &str, plural: &str) -> String {
 pub fn list_sample_nodes<'a>(
     nodes: impl IntoIterator<Item = &'a Identity, IntoIter: ExactSizeIterator>,
 ) -> String {
-    list_first_nodes(nodes, SAMPLE_SIZE)
+    list_first_nodes(nodes, SAMPLE_SIZE, ", ")
 }
 
 /// The first `shown` names, and the number of the others.
 pub fn list_first_nodes<'a>(
     nodes: impl IntoIterator<Item = &'a Identity, IntoIter: ExactSizeIterator>,
     shown: usize,
+    separator: &str,
 ) -> String {
     let nodes = nodes.into_iter();
     let more = nodes.len().saturating_sub(shown);
-    let names: Vec<&str> = nodes.take(shown).map(Identity::as_str).collect();
-    let names = names.join(", ");
+    let names = nodes.take(shown).map(Identity::as_str).collect::<Vec<_>>().join(separator);
     match more {
         0 => names,
         more => format!("{names} and {more} more"),

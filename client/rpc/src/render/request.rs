@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::columns::format_columns;
 use super::duration::format_duration;
 use super::event::event_sentences;
-use super::grid::{RenderedTable, TableCell, lay_out_table};
+use super::grid::{RenderedTable, TableRow, lay_out_table};
 use super::group::EqualReplyGroup;
 use super::page::TextPage;
 use super::plan::node_count_text;
@@ -80,15 +80,13 @@ impl RequestResultView<'_> {
         heading.extend(failed.then(|| "STATUS".to_owned()));
         heading.extend(outputs.iter().map(|name| escape_to_line(name).to_uppercase()));
         let rows = replies.iter().map(|reply| {
-            let node = reply.node.as_str();
-            let mut row =
-                vec![if reply.is_ok() { TableCell::plain(node) } else { TableCell::bad(node) }];
-            row.extend(failed.then(|| TableCell::plain(outcome_text(reply))));
-            row.extend(outputs.iter().map(|name| match reply.data.get(*name) {
-                None | Some(Value::Null) => TableCell::plain(""),
-                Some(value) => TableCell::plain(cell_text(&self.shorten_value(value))),
+            let mut cells = vec![reply.node.to_string()];
+            cells.extend(failed.then(|| outcome_text(reply)));
+            cells.extend(outputs.iter().map(|name| match reply.data.get(*name) {
+                None | Some(Value::Null) => String::new(),
+                Some(value) => cell_text(&self.shorten_value(value)),
             }));
-            row
+            TableRow { cells, is_bad: !reply.is_ok() }
         });
         let max_lines = (!self.verbose).then_some(MAX_CELL_LINES);
         lay_out_table(&heading, &rows.collect::<Vec<_>>(), self.width, max_lines)

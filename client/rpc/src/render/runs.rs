@@ -98,7 +98,7 @@ fn is_ok(runs: &PuppetRunsReport, node: &Identity) -> bool {
 
 fn list_nodes<'a>(nodes: impl IntoIterator<Item = &'a Identity>) -> String {
     let nodes: BTreeSet<Identity> = nodes.into_iter().cloned().collect();
-    list_first_nodes(&nodes, MAX_NAMED_NODES)
+    list_first_nodes(&nodes, MAX_NAMED_NODES, ", ")
 }
 
 fn describe_times(runs: &PuppetRunsReport) -> String {

@@ -48,7 +48,7 @@ fn made(name: &str) -> Value {
         "muster.explain.v1" => of::<render::explain::RequestExplanation>(),
         "muster.jobs.v1" => of::<render::job::JobListDocument<'_>>(),
         "muster.job.v1" => of::<render::job::JobDocument<'_>>(),
-        "muster.job.diff.v1" => of::<render::job::JobDiffDocument<'_>>(),
+        "muster.job.diff.v1" => of::<render::job::JobDifference>(),
         "muster.doctor.v1" => of::<render::doctor::DoctorDocument<'_>>(),
         "muster.provision.v1" => of::<render::provision::ProvisioningDocument<'_>>(),
         "muster.plugins.v1" => of::<render::plugins::PluginListDocument<'_>>(),

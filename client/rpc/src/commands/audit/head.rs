@@ -6,23 +6,23 @@ use std::path::{Path, PathBuf};
 
 use muster_audit::{AuditAnchor, HeadRecord};
 
-use super::{AuditReadError, lines};
+use super::lines;
+use crate::files::{RpcFileError, file_error};
 
 /// Builds anchors for these files from the head records in the directory that name one of them. A record applies if its log is among the
 /// files, or if its log is gone and an older file of it is among them. The files must reach back to the record.
 pub(super) fn read_anchors(
     state: &Path,
     files: &[PathBuf],
-) -> Result<Vec<AuditAnchor>, AuditReadError> {
-    let failed = |source| AuditReadError::Read { path: state.to_owned(), source };
+) -> Result<Vec<AuditAnchor>, RpcFileError> {
+    let failed = file_error("read", state);
     let mut found = Vec::new();
-    for entry in fs::read_dir(state).map_err(failed)? {
-        let path = entry.map_err(failed)?.path();
+    for entry in fs::read_dir(state).map_err(&failed)? {
+        let path = entry.map_err(&failed)?.path();
         if path.extension().is_none_or(|extension| extension != "head") {
             continue;
         }
-        let text = fs::read_to_string(&path)
-            .map_err(|source| AuditReadError::Read { path: path.clone(), source })?;
+        let text = fs::read_to_string(&path).map_err(file_error("read", &path))?;
         // A crash may leave the record empty; it then gives no anchor.
         let Ok(record) = text.parse::<HeadRecord>() else {
             continue;
@@ -34,7 +34,7 @@ pub(super) fn read_anchors(
     Ok(found)
 }
 
-fn covers_files(record: &HeadRecord, files: &[PathBuf]) -> Result<bool, AuditReadError> {
+fn covers_files(record: &HeadRecord, files: &[PathBuf]) -> Result<bool, RpcFileError> {
     let Some(log) = record.log.as_deref().map(Path::new) else {
         return Ok(false);
     };

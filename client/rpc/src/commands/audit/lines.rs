@@ -7,7 +7,7 @@ use std::path::Path;
 use muster_audit::ChainLink;
 use muster_wire::limits::MAX_AUDIT_LINE_BYTES;
 
-use super::AuditReadError;
+use crate::files::{RpcFileError, file_error};
 
 /// A part of a log file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,20 +22,20 @@ pub(super) enum LogFilePart<'a> {
 pub(super) fn for_each_part(
     path: &Path,
     mut handle_part: impl FnMut(LogFilePart<'_>),
-) -> Result<(), AuditReadError> {
-    let failed = |source| AuditReadError::Read { path: path.to_owned(), source };
-    let mut input = BufReader::new(File::open(path).map_err(failed)?);
+) -> Result<(), RpcFileError> {
+    let failed = file_error("read", path);
+    let mut input = BufReader::new(File::open(path).map_err(&failed)?);
     let mut line = Vec::new();
     loop {
         line.clear();
         let max_bytes = MAX_AUDIT_LINE_BYTES as u64 + 1;
-        (&mut input).take(max_bytes).read_until(b'\n', &mut line).map_err(failed)?;
+        (&mut input).take(max_bytes).read_until(b'\n', &mut line).map_err(&failed)?;
         match line.strip_suffix(b"\n") {
             Some(complete_line) => handle_part(LogFilePart::Line(complete_line)),
             None if line.is_empty() => return Ok(()),
             None if line.len() > MAX_AUDIT_LINE_BYTES => {
                 handle_part(LogFilePart::Line(&line));
-                skip_line(&mut input).map_err(failed)?;
+                skip_line(&mut input).map_err(&failed)?;
             }
             None => handle_part(LogFilePart::Torn(&line)),
         }
@@ -58,13 +58,13 @@ fn skip_line(input: &mut impl BufRead) -> std::io::Result<()> {
 }
 
 /// Sequence number of a file's first line, if it belongs to a chain.
-pub(super) fn first_number(path: &Path) -> Result<Option<u64>, AuditReadError> {
-    let failed = |source| AuditReadError::Read { path: path.to_owned(), source };
+pub(super) fn first_number(path: &Path) -> Result<Option<u64>, RpcFileError> {
+    let failed = file_error("read", path);
     let mut line = Vec::new();
-    let file = File::open(path).map_err(failed)?;
+    let file = File::open(path).map_err(&failed)?;
     BufReader::new(file.take(MAX_AUDIT_LINE_BYTES as u64))
         .read_until(b'\n', &mut line)
-        .map_err(failed)?;
+        .map_err(&failed)?;
     let line = line.strip_suffix(b"\n").unwrap_or(&line);
     Ok(ChainLink::parse_line(line).map(|link| link.seq))
 }

@@ -7,10 +7,11 @@ use crate::cli::audit::AuditShowArgs;
 use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::printer::PrintError;
 use crate::render::audit::render_record;
+use crate::render::plan::count_text;
 
 /// Runs the command.
 pub(super) fn run(args: &AuditShowArgs, cx: CommandContext<'_>) -> CommandResult {
-    let (mut unread, mut printed) = (0_u64, Ok(()));
+    let (mut unread, mut printed) = (0, Ok(()));
     for file in &args.files {
         lines::for_each_part(file, |part| {
             let (LogFilePart::Line(line) | LogFilePart::Torn(line)) = part;
@@ -25,8 +26,10 @@ pub(super) fn run(args: &AuditShowArgs, cx: CommandContext<'_>) -> CommandResult
     }
     printed?;
     if unread > 0 {
-        let hint = "run `rpc audit verify` for details";
-        cx.printer.print_warning(format_args!("{unread} lines cannot be read; {hint}"));
+        let lines = count_text(unread, "line", "lines");
+        cx.printer.print_warning(format_args!(
+            "{lines} cannot be read; run `rpc audit verify` for details"
+        ));
     }
     Ok(CommandExitCode::Passed)
 }

@@ -10,6 +10,7 @@ use super::{AuditReadError, head};
 use crate::cli::audit::AuditVerifyArgs;
 use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Error};
 use crate::commands::form;
+use crate::files::RpcFileError;
 use crate::render::audit::{AuditVerdictDocument, VerifiedAuditLog, render_verdict};
 
 /// Default state directory of the daemon.
@@ -33,11 +34,8 @@ pub(super) fn run(args: AuditVerifyArgs, cx: CommandContext<'_>) -> CommandResul
     }
     let log =
         VerifiedAuditLog { files: &files, verification: verifier.finish(), strict: args.strict };
-    if let Some(json) = json {
-        cx.print_json(&AuditVerdictDocument::new(&log), &json)?;
-    } else {
-        cx.printer.print_text(render_verdict(&log))?;
-    }
+    let document = AuditVerdictDocument::new(&log);
+    cx.print_result(json.as_ref(), &document, || render_verdict(&log))?;
     Ok(CommandExitCode::from_verdict(log.has_passed()))
 }
 
@@ -49,7 +47,7 @@ fn head_anchors(
 ) -> Result<Vec<AuditAnchor>, AuditReadError> {
     let Some(state) = state else {
         return match head::read_anchors(Path::new(STATE_DIRECTORY), files) {
-            Err(AuditReadError::Read { path, source })
+            Err(RpcFileError::System { path, source, .. })
                 if source.kind() == io::ErrorKind::PermissionDenied =>
             {
                 let path = path.display();
@@ -59,7 +57,7 @@ fn head_anchors(
                 Ok(Vec::new())
             }
             Err(_) => Ok(Vec::new()),
-            found => found,
+            Ok(found) => Ok(found),
         };
     };
     let found = head::read_anchors(state, files)?;
@@ -88,7 +86,7 @@ fn resolve_key_trust(
 }
 
 /// Sorts files by the sequence number of their first line. Files without one come last, in the given order.
-fn sort_by_sequence(files: Vec<PathBuf>) -> Result<Vec<PathBuf>, AuditReadError> {
+fn sort_by_sequence(files: Vec<PathBuf>) -> Result<Vec<PathBuf>, RpcFileError> {
     let mut numbered = Vec::with_capacity(files.len());
     for file in files {
         let number = lines::first_number(&file)?;

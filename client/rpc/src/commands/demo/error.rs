@@ -59,7 +59,6 @@ pub enum DemoError {
         /// The file.
         path: PathBuf,
         /// The parse error.
-        #[source]
         source: serde_json::Error,
     },
     /// Starting a program failed.
@@ -68,7 +67,6 @@ pub enum DemoError {
         /// The program.
         program: PathBuf,
         /// The I/O error.
-        #[source]
         source: io::Error,
     },
     /// Creating the readiness socket of a node failed.
@@ -77,7 +75,6 @@ pub enum DemoError {
         /// The socket.
         path: PathBuf,
         /// The I/O error.
-        #[source]
         source: io::Error,
     },
     /// A program exited before it was ready.

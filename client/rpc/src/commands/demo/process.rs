@@ -6,10 +6,7 @@ use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
-#[expect(
-    clippy::disallowed_types,
-    reason = "the demonstration runs the broker and nodes as processes"
-)]
+#[expect(clippy::disallowed_types, reason = "the demonstration runs the broker and nodes")]
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -37,10 +34,7 @@ pub struct DemoProcess {
 
 /// Starts a program in its own process group, so that signals from the terminal or the shell do not reach it. Its standard input is
 /// empty and its output goes to the log.
-#[expect(
-    clippy::disallowed_types,
-    reason = "the demonstration runs the broker and nodes as processes"
-)]
+#[expect(clippy::disallowed_types, reason = "the demonstration runs the broker and nodes")]
 pub fn start_process(
     program: &Path,
     arguments: &[&OsStr],

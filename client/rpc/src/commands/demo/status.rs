@@ -22,9 +22,7 @@ pub fn run(directory: &Path, printer: &OutputPrinter) -> CommandResult {
         };
         rows.push(process_row(&name, node.process, path.display().to_string()));
     }
-    for line in format_table(["NAME", "PID", "STATE", "MEMORY", "WHERE"], &rows) {
-        printer.print_line(line)?;
-    }
+    printer.print_text(format_table(["NAME", "PID", "STATE", "MEMORY", "WHERE"], &rows))?;
     let all_alive = record.nodes_first().iter().all(DemoProcess::is_alive);
     if rows.is_empty() || !all_alive {
         printer.print_warning("not all processes are running; run `rpc demo down` to clean up");
@@ -41,8 +39,7 @@ fn process_row(name: &str, process: DemoProcess, path: String) -> [String; 5] {
 /// Memory of the process in MiB, if it runs and is readable.
 fn memory_text(process: DemoProcess) -> String {
     let bytes = process.is_alive().then(|| process.memory_bytes()).flatten();
-    bytes.map_or_else(
-        || "-".to_owned(),
-        |bytes| format!("{}.{} MiB", bytes >> 20, ((bytes & 0xf_ffff) * 10) >> 20),
-    )
+    let text =
+        bytes.map(|bytes| format!("{}.{} MiB", bytes >> 20, ((bytes & 0xf_ffff) * 10) >> 20));
+    text.unwrap_or_else(|| "-".to_owned())
 }

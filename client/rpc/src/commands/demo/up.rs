@@ -2,7 +2,7 @@
 
 use muster_base::unix_millis_now;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ExitStatus};
+use std::process::Child;
 use std::time::Duration;
 
 use muster_bundle::PLUGIN_SIGN_TAG;
@@ -15,7 +15,7 @@ use super::record::{self, DemoRecord};
 use super::{DemoError, broker, fleet, node, process, virtual_nodes};
 use crate::broker::program;
 use crate::cli::demo::DemoUpArgs;
-use crate::commands::context::{CommandExitCode, CommandResult};
+use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::diagnostics::highlight_code;
 use crate::environment::{CONFIG, ProcessEnvironment};
 use crate::files;
@@ -46,12 +46,8 @@ pub struct StartingNode {
 }
 
 /// Runs the command.
-pub async fn run(
-    args: &DemoUpArgs,
-    directory: PathBuf,
-    environment: &ProcessEnvironment,
-    printer: &OutputPrinter,
-) -> CommandResult {
+pub async fn run(args: &DemoUpArgs, directory: PathBuf, cx: CommandContext<'_>) -> CommandResult {
+    let CommandContext { environment, printer, .. } = cx;
     if !args.in_memory && args.nodes > MAX_PROCESS_NODES {
         let (nodes, maximum) = (args.nodes, MAX_PROCESS_NODES);
         return Err(DemoError::TooMany { nodes, maximum }.into());
@@ -132,7 +128,7 @@ async fn start_demo(
     )?;
     let deadline = Instant::now() + READY_TIMEOUT;
     for node in &mut nodes {
-        await_node(node, directory, deadline).await?;
+        await_node(node, directory, (deadline, READY_TIMEOUT), |_| {}).await?;
         printer.print_detail(format_args!("{} is ready", node.name));
     }
     Ok(())
@@ -203,36 +199,28 @@ fn start_nodes(
     Ok(nodes)
 }
 
-async fn await_node(
-    node: &mut StartingNode,
+/// Waits until the node is ready, and calls `report_status` with each of its status messages. `timeout` is the time until the deadline, for
+/// the error.
+pub async fn await_node(
+    StartingNode { name, child, listener }: &mut StartingNode,
     directory: &Path,
-    deadline: Instant,
+    (deadline, timeout): (Instant, Duration),
+    report_status: impl FnMut(&str),
 ) -> Result<(), DemoError> {
-    let child = &mut node.child;
     let mut exit_status = None;
     let has_exited = || {
         exit_status = child.try_wait().ok().flatten();
         exit_status.is_some()
     };
-    if node.listener.await_ready(deadline, has_exited).await {
+    if listener.await_ready(deadline, has_exited, report_status).await {
         return Ok(());
     }
-    Err(not_ready_error(node, exit_status, READY_TIMEOUT, directory))
-}
-
-/// The error of a node that is not ready: it has exited, or the timeout has passed.
-pub fn not_ready_error(
-    node: &StartingNode,
-    exit_status: Option<ExitStatus>,
-    timeout: Duration,
-    directory: &Path,
-) -> DemoError {
-    let name = node.name.to_string();
-    let log_tail = log_tail(&log_path(directory, &node.name));
-    match exit_status {
+    let log_tail = log_tail(&log_path(directory, name));
+    let name = name.to_string();
+    Err(match exit_status {
         Some(status) => DemoError::Ended { name, status, log_tail },
         None => DemoError::NotReady { name, timeout, log_tail },
-    }
+    })
 }
 
 /// Path of a node's log.

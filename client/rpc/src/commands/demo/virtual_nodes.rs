@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::ready::{self, ReadinessListener};
 use super::record::{self, DemoRecord};
-use super::up::{READY_TIMEOUT, StartingNode, log_path, not_ready_error};
+use super::up::{READY_TIMEOUT, StartingNode, await_node, log_path};
 use super::{DemoError, node, process};
 use crate::organisation::{Organisation, OrganisationError, OrganisationKey};
 use crate::printer::OutputPrinter;
@@ -55,28 +55,8 @@ pub async fn run(
         process,
     });
     record.save(directory)?;
-    let starting = StartingNode { name, child, listener };
-    await_all_ready(starting, count, directory, printer).await
-}
-
-async fn await_all_ready(
-    mut starting: StartingNode,
-    count: u32,
-    directory: &Path,
-    printer: &OutputPrinter,
-) -> Result<(), DemoError> {
     let timeout = READY_TIMEOUT + READY_TIMEOUT_PER_NODE * count;
-    let deadline = Instant::now() + timeout;
-    let child = &mut starting.child;
-    let mut exit_status = None;
-    let has_exited = || {
-        exit_status = child.try_wait().ok().flatten();
-        exit_status.is_some()
-    };
-    let print_status = |status: &str| printer.print_message(status);
-    let listener = &starting.listener;
-    if listener.await_ready_with_status(deadline, has_exited, print_status).await {
-        return Ok(());
-    }
-    Err(not_ready_error(&starting, exit_status, timeout, directory))
+    let mut starting = StartingNode { name, child, listener };
+    let limits = (Instant::now() + timeout, timeout);
+    await_node(&mut starting, directory, limits, |status| printer.print_message(status)).await
 }

@@ -109,7 +109,7 @@ impl InventoryQuery {
         }
         progress.finish();
         if !total.missing.is_empty() {
-            let names = list_first_nodes(&total.missing, MAX_SHOWN_NAMES);
+            let names = list_first_nodes(&total.missing, MAX_SHOWN_NAMES, ", ");
             cx.printer.print_warning(format_args!("no reply, {consequence}: {names}"));
         }
         for gap in &total.gaps {

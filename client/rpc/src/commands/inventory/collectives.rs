@@ -1,6 +1,5 @@
 //! `rpc inventory --collectives` and `--map`: shows which nodes are in which collective.
 
-use super::error::InventoryFileError;
 use crate::cli::inventory::InventoryArgs;
 use crate::commands::context::{CommandContext, CommandResult};
 use crate::commands::inquiry::{RPCUTIL_AGENT, query_nodes};
@@ -25,8 +24,9 @@ pub async fn run(args: &InventoryArgs, cx: CommandContext<'_>) -> CommandResult 
     result.print_answer(&document, || match &args.map {
         None => Ok(cx.printer.print_text(members.render_table())?),
         Some(path) if path.as_os_str() == "-" => Ok(cx.printer.print_text(members.render_dot())?),
-        Some(path) => Ok(std::fs::write(path, members.render_dot())
-            .map_err(files::file_error("write", path))
-            .map_err(InventoryFileError::from)?),
+        Some(path) => {
+            Ok(std::fs::write(path, members.render_dot())
+                .map_err(files::file_error("write", path))?)
+        }
     })
 }

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use muster_client::discovery::inventory::InventoryError;
 
 use crate::error::CommandError;
-use crate::files::RpcFileError;
 
 /// Writing or reading an inventory file failed.
 #[derive(Debug, thiserror::Error)]
@@ -22,12 +21,8 @@ pub enum InventoryFileError {
         /// The file.
         path: PathBuf,
         /// Position and cause.
-        #[source]
         source: InventoryError,
     },
-    /// Reading or writing the file failed.
-    #[error(transparent)]
-    File(#[from] RpcFileError),
 }
 
 impl CommandError for InventoryFileError {}

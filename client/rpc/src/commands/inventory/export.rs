@@ -17,7 +17,7 @@ use serde_json::json;
 use super::batches::{InventoryQuery, UnusableReplyError, successful_outputs};
 use super::error::InventoryFileError;
 use crate::cli::filters::FilterArgs;
-use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
+use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Error};
 use crate::commands::inquiry::RPCUTIL_AGENT;
 use crate::files;
 use crate::render::plan::{count_text, node_count_text};
@@ -27,7 +27,7 @@ use crate::report::NodeReply;
 /// Validates a document.
 pub fn validate_file(path: &Path, cx: CommandContext<'_>) -> CommandResult {
     let to_error = |source| InventoryFileError::Inventory { path: path.to_owned(), source };
-    let text = files::read_text(path, MAX_INVENTORY_BYTES).map_err(InventoryFileError::from)?;
+    let text = files::read_text(path, MAX_INVENTORY_BYTES)?;
     let problems = find_problems(&text, None).map_err(to_error)?;
     for problem in &problems {
         let problem = escape_to_line(problem);
@@ -55,23 +55,23 @@ pub async fn run(
     let Some(query) = InventoryQuery::prepare(&target, None, cx).await? else {
         return Ok(CommandExitCode::Local);
     };
-    let failed = |source| InventoryFileError::from(files::file_error("write", path)(source));
+    let failed = files::file_error("write", path);
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     let file =
-        tempfile::NamedTempFile::new_in(directory.unwrap_or(Path::new("."))).map_err(failed)?;
+        tempfile::NamedTempFile::new_in(directory.unwrap_or(Path::new("."))).map_err(&failed)?;
     let mut document =
-        InventoryWriter::begin_document(BufWriter::new(file), &groups).map_err(failed)?;
+        InventoryWriter::begin_document(BufWriter::new(file), &groups).map_err(&failed)?;
     let total = query.ask_in_batches("left out of the file", cx, |reply| match node_entry(reply) {
-        Ok(node) => Ok(Ok(document.write_node(&node).map_err(failed)?)),
+        Ok(node) => Ok(Ok(document.write_node(&node).map_err(&failed)?)),
         Err(error) => Ok(Err(error)),
     });
     let total = total.await?;
     if total.ok == 0 {
         return Ok(total.exit_code());
     }
-    let file = document.finish_document().map_err(failed)?;
+    let file = document.finish_document().map_err(&failed)?;
     // Synced before the rename, so that a crash leaves either the old or the complete new document.
-    file.as_file().sync_all().map_err(failed)?;
+    file.as_file().sync_all().map_err(&failed)?;
     file.persist(path).map_err(|error| failed(error.error))?;
     let nodes = node_count_text(total.ok);
     cx.printer.print_message(format_args!("{nodes} in {}", path.display()));
@@ -79,13 +79,13 @@ pub async fn run(
 }
 
 /// The groups of the existing document, for `--update`.
-fn existing_groups(path: &Path, update: bool) -> Result<Vec<InventoryGroup>, InventoryFileError> {
+fn existing_groups(path: &Path, update: bool) -> Result<Vec<InventoryGroup>, Error> {
     match (path.try_exists().map_err(files::file_error("read", path))?, update) {
         (false, _) => Ok(Vec::new()),
-        (true, false) => Err(InventoryFileError::Exists { path: path.to_owned() }),
-        (true, true) => FleetInventory::read(path)
-            .map(|inventory| inventory.groups)
-            .map_err(|source| InventoryFileError::Inventory { path: path.to_owned(), source }),
+        (true, false) => Err(InventoryFileError::Exists { path: path.to_owned() }.into()),
+        (true, true) => Ok(FleetInventory::read(path)
+            .map_err(|source| InventoryFileError::Inventory { path: path.to_owned(), source })?
+            .groups),
     }
 }
 

@@ -9,10 +9,10 @@ use muster_wire::limits::MAX_NODE_TOKEN_SECONDS;
 use muster_wire::token::scope::CallerGrant;
 
 use super::names;
-use crate::cli::org::{CredentialArgs, OrgAddCommand, OrgDirectoryArgs};
-use crate::commands::context::{CommandExitCode, CommandResult};
+use crate::cli::org::{CredentialArgs, OrgAddCommand};
+use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::organisation::{
-    CredentialSpec, IssuedCredentials, Organisation, OrganisationError, PrincipalKind, bundle,
+    CredentialSpec, IssuedCredentials, OrganisationError, PrincipalKind, bundle,
 };
 use crate::printer::{GOOD, OutputPrinter};
 
@@ -23,11 +23,8 @@ const ALWAYS_GRANTED_AGENT: &str = "rpcutil";
 const RENEWED_LIFETIME: Duration = Duration::from_secs(MAX_NODE_TOKEN_SECONDS);
 
 /// Runs the command.
-pub async fn run(
-    args: OrgAddCommand,
-    open: impl FnOnce(&OrgDirectoryArgs) -> Result<Organisation, OrganisationError>,
-    printer: &OutputPrinter,
-) -> CommandResult {
+pub async fn run(args: OrgAddCommand, cx: CommandContext<'_>) -> CommandResult {
+    let printer = cx.printer;
     let (kind, credentials, tags, directory) = match args {
         OrgAddCommand::User(args) => {
             let sign_tag = args.sign_plugins.then(|| PLUGIN_SIGN_TAG.to_owned());
@@ -41,7 +38,7 @@ pub async fn run(
         OrgAddCommand::Service(args) => (PrincipalKind::Service, args, Vec::new(), None),
         OrgAddCommand::Enroller(args) => (PrincipalKind::Enroller, args, Vec::new(), None),
     };
-    let organisation = open(&credentials.organisation)?;
+    let organisation = cx.open_organisation(&credentials.organisation)?;
     let lock = organisation.lock()?;
     if let Some(directory) = directory.as_deref().filter(|_| !credentials.renew) {
         bundle::require_free(directory, kind)?;

@@ -9,19 +9,16 @@ use muster_wire::token::scope::CallerGrant;
 
 use super::add;
 use crate::cli::org;
-use crate::commands::context::{CommandExitCode, CommandResult};
+use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::organisation::{
     CredentialRecord, CredentialSpec, CredentialState, Organisation, OrganisationError,
     PrincipalKind,
 };
-use crate::printer::{GOOD, OutputPrinter};
+use crate::printer::GOOD;
 
 /// Runs the command. Prints the path of the credentials as data.
-pub fn run(
-    args: &org::OrgGrantArgs,
-    organisation: &Organisation,
-    printer: &OutputPrinter,
-) -> CommandResult {
+pub fn run(args: &org::OrgGrantArgs, cx: CommandContext<'_>) -> CommandResult {
+    let (organisation, printer) = (&cx.open_organisation(&args.organisation)?, cx.printer);
     let now = unix_millis_now();
     let lock = organisation.lock()?;
     let current = current_grants(organisation, args, now / 1000)?;
@@ -108,8 +105,9 @@ mod tests {
 
     use muster_base::unix_millis_now;
 
-    use super::{CallerGrant, run};
+    use super::{CallerGrant, CommandContext, run};
     use crate::cli::org;
+    use crate::environment::ProcessEnvironment;
     use crate::organisation::{CredentialSpec, Organisation, PrincipalKind};
     use crate::printer::VerbosityLevel;
     use crate::printer::testing::printer;
@@ -124,7 +122,9 @@ mod tests {
             port: 4222,
             no_tls: true,
         };
-        crate::commands::org::init::run(args, &printer).unwrap();
+        let environment = ProcessEnvironment::default();
+        let cx = CommandContext { config: None, environment: &environment, printer: &printer };
+        crate::commands::org::init::run(args, cx).unwrap();
         Organisation::open(directory).unwrap()
     }
 
@@ -153,10 +153,14 @@ mod tests {
             name: "anna".parse().unwrap(),
             agents: vec!["service.restart".parse().unwrap()],
             lifetime: Duration::from_hours(2),
-            organisation: org::OrgDirectoryArgs { org: None },
+            organisation: org::OrgDirectoryArgs {
+                org: Some(organisation.layout().directory().to_owned()),
+            },
             out: Some(directory.join("grant.creds")),
         };
-        let exit = run(&args, organisation, &printer).unwrap();
+        let environment = ProcessEnvironment::default();
+        let cx = CommandContext { config: None, environment: &environment, printer: &printer };
+        let exit = run(&args, cx).unwrap();
         let path = data.text();
         let creds = std::fs::read_to_string(path.trim()).ok();
         (exit, creds.map(|text| UserCredentials::parse(&text).unwrap()))

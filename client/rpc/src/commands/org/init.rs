@@ -1,14 +1,15 @@
 //! `rpc org init`: creates an organisation and prints the next steps.
 
 use crate::cli::org::OrgInitArgs;
-use crate::commands::context::{CommandExitCode, CommandResult};
+use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::diagnostics::highlight_code;
 use crate::organisation::{self, OrganisationSpec};
-use crate::printer::{GOOD, OutputPrinter};
+use crate::printer::GOOD;
 use muster_base::unix_millis_now;
 
 /// Runs the command.
-pub fn run(args: OrgInitArgs, printer: &OutputPrinter) -> CommandResult {
+pub fn run(args: OrgInitArgs, cx: CommandContext<'_>) -> CommandResult {
+    let printer = cx.printer;
     let spec = OrganisationSpec {
         directory: args.directory,
         name: args.name,

@@ -1,13 +1,15 @@
 //! `rpc org newcomers`: adds the bootstrap account to an organisation that lacks it.
 
-use crate::commands::context::{CommandExitCode, CommandResult, Error};
+use crate::cli::org::OrgDirectoryArgs;
+use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Error};
 use crate::organisation::push::PushError;
 use crate::organisation::{Organisation, OrganisationLock};
 use crate::printer::{GOOD, OutputPrinter};
 use muster_base::unix_millis_now;
 
 /// Runs the command.
-pub async fn run(mut organisation: Organisation, printer: &OutputPrinter) -> CommandResult {
+pub async fn run(args: &OrgDirectoryArgs, cx: CommandContext<'_>) -> CommandResult {
+    let (mut organisation, printer) = (cx.open_organisation(args)?, cx.printer);
     let lock = organisation.lock()?;
     if !add_account(&mut organisation, &lock, printer).await? {
         printer.print_message("the organisation has a bootstrap account already");

@@ -1,20 +1,18 @@
 //! `rpc org push`: pushes the account tokens to the running broker, creates the fleet's stores, and writes the token to them.
 
-use crate::commands::context::{CommandExitCode, CommandResult, Error};
+use crate::cli::org::OrgPushArgs;
+use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Error};
 use crate::organisation::{AccountRealm, Organisation};
 use crate::printer::{GOOD, OutputPrinter};
 use muster_base::error_chain;
 use muster_base::unix_millis_now;
 
 /// Runs the command.
-pub async fn run(
-    organisation: &Organisation,
-    replicas: u8,
-    printer: &OutputPrinter,
-) -> CommandResult {
+pub async fn run(args: &OrgPushArgs, cx: CommandContext<'_>) -> CommandResult {
+    let (organisation, printer) = (&cx.open_organisation(&args.organisation)?, cx.printer);
     refresh_scopes(organisation, printer)?;
     push_to_broker(organisation, printer).await?;
-    match organisation.declare_stores(replicas.into(), unix_millis_now()).await {
+    match organisation.declare_stores(args.replicas.into(), unix_millis_now()).await {
         Ok(()) => {
             printer.print_message(format_args!(
                 "{GOOD}created{GOOD:#} the stores for run permits and provisioning, unless they existed"

@@ -11,7 +11,7 @@ use muster_wire::identity::Identity;
 use muster_wire::token::PublicKey;
 
 use crate::cli::org::OrgRevokeArgs;
-use crate::commands::context::{CommandExitCode, CommandResult, Error};
+use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Error};
 use crate::commands::form::confirm_on_terminal;
 use crate::organisation::names::NameRegister;
 use crate::organisation::push::PushError;
@@ -26,11 +26,8 @@ const MAX_LISTED: usize = 20;
 const MAX_CLEARED: usize = 200;
 
 /// Runs the command.
-pub async fn run(
-    args: &OrgRevokeArgs,
-    organisation: &Organisation,
-    printer: &OutputPrinter,
-) -> CommandResult {
+pub async fn run(args: &OrgRevokeArgs, cx: CommandContext<'_>) -> CommandResult {
+    let (organisation, printer) = (&cx.open_organisation(&args.organisation)?, cx.printer);
     let names = targets::read_names(args)?;
     let register = open_register(organisation, printer).await?;
     let now = unix_millis_now();

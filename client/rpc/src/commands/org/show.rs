@@ -8,13 +8,13 @@ use muster_wire::token::decode::{DecodedToken, decode_token};
 use muster_wire::token::{PublicKey, Seconds};
 use serde::Serialize;
 
-use super::list::CredentialRow;
+use super::list::{CredentialRow, format_time};
 use crate::cli::org::OrgShowArgs;
-use crate::commands::context::{CommandExitCode, CommandResult, Error};
+use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Error};
 use crate::organisation::{
     AccountTrusts, CredentialRecord, Organisation, OrganisationError, OrganisationProfile, ledger,
 };
-use crate::printer::{OutputPrinter, STRONG};
+use crate::printer::{OutputPrinter, PrintError, STRONG};
 
 /// The document that `-j` prints for an organisation. Times are in seconds since the epoch.
 #[derive(Debug, Serialize)]
@@ -56,11 +56,8 @@ struct RolePermissions {
 }
 
 /// Runs the command.
-pub fn run(
-    args: &OrgShowArgs,
-    organisation: &Organisation,
-    printer: &OutputPrinter,
-) -> CommandResult {
+pub fn run(args: &OrgShowArgs, cx: CommandContext<'_>) -> CommandResult {
+    let (organisation, printer) = (&cx.open_organisation(&args.organisation)?, cx.printer);
     let trusts = organisation.account_trusts()?;
     let Some(name) = &args.name else {
         let account = &trusts.fleet_trust().claims().nats;
@@ -91,10 +88,8 @@ pub fn run(
     let documents: Vec<PrincipalDocument> = documents.collect::<Result<_, _>>()?;
     if args.json {
         printer.print_json(&documents)?;
-        return Ok(CommandExitCode::Passed);
-    }
-    for document in &documents {
-        print_principal(document, printer)?;
+    } else {
+        documents.iter().try_for_each(|document| print_principal(document, printer))?;
     }
     Ok(CommandExitCode::Passed)
 }
@@ -179,38 +174,30 @@ fn print_organisation(
     let collectives: Vec<&str> = profile.collectives.iter().map(AsRef::as_ref).collect();
     printer
         .print_line(format_args!("{STRONG}{}{STRONG:#} in {}", profile.name, document.directory))?;
-    for (label, value) in [
+    let newcomers = profile.newcomers_account.map(|account| account.to_string());
+    let rows = [
         ("operator", profile.operator.to_string()),
         ("account", profile.account.to_string()),
         ("system", profile.system_account.to_string()),
-        (
-            "newcomers",
-            profile.newcomers_account.map_or_else(|| "-".to_owned(), |account| account.to_string()),
-        ),
+        ("newcomers", newcomers.unwrap_or_else(|| "-".to_owned())),
         ("issued", format_utc(document.account_issued_at)),
         ("revoked", document.revocations.to_string()),
         ("collectives", collectives.join(", ")),
         ("broker", profile.broker.urls.join(", ")),
-    ] {
-        printer.print_line(format_args!("  {label:<12}{value}"))?;
-    }
-    for role in &document.roles {
-        print_permissions(role, printer)?;
-    }
+    ];
+    print_rows(&rows, printer)?;
+    document.roles.iter().try_for_each(|role| print_permissions(role, printer))?;
     if !document.newcomer_roles.is_empty() {
         printer.print_line(format_args!("\n{STRONG}newcomers{STRONG:#}"))?;
     }
-    for role in &document.newcomer_roles {
-        print_permissions(role, printer)?;
-    }
+    document.newcomer_roles.iter().try_for_each(|role| print_permissions(role, printer))?;
     Ok(CommandExitCode::Passed)
 }
 
 fn print_principal(document: &PrincipalDocument, printer: &OutputPrinter) -> Result<(), Error> {
     let row = &document.row;
     printer.print_line(format_args!("{STRONG}{} {}{STRONG:#}", row.kind, row.name))?;
-    let format_time = |at: Option<Seconds>| at.map_or_else(|| "-".to_owned(), format_utc);
-    for (label, value) in [
+    let rows = [
         ("state", row.state.to_string()),
         ("key", row.key.to_string()),
         ("issued", format_time(Some(row.issued_at))),
@@ -218,10 +205,15 @@ fn print_principal(document: &PrincipalDocument, printer: &OutputPrinter) -> Res
         ("revoked", format_time(row.revoked_at)),
         ("issuer", document.issuer.to_string()),
         ("tags", document.tags.join(", ")),
-    ] {
-        printer.print_line(format_args!("  {label:<12}{value}").to_string().trim_end())?;
-    }
+    ];
+    print_rows(&rows, printer)?;
     print_permissions(&document.permissions, printer)
+}
+
+fn print_rows(rows: &[(&str, String)], printer: &OutputPrinter) -> Result<(), PrintError> {
+    rows.iter().try_for_each(|(label, value)| {
+        printer.print_line(format!("  {label:<12}{value}").trim_end())
+    })
 }
 
 fn print_permissions(permissions: &RolePermissions, printer: &OutputPrinter) -> Result<(), Error> {

@@ -3,19 +3,17 @@
 //! The directory is highly privileged: it allows creating nodes and calling any agent. It allows neither creating callers nor revoking keys.
 
 use crate::cli::provision::ProvisionHostArgs;
-use crate::commands::context::{CommandExitCode, CommandResult};
+use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::commands::org::{names, newcomers};
 use crate::organisation::bundle::{self, PROVISIONER_HOME, name};
-use crate::organisation::{CredentialSpec, Organisation, PrincipalKind};
-use crate::printer::{GOOD, OutputPrinter};
+use crate::organisation::{CredentialSpec, PrincipalKind};
+use crate::printer::GOOD;
 use muster_base::unix_millis_now;
 
 /// Runs the command.
-pub async fn run(
-    args: ProvisionHostArgs,
-    mut organisation: Organisation,
-    printer: &OutputPrinter,
-) -> CommandResult {
+pub async fn run(args: ProvisionHostArgs, cx: CommandContext<'_>) -> CommandResult {
+    let mut organisation = cx.open_organisation(&args.organisation)?;
+    let printer = cx.printer;
     let lock = organisation.lock()?;
     newcomers::add_account(&mut organisation, &lock, printer).await?;
     let credentials = [

@@ -1,17 +1,14 @@
 //! `rpc provision release`: releases the names of revoked nodes.
 
 use crate::cli::provision::ProvisionReleaseArgs;
-use crate::commands::context::{CommandExitCode, CommandResult};
-use crate::organisation::{Organisation, OrganisationError};
-use crate::printer::{GOOD, OutputPrinter};
+use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
+use crate::organisation::OrganisationError;
+use crate::printer::GOOD;
 use muster_base::unix_millis_now;
 
 /// Runs the command. Stops with an error at the first name whose key is not revoked.
-pub async fn run(
-    args: &ProvisionReleaseArgs,
-    organisation: &Organisation,
-    printer: &OutputPrinter,
-) -> CommandResult {
+pub async fn run(args: &ProvisionReleaseArgs, cx: CommandContext<'_>) -> CommandResult {
+    let (organisation, printer) = (&cx.open_organisation(&args.organisation)?, cx.printer);
     let trust = organisation.fleet_trust()?;
     let register = organisation.open_name_register(unix_millis_now()).await?;
     for node in &args.nodes {

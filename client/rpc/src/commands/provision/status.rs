@@ -30,7 +30,8 @@ pub async fn run(args: ProvisionStatusArgs, cx: CommandContext<'_>) -> CommandRe
         Err(exit) => return Ok(exit),
     };
     if let Some(json) = &json {
-        cx.print_json(&ProvisioningDocument::new(&overview), json)?;
+        let document = ProvisioningDocument { schema: "muster.provision.v1", overview: &overview };
+        cx.print_json(&document, json)?;
     } else {
         let width = cx.width();
         cx.printer.print_text(render_overview_table(&overview, width))?;

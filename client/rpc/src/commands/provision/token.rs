@@ -6,17 +6,14 @@ use muster_wire::identity::Identity;
 use uuid::Uuid;
 
 use crate::cli::provision::BootstrapTokenArgs;
-use crate::commands::context::{CommandExitCode, CommandResult};
+use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::commands::org::{add, newcomers};
-use crate::organisation::{CredentialSpec, Organisation, OrganisationError, PrincipalKind};
-use crate::printer::OutputPrinter;
+use crate::organisation::{CredentialSpec, OrganisationError, PrincipalKind};
 
 /// Runs the command.
-pub async fn run(
-    args: BootstrapTokenArgs,
-    mut organisation: Organisation,
-    printer: &OutputPrinter,
-) -> CommandResult {
+pub async fn run(args: BootstrapTokenArgs, cx: CommandContext<'_>) -> CommandResult {
+    let mut organisation = cx.open_organisation(&args.organisation)?;
+    let printer = cx.printer;
     let facts = args.facts.into_iter().map(|fact| (fact.name, fact.value));
     let grant = TokenGrant { names: args.names, uses: args.uses, facts: facts.collect() };
     let tags = grant.to_tags().map_err(OrganisationError::from)?;

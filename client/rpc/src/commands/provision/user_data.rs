@@ -13,7 +13,7 @@ use crate::cli::provision::{ConfigSetting, UserDataArgs};
 use crate::cloud_init::{
     self, CONFIG_DIRECTORY, CloudInitFile, DaemonInstallMethod, PackageDownload,
 };
-use crate::commands::context::{CommandExitCode, CommandResult};
+use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::files;
 use crate::organisation::{AccountRealm, Organisation, OrganisationError, bundle};
 use crate::printer::OutputPrinter;
@@ -26,11 +26,8 @@ const MAX_USER_DATA_BYTES: usize = 16 * 1024;
 const BOOTSTRAP_FILE: &str = "bootstrap.creds";
 
 /// Runs the command.
-pub fn run(
-    args: &UserDataArgs,
-    organisation: &Organisation,
-    printer: &OutputPrinter,
-) -> CommandResult {
+pub fn run(args: &UserDataArgs, cx: CommandContext<'_>) -> CommandResult {
+    let (organisation, printer) = (&cx.open_organisation(&args.organisation)?, cx.printer);
     let text = files::read_secret(&args.token, MAX_CREDS_BYTES).map_err(OrganisationError::from)?;
     check_token(&text, &args.token, organisation, printer)?;
     let install = match (&args.package_url, &args.sha256, &args.apt) {

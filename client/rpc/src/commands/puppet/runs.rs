@@ -217,22 +217,19 @@ async fn resume_job(
     output: PuppetOutput<'_>,
 ) -> CommandResult {
     let cx = output.cx;
-    let store =
-        JobStore::new(cx.environment.state_home.as_deref()).map_err(FleetRequestError::from)?;
+    let store = JobStore::new(cx.environment.state_home.as_deref())?;
     let settings = cx.load_settings()?;
     let schemas = cx.load_schemas(Some(&settings))?;
     let plan = inquiry::plan_action(&schemas, (PUPPET_AGENT, "runonce"), &[])?;
     let (silence, timeout) = (args.options.deadline, args.options.timeout);
     // Checks that the job can be resumed before anything is written to it.
-    let job = store.load_job(reference).map_err(FleetRequestError::from)?;
-    remaining_rollout(&job, silence, Duration::ZERO).map_err(FleetRequestError::from)?;
+    let job = store.load_job(reference)?;
+    remaining_rollout(&job, silence, Duration::ZERO)?;
     let target = TargetSelection::for_collective(Some(job.header.collective.clone()));
     let fleet = FleetConnection::connect(&settings, &target).await?;
-    let resumed = store.resume_job(&job.header.id, unix_millis_now());
-    let (job, journal) = resumed.map_err(FleetRequestError::from)?;
+    let (job, journal) = store.resume_job(&job.header.id, unix_millis_now())?;
     let wait = run_timeout(&plan, timeout) + fleet.reply_grace_time();
-    let RemainingRollout { mut spec, runs } =
-        remaining_rollout(&job, silence, wait).map_err(FleetRequestError::from)?;
+    let RemainingRollout { mut spec, runs } = remaining_rollout(&job, silence, wait)?;
     spec.timeout = timeout.or(spec.timeout);
     output.log_message(&format!(
         "Resuming job {}: {} to run, {} have run",

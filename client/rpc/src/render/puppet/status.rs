@@ -5,7 +5,7 @@ use muster_wire::identity::Identity;
 use serde::Serialize;
 
 use super::format_age;
-use crate::render::grid::{TableCell, lay_out_table};
+use crate::render::grid::{TableRow, lay_out_table};
 use crate::render::page::TextPage;
 use crate::render::printable::escape_to_line;
 use crate::render::request::balance_line;
@@ -116,19 +116,17 @@ pub fn render_status_table(
     report: &RequestReport,
     width: usize,
 ) -> String {
-    let heading = ["NODE", "STATUS", "LAST RUN", "NOTE"].map(str::to_owned);
+    let heading = ["NODE", "STATUS", "LAST RUN", "NOTE"];
     let row = |state: &PuppetNodeState| {
         let last = match state.lastrun {
             0 => "never".to_owned(),
             _ => format!("{} ago", format_age(state.since_lastrun)),
         };
-        let node = state.node.as_str();
-        let node = if state.enabled { TableCell::plain(node) } else { TableCell::bad(node) };
-        let cells = [escape_to_line(&state.status).into_owned(), last, state.note_text()];
-        let cells = cells.map(TableCell::plain);
-        std::iter::once(node).chain(cells).collect()
+        let status = escape_to_line(&state.status).into_owned();
+        let cells = vec![state.node.to_string(), status, last, state.note_text()];
+        TableRow { cells, is_bad: !state.enabled }
     };
-    let rows: Vec<Vec<TableCell>> = states.iter().map(row).collect();
+    let rows: Vec<TableRow> = states.iter().map(row).collect();
     let mut page = TextPage::default();
     page.push_text(lay_out_table(&heading, &rows, width, None).text);
     page.push_gap();
