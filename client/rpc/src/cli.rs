@@ -12,8 +12,6 @@ pub mod facts;
 pub mod filter;
 pub mod filters;
 pub mod find;
-#[cfg(test)]
-mod help;
 pub mod inventory;
 pub mod job;
 pub mod json;
@@ -211,6 +209,11 @@ an error of a node; warnings do not count.")]
     Man(completion::ManPagesArgs),
 }
 
+/// The name of a value, as on the command line.
+pub fn value_name(value: &impl ValueEnum) -> String {
+    value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+}
+
 impl Cli {
     /// The verbosity level that the flags select.
     pub fn verbosity_level(&self) -> VerbosityLevel {
@@ -232,23 +235,4 @@ impl Cli {
 }
 
 #[cfg(test)]
-mod tests {
-    use clap::CommandFactory as _;
-
-    use super::Cli;
-
-    #[test]
-    fn the_command_line_is_sound_and_every_command_has_examples() {
-        let command = Cli::command();
-        command.clone().debug_assert();
-        let mut waiting = vec![command];
-        while let Some(command) = waiting.pop() {
-            let subcommands: Vec<_> = command.get_subcommands().cloned().collect();
-            if subcommands.is_empty() {
-                let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
-                assert!(help.contains("rpc "), "`{}` has no example", command.get_name());
-            }
-            waiting.extend(subcommands);
-        }
-    }
-}
+mod tests;

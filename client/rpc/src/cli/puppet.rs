@@ -232,18 +232,12 @@ pub struct RunOutputArgs {
     pub jsonl: bool,
 }
 
-/// `rpc puppet runonce`.
+/// Options of both kinds of rollouts.
 #[derive(Debug, Args)]
-pub struct PuppetRunonceArgs {
-    /// Maximum number of concurrent runs, enforced by permits of the pool [default: from the nodes' configuration]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = RUN_OPTIONS_HEADING)]
-    pub concurrency: Option<u32>,
-    /// Options of the run.
+pub struct PuppetRolloutArgs {
+    /// Options of each run.
     #[command(flatten)]
     pub options: PuppetRunArgs,
-    /// Do not ask for confirmation before changing many nodes
-    #[arg(short, long, help_heading = REQUEST_HEADING)]
-    pub yes: bool,
     /// Store the job under this name
     #[arg(long, value_name = "NAME", help_heading = REQUEST_HEADING)]
     pub job: Option<SubjectName>,
@@ -253,6 +247,20 @@ pub struct PuppetRunonceArgs {
     /// The nodes.
     #[command(flatten)]
     pub filters: FilterArgs,
+}
+
+/// `rpc puppet runonce`.
+#[derive(Debug, Args)]
+pub struct PuppetRunonceArgs {
+    /// Maximum number of concurrent runs, enforced by permits of the pool [default: from the nodes' configuration]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = RUN_OPTIONS_HEADING)]
+    pub concurrency: Option<u32>,
+    /// Do not ask for confirmation before changing many nodes
+    #[arg(short, long, help_heading = REQUEST_HEADING)]
+    pub yes: bool,
+    /// Other options.
+    #[command(flatten)]
+    pub rollout: PuppetRolloutArgs,
 }
 
 /// `rpc puppet runall`.
@@ -284,18 +292,9 @@ pub struct PuppetRunallArgs {
     /// Do not ask for confirmation before running on many nodes
     #[arg(short, long, help_heading = REQUEST_HEADING)]
     pub yes: bool,
-    /// Store the job under this name
-    #[arg(long, value_name = "NAME", help_heading = REQUEST_HEADING)]
-    pub job: Option<SubjectName>,
-    /// Options of each run.
+    /// Other options.
     #[command(flatten)]
-    pub options: PuppetRunArgs,
-    /// Output format.
-    #[command(flatten)]
-    pub form: RunOutputArgs,
-    /// The nodes.
-    #[command(flatten)]
-    pub filters: FilterArgs,
+    pub rollout: PuppetRolloutArgs,
 }
 
 #[cfg(test)]
@@ -327,10 +326,10 @@ mod tests {
     fn the_articles_command_is_understood_as_it_stands() {
         let args = runall("2 -W /dev_server/").unwrap();
         assert_eq!(
-            (args.limit, args.filters.conditions.mixed),
+            (args.limit, args.rollout.filters.conditions.mixed),
             (Some(2), vec!["/dev_server/".to_owned()])
         );
-        assert!(inputs(&args.options).is_empty());
+        assert!(inputs(&args.rollout.options).is_empty());
     }
 
     #[test]
@@ -338,7 +337,7 @@ mod tests {
         let line = "1 --noop --tags a,b --tags c --skip-tags d --environment testing --no-splay --splaylimit 30 \
                     --ignoreschedules --no-use-cached-catalog --server p:8140 --pool night --priority -3 --wait 1.5";
         assert_eq!(
-            inputs(&runall(line).unwrap().options),
+            inputs(&runall(line).unwrap().rollout.options),
             [
                 "noop=true",
                 "tags=a,b,c",
@@ -355,7 +354,7 @@ mod tests {
             ]
         );
         assert_eq!(
-            inputs(&runall("1 --force --no-noop").unwrap().options),
+            inputs(&runall("1 --force --no-noop").unwrap().rollout.options),
             ["noop=false", "force=true"]
         );
     }

@@ -8,7 +8,10 @@ use muster_wire::identity::Identity;
 use serde::Serialize;
 
 use super::form::{JsonForm, OutputFormError};
-use crate::ask::{AgentSchemas, DdlCache, FleetRequestError, TargetSelection};
+use crate::ask::{
+    AgentSchemas, ConfirmContext, ConfirmDecision, DdlCache, FleetRequestError, TargetSelection,
+    ask_confirmation, is_terminal,
+};
 use crate::cli::filters::FilterArgs;
 use crate::cli::org::OrgDirectoryArgs;
 use crate::completion::memory::SeenNamesCache;
@@ -178,6 +181,25 @@ impl CommandContext<'_> {
     /// Prints a warning for one thing that makes a result incomplete.
     pub fn warn_of_gap(&self, gap: ResultGap) {
         self.printer.print_warning(format_args!("incomplete: {}", gap.as_sentence()));
+    }
+
+    /// Asks for confirmation of a request to this many nodes, if the settings require it. Returns whether the user was asked.
+    pub async fn confirm_request(
+        &self,
+        settings: &RpcSettings,
+        (read_only, nodes, yes): (bool, usize, bool),
+        preview: impl FnOnce() -> String,
+    ) -> Result<bool, FleetRequestError> {
+        let context = ConfirmContext { read_only, nodes, yes, terminal: is_terminal() };
+        match settings.confirm.decide(settings.confirm_above, context) {
+            ConfirmDecision::Go => Ok(false),
+            ConfirmDecision::Refuse => Err(FleetRequestError::Unconfirmed),
+            ConfirmDecision::Ask => {
+                let question = format!("{}Continue? [y/N]", preview());
+                let yes = ask_confirmation(&question, self.printer).await?;
+                yes.then_some(true).ok_or(FleetRequestError::Declined)
+            }
+        }
     }
 
     /// Prints that no request was sent because no nodes matched.

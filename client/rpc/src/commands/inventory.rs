@@ -2,12 +2,13 @@
 
 mod batches;
 mod collectives;
-mod error;
 mod export;
 mod report;
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 
+use muster_client::discovery::inventory::InventoryError;
 use muster_contract::rpcutil::RpcutilInventoryOutput;
 use muster_filter::state::NodeFacts;
 use muster_wire::identity::Identity;
@@ -18,11 +19,31 @@ use crate::ask::{AgentSchemas, FleetConnection, ProgressReporter, TargetSelectio
 use crate::cli::inventory;
 use crate::commands::context::{CommandContext, CommandResult};
 use crate::completion::memory::SeenNamesCache;
+use crate::error::CommandError;
 use crate::render::inventory::{NodeInventory, NodeInventoryDocument};
 use crate::render::printable::escape_to_line;
 use crate::report::{NodeReply, RequestReport};
 
-pub use error::InventoryFileError;
+/// Writing or reading an inventory file failed.
+#[derive(Debug, thiserror::Error)]
+pub enum InventoryFileError {
+    /// The file exists already.
+    #[error("{} exists already; use `--update` to rewrite it and keep its groups", path.display())]
+    Exists {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The existing file is not a valid inventory.
+    #[error("the inventory in {} cannot be used", path.display())]
+    Inventory {
+        /// The file.
+        path: PathBuf,
+        /// Position and cause.
+        source: InventoryError,
+    },
+}
+
+impl CommandError for InventoryFileError {}
 
 /// Runs the command.
 pub async fn run(args: inventory::InventoryArgs, cx: CommandContext<'_>) -> CommandResult {

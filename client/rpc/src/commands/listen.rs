@@ -1,26 +1,17 @@
 //! `rpc listen`: prints the replies to requests that were sent with `--reply-to`, in the format of the request command.
 
 use super::form;
-use super::request::output::{RequestOutput, RequestOutputForm, divert_output, print_error};
+use super::request::output::{RequestOutput, RequestOutputForm, run_with_form};
 use crate::ask::{
     FleetConnection, FleetRequestUpdate, ListenRequest, RequestWords, TargetSelection,
 };
 use crate::cli::listen::ListenArgs;
 use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
-use crate::render::request::RequestResultView;
 use crate::report::ResultGap;
 
 /// Runs the command.
 pub async fn run(args: ListenArgs, cx: CommandContext<'_>) -> CommandResult {
-    if let Some(path) = &args.output.file {
-        divert_output(path, cx)?;
-    }
-    let form = RequestOutputForm::from_flags(&args.output)?;
-    let result = listen_for_replies(&args, &form, cx).await;
-    if let (RequestOutputForm::Lines, Err(error)) = (&form, &result) {
-        print_error(error, cx)?;
-    }
-    result
+    run_with_form(&args.output, cx, async |form| listen_for_replies(&args, form, cx).await).await
 }
 
 async fn listen_for_replies(
@@ -36,18 +27,7 @@ async fn listen_for_replies(
     let filter = form::parse_reply_filter(args.output.filter_replies.as_deref(), action)?;
     let settings = settings.map_or_else(|| cx.load_settings(), Ok)?;
     let fleet = FleetConnection::connect(&settings, &TargetSelection::for_collective(None)).await?;
-    let output = RequestOutput {
-        form,
-        filter,
-        sort: args.output.sort,
-        view: RequestResultView {
-            action,
-            display: args.output.display,
-            verbose: cx.is_verbose(),
-            width: cx.width(),
-        },
-        cx,
-    };
+    let output = RequestOutput::new(form, filter, &args.output, action, cx);
     let request = ListenRequest {
         mailbox: &args.mailbox,
         ddl,
@@ -56,8 +36,7 @@ async fn listen_for_replies(
         expect: args.expect.map(|count| usize::try_from(count).unwrap_or(usize::MAX)),
         time: args.timeout,
     };
-    let shows_progress =
-        args.output.stream || (action.streams_progress() && !args.output.no_stream);
+    let shows_progress = args.output.wants_progress(action);
     let print_ready = |subject: &str| {
         cx.printer.print_message(format_args!("Listening on {subject}"));
     };

@@ -45,7 +45,7 @@ pub async fn run(args: PingArgs, cx: CommandContext<'_>) -> CommandResult {
     cx.remember_nodes(pongs.iter().map(|pong| &pong.node));
     let complete = stats.as_ref().is_none_or(|stats| stats.incomplete.is_none());
     if let Some(json) = &json {
-        cx.print_json(&PingDocument::new(&pongs, !complete).with_traces(&traces), json)?;
+        cx.print_json(&PingDocument::new(&pongs, !complete, &traces), json)?;
     } else {
         cx.printer.print_line(render_ping_statistics(&pongs))?;
         let width = cx.width();

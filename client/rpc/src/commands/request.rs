@@ -17,9 +17,8 @@ use uuid::Uuid;
 use super::form;
 use crate::approval::{ApprovalFileError, LoadedApproval, load_approval};
 use crate::ask::{
-    AgentSchemas, ConfirmContext, ConfirmDecision, DiscoveredNodes, FleetConnection, FleetRequest,
-    FleetRequestError, JobRecorder, ProgressReporter, RequestPlan, RequestWords, TargetSelection,
-    ask_confirmation, is_terminal, read_secrets,
+    AgentSchemas, DiscoveredNodes, FleetConnection, FleetRequest, FleetRequestError, JobRecorder,
+    ProgressReporter, RequestPlan, RequestWords, TargetSelection, read_secrets,
 };
 use crate::cli::Cli;
 use crate::cli::approval::ApprovalArgs;
@@ -33,12 +32,11 @@ use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::environment::ProcessEnvironment;
 use crate::render::agent_help;
 use crate::render::plan::{RolloutPreview, node_count_text};
-use crate::render::request::RequestResultView;
 use crate::render::trace::RequestTrace;
 use crate::reply_filter::ReplyFilter;
 use crate::report::RequestReport;
 use crate::settings::RpcSettings;
-use output::{RequestOutput, RequestOutputForm, divert_output, print_error};
+use output::{RequestOutput, RequestOutputForm, run_with_form};
 use propose::{ProposalRequest, write_proposal};
 use resume::EarlierJob;
 use save::{JobCandidate, open_journal};
@@ -48,15 +46,7 @@ pub async fn run(args: RequestArgs, cx: CommandContext<'_>) -> CommandResult {
     if args.help {
         return print_help(&args, cx);
     }
-    if let Some(path) = &args.output.file {
-        divert_output(path, cx)?;
-    }
-    let form = RequestOutputForm::from_flags(&args.output)?;
-    let result = ask_action(args, &form, cx).await;
-    if let (RequestOutputForm::Lines, Err(error)) = (&form, &result) {
-        print_error(error, cx)?;
-    }
-    result
+    run_with_form(&args.output.clone(), cx, async |form| ask_action(args, form, cx).await).await
 }
 
 /// Sends a request with these words after the agent, as `rpc do` does with the default options.
@@ -179,7 +169,8 @@ async fn ask_action(
         target: &target,
         earlier_job: earlier_job.as_ref(),
     };
-    let recorder = JobRecorder::new(open_journal(&candidate, &args.flags, cx)?, cx.printer);
+    let recorder =
+        JobRecorder::new(open_journal(&candidate, args.flags.job.as_ref(), cx)?, cx.printer);
     let pending_request =
         PendingRequest { fleet: &fleet, request, found, recorder, target: &target, cx };
     match answer_destination(&args, pending_request.fleet)? {
@@ -200,7 +191,7 @@ fn build_fleet_request<'a>(
         plan,
         timeout: args.timeout,
         ttl: args.ttl,
-        stream: form.shows_progress() && args.wants_progress(plan.action),
+        stream: form.shows_progress() && args.output.wants_progress(plan.action),
         limits: args.pace.batches.limits(),
         pause: args.pace.batch_sleep,
         expect: expect.map(|count| usize::try_from(count).unwrap_or(usize::MAX)),
@@ -234,19 +225,7 @@ impl PendingRequest<'_> {
     ) -> CommandResult {
         let RequestPlan { ddl, action, .. } = self.request.plan;
         let (cx, trace) = (self.cx, self.request.trace);
-        let verbose = cx.is_verbose();
-        let output = RequestOutput {
-            form,
-            filter,
-            sort: args.output.sort,
-            view: RequestResultView {
-                action,
-                display: args.output.display,
-                verbose,
-                width: cx.width(),
-            },
-            cx,
-        };
+        let output = RequestOutput::new(form, filter, &args.output, action, cx);
         output.print_found(ddl.name(), action.name(), &self.found.nodes)?;
         let replies = self.fleet.run_request(
             self.request,
@@ -261,7 +240,8 @@ impl PendingRequest<'_> {
         }
         output.print_end(&report, Some(self.target))?;
         if trace && form.is_human_readable() {
-            cx.printer.print_text(RequestTrace::from_report(&report).render_text(verbose))?;
+            cx.printer
+                .print_text(RequestTrace::from_report(&report).render_text(cx.is_verbose()))?;
         }
         cx.warn_of_gaps(&report);
         print_next_steps(&report, self.recorder.job_id(), cx);
@@ -300,13 +280,6 @@ impl PendingRequest<'_> {
     }
 }
 
-impl RequestArgs {
-    /// Whether nodes shall send progress: as the flags say, otherwise as the schema says.
-    fn wants_progress(&self, action: &ActionSchema) -> bool {
-        self.output.stream || (action.streams_progress() && !self.output.no_stream)
-    }
-}
-
 /// Agent, action and inputs from the command line, or from the earlier job.
 fn request_words(
     args: &RequestArgs,
@@ -335,33 +308,18 @@ async fn confirm_request(
     cx: CommandContext<'_>,
 ) -> Result<(), FleetRequestError> {
     let RequestPlan { ddl, action, .. } = request.plan;
-    let context = ConfirmContext {
-        read_only: action.is_read_only(),
-        nodes: nodes.len(),
-        yes: args.flags.yes,
-        terminal: is_terminal(),
-    };
-    let decision = settings.confirm.decide(settings.confirm_above, context);
     let preview = RolloutPreview {
         request: (ddl.name(), action.name()),
         nodes,
         limits: request.limits,
         pause: request.pause,
     };
-    let batch_count = request.limits.batches(nodes.iter().cloned()).len();
-    match decision {
-        ConfirmDecision::Refuse => Err(FleetRequestError::Unconfirmed),
-        ConfirmDecision::Go if batch_count < 2 => Ok(()),
-        ConfirmDecision::Go => {
-            cx.printer.print_message(preview.render_text().trim_end());
-            Ok(())
-        }
-        ConfirmDecision::Ask => {
-            let text = format!("{}Continue? [y/N]", preview.render_text());
-            let yes = ask_confirmation(&text, cx.printer).await?;
-            yes.then_some(()).ok_or(FleetRequestError::Declined)
-        }
+    let conditions = (action.is_read_only(), nodes.len(), args.flags.yes);
+    let was_asked = cx.confirm_request(settings, conditions, || preview.render_text()).await?;
+    if !was_asked && request.limits.batches(nodes.iter().cloned()).len() >= 2 {
+        cx.printer.print_message(preview.render_text().trim_end());
     }
+    Ok(())
 }
 
 /// Where replies go, if not to this process: nowhere, or to another subject.

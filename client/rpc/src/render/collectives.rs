@@ -12,9 +12,8 @@ use crate::commands::table::format_table;
 use crate::report::RequestReport;
 
 /// The nodes of each collective.
-#[derive(Debug, Default, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct CollectiveMembers<'a>(BTreeMap<String, BTreeSet<&'a Identity>>);
+#[derive(Debug, Default)]
+pub struct CollectiveMembers<'a>(pub BTreeMap<String, BTreeSet<&'a Identity>>);
 
 impl<'a> CollectiveMembers<'a> {
     /// Parses the replies to `rpcutil collective_info`.
@@ -66,8 +65,7 @@ fn quote_dot(text: &str) -> String {
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct CollectivesDocument<'a> {
-    /// The nodes of each collective.
-    pub collectives: &'a CollectiveMembers<'a>,
+    pub collectives: &'a BTreeMap<String, BTreeSet<&'a Identity>>,
 }
 
 #[cfg(test)]
@@ -108,7 +106,7 @@ mod tests {
         }
         "#);
         let document =
-            serde_json::to_value(CollectivesDocument { collectives: &collectives }).unwrap();
+            serde_json::to_value(CollectivesDocument { collectives: &collectives.0 }).unwrap();
         assert_eq!(document["collectives"]["muster"], json!(["db1", "web1"]));
     }
 }

@@ -51,9 +51,7 @@ pub struct DdlCheckResult {
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct DdlCheckDocument<'a> {
-    /// Its schema, and its version.
     pub schema: &'static str,
-    /// The files.
     pub files: &'a [DdlCheckResult],
 }
 
@@ -91,12 +89,8 @@ impl DdlCheckResult {
 
     /// Adds an error that rejects the agent, about a file beside the DDL.
     pub fn add_refusal(&mut self, message: String) {
-        self.findings.push(DdlFinding {
-            severity: DdlFindingSeverity::Error,
-            line: None,
-            column: None,
-            message,
-        });
+        let severity = DdlFindingSeverity::Error;
+        self.findings.push(DdlFinding { severity, line: None, column: None, message });
     }
 
     /// Whether there is a finding of this severity.
@@ -121,16 +115,13 @@ impl DdlFinding {
 }
 
 fn refusal_finding(error: &DdlError, text: &str) -> DdlFinding {
-    let message = error_chain(error);
-    match error {
-        DdlError::Json(error) if error.line() > 0 => DdlFinding {
-            severity: DdlFindingSeverity::Error,
-            line: Some(error.line()),
-            column: Some(error.column()),
-            message,
-        },
-        _ => locate_finding(DdlFindingSeverity::Error, message, text),
+    let mut finding = locate_finding(DdlFindingSeverity::Error, error_chain(error), text);
+    if let DdlError::Json(error) = error
+        && error.line() > 0
+    {
+        (finding.line, finding.column) = (Some(error.line()), Some(error.column()));
     }
+    finding
 }
 
 /// Creates a finding; its position is derived from the start of the message.

@@ -28,9 +28,11 @@ pub fn render_section(section: &DiagnosisSection, width: usize) -> String {
         let mut lines = indented(&escape_to_line(&finding.message)).into_iter();
         let (check, first) = (escape_to_line(&finding.check), lines.next().unwrap_or_default());
         page.push_line(format_args!("  {style}{word:<8}{style:#} {check:<14} {first}"));
-        let names = list_first_nodes(&finding.nodes, MAX_SHOWN_NODES, " ");
-        for line in lines.chain(indented(&names)) {
-            page.push_line(format_args!("{:MESSAGE_INDENT$}{line}", ""));
+        lines.for_each(|line| page.push_line(format_args!("{:MESSAGE_INDENT$}{line}", "")));
+        if !finding.nodes.is_empty() {
+            for names in indented(&list_first_nodes(&finding.nodes, MAX_SHOWN_NODES, " ")) {
+                page.push_line(format_args!("{:MESSAGE_INDENT$}{names}", ""));
+            }
         }
         for advice in finding.advice.iter().flat_map(|advice| indented(advice)) {
             page.push_line(format_args!("{:MESSAGE_INDENT$}{HINT}{advice}{HINT:#}", ""));

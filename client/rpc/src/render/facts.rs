@@ -134,9 +134,7 @@ impl FactBarLayout {
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct FactsDocument<'a> {
-    /// Name of the fact.
     pub fact: &'a str,
-    /// Its values.
     pub values: &'a [FactValueGroup],
 }
 

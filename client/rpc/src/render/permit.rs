@@ -95,7 +95,6 @@ pub fn release_question(pool: &str, holders: &[&PoolMemberRow]) -> String {
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PermitPoolsDocument<'a> {
-    /// The pools.
     pub pools: &'a [PermitPoolRow],
 }
 

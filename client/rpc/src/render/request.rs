@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
+use muster_base::format_utc;
 use muster_ddl::{ActionSchema, DisplayOverride};
 use muster_wire::identity::Identity;
 use muster_wire::status::ReplyReason;
@@ -10,16 +11,14 @@ use serde_json::Value;
 
 use super::columns::format_columns;
 use super::duration::format_duration;
-use super::event::event_sentences;
 use super::grid::{RenderedTable, TableRow, lay_out_table};
 use super::group::EqualReplyGroup;
 use super::page::TextPage;
 use super::plan::node_count_text;
 use super::printable::{escape_to_line, escape_unprintable};
-use super::request_stats::render_request_stats;
-use super::value::{compact_value, hang_lines, value_lines};
+use super::value::{compact_value, event_sentences, hang_lines, value_lines};
 use crate::printer::{BAD, GOOD, STRONG, WARNING};
-use crate::report::{NodeReply, RequestReport, ResultGap};
+use crate::report::{NodeReply, RequestReport, RequestStats, ResultGap};
 
 /// Width of a node's name before its status, in columns.
 const NODE_NAME_WIDTH: usize = 40;
@@ -167,6 +166,45 @@ impl RequestResultView<'_> {
         page.push_text(balance_line(report));
         page.into_text()
     }
+}
+
+/// Renders the block, titles aligned at their colons.
+fn render_request_stats(stats: &RequestStats) -> String {
+    let rejected = stats.rejected.iter().map(|(reason, count)| format!("{count} ({reason})"));
+    let rejected: Vec<String> = rejected.collect();
+    let rows = [
+        (
+            "Request",
+            match stats.requests.as_slice() {
+                [] => "none sent".to_owned(),
+                [request] => request.clone(),
+                [first, others @ ..] => format!("{first} and {} more", others.len()),
+            },
+        ),
+        ("Nodes", stats.discovered.to_string()),
+        ("Pass / Fail", format!("{} / {}", stats.ok, stats.failed)),
+        (
+            "No Responses",
+            format!("{} ({} not connected)", stats.missing.len(), stats.not_connected.len()),
+        ),
+        ("Not Sent", stats.not_asked.len().to_string()),
+        ("Unexpected Responses", stats.unexpected.len().to_string()),
+        (
+            "Invalid Responses",
+            if rejected.is_empty() { "0".to_owned() } else { rejected.join(", ") },
+        ),
+        ("Start Time", format_utc(stats.started / 1000)),
+        ("Discovery Time", format_duration(stats.discovering)),
+        ("Publish Time", format_duration(stats.publishing)),
+        ("Agent Time", format_duration(stats.waiting)),
+        ("Total Time", format_duration(stats.discovering + stats.call_duration())),
+    ];
+    let mut page = TextPage::default();
+    page.push_line("---- request stats ----");
+    for (title, value) in rows {
+        page.push_line(format_args!("{title:>24}: {value}"));
+    }
+    page.into_text()
 }
 
 /// An empty list has no information for a user.

@@ -97,7 +97,6 @@ pub fn render_counts_table(
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct DaemonStatsDocument<'a> {
-    /// The counters of each node.
     pub nodes: &'a [DaemonCounts],
 }
 

@@ -4,6 +4,7 @@ use serde_json::{Map, Value};
 
 use super::lines::{self, LogFilePart};
 use crate::cli::audit::AuditShowArgs;
+use crate::cli::value_name;
 use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::printer::PrintError;
 use crate::render::audit::render_record;
@@ -55,5 +56,5 @@ fn matches_filters(args: &AuditShowArgs, fields: &Map<String, Value>) -> bool {
     !fields.contains_key("audit")
         && field_matches("caller", args.caller.as_ref().map(AsRef::as_ref))
         && field_matches("agent", args.agent.as_ref().map(AsRef::as_ref))
-        && field_matches("verdict", args.verdict.map(crate::cli::audit::AuditVerdictFilter::as_str))
+        && field_matches("verdict", args.verdict.as_ref().map(value_name).as_deref())
 }

@@ -1,6 +1,5 @@
 //! Errors of the demonstration, and hints for each.
 
-use std::io;
 use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::time::Duration;
@@ -60,22 +59,6 @@ pub enum DemoError {
         path: PathBuf,
         /// The parse error.
         source: serde_json::Error,
-    },
-    /// Starting a program failed.
-    #[error("cannot start {}", program.display())]
-    Start {
-        /// The program.
-        program: PathBuf,
-        /// The I/O error.
-        source: io::Error,
-    },
-    /// Creating the readiness socket of a node failed.
-    #[error("cannot listen on {}", path.display())]
-    Listen {
-        /// The socket.
-        path: PathBuf,
-        /// The I/O error.
-        source: io::Error,
     },
     /// A program exited before it was ready.
     #[error("{name} exited ({status}) before it was ready; last lines of its log:\n{log_tail}")]

@@ -43,7 +43,6 @@ pub fn start_process(
 ) -> Result<(Child, DemoProcess), DemoError> {
     let out = File::create(log).map_err(files::file_error("write", log))?;
     let err = out.try_clone().map_err(files::file_error("write", log))?;
-    let failed = |source| DemoError::Start { program: program.to_owned(), source };
     let child = Command::new(program)
         .args(arguments)
         .envs(environment.iter().copied())
@@ -52,7 +51,7 @@ pub fn start_process(
         .stderr(err)
         .process_group(0)
         .spawn()
-        .map_err(failed)?;
+        .map_err(files::file_error("start", program))?;
     let pid = child.id();
     // The entry in /proc exists until the child is waited for, even if it has exited by now.
     let start_time = read_stat(pid).map_or(0, |stat| stat.start_time);

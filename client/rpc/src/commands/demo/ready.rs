@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::net::UnixDatagram;
 use tokio::time::{Instant, interval, timeout_at};
 
-use super::DemoError;
+use crate::files::{RpcFileError, file_error};
 
 /// Environment variable with the path of the socket.
 pub const NOTIFY_SOCKET_VARIABLE: &str = "NOTIFY_SOCKET";
@@ -24,11 +24,9 @@ pub struct ReadinessListener {
 
 impl ReadinessListener {
     /// Listens on this path.
-    pub fn new(path: PathBuf) -> Result<Self, DemoError> {
-        match UnixDatagram::bind(&path) {
-            Ok(socket) => Ok(Self { socket, path }),
-            Err(source) => Err(DemoError::Listen { path, source }),
-        }
+    pub fn new(path: PathBuf) -> Result<Self, RpcFileError> {
+        let socket = UnixDatagram::bind(&path).map_err(file_error("listen on", &path))?;
+        Ok(Self { socket, path })
     }
 
     /// Path of the socket, for the node's environment.

@@ -14,7 +14,7 @@ pub async fn run(args: &InventoryArgs, cx: CommandContext<'_>) -> CommandResult 
     let result = query_nodes(&args.query, action, &[], cx).await?;
     let report = &result.report;
     let members = CollectiveMembers::from_report(report);
-    let content = CollectivesDocument { collectives: &members };
+    let content = CollectivesDocument { collectives: &members.0 };
     let document = ReportDocument::new("muster.collectives.v1", content, report);
     let silent = report.stats.missing.len();
     if silent > 0 {

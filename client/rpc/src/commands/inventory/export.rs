@@ -14,8 +14,8 @@ use muster_contract::read_values;
 use muster_contract::rpcutil::RpcutilInventoryOutput;
 use serde_json::json;
 
+use super::InventoryFileError;
 use super::batches::{InventoryQuery, UnusableReplyError, successful_outputs};
-use super::error::InventoryFileError;
 use crate::cli::filters::FilterArgs;
 use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Error};
 use crate::commands::inquiry::RPCUTIL_AGENT;

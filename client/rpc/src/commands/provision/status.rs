@@ -6,6 +6,7 @@ use muster_contract::provisioner::ProvisionerStatusOutput;
 
 use super::service::ProvisionerClient;
 use crate::cli::provision::{ProvisionStatusArgs, ProvisionWatchArgs};
+use crate::cli::value_name;
 use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Error};
 use crate::commands::form;
 use crate::render::printable::escape_to_line;
@@ -21,7 +22,8 @@ pub async fn run(args: ProvisionStatusArgs, cx: CommandContext<'_>) -> CommandRe
         return Ok(CommandExitCode::Local);
     };
     let node = args.node.as_ref().map(|node| ("node", node.as_str()));
-    let state = args.state.map(|state| ("state", state.as_str()));
+    let state = args.state.as_ref().map(value_name);
+    let state = state.as_deref().map(|state| ("state", state));
     let with_history = args.node.is_some() || json.is_some();
     let history = with_history.then_some(("history", "true"));
     let inputs: Vec<_> = [node, state, history].into_iter().flatten().collect();
@@ -47,13 +49,13 @@ pub async fn watch_nodes(args: &ProvisionWatchArgs, cx: CommandContext<'_>) -> C
     let Some(service) = ProvisionerClient::find_hosts(cx).await? else {
         return Ok(CommandExitCode::Local);
     };
-    let state = args.state.map(|state| ("state", state.as_str()));
-    let inputs: Vec<_> = state.into_iter().collect();
+    let state = args.state.as_ref().map(value_name);
+    let state = state.as_deref().map(|state| ("state", state));
     let screen = cx.printer.screen();
     let mut previous: Option<ProvisionerStatusOutput> = None;
     let mut drawn_lines = 0;
     loop {
-        let overview = match query_overview(&service, &inputs, cx).await? {
+        let overview = match query_overview(&service, state.as_slice(), cx).await? {
             Ok(overview) => overview,
             Err(exit) => return Ok(exit),
         };

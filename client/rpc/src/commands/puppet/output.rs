@@ -60,6 +60,13 @@ impl PuppetOutput<'_> {
         }
     }
 
+    /// Logs the maximum number of concurrent runs.
+    pub fn log_limit(&self, limit: Option<usize>) {
+        if let Some(limit) = limit {
+            self.log_message(&format!("Running all machines with a concurrency of {limit}"));
+        }
+    }
+
     /// Prints the nodes that will be asked.
     pub fn print_found(
         &self,
@@ -104,12 +111,9 @@ impl PuppetOutput<'_> {
             (PuppetOutputForm::Lines, RunLogLine::Running(node, count)) => {
                 self.print_line(&PuppetRunsJsonLine::Running { node, concurrency: *count })
             }
-            (PuppetOutputForm::Lines, RunLogLine::Ended(node, _)) => match run {
-                Some(run) => {
-                    self.print_line(&PuppetRunsJsonLine::Ended(PuppetRunDocument::new(node, run)))
-                }
-                None => Ok(()),
-            },
+            (PuppetOutputForm::Lines, RunLogLine::Ended(node, _)) => run.map_or(Ok(()), |run| {
+                self.print_line(&PuppetRunsJsonLine::Ended(PuppetRunDocument::new(node, run)))
+            }),
             (PuppetOutputForm::Lines, _) => Ok(()),
             (PuppetOutputForm::Text, RunLogLine::Ended(node, outcome)) if !self.logs => {
                 self.cx.printer.print_line(describe_run_end(node, outcome))
@@ -134,11 +138,7 @@ impl PuppetOutput<'_> {
                 self.cx.printer.print_text(format_args!("{gap}{}", render_runs_summary(runs)))?;
             }
         }
-        for (reason, count) in &runs.rejected {
-            self.cx
-                .printer
-                .print_warning(format_args!("{count} replies failed verification ({reason})"));
-        }
+        self.cx.warn_of_rejected(&runs.rejected);
         self.print_next_steps(runs);
         Ok(())
     }

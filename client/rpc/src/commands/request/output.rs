@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::path::Path;
 
+use muster_ddl::ActionSchema;
 use muster_wire::identity::Identity;
 
 use crate::ask::{FleetRequestError, FleetRequestUpdate, TargetSelection};
 use crate::cli::output::OutputArgs as Flags;
-use crate::commands::context::{CommandContext, Error};
+use crate::commands::context::{CommandContext, CommandResult, Error};
 use crate::commands::form::{self, JsonForm, OutputFormError};
 use crate::diagnostics;
 use crate::printer::PrintError;
@@ -101,7 +101,20 @@ pub struct RequestOutput<'a> {
     pub cx: CommandContext<'a>,
 }
 
-impl RequestOutput<'_> {
+impl<'a> RequestOutput<'a> {
+    /// The output settings of the flags, for replies of this action.
+    pub fn new(
+        form: &'a RequestOutputForm,
+        filter: Option<ReplyFilter>,
+        flags: &Flags,
+        action: &'a ActionSchema,
+        cx: CommandContext<'a>,
+    ) -> Self {
+        let (display, verbose, width) = (flags.display, cx.is_verbose(), cx.width());
+        let view = RequestResultView { action, display, verbose, width };
+        Self { form, filter, sort: flags.sort, view, cx }
+    }
+
     /// Prints the nodes that will be asked.
     pub fn print_found(
         &self,
@@ -220,10 +233,10 @@ impl RequestOutput<'_> {
         Ok(())
     }
 
-    fn shown_replies<'a>(
-        &'a self,
-        report: &'a RequestReport,
-    ) -> impl Iterator<Item = &'a NodeReply> {
+    fn shown_replies<'r>(
+        &'r self,
+        report: &'r RequestReport,
+    ) -> impl Iterator<Item = &'r NodeReply> {
         report.replies.iter().filter(|reply| self.accepts_reply(reply) && self.is_shown(reply))
     }
 
@@ -269,17 +282,29 @@ impl RequestOutput<'_> {
     }
 }
 
-/// Redirects data to this file without colours. Truncates the file.
-pub fn divert_output(path: &Path, cx: CommandContext<'_>) -> Result<(), FleetRequestError> {
-    let file = File::create(path)
-        .map_err(|source| FleetRequestError::Output { path: path.to_owned(), source })?;
-    let screen = Screen::for_file(cx.environment.columns);
-    cx.printer.redirect_data(Box::new(anstream::StripStream::new(file)), screen);
-    Ok(())
+/// Runs a command with the output form of the flags, and prints its error in that form.
+pub async fn run_with_form(
+    flags: &Flags,
+    cx: CommandContext<'_>,
+    command: impl AsyncFnOnce(&RequestOutputForm) -> CommandResult,
+) -> CommandResult {
+    if let Some(path) = &flags.file {
+        // Truncates the file. Its data has no colours.
+        let file = File::create(path)
+            .map_err(|source| FleetRequestError::Output { path: path.clone(), source })?;
+        let screen = Screen::for_file(cx.environment.columns);
+        cx.printer.redirect_data(Box::new(anstream::StripStream::new(file)), screen);
+    }
+    let form = RequestOutputForm::from_flags(flags)?;
+    let result = command(&form).await;
+    if let (RequestOutputForm::Lines, Err(error)) = (&form, &result) {
+        print_error(error, cx)?;
+    }
+    result
 }
 
 /// Prints the error of the command in the JSON lines form. Does nothing if the output is closed.
-pub fn print_error(error: &Error, cx: CommandContext<'_>) -> Result<(), PrintError> {
+fn print_error(error: &Error, cx: CommandContext<'_>) -> Result<(), PrintError> {
     if error.downcast_ref::<PrintError>().is_some() {
         return Ok(());
     }

@@ -82,7 +82,6 @@ impl PuppetNodeTotals {
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PuppetCountDocument<'a> {
-    /// The totals.
     pub nodes: &'a PuppetNodeTotals,
 }
 

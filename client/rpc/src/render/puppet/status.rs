@@ -138,7 +138,6 @@ pub fn render_status_table(
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PuppetStatusDocument<'a> {
-    /// The state of each node.
     pub nodes: &'a [PuppetNodeState],
 }
 
