@@ -44,6 +44,10 @@ pub mod template;
 pub mod trace;
 pub mod value;
 
+pub use page::TextPage;
+pub use plan::{count_text, list_first_nodes, node_count_text};
+pub use printable::escape_to_line;
+
 /// Width in tests, in columns.
 #[cfg(test)]
 pub const WIDTH: usize = crate::screen::DEFAULT_COLUMNS;

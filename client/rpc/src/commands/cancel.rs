@@ -18,8 +18,7 @@ use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, E
 use crate::jobs::{JobState, JobStore, JobWave, SavedJob, SavedJobError};
 use crate::printer::{BAD, GOOD};
 use crate::render::json::RequestDocument as Document;
-use crate::render::plan::node_count_text;
-use crate::render::printable::escape_to_line;
+use crate::render::{escape_to_line, node_count_text};
 use crate::report::{NodeReply, RequestReport, ResultGap};
 use muster_base::error_chain;
 

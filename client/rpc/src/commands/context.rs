@@ -19,8 +19,7 @@ use crate::environment::ProcessEnvironment;
 use crate::organisation::{Organisation, OrganisationError};
 use crate::printer::{OutputPrinter, VerbosityLevel};
 use crate::render::json;
-use crate::render::plan::{count_text, node_count_text};
-use crate::render::printable::escape_to_line;
+use crate::render::{count_text, escape_to_line, node_count_text};
 use crate::report::{RequestReport, ResultGap};
 use crate::settings::{RpcSettings, RpcSettingsError};
 

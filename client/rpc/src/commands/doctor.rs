@@ -1,6 +1,6 @@
 //! `rpc doctor`: checks each step between a command and its replies, and reports errors.
 
-use muster_base::unix_millis_now;
+use muster_base::{error_chain, unix_millis_now};
 use muster_bus::{BrokerAddress, probe_broker};
 
 use super::form;
@@ -10,7 +10,6 @@ use crate::commands::context::{CommandContext, CommandResult, Error};
 use crate::doctor::{DiagnosisFinding, DiagnosisSection, broker, exit_code, fleet, local};
 use crate::render::doctor::{DoctorDocument, render_section};
 use crate::settings::RpcSettings;
-use muster_base::error_chain;
 
 /// Runs the command. Prints each check when it is done, because later checks usually depend on the first that fails.
 pub async fn run(args: QueryArgs, cx: CommandContext<'_>) -> CommandResult {

@@ -13,9 +13,8 @@ use crate::ask::{AgentSchemas, DdlCache, FetchedDdl, FleetRequestError};
 use crate::cli::json::JsonArgs;
 use crate::cli::plugin::{PluginCommand, PluginDocArgs, PluginFetchArgs};
 use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
-use crate::render::plan::node_count_text;
 use crate::render::plugins::{PluginListDocument, render_agent_list};
-use crate::render::printable::escape_to_line;
+use crate::render::{escape_to_line, node_count_text};
 
 /// Runs one of the commands.
 pub async fn run(command: PluginCommand, cx: CommandContext<'_>) -> CommandResult {

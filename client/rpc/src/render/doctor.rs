@@ -4,9 +4,7 @@ use anstyle::Style;
 use serde::Serialize;
 
 use super::columns::wrap_words;
-use super::page::TextPage;
-use super::plan::list_first_nodes;
-use super::printable::escape_to_line;
+use super::{TextPage, escape_to_line, list_first_nodes};
 use crate::doctor::{DiagnosisLevel, DiagnosisSection};
 use crate::printer::{BAD, GOOD, HINT, STRONG, WARNING};
 

@@ -11,10 +11,8 @@ use serde::{Serialize, Serializer};
 
 use super::columns::wrap_words;
 use super::json;
-use super::page::TextPage;
-use super::plan::node_count_text;
-use super::printable::escape_to_line;
 use super::value::hang_lines;
+use super::{TextPage, escape_to_line, node_count_text};
 use crate::printer::{BAD, STRONG};
 
 /// Maximum subjects shown per message.

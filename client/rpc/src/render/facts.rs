@@ -10,12 +10,10 @@ use serde_json::Value;
 
 use super::columns::format_columns;
 use super::grid::{TableRow, lay_out_table};
-use super::page::TextPage;
-use super::plan::count_text;
-use super::printable::escape_to_line;
 use super::ranges::shorten_to_ranges;
 use super::request::balance_line;
 use super::value::compact_value;
+use super::{TextPage, count_text, escape_to_line};
 use crate::printer::{HINT, STRONG};
 use crate::report::RequestReport;
 use crate::screen::Screen;

@@ -5,9 +5,7 @@ use muster_filter::TruthValue;
 use muster_wire::identity::Identity;
 use serde::Serialize;
 
-use super::page::TextPage;
-use super::plan::node_count_text;
-use super::printable::escape_to_line;
+use super::{TextPage, escape_to_line, node_count_text};
 use crate::exit::CommandExitCode;
 use crate::printer::{BAD, GOOD, WARNING};
 

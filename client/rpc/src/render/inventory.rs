@@ -9,9 +9,8 @@ use serde_json::{Map, Value};
 
 use super::columns::format_columns;
 use super::json::RequestStatsDocument;
-use super::page::TextPage;
-use super::printable::escape_to_line;
 use super::value::{hang_lines, value_lines};
+use super::{TextPage, escape_to_line};
 use crate::printer::STRONG;
 use crate::report::{NodeReply, RequestReport};
 

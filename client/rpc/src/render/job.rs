@@ -8,9 +8,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::columns::format_columns;
-use super::page::TextPage;
-use super::plan::node_count_text;
-use super::printable::escape_to_line;
+use super::{TextPage, escape_to_line, node_count_text};
 use crate::jobs::{JobReply, SavedJob};
 use crate::printer::{BAD, GOOD, STRONG};
 

@@ -4,8 +4,7 @@ use muster_contract::permit::{PermitListOutput, PermitPoolRow, PoolMemberRow};
 use serde::Serialize;
 
 use super::grid::{TableRow, lay_out_table};
-use super::page::TextPage;
-use super::printable::escape_to_line;
+use super::{TextPage, escape_to_line};
 use crate::printer::STRONG;
 use crate::report::{NodeReply, RequestReport};
 

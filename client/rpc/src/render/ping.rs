@@ -7,9 +7,8 @@ use muster_wire::identity::Identity;
 use serde::Serialize;
 
 use super::duration::format_milliseconds;
-use super::page::TextPage;
-use super::plan::{count_text, node_count_text};
 use super::trace::NodeTraceDocument;
+use super::{TextPage, count_text, node_count_text};
 use crate::printer::WARNING;
 use crate::report::NodeTrace;
 

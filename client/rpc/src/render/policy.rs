@@ -4,9 +4,7 @@ use muster_policy::{ExplanationStep, PolicyExplanation, PolicyPrincipal};
 use muster_wire::identity::SubjectName;
 use serde::Serialize;
 
-use super::page::TextPage;
-use super::plan::count_text;
-use super::printable::escape_to_line;
+use super::{TextPage, count_text, escape_to_line};
 use crate::policy::{LintFinding, LintLevel, PolicyTestOutcome};
 use crate::printer::{BAD, GOOD, STRONG, WARNING};
 

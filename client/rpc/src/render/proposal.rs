@@ -5,10 +5,8 @@ use muster_ddl::ActionSchema;
 use muster_wire::approval::OpenProposal;
 
 use super::columns::format_columns;
-use super::page::TextPage;
-use super::plan::node_count_text;
-use super::printable::escape_to_line;
 use super::value::{hang_lines, value_lines};
+use super::{TextPage, escape_to_line, node_count_text};
 use crate::printer::{BAD, STRONG, WARNING};
 
 /// Renders the page of a proposal. `action` is its DDL, if known; `over` marks an expired proposal.

@@ -7,8 +7,7 @@ use serde::Serialize;
 
 use super::duration::format_duration;
 use super::grid::{TableRow, lay_out_table};
-use super::page::TextPage;
-use super::printable::escape_to_line;
+use super::{TextPage, escape_to_line};
 
 /// Whether provisioning of any shown node has failed.
 pub fn has_failed(overview: &ProvisionerStatusOutput) -> bool {

@@ -13,10 +13,9 @@ use super::columns::format_columns;
 use super::duration::format_duration;
 use super::grid::{RenderedTable, TableRow, lay_out_table};
 use super::group::EqualReplyGroup;
-use super::page::TextPage;
-use super::plan::node_count_text;
-use super::printable::{escape_to_line, escape_unprintable};
+use super::printable::escape_unprintable;
 use super::value::{compact_value, event_sentences, hang_lines, value_lines};
+use super::{TextPage, escape_to_line, node_count_text};
 use crate::printer::{BAD, GOOD, STRONG, WARNING};
 use crate::report::{NodeReply, RequestReport, RequestStats, ResultGap};
 

@@ -10,9 +10,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::duration::format_duration;
-use super::page::TextPage;
-use super::plan::{count_text, list_first_nodes, node_count_text};
-use super::printable::escape_to_line;
+use super::{TextPage, count_text, escape_to_line, list_first_nodes, node_count_text};
 use crate::printer::{BAD, GOOD, STRONG};
 use crate::runs::run_log::RunLogLine;
 use crate::runs::{EndedRun, PuppetRunsReport};

@@ -6,8 +6,7 @@ use muster_wire::identity::Identity;
 use serde::Serialize;
 
 use super::duration::format_milliseconds;
-use super::page::TextPage;
-use super::printable::escape_to_line;
+use super::{TextPage, escape_to_line};
 use crate::printer::{BAD, STRONG};
 use crate::report::{NodeReply, NodeTrace, RequestReport};
 

@@ -6,7 +6,7 @@ use std::process::Child;
 use std::time::Duration;
 
 use muster_bundle::PLUGIN_SIGN_TAG;
-use muster_wire::identity::{Identity, SubjectName};
+use muster_wire::identity::{Identity, NameError, SubjectName};
 use muster_wire::token::scope::CallerGrant;
 use tokio::time::Instant;
 
@@ -134,13 +134,16 @@ async fn start_demo(
     Ok(())
 }
 
+/// The error of a name that is not valid in a subject.
+pub fn name_error(error: NameError) -> OrganisationError {
+    OrganisationError::Name(error.to_string())
+}
+
 fn make_organisation(directory: &Path, port: u16) -> Result<Organisation, DemoError> {
-    let to_error =
-        |error: muster_wire::identity::NameError| OrganisationError::Name(error.to_string());
     let spec = OrganisationSpec {
         directory: directory.join("org"),
         name: Some("demo".to_owned()),
-        collectives: vec![SubjectName::parse("muster").map_err(to_error)?],
+        collectives: vec![SubjectName::parse("muster").map_err(name_error)?],
         hosts: Vec::new(),
         port: if port == 0 { -1 } else { i32::from(port) },
         tls: true,
@@ -150,11 +153,9 @@ fn make_organisation(directory: &Path, port: u16) -> Result<Organisation, DemoEr
 
 /// Creates the user, with its configuration in the top directory.
 fn make_user(organisation: &Organisation, directory: &Path) -> Result<(), DemoError> {
-    let name = Identity::parse(fleet::DEMO_USER)
-        .map_err(|error| OrganisationError::Name(error.to_string()))?;
     let spec = CredentialSpec {
         kind: PrincipalKind::User,
-        name,
+        name: Identity::parse(fleet::DEMO_USER).map_err(name_error)?,
         tags: vec![CallerGrant::Everything.to_tag(), PLUGIN_SIGN_TAG.to_owned()],
         expires: Some(node::CREDENTIAL_LIFETIME),
         renew: false,
@@ -173,8 +174,7 @@ fn start_nodes(
     record: &mut DemoRecord,
 ) -> Result<Vec<StartingNode>, DemoError> {
     let lock = organisation.lock()?;
-    let demo_nodes =
-        fleet::demo_nodes(count).map_err(|error| OrganisationError::Name(error.to_string()))?;
+    let demo_nodes = fleet::demo_nodes(count).map_err(name_error)?;
     let mut nodes = Vec::with_capacity(count);
     for (index, demo_node) in demo_nodes.into_iter().enumerate() {
         let node_directory = directory.join("nodes").join(demo_node.name.as_str());
@@ -239,11 +239,8 @@ pub fn log_tail(path: &Path) -> String {
 /// Finds the rpcd program: from the environment variable, beside this program, or the first in `PATH`.
 fn find_daemon(environment: &ProcessEnvironment) -> Result<PathBuf, DemoError> {
     if let Some(path) = &environment.rpcd {
-        return if path.is_file() {
-            Ok(path.clone())
-        } else {
-            Err(DemoError::InvalidDaemonPath(path.clone()))
-        };
+        let is_file = path.is_file().then(|| path.clone());
+        return is_file.ok_or_else(|| DemoError::InvalidDaemonPath(path.clone()));
     }
     let sibling = std::env::current_exe().ok().map(|executable| executable.with_file_name("rpcd"));
     sibling

@@ -9,9 +9,9 @@ use tokio::time::Instant;
 
 use super::ready::{self, ReadinessListener};
 use super::record::{self, DemoRecord};
-use super::up::{READY_TIMEOUT, StartingNode, await_node, log_path};
+use super::up::{READY_TIMEOUT, StartingNode, await_node, log_path, name_error};
 use super::{DemoError, node, process};
-use crate::organisation::{Organisation, OrganisationError, OrganisationKey};
+use crate::organisation::{Organisation, OrganisationKey};
 use crate::printer::OutputPrinter;
 
 /// Name of the process and of its directory. No node has this name.
@@ -28,8 +28,7 @@ pub async fn run(
     record: &mut DemoRecord,
     printer: &OutputPrinter,
 ) -> Result<(), DemoError> {
-    let name =
-        Identity::parse(HOST_NAME).map_err(|error| OrganisationError::Name(error.to_string()))?;
+    let name = Identity::parse(HOST_NAME).map_err(name_error)?;
     let host_directory = directory.join(HOST_NAME);
     let config = {
         let lock = organisation.lock()?;

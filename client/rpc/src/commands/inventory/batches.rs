@@ -11,8 +11,7 @@ use crate::ask::{
 };
 use crate::commands::context::{CommandContext, Error};
 use crate::commands::inquiry::{RPCUTIL_AGENT, ask_nodes, plan_action};
-use crate::render::plan::list_first_nodes;
-use crate::render::printable::escape_to_line;
+use crate::render::{escape_to_line, list_first_nodes};
 use crate::report::{NodeReply, RequestStats, ResultGap};
 
 /// Nodes per batch.

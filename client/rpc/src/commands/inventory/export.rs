@@ -20,8 +20,7 @@ use crate::cli::filters::FilterArgs;
 use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Error};
 use crate::commands::inquiry::RPCUTIL_AGENT;
 use crate::files;
-use crate::render::plan::{count_text, node_count_text};
-use crate::render::printable::escape_to_line;
+use crate::render::{count_text, escape_to_line, node_count_text};
 use crate::report::NodeReply;
 
 /// Validates a document.

@@ -1,6 +1,6 @@
 //! Writes issued names to the broker, where the enroller checks a name before it admits a machine.
 
-use muster_base::unix_millis_now;
+use muster_base::{error_chain, unix_millis_now};
 use muster_bus::BucketError;
 use muster_wire::Millis;
 
@@ -8,7 +8,6 @@ use crate::commands::context::Error;
 use crate::organisation::push::PushError;
 use crate::organisation::{AccountRealm, CredentialRecord, Organisation};
 use crate::printer::OutputPrinter;
-use muster_base::error_chain;
 
 /// Reserves the name before credentials are issued. Does nothing if no enroller has credentials: an enroller that is added later admits no
 /// machine before all names are in the broker.

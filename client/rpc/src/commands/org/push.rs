@@ -4,8 +4,7 @@ use crate::cli::org::OrgPushArgs;
 use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Error};
 use crate::organisation::{AccountRealm, Organisation};
 use crate::printer::{GOOD, OutputPrinter};
-use muster_base::error_chain;
-use muster_base::unix_millis_now;
+use muster_base::{error_chain, unix_millis_now};
 
 /// Runs the command.
 pub async fn run(args: &OrgPushArgs, cx: CommandContext<'_>) -> CommandResult {

@@ -17,13 +17,9 @@ pub async fn run(action: &str, nodes: &[Identity], cx: CommandContext<'_>) -> Co
     };
     let mut exit = CommandExitCode::Passed;
     for node in nodes {
-        let reply = match service.ask_first_host(action, &[("node", node.as_str())]).await? {
-            Ok(reply) => reply,
-            Err(report) => {
-                cx.warn_of_gaps(&report);
-                cx.printer.print_error("no provisioning host replied");
-                return Ok(CommandExitCode::NoneAnswered);
-            }
+        let inputs = [("node", node.as_str())];
+        let Some(reply) = service.ask_first_host(action, &inputs).await? else {
+            return Ok(CommandExitCode::NoneAnswered);
         };
         if !reply.is_ok() {
             let reason = escape_to_line(&reply.message);

@@ -44,22 +44,24 @@ impl<'a> ProvisionerClient<'a> {
         Ok(Some(Self { fleet, hosts, schemas, cx }))
     }
 
-    /// Returns the reply of the first host that answers. If none answers, returns the last report, which has the reason.
+    /// Returns the reply of the first host that answers. `None` if none answers, which is printed.
     pub async fn ask_first_host(
         &self,
         action: &str,
         inputs: &[(&str, &str)],
-    ) -> Result<Result<NodeReply, RequestReport>, Error> {
+    ) -> Result<Option<NodeReply>, Error> {
         let plan = inquiry::plan_action(&self.schemas, (PROVISIONER_AGENT, action), inputs)?;
         let progress = ProgressReporter::new(self.cx.printer, false);
         let mut last_report = RequestReport::empty(PROVISIONER_AGENT, action);
         for host in &self.hosts {
             let report = inquiry::ask_node(&self.fleet, &plan, host, &progress).await?;
             match report.replies.first() {
-                Some(reply) => return Ok(Ok(reply.clone())),
+                Some(reply) => return Ok(Some(reply.clone())),
                 None => last_report = report,
             }
         }
-        Ok(Err(last_report))
+        self.cx.warn_of_gaps(&last_report);
+        self.cx.printer.print_error("no provisioning host replied");
+        Ok(None)
     }
 }

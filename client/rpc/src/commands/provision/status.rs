@@ -41,7 +41,7 @@ pub async fn run(args: ProvisionStatusArgs, cx: CommandContext<'_>) -> CommandRe
             cx.printer.print_text(render_history(&overview))?;
         }
     }
-    Ok(exit_code(&overview))
+    Ok(CommandExitCode::from_verdict(!has_failed(&overview)))
 }
 
 /// Shows the state until no node is pending. Redraws the table on a terminal; otherwise prints a line for each change.
@@ -62,11 +62,8 @@ pub async fn watch_nodes(args: &ProvisionWatchArgs, cx: CommandContext<'_>) -> C
         if screen.is_terminal {
             let text = render_overview_table(&overview, screen.width);
             // ANSI codes: move up to the first line of the last table and clear everything below.
-            let erase = if drawn_lines > 0 {
-                format!("\u{1b}[{drawn_lines}A\u{1b}[J")
-            } else {
-                String::new()
-            };
+            let erase = (drawn_lines > 0).then(|| format!("\u{1b}[{drawn_lines}A\u{1b}[J"));
+            let erase = erase.unwrap_or_default();
             drawn_lines = text.lines().count();
             cx.printer.print_text(format_args!("{erase}{text}"))?;
         } else {
@@ -75,7 +72,7 @@ pub async fn watch_nodes(args: &ProvisionWatchArgs, cx: CommandContext<'_>) -> C
             }
         }
         if is_settled(&overview) {
-            return Ok(exit_code(&overview));
+            return Ok(CommandExitCode::from_verdict(!has_failed(&overview)));
         }
         previous = Some(overview);
         tokio::time::sleep(Duration::from_secs(args.every)).await;
@@ -87,21 +84,12 @@ async fn query_overview(
     inputs: &[(&str, &str)],
     cx: CommandContext<'_>,
 ) -> Result<Result<ProvisionerStatusOutput, CommandExitCode>, Error> {
-    match service.ask_first_host("status", inputs).await? {
-        Ok(reply) if reply.is_ok() => Ok(Ok(reply.typed_outputs())),
-        Ok(reply) => {
-            let (node, reason) = (&reply.node, escape_to_line(&reply.message));
-            cx.printer.print_error(format_args!("{node}: {reason}"));
-            Ok(Err(CommandExitCode::SomeFailed))
-        }
-        Err(report) => {
-            cx.warn_of_gaps(&report);
-            cx.printer.print_error("no provisioning host replied");
-            Ok(Err(CommandExitCode::NoneAnswered))
-        }
+    let Some(reply) = service.ask_first_host("status", inputs).await? else {
+        return Ok(Err(CommandExitCode::NoneAnswered));
+    };
+    if reply.is_ok() {
+        return Ok(Ok(reply.typed_outputs()));
     }
-}
-
-fn exit_code(overview: &ProvisionerStatusOutput) -> CommandExitCode {
-    if has_failed(overview) { CommandExitCode::SomeFailed } else { CommandExitCode::Passed }
+    cx.printer.print_error(format_args!("{}: {}", reply.node, escape_to_line(&reply.message)));
+    Ok(Err(CommandExitCode::SomeFailed))
 }

@@ -122,18 +122,19 @@ impl<'a> RequestOutput<'a> {
         action: &str,
         nodes: &BTreeSet<Identity>,
     ) -> Result<(), PrintError> {
-        match self.form {
-            RequestOutputForm::Lines => {
-                self.print_line(&RequestJsonLine::discovered(agent, action, nodes))
-            }
-            _ => Ok(()),
+        if let RequestOutputForm::Lines = self.form {
+            self.print_line(&RequestJsonLine::discovered(agent, action, nodes))?;
         }
+        Ok(())
     }
 
     /// Prints an event at once.
     pub fn print_news(&self, update: FleetRequestUpdate<'_>) -> Result<(), Error> {
         match (update, self.form) {
-            (FleetRequestUpdate::Reply(reply), _) => self.handle_reply(reply),
+            (FleetRequestUpdate::Reply(reply), form) => {
+                let is_held_back = self.sort || form.waits_for_all() || !self.accepts_reply(reply);
+                if is_held_back { Ok(()) } else { self.print_reply(reply) }
+            }
             (FleetRequestUpdate::Progress(progress_update), RequestOutputForm::Text) => {
                 Ok(self.cx.printer.print_text(progress::render_progress_update(progress_update))?)
             }
@@ -145,35 +146,28 @@ impl<'a> RequestOutput<'a> {
         }
     }
 
-    /// Handles the reply of a node.
-    fn handle_reply(&self, reply: &NodeReply) -> Result<(), Error> {
-        if self.sort || self.form.waits_for_all() || !self.accepts_reply(reply) {
-            return Ok(());
-        }
-        self.print_reply(reply)
-    }
-
     /// Prints the result. Without a target there was no discovery.
     pub fn print_end(
         &self,
         report: &RequestReport,
         target: Option<&TargetSelection>,
     ) -> Result<(), Error> {
-        if let RequestOutputForm::Document(form) = self.form {
-            let mut report = report.clone();
-            report.replies.retain(|reply| self.accepts_reply(reply));
-            return self.cx.print_json(&json::RequestDocument::new(&report), form);
-        }
         if self.sort && !self.form.waits_for_all() {
             for reply in report.replies.iter().filter(|reply| self.accepts_reply(reply)) {
                 self.print_reply(reply)?;
             }
         }
-        if let RequestOutputForm::Lines = self.form {
-            for line in &RequestJsonLine::closing_lines(report) {
-                self.print_line(line)?;
+        match self.form {
+            RequestOutputForm::Document(form) => {
+                let mut report = report.clone();
+                report.replies.retain(|reply| self.accepts_reply(reply));
+                return self.cx.print_json(&json::RequestDocument::new(&report), form);
             }
-            return Ok(());
+            RequestOutputForm::Lines => {
+                let lines = RequestJsonLine::closing_lines(report);
+                return Ok(lines.iter().try_for_each(|line| self.print_line(line))?);
+            }
+            _ => {}
         }
         if let Some(target) = target.filter(|_| report.stats.discovered == 0) {
             self.cx.report_no_nodes(target);
@@ -181,22 +175,20 @@ impl<'a> RequestOutput<'a> {
         }
         match self.form {
             RequestOutputForm::Senders | RequestOutputForm::Template(_) => {
-                self.cx.printer.print_message(balance_line(report).trim_end())
+                self.cx.printer.print_message(balance_line(report).trim_end());
+                return Ok(());
             }
-            RequestOutputForm::Table => {
-                self.print_table(report)?;
-                self.cx.printer.print_text(self.view.render_summary(report))?;
-            }
+            RequestOutputForm::Table => self.print_table(report)?,
             RequestOutputForm::Groups => {
                 for group in group_equal_replies(self.shown_replies(report)) {
                     self.cx.printer.print_text(self.view.render_group(&group))?;
                 }
-                self.cx.printer.print_text(self.view.render_summary(report))?;
             }
-            _ => {
-                self.cx.printer.print_text(self.view.render_summary(report))?;
-                self.hint_at_groups(report);
-            }
+            _ => {}
+        }
+        self.cx.printer.print_text(self.view.render_summary(report))?;
+        if let RequestOutputForm::Text = self.form {
+            self.hint_at_groups(report);
         }
         Ok(())
     }

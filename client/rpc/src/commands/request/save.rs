@@ -1,6 +1,6 @@
 //! Decides whether a request is saved as a job, and what is saved of it.
 
-use muster_base::{duration_millis, unix_millis_now};
+use muster_base::{duration_millis, error_chain, unix_millis_now};
 use std::collections::BTreeSet;
 
 use muster_wire::content::digest_contents;
@@ -10,7 +10,6 @@ use super::resume::EarlierJob;
 use crate::ask::{FleetRequest, FleetRequestError, RequestPlan, TargetSelection};
 use crate::commands::context::CommandContext;
 use crate::jobs::{JOB_LINES_SCHEMA, JobHeader, JobJournal, JobPacing, JobStore, new_job_id};
-use muster_base::error_chain;
 
 /// A request that may be saved.
 #[derive(Debug)]

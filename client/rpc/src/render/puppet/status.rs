@@ -6,9 +6,8 @@ use serde::Serialize;
 
 use super::format_age;
 use crate::render::grid::{TableRow, lay_out_table};
-use crate::render::page::TextPage;
-use crate::render::printable::escape_to_line;
 use crate::render::request::balance_line;
+use crate::render::{TextPage, escape_to_line};
 use crate::report::{NodeReply, RequestReport};
 
 /// State of Puppet on one node.

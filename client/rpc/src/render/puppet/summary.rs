@@ -6,11 +6,9 @@ use muster_contract::puppet::{LastRunSummaryOutput, PuppetRunClass};
 use muster_wire::identity::Identity;
 use serde::Serialize;
 
-use crate::render::page::TextPage;
-use crate::render::plan::node_count_text;
-use crate::render::printable::escape_to_line;
 use crate::render::request::balance_line;
 use crate::render::spark::{BAR_COUNT, count_buckets, finite_bounds, render_spark_bars};
+use crate::render::{TextPage, escape_to_line, node_count_text};
 use crate::report::RequestReport;
 
 /// The figures: output name and title, in the order of [`figure_values`].
