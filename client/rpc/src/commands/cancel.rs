@@ -9,8 +9,7 @@ use uuid::Uuid;
 
 use super::{form, inquiry};
 use crate::ask::{
-    AgentSchemas, DiscoveredNodes, FleetConnection, FleetRequestError, ProgressReporter,
-    TargetSelection,
+    AgentSchemas, DiscoveredNodes, FleetConnection, ProgressReporter, TargetSelection,
 };
 use crate::cli::cancel::CancelArgs;
 use crate::cli::filters::FilterArgs;
@@ -107,10 +106,7 @@ async fn send_cancels(
 }
 
 /// Finds the named job or request. With filters, the request is searched on the matching nodes even if a job of it is saved.
-fn resolve_target(
-    args: &CancelArgs,
-    cx: CommandContext<'_>,
-) -> Result<CancelTarget, FleetRequestError> {
+fn resolve_target(args: &CancelArgs, cx: CommandContext<'_>) -> Result<CancelTarget, Error> {
     let has_filters = args.query.filters != FilterArgs::default();
     let store = JobStore::new(cx.environment.state_home.as_deref());
     let Ok(id) = Uuid::parse_str(&args.id) else {
@@ -124,25 +120,23 @@ fn resolve_target(
         return Ok(CancelTarget::Request(id));
     }
     match store.and_then(|store| store.find_by_request(&id.to_string())) {
-        Ok(Some(job)) => Ok(CancelTarget::Job(Box::new(job))),
-        Ok(None) | Err(SavedJobError::NoStateDirectory) => Ok(CancelTarget::Request(id)),
-        Err(error) => {
-            let reason = error_chain(&error);
-            cx.printer.print_warning(format_args!(
-                "cannot read the saved jobs, so all nodes are called: {reason}"
-            ));
-            Ok(CancelTarget::Request(id))
-        }
+        Ok(Some(job)) => return Ok(CancelTarget::Job(Box::new(job))),
+        Ok(None) | Err(SavedJobError::NoStateDirectory) => {}
+        Err(error) => cx.printer.print_warning(format_args!(
+            "cannot read the saved jobs, so all nodes are called: {}",
+            error_chain(&error)
+        )),
     }
+    Ok(CancelTarget::Request(id))
 }
 
 /// Plans which nodes cancel which request. Prints what continues to run.
 fn plan_cancels(cancel_target: &CancelTarget, cx: CommandContext<'_>) -> Vec<CancelTask> {
     let job = match cancel_target {
+        CancelTarget::Job(job) => job,
         CancelTarget::Request(id) => {
             return vec![CancelTask { request: id.to_string(), nodes: None }];
         }
-        CancelTarget::Job(job) => job,
     };
     let id = &job.header.id;
     cx.printer.print_detail(format_args!("job {id}"));
@@ -171,17 +165,16 @@ fn print_report(report: &RequestReport, cx: CommandContext<'_>) -> Result<(), Er
     replies.sort_by(|a, b| a.node.cmp(&b.node));
     for reply in replies {
         let output: RpcutilCancelOutput = reply.typed_outputs();
-        let text = |text: &Option<String>| Some(escape_to_line(text.as_ref()?).into_owned());
         let node = &reply.node;
         if !reply.is_ok() {
             let reason = escape_to_line(&reply.message);
             cx.printer.print_line(format_args!("{node}: {BAD}{reason}{BAD:#}"))?;
         } else if let (Some(agent), Some(action), Some(caller)) =
-            (text(&output.agent), text(&output.action), text(&output.caller))
+            (output.agent, output.action, output.caller)
         {
-            cx.printer.print_line(format_args!(
-                "{node}: {GOOD}cancelled{GOOD:#} {agent} {action} of {caller}"
-            ))?;
+            let request = format!("{agent} {action} of {caller}");
+            let request = escape_to_line(&request);
+            cx.printer.print_line(format_args!("{node}: {GOOD}cancelled{GOOD:#} {request}"))?;
         } else if cx.is_verbose() {
             cx.printer.print_line(format_args!("{node}: not running there"))?;
         }
@@ -190,8 +183,8 @@ fn print_report(report: &RequestReport, cx: CommandContext<'_>) -> Result<(), Er
     if !silent.is_empty() {
         cx.printer.print_warning(format_args!("no reply from {}", silent.join(", ")));
     }
-    let (count, total) = (count_cancelled(report), report.stats.discovered);
-    cx.printer.print_message(format_args!("Cancelled on {count} of {total} nodes"));
+    let (count, total) = (count_cancelled(report), node_count_text(report.stats.discovered));
+    cx.printer.print_message(format_args!("Cancelled on {count} of {total}"));
     Ok(())
 }
 

@@ -37,13 +37,15 @@ pub fn run(args: &ExplainArgs, cx: CommandContext<'_>) -> CommandResult {
         let names = names.into_iter().map(|name| Identity::parse(name).ok());
         names.collect::<Option<BTreeSet<Identity>>>()
     });
-    let discovery = if named_nodes.is_none() {
+    let (mut discovery, mut nodes) = (None, named_nodes.clone().unwrap_or_default());
+    if named_nodes.is_none() {
         let call_target = CallTarget::Filter(target.filter.clone());
-        context.call_messages(&build_call("rpcutil", "ping", call_target)?)?.pop()
-    } else {
-        None
-    };
-    let nodes = named_nodes.clone().map_or_else(placeholder_node, Ok)?;
+        discovery = context.call_messages(&build_call("rpcutil", "ping", call_target)?)?.pop();
+        nodes.insert(
+            Identity::parse(PLACEHOLDER_NODE)
+                .map_err(|error| FleetRequestError::from(ClientError::from(error)))?,
+        );
+    }
     let mut call = build_call(ddl.name(), action.name(), CallTarget::Nodes(nodes))?;
     // Sensitive inputs are neither shown nor signed.
     call.data = action.redact_input(&plan.data);
@@ -59,23 +61,14 @@ pub fn run(args: &ExplainArgs, cx: CommandContext<'_>) -> CommandResult {
         nodes: named_nodes,
         caller: context.describe_caller(),
     };
-    if let Some(json) = &json {
-        cx.print_json(&explanation, json)?;
-    } else {
-        let verbose = cx.is_verbose();
-        let width = cx.width();
-        cx.printer.print_text(explanation.render_text(verbose, width))?;
-    }
+    cx.print_result(json.as_ref(), &explanation, || {
+        explanation.render_text(cx.is_verbose(), cx.width())
+    })?;
     Ok(CommandExitCode::Passed)
 }
 
 fn build_call(agent: &str, action: &str, target: CallTarget) -> Result<RpcCall, FleetRequestError> {
     Ok(RpcCall::new(agent, action, target).map_err(ClientError::from)?)
-}
-
-fn placeholder_node() -> Result<BTreeSet<Identity>, FleetRequestError> {
-    let node = Identity::parse(PLACEHOLDER_NODE).map_err(ClientError::from)?;
-    Ok([node].into())
 }
 
 /// The caller's identity and the trust settings of the fleet.

@@ -1,7 +1,7 @@
 //! `rpc find`: prints the names of the matching nodes, one per line. The broadcast method always sends a ping, even for named nodes. The
 //! other methods print their result without a ping and do not need the broker.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 use muster_wire::identity::Identity;
@@ -10,9 +10,7 @@ use super::form::{self, OutputFormError};
 use crate::ask::{FleetConnection, ProgressReporter, TargetSelection, locate_nodes};
 use crate::cli::find::FindArgs;
 use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Error};
-use crate::render::nodes::{
-    FoundNodeTemplateValues, FoundNodesDocument, TEMPLATE_NAMES, discovery_sentence,
-};
+use crate::render::nodes::{FoundNodesDocument, TEMPLATE_NAMES, discovery_sentence};
 use crate::report::ResultGap;
 use crate::settings::RpcSettings;
 
@@ -37,7 +35,7 @@ pub async fn run(args: FindArgs, cx: CommandContext<'_>) -> CommandResult {
         cx.print_json(&FoundNodesDocument::new(&nodes, !complete, method), json)?;
     } else if let Some(template) = &template {
         for node in &nodes {
-            let text = template.render(&FoundNodeTemplateValues { node });
+            let text = template.render(&BTreeMap::from([("node", node)]));
             let text = text.map_err(OutputFormError::from)?;
             cx.printer.print_text(text)?;
         }

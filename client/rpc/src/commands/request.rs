@@ -37,7 +37,7 @@ use crate::reply_filter::ReplyFilter;
 use crate::report::RequestReport;
 use crate::settings::RpcSettings;
 use output::{RequestOutput, RequestOutputForm, run_with_form};
-use propose::{ProposalRequest, write_proposal};
+use propose::write_proposal;
 use resume::EarlierJob;
 use save::{JobCandidate, open_journal};
 
@@ -109,10 +109,8 @@ async fn ask_action(
     if args.approval.approve.is_some() && !target.filter.is_empty() {
         return Err(ApprovalFileError::WithFilters.into());
     }
-    let nodes = match &earlier_job {
-        Some(earlier_job) => Some(earlier_job.remaining_nodes(ddl.name(), action.name())?),
-        None => None,
-    };
+    let job_nodes = earlier_job.as_ref().map(|job| job.remaining_nodes(ddl.name(), action.name()));
+    let nodes = job_nodes.transpose()?;
     let mut target = target.with_agent(ddl.name())?;
     let source = target.discovery_source(settings.as_ref())?;
     check_stdin_readers(&source, &words, action)?;
@@ -127,10 +125,8 @@ async fn ask_action(
     }
 
     let settings = settings.map_or_else(|| cx.load_settings(), Ok)?;
-    let loaded_approval = match &args.approval.approve {
-        Some(path) => Some(load_approval(path, &plan, &settings)?),
-        None => None,
-    };
+    let approve = args.approval.approve.as_ref();
+    let loaded_approval = approve.map(|path| load_approval(path, &plan, &settings)).transpose()?;
     let (nodes, approval) = match loaded_approval {
         Some(LoadedApproval { nodes, text }) => (Some(nodes), Some(text)),
         None => (nodes, None),
@@ -151,13 +147,8 @@ async fn ask_action(
         found.nodes = choose_nodes(&found.nodes, limit, args.pace.limit_seed);
     }
     if let Some(path) = &args.approval.propose {
-        let proposal = ProposalRequest {
-            plan: &plan,
-            target: &target,
-            nodes: found.nodes,
-            lifetime: args.approval.lifetime,
-        };
-        return write_proposal(path, proposal, &settings, cx);
+        let lifetime = args.approval.lifetime;
+        return write_proposal((path, lifetime), &plan, &target, found.nodes, &settings, cx);
     }
     let mut request = build_fleet_request(&args, &plan, (form, earlier_job.as_ref()), cx);
     request.approval = approval;
@@ -169,8 +160,8 @@ async fn ask_action(
         target: &target,
         earlier_job: earlier_job.as_ref(),
     };
-    let recorder =
-        JobRecorder::new(open_journal(&candidate, args.flags.job.as_ref(), cx)?, cx.printer);
+    let journal = open_journal(&candidate, args.flags.job.as_ref(), cx)?;
+    let recorder = JobRecorder::new(journal, cx.printer);
     let pending_request =
         PendingRequest { fleet: &fleet, request, found, recorder, target: &target, cx };
     match answer_destination(&args, pending_request.fleet)? {
@@ -271,10 +262,9 @@ impl PendingRequest<'_> {
         if skipped.is_empty() {
             return Ok(CommandExitCode::Passed);
         }
-        let names: Vec<&str> = skipped.iter().map(Identity::as_str).collect();
+        let names = skipped.iter().map(Identity::as_str).collect::<Vec<_>>().join(", ");
         printer.print_warning(format_args!(
-            "no request sent to nodes whose key for the encryption of secrets is not known: {}",
-            names.join(", ")
+            "no request sent to nodes whose key for the encryption of secrets is not known: {names}"
         ));
         Ok(if sent_count > 0 { CommandExitCode::SomeFailed } else { CommandExitCode::NoneAnswered })
     }
@@ -287,10 +277,8 @@ fn request_words(
 ) -> Result<RequestWords, FleetRequestError> {
     let Some(agent) = &args.agent else {
         // The argument parser ensures that one of the two exists.
-        return earlier_job.map_or_else(
-            || RequestWords::parse("", &args.words),
-            |earlier_job| Ok(earlier_job.request_words()),
-        );
+        let saved = earlier_job.map(EarlierJob::request_words);
+        return saved.map_or_else(|| RequestWords::parse("", &args.words), Ok);
     };
     let mut words = RequestWords::parse(agent, &args.words)?;
     if let Some(earlier_job) = earlier_job {
@@ -308,12 +296,8 @@ async fn confirm_request(
     cx: CommandContext<'_>,
 ) -> Result<(), FleetRequestError> {
     let RequestPlan { ddl, action, .. } = request.plan;
-    let preview = RolloutPreview {
-        request: (ddl.name(), action.name()),
-        nodes,
-        limits: request.limits,
-        pause: request.pause,
-    };
+    let (limits, pause) = (request.limits, request.pause);
+    let preview = RolloutPreview { request: (ddl.name(), action.name()), nodes, limits, pause };
     let conditions = (action.is_read_only(), nodes.len(), args.flags.yes);
     let was_asked = cx.confirm_request(settings, conditions, || preview.render_text()).await?;
     if !was_asked && request.limits.batches(nodes.iter().cloned()).len() >= 2 {

@@ -135,12 +135,9 @@ impl RequestExplanation {
             ActionClass::Change => "changes nodes",
             ActionClass::RootEquivalent => "root-equivalent",
         };
-        page.push_line(format_args!(
-            "{} {} ({kind}), on {}",
-            self.agent,
-            self.action,
-            escape_to_line(&self.target)
-        ));
+        let Self { agent, action, target, .. } = self;
+        let target = escape_to_line(target);
+        page.push_line(format_args!("{agent} {action} ({kind}), on {target}"));
         page.push_gap();
         if let Some(discovery) = &self.discovery {
             page.push_line(format_args!("{STRONG}Discovery request{STRONG:#}"));
@@ -182,10 +179,9 @@ impl ExplainedMessage {
         if let Some(reply_to) = &self.reply_to {
             page.push_line(format_args!("   reply to    {reply_to}"));
         }
+        let (bytes, sealed) = (self.signed.len(), self.sealed_bytes);
         page.push_line(format_args!(
-            "   signed      {} bytes; {} with token and signature",
-            self.signed.len(),
-            self.sealed_bytes
+            "   signed      {bytes} bytes; {sealed} with token and signature"
         ));
         if verbose {
             page.push_line(format_args!("   signed hex  {}", encode_hex(&self.signed)));
@@ -203,26 +199,19 @@ impl ExplainedCaller {
     fn render_onto(&self, page: &mut TextPage) {
         page.push_line(format_args!("{STRONG}Caller{STRONG:#}"));
         let rows = [
-            ("name", Some(escape_to_line(&self.name).into_owned())),
-            ("key", Some(self.key.clone())),
-            ("role", self.role.map(str::to_owned)),
-            ("signed by", Some(self.issuer.clone())),
-            (
-                "tags",
-                (!self.tags.is_empty()).then(|| escape_to_line(&self.tags.join(" ")).into_owned()),
-            ),
-            ("expires", Some(self.expires.clone().unwrap_or_else(|| "never".to_owned()))),
+            ("name", &*self.name),
+            ("key", &self.key),
+            ("role", self.role.unwrap_or_default()),
+            ("signed by", &self.issuer),
+            ("tags", &self.tags.join(" ")),
+            ("expires", self.expires.as_deref().unwrap_or("never")),
         ];
-        for (title, text) in rows {
-            if let Some(text) = text {
-                page.push_line(format_args!("   {title:<11} {text}"));
-            }
+        for (title, text) in rows.iter().filter(|(_, text)| !text.is_empty()) {
+            page.push_line(format_args!("   {title:<11} {}", escape_to_line(text)));
         }
         if let Some(reason) = &self.refused {
-            page.push_line(format_args!(
-                "   {BAD}nodes reject this token: {}{BAD:#}",
-                escape_to_line(reason)
-            ));
+            let reason = escape_to_line(reason);
+            page.push_line(format_args!("   {BAD}nodes reject this token: {reason}{BAD:#}"));
         }
         page.push_gap();
     }

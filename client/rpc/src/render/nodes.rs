@@ -37,10 +37,3 @@ impl<'a> FoundNodesDocument<'a> {
 
 /// Names available in node templates.
 pub const TEMPLATE_NAMES: [&str; 1] = ["node"];
-
-/// Template values of a discovered node.
-#[derive(Debug, Serialize)]
-pub struct FoundNodeTemplateValues<'a> {
-    /// Its name.
-    pub node: &'a Identity,
-}

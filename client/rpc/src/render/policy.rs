@@ -41,24 +41,19 @@ impl<'a> PolicyCheckDocument<'a> {
                 (Some(line), None) => format!(":{line}"),
                 _ => String::new(),
             };
-            let path = finding.path.display().to_string();
             let (style, word) = match finding.level {
                 LintLevel::Error => (BAD, "error"),
                 LintLevel::Warning => (WARNING, "warning"),
             };
-            page.push_line(format_args!(
-                "{}{location}: {style}{word}:{style:#} {}",
-                escape_to_line(&path),
-                escape_to_line(&finding.message)
-            ));
+            let path = finding.path.display().to_string();
+            let (path, message) = (escape_to_line(&path), escape_to_line(&finding.message));
+            page.push_line(format_args!("{path}{location}: {style}{word}:{style:#} {message}"));
         }
         let style = if self.errors > 0 { BAD } else { GOOD };
-        page.push_line(format_args!(
-            "{style}{}, {}, {}{style:#}",
-            count_text(self.files, "policy", "policies"),
-            count_text(self.errors, "error", "errors"),
-            count_text(self.warnings, "warning", "warnings"),
-        ));
+        let files = count_text(self.files, "policy", "policies");
+        let errors = count_text(self.errors, "error", "errors");
+        let warnings = count_text(self.warnings, "warning", "warnings");
+        page.push_line(format_args!("{style}{files}, {errors}, {warnings}{style:#}"));
         page.into_text()
     }
 }
@@ -135,11 +130,8 @@ impl<'a> PolicyExplainDocument<'a> {
             self.caller, self.agent, self.action
         ));
         page.push_line(format_args!("decided by {}", escape_to_line(self.rule)));
-        if let Some(approvers) = self.approved_by {
-            page.push_line(format_args!(
-                "must be approved by one of: {}",
-                escape_to_line(approvers)
-            ));
+        if let Some(approvers) = self.approved_by.map(escape_to_line) {
+            page.push_line(format_args!("must be approved by one of: {approvers}"));
         }
         if let Some(policy) = self.policy.filter(|_| !self.steps.is_empty()) {
             page.push_gap();
@@ -149,9 +141,7 @@ impl<'a> PolicyExplainDocument<'a> {
             let text = step.text.replace('\t', "  ");
             page.push_line(format_args!("{:>6}  {}", step.line, escape_to_line(&text)));
             match &step.mismatch {
-                Some(mismatch) => {
-                    page.push_line(format_args!("        no: {}", escape_to_line(mismatch)));
-                }
+                Some(text) => page.push_line(format_args!("        no: {}", escape_to_line(text))),
                 None => page.push_line(format_args!("        {style}this line decides{style:#}")),
             }
             for condition in step.unknown {
@@ -228,21 +218,15 @@ impl<'a> PolicyTestDocument<'a> {
                 page.push_line(format_args!("{GOOD}ok{GOOD:#}    {name}"));
                 continue;
             }
-            let rule = case.expected_rule.map(|rule| format!(" by {}", escape_to_line(rule)));
+            let by = case.expected_rule.map(|rule| format!(" by {}", escape_to_line(rule)));
+            let by = by.unwrap_or_default();
+            let (expected, found, rule) = (case.expected, case.found, escape_to_line(case.rule));
             page.push_line(format_args!("{BAD}FAIL{BAD:#}  {name}"));
-            page.push_line(format_args!(
-                "      expected {}{}, found {} by {}",
-                case.expected,
-                rule.unwrap_or_default(),
-                case.found,
-                escape_to_line(case.rule)
-            ));
+            page.push_line(format_args!("      expected {expected}{by}, found {found} by {rule}"));
             if !case.unknown.is_empty() {
                 let unknown = case.unknown.join(", ");
-                page.push_line(format_args!(
-                    "      no value is known for {}",
-                    escape_to_line(&unknown)
-                ));
+                let unknown = escape_to_line(&unknown);
+                page.push_line(format_args!("      no value is known for {unknown}"));
             }
         }
         let style = if self.failed > 0 { BAD } else { GOOD };

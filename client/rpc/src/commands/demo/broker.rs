@@ -65,21 +65,18 @@ impl StartingBroker {
     ) -> Result<record::BrokerProcess, DemoError> {
         let deadline = Instant::now() + LISTEN_TIMEOUT;
         let mut ticks = interval(POLL_INTERVAL);
-        let name = || "the broker".to_owned();
-        let read_log_tail = || log_tail(&directory.join("log/broker.log"));
+        let failure = || ("the broker".to_owned(), log_tail(&directory.join("log/broker.log")));
         loop {
             if let Some(url) = read_client_url(&directory.join("ports")) {
                 return Ok(record::BrokerProcess { url, process: self.process });
             }
             if let Ok(Some(status)) = self.child.try_wait() {
-                return Err(DemoError::Ended { name: name(), status, log_tail: read_log_tail() });
+                let (name, log_tail) = failure();
+                return Err(DemoError::Ended { name, status, log_tail });
             }
             if Instant::now() > deadline {
-                return Err(DemoError::NotReady {
-                    name: name(),
-                    timeout: LISTEN_TIMEOUT,
-                    log_tail: read_log_tail(),
-                });
+                let (name, log_tail) = failure();
+                return Err(DemoError::NotReady { name, timeout: LISTEN_TIMEOUT, log_tail });
             }
             ticks.tick().await;
         }

@@ -83,9 +83,9 @@ pub fn make_node(
     node: &DemoNode,
     now: Millis,
 ) -> Result<PathBuf, DemoError> {
-    let issued = organisation.issue_credentials(lock, &credential_spec(&node.name), now)?;
-    organisation.bundle_node(directory, &issued.creds, &node.name, node_config(None))?;
-    for subdirectory in ["state", "facts.d", "policies", "ddl"] {
+    let config = node_config(None);
+    let path = make_daemon(organisation, lock, (directory, &node.name), config, now)?;
+    for subdirectory in ["facts.d", "ddl"] {
         files::create_private_directory(&directory.join(subdirectory))?;
     }
     let facts = serde_json::to_vec_pretty(&node.facts).map_err(|error| {
@@ -94,9 +94,8 @@ pub fn make_node(
     files::replace_public(&directory.join("facts.d/demo.json"), &facts)?;
     let classes = node.classes.join("\n") + "\n";
     files::replace_public(&directory.join("classes.txt"), classes.as_bytes())?;
-    write_policies(&directory.join("policies"))?;
     make_scratch_root(&directory.join("root"), node)?;
-    Ok(directory.join(bundle::name::NODE_CONFIG))
+    Ok(path)
 }
 
 /// Writes policies that allow requests of the demonstration's user only.
@@ -117,8 +116,19 @@ pub fn make_virtual_host(
     name: &Identity,
     now: Millis,
 ) -> Result<PathBuf, DemoError> {
+    make_daemon(organisation, lock, (directory, name), node_config(Some("warn")), now)
+}
+
+/// Creates the files of a daemon: credentials, policies and its configuration, whose path is returned.
+fn make_daemon(
+    organisation: &Organisation,
+    lock: &OrganisationLock,
+    (directory, name): (&Path, &Identity),
+    config: Value,
+    now: Millis,
+) -> Result<PathBuf, DemoError> {
     let issued = organisation.issue_credentials(lock, &credential_spec(name), now)?;
-    organisation.bundle_node(directory, &issued.creds, name, node_config(Some("warn")))?;
+    organisation.bundle_node(directory, &issued.creds, name, config)?;
     for subdirectory in ["state", "policies"] {
         files::create_private_directory(&directory.join(subdirectory))?;
     }

@@ -45,18 +45,12 @@ pub fn run(args: &org::OrgGrantArgs, cx: CommandContext<'_>) -> CommandResult {
     };
     let issued = organisation.issue_credentials(&lock, &spec, now)?;
     let tags: Vec<String> = args.agents.iter().map(CallerGrant::to_tag).collect();
-    printer.print_message(format_args!(
-        "{GOOD}granted{GOOD:#} {} to {}, until {}",
-        tags.join(" "),
-        args.name,
-        format_utc(until)
-    ));
+    let (tags, until, name) = (tags.join(" "), format_utc(until), &args.name);
+    printer.print_message(format_args!("{GOOD}granted{GOOD:#} {tags} to {name}, until {until}"));
     printer.print_line(issued.path.display())?;
+    let (path, key) = (issued.path.display(), issued.record.key);
     printer.print_hint(format_args!(
-        "{} uses the grant with `RPC_CREDENTIALS={} rpc ...`; run `rpc org revoke {}` to end it early",
-        args.name,
-        issued.path.display(),
-        issued.record.key
+        "{name} uses the grant with `RPC_CREDENTIALS={path} rpc ...`; run `rpc org revoke {key}` to end it early"
     ));
     printer.print_hint(
         "the nodes' policies must allow the requests, too; add a policy line with `until=...`",

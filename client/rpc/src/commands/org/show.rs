@@ -45,7 +45,7 @@ pub struct PrincipalDocument {
 }
 
 /// Permissions that the broker enforces.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct RolePermissions {
     role: String,
@@ -119,9 +119,7 @@ fn principal_document(
     let fill = |subject: &str| fill_subject(subject, &claims.name, &claims.sub, &claims.nats.tags);
     let none = || RolePermissions {
         role: "none: the issuer is no longer a signing key of the account".to_owned(),
-        publish: SubjectPermissions::default(),
-        subscribe: SubjectPermissions::default(),
-        answer: false,
+        ..RolePermissions::default()
     };
     Ok(PrincipalDocument {
         schema: "muster.org.party.v1",
@@ -150,10 +148,9 @@ fn role_permissions(scope: &ScopedKey, fill: impl Fn(&str) -> Vec<String>) -> Ro
 /// Resolves a subject template as the broker does. Several tags of one key give several subjects; no tag gives none.
 fn fill_subject(subject: &str, name: &str, key: &PublicKey, tags: &[String]) -> Vec<String> {
     let filled = subject.replace("{{name()}}", name).replace("{{subject()}}", &key.to_string());
-    let Some((before, rest)) = filled.split_once("{{tag(") else {
-        return vec![filled];
-    };
-    let Some((tag, after)) = rest.split_once(")}}") else {
+    let parts = filled.split_once("{{tag(");
+    let parts = parts.and_then(|(before, rest)| Some((before, rest.split_once(")}}")?)));
+    let Some((before, (tag, after))) = parts else {
         return vec![filled];
     };
     let prefix = format!("{tag}:");

@@ -29,10 +29,8 @@ pub fn pack_bundle(args: &PluginPackArgs, cx: CommandContext<'_>) -> CommandResu
         (Some(creds), Some(account)) => (creds.clone(), account.clone()),
         (creds, account) => {
             let settings = cx.load_settings()?;
-            (
-                creds.clone().unwrap_or(settings.credentials),
-                account.clone().unwrap_or(settings.account),
-            )
+            let creds = creds.clone().unwrap_or(settings.credentials);
+            (creds, account.clone().unwrap_or(settings.account))
         }
     };
     let signer = load_signer(&creds).map_err(BundleFileError::from)?;
@@ -75,10 +73,8 @@ pub fn install_bundle(args: &PluginInstallArgs, cx: CommandContext<'_>) -> Comma
     let authority = if let Some(key) = args.key {
         BundleSignerTrust::Key(key)
     } else {
-        let operator = match args.operator {
-            Some(operator) => operator,
-            None => cx.load_settings()?.operator,
-        };
+        let configured = || cx.load_settings().map(|settings| settings.operator);
+        let operator = args.operator.map_or_else(configured, Ok)?;
         account_trust = newest_account(args, operator, cx)?;
         let account = Some(account_trust.account_token());
         BundleSignerTrust::Operator { operator, account }
@@ -88,11 +84,11 @@ pub fn install_bundle(args: &PluginInstallArgs, cx: CommandContext<'_>) -> Comma
     let manifest = &verified.manifest;
     let (_, version) = agent::check_agent_files(manifest.name.as_str(), &bundle.files)?;
     if version != manifest.version {
-        let reason = format!(
-            "the version of its DDL is {version}, but that of its manifest is {}",
-            manifest.version
-        );
-        return Err(BundleFileError::Agent(reason).into());
+        let declared = &manifest.version;
+        return Err(BundleFileError::Agent(format!(
+            "the version of its DDL is {version}, but that of its manifest is {declared}"
+        ))
+        .into());
     }
     let previous = install::install_bundle(&args.into, &verified, now, args.downgrade)?;
     let (name, signer) = (&manifest.name, &verified.signer);
@@ -161,20 +157,13 @@ fn newest_account(
             .map_err(|source| refused_error(path, BundleError::Account(source)))
     };
     let configured = cx.load_settings().ok().map(|settings| settings.account);
-    let given = match &args.account {
-        Some(path) => Some(read_trust(path)?),
-        None => None,
-    };
+    let given = args.account.as_deref().map(read_trust).transpose()?;
     let paths = configured.into_iter().chain([args.state.join(ACCOUNT_TOKEN_FILE)]);
     let found = paths.filter_map(|path| read_trust(&path).ok());
     let account = given.as_ref().map(AccountTrust::account_key);
     let found = found.filter(|trust| account.is_none_or(|account| account == trust.account_key()));
-    given
-        .iter()
-        .cloned()
-        .chain(found)
-        .max_by_key(AccountTrust::issued_at)
-        .ok_or_else(|| BundleFileError::NoAccount(args.state.clone()))
+    let newest = given.iter().cloned().chain(found).max_by_key(AccountTrust::issued_at);
+    newest.ok_or_else(|| BundleFileError::NoAccount(args.state.clone()))
 }
 
 fn account_token(path: &Path) -> Result<String, BundleFileError> {

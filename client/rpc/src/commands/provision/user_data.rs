@@ -136,19 +136,15 @@ fn node_config(
 
 /// Sets a dotted key. Replaces values on the path that are not tables.
 fn set_dotted_key(table: &mut Table, key: &str, value: Value) {
-    match key.split_once('.') {
-        None => {
-            table.insert(key.to_owned(), value);
-        }
-        Some((first, rest)) => {
-            let subtable =
-                table.entry(first.to_owned()).or_insert_with(|| Value::Table(Table::new()));
-            if !subtable.is_table() {
-                *subtable = Value::Table(Table::new());
-            }
-            if let Value::Table(subtable) = subtable {
-                set_dotted_key(subtable, rest, value);
-            }
-        }
+    let Some((first, rest)) = key.split_once('.') else {
+        table.insert(key.to_owned(), value);
+        return;
+    };
+    let subtable = table.entry(first.to_owned()).or_insert_with(|| Value::Table(Table::new()));
+    if !subtable.is_table() {
+        *subtable = Value::Table(Table::new());
+    }
+    if let Value::Table(subtable) = subtable {
+        set_dotted_key(subtable, rest, value);
     }
 }

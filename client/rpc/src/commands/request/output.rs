@@ -253,7 +253,9 @@ impl<'a> RequestOutput<'a> {
             RequestOutputForm::Text if self.is_shown(reply) => {
                 self.cx.printer.print_text(self.view.render_reply(reply))?;
             }
-            RequestOutputForm::Lines => self.print_line(&RequestJsonLine::result(reply))?,
+            RequestOutputForm::Lines => {
+                self.print_line(&RequestJsonLine::Result(json::ReplyDocument::new(reply)))?;
+            }
             RequestOutputForm::Senders if reply.is_ok() || self.filter.is_some() => {
                 self.cx.printer.print_line(reply.node.as_str())?;
             }
