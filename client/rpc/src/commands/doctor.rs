@@ -35,16 +35,20 @@ pub async fn run(args: QueryArgs, cx: CommandContext<'_>) -> CommandResult {
     Ok(exit_code(&sections))
 }
 
+/// A section about a problem of this machine.
+fn problem_section(about: impl Into<String>, finding: DiagnosisFinding) -> DiagnosisSection {
+    DiagnosisSection { about: about.into(), is_local: true, findings: vec![finding] }
+}
+
 async fn check_broker(url: &str, settings: &RpcSettings) -> DiagnosisSection {
     match BrokerAddress::parse(url, settings.plaintext_on_loopback) {
         Ok(server) => {
             broker::broker_section(url, &probe_broker(&server, settings.ca.as_deref()).await)
         }
-        Err(error) => DiagnosisSection {
-            about: format!("Broker {url}"),
-            is_local: true,
-            findings: vec![DiagnosisFinding::error("address", error.to_string())],
-        },
+        Err(error) => {
+            let finding = DiagnosisFinding::error("address", error.to_string());
+            problem_section(format!("Broker {url}"), finding)
+        }
     }
 }
 
@@ -55,18 +59,16 @@ async fn check_fleet(settings: &RpcSettings, target: &TargetSelection) -> Diagno
         let call = fleet.roll_call(&target.filter, "diagnose").await?;
         Ok::<_, crate::ask::FleetRequestError>((call, schemas))
     };
-    let problem_section = |finding| DiagnosisSection {
-        about: "Fleet".to_owned(),
-        is_local: true,
-        findings: vec![finding],
-    };
     match roll_call.await {
-        Err(error) => problem_section(DiagnosisFinding::error("connection", error_chain(&error))),
-        Ok((call, _)) if call.answers.is_empty() && call.rejected.is_empty() => problem_section(
-            DiagnosisFinding::error("nodes", "connected, but no node replies").with_advice(
+        Err(error) => {
+            problem_section("Fleet", DiagnosisFinding::error("connection", error_chain(&error)))
+        }
+        Ok((call, _)) if call.answers.is_empty() && call.rejected.is_empty() => {
+            let finding = DiagnosisFinding::error("nodes", "connected, but no node replies");
+            problem_section("Fleet", finding.with_advice(
                 "check that rpcd runs on the nodes in this collective, and that the filter matches",
-            ),
-        ),
+            ))
+        }
         Ok((call, schemas)) => fleet::fleet_section(&call, &schemas),
     }
 }

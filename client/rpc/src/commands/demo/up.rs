@@ -1,6 +1,7 @@
 //! `rpc demo up`: creates an organisation, starts its broker and some nodes, and waits until all nodes are ready.
 
 use muster_base::unix_millis_now;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::time::Duration;
@@ -35,6 +36,16 @@ const SHOWN_LOG_LINES: usize = 15;
 /// Time for processes to stop after a failed start.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// A demonstration that is being started.
+pub struct DemoStart<'a> {
+    /// Its directory.
+    pub directory: &'a Path,
+    daemon: PathBuf,
+    record: DemoRecord,
+    /// Prints progress.
+    pub printer: &'a OutputPrinter,
+}
+
 /// A started node that is not ready yet.
 pub struct StartingNode {
     /// Its name.
@@ -55,11 +66,11 @@ pub async fn run(args: &DemoUpArgs, directory: PathBuf, cx: CommandContext<'_>) 
     let server = program::find_nats_server(environment)?;
     let daemon = find_daemon(environment)?;
     record::claim_directory(&directory)?;
-    let mut record = DemoRecord::default();
+    let record = DemoRecord::default();
+    let mut demo = DemoStart { directory: &directory, daemon, record, printer };
     let started = Instant::now();
-    let result = start_demo(args, &directory, &server, &daemon, &mut record, printer).await;
-    if let Err(error) = result {
-        process::stop_processes(&record.nodes_first(), STOP_TIMEOUT).await?;
+    if let Err(error) = demo.start_all(args, &server).await {
+        process::stop_processes(&demo.record.nodes_first(), STOP_TIMEOUT).await?;
         return Err(error.into());
     }
     let (nodes, seconds) = (args.nodes, started.elapsed().as_secs_f64());
@@ -93,45 +104,73 @@ fn print_next_steps(args: &DemoUpArgs, printer: &OutputPrinter) {
     }
 }
 
-/// Starts all processes. Records each process before waiting for any.
-async fn start_demo(
-    args: &DemoUpArgs,
-    directory: &Path,
-    server: &Path,
-    daemon: &Path,
-    record: &mut DemoRecord,
-    printer: &OutputPrinter,
-) -> Result<(), DemoError> {
-    let mut organisation = make_organisation(directory, args.port)?;
-    for subdirectory in ["log", "run"] {
-        files::create_private_directory(&directory.join(subdirectory))?;
+impl DemoStart<'_> {
+    /// Starts all processes. Records each process before waiting for any.
+    async fn start_all(&mut self, args: &DemoUpArgs, server: &Path) -> Result<(), DemoError> {
+        let directory = self.directory;
+        let mut organisation = make_organisation(directory, args.port)?;
+        for subdirectory in ["log", "run"] {
+            files::create_private_directory(&directory.join(subdirectory))?;
+        }
+        let mut starting = broker::start_broker(server, &organisation, directory)?;
+        let (url, process) = (String::new(), starting.process);
+        self.record.broker = Some(record::BrokerProcess { url, process });
+        self.record.save(directory)?;
+        let broker = starting.await_url(directory).await?;
+        organisation.set_urls(vec![broker.url.clone()])?;
+        self.printer.print_detail(format_args!("the broker listens on {}", broker.url));
+        self.record.broker = Some(broker);
+
+        organisation.declare_stores(1, unix_millis_now()).await?;
+        make_user(&organisation, directory)?;
+        if args.in_memory {
+            return virtual_nodes::run(args.nodes, &organisation, self).await;
+        }
+        let mut nodes = self.start_nodes(args.nodes, &organisation)?;
+        let deadline = Instant::now() + READY_TIMEOUT;
+        for node in &mut nodes {
+            await_node(node, directory, (deadline, READY_TIMEOUT), |_| {}).await?;
+            self.printer.print_detail(format_args!("{} is ready", node.name));
+        }
+        Ok(())
     }
-    let mut starting = broker::start_broker(server, &organisation, directory)?;
-    record.broker = Some(record::BrokerProcess { url: String::new(), process: starting.process });
-    record.save(directory)?;
-    let broker = starting.await_url(directory).await?;
-    organisation.set_urls(vec![broker.url.clone()])?;
-    printer.print_detail(format_args!("the broker listens on {}", broker.url));
-    record.broker = Some(broker);
-    organisation.declare_stores(1, unix_millis_now()).await?;
-    make_user(&organisation, directory)?;
-    if args.in_memory {
-        return virtual_nodes::run(args.nodes, daemon, &organisation, directory, record, printer)
-            .await;
+
+    fn start_nodes(
+        &mut self,
+        count: u32,
+        organisation: &Organisation,
+    ) -> Result<Vec<StartingNode>, DemoError> {
+        let lock = organisation.lock()?;
+        let nodes = fleet::demo_nodes(usize::try_from(count).unwrap_or(usize::MAX));
+        let nodes = nodes.map_err(name_error)?.into_iter().enumerate().map(|(index, node)| {
+            let directory = self.directory.join("nodes").join(node.name.as_str());
+            let now = unix_millis_now();
+            let config = node::make_node(organisation, &lock, &directory, &node, now)?;
+            self.start_daemon(node.name, &config, (index, None), &[])
+        });
+        nodes.collect()
     }
-    let mut nodes = start_nodes(
-        usize::try_from(args.nodes).unwrap_or(usize::MAX),
-        daemon,
-        &organisation,
-        directory,
-        record,
-    )?;
-    let deadline = Instant::now() + READY_TIMEOUT;
-    for node in &mut nodes {
-        await_node(node, directory, (deadline, READY_TIMEOUT), |_| {}).await?;
-        printer.print_detail(format_args!("{} is ready", node.name));
+
+    /// Starts a daemon, which reports on a socket with this index, and records its process and the number of its virtual nodes.
+    pub fn start_daemon(
+        &mut self,
+        name: Identity,
+        config: &Path,
+        (index, virtual_count): (usize, Option<u32>),
+        arguments: &[&OsStr],
+    ) -> Result<StartingNode, DemoError> {
+        // The path of a Unix socket is limited to 107 bytes, so the index is used instead of the name.
+        let listener = ReadinessListener::new(self.directory.join(format!("run/{index}")))?;
+        let arguments = [&["--config".as_ref(), config.as_os_str()], arguments].concat();
+        let environment = [(ready::NOTIFY_SOCKET_VARIABLE, listener.path().as_os_str())];
+        let log = log_path(self.directory, &name);
+        let (child, process) =
+            process::start_process(&self.daemon, &arguments, &environment, &log)?;
+        let recorded = record::NodeProcess { name: name.to_string(), virtual_count, process };
+        self.record.nodes.push(recorded);
+        self.record.save(self.directory)?;
+        Ok(StartingNode { name, child, listener })
     }
-    Ok(())
 }
 
 /// The error of a name that is not valid in a subject.
@@ -166,39 +205,6 @@ fn make_user(organisation: &Organisation, directory: &Path) -> Result<(), DemoEr
     Ok(organisation.bundle_user(directory, &issued.creds)?)
 }
 
-fn start_nodes(
-    count: usize,
-    daemon: &Path,
-    organisation: &Organisation,
-    directory: &Path,
-    record: &mut DemoRecord,
-) -> Result<Vec<StartingNode>, DemoError> {
-    let lock = organisation.lock()?;
-    let demo_nodes = fleet::demo_nodes(count).map_err(name_error)?;
-    let mut nodes = Vec::with_capacity(count);
-    for (index, demo_node) in demo_nodes.into_iter().enumerate() {
-        let node_directory = directory.join("nodes").join(demo_node.name.as_str());
-        let config =
-            node::make_node(organisation, &lock, &node_directory, &demo_node, unix_millis_now())?;
-        // The path of a Unix socket is limited to 107 bytes, so the index is used instead of the name.
-        let listener = ReadinessListener::new(directory.join(format!("run/{index}")))?;
-        let (child, process) = process::start_process(
-            daemon,
-            &["--config".as_ref(), config.as_os_str()],
-            &[(ready::NOTIFY_SOCKET_VARIABLE, listener.path().as_os_str())],
-            &log_path(directory, &demo_node.name),
-        )?;
-        record.nodes.push(record::NodeProcess {
-            name: demo_node.name.to_string(),
-            virtual_count: None,
-            process,
-        });
-        record.save(directory)?;
-        nodes.push(StartingNode { name: demo_node.name, child, listener });
-    }
-    Ok(nodes)
-}
-
 /// Waits until the node is ready, and calls `report_status` with each of its status messages. `timeout` is the time until the deadline, for
 /// the error.
 pub async fn await_node(
@@ -224,7 +230,7 @@ pub async fn await_node(
 }
 
 /// Path of a node's log.
-pub fn log_path(directory: &Path, name: &Identity) -> PathBuf {
+fn log_path(directory: &Path, name: &Identity) -> PathBuf {
     directory.join("log").join(format!("{name}.log"))
 }
 

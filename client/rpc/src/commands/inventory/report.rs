@@ -6,7 +6,7 @@ use crate::cli::inventory::InventoryArgs;
 use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::commands::form::{self, OutputFormError};
 use crate::commands::inquiry::RPCUTIL_AGENT;
-use crate::render::node_values::{InventoryTemplateValues, TEMPLATE_NAMES};
+use crate::render::template_values::{INVENTORY_TEMPLATE_NAMES, InventoryTemplateValues};
 
 /// Asks the named node, or all matching ones, and prints the rendered template for each.
 pub async fn run(text: &str, args: &InventoryArgs, cx: CommandContext<'_>) -> CommandResult {
@@ -15,7 +15,7 @@ pub async fn run(text: &str, args: &InventoryArgs, cx: CommandContext<'_>) -> Co
         Some(_) => TargetSelection::for_collective(filters.target.clone()),
         None => cx.read_target(filters)?.with_agent(RPCUTIL_AGENT)?,
     };
-    let template = form::parse_template(text, &TEMPLATE_NAMES)?;
+    let template = form::parse_template(text, &INVENTORY_TEMPLATE_NAMES)?;
     let Some(query) = InventoryQuery::prepare(&target, args.node.as_ref(), cx).await? else {
         return Ok(CommandExitCode::Local);
     };

@@ -17,9 +17,9 @@ use crate::render::jq::JqExpression;
 use crate::render::json;
 use crate::render::jsonl::RequestJsonLine;
 use crate::render::progress;
-use crate::render::reply_values::{ReplyTemplateValues, TEMPLATE_NAMES};
 use crate::render::request::{RequestResultView, balance_line};
 use crate::render::template::OutputTemplate;
+use crate::render::template_values::{REPLY_TEMPLATE_NAMES, ReplyTemplateValues};
 use crate::reply_filter::ReplyFilter;
 use crate::report::{NodeReply, RequestReport};
 use crate::screen::Screen;
@@ -59,7 +59,7 @@ impl RequestOutputForm {
             Flags { table: true, .. } => Self::Table,
             Flags { group: true, .. } => Self::Groups,
             Flags { template: Some(text), .. } => {
-                Self::Template(Box::new(form::parse_template(text, &TEMPLATE_NAMES)?))
+                Self::Template(Box::new(form::parse_template(text, &REPLY_TEMPLATE_NAMES)?))
             }
             _ => Self::Text,
         })
