@@ -37,6 +37,8 @@ use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
 use crate::printer::VerbosityLevel;
 
+const GLOBAL_HEADING: &str = "Global options";
+
 const AFTER_HELP: &str = "\
 Exit codes:
   0  success
@@ -76,23 +78,16 @@ pub struct Cli {
 #[derive(Debug, Args)]
 pub struct GlobalArgs {
     /// Client configuration file
-    #[arg(long, short = 'c', global = true, value_name = "FILE", help_heading = "Global options")]
+    #[arg(long, short = 'c', global = true, value_name = "FILE", help_heading = GLOBAL_HEADING)]
     pub config: Option<PathBuf>,
     /// Suppress messages except warnings and errors
-    #[arg(long, short, global = true, conflicts_with = "verbose", help_heading = "Global options")]
+    #[arg(long, short, global = true, conflicts_with = "verbose", help_heading = GLOBAL_HEADING)]
     pub quiet: bool,
     /// Print more detail
-    #[arg(long, short, global = true, action = ArgAction::SetTrue, help_heading = "Global options")]
+    #[arg(long, short, global = true, action = ArgAction::SetTrue, help_heading = GLOBAL_HEADING)]
     pub verbose: bool,
     /// When to use colours: auto, always or never
-    #[arg(
-        long,
-        global = true,
-        value_name = "WHEN",
-        default_value = "auto",
-        hide_possible_values = true,
-        help_heading = "Global options"
-    )]
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto", hide_possible_values = true, help_heading = GLOBAL_HEADING)]
     pub color: ColorMode,
 }
 

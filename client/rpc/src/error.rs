@@ -19,6 +19,9 @@ pub trait CommandError: StdError + Send + Sync + 'static {
     }
 }
 
+/// What a step of a command returns.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
 /// Why a command failed.
 #[derive(Debug)]
 pub struct Error(Box<dyn CommandError>);

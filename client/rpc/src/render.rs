@@ -12,8 +12,6 @@ pub mod duration;
 pub mod explain;
 pub mod facts;
 pub mod filter;
-#[cfg(test)]
-pub(crate) mod fixtures;
 pub mod grid;
 pub mod group;
 pub mod inventory;
@@ -40,6 +38,8 @@ pub mod spark;
 pub mod stats;
 pub mod template;
 pub mod template_values;
+#[cfg(test)]
+pub(crate) mod testing;
 pub mod trace;
 pub mod value;
 
@@ -55,3 +55,6 @@ pub const WIDTH: usize = crate::screen::DEFAULT_COLUMNS;
 pub(crate) fn is_within_width(text: &str) -> bool {
     text.lines().all(|line| line.chars().count() <= WIDTH)
 }
+
+#[cfg(test)]
+pub(crate) use testing as fixtures;

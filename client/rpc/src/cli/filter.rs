@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use muster_wire::identity::SubjectName;
 
-use super::filters::{ConditionArgs, FilterArgs};
+use super::filters::{ConditionArgs, FilterArgs, HELP_HEADING};
 use super::json::JsonArgs;
 
 /// Commands for filters. They send no requests.
@@ -52,11 +52,6 @@ pub struct FilterTestArgs {
     #[command(flatten)]
     pub conditions: ConditionArgs,
     /// Test only nodes of this collective
-    #[arg(
-        short = 'T',
-        long,
-        value_name = "COLLECTIVE",
-        help_heading = super::filters::HELP_HEADING
-    )]
+    #[arg(short = 'T', long, value_name = "COLLECTIVE", help_heading = HELP_HEADING)]
     pub target: Option<SubjectName>,
 }

@@ -1,6 +1,5 @@
 //! `rpc audit`: reads a node's audit log from local files. The wire crate defines and verifies the hash chain.
 
-mod head;
 mod lines;
 mod show;
 mod verify;

@@ -13,7 +13,7 @@ use crate::ask::{
 };
 use crate::cli::cancel::CancelArgs;
 use crate::cli::filters::FilterArgs;
-use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Error};
+use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Result};
 use crate::jobs::{JobState, JobStore, JobWave, SavedJob, SavedJobError};
 use crate::printer::{BAD, GOOD};
 use crate::render::json::RequestDocument as Document;
@@ -81,7 +81,7 @@ async fn send_cancels(
     (fleet, target): (&FleetConnection, &TargetSelection),
     progress: &ProgressReporter<'_>,
     mut report: RequestReport,
-) -> Result<RequestReport, Error> {
+) -> Result<RequestReport> {
     let mut summarizer = None;
     for CancelTask { request, nodes } in tasks {
         let plan =
@@ -106,7 +106,7 @@ async fn send_cancels(
 }
 
 /// Finds the named job or request. With filters, the request is searched on the matching nodes even if a job of it is saved.
-fn resolve_target(args: &CancelArgs, cx: CommandContext<'_>) -> Result<CancelTarget, Error> {
+fn resolve_target(args: &CancelArgs, cx: CommandContext<'_>) -> Result<CancelTarget> {
     let has_filters = args.query.filters != FilterArgs::default();
     let store = JobStore::new(cx.environment.state_home.as_deref());
     let Ok(id) = Uuid::parse_str(&args.id) else {
@@ -160,7 +160,7 @@ fn plan_cancels(cancel_target: &CancelTarget, cx: CommandContext<'_>) -> Vec<Can
 }
 
 /// Prints the nodes where a request was cancelled or the call failed. With details, prints the other nodes too.
-fn print_report(report: &RequestReport, cx: CommandContext<'_>) -> Result<(), Error> {
+fn print_report(report: &RequestReport, cx: CommandContext<'_>) -> Result<()> {
     let mut replies: Vec<&NodeReply> = report.replies.iter().collect();
     replies.sort_by(|a, b| a.node.cmp(&b.node));
     for reply in replies {

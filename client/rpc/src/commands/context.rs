@@ -24,11 +24,11 @@ use crate::report::{RequestReport, ResultGap};
 use crate::settings::{RpcSettings, RpcSettingsError};
 
 /// Every command uses these.
-pub use crate::error::Error;
+pub use crate::error::{Error, Result};
 pub use crate::exit::CommandExitCode;
 
 /// How a command ends: with an exit code, or with an error.
-pub type CommandResult = Result<CommandExitCode, Error>;
+pub type CommandResult = Result<CommandExitCode>;
 
 /// The context of a command.
 #[derive(Debug, Clone, Copy)]
@@ -102,7 +102,7 @@ impl CommandContext<'_> {
 
     /// Parses the target selection. Checks expressions against the data sources in the configuration's directory, if there is one. Ignores
     /// other configuration errors here, because the code that needs the settings reports them.
-    pub fn read_target(&self, flags: &FilterArgs) -> Result<TargetSelection, Error> {
+    pub fn read_target(&self, flags: &FilterArgs) -> Result<TargetSelection> {
         let settings = RpcSettings::load(self.config, self.environment).ok();
         let directory = settings.map(|settings| settings.ddls);
         let data = DataDdlStore::load(directory.as_deref()).map_err(FleetRequestError::from)?;
@@ -117,7 +117,7 @@ impl CommandContext<'_> {
     }
 
     /// Prints a document, or the result of the expression on it.
-    pub fn print_json(&self, document: &impl Serialize, form: &JsonForm) -> Result<(), Error> {
+    pub fn print_json(&self, document: &impl Serialize, form: &JsonForm) -> Result<()> {
         match &form.0 {
             None => {
                 let text = json::to_safe_text(document).map_err(FleetRequestError::from)?;
@@ -138,7 +138,7 @@ impl CommandContext<'_> {
         json: Option<&JsonForm>,
         document: &impl Serialize,
         text: impl FnOnce() -> String,
-    ) -> Result<(), Error> {
+    ) -> Result<()> {
         match json {
             Some(form) => self.print_json(document, form),
             None => Ok(self.printer.print_text(text())?),

@@ -9,7 +9,7 @@ use muster_wire::identity::Identity;
 use super::form::{self, OutputFormError};
 use crate::ask::{FleetConnection, ProgressReporter, TargetSelection, locate_nodes};
 use crate::cli::find::FindArgs;
-use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Error};
+use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Result};
 use crate::render::nodes::{FoundNodesDocument, TEMPLATE_NAMES, discovery_sentence};
 use crate::report::ResultGap;
 use crate::settings::RpcSettings;
@@ -32,7 +32,9 @@ pub async fn run(args: FindArgs, cx: CommandContext<'_>) -> CommandResult {
     let method = source.method();
     cx.printer.print_detail(discovery_sentence(nodes.len(), started.elapsed(), method));
     if let Some(json) = &json {
-        cx.print_json(&FoundNodesDocument::new(&nodes, !complete, method), json)?;
+        let (schema, incomplete, method) = ("muster.nodes.v1", !complete, method.name());
+        let document = FoundNodesDocument { schema, nodes: &nodes, incomplete, method };
+        cx.print_json(&document, json)?;
     } else if let Some(template) = &template {
         for node in &nodes {
             let text = template.render(&BTreeMap::from([("node", node)]));
@@ -59,7 +61,7 @@ async fn ping_nodes(
     target: &TargetSelection,
     settings: &RpcSettings,
     cx: CommandContext<'_>,
-) -> Result<(BTreeSet<Identity>, bool), Error> {
+) -> Result<(BTreeSet<Identity>, bool)> {
     let fleet = FleetConnection::connect(settings, target).await?;
     let mut nodes = BTreeSet::new();
     let complete = fleet

@@ -11,7 +11,7 @@ use crate::ask::{
     ProgressReporter, RequestPlan, RequestWords, TargetSelection,
 };
 use crate::cli::filters::QueryArgs;
-use crate::commands::context::{CommandContext, CommandResult, Error};
+use crate::commands::context::{CommandContext, CommandResult, Result};
 use crate::report::RequestReport;
 use crate::settings::RpcSettings;
 
@@ -36,7 +36,7 @@ pub async fn ask_nodes(
     plan: &RequestPlan<'_>,
     found: DiscoveredNodes,
     progress: &ProgressReporter<'_>,
-) -> Result<RequestReport, Error> {
+) -> Result<RequestReport> {
     let mut recorder = JobRecorder::new(None, progress.printer());
     let request = FleetRequest::new(plan);
     fleet.run_request(request, found, &mut recorder, progress, |_| Ok(())).await
@@ -48,7 +48,7 @@ pub async fn ask_node(
     plan: &RequestPlan<'_>,
     node: &Identity,
     progress: &ProgressReporter<'_>,
-) -> Result<RequestReport, Error> {
+) -> Result<RequestReport> {
     let found = DiscoveredNodes::from_names(BTreeSet::from([node.clone()]));
     ask_nodes(fleet, plan, found, progress).await
 }
@@ -60,7 +60,7 @@ pub async fn discover_and_ask(
     settings: &RpcSettings,
     show_progress: bool,
     cx: CommandContext<'_>,
-) -> Result<RequestReport, Error> {
+) -> Result<RequestReport> {
     let fleet = FleetConnection::connect(settings, target).await?;
     let progress = ProgressReporter::new(cx.printer, show_progress);
     let found = fleet.discover_nodes(target, &progress).await?;
@@ -82,7 +82,7 @@ pub async fn query_nodes<'a>(
     (agent, action): (&str, &str),
     inputs: &[(&str, &str)],
     cx: CommandContext<'a>,
-) -> Result<QueryResult<'a>, Error> {
+) -> Result<QueryResult<'a>> {
     let target = cx.read_target(&args.filters)?.with_agent(agent)?;
     let json = form::parse_json_form(&args.json)?;
     let settings = cx.load_settings()?;
@@ -97,7 +97,7 @@ impl QueryResult<'_> {
     pub fn print_answer(
         &self,
         document: &impl Serialize,
-        print_text: impl FnOnce() -> Result<(), Error>,
+        print_text: impl FnOnce() -> Result<()>,
     ) -> CommandResult {
         if let Some(json) = &self.json {
             self.cx.print_json(document, json)?;

@@ -11,7 +11,7 @@ use crate::ask::{
 };
 use crate::cli::filters::{ConditionArgs, FilterArgs, QueryArgs};
 use crate::cli::permit::{PermitCommand, PermitReleaseArgs};
-use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Error};
+use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Result};
 use crate::render::json::ReportDocument;
 use crate::render::permit::{
     PermitPoolsDocument, read_pools, release_question, render_pool_list, render_pools,
@@ -66,7 +66,7 @@ async fn query_pools(
     filters: &FilterArgs,
     show_progress: bool,
     cx: CommandContext<'_>,
-) -> Result<RequestReport, Error> {
+) -> Result<RequestReport> {
     let target = cx.read_target(filters)?.with_agent(PERMIT_AGENT)?;
     let settings = cx.load_settings()?;
     let schemas = cx.load_schemas(Some(&settings))?;

@@ -22,17 +22,10 @@ pub fn discovery_sentence(count: usize, took: Duration, method: DiscoveryMethod)
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct FoundNodesDocument<'a> {
-    schema: &'static str,
-    nodes: &'a BTreeSet<Identity>,
-    incomplete: bool,
-    method: &'static str,
-}
-
-impl<'a> FoundNodesDocument<'a> {
-    /// Creates the document of these nodes; `incomplete` when there may be more.
-    pub fn new(nodes: &'a BTreeSet<Identity>, incomplete: bool, method: DiscoveryMethod) -> Self {
-        Self { schema: "muster.nodes.v1", nodes, incomplete, method: method.name() }
-    }
+    pub schema: &'static str,
+    pub nodes: &'a BTreeSet<Identity>,
+    pub incomplete: bool,
+    pub method: &'static str,
 }
 
 /// Names available in node templates.

@@ -9,7 +9,7 @@ use crate::ask::{
     AgentSchemas, DiscoveredNodes, FleetConnection, FleetRequestError, ProgressReporter,
     TargetSelection,
 };
-use crate::commands::context::{CommandContext, Error};
+use crate::commands::context::{CommandContext, Result};
 use crate::commands::inquiry::{RPCUTIL_AGENT, ask_nodes, plan_action};
 use crate::render::{escape_to_line, list_first_nodes};
 use crate::report::{NodeReply, RequestStats, ResultGap};
@@ -53,7 +53,7 @@ impl InventoryQuery {
         target: &TargetSelection,
         node: Option<&Identity>,
         cx: CommandContext<'_>,
-    ) -> Result<Option<Self>, Error> {
+    ) -> Result<Option<Self>> {
         let settings = cx.load_settings()?;
         let schemas = AgentSchemas::load(Some(&settings))?;
         let fleet = FleetConnection::connect(&settings, target).await?;
@@ -73,8 +73,8 @@ impl InventoryQuery {
         self,
         consequence: &str,
         cx: CommandContext<'_>,
-        mut handle_reply: impl FnMut(&NodeReply) -> Result<Result<(), UnusableReplyError>, Error>,
-    ) -> Result<RequestStats, Error> {
+        mut handle_reply: impl FnMut(&NodeReply) -> Result<Result<(), UnusableReplyError>>,
+    ) -> Result<RequestStats> {
         let Self { fleet, schemas, found } = self;
         let plan = plan_action(&schemas, (RPCUTIL_AGENT, "inventory"), &[])?;
         let mut total = RequestStats {

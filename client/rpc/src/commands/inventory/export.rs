@@ -17,7 +17,7 @@ use serde_json::json;
 use super::InventoryFileError;
 use super::batches::{InventoryQuery, UnusableReplyError, successful_outputs};
 use crate::cli::filters::FilterArgs;
-use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Error};
+use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Result};
 use crate::commands::inquiry::RPCUTIL_AGENT;
 use crate::files;
 use crate::render::{count_text, escape_to_line, node_count_text};
@@ -78,7 +78,7 @@ pub async fn run(
 }
 
 /// The groups of the existing document, for `--update`.
-fn existing_groups(path: &Path, update: bool) -> Result<Vec<InventoryGroup>, Error> {
+fn existing_groups(path: &Path, update: bool) -> Result<Vec<InventoryGroup>> {
     match (path.try_exists().map_err(files::file_error("read", path))?, update) {
         (false, _) => Ok(Vec::new()),
         (true, false) => Err(InventoryFileError::Exists { path: path.to_owned() }.into()),

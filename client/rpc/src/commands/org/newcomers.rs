@@ -1,7 +1,7 @@
 //! `rpc org newcomers`: adds the bootstrap account to an organisation that lacks it.
 
 use crate::cli::org::OrgDirectoryArgs;
-use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Error};
+use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Result};
 use crate::organisation::push::PushError;
 use crate::organisation::{Organisation, OrganisationLock};
 use crate::printer::{GOOD, OutputPrinter};
@@ -23,7 +23,7 @@ pub async fn add_account(
     organisation: &mut Organisation,
     lock: &OrganisationLock,
     printer: &OutputPrinter,
-) -> Result<bool, Error> {
+) -> Result<bool> {
     if !organisation.add_newcomers_account(lock, unix_millis_now())? {
         return Ok(false);
     }

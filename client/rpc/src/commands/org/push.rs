@@ -1,7 +1,7 @@
 //! `rpc org push`: pushes the account tokens to the running broker, creates the fleet's stores, and writes the token to them.
 
 use crate::cli::org::OrgPushArgs;
-use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Error};
+use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Result};
 use crate::organisation::{AccountRealm, Organisation};
 use crate::printer::{GOOD, OutputPrinter};
 use muster_base::{error_chain, unix_millis_now};
@@ -29,7 +29,7 @@ pub async fn run(args: &OrgPushArgs, cx: CommandContext<'_>) -> CommandResult {
 }
 
 /// Signs account tokens again if their permissions differ from those of this version.
-fn refresh_scopes(organisation: &Organisation, printer: &OutputPrinter) -> Result<(), Error> {
+fn refresh_scopes(organisation: &Organisation, printer: &OutputPrinter) -> Result<()> {
     let lock = organisation.lock()?;
     for realm in organisation.refresh_scopes(&lock, unix_millis_now())? {
         let account = match realm {
@@ -44,7 +44,7 @@ fn refresh_scopes(organisation: &Organisation, printer: &OutputPrinter) -> Resul
 }
 
 /// Writes the issued names for the enroller. Revokes a key again if it got a token after its revocation.
-async fn push_names(organisation: &Organisation, printer: &OutputPrinter) -> Result<(), Error> {
+async fn push_names(organisation: &Organisation, printer: &OutputPrinter) -> Result<()> {
     let lock = organisation.lock()?;
     let now = unix_millis_now();
     let outdated = organisation.push_names(&organisation.fleet_trust()?, now).await?;
@@ -62,7 +62,7 @@ async fn push_names(organisation: &Organisation, printer: &OutputPrinter) -> Res
 }
 
 /// Renews node tokens once a third of their validity has passed.
-async fn renew_tokens(organisation: &Organisation, printer: &OutputPrinter) -> Result<(), Error> {
+async fn renew_tokens(organisation: &Organisation, printer: &OutputPrinter) -> Result<()> {
     let lock = organisation.lock()?;
     let renewed = organisation.renew_tokens(&lock, unix_millis_now()).await?;
     match renewed.as_slice() {
@@ -97,7 +97,7 @@ async fn publish_account(organisation: &Organisation, printer: &OutputPrinter) {
     }
 }
 
-async fn push_to_broker(organisation: &Organisation, printer: &OutputPrinter) -> Result<(), Error> {
+async fn push_to_broker(organisation: &Organisation, printer: &OutputPrinter) -> Result<()> {
     organisation.push_tokens(unix_millis_now()).await?;
     let urls = organisation.profile().broker.urls.join(", ");
     printer.print_message(format_args!("{GOOD}pushed{GOOD:#} the account's token to {urls}"));

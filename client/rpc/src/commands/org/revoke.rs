@@ -11,7 +11,7 @@ use muster_wire::identity::Identity;
 use muster_wire::token::PublicKey;
 
 use crate::cli::org::OrgRevokeArgs;
-use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Error};
+use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Result};
 use crate::commands::form::confirm_on_terminal;
 use crate::organisation::names::NameRegister;
 use crate::organisation::push::PushError;
@@ -66,7 +66,7 @@ pub async fn run(args: &OrgRevokeArgs, cx: CommandContext<'_>) -> CommandResult 
 async fn open_register(
     organisation: &Organisation,
     printer: &OutputPrinter,
-) -> Result<Option<NameRegister>, Error> {
+) -> Result<Option<NameRegister>> {
     if !organisation.had_enroller()? {
         return Ok(None);
     }
@@ -86,10 +86,7 @@ async fn open_register(
 
 /// Marks the names in the register as revoked. This must precede the revocation: a token that the enroller signed before the mark is older
 /// than the revocation, and it signs none after the mark.
-async fn mark_revoked(
-    register: Option<NameRegister>,
-    selected: &[RevokedKey],
-) -> Result<(), Error> {
+async fn mark_revoked(register: Option<NameRegister>, selected: &[RevokedKey]) -> Result<()> {
     let Some(register) = register else {
         return Ok(());
     };

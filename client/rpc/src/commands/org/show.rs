@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::list::{CredentialRow, format_time};
 use crate::cli::org::OrgShowArgs;
-use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Error};
+use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Result};
 use crate::organisation::{
     AccountTrusts, CredentialRecord, Organisation, OrganisationError, OrganisationProfile, ledger,
 };
@@ -191,7 +191,7 @@ fn print_organisation(
     Ok(CommandExitCode::Passed)
 }
 
-fn print_principal(document: &PrincipalDocument, printer: &OutputPrinter) -> Result<(), Error> {
+fn print_principal(document: &PrincipalDocument, printer: &OutputPrinter) -> Result<()> {
     let row = &document.row;
     printer.print_line(format_args!("{STRONG}{} {}{STRONG:#}", row.kind, row.name))?;
     let rows = [
@@ -213,7 +213,7 @@ fn print_rows(rows: &[(&str, String)], printer: &OutputPrinter) -> Result<(), Pr
     })
 }
 
-fn print_permissions(permissions: &RolePermissions, printer: &OutputPrinter) -> Result<(), Error> {
+fn print_permissions(permissions: &RolePermissions, printer: &OutputPrinter) -> Result<()> {
     printer.print_line(format_args!("\n  role {}", permissions.role))?;
     let lists = [
         ("publish", &permissions.publish.allow),

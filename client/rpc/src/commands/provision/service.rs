@@ -9,7 +9,7 @@ use crate::ask::{
     AgentSchemas, FleetConnection, FleetRequestError, ProgressReporter, TargetSelection,
 };
 use crate::cli::filters::FilterArgs;
-use crate::commands::context::{CommandContext, Error};
+use crate::commands::context::{CommandContext, Result};
 use crate::commands::inquiry;
 use crate::report::{NodeReply, RequestReport};
 
@@ -26,7 +26,7 @@ pub struct ProvisionerClient<'a> {
 
 impl<'a> ProvisionerClient<'a> {
     /// Finds the hosts; `None` if there are none.
-    pub async fn find_hosts(cx: CommandContext<'a>) -> Result<Option<Self>, Error> {
+    pub async fn find_hosts(cx: CommandContext<'a>) -> Result<Option<Self>> {
         let data = DataDdlStore::load(None).map_err(FleetRequestError::from)?;
         let target = TargetSelection::from_flags(&FilterArgs::default(), &data)?
             .with_agent(PROVISIONER_AGENT)?;
@@ -49,7 +49,7 @@ impl<'a> ProvisionerClient<'a> {
         &self,
         action: &str,
         inputs: &[(&str, &str)],
-    ) -> Result<Option<NodeReply>, Error> {
+    ) -> Result<Option<NodeReply>> {
         let plan = inquiry::plan_action(&self.schemas, (PROVISIONER_AGENT, action), inputs)?;
         let progress = ProgressReporter::new(self.cx.printer, false);
         let mut last_report = RequestReport::empty(PROVISIONER_AGENT, action);

@@ -7,7 +7,7 @@ use muster_contract::provisioner::ProvisionerStatusOutput;
 use super::service::ProvisionerClient;
 use crate::cli::provision::{ProvisionStatusArgs, ProvisionWatchArgs};
 use crate::cli::value_name;
-use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Error};
+use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Result};
 use crate::commands::form;
 use crate::render::printable::escape_to_line;
 use crate::render::provision::{
@@ -83,7 +83,7 @@ async fn query_overview(
     service: &ProvisionerClient<'_>,
     inputs: &[(&str, &str)],
     cx: CommandContext<'_>,
-) -> Result<Result<ProvisionerStatusOutput, CommandExitCode>, Error> {
+) -> Result<Result<ProvisionerStatusOutput, CommandExitCode>> {
     let Some(reply) = service.ask_first_host("status", inputs).await? else {
         return Ok(Err(CommandExitCode::NoneAnswered));
     };

@@ -6,7 +6,7 @@ use muster_wire::identity::Identity;
 
 use crate::ask::PuppetRolloutNotice;
 use crate::cli::puppet::RunOutputArgs as Flags;
-use crate::commands::context::{CommandContext, Error};
+use crate::commands::context::{CommandContext, Error, Result};
 use crate::commands::form::{self, JsonForm};
 use crate::diagnostics;
 use crate::printer::PrintError;
@@ -43,7 +43,7 @@ pub struct PuppetOutput<'a> {
 
 impl PuppetOutputForm {
     /// The form that the flags select.
-    pub fn from_flags(flags: &Flags) -> Result<Self, Error> {
+    pub fn from_flags(flags: &Flags) -> Result<Self> {
         Ok(match form::parse_json_form(&flags.json)? {
             Some(form) => Self::Document(form),
             None if flags.jsonl => Self::Lines,
@@ -85,7 +85,7 @@ impl PuppetOutput<'_> {
     }
 
     /// Prints an event.
-    pub fn print_news(&self, notice: PuppetRolloutNotice<'_>) -> Result<(), Error> {
+    pub fn print_news(&self, notice: PuppetRolloutNotice<'_>) -> Result<()> {
         match notice {
             PuppetRolloutNotice::Line(line, run) => self.print_event(line, run)?,
             PuppetRolloutNotice::Halted(halt, under_way) => {
@@ -126,7 +126,7 @@ impl PuppetOutput<'_> {
     }
 
     /// Prints the result.
-    pub fn print_end(&self, runs: &PuppetRunsReport) -> Result<(), Error> {
+    pub fn print_end(&self, runs: &PuppetRunsReport) -> Result<()> {
         match self.form {
             PuppetOutputForm::Document(form) => {
                 self.cx.print_json(&PuppetRunsDocument::new(runs), form)?;

@@ -18,7 +18,7 @@ use crate::ask::{
     RequestPlan, TargetSelection,
 };
 use crate::cli::puppet::{PuppetRolloutArgs, PuppetRunArgs, PuppetRunallArgs, PuppetRunonceArgs};
-use crate::commands::context::{CommandContext, CommandResult, Error};
+use crate::commands::context::{CommandContext, CommandResult, Result};
 use crate::commands::inquiry::{ask_nodes, plan_action};
 use crate::commands::request::save::{JobCandidate, open_journal};
 use crate::jobs::{JobEntry, JobJournal, JobStore};
@@ -109,7 +109,7 @@ async fn run_rounds(args: &PuppetRunallArgs, output: PuppetOutput<'_>) -> Comman
 async fn run_round(
     rollout: &RequestedRollout<'_>,
     output: PuppetOutput<'_>,
-) -> Result<PuppetRunsReport, Error> {
+) -> Result<PuppetRunsReport> {
     let (cx, PuppetRolloutArgs { options, job, filters, .. }) = (output.cx, rollout.args);
     let target = cx.read_target(filters)?.with_agent(PUPPET_AGENT)?;
     let settings = cx.load_settings_if_any()?;
@@ -237,7 +237,7 @@ async fn execute_rollout(
     plan: &RequestPlan<'_>,
     (runs, journal): (PuppetRunsReport, Option<JobJournal>),
     output: PuppetOutput<'_>,
-) -> Result<PuppetRunsReport, Error> {
+) -> Result<PuppetRunsReport> {
     let mut recorder = JobRecorder::new(journal, output.cx.printer);
     let rollout = fleet.run_puppet_rollout(spec, plan.action, (runs, &mut recorder), |notice| {
         output.print_news(notice)
@@ -248,7 +248,7 @@ async fn execute_rollout(
 }
 
 impl PuppetSession<'_> {
-    async fn query(&self, action: &str, found: DiscoveredNodes) -> Result<RequestReport, Error> {
+    async fn query(&self, action: &str, found: DiscoveredNodes) -> Result<RequestReport> {
         let plan = plan_action(self.schemas, (PUPPET_AGENT, action), &[])?;
         ask_nodes(self.fleet, &plan, found, self.progress).await
     }
@@ -258,7 +258,7 @@ impl PuppetSession<'_> {
         &self,
         found: DiscoveredNodes,
         runs: &mut PuppetRunsReport,
-    ) -> Result<BTreeSet<Identity>, Error> {
+    ) -> Result<BTreeSet<Identity>> {
         let report = self.query("status", found).await?;
         let mut nodes = BTreeSet::new();
         for state in node_states(&report) {
@@ -282,10 +282,7 @@ impl PuppetSession<'_> {
     }
 
     /// How long the last run of each node took.
-    async fn run_times(
-        &self,
-        nodes: &BTreeSet<Identity>,
-    ) -> Result<BTreeMap<Identity, Duration>, Error> {
+    async fn run_times(&self, nodes: &BTreeSet<Identity>) -> Result<BTreeMap<Identity, Duration>> {
         let found = DiscoveredNodes::from_names(nodes.clone());
         let report = self.query("last_run_summary", found).await?;
         let run_time = |reply: &NodeReply| {

@@ -8,7 +8,7 @@ use muster_wire::identity::Identity;
 
 use crate::ask::{FleetRequestError, FleetRequestUpdate, TargetSelection};
 use crate::cli::output::OutputArgs as Flags;
-use crate::commands::context::{CommandContext, CommandResult, Error};
+use crate::commands::context::{CommandContext, CommandResult, Error, Result};
 use crate::commands::form::{self, JsonForm, OutputFormError};
 use crate::diagnostics;
 use crate::printer::PrintError;
@@ -129,7 +129,7 @@ impl<'a> RequestOutput<'a> {
     }
 
     /// Prints an event at once.
-    pub fn print_news(&self, update: FleetRequestUpdate<'_>) -> Result<(), Error> {
+    pub fn print_news(&self, update: FleetRequestUpdate<'_>) -> Result<()> {
         match (update, self.form) {
             (FleetRequestUpdate::Reply(reply), form) => {
                 let is_held_back = self.sort || form.waits_for_all() || !self.accepts_reply(reply);
@@ -151,7 +151,7 @@ impl<'a> RequestOutput<'a> {
         &self,
         report: &RequestReport,
         target: Option<&TargetSelection>,
-    ) -> Result<(), Error> {
+    ) -> Result<()> {
         if self.sort && !self.form.waits_for_all() {
             for reply in report.replies.iter().filter(|reply| self.accepts_reply(reply)) {
                 self.print_reply(reply)?;
@@ -248,7 +248,7 @@ impl<'a> RequestOutput<'a> {
         }
     }
 
-    fn print_reply(&self, reply: &NodeReply) -> Result<(), Error> {
+    fn print_reply(&self, reply: &NodeReply) -> Result<()> {
         match self.form {
             RequestOutputForm::Text if self.is_shown(reply) => {
                 self.cx.printer.print_text(self.view.render_reply(reply))?;
