@@ -26,3 +26,10 @@ pub fn error_text(error: &Error) -> String {
 pub fn highlight_code(text: impl std::fmt::Display) -> String {
     format!("{HINT}`{text}`{HINT:#}")
 }
+
+/// Prints commands and their purposes.
+pub fn print_steps(steps: &[(&str, &str)], printer: &OutputPrinter) {
+    for (command, purpose) in steps {
+        printer.print_message(format_args!("  {}  {purpose}", highlight_code(command)));
+    }
+}

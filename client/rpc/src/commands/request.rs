@@ -46,7 +46,8 @@ pub async fn run(args: RequestArgs, cx: CommandContext<'_>) -> CommandResult {
     if args.help {
         return print_help(&args, cx);
     }
-    run_with_form(&args.output.clone(), cx, async |form| ask_action(args, form, cx).await).await
+    let flags = args.output.clone();
+    run_with_form(&flags, cx, async |form| Box::pin(ask_action(args, form, cx)).await).await
 }
 
 /// Sends a request with these words after the agent, as `rpc do` does with the default options.

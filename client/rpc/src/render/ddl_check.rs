@@ -149,20 +149,23 @@ fn find_location(message: &str, text: &str) -> Option<usize> {
 
 /// Offset of the action's name as the value of `action`.
 fn find_action_offset(name: &str, text: &str) -> Option<usize> {
-    let quoted = serde_json::to_string(name).ok()?;
-    text.match_indices(&quoted).map(|(at, _)| at).find(|at| {
-        let before = text.get(..*at).unwrap_or_default().trim_end();
-        let key = before.strip_suffix(':').map(str::trim_end);
+    find_quoted(name, text, |before, _| {
+        let key = before.trim_end().strip_suffix(':').map(str::trim_end);
         key.is_some_and(|key| key.ends_with("\"action\""))
     })
 }
 
 /// Offset of a name as a key.
 fn find_key_offset(name: &str, text: &str) -> Option<usize> {
+    find_quoted(name, text, |_, after| after.trim_start().starts_with(':'))
+}
+
+/// Offset of a name in quotes, between texts that fit.
+fn find_quoted(name: &str, text: &str, fits: fn(&str, &str) -> bool) -> Option<usize> {
     let quoted = serde_json::to_string(name).ok()?;
     text.match_indices(&quoted).map(|(at, _)| at).find(|at| {
-        let after = text.get(at + quoted.len()..).unwrap_or_default();
-        after.trim_start().starts_with(':')
+        let around = text.get(..*at).zip(text.get(at + quoted.len()..));
+        around.is_some_and(|(before, after)| fits(before, after))
     })
 }
 

@@ -156,7 +156,9 @@ impl RequestExplanation {
         for (stage, check) in NODE_CHECKS {
             let prefix = format!("   {stage:<11} ");
             let lines = wrap_words(check.split(' '), width.saturating_sub(prefix.len() + 1));
-            hang_lines(&prefix, lines).iter().for_each(|line| page.push_line(line));
+            for line in hang_lines(&prefix, lines) {
+                page.push_line(line);
+            }
         }
         page.into_text()
     }

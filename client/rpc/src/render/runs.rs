@@ -61,13 +61,13 @@ pub fn render_runs_summary(runs: &PuppetRunsReport) -> String {
         let names = if ok { String::new() } else { list_nodes(nodes.iter().copied()) };
         rows.push((escape_to_line(class).into_owned(), ok, names, nodes.len()));
     }
-    if !runs.disabled.is_empty() {
-        let (names, count) = (list_nodes(runs.disabled.keys()), runs.disabled.len());
-        rows.push(("skipped: disabled".to_owned(), true, names, count));
-    }
-    if !runs.not_asked.is_empty() {
-        let (names, count) = (list_nodes(&runs.not_asked), runs.not_asked.len());
-        rows.push(("no request sent".to_owned(), false, names, count));
+    for (title, ok, nodes) in [
+        ("skipped: disabled", true, runs.disabled.keys().collect::<Vec<_>>()),
+        ("no request sent", false, runs.not_asked.iter().collect()),
+    ] {
+        if !nodes.is_empty() {
+            rows.push((title.to_owned(), ok, list_nodes(nodes.iter().copied()), nodes.len()));
+        }
     }
     let width = rows.iter().map(|(title, ..)| title.len()).max().unwrap_or(0);
     let width = width.max("RESULT".len());

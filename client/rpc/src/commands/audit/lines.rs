@@ -35,24 +35,9 @@ pub(super) fn for_each_part(
             None if line.is_empty() => return Ok(()),
             None if line.len() > MAX_AUDIT_LINE_BYTES => {
                 handle_part(LogFilePart::Line(&line));
-                skip_line(&mut input).map_err(&failed)?;
+                input.skip_until(b'\n').map_err(&failed)?;
             }
             None => handle_part(LogFilePart::Torn(&line)),
-        }
-    }
-}
-
-/// Skips to the start of the next line.
-fn skip_line(input: &mut impl BufRead) -> std::io::Result<()> {
-    loop {
-        let buffered = input.fill_buf()?;
-        let (is_end, used) = match buffered.iter().position(|byte| *byte == b'\n') {
-            Some(at) => (true, at + 1),
-            None => (buffered.is_empty(), buffered.len()),
-        };
-        input.consume(used);
-        if is_end {
-            return Ok(());
         }
     }
 }

@@ -32,20 +32,20 @@ const NODE_PATHS: [(&str, &str); 7] = [
     ("root", "root"),
 ];
 
+/// The sections of a configuration.
+type DemoNodeConfig = BTreeMap<&'static str, Value>;
+
 /// Configuration of a node. A log level above the default omits the connection messages of thousands of nodes.
-fn node_config(log_level: Option<&str>) -> Value {
-    let mut config = json!({
-        "paths": BTreeMap::from(NODE_PATHS),
-        // Allows every resource type in the scratch root, including `exec`. A real node rejects `exec` unless it is configured otherwise.
-        "plugins": {"puppetral": {"deny_types": []}},
-    });
+fn node_config(log_level: Option<&str>) -> DemoNodeConfig {
+    // Allows every resource type in the scratch root, including `exec`. A real node rejects `exec` unless it is configured otherwise.
+    let mut plugins = BTreeMap::from([("puppetral", json!({"deny_types": []}))]);
     // The demonstration of root is below root's home directory, where unprivileged users cannot reach the programs of external agents.
     if nix::unistd::geteuid().is_root() {
-        config["plugins"]["external"] = json!({"agents": {"*": {"user": "root"}}});
+        plugins.insert("external", json!({"agents": {"*": {"user": "root"}}}));
     }
-    if let Some(level) = log_level {
-        config["log"] = json!({"level": level});
-    }
+    let paths = json!(BTreeMap::from(NODE_PATHS));
+    let mut config = BTreeMap::from([("paths", paths), ("plugins", json!(plugins))]);
+    config.extend(log_level.map(|level| ("log", json!({"level": level}))));
     config
 }
 
@@ -124,7 +124,7 @@ fn make_daemon(
     organisation: &Organisation,
     lock: &OrganisationLock,
     (directory, name): (&Path, &Identity),
-    config: Value,
+    config: DemoNodeConfig,
     now: Millis,
 ) -> Result<PathBuf, DemoError> {
     let issued = organisation.issue_credentials(lock, &credential_spec(name), now)?;

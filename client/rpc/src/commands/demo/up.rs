@@ -17,7 +17,7 @@ use super::{DemoError, broker, fleet, node, process, virtual_nodes};
 use crate::broker::program;
 use crate::cli::demo::DemoUpArgs;
 use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
-use crate::diagnostics::highlight_code;
+use crate::diagnostics::print_steps;
 use crate::environment::{CONFIG, ProcessEnvironment};
 use crate::files;
 use crate::organisation::{
@@ -88,7 +88,7 @@ fn print_next_steps(args: &DemoUpArgs, printer: &OutputPrinter) {
     let directory_option =
         directory_option.map_or_else(String::new, |path| format!(" --dir {}", path.display()));
     printer.print_message("\nRun the line above, then try:");
-    for (command, purpose) in [
+    let steps = [
         ("rpc ping", "list the nodes that reply"),
         (
             "rpc find -W \"environment=development customer=acme mysql::master\"",
@@ -99,9 +99,8 @@ fn print_next_steps(args: &DemoUpArgs, printer: &OutputPrinter) {
             &format!("rpc demo down{directory_option}"),
             "stop the demonstration and remove its files",
         ),
-    ] {
-        printer.print_message(format_args!("  {}  {purpose}", highlight_code(command)));
-    }
+    ];
+    print_steps(&steps, printer);
 }
 
 impl DemoStart<'_> {
@@ -174,6 +173,7 @@ impl DemoStart<'_> {
 }
 
 /// The error of a name that is not valid in a subject.
+#[expect(clippy::needless_pass_by_value, reason = "the signature that map_err needs")]
 pub fn name_error(error: NameError) -> OrganisationError {
     OrganisationError::Name(error.to_string())
 }

@@ -13,6 +13,7 @@ use muster_client::discovery::inventory::{
 use muster_contract::read_values;
 use muster_contract::rpcutil::RpcutilInventoryOutput;
 use serde_json::json;
+use tempfile::NamedTempFile;
 
 use super::InventoryFileError;
 use super::batches::{InventoryQuery, UnusableReplyError, successful_outputs};
@@ -56,10 +57,8 @@ pub async fn run(
     };
     let failed = files::file_error("write", path);
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let file =
-        tempfile::NamedTempFile::new_in(directory.unwrap_or(Path::new("."))).map_err(&failed)?;
-    let mut document =
-        InventoryWriter::begin_document(BufWriter::new(file), &groups).map_err(&failed)?;
+    let file = NamedTempFile::new_in(directory.unwrap_or(Path::new("."))).map_err(&failed)?;
+    let mut document = InventoryWriter::begin_document(file, &groups).map_err(&failed)?;
     let total = query.ask_in_batches("left out of the file", cx, |reply| match node_entry(reply) {
         Ok(node) => Ok(Ok(document.write_node(&node).map_err(&failed)?)),
         Err(error) => Ok(Err(error)),
@@ -101,13 +100,14 @@ fn node_entry(reply: &NodeReply) -> Result<InventoryNode, UnusableReplyError> {
 }
 
 /// Writes a document node by node.
-struct InventoryWriter<W> {
-    writer: W,
+struct InventoryWriter {
+    writer: BufWriter<NamedTempFile>,
     first: bool,
 }
 
-impl<W: Write> InventoryWriter<W> {
-    fn begin_document(mut writer: W, groups: &[InventoryGroup]) -> io::Result<Self> {
+impl InventoryWriter {
+    fn begin_document(file: NamedTempFile, groups: &[InventoryGroup]) -> io::Result<Self> {
+        let mut writer = BufWriter::new(file);
         write!(writer, "{{\n\"$schema\": {},\n", json!(INVENTORY_SCHEMA))?;
         if !groups.is_empty() {
             writeln!(writer, "\"groups\": {},", serde_json::to_string_pretty(groups)?)?;
@@ -122,10 +122,8 @@ impl<W: Write> InventoryWriter<W> {
         self.first = false;
         write!(self.writer, "{comma}\n{}", serde_json::to_string(node)?)
     }
-}
 
-impl InventoryWriter<BufWriter<tempfile::NamedTempFile>> {
-    fn finish_document(mut self) -> io::Result<tempfile::NamedTempFile> {
+    fn finish_document(mut self) -> io::Result<NamedTempFile> {
         self.writer.write_all(b"\n]\n}\n")?;
         self.writer.into_inner().map_err(io::IntoInnerError::into_error)
     }
@@ -158,8 +156,7 @@ mod tests {
         let kept = existing_groups(&path, true).unwrap();
 
         let file = tempfile::NamedTempFile::new_in(directory.path()).unwrap();
-        let mut document =
-            InventoryWriter::begin_document(std::io::BufWriter::new(file), &kept).unwrap();
+        let mut document = InventoryWriter::begin_document(file, &kept).unwrap();
         for (name, class) in [("db1", "mysql"), ("web1", "apache")] {
             let data = json!({"collectives": ["muster"], "facts": {"n": 1}, "classes": [class], "agents": ["rpcutil"], "version": "1"});
             document.write_node(&node_entry(&reply(name, 0, "", data)).unwrap()).unwrap();

@@ -2,7 +2,7 @@
 
 use crate::cli::org::OrgInitArgs;
 use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
-use crate::diagnostics::highlight_code;
+use crate::diagnostics::print_steps;
 use crate::organisation::{self, OrganisationSpec};
 use crate::printer::GOOD;
 use muster_base::unix_millis_now;
@@ -32,16 +32,12 @@ pub fn run(args: OrgInitArgs, cx: CommandContext<'_>) -> CommandResult {
         "Protect this directory: anyone who has its keys controls the organisation.",
     );
     printer.print_message("\nNext:");
-    for (command, purpose) in [
-        (format!("export MUSTER_ORG={directory}"), "let the other commands find it"),
-        ("rpc broker run".to_owned(), "start the broker"),
-        ("rpc org add node web1.acme.net --bundle ./web1".to_owned(), "create all files of a node"),
-        (
-            "rpc org add user NAME --bundle ~/.config/muster".to_owned(),
-            "create all files of a user",
-        ),
-    ] {
-        printer.print_message(format_args!("  {}  {purpose}", highlight_code(command)));
-    }
+    let steps = [
+        (&*format!("export MUSTER_ORG={directory}"), "let the other commands find it"),
+        ("rpc broker run", "start the broker"),
+        ("rpc org add node web1.acme.net --bundle ./web1", "create all files of a node"),
+        ("rpc org add user NAME --bundle ~/.config/muster", "create all files of a user"),
+    ];
+    print_steps(&steps, printer);
     Ok(CommandExitCode::Passed)
 }

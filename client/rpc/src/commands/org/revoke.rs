@@ -119,15 +119,12 @@ fn warn_of_unlisted(selected: &[RevokedKey], printer: &OutputPrinter) {
 
 fn print_revoked(revoked_keys: &[RevokedKey], printer: &OutputPrinter) {
     for revoked in revoked_keys.iter().take(MAX_LISTED) {
-        match &revoked.principal {
-            Some((kind, name)) => printer.print_message(format_args!(
-                "{GOOD}revoked{GOOD:#} {kind} {name} (key {})",
-                revoked.key
-            )),
-            None => {
-                printer.print_message(format_args!("{GOOD}revoked{GOOD:#} the key {}", revoked.key))
-            }
-        }
+        let key = revoked.key;
+        let owner = match &revoked.principal {
+            Some((kind, name)) => format!("{kind} {name} (key {key})"),
+            None => format!("the key {key}"),
+        };
+        printer.print_message(format_args!("{GOOD}revoked{GOOD:#} {owner}"));
     }
     if revoked_keys.len() > MAX_LISTED {
         let more = revoked_keys.len() - MAX_LISTED;

@@ -37,8 +37,7 @@ pub async fn run(action: &str, nodes: &[Identity], cx: CommandContext<'_>) -> Co
 /// Retires nodes after confirmation, because a revoked certificate cannot be restored.
 pub async fn retire_nodes(args: &ProvisionRetireArgs, cx: CommandContext<'_>) -> CommandResult {
     if !args.yes {
-        let names: Vec<&str> = args.nodes.iter().map(AsRef::as_ref).collect();
-        let names = names.join(", ");
+        let names = args.nodes.iter().map(Identity::as_str).collect::<Vec<_>>().join(", ");
         if !is_terminal() {
             cx.printer.print_error(format_args!(
                 "retiring {names} cannot be undone; pass `--yes` to do it without confirmation"

@@ -28,6 +28,7 @@ use crate::report::{NodeReply, RequestReport};
 use crate::runs::{EndedRun, PuppetRunsReport};
 
 /// A rollout that was asked for by one of the commands.
+#[expect(clippy::struct_excessive_bools, reason = "the flags of the command line")]
 struct RequestedRollout<'a> {
     limit: Option<u32>,
     args: &'a PuppetRolloutArgs,

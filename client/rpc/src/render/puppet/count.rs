@@ -52,26 +52,20 @@ impl PuppetNodeTotals {
     pub fn render_text(&self, report: &RequestReport) -> String {
         let mut page = TextPage::default();
         page.push_line(format_args!("Total Puppet nodes: {}\n", self.total));
-        for group in [
-            &[
-                ("Nodes currently enabled", self.enabled),
-                ("Nodes currently disabled", self.disabled),
-            ][..],
-            &[
-                ("Nodes currently doing puppet runs", self.running),
-                ("Nodes currently stopped", self.stopped),
-            ],
-            &[
-                ("Nodes with daemons started", self.daemons),
-                ("Nodes without daemons started", self.without_daemon),
-                ("Daemons started but idling", self.idling),
-            ],
-            &[("Nodes with pending refreshes", self.owing)],
+        for (title, count, ends_group) in [
+            ("Nodes currently enabled", self.enabled, false),
+            ("Nodes currently disabled", self.disabled, true),
+            ("Nodes currently doing puppet runs", self.running, false),
+            ("Nodes currently stopped", self.stopped, true),
+            ("Nodes with daemons started", self.daemons, false),
+            ("Nodes without daemons started", self.without_daemon, false),
+            ("Daemons started but idling", self.idling, true),
+            ("Nodes with pending refreshes", self.owing, true),
         ] {
-            for (title, count) in group {
-                page.push_line(format_args!("{title:>36}: {count}"));
+            page.push_line(format_args!("{title:>36}: {count}"));
+            if ends_group {
+                page.push_gap();
             }
-            page.push_gap();
         }
         page.push_text(balance_line(report));
         page.into_text()

@@ -94,7 +94,7 @@ impl PuppetNodeState {
         }
         match (&self.progress, self.holder.as_deref()) {
             (Some(state), _) => {
-                notes.push(format!("our run: {}", escape_to_line(state).replace('_', " ")))
+                notes.push(format!("our run: {}", escape_to_line(state).replace('_', " ")));
             }
             (None, Some("puppet")) => notes.push("run of another process".to_owned()),
             _ => {}
@@ -121,8 +121,8 @@ pub fn render_status_table(
             0 => "never".to_owned(),
             _ => format!("{} ago", format_age(state.since_lastrun)),
         };
-        let status = escape_to_line(&state.status).into_owned();
-        let cells = vec![state.node.to_string(), status, last, state.note_text()];
+        let word = escape_to_line(&state.status).into_owned();
+        let cells = vec![state.node.to_string(), word, last, state.note_text()];
         TableRow { cells, is_bad: !state.enabled }
     };
     let rows: Vec<TableRow> = states.iter().map(row).collect();
