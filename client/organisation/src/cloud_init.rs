@@ -112,17 +112,6 @@ struct WrittenFile<'a> {
     content: LitStr<'a>,
 }
 
-impl<'a> From<&'a CloudInitFile> for WrittenFile<'a> {
-    fn from(file: &'a CloudInitFile) -> Self {
-        Self {
-            path: &file.path,
-            owner: "root:root",
-            permissions: format!("{:04o}", file.mode),
-            content: LitStr(&file.content),
-        }
-    }
-}
-
 /// Renders the document. It is a secret if one of the files is.
 pub fn render_user_data(
     files: &[CloudInitFile],
@@ -138,12 +127,14 @@ pub fn render_user_data(
         DaemonInstallMethod::Package(name) => Some(name.as_str()),
         DaemonInstallMethod::Image | DaemonInstallMethod::Fetch(_) => None,
     };
+    let written = files.iter().chain(needs_unit.then_some(&unit)).map(|file| WrittenFile {
+        path: &file.path,
+        owner: "root:root",
+        permissions: format!("{:04o}", file.mode),
+        content: LitStr(&file.content),
+    });
     let document = UserData {
-        write_files: files
-            .iter()
-            .chain(needs_unit.then_some(&unit))
-            .map(WrittenFile::from)
-            .collect(),
+        write_files: written.collect(),
         package_update: package.map(|_| true),
         packages: package.map(|name| [name]),
         runcmd: [("sh", "-c", LitString(boot_script(install)))],

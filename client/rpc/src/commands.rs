@@ -32,12 +32,13 @@ pub mod table;
 
 use std::cell::OnceCell;
 
+use context::CommandContext;
+
 use crate::cli::{Cli, Command};
 use crate::environment::ProcessEnvironment;
 use crate::error::Error;
 use crate::exit::CommandExitCode;
 use crate::printer::OutputPrinter;
-use context::CommandContext;
 
 /// Runs the parsed command.
 pub async fn run(
@@ -67,10 +68,10 @@ pub async fn run(
         Command::Plugin(command) => plugin::run(command, cx).await,
         Command::Audit(command) => audit::run(command, cx),
         Command::Policy(command) => policy::run(command, cx),
-        Command::Org(command) => org::run(command, environment, printer).await,
+        Command::Org(command) => org::run(command, cx).await,
         Command::Provision(command) => provision::run(command, cx).await,
-        Command::Broker(command) => broker::run(command, environment, printer),
-        Command::Demo(command) => demo::run(command, environment, printer).await,
+        Command::Broker(command) => broker::run(command, cx),
+        Command::Demo(command) => demo::run(command, cx).await,
         Command::Schema(args) => schema::run(&args, cx),
         Command::Completion(args) => completion::run(&args, cx),
         Command::Complete(args) => completion::answer_shell(&args, cx),

@@ -1,9 +1,10 @@
 //! Prints an error once, at the end of the program: the error, its causes, and hints.
 
+use muster_base::join_causes;
+
 use crate::error::Error;
 use crate::exit::CommandExitCode;
 use crate::printer::{HINT, OutputPrinter};
-use muster_base::join_causes;
 
 /// Prints the error, and returns the exit code.
 pub fn report_error(error: &Error, printer: &OutputPrinter) -> CommandExitCode {
@@ -25,4 +26,11 @@ pub fn error_text(error: &Error) -> String {
 /// Highlights a command or path in a message.
 pub fn highlight_code(text: impl std::fmt::Display) -> String {
     format!("{HINT}`{text}`{HINT:#}")
+}
+
+/// Prints commands and their purposes.
+pub fn print_steps(steps: &[(&str, &str)], printer: &OutputPrinter) {
+    for (command, purpose) in steps {
+        printer.print_message(format_args!("  {}  {purpose}", highlight_code(command)));
+    }
 }

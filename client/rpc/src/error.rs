@@ -4,6 +4,8 @@ use std::error::Error as StdError;
 use std::path::PathBuf;
 use std::{fmt, io};
 
+use muster_secret::files::FileAccessError;
+
 use crate::exit::CommandExitCode;
 
 /// An error that can end a command.
@@ -18,6 +20,9 @@ pub trait CommandError: StdError + Send + Sync + 'static {
         CommandExitCode::Local
     }
 }
+
+/// What a step of a command returns.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why a command failed.
 #[derive(Debug)]
@@ -59,18 +64,7 @@ impl StdError for Error {
     }
 }
 
-/// A result cannot be written.
-#[derive(Debug, thiserror::Error)]
-pub enum ResultWriteError {
-    /// The output file cannot be written.
-    #[error("cannot write to {}", .0.display())]
-    File(PathBuf, #[source] io::Error),
-    /// A document that cannot be written as JSON.
-    #[error("cannot encode the result as JSON")]
-    Json(#[from] serde_json::Error),
-}
-
-impl CommandError for ResultWriteError {}
+impl CommandError for FileAccessError {}
 
 /// The asynchronous runtime cannot be started.
 #[derive(Debug, thiserror::Error)]

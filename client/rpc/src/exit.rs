@@ -20,6 +20,11 @@ pub enum CommandExitCode {
 }
 
 impl CommandExitCode {
+    /// The exit code of a check or of something done on several nodes: [`Self::SomeFailed`] unless all of it succeeded.
+    pub fn from_verdict(has_passed: bool) -> Self {
+        if has_passed { Self::Passed } else { Self::SomeFailed }
+    }
+
     /// The exit code as a number.
     pub fn as_u8(self) -> u8 {
         self as u8

@@ -27,6 +27,8 @@ mod terminal;
 
 use std::process::ExitCode;
 
+use anstream::AutoStream;
+
 use crate::cli::Cli;
 use crate::environment::ProcessEnvironment;
 use crate::error::{Error, RuntimeStartError};
@@ -41,8 +43,10 @@ fn main() -> ExitCode {
     };
     let environment = ProcessEnvironment::from_process();
     let screen = Screen::from_stdout(environment.columns);
-    let printer =
-        OutputPrinter::for_standard_streams(cli.verbosity_level(), cli.color_choice(), screen);
+    let color = cli.color_choice();
+    let data = Box::new(AutoStream::new(std::io::stdout(), color));
+    let messages = Box::new(AutoStream::new(std::io::stderr(), color));
+    let printer = OutputPrinter::new(cli.verbosity_level(), data, screen, messages);
     let exit = run_command(cli, &environment, &printer)
         .unwrap_or_else(|error| diagnostics::report_error(&error, &printer));
     exit.into()

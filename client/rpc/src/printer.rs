@@ -3,10 +3,10 @@
 //! Colour is used at a terminal, unless `NO_COLOR` or `--color` specifies otherwise; no information depends on colour.
 
 use std::fmt::Display;
-use std::io::{self, Write};
+use std::io;
+use std::io::Write;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Style};
 use serde::Serialize;
 
@@ -77,17 +77,6 @@ impl std::fmt::Debug for OutputPrinter {
 }
 
 impl OutputPrinter {
-    /// Creates a printer for this process's standard output, with these dimensions, and standard error.
-    pub fn for_standard_streams(
-        verbosity: VerbosityLevel,
-        color: ColorChoice,
-        screen: Screen,
-    ) -> Self {
-        let (data, messages) =
-            (AutoStream::new(io::stdout(), color), AutoStream::new(io::stderr(), color));
-        Self::new(verbosity, Box::new(data), screen, Box::new(messages))
-    }
-
     /// Creates a printer for two writers.
     pub fn new(
         verbosity: VerbosityLevel,
@@ -140,20 +129,15 @@ impl OutputPrinter {
     /// Prints a message.
     pub fn print_message(&self, line: impl Display) {
         if self.verbosity >= VerbosityLevel::Normal {
-            self.write_message(line);
+            self.print_question(line);
         }
     }
 
     /// Prints a message for verbose output.
     pub fn print_detail(&self, line: impl Display) {
         if self.verbosity >= VerbosityLevel::Verbose {
-            self.write_message(line);
+            self.print_question(line);
         }
-    }
-
-    /// Prints a prompt, even with `--quiet`.
-    pub fn print_question(&self, line: impl Display) {
-        self.write_message(line);
     }
 
     /// Prints a next step.
@@ -163,16 +147,16 @@ impl OutputPrinter {
 
     /// Prints a warning, which does not stop the command.
     pub fn print_warning(&self, line: impl Display) {
-        self.write_message(format_args!("{WARNING}warning:{WARNING:#} {line}"));
+        self.print_question(format_args!("{WARNING}warning:{WARNING:#} {line}"));
     }
 
     /// Prints the reason of a failure.
     pub fn print_error(&self, line: impl Display) {
-        self.write_message(format_args!("{BAD}error:{BAD:#} {line}"));
+        self.print_question(format_args!("{BAD}error:{BAD:#} {line}"));
     }
 
-    /// A write error on standard error is ignored: it cannot be reported.
-    fn write_message(&self, line: impl Display) {
+    /// Prints a prompt, even with `--quiet`. A write error on standard error is ignored: it cannot be reported.
+    pub fn print_question(&self, line: impl Display) {
         let mut messages = self.messages.lock().unwrap_or_else(PoisonError::into_inner);
         let _ = writeln!(messages, "{line}").and_then(|()| messages.flush());
     }

@@ -9,12 +9,9 @@ pub mod columns;
 pub mod ddl_check;
 pub mod doctor;
 pub mod duration;
-pub mod event;
 pub mod explain;
 pub mod facts;
 pub mod filter;
-#[cfg(test)]
-pub(crate) mod fixtures;
 pub mod grid;
 pub mod group;
 pub mod inventory;
@@ -22,7 +19,6 @@ pub mod job;
 pub mod jq;
 pub mod json;
 pub mod jsonl;
-pub mod node_values;
 pub mod nodes;
 pub mod page;
 pub mod permit;
@@ -36,15 +32,20 @@ pub mod proposal;
 pub mod provision;
 pub mod puppet;
 pub mod ranges;
-pub mod reply_values;
 pub mod request;
-pub mod request_stats;
 pub mod runs;
 pub mod spark;
 pub mod stats;
 pub mod template;
+pub mod template_values;
+#[cfg(test)]
+pub(crate) mod testing;
 pub mod trace;
 pub mod value;
+
+pub use page::TextPage;
+pub use plan::{count_text, list_first_nodes, node_count_text};
+pub use printable::escape_to_line;
 
 /// Width in tests, in columns.
 #[cfg(test)]
@@ -54,3 +55,6 @@ pub const WIDTH: usize = crate::screen::DEFAULT_COLUMNS;
 pub(crate) fn is_within_width(text: &str) -> bool {
     text.lines().all(|line| line.chars().count() <= WIDTH)
 }
+
+#[cfg(test)]
+pub(crate) use testing as fixtures;

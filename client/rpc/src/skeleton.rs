@@ -2,7 +2,7 @@
 
 mod rust;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 /// Templates of the programs, with placeholders for the agent's own values.
 const PYTHON_TEMPLATE: &str = include_str!("skeleton/agent.py");
@@ -30,6 +30,12 @@ pub struct SkeletonFile {
     pub text: String,
     /// Whether it is executable.
     pub executable: bool,
+}
+
+impl SkeletonFile {
+    fn new(name: impl Into<String>, text: String, executable: bool) -> Self {
+        Self { name: name.into(), text, executable }
+    }
 }
 
 /// Why no agent can be generated.
@@ -64,29 +70,21 @@ pub fn generate_files(
         }
     }
     check_name(agent)?;
-    let document = build_ddl(agent, language, actions);
-    let document = serde_json::to_string_pretty(&document).unwrap_or_default();
+    let document = format!("{:#}\n", build_ddl(agent, language, actions));
     let (program, test) = match language {
         AgentLanguage::Python => (render_python(agent, actions), PYTHON_TEST_TEMPLATE),
         AgentLanguage::Sh => (render_shell(agent, actions), SHELL_TEST_TEMPLATE),
         AgentLanguage::Rust => {
             let mut files = rust::generate_crate_files(agent, actions)?;
-            files.push(SkeletonFile {
-                name: format!("src/{agent}.json"),
-                text: document + "\n",
-                executable: false,
-            });
+            files.push(SkeletonFile::new(format!("src/{agent}.json"), document, false));
             return Ok(files);
         }
     };
+    let test = test.replace("@AGENT@", agent).replace("@ACTIONS@", &actions.join(" "));
     Ok(vec![
-        SkeletonFile { name: format!("{agent}.json"), text: document + "\n", executable: false },
-        SkeletonFile { name: agent.to_owned(), text: program, executable: true },
-        SkeletonFile {
-            name: format!("test_{agent}"),
-            text: test.replace("@AGENT@", agent).replace("@ACTIONS@", &actions.join(" ")),
-            executable: true,
-        },
+        SkeletonFile::new(format!("{agent}.json"), document, false),
+        SkeletonFile::new(agent, program, true),
+        SkeletonFile::new(format!("test_{agent}"), test, true),
     ])
 }
 
@@ -152,13 +150,8 @@ fn build_ddl(agent: &str, language: AgentLanguage, actions: &[String]) -> Value 
     if let (true, Some(fields)) = (in_process, metadata.as_object_mut()) {
         fields.remove("provider");
     }
-    let document: Map<String, Value> = [
-        ("metadata".to_owned(), metadata),
-        ("actions".to_owned(), actions.iter().map(action_ddl).collect()),
-    ]
-    .into_iter()
-    .collect();
-    Value::Object(document)
+    let actions: Vec<Value> = actions.iter().map(action_ddl).collect();
+    json!({"metadata": metadata, "actions": actions})
 }
 
 #[cfg(test)]

@@ -91,16 +91,3 @@ pub enum AuditVerdictFilter {
     /// Records that could not be written.
     Lost,
 }
-
-impl AuditVerdictFilter {
-    /// The value in the log.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Started => "started",
-            Self::Executed => "executed",
-            Self::Denied => "denied",
-            Self::Refused => "refused",
-            Self::Lost => "lost",
-        }
-    }
-}

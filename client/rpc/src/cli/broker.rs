@@ -7,6 +7,10 @@ use clap::{Args, Subcommand};
 
 use super::org::OrgDirectoryArgs;
 
+/// Help text that is not Markdown.
+const JETSTREAM_DIRECTORY_HELP: &str =
+    "Directory for JetStream's data, instead of the organisation's directory";
+
 /// Commands for the broker.
 #[derive(Debug, Subcommand)]
 pub enum BrokerCommand {
@@ -34,11 +38,7 @@ pub struct BrokerConfigArgs {
     #[command(flatten)]
     pub organisation: OrgDirectoryArgs,
     /// Directory of the streams.
-    #[arg(
-        long,
-        value_name = "DIR",
-        help = "Directory for JetStream's data, instead of the organisation's directory"
-    )]
+    #[arg(long, value_name = "DIR", help = JETSTREAM_DIRECTORY_HELP)]
     pub jetstream_dir: Option<PathBuf>,
     /// Port to listen on [default: the organisation's]
     #[arg(long)]

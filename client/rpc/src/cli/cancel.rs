@@ -2,8 +2,7 @@
 
 use clap::Args;
 
-use super::filters::FilterArgs;
-use super::json::JsonArgs;
+use super::filters::QueryArgs;
 
 /// Examples.
 pub const AFTER_HELP: &str = "Examples:
@@ -30,10 +29,7 @@ pub struct CancelArgs {
     /// Also cancel requests of other callers, where the node's policy allows it
     #[arg(long)]
     pub any: bool,
-    /// JSON output.
+    /// JSON output, and the nodes.
     #[command(flatten)]
-    pub json: JsonArgs,
-    /// The nodes.
-    #[command(flatten)]
-    pub filters: FilterArgs,
+    pub query: QueryArgs,
 }

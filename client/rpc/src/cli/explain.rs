@@ -2,8 +2,7 @@
 
 use clap::Args;
 
-use super::filters::FilterArgs;
-use super::json::JsonArgs;
+use super::filters::QueryArgs;
 
 /// Examples.
 pub const AFTER_HELP: &str =
@@ -23,10 +22,7 @@ pub struct ExplainArgs {
     /// Action [default: the agent's default action], then its inputs
     #[arg(value_name = "[ACTION] KEY=VALUE")]
     pub words: Vec<String>,
-    /// JSON output.
+    /// JSON output, and the nodes.
     #[command(flatten)]
-    pub json: JsonArgs,
-    /// The nodes.
-    #[command(flatten)]
-    pub filters: FilterArgs,
+    pub query: QueryArgs,
 }

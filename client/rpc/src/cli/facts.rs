@@ -3,8 +3,7 @@
 use clap::Args;
 use muster_filter::state::FactPath;
 
-use super::filters::FilterArgs;
-use super::json::JsonArgs;
+use super::filters::QueryArgs;
 
 /// Examples.
 pub const AFTER_HELP: &str = "Examples:
@@ -19,9 +18,9 @@ pub struct FactsArgs {
     /// Name of the fact; dots select nested values, for example os.family
     #[arg(value_name = "FACT", value_parser = parse_fact_name)]
     pub fact: String,
-    /// JSON output.
+    /// JSON output, and the nodes.
     #[command(flatten)]
-    pub json: JsonArgs,
+    pub query: QueryArgs,
     /// Print a table: value, count and, with -n, the nodes
     #[arg(long, conflicts_with_all = ["json", "jq"])]
     pub table: bool,
@@ -31,9 +30,6 @@ pub struct FactsArgs {
     /// Show the rarest value first
     #[arg(short, long)]
     pub reverse: bool,
-    /// The nodes.
-    #[command(flatten)]
-    pub filters: FilterArgs,
 }
 
 fn parse_fact_name(text: &str) -> Result<String, String> {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use muster_wire::identity::SubjectName;
 
-use super::filters::{ConditionArgs, FilterArgs};
+use super::filters::{ConditionArgs, FilterArgs, HELP_HEADING};
 use super::json::JsonArgs;
 
 /// Commands for filters. They send no requests.
@@ -15,7 +15,7 @@ pub enum FilterCommand {
     #[command(after_help = "Examples:
   rpc filter explain -W \"customer=acme apache\" -I /^web/
   rpc filter explain -S \"(country=uk or country=de) and not apache\"")]
-    Explain(FilterExplainArgs),
+    Explain(FilterArgs),
     /// Test filters against each node of a saved inventory, without sending a request
     #[command(
         after_help = "Prints for each node: match, no match, or unknown with the data sources
@@ -31,14 +31,6 @@ Examples:
   rpc filter test fleet.json 'puppet().enabled' --data 'puppet().enabled=true'"
     )]
     Test(FilterTestArgs),
-}
-
-/// `rpc filter explain`.
-#[derive(Debug, Args)]
-pub struct FilterExplainArgs {
-    /// The nodes.
-    #[command(flatten)]
-    pub filters: FilterArgs,
 }
 
 /// `rpc filter test`.
@@ -60,11 +52,6 @@ pub struct FilterTestArgs {
     #[command(flatten)]
     pub conditions: ConditionArgs,
     /// Test only nodes of this collective
-    #[arg(
-        short = 'T',
-        long,
-        value_name = "COLLECTIVE",
-        help_heading = super::filters::HELP_HEADING
-    )]
+    #[arg(short = 'T', long, value_name = "COLLECTIVE", help_heading = HELP_HEADING)]
     pub target: Option<SubjectName>,
 }

@@ -9,6 +9,7 @@ use muster_client::DiscoveryMethod;
 use muster_request::TargetOptions;
 use muster_wire::identity::SubjectName;
 
+use super::json::JsonArgs;
 use super::seconds::parse_seconds;
 
 /// Heading in the help.
@@ -60,22 +61,14 @@ pub struct FilterArgs {
     pub options: Vec<String>,
 }
 
-impl From<&FilterArgs> for TargetOptions {
-    fn from(flags: &FilterArgs) -> Self {
-        let FilterArgs { conditions, target, discovery_timeout, nodes, method, options } =
-            flags.clone();
-        Self {
-            facts: conditions.facts,
-            classes: conditions.classes,
-            agents: conditions.agents,
-            identities: conditions.identities,
-            mixed: conditions.mixed,
-            select: conditions.select,
-            collective: target,
-            listen: discovery_timeout,
-            nodes,
-            method,
-            method_options: options,
-        }
-    }
+/// Options of a question to the nodes.
+#[derive(Debug, Args)]
+pub struct QueryArgs {
+    /// JSON output.
+    #[command(flatten)]
+    pub json: JsonArgs,
+
+    /// The nodes.
+    #[command(flatten)]
+    pub filters: FilterArgs,
 }

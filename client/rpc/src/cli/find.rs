@@ -2,8 +2,7 @@
 
 use clap::Args;
 
-use super::filters::FilterArgs;
-use super::json::JsonArgs;
+use super::filters::QueryArgs;
 
 /// Examples.
 pub const AFTER_HELP: &str = "Examples:
@@ -18,13 +17,10 @@ Exits with 1 if no node matches.";
 /// `rpc find`.
 #[derive(Debug, Args)]
 pub struct FindArgs {
-    /// JSON output.
+    /// JSON output, and the nodes.
     #[command(flatten)]
-    pub json: JsonArgs,
+    pub query: QueryArgs,
     /// Print this template for each node, for example '{{ node }} user=root'; @FILE reads it from a file
     #[arg(long, value_name = "TEXT|@FILE", conflicts_with_all = ["json", "jq"])]
     pub template: Option<String>,
-    /// The nodes.
-    #[command(flatten)]
-    pub filters: FilterArgs,
 }

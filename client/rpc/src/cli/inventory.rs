@@ -5,8 +5,7 @@ use std::path::PathBuf;
 use clap::{ArgGroup, Args};
 use muster_wire::identity::Identity;
 
-use super::filters::FilterArgs;
-use super::json::JsonArgs;
+use super::filters::QueryArgs;
 
 /// Usage.
 pub const USAGE: &str = "rpc inventory NODE [OPTIONS]
@@ -65,10 +64,7 @@ pub struct InventoryArgs {
     /// Check an inventory file, without sending a request
     #[arg(long, value_name = "FILE", conflicts_with_all = NODE_SELECTION_FLAGS.into_iter().chain(["json", "jq"]))]
     pub validate: Option<PathBuf>,
-    /// JSON output.
+    /// JSON output, and the nodes.
     #[command(flatten)]
-    pub json: JsonArgs,
-    /// The nodes.
-    #[command(flatten)]
-    pub filters: FilterArgs,
+    pub query: QueryArgs,
 }

@@ -11,7 +11,7 @@ pub enum JobCommand {
     #[command(after_help = "Examples:
   rpc job list
   rpc job list -j")]
-    List(JobListArgs),
+    List(JsonArgs),
     /// Show a job's request, its nodes and their replies
     #[command(
         after_help = "A job is identified by its id, a prefix of it, or the name given with --job.
@@ -35,14 +35,6 @@ Exits with 0 if the replies are equal, with 2 if they differ.")]
   rpc job forget 20260131-235959-3f9a2c
   rpc job forget --all")]
     Forget(JobForgetArgs),
-}
-
-/// `rpc job list`.
-#[derive(Debug, Args)]
-pub struct JobListArgs {
-    /// JSON output.
-    #[command(flatten)]
-    pub json: JsonArgs,
 }
 
 /// `rpc job show`.

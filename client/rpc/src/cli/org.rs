@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
+use muster_organisation::PrincipalKind;
 use muster_wire::identity::{Identity, SubjectName};
 use muster_wire::token::scope;
 
-use super::lifetime::{self, CredentialExpiry};
-use muster_organisation::PrincipalKind;
+use super::lifetime;
+use super::lifetime::CredentialExpiry;
 
 const ORG_DIRECTORY_HELP: &str =
     "Directory of the organisation [env: MUSTER_ORG; else the current directory, if it is one]";
@@ -52,7 +53,7 @@ pub enum OrgCommand {
     #[command(after_help = "Examples:
   rpc org newcomers
   rpc provision token --names 'web-*.acme.net'     also adds it if it is missing")]
-    Newcomers(OrgNewcomersArgs),
+    Newcomers(OrgDirectoryArgs),
     /// Show the organisation, or a user, node or service and its permissions
     #[command(after_help = "Examples:
   rpc org show
@@ -108,13 +109,13 @@ pub enum OrgAddCommand {
     /// Create credentials for a central service, which sends and executes requests
     #[command(after_help = "Examples:
   rpc org add service directory")]
-    Service(AddServiceArgs),
+    Service(CredentialArgs),
     /// Create credentials for a service that enrols new machines
     #[command(after_help = "Examples:
   rpc org add enroller provisioner
 
 `rpc provision host` creates all files that such a service needs.")]
-    Enroller(AddServiceArgs),
+    Enroller(CredentialArgs),
 }
 
 /// Options for all kinds of credentials.
@@ -163,14 +164,6 @@ pub struct AddNodeArgs {
     /// Directory for the files that the node needs: rpcd.toml, credentials, account token, TLS authority
     #[arg(long, value_name = "DIR")]
     pub bundle: Option<PathBuf>,
-}
-
-/// `rpc org add service`.
-#[derive(Debug, Args)]
-pub struct AddServiceArgs {
-    /// Options for all kinds of credentials.
-    #[command(flatten)]
-    pub credentials: CredentialArgs,
 }
 
 /// `rpc org list`.
@@ -250,14 +243,6 @@ pub struct OrgPushArgs {
     /// Number of servers in a cluster that store each new bucket and stream
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=5))]
     pub replicas: u8,
-}
-
-/// `rpc org newcomers`.
-#[derive(Debug, Args)]
-pub struct OrgNewcomersArgs {
-    /// The organisation.
-    #[command(flatten)]
-    pub organisation: OrgDirectoryArgs,
 }
 
 /// `rpc org show`.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args};
-use muster_ddl::DisplayOverride;
+use muster_ddl::{ActionSchema, DisplayOverride};
 
 /// Help text that is not Markdown.
 const FILTER_REPLIES_HELP: &str =
@@ -60,4 +60,11 @@ pub struct OutputArgs {
     /// Do not show a progress bar
     #[arg(long, alias = "np", help_heading = HELP_HEADING)]
     pub no_progress: bool,
+}
+
+impl OutputArgs {
+    /// Whether nodes shall send progress: as the flags say, otherwise as the schema says.
+    pub fn wants_progress(&self, action: &ActionSchema) -> bool {
+        self.stream || (action.streams_progress() && !self.no_stream)
+    }
 }

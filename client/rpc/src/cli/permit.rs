@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 
-use super::filters::FilterArgs;
+use super::filters::QueryArgs;
 use super::json::JsonArgs;
 
 /// Commands for run permits.
@@ -41,12 +41,9 @@ pub struct PermitListArgs {
     /// Show only this pool
     #[arg(value_name = "POOL")]
     pub pool: Option<String>,
-    /// JSON output.
+    /// JSON output, and the nodes.
     #[command(flatten)]
-    pub json: JsonArgs,
-    /// The nodes that may be queried.
-    #[command(flatten)]
-    pub filters: FilterArgs,
+    pub query: QueryArgs,
 }
 
 /// `rpc permit show`.
@@ -55,12 +52,9 @@ pub struct PermitShowArgs {
     /// Name of the pool
     #[arg(value_name = "POOL")]
     pub pool: String,
-    /// JSON output.
+    /// JSON output, and the nodes.
     #[command(flatten)]
-    pub json: JsonArgs,
-    /// The nodes that may be queried.
-    #[command(flatten)]
-    pub filters: FilterArgs,
+    pub query: QueryArgs,
 }
 
 /// `rpc permit release`.

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::filters::FilterArgs;
-use super::json::JsonArgs;
+use super::filters::QueryArgs;
 use super::seconds::parse_seconds;
 
 /// Examples.
@@ -23,9 +22,9 @@ reply, and with 3 if none replies.";
 /// `rpc ping`.
 #[derive(Debug, Args)]
 pub struct PingArgs {
-    /// JSON output.
+    /// JSON output, and the nodes.
     #[command(flatten)]
-    pub json: JsonArgs,
+    pub query: QueryArgs,
     /// Show the distribution of reply times as a graph
     #[arg(long, conflicts_with_all = ["json", "jq"])]
     pub graph: bool,
@@ -38,7 +37,4 @@ pub struct PingArgs {
     /// Show the duration of each stage, on the client and on each node
     #[arg(long)]
     pub trace: bool,
-    /// The nodes.
-    #[command(flatten)]
-    pub filters: FilterArgs,
 }

@@ -17,7 +17,7 @@ pub enum PluginCommand {
     #[command(after_help = "Examples:
   rpc plugin list
   rpc plugin list -j | jq -r '.agents[].name'")]
-    List(PluginListArgs),
+    List(JsonArgs),
     /// Show the actions of an agent with their inputs and outputs
     #[command(after_help = "Examples:
   rpc plugin doc puppetral
@@ -172,14 +172,6 @@ pub struct PluginFetchArgs {
     /// The nodes.
     #[command(flatten)]
     pub filters: FilterArgs,
-}
-
-/// `rpc plugin list`.
-#[derive(Debug, Args)]
-pub struct PluginListArgs {
-    /// JSON output.
-    #[command(flatten)]
-    pub json: JsonArgs,
 }
 
 /// `rpc plugin check`.

@@ -267,19 +267,6 @@ pub enum ProvisionStateFilter {
     Retired,
 }
 
-impl ProvisionStateFilter {
-    /// The name of the state.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Working => "working",
-            Self::Failed => "failed",
-            Self::Done => "done",
-            Self::Retiring => "retiring",
-            Self::Retired => "retired",
-        }
-    }
-}
-
 /// `rpc provision watch`.
 #[derive(Debug, Args)]
 pub struct ProvisionWatchArgs {

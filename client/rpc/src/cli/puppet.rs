@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::{ArgAction, ArgGroup, Args, Subcommand};
 use muster_wire::identity::SubjectName;
 
-use super::filters::FilterArgs;
+use super::filters::{FilterArgs, QueryArgs};
 use super::json::JsonArgs;
 use super::rollout_flags::BatchArgs;
 use super::seconds::parse_seconds;
@@ -21,12 +21,12 @@ pub enum PuppetCommand {
     #[command(after_help = "Examples:
   rpc puppet status
   rpc puppet status -j --jq '.nodes[] | select(.enabled | not) | .node'")]
-    Status(PuppetQueryArgs),
+    Status(QueryArgs),
     /// Count the nodes where Puppet is running, idle, stopped or disabled
     #[command(after_help = "Examples:
   rpc puppet count
   rpc puppet count -W country=uk -j")]
-    Count(PuppetQueryArgs),
+    Count(QueryArgs),
     /// Show the distribution of values from the nodes' last runs
     #[command(after_help = "Examples:
   rpc puppet summary
@@ -35,7 +35,7 @@ pub enum PuppetCommand {
 Each line shows one value of the last run, from the minimum on the left to the
 maximum on the right; a higher bar means more nodes. The bars are plain ASCII if
 LC_ALL, LC_CTYPE or LANG does not specify UTF-8.")]
-    Summary(PuppetQueryArgs),
+    Summary(QueryArgs),
     /// Run Puppet once on all matching nodes, and report the result of each run
     #[command(after_help = RUNONCE_HELP)]
     Runonce(Box<PuppetRunonceArgs>),
@@ -93,29 +93,15 @@ The rollout is stored as a job. If `rpc` was killed, --resume runs the rest:
 nodes that have already run report that result, and do not run again. Exits with
 0 if every run succeeded, with 2 if one did not succeed or was not requested.";
 
-/// A query about Puppet, which changes nothing.
-#[derive(Debug, Args)]
-pub struct PuppetQueryArgs {
-    /// JSON output.
-    #[command(flatten)]
-    pub json: JsonArgs,
-    /// The nodes.
-    #[command(flatten)]
-    pub filters: FilterArgs,
-}
-
 /// A change of nodes without inputs.
 #[derive(Debug, Args)]
 pub struct PuppetChangeArgs {
     /// Do not ask for confirmation before changing many nodes
     #[arg(short, long)]
     pub yes: bool,
-    /// JSON output.
+    /// JSON output, and the nodes.
     #[command(flatten)]
-    pub json: JsonArgs,
-    /// The nodes.
-    #[command(flatten)]
-    pub filters: FilterArgs,
+    pub query: QueryArgs,
 }
 
 /// `rpc puppet disable`.
@@ -205,7 +191,7 @@ pub struct PuppetRunArgs {
 
 impl PuppetRunArgs {
     /// The corresponding inputs of `runonce`, in their text form.
-    pub fn to_inputs(&self) -> Vec<(String, String)> {
+    pub fn to_inputs(&self) -> Vec<(&'static str, String)> {
         let switch = |on: bool, off: bool| match (on, off) {
             (true, _) => Some("true".to_owned()),
             (_, true) => Some("false".to_owned()),
@@ -230,8 +216,7 @@ impl PuppetRunArgs {
             ("priority", number(self.priority)),
             ("wait", wait.map(|wait| wait.to_string())),
         ];
-        let given = inputs.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
-        given.collect()
+        inputs.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
     }
 }
 
@@ -247,18 +232,12 @@ pub struct RunOutputArgs {
     pub jsonl: bool,
 }
 
-/// `rpc puppet runonce`.
+/// Options of both kinds of rollouts.
 #[derive(Debug, Args)]
-pub struct PuppetRunonceArgs {
-    /// Maximum number of concurrent runs, enforced by permits of the pool [default: from the nodes' configuration]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = RUN_OPTIONS_HEADING)]
-    pub concurrency: Option<u32>,
-    /// Options of the run.
+pub struct PuppetRolloutArgs {
+    /// Options of each run.
     #[command(flatten)]
     pub options: PuppetRunArgs,
-    /// Do not ask for confirmation before changing many nodes
-    #[arg(short, long, help_heading = REQUEST_HEADING)]
-    pub yes: bool,
     /// Store the job under this name
     #[arg(long, value_name = "NAME", help_heading = REQUEST_HEADING)]
     pub job: Option<SubjectName>,
@@ -268,6 +247,20 @@ pub struct PuppetRunonceArgs {
     /// The nodes.
     #[command(flatten)]
     pub filters: FilterArgs,
+}
+
+/// `rpc puppet runonce`.
+#[derive(Debug, Args)]
+pub struct PuppetRunonceArgs {
+    /// Maximum number of concurrent runs, enforced by permits of the pool [default: from the nodes' configuration]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = RUN_OPTIONS_HEADING)]
+    pub concurrency: Option<u32>,
+    /// Do not ask for confirmation before changing many nodes
+    #[arg(short, long, help_heading = REQUEST_HEADING)]
+    pub yes: bool,
+    /// Other options.
+    #[command(flatten)]
+    pub rollout: PuppetRolloutArgs,
 }
 
 /// `rpc puppet runall`.
@@ -299,18 +292,9 @@ pub struct PuppetRunallArgs {
     /// Do not ask for confirmation before running on many nodes
     #[arg(short, long, help_heading = REQUEST_HEADING)]
     pub yes: bool,
-    /// Store the job under this name
-    #[arg(long, value_name = "NAME", help_heading = REQUEST_HEADING)]
-    pub job: Option<SubjectName>,
-    /// Options of each run.
+    /// Other options.
     #[command(flatten)]
-    pub options: PuppetRunArgs,
-    /// Output format.
-    #[command(flatten)]
-    pub form: RunOutputArgs,
-    /// The nodes.
-    #[command(flatten)]
-    pub filters: FilterArgs,
+    pub rollout: PuppetRolloutArgs,
 }
 
 #[cfg(test)]
@@ -342,10 +326,10 @@ mod tests {
     fn the_articles_command_is_understood_as_it_stands() {
         let args = runall("2 -W /dev_server/").unwrap();
         assert_eq!(
-            (args.limit, args.filters.conditions.mixed),
+            (args.limit, args.rollout.filters.conditions.mixed),
             (Some(2), vec!["/dev_server/".to_owned()])
         );
-        assert!(inputs(&args.options).is_empty());
+        assert!(inputs(&args.rollout.options).is_empty());
     }
 
     #[test]
@@ -353,7 +337,7 @@ mod tests {
         let line = "1 --noop --tags a,b --tags c --skip-tags d --environment testing --no-splay --splaylimit 30 \
                     --ignoreschedules --no-use-cached-catalog --server p:8140 --pool night --priority -3 --wait 1.5";
         assert_eq!(
-            inputs(&runall(line).unwrap().options),
+            inputs(&runall(line).unwrap().rollout.options),
             [
                 "noop=true",
                 "tags=a,b,c",
@@ -370,7 +354,7 @@ mod tests {
             ]
         );
         assert_eq!(
-            inputs(&runall("1 --force --no-noop").unwrap().options),
+            inputs(&runall("1 --force --no-noop").unwrap().rollout.options),
             ["noop=false", "force=true"]
         );
     }

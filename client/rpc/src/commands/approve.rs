@@ -1,26 +1,24 @@
 //! `rpc approve`: shows a proposed request and signs it with the approver's own key. Sends nothing to nodes.
 
-use std::io::{self, BufRead as _, IsTerminal as _};
 use std::path::PathBuf;
 
 use muster_base::unix_millis_now;
 use muster_ddl::ActionSchema;
 use muster_request::{
-    AgentSchemas, ApprovalFileError, load_offline_signer, read_approval_file, write_approval_file,
+    AgentSchemas, ApprovalFileError, load_offline_signer, read_limited, write_private,
 };
-use muster_wire::approval::ProposalInputs;
+use muster_wire::approval::{ProposalInputs, RequestProposal};
 use muster_wire::limits;
 
-use super::context::CommandContext;
 use crate::cli::approve::ApproveArgs;
-use crate::error::Error;
-use crate::exit::CommandExitCode;
+use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
+use crate::commands::form::confirm_on_terminal;
 use crate::printer::GOOD;
 use crate::render::proposal::render_proposal;
 use crate::terminal::PromptError;
 
 /// Runs the command.
-pub fn run(args: &ApproveArgs, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
+pub fn run(args: &ApproveArgs, cx: CommandContext<'_>) -> CommandResult {
     let settings = cx.load_settings()?;
     let schemas = AgentSchemas::load(Some(&settings))?;
     let offline_signer = load_offline_signer(&settings)?;
@@ -31,12 +29,8 @@ pub fn run(args: &ApproveArgs, cx: CommandContext<'_>) -> Result<CommandExitCode
     let ddl = schemas.store.get(proposal.agent.as_str());
     let action = ddl.and_then(|ddl| ddl.find_action(proposal.action.as_str()));
     let validity = proposed.check_validity_period(unix_millis_now());
-    cx.printer.print_text(render_proposal(
-        &proposed,
-        action,
-        validity.is_err(),
-        cx.printer.screen().width,
-    ))?;
+    let page = render_proposal(&proposed, action, validity.is_err(), cx.width());
+    cx.printer.print_text(page)?;
     if args.show {
         return Ok(CommandExitCode::Passed);
     }
@@ -46,7 +40,10 @@ pub fn run(args: &ApproveArgs, cx: CommandContext<'_>) -> Result<CommandExitCode
     if proposal.caller == *signer.identity() || proposed.caller.key == signer.public_key() {
         return Err(ApprovalFileError::OwnProposal(signer.identity().clone()).into());
     }
-    if !args.yes && !confirm_approval(signer.identity().as_str(), cx)? {
+    let question = format_args!("Approve this as {}? [y/N]", signer.identity());
+    if !args.yes
+        && !confirm_on_terminal(question, cx.printer).ok_or(ApprovalFileError::NoTerminal)?
+    {
         cx.printer.print_message("not approved; nothing was written");
         return Ok(CommandExitCode::Local);
     }
@@ -60,18 +57,12 @@ pub fn run(args: &ApproveArgs, cx: CommandContext<'_>) -> Result<CommandExitCode
         cx.printer.print_line(String::from_utf8_lossy(&approval))?;
         return Ok(CommandExitCode::Passed);
     }
-    write_approval_file(&path, &approval)?;
-    cx.printer.print_message(format_args!(
-        "{GOOD}approved{GOOD:#} as {}: {}",
-        signer.identity(),
-        path.display()
-    ));
+    write_private(&path, &approval)?;
+    let (approver, path) = (signer.identity(), path.display());
+    cx.printer.print_message(format_args!("{GOOD}approved{GOOD:#} as {approver}: {path}"));
+    let RequestProposal { caller, agent, action, .. } = proposal;
     cx.printer.print_hint(format_args!(
-        "{} sends the request with `rpc {} {} ... --approve {}`",
-        proposal.caller,
-        proposal.agent,
-        proposal.action,
-        path.display()
+        "{caller} sends the request with `rpc {agent} {action} ... --approve {path}`"
     ));
     Ok(CommandExitCode::Passed)
 }
@@ -86,15 +77,4 @@ fn reject_hidden_inputs(
         Some(name) => Err(ApprovalFileError::Hidden(name.clone())),
         None => Ok(()),
     }
-}
-
-/// Asks for confirmation. Only an explicit yes counts.
-fn confirm_approval(approver: &str, cx: CommandContext<'_>) -> Result<bool, PromptError> {
-    if !io::stdin().is_terminal() {
-        return Err(PromptError::UnconfirmedApproval);
-    }
-    cx.printer.print_question(format_args!("Approve this as {approver}? [y/N]"));
-    let mut answer = String::new();
-    let read = io::stdin().lock().read_line(&mut answer);
-    Ok(read.is_ok() && matches!(answer.trim(), "y" | "Y" | "yes"))
 }

@@ -1,30 +1,23 @@
 //! `rpc audit`: reads a node's audit log from local files. The wire crate defines and verifies the hash chain.
 
-mod head;
 mod lines;
 mod show;
 mod verify;
 
-use std::io;
 use std::path::PathBuf;
 
-use super::context::CommandContext;
+use muster_secret::files::FileAccessError;
+
 use crate::cli::audit::AuditCommand;
-use crate::error::{CommandError, Error};
-use crate::exit::CommandExitCode;
+use crate::commands::context::{CommandContext, CommandResult};
+use crate::error::CommandError;
 
 /// Reading or verifying an audit log failed.
 #[derive(Debug, thiserror::Error)]
 pub enum AuditReadError {
     /// A file cannot be read.
-    #[error("cannot read {}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// The I/O error.
-        #[source]
-        source: io::Error,
-    },
+    #[error(transparent)]
+    File(#[from] FileAccessError),
     /// No head record in the directory names one of these files.
     #[error("no head record in {} refers to any of these files", path.display())]
     NoHead {
@@ -39,7 +32,7 @@ pub enum AuditReadError {
 impl CommandError for AuditReadError {
     fn hints(&self) -> Vec<String> {
         match self {
-            Self::Read { .. } => Vec::new(),
+            Self::File(_) => Vec::new(),
             Self::NoHead { .. } => vec![
                 "specify the files by the paths that the daemon writes to, or pass the record with `--anchor`"
                     .to_owned(),
@@ -54,7 +47,7 @@ impl CommandError for AuditReadError {
 }
 
 /// Runs one of the commands.
-pub fn run(command: AuditCommand, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
+pub fn run(command: AuditCommand, cx: CommandContext<'_>) -> CommandResult {
     match command {
         AuditCommand::Verify(args) => verify::run(args, cx),
         AuditCommand::Show(args) => show::run(&args, cx),

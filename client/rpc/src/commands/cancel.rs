@@ -13,18 +13,14 @@ use muster_request::{
 use muster_wire::identity::Identity;
 use uuid::Uuid;
 
-use super::context::CommandContext;
-use super::request::report_no_nodes;
 use super::{form, inquiry};
 use crate::cli::cancel::CancelArgs;
 use crate::cli::filters::FilterArgs;
-use crate::error::Error;
-use crate::exit::CommandExitCode;
-use crate::printer::{BAD, GOOD, VerbosityLevel};
+use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Result};
+use crate::printer::{BAD, GOOD};
 use crate::progress::ProgressReporter;
 use crate::render::json::RequestDocument as Document;
-use crate::render::plan::node_count_text;
-use crate::render::printable::escape_to_line;
+use crate::render::{escape_to_line, node_count_text};
 
 /// What to cancel.
 enum CancelTarget {
@@ -41,12 +37,12 @@ struct CancelTask {
 }
 
 /// Runs the command.
-pub async fn run(args: CancelArgs, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
-    let json = form::parse_json_form(&args.json)?;
+pub async fn run(args: CancelArgs, cx: CommandContext<'_>) -> CommandResult {
+    let json = form::parse_json_form(&args.query.json)?;
     let cancel_target = resolve_target(&args, cx)?;
     let target = match &cancel_target {
         CancelTarget::Request(_) => {
-            cx.read_target(&args.filters)?.with_agent(inquiry::RPCUTIL_AGENT)?
+            cx.read_target(&args.query.filters)?.with_agent(inquiry::RPCUTIL_AGENT)?
         }
         CancelTarget::Job(job) => {
             TargetSelection::for_collective(Some(job.header.collective.clone()))
@@ -69,7 +65,7 @@ pub async fn run(args: CancelArgs, cx: CommandContext<'_>) -> Result<CommandExit
     } else if nothing_left {
         cx.printer.print_message("Nothing left to cancel");
     } else if report.stats.discovered == 0 {
-        report_no_nodes(&target, cx);
+        cx.report_no_nodes(&target);
     } else {
         print_report(&report, cx)?;
     }
@@ -86,10 +82,11 @@ async fn send_cancels(
     (fleet, target): (&FleetConnection, &TargetSelection),
     progress: &ProgressReporter<'_>,
     mut report: RequestReport,
-) -> Result<RequestReport, Error> {
+) -> Result<RequestReport> {
     let mut summarizer = None;
     for CancelTask { request, nodes } in tasks {
-        let plan = inquiry::plan_rpcutil(schemas, action, &[("id", &request)])?;
+        let plan =
+            inquiry::plan_action(schemas, (inquiry::RPCUTIL_AGENT, action), &[("id", &request)])?;
         summarizer.get_or_insert_with(|| ReplySummarizer::new(plan.action));
         let found = match nodes {
             Some(nodes) => DiscoveredNodes::from_names(nodes),
@@ -110,11 +107,8 @@ async fn send_cancels(
 }
 
 /// Finds the named job or request. With filters, the request is searched on the matching nodes even if a job of it is saved.
-fn resolve_target(
-    args: &CancelArgs,
-    cx: CommandContext<'_>,
-) -> Result<CancelTarget, FleetRequestError> {
-    let has_filters = args.filters != FilterArgs::default();
+fn resolve_target(args: &CancelArgs, cx: CommandContext<'_>) -> Result<CancelTarget> {
+    let has_filters = args.query.filters != FilterArgs::default();
     let store = JobStore::new(cx.environment.state_home.as_deref());
     let Ok(id) = Uuid::parse_str(&args.id) else {
         let job = store?.load_job(&args.id)?;
@@ -127,25 +121,23 @@ fn resolve_target(
         return Ok(CancelTarget::Request(id));
     }
     match store.and_then(|store| store.find_by_request(&id.to_string())) {
-        Ok(Some(job)) => Ok(CancelTarget::Job(Box::new(job))),
-        Ok(None) | Err(SavedJobError::NoStateDirectory) => Ok(CancelTarget::Request(id)),
-        Err(error) => {
-            let reason = error_chain(&error);
-            cx.printer.print_warning(format_args!(
-                "cannot read the saved jobs, so all nodes are called: {reason}"
-            ));
-            Ok(CancelTarget::Request(id))
-        }
+        Ok(Some(job)) => return Ok(CancelTarget::Job(Box::new(job))),
+        Ok(None) | Err(SavedJobError::NoStateDirectory) => {}
+        Err(error) => cx.printer.print_warning(format_args!(
+            "cannot read the saved jobs, so all nodes are called: {}",
+            error_chain(&error)
+        )),
     }
+    Ok(CancelTarget::Request(id))
 }
 
 /// Plans which nodes cancel which request. Prints what continues to run.
 fn plan_cancels(cancel_target: &CancelTarget, cx: CommandContext<'_>) -> Vec<CancelTask> {
     let job = match cancel_target {
+        CancelTarget::Job(job) => job,
         CancelTarget::Request(id) => {
             return vec![CancelTask { request: id.to_string(), nodes: None }];
         }
-        CancelTarget::Job(job) => job,
     };
     let id = &job.header.id;
     cx.printer.print_detail(format_args!("job {id}"));
@@ -169,23 +161,22 @@ fn plan_cancels(cancel_target: &CancelTarget, cx: CommandContext<'_>) -> Vec<Can
 }
 
 /// Prints the nodes where a request was cancelled or the call failed. With details, prints the other nodes too.
-fn print_report(report: &RequestReport, cx: CommandContext<'_>) -> Result<(), Error> {
+fn print_report(report: &RequestReport, cx: CommandContext<'_>) -> Result<()> {
     let mut replies: Vec<&NodeReply> = report.replies.iter().collect();
     replies.sort_by(|a, b| a.node.cmp(&b.node));
     for reply in replies {
         let output: RpcutilCancelOutput = reply.typed_outputs();
-        let text = |text: &Option<String>| Some(escape_to_line(text.as_ref()?).into_owned());
         let node = &reply.node;
         if !reply.is_ok() {
             let reason = escape_to_line(&reply.message);
             cx.printer.print_line(format_args!("{node}: {BAD}{reason}{BAD:#}"))?;
         } else if let (Some(agent), Some(action), Some(caller)) =
-            (text(&output.agent), text(&output.action), text(&output.caller))
+            (output.agent, output.action, output.caller)
         {
-            cx.printer.print_line(format_args!(
-                "{node}: {GOOD}cancelled{GOOD:#} {agent} {action} of {caller}"
-            ))?;
-        } else if cx.printer.verbosity_level() == VerbosityLevel::Verbose {
+            let request = format!("{agent} {action} of {caller}");
+            let request = escape_to_line(&request);
+            cx.printer.print_line(format_args!("{node}: {GOOD}cancelled{GOOD:#} {request}"))?;
+        } else if cx.is_verbose() {
             cx.printer.print_line(format_args!("{node}: not running there"))?;
         }
     }
@@ -193,8 +184,8 @@ fn print_report(report: &RequestReport, cx: CommandContext<'_>) -> Result<(), Er
     if !silent.is_empty() {
         cx.printer.print_warning(format_args!("no reply from {}", silent.join(", ")));
     }
-    let (count, total) = (count_cancelled(report), report.stats.discovered);
-    cx.printer.print_message(format_args!("Cancelled on {count} of {total} nodes"));
+    let (count, total) = (count_cancelled(report), node_count_text(report.stats.discovered));
+    cx.printer.print_message(format_args!("Cancelled on {count} of {total}"));
     Ok(())
 }
 

@@ -4,25 +4,23 @@
 use std::io;
 
 use clap::CommandFactory as _;
-use muster_request::AgentSchemas;
+use muster_request::{AgentSchemas, FleetRequestError, RpcSettings};
 
-use super::context::CommandContext;
 use crate::cli::Cli;
 use crate::cli::completion::{CompleteArgs, CompletionArgs, ManPagesArgs};
+use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::completion::memory::SeenNamesCache;
 use crate::completion::{CompletionLine, CompletionSources, complete_word, completion_script};
-use crate::error::{Error, ResultWriteError};
-use crate::exit::CommandExitCode;
 
 /// Prints the completion script of a shell.
-pub fn run(args: &CompletionArgs, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
+pub fn run(args: &CompletionArgs, cx: CommandContext<'_>) -> CommandResult {
     cx.printer.print_text(completion_script(args.shell))?;
     Ok(CommandExitCode::Passed)
 }
 
 /// Prints completion candidates. Ignores errors of the configuration, which other commands report.
-pub fn answer_shell(args: &CompleteArgs, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
-    let settings = cx.settings().ok();
+pub fn answer_shell(args: &CompleteArgs, cx: CommandContext<'_>) -> CommandResult {
+    let settings = RpcSettings::load(cx.config, cx.environment).ok();
     let schemas = AgentSchemas::load(settings.as_ref()).or_else(|_| AgentSchemas::load(None))?;
     let cache = SeenNamesCache::load(cx.environment);
     let sources =
@@ -36,8 +34,9 @@ pub fn answer_shell(args: &CompleteArgs, cx: CommandContext<'_>) -> Result<Comma
 }
 
 /// Writes the manual pages.
-pub fn write_man_pages(args: &ManPagesArgs) -> Result<CommandExitCode, Error> {
-    let failed = |source: io::Error| ResultWriteError::File(args.directory.clone(), source);
+pub fn write_man_pages(args: &ManPagesArgs) -> CommandResult {
+    let failed =
+        |source: io::Error| FleetRequestError::Output { path: args.directory.clone(), source };
     std::fs::create_dir_all(&args.directory).map_err(failed)?;
     let command = Cli::command().disable_help_subcommand(true);
     clap_mangen::generate_to(command, &args.directory).map_err(failed)?;

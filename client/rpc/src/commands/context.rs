@@ -5,21 +5,29 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use muster_client::DataDdlStore;
+use muster_organisation::{Organisation, OrganisationError};
 use muster_request::{
-    AgentSchemas, DdlCache, FleetRequestError, RequestReport, ResultGap, RpcSettings,
-    RpcSettingsError, TargetSelection,
+    AgentSchemas, ConfirmContext, ConfirmDecision, DdlCache, FleetRequestError, RequestReport,
+    ResultGap, RpcSettings, RpcSettingsError, TargetSelection,
 };
 use muster_wire::identity::Identity;
 use serde::Serialize;
 
-use super::form::{JqRunError, JsonForm, OutputFormError};
+use super::form::{JsonForm, OutputFormError};
 use crate::cli::filters::FilterArgs;
+use crate::cli::org::OrgDirectoryArgs;
 use crate::completion::memory::SeenNamesCache;
 use crate::environment::ProcessEnvironment;
-use crate::error::{Error, ResultWriteError};
-use crate::printer::OutputPrinter;
-use crate::render::json;
-use crate::render::printable::escape_to_line;
+use crate::printer::{OutputPrinter, VerbosityLevel};
+use crate::render::{count_text, escape_to_line, json, node_count_text};
+use crate::terminal::{ask_confirmation, is_terminal};
+
+/// Every command uses these.
+pub use crate::error::{Error, Result};
+pub use crate::exit::CommandExitCode;
+
+/// How a command ends: with an exit code, or with an error.
+pub type CommandResult = Result<CommandExitCode>;
 
 /// The context of a command.
 #[derive(Debug, Clone, Copy)]
@@ -35,23 +43,28 @@ pub struct CommandContext<'a> {
 }
 
 impl CommandContext<'_> {
-    /// Returns the settings. They are loaded once; nothing is printed.
-    pub fn settings(&self) -> Result<RpcSettings, RpcSettingsError> {
-        if let Some(settings) = self.loaded_settings.get() {
-            return Ok(settings.clone());
-        }
-        let environment = self.environment;
-        let named = self.config.or(environment.config.as_deref());
-        let file = RpcSettings::find_file(named, environment.config_home.as_deref())?;
-        let mut settings = RpcSettings::load(&file)?;
-        settings.caches = environment.cache_directory();
-        if let Some(credentials) = &environment.credentials {
-            settings.credentials.clone_from(credentials);
-        }
-        Ok(self.loaded_settings.get_or_init(|| settings).clone())
+    /// Whether details are printed.
+    pub fn is_verbose(&self) -> bool {
+        self.printer.verbosity_level() == VerbosityLevel::Verbose
     }
 
-    /// Returns the settings and prints their warnings.
+    /// Width of the data output, in columns.
+    pub fn width(&self) -> usize {
+        self.printer.screen().width
+    }
+
+    /// Opens the selected organisation.
+    pub fn open_organisation(
+        &self,
+        directory: &OrgDirectoryArgs,
+    ) -> Result<Organisation, OrganisationError> {
+        Organisation::open_selected(
+            directory.org.as_deref(),
+            self.environment.organisation.as_deref(),
+        )
+    }
+
+    /// Loads the settings and prints their warnings.
     pub fn load_settings(&self) -> Result<RpcSettings, RpcSettingsError> {
         let settings = self.settings()?;
         self.printer.print_detail(format_args!("configuration: {}", settings.file.display()));
@@ -90,8 +103,9 @@ impl CommandContext<'_> {
 
     /// Parses the target selection. Checks expressions against the data sources in the configuration's directory, if there is one. Ignores
     /// other configuration errors here, because the code that needs the settings reports them.
-    pub fn read_target(&self, flags: &FilterArgs) -> Result<TargetSelection, Error> {
-        let directory = self.settings().ok().map(|settings| settings.ddls);
+    pub fn read_target(&self, flags: &FilterArgs) -> Result<TargetSelection> {
+        let settings = RpcSettings::load(self.config, self.environment).ok();
+        let directory = settings.map(|settings| settings.ddls);
         let data = DataDdlStore::load(directory.as_deref()).map_err(FleetRequestError::from)?;
         Ok(TargetSelection::parse(flags.into(), &data)?)
     }
@@ -104,20 +118,31 @@ impl CommandContext<'_> {
     }
 
     /// Prints a document, or the result of the expression on it.
-    pub fn print_json(&self, document: &impl Serialize, form: &JsonForm) -> Result<(), Error> {
+    pub fn print_json(&self, document: &impl Serialize, form: &JsonForm) -> Result<()> {
         match &form.0 {
             None => {
                 let text = json::to_safe_text(document).map_err(ResultWriteError::from)?;
                 Ok(self.printer.print_line(text)?)
             }
             Some(jq) => {
-                let document = serde_json::to_vec(document).map_err(ResultWriteError::from)?;
-                jq.run(document, |text| self.printer.print_line(text).map_err(JqRunError::Output))
-                    .map_err(|run_error| match run_error {
-                        JqRunError::Output(error) => error.into(),
-                        JqRunError::Jq(source) => OutputFormError::Jq { source }.into(),
-                    })
+                let document = serde_json::to_vec(document).map_err(FleetRequestError::from)?;
+                Ok(jq.run::<OutputFormError>(document, |text| {
+                    Ok(self.printer.print_line(text)?)
+                })?)
             }
+        }
+    }
+
+    /// Prints the document if JSON is selected, otherwise the text.
+    pub fn print_result(
+        &self,
+        json: Option<&JsonForm>,
+        document: &impl Serialize,
+        text: impl FnOnce() -> String,
+    ) -> Result<()> {
+        match json {
+            Some(form) => self.print_json(document, form),
+            None => Ok(self.printer.print_text(text())?),
         }
     }
 
@@ -129,12 +154,11 @@ impl CommandContext<'_> {
         }
         for (message, nodes) in messages {
             let message = escape_to_line(message);
-            match nodes.as_slice() {
-                [node] => self.printer.print_warning(format_args!("{node}: {message}")),
-                nodes => {
-                    self.printer.print_warning(format_args!("{} nodes: {message}", nodes.len()))
-                }
-            }
+            let from = match nodes.as_slice() {
+                [node] => node.to_string(),
+                nodes => node_count_text(nodes.len()),
+            };
+            self.printer.print_warning(format_args!("{from}: {message}"));
         }
     }
 
@@ -143,27 +167,47 @@ impl CommandContext<'_> {
         for gap in &report.stats.gaps {
             self.warn_of_gap(*gap);
         }
-        for (reason, count) in &report.stats.rejected {
-            self.printer
-                .print_warning(format_args!("{count} replies failed verification ({reason})"));
+        self.warn_of_rejected(&report.stats.rejected);
+    }
+
+    /// Prints a warning for each reason for which replies failed verification.
+    pub fn warn_of_rejected(&self, rejected: &BTreeMap<&'static str, usize>) {
+        for (reason, count) in rejected {
+            let replies = count_text(*count, "reply", "replies");
+            self.printer.print_warning(format_args!("{replies} failed verification ({reason})"));
         }
     }
 
-    /// Prints a warning for a reason why a result may be incomplete.
+    /// Prints a warning for one thing that makes a result incomplete.
     pub fn warn_of_gap(&self, gap: ResultGap) {
-        let reason = match gap {
-            ResultGap::Discovery => {
-                "discovery ended while nodes were still replying, or replies were lost: matching nodes may be missing; use --discovery-timeout to listen longer"
+        self.printer.print_warning(format_args!("incomplete: {}", gap.as_sentence()));
+    }
+
+    /// Asks for confirmation of a request to this many nodes, if the settings require it. Returns whether the user was asked.
+    pub async fn confirm_request(
+        &self,
+        settings: &RpcSettings,
+        (read_only, nodes, yes): (bool, usize, bool),
+        preview: impl FnOnce() -> String,
+    ) -> Result<bool, FleetRequestError> {
+        let context = ConfirmContext { read_only, nodes, yes, terminal: is_terminal() };
+        match settings.confirm.decide(settings.confirm_above, context) {
+            ConfirmDecision::Go => Ok(false),
+            ConfirmDecision::Refuse => Err(FleetRequestError::Unconfirmed),
+            ConfirmDecision::Ask => {
+                let question = format!("{}Continue? [y/N]", preview());
+                let yes = ask_confirmation(&question, self.printer).await?;
+                yes.then_some(true).ok_or(FleetRequestError::Declined)
             }
-            ResultGap::Reconnected => {
-                "the connection to the broker was interrupted: replies may be missing"
-            }
-            ResultGap::SlowConsumer => {
-                "replies arrived faster than they could be processed, and some were dropped"
-            }
-            ResultGap::Interrupted => "interrupted before all nodes had replied",
-            ResultGap::Broken => "a batch could not be sent to all of its nodes",
-        };
-        self.printer.print_warning(format_args!("incomplete: {reason}"));
+        }
+    }
+
+    /// Prints that no request was sent because no nodes matched.
+    pub fn report_no_nodes(&self, target: &TargetSelection) {
+        self.printer.print_error("no request sent, we did not discover any nodes");
+        self.printer.print_hint(format_args!(
+            "looked for {}; use `rpc find` to test filters",
+            target.filter.explain()
+        ));
     }
 }

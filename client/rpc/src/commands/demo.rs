@@ -11,39 +11,39 @@
 //! ```
 
 mod broker;
-mod down;
 mod error;
 mod fleet;
 mod node;
 mod process;
 mod ready;
 mod record;
-mod status;
 mod up;
 mod virtual_nodes;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use process::DemoProcess;
+use record::DemoRecord;
 
 use crate::cli::demo::{DemoCommand, DemoDirectoryArgs};
+use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
+use crate::commands::table::format_table;
 use crate::environment::ProcessEnvironment;
-use crate::error::Error;
-use crate::exit::CommandExitCode;
-use crate::printer::OutputPrinter;
+use crate::printer::{GOOD, OutputPrinter};
 
 pub use error::DemoError;
 
+/// Time for a node to finish its running requests.
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// Runs one of the commands.
-pub async fn run(
-    command: DemoCommand,
-    environment: &ProcessEnvironment,
-    printer: &OutputPrinter,
-) -> Result<CommandExitCode, Error> {
+pub async fn run(command: DemoCommand, cx: CommandContext<'_>) -> CommandResult {
+    let directory = |args: &DemoDirectoryArgs| demo_directory(args, cx.environment);
     match command {
-        DemoCommand::Up(args) => {
-            up::run(&args, demo_directory(&args.demo, environment)?, environment, printer).await
-        }
-        DemoCommand::Status(place) => status::run(&demo_directory(&place, environment)?, printer),
-        DemoCommand::Down(place) => down::run(&demo_directory(&place, environment)?, printer).await,
+        DemoCommand::Up(args) => up::run(&args, directory(&args.demo)?, cx).await,
+        DemoCommand::Status(args) => show_status(&directory(&args)?, cx.printer),
+        DemoCommand::Down(args) => stop_demo(&directory(&args)?, cx.printer).await,
     }
 }
 
@@ -57,4 +57,55 @@ fn demo_directory(
     let directory =
         args.directory.clone().or_else(default_directory).ok_or(DemoError::NoDirectory)?;
     Ok(std::path::absolute(&directory).unwrap_or(directory))
+}
+
+/// Shows the processes. Returns [`CommandExitCode::Local`] if a started process has exited.
+fn show_status(directory: &Path, printer: &OutputPrinter) -> CommandResult {
+    let record = DemoRecord::load(directory)?;
+    let mut rows = Vec::new();
+    if let Some(broker) = &record.broker {
+        rows.push(process_row("broker", broker.process, broker.url.clone()));
+    }
+    for node in &record.nodes {
+        let (name, path) = match node.virtual_count {
+            Some(count) => (format!("{count} virtual nodes"), directory.join(&node.name)),
+            None => (node.name.clone(), directory.join("nodes").join(&node.name)),
+        };
+        rows.push(process_row(&name, node.process, path.display().to_string()));
+    }
+    printer.print_text(format_table(["NAME", "PID", "STATE", "MEMORY", "WHERE"], &rows))?;
+    let all_alive = record.nodes_first().iter().all(DemoProcess::is_alive);
+    if rows.is_empty() || !all_alive {
+        printer.print_warning("not all processes are running; run `rpc demo down` to clean up");
+        return Ok(CommandExitCode::Local);
+    }
+    Ok(CommandExitCode::Passed)
+}
+
+fn process_row(name: &str, process: DemoProcess, path: String) -> [String; 5] {
+    let state = if process.is_alive() { "running" } else { "exited" };
+    [name.to_owned(), process.pid.to_string(), state.to_owned(), memory_text(process), path]
+}
+
+/// Memory of the process in MiB, if it runs and is readable.
+fn memory_text(process: DemoProcess) -> String {
+    let bytes = process.is_alive().then(|| process.memory_bytes()).flatten();
+    let text =
+        bytes.map(|bytes| format!("{}.{} MiB", bytes >> 20, ((bytes & 0xf_ffff) * 10) >> 20));
+    text.unwrap_or_else(|| "-".to_owned())
+}
+
+/// Stops all processes, nodes before the broker, and removes the directory.
+async fn stop_demo(directory: &Path, printer: &OutputPrinter) -> CommandResult {
+    let record = DemoRecord::load(directory)?;
+    let nodes: Vec<_> = record.nodes.iter().map(|node| node.process).collect();
+    process::stop_processes(&nodes, STOP_TIMEOUT).await?;
+    let broker: Vec<_> = record.broker.iter().map(|broker| broker.process).collect();
+    process::stop_processes(&broker, STOP_TIMEOUT).await?;
+    record::remove_directory(directory)?;
+    printer.print_message(format_args!(
+        "{GOOD}down{GOOD:#}: all processes are stopped, and {} is removed",
+        directory.display()
+    ));
+    Ok(CommandExitCode::Passed)
 }

@@ -13,22 +13,19 @@ use muster_wire::token::permission::find_permission;
 use muster_wire::token::{AccountTrust, TokenError};
 use uuid::Uuid;
 
-use super::context::CommandContext;
 use super::form;
 use crate::cli::explain::ExplainArgs;
-use crate::error::{Error, ResultWriteError};
-use crate::exit::CommandExitCode;
-use crate::printer::VerbosityLevel;
+use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::render::explain::{ExplainedCaller, ExplainedMessage, RequestExplanation};
 
 /// Placeholder for the nodes that discovery would find.
 const PLACEHOLDER_NODE: &str = "each-node-that-is-found";
 
 /// Runs the command.
-pub fn run(args: &ExplainArgs, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
-    let target = cx.read_target(&args.filters)?;
+pub fn run(args: &ExplainArgs, cx: CommandContext<'_>) -> CommandResult {
+    let target = cx.read_target(&args.query.filters)?;
     let words = RequestWords::parse(&args.agent, &args.words)?;
-    let json = form::parse_json_form(&args.json)?;
+    let json = form::parse_json_form(&args.query.json)?;
     let settings = cx.load_settings_if_any()?;
     let schemas = AgentSchemas::load(settings.as_ref())?;
     let (ddl, action) = schemas.find_action(&words)?;
@@ -41,13 +38,15 @@ pub fn run(args: &ExplainArgs, cx: CommandContext<'_>) -> Result<CommandExitCode
         let names = names.into_iter().map(|name| Identity::parse(name).ok());
         names.collect::<Option<BTreeSet<Identity>>>()
     });
-    let discovery = if named_nodes.is_none() {
+    let (mut discovery, mut nodes) = (None, named_nodes.clone().unwrap_or_default());
+    if named_nodes.is_none() {
         let call_target = CallTarget::Filter(target.filter.clone());
-        context.call_messages(&build_call("rpcutil", "ping", call_target)?)?.pop()
-    } else {
-        None
-    };
-    let nodes = named_nodes.clone().map_or_else(placeholder_node, Ok)?;
+        discovery = context.call_messages(&build_call("rpcutil", "ping", call_target)?)?.pop();
+        nodes.insert(
+            Identity::parse(PLACEHOLDER_NODE)
+                .map_err(|error| FleetRequestError::from(ClientError::from(error)))?,
+        );
+    }
     let mut call = build_call(ddl.name(), action.name(), CallTarget::Nodes(nodes))?;
     // Sensitive inputs are neither shown nor signed.
     call.data = action.redact_input(&plan.data);
@@ -63,23 +62,14 @@ pub fn run(args: &ExplainArgs, cx: CommandContext<'_>) -> Result<CommandExitCode
         nodes: named_nodes,
         caller: context.describe_caller(),
     };
-    if let Some(json) = &json {
-        cx.print_json(&explanation, json)?;
-    } else {
-        let verbose = cx.printer.verbosity_level() == VerbosityLevel::Verbose;
-        let width = cx.printer.screen().width;
-        cx.printer.print_text(explanation.render_text(verbose, width))?;
-    }
+    cx.print_result(json.as_ref(), &explanation, || {
+        explanation.render_text(cx.is_verbose(), cx.width())
+    })?;
     Ok(CommandExitCode::Passed)
 }
 
 fn build_call(agent: &str, action: &str, target: CallTarget) -> Result<RpcCall, FleetRequestError> {
     Ok(RpcCall::new(agent, action, target).map_err(ClientError::from)?)
-}
-
-fn placeholder_node() -> Result<BTreeSet<Identity>, FleetRequestError> {
-    let node = Identity::parse(PLACEHOLDER_NODE).map_err(ClientError::from)?;
-    Ok([node].into())
 }
 
 /// The caller's identity and the trust settings of the fleet.

@@ -1,40 +1,28 @@
 //! `rpc facts`: counts the values of a fact across the fleet.
 
-use muster_request::AgentSchemas;
-
-use super::context::CommandContext;
-use super::request::report_no_nodes;
-use super::{form, inquiry};
+use super::inquiry::{RPCUTIL_AGENT, query_nodes};
 use crate::cli::facts::FactsArgs;
-use crate::error::Error;
-use crate::exit::CommandExitCode;
-use crate::printer::VerbosityLevel;
+use crate::commands::context::{CommandContext, CommandResult};
 use crate::render::facts::{FactsDocument, group_fact_values, render_fact_bars, render_fact_table};
+use crate::render::json::ReportDocument;
 
 /// Runs the command.
-pub async fn run(args: FactsArgs, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
-    let target = cx.read_target(&args.filters)?.with_agent(inquiry::RPCUTIL_AGENT)?;
-    let json = form::parse_json_form(&args.json)?;
-    let settings = cx.load_settings()?;
-    let schemas = AgentSchemas::load(Some(&settings))?;
-    let plan = inquiry::plan_rpcutil(&schemas, "get_fact", &[("fact", &args.fact)])?;
-    let report = inquiry::discover_and_ask(&plan, &target, &settings, json.is_none(), cx).await?;
-    let mut groups = group_fact_values(&report);
+pub async fn run(args: FactsArgs, cx: CommandContext<'_>) -> CommandResult {
+    let inputs = [("fact", args.fact.as_str())];
+    let result = query_nodes(&args.query, (RPCUTIL_AGENT, "get_fact"), &inputs, cx).await?;
+    let mut groups = group_fact_values(&result.report);
     if args.reverse {
         groups.reverse();
     }
-    let show_nodes = args.show_nodes || cx.printer.verbosity_level() == VerbosityLevel::Verbose;
-    let screen = cx.printer.screen();
-    if let Some(json) = &json {
-        cx.print_json(&FactsDocument::new(&args.fact, &groups, &report), json)?;
-    } else if report.stats.discovered == 0 {
-        report_no_nodes(&target, cx);
-    } else if args.table {
-        cx.printer.print_text(render_fact_table(&groups, show_nodes, screen))?;
-    } else {
-        let text = render_fact_bars(&args.fact, &groups, &report, show_nodes, screen);
-        cx.printer.print_text(text)?;
-    }
-    cx.warn_of_gaps(&report);
-    Ok(report.stats.outcome().into())
+    let (show_nodes, screen) = (args.show_nodes || cx.is_verbose(), cx.printer.screen());
+    let content = FactsDocument { fact: &args.fact, values: &groups };
+    let document = ReportDocument::new("muster.facts.v1", content, &result.report);
+    result.print_answer(&document, || {
+        let text = if args.table {
+            render_fact_table(&groups, show_nodes, screen)
+        } else {
+            render_fact_bars(&args.fact, &groups, &result.report, show_nodes, screen)
+        };
+        Ok(cx.printer.print_text(text)?)
+    })
 }

@@ -2,32 +2,26 @@
 
 use muster_client::DiscoverySource;
 use muster_client::discovery::inventory::FleetInventory;
+use muster_policy_tools::AssumedDataValues;
 use muster_request::FleetRequestError;
 
-use super::context::CommandContext;
 use super::form;
 use super::inventory::InventoryFileError;
-use crate::cli::filter::{FilterCommand, FilterExplainArgs, FilterTestArgs};
+use crate::cli::filter::{FilterCommand, FilterTestArgs};
 use crate::cli::filters::FilterArgs;
-use crate::error::Error;
-use crate::exit::CommandExitCode;
-use crate::printer::VerbosityLevel;
+use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::render::filter::FilterTestDocument;
-use muster_policy_tools::AssumedDataValues;
 
 /// Runs one of the commands.
-pub fn run(command: &FilterCommand, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
+pub fn run(command: &FilterCommand, cx: CommandContext<'_>) -> CommandResult {
     match command {
         FilterCommand::Explain(args) => explain_filter(args, cx),
         FilterCommand::Test(args) => test_filter(args, cx),
     }
 }
 
-fn explain_filter(
-    args: &FilterExplainArgs,
-    cx: CommandContext<'_>,
-) -> Result<CommandExitCode, Error> {
-    let target = cx.read_target(&args.filters)?;
+fn explain_filter(args: &FilterArgs, cx: CommandContext<'_>) -> CommandResult {
+    let target = cx.read_target(args)?;
     target.discovery_source(None)?;
     cx.printer.print_line(target.filter.explain())?;
     if let Some(select) = target.filter.select() {
@@ -36,7 +30,7 @@ fn explain_filter(
     Ok(CommandExitCode::Passed)
 }
 
-fn test_filter(args: &FilterTestArgs, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
+fn test_filter(args: &FilterTestArgs, cx: CommandContext<'_>) -> CommandResult {
     let mut conditions = args.conditions.clone();
     conditions.select.extend(args.expressions.iter().cloned());
     let flags = FilterArgs { conditions, target: args.target.clone(), ..FilterArgs::default() };
@@ -54,11 +48,8 @@ fn test_filter(args: &FilterTestArgs, cx: CommandContext<'_>) -> Result<CommandE
     let results =
         inventory.evaluate_nodes(&query, &assumed_values.to_lookup_values()).map_err(to_error)?;
     let document = FilterTestDocument::new(target.filter.explain(), &results);
-    if let Some(json) = &json {
-        cx.print_json(&document, json)?;
-    } else {
-        let verbose = cx.printer.verbosity_level() == VerbosityLevel::Verbose;
-        cx.printer.print_text(document.render_text(verbose))?;
+    cx.print_result(json.as_ref(), &document, || document.render_text(cx.is_verbose()))?;
+    if json.is_none() {
         cx.printer.print_message(document.summary_line());
     }
     Ok(document.exit_code())
@@ -66,9 +57,7 @@ fn test_filter(args: &FilterTestArgs, cx: CommandContext<'_>) -> Result<CommandE
 
 #[cfg(test)]
 mod tests {
-    use std::cell::OnceCell;
-
-    use super::{CommandContext, FilterCommand, FilterExplainArgs, run};
+    use super::{CommandContext, FilterCommand, run};
     use crate::cli::filters::{ConditionArgs, FilterArgs};
     use crate::environment::ProcessEnvironment;
     use crate::exit::CommandExitCode;
@@ -90,7 +79,7 @@ mod tests {
             ..ConditionArgs::default()
         };
         let filters = FilterArgs { conditions, ..FilterArgs::default() };
-        let exit = run(&FilterCommand::Explain(FilterExplainArgs { filters }), cx).unwrap();
+        let exit = run(&FilterCommand::Explain(filters), cx).unwrap();
         assert_eq!(exit, CommandExitCode::Passed);
         assert_eq!(
             data.text(),

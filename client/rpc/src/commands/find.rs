@@ -1,7 +1,7 @@
 //! `rpc find`: prints the names of the matching nodes, one per line. The broadcast method always sends a ping, even for named nodes. The
 //! other methods print their result without a ping and do not need the broker.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 use muster_request::{
@@ -9,19 +9,16 @@ use muster_request::{
 };
 use muster_wire::identity::Identity;
 
-use super::context::CommandContext;
-use super::form::{self, OutputFormError};
+use super::form;
+use super::form::OutputFormError;
 use crate::cli::find::FindArgs;
-use crate::error::Error;
-use crate::exit::CommandExitCode;
-use crate::render::nodes::{
-    FoundNodeTemplateValues, FoundNodesDocument, TEMPLATE_NAMES, discovery_sentence,
-};
+use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Result};
+use crate::render::nodes::{FoundNodesDocument, TEMPLATE_NAMES, discovery_sentence};
 
 /// Runs the command.
-pub async fn run(args: FindArgs, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
-    let target = cx.read_target(&args.filters)?;
-    let json = form::parse_json_form(&args.json)?;
+pub async fn run(args: FindArgs, cx: CommandContext<'_>) -> CommandResult {
+    let target = cx.read_target(&args.query.filters)?;
+    let json = form::parse_json_form(&args.query.json)?;
     let template = args.template.as_deref();
     let template = template.map(|text| form::parse_template(text, &TEMPLATE_NAMES)).transpose()?;
     let settings = cx.load_settings()?;
@@ -36,20 +33,18 @@ pub async fn run(args: FindArgs, cx: CommandContext<'_>) -> Result<CommandExitCo
     let method = source.method();
     cx.printer.print_detail(discovery_sentence(nodes.len(), started.elapsed(), method));
     if let Some(json) = &json {
-        cx.print_json(&FoundNodesDocument::new(&nodes, !complete, method), json)?;
+        let (schema, incomplete, method) = ("muster.nodes.v1", !complete, method.name());
+        let document = FoundNodesDocument { schema, nodes: &nodes, incomplete, method };
+        cx.print_json(&document, json)?;
     } else if let Some(template) = &template {
         for node in &nodes {
-            let text = template.render(&FoundNodeTemplateValues { node });
-            let text = text.map_err(|source| OutputFormError::Template { source })?;
+            let text = template.render(&BTreeMap::from([("node", node)]));
+            let text = text.map_err(OutputFormError::from)?;
             cx.printer.print_text(text)?;
         }
     } else {
-        let mut names = String::new();
-        for node in &nodes {
-            names.push_str(node.as_str());
-            names.push('\n');
-        }
-        cx.printer.print_text(names)?;
+        let names = nodes.iter().map(|node| format!("{node}\n"));
+        cx.printer.print_text(names.collect::<String>())?;
     }
     if !complete {
         cx.warn_of_gap(ResultGap::Discovery);
@@ -67,7 +62,7 @@ async fn ping_nodes(
     target: &TargetSelection,
     settings: &RpcSettings,
     cx: CommandContext<'_>,
-) -> Result<(BTreeSet<Identity>, bool), Error> {
+) -> Result<(BTreeSet<Identity>, bool)> {
     let fleet = FleetConnection::connect(settings, target).await?;
     let mut nodes = BTreeSet::new();
     let ping = PingRequest { target, expect: None, traceparent: None };

@@ -1,7 +1,8 @@
 //! Parses user-defined output forms, `--jq` and `--template`, before any request is sent.
 
 use std::fs::File;
-use std::io::{self, Read as _};
+use std::io;
+use std::io::{IsTerminal as _, Read as _};
 use std::path::PathBuf;
 
 use muster_ddl::ActionSchema;
@@ -10,65 +11,59 @@ use muster_request::{ReplyFilter, ReplyFilterError};
 use crate::cli::json::JsonArgs;
 use crate::error::CommandError;
 use crate::exit::CommandExitCode;
-use crate::printer::PrintError;
+use crate::printer::{OutputPrinter, PrintError};
 use crate::render::jq::{JqExpression, JqExpressionError};
-use crate::render::template::{self, OutputTemplate, OutputTemplateError};
+use crate::render::template;
+use crate::render::template::{OutputTemplate, OutputTemplateError};
 
-/// An output form is not valid.
+/// An output form is not valid, or its evaluation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum OutputFormError {
     /// The expression of `--jq` is not valid.
-    #[error("--jq: {source}")]
-    Jq {
-        /// The cause.
-        source: JqExpressionError,
-    },
+    #[error("--jq: {0}")]
+    Jq(#[from] JqExpressionError),
     /// The expression of `--filter-replies` is not valid.
-    #[error("--filter-replies: {source}")]
-    Replies {
-        /// The cause.
-        source: ReplyFilterError,
-    },
+    #[error("--filter-replies: {0}")]
+    Replies(#[from] ReplyFilterError),
     /// The template of `--template` is not valid.
-    #[error("--template: {source}")]
-    Template {
-        /// The cause.
-        source: OutputTemplateError,
-    },
+    #[error("--template: {0}")]
+    Template(#[from] OutputTemplateError),
     /// The file of `--template` cannot be read.
     #[error("--template: cannot read {}", path.display())]
     File {
         /// The file.
         path: PathBuf,
         /// The I/O error.
-        #[source]
         source: io::Error,
     },
+    /// A result cannot be written.
+    #[error(transparent)]
+    Print(#[from] PrintError),
 }
 
 impl CommandError for OutputFormError {
     fn exit_code(&self) -> CommandExitCode {
         match self {
-            Self::Jq { source: JqExpressionError::Syntax { .. } | JqExpressionError::TooLong }
-            | Self::Replies { .. }
-            | Self::Template {
-                source:
-                    OutputTemplateError::Syntax { .. }
-                    | OutputTemplateError::TooLong
-                    | OutputTemplateError::Unknown { .. },
-            } => CommandExitCode::Usage,
+            Self::Jq(JqExpressionError::Syntax { .. } | JqExpressionError::TooLong)
+            | Self::Replies(_)
+            | Self::Template(
+                OutputTemplateError::Syntax { .. }
+                | OutputTemplateError::TooLong
+                | OutputTemplateError::Unknown { .. },
+            ) => CommandExitCode::Usage,
+            Self::Print(error) => error.exit_code(),
             _ => CommandExitCode::Local,
         }
     }
 
     fn hints(&self) -> Vec<String> {
         let hint = match self {
-            Self::Jq { .. } => "write it like `--jq '.replies[].sender'`; `-j` shows the document",
-            Self::Replies { .. } => {
+            Self::Jq(_) => "write it like `--jq '.replies[].sender'`; `-j` shows the document",
+            Self::Replies(_) => {
                 "write it like `--filter-replies 'ok() and data().status == \"stopped\"'`"
             }
-            Self::Template { .. } => "write it like `--template '{{ sender }} {{ data.status }}'`",
-            Self::File { .. } => return Vec::new(),
+            Self::Template(_) => "write it like `--template '{{ sender }} {{ data.status }}'`",
+            Self::File { .. } | Self::Print(_) => return Vec::new(),
         };
         vec![hint.to_owned()]
     }
@@ -78,31 +73,12 @@ impl CommandError for OutputFormError {
 #[derive(Debug, Default)]
 pub struct JsonForm(pub Option<JqExpression>);
 
-/// Evaluation of an expression stopped.
-pub enum JqRunError {
-    /// A result cannot be written.
-    Output(PrintError),
-    /// The expression failed.
-    Jq(JqExpressionError),
-}
-
-impl From<JqExpressionError> for JqRunError {
-    fn from(error: JqExpressionError) -> Self {
-        Self::Jq(error)
-    }
-}
-
 /// The JSON form that the flags select. `None` if they select no JSON.
 pub fn parse_json_form(flags: &JsonArgs) -> Result<Option<JsonForm>, OutputFormError> {
     match &flags.jq {
-        Some(code) => Ok(Some(JsonForm(Some(parse_jq(code)?)))),
+        Some(code) => Ok(Some(JsonForm(Some(JqExpression::new(code)?)))),
         None => Ok(flags.json.then(JsonForm::default)),
     }
-}
-
-/// Parses the expression of `--jq`.
-pub fn parse_jq(code: &str) -> Result<JqExpression, OutputFormError> {
-    JqExpression::new(code).map_err(|source| OutputFormError::Jq { source })
 }
 
 /// Parses the expression of `--filter-replies` for replies of this action, if given.
@@ -110,8 +86,7 @@ pub fn parse_reply_filter(
     text: Option<&str>,
     action: &ActionSchema,
 ) -> Result<Option<ReplyFilter>, OutputFormError> {
-    let filter = text.map(|text| ReplyFilter::new(text, action)).transpose();
-    filter.map_err(|source| OutputFormError::Replies { source })
+    Ok(text.map(|text| ReplyFilter::new(text, action)).transpose()?)
 }
 
 /// Parses the template of `--template`, whose variables are these names. The value is the text itself, or `@FILE`.
@@ -119,19 +94,28 @@ pub fn parse_template(
     text: &str,
     known: &[&'static str],
 ) -> Result<OutputTemplate, OutputFormError> {
-    let template = match text.strip_prefix('@') {
-        None => OutputTemplate::new(text, known),
-        Some(path) => {
-            let mut source = String::new();
-            // Reads one byte more than the limit to detect files that are too large.
-            File::open(path)
-                .and_then(|file| {
-                    let limit = template::MAX_TEMPLATE_BYTES as u64 + 1;
-                    file.take(limit).read_to_string(&mut source)
-                })
-                .map_err(|source| OutputFormError::File { path: path.into(), source })?;
-            OutputTemplate::new(&source, known)
-        }
+    let Some(path) = text.strip_prefix('@') else {
+        return Ok(OutputTemplate::new(text, known)?);
     };
-    template.map_err(|source| OutputFormError::Template { source })
+    let mut source = String::new();
+    // Reads one byte more than the limit to detect files that are too large.
+    let limit = template::MAX_TEMPLATE_BYTES as u64 + 1;
+    File::open(path)
+        .and_then(|file| file.take(limit).read_to_string(&mut source))
+        .map_err(|source| OutputFormError::File { path: path.into(), source })?;
+    Ok(OutputTemplate::new(&source, known)?)
+}
+
+/// Asks a question on the terminal. Only an explicit yes counts; `None` without a terminal.
+pub fn confirm_on_terminal(
+    question: impl std::fmt::Display,
+    printer: &OutputPrinter,
+) -> Option<bool> {
+    if !io::stdin().is_terminal() {
+        return None;
+    }
+    printer.print_question(question);
+    let mut answer = String::new();
+    let read = io::stdin().read_line(&mut answer);
+    Some(read.is_ok() && matches!(answer.trim(), "y" | "Y" | "yes"))
 }

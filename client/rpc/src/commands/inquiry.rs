@@ -1,34 +1,29 @@
 //! Sends requests that commands need for their own output, mostly to `rpcutil`. All nodes at once; no job is saved.
 
+use std::collections::BTreeSet;
+
 use muster_request::{
     AgentSchemas, DiscoveredNodes, FleetConnection, FleetRequest, FleetRequestError, JobRecorder,
     RequestPlan, RequestReport, RequestWords, RpcSettings, TargetSelection,
 };
+use muster_wire::identity::Identity;
+use serde::Serialize;
 
-use super::context::CommandContext;
-use crate::error::Error;
-use crate::progress::ProgressReporter;
+use super::form;
+use super::form::JsonForm;
+use crate::cli::filters::QueryArgs;
+use crate::commands::context::{CommandContext, CommandResult, Result};
 
 /// The agent that every node offers.
 pub const RPCUTIL_AGENT: &str = "rpcutil";
 
-/// Plans an action of `rpcutil` with these inputs, given as on the command line.
-pub fn plan_rpcutil<'a>(
-    schemas: &'a AgentSchemas,
-    action: &str,
-    inputs: &[(&str, &str)],
-) -> Result<RequestPlan<'a>, FleetRequestError> {
-    let inputs = inputs.iter();
-    let inputs = inputs.map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-    plan_action(schemas, (RPCUTIL_AGENT, action), inputs.collect())
-}
-
-/// Plans an action of any agent with these inputs, given as on the command line.
+/// Plans an action with these inputs, given as on the command line.
 pub fn plan_action<'a>(
     schemas: &'a AgentSchemas,
     (agent, action): (&str, &str),
-    inputs: Vec<(String, String)>,
+    inputs: &[(&str, &str)],
 ) -> Result<RequestPlan<'a>, FleetRequestError> {
+    let inputs = inputs.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect();
     let words = RequestWords { agent: agent.to_owned(), action: Some(action.to_owned()), inputs };
     let (ddl, action) = schemas.find_action(&words)?;
     RequestPlan::new(ddl, action, &words.inputs)
@@ -40,10 +35,21 @@ pub async fn ask_nodes(
     plan: &RequestPlan<'_>,
     found: DiscoveredNodes,
     progress: &ProgressReporter<'_>,
-) -> Result<RequestReport, Error> {
+) -> Result<RequestReport> {
     let mut recorder = JobRecorder::new(None, progress.printer());
     let request = FleetRequest::new(plan);
     fleet.run_request(request, found, &mut recorder, progress, |_| Ok(())).await
+}
+
+/// Sends the request to one node.
+pub async fn ask_node(
+    fleet: &FleetConnection,
+    plan: &RequestPlan<'_>,
+    node: &Identity,
+    progress: &ProgressReporter<'_>,
+) -> Result<RequestReport> {
+    let found = DiscoveredNodes::from_names(BTreeSet::from([node.clone()]));
+    ask_nodes(fleet, plan, found, progress).await
 }
 
 /// Connects, discovers the target nodes and sends the request. Shows progress on a terminal, if requested.
@@ -53,9 +59,53 @@ pub async fn discover_and_ask(
     settings: &RpcSettings,
     show_progress: bool,
     cx: CommandContext<'_>,
-) -> Result<RequestReport, Error> {
+) -> Result<RequestReport> {
     let fleet = FleetConnection::connect(settings, target).await?;
     let progress = ProgressReporter::new(cx.printer, show_progress);
     let found = fleet.discover_nodes(target, &progress).await?;
     ask_nodes(&fleet, plan, found, &progress).await
+}
+
+/// The replies to a question that changes nothing, and their output form.
+pub struct QueryResult<'a> {
+    /// The replies.
+    pub report: RequestReport,
+    json: Option<JsonForm>,
+    target: TargetSelection,
+    cx: CommandContext<'a>,
+}
+
+/// Asks all nodes that match the filters.
+pub async fn query_nodes<'a>(
+    args: &QueryArgs,
+    (agent, action): (&str, &str),
+    inputs: &[(&str, &str)],
+    cx: CommandContext<'a>,
+) -> Result<QueryResult<'a>> {
+    let target = cx.read_target(&args.filters)?.with_agent(agent)?;
+    let json = form::parse_json_form(&args.json)?;
+    let settings = cx.load_settings()?;
+    let schemas = cx.load_schemas(Some(&settings))?;
+    let plan = plan_action(&schemas, (agent, action), inputs)?;
+    let report = discover_and_ask(&plan, &target, &settings, json.is_none(), cx).await?;
+    Ok(QueryResult { report, json, target, cx })
+}
+
+impl QueryResult<'_> {
+    /// Prints the document if JSON is selected, otherwise calls `print_text`, if any node was discovered.
+    pub fn print_answer(
+        &self,
+        document: &impl Serialize,
+        print_text: impl FnOnce() -> Result<()>,
+    ) -> CommandResult {
+        if let Some(json) = &self.json {
+            self.cx.print_json(document, json)?;
+        } else if self.report.stats.discovered == 0 {
+            self.cx.report_no_nodes(&self.target);
+        } else {
+            print_text()?;
+        }
+        self.cx.warn_of_gaps(&self.report);
+        Ok(self.report.stats.exit_code())
+    }
 }

@@ -2,12 +2,13 @@
 
 mod batches;
 mod collectives;
-mod error;
 mod export;
 mod report;
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 
+use muster_client::discovery::inventory::InventoryError;
 use muster_contract::rpcutil::RpcutilInventoryOutput;
 use muster_filter::state::NodeFacts;
 use muster_request::{
@@ -15,28 +16,44 @@ use muster_request::{
 };
 use muster_wire::identity::Identity;
 
-use super::context::CommandContext;
-use super::{form, inquiry};
+use super::form;
+use super::inquiry::{RPCUTIL_AGENT, ask_node, plan_action};
 use crate::cli::inventory;
+use crate::commands::context::{CommandContext, CommandResult};
 use crate::completion::memory::SeenNamesCache;
-use crate::error::Error;
-use crate::exit::CommandExitCode;
+use crate::error::CommandError;
 use crate::progress::ProgressReporter;
 use crate::render::inventory::{NodeInventory, NodeInventoryDocument};
 use crate::render::printable::escape_to_line;
 
-pub use error::InventoryFileError;
+/// Writing or reading an inventory file failed.
+#[derive(Debug, thiserror::Error)]
+pub enum InventoryFileError {
+    /// The file exists already.
+    #[error("{} exists already; use `--update` to rewrite it and keep its groups", path.display())]
+    Exists {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The existing file is not a valid inventory.
+    #[error("the inventory in {} cannot be used", path.display())]
+    Inventory {
+        /// The file.
+        path: PathBuf,
+        /// Position and cause.
+        source: InventoryError,
+    },
+}
+
+impl CommandError for InventoryFileError {}
 
 /// Runs the command.
-pub async fn run(
-    args: inventory::InventoryArgs,
-    cx: CommandContext<'_>,
-) -> Result<CommandExitCode, Error> {
+pub async fn run(args: inventory::InventoryArgs, cx: CommandContext<'_>) -> CommandResult {
     if let Some(path) = &args.validate {
         return export::validate_file(path, cx);
     }
     if let Some(path) = &args.export {
-        return export::run(path, args.update, &args.filters, cx).await;
+        return export::run(path, args.update, &args.query.filters, cx).await;
     }
     if let Some(text) = &args.template {
         return report::run(text, &args, cx).await;
@@ -52,21 +69,24 @@ async fn show_node(
     node: &Identity,
     args: &inventory::InventoryArgs,
     cx: CommandContext<'_>,
-) -> Result<CommandExitCode, Error> {
-    let json = form::parse_json_form(&args.json)?;
+) -> CommandResult {
+    let json = form::parse_json_form(&args.query.json)?;
     let settings = cx.load_settings()?;
     let schemas = AgentSchemas::load(Some(&settings))?;
-    let target = TargetSelection::for_collective(args.filters.target.clone());
+    let target = TargetSelection::for_collective(args.query.filters.target.clone());
     let fleet = FleetConnection::connect(&settings, &target).await?;
+    let inventory_plan = plan_action(&schemas, (RPCUTIL_AGENT, "inventory"), &[])?;
+    let statistics_plan = plan_action(&schemas, (RPCUTIL_AGENT, "daemon_stats"), &[])?;
+    let progress = ProgressReporter::new(cx.printer, false);
     let (inventory, statistics) = tokio::try_join!(
-        ask_node(&fleet, &schemas, "inventory", node, cx),
-        ask_node(&fleet, &schemas, "daemon_stats", node, cx),
+        ask_node(&fleet, &inventory_plan, node, &progress),
+        ask_node(&fleet, &statistics_plan, node, &progress),
     )?;
     let page = NodeInventory { node, known: &inventory, statistics: &statistics };
     if let Some(json) = &json {
         cx.print_json(&NodeInventoryDocument::new(page), json)?;
     } else if inventory.stats.response_count() + statistics.stats.response_count() > 0 {
-        cx.printer.print_text(page.render_text(cx.printer.screen().width))?;
+        cx.printer.print_text(page.render_text(cx.width()))?;
     }
     remember_facts(&inventory, cx);
     print_problems(node, &[&inventory, &statistics], cx);
@@ -79,24 +99,11 @@ fn remember_facts(inventory: &RequestReport, cx: CommandContext<'_>) {
     let replies = inventory.replies.iter();
     let outputs = replies.map(NodeReply::typed_outputs::<RpcutilInventoryOutput>);
     let facts = outputs.filter_map(|output| NodeFacts::from_value(output.facts.into()).ok());
-    let names = facts.flat_map(|facts| {
-        let leaves = facts.leaf_values().into_iter().map(|(name, _)| name);
-        leaves.collect::<Vec<String>>()
-    });
-    let seen = SeenNamesCache { facts: names.collect(), ..SeenNamesCache::default() };
+    let mut seen = SeenNamesCache::default();
+    for facts in facts {
+        seen.facts.extend(facts.leaf_values().into_iter().map(|(name, _)| name));
+    }
     SeenNamesCache::add_names(cx.environment, seen);
-}
-
-async fn ask_node(
-    fleet: &FleetConnection,
-    schemas: &AgentSchemas,
-    action: &str,
-    node: &Identity,
-    cx: CommandContext<'_>,
-) -> Result<RequestReport, Error> {
-    let plan = inquiry::plan_rpcutil(schemas, action, &[])?;
-    let found = DiscoveredNodes::from_names(BTreeSet::from([node.clone()]));
-    inquiry::ask_nodes(fleet, &plan, found, &ProgressReporter::new(cx.printer, false)).await
 }
 
 /// Prints errors that the page does not contain, each one once.

@@ -1,23 +1,21 @@
 //! `rpc job`: shows and manages saved jobs. Sends no requests.
 
 use muster_base::error_chain;
-use muster_jobs::{JobStore, SavedJobError};
-use muster_request::FleetRequestError;
+use muster_jobs::JobStore;
 
-use super::context::CommandContext;
 use super::form;
-use crate::cli::job::{JobCommand, JobDiffArgs, JobForgetArgs, JobListArgs, JobShowArgs};
+use crate::cli::job::{JobCommand, JobDiffArgs, JobForgetArgs, JobShowArgs};
+use crate::cli::json::JsonArgs;
+use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::diagnostics::highlight_code;
-use crate::error::Error;
-use crate::exit::CommandExitCode;
 use crate::render::job::{
-    JobDiffDocument, JobDifference, JobDocument, JobListDocument, render_job, render_job_list,
+    JobDifference, JobDocument, JobListDocument, render_job, render_job_list,
 };
+use crate::render::plan::count_text;
 
 /// Runs one of the commands.
-pub fn run(command: JobCommand, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
-    let store =
-        JobStore::new(cx.environment.state_home.as_deref()).map_err(FleetRequestError::from)?;
+pub fn run(command: JobCommand, cx: CommandContext<'_>) -> CommandResult {
+    let store = JobStore::new(cx.environment.state_home.as_deref())?;
     match command {
         JobCommand::List(args) => list_jobs(&args, &store, cx),
         JobCommand::Show(args) => show_job(&args, &store, cx),
@@ -26,13 +24,9 @@ pub fn run(command: JobCommand, cx: CommandContext<'_>) -> Result<CommandExitCod
     }
 }
 
-fn list_jobs(
-    args: &JobListArgs,
-    store: &JobStore,
-    cx: CommandContext<'_>,
-) -> Result<CommandExitCode, Error> {
-    let (jobs, errors) = store.list_jobs().map_err(FleetRequestError::from)?;
-    if let Some(json) = form::parse_json_form(&args.json)? {
+fn list_jobs(args: &JsonArgs, store: &JobStore, cx: CommandContext<'_>) -> CommandResult {
+    let (jobs, errors) = store.list_jobs()?;
+    if let Some(json) = form::parse_json_form(args)? {
         cx.print_json(&JobListDocument::new(&jobs), &json)?;
     } else {
         cx.printer.print_text(render_job_list(&jobs))?;
@@ -49,52 +43,30 @@ fn list_jobs(
     Ok(CommandExitCode::Passed)
 }
 
-fn show_job(
-    args: &JobShowArgs,
-    store: &JobStore,
-    cx: CommandContext<'_>,
-) -> Result<CommandExitCode, Error> {
-    let job = store.load_job(&args.job).map_err(FleetRequestError::from)?;
-    if let Some(json) = form::parse_json_form(&args.json)? {
-        cx.print_json(&JobDocument::new(&job), &json)?;
-    } else {
-        cx.printer.print_text(render_job(&job, cx.printer.screen().width))?;
-    }
+fn show_job(args: &JobShowArgs, store: &JobStore, cx: CommandContext<'_>) -> CommandResult {
+    let job = store.load_job(&args.job)?;
+    let json = form::parse_json_form(&args.json)?;
+    cx.print_result(json.as_ref(), &JobDocument::new(&job), || render_job(&job, cx.width()))?;
     if job.damaged > 0 {
-        let damaged = job.damaged;
-        cx.printer
-            .print_warning(format_args!("{damaged} lines of the job's file cannot be parsed"));
+        let damaged = count_text(job.damaged, "line", "lines");
+        cx.printer.print_warning(format_args!("{damaged} of the job's file cannot be parsed"));
     }
     Ok(job.outcome().into())
 }
 
-fn diff_jobs(
-    args: &JobDiffArgs,
-    store: &JobStore,
-    cx: CommandContext<'_>,
-) -> Result<CommandExitCode, Error> {
-    let load = |reference: &str| store.load_job(reference).map_err(FleetRequestError::from);
-    let (before, after) = (load(&args.before)?, load(&args.after)?);
+fn diff_jobs(args: &JobDiffArgs, store: &JobStore, cx: CommandContext<'_>) -> CommandResult {
+    let (before, after) = (store.load_job(&args.before)?, store.load_job(&args.after)?);
     let difference = JobDifference::between_jobs(&before, &after);
-    if let Some(json) = form::parse_json_form(&args.json)? {
-        cx.print_json(&JobDiffDocument::new(&difference), &json)?;
-    } else {
-        cx.printer.print_text(difference.render_text(cx.printer.screen().width))?;
-    }
-    Ok(if difference.is_empty() { CommandExitCode::Passed } else { CommandExitCode::SomeFailed })
+    let json = form::parse_json_form(&args.json)?;
+    cx.print_result(json.as_ref(), &difference, || difference.render_text(cx.width()))?;
+    Ok(CommandExitCode::from_verdict(difference.is_empty()))
 }
 
-fn forget_jobs(
-    args: &JobForgetArgs,
-    store: &JobStore,
-    cx: CommandContext<'_>,
-) -> Result<CommandExitCode, Error> {
+fn forget_jobs(args: &JobForgetArgs, store: &JobStore, cx: CommandContext<'_>) -> CommandResult {
     let forgotten = if args.all {
-        store.forget_all_jobs().map_err(FleetRequestError::from)?
+        store.forget_all_jobs()?
     } else {
-        let forget = |job: &String| store.forget_job(job);
-        let results = args.jobs.iter().map(forget).collect::<Result<Vec<_>, SavedJobError>>();
-        results.map_err(FleetRequestError::from)?
+        args.jobs.iter().map(|job| store.forget_job(job)).collect::<Result<_, _>>()?
     };
     for id in forgotten {
         cx.printer.print_message(format_args!("forgot {id}"));

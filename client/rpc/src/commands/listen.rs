@@ -4,33 +4,21 @@ use muster_request::{
     FleetConnection, FleetRequestUpdate, ListenRequest, RequestWords, ResultGap, TargetSelection,
 };
 
-use super::context::CommandContext;
 use super::form;
-use super::request::output::{RequestOutput, RequestOutputForm, divert_output, print_error};
+use super::request::output::{RequestOutput, RequestOutputForm, run_with_form};
 use crate::cli::listen::ListenArgs;
-use crate::error::Error;
-use crate::exit::CommandExitCode;
-use crate::printer::VerbosityLevel;
-use crate::render::request::RequestResultView;
+use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
 
 /// Runs the command.
-pub async fn run(args: ListenArgs, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
-    if let Some(path) = &args.output.file {
-        divert_output(path, cx)?;
-    }
-    let form = RequestOutputForm::from_flags(&args.output)?;
-    let result = listen_for_replies(&args, &form, cx).await;
-    if let (RequestOutputForm::Lines, Err(error)) = (&form, &result) {
-        print_error(error, cx)?;
-    }
-    result
+pub async fn run(args: ListenArgs, cx: CommandContext<'_>) -> CommandResult {
+    run_with_form(&args.output, cx, async |form| listen_for_replies(&args, form, cx).await).await
 }
 
 async fn listen_for_replies(
     args: &ListenArgs,
     form: &RequestOutputForm,
     cx: CommandContext<'_>,
-) -> Result<CommandExitCode, Error> {
+) -> CommandResult {
     let settings = cx.load_settings_if_any()?;
     let schemas = cx.load_schemas(settings.as_ref())?;
     let words =
@@ -39,18 +27,7 @@ async fn listen_for_replies(
     let filter = form::parse_reply_filter(args.output.filter_replies.as_deref(), action)?;
     let settings = settings.map_or_else(|| cx.load_settings(), Ok)?;
     let fleet = FleetConnection::connect(&settings, &TargetSelection::for_collective(None)).await?;
-    let output = RequestOutput {
-        form,
-        filter,
-        sort: args.output.sort,
-        view: RequestResultView {
-            action,
-            display: args.output.display,
-            verbose: cx.printer.verbosity_level() == VerbosityLevel::Verbose,
-            width: cx.printer.screen().width,
-        },
-        cx,
-    };
+    let output = RequestOutput::new(form, filter, &args.output, action, cx);
     let request = ListenRequest {
         mailbox: &args.mailbox,
         ddl,
@@ -59,8 +36,7 @@ async fn listen_for_replies(
         expect: args.expect.map(|count| usize::try_from(count).unwrap_or(usize::MAX)),
         time: args.timeout,
     };
-    let shows_progress =
-        args.output.stream || (action.streams_progress() && !args.output.no_stream);
+    let shows_progress = args.output.wants_progress(action);
     let print_ready = |subject: &str| {
         cx.printer.print_message(format_args!("Listening on {subject}"));
     };

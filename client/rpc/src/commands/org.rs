@@ -10,38 +10,19 @@ mod push;
 mod revoke;
 pub mod show;
 
-use crate::cli::org::{OrgCommand, OrgDirectoryArgs};
-use crate::environment::ProcessEnvironment;
-use crate::error::Error;
-use crate::exit::CommandExitCode;
-use crate::printer::OutputPrinter;
-use muster_organisation::{Organisation, OrganisationError};
+use crate::cli::org::OrgCommand;
+use crate::commands::context::{CommandContext, CommandResult};
 
 /// Runs one of the commands.
-pub async fn run(
-    command: OrgCommand,
-    environment: &ProcessEnvironment,
-    printer: &OutputPrinter,
-) -> Result<CommandExitCode, Error> {
-    let open = |directory: &OrgDirectoryArgs| open_organisation(directory, environment);
+pub async fn run(command: OrgCommand, cx: CommandContext<'_>) -> CommandResult {
     match command {
-        OrgCommand::Init(args) => init::run(args, printer),
-        OrgCommand::Add(args) => add::run(args, open, printer).await,
-        OrgCommand::List(args) => list::run(&args, &open(&args.organisation)?, printer),
-        OrgCommand::Revoke(args) => revoke::run(&args, &open(&args.organisation)?, printer).await,
-        OrgCommand::Grant(args) => grant::run(&args, &open(&args.organisation)?, printer),
-        OrgCommand::Push(args) => {
-            push::run(&open(&args.organisation)?, args.replicas, printer).await
-        }
-        OrgCommand::Newcomers(args) => newcomers::run(open(&args.organisation)?, printer).await,
-        OrgCommand::Show(args) => show::run(&args, &open(&args.organisation)?, printer),
+        OrgCommand::Init(args) => init::run(args, cx),
+        OrgCommand::Add(args) => add::run(args, cx).await,
+        OrgCommand::List(args) => list::run(&args, cx),
+        OrgCommand::Revoke(args) => revoke::run(&args, cx).await,
+        OrgCommand::Grant(args) => grant::run(&args, cx),
+        OrgCommand::Push(args) => push::run(&args, cx).await,
+        OrgCommand::Newcomers(args) => newcomers::run(&args, cx).await,
+        OrgCommand::Show(args) => show::run(&args, cx),
     }
-}
-
-/// Opens the selected organisation.
-pub fn open_organisation(
-    directory: &OrgDirectoryArgs,
-    environment: &ProcessEnvironment,
-) -> Result<Organisation, OrganisationError> {
-    Organisation::open_selected(directory.org.as_deref(), environment.organisation.as_deref())
 }

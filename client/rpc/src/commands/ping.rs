@@ -5,26 +5,23 @@ use muster_client::{CallStats, ReceivedReply};
 use muster_request::{FleetConnection, NodeTrace, PingRequest, ResultGap};
 use muster_wire::identity::Identity;
 
-use super::context::CommandContext;
 use super::form;
 use super::request::request_traceparent;
 use crate::cli::ping::PingArgs;
-use crate::error::Error;
-use crate::exit::CommandExitCode;
-use crate::printer::{PrintError, VerbosityLevel};
-use crate::progress::ProgressReporter;
+use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
+use crate::printer::PrintError;
 use crate::render::ping::{PingDocument, PingReply, render_ping_graph, render_ping_statistics};
 use crate::render::trace::RequestTrace;
 
 /// Runs the command. Prints each reply as it arrives.
-pub async fn run(args: PingArgs, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
-    let mut target = cx.read_target(&args.filters)?;
+pub async fn run(args: PingArgs, cx: CommandContext<'_>) -> CommandResult {
+    let mut target = cx.read_target(&args.query.filters)?;
     target.listen = args.timeout.or(target.listen);
-    let json = form::parse_json_form(&args.json)?;
+    let json = form::parse_json_form(&args.query.json)?;
     let settings = cx.load_settings()?;
     let fleet = FleetConnection::connect(&settings, &target).await?;
-    let verbose = cx.printer.verbosity_level() == VerbosityLevel::Verbose;
-    let request = PingRequest {
+    let verbose = cx.is_verbose();
+    let request = ask::PingRequest {
         target: &target,
         expect: args.expect.map(|count| usize::try_from(count).unwrap_or(usize::MAX)),
         traceparent: args.trace.then(|| request_traceparent(true, cx.environment)).flatten(),
@@ -47,10 +44,10 @@ pub async fn run(args: PingArgs, cx: CommandContext<'_>) -> Result<CommandExitCo
     cx.remember_nodes(pongs.iter().map(|pong| &pong.node));
     let complete = stats.as_ref().is_none_or(|stats| stats.incomplete.is_none());
     if let Some(json) = &json {
-        cx.print_json(&PingDocument::new(&pongs, !complete).with_traces(&traces), json)?;
+        cx.print_json(&PingDocument::new(&pongs, !complete, &traces), json)?;
     } else {
         cx.printer.print_line(render_ping_statistics(&pongs))?;
-        let width = cx.printer.screen().width;
+        let width = cx.width();
         if let Some(graph) = render_ping_graph(&pongs, width).filter(|_| args.graph) {
             cx.printer.print_line(format_args!("\n{graph}"))?;
         }

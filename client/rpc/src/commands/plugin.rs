@@ -8,17 +8,16 @@ mod check;
 use muster_ddl::doc;
 use muster_request::{AgentSchemas, DdlCache, FetchedDdl, FleetRequestError};
 
-use super::context::CommandContext;
-use super::request::report_no_nodes;
-use super::{form, inquiry};
-use crate::cli::plugin::{PluginCommand, PluginDocArgs, PluginFetchArgs, PluginListArgs};
-use crate::error::Error;
-use crate::exit::CommandExitCode;
+use super::form;
+use super::inquiry::{RPCUTIL_AGENT, discover_and_ask, plan_action};
+use crate::cli::json::JsonArgs;
+use crate::cli::plugin::{PluginCommand, PluginDocArgs, PluginFetchArgs};
+use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::render::plugins::{PluginListDocument, render_agent_list};
-use crate::render::printable::escape_to_line;
+use crate::render::{escape_to_line, node_count_text};
 
 /// Runs one of the commands.
-pub async fn run(command: PluginCommand, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
+pub async fn run(command: PluginCommand, cx: CommandContext<'_>) -> CommandResult {
     match command {
         PluginCommand::List(args) => list_agents(&args, cx),
         PluginCommand::Doc(args) => show_document(&args, cx),
@@ -31,17 +30,15 @@ pub async fn run(command: PluginCommand, cx: CommandContext<'_>) -> Result<Comma
     }
 }
 
-fn list_agents(args: &PluginListArgs, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
+fn list_agents(args: &JsonArgs, cx: CommandContext<'_>) -> CommandResult {
     let schemas = cx.load_schemas(cx.load_settings_if_any()?.as_ref())?;
-    if let Some(json) = form::parse_json_form(&args.json)? {
-        cx.print_json(&PluginListDocument::new(&schemas.store), &json)?;
-    } else {
-        cx.printer.print_text(render_agent_list(&schemas.store))?;
-    }
+    let json = form::parse_json_form(args)?;
+    let document = PluginListDocument::new(&schemas.store);
+    cx.print_result(json.as_ref(), &document, || render_agent_list(&schemas.store))?;
     Ok(CommandExitCode::Passed)
 }
 
-fn show_document(args: &PluginDocArgs, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
+fn show_document(args: &PluginDocArgs, cx: CommandContext<'_>) -> CommandResult {
     let schemas = cx.load_schemas(cx.load_settings_if_any()?.as_ref())?;
     let ddl = schemas.find_agent(&args.agent)?;
     match (form::parse_json_form(&args.json)?, args.markdown) {
@@ -53,19 +50,16 @@ fn show_document(args: &PluginDocArgs, cx: CommandContext<'_>) -> Result<Command
 }
 
 /// Asks the nodes that offer the agent for its schema, and saves it if they agree.
-async fn fetch_ddl(
-    args: PluginFetchArgs,
-    cx: CommandContext<'_>,
-) -> Result<CommandExitCode, Error> {
+async fn fetch_ddl(args: PluginFetchArgs, cx: CommandContext<'_>) -> CommandResult {
     let target = cx.read_target(&args.filters)?.with_agent(&args.agent)?;
     let settings = cx.load_settings()?;
     let schemas = AgentSchemas::load(Some(&settings))?;
-    let plan = inquiry::plan_rpcutil(&schemas, "ddl", &[("agent", &args.agent)])?;
-    let report = inquiry::discover_and_ask(&plan, &target, &settings, true, cx).await?;
+    let plan = plan_action(&schemas, (RPCUTIL_AGENT, "ddl"), &[("agent", &args.agent)])?;
+    let report = discover_and_ask(&plan, &target, &settings, true, cx).await?;
     cx.warn_of_gaps(&report);
     if report.stats.discovered == 0 {
-        report_no_nodes(&target, cx);
-        return Ok(report.stats.outcome().into());
+        cx.report_no_nodes(&target);
+        return Ok(report.stats.exit_code());
     }
     for reply in report.replies.iter().filter(|reply| !reply.is_ok()) {
         let message = escape_to_line(&reply.message);
@@ -75,11 +69,9 @@ async fn fetch_ddl(
     let path =
         DdlCache::for_settings(&settings).store_ddl(&fetched).map_err(FleetRequestError::from)?;
     let (name, version) = (fetched.ddl.name(), escape_to_line(fetched.ddl.version()).into_owned());
-    let nodes = report.stats.ok;
-    cx.printer.print_line(format_args!(
-        "{name} {version} from {nodes} nodes, saved in {}",
-        path.display()
-    ))?;
+    let nodes = node_count_text(report.stats.ok);
+    cx.printer
+        .print_line(format_args!("{name} {version} from {nodes}, saved in {}", path.display()))?;
     if schemas.store.get(name).is_some() {
         cx.printer.print_warning(format_args!(
             "another DDL of {name}, built in or in {}, takes precedence",

@@ -12,12 +12,13 @@ use serde_json::Map;
 use super::context::CommandContext;
 use super::form;
 use crate::cli::policy::{PolicyCheckArgs, PolicyCommand, PolicyExplainArgs, PolicyTestArgs};
+use crate::commands::context::{CommandExitCode, CommandResult};
 use crate::error::Error;
-use crate::exit::CommandExitCode;
+use crate::policy::LoadedPolicies;
 use crate::render::policy as render;
 
 /// Runs one of the commands.
-pub fn run(command: PolicyCommand, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
+pub fn run(command: PolicyCommand, cx: CommandContext<'_>) -> CommandResult {
     match command {
         PolicyCommand::Check(args) => check_policies(&args, cx),
         PolicyCommand::Explain(args) => explain_decision(&args, cx),
@@ -25,10 +26,7 @@ pub fn run(command: PolicyCommand, cx: CommandContext<'_>) -> Result<CommandExit
     }
 }
 
-fn check_policies(
-    args: &PolicyCheckArgs,
-    cx: CommandContext<'_>,
-) -> Result<CommandExitCode, Error> {
+fn check_policies(args: &PolicyCheckArgs, cx: CommandContext<'_>) -> CommandResult {
     let settings = cx.load_settings_if_any()?;
     let schemas = AgentSchemas::load(settings.as_ref())?;
     let directory = settings.as_ref().map(|settings| settings.ddls.as_path());
@@ -45,20 +43,13 @@ fn check_policies(
     }
     let files = readings.iter().map(|reading| reading.files.len()).sum();
     let document = render::PolicyCheckDocument::new(files, &findings);
-    if let Some(json) = form::parse_json_form(&args.json)? {
-        cx.print_json(&document, &json)?;
-    } else {
-        cx.printer.print_text(document.render_text())?;
-    }
-    let (errors, warnings) = document.finding_counts();
-    let has_failed = errors > 0 || (args.strict && warnings > 0);
-    Ok(if has_failed { CommandExitCode::SomeFailed } else { CommandExitCode::Passed })
+    let json = form::parse_json_form(&args.json)?;
+    cx.print_result(json.as_ref(), &document, || document.render_text())?;
+    let has_passed = document.errors == 0 && !(args.strict && document.warnings > 0);
+    Ok(CommandExitCode::from_verdict(has_passed))
 }
 
-fn explain_decision(
-    args: &PolicyExplainArgs,
-    cx: CommandContext<'_>,
-) -> Result<CommandExitCode, Error> {
+fn explain_decision(args: &PolicyExplainArgs, cx: CommandContext<'_>) -> CommandResult {
     let mut node = match &args.node {
         Some(path) => SavedNode::read(path)?,
         None => SavedNode::default(),
@@ -85,19 +76,12 @@ fn explain_decision(
     let explanation = reading.set.explain(&query, &data.to_lookup_values());
     let request = (&args.caller, &args.agent, &args.action);
     let document = render::PolicyExplainDocument::new(request, node.name(), &explanation);
-    if let Some(json) = form::parse_json_form(&args.json)? {
-        cx.print_json(&document, &json)?;
-    } else {
-        cx.printer.print_text(document.render_text())?;
-    }
-    Ok(if explanation.decision.allowed {
-        CommandExitCode::Passed
-    } else {
-        CommandExitCode::SomeFailed
-    })
+    let json = form::parse_json_form(&args.json)?;
+    cx.print_result(json.as_ref(), &document, || document.render_text())?;
+    Ok(CommandExitCode::from_verdict(explanation.decision.allowed))
 }
 
-fn run_cases(args: &PolicyTestArgs, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
+fn run_cases(args: &PolicyTestArgs, cx: CommandContext<'_>) -> CommandResult {
     let cases = PolicyTestSuite::read(&args.file)?;
     let reading = read_directory(&cases.policies, cases.default)?;
     for problem in &reading.problems {
@@ -105,16 +89,9 @@ fn run_cases(args: &PolicyTestArgs, cx: CommandContext<'_>) -> Result<CommandExi
     }
     let outcomes = cases.run_cases(&reading.set, unix_millis_now());
     let document = render::PolicyTestDocument::new(&outcomes);
-    if let Some(json) = form::parse_json_form(&args.json)? {
-        cx.print_json(&document, &json)?;
-    } else {
-        cx.printer.print_text(document.render_text())?;
-    }
-    Ok(if document.failed_count() > 0 {
-        CommandExitCode::SomeFailed
-    } else {
-        CommandExitCode::Passed
-    })
+    let json = form::parse_json_form(&args.json)?;
+    cx.print_result(json.as_ref(), &document, || document.render_text())?;
+    Ok(CommandExitCode::from_verdict(document.failed == 0))
 }
 
 #[cfg(test)]

@@ -1,46 +1,26 @@
 //! `rpc provision`: enrols new machines. Some commands work on the organisation's files; the others call the provisioning service.
 
 mod control;
-mod host;
-mod release;
+mod issue;
 mod service;
 mod status;
-mod token;
 mod user_data;
 
 use crate::cli::provision::ProvisionCommand;
-use crate::commands::context::CommandContext;
-use crate::commands::org::open_organisation;
-use crate::error::Error;
-use crate::exit::CommandExitCode;
+use crate::commands::context::{CommandContext, CommandResult};
 
 /// Runs one of the commands.
-pub async fn run(
-    command: ProvisionCommand,
-    cx: CommandContext<'_>,
-) -> Result<CommandExitCode, Error> {
+pub async fn run(command: ProvisionCommand, cx: CommandContext<'_>) -> CommandResult {
     match command {
-        ProvisionCommand::Token(args) => {
-            let organisation = open_organisation(&args.organisation, cx.environment)?;
-            token::run(args, organisation, cx.printer).await
-        }
+        ProvisionCommand::Token(args) => issue::issue_token(args, cx).await,
         ProvisionCommand::Status(args) => status::run(args, cx).await,
         ProvisionCommand::Watch(args) => status::watch_nodes(&args, cx).await,
         ProvisionCommand::Retry(args) => control::run("retry", &args.nodes, cx).await,
         ProvisionCommand::Pause(args) => control::run("pause", &args.nodes, cx).await,
         ProvisionCommand::Resume(args) => control::run("resume", &args.nodes, cx).await,
         ProvisionCommand::Retire(args) => control::retire_nodes(&args, cx).await,
-        ProvisionCommand::Release(args) => {
-            let organisation = open_organisation(&args.organisation, cx.environment)?;
-            release::run(&args, &organisation, cx.printer).await
-        }
-        ProvisionCommand::Host(args) => {
-            let organisation = open_organisation(&args.organisation, cx.environment)?;
-            host::run(args, organisation, cx.printer).await
-        }
-        ProvisionCommand::UserData(args) => {
-            let organisation = open_organisation(&args.organisation, cx.environment)?;
-            user_data::run(&args, &organisation, cx.printer)
-        }
+        ProvisionCommand::Release(args) => issue::release_names(&args, cx).await,
+        ProvisionCommand::Host(args) => issue::create_host_files(args, cx).await,
+        ProvisionCommand::UserData(args) => user_data::run(&args, cx),
     }
 }

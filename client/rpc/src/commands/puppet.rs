@@ -6,16 +6,14 @@ mod query;
 mod resume;
 mod runs;
 
-use super::context::CommandContext;
 use crate::cli::puppet::PuppetCommand;
-use crate::error::Error;
-use crate::exit::CommandExitCode;
+use crate::commands::context::{CommandContext, CommandResult};
 
 /// The agent of all requests except restarts.
 const PUPPET_AGENT: &str = "puppet";
 
 /// Runs one of the commands.
-pub async fn run(command: PuppetCommand, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
+pub async fn run(command: PuppetCommand, cx: CommandContext<'_>) -> CommandResult {
     match command {
         PuppetCommand::Status(args) => query::show_status(args, cx).await,
         PuppetCommand::Count(args) => query::show_counts(args, cx).await,

@@ -6,6 +6,7 @@ mod resume;
 pub mod save;
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use muster_client::{DiscoverySource, ReplyDelivery, choose_nodes};
 use muster_ddl::ActionSchema;
@@ -16,45 +17,65 @@ use muster_request::{
 };
 use muster_wire::identity::Identity;
 use muster_wire::trace::TraceContext;
+use output::{RequestOutput, RequestOutputForm, run_with_form};
+use propose::write_proposal;
+use resume::EarlierJob;
+use save::{JobCandidate, open_journal};
 use uuid::Uuid;
 
-use super::context::CommandContext;
 use super::form;
 use crate::cli::Cli;
+use crate::cli::approval::ApprovalArgs;
+use crate::cli::filters::QueryArgs;
+use crate::cli::json::JsonArgs;
+use crate::cli::output::OutputArgs;
 use crate::cli::request::RequestArgs;
+use crate::cli::request_flags::RequestFlags;
+use crate::cli::rollout_flags::PaceArgs;
+use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::environment::ProcessEnvironment;
-use crate::error::Error;
-use crate::exit::CommandExitCode;
-use crate::printer::VerbosityLevel;
 use crate::progress::ProgressReporter;
 use crate::render::agent_help;
 use crate::render::plan::{RolloutPreview, node_count_text};
-use crate::render::request::RequestResultView;
 use crate::render::trace::RequestTrace;
-use crate::terminal::{PromptError, ask_confirmation, is_terminal, read_secrets};
-use output::{RequestOutput, RequestOutputForm, divert_output, print_error};
-use propose::{ProposalRequest, write_proposal};
-use resume::EarlierJob;
-use save::{JobCandidate, open_journal};
+use crate::terminal::read_secrets;
 
 /// Runs the command. Prints replies as they arrive, unless they are sorted or part of a document.
-pub async fn run(args: RequestArgs, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
+pub async fn run(args: RequestArgs, cx: CommandContext<'_>) -> CommandResult {
     if args.help {
         return print_help(&args, cx);
     }
-    if let Some(path) = &args.output.file {
-        divert_output(path, cx)?;
-    }
-    let form = RequestOutputForm::from_flags(&args.output)?;
-    let result = ask_action(args, &form, cx).await;
-    if let (RequestOutputForm::Lines, Err(error)) = (&form, &result) {
-        print_error(error, cx)?;
-    }
-    result
+    let flags = args.output.clone();
+    run_with_form(&flags, cx, async |form| Box::pin(ask_action(args, form, cx)).await).await
+}
+
+/// Sends a request with these words after the agent, as `rpc do` does with the default options.
+pub async fn send_words(
+    agent: &str,
+    words: Vec<String>,
+    yes: bool,
+    query: QueryArgs,
+    cx: CommandContext<'_>,
+) -> CommandResult {
+    let QueryArgs { json: JsonArgs { json, jq }, filters } = query;
+    let request = RequestArgs {
+        agent: Some(agent.to_owned()),
+        words,
+        timeout: None,
+        ttl: Duration::from_mins(1),
+        output: OutputArgs { json, jq, ..OutputArgs::default() },
+        approval: ApprovalArgs { propose: None, lifetime: Duration::from_hours(1), approve: None },
+        flags: RequestFlags { yes, ..RequestFlags::default() },
+        pace: PaceArgs::default(),
+        filters,
+        bare: false,
+        help: false,
+    };
+    Box::pin(run(request, cx)).await
 }
 
 /// Prints the usage of the agent or its action.
-fn print_help(args: &RequestArgs, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
+fn print_help(args: &RequestArgs, cx: CommandContext<'_>) -> CommandResult {
     let mut schemas = AgentSchemas::load(cx.load_settings_if_any()?.as_ref())?;
     if args.bare {
         schemas.commands = Cli::command_names();
@@ -73,10 +94,9 @@ async fn ask_action(
     args: RequestArgs,
     form: &RequestOutputForm,
     cx: CommandContext<'_>,
-) -> Result<CommandExitCode, Error> {
+) -> CommandResult {
     let target = cx.read_target(&args.filters)?;
-    let earlier_job =
-        EarlierJob::from_flags(&args.flags, cx.environment).map_err(FleetRequestError::from)?;
+    let earlier_job = EarlierJob::from_flags(&args.flags, cx.environment)?;
     let words = request_words(&args, earlier_job.as_ref())?;
     // The settings are optional here, so that a usage error is reported before a missing configuration.
     let settings = cx.load_settings_if_any()?;
@@ -89,21 +109,13 @@ async fn ask_action(
     if args.approval.approve.is_some() && !target.filter.is_empty() {
         return Err(ApprovalFileError::WithFilters.into());
     }
-    let nodes = match &earlier_job {
-        Some(earlier_job) => Some(
-            earlier_job
-                .remaining_nodes(ddl.name(), action.name())
-                .map_err(FleetRequestError::from)?,
-        ),
-        None => None,
-    };
+    let job_nodes = earlier_job.as_ref().map(|job| job.remaining_nodes(ddl.name(), action.name()));
+    let nodes = job_nodes.transpose()?;
     let mut target = target.with_agent(ddl.name())?;
     let source = target.discovery_source(settings.as_ref())?;
     check_stdin_readers(&source, &words, action)?;
     let (inputs, base) = match &earlier_job {
-        Some(earlier_job) => {
-            earlier_job.merge_inputs(&words.inputs).map_err(FleetRequestError::from)?
-        }
+        Some(earlier_job) => earlier_job.merge_inputs(&words.inputs)?,
         None => (words.inputs.clone(), serde_json::Map::new()),
     };
     let inputs = read_secrets(action, inputs).await?;
@@ -113,10 +125,8 @@ async fn ask_action(
     }
 
     let settings = settings.map_or_else(|| cx.load_settings(), Ok)?;
-    let loaded_approval = match &args.approval.approve {
-        Some(path) => Some(load_approval(path, &plan, &settings)?),
-        None => None,
-    };
+    let approve = args.approval.approve.as_ref();
+    let loaded_approval = approve.map(|path| load_approval(path, &plan, &settings)).transpose()?;
     let (nodes, approval) = match loaded_approval {
         Some(LoadedApproval { nodes, text }) => (Some(nodes), Some(text)),
         None => (nodes, None),
@@ -137,13 +147,8 @@ async fn ask_action(
         found.nodes = choose_nodes(&found.nodes, limit, args.pace.limit_seed);
     }
     if let Some(path) = &args.approval.propose {
-        let proposal = ProposalRequest {
-            plan: &plan,
-            target: &target,
-            nodes: found.nodes,
-            lifetime: args.approval.lifetime,
-        };
-        return write_proposal(path, proposal, &settings, cx);
+        let lifetime = args.approval.lifetime;
+        return write_proposal((path, lifetime), &plan, &target, found.nodes, &settings, cx);
     }
     let mut request = build_fleet_request(&args, &plan, (form, earlier_job.as_ref()), cx);
     request.approval = approval;
@@ -155,7 +160,8 @@ async fn ask_action(
         target: &target,
         earlier_job: earlier_job.as_ref(),
     };
-    let recorder = JobRecorder::new(open_journal(&candidate, &args.flags, cx)?, cx.printer);
+    let journal = open_journal(&candidate, args.flags.job.as_ref(), cx)?;
+    let recorder = JobRecorder::new(journal, cx.printer);
     let pending_request =
         PendingRequest { fleet: &fleet, request, found, recorder, target: &target, cx };
     match answer_destination(&args, pending_request.fleet)? {
@@ -176,7 +182,7 @@ fn build_fleet_request<'a>(
         plan,
         timeout: args.timeout,
         ttl: args.ttl,
-        stream: form.shows_progress() && args.wants_progress(plan.action),
+        stream: form.shows_progress() && args.output.wants_progress(plan.action),
         limits: args.pace.batches.limits(),
         pause: args.pace.batch_sleep,
         expect: expect.map(|count| usize::try_from(count).unwrap_or(usize::MAX)),
@@ -207,22 +213,10 @@ impl PendingRequest<'_> {
         args: &RequestArgs,
         (form, filter): (&RequestOutputForm, Option<ReplyFilter>),
         progress: &ProgressReporter<'_>,
-    ) -> Result<CommandExitCode, Error> {
+    ) -> CommandResult {
         let RequestPlan { ddl, action, .. } = self.request.plan;
         let (cx, trace) = (self.cx, self.request.trace);
-        let verbose = cx.printer.verbosity_level() == VerbosityLevel::Verbose;
-        let output = RequestOutput {
-            form,
-            filter,
-            sort: args.output.sort,
-            view: RequestResultView {
-                action,
-                display: args.output.display,
-                verbose,
-                width: cx.printer.screen().width,
-            },
-            cx,
-        };
+        let output = RequestOutput::new(form, filter, &args.output, action, cx);
         output.print_found(ddl.name(), action.name(), &self.found.nodes)?;
         let replies = self.fleet.run_request(
             self.request,
@@ -237,7 +231,8 @@ impl PendingRequest<'_> {
         }
         output.print_end(&report, Some(self.target))?;
         if trace && form.is_human_readable() {
-            cx.printer.print_text(RequestTrace::from_report(&report).render_text(verbose))?;
+            cx.printer
+                .print_text(RequestTrace::from_report(&report).render_text(cx.is_verbose()))?;
         }
         cx.warn_of_gaps(&report);
         print_next_steps(&report, self.recorder.job_id(), cx);
@@ -245,13 +240,10 @@ impl PendingRequest<'_> {
     }
 
     /// Sends the request without waiting for replies, and prints that it was sent.
-    async fn send_without_waiting(
-        mut self,
-        delivery: ReplyDelivery,
-    ) -> Result<CommandExitCode, Error> {
+    async fn send_without_waiting(mut self, delivery: ReplyDelivery) -> CommandResult {
         let printer = self.cx.printer;
         if self.found.nodes.is_empty() {
-            report_no_nodes(self.target, self.cx);
+            self.cx.report_no_nodes(self.target);
             return Ok(CommandExitCode::Local);
         }
         let count = self.found.nodes.len();
@@ -270,19 +262,11 @@ impl PendingRequest<'_> {
         if skipped.is_empty() {
             return Ok(CommandExitCode::Passed);
         }
-        let names: Vec<&str> = skipped.iter().map(Identity::as_str).collect();
+        let names = skipped.iter().map(Identity::as_str).collect::<Vec<_>>().join(", ");
         printer.print_warning(format_args!(
-            "no request sent to nodes whose key for the encryption of secrets is not known: {}",
-            names.join(", ")
+            "no request sent to nodes whose key for the encryption of secrets is not known: {names}"
         ));
         Ok(if sent_count > 0 { CommandExitCode::SomeFailed } else { CommandExitCode::NoneAnswered })
-    }
-}
-
-impl RequestArgs {
-    /// Whether nodes shall send progress: as the flags say, otherwise as the schema says.
-    fn wants_progress(&self, action: &ActionSchema) -> bool {
-        self.output.stream || (action.streams_progress() && !self.output.no_stream)
     }
 }
 
@@ -293,10 +277,8 @@ fn request_words(
 ) -> Result<RequestWords, FleetRequestError> {
     let Some(agent) = &args.agent else {
         // The argument parser ensures that one of the two exists.
-        return earlier_job.map_or_else(
-            || RequestWords::parse("", &args.words),
-            |earlier_job| Ok(earlier_job.request_words()),
-        );
+        let saved = earlier_job.map(EarlierJob::request_words);
+        return saved.map_or_else(|| RequestWords::parse("", &args.words), Ok);
     };
     let mut words = RequestWords::parse(agent, &args.words)?;
     if let Some(earlier_job) = earlier_job {
@@ -314,33 +296,14 @@ async fn confirm_request(
     cx: CommandContext<'_>,
 ) -> Result<(), Error> {
     let RequestPlan { ddl, action, .. } = request.plan;
-    let context = ConfirmContext {
-        read_only: action.is_read_only(),
-        nodes: nodes.len(),
-        yes: args.flags.yes,
-        terminal: is_terminal(),
-    };
-    let decision = settings.confirm.decide(settings.confirm_above, context);
-    let preview = RolloutPreview {
-        request: (ddl.name(), action.name()),
-        nodes,
-        limits: request.limits,
-        pause: request.pause,
-    };
-    let batch_count = request.limits.batches(nodes.iter().cloned()).len();
-    match decision {
-        ConfirmDecision::Refuse => Err(PromptError::Unconfirmed.into()),
-        ConfirmDecision::Go if batch_count < 2 => Ok(()),
-        ConfirmDecision::Go => {
-            cx.printer.print_message(preview.render_text().trim_end());
-            Ok(())
-        }
-        ConfirmDecision::Ask => {
-            let text = format!("{}Continue? [y/N]", preview.render_text());
-            let yes = ask_confirmation(&text, cx.printer).await?;
-            yes.then_some(()).ok_or(PromptError::Declined.into())
-        }
+    let (limits, pause) = (request.limits, request.pause);
+    let preview = RolloutPreview { request: (ddl.name(), action.name()), nodes, limits, pause };
+    let conditions = (action.is_read_only(), nodes.len(), args.flags.yes);
+    let was_asked = cx.confirm_request(settings, conditions, || preview.render_text()).await?;
+    if !was_asked && request.limits.batches(nodes.iter().cloned()).len() >= 2 {
+        cx.printer.print_message(preview.render_text().trim_end());
     }
+    Ok(())
 }
 
 /// Where replies go, if not to this process: nowhere, or to another subject.
@@ -396,13 +359,4 @@ fn check_stdin_readers(
         }
         _ => Ok(()),
     }
-}
-
-/// Prints that no request was sent because no nodes matched.
-pub fn report_no_nodes(target: &TargetSelection, cx: CommandContext<'_>) {
-    cx.printer.print_error("no request sent, we did not discover any nodes");
-    cx.printer.print_hint(format_args!(
-        "looked for {}; use `rpc find` to test filters",
-        target.filter.explain()
-    ));
 }

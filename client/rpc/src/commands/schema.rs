@@ -1,13 +1,11 @@
 //! `rpc schema`: prints the JSON schemas of other commands' output.
 
-use super::context::CommandContext;
 use crate::cli::schema::SchemaArgs;
-use crate::error::Error;
-use crate::exit::CommandExitCode;
+use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::schemas::PUBLISHED_SCHEMAS;
 
 /// Runs the command.
-pub fn run(args: &SchemaArgs, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
+pub fn run(args: &SchemaArgs, cx: CommandContext<'_>) -> CommandResult {
     match &args.name {
         Some(name) => {
             let mut found = PUBLISHED_SCHEMAS.iter().filter(|schema| schema.name == name);

@@ -1,7 +1,7 @@
 //! Formats text columns as wide as their widest cell. The last column is not padded.
 
-/// Formats rows under a heading.
-pub fn format_table<const N: usize>(heading: [&str; N], rows: &[[String; N]]) -> Vec<String> {
+/// Formats rows under a heading; each line is terminated.
+pub fn format_table<const N: usize>(heading: [&str; N], rows: &[[String; N]]) -> String {
     let mut widths = heading.map(|cell| cell.chars().count());
     for row in rows {
         for (width, cell) in widths.iter_mut().zip(row) {
@@ -10,7 +10,7 @@ pub fn format_table<const N: usize>(heading: [&str; N], rows: &[[String; N]]) ->
     }
     let line = |cells: &[String; N]| {
         let padded = cells.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}"));
-        padded.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+        padded.collect::<Vec<_>>().join("  ").trim_end().to_owned() + "\n"
     };
     std::iter::once(line(&heading.map(str::to_owned))).chain(rows.iter().map(line)).collect()
 }
@@ -22,7 +22,7 @@ mod tests {
     #[test]
     fn columns_are_as_wide_as_their_widest_cell() {
         let rows = [["a", "1"], ["länger", "22"]].map(|row| row.map(str::to_owned));
-        assert_eq!(format_table(["NAME", "N"], &rows), ["NAME    N", "a       1", "länger  22"]);
-        assert_eq!(format_table(["NAME"], &[]), ["NAME"]);
+        assert_eq!(format_table(["NAME", "N"], &rows), "NAME    N\na       1\nlänger  22\n");
+        assert_eq!(format_table(["NAME"], &[]), "NAME\n");
     }
 }

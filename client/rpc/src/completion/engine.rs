@@ -6,6 +6,8 @@ use clap::{Arg, Command};
 use muster_client::DdlStore;
 use muster_ddl::{ActionSchema, AgentDdl, InputSchema, ValueType};
 
+use crate::render::printable::escape_to_line;
+
 /// Completion sources besides commands and options.
 #[derive(Debug)]
 pub struct CompletionSources<'a> {
@@ -27,12 +29,15 @@ pub struct CompletionCandidate {
 }
 
 impl CompletionCandidate {
-    fn new(word: impl Into<String>, help: &str) -> Self {
-        let help = help.lines().next().unwrap_or_default();
-        Self {
-            word: word.into(),
-            help: crate::render::printable::escape_to_line(help).into_owned(),
-        }
+    /// A word and the first line of its help.
+    fn new(word: impl Into<String>, help: Option<impl ToString>) -> Self {
+        let help = help.map(|help| help.to_string()).unwrap_or_default();
+        let help = escape_to_line(help.lines().next().unwrap_or_default()).into_owned();
+        Self { word: word.into(), help }
+    }
+
+    fn without_help(word: impl Into<String>) -> Self {
+        Self { word: word.into(), help: String::new() }
     }
 }
 
@@ -143,9 +148,11 @@ impl<'a> CommandLinePosition<'a> {
         let mut candidates = Vec::new();
         if self.positionals.is_empty() {
             let commands = self.command.get_subcommands().filter(|command| !command.is_hide_set());
-            candidates.extend(commands.map(|command| {
-                CompletionCandidate::new(command.get_name(), &command_summary(command))
-            }));
+            candidates.extend(
+                commands.map(|command| {
+                    CompletionCandidate::new(command.get_name(), command.get_about())
+                }),
+            );
         }
         if std::ptr::eq(self.command, root) {
             candidates.extend(known.agent_candidates());
@@ -162,20 +169,14 @@ fn takes_value(arg: &Arg) -> bool {
     arg.get_action().takes_values()
 }
 
-fn command_summary(command: &Command) -> String {
-    command.get_about().map(ToString::to_string).unwrap_or_default()
-}
-
 fn option_candidates(command: &Command) -> Vec<CompletionCandidate> {
     let visible = command.get_arguments().filter(|arg| !arg.is_hide_set());
-    let mut candidates = Vec::new();
-    for arg in visible {
-        let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
+    let candidates = visible.filter_map(|arg| {
         let long = arg.get_long().map(|long| format!("--{long}"));
-        let short = arg.get_short().map(|short| format!("-{short}"));
-        candidates.extend(long.or(short).map(|word| CompletionCandidate::new(word, &help)));
-    }
-    candidates
+        let word = long.or_else(|| arg.get_short().map(|short| format!("-{short}")))?;
+        Some(CompletionCandidate::new(word, arg.get_help()))
+    });
+    candidates.collect()
 }
 
 impl CompletionSources<'_> {
@@ -185,36 +186,33 @@ impl CompletionSources<'_> {
         if !possible.is_empty() {
             let shown = possible.iter().filter(|value| !value.is_hide_set());
             return shown
-                .map(|value| {
-                    let help = value.get_help().map(ToString::to_string).unwrap_or_default();
-                    CompletionCandidate::new(value.get_name(), &help)
-                })
+                .map(|value| CompletionCandidate::new(value.get_name(), value.get_help()))
                 .collect();
         }
         let names = arg.get_value_names().unwrap_or_default();
         let name_candidates = |names: &BTreeSet<String>| {
-            names.iter().map(|name| CompletionCandidate::new(name, "")).collect()
+            names.iter().map(CompletionCandidate::without_help).collect()
         };
         match (arg.get_id().as_str(), names.first().map(clap::builder::Str::as_str)) {
-            ("display", _) => ["ok", "failed", "all", "none"]
-                .map(|word| CompletionCandidate::new(word, ""))
-                .into(),
+            ("display", _) => {
+                ["ok", "failed", "all", "none"].map(CompletionCandidate::without_help).into()
+            }
             (_, Some("NODE")) => name_candidates(self.nodes),
             (_, Some("AGENT")) => self.agent_candidates(),
             (_, Some("FACT")) => name_candidates(self.facts),
             (_, Some("FACT=VALUE")) => {
                 let names = self.facts.iter();
-                names.map(|name| CompletionCandidate::new(format!("{name}="), "")).collect()
+                names.map(|name| CompletionCandidate::without_help(format!("{name}="))).collect()
             }
             _ => Vec::new(),
         }
     }
 
     fn agent_candidates(&self) -> Vec<CompletionCandidate> {
-        let agents = self.agents.all();
-        agents
-            .map(|ddl| CompletionCandidate::new(ddl.name(), &ddl.metadata().description))
-            .collect()
+        let candidate = |ddl: &AgentDdl| {
+            CompletionCandidate::new(ddl.name(), Some(&ddl.metadata().description))
+        };
+        self.agents.all().map(candidate).collect()
     }
 
     /// Candidates after the agent of a request: an action, then inputs that are not given yet.
@@ -237,8 +235,9 @@ impl CompletionSources<'_> {
 }
 
 fn action_candidates(ddl: &AgentDdl) -> Vec<CompletionCandidate> {
-    let actions = ddl.actions().iter();
-    actions.map(|action| CompletionCandidate::new(action.name(), action.description())).collect()
+    let candidate =
+        |action: &ActionSchema| CompletionCandidate::new(action.name(), Some(action.description()));
+    ddl.actions().iter().map(candidate).collect()
 }
 
 fn input_candidates(
@@ -249,7 +248,7 @@ fn input_candidates(
     if let Some(input) = current.split_once('=').and_then(|(name, _)| action.find_input(name)) {
         let values = listable_values(input).into_iter();
         return values
-            .map(|value| CompletionCandidate::new(format!("{}={value}", input.name), ""))
+            .map(|value| CompletionCandidate::without_help(format!("{}={value}", input.name)))
             .collect();
     }
     let is_given =
@@ -259,7 +258,7 @@ fn input_candidates(
         .map(|input| {
             let help =
                 if input.description.is_empty() { &input.prompt } else { &input.description };
-            CompletionCandidate::new(format!("{}=", input.name), help)
+            CompletionCandidate::new(format!("{}=", input.name), Some(help))
         })
         .collect()
 }

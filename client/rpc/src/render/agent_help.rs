@@ -2,8 +2,7 @@
 
 use muster_ddl::{ActionSchema, AgentDdl, InputSchema, doc};
 
-use super::page::TextPage;
-use super::printable::escape_to_line;
+use super::{TextPage, escape_to_line};
 use crate::printer::STRONG;
 
 /// Footer of every page.

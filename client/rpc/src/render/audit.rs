@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 
 use super::page::TextPage;
 use super::printable;
+use super::value::compact_value;
 
 /// A verified log.
 #[derive(Debug)]
@@ -71,11 +72,10 @@ pub fn render_verdict(verified: &VerifiedAuditLog<'_>) -> String {
     page.push_line(format_args!("  node    {node}"));
     page.push_line(format_args!("  lines   {}", verification.lines));
     match &verification.signed {
-        Some(signed) => page.push_line(format_args!(
-            "  signed  up to number {} at {}",
-            signed.seq,
-            printable::escape_to_line(&signed.time)
-        )),
+        Some(VerifiedCheckpoint { seq, time, .. }) => {
+            let time = printable::escape_to_line(time);
+            page.push_line(format_args!("  signed  up to number {seq} at {time}"));
+        }
         None => page.push_line("  signed  nothing"),
     }
     if verification.unsigned > 0 {
@@ -145,11 +145,7 @@ impl<'a> AuditVerdictDocument<'a> {
 
 /// Renders a record on one line.
 pub fn render_record(fields: &Map<String, Value>) -> String {
-    let field_text = |field: &str| match fields.get(field) {
-        Some(Value::String(text)) => printable::escape_to_line(text).into_owned(),
-        Some(other) => printable::escape_to_line(&other.to_string()).into_owned(),
-        None => "-".to_owned(),
-    };
+    let field_text = |field: &str| fields.get(field).map_or("-".to_owned(), compact_value);
     let action = match fields.get("agent") {
         Some(_) => format!("{}.{}", field_text("agent"), field_text("action")),
         None => field_text("claimed"),

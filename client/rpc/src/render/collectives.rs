@@ -8,13 +8,12 @@ use muster_request::RequestReport;
 use muster_wire::identity::Identity;
 use serde::Serialize;
 
-use super::json::RequestStatsDocument;
 use super::printable::escape_to_line;
 use crate::commands::table::format_table;
 
 /// The nodes of each collective.
 #[derive(Debug, Default)]
-pub struct CollectiveMembers<'a>(BTreeMap<String, BTreeSet<&'a Identity>>);
+pub struct CollectiveMembers<'a>(pub BTreeMap<String, BTreeSet<&'a Identity>>);
 
 impl<'a> CollectiveMembers<'a> {
     /// Parses the replies to `rpcutil collective_info`.
@@ -37,7 +36,7 @@ impl<'a> CollectiveMembers<'a> {
             .into_iter()
             .map(|(name, nodes)| [escape_to_line(name).into_owned(), nodes.len().to_string()])
             .collect();
-        format_table(["COLLECTIVE", "NODES"], &rows).into_iter().map(|line| line + "\n").collect()
+        format_table(["COLLECTIVE", "NODES"], &rows)
     }
 
     /// Renders the graph in the DOT language.
@@ -62,24 +61,11 @@ fn quote_dot(text: &str) -> String {
     format!("\"{escaped}\"")
 }
 
-/// The document for programs.
+/// What the document for programs contains, besides the statistics of the request.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct CollectivesDocument<'a> {
-    schema: &'static str,
-    collectives: &'a BTreeMap<String, BTreeSet<&'a Identity>>,
-    request_stats: RequestStatsDocument<'a>,
-}
-
-impl<'a> CollectivesDocument<'a> {
-    /// Creates the document of these collectives.
-    pub fn new(collectives: &'a CollectiveMembers<'a>, report: &'a RequestReport) -> Self {
-        Self {
-            schema: "muster.collectives.v1",
-            collectives: &collectives.0,
-            request_stats: RequestStatsDocument::new(&report.stats),
-        }
-    }
+    pub collectives: &'a BTreeMap<String, BTreeSet<&'a Identity>>,
 }
 
 #[cfg(test)]
@@ -120,7 +106,7 @@ mod tests {
         }
         "#);
         let document =
-            serde_json::to_value(CollectivesDocument::new(&collectives, &report)).unwrap();
+            serde_json::to_value(CollectivesDocument { collectives: &collectives.0 }).unwrap();
         assert_eq!(document["collectives"]["muster"], json!(["db1", "web1"]));
     }
 }

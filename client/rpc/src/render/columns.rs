@@ -5,6 +5,21 @@ use super::page::TextPage;
 /// Minimum space between two columns.
 const COLUMN_GAP: usize = 2;
 
+/// Wraps words at a width; a word longer than the width stays whole.
+pub fn wrap_words<T: AsRef<str>>(words: impl IntoIterator<Item = T>, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in words {
+        let word = word.as_ref();
+        match lines.last_mut() {
+            Some(last) if last.chars().count() + 1 + word.chars().count() <= width => {
+                last.extend([" ", word]);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
 /// Formats the names in aligned columns, each line indented and terminated; empty without names.
 pub fn format_columns<T: AsRef<str>>(names: &[T], indent: usize, width: usize) -> String {
     let widest = names.iter().map(|name| name.as_ref().chars().count()).max().unwrap_or(0);

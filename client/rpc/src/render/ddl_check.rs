@@ -1,7 +1,6 @@
 //! Checks a DDL for errors and possible improvements, with their positions, for the author of the agent.
 
 use muster_base::error_chain;
-
 use muster_ddl::{ActionSchema, AgentDdl, DdlError, InputSchema, ValueType};
 use serde::Serialize;
 
@@ -51,14 +50,21 @@ pub struct DdlCheckResult {
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct DdlCheckDocument<'a> {
-    schema: &'static str,
-    files: &'a [DdlCheckResult],
+    pub schema: &'static str,
+    pub files: &'a [DdlCheckResult],
 }
 
-impl<'a> DdlCheckDocument<'a> {
-    /// Creates the document of these files.
-    pub fn new(files: &'a [DdlCheckResult]) -> Self {
-        Self { schema: "muster.plugin.check.v1", files }
+impl DdlCheckDocument<'_> {
+    /// Renders one line per finding.
+    pub fn render_text(&self) -> String {
+        let findings = self.files.iter().flat_map(|checked| {
+            checked.findings.iter().map(|finding| {
+                finding.render_line(&checked.file)
+                    + "
+"
+            })
+        });
+        findings.collect()
     }
 }
 
@@ -82,12 +88,8 @@ impl DdlCheckResult {
 
     /// Adds an error that rejects the agent, about a file beside the DDL.
     pub fn add_refusal(&mut self, message: String) {
-        self.findings.push(DdlFinding {
-            severity: DdlFindingSeverity::Error,
-            line: None,
-            column: None,
-            message,
-        });
+        let severity = DdlFindingSeverity::Error;
+        self.findings.push(DdlFinding { severity, line: None, column: None, message });
     }
 
     /// Whether there is a finding of this severity.
@@ -112,16 +114,13 @@ impl DdlFinding {
 }
 
 fn refusal_finding(error: &DdlError, text: &str) -> DdlFinding {
-    let message = error_chain(error);
-    match error {
-        DdlError::Json(error) if error.line() > 0 => DdlFinding {
-            severity: DdlFindingSeverity::Error,
-            line: Some(error.line()),
-            column: Some(error.column()),
-            message,
-        },
-        _ => locate_finding(DdlFindingSeverity::Error, message, text),
+    let mut finding = locate_finding(DdlFindingSeverity::Error, error_chain(error), text);
+    if let DdlError::Json(error) = error
+        && error.line() > 0
+    {
+        (finding.line, finding.column) = (Some(error.line()), Some(error.column()));
     }
+    finding
 }
 
 /// Creates a finding; its position is derived from the start of the message.
@@ -149,20 +148,23 @@ fn find_location(message: &str, text: &str) -> Option<usize> {
 
 /// Offset of the action's name as the value of `action`.
 fn find_action_offset(name: &str, text: &str) -> Option<usize> {
-    let quoted = serde_json::to_string(name).ok()?;
-    text.match_indices(&quoted).map(|(at, _)| at).find(|at| {
-        let before = text.get(..*at).unwrap_or_default().trim_end();
-        let key = before.strip_suffix(':').map(str::trim_end);
+    find_quoted(name, text, |before, _| {
+        let key = before.trim_end().strip_suffix(':').map(str::trim_end);
         key.is_some_and(|key| key.ends_with("\"action\""))
     })
 }
 
 /// Offset of a name as a key.
 fn find_key_offset(name: &str, text: &str) -> Option<usize> {
+    find_quoted(name, text, |_, after| after.trim_start().starts_with(':'))
+}
+
+/// Offset of a name in quotes, between texts that fit.
+fn find_quoted(name: &str, text: &str, fits: fn(&str, &str) -> bool) -> Option<usize> {
     let quoted = serde_json::to_string(name).ok()?;
     text.match_indices(&quoted).map(|(at, _)| at).find(|at| {
-        let after = text.get(at + quoted.len()..).unwrap_or_default();
-        after.trim_start().starts_with(':')
+        let around = text.get(..*at).zip(text.get(at + quoted.len()..));
+        around.is_some_and(|(before, after)| fits(before, after))
     })
 }
 

@@ -1,15 +1,12 @@
 //! Renders a diagnosis, section by section.
 
-use std::collections::BTreeSet;
-
 use anstyle::Style;
-use muster_wire::identity::Identity;
+use muster_doctor::{DiagnosisLevel, DiagnosisSection};
 use serde::Serialize;
 
-use super::page::TextPage;
-use super::printable::escape_to_line;
+use super::columns::wrap_words;
+use super::{TextPage, escape_to_line, list_first_nodes};
 use crate::printer::{BAD, GOOD, HINT, STRONG, WARNING};
-use muster_doctor::{DiagnosisLevel, DiagnosisSection};
 
 /// Maximum node names under a finding; `-j` prints all.
 const MAX_SHOWN_NODES: usize = 5;
@@ -24,16 +21,18 @@ pub fn render_section(section: &DiagnosisSection, width: usize) -> String {
     for finding in &section.findings {
         let style = level_style(finding.level);
         let word = finding.level.as_str();
-        let mut lines = wrap_words(&escape_to_line(&finding.message), width).into_iter();
+        let indented =
+            |text: &str| wrap_words(text.split(' '), width.saturating_sub(MESSAGE_INDENT));
+        let mut lines = indented(&escape_to_line(&finding.message)).into_iter();
         let (check, first) = (escape_to_line(&finding.check), lines.next().unwrap_or_default());
         page.push_line(format_args!("  {style}{word:<8}{style:#} {check:<14} {first}"));
-        lines.for_each(|more| page.push_line(format_args!("{:MESSAGE_INDENT$}{more}", "")));
+        lines.for_each(|line| page.push_line(format_args!("{:MESSAGE_INDENT$}{line}", "")));
         if !finding.nodes.is_empty() {
-            for names in wrap_words(&shorten_names(&finding.nodes), width) {
+            for names in indented(&list_first_nodes(&finding.nodes, MAX_SHOWN_NODES, " ")) {
                 page.push_line(format_args!("{:MESSAGE_INDENT$}{names}", ""));
             }
         }
-        for advice in finding.advice.iter().flat_map(|advice| wrap_words(advice, width)) {
+        for advice in finding.advice.iter().flat_map(|advice| indented(advice)) {
             page.push_line(format_args!("{:MESSAGE_INDENT$}{HINT}{advice}{HINT:#}", ""));
         }
     }
@@ -41,37 +40,11 @@ pub fn render_section(section: &DiagnosisSection, width: usize) -> String {
     page.into_text()
 }
 
-/// Wraps a text at words; a word longer than the width stays whole.
-fn wrap_words(text: &str, width: usize) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for word in text.split(' ') {
-        match lines.last_mut() {
-            Some(last)
-                if last.chars().count() + word.chars().count()
-                    < width.saturating_sub(MESSAGE_INDENT) =>
-            {
-                last.push(' ');
-                last.push_str(word);
-            }
-            _ => lines.push(word.to_owned()),
-        }
-    }
-    lines
-}
-
 fn level_style(level: DiagnosisLevel) -> Style {
     match level {
         DiagnosisLevel::Ok => GOOD,
         DiagnosisLevel::Warning => WARNING,
         DiagnosisLevel::Error => BAD,
-    }
-}
-
-fn shorten_names(nodes: &BTreeSet<Identity>) -> String {
-    let shown: Vec<&str> = nodes.iter().take(MAX_SHOWN_NODES).map(Identity::as_str).collect();
-    match nodes.len().saturating_sub(MAX_SHOWN_NODES) {
-        0 => shown.join(" "),
-        more => format!("{} and {more} more", shown.join(" ")),
     }
 }
 

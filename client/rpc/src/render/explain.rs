@@ -1,18 +1,17 @@
 //! Renders the explanation of a request: the message, the caller, and the checks at nodes.
 
-use muster_base::encode_hex;
 use std::collections::BTreeSet;
 
+use muster_base::encode_hex;
 use muster_ddl::ActionClass;
 use muster_wire::identity::Identity;
 use muster_wire::request::Request;
 use muster_wire::trace::StageName;
 use serde::{Serialize, Serializer};
 
-use super::json;
-use super::page::TextPage;
-use super::plan::node_count_text;
-use super::printable::escape_to_line;
+use super::columns::wrap_words;
+use super::value::hang_lines;
+use super::{TextPage, escape_to_line, json, node_count_text};
 use crate::printer::{BAD, STRONG};
 
 /// Maximum subjects shown per message.
@@ -119,24 +118,6 @@ pub struct ExplainedCaller {
     pub refused: Option<String>,
 }
 
-/// Wraps words after a prefix, with continuation lines indented to it.
-fn hang_words(prefix: &str, words: &str, width: usize) -> String {
-    let indent = prefix.chars().count();
-    let mut page = TextPage::default();
-    let mut line = prefix.to_owned();
-    for word in words.split(' ') {
-        if line.trim().is_empty() || line.chars().count() + word.chars().count() < width {
-            line.push_str(word);
-        } else {
-            page.push_line(line);
-            line = format!("{:indent$}{word}", "");
-        }
-        line.push(' ');
-    }
-    page.push_line(line);
-    page.into_text()
-}
-
 fn serialize_hex<S: Serializer>(bytes: &[u8], out: S) -> Result<S::Ok, S::Error> {
     out.serialize_str(&encode_hex(bytes))
 }
@@ -153,12 +134,9 @@ impl RequestExplanation {
             ActionClass::Change => "changes nodes",
             ActionClass::RootEquivalent => "root-equivalent",
         };
-        page.push_line(format_args!(
-            "{} {} ({kind}), on {}",
-            self.agent,
-            self.action,
-            escape_to_line(&self.target)
-        ));
+        let Self { agent, action, target, .. } = self;
+        let target = escape_to_line(target);
+        page.push_line(format_args!("{agent} {action} ({kind}), on {target}"));
         page.push_gap();
         if let Some(discovery) = &self.discovery {
             page.push_line(format_args!("{STRONG}Discovery request{STRONG:#}"));
@@ -175,7 +153,11 @@ impl RequestExplanation {
         self.caller.render_onto(&mut page);
         page.push_line(format_args!("{STRONG}What each node checks, in this order{STRONG:#}"));
         for (stage, check) in NODE_CHECKS {
-            page.push_text(hang_words(&format!("   {stage:<11} "), check, width));
+            let prefix = format!("   {stage:<11} ");
+            let lines = wrap_words(check.split(' '), width.saturating_sub(prefix.len() + 1));
+            for line in hang_lines(&prefix, lines) {
+                page.push_line(line);
+            }
         }
         page.into_text()
     }
@@ -198,10 +180,9 @@ impl ExplainedMessage {
         if let Some(reply_to) = &self.reply_to {
             page.push_line(format_args!("   reply to    {reply_to}"));
         }
+        let (bytes, sealed) = (self.signed.len(), self.sealed_bytes);
         page.push_line(format_args!(
-            "   signed      {} bytes; {} with token and signature",
-            self.signed.len(),
-            self.sealed_bytes
+            "   signed      {bytes} bytes; {sealed} with token and signature"
         ));
         if verbose {
             page.push_line(format_args!("   signed hex  {}", encode_hex(&self.signed)));
@@ -219,26 +200,19 @@ impl ExplainedCaller {
     fn render_onto(&self, page: &mut TextPage) {
         page.push_line(format_args!("{STRONG}Caller{STRONG:#}"));
         let rows = [
-            ("name", Some(escape_to_line(&self.name).into_owned())),
-            ("key", Some(self.key.clone())),
-            ("role", self.role.map(str::to_owned)),
-            ("signed by", Some(self.issuer.clone())),
-            (
-                "tags",
-                (!self.tags.is_empty()).then(|| escape_to_line(&self.tags.join(" ")).into_owned()),
-            ),
-            ("expires", Some(self.expires.clone().unwrap_or_else(|| "never".to_owned()))),
+            ("name", &*self.name),
+            ("key", &self.key),
+            ("role", self.role.unwrap_or_default()),
+            ("signed by", &self.issuer),
+            ("tags", &self.tags.join(" ")),
+            ("expires", self.expires.as_deref().unwrap_or("never")),
         ];
-        for (title, text) in rows {
-            if let Some(text) = text {
-                page.push_line(format_args!("   {title:<11} {text}"));
-            }
+        for (title, text) in rows.iter().filter(|(_, text)| !text.is_empty()) {
+            page.push_line(format_args!("   {title:<11} {}", escape_to_line(text)));
         }
         if let Some(reason) = &self.refused {
-            page.push_line(format_args!(
-                "   {BAD}nodes reject this token: {}{BAD:#}",
-                escape_to_line(reason)
-            ));
+            let reason = escape_to_line(reason);
+            page.push_line(format_args!("   {BAD}nodes reject this token: {reason}{BAD:#}"));
         }
         page.push_gap();
     }

@@ -10,13 +10,11 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::columns::format_columns;
-use super::grid::{TableCell, lay_out_table};
-use super::json::RequestStatsDocument;
-use super::page::TextPage;
-use super::printable::escape_to_line;
+use super::grid::{TableRow, lay_out_table};
 use super::ranges::shorten_to_ranges;
 use super::request::balance_line;
 use super::value::compact_value;
+use super::{TextPage, count_text, escape_to_line};
 use crate::printer::{HINT, STRONG};
 use crate::screen::Screen;
 
@@ -65,12 +63,8 @@ pub fn render_fact_bars(
         if screen.is_terminal {
             page.push_line(bars.render_row(group));
         } else {
-            let count = group.nodes.len();
-            let times = if count == 1 { "time" } else { "times" };
-            page.push_line(format_args!(
-                "        {:<39} found {count} {times}",
-                group.display_value()
-            ));
+            let times = count_text(group.nodes.len(), "time", "times");
+            page.push_line(format_args!("        {:<39} found {times}", group.display_value()));
         }
         if nodes {
             let names: Vec<&str> = group.nodes.iter().map(Identity::as_str).collect();
@@ -85,15 +79,12 @@ pub fn render_fact_bars(
 
 /// Renders the values as a table, with node ranges if requested.
 pub fn render_fact_table(groups: &[FactValueGroup], nodes: bool, screen: Screen) -> String {
-    let mut heading = vec!["VALUE".to_owned(), "COUNT".to_owned()];
-    heading.extend(nodes.then(|| "NODES".to_owned()));
+    let mut heading = vec!["VALUE", "COUNT"];
+    heading.extend(nodes.then_some("NODES"));
     let rows = groups.iter().map(|group| {
-        let mut row = vec![
-            TableCell::plain(group.display_value()),
-            TableCell::plain(group.nodes.len().to_string()),
-        ];
-        row.extend(nodes.then(|| TableCell::plain(shorten_to_ranges(&group.nodes).join(" "))));
-        row
+        let mut cells = vec![group.display_value(), group.nodes.len().to_string()];
+        cells.extend(nodes.then(|| shorten_to_ranges(&group.nodes).join(" ")));
+        TableRow { cells, is_bad: false }
     });
     lay_out_table(&heading, &rows.collect::<Vec<_>>(), screen.width, None).text
 }
@@ -137,26 +128,12 @@ impl FactBarLayout {
     }
 }
 
-/// The document for programs.
+/// What the document for programs contains, besides the statistics of the request.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct FactsDocument<'a> {
-    schema: &'static str,
-    fact: &'a str,
-    values: &'a [FactValueGroup],
-    request_stats: RequestStatsDocument<'a>,
-}
-
-impl<'a> FactsDocument<'a> {
-    /// Creates the document of these values.
-    pub fn new(fact: &'a str, groups: &'a [FactValueGroup], report: &'a RequestReport) -> Self {
-        Self {
-            schema: "muster.facts.v1",
-            fact,
-            values: groups,
-            request_stats: RequestStatsDocument::new(&report.stats),
-        }
-    }
+    pub fact: &'a str,
+    pub values: &'a [FactValueGroup],
 }
 
 #[cfg(test)]
@@ -204,7 +181,12 @@ mod tests {
         insta::assert_snapshot!("facts_table", plain(&render_fact_table(&groups, true, terminal)));
         insta::assert_snapshot!(
             "facts_json",
-            json::to_safe_text(&FactsDocument::new("country", &groups, &report)).unwrap()
+            json::to_safe_text(&json::ReportDocument::new(
+                "muster.facts.v1",
+                FactsDocument { fact: "country", values: &groups },
+                &report
+            ))
+            .unwrap()
         );
     }
 }

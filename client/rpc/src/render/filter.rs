@@ -5,9 +5,7 @@ use muster_filter::TruthValue;
 use muster_wire::identity::Identity;
 use serde::Serialize;
 
-use super::page::TextPage;
-use super::plan::node_count_text;
-use super::printable::escape_to_line;
+use super::{TextPage, escape_to_line, node_count_text};
 use crate::exit::CommandExitCode;
 use crate::printer::{BAD, GOOD, WARNING};
 
@@ -61,33 +59,20 @@ enum ConditionOutcome {
     Unknown,
 }
 
-impl From<TruthValue> for FilterVerdict {
-    fn from(truth: TruthValue) -> Self {
-        match truth {
-            TruthValue::True => Self::Match,
-            TruthValue::False => Self::NoMatch,
-            TruthValue::Unknown => Self::Unknown,
-        }
-    }
-}
-
-impl From<TruthValue> for ConditionOutcome {
-    fn from(truth: TruthValue) -> Self {
-        match truth {
-            TruthValue::True => Self::Yes,
-            TruthValue::False => Self::No,
-            TruthValue::Unknown => Self::Unknown,
-        }
+/// The value for this truth: for true, false, and unknown.
+fn for_truth<T>(truth: TruthValue, [yes, no, unknown]: [T; 3]) -> T {
+    match truth {
+        TruthValue::True => yes,
+        TruthValue::False => no,
+        TruthValue::Unknown => unknown,
     }
 }
 
 impl<'a> FilterTestDocument<'a> {
     /// Creates the result from these evaluations.
     pub fn new(filter: String, evaluations: &'a [NodeEvaluation]) -> Self {
-        let count = |truth| {
-            let matches = evaluations.iter().filter(|evaluation| evaluation.result == truth);
-            matches.count()
-        };
+        let count =
+            |truth| evaluations.iter().filter(|evaluation| evaluation.result == truth).count();
         Self {
             schema: "muster.filter.test.v1",
             filter,
@@ -109,15 +94,10 @@ impl<'a> FilterTestDocument<'a> {
                 FilterVerdict::NoMatch => (BAD, "no match"),
                 FilterVerdict::Unknown => (WARNING, "unknown"),
             };
-            page.push_text(format_args!("{:<widest$}  {style}{word}{style:#}", node.node.as_str()));
-            if node.asks.is_empty() {
-                page.push_line("");
-            } else {
-                page.push_line(format_args!(
-                    ", would query {}",
-                    escape_to_line(&node.asks.join(", "))
-                ));
-            }
+            let asks = escape_to_line(&node.asks.join(", ")).into_owned();
+            let asks = if asks.is_empty() { asks } else { format!(", would query {asks}") };
+            let name = node.node.as_str();
+            page.push_line(format_args!("{name:<widest$}  {style}{word}{style:#}{asks}"));
             for FilterConditionDocument { condition, holds } in
                 node.conditions.iter().filter(|_| verbose)
             {
@@ -153,17 +133,16 @@ impl<'a> FilterTestDocument<'a> {
 
 impl<'a> FilterNodeDocument<'a> {
     fn new(evaluation: &'a NodeEvaluation) -> Self {
-        let conditions = evaluation.conditions.iter();
+        let verdicts = [FilterVerdict::Match, FilterVerdict::NoMatch, FilterVerdict::Unknown];
+        let outcomes = [ConditionOutcome::Yes, ConditionOutcome::No, ConditionOutcome::Unknown];
+        let conditions = evaluation.conditions.iter().map(|(condition, truth)| {
+            FilterConditionDocument { condition, holds: for_truth(*truth, outcomes) }
+        });
         Self {
             node: &evaluation.node,
-            verdict: evaluation.result.into(),
+            verdict: for_truth(evaluation.result, verdicts),
             asks: evaluation.needed_lookups.iter().map(ToString::to_string).collect(),
-            conditions: conditions
-                .map(|(condition, truth)| FilterConditionDocument {
-                    condition,
-                    holds: (*truth).into(),
-                })
-                .collect(),
+            conditions: conditions.collect(),
         }
     }
 }

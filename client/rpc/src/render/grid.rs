@@ -13,22 +13,18 @@ const MIN_COLUMN_WIDTH: usize = 10;
 /// Columns between two cells.
 const COLUMN_GAP: usize = 2;
 
-/// A cell, and whether it marks a failure.
+/// A row, and whether its first cell marks a failure.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TableCell {
-    text: String,
-    is_bad: bool,
+pub struct TableRow {
+    /// The texts of its cells.
+    pub cells: Vec<String>,
+    /// Whether it is about a failure.
+    pub is_bad: bool,
 }
 
-impl TableCell {
-    /// A cell without a mark.
-    pub fn plain(text: impl Into<String>) -> Self {
-        Self { text: text.into(), is_bad: false }
-    }
-
-    /// The first cell of a failure's row.
-    pub fn bad(text: impl Into<String>) -> Self {
-        Self { text: text.into(), is_bad: true }
+impl<const N: usize> From<[String; N]> for TableRow {
+    fn from(cells: [String; N]) -> Self {
+        Self { cells: cells.into(), is_bad: false }
     }
 }
 
@@ -44,8 +40,8 @@ pub struct RenderedTable {
 /// Lays out the rows. `…` marks text that was cut at the maximum number of lines per row, if there is one. Cells of the first column must not be
 /// empty.
 pub fn lay_out_table(
-    heading: &[String],
-    rows: &[Vec<TableCell>],
+    heading: &[impl AsRef<str>],
+    rows: &[TableRow],
     width: usize,
     max_lines: Option<usize>,
 ) -> RenderedTable {
@@ -55,12 +51,10 @@ pub fn lay_out_table(
     table
         .load_style(NOTHING)
         .set_content_arrangement(ContentArrangement::Dynamic)
-        .set_width(u16::try_from(width).unwrap_or(u16::MAX))
-        .set_header(shown);
+        .set_width(saturating_u16(width))
+        .set_header(shown.iter().map(AsRef::as_ref));
     for row in rows {
-        let mut line = Row::from(
-            row.iter().take(fitting_columns).map(|cell| cell.text.as_str()).collect::<Vec<_>>(),
-        );
+        let mut line = Row::from(row.cells.iter().take(fitting_columns));
         if let Some(max) = max_lines {
             line.max_height(max);
         }
@@ -69,22 +63,26 @@ pub fn lay_out_table(
     let last = fitting_columns.saturating_sub(1);
     for (at, column) in table.column_iter_mut().enumerate() {
         let gap = if at == last { 0 } else { COLUMN_GAP };
-        column.set_padding((0, u16::try_from(gap).unwrap_or_default()));
+        column.set_padding((0, saturating_u16(gap)));
         if at == 0 {
             let first =
                 widest_cell_width(heading, rows, 0).min(MAX_FIRST_COLUMN_WIDTH).min(width) + gap;
-            let first = Width::Fixed(u16::try_from(first).unwrap_or(u16::MAX));
-            column.set_constraint(ColumnConstraint::Absolute(first));
+            column.set_constraint(ColumnConstraint::Absolute(Width::Fixed(saturating_u16(first))));
         } else {
-            let bound = u16::try_from(heading_width(heading, at) + gap).unwrap_or(u16::MAX);
+            let bound = saturating_u16(heading_width(heading, at) + gap);
             column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(bound)));
         }
     }
-    RenderedTable { text: colour_rows(&table, rows), left_out: left_out.to_vec() }
+    let left_out = left_out.iter().map(|title| title.as_ref().to_owned()).collect();
+    RenderedTable { text: colour_rows(&table, rows), left_out }
+}
+
+fn saturating_u16(number: usize) -> u16 {
+    u16::try_from(number).unwrap_or(u16::MAX)
 }
 
 /// Number of columns that fit; at least one.
-fn count_fitting_columns(heading: &[String], rows: &[Vec<TableCell>], width: usize) -> usize {
+fn count_fitting_columns(heading: &[impl AsRef<str>], rows: &[TableRow], width: usize) -> usize {
     let mut used = 0;
     for at in 0..heading.len() {
         let limit = if at == 0 {
@@ -102,33 +100,32 @@ fn count_fitting_columns(heading: &[String], rows: &[Vec<TableCell>], width: usi
 }
 
 /// Width of a column's widest cell.
-fn widest_cell_width(heading: &[String], rows: &[Vec<TableCell>], at: usize) -> usize {
-    let cells = rows.iter().filter_map(|row| row.get(at)).map(|cell| cell.text.chars().count());
+fn widest_cell_width(heading: &[impl AsRef<str>], rows: &[TableRow], at: usize) -> usize {
+    let cells = rows.iter().filter_map(|row| row.cells.get(at)).map(|cell| cell.chars().count());
     cells.max().unwrap_or(0).max(heading_width(heading, at))
 }
 
 /// Width of a column's heading, which is never wrapped.
-fn heading_width(heading: &[String], at: usize) -> usize {
-    heading.get(at).map_or(0, |title| title.chars().count())
+fn heading_width(heading: &[impl AsRef<str>], at: usize) -> usize {
+    heading.get(at).map_or(0, |title| title.as_ref().chars().count())
 }
 
 /// Colours the first words of failure rows in the finished table.
-fn colour_rows(table: &Table, rows: &[Vec<TableCell>]) -> String {
+fn colour_rows(table: &Table, rows: &[TableRow]) -> String {
     let mut page = TextPage::default();
-    let mut rows = rows.iter().filter_map(|row| row.first()).peekable();
+    let mut rows = rows.iter().filter_map(|row| Some((row.cells.first()?, row.is_bad))).peekable();
     for (at, line) in table.lines().enumerate() {
         if at == 0 {
             page.push_line(format_args!("{STRONG}{}{STRONG:#}", line.trim_end()));
             continue;
         }
         // First cells are never empty, so a line that begins with one starts a new row.
-        let starts_row = |cell: &&TableCell| {
-            let first_word =
-                cell.text.chars().take_while(|c| !c.is_whitespace()).take(MAX_FIRST_COLUMN_WIDTH);
-            line.starts_with(&first_word.collect::<String>())
+        let starts_row = |(cell, _): &(&String, bool)| {
+            let word = cell.chars().take_while(|c| !c.is_whitespace()).take(MAX_FIRST_COLUMN_WIDTH);
+            line.starts_with(&word.collect::<String>())
         };
         match rows.next_if(starts_row) {
-            Some(cell) if cell.is_bad => {
+            Some((_, true)) => {
                 let name = line.find(' ').unwrap_or(line.len());
                 let (name, rest) = line.split_at_checked(name).unwrap_or((&line, ""));
                 page.push_line(format_args!("{BAD}{name}{BAD:#}{rest}"));
@@ -141,18 +138,17 @@ fn colour_rows(table: &Table, rows: &[Vec<TableCell>]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{TableCell, lay_out_table};
+    use super::{TableRow, lay_out_table};
     use crate::render::fixtures::plain;
 
     fn draw(width: usize, most_lines: Option<usize>) -> (String, Vec<String>) {
-        let heading = ["SENDER", "STATUS", "ENSURE", "EVENTS", "CHANGED"].map(str::to_owned);
+        let heading = ["SENDER", "STATUS", "ENSURE", "EVENTS", "CHANGED"];
         let events = "a b c ".repeat(30);
         let rows = [
-            ["dev1.example.net", "OK", "6.17.0", events.trim(), "true"]
-                .map(TableCell::plain)
-                .to_vec(),
-            ["dev2.example.net", "OK", "", "", "false"].map(TableCell::plain).to_vec(),
-        ];
+            ["dev1.example.net", "OK", "6.17.0", events.trim(), "true"],
+            ["dev2.example.net", "OK", "", "", "false"],
+        ]
+        .map(|cells| TableRow::from(cells.map(str::to_owned)));
         let grid = lay_out_table(&heading, &rows, width, most_lines);
         (plain(&grid.text), grid.left_out)
     }

@@ -7,6 +7,7 @@ use muster_wire::identity::Identity;
 use muster_wire::status::ReplyReason;
 use serde_json::json;
 
+use super::columns::wrap_words;
 use super::page::TextPage;
 use super::ranges::shorten_to_ranges;
 
@@ -51,31 +52,14 @@ fn reply_key(reply: &NodeReply) -> String {
 }
 
 impl EqualReplyGroup<'_> {
-    /// The number of nodes, as text.
-    pub fn node_count_text(&self) -> String {
-        match self.nodes.len() {
-            1 => "1 node".to_owned(),
-            count => format!("{count} nodes"),
-        }
-    }
-
     /// The node names as ranges, wrapped at the width; cut if too long, unless `all` is set.
     pub fn wrapped_name_ranges(&self, indent: &str, width: usize, all: bool) -> String {
         let ranges = shorten_to_ranges(self.nodes.iter().copied());
-        let mut lines: Vec<String> = Vec::new();
-        for range in &ranges {
-            match lines.last_mut() {
-                Some(line) if line.chars().count() + 1 + range.chars().count() <= width => {
-                    line.push(' ');
-                    line.push_str(range);
-                }
-                _ => lines.push(format!("{indent}{range}")),
-            }
-        }
+        let lines = wrap_words(&ranges, width.saturating_sub(indent.len()));
         let mut page = TextPage::default();
         let max_lines = if all { lines.len() } else { MAX_NODE_LINES };
         for line in lines.iter().take(max_lines) {
-            page.push_line(line);
+            page.push_line(format_args!("{indent}{line}"));
         }
         if lines.len() > max_lines {
             page.push_line(format_args!("{indent}... (-v lists all)"));
@@ -91,6 +75,7 @@ mod tests {
 
     use super::group_equal_replies;
     use crate::render::fixtures::reply;
+    use crate::render::plan::node_count_text;
 
     #[test]
     fn failures_come_first_and_then_what_is_rare() {
@@ -106,7 +91,9 @@ mod tests {
         let groups = group_equal_replies(&replies);
         let seen: Vec<_> = groups
             .iter()
-            .map(|group| (group.node_count_text(), group.wrapped_name_ranges(" ", 80, false)))
+            .map(|group| {
+                (node_count_text(group.nodes.len()), group.wrapped_name_ranges(" ", 80, false))
+            })
             .collect();
         let expected =
             [("2 nodes", " old[1,2]\n"), ("1 node", " db1\n"), ("5 nodes", " web[1-5]\n")];

@@ -10,9 +10,8 @@ use serde_json::{Map, Value};
 
 use super::columns::format_columns;
 use super::json::RequestStatsDocument;
-use super::page::TextPage;
-use super::printable::escape_to_line;
 use super::value::{hang_lines, value_lines};
+use super::{TextPage, escape_to_line};
 use crate::printer::STRONG;
 
 /// A node's replies about itself; parts without a reply are absent.
@@ -63,13 +62,16 @@ fn render_statistics(
 ) -> String {
     let count = |count: Option<u64>| Some(count?.to_string());
     let text = |text: &Option<String>| Some(escape_to_line(text.as_ref()?).into_owned());
+    let processor_time = statistics.times.map(|CpuTimes { user, system }| {
+        format!("{:.2} seconds, {system:.2} of them system time", user + system)
+    });
     let rows = [
         ("Version", text(&statistics.version)),
         ("Start Time", statistics.starttime.map(muster_base::format_utc)),
         ("Config File", text(&statistics.configfile)),
         ("Process ID", count(statistics.pid.map(u64::from))),
         ("Threads", count(statistics.threads)),
-        ("Memory", statistics.memory_bytes.map(format_mebibytes)),
+        ("Memory", statistics.memory_bytes.map(|bytes| format!("{} MiB", bytes / (1024 * 1024)))),
         ("Total Messages", count(statistics.total)),
         ("Messages Passed Filters", count(statistics.passed)),
         ("Messages Filtered", count(statistics.filtered)),
@@ -78,7 +80,7 @@ fn render_statistics(
         ("Replayed Messages", count(statistics.replayed)),
         ("Denied Requests", count(statistics.denied)),
         ("Replies Sent", count(statistics.replies)),
-        ("Total Processor Time", statistics.times.map(format_processor_time)),
+        ("Total Processor Time", processor_time),
     ];
     let mut page = TextPage::default();
     let mut row = |title: &str, value: &str| page.push_line(format_args!("{title:>30}: {value}"));
@@ -109,8 +111,7 @@ fn first_reply(report: &RequestReport) -> Option<&NodeReply> {
 }
 
 fn printable_names(names: &[String]) -> Vec<String> {
-    let names = names.iter().map(|name| escape_to_line(name).into_owned());
-    names.collect()
+    names.iter().map(|name| escape_to_line(name).into_owned()).collect()
 }
 
 /// Renders invalid agent files and their errors; an earlier version of such an agent may still be available.
@@ -142,14 +143,6 @@ fn render_facts(facts: &Map<String, Value>, width: usize) -> String {
         }
     }
     page.into_text()
-}
-
-fn format_mebibytes(bytes: u64) -> String {
-    format!("{} MiB", bytes / (1024 * 1024))
-}
-
-fn format_processor_time(CpuTimes { user, system }: CpuTimes) -> String {
-    format!("{:.2} seconds, {system:.2} of them system time", user + system)
 }
 
 /// The document for programs.

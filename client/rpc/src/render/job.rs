@@ -9,9 +9,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::columns::format_columns;
-use super::page::TextPage;
-use super::plan::node_count_text;
-use super::printable::escape_to_line;
+use super::value::compact_value;
+use super::{TextPage, escape_to_line, node_count_text};
 use crate::printer::{BAD, GOOD, STRONG};
 
 /// Indentation below a title, in columns.
@@ -23,31 +22,30 @@ pub fn render_job_list(jobs: &[SavedJob]) -> String {
     for job in jobs {
         let header = &job.header;
         let name = header.name.as_ref().map(|name| format!("  ({name})")).unwrap_or_default();
-        page.push_line(format_args!(
-            "{id}  {state:<11}  {ok:>5} / {all:<5}  {agent} {action}{name}",
-            id = header.id,
-            state = job.state().as_str(),
-            ok = job.ok_count(),
-            all = header.nodes.len(),
-            agent = escape_to_line(&header.agent),
-            action = escape_to_line(&header.action),
-        ));
+        let (id, state) = (&header.id, job.state().as_str());
+        let (ok, all, request) = (job.ok_count(), header.nodes.len(), request_text(job));
+        page.push_line(format_args!("{id}  {state:<11}  {ok:>5} / {all:<5}  {request}{name}"));
     }
     page.into_text()
+}
+
+/// The agent and its action.
+fn request_text(job: &SavedJob) -> String {
+    escape_to_line(&format!("{} {}", job.header.agent, job.header.action)).into_owned()
 }
 
 /// Renders one job in full.
 pub fn render_job(job: &SavedJob, width: usize) -> String {
     let header = &job.header;
     let mut page = TextPage::default();
-    let inputs = header.inputs.iter().map(|(name, value)| {
-        format!("{}={}", escape_to_line(name), escape_to_line(&display_value(value)))
-    });
+    let inputs = header.inputs.iter();
+    let inputs =
+        inputs.map(|(name, value)| format!("{}={}", escape_to_line(name), compact_value(value)));
     let rows = [
         ("Job", header.id.clone()),
         ("Name", header.name.as_ref().map(ToString::to_string).unwrap_or_default()),
         ("State", job.state().as_str().to_owned()),
-        ("Action", format!("{} {}", escape_to_line(&header.agent), escape_to_line(&header.action))),
+        ("Action", request_text(job)),
         ("Inputs", inputs.collect::<Vec<_>>().join(" ")),
         ("Target", escape_to_line(&header.target).into_owned()),
         ("Collective", header.collective.to_string()),
@@ -78,12 +76,8 @@ fn add_failures(job: &SavedJob, page: &mut TextPage) {
     }
     page.push_line(format_args!("{BAD}Failed:{BAD:#}\n"));
     for answer in failed {
-        page.push_line(format_args!(
-            "{:INDENT$}{STRONG}{}{STRONG:#}: {}",
-            "",
-            answer.sender,
-            reply_status_line(answer)
-        ));
+        let (sender, status) = (&answer.sender, reply_status_line(answer));
+        page.push_line(format_args!("{:INDENT$}{STRONG}{sender}{STRONG:#}: {status}", ""));
     }
     page.push_gap();
 }
@@ -108,21 +102,16 @@ fn reply_status_line(answer: &JobReply) -> String {
     format!("{text}{}: {}", reason.unwrap_or_default(), escape_to_line(&answer.statusmsg))
 }
 
-fn display_value(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    }
-}
-
-/// Differences between the replies of two jobs.
-#[derive(Debug, Default)]
+/// The document of a difference.
+#[derive(Debug, Default, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct JobDifference {
-    /// Number of equal replies.
+    schema: &'static str,
+    // Number of equal replies.
     same: usize,
-    /// Changes by node.
+    // Changes by node.
     changed: BTreeMap<Identity, Vec<JobReplyChange>>,
-    /// Nodes that replied only in the first job.
+    // Nodes that replied only in the first job, and only in the second.
     only_before: BTreeSet<Identity>,
     only_after: BTreeSet<Identity>,
 }
@@ -140,7 +129,7 @@ pub struct JobReplyChange {
 impl JobDifference {
     /// Compares the replies of two jobs. Outputs that were too large to store are not compared.
     pub fn between_jobs(before: &SavedJob, after: &SavedJob) -> Self {
-        let mut difference = Self::default();
+        let mut difference = Self { schema: "muster.job.diff.v1", ..Self::default() };
         let all: BTreeSet<&Identity> = before.replies.keys().chain(after.replies.keys()).collect();
         for node in all {
             match (before.replies.get(node), after.replies.get(node)) {
@@ -166,13 +155,8 @@ impl JobDifference {
         for (node, changes) in &self.changed {
             page.push_line(format_args!("{STRONG}{node}{STRONG:#}"));
             for JobReplyChange { what, before, after } in changes {
-                let (what, before, after) =
-                    (escape_to_line(what), display_value(before), display_value(after));
-                page.push_line(format_args!(
-                    "   {what}: {} -> {}",
-                    escape_to_line(&before),
-                    escape_to_line(&after)
-                ));
+                let (before, after) = (compact_value(before), compact_value(after));
+                page.push_line(format_args!("   {}: {before} -> {after}", escape_to_line(what)));
             }
         }
         page.push_gap();
@@ -206,25 +190,6 @@ fn reply_changes(before: &JobReply, after: &JobReply) -> Vec<JobReplyChange> {
         }
     }
     changes
-}
-
-/// The document of a difference.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct JobDiffDocument<'a> {
-    schema: &'static str,
-    same: usize,
-    changed: &'a BTreeMap<Identity, Vec<JobReplyChange>>,
-    only_before: &'a BTreeSet<Identity>,
-    only_after: &'a BTreeSet<Identity>,
-}
-
-impl<'a> JobDiffDocument<'a> {
-    /// Creates the document of this comparison.
-    pub fn new(difference: &'a JobDifference) -> Self {
-        let JobDifference { same, changed, only_before, only_after } = difference;
-        Self { schema: "muster.job.diff.v1", same: *same, changed, only_before, only_after }
-    }
 }
 
 /// The document of all jobs.

@@ -156,14 +156,12 @@ fn compile_expression(code: &str) -> Result<Filter<JustLut<Val>>, JqExpressionEr
 fn load_error_text(error: LoadError<&str>) -> (&str, String) {
     let first_error = match error {
         LoadError::Io(errors) => errors.into_iter().next(),
-        LoadError::Lex(errors) => errors
-            .into_iter()
-            .next()
-            .map(|(expected, at)| (at, format!("expected {}", expected.as_str()))),
-        LoadError::Parse(errors) => errors
-            .into_iter()
-            .next()
-            .map(|(expected, at)| (at, format!("expected {}", expected.as_str()))),
+        LoadError::Lex(errors) => {
+            errors.first().map(|(expected, at)| (*at, format!("expected {}", expected.as_str())))
+        }
+        LoadError::Parse(errors) => {
+            errors.first().map(|(expected, at)| (*at, format!("expected {}", expected.as_str())))
+        }
     };
     first_error.unwrap_or(("", "not a jq expression".to_owned()))
 }

@@ -44,6 +44,23 @@ pub fn escape_harmful(text: String) -> String {
     escaped
 }
 
+/// The document for programs.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct ReportDocument<'a, T> {
+    schema: &'static str,
+    #[serde(flatten)]
+    content: T,
+    request_stats: RequestStatsDocument<'a>,
+}
+
+impl<'a, T> ReportDocument<'a, T> {
+    /// Creates a document of this schema: what the replies of a report contain, and its statistics.
+    pub fn new(schema: &'static str, content: T, report: &'a RequestReport) -> Self {
+        Self { schema, content, request_stats: RequestStatsDocument::new(&report.stats) }
+    }
+}
+
 /// The document of a request.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]

@@ -69,11 +69,6 @@ impl<'a> RequestJsonLine<'a> {
         Self::Discovered { schema: "muster.request.lines.v1", agent, action, nodes }
     }
 
-    /// The line of a reply.
-    pub fn result(reply: &'a NodeReply) -> Self {
-        Self::Result(ReplyDocument::new(reply))
-    }
-
     /// The lines of a progress update.
     pub fn progress_lines(update: &'a ProgressUpdate) -> impl Iterator<Item = Self> {
         let lost = (update.lost > 0 || update.dropped > 0).then_some(Self::ProgressLost {
@@ -99,7 +94,7 @@ mod tests {
     use muster_client::ProgressUpdate;
     use serde_json::json;
 
-    use super::RequestJsonLine;
+    use super::{ReplyDocument, RequestJsonLine};
     use crate::render::fixtures::{reply, report};
     use crate::render::json::to_safe_line;
 
@@ -109,7 +104,7 @@ mod tests {
         let report = report("rpcutil", "get_fact", vec![answer]);
         let nodes = ["dev1", "dev2"].map(|name| name.parse().unwrap()).into();
         let first = RequestJsonLine::discovered("rpcutil", "get_fact", &nodes);
-        let result = RequestJsonLine::result(&report.replies[0]);
+        let result = RequestJsonLine::Result(ReplyDocument::new(&report.replies[0]));
         let error = RequestJsonLine::Error { error: "no".to_owned() };
         let [summaries, stats] = RequestJsonLine::closing_lines(&report);
         let tale = ProgressUpdate {

@@ -7,11 +7,13 @@ use muster_client::DiscoveryMethod;
 use muster_wire::identity::Identity;
 use serde::Serialize;
 
+use super::plan::node_count_text;
+
 /// The sentence that `--verbose` adds.
 pub fn discovery_sentence(count: usize, took: Duration, method: DiscoveryMethod) -> String {
-    let nodes = if count == 1 { "node" } else { "nodes" };
+    let nodes = node_count_text(count);
     format!(
-        "Discovered {count} {nodes} in {:.2} seconds using the {method} discovery method",
+        "Discovered {nodes} in {:.2} seconds using the {method} discovery method",
         took.as_secs_f64()
     )
 }
@@ -20,25 +22,11 @@ pub fn discovery_sentence(count: usize, took: Duration, method: DiscoveryMethod)
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct FoundNodesDocument<'a> {
-    schema: &'static str,
-    nodes: &'a BTreeSet<Identity>,
-    incomplete: bool,
-    method: &'static str,
-}
-
-impl<'a> FoundNodesDocument<'a> {
-    /// Creates the document of these nodes; `incomplete` when there may be more.
-    pub fn new(nodes: &'a BTreeSet<Identity>, incomplete: bool, method: DiscoveryMethod) -> Self {
-        Self { schema: "muster.nodes.v1", nodes, incomplete, method: method.name() }
-    }
+    pub schema: &'static str,
+    pub nodes: &'a BTreeSet<Identity>,
+    pub incomplete: bool,
+    pub method: &'static str,
 }
 
 /// Names available in node templates.
 pub const TEMPLATE_NAMES: [&str; 1] = ["node"];
-
-/// Template values of a discovered node.
-#[derive(Debug, Serialize)]
-pub struct FoundNodeTemplateValues<'a> {
-    /// Its name.
-    pub node: &'a Identity,
-}

@@ -4,10 +4,8 @@ use muster_contract::permit::{PermitListOutput, PermitPoolRow, PoolMemberRow};
 use muster_request::{NodeReply, RequestReport};
 use serde::Serialize;
 
-use super::grid::{TableCell, lay_out_table};
-use super::json::RequestStatsDocument;
-use super::page::TextPage;
-use super::printable::escape_to_line;
+use super::grid::{TableRow, lay_out_table};
+use super::{TextPage, escape_to_line};
 use crate::printer::STRONG;
 
 /// The smallest limit that any node uses.
@@ -29,18 +27,16 @@ pub fn render_pool_list(pools: &[PermitPoolRow], width: usize) -> String {
     if pools.is_empty() {
         return String::new();
     }
-    let heading = ["POOL", "HELD", "LIMIT", "WAITING"].map(str::to_owned);
     let row = |pool: &PermitPoolRow| {
-        let cells = [
+        TableRow::from([
             escape_to_line(&pool.pool).into_owned(),
             pool.holders.len().to_string(),
             limit_text(pool),
             pool.waiting.len().to_string(),
-        ];
-        cells.map(TableCell::plain).to_vec()
+        ])
     };
-    let rows: Vec<Vec<TableCell>> = pools.iter().map(row).collect();
-    lay_out_table(&heading, &rows, width, None).text
+    let rows: Vec<TableRow> = pools.iter().map(row).collect();
+    lay_out_table(&["POOL", "HELD", "LIMIT", "WAITING"], &rows, width, None).text
 }
 
 /// Renders all holders and waiting nodes.
@@ -58,37 +54,25 @@ pub fn render_pools(pools: &[PermitPoolRow], width: usize) -> String {
                 continue;
             }
             page.push_gap();
-            page.push_text(
-                lay_out_table(&member_heading(title), &member_rows(members), width, None).text,
-            );
+            let heading = [title, "FENCE", "PRIO", "SINCE", "LEFT", "RUN"];
+            let rows: Vec<TableRow> = members.iter().map(member_row).collect();
+            page.push_text(lay_out_table(&heading, &rows, width, None).text);
         }
         page.push_gap();
     }
     page.into_text()
 }
 
-fn member_heading(title: &str) -> Vec<String> {
-    [title, "FENCE", "PRIO", "SINCE", "LEFT", "RUN"].map(str::to_owned).to_vec()
-}
-
-fn member_rows(members: &[PoolMemberRow]) -> Vec<Vec<TableCell>> {
-    let row = |member: &PoolMemberRow| {
-        let run = if member.occupied {
-            "not by Muster".to_owned()
-        } else {
-            escape_to_line(&member.run).into_owned()
-        };
-        let cells = [
-            escape_to_line(&member.node).into_owned(),
-            member.fence.to_string(),
-            member.priority.to_string(),
-            format!("{} s", member.age),
-            format!("{} s", member.expires),
-            run,
-        ];
-        cells.map(TableCell::plain).to_vec()
-    };
-    members.iter().map(row).collect()
+fn member_row(member: &PoolMemberRow) -> TableRow {
+    let run = if member.occupied { "not by Muster" } else { &member.run };
+    TableRow::from([
+        escape_to_line(&member.node).into_owned(),
+        member.fence.to_string(),
+        member.priority.to_string(),
+        format!("{} s", member.age),
+        format!("{} s", member.expires),
+        escape_to_line(run).into_owned(),
+    ])
 }
 
 /// The prompt for releasing the permits of these holders.
@@ -106,24 +90,11 @@ pub fn release_question(pool: &str, holders: &[&PoolMemberRow]) -> String {
     page.into_text()
 }
 
-/// The document for programs.
+/// What the document for programs contains, besides the statistics of the request.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PermitPoolsDocument<'a> {
-    schema: &'static str,
-    pools: &'a [PermitPoolRow],
-    request_stats: RequestStatsDocument<'a>,
-}
-
-impl<'a> PermitPoolsDocument<'a> {
-    /// Creates the document of these pools.
-    pub fn new(pools: &'a [PermitPoolRow], report: &'a RequestReport) -> Self {
-        Self {
-            schema: "muster.permits.v1",
-            pools,
-            request_stats: RequestStatsDocument::new(&report.stats),
-        }
-    }
+    pub pools: &'a [PermitPoolRow],
 }
 
 #[cfg(test)]

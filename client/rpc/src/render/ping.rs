@@ -8,8 +8,8 @@ use muster_wire::identity::Identity;
 use serde::Serialize;
 
 use super::duration::format_milliseconds;
-use super::page::TextPage;
 use super::trace::NodeTraceDocument;
+use super::{TextPage, count_text, node_count_text};
 use crate::printer::WARNING;
 
 /// Clock differences below this are not reported, in milliseconds.
@@ -47,13 +47,12 @@ impl PingReply {
 
 /// Renders the statistics below the lines.
 pub fn render_ping_statistics(pongs: &[PingReply]) -> String {
-    let count = pongs.len();
-    let replies = if count == 1 { "reply" } else { "replies" };
-    let heading = format!("\n---- ping statistics ----\n{count} {replies}");
-    let Some(times) = PingTimes::from_replies(pongs) else {
+    let replies = count_text(pongs.len(), "reply", "replies");
+    let heading = format!("\n---- ping statistics ----\n{replies}");
+    let Some(times) = reply_times(pongs) else {
         return heading;
     };
-    let [max, min, avg] = [times.max, times.min, times.avg].map(format_milliseconds);
+    let [max, min, avg] = times.map(format_milliseconds);
     format!("{heading} max: {max} min: {min} avg: {avg}")
 }
 
@@ -65,7 +64,8 @@ const BAR_HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇',
 /// Renders the distribution of reply times as a line of bars that fits the width; `None` without replies. Each bar covers 50 ms, or a multiple of it
 /// if there would be too many bars.
 pub fn render_ping_graph(pongs: &[PingReply], width: usize) -> Option<String> {
-    let last = PingTimes::from_replies(pongs)?.max.as_millis();
+    let [max, ..] = reply_times(pongs)?;
+    let last = max.as_millis();
     let max_bars = u128::try_from(width).unwrap_or(u128::MAX).max(1);
     let bucket = MIN_BUCKET_MS * (last / MIN_BUCKET_MS + 1).div_ceil(max_bars);
     let mut counts = vec![0_usize; usize::try_from(last / bucket).ok()? + 1];
@@ -81,30 +81,16 @@ pub fn render_ping_graph(pongs: &[PingReply], width: usize) -> Option<String> {
     let bars: String = counts.iter().map(bar).collect();
     let mut page = TextPage::default();
     page.push_line(bars);
-    let nodes = if max_count == 1 { "node" } else { "nodes" };
-    page.push_text(format_args!(
-        "{bucket} ms per bar, 0 to {} ms; the highest bar is {max_count} {nodes}",
-        bucket * counts.len() as u128
-    ));
+    let (nodes, end) = (node_count_text(max_count), bucket * counts.len() as u128);
+    page.push_text(format_args!("{bucket} ms per bar, 0 to {end} ms; the highest bar is {nodes}"));
     Some(page.into_text())
 }
 
-struct PingTimes {
-    max: Duration,
-    min: Duration,
-    avg: Duration,
-}
-
-impl PingTimes {
-    fn from_replies(pongs: &[PingReply]) -> Option<Self> {
-        let times = || pongs.iter().map(|pong| pong.after);
-        let count = u32::try_from(pongs.len()).ok()?;
-        Some(Self {
-            max: times().max()?,
-            min: times().min()?,
-            avg: times().sum::<Duration>().checked_div(count)?,
-        })
-    }
+/// Maximum, minimum and mean of the reply times.
+fn reply_times(pongs: &[PingReply]) -> Option<[Duration; 3]> {
+    let times = || pongs.iter().map(|pong| pong.after);
+    let count = u32::try_from(pongs.len()).ok()?;
+    Some([times().max()?, times().min()?, times().sum::<Duration>().checked_div(count)?])
 }
 
 /// The document for programs.
@@ -138,18 +124,20 @@ struct PingStatistics {
 
 impl<'a> PingDocument<'a> {
     /// Creates the document of these replies; `incomplete` when some may have been lost.
-    pub fn new(pongs: &[PingReply], incomplete: bool) -> Self {
+    pub fn new(pongs: &[PingReply], incomplete: bool, traces: &'a [(Identity, NodeTrace)]) -> Self {
         let ms = |time: Duration| (time.as_secs_f64() * 1e6).round() / 1e3;
-        let reply = |pong: &PingReply| PingReplyDocument {
-            sender: pong.node.clone(),
-            time_ms: ms(pong.after),
-            clock_skew_ms: pong.skew,
-            trace: None,
+        let reply = |pong: &PingReply| {
+            let trace = traces.iter().find(|(node, _)| *node == pong.node);
+            PingReplyDocument {
+                sender: pong.node.clone(),
+                time_ms: ms(pong.after),
+                clock_skew_ms: pong.skew,
+                trace: trace.map(|(_, trace)| NodeTraceDocument::new(trace)),
+            }
         };
-        let statistics_ms = PingTimes::from_replies(pongs).map(|times| PingStatistics {
-            max: ms(times.max),
-            min: ms(times.min),
-            avg: ms(times.avg),
+        let statistics_ms = reply_times(pongs).map(|times| {
+            let [max, min, avg] = times.map(ms);
+            PingStatistics { max, min, avg }
         });
         Self {
             schema: "muster.ping.v1",
@@ -157,15 +145,6 @@ impl<'a> PingDocument<'a> {
             statistics_ms,
             incomplete,
         }
-    }
-
-    /// Adds the traces of nodes.
-    pub fn with_traces(mut self, traces: &'a [(Identity, NodeTrace)]) -> Self {
-        for reply in &mut self.replies {
-            let found = traces.iter().find(|(node, _)| *node == reply.sender);
-            reply.trace = found.map(|(_, trace)| NodeTraceDocument::new(trace));
-        }
-        self
     }
 }
 
@@ -238,7 +217,7 @@ mod tests {
     #[test]
     fn nobody_has_no_average() {
         assert_eq!(render_ping_statistics(&[]), "\n---- ping statistics ----\n0 replies");
-        let document = serde_json::to_value(PingDocument::new(&[], true)).unwrap();
+        let document = serde_json::to_value(PingDocument::new(&[], true, &[])).unwrap();
         assert!(document["statistics_ms"].is_null());
         assert_eq!(document["incomplete"], true);
     }

@@ -42,9 +42,8 @@ impl RolloutPreview<'_> {
         let canaries = self.limits.canary.min(self.nodes.len());
         let (first, rest) = batches.split_at(usize::from(canaries > 0));
         for batch in first {
-            let noun = if batch.len() == 1 { "canary" } else { "canaries" };
-            let (count, names) = (batch.len(), list_sample_nodes(batch));
-            page.push_line(format_args!("  batch 1: {count} {noun}: {names}"));
+            let (count, names) = (canary_count_text(batch.len()), list_sample_nodes(batch));
+            page.push_line(format_args!("  batch 1: {count}: {names}"));
         }
         if let Some(line) = self.describe_remaining_batches(rest, first.len()) {
             page.push_line(line);
@@ -79,39 +78,48 @@ impl RolloutPreview<'_> {
         let then = allowed_of(total).map(|allowed| format!("{allowed} of {total} nodes"));
         let canaries = self.limits.canary.min(total);
         let canaries_allowed = allowed_of(canaries).unwrap_or(0);
-        let noun = if canaries == 1 { "canary" } else { "canaries" };
         match (canaries, then) {
             (0, None) => "continues after any number of failures".to_owned(),
             (0, Some(then)) => format!("allowed failures: {then}"),
             (_, then) => format!(
-                "allowed failures: {canaries_allowed} of {canaries} {noun}, then {}",
+                "allowed failures: {canaries_allowed} of {}, then {}",
+                canary_count_text(canaries),
                 then.unwrap_or_else(|| "any number".to_owned())
             ),
         }
     }
 }
 
+fn canary_count_text(canaries: usize) -> String {
+    count_text(canaries, "canary", "canaries")
+}
+
 /// `1 node`, `12 nodes`.
 pub fn node_count_text(nodes: usize) -> String {
-    format!("{nodes} {}", if nodes == 1 { "node" } else { "nodes" })
+    count_text(nodes, "node", "nodes")
+}
+
+/// The count, and the noun in singular or plural.
+pub fn count_text(count: usize, singular: &str, plural: &str) -> String {
+    format!("{count} {}", if count == 1 { singular } else { plural })
 }
 
 /// The first few names, and the number of the others.
 pub fn list_sample_nodes<'a>(
     nodes: impl IntoIterator<Item = &'a Identity, IntoIter: ExactSizeIterator>,
 ) -> String {
-    list_first_nodes(nodes, SAMPLE_SIZE)
+    list_first_nodes(nodes, SAMPLE_SIZE, ", ")
 }
 
 /// The first `shown` names, and the number of the others.
 pub fn list_first_nodes<'a>(
     nodes: impl IntoIterator<Item = &'a Identity, IntoIter: ExactSizeIterator>,
     shown: usize,
+    separator: &str,
 ) -> String {
     let nodes = nodes.into_iter();
     let more = nodes.len().saturating_sub(shown);
-    let names: Vec<&str> = nodes.take(shown).map(Identity::as_str).collect();
-    let names = names.join(", ");
+    let names = nodes.take(shown).map(Identity::as_str).collect::<Vec<_>>().join(separator);
     match more {
         0 => names,
         more => format!("{names} and {more} more"),

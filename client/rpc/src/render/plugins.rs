@@ -43,12 +43,9 @@ pub fn render_agent_list(store: &DdlStore) -> String {
     let widest = store.all().map(|ddl| ddl.name().chars().count()).max().unwrap_or(0);
     let version = store.all().map(|ddl| ddl.version().chars().count()).max().unwrap_or(0);
     let row = |ddl: &muster_ddl::AgentDdl| {
-        let description = escape_to_line(&ddl.metadata().description).into_owned();
-        let row = format!(
-            "{:<widest$}  {:<version$}  {description}",
-            ddl.name(),
-            escape_to_line(ddl.version())
-        );
+        let (name, shown_version) = (ddl.name(), escape_to_line(ddl.version()));
+        let description = escape_to_line(&ddl.metadata().description);
+        let row = format!("{name:<widest$}  {shown_version:<version$}  {description}");
         format!("{}\n", row.trim_end())
     };
     store.all().map(row).collect()

@@ -1,13 +1,12 @@
 //! Renders policy findings, explanations and test results.
 
 use muster_policy::{ExplanationStep, PolicyExplanation, PolicyPrincipal};
+use muster_policy_tools::{LintFinding, LintLevel, PolicyTestOutcome};
 use muster_wire::identity::SubjectName;
 use serde::Serialize;
 
-use super::page::TextPage;
-use super::printable::escape_to_line;
+use super::{TextPage, count_text, escape_to_line};
 use crate::printer::{BAD, GOOD, STRONG, WARNING};
-use muster_policy_tools::{LintFinding, LintLevel, PolicyTestOutcome};
 
 /// Result of `rpc policy check`.
 #[derive(Debug, Serialize)]
@@ -15,8 +14,8 @@ use muster_policy_tools::{LintFinding, LintLevel, PolicyTestOutcome};
 pub struct PolicyCheckDocument<'a> {
     schema: &'static str,
     files: usize,
-    errors: usize,
-    warnings: usize,
+    pub(crate) errors: usize,
+    pub(crate) warnings: usize,
     findings: &'a [LintFinding],
 }
 
@@ -33,11 +32,6 @@ impl<'a> PolicyCheckDocument<'a> {
         }
     }
 
-    /// Number of errors and of warnings.
-    pub fn finding_counts(&self) -> (usize, usize) {
-        (self.errors, self.warnings)
-    }
-
     /// Renders one line per finding, in the format of compilers, and the totals.
     pub fn render_text(&self) -> String {
         let mut page = TextPage::default();
@@ -47,30 +41,21 @@ impl<'a> PolicyCheckDocument<'a> {
                 (Some(line), None) => format!(":{line}"),
                 _ => String::new(),
             };
-            let path = finding.path.display().to_string();
             let (style, word) = match finding.level {
                 LintLevel::Error => (BAD, "error"),
                 LintLevel::Warning => (WARNING, "warning"),
             };
-            page.push_line(format_args!(
-                "{}{location}: {style}{word}:{style:#} {}",
-                escape_to_line(&path),
-                escape_to_line(&finding.message)
-            ));
+            let path = finding.path.display().to_string();
+            let (path, message) = (escape_to_line(&path), escape_to_line(&finding.message));
+            page.push_line(format_args!("{path}{location}: {style}{word}:{style:#} {message}"));
         }
         let style = if self.errors > 0 { BAD } else { GOOD };
-        page.push_line(format_args!(
-            "{style}{}, {}, {}{style:#}",
-            pluralise(self.files, "policy", "policies"),
-            pluralise(self.errors, "error", "errors"),
-            pluralise(self.warnings, "warning", "warnings"),
-        ));
+        let files = count_text(self.files, "policy", "policies");
+        let errors = count_text(self.errors, "error", "errors");
+        let warnings = count_text(self.warnings, "warning", "warnings");
+        page.push_line(format_args!("{style}{files}, {errors}, {warnings}{style:#}"));
         page.into_text()
     }
-}
-
-fn pluralise(count: usize, singular: &str, plural: &str) -> String {
-    format!("{count} {}", if count == 1 { singular } else { plural })
 }
 
 /// Result of `rpc policy explain`.
@@ -145,11 +130,8 @@ impl<'a> PolicyExplainDocument<'a> {
             self.caller, self.agent, self.action
         ));
         page.push_line(format_args!("decided by {}", escape_to_line(self.rule)));
-        if let Some(approvers) = self.approved_by {
-            page.push_line(format_args!(
-                "must be approved by one of: {}",
-                escape_to_line(approvers)
-            ));
+        if let Some(approvers) = self.approved_by.map(escape_to_line) {
+            page.push_line(format_args!("must be approved by one of: {approvers}"));
         }
         if let Some(policy) = self.policy.filter(|_| !self.steps.is_empty()) {
             page.push_gap();
@@ -159,9 +141,7 @@ impl<'a> PolicyExplainDocument<'a> {
             let text = step.text.replace('\t', "  ");
             page.push_line(format_args!("{:>6}  {}", step.line, escape_to_line(&text)));
             match &step.mismatch {
-                Some(mismatch) => {
-                    page.push_line(format_args!("        no: {}", escape_to_line(mismatch)));
-                }
+                Some(text) => page.push_line(format_args!("        no: {}", escape_to_line(text))),
                 None => page.push_line(format_args!("        {style}this line decides{style:#}")),
             }
             for condition in step.unknown {
@@ -191,7 +171,7 @@ fn unknown_lookups(explanation: &PolicyExplanation) -> Vec<String> {
 pub struct PolicyTestDocument<'a> {
     schema: &'static str,
     passed: usize,
-    failed: usize,
+    pub(crate) failed: usize,
     cases: Vec<PolicyTestCaseDocument<'a>>,
 }
 
@@ -229,11 +209,6 @@ impl<'a> PolicyTestDocument<'a> {
         }
     }
 
-    /// Number of failed cases.
-    pub fn failed_count(&self) -> usize {
-        self.failed
-    }
-
     /// Renders one line per case, and the totals.
     pub fn render_text(&self) -> String {
         let mut page = TextPage::default();
@@ -243,21 +218,15 @@ impl<'a> PolicyTestDocument<'a> {
                 page.push_line(format_args!("{GOOD}ok{GOOD:#}    {name}"));
                 continue;
             }
-            let rule = case.expected_rule.map(|rule| format!(" by {}", escape_to_line(rule)));
+            let by = case.expected_rule.map(|rule| format!(" by {}", escape_to_line(rule)));
+            let by = by.unwrap_or_default();
+            let (expected, found, rule) = (case.expected, case.found, escape_to_line(case.rule));
             page.push_line(format_args!("{BAD}FAIL{BAD:#}  {name}"));
-            page.push_line(format_args!(
-                "      expected {}{}, found {} by {}",
-                case.expected,
-                rule.unwrap_or_default(),
-                case.found,
-                escape_to_line(case.rule)
-            ));
+            page.push_line(format_args!("      expected {expected}{by}, found {found} by {rule}"));
             if !case.unknown.is_empty() {
                 let unknown = case.unknown.join(", ");
-                page.push_line(format_args!(
-                    "      no value is known for {}",
-                    escape_to_line(&unknown)
-                ));
+                let unknown = escape_to_line(&unknown);
+                page.push_line(format_args!("      no value is known for {unknown}"));
             }
         }
         let style = if self.failed > 0 { BAD } else { GOOD };

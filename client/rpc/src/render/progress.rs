@@ -6,6 +6,7 @@ use muster_client::ProgressUpdate;
 use serde_json::Value;
 
 use super::printable::{escape_to_line, escape_unprintable};
+use super::value::compact_value;
 use crate::printer::{HINT, WARNING};
 
 /// Renders the lines of a progress update.
@@ -34,7 +35,7 @@ fn event_text(event: &Value) -> String {
         (Some(line), _, _) => escape_to_line(line).into_owned(),
         (None, Some(message), _) => escape_unprintable(message).into_owned(),
         (None, None, Value::String(text)) => escape_unprintable(text).into_owned(),
-        (None, None, other) => escape_to_line(&other.to_string()).into_owned(),
+        (None, None, other) => compact_value(other),
     }
 }
 

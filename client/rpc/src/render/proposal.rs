@@ -5,9 +5,8 @@ use muster_ddl::ActionSchema;
 use muster_wire::approval::OpenProposal;
 
 use super::columns::format_columns;
-use super::page::TextPage;
-use super::printable::escape_to_line;
 use super::value::{hang_lines, value_lines};
+use super::{TextPage, escape_to_line, node_count_text};
 use crate::printer::{BAD, STRONG, WARNING};
 
 /// Renders the page of a proposal. `action` is its DDL, if known; `over` marks an expired proposal.
@@ -46,8 +45,8 @@ pub fn render_proposal(
     }
     page.push_gap();
     let names: Vec<&str> = proposal.nodes.iter().map(AsRef::as_ref).collect();
-    let nodes = if names.len() == 1 { "node" } else { "nodes" };
-    page.push_line(format_args!("on {} {nodes} of {}:", names.len(), proposal.collective));
+    let nodes = node_count_text(names.len());
+    page.push_line(format_args!("on {nodes} of {}:", proposal.collective));
     page.push_text(format_columns(&names, 2, width));
     page.push_gap();
     page.push_line(format_args!("once on each node, valid until {expiry}"));

@@ -6,9 +6,8 @@ use muster_contract::provisioner::{
 use serde::Serialize;
 
 use super::duration::format_duration;
-use super::grid::{TableCell, lay_out_table};
-use super::page::TextPage;
-use super::printable::escape_to_line;
+use super::grid::{TableRow, lay_out_table};
+use super::{TextPage, escape_to_line};
 
 /// Whether provisioning of any shown node has failed.
 pub fn has_failed(overview: &ProvisionerStatusOutput) -> bool {
@@ -27,8 +26,8 @@ pub fn is_settled(overview: &ProvisionerStatusOutput) -> bool {
 
 /// Renders the table and a summary line.
 pub fn render_overview_table(overview: &ProvisionerStatusOutput, width: usize) -> String {
-    let heading = ["NODE", "STATE", "STEP", "DONE", "TIME", "MASTER", "ERROR"].map(str::to_owned);
-    let rows: Vec<Vec<TableCell>> = overview.nodes.iter().map(table_row).collect();
+    let heading = ["NODE", "STATE", "STEP", "DONE", "TIME", "MASTER", "ERROR"];
+    let rows: Vec<TableRow> = overview.nodes.iter().map(table_row).collect();
     let mut page = TextPage::default();
     if !rows.is_empty() {
         page.push_text(lay_out_table(&heading, &rows, width, Some(2)).text);
@@ -48,13 +47,7 @@ pub fn render_overview_table(overview: &ProvisionerStatusOutput, width: usize) -
     page.into_text()
 }
 
-fn table_row(node: &ProvisionedNodeRow) -> Vec<TableCell> {
-    let name = escape_to_line(&node.node).into_owned();
-    let node_cell = if node.is_in(ProvisioningState::Failed) {
-        TableCell::bad(name)
-    } else {
-        TableCell::plain(name)
-    };
+fn table_row(node: &ProvisionedNodeRow) -> TableRow {
     let state = if node.paused { "paused" } else { &node.state };
     let step = match node.attempt {
         0 | 1 => node.step.clone(),
@@ -62,6 +55,7 @@ fn table_row(node: &ProvisionedNodeRow) -> Vec<TableCell> {
     };
     let took = std::time::Duration::from_millis(node.changed.saturating_sub(node.since));
     let cells = [
+        node.node.clone(),
         state.to_owned(),
         step,
         node.done.len().to_string(),
@@ -69,8 +63,8 @@ fn table_row(node: &ProvisionedNodeRow) -> Vec<TableCell> {
         node.master.clone(),
         node.error.clone(),
     ];
-    let cells = cells.iter().map(|text| TableCell::plain(escape_to_line(text).into_owned()));
-    std::iter::once(node_cell).chain(cells).collect()
+    let cells = cells.iter().map(|text| escape_to_line(text).into_owned()).collect();
+    TableRow { cells, is_bad: node.is_in(ProvisioningState::Failed) }
 }
 
 /// Renders the history of each node, oldest event first.
@@ -82,9 +76,7 @@ pub fn render_history(overview: &ProvisionerStatusOutput) -> String {
             let at = format_millis(entry.at);
             let (step, what) = (escape_to_line(&entry.step), escape_to_line(&entry.what));
             let words = escape_to_line(&entry.words);
-            page.push_line(
-                format_args!("{at}  {step:<20} {what:<9} {words}").to_string().trim_end(),
-            );
+            page.push_line(format_args!("{at}  {step:<20} {what:<9} {words}"));
         }
     }
     page.into_text()
@@ -123,16 +115,11 @@ fn format_millis(millis: u64) -> String {
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ProvisioningDocument<'a> {
-    schema: &'static str,
+    /// Its schema, and its version.
+    pub schema: &'static str,
+    /// The overview.
     #[serde(flatten)]
-    overview: &'a ProvisionerStatusOutput,
-}
-
-impl<'a> ProvisioningDocument<'a> {
-    /// Creates the document of this overview.
-    pub fn new(overview: &'a ProvisionerStatusOutput) -> Self {
-        Self { schema: "muster.provision.v1", overview }
-    }
+    pub overview: &'a ProvisionerStatusOutput,
 }
 
 #[cfg(test)]

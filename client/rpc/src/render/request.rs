@@ -3,21 +3,20 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
+use muster_base::format_utc;
 use muster_ddl::{ActionSchema, DisplayOverride};
-use muster_request::{NodeReply, RequestReport, ResultGap};
+use muster_request::{NodeReply, RequestReport, RequestStats, ResultGap};
 use muster_wire::identity::Identity;
 use muster_wire::status::ReplyReason;
 use serde_json::Value;
 
 use super::columns::format_columns;
 use super::duration::format_duration;
-use super::event::event_sentences;
-use super::grid::{RenderedTable, TableCell, lay_out_table};
+use super::grid::{RenderedTable, TableRow, lay_out_table};
 use super::group::EqualReplyGroup;
-use super::page::TextPage;
-use super::printable::{escape_to_line, escape_unprintable};
-use super::request_stats::render_request_stats;
-use super::value::{compact_value, hang_lines, value_lines};
+use super::printable::escape_unprintable;
+use super::value::{compact_value, event_sentences, hang_lines, value_lines};
+use super::{TextPage, escape_to_line, node_count_text};
 use crate::printer::{BAD, GOOD, STRONG, WARNING};
 
 /// Width of a node's name before its status, in columns.
@@ -64,7 +63,7 @@ impl RequestResultView<'_> {
             return self.render_reply(group.reply);
         }
         let mut page = TextPage::default();
-        page.push_line(reply_heading(&group.node_count_text(), group.reply));
+        page.push_line(reply_heading(&node_count_text(group.nodes.len()), group.reply));
         page.push_text(group.wrapped_name_ranges(INDENT, self.width, self.verbose));
         self.add_reply_body(group.reply, &mut page);
         page.push_gap();
@@ -79,15 +78,13 @@ impl RequestResultView<'_> {
         heading.extend(failed.then(|| "STATUS".to_owned()));
         heading.extend(outputs.iter().map(|name| escape_to_line(name).to_uppercase()));
         let rows = replies.iter().map(|reply| {
-            let node = reply.node.as_str();
-            let mut row =
-                vec![if reply.is_ok() { TableCell::plain(node) } else { TableCell::bad(node) }];
-            row.extend(failed.then(|| TableCell::plain(outcome_text(reply))));
-            row.extend(outputs.iter().map(|name| match reply.data.get(*name) {
-                None | Some(Value::Null) => TableCell::plain(""),
-                Some(value) => TableCell::plain(cell_text(&self.shorten_value(value))),
+            let mut cells = vec![reply.node.to_string()];
+            cells.extend(failed.then(|| outcome_text(reply)));
+            cells.extend(outputs.iter().map(|name| match reply.data.get(*name) {
+                None | Some(Value::Null) => String::new(),
+                Some(value) => cell_text(&self.shorten_value(value)),
             }));
-            row
+            TableRow { cells, is_bad: !reply.is_ok() }
         });
         let max_lines = (!self.verbose).then_some(MAX_CELL_LINES);
         lay_out_table(&heading, &rows.collect::<Vec<_>>(), self.width, max_lines)
@@ -168,6 +165,45 @@ impl RequestResultView<'_> {
         page.push_text(balance_line(report));
         page.into_text()
     }
+}
+
+/// Renders the block, titles aligned at their colons.
+fn render_request_stats(stats: &RequestStats) -> String {
+    let rejected = stats.rejected.iter().map(|(reason, count)| format!("{count} ({reason})"));
+    let rejected: Vec<String> = rejected.collect();
+    let rows = [
+        (
+            "Request",
+            match stats.requests.as_slice() {
+                [] => "none sent".to_owned(),
+                [request] => request.clone(),
+                [first, others @ ..] => format!("{first} and {} more", others.len()),
+            },
+        ),
+        ("Nodes", stats.discovered.to_string()),
+        ("Pass / Fail", format!("{} / {}", stats.ok, stats.failed)),
+        (
+            "No Responses",
+            format!("{} ({} not connected)", stats.missing.len(), stats.not_connected.len()),
+        ),
+        ("Not Sent", stats.not_asked.len().to_string()),
+        ("Unexpected Responses", stats.unexpected.len().to_string()),
+        (
+            "Invalid Responses",
+            if rejected.is_empty() { "0".to_owned() } else { rejected.join(", ") },
+        ),
+        ("Start Time", format_utc(stats.started / 1000)),
+        ("Discovery Time", format_duration(stats.discovering)),
+        ("Publish Time", format_duration(stats.publishing)),
+        ("Agent Time", format_duration(stats.waiting)),
+        ("Total Time", format_duration(stats.discovering + stats.call_duration())),
+    ];
+    let mut page = TextPage::default();
+    page.push_line("---- request stats ----");
+    for (title, value) in rows {
+        page.push_line(format_args!("{title:>24}: {value}"));
+    }
+    page.into_text()
 }
 
 /// An empty list has no information for a user.

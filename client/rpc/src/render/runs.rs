@@ -1,9 +1,8 @@
 //! Renders Puppet runs: log lines while they run, then the outcomes and the check of the concurrency limit.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
-use muster_base::{format_rfc3339, format_utc};
+use muster_base::{duration_millis, format_rfc3339, format_utc};
 use muster_client::runs::{ConcurrencyStats, RunOutcome};
 use muster_request::{EndedRun, PuppetRunsReport, RunLogLine};
 use muster_wire::Millis;
@@ -12,9 +11,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::duration::format_duration;
-use super::page::TextPage;
-use super::plan::{list_first_nodes, node_count_text};
-use super::printable::escape_to_line;
+use super::{TextPage, count_text, escape_to_line, list_first_nodes, node_count_text};
 use crate::printer::{BAD, GOOD, STRONG};
 
 /// Maximum node names beside a count.
@@ -63,13 +60,13 @@ pub fn render_runs_summary(runs: &PuppetRunsReport) -> String {
         let names = if ok { String::new() } else { list_nodes(nodes.iter().copied()) };
         rows.push((escape_to_line(class).into_owned(), ok, names, nodes.len()));
     }
-    if !runs.disabled.is_empty() {
-        let (names, count) = (list_nodes(runs.disabled.keys()), runs.disabled.len());
-        rows.push(("skipped: disabled".to_owned(), true, names, count));
-    }
-    if !runs.not_asked.is_empty() {
-        let (names, count) = (list_nodes(&runs.not_asked), runs.not_asked.len());
-        rows.push(("no request sent".to_owned(), false, names, count));
+    for (title, ok, nodes) in [
+        ("skipped: disabled", true, runs.disabled.keys().collect::<Vec<_>>()),
+        ("no request sent", false, runs.not_asked.iter().collect()),
+    ] {
+        if !nodes.is_empty() {
+            rows.push((title.to_owned(), ok, list_nodes(nodes.iter().copied()), nodes.len()));
+        }
     }
     let width = rows.iter().map(|(title, ..)| title.len()).max().unwrap_or(0);
     let width = width.max("RESULT".len());
@@ -98,7 +95,7 @@ fn is_ok(runs: &PuppetRunsReport, node: &Identity) -> bool {
 
 fn list_nodes<'a>(nodes: impl IntoIterator<Item = &'a Identity>) -> String {
     let nodes: BTreeSet<Identity> = nodes.into_iter().cloned().collect();
-    list_first_nodes(&nodes, MAX_NAMED_NODES)
+    list_first_nodes(&nodes, MAX_NAMED_NODES, ", ")
 }
 
 fn describe_times(runs: &PuppetRunsReport) -> String {
@@ -106,7 +103,7 @@ fn describe_times(runs: &PuppetRunsReport) -> String {
     let Some(stats) = runs.concurrency_stats() else {
         return format!("No runs, in {took}.");
     };
-    let count = if stats.runs == 1 { "1 run".to_owned() } else { format!("{} runs", stats.runs) };
+    let count = count_text(stats.runs, "run", "runs");
     let (work, longest) = (format_duration(stats.work), format_duration(stats.longest));
     format!("{count} in {took}: together they took {work}, the longest {longest}.")
 }
@@ -216,7 +213,7 @@ impl<'a> PuppetRunsDocument<'a> {
             job: runs.job.as_deref(),
             limit: runs.limit,
             start_time_utc: format_rfc3339(runs.started),
-            took_ms: saturating_millis(runs.took),
+            took_ms: duration_millis(runs.took),
             counts: classes.map(|(class, nodes)| (class, nodes.len())).collect(),
             ok: runs.ok_count(),
             failed: runs.unsuccessful_count(),
@@ -227,10 +224,10 @@ impl<'a> PuppetRunsDocument<'a> {
             proof: runs.concurrency_stats().map(|stats| ConcurrencyDocument {
                 runs: stats.runs,
                 highest_concurrency: stats.highest,
-                work_ms: saturating_millis(stats.work),
-                longest_ms: saturating_millis(stats.longest),
-                makespan_ms: saturating_millis(stats.makespan),
-                least_ms: runs.limit.map(|limit| saturating_millis(stats.least_duration(limit))),
+                work_ms: duration_millis(stats.work),
+                longest_ms: duration_millis(stats.longest),
+                makespan_ms: duration_millis(stats.makespan),
+                least_ms: runs.limit.map(|limit| duration_millis(stats.least_duration(limit))),
                 clocks_set_right: runs.skewed_clock_count(),
             }),
             disbelieved: &runs.rejected,
@@ -298,10 +295,6 @@ impl<'a> PuppetRunsJsonLine<'a> {
         document.nodes.clear();
         Self::Summary { runs: Box::new(document) }
     }
-}
-
-fn saturating_millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -5,8 +5,7 @@ use muster_request::{NodeReply, RequestReport};
 use muster_wire::identity::Identity;
 use serde::Serialize;
 
-use super::grid::{TableCell, lay_out_table};
-use super::json::RequestStatsDocument;
+use super::grid::{TableRow, lay_out_table};
 use super::page::TextPage;
 use super::request::balance_line;
 
@@ -58,15 +57,8 @@ impl DaemonCounts {
     }
 
     fn as_array(&self) -> [u64; 7] {
-        [
-            self.total,
-            self.refused,
-            self.expired,
-            self.replayed,
-            self.others,
-            self.denied,
-            self.replies,
-        ]
+        let Self { total, refused, expired, replayed, others, denied, replies, .. } = *self;
+        [total, refused, expired, replayed, others, denied, replies]
     }
 }
 
@@ -80,9 +72,10 @@ pub fn render_counts_table(
         ["NODE", "TOTAL", "REFUSED", "EXPIRED", "REPLAYED", "OTHERS", "DENIED", "REPLIES"];
     let row = |name: &str, numbers: [u64; 7]| {
         let numbers = numbers.into_iter().map(|number| number.to_string());
-        std::iter::once(name.to_owned()).chain(numbers).map(TableCell::plain).collect::<Vec<_>>()
+        let cells = std::iter::once(name.to_owned()).chain(numbers).collect();
+        TableRow { cells, is_bad: false }
     };
-    let mut rows: Vec<Vec<TableCell>> =
+    let mut rows: Vec<TableRow> =
         counts.iter().map(|counts| row(counts.node.as_str(), counts.as_array())).collect();
     if counts.len() > 1 {
         let mut sum = [0_u64; 7];
@@ -94,30 +87,17 @@ pub fn render_counts_table(
         rows.push(row("all", sum));
     }
     let mut page = TextPage::default();
-    page.push_text(lay_out_table(&heading.map(str::to_owned), &rows, width, None).text);
+    page.push_text(lay_out_table(&heading, &rows, width, None).text);
     page.push_gap();
     page.push_text(balance_line(report));
     page.into_text()
 }
 
-/// The document for programs.
+/// What the document for programs contains, besides the statistics of the request.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct DaemonStatsDocument<'a> {
-    schema: &'static str,
-    nodes: &'a [DaemonCounts],
-    request_stats: RequestStatsDocument<'a>,
-}
-
-impl<'a> DaemonStatsDocument<'a> {
-    /// Creates the document of these counters.
-    pub fn new(nodes: &'a [DaemonCounts], report: &'a RequestReport) -> Self {
-        Self {
-            schema: "muster.stats.v1",
-            nodes,
-            request_stats: RequestStatsDocument::new(&report.stats),
-        }
-    }
+    pub nodes: &'a [DaemonCounts],
 }
 
 #[cfg(test)]

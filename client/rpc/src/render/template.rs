@@ -69,7 +69,7 @@ impl OutputTemplate {
             Some(text) => out.write_str(&escape_unprintable(text)).map_err(Into::into),
             None => escape_formatter(out, state, value),
         });
-        let syntax = |error: minijinja::Error| {
+        let syntax = |error| {
             let (line, problem) = error_location(&error);
             OutputTemplateError::Syntax { line, problem }
         };
@@ -89,15 +89,14 @@ impl OutputTemplate {
 
     /// Renders the template with these values. Adds a missing line end, unless the text is empty.
     pub fn render(&self, values: &impl Serialize) -> Result<String, OutputTemplateError> {
-        let failed = |error: &minijinja::Error| {
-            let (line, problem) = error_location(error);
-            OutputTemplateError::Render { line, problem }
-        };
         let mut output = BoundedTemplateBuffer(Vec::new());
         self.0
             .get_template(TEMPLATE_NAME)
             .and_then(|template| template.render_captured_to(Serde(values), &mut output))
-            .map_err(|error| failed(&error))?;
+            .map_err(|error| {
+                let (line, problem) = error_location(&error);
+                OutputTemplateError::Render { line, problem }
+            })?;
         let mut text = String::from_utf8_lossy(&output.0).into_owned();
         if !text.is_empty() && !text.ends_with('\n') {
             text.push('\n');
@@ -125,9 +124,8 @@ impl io::Write for BoundedTemplateBuffer {
 }
 
 fn error_location(error: &minijinja::Error) -> (usize, String) {
-    let problem = error
-        .detail()
-        .map_or_else(|| error.kind().to_string(), |detail| format!("{}: {detail}", error.kind()));
+    let detail = error.detail().map(|detail| format!(": {detail}")).unwrap_or_default();
+    let problem = format!("{}{detail}", error.kind());
     (error.line().unwrap_or(1), escape_unprintable(&problem).into_owned())
 }
 

@@ -7,8 +7,7 @@ use muster_wire::identity::Identity;
 use serde::Serialize;
 
 use super::duration::format_milliseconds;
-use super::page::TextPage;
-use super::printable::escape_to_line;
+use super::{TextPage, escape_to_line};
 use crate::printer::{BAD, STRONG};
 
 /// Maximum nodes shown, slowest first, unless all are requested.

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::PUBLISHED_SCHEMAS;
 use crate::commands::org;
 use crate::render;
+use crate::render::json::ReportDocument;
 
 /// The schema of what a type prints, without references, for people read it too.
 fn of<T: JsonSchema>() -> Value {
@@ -25,21 +26,29 @@ fn made(name: &str) -> Value {
         "muster.request.lines.v1" => of::<render::jsonl::RequestJsonLine<'_>>(),
         "muster.ping.v1" => of::<render::ping::PingDocument<'_>>(),
         "muster.nodes.v1" => of::<render::nodes::FoundNodesDocument<'_>>(),
-        "muster.facts.v1" => of::<render::facts::FactsDocument<'_>>(),
-        "muster.stats.v1" => of::<render::stats::DaemonStatsDocument<'_>>(),
-        "muster.puppet.status.v1" => of::<render::puppet::status::PuppetStatusDocument<'_>>(),
-        "muster.puppet.count.v1" => of::<render::puppet::count::PuppetCountDocument<'_>>(),
-        "muster.puppet.summary.v1" => of::<render::puppet::summary::PuppetSummaryDocument<'_>>(),
+        "muster.facts.v1" => of::<ReportDocument<'_, render::facts::FactsDocument<'_>>>(),
+        "muster.stats.v1" => of::<ReportDocument<'_, render::stats::DaemonStatsDocument<'_>>>(),
+        "muster.puppet.status.v1" => {
+            of::<ReportDocument<'_, render::puppet::status::PuppetStatusDocument<'_>>>()
+        }
+        "muster.puppet.count.v1" => {
+            of::<ReportDocument<'_, render::puppet::count::PuppetCountDocument<'_>>>()
+        }
+        "muster.puppet.summary.v1" => {
+            of::<ReportDocument<'_, render::puppet::summary::LastRunsSummary>>()
+        }
         "muster.puppet.runs.v1" => of::<render::runs::PuppetRunsDocument<'_>>(),
         "muster.puppet.runs.lines.v1" => of::<render::runs::PuppetRunsJsonLine<'_>>(),
-        "muster.permits.v1" => of::<render::permit::PermitPoolsDocument<'_>>(),
+        "muster.permits.v1" => of::<ReportDocument<'_, render::permit::PermitPoolsDocument<'_>>>(),
         "muster.inventory.v1" => of::<render::inventory::NodeInventoryDocument<'_>>(),
-        "muster.collectives.v1" => of::<render::collectives::CollectivesDocument<'_>>(),
+        "muster.collectives.v1" => {
+            of::<ReportDocument<'_, render::collectives::CollectivesDocument<'_>>>()
+        }
         "muster.filter.test.v1" => of::<render::filter::FilterTestDocument<'_>>(),
         "muster.explain.v1" => of::<render::explain::RequestExplanation>(),
         "muster.jobs.v1" => of::<render::job::JobListDocument<'_>>(),
         "muster.job.v1" => of::<render::job::JobDocument<'_>>(),
-        "muster.job.diff.v1" => of::<render::job::JobDiffDocument<'_>>(),
+        "muster.job.diff.v1" => of::<render::job::JobDifference>(),
         "muster.doctor.v1" => of::<render::doctor::DoctorDocument<'_>>(),
         "muster.provision.v1" => of::<render::provision::ProvisioningDocument<'_>>(),
         "muster.plugins.v1" => of::<render::plugins::PluginListDocument<'_>>(),

@@ -37,44 +37,31 @@ pub(super) fn generate_crate_files(
     }
     let mut sorted: Vec<&String> = actions.iter().collect();
     sorted.sort();
-    let lines = |actions: &[&String], line: &dyn Fn(&str) -> String| {
-        let lines: Vec<String> = actions.iter().map(|action| line(action)).collect();
-        lines.join("\n")
+    let lines = |actions: &[&String], template: &str| {
+        let lines = actions.iter().map(|action| fill_template(template, action));
+        lines.collect::<Vec<_>>().join("\n")
     };
     let declared: Vec<&String> = actions.iter().collect();
+    let builder = lines(&declared, "        .with_action(actions::@NAME@Action)");
     let lib = LIB_TEMPLATE.replace("@AGENT@", agent).replace("@PLUGIN@", &camel_case(agent));
-    let lib = lib.replace(
-        "@BUILDER@",
-        &lines(&declared, &|action| {
-            format!("        .with_action(actions::{}Action)", camel_case(action))
-        }),
-    );
+    let lib = lib.replace("@BUILDER@", &builder);
+    let exports = lines(&sorted, "pub(crate) use @MODULE@::@NAME@Action;");
     let modules = ACTIONS_TEMPLATE
-        .replace("@MODULES@", &lines(&sorted, &|action| format!("mod {};", module_name(action))))
-        .replace(
-            "@EXPORTS@",
-            &lines(&sorted, &|action| {
-                format!("pub(crate) use {}::{}Action;", module_name(action), camel_case(action))
-            }),
-        );
-    let tests = TESTS_TEMPLATE.replace("@AGENT@", agent).replace(
-        "@DIFFERENCES@",
-        &lines(&declared, &|action| {
-            format!("        differences::<actions::{}Action>(&ddl),", camel_case(action))
-        }),
-    );
+        .replace("@MODULES@", &lines(&sorted, "mod @MODULE@;"))
+        .replace("@EXPORTS@", &exports);
+    let differences = lines(&declared, "        differences::<actions::@NAME@Action>(&ddl),");
+    let tests = TESTS_TEMPLATE.replace("@AGENT@", agent).replace("@DIFFERENCES@", &differences);
     let name = format!("muster-{}", agent.replace('_', "-"));
     let mut files = vec![
-        text_file("Cargo.toml", MANIFEST_TEMPLATE.replace("@CRATE@", &name)),
-        text_file("src/lib.rs", lib),
-        text_file("src/actions.rs", modules),
+        SkeletonFile::new("Cargo.toml", MANIFEST_TEMPLATE.replace("@CRATE@", &name), false),
+        SkeletonFile::new("src/lib.rs", lib, false),
+        SkeletonFile::new("src/actions.rs", modules, false),
     ];
     for action in actions {
-        let text =
-            ACTION_TEMPLATE.replace("@ACTION@", action).replace("@NAME@", &camel_case(action));
-        files.push(text_file(&format!("src/actions/{action}.rs"), text));
+        let text = fill_template(ACTION_TEMPLATE, action);
+        files.push(SkeletonFile::new(format!("src/actions/{action}.rs"), text, false));
     }
-    files.push(text_file("src/tests.rs", tests));
+    files.push(SkeletonFile::new("src/tests.rs", tests, false));
     Ok(files)
 }
 
@@ -99,8 +86,10 @@ pub(super) fn action_examples() -> Value {
     json!([{"description": "Return the message", "input": {"message": "hello"}, "output": {"message": "hello"}}])
 }
 
-fn text_file(name: &str, text: String) -> SkeletonFile {
-    SkeletonFile { name: name.to_owned(), text, executable: false }
+/// Replaces the placeholders of an action: its name, and those of its type and module.
+fn fill_template(template: &str, action: &str) -> String {
+    let template = template.replace("@ACTION@", action).replace("@NAME@", &camel_case(action));
+    template.replace("@MODULE@", &module_name(action))
 }
 
 /// Converts `top_ten` to a type name: `TopTen`.

@@ -5,9 +5,8 @@ use std::io::{BufRead, BufReader, Read as _};
 use std::path::Path;
 
 use muster_audit::ChainLink;
+use muster_secret::files::{FileAccessError, file_error};
 use muster_wire::limits::MAX_AUDIT_LINE_BYTES;
-
-use super::AuditReadError;
 
 /// A part of a log file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,49 +21,34 @@ pub(super) enum LogFilePart<'a> {
 pub(super) fn for_each_part(
     path: &Path,
     mut handle_part: impl FnMut(LogFilePart<'_>),
-) -> Result<(), AuditReadError> {
-    let failed = |source| AuditReadError::Read { path: path.to_owned(), source };
-    let mut input = BufReader::new(File::open(path).map_err(failed)?);
+) -> Result<(), FileAccessError> {
+    let failed = file_error("read", path);
+    let mut input = BufReader::new(File::open(path).map_err(&failed)?);
     let mut line = Vec::new();
     loop {
         line.clear();
         let max_bytes = MAX_AUDIT_LINE_BYTES as u64 + 1;
-        (&mut input).take(max_bytes).read_until(b'\n', &mut line).map_err(failed)?;
+        (&mut input).take(max_bytes).read_until(b'\n', &mut line).map_err(&failed)?;
         match line.strip_suffix(b"\n") {
             Some(complete_line) => handle_part(LogFilePart::Line(complete_line)),
             None if line.is_empty() => return Ok(()),
             None if line.len() > MAX_AUDIT_LINE_BYTES => {
                 handle_part(LogFilePart::Line(&line));
-                skip_line(&mut input).map_err(failed)?;
+                input.skip_until(b'\n').map_err(&failed)?;
             }
             None => handle_part(LogFilePart::Torn(&line)),
         }
     }
 }
 
-/// Skips to the start of the next line.
-fn skip_line(input: &mut impl BufRead) -> std::io::Result<()> {
-    loop {
-        let buffered = input.fill_buf()?;
-        let (is_end, used) = match buffered.iter().position(|byte| *byte == b'\n') {
-            Some(at) => (true, at + 1),
-            None => (buffered.is_empty(), buffered.len()),
-        };
-        input.consume(used);
-        if is_end {
-            return Ok(());
-        }
-    }
-}
-
 /// Sequence number of a file's first line, if it belongs to a chain.
-pub(super) fn first_number(path: &Path) -> Result<Option<u64>, AuditReadError> {
-    let failed = |source| AuditReadError::Read { path: path.to_owned(), source };
+pub(super) fn first_number(path: &Path) -> Result<Option<u64>, FileAccessError> {
+    let failed = file_error("read", path);
     let mut line = Vec::new();
-    let file = File::open(path).map_err(failed)?;
+    let file = File::open(path).map_err(&failed)?;
     BufReader::new(file.take(MAX_AUDIT_LINE_BYTES as u64))
         .read_until(b'\n', &mut line)
-        .map_err(failed)?;
+        .map_err(&failed)?;
     let line = line.strip_suffix(b"\n").unwrap_or(&line);
     Ok(ChainLink::parse_line(line).map(|link| link.seq))
 }

@@ -2,17 +2,18 @@
 
 use serde_json::{Map, Value};
 
-use super::CommandContext;
-use super::lines::{self, LogFilePart};
+use super::lines;
+use super::lines::LogFilePart;
 use crate::cli::audit::AuditShowArgs;
-use crate::error::Error;
-use crate::exit::CommandExitCode;
+use crate::cli::value_name;
+use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::printer::PrintError;
 use crate::render::audit::render_record;
+use crate::render::plan::count_text;
 
 /// Runs the command.
-pub(super) fn run(args: &AuditShowArgs, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
-    let (mut unread, mut printed) = (0_u64, Ok(()));
+pub(super) fn run(args: &AuditShowArgs, cx: CommandContext<'_>) -> CommandResult {
+    let (mut unread, mut printed) = (0, Ok(()));
     for file in &args.files {
         lines::for_each_part(file, |part| {
             let (LogFilePart::Line(line) | LogFilePart::Torn(line)) = part;
@@ -27,8 +28,10 @@ pub(super) fn run(args: &AuditShowArgs, cx: CommandContext<'_>) -> Result<Comman
     }
     printed?;
     if unread > 0 {
-        let hint = "run `rpc audit verify` for details";
-        cx.printer.print_warning(format_args!("{unread} lines cannot be read; {hint}"));
+        let lines = count_text(unread, "line", "lines");
+        cx.printer.print_warning(format_args!(
+            "{lines} cannot be read; run `rpc audit verify` for details"
+        ));
     }
     Ok(CommandExitCode::Passed)
 }
@@ -54,5 +57,5 @@ fn matches_filters(args: &AuditShowArgs, fields: &Map<String, Value>) -> bool {
     !fields.contains_key("audit")
         && field_matches("caller", args.caller.as_ref().map(AsRef::as_ref))
         && field_matches("agent", args.agent.as_ref().map(AsRef::as_ref))
-        && field_matches("verdict", args.verdict.map(crate::cli::audit::AuditVerdictFilter::as_str))
+        && field_matches("verdict", args.verdict.as_ref().map(value_name).as_deref())
 }

@@ -1,23 +1,24 @@
 //! `rpc audit verify`: sorts the files in the order of the chain, verifies them, and reports errors.
 
-use std::io;
+use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use muster_audit::{AuditAnchor, AuditKeyTrust, ChainVerifier};
+use muster_audit::{AuditAnchor, AuditKeyTrust, ChainVerifier, HeadRecord};
+use muster_secret::files::{FileAccessError, file_error};
 
-use super::lines::{self, LogFilePart};
-use super::{AuditReadError, CommandContext, head};
+use super::lines::LogFilePart;
+use super::{AuditReadError, lines};
 use crate::cli::audit::AuditVerifyArgs;
+use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Result};
 use crate::commands::form;
-use crate::error::Error;
-use crate::exit::CommandExitCode;
 use crate::render::audit::{AuditVerdictDocument, VerifiedAuditLog, render_verdict};
 
 /// Default state directory of the daemon.
 const STATE_DIRECTORY: &str = "/var/lib/muster";
 
 /// Runs the command.
-pub(super) fn run(args: AuditVerifyArgs, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
+pub(super) fn run(args: AuditVerifyArgs, cx: CommandContext<'_>) -> CommandResult {
     let json = form::parse_json_form(&args.json)?;
     let trust = resolve_key_trust(&args, cx)?;
     let mut anchors = args.anchors;
@@ -34,12 +35,9 @@ pub(super) fn run(args: AuditVerifyArgs, cx: CommandContext<'_>) -> Result<Comma
     }
     let log =
         VerifiedAuditLog { files: &files, verification: verifier.finish(), strict: args.strict };
-    if let Some(json) = json {
-        cx.print_json(&AuditVerdictDocument::new(&log), &json)?;
-    } else {
-        cx.printer.print_text(render_verdict(&log))?;
-    }
-    Ok(if log.has_passed() { CommandExitCode::Passed } else { CommandExitCode::SomeFailed })
+    let document = AuditVerdictDocument::new(&log);
+    cx.print_result(json.as_ref(), &document, || render_verdict(&log))?;
+    Ok(CommandExitCode::from_verdict(log.has_passed()))
 }
 
 /// Anchors from the daemon's head records. A directory given by the user must contain one; the default directory is used if it exists.
@@ -49,9 +47,9 @@ fn head_anchors(
     cx: CommandContext<'_>,
 ) -> Result<Vec<AuditAnchor>, AuditReadError> {
     let Some(state) = state else {
-        return match head::read_anchors(Path::new(STATE_DIRECTORY), files) {
-            Err(AuditReadError::Read { path, source })
-                if source.kind() == io::ErrorKind::PermissionDenied =>
+        return match read_anchors(Path::new(STATE_DIRECTORY), files) {
+            Err(FileAccessError::System { path, source, .. })
+                if source.kind() == ErrorKind::PermissionDenied =>
             {
                 let path = path.display();
                 cx.printer.print_warning(format_args!(
@@ -60,10 +58,10 @@ fn head_anchors(
                 Ok(Vec::new())
             }
             Err(_) => Ok(Vec::new()),
-            found => found,
+            Ok(found) => Ok(found),
         };
     };
-    let found = head::read_anchors(state, files)?;
+    let found = read_anchors(state, files)?;
     if found.is_empty() {
         let path = state.to_owned();
         return Err(AuditReadError::NoHead { path });
@@ -72,10 +70,7 @@ fn head_anchors(
 }
 
 /// Uses the given keys, otherwise the given operator, otherwise the operator of the configuration.
-fn resolve_key_trust(
-    args: &AuditVerifyArgs,
-    cx: CommandContext<'_>,
-) -> Result<AuditKeyTrust, Error> {
+fn resolve_key_trust(args: &AuditVerifyArgs, cx: CommandContext<'_>) -> Result<AuditKeyTrust> {
     if !args.keys.is_empty() {
         return Ok(AuditKeyTrust::Keys(args.keys.clone()));
     }
@@ -89,7 +84,7 @@ fn resolve_key_trust(
 }
 
 /// Sorts files by the sequence number of their first line. Files without one come last, in the given order.
-fn sort_by_sequence(files: Vec<PathBuf>) -> Result<Vec<PathBuf>, AuditReadError> {
+fn sort_by_sequence(files: Vec<PathBuf>) -> Result<Vec<PathBuf>, FileAccessError> {
     let mut numbered = Vec::with_capacity(files.len());
     for file in files {
         let number = lines::first_number(&file)?;
@@ -97,4 +92,46 @@ fn sort_by_sequence(files: Vec<PathBuf>) -> Result<Vec<PathBuf>, AuditReadError>
     }
     numbered.sort_by_key(|(number, _)| *number);
     Ok(numbered.into_iter().map(|(_, file)| file).collect())
+}
+
+/// Builds anchors for these files from the head records in the directory that name one of them. A record applies if its log is among the
+/// files, or if its log is gone and an older file of it is among them. The files must reach back to the record.
+fn read_anchors(state: &Path, files: &[PathBuf]) -> Result<Vec<AuditAnchor>, FileAccessError> {
+    let failed = file_error("read", state);
+    let mut found = Vec::new();
+    for entry in fs::read_dir(state).map_err(&failed)? {
+        let path = entry.map_err(&failed)?.path();
+        if path.extension().is_none_or(|extension| extension != "head") {
+            continue;
+        }
+        let text = fs::read_to_string(&path).map_err(file_error("read", &path))?;
+        // A crash may leave the record empty; it then gives no anchor.
+        let Ok(record) = text.parse::<HeadRecord>() else {
+            continue;
+        };
+        if covers_files(&record, files)? {
+            found.push(record.anchor);
+        }
+    }
+    Ok(found)
+}
+
+fn covers_files(record: &HeadRecord, files: &[PathBuf]) -> Result<bool, FileAccessError> {
+    let Some(log) = record.log.as_deref().map(Path::new) else {
+        return Ok(false);
+    };
+    let is_gone = matches!(fs::metadata(log), Err(error) if error.kind() == ErrorKind::NotFound);
+    let is_log = |file: &PathBuf| {
+        let file = fs::canonicalize(file).unwrap_or_else(|_| file.clone());
+        file == log || (is_gone && file.with_extension("") == log)
+    };
+    if !files.iter().any(is_log) {
+        return Ok(false);
+    }
+    let mut first = None;
+    for file in files {
+        let number = lines::first_number(file)?;
+        first = first.into_iter().chain(number).min();
+    }
+    Ok(first.is_none_or(|first| first <= record.anchor.seq))
 }

@@ -5,16 +5,14 @@ use std::path::Path;
 use std::process::Child;
 use std::time::Duration;
 
+use muster_organisation::{NatsServerConfig, Organisation};
+use muster_secret::files;
 use serde::Deserialize;
 use tokio::time::{Instant, interval};
 
-use super::DemoError;
-use super::process::{self, DemoProcess};
-use super::record;
+use super::process::DemoProcess;
 use super::up::log_tail;
-use muster_organisation::NatsServerConfig;
-use muster_organisation::Organisation;
-use muster_secret::files;
+use super::{DemoError, process, record};
 
 /// Timeout for the broker to listen.
 const LISTEN_TIMEOUT: Duration = Duration::from_secs(20);
@@ -65,21 +63,18 @@ impl StartingBroker {
     ) -> Result<record::BrokerProcess, DemoError> {
         let deadline = Instant::now() + LISTEN_TIMEOUT;
         let mut ticks = interval(POLL_INTERVAL);
-        let name = || "the broker".to_owned();
-        let read_log_tail = || log_tail(&directory.join("log/broker.log"));
+        let failure = || ("the broker".to_owned(), log_tail(&directory.join("log/broker.log")));
         loop {
             if let Some(url) = read_client_url(&directory.join("ports")) {
                 return Ok(record::BrokerProcess { url, process: self.process });
             }
             if let Ok(Some(status)) = self.child.try_wait() {
-                return Err(DemoError::Ended { name: name(), status, log_tail: read_log_tail() });
+                let (name, log_tail) = failure();
+                return Err(DemoError::Ended { name, status, log_tail });
             }
             if Instant::now() > deadline {
-                return Err(DemoError::NotReady {
-                    name: name(),
-                    timeout: LISTEN_TIMEOUT,
-                    log_tail: read_log_tail(),
-                });
+                let (name, log_tail) = failure();
+                return Err(DemoError::NotReady { name, timeout: LISTEN_TIMEOUT, log_tail });
             }
             ticks.tick().await;
         }

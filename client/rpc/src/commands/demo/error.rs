@@ -1,16 +1,15 @@
 //! Errors of the demonstration, and hints for each.
 
-use std::io;
 use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::time::Duration;
 
+use muster_organisation::{OrganisationError, PushError};
+use muster_secret::files::FileAccessError;
+
 use crate::broker_program::BrokerProgramError;
 use crate::environment::RPCD;
 use crate::error::CommandError;
-use muster_organisation::OrganisationError;
-use muster_organisation::PushError;
-use muster_secret::files::FileAccessError;
 
 /// Starting or stopping the demonstration failed.
 #[derive(Debug, thiserror::Error)]
@@ -59,26 +58,7 @@ pub enum DemoError {
         /// The file.
         path: PathBuf,
         /// The parse error.
-        #[source]
         source: serde_json::Error,
-    },
-    /// Starting a program failed.
-    #[error("cannot start {}", program.display())]
-    Start {
-        /// The program.
-        program: PathBuf,
-        /// The I/O error.
-        #[source]
-        source: io::Error,
-    },
-    /// Creating the readiness socket of a node failed.
-    #[error("cannot listen on {}", path.display())]
-    Listen {
-        /// The socket.
-        path: PathBuf,
-        /// The I/O error.
-        #[source]
-        source: io::Error,
     },
     /// A program exited before it was ready.
     #[error("{name} exited ({status}) before it was ready; last lines of its log:\n{log_tail}")]

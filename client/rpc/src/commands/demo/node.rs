@@ -4,16 +4,16 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use muster_wire::Millis;
-use muster_wire::identity::Identity;
-use serde::Serialize;
-
-use super::DemoError;
-use super::fleet::{DEMO_USER, DemoNode};
 use muster_organisation::{
     CredentialSpec, Organisation, OrganisationError, OrganisationLock, PrincipalKind, bundle,
 };
 use muster_secret::files;
+use muster_wire::Millis;
+use muster_wire::identity::Identity;
+use serde_json::{Value, json};
+
+use super::DemoError;
+use super::fleet::{DEMO_USER, DemoNode};
 
 /// Validity of the credentials of a demonstration.
 pub const CREDENTIAL_LIFETIME: Duration = Duration::from_hours(30 * 24);
@@ -21,80 +21,33 @@ pub const CREDENTIAL_LIFETIME: Duration = Duration::from_hours(30 * 24);
 /// Agents that the demonstration's user may call.
 const ALLOWED_AGENTS: [&str; 5] = ["package", "permit", "puppetral", "rpcutil", "service"];
 
-/// Configuration of a node. Paths are relative to its directory.
-#[derive(Debug, Serialize)]
-struct DemoNodeConfig {
-    paths: DemoPathsSection,
-    plugins: DemoPluginsSection,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    log: Option<DemoLogSection>,
-}
+/// `[paths]` of a node's configuration, relative to its directory.
+const NODE_PATHS: [(&str, &str); 7] = [
+    ("state", "state"),
+    ("facts_d", "facts.d"),
+    ("classes", "classes.txt"),
+    ("policies", "policies"),
+    ("ddls", "ddl"),
+    ("audit", "audit.log"),
+    ("root", "root"),
+];
 
-/// Log settings that omit the connection messages of thousands of nodes.
-#[derive(Debug, Serialize)]
-struct DemoLogSection {
-    level: &'static str,
-}
+/// The sections of a configuration.
+type DemoNodeConfig = BTreeMap<&'static str, Value>;
 
-#[derive(Debug, Serialize)]
-struct DemoPluginsSection {
-    puppetral: DemoPuppetralSection,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    external: Option<DemoExternalSection>,
-}
-
-/// Settings of external agents. If root runs the demonstration, it is below root's home directory, where unprivileged users cannot reach
-/// the programs of external agents.
-#[derive(Debug, Serialize)]
-struct DemoExternalSection {
-    agents: BTreeMap<&'static str, DemoExternalAgentSection>,
-}
-
-#[derive(Debug, Serialize)]
-struct DemoExternalAgentSection {
-    user: &'static str,
-}
-
-/// Allows every resource type in the scratch root, including `exec`. A real node rejects `exec` unless it is configured otherwise.
-#[derive(Debug, Serialize)]
-struct DemoPuppetralSection {
-    deny_types: [&'static str; 0],
-}
-
-fn node_config(log: Option<DemoLogSection>) -> DemoNodeConfig {
-    let run_as_root = || DemoExternalSection {
-        agents: BTreeMap::from([("*", DemoExternalAgentSection { user: "root" })]),
-    };
-    DemoNodeConfig {
-        paths: PATHS,
-        plugins: DemoPluginsSection {
-            puppetral: DemoPuppetralSection { deny_types: [] },
-            external: nix::unistd::geteuid().is_root().then(run_as_root),
-        },
-        log,
+/// Configuration of a node. A log level above the default omits the connection messages of thousands of nodes.
+fn node_config(log_level: Option<&str>) -> DemoNodeConfig {
+    // Allows every resource type in the scratch root, including `exec`. A real node rejects `exec` unless it is configured otherwise.
+    let mut plugins = BTreeMap::from([("puppetral", json!({"deny_types": []}))]);
+    // The demonstration of root is below root's home directory, where unprivileged users cannot reach the programs of external agents.
+    if nix::unistd::geteuid().is_root() {
+        plugins.insert("external", json!({"agents": {"*": {"user": "root"}}}));
     }
+    let paths = json!(BTreeMap::from(NODE_PATHS));
+    let mut config = BTreeMap::from([("paths", paths), ("plugins", json!(plugins))]);
+    config.extend(log_level.map(|level| ("log", json!({"level": level}))));
+    config
 }
-
-#[derive(Debug, Serialize)]
-struct DemoPathsSection {
-    state: &'static str,
-    facts_d: &'static str,
-    classes: &'static str,
-    policies: &'static str,
-    ddls: &'static str,
-    audit: &'static str,
-    root: &'static str,
-}
-
-const PATHS: DemoPathsSection = DemoPathsSection {
-    state: "state",
-    facts_d: "facts.d",
-    classes: "classes.txt",
-    policies: "policies",
-    ddls: "ddl",
-    audit: "audit.log",
-    root: "root",
-};
 
 /// Files of the scratch root. Its only user is root, as on a fresh machine.
 const ROOT_FILES: [(&str, &str); 6] = [
@@ -130,19 +83,18 @@ pub fn make_node(
     node: &DemoNode,
     now: Millis,
 ) -> Result<PathBuf, DemoError> {
-    let issued = organisation.issue_credentials(lock, &credential_spec(&node.name), now)?;
-    organisation.bundle_node(directory, &issued.creds, &node.name, node_config(None))?;
-    for subdirectory in [PATHS.state, PATHS.facts_d, PATHS.policies, PATHS.ddls] {
+    let config = node_config(None);
+    let path = make_daemon(organisation, lock, (directory, &node.name), config, now)?;
+    for subdirectory in ["facts.d", "ddl"] {
         files::create_private_directory(&directory.join(subdirectory))?;
     }
     let facts = serde_json::to_vec_pretty(&node.facts)
         .map_err(|error| OrganisationError::Format("the node's facts", error.into()))?;
     files::replace_public(&directory.join("facts.d/demo.json"), &facts)?;
     let classes = node.classes.join("\n") + "\n";
-    files::replace_public(&directory.join(PATHS.classes), classes.as_bytes())?;
-    write_policies(&directory.join(PATHS.policies))?;
-    make_scratch_root(&directory.join(PATHS.root), node)?;
-    Ok(directory.join(bundle::name::NODE_CONFIG))
+    files::replace_public(&directory.join("classes.txt"), classes.as_bytes())?;
+    make_scratch_root(&directory.join("root"), node)?;
+    Ok(path)
 }
 
 /// Writes policies that allow requests of the demonstration's user only.
@@ -163,14 +115,23 @@ pub fn make_virtual_host(
     name: &Identity,
     now: Millis,
 ) -> Result<PathBuf, DemoError> {
-    let spec = credential_spec(name);
-    let issued = organisation.issue_credentials(lock, &spec, now)?;
-    let extra_config = node_config(Some(DemoLogSection { level: "warn" }));
-    organisation.bundle_node(directory, &issued.creds, name, extra_config)?;
-    for subdirectory in [PATHS.state, PATHS.policies] {
+    make_daemon(organisation, lock, (directory, name), node_config(Some("warn")), now)
+}
+
+/// Creates the files of a daemon: credentials, policies and its configuration, whose path is returned.
+fn make_daemon(
+    organisation: &Organisation,
+    lock: &OrganisationLock,
+    (directory, name): (&Path, &Identity),
+    config: DemoNodeConfig,
+    now: Millis,
+) -> Result<PathBuf, DemoError> {
+    let issued = organisation.issue_credentials(lock, &credential_spec(name), now)?;
+    organisation.bundle_node(directory, &issued.creds, name, config)?;
+    for subdirectory in ["state", "policies"] {
         files::create_private_directory(&directory.join(subdirectory))?;
     }
-    write_policies(&directory.join(PATHS.policies))?;
+    write_policies(&directory.join("policies"))?;
     Ok(directory.join(bundle::name::NODE_CONFIG))
 }
 

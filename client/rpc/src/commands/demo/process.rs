@@ -3,23 +3,22 @@
 //! A PID alone does not identify a process, because the kernel reuses it.
 
 use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::fs;
+use std::fs::File;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
-#[expect(
-    clippy::disallowed_types,
-    reason = "the demonstration runs the broker and nodes as processes"
-)]
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use muster_secret::files;
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, interval};
 
 use super::DemoError;
-use muster_secret::files;
+
+#[expect(clippy::disallowed_types, reason = "the demonstration runs the broker and nodes")]
 
 /// Timeout for the kernel to end a process after SIGKILL.
 const KILL_TIMEOUT: Duration = Duration::from_secs(5);
@@ -37,10 +36,7 @@ pub struct DemoProcess {
 
 /// Starts a program in its own process group, so that signals from the terminal or the shell do not reach it. Its standard input is
 /// empty and its output goes to the log.
-#[expect(
-    clippy::disallowed_types,
-    reason = "the demonstration runs the broker and nodes as processes"
-)]
+#[expect(clippy::disallowed_types, reason = "the demonstration runs the broker and nodes")]
 pub fn start_process(
     program: &Path,
     arguments: &[&OsStr],
@@ -49,7 +45,6 @@ pub fn start_process(
 ) -> Result<(Child, DemoProcess), DemoError> {
     let out = File::create(log).map_err(files::file_error("write", log))?;
     let err = out.try_clone().map_err(files::file_error("write", log))?;
-    let failed = |source| DemoError::Start { program: program.to_owned(), source };
     let child = Command::new(program)
         .args(arguments)
         .envs(environment.iter().copied())
@@ -58,7 +53,7 @@ pub fn start_process(
         .stderr(err)
         .process_group(0)
         .spawn()
-        .map_err(failed)?;
+        .map_err(files::file_error("start", program))?;
     let pid = child.id();
     // The entry in /proc exists until the child is waited for, even if it has exited by now.
     let start_time = read_stat(pid).map_or(0, |stat| stat.start_time);

@@ -3,10 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use muster_secret::files::{FileAccessError, file_error};
 use tokio::net::UnixDatagram;
 use tokio::time::{Instant, interval, timeout_at};
-
-use super::DemoError;
 
 /// Environment variable with the path of the socket.
 pub const NOTIFY_SOCKET_VARIABLE: &str = "NOTIFY_SOCKET";
@@ -24,11 +23,9 @@ pub struct ReadinessListener {
 
 impl ReadinessListener {
     /// Listens on this path.
-    pub fn new(path: PathBuf) -> Result<Self, DemoError> {
-        match UnixDatagram::bind(&path) {
-            Ok(socket) => Ok(Self { socket, path }),
-            Err(source) => Err(DemoError::Listen { path, source }),
-        }
+    pub fn new(path: PathBuf) -> Result<Self, FileAccessError> {
+        let socket = UnixDatagram::bind(&path).map_err(file_error("listen on", &path))?;
+        Ok(Self { socket, path })
     }
 
     /// Path of the socket, for the node's environment.
@@ -36,13 +33,9 @@ impl ReadinessListener {
         &self.path
     }
 
-    /// Waits until the node is ready. Returns false when `has_exited` returns true, or at the deadline.
-    pub async fn await_ready(&self, deadline: Instant, has_exited: impl FnMut() -> bool) -> bool {
-        self.await_ready_with_status(deadline, has_exited, |_| {}).await
-    }
-
-    /// As [`Self::await_ready`], and calls `report_status` with each status message of the node.
-    pub async fn await_ready_with_status(
+    /// Waits until the node is ready, and calls `report_status` with each of its status messages. Returns false when `has_exited` returns true,
+    /// or at the deadline.
+    pub async fn await_ready(
         &self,
         deadline: Instant,
         mut has_exited: impl FnMut() -> bool,
@@ -114,10 +107,10 @@ mod tests {
         };
         let mut told = Vec::new();
         let tell = |status: &str| told.push(status.to_owned());
-        assert!(!listener.await_ready_with_status(deadline(), over, tell).await);
+        assert!(!listener.await_ready(deadline(), over, tell).await);
         assert_eq!(told, ["connecting"]);
         node.send_to(b"READY=1\n", listener.path()).unwrap();
-        assert!(listener.await_ready(deadline(), || false).await);
-        assert!(!listener.await_ready(Instant::now(), || false).await);
+        assert!(listener.await_ready(deadline(), || false, |_| {}).await);
+        assert!(!listener.await_ready(Instant::now(), || false, |_| {}).await);
     }
 }

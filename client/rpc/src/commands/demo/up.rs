@@ -1,30 +1,31 @@
 //! `rpc demo up`: creates an organisation, starts its broker and some nodes, and waits until all nodes are ready.
 
-use muster_base::unix_millis_now;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ExitStatus};
+use std::process::Child;
 use std::time::Duration;
 
+use muster_base::unix_millis_now;
 use muster_bundle::PLUGIN_SIGN_TAG;
-use muster_wire::identity::{Identity, SubjectName};
-use muster_wire::token::scope::CallerGrant;
-use tokio::time::Instant;
-
-use super::ready::{self, ReadinessListener};
-use super::record::{self, DemoRecord};
-use super::{DemoError, broker, fleet, node, process, virtual_nodes};
-use crate::broker_program;
-use crate::cli::demo::DemoUpArgs;
-use crate::diagnostics::highlight_code;
-use crate::environment::{CONFIG, ProcessEnvironment};
-use crate::error::Error;
-use crate::exit::CommandExitCode;
-use crate::printer::{GOOD, OutputPrinter};
+use muster_organisation;
 use muster_organisation::{
     CredentialSpec, Organisation, OrganisationError, OrganisationSpec, PrincipalKind,
     create_organisation,
 };
 use muster_secret::files;
+use muster_wire::identity::{Identity, NameError, SubjectName};
+use muster_wire::token::scope::CallerGrant;
+use tokio::time::Instant;
+
+use super::ready::ReadinessListener;
+use super::record::DemoRecord;
+use super::{DemoError, broker, fleet, node, process, ready, record, virtual_nodes};
+use crate::broker_program;
+use crate::cli::demo::DemoUpArgs;
+use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
+use crate::diagnostics::print_steps;
+use crate::environment::{CONFIG, ProcessEnvironment};
+use crate::printer::{GOOD, OutputPrinter};
 
 /// Timeout for all nodes together to become ready.
 pub const READY_TIMEOUT: Duration = Duration::from_secs(30);
@@ -37,6 +38,16 @@ const SHOWN_LOG_LINES: usize = 15;
 /// Time for processes to stop after a failed start.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// A demonstration that is being started.
+pub struct DemoStart<'a> {
+    /// Its directory.
+    pub directory: &'a Path,
+    daemon: PathBuf,
+    record: DemoRecord,
+    /// Prints progress.
+    pub printer: &'a OutputPrinter,
+}
+
 /// A started node that is not ready yet.
 pub struct StartingNode {
     /// Its name.
@@ -48,12 +59,8 @@ pub struct StartingNode {
 }
 
 /// Runs the command.
-pub async fn run(
-    args: &DemoUpArgs,
-    directory: PathBuf,
-    environment: &ProcessEnvironment,
-    printer: &OutputPrinter,
-) -> Result<CommandExitCode, Error> {
+pub async fn run(args: &DemoUpArgs, directory: PathBuf, cx: CommandContext<'_>) -> CommandResult {
+    let CommandContext { environment, printer, .. } = cx;
     if !args.in_memory && args.nodes > MAX_PROCESS_NODES {
         let (nodes, maximum) = (args.nodes, MAX_PROCESS_NODES);
         return Err(DemoError::TooMany { nodes, maximum }.into());
@@ -61,11 +68,11 @@ pub async fn run(
     let server = broker_program::find_nats_server(environment)?;
     let daemon = find_daemon(environment)?;
     record::claim_directory(&directory)?;
-    let mut record = DemoRecord::default();
+    let record = DemoRecord::default();
+    let mut demo = DemoStart { directory: &directory, daemon, record, printer };
     let started = Instant::now();
-    let result = start_demo(args, &directory, &server, &daemon, &mut record, printer).await;
-    if let Err(error) = result {
-        process::stop_processes(&record.nodes_first(), STOP_TIMEOUT).await?;
+    if let Err(error) = demo.start_all(args, &server).await {
+        process::stop_processes(&demo.record.nodes_first(), STOP_TIMEOUT).await?;
         return Err(error.into());
     }
     let (nodes, seconds) = (args.nodes, started.elapsed().as_secs_f64());
@@ -83,7 +90,7 @@ fn print_next_steps(args: &DemoUpArgs, printer: &OutputPrinter) {
     let directory_option =
         directory_option.map_or_else(String::new, |path| format!(" --dir {}", path.display()));
     printer.print_message("\nRun the line above, then try:");
-    for (command, purpose) in [
+    let steps = [
         ("rpc ping", "list the nodes that reply"),
         (
             "rpc find -W \"environment=development customer=acme mysql::master\"",
@@ -94,59 +101,90 @@ fn print_next_steps(args: &DemoUpArgs, printer: &OutputPrinter) {
             &format!("rpc demo down{directory_option}"),
             "stop the demonstration and remove its files",
         ),
-    ] {
-        printer.print_message(format_args!("  {}  {purpose}", highlight_code(command)));
+    ];
+    print_steps(&steps, printer);
+}
+
+impl DemoStart<'_> {
+    /// Starts all processes. Records each process before waiting for any.
+    async fn start_all(&mut self, args: &DemoUpArgs, server: &Path) -> Result<(), DemoError> {
+        let directory = self.directory;
+        let mut organisation = make_organisation(directory, args.port)?;
+        for subdirectory in ["log", "run"] {
+            files::create_private_directory(&directory.join(subdirectory))?;
+        }
+        let mut starting = broker::start_broker(server, &organisation, directory)?;
+        let (url, process) = (String::new(), starting.process);
+        self.record.broker = Some(record::BrokerProcess { url, process });
+        self.record.save(directory)?;
+        let broker = starting.await_url(directory).await?;
+        organisation.set_urls(vec![broker.url.clone()])?;
+        self.printer.print_detail(format_args!("the broker listens on {}", broker.url));
+        self.record.broker = Some(broker);
+
+        organisation.declare_stores(1, unix_millis_now()).await?;
+        make_user(&organisation, directory)?;
+        if args.in_memory {
+            return virtual_nodes::run(args.nodes, &organisation, self).await;
+        }
+        let mut nodes = self.start_nodes(args.nodes, &organisation)?;
+        let deadline = Instant::now() + READY_TIMEOUT;
+        for node in &mut nodes {
+            await_node(node, directory, (deadline, READY_TIMEOUT), |_| {}).await?;
+            self.printer.print_detail(format_args!("{} is ready", node.name));
+        }
+        Ok(())
+    }
+
+    fn start_nodes(
+        &mut self,
+        count: u32,
+        organisation: &Organisation,
+    ) -> Result<Vec<StartingNode>, DemoError> {
+        let lock = organisation.lock()?;
+        let nodes = fleet::demo_nodes(usize::try_from(count).unwrap_or(usize::MAX));
+        let nodes = nodes.map_err(name_error)?.into_iter().enumerate().map(|(index, node)| {
+            let directory = self.directory.join("nodes").join(node.name.as_str());
+            let now = unix_millis_now();
+            let config = node::make_node(organisation, &lock, &directory, &node, now)?;
+            self.start_daemon(node.name, &config, (index, None), &[])
+        });
+        nodes.collect()
+    }
+
+    /// Starts a daemon, which reports on a socket with this index, and records its process and the number of its virtual nodes.
+    pub fn start_daemon(
+        &mut self,
+        name: Identity,
+        config: &Path,
+        (index, virtual_count): (usize, Option<u32>),
+        arguments: &[&OsStr],
+    ) -> Result<StartingNode, DemoError> {
+        // The path of a Unix socket is limited to 107 bytes, so the index is used instead of the name.
+        let listener = ReadinessListener::new(self.directory.join(format!("run/{index}")))?;
+        let arguments = [&["--config".as_ref(), config.as_os_str()], arguments].concat();
+        let environment = [(ready::NOTIFY_SOCKET_VARIABLE, listener.path().as_os_str())];
+        let log = log_path(self.directory, &name);
+        let (child, process) =
+            process::start_process(&self.daemon, &arguments, &environment, &log)?;
+        let recorded = record::NodeProcess { name: name.to_string(), virtual_count, process };
+        self.record.nodes.push(recorded);
+        self.record.save(self.directory)?;
+        Ok(StartingNode { name, child, listener })
     }
 }
 
-/// Starts all processes. Records each process before waiting for any.
-async fn start_demo(
-    args: &DemoUpArgs,
-    directory: &Path,
-    server: &Path,
-    daemon: &Path,
-    record: &mut DemoRecord,
-    printer: &OutputPrinter,
-) -> Result<(), DemoError> {
-    let mut organisation = make_organisation(directory, args.port)?;
-    for subdirectory in ["log", "run"] {
-        files::create_private_directory(&directory.join(subdirectory))?;
-    }
-    let mut starting = broker::start_broker(server, &organisation, directory)?;
-    record.broker = Some(record::BrokerProcess { url: String::new(), process: starting.process });
-    record.save(directory)?;
-    let broker = starting.await_url(directory).await?;
-    organisation.set_urls(vec![broker.url.clone()])?;
-    printer.print_detail(format_args!("the broker listens on {}", broker.url));
-    record.broker = Some(broker);
-    organisation.declare_stores(1, unix_millis_now()).await?;
-    make_user(&organisation, directory)?;
-    if args.in_memory {
-        return virtual_nodes::run(args.nodes, daemon, &organisation, directory, record, printer)
-            .await;
-    }
-    let mut nodes = start_nodes(
-        usize::try_from(args.nodes).unwrap_or(usize::MAX),
-        daemon,
-        &organisation,
-        directory,
-        record,
-    )?;
-    let deadline = Instant::now() + READY_TIMEOUT;
-    for node in &mut nodes {
-        await_node(node, directory, deadline).await?;
-        printer.print_detail(format_args!("{} is ready", node.name));
-    }
-    Ok(())
+/// The error of a name that is not valid in a subject.
+#[expect(clippy::needless_pass_by_value, reason = "the signature that map_err needs")]
+pub fn name_error(error: NameError) -> OrganisationError {
+    OrganisationError::Name(error.to_string())
 }
 
 fn make_organisation(directory: &Path, port: u16) -> Result<Organisation, DemoError> {
-    let to_error =
-        |error: muster_wire::identity::NameError| OrganisationError::Name(error.to_string());
     let spec = OrganisationSpec {
         directory: directory.join("org"),
         name: Some("demo".to_owned()),
-        collectives: vec![SubjectName::parse("muster").map_err(to_error)?],
+        collectives: vec![SubjectName::parse("muster").map_err(name_error)?],
         hosts: Vec::new(),
         port: if port == 0 { -1 } else { i32::from(port) },
         tls: true,
@@ -156,11 +194,9 @@ fn make_organisation(directory: &Path, port: u16) -> Result<Organisation, DemoEr
 
 /// Creates the user, with its configuration in the top directory.
 fn make_user(organisation: &Organisation, directory: &Path) -> Result<(), DemoError> {
-    let name = Identity::parse(fleet::DEMO_USER)
-        .map_err(|error| OrganisationError::Name(error.to_string()))?;
     let spec = CredentialSpec {
         kind: PrincipalKind::User,
-        name,
+        name: Identity::parse(fleet::DEMO_USER).map_err(name_error)?,
         tags: vec![CallerGrant::Everything.to_tag(), PLUGIN_SIGN_TAG.to_owned()],
         expires: Some(node::CREDENTIAL_LIFETIME),
         renew: false,
@@ -171,74 +207,32 @@ fn make_user(organisation: &Organisation, directory: &Path) -> Result<(), DemoEr
     Ok(organisation.bundle_user(directory, &issued.creds)?)
 }
 
-fn start_nodes(
-    count: usize,
-    daemon: &Path,
-    organisation: &Organisation,
+/// Waits until the node is ready, and calls `report_status` with each of its status messages. `timeout` is the time until the deadline, for
+/// the error.
+pub async fn await_node(
+    StartingNode { name, child, listener }: &mut StartingNode,
     directory: &Path,
-    record: &mut DemoRecord,
-) -> Result<Vec<StartingNode>, DemoError> {
-    let lock = organisation.lock()?;
-    let demo_nodes =
-        fleet::demo_nodes(count).map_err(|error| OrganisationError::Name(error.to_string()))?;
-    let mut nodes = Vec::with_capacity(count);
-    for (index, demo_node) in demo_nodes.into_iter().enumerate() {
-        let node_directory = directory.join("nodes").join(demo_node.name.as_str());
-        let config =
-            node::make_node(organisation, &lock, &node_directory, &demo_node, unix_millis_now())?;
-        // The path of a Unix socket is limited to 107 bytes, so the index is used instead of the name.
-        let listener = ReadinessListener::new(directory.join(format!("run/{index}")))?;
-        let (child, process) = process::start_process(
-            daemon,
-            &["--config".as_ref(), config.as_os_str()],
-            &[(ready::NOTIFY_SOCKET_VARIABLE, listener.path().as_os_str())],
-            &log_path(directory, &demo_node.name),
-        )?;
-        record.nodes.push(record::NodeProcess {
-            name: demo_node.name.to_string(),
-            virtual_count: None,
-            process,
-        });
-        record.save(directory)?;
-        nodes.push(StartingNode { name: demo_node.name, child, listener });
-    }
-    Ok(nodes)
-}
-
-async fn await_node(
-    node: &mut StartingNode,
-    directory: &Path,
-    deadline: Instant,
+    (deadline, timeout): (Instant, Duration),
+    report_status: impl FnMut(&str),
 ) -> Result<(), DemoError> {
-    let child = &mut node.child;
     let mut exit_status = None;
     let has_exited = || {
         exit_status = child.try_wait().ok().flatten();
         exit_status.is_some()
     };
-    if node.listener.await_ready(deadline, has_exited).await {
+    if listener.await_ready(deadline, has_exited, report_status).await {
         return Ok(());
     }
-    Err(not_ready_error(node, exit_status, READY_TIMEOUT, directory))
-}
-
-/// The error of a node that is not ready: it has exited, or the timeout has passed.
-pub fn not_ready_error(
-    node: &StartingNode,
-    exit_status: Option<ExitStatus>,
-    timeout: Duration,
-    directory: &Path,
-) -> DemoError {
-    let name = node.name.to_string();
-    let log_tail = log_tail(&log_path(directory, &node.name));
-    match exit_status {
+    let log_tail = log_tail(&log_path(directory, name));
+    let name = name.to_string();
+    Err(match exit_status {
         Some(status) => DemoError::Ended { name, status, log_tail },
         None => DemoError::NotReady { name, timeout, log_tail },
-    }
+    })
 }
 
 /// Path of a node's log.
-pub fn log_path(directory: &Path, name: &Identity) -> PathBuf {
+fn log_path(directory: &Path, name: &Identity) -> PathBuf {
     directory.join("log").join(format!("{name}.log"))
 }
 
@@ -253,11 +247,8 @@ pub fn log_tail(path: &Path) -> String {
 /// Finds the rpcd program: from the environment variable, beside this program, or the first in `PATH`.
 fn find_daemon(environment: &ProcessEnvironment) -> Result<PathBuf, DemoError> {
     if let Some(path) = &environment.rpcd {
-        return if path.is_file() {
-            Ok(path.clone())
-        } else {
-            Err(DemoError::InvalidDaemonPath(path.clone()))
-        };
+        let is_file = path.is_file().then(|| path.clone());
+        return is_file.ok_or_else(|| DemoError::InvalidDaemonPath(path.clone()));
     }
     let sibling = std::env::current_exe().ok().map(|executable| executable.with_file_name("rpcd"));
     sibling

@@ -3,82 +3,117 @@
 use std::collections::BTreeSet;
 
 use muster_request::{
-    DiscoveredNodes, FleetConnection, FleetRequestError, NodeReply, RequestEvent,
-    RequestObserver as _, RequestPlan, RequestStats, ResultGap,
+    AgentSchemas, DiscoveredNodes, FleetConnection, FleetRequestError, NodeReply, RequestEvent,
+    RequestObserver as _, RequestPlan, RequestStats, ResultGap, TargetSelection,
 };
 use muster_wire::identity::Identity;
+use serde_json::{Map, Value};
 
-use super::super::context::CommandContext;
-use super::super::inquiry;
-use crate::error::Error;
+use crate::commands::context::{CommandContext, Result};
+use crate::commands::inquiry::{RPCUTIL_AGENT, ask_nodes, plan_action};
 use crate::progress::ProgressReporter;
+use crate::render::{escape_to_line, list_first_nodes};
 
 /// Nodes per batch.
 const BATCH_NODES: usize = 128;
+
 /// Most names of silent nodes that are printed.
 const MAX_SHOWN_NAMES: usize = 10;
 
-/// Whether a reply could be used.
-pub enum ReplyVerdict {
-    /// Used.
-    Accepted,
-    /// Not used, with the reason.
-    Rejected(String),
+/// Why a reply cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum UnusableReplyError {
+    /// The action failed on the node.
+    #[error("{}", escape_to_line(.0))]
+    Failed(String),
+    /// The outputs are not an inventory.
+    #[error("its inventory is not valid: {}", escape_to_line(&.0.to_string()))]
+    Invalid(#[from] serde_json::Error),
 }
 
-/// Asks the nodes and passes on each reply, in order of names.
-pub async fn ask_in_batches(
-    fleet: &FleetConnection,
-    plan: &RequestPlan<'_>,
+/// The outputs of a successful reply.
+pub fn successful_outputs(reply: &NodeReply) -> Result<&Map<String, Value>, UnusableReplyError> {
+    if reply.is_ok() {
+        Ok(&reply.data)
+    } else {
+        Err(UnusableReplyError::Failed(reply.message.clone()))
+    }
+}
+
+/// A connection and the nodes whose inventory is wanted.
+pub struct InventoryQuery {
+    fleet: FleetConnection,
+    schemas: AgentSchemas,
     found: DiscoveredNodes,
-    cx: CommandContext<'_>,
-    mut handle_reply: impl FnMut(NodeReply) -> Result<ReplyVerdict, Error>,
-) -> Result<RequestStats, Error> {
-    let mut total = RequestStats {
-        discovered: found.nodes.len(),
-        gaps: found.stats.gaps.clone(),
-        ..RequestStats::default()
-    };
-    let progress = ProgressReporter::new(cx.printer, true);
-    progress.observe(RequestEvent::CallsStarted(found.nodes.len()));
-    let nodes: Vec<Identity> = found.nodes.into_iter().collect();
-    for chunk in nodes.chunks(BATCH_NODES) {
-        let batch = DiscoveredNodes::from_names(chunk.iter().cloned().collect());
-        let no_progress = ProgressReporter::new(cx.printer, false);
-        let mut report = inquiry::ask_nodes(fleet, plan, batch, &no_progress).await?;
-        report.replies.sort_by(|a, b| a.node.cmp(&b.node));
-        for reply in report.replies {
-            match progress.suspend(|| handle_reply(reply))? {
-                ReplyVerdict::Accepted => total.ok += 1,
-                ReplyVerdict::Rejected(message) => {
-                    progress.suspend(|| cx.printer.print_error(message));
-                    total.failed += 1;
+}
+
+impl InventoryQuery {
+    /// Connects, and discovers the nodes unless one is named. `None` if there are none, which is printed.
+    pub async fn prepare(
+        target: &TargetSelection,
+        node: Option<&Identity>,
+        cx: CommandContext<'_>,
+    ) -> Result<Option<Self>> {
+        let settings = cx.load_settings()?;
+        let schemas = AgentSchemas::load(Some(&settings))?;
+        let fleet = FleetConnection::connect(&settings, target).await?;
+        let found = match node {
+            Some(node) => DiscoveredNodes::from_names(BTreeSet::from([node.clone()])),
+            None => fleet.discover_nodes(target, &ProgressReporter::new(cx.printer, true)).await?,
+        };
+        if found.nodes.is_empty() {
+            cx.report_no_nodes(target);
+            return Ok(None);
+        }
+        Ok(Some(Self { fleet, schemas, found }))
+    }
+
+    /// Asks the nodes and passes on each reply, in order of names. Prints which nodes failed or did not reply, and the consequence.
+    pub async fn ask_in_batches(
+        self,
+        consequence: &str,
+        cx: CommandContext<'_>,
+        mut handle_reply: impl FnMut(&NodeReply) -> Result<Result<(), UnusableReplyError>>,
+    ) -> Result<RequestStats> {
+        let Self { fleet, schemas, found } = self;
+        let plan = plan_action(&schemas, (RPCUTIL_AGENT, "inventory"), &[])?;
+        let mut total = RequestStats {
+            discovered: found.nodes.len(),
+            gaps: found.stats.gaps.clone(),
+            ..RequestStats::default()
+        };
+        let progress = ProgressReporter::new(cx.printer, true).show_call(found.nodes.len());
+        let nodes: Vec<Identity> = found.nodes.into_iter().collect();
+        for chunk in nodes.chunks(BATCH_NODES) {
+            let batch = DiscoveredNodes::from_names(chunk.iter().cloned().collect());
+            let no_progress = ProgressReporter::new(cx.printer, false);
+            let mut report = ask_nodes(&fleet, &plan, batch, &no_progress).await?;
+            report.replies.sort_by(|a, b| a.node.cmp(&b.node));
+            for reply in &report.replies {
+                match progress.suspend(|| handle_reply(reply))? {
+                    Ok(()) => total.ok += 1,
+                    Err(error) => {
+                        let message = format!("{}: {error}", reply.node);
+                        progress.suspend(|| cx.printer.print_error(message));
+                        total.failed += 1;
+                    }
                 }
             }
+            total.missing.extend(report.stats.missing);
+            total.gaps.extend(report.stats.gaps);
+            progress.set_count(total.response_count() + total.missing.len());
+            if total.gaps.contains(&ResultGap::Interrupted) {
+                return Err(FleetRequestError::Interrupted.into());
+            }
         }
-        total.missing.extend(report.stats.missing);
-        total.gaps.extend(report.stats.gaps);
-        let count = total.response_count() + total.missing.len();
-        progress.observe(RequestEvent::RepliesCounted(count));
-        if total.gaps.contains(&ResultGap::Interrupted) {
-            return Err(FleetRequestError::Interrupted.into());
+        progress.finish();
+        if !total.missing.is_empty() {
+            let names = list_first_nodes(&total.missing, MAX_SHOWN_NAMES, ", ");
+            cx.printer.print_warning(format_args!("no reply, {consequence}: {names}"));
         }
-    }
-    progress.observe(RequestEvent::CallsEnded);
-    Ok(total)
-}
-
-/// Prints which nodes did not reply, and the consequence.
-pub fn report_missing(total: &RequestStats, consequence: &str, cx: CommandContext<'_>) {
-    if !total.missing.is_empty() {
-        let names: BTreeSet<&str> =
-            total.missing.iter().take(MAX_SHOWN_NAMES).map(Identity::as_str).collect();
-        let names = names.into_iter().collect::<Vec<_>>().join(", ");
-        let more = total.missing.len().saturating_sub(MAX_SHOWN_NAMES);
-        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-        cx.printer.print_warning(format_args!("no reply, {consequence}: {names}{more}"));
-    }
-    for gap in &total.gaps {
-        cx.warn_of_gap(*gap);
+        for gap in &total.gaps {
+            cx.warn_of_gap(*gap);
+        }
+        Ok(total)
     }
 }

@@ -1,48 +1,33 @@
 //! `rpc inventory --collectives` and `--map`: shows which nodes are in which collective.
 
-use muster_request::AgentSchemas;
 use muster_secret::files;
 
-use super::super::context::CommandContext;
-use super::super::request::report_no_nodes;
-use super::super::{form, inquiry};
-use super::error::InventoryFileError;
 use crate::cli::inventory::InventoryArgs;
-use crate::error::Error;
-use crate::exit::CommandExitCode;
+use crate::commands::context::{CommandContext, CommandResult};
+use crate::commands::inquiry::{RPCUTIL_AGENT, query_nodes};
 use crate::render::collectives::{CollectiveMembers, CollectivesDocument};
+use crate::render::json::ReportDocument;
+use crate::render::plan::node_count_text;
 
 /// Collects the data, and prints the table or writes the graph.
-pub async fn run(args: &InventoryArgs, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
-    let target = cx.read_target(&args.filters)?.with_agent(inquiry::RPCUTIL_AGENT)?;
-    let json = form::parse_json_form(&args.json)?;
-    let settings = cx.load_settings()?;
-    let schemas = AgentSchemas::load(Some(&settings))?;
-    let plan = inquiry::plan_rpcutil(&schemas, "collective_info", &[])?;
-    let report = inquiry::discover_and_ask(&plan, &target, &settings, json.is_none(), cx).await?;
-    let collectives = CollectiveMembers::from_report(&report);
-    if let Some(json) = &json {
-        cx.print_json(&CollectivesDocument::new(&collectives, &report), json)?;
-    } else if report.stats.discovered == 0 {
-        report_no_nodes(&target, cx);
-    } else {
-        match &args.map {
-            None => cx.printer.print_text(collectives.render_table())?,
-            Some(path) if path.as_os_str() == "-" => {
-                cx.printer.print_text(collectives.render_dot())?;
-            }
-            Some(path) => std::fs::write(path, collectives.render_dot())
-                .map_err(files::file_error("write", path))
-                .map_err(InventoryFileError::from)?,
-        }
-    }
+pub async fn run(args: &InventoryArgs, cx: CommandContext<'_>) -> CommandResult {
+    let action = (RPCUTIL_AGENT, "collective_info");
+    let result = query_nodes(&args.query, action, &[], cx).await?;
+    let report = &result.report;
+    let members = CollectiveMembers::from_report(report);
+    let content = CollectivesDocument { collectives: &members.0 };
+    let document = ReportDocument::new("muster.collectives.v1", content, report);
     let silent = report.stats.missing.len();
     if silent > 0 {
-        cx.printer.print_warning(format_args!(
-            "{silent} of {} nodes did not reply",
-            report.stats.discovered
-        ));
+        let discovered = node_count_text(report.stats.discovered);
+        cx.printer.print_warning(format_args!("{silent} of {discovered} did not reply"));
     }
-    cx.warn_of_gaps(&report);
-    Ok(report.stats.outcome().into())
+    result.print_answer(&document, || match &args.map {
+        None => Ok(cx.printer.print_text(members.render_table())?),
+        Some(path) if path.as_os_str() == "-" => Ok(cx.printer.print_text(members.render_dot())?),
+        Some(path) => {
+            Ok(std::fs::write(path, members.render_dot())
+                .map_err(files::file_error("write", path))?)
+        }
+    })
 }

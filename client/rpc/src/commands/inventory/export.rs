@@ -3,7 +3,8 @@
 //! Nodes are asked in batches and written as they reply, so memory use does not depend on the size of the fleet. The file is written
 //! atomically and is readable by its owner only, because facts contain sensitive details of a machine.
 
-use std::io::{self, BufWriter, Write};
+use std::io;
+use std::io::{BufWriter, Write};
 use std::path::Path;
 
 use muster_client::discovery::inventory::{
@@ -15,40 +16,31 @@ use muster_contract::rpcutil::RpcutilInventoryOutput;
 use muster_request::{AgentSchemas, FleetConnection, NodeReply};
 use muster_secret::files;
 use serde_json::json;
+use tempfile::NamedTempFile;
 
-use super::super::context::CommandContext;
-use super::super::inquiry;
-use super::super::request::report_no_nodes;
-use super::batches::{self, ReplyVerdict};
-use super::error::InventoryFileError;
+use super::InventoryFileError;
+use super::batches::{InventoryQuery, UnusableReplyError, successful_outputs};
 use crate::cli::filters::FilterArgs;
-use crate::error::Error;
-use crate::exit::CommandExitCode;
-use crate::progress::ProgressReporter;
-use crate::render::printable;
+use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Result};
+use crate::commands::inquiry::RPCUTIL_AGENT;
+use crate::render::{count_text, escape_to_line, node_count_text};
 
 /// Validates a document.
-pub fn validate_file(path: &Path, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
+pub fn validate_file(path: &Path, cx: CommandContext<'_>) -> CommandResult {
     let to_error = |source| InventoryFileError::Inventory { path: path.to_owned(), source };
-    let text = files::read_text(path, MAX_INVENTORY_BYTES).map_err(InventoryFileError::from)?;
+    let text = files::read_text(path, MAX_INVENTORY_BYTES)?;
     let problems = find_problems(&text, None).map_err(to_error)?;
     for problem in &problems {
-        cx.printer.print_line(format_args!(
-            "{}: {}",
-            path.display(),
-            printable::escape_to_line(problem)
-        ))?;
+        let problem = escape_to_line(problem);
+        cx.printer.print_line(format_args!("{}: {problem}", path.display()))?;
     }
     if !problems.is_empty() {
         return Ok(CommandExitCode::Local);
     }
     let inventory = FleetInventory::parse(&text, None).map_err(to_error)?;
-    cx.printer.print_line(format_args!(
-        "{}: {} nodes, {} groups, no problems",
-        path.display(),
-        inventory.nodes.len(),
-        inventory.groups.len()
-    ))?;
+    let nodes = node_count_text(inventory.nodes.len());
+    let groups = count_text(inventory.groups.len(), "group", "groups");
+    cx.printer.print_line(format_args!("{}: {nodes}, {groups}, no problems", path.display()))?;
     Ok(CommandExitCode::Passed)
 }
 
@@ -58,89 +50,65 @@ pub async fn run(
     update: bool,
     filters: &FilterArgs,
     cx: CommandContext<'_>,
-) -> Result<CommandExitCode, Error> {
-    let target = cx.read_target(filters)?.with_agent(inquiry::RPCUTIL_AGENT)?;
-    let settings = cx.load_settings()?;
-    let schemas = AgentSchemas::load(Some(&settings))?;
+) -> CommandResult {
+    let target = cx.read_target(filters)?.with_agent(RPCUTIL_AGENT)?;
     let groups = existing_groups(path, update)?;
-    let plan = inquiry::plan_rpcutil(&schemas, "inventory", &[])?;
-    let fleet = FleetConnection::connect(&settings, &target).await?;
-    let progress = ProgressReporter::new(cx.printer, true);
-    let found = fleet.discover_nodes(&target, &progress).await?;
-    if found.nodes.is_empty() {
-        report_no_nodes(&target, cx);
+    let Some(query) = InventoryQuery::prepare(&target, None, cx).await? else {
         return Ok(CommandExitCode::Local);
-    }
-    let failed = |source| InventoryFileError::from(files::file_error("write", path)(source));
+    };
+    let failed = files::file_error("write", path);
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let file =
-        tempfile::NamedTempFile::new_in(directory.unwrap_or(Path::new("."))).map_err(failed)?;
-    let mut document =
-        InventoryWriter::begin_document(BufWriter::new(file), &groups).map_err(failed)?;
-
-    let total =
-        batches::ask_in_batches(&fleet, &plan, found, cx, |reply| match node_entry(&reply) {
-            Ok(node) => {
-                document.write_node(&node).map_err(failed)?;
-                Ok(ReplyVerdict::Accepted)
-            }
-            Err(message) => Ok(ReplyVerdict::Rejected(message)),
-        })
-        .await?;
-    batches::report_missing(&total, "left out of the file", cx);
+    let file = NamedTempFile::new_in(directory.unwrap_or(Path::new("."))).map_err(&failed)?;
+    let mut document = InventoryWriter::begin_document(file, &groups).map_err(&failed)?;
+    let total = query.ask_in_batches("left out of the file", cx, |reply| match node_entry(reply) {
+        Ok(node) => Ok(Ok(document.write_node(&node).map_err(&failed)?)),
+        Err(error) => Ok(Err(error)),
+    });
+    let total = total.await?;
     if total.ok == 0 {
         return Ok(total.outcome().into());
     }
-    let file = document.finish_document().map_err(failed)?;
+    let file = document.finish_document().map_err(&failed)?;
     // Synced before the rename, so that a crash leaves either the old or the complete new document.
-    file.as_file().sync_all().map_err(failed)?;
+    file.as_file().sync_all().map_err(&failed)?;
     file.persist(path).map_err(|error| failed(error.error))?;
-    cx.printer.print_message(format_args!("{} nodes in {}", total.ok, path.display()));
-    Ok(total.outcome().into())
+    let nodes = node_count_text(total.ok);
+    cx.printer.print_message(format_args!("{nodes} in {}", path.display()));
+    Ok(total.exit_code())
 }
 
 /// The groups of the existing document, for `--update`.
-fn existing_groups(path: &Path, update: bool) -> Result<Vec<InventoryGroup>, InventoryFileError> {
+fn existing_groups(path: &Path, update: bool) -> Result<Vec<InventoryGroup>> {
     match (path.try_exists().map_err(files::file_error("read", path))?, update) {
         (false, _) => Ok(Vec::new()),
-        (true, false) => Err(InventoryFileError::Exists { path: path.to_owned() }),
-        (true, true) => FleetInventory::read(path)
-            .map(|inventory| inventory.groups)
-            .map_err(|source| InventoryFileError::Inventory { path: path.to_owned(), source }),
+        (true, false) => Err(InventoryFileError::Exists { path: path.to_owned() }.into()),
+        (true, true) => Ok(FleetInventory::read(path)
+            .map_err(|source| InventoryFileError::Inventory { path: path.to_owned(), source })?
+            .groups),
     }
 }
 
 /// Converts a reply into the node's entry in the document.
-fn node_entry(reply: &NodeReply) -> Result<InventoryNode, String> {
-    let name = reply.node.to_string();
-    if !reply.is_ok() {
-        return Err(format!("{name}: {}", printable::escape_to_line(&reply.message)));
-    }
-    let node = read_values(&reply.data).and_then(|output: RpcutilInventoryOutput| {
-        Ok(InventoryNode {
-            name: name.clone(),
-            collectives: output.collectives,
-            facts: serde_json::from_value(output.facts.into())?,
-            classes: output.classes,
-            agents: output.agents,
-        })
-    });
-    node.map_err(|error| {
-        format!(
-            "{name}: its inventory is not valid: {}",
-            printable::escape_to_line(&error.to_string())
-        )
+fn node_entry(reply: &NodeReply) -> Result<InventoryNode, UnusableReplyError> {
+    let output: RpcutilInventoryOutput = read_values(successful_outputs(reply)?)?;
+    Ok(InventoryNode {
+        name: reply.node.to_string(),
+        collectives: output.collectives,
+        facts: serde_json::from_value(output.facts.into())?,
+        classes: output.classes,
+        agents: output.agents,
     })
 }
 
 /// Writes a document node by node.
-struct InventoryWriter<W> {
-    writer: W,
+struct InventoryWriter {
+    writer: BufWriter<NamedTempFile>,
     first: bool,
 }
 
-impl<W: Write> InventoryWriter<W> {
-    fn begin_document(mut writer: W, groups: &[InventoryGroup]) -> io::Result<Self> {
+impl InventoryWriter {
+    fn begin_document(file: NamedTempFile, groups: &[InventoryGroup]) -> io::Result<Self> {
+        let mut writer = BufWriter::new(file);
         write!(writer, "{{\n\"$schema\": {},\n", json!(INVENTORY_SCHEMA))?;
         if !groups.is_empty() {
             writeln!(writer, "\"groups\": {},", serde_json::to_string_pretty(groups)?)?;
@@ -155,10 +123,8 @@ impl<W: Write> InventoryWriter<W> {
         self.first = false;
         write!(self.writer, "{comma}\n{}", serde_json::to_string(node)?)
     }
-}
 
-impl InventoryWriter<BufWriter<tempfile::NamedTempFile>> {
-    fn finish_document(mut self) -> io::Result<tempfile::NamedTempFile> {
+    fn finish_document(mut self) -> io::Result<NamedTempFile> {
         self.writer.write_all(b"\n]\n}\n")?;
         self.writer.into_inner().map_err(io::IntoInnerError::into_error)
     }
@@ -191,8 +157,7 @@ mod tests {
         let kept = existing_groups(&path, true).unwrap();
 
         let file = tempfile::NamedTempFile::new_in(directory.path()).unwrap();
-        let mut document =
-            InventoryWriter::begin_document(std::io::BufWriter::new(file), &kept).unwrap();
+        let mut document = InventoryWriter::begin_document(file, &kept).unwrap();
         for (name, class) in [("db1", "mysql"), ("web1", "apache")] {
             let data = json!({"collectives": ["muster"], "facts": {"n": 1}, "classes": [class], "agents": ["rpcutil"], "version": "1"});
             document.write_node(&node_entry(&reply(name, 0, "", data)).unwrap()).unwrap();
@@ -208,9 +173,14 @@ mod tests {
 
     #[test]
     fn a_node_that_tells_nonsense_is_left_out_and_told() {
-        assert!(node_entry(&reply("a", 5, "denied", json!({}))).unwrap_err().contains("denied"));
+        assert!(
+            node_entry(&reply("a", 5, "denied", json!({})))
+                .unwrap_err()
+                .to_string()
+                .contains("denied")
+        );
         let error = node_entry(&reply("a", 0, "", json!({"classes": 7}))).unwrap_err();
-        assert!(error.starts_with("a: its inventory is not valid"), "{error}");
+        assert!(error.to_string().starts_with("its inventory is not valid"), "{error}");
         assert!(node_entry(&reply("a", 0, "", json!({}))).is_ok());
     }
 }

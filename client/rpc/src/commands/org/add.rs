@@ -1,21 +1,19 @@
 //! `rpc org add`: issues credentials. Prints the path of the new file as data.
 
-use muster_base::{format_utc, unix_millis_now};
 use std::time::Duration;
 
+use muster_base::{format_utc, unix_millis_now};
 use muster_bundle::PLUGIN_SIGN_TAG;
+use muster_organisation::{
+    CredentialSpec, IssuedCredentials, OrganisationError, PrincipalKind, bundle,
+};
 use muster_wire::identity::SubjectName;
 use muster_wire::limits::MAX_NODE_TOKEN_SECONDS;
 use muster_wire::token::scope::CallerGrant;
 
 use super::names;
-use crate::cli::org::{CredentialArgs, OrgAddCommand, OrgDirectoryArgs};
-use crate::error::Error;
-use crate::exit::CommandExitCode;
-use crate::printer::{GOOD, OutputPrinter};
-use muster_organisation::{
-    CredentialSpec, IssuedCredentials, Organisation, OrganisationError, PrincipalKind, bundle,
-};
+use crate::cli::org::{CredentialArgs, OrgAddCommand};
+use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
 
 /// The agent that every user may call, because discovery needs it.
 const ALWAYS_GRANTED_AGENT: &str = "rpcutil";
@@ -24,11 +22,8 @@ const ALWAYS_GRANTED_AGENT: &str = "rpcutil";
 const RENEWED_LIFETIME: Duration = Duration::from_secs(MAX_NODE_TOKEN_SECONDS);
 
 /// Runs the command.
-pub async fn run(
-    args: OrgAddCommand,
-    open: impl FnOnce(&OrgDirectoryArgs) -> Result<Organisation, OrganisationError>,
-    printer: &OutputPrinter,
-) -> Result<CommandExitCode, Error> {
+pub async fn run(args: OrgAddCommand, cx: CommandContext<'_>) -> CommandResult {
+    let printer = cx.printer;
     let (kind, credentials, tags, directory) = match args {
         OrgAddCommand::User(args) => {
             let sign_tag = args.sign_plugins.then(|| PLUGIN_SIGN_TAG.to_owned());
@@ -39,14 +34,10 @@ pub async fn run(
         OrgAddCommand::Node(args) => {
             (PrincipalKind::Node, args.credentials, Vec::new(), args.bundle)
         }
-        OrgAddCommand::Service(args) => {
-            (PrincipalKind::Service, args.credentials, Vec::new(), None)
-        }
-        OrgAddCommand::Enroller(args) => {
-            (PrincipalKind::Enroller, args.credentials, Vec::new(), None)
-        }
+        OrgAddCommand::Service(args) => (PrincipalKind::Service, args, Vec::new(), None),
+        OrgAddCommand::Enroller(args) => (PrincipalKind::Enroller, args, Vec::new(), None),
     };
-    let organisation = open(&credentials.organisation)?;
+    let organisation = cx.open_organisation(&credentials.organisation)?;
     let lock = organisation.lock()?;
     if let Some(directory) = directory.as_deref().filter(|_| !credentials.renew) {
         bundle::require_free(directory, kind)?;

@@ -3,26 +3,22 @@
 //! They have a key of their own, so that revoking a grant early does not revoke the user's permanent credentials.
 
 use muster_base::{format_utc, unix_millis_now};
+use muster_organisation::{
+    CredentialRecord, CredentialSpec, CredentialState, Organisation, OrganisationError,
+    PrincipalKind,
+};
 use muster_wire::token::claims::UserClaims;
 use muster_wire::token::decode::{DecodedToken, decode_token};
 use muster_wire::token::scope::CallerGrant;
 
 use super::add;
 use crate::cli::org;
-use crate::error::Error;
-use crate::exit::CommandExitCode;
-use crate::printer::{GOOD, OutputPrinter};
-use muster_organisation::{
-    CredentialRecord, CredentialSpec, CredentialState, Organisation, OrganisationError,
-    PrincipalKind,
-};
+use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
+use crate::printer::GOOD;
 
 /// Runs the command. Prints the path of the credentials as data.
-pub fn run(
-    args: &org::OrgGrantArgs,
-    organisation: &Organisation,
-    printer: &OutputPrinter,
-) -> Result<CommandExitCode, Error> {
+pub fn run(args: &org::OrgGrantArgs, cx: CommandContext<'_>) -> CommandResult {
+    let (organisation, printer) = (&cx.open_organisation(&args.organisation)?, cx.printer);
     let now = unix_millis_now();
     let lock = organisation.lock()?;
     let current = current_grants(organisation, args, now / 1000)?;
@@ -49,18 +45,12 @@ pub fn run(
     };
     let issued = organisation.issue_credentials(&lock, &spec, now)?;
     let tags: Vec<String> = args.agents.iter().map(CallerGrant::to_tag).collect();
-    printer.print_message(format_args!(
-        "{GOOD}granted{GOOD:#} {} to {}, until {}",
-        tags.join(" "),
-        args.name,
-        format_utc(until)
-    ));
+    let (tags, until, name) = (tags.join(" "), format_utc(until), &args.name);
+    printer.print_message(format_args!("{GOOD}granted{GOOD:#} {tags} to {name}, until {until}"));
     printer.print_line(issued.path.display())?;
+    let (path, key) = (issued.path.display(), issued.record.key);
     printer.print_hint(format_args!(
-        "{} uses the grant with `RPC_CREDENTIALS={} rpc ...`; run `rpc org revoke {}` to end it early",
-        args.name,
-        issued.path.display(),
-        issued.record.key
+        "{name} uses the grant with `RPC_CREDENTIALS={path} rpc ...`; run `rpc org revoke {key}` to end it early"
     ));
     printer.print_hint(
         "the nodes' policies must allow the requests, too; add a policy line with `until=...`",
@@ -106,10 +96,12 @@ mod tests {
 
     use muster_base::unix_millis_now;
 
-    use super::{CallerGrant, run};
+    use super::{CallerGrant, CommandContext, run};
     use crate::cli::org;
+    use crate::environment::ProcessEnvironment;
     use crate::printer::VerbosityLevel;
     use crate::printer::testing::printer;
+    use muster_organisation::{CredentialSpec, Organisation, PrincipalKind};
     use muster_organisation::{CredentialSpec, Organisation, PrincipalKind};
 
     fn organisation(directory: &Path) -> Organisation {
@@ -122,7 +114,9 @@ mod tests {
             port: 4222,
             no_tls: true,
         };
-        crate::commands::org::init::run(args, &printer).unwrap();
+        let environment = ProcessEnvironment::default();
+        let cx = CommandContext { config: None, environment: &environment, printer: &printer };
+        crate::commands::org::init::run(args, cx).unwrap();
         Organisation::open(directory).unwrap()
     }
 
@@ -151,10 +145,14 @@ mod tests {
             name: "anna".parse().unwrap(),
             agents: vec!["service.restart".parse().unwrap()],
             lifetime: Duration::from_hours(2),
-            organisation: org::OrgDirectoryArgs { org: None },
+            organisation: org::OrgDirectoryArgs {
+                org: Some(organisation.layout().directory().to_owned()),
+            },
             out: Some(directory.join("grant.creds")),
         };
-        let exit = run(&args, organisation, &printer).unwrap();
+        let environment = ProcessEnvironment::default();
+        let cx = CommandContext { config: None, environment: &environment, printer: &printer };
+        let exit = run(&args, cx).unwrap();
         let path = data.text();
         let creds = std::fs::read_to_string(path.trim()).ok();
         (exit, creds.map(|text| UserCredentials::parse(&text).unwrap()))

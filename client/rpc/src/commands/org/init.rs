@@ -1,15 +1,17 @@
 //! `rpc org init`: creates an organisation and prints the next steps.
 
-use crate::cli::org::OrgInitArgs;
-use crate::diagnostics::highlight_code;
-use crate::error::Error;
-use crate::exit::CommandExitCode;
-use crate::printer::{GOOD, OutputPrinter};
 use muster_base::unix_millis_now;
+use muster_organisation;
 use muster_organisation::{OrganisationSpec, create_organisation};
 
+use crate::cli::org::OrgInitArgs;
+use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
+use crate::diagnostics::print_steps;
+use crate::printer::GOOD;
+
 /// Runs the command.
-pub fn run(args: OrgInitArgs, printer: &OutputPrinter) -> Result<CommandExitCode, Error> {
+pub fn run(args: OrgInitArgs, cx: CommandContext<'_>) -> CommandResult {
+    let printer = cx.printer;
     let spec = OrganisationSpec {
         directory: args.directory,
         name: args.name,
@@ -32,16 +34,12 @@ pub fn run(args: OrgInitArgs, printer: &OutputPrinter) -> Result<CommandExitCode
         "Protect this directory: anyone who has its keys controls the organisation.",
     );
     printer.print_message("\nNext:");
-    for (command, purpose) in [
-        (format!("export MUSTER_ORG={directory}"), "let the other commands find it"),
-        ("rpc broker run".to_owned(), "start the broker"),
-        ("rpc org add node web1.acme.net --bundle ./web1".to_owned(), "create all files of a node"),
-        (
-            "rpc org add user NAME --bundle ~/.config/muster".to_owned(),
-            "create all files of a user",
-        ),
-    ] {
-        printer.print_message(format_args!("  {}  {purpose}", highlight_code(command)));
-    }
+    let steps = [
+        (&*format!("export MUSTER_ORG={directory}"), "let the other commands find it"),
+        ("rpc broker run", "start the broker"),
+        ("rpc org add node web1.acme.net --bundle ./web1", "create all files of a node"),
+        ("rpc org add user NAME --bundle ~/.config/muster", "create all files of a user"),
+    ];
+    print_steps(&steps, printer);
     Ok(CommandExitCode::Passed)
 }

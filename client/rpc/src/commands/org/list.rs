@@ -1,17 +1,13 @@
 //! `rpc org list`: lists all issued credentials by kind and name.
 
 use muster_base::{format_utc, unix_millis_now};
+use muster_organisation::{AccountTrusts, CredentialRecord, CredentialState, PrincipalKind};
 use muster_wire::token::{PublicKey, Seconds};
 use serde::Serialize;
 
 use crate::cli::org::OrgListArgs;
+use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::commands::table::format_table;
-use crate::error::Error;
-use crate::exit::CommandExitCode;
-use crate::printer::OutputPrinter;
-use muster_organisation::{
-    AccountTrusts, CredentialRecord, CredentialState, Organisation, PrincipalKind,
-};
 
 /// The document that `-j` prints.
 #[derive(Debug, Serialize)]
@@ -50,7 +46,6 @@ impl CredentialRow {
     }
 
     fn table_cells(&self) -> [String; 7] {
-        let format_time = |at: Option<Seconds>| at.map_or_else(|| "-".to_owned(), format_utc);
         [
             self.kind.to_string(),
             self.name.clone(),
@@ -63,36 +58,33 @@ impl CredentialRow {
     }
 }
 
+/// A time, or `-`.
+pub(super) fn format_time(at: Option<Seconds>) -> String {
+    at.map_or_else(|| "-".to_owned(), format_utc)
+}
+
 /// Runs the command.
-pub fn run(
-    args: &OrgListArgs,
-    organisation: &Organisation,
-    printer: &OutputPrinter,
-) -> Result<CommandExitCode, Error> {
+pub fn run(args: &OrgListArgs, cx: CommandContext<'_>) -> CommandResult {
+    let (organisation, printer) = (&cx.open_organisation(&args.organisation)?, cx.printer);
     let trusts = organisation.account_trusts()?;
     let mut records = organisation.newest_records()?;
     records.sort_by(|a, b| (a.kind, &a.name, a.issued_at).cmp(&(b.kind, &b.name, b.issued_at)));
     let now = unix_millis_now() / 1000;
-    let rows = records.iter().map(|record| CredentialRow::new(record, &trusts, now));
-    let rows: Vec<CredentialRow> = rows.collect();
+    let parties: Vec<CredentialRow> =
+        records.iter().map(|record| CredentialRow::new(record, &trusts, now)).collect();
     if args.json {
         let organisation = organisation.profile().name.clone();
-        printer.print_json(&OrgListDocument {
-            schema: "muster.org.list.v1",
-            organisation,
-            parties: rows,
-        })?;
+        let document = OrgListDocument { schema: "muster.org.list.v1", organisation, parties };
+        printer.print_json(&document)?;
         return Ok(CommandExitCode::Passed);
     }
-    if rows.is_empty() {
+    if parties.is_empty() {
         printer.print_message("no credentials were issued yet");
         printer.print_hint("run `rpc org add user NAME` or `rpc org add node NAME` to issue some");
         return Ok(CommandExitCode::Passed);
     }
     let heading = ["KIND", "NAME", "STATE", "ISSUED", "EXPIRES", "REVOKED", "KEY"];
-    let cells: Vec<_> = rows.iter().map(CredentialRow::table_cells).collect();
-    for line in format_table(heading, &cells) {
-        printer.print_line(line)?;
-    }
+    let cells: Vec<_> = parties.iter().map(CredentialRow::table_cells).collect();
+    printer.print_text(format_table(heading, &cells))?;
     Ok(CommandExitCode::Passed)
 }

@@ -1,14 +1,12 @@
 //! Writes issued names to the broker, where the enroller checks a name before it admits a machine.
 
-use muster_base::unix_millis_now;
+use muster_base::{error_chain, unix_millis_now};
 use muster_bus::BucketError;
+use muster_organisation::{AccountRealm, CredentialRecord, Organisation, PushError};
 use muster_wire::Millis;
 
-use crate::error::Error;
+use crate::commands::context::Error;
 use crate::printer::OutputPrinter;
-use muster_base::error_chain;
-use muster_organisation::PushError;
-use muster_organisation::{AccountRealm, CredentialRecord, Organisation};
 
 /// Reserves the name before credentials are issued. Does nothing if no enroller has credentials: an enroller that is added later admits no
 /// machine before all names are in the broker.

@@ -1,17 +1,15 @@
 //! `rpc org newcomers`: adds the bootstrap account to an organisation that lacks it.
 
-use crate::error::Error;
-use crate::exit::CommandExitCode;
-use crate::printer::{GOOD, OutputPrinter};
 use muster_base::unix_millis_now;
-use muster_organisation::PushError;
-use muster_organisation::{Organisation, OrganisationLock};
+use muster_organisation::{Organisation, OrganisationLock, PushError};
+
+use crate::cli::org::OrgDirectoryArgs;
+use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Result};
+use crate::printer::{GOOD, OutputPrinter};
 
 /// Runs the command.
-pub async fn run(
-    mut organisation: Organisation,
-    printer: &OutputPrinter,
-) -> Result<CommandExitCode, Error> {
+pub async fn run(args: &OrgDirectoryArgs, cx: CommandContext<'_>) -> CommandResult {
+    let (mut organisation, printer) = (cx.open_organisation(args)?, cx.printer);
     let lock = organisation.lock()?;
     if !add_account(&mut organisation, &lock, printer).await? {
         printer.print_message("the organisation has a bootstrap account already");
@@ -25,7 +23,7 @@ pub async fn add_account(
     organisation: &mut Organisation,
     lock: &OrganisationLock,
     printer: &OutputPrinter,
-) -> Result<bool, Error> {
+) -> Result<bool> {
     if !organisation.add_newcomers_account(lock, unix_millis_now())? {
         return Ok(false);
     }

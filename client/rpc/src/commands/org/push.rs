@@ -1,21 +1,18 @@
 //! `rpc org push`: pushes the account tokens to the running broker, creates the fleet's stores, and writes the token to them.
 
-use crate::error::Error;
-use crate::exit::CommandExitCode;
-use crate::printer::{GOOD, OutputPrinter};
-use muster_base::error_chain;
-use muster_base::unix_millis_now;
+use muster_base::{error_chain, unix_millis_now};
 use muster_organisation::{AccountRealm, Organisation};
 
+use crate::cli::org::OrgPushArgs;
+use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Result};
+use crate::printer::{GOOD, OutputPrinter};
+
 /// Runs the command.
-pub async fn run(
-    organisation: &Organisation,
-    replicas: u8,
-    printer: &OutputPrinter,
-) -> Result<CommandExitCode, Error> {
+pub async fn run(args: &OrgPushArgs, cx: CommandContext<'_>) -> CommandResult {
+    let (organisation, printer) = (&cx.open_organisation(&args.organisation)?, cx.printer);
     refresh_scopes(organisation, printer)?;
     push_to_broker(organisation, printer).await?;
-    match organisation.declare_stores(replicas.into(), unix_millis_now()).await {
+    match organisation.declare_stores(args.replicas.into(), unix_millis_now()).await {
         Ok(()) => {
             printer.print_message(format_args!(
                 "{GOOD}created{GOOD:#} the stores for run permits and provisioning, unless they existed"
@@ -33,7 +30,7 @@ pub async fn run(
 }
 
 /// Signs account tokens again if their permissions differ from those of this version.
-fn refresh_scopes(organisation: &Organisation, printer: &OutputPrinter) -> Result<(), Error> {
+fn refresh_scopes(organisation: &Organisation, printer: &OutputPrinter) -> Result<()> {
     let lock = organisation.lock()?;
     for realm in organisation.refresh_scopes(&lock, unix_millis_now())? {
         let account = match realm {
@@ -48,7 +45,7 @@ fn refresh_scopes(organisation: &Organisation, printer: &OutputPrinter) -> Resul
 }
 
 /// Writes the issued names for the enroller. Revokes a key again if it got a token after its revocation.
-async fn push_names(organisation: &Organisation, printer: &OutputPrinter) -> Result<(), Error> {
+async fn push_names(organisation: &Organisation, printer: &OutputPrinter) -> Result<()> {
     let lock = organisation.lock()?;
     let now = unix_millis_now();
     let outdated = organisation.push_names(&organisation.fleet_trust()?, now).await?;
@@ -66,7 +63,7 @@ async fn push_names(organisation: &Organisation, printer: &OutputPrinter) -> Res
 }
 
 /// Renews node tokens once a third of their validity has passed.
-async fn renew_tokens(organisation: &Organisation, printer: &OutputPrinter) -> Result<(), Error> {
+async fn renew_tokens(organisation: &Organisation, printer: &OutputPrinter) -> Result<()> {
     let lock = organisation.lock()?;
     let renewed = organisation.renew_tokens(&lock, unix_millis_now()).await?;
     match renewed.as_slice() {
@@ -84,7 +81,7 @@ async fn renew_tokens(organisation: &Organisation, printer: &OutputPrinter) -> R
 pub async fn push_account_tokens(
     organisation: &Organisation,
     printer: &OutputPrinter,
-) -> Result<CommandExitCode, Error> {
+) -> CommandResult {
     push_to_broker(organisation, printer).await?;
     publish_account(organisation, printer).await;
     Ok(CommandExitCode::Passed)
@@ -101,7 +98,7 @@ async fn publish_account(organisation: &Organisation, printer: &OutputPrinter) {
     }
 }
 
-async fn push_to_broker(organisation: &Organisation, printer: &OutputPrinter) -> Result<(), Error> {
+async fn push_to_broker(organisation: &Organisation, printer: &OutputPrinter) -> Result<()> {
     organisation.push_tokens(unix_millis_now()).await?;
     let urls = organisation.profile().broker.urls.join(", ");
     printer.print_message(format_args!("{GOOD}pushed{GOOD:#} the account's token to {urls}"));

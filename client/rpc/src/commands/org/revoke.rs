@@ -3,21 +3,20 @@
 
 mod targets;
 
-use muster_base::{format_utc, unix_millis_now};
 use std::collections::BTreeMap;
-use std::io::{self, BufRead as _, IsTerminal as _};
+use std::io;
+use std::io::IsTerminal as _;
 
+use muster_base::{format_utc, unix_millis_now};
+use muster_organisation::{AccountRealm, NameRegister, Organisation, PrincipalKind, PushError};
 use muster_wire::identity::Identity;
 use muster_wire::token::PublicKey;
+use targets::RevokedKey;
 
 use crate::cli::org::OrgRevokeArgs;
-use crate::error::Error;
-use crate::exit::CommandExitCode;
+use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Result};
+use crate::commands::form::confirm_on_terminal;
 use crate::printer::{GOOD, OutputPrinter};
-use muster_organisation::NameRegister;
-use muster_organisation::PushError;
-use muster_organisation::{AccountRealm, Organisation, PrincipalKind};
-use targets::RevokedKey;
 
 /// Most principals that are listed individually.
 const MAX_LISTED: usize = 20;
@@ -26,11 +25,8 @@ const MAX_LISTED: usize = 20;
 const MAX_CLEARED: usize = 200;
 
 /// Runs the command.
-pub async fn run(
-    args: &OrgRevokeArgs,
-    organisation: &Organisation,
-    printer: &OutputPrinter,
-) -> Result<CommandExitCode, Error> {
+pub async fn run(args: &OrgRevokeArgs, cx: CommandContext<'_>) -> CommandResult {
+    let (organisation, printer) = (&cx.open_organisation(&args.organisation)?, cx.printer);
     let names = targets::read_names(args)?;
     let register = open_register(organisation, printer).await?;
     let now = unix_millis_now();
@@ -69,7 +65,7 @@ pub async fn run(
 async fn open_register(
     organisation: &Organisation,
     printer: &OutputPrinter,
-) -> Result<Option<NameRegister>, Error> {
+) -> Result<Option<NameRegister>> {
     if !organisation.had_enroller()? {
         return Ok(None);
     }
@@ -89,10 +85,7 @@ async fn open_register(
 
 /// Marks the names in the register as revoked. This must precede the revocation: a token that the enroller signed before the mark is older
 /// than the revocation, and it signs none after the mark.
-async fn mark_revoked(
-    register: Option<NameRegister>,
-    selected: &[RevokedKey],
-) -> Result<(), Error> {
+async fn mark_revoked(register: Option<NameRegister>, selected: &[RevokedKey]) -> Result<()> {
     let Some(register) = register else {
         return Ok(());
     };
@@ -125,15 +118,12 @@ fn warn_of_unlisted(selected: &[RevokedKey], printer: &OutputPrinter) {
 
 fn print_revoked(revoked_keys: &[RevokedKey], printer: &OutputPrinter) {
     for revoked in revoked_keys.iter().take(MAX_LISTED) {
-        match &revoked.principal {
-            Some((kind, name)) => printer.print_message(format_args!(
-                "{GOOD}revoked{GOOD:#} {kind} {name} (key {})",
-                revoked.key
-            )),
-            None => {
-                printer.print_message(format_args!("{GOOD}revoked{GOOD:#} the key {}", revoked.key))
-            }
-        }
+        let key = revoked.key;
+        let owner = match &revoked.principal {
+            Some((kind, name)) => format!("{kind} {name} (key {key})"),
+            None => format!("the key {key}"),
+        };
+        printer.print_message(format_args!("{GOOD}revoked{GOOD:#} {owner}"));
     }
     if revoked_keys.len() > MAX_LISTED {
         let more = revoked_keys.len() - MAX_LISTED;
@@ -146,7 +136,7 @@ async fn push_revocation(
     organisation: &Organisation,
     revoked_keys: &[RevokedKey],
     printer: &OutputPrinter,
-) -> Result<CommandExitCode, Error> {
+) -> CommandResult {
     match super::push::push_account_tokens(organisation, printer).await {
         Err(error) => {
             let Some(PushError::Bus(cause)) = error.downcast_ref() else {
@@ -190,8 +180,5 @@ fn confirm_revocation(selected: &[RevokedKey], has_list: bool, printer: &OutputP
     if has_list || selected.len() > MAX_LISTED {
         printer.print_question(format_args!("{} keys in total", selected.len()));
     }
-    printer.print_question("Revoke permanently? [y/N]");
-    let mut answer = String::new();
-    let read = io::stdin().lock().read_line(&mut answer);
-    read.is_ok() && matches!(answer.trim(), "y" | "Y" | "yes")
+    confirm_on_terminal("Revoke permanently? [y/N]", printer) == Some(true)
 }

@@ -1,6 +1,9 @@
 //! `rpc org show`: shows the organisation's account, or the token of one principal with its resolved permissions.
 
 use muster_base::{format_utc, unix_millis_now};
+use muster_organisation::{
+    AccountTrusts, CredentialRecord, Organisation, OrganisationError, OrganisationProfile, ledger,
+};
 use muster_wire::token::claims::{
     AccountClaims, ScopedKey, SigningKeyEntry, SubjectPermissions, UserClaims,
 };
@@ -8,15 +11,10 @@ use muster_wire::token::decode::{DecodedToken, decode_token};
 use muster_wire::token::{PublicKey, Seconds};
 use serde::Serialize;
 
-use super::list::CredentialRow;
+use super::list::{CredentialRow, format_time};
 use crate::cli::org::OrgShowArgs;
-use crate::error::Error;
-use crate::exit::CommandExitCode;
-use crate::printer::{OutputPrinter, STRONG};
-use muster_organisation::{
-    AccountTrusts, CredentialRecord, Organisation, OrganisationError, OrganisationProfile,
-    RecordIndex,
-};
+use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Result};
+use crate::printer::{OutputPrinter, PrintError, STRONG};
 
 /// The document that `-j` prints for an organisation. Times are in seconds since the epoch.
 #[derive(Debug, Serialize)]
@@ -47,7 +45,7 @@ pub struct PrincipalDocument {
 }
 
 /// Permissions that the broker enforces.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct RolePermissions {
     role: String,
@@ -58,11 +56,8 @@ struct RolePermissions {
 }
 
 /// Runs the command.
-pub fn run(
-    args: &OrgShowArgs,
-    organisation: &Organisation,
-    printer: &OutputPrinter,
-) -> Result<CommandExitCode, Error> {
+pub fn run(args: &OrgShowArgs, cx: CommandContext<'_>) -> CommandResult {
+    let (organisation, printer) = (&cx.open_organisation(&args.organisation)?, cx.printer);
     let trusts = organisation.account_trusts()?;
     let Some(name) = &args.name else {
         let account = &trusts.fleet_trust().claims().nats;
@@ -93,10 +88,8 @@ pub fn run(
     let documents: Vec<PrincipalDocument> = documents.collect::<Result<_, _>>()?;
     if args.json {
         printer.print_json(&documents)?;
-        return Ok(CommandExitCode::Passed);
-    }
-    for document in &documents {
-        print_principal(document, printer)?;
+    } else {
+        documents.iter().try_for_each(|document| print_principal(document, printer))?;
     }
     Ok(CommandExitCode::Passed)
 }
@@ -126,9 +119,7 @@ fn principal_document(
     let fill = |subject: &str| fill_subject(subject, &claims.name, &claims.sub, &claims.nats.tags);
     let none = || RolePermissions {
         role: "none: the issuer is no longer a signing key of the account".to_owned(),
-        publish: SubjectPermissions::default(),
-        subscribe: SubjectPermissions::default(),
-        answer: false,
+        ..RolePermissions::default()
     };
     Ok(PrincipalDocument {
         schema: "muster.org.party.v1",
@@ -157,10 +148,9 @@ fn role_permissions(scope: &ScopedKey, fill: impl Fn(&str) -> Vec<String>) -> Ro
 /// Resolves a subject template as the broker does. Several tags of one key give several subjects; no tag gives none.
 fn fill_subject(subject: &str, name: &str, key: &PublicKey, tags: &[String]) -> Vec<String> {
     let filled = subject.replace("{{name()}}", name).replace("{{subject()}}", &key.to_string());
-    let Some((before, rest)) = filled.split_once("{{tag(") else {
-        return vec![filled];
-    };
-    let Some((tag, after)) = rest.split_once(")}}") else {
+    let parts = filled.split_once("{{tag(");
+    let parts = parts.and_then(|(before, rest)| Some((before, rest.split_once(")}}")?)));
+    let Some((before, (tag, after))) = parts else {
         return vec![filled];
     };
     let prefix = format!("{tag}:");
@@ -172,7 +162,7 @@ fn print_organisation(
     document: &OrganisationDocument<'_>,
     json: bool,
     printer: &OutputPrinter,
-) -> Result<CommandExitCode, Error> {
+) -> CommandResult {
     if json {
         printer.print_json(document)?;
         return Ok(CommandExitCode::Passed);
@@ -181,38 +171,30 @@ fn print_organisation(
     let collectives: Vec<&str> = profile.collectives.iter().map(AsRef::as_ref).collect();
     printer
         .print_line(format_args!("{STRONG}{}{STRONG:#} in {}", profile.name, document.directory))?;
-    for (label, value) in [
+    let newcomers = profile.newcomers_account.map(|account| account.to_string());
+    let rows = [
         ("operator", profile.operator.to_string()),
         ("account", profile.account.to_string()),
         ("system", profile.system_account.to_string()),
-        (
-            "newcomers",
-            profile.newcomers_account.map_or_else(|| "-".to_owned(), |account| account.to_string()),
-        ),
+        ("newcomers", newcomers.unwrap_or_else(|| "-".to_owned())),
         ("issued", format_utc(document.account_issued_at)),
         ("revoked", document.revocations.to_string()),
         ("collectives", collectives.join(", ")),
         ("broker", profile.broker.urls.join(", ")),
-    ] {
-        printer.print_line(format_args!("  {label:<12}{value}"))?;
-    }
-    for role in &document.roles {
-        print_permissions(role, printer)?;
-    }
+    ];
+    print_rows(&rows, printer)?;
+    document.roles.iter().try_for_each(|role| print_permissions(role, printer))?;
     if !document.newcomer_roles.is_empty() {
         printer.print_line(format_args!("\n{STRONG}newcomers{STRONG:#}"))?;
     }
-    for role in &document.newcomer_roles {
-        print_permissions(role, printer)?;
-    }
+    document.newcomer_roles.iter().try_for_each(|role| print_permissions(role, printer))?;
     Ok(CommandExitCode::Passed)
 }
 
-fn print_principal(document: &PrincipalDocument, printer: &OutputPrinter) -> Result<(), Error> {
+fn print_principal(document: &PrincipalDocument, printer: &OutputPrinter) -> Result<()> {
     let row = &document.row;
     printer.print_line(format_args!("{STRONG}{} {}{STRONG:#}", row.kind, row.name))?;
-    let format_time = |at: Option<Seconds>| at.map_or_else(|| "-".to_owned(), format_utc);
-    for (label, value) in [
+    let rows = [
         ("state", row.state.to_string()),
         ("key", row.key.to_string()),
         ("issued", format_time(Some(row.issued_at))),
@@ -220,13 +202,18 @@ fn print_principal(document: &PrincipalDocument, printer: &OutputPrinter) -> Res
         ("revoked", format_time(row.revoked_at)),
         ("issuer", document.issuer.to_string()),
         ("tags", document.tags.join(", ")),
-    ] {
-        printer.print_line(format_args!("  {label:<12}{value}").to_string().trim_end())?;
-    }
+    ];
+    print_rows(&rows, printer)?;
     print_permissions(&document.permissions, printer)
 }
 
-fn print_permissions(permissions: &RolePermissions, printer: &OutputPrinter) -> Result<(), Error> {
+fn print_rows(rows: &[(&str, String)], printer: &OutputPrinter) -> Result<(), PrintError> {
+    rows.iter().try_for_each(|(label, value)| {
+        printer.print_line(format!("  {label:<12}{value}").trim_end())
+    })
+}
+
+fn print_permissions(permissions: &RolePermissions, printer: &OutputPrinter) -> Result<()> {
     printer.print_line(format_args!("\n  role {}", permissions.role))?;
     let lists = [
         ("publish", &permissions.publish.allow),

@@ -1,26 +1,25 @@
 //! `rpc plugin pack`, `install` and `remove`: manages external agents as signed bundles. Sends no requests.
 
-use muster_base::unix_millis_now;
-use muster_request::FleetRequestError;
 use std::fs::OpenOptions;
-use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
+use muster_base::unix_millis_now;
 use muster_bundle::{
     self as bundle_files, BundleArchive, BundleError, BundleFileError, BundleSignerTrust,
     PLUGIN_SIGN_TAG, check_agent_files, collect_bundle_files,
 };
 use muster_client::load_signer;
+use muster_request::FleetRequestError;
 use muster_wire::identity::SubjectName;
 use muster_wire::limits;
 use muster_wire::token::{AccountTrust, PublicKey};
 
 use crate::cli::plugin::{PluginInstallArgs, PluginPackArgs, PluginRemoveArgs};
-use crate::commands::context::CommandContext;
-use crate::error::{CommandError, Error};
-use crate::exit::CommandExitCode;
+use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
+use crate::commands::form::confirm_on_terminal;
 use crate::printer::GOOD;
-use muster_secret::files::{self, FileAccessError};
+use crate::render::plan::count_text;
 
 /// The newest account token known to the daemon, in its state directory.
 const ACCOUNT_TOKEN_FILE: &str = "account.jwt";
@@ -57,18 +56,13 @@ impl CommandError for BundleCommandError {
 }
 
 /// Packs a directory. Prints the path of the bundle as data.
-pub fn pack_bundle(
-    args: &PluginPackArgs,
-    cx: CommandContext<'_>,
-) -> Result<CommandExitCode, Error> {
+pub fn pack_bundle(args: &PluginPackArgs, cx: CommandContext<'_>) -> CommandResult {
     let (creds, account) = match (&args.creds, &args.account) {
         (Some(creds), Some(account)) => (creds.clone(), account.clone()),
         (creds, account) => {
             let settings = cx.load_settings()?;
-            (
-                creds.clone().unwrap_or(settings.credentials),
-                account.clone().unwrap_or(settings.account),
-            )
+            let creds = creds.clone().unwrap_or(settings.credentials);
+            (creds, account.clone().unwrap_or(settings.account))
         }
     };
     let signer = load_signer(&creds).map_err(FleetRequestError::from)?;
@@ -100,32 +94,25 @@ pub fn pack_bundle(
             signer.public_key()
         ));
     }
+    let (files, identity) = (count_text(files.len(), "file", "files"), signer.identity());
     cx.printer.print_message(format_args!(
-        "{GOOD}packed{GOOD:#} {name} {version}, {} files, signed by {}",
-        files.len(),
-        signer.identity()
+        "{GOOD}packed{GOOD:#} {name} {version}, {files}, signed by {identity}"
     ));
     cx.printer.print_line(output.display())?;
     Ok(CommandExitCode::Passed)
 }
 
 /// Verifies and installs a bundle. Writes nothing before the whole bundle is verified.
-pub fn install_bundle(
-    args: &PluginInstallArgs,
-    cx: CommandContext<'_>,
-) -> Result<CommandExitCode, Error> {
-    let bytes =
-        files::read_bytes(&args.file, limits::MAX_BUNDLE_BYTES).map_err(BundleFileError::from)?;
+pub fn install_bundle(args: &PluginInstallArgs, cx: CommandContext<'_>) -> CommandResult {
+    let bytes = read_limited(&args.file, limits::MAX_BUNDLE_BYTES)?;
     let to_error = |source| refused_error(&args.file, source);
     let bundle = BundleArchive::decode(&bytes).map_err(to_error)?;
     let account_trust;
     let authority = if let Some(key) = args.key {
         BundleSignerTrust::Key(key)
     } else {
-        let operator = match args.operator {
-            Some(operator) => operator,
-            None => cx.load_settings()?.operator,
-        };
+        let configured = || cx.load_settings().map(|settings| settings.operator);
+        let operator = args.operator.map_or_else(configured, Ok)?;
         account_trust = newest_account(args, operator, cx)?;
         let account = Some(account_trust.account_token());
         BundleSignerTrust::Operator { operator, account }
@@ -135,11 +122,11 @@ pub fn install_bundle(
     let manifest = &verified.manifest;
     let (_, version) = check_agent_files(manifest.name.as_str(), &bundle.files)?;
     if version != manifest.version {
-        let reason = format!(
-            "the version of its DDL is {version}, but that of its manifest is {}",
-            manifest.version
-        );
-        return Err(BundleFileError::Agent(reason).into());
+        let declared = &manifest.version;
+        return Err(BundleFileError::Agent(format!(
+            "the version of its DDL is {version}, but that of its manifest is {declared}"
+        ))
+        .into());
     }
     let previous = bundle_files::install_bundle(&args.into, &verified, now, args.downgrade)?;
     let (name, signer) = (&manifest.name, &verified.signer);
@@ -162,24 +149,20 @@ pub fn install_bundle(
 }
 
 /// Removes the files of an installation.
-pub fn remove_bundle(
-    args: &PluginRemoveArgs,
-    cx: CommandContext<'_>,
-) -> Result<CommandExitCode, Error> {
-    let installed = bundle_files::find_installed(&args.from, &args.agent)?
-        .ok_or_else(|| BundleFileError::NotInstalled(args.agent.clone(), args.from.clone()))?;
+pub fn remove_bundle(args: &PluginRemoveArgs, cx: CommandContext<'_>) -> CommandResult {
+    let installed = install::find_installed(&args.from, &args.agent)?.ok_or_else(|| {
+        BundleFileError::NotInstalled { name: args.agent.to_string(), path: args.from.clone() }
+    })?;
     let record = &installed.record;
     for file in bundle_files::changed_files(&installed)? {
         cx.printer.print_warning(format_args!("{file} since it was installed"));
     }
-    let description = format!(
-        "{} {} ({} files in {})",
-        record.name,
-        record.version,
-        record.files.len(),
-        installed.directory.display()
-    );
-    if !args.yes && !confirm_removal(&description, cx)? {
+    let (files, directory) = (record.files.len(), installed.directory.display());
+    let files = count_text(files, "file", "files");
+    let description = format!("{} {} ({files} in {directory})", record.name, record.version);
+    let no_terminal = || BundleFileError::NoTerminal(description.clone());
+    let question = format_args!("Remove {description}? [y/N]");
+    if !args.yes && !confirm_on_terminal(question, cx.printer).ok_or_else(no_terminal)? {
         cx.printer.print_message("nothing was removed");
         return Ok(CommandExitCode::Local);
     }
@@ -211,20 +194,13 @@ fn newest_account(
             .map_err(|source| refused_error(path, BundleError::Account(source)))
     };
     let configured = cx.load_settings().ok().map(|settings| settings.account);
-    let given = match &args.account {
-        Some(path) => Some(read_trust(path)?),
-        None => None,
-    };
+    let given = args.account.as_deref().map(read_trust).transpose()?;
     let paths = configured.into_iter().chain([args.state.join(ACCOUNT_TOKEN_FILE)]);
     let found = paths.filter_map(|path| read_trust(&path).ok());
     let account = given.as_ref().map(AccountTrust::account_key);
     let found = found.filter(|trust| account.is_none_or(|account| account == trust.account_key()));
-    given
-        .iter()
-        .cloned()
-        .chain(found)
-        .max_by_key(AccountTrust::issued_at)
-        .ok_or_else(|| BundleCommandError::NoAccount(args.state.clone()).into())
+    let newest = given.iter().cloned().chain(found).max_by_key(AccountTrust::issued_at);
+    newest.ok_or_else(|| BundleFileError::NoAccount(args.state.clone()))
 }
 
 fn account_token(path: &Path) -> Result<String, FileAccessError> {
@@ -237,15 +213,4 @@ fn write_bundle(path: &Path, bytes: &[u8]) -> Result<(), BundleFileError> {
     let written = OpenOptions::new().write(true).create_new(true).open(path);
     let written = written.and_then(|mut file| file.write_all(bytes));
     Ok(written.map_err(files::file_error("write", path))?)
-}
-
-/// Asks for confirmation. Only an explicit yes counts.
-fn confirm_removal(description: &str, cx: CommandContext<'_>) -> Result<bool, BundleCommandError> {
-    if !io::stdin().is_terminal() {
-        return Err(BundleCommandError::NoTerminal(description.to_owned()));
-    }
-    cx.printer.print_question(format_args!("Remove {description}? [y/N]"));
-    let mut answer = String::new();
-    let read = io::stdin().lock().read_line(&mut answer);
-    Ok(read.is_ok() && matches!(answer.trim(), "y" | "Y" | "yes"))
 }

@@ -8,14 +8,12 @@ use muster_ddl::{MAX_DDL_BYTES, MAX_TEMPLATE_BYTES, TEMPLATE_ADVICE, finds_actio
 use muster_request::FleetRequestError;
 
 use crate::cli::plugin::PluginCheckArgs;
-use crate::commands::context::CommandContext;
+use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::commands::form;
-use crate::error::Error;
-use crate::exit::CommandExitCode;
 use crate::render::ddl_check::{DdlCheckDocument, DdlCheckResult, DdlFindingSeverity};
 
 /// Runs the command. Checks all files, even after an error.
-pub fn run(args: &PluginCheckArgs, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
+pub fn run(args: &PluginCheckArgs, cx: CommandContext<'_>) -> CommandResult {
     let json = form::parse_json_form(&args.json)?;
     let files = args.files.iter().map(|path| {
         let bytes = read_prefix(path, MAX_DDL_BYTES as u64 + 1)?;
@@ -29,15 +27,8 @@ pub fn run(args: &PluginCheckArgs, cx: CommandContext<'_>) -> Result<CommandExit
         Ok(checked)
     });
     let files: Vec<DdlCheckResult> = files.collect::<Result<_, FleetRequestError>>()?;
-    if let Some(json) = &json {
-        cx.print_json(&DdlCheckDocument::new(&files), json)?;
-    } else {
-        for checked in &files {
-            for finding in &checked.findings {
-                cx.printer.print_line(finding.render_line(&checked.file))?;
-            }
-        }
-    }
+    let document = DdlCheckDocument { schema: "muster.plugin.check.v1", files: &files };
+    cx.print_result(json.as_ref(), &document, || document.render_text())?;
     let is_refused = |checked: &DdlCheckResult| {
         checked.has_severity(DdlFindingSeverity::Error)
             || (args.strict && checked.has_severity(DdlFindingSeverity::Warning))

@@ -1,48 +1,30 @@
 //! `rpc plugin generate`: writes the files of a new agent. Never overwrites files.
 
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write as _};
+use std::fs;
+use std::fs::OpenOptions;
+use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
+use muster_secret::files::{FileAccessError, file_error};
+
 use crate::cli::plugin::PluginGenerateArgs;
-use crate::commands::context::CommandContext;
-use crate::error::{CommandError, Error};
-use crate::exit::CommandExitCode;
-use crate::skeleton::{self, SkeletonError, SkeletonFile};
+use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
+use crate::error::CommandError;
+use crate::skeleton;
+use crate::skeleton::{SkeletonError, SkeletonFile};
 
-/// Generating an agent failed.
-#[derive(Debug, thiserror::Error)]
-pub enum GenerateError {
-    /// A name is not valid.
-    #[error(transparent)]
-    Skeleton(#[from] SkeletonError),
-    /// A file or directory cannot be written.
-    #[error("cannot write {}", path.display())]
-    Write {
-        /// The file.
-        path: PathBuf,
-        /// The I/O error.
-        #[source]
-        source: io::Error,
-    },
-}
-
-impl CommandError for GenerateError {
+impl CommandError for SkeletonError {
     fn exit_code(&self) -> CommandExitCode {
-        match self {
-            Self::Skeleton(_) => CommandExitCode::Usage,
-            Self::Write { .. } => CommandExitCode::Local,
-        }
+        CommandExitCode::Usage
     }
 }
 
 /// Writes the files and prints their paths.
-pub fn run(args: &PluginGenerateArgs, cx: CommandContext<'_>) -> Result<CommandExitCode, Error> {
+pub fn run(args: &PluginGenerateArgs, cx: CommandContext<'_>) -> CommandResult {
     let default_directory = || PathBuf::from(&args.agent);
     let directory = args.dir.clone().unwrap_or_else(default_directory);
-    let files = skeleton::generate_files(&args.agent, args.lang, &args.actions)
-        .map_err(GenerateError::from)?;
+    let files = skeleton::generate_files(&args.agent, args.lang, &args.actions)?;
     for path in write_files(&directory, &files)? {
         cx.printer.print_line(path.display())?;
     }
@@ -52,14 +34,13 @@ pub fn run(args: &PluginGenerateArgs, cx: CommandContext<'_>) -> Result<CommandE
     Ok(CommandExitCode::Passed)
 }
 
-fn write_files(directory: &Path, files: &[SkeletonFile]) -> Result<Vec<PathBuf>, GenerateError> {
-    let failed = |path: &Path, source| GenerateError::Write { path: path.to_owned(), source };
-    fs::create_dir_all(directory).map_err(|source| failed(directory, source))?;
+fn write_files(directory: &Path, files: &[SkeletonFile]) -> Result<Vec<PathBuf>, FileAccessError> {
+    fs::create_dir_all(directory).map_err(file_error("write", directory))?;
     let mut written = Vec::new();
     for file in files {
         let path = directory.join(&file.name);
         if let Some(parent) = path.parent() {
-            fs::create_dir_all(parent).map_err(|source| failed(parent, source))?;
+            fs::create_dir_all(parent).map_err(file_error("write", parent))?;
         }
         let mode = if file.executable { 0o755 } else { 0o644 };
         OpenOptions::new()
@@ -68,7 +49,7 @@ fn write_files(directory: &Path, files: &[SkeletonFile]) -> Result<Vec<PathBuf>,
             .mode(mode)
             .open(&path)
             .and_then(|mut opened| opened.write_all(file.text.as_bytes()))
-            .map_err(|source| failed(&path, source))?;
+            .map_err(file_error("write", &path))?;
         written.push(path);
     }
     Ok(written)

@@ -5,31 +5,21 @@ use muster_wire::identity::Identity;
 
 use super::service::ProvisionerClient;
 use crate::cli::provision::ProvisionRetireArgs;
-use crate::commands::context::CommandContext;
-use crate::error::Error;
-use crate::exit::CommandExitCode;
+use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::printer::{BAD, GOOD};
 use crate::render::printable::escape_to_line;
 use crate::terminal::{ask_confirmation, is_terminal};
 
 /// Sends the command for each node.
-pub async fn run(
-    action: &str,
-    nodes: &[Identity],
-    cx: CommandContext<'_>,
-) -> Result<CommandExitCode, Error> {
+pub async fn run(action: &str, nodes: &[Identity], cx: CommandContext<'_>) -> CommandResult {
     let Some(service) = ProvisionerClient::find_hosts(cx).await? else {
         return Ok(CommandExitCode::Local);
     };
     let mut exit = CommandExitCode::Passed;
     for node in nodes {
-        let reply = match service.ask_first_host(action, &[("node", node.as_str())]).await? {
-            Ok(reply) => reply,
-            Err(report) => {
-                cx.warn_of_gaps(&report);
-                cx.printer.print_error("no provisioning host replied");
-                return Ok(CommandExitCode::NoneAnswered);
-            }
+        let inputs = [("node", node.as_str())];
+        let Some(reply) = service.ask_first_host(action, &inputs).await? else {
+            return Ok(CommandExitCode::NoneAnswered);
         };
         if !reply.is_ok() {
             let reason = escape_to_line(&reply.message);
@@ -45,13 +35,9 @@ pub async fn run(
 }
 
 /// Retires nodes after confirmation, because a revoked certificate cannot be restored.
-pub async fn retire_nodes(
-    args: &ProvisionRetireArgs,
-    cx: CommandContext<'_>,
-) -> Result<CommandExitCode, Error> {
+pub async fn retire_nodes(args: &ProvisionRetireArgs, cx: CommandContext<'_>) -> CommandResult {
     if !args.yes {
-        let names: Vec<&str> = args.nodes.iter().map(AsRef::as_ref).collect();
-        let names = names.join(", ");
+        let names = args.nodes.iter().map(Identity::as_str).collect::<Vec<_>>().join(", ");
         if !is_terminal() {
             cx.printer.print_error(format_args!(
                 "retiring {names} cannot be undone; pass `--yes` to do it without confirmation"

@@ -3,13 +3,14 @@
 use std::collections::BTreeSet;
 
 use muster_request::{
-    AgentSchemas, DiscoveredNodes, FleetConnection, NodeReply, RequestReport, TargetSelection,
+    AgentSchemas, DiscoveredNodes, FleetConnection, FleetRequestError, NodeReply, RequestReport,
+    TargetSelection,
 };
 use muster_wire::identity::Identity;
 
-use crate::commands::context::CommandContext;
+use crate::cli::filters::FilterArgs;
+use crate::commands::context::{CommandContext, Result};
 use crate::commands::inquiry;
-use crate::error::Error;
 use crate::progress::ProgressReporter;
 
 /// The agent of the service.
@@ -25,8 +26,10 @@ pub struct ProvisionerClient<'a> {
 
 impl<'a> ProvisionerClient<'a> {
     /// Finds the hosts; `None` if there are none.
-    pub async fn find_hosts(cx: CommandContext<'a>) -> Result<Option<Self>, Error> {
-        let target = TargetSelection::default().with_agent(PROVISIONER_AGENT)?;
+    pub async fn find_hosts(cx: CommandContext<'a>) -> Result<Option<Self>> {
+        let data = DataDdlStore::load(None).map_err(FleetRequestError::from)?;
+        let target = TargetSelection::from_flags(&FilterArgs::default(), &data)?
+            .with_agent(PROVISIONER_AGENT)?;
         let settings = cx.load_settings()?;
         let schemas = cx.load_schemas(Some(&settings))?;
         let fleet = FleetConnection::connect(&settings, &target).await?;
@@ -41,26 +44,24 @@ impl<'a> ProvisionerClient<'a> {
         Ok(Some(Self { fleet, hosts, schemas, cx }))
     }
 
-    /// Returns the reply of the first host that answers. If none answers, returns the last report, which has the reason.
+    /// Returns the reply of the first host that answers. `None` if none answers, which is printed.
     pub async fn ask_first_host(
         &self,
         action: &str,
         inputs: &[(&str, &str)],
-    ) -> Result<Result<NodeReply, RequestReport>, Error> {
-        let inputs = inputs.iter();
-        let inputs = inputs.map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-        let plan =
-            inquiry::plan_action(&self.schemas, (PROVISIONER_AGENT, action), inputs.collect())?;
+    ) -> Result<Option<NodeReply>> {
+        let plan = inquiry::plan_action(&self.schemas, (PROVISIONER_AGENT, action), inputs)?;
         let progress = ProgressReporter::new(self.cx.printer, false);
         let mut last_report = RequestReport::empty(PROVISIONER_AGENT, action);
         for host in &self.hosts {
-            let found = DiscoveredNodes::from_names([host.clone()].into());
-            let report = inquiry::ask_nodes(&self.fleet, &plan, found, &progress).await?;
+            let report = inquiry::ask_node(&self.fleet, &plan, host, &progress).await?;
             match report.replies.first() {
-                Some(reply) => return Ok(Ok(reply.clone())),
+                Some(reply) => return Ok(Some(reply.clone())),
                 None => last_report = report,
             }
         }
-        Ok(Err(last_report))
+        self.cx.warn_of_gaps(&last_report);
+        self.cx.printer.print_error("no provisioning host replied");
+        Ok(None)
     }
 }

@@ -6,10 +6,9 @@ use muster_contract::provisioner::ProvisionerStatusOutput;
 
 use super::service::ProvisionerClient;
 use crate::cli::provision::{ProvisionStatusArgs, ProvisionWatchArgs};
-use crate::commands::context::CommandContext;
+use crate::cli::value_name;
+use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Result};
 use crate::commands::form;
-use crate::error::Error;
-use crate::exit::CommandExitCode;
 use crate::render::printable::escape_to_line;
 use crate::render::provision::{
     ProvisioningDocument, describe_changes, has_failed, is_settled, render_history,
@@ -17,16 +16,14 @@ use crate::render::provision::{
 };
 
 /// Shows the state once.
-pub async fn run(
-    args: ProvisionStatusArgs,
-    cx: CommandContext<'_>,
-) -> Result<CommandExitCode, Error> {
+pub async fn run(args: ProvisionStatusArgs, cx: CommandContext<'_>) -> CommandResult {
     let json = form::parse_json_form(&args.json)?;
     let Some(service) = ProvisionerClient::find_hosts(cx).await? else {
         return Ok(CommandExitCode::Local);
     };
     let node = args.node.as_ref().map(|node| ("node", node.as_str()));
-    let state = args.state.map(|state| ("state", state.as_str()));
+    let state = args.state.as_ref().map(value_name);
+    let state = state.as_deref().map(|state| ("state", state));
     let with_history = args.node.is_some() || json.is_some();
     let history = with_history.then_some(("history", "true"));
     let inputs: Vec<_> = [node, state, history].into_iter().flatten().collect();
@@ -35,43 +32,38 @@ pub async fn run(
         Err(exit) => return Ok(exit),
     };
     if let Some(json) = &json {
-        cx.print_json(&ProvisioningDocument::new(&overview), json)?;
+        let document = ProvisioningDocument { schema: "muster.provision.v1", overview: &overview };
+        cx.print_json(&document, json)?;
     } else {
-        let width = cx.printer.screen().width;
+        let width = cx.width();
         cx.printer.print_text(render_overview_table(&overview, width))?;
         if args.node.is_some() {
             cx.printer.print_text(render_history(&overview))?;
         }
     }
-    Ok(exit_code(&overview))
+    Ok(CommandExitCode::from_verdict(!has_failed(&overview)))
 }
 
 /// Shows the state until no node is pending. Redraws the table on a terminal; otherwise prints a line for each change.
-pub async fn watch_nodes(
-    args: &ProvisionWatchArgs,
-    cx: CommandContext<'_>,
-) -> Result<CommandExitCode, Error> {
+pub async fn watch_nodes(args: &ProvisionWatchArgs, cx: CommandContext<'_>) -> CommandResult {
     let Some(service) = ProvisionerClient::find_hosts(cx).await? else {
         return Ok(CommandExitCode::Local);
     };
-    let state = args.state.map(|state| ("state", state.as_str()));
-    let inputs: Vec<_> = state.into_iter().collect();
+    let state = args.state.as_ref().map(value_name);
+    let state = state.as_deref().map(|state| ("state", state));
     let screen = cx.printer.screen();
     let mut previous: Option<ProvisionerStatusOutput> = None;
     let mut drawn_lines = 0;
     loop {
-        let overview = match query_overview(&service, &inputs, cx).await? {
+        let overview = match query_overview(&service, state.as_slice(), cx).await? {
             Ok(overview) => overview,
             Err(exit) => return Ok(exit),
         };
         if screen.is_terminal {
             let text = render_overview_table(&overview, screen.width);
             // ANSI codes: move up to the first line of the last table and clear everything below.
-            let erase = if drawn_lines > 0 {
-                format!("\u{1b}[{drawn_lines}A\u{1b}[J")
-            } else {
-                String::new()
-            };
+            let erase = (drawn_lines > 0).then(|| format!("\u{1b}[{drawn_lines}A\u{1b}[J"));
+            let erase = erase.unwrap_or_default();
             drawn_lines = text.lines().count();
             cx.printer.print_text(format_args!("{erase}{text}"))?;
         } else {
@@ -80,7 +72,7 @@ pub async fn watch_nodes(
             }
         }
         if is_settled(&overview) {
-            return Ok(exit_code(&overview));
+            return Ok(CommandExitCode::from_verdict(!has_failed(&overview)));
         }
         previous = Some(overview);
         tokio::time::sleep(Duration::from_secs(args.every)).await;
@@ -91,22 +83,13 @@ async fn query_overview(
     service: &ProvisionerClient<'_>,
     inputs: &[(&str, &str)],
     cx: CommandContext<'_>,
-) -> Result<Result<ProvisionerStatusOutput, CommandExitCode>, Error> {
-    match service.ask_first_host("status", inputs).await? {
-        Ok(reply) if reply.is_ok() => Ok(Ok(reply.typed_outputs())),
-        Ok(reply) => {
-            let (node, reason) = (&reply.node, escape_to_line(&reply.message));
-            cx.printer.print_error(format_args!("{node}: {reason}"));
-            Ok(Err(CommandExitCode::SomeFailed))
-        }
-        Err(report) => {
-            cx.warn_of_gaps(&report);
-            cx.printer.print_error("no provisioning host replied");
-            Ok(Err(CommandExitCode::NoneAnswered))
-        }
+) -> Result<Result<ProvisionerStatusOutput, CommandExitCode>> {
+    let Some(reply) = service.ask_first_host("status", inputs).await? else {
+        return Ok(Err(CommandExitCode::NoneAnswered));
+    };
+    if reply.is_ok() {
+        return Ok(Ok(reply.typed_outputs()));
     }
-}
-
-fn exit_code(overview: &ProvisionerStatusOutput) -> CommandExitCode {
-    if has_failed(overview) { CommandExitCode::SomeFailed } else { CommandExitCode::Passed }
+    cx.printer.print_error(format_args!("{}: {}", reply.node, escape_to_line(&reply.message)));
+    Ok(Err(CommandExitCode::SomeFailed))
 }

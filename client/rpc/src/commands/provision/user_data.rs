@@ -1,8 +1,13 @@
 //! `rpc provision user-data`: prints cloud user data that turns a new machine into a node at first boot.
 
-use muster_base::{format_utc, unix_millis_now};
 use std::path::Path;
 
+use muster_base::{format_utc, unix_millis_now};
+use muster_organisation::cloud_init::{
+    CONFIG_DIRECTORY, CloudInitFile, DaemonInstallMethod, PackageDownload,
+};
+use muster_organisation::{AccountRealm, Organisation, OrganisationError, bundle, cloud_init};
+use muster_secret::files;
 use muster_wire::enrol::{NamePattern, TokenGrant};
 use muster_wire::token::UserCredentials;
 use muster_wire::token::claims::UserClaims;
@@ -10,14 +15,8 @@ use muster_wire::token::decode::{DecodedToken, decode_token};
 use toml::{Table, Value};
 
 use crate::cli::provision::{ConfigSetting, UserDataArgs};
-use crate::error::Error;
-use crate::exit::CommandExitCode;
+use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::printer::OutputPrinter;
-use muster_organisation::cloud_init::{
-    self, CONFIG_DIRECTORY, CloudInitFile, DaemonInstallMethod, PackageDownload,
-};
-use muster_organisation::{AccountRealm, Organisation, OrganisationError, bundle};
-use muster_secret::files;
 
 /// Largest credentials file in bytes.
 const MAX_CREDS_BYTES: u64 = 64 * 1024;
@@ -27,11 +26,8 @@ const MAX_USER_DATA_BYTES: usize = 16 * 1024;
 const BOOTSTRAP_FILE: &str = "bootstrap.creds";
 
 /// Runs the command.
-pub fn run(
-    args: &UserDataArgs,
-    organisation: &Organisation,
-    printer: &OutputPrinter,
-) -> Result<CommandExitCode, Error> {
+pub fn run(args: &UserDataArgs, cx: CommandContext<'_>) -> CommandResult {
+    let (organisation, printer) = (&cx.open_organisation(&args.organisation)?, cx.printer);
     let text = files::read_secret(&args.token, MAX_CREDS_BYTES).map_err(OrganisationError::from)?;
     check_token(&text, &args.token, organisation, printer)?;
     let install = match (&args.package_url, &args.sha256, &args.apt) {
@@ -138,19 +134,15 @@ fn node_config(
 
 /// Sets a dotted key. Replaces values on the path that are not tables.
 fn set_dotted_key(table: &mut Table, key: &str, value: Value) {
-    match key.split_once('.') {
-        None => {
-            table.insert(key.to_owned(), value);
-        }
-        Some((first, rest)) => {
-            let subtable =
-                table.entry(first.to_owned()).or_insert_with(|| Value::Table(Table::new()));
-            if !subtable.is_table() {
-                *subtable = Value::Table(Table::new());
-            }
-            if let Value::Table(subtable) = subtable {
-                set_dotted_key(subtable, rest, value);
-            }
-        }
+    let Some((first, rest)) = key.split_once('.') else {
+        table.insert(key.to_owned(), value);
+        return;
+    };
+    let subtable = table.entry(first.to_owned()).or_insert_with(|| Value::Table(Table::new()));
+    if !subtable.is_table() {
+        *subtable = Value::Table(Table::new());
+    }
+    if let Value::Table(subtable) = subtable {
+        set_dotted_key(subtable, rest, value);
     }
 }

@@ -6,10 +6,10 @@ use muster_request::{EndedRun, PuppetRolloutNotice, PuppetRunsReport, RunLogLine
 use muster_wire::identity::Identity;
 
 use crate::cli::puppet::RunOutputArgs as Flags;
-use crate::commands::context::CommandContext;
-use crate::commands::form::{self, JsonForm};
+use crate::commands::context::{CommandContext, Error, Result};
+use crate::commands::form;
+use crate::commands::form::JsonForm;
 use crate::diagnostics;
-use crate::error::Error;
 use crate::printer::PrintError;
 use crate::render::json;
 use crate::render::plan::node_count_text;
@@ -42,7 +42,7 @@ pub struct PuppetOutput<'a> {
 
 impl PuppetOutputForm {
     /// The form that the flags select.
-    pub fn from_flags(flags: &Flags) -> Result<Self, Error> {
+    pub fn from_flags(flags: &Flags) -> Result<Self> {
         Ok(match form::parse_json_form(&flags.json)? {
             Some(form) => Self::Document(form),
             None if flags.jsonl => Self::Lines,
@@ -56,6 +56,13 @@ impl PuppetOutput<'_> {
     pub fn log_message(&self, text: &str) {
         if self.logs && !matches!(self.form, PuppetOutputForm::Lines) {
             self.cx.printer.print_message(format_log_line(unix_millis_now(), text));
+        }
+    }
+
+    /// Logs the maximum number of concurrent runs.
+    pub fn log_limit(&self, limit: Option<usize>) {
+        if let Some(limit) = limit {
+            self.log_message(&format!("Running all machines with a concurrency of {limit}"));
         }
     }
 
@@ -77,7 +84,7 @@ impl PuppetOutput<'_> {
     }
 
     /// Prints an event.
-    pub fn print_news(&self, notice: PuppetRolloutNotice) -> Result<(), Error> {
+    pub fn print_news(&self, notice: PuppetRolloutNotice<'_>) -> Result<()> {
         match notice {
             PuppetRolloutNotice::Line(line) => self.print_event(&line)?,
             PuppetRolloutNotice::Halted(halt, under_way) => {
@@ -103,9 +110,9 @@ impl PuppetOutput<'_> {
             (PuppetOutputForm::Lines, RunLogLine::Running(node, count)) => {
                 self.print_line(&PuppetRunsJsonLine::Running { node, concurrency: *count })
             }
-            (PuppetOutputForm::Lines, RunLogLine::Ended(node, run)) => {
+            (PuppetOutputForm::Lines, RunLogLine::Ended(node, _)) => run.map_or(Ok(()), |run| {
                 self.print_line(&PuppetRunsJsonLine::Ended(PuppetRunDocument::new(node, run)))
-            }
+            }),
             (PuppetOutputForm::Lines, _) => Ok(()),
             (PuppetOutputForm::Text, RunLogLine::Ended(node, run)) if !self.logs => {
                 self.cx.printer.print_line(describe_run_end(node, &run.outcome))
@@ -118,7 +125,7 @@ impl PuppetOutput<'_> {
     }
 
     /// Prints the result.
-    pub fn print_end(&self, runs: &PuppetRunsReport) -> Result<(), Error> {
+    pub fn print_end(&self, runs: &PuppetRunsReport) -> Result<()> {
         match self.form {
             PuppetOutputForm::Document(form) => {
                 self.cx.print_json(&PuppetRunsDocument::new(runs), form)?;
@@ -130,11 +137,7 @@ impl PuppetOutput<'_> {
                 self.cx.printer.print_text(format_args!("{gap}{}", render_runs_summary(runs)))?;
             }
         }
-        for (reason, count) in &runs.rejected {
-            self.cx
-                .printer
-                .print_warning(format_args!("{count} replies failed verification ({reason})"));
-        }
+        self.cx.warn_of_rejected(&runs.rejected);
         self.print_next_steps(runs);
         Ok(())
     }

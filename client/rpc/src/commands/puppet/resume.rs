@@ -67,12 +67,8 @@ fn job_limit(job: &SavedJob) -> Option<usize> {
 }
 
 fn answer_outcome(reply: &JobReply) -> RunOutcome {
-    RunOutcome::from_saved_reply(
-        reply.statuscode,
-        reply.reason.as_ref(),
-        &reply.statusmsg,
-        reply.data.clone(),
-    )
+    let JobReply { statuscode, reason, statusmsg, data, .. } = reply;
+    RunOutcome::from_saved_reply(*statuscode, reason.as_ref(), statusmsg, data.clone())
 }
 
 /// The job's limits for the remaining nodes.

@@ -2,25 +2,26 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::path::Path;
 
-use muster_request::{FleetRequestUpdate, NodeReply, ReplyFilter, RequestReport, TargetSelection};
+use muster_ddl::ActionSchema;
+use muster_request::{
+    FleetRequestError, FleetRequestUpdate, NodeReply, ReplyFilter, RequestReport, TargetSelection,
+};
 use muster_wire::identity::Identity;
 
-use super::report_no_nodes;
 use crate::cli::output::OutputArgs as Flags;
-use crate::commands::context::CommandContext;
-use crate::commands::form::{self, JsonForm, OutputFormError};
+use crate::commands::context::{CommandContext, CommandResult, Error, Result};
+use crate::commands::form;
+use crate::commands::form::{JsonForm, OutputFormError};
 use crate::diagnostics;
-use crate::error::{Error, ResultWriteError};
-use crate::printer::{PrintError, VerbosityLevel};
+use crate::printer::PrintError;
 use crate::render::group::group_equal_replies;
-use crate::render::json;
+use crate::render::jq::JqExpression;
 use crate::render::jsonl::RequestJsonLine;
-use crate::render::progress;
-use crate::render::reply_values::{ReplyTemplateValues, TEMPLATE_NAMES};
 use crate::render::request::{RequestResultView, balance_line};
 use crate::render::template::OutputTemplate;
+use crate::render::template_values::{REPLY_TEMPLATE_NAMES, ReplyTemplateValues};
+use crate::render::{json, progress};
 use crate::screen::Screen;
 
 /// Least number of nodes with equal replies for which grouping is suggested.
@@ -49,14 +50,16 @@ impl RequestOutputForm {
     /// The form that the flags select.
     pub fn from_flags(flags: &Flags) -> Result<Self, OutputFormError> {
         Ok(match flags {
-            Flags { jq: Some(code), .. } => Self::Document(JsonForm(Some(form::parse_jq(code)?))),
+            Flags { jq: Some(code), .. } => {
+                Self::Document(JsonForm(Some(JqExpression::new(code)?)))
+            }
             Flags { json: true, .. } => Self::Document(JsonForm::default()),
             Flags { jsonl: true, .. } => Self::Lines,
             Flags { senders: true, .. } => Self::Senders,
             Flags { table: true, .. } => Self::Table,
             Flags { group: true, .. } => Self::Groups,
             Flags { template: Some(text), .. } => {
-                Self::Template(Box::new(form::parse_template(text, &TEMPLATE_NAMES)?))
+                Self::Template(Box::new(form::parse_template(text, &REPLY_TEMPLATE_NAMES)?))
             }
             _ => Self::Text,
         })
@@ -98,7 +101,20 @@ pub struct RequestOutput<'a> {
     pub cx: CommandContext<'a>,
 }
 
-impl RequestOutput<'_> {
+impl<'a> RequestOutput<'a> {
+    /// The output settings of the flags, for replies of this action.
+    pub fn new(
+        form: &'a RequestOutputForm,
+        filter: Option<ReplyFilter>,
+        flags: &Flags,
+        action: &'a ActionSchema,
+        cx: CommandContext<'a>,
+    ) -> Self {
+        let (display, verbose, width) = (flags.display, cx.is_verbose(), cx.width());
+        let view = RequestResultView { action, display, verbose, width };
+        Self { form, filter, sort: flags.sort, view, cx }
+    }
+
     /// Prints the nodes that will be asked.
     pub fn print_found(
         &self,
@@ -106,18 +122,19 @@ impl RequestOutput<'_> {
         action: &str,
         nodes: &BTreeSet<Identity>,
     ) -> Result<(), PrintError> {
-        match self.form {
-            RequestOutputForm::Lines => {
-                self.print_line(&RequestJsonLine::discovered(agent, action, nodes))
-            }
-            _ => Ok(()),
+        if let RequestOutputForm::Lines = self.form {
+            self.print_line(&RequestJsonLine::discovered(agent, action, nodes))?;
         }
+        Ok(())
     }
 
     /// Prints an event at once.
-    pub fn print_news(&self, update: FleetRequestUpdate<'_>) -> Result<(), Error> {
+    pub fn print_news(&self, update: FleetRequestUpdate<'_>) -> Result<()> {
         match (update, self.form) {
-            (FleetRequestUpdate::Reply(reply), _) => self.handle_reply(reply),
+            (FleetRequestUpdate::Reply(reply), form) => {
+                let is_held_back = self.sort || form.waits_for_all() || !self.accepts_reply(reply);
+                if is_held_back { Ok(()) } else { self.print_reply(reply) }
+            }
             (FleetRequestUpdate::Progress(progress_update), RequestOutputForm::Text) => {
                 Ok(self.cx.printer.print_text(progress::render_progress_update(progress_update))?)
             }
@@ -129,58 +146,49 @@ impl RequestOutput<'_> {
         }
     }
 
-    /// Handles the reply of a node.
-    fn handle_reply(&self, reply: &NodeReply) -> Result<(), Error> {
-        if self.sort || self.form.waits_for_all() || !self.accepts_reply(reply) {
-            return Ok(());
-        }
-        self.print_reply(reply)
-    }
-
     /// Prints the result. Without a target there was no discovery.
     pub fn print_end(
         &self,
         report: &RequestReport,
         target: Option<&TargetSelection>,
-    ) -> Result<(), Error> {
-        if let RequestOutputForm::Document(form) = self.form {
-            let mut report = report.clone();
-            report.replies.retain(|reply| self.accepts_reply(reply));
-            return self.cx.print_json(&json::RequestDocument::new(&report), form);
-        }
+    ) -> Result<()> {
         if self.sort && !self.form.waits_for_all() {
             for reply in report.replies.iter().filter(|reply| self.accepts_reply(reply)) {
                 self.print_reply(reply)?;
             }
         }
-        if let RequestOutputForm::Lines = self.form {
-            for line in &RequestJsonLine::closing_lines(report) {
-                self.print_line(line)?;
+        match self.form {
+            RequestOutputForm::Document(form) => {
+                let mut report = report.clone();
+                report.replies.retain(|reply| self.accepts_reply(reply));
+                return self.cx.print_json(&json::RequestDocument::new(&report), form);
             }
-            return Ok(());
+            RequestOutputForm::Lines => {
+                let lines = RequestJsonLine::closing_lines(report);
+                return Ok(lines.iter().try_for_each(|line| self.print_line(line))?);
+            }
+            _ => {}
         }
         if let Some(target) = target.filter(|_| report.stats.discovered == 0) {
-            report_no_nodes(target, self.cx);
+            self.cx.report_no_nodes(target);
             return Ok(());
         }
         match self.form {
             RequestOutputForm::Senders | RequestOutputForm::Template(_) => {
-                self.cx.printer.print_message(balance_line(report).trim_end())
+                self.cx.printer.print_message(balance_line(report).trim_end());
+                return Ok(());
             }
-            RequestOutputForm::Table => {
-                self.print_table(report)?;
-                self.cx.printer.print_text(self.view.render_summary(report))?;
-            }
+            RequestOutputForm::Table => self.print_table(report)?,
             RequestOutputForm::Groups => {
                 for group in group_equal_replies(self.shown_replies(report)) {
                     self.cx.printer.print_text(self.view.render_group(&group))?;
                 }
-                self.cx.printer.print_text(self.view.render_summary(report))?;
             }
-            _ => {
-                self.cx.printer.print_text(self.view.render_summary(report))?;
-                self.hint_at_groups(report);
-            }
+            _ => {}
+        }
+        self.cx.printer.print_text(self.view.render_summary(report))?;
+        if let RequestOutputForm::Text = self.form {
+            self.hint_at_groups(report);
         }
         Ok(())
     }
@@ -217,16 +225,16 @@ impl RequestOutput<'_> {
         Ok(())
     }
 
-    fn shown_replies<'a>(
-        &'a self,
-        report: &'a RequestReport,
-    ) -> impl Iterator<Item = &'a NodeReply> {
+    fn shown_replies<'r>(
+        &'r self,
+        report: &'r RequestReport,
+    ) -> impl Iterator<Item = &'r NodeReply> {
         report.replies.iter().filter(|reply| self.accepts_reply(reply) && self.is_shown(reply))
     }
 
     /// Suggests grouping to users who asked for details.
     fn hint_at_groups(&self, report: &RequestReport) {
-        if self.cx.printer.verbosity_level() < VerbosityLevel::Verbose {
+        if !self.cx.is_verbose() {
             return;
         }
         let largest = group_equal_replies(self.shown_replies(report))
@@ -240,21 +248,22 @@ impl RequestOutput<'_> {
         }
     }
 
-    fn print_reply(&self, reply: &NodeReply) -> Result<(), Error> {
+    fn print_reply(&self, reply: &NodeReply) -> Result<()> {
         match self.form {
             RequestOutputForm::Text if self.is_shown(reply) => {
                 self.cx.printer.print_text(self.view.render_reply(reply))?;
             }
-            RequestOutputForm::Lines => self.print_line(&RequestJsonLine::result(reply))?,
+            RequestOutputForm::Lines => {
+                self.print_line(&RequestJsonLine::Result(json::ReplyDocument::new(reply)))?;
+            }
             RequestOutputForm::Senders if reply.is_ok() || self.filter.is_some() => {
                 self.cx.printer.print_line(reply.node.as_str())?;
             }
             RequestOutputForm::Template(template)
                 if self.view.display.is_none() || self.view.is_shown(reply) =>
             {
-                let text = template
-                    .render(&ReplyTemplateValues::new(reply))
-                    .map_err(|source| OutputFormError::Template { source })?;
+                let values = ReplyTemplateValues::new(reply);
+                let text = template.render(&values).map_err(OutputFormError::from)?;
                 self.cx.printer.print_text(text)?;
             }
             _ => {}
@@ -267,17 +276,29 @@ impl RequestOutput<'_> {
     }
 }
 
-/// Redirects data to this file without colours. Truncates the file.
-pub fn divert_output(path: &Path, cx: CommandContext<'_>) -> Result<(), ResultWriteError> {
-    let file =
-        File::create(path).map_err(|source| ResultWriteError::File(path.to_owned(), source))?;
-    let screen = Screen::for_file(cx.environment.columns);
-    cx.printer.redirect_data(Box::new(anstream::StripStream::new(file)), screen);
-    Ok(())
+/// Runs a command with the output form of the flags, and prints its error in that form.
+pub async fn run_with_form(
+    flags: &Flags,
+    cx: CommandContext<'_>,
+    command: impl AsyncFnOnce(&RequestOutputForm) -> CommandResult,
+) -> CommandResult {
+    if let Some(path) = &flags.file {
+        // Truncates the file. Its data has no colours.
+        let file = File::create(path)
+            .map_err(|source| FleetRequestError::Output { path: path.clone(), source })?;
+        let screen = Screen::for_file(cx.environment.columns);
+        cx.printer.redirect_data(Box::new(anstream::StripStream::new(file)), screen);
+    }
+    let form = RequestOutputForm::from_flags(flags)?;
+    let result = command(&form).await;
+    if let (RequestOutputForm::Lines, Err(error)) = (&form, &result) {
+        print_error(error, cx)?;
+    }
+    result
 }
 
 /// Prints the error of the command in the JSON lines form. Does nothing if the output is closed.
-pub fn print_error(error: &Error, cx: CommandContext<'_>) -> Result<(), PrintError> {
+fn print_error(error: &Error, cx: CommandContext<'_>) -> Result<(), PrintError> {
     if error.downcast_ref::<PrintError>().is_some() {
         return Ok(());
     }

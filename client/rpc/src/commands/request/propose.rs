@@ -7,45 +7,31 @@ use std::time::Duration;
 use muster_client::{ClientError, ProposalDraft};
 use muster_request::{
     ApprovalFileError, RequestPlan, RpcSettings, TargetSelection, load_offline_signer,
-    write_approval_file,
+    write_approval_file, write_private,
 };
 use muster_wire::identity::{Identity, SubjectName};
 
-use super::report_no_nodes;
-use crate::commands::context::CommandContext;
-use crate::error::Error;
-use crate::exit::CommandExitCode;
+use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
+use crate::render::node_count_text;
 
-/// A proposal to write.
-#[derive(Debug)]
-pub struct ProposalRequest<'a> {
-    /// The request.
-    pub plan: &'a RequestPlan<'a>,
-    /// The selection of the nodes.
-    pub target: &'a TargetSelection,
-    /// The discovered nodes.
-    pub nodes: BTreeSet<Identity>,
-    /// Validity of the proposal.
-    pub lifetime: Duration,
-}
-
-/// Writes the proposal.
+/// Writes the proposal of a request on these nodes, which is valid for this time.
 pub fn write_proposal(
-    path: &Path,
-    request: ProposalRequest<'_>,
+    (path, lifetime): (&Path, Duration),
+    plan: &RequestPlan<'_>,
+    target: &TargetSelection,
+    nodes: BTreeSet<Identity>,
     settings: &RpcSettings,
     cx: CommandContext<'_>,
-) -> Result<CommandExitCode, Error> {
-    let ProposalRequest { plan, target, nodes, lifetime } = request;
+) -> CommandResult {
     if nodes.is_empty() {
-        report_no_nodes(target, cx);
+        cx.report_no_nodes(target);
         return Ok(CommandExitCode::Local);
     }
     let parse_name = |text: &str| {
         SubjectName::parse(text).map_err(|error| ApprovalFileError::from(ClientError::from(error)))
     };
     let secret = plan.data.keys().filter(|name| plan.action.is_sensitive(name));
-    let count = nodes.len();
+    let count = node_count_text(nodes.len());
     let draft = ProposalDraft {
         collective: target.collective.clone().unwrap_or_else(|| settings.collective.clone()),
         agent: parse_name(plan.ddl.name())?,
@@ -62,10 +48,7 @@ pub fn write_proposal(
     signer.read_proposal(&sealed).map_err(invalid)?;
     write_approval_file(path, &sealed)?;
     cx.printer.print_line(path.display())?;
-    cx.printer.print_message(format_args!(
-        "proposed for {count} {}; no request was sent",
-        if count == 1 { "node" } else { "nodes" }
-    ));
+    cx.printer.print_message(format_args!("proposed for {count}; no request was sent"));
     cx.printer.print_hint(format_args!("a second user must run `rpc approve {}`", path.display()));
     Ok(CommandExitCode::Passed)
 }

@@ -2,8 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use muster_base::error_chain;
-use muster_base::{duration_millis, unix_millis_now};
+use muster_base::{duration_millis, error_chain, unix_millis_now};
 use muster_jobs::{
     JOB_LINES_SCHEMA, JobHeader, JobJournal, JobPacing, JobStore, SavedJobError, new_job_id,
 };
@@ -12,7 +11,6 @@ use muster_wire::content::digest_contents;
 use muster_wire::identity::{Identity, SubjectName};
 
 use super::resume::EarlierJob;
-use crate::cli::request_flags::RequestFlags;
 use crate::commands::context::CommandContext;
 
 /// A request that may be saved.
@@ -34,11 +32,11 @@ pub struct JobCandidate<'a> {
 /// name or follows from an earlier job. If the journal was not requested and cannot be written, the request continues without it.
 pub fn open_journal(
     candidate: &JobCandidate<'_>,
-    flags: &RequestFlags,
+    name: Option<&SubjectName>,
     cx: CommandContext<'_>,
 ) -> Result<Option<JobJournal>, FleetRequestError> {
     let resumed = candidate.earlier_job.filter(|earlier_job| earlier_job.resumes);
-    let is_requested = flags.job.is_some() || candidate.earlier_job.is_some();
+    let is_requested = name.is_some() || candidate.earlier_job.is_some();
     let is_unneeded = candidate.nodes.is_empty()
         || (candidate.request.plan.action.is_read_only() && !is_requested);
     if is_unneeded {
@@ -49,26 +47,22 @@ pub fn open_journal(
             Some(earlier_job) => {
                 Ok(store.resume_job(&earlier_job.job.header.id, unix_millis_now())?.1)
             }
-            None => store.begin_job(job_header(candidate, flags)),
+            None => store.begin_job(job_header(candidate, name)),
         });
     match opened {
         Ok(journal) => Ok(Some(journal)),
         Err(error) if is_requested => Err(error.into()),
         Err(error) => {
-            warn_not_kept(&error, cx);
+            let reason = error_chain(&error);
+            cx.printer.print_warning(format_args!(
+                "this request is not saved as a job and cannot be resumed or retried: {reason}"
+            ));
             Ok(None)
         }
     }
 }
 
-fn warn_not_kept(error: &SavedJobError, cx: CommandContext<'_>) {
-    let reason = error_chain(error);
-    cx.printer.print_warning(format_args!(
-        "this request is not saved as a job and cannot be resumed or retried: {reason}"
-    ));
-}
-
-fn job_header(candidate: &JobCandidate<'_>, flags: &RequestFlags) -> JobHeader {
+fn job_header(candidate: &JobCandidate<'_>, name: Option<&SubjectName>) -> JobHeader {
     let RequestPlan { ddl, action, data } = candidate.request.plan;
     let sensitive = data.keys().filter(|name| action.is_sensitive(name));
     let (inputs, digested) = digest_contents(&action.redact_input(data));
@@ -77,7 +71,7 @@ fn job_header(candidate: &JobCandidate<'_>, flags: &RequestFlags) -> JobHeader {
     JobHeader {
         schema: JOB_LINES_SCHEMA.to_owned(),
         id: new_job_id(started),
-        name: flags.job.clone(),
+        name: name.cloned(),
         started,
         collective: candidate.collective.clone(),
         agent: ddl.name().to_owned(),

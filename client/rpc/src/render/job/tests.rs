@@ -3,9 +3,8 @@
 use muster_jobs::{RequestOutcome, SavedJob};
 use serde_json::{Value, json};
 
-use super::{
-    JobDiffDocument, JobDifference, JobDocument, JobListDocument, render_job, render_job_list,
-};
+use super::{JobDifference, JobDocument, JobListDocument, render_job, render_job_list};
+use crate::exit::CommandExitCode;
 use crate::render::WIDTH;
 use crate::render::fixtures::plain;
 
@@ -107,6 +106,6 @@ fn two_jobs_differ_where_their_nodes_answered_differently() {
 
     1 node with the same reply, 2 with different replies
     "#);
-    let document = serde_json::to_value(JobDiffDocument::new(&difference)).unwrap();
+    let document = serde_json::to_value(&difference).unwrap();
     assert_eq!(document["changed"]["c"][0]["what"], "status");
 }

@@ -4,7 +4,6 @@ use muster_contract::puppet::PuppetStatusOutput;
 use muster_request::RequestReport;
 use serde::Serialize;
 
-use crate::render::json::RequestStatsDocument;
 use crate::render::page::TextPage;
 use crate::render::request::balance_line;
 
@@ -53,50 +52,31 @@ impl PuppetNodeTotals {
     pub fn render_text(&self, report: &RequestReport) -> String {
         let mut page = TextPage::default();
         page.push_line(format_args!("Total Puppet nodes: {}\n", self.total));
-        for group in [
-            &[
-                ("Nodes currently enabled", self.enabled),
-                ("Nodes currently disabled", self.disabled),
-            ][..],
-            &[
-                ("Nodes currently doing puppet runs", self.running),
-                ("Nodes currently stopped", self.stopped),
-            ],
-            &[
-                ("Nodes with daemons started", self.daemons),
-                ("Nodes without daemons started", self.without_daemon),
-                ("Daemons started but idling", self.idling),
-            ],
-            &[("Nodes with pending refreshes", self.owing)],
+        for (title, count, ends_group) in [
+            ("Nodes currently enabled", self.enabled, false),
+            ("Nodes currently disabled", self.disabled, true),
+            ("Nodes currently doing puppet runs", self.running, false),
+            ("Nodes currently stopped", self.stopped, true),
+            ("Nodes with daemons started", self.daemons, false),
+            ("Nodes without daemons started", self.without_daemon, false),
+            ("Daemons started but idling", self.idling, true),
+            ("Nodes with pending refreshes", self.owing, true),
         ] {
-            for (title, count) in group {
-                page.push_line(format_args!("{title:>36}: {count}"));
+            page.push_line(format_args!("{title:>36}: {count}"));
+            if ends_group {
+                page.push_gap();
             }
-            page.push_gap();
         }
         page.push_text(balance_line(report));
         page.into_text()
     }
 }
 
-/// The document for programs.
+/// What the document for programs contains, besides the statistics of the request.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PuppetCountDocument<'a> {
-    schema: &'static str,
-    nodes: &'a PuppetNodeTotals,
-    request_stats: RequestStatsDocument<'a>,
-}
-
-impl<'a> PuppetCountDocument<'a> {
-    /// Creates the document of these totals.
-    pub fn new(nodes: &'a PuppetNodeTotals, report: &'a RequestReport) -> Self {
-        Self {
-            schema: "muster.puppet.count.v1",
-            nodes,
-            request_stats: RequestStatsDocument::new(&report.stats),
-        }
-    }
+    pub nodes: &'a PuppetNodeTotals,
 }
 
 #[cfg(test)]

@@ -6,11 +6,9 @@ use muster_wire::identity::Identity;
 use serde::Serialize;
 
 use super::format_age;
-use crate::render::grid::{TableCell, lay_out_table};
-use crate::render::json::RequestStatsDocument;
-use crate::render::page::TextPage;
-use crate::render::printable::escape_to_line;
+use crate::render::grid::{TableRow, lay_out_table};
 use crate::render::request::balance_line;
+use crate::render::{TextPage, escape_to_line};
 
 /// State of Puppet on one node.
 #[derive(Debug, Serialize)]
@@ -96,7 +94,7 @@ impl PuppetNodeState {
         }
         match (&self.progress, self.holder.as_deref()) {
             (Some(state), _) => {
-                notes.push(format!("our run: {}", escape_to_line(state).replace('_', " ")))
+                notes.push(format!("our run: {}", escape_to_line(state).replace('_', " ")));
             }
             (None, Some("puppet")) => notes.push("run of another process".to_owned()),
             _ => {}
@@ -117,19 +115,17 @@ pub fn render_status_table(
     report: &RequestReport,
     width: usize,
 ) -> String {
-    let heading = ["NODE", "STATUS", "LAST RUN", "NOTE"].map(str::to_owned);
+    let heading = ["NODE", "STATUS", "LAST RUN", "NOTE"];
     let row = |state: &PuppetNodeState| {
         let last = match state.lastrun {
             0 => "never".to_owned(),
             _ => format!("{} ago", format_age(state.since_lastrun)),
         };
-        let node = state.node.as_str();
-        let node = if state.enabled { TableCell::plain(node) } else { TableCell::bad(node) };
-        let cells = [escape_to_line(&state.status).into_owned(), last, state.note_text()];
-        let cells = cells.map(TableCell::plain);
-        std::iter::once(node).chain(cells).collect()
+        let word = escape_to_line(&state.status).into_owned();
+        let cells = vec![state.node.to_string(), word, last, state.note_text()];
+        TableRow { cells, is_bad: !state.enabled }
     };
-    let rows: Vec<Vec<TableCell>> = states.iter().map(row).collect();
+    let rows: Vec<TableRow> = states.iter().map(row).collect();
     let mut page = TextPage::default();
     page.push_text(lay_out_table(&heading, &rows, width, None).text);
     page.push_gap();
@@ -137,24 +133,11 @@ pub fn render_status_table(
     page.into_text()
 }
 
-/// The document for programs.
+/// What the document for programs contains, besides the statistics of the request.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PuppetStatusDocument<'a> {
-    schema: &'static str,
-    nodes: &'a [PuppetNodeState],
-    request_stats: RequestStatsDocument<'a>,
-}
-
-impl<'a> PuppetStatusDocument<'a> {
-    /// Creates the document of these states.
-    pub fn new(nodes: &'a [PuppetNodeState], report: &'a RequestReport) -> Self {
-        Self {
-            schema: "muster.puppet.status.v1",
-            nodes,
-            request_stats: RequestStatsDocument::new(&report.stats),
-        }
-    }
+    pub nodes: &'a [PuppetNodeState],
 }
 
 #[cfg(test)]

@@ -7,40 +7,27 @@ use muster_request::RequestReport;
 use muster_wire::identity::Identity;
 use serde::Serialize;
 
-use crate::render::json::RequestStatsDocument;
-use crate::render::page::TextPage;
-use crate::render::plan::node_count_text;
-use crate::render::printable::escape_to_line;
 use crate::render::request::balance_line;
 use crate::render::spark::{BAR_COUNT, count_buckets, finite_bounds, render_spark_bars};
+use crate::render::{TextPage, escape_to_line, node_count_text};
 
-/// The figures: output name and title, in the order of [`figure_values`].
-const FIGURES: [(&str, &str); 8] = [
-    ("total_resources", "Total resources"),
-    ("out_of_sync_resources", "Out Of Sync resources"),
-    ("failed_resources", "Failed resources"),
-    ("changed_resources", "Changed resources"),
-    ("corrected_resources", "Corrected resources"),
-    ("config_retrieval_time", "Config Retrieval time (seconds)"),
-    ("total_time", "Total run-time (seconds)"),
-    ("since_lastrun", "Time since last run (seconds)"),
+/// A figure: its output, its title, and how it is read.
+type RunFigure = (&'static str, &'static str, fn(&LastRunSummaryOutput) -> Option<f64>);
+
+const FIGURES: [RunFigure; 8] = [
+    ("total_resources", "Total resources", |run| counter(run.total_resources)),
+    ("out_of_sync_resources", "Out Of Sync resources", |run| counter(run.out_of_sync_resources)),
+    ("failed_resources", "Failed resources", |run| counter(run.failed_resources)),
+    ("changed_resources", "Changed resources", |run| counter(run.changed_resources)),
+    ("corrected_resources", "Corrected resources", |run| counter(run.corrected_resources)),
+    ("config_retrieval_time", "Config Retrieval time (seconds)", |run| run.config_retrieval_time),
+    ("total_time", "Total run-time (seconds)", |run| run.total_time),
+    ("since_lastrun", "Time since last run (seconds)", |run| counter(run.since_lastrun)),
 ];
 
-/// The node's values of the figures.
 #[expect(clippy::cast_precision_loss, reason = "counters and seconds are far below 2^53")]
-fn figure_values(output: &LastRunSummaryOutput) -> [Option<f64>; FIGURES.len()] {
-    let counter = |count: Option<u64>| count.map(|count| count as f64);
-    let time = |seconds: Option<f64>| seconds.filter(|seconds| seconds.is_finite());
-    [
-        counter(output.total_resources),
-        counter(output.out_of_sync_resources),
-        counter(output.failed_resources),
-        counter(output.changed_resources),
-        counter(output.corrected_resources),
-        time(output.config_retrieval_time),
-        time(output.total_time),
-        counter(output.since_lastrun),
-    ]
+fn counter(count: Option<u64>) -> Option<f64> {
+    count.map(|count| count as f64)
 }
 
 /// Distribution of one figure.
@@ -93,8 +80,8 @@ impl LastRunsSummary {
         for reply in report.replies.iter().filter(|reply| reply.is_ok()) {
             let output: LastRunSummaryOutput = reply.typed_outputs();
             nodes += 1;
-            for (numbers, value) in numbers.iter_mut().zip(figure_values(&output)) {
-                numbers.extend(value);
+            for (numbers, (_, _, figure)) in numbers.iter_mut().zip(FIGURES) {
+                numbers.extend(figure(&output).filter(|number| number.is_finite()));
             }
             let class = output.class.as_ref().map(PuppetRunClass::as_str);
             if let Some(class) = class.filter(|class| !class.is_empty()) {
@@ -107,7 +94,7 @@ impl LastRunsSummary {
         failed_runs.sort();
         let figures = FIGURES.iter().zip(&numbers);
         let figures = figures
-            .map(|((figure, _), numbers)| (*figure, FigureDistribution::from_numbers(numbers)));
+            .map(|((figure, ..), numbers)| (*figure, FigureDistribution::from_numbers(numbers)));
         Self { nodes, distributions: figures.collect(), classes, failed_runs }
     }
 
@@ -116,7 +103,7 @@ impl LastRunsSummary {
         let mut page = TextPage::default();
         let nodes = node_count_text(self.nodes);
         page.push_line(format_args!("Summary statistics for {nodes}:\n"));
-        for (figure, title) in FIGURES {
+        for (figure, title, _) in FIGURES {
             let Some(distribution) = self.distributions.get(figure) else {
                 continue;
             };
@@ -149,27 +136,6 @@ fn format_short(number: f64) -> String {
         _ => (number / 1_000_000.0, "M"),
     };
     format!("{number:.1}{unit}")
-}
-
-/// The document for programs.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct PuppetSummaryDocument<'a> {
-    schema: &'static str,
-    #[serde(flatten)]
-    summary: &'a LastRunsSummary,
-    request_stats: RequestStatsDocument<'a>,
-}
-
-impl<'a> PuppetSummaryDocument<'a> {
-    /// Creates the document of this summary.
-    pub fn new(summary: &'a LastRunsSummary, report: &'a RequestReport) -> Self {
-        Self {
-            schema: "muster.puppet.summary.v1",
-            summary,
-            request_stats: RequestStatsDocument::new(&report.stats),
-        }
-    }
 }
 
 #[cfg(test)]

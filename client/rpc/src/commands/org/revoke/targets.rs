@@ -5,18 +5,17 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
+use muster_organisation::{
+    AccountRealm, AccountTrusts, CredentialRecord, NameRegister, Organisation, OrganisationError,
+    PrincipalKind, PushError, RecordIndex,
+};
+use muster_secret::files;
+use muster_secret::files::FileAccessError;
 use muster_wire::identity::Identity;
 use muster_wire::token::{KeyKind, PublicKey, Seconds};
 
 use crate::cli::org::OrgRevokeArgs;
-use crate::error::Error;
-use muster_organisation::NameRegister;
-use muster_organisation::PushError;
-use muster_organisation::RecordIndex;
-use muster_organisation::{
-    AccountRealm, AccountTrusts, CredentialRecord, Organisation, OrganisationError, PrincipalKind,
-};
-use muster_secret::files::{self, FileAccessError};
+use crate::commands::context::Error;
 
 /// Largest list of names in bytes.
 const MAX_LIST_BYTES: u64 = 16 * 1024 * 1024;
