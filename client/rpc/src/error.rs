@@ -72,3 +72,16 @@ impl CommandError for FileAccessError {}
 pub struct RuntimeStartError(#[source] pub io::Error);
 
 impl CommandError for RuntimeStartError {}
+
+/// A result cannot be written.
+#[derive(Debug, thiserror::Error)]
+pub enum ResultWriteError {
+    /// The output file cannot be written.
+    #[error("cannot write to {}", .0.display())]
+    File(PathBuf, #[source] io::Error),
+    /// A document that cannot be written as JSON.
+    #[error("cannot encode the result as JSON")]
+    Json(#[from] serde_json::Error),
+}
+
+impl CommandError for ResultWriteError {}

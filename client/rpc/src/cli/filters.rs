@@ -61,6 +61,26 @@ pub struct FilterArgs {
     pub options: Vec<String>,
 }
 
+impl From<&FilterArgs> for TargetOptions {
+    fn from(flags: &FilterArgs) -> Self {
+        let FilterArgs { conditions, target, discovery_timeout, nodes, method, options } =
+            flags.clone();
+        Self {
+            facts: conditions.facts,
+            classes: conditions.classes,
+            agents: conditions.agents,
+            identities: conditions.identities,
+            mixed: conditions.mixed,
+            select: conditions.select,
+            collective: target,
+            listen: discovery_timeout,
+            nodes,
+            method,
+            method_options: options,
+        }
+    }
+}
+
 /// Options of a question to the nodes.
 #[derive(Debug, Args)]
 pub struct QueryArgs {

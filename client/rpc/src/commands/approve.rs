@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use muster_base::unix_millis_now;
 use muster_ddl::ActionSchema;
 use muster_request::{
-    AgentSchemas, ApprovalFileError, load_offline_signer, read_limited, write_private,
+    AgentSchemas, ApprovalFileError, load_offline_signer, read_approval_file, write_approval_file,
 };
 use muster_wire::approval::{ProposalInputs, RequestProposal};
 use muster_wire::limits;
@@ -42,7 +42,7 @@ pub fn run(args: &ApproveArgs, cx: CommandContext<'_>) -> CommandResult {
     }
     let question = format_args!("Approve this as {}? [y/N]", signer.identity());
     if !args.yes
-        && !confirm_on_terminal(question, cx.printer).ok_or(ApprovalFileError::NoTerminal)?
+        && !confirm_on_terminal(question, cx.printer).ok_or(PromptError::UnconfirmedApproval)?
     {
         cx.printer.print_message("not approved; nothing was written");
         return Ok(CommandExitCode::Local);
@@ -57,7 +57,7 @@ pub fn run(args: &ApproveArgs, cx: CommandContext<'_>) -> CommandResult {
         cx.printer.print_line(String::from_utf8_lossy(&approval))?;
         return Ok(CommandExitCode::Passed);
     }
-    write_private(&path, &approval)?;
+    write_approval_file(&path, &approval)?;
     let (approver, path) = (signer.identity(), path.display());
     cx.printer.print_message(format_args!("{GOOD}approved{GOOD:#} as {approver}: {path}"));
     let RequestProposal { caller, agent, action, .. } = proposal;

@@ -28,7 +28,7 @@ fn print_config(args: &BrokerConfigArgs, cx: CommandContext<'_>) -> CommandResul
     let out = if args.write { Some(&default_path) } else { args.out.as_ref() };
     let mut conf = NatsServerConfig::for_organisation(&organisation);
     if out != Some(&default_path) {
-        conf = conf.with_embedded_accounts(&organisation)?;
+        conf = conf.with_embedded_accounts()?;
     }
     if let Some(directory) = &args.jetstream_dir {
         conf.jetstream = Some(absolute_path(directory));
@@ -69,7 +69,7 @@ fn rename_broker(args: &BrokerRenameArgs, cx: CommandContext<'_>) -> CommandResu
 #[expect(clippy::disallowed_types, reason = "replaces this process; starts no other process")]
 fn run_server(args: &BrokerRunArgs, cx: CommandContext<'_>) -> CommandResult {
     let organisation = cx.open_organisation(&args.organisation)?;
-    let path = program::find_nats_server(cx.environment)?;
+    let path = broker_program::find_nats_server(cx.environment)?;
     let config = organisation.layout().broker_config();
     cx.printer.print_detail(format_args!("{} --config {}", path.display(), config.display()));
     let mut server = std::process::Command::new(&path);

@@ -11,6 +11,7 @@ use crate::cli::completion::{CompleteArgs, CompletionArgs, ManPagesArgs};
 use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::completion::memory::SeenNamesCache;
 use crate::completion::{CompletionLine, CompletionSources, complete_word, completion_script};
+use crate::error::ResultWriteError;
 
 /// Prints the completion script of a shell.
 pub fn run(args: &CompletionArgs, cx: CommandContext<'_>) -> CommandResult {
@@ -20,7 +21,7 @@ pub fn run(args: &CompletionArgs, cx: CommandContext<'_>) -> CommandResult {
 
 /// Prints completion candidates. Ignores errors of the configuration, which other commands report.
 pub fn answer_shell(args: &CompleteArgs, cx: CommandContext<'_>) -> CommandResult {
-    let settings = RpcSettings::load(cx.config, cx.environment).ok();
+    let settings = cx.settings().ok();
     let schemas = AgentSchemas::load(settings.as_ref()).or_else(|_| AgentSchemas::load(None))?;
     let cache = SeenNamesCache::load(cx.environment);
     let sources =
@@ -35,8 +36,7 @@ pub fn answer_shell(args: &CompleteArgs, cx: CommandContext<'_>) -> CommandResul
 
 /// Writes the manual pages.
 pub fn write_man_pages(args: &ManPagesArgs) -> CommandResult {
-    let failed =
-        |source: io::Error| FleetRequestError::Output { path: args.directory.clone(), source };
+    let failed = |source: io::Error| ResultWriteError::File(args.directory.clone(), source);
     std::fs::create_dir_all(&args.directory).map_err(failed)?;
     let command = Cli::command().disable_help_subcommand(true);
     clap_mangen::generate_to(command, &args.directory).map_err(failed)?;

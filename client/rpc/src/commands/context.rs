@@ -20,10 +20,10 @@ use crate::completion::memory::SeenNamesCache;
 use crate::environment::ProcessEnvironment;
 use crate::printer::{OutputPrinter, VerbosityLevel};
 use crate::render::{count_text, escape_to_line, json, node_count_text};
-use crate::terminal::{ask_confirmation, is_terminal};
+use crate::terminal::{PromptError, ask_confirmation, is_terminal};
 
 /// Every command uses these.
-pub use crate::error::{Error, Result};
+pub use crate::error::{Error, Result, ResultWriteError};
 pub use crate::exit::CommandExitCode;
 
 /// How a command ends: with an exit code, or with an error.
@@ -64,7 +64,23 @@ impl CommandContext<'_> {
         )
     }
 
-    /// Loads the settings and prints their warnings.
+    /// Returns the settings. They are loaded once; nothing is printed.
+    pub fn settings(&self) -> Result<RpcSettings, RpcSettingsError> {
+        if let Some(settings) = self.loaded_settings.get() {
+            return Ok(settings.clone());
+        }
+        let environment = self.environment;
+        let named = self.config.or(environment.config.as_deref());
+        let file = RpcSettings::find_file(named, environment.config_home.as_deref())?;
+        let mut settings = RpcSettings::load(&file)?;
+        settings.caches = environment.cache_directory();
+        if let Some(credentials) = &environment.credentials {
+            settings.credentials.clone_from(credentials);
+        }
+        Ok(self.loaded_settings.get_or_init(|| settings).clone())
+    }
+
+    /// Returns the settings and prints their warnings.
     pub fn load_settings(&self) -> Result<RpcSettings, RpcSettingsError> {
         let settings = self.settings()?;
         self.printer.print_detail(format_args!("configuration: {}", settings.file.display()));
@@ -104,8 +120,7 @@ impl CommandContext<'_> {
     /// Parses the target selection. Checks expressions against the data sources in the configuration's directory, if there is one. Ignores
     /// other configuration errors here, because the code that needs the settings reports them.
     pub fn read_target(&self, flags: &FilterArgs) -> Result<TargetSelection> {
-        let settings = RpcSettings::load(self.config, self.environment).ok();
-        let directory = settings.map(|settings| settings.ddls);
+        let directory = self.settings().ok().map(|settings| settings.ddls);
         let data = DataDdlStore::load(directory.as_deref()).map_err(FleetRequestError::from)?;
         Ok(TargetSelection::parse(flags.into(), &data)?)
     }
@@ -125,7 +140,7 @@ impl CommandContext<'_> {
                 Ok(self.printer.print_line(text)?)
             }
             Some(jq) => {
-                let document = serde_json::to_vec(document).map_err(FleetRequestError::from)?;
+                let document = serde_json::to_vec(document).map_err(ResultWriteError::from)?;
                 Ok(jq.run::<OutputFormError>(document, |text| {
                     Ok(self.printer.print_line(text)?)
                 })?)
@@ -178,9 +193,22 @@ impl CommandContext<'_> {
         }
     }
 
-    /// Prints a warning for one thing that makes a result incomplete.
+    /// Prints a warning for a reason why a result may be incomplete.
     pub fn warn_of_gap(&self, gap: ResultGap) {
-        self.printer.print_warning(format_args!("incomplete: {}", gap.as_sentence()));
+        let reason = match gap {
+            ResultGap::Discovery => {
+                "discovery ended while nodes were still replying, or replies were lost: matching nodes may be missing; use --discovery-timeout to listen longer"
+            }
+            ResultGap::Reconnected => {
+                "the connection to the broker was interrupted: replies may be missing"
+            }
+            ResultGap::SlowConsumer => {
+                "replies arrived faster than they could be processed, and some were dropped"
+            }
+            ResultGap::Interrupted => "interrupted before all nodes had replied",
+            ResultGap::Broken => "a batch could not be sent to all of its nodes",
+        };
+        self.printer.print_warning(format_args!("incomplete: {reason}"));
     }
 
     /// Asks for confirmation of a request to this many nodes, if the settings require it. Returns whether the user was asked.
@@ -189,15 +217,15 @@ impl CommandContext<'_> {
         settings: &RpcSettings,
         (read_only, nodes, yes): (bool, usize, bool),
         preview: impl FnOnce() -> String,
-    ) -> Result<bool, FleetRequestError> {
+    ) -> Result<bool> {
         let context = ConfirmContext { read_only, nodes, yes, terminal: is_terminal() };
         match settings.confirm.decide(settings.confirm_above, context) {
             ConfirmDecision::Go => Ok(false),
-            ConfirmDecision::Refuse => Err(FleetRequestError::Unconfirmed),
+            ConfirmDecision::Refuse => Err(PromptError::Unconfirmed.into()),
             ConfirmDecision::Ask => {
                 let question = format!("{}Continue? [y/N]", preview());
                 let yes = ask_confirmation(&question, self.printer).await?;
-                yes.then_some(true).ok_or(FleetRequestError::Declined)
+                yes.then_some(true).ok_or(PromptError::Declined.into())
             }
         }
     }

@@ -1,13 +1,11 @@
 //! `rpc doctor`: checks each step between a command and its replies, and reports errors.
 
-use muster_base::{error_chain, unix_millis_now};
-use muster_bus::{BrokerAddress, probe_broker};
-use muster_doctor::{DiagnosisFinding, DiagnosisSection, broker, exit_code, fleet, local};
-use muster_request::{AgentSchemas, FleetConnection, RpcSettings, TargetSelection};
+use muster_base::unix_millis_now;
+use muster_doctor::{DiagnosisSection, check_broker, check_fleet, check_local_files};
 
 use super::form;
 use crate::cli::filters::QueryArgs;
-use crate::commands::context::{CommandContext, CommandResult, Error};
+use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Error};
 use crate::render::doctor::{DoctorDocument, render_section};
 
 /// Runs the command. Prints each check when it is done, because later checks usually depend on the first that fails.
@@ -34,40 +32,36 @@ pub async fn run(args: QueryArgs, cx: CommandContext<'_>) -> CommandResult {
     Ok(exit_code(&sections))
 }
 
-/// A section about a problem of this machine.
-fn problem_section(about: impl Into<String>, finding: DiagnosisFinding) -> DiagnosisSection {
-    DiagnosisSection { about: about.into(), is_local: true, findings: vec![finding] }
-}
-
-async fn check_broker(url: &str, settings: &RpcSettings) -> DiagnosisSection {
-    match BrokerAddress::parse(url, settings.plaintext_on_loopback) {
-        Ok(server) => {
-            broker::broker_section(url, &probe_broker(&server, settings.ca.as_deref()).await)
-        }
-        Err(error) => {
-            let finding = DiagnosisFinding::error("address", error.to_string());
-            problem_section(format!("Broker {url}"), finding)
-        }
+/// The exit code: local errors take precedence over other errors; warnings do not count.
+fn exit_code(sections: &[DiagnosisSection]) -> CommandExitCode {
+    let mut failed = sections.iter().filter(|section| section.has_errors()).peekable();
+    if failed.peek().is_none() {
+        CommandExitCode::Passed
+    } else if failed.any(|section| section.is_local) {
+        CommandExitCode::Local
+    } else {
+        CommandExitCode::SomeFailed
     }
 }
 
-async fn check_fleet(settings: &RpcSettings, target: &TargetSelection) -> DiagnosisSection {
-    let roll_call = async {
-        let schemas = AgentSchemas::load(Some(settings))?;
-        let fleet = FleetConnection::connect(settings, target).await?;
-        let call = fleet.roll_call(&target.filter, "diagnose").await?;
-        Ok::<_, muster_request::FleetRequestError>((call, schemas))
-    };
-    match roll_call.await {
-        Err(error) => {
-            problem_section("Fleet", DiagnosisFinding::error("connection", error_chain(&error)))
-        }
-        Ok((call, _)) if call.answers.is_empty() && call.rejected.is_empty() => {
-            let finding = DiagnosisFinding::error("nodes", "connected, but no node replies");
-            problem_section("Fleet", finding.with_advice(
-                "check that rpcd runs on the nodes in this collective, and that the filter matches",
-            ))
-        }
-        Ok((call, schemas)) => fleet::fleet_section(&call, &schemas),
+#[cfg(test)]
+mod tests {
+    use muster_doctor::{DiagnosisFinding, DiagnosisSection};
+
+    use super::exit_code;
+    use crate::exit::CommandExitCode;
+
+    #[test]
+    fn local_trouble_comes_first() {
+        let section =
+            |is_local, findings| DiagnosisSection { about: String::new(), is_local, findings };
+        let fine = || {
+            section(true, vec![DiagnosisFinding::ok("a", ""), DiagnosisFinding::warning("b", "")])
+        };
+        let node = || section(false, vec![DiagnosisFinding::error("c", "")]);
+        assert_eq!(exit_code(&[fine()]), CommandExitCode::Passed);
+        assert_eq!(exit_code(&[fine(), node()]), CommandExitCode::SomeFailed);
+        let local = section(true, vec![DiagnosisFinding::error("d", "")]);
+        assert_eq!(exit_code(&[local, node()]), CommandExitCode::Local);
     }
 }

@@ -15,7 +15,9 @@ use uuid::Uuid;
 
 use super::form;
 use crate::cli::explain::ExplainArgs;
-use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
+use crate::commands::context::{
+    CommandContext, CommandExitCode, CommandResult, Result, ResultWriteError,
+};
 use crate::render::explain::{ExplainedCaller, ExplainedMessage, RequestExplanation};
 
 /// Placeholder for the nodes that discovery would find.
@@ -89,7 +91,7 @@ impl ExplainContext {
     }
 
     /// The messages of a call.
-    fn call_messages(&self, call: &RpcCall) -> Result<Vec<ExplainedMessage>, Error> {
+    fn call_messages(&self, call: &RpcCall) -> Result<Vec<ExplainedMessage>> {
         let now = unix_millis_now();
         let messages = outgoing_requests(&self.signer, &self.collective, call, Uuid::now_v7(), now);
         messages

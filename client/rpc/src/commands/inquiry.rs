@@ -13,6 +13,7 @@ use super::form;
 use super::form::JsonForm;
 use crate::cli::filters::QueryArgs;
 use crate::commands::context::{CommandContext, CommandResult, Result};
+use crate::progress::ProgressReporter;
 
 /// The agent that every node offers.
 pub const RPCUTIL_AGENT: &str = "rpcutil";
@@ -106,6 +107,6 @@ impl QueryResult<'_> {
             print_text()?;
         }
         self.cx.warn_of_gaps(&self.report);
-        Ok(self.report.stats.exit_code())
+        Ok(self.report.stats.outcome().into())
     }
 }

@@ -19,7 +19,7 @@ use muster_wire::identity::Identity;
 use super::form;
 use super::inquiry::{RPCUTIL_AGENT, ask_node, plan_action};
 use crate::cli::inventory;
-use crate::commands::context::{CommandContext, CommandResult};
+use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::completion::memory::SeenNamesCache;
 use crate::error::CommandError;
 use crate::progress::ProgressReporter;

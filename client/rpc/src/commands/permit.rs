@@ -17,6 +17,7 @@ use crate::render::permit::{
     PermitPoolsDocument, read_pools, release_question, render_pool_list, render_pools,
 };
 use crate::render::printable::escape_to_line;
+use crate::terminal::PromptError;
 use crate::terminal::{ask_confirmation, is_terminal};
 
 /// The agent of the request.
@@ -46,7 +47,7 @@ async fn show_pools(
 ) -> CommandResult {
     let json: Option<JsonForm> = form::parse_json_form(&query.json)?;
     let report = query_pools(pool, &query.filters, json.is_none(), cx).await?;
-    let (pools, exit) = (read_pools(&report), report.stats.exit_code());
+    let (pools, exit) = (read_pools(&report), report.stats.outcome().into());
     if let Some(json) = json {
         let content = PermitPoolsDocument { pools: &pools };
         cx.print_json(&ReportDocument::new("muster.permits.v1", content, &report), &json)?;
@@ -102,11 +103,11 @@ async fn release_permits(args: PermitReleaseArgs, cx: CommandContext<'_>) -> Com
         let live: Vec<_> = holders.filter(|holder| nodes.contains(&holder.node)).collect();
         if !live.is_empty() && !is_terminal() {
             let nodes = live.iter().map(|holder| holder.node.clone()).collect();
-            return Err(FleetRequestError::LiveHolders { pool, nodes }.into());
+            return Err(PromptError::LiveHolders { pool, nodes }.into());
         }
         let question = release_question(&pool, &live);
         if !live.is_empty() && !ask_confirmation(&question, cx.printer).await? {
-            return Err(FleetRequestError::Declined.into());
+            return Err(PromptError::Declined.into());
         }
     }
     let conditions = ConditionArgs { identities: nodes, ..ConditionArgs::default() };

@@ -10,6 +10,7 @@ use super::request::request_traceparent;
 use crate::cli::ping::PingArgs;
 use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::printer::PrintError;
+use crate::progress::ProgressReporter;
 use crate::render::ping::{PingDocument, PingReply, render_ping_graph, render_ping_statistics};
 use crate::render::trace::RequestTrace;
 
@@ -21,7 +22,7 @@ pub async fn run(args: PingArgs, cx: CommandContext<'_>) -> CommandResult {
     let settings = cx.load_settings()?;
     let fleet = FleetConnection::connect(&settings, &target).await?;
     let verbose = cx.is_verbose();
-    let request = ask::PingRequest {
+    let request = PingRequest {
         target: &target,
         expect: args.expect.map(|count| usize::try_from(count).unwrap_or(usize::MAX)),
         traceparent: args.trace.then(|| request_traceparent(true, cx.environment)).flatten(),

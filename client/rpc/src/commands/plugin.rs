@@ -59,7 +59,7 @@ async fn fetch_ddl(args: PluginFetchArgs, cx: CommandContext<'_>) -> CommandResu
     cx.warn_of_gaps(&report);
     if report.stats.discovered == 0 {
         cx.report_no_nodes(&target);
-        return Ok(report.stats.exit_code());
+        return Ok(report.stats.outcome().into());
     }
     for reply in report.replies.iter().filter(|reply| !reply.is_ok()) {
         let message = escape_to_line(&reply.message);

@@ -32,13 +32,13 @@ use crate::cli::output::OutputArgs;
 use crate::cli::request::RequestArgs;
 use crate::cli::request_flags::RequestFlags;
 use crate::cli::rollout_flags::PaceArgs;
-use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
+use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Result};
 use crate::environment::ProcessEnvironment;
 use crate::progress::ProgressReporter;
 use crate::render::agent_help;
 use crate::render::plan::{RolloutPreview, node_count_text};
 use crate::render::trace::RequestTrace;
-use crate::terminal::read_secrets;
+use crate::terminal::{PromptError, read_secrets};
 
 /// Runs the command. Prints replies as they arrive, unless they are sorted or part of a document.
 pub async fn run(args: RequestArgs, cx: CommandContext<'_>) -> CommandResult {
@@ -294,7 +294,7 @@ async fn confirm_request(
     args: &RequestArgs,
     settings: &RpcSettings,
     cx: CommandContext<'_>,
-) -> Result<(), Error> {
+) -> Result<()> {
     let RequestPlan { ddl, action, .. } = request.plan;
     let (limits, pause) = (request.limits, request.pause);
     let preview = RolloutPreview { request: (ddl.name(), action.name()), nodes, limits, pause };

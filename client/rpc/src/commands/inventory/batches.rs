@@ -82,7 +82,8 @@ impl InventoryQuery {
             gaps: found.stats.gaps.clone(),
             ..RequestStats::default()
         };
-        let progress = ProgressReporter::new(cx.printer, true).show_call(found.nodes.len());
+        let progress = ProgressReporter::new(cx.printer, true);
+        progress.observe(RequestEvent::CallsStarted(found.nodes.len()));
         let nodes: Vec<Identity> = found.nodes.into_iter().collect();
         for chunk in nodes.chunks(BATCH_NODES) {
             let batch = DiscoveredNodes::from_names(chunk.iter().cloned().collect());
@@ -101,12 +102,13 @@ impl InventoryQuery {
             }
             total.missing.extend(report.stats.missing);
             total.gaps.extend(report.stats.gaps);
-            progress.set_count(total.response_count() + total.missing.len());
+            let count = total.response_count() + total.missing.len();
+            progress.observe(RequestEvent::RepliesCounted(count));
             if total.gaps.contains(&ResultGap::Interrupted) {
                 return Err(FleetRequestError::Interrupted.into());
             }
         }
-        progress.finish();
+        progress.observe(RequestEvent::CallsEnded);
         if !total.missing.is_empty() {
             let names = list_first_nodes(&total.missing, MAX_SHOWN_NAMES, ", ");
             cx.printer.print_warning(format_args!("no reply, {consequence}: {names}"));

@@ -74,7 +74,7 @@ pub async fn run(
     file.persist(path).map_err(|error| failed(error.error))?;
     let nodes = node_count_text(total.ok);
     cx.printer.print_message(format_args!("{nodes} in {}", path.display()));
-    Ok(total.exit_code())
+    Ok(total.outcome().into())
 }
 
 /// The groups of the existing document, for `--update`.

@@ -29,5 +29,5 @@ pub async fn run(text: &str, args: &InventoryArgs, cx: CommandContext<'_>) -> Co
         cx.printer.print_text(template.render(&values).map_err(OutputFormError::from)?)?;
         Ok(Ok(()))
     });
-    Ok(total.await?.exit_code())
+    Ok(total.await?.outcome().into())
 }

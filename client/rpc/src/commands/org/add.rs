@@ -14,6 +14,7 @@ use muster_wire::token::scope::CallerGrant;
 use super::names;
 use crate::cli::org::{CredentialArgs, OrgAddCommand};
 use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
+use crate::printer::{GOOD, OutputPrinter};
 
 /// The agent that every user may call, because discovery needs it.
 const ALWAYS_GRANTED_AGENT: &str = "rpcutil";

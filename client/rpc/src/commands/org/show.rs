@@ -2,7 +2,8 @@
 
 use muster_base::{format_utc, unix_millis_now};
 use muster_organisation::{
-    AccountTrusts, CredentialRecord, Organisation, OrganisationError, OrganisationProfile, ledger,
+    AccountTrusts, CredentialRecord, Organisation, OrganisationError, OrganisationProfile,
+    RecordIndex,
 };
 use muster_wire::token::claims::{
     AccountClaims, ScopedKey, SigningKeyEntry, SubjectPermissions, UserClaims,

@@ -16,10 +16,12 @@ use muster_wire::limits;
 use muster_wire::token::{AccountTrust, PublicKey};
 
 use crate::cli::plugin::{PluginInstallArgs, PluginPackArgs, PluginRemoveArgs};
-use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
+use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Result};
 use crate::commands::form::confirm_on_terminal;
+use crate::error::CommandError;
 use crate::printer::GOOD;
 use crate::render::plan::count_text;
+use muster_secret::files::{self, FileAccessError};
 
 /// The newest account token known to the daemon, in its state directory.
 const ACCOUNT_TOKEN_FILE: &str = "account.jwt";
@@ -104,7 +106,8 @@ pub fn pack_bundle(args: &PluginPackArgs, cx: CommandContext<'_>) -> CommandResu
 
 /// Verifies and installs a bundle. Writes nothing before the whole bundle is verified.
 pub fn install_bundle(args: &PluginInstallArgs, cx: CommandContext<'_>) -> CommandResult {
-    let bytes = read_limited(&args.file, limits::MAX_BUNDLE_BYTES)?;
+    let bytes =
+        files::read_bytes(&args.file, limits::MAX_BUNDLE_BYTES).map_err(BundleFileError::from)?;
     let to_error = |source| refused_error(&args.file, source);
     let bundle = BundleArchive::decode(&bytes).map_err(to_error)?;
     let account_trust;
@@ -150,9 +153,8 @@ pub fn install_bundle(args: &PluginInstallArgs, cx: CommandContext<'_>) -> Comma
 
 /// Removes the files of an installation.
 pub fn remove_bundle(args: &PluginRemoveArgs, cx: CommandContext<'_>) -> CommandResult {
-    let installed = install::find_installed(&args.from, &args.agent)?.ok_or_else(|| {
-        BundleFileError::NotInstalled { name: args.agent.to_string(), path: args.from.clone() }
-    })?;
+    let installed = bundle_files::find_installed(&args.from, &args.agent)?
+        .ok_or_else(|| BundleFileError::NotInstalled(args.agent.clone(), args.from.clone()))?;
     let record = &installed.record;
     for file in bundle_files::changed_files(&installed)? {
         cx.printer.print_warning(format_args!("{file} since it was installed"));
@@ -160,7 +162,7 @@ pub fn remove_bundle(args: &PluginRemoveArgs, cx: CommandContext<'_>) -> Command
     let (files, directory) = (record.files.len(), installed.directory.display());
     let files = count_text(files, "file", "files");
     let description = format!("{} {} ({files} in {directory})", record.name, record.version);
-    let no_terminal = || BundleFileError::NoTerminal(description.clone());
+    let no_terminal = || BundleCommandError::NoTerminal(description.clone());
     let question = format_args!("Remove {description}? [y/N]");
     if !args.yes && !confirm_on_terminal(question, cx.printer).ok_or_else(no_terminal)? {
         cx.printer.print_message("nothing was removed");
@@ -187,7 +189,7 @@ fn newest_account(
     args: &PluginInstallArgs,
     operator: PublicKey,
     cx: CommandContext<'_>,
-) -> Result<AccountTrust, Error> {
+) -> Result<AccountTrust> {
     let read_trust = |path: &Path| -> Result<AccountTrust, BundleFileError> {
         let token = account_token(path)?;
         AccountTrust::new(operator, &token)
@@ -200,7 +202,7 @@ fn newest_account(
     let account = given.as_ref().map(AccountTrust::account_key);
     let found = found.filter(|trust| account.is_none_or(|account| account == trust.account_key()));
     let newest = given.iter().cloned().chain(found).max_by_key(AccountTrust::issued_at);
-    newest.ok_or_else(|| BundleFileError::NoAccount(args.state.clone()))
+    newest.ok_or_else(|| BundleCommandError::NoAccount(args.state.clone()).into())
 }
 
 fn account_token(path: &Path) -> Result<String, FileAccessError> {

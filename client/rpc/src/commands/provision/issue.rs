@@ -108,8 +108,7 @@ pub async fn release_names(args: &ProvisionReleaseArgs, cx: CommandContext<'_>) 
         let entry = register.get_entry(node).await?;
         let entry = entry.ok_or_else(|| OrganisationError::Unknown(node.to_string()))?;
         if let Some(key) = entry.all_keys().find(|key| !trust.has_revocation(key)) {
-            let name = node.to_string();
-            return Err(OrganisationError::NotRevoked { name, key }.into());
+            return Err(OrganisationError::NotRevoked(node.clone(), key).into());
         }
         register.release_name(node).await?;
         printer.print_message(format_args!(

@@ -8,7 +8,6 @@ use muster_request::{
 };
 use muster_wire::identity::Identity;
 
-use crate::cli::filters::FilterArgs;
 use crate::commands::context::{CommandContext, Result};
 use crate::commands::inquiry;
 use crate::progress::ProgressReporter;
@@ -27,9 +26,7 @@ pub struct ProvisionerClient<'a> {
 impl<'a> ProvisionerClient<'a> {
     /// Finds the hosts; `None` if there are none.
     pub async fn find_hosts(cx: CommandContext<'a>) -> Result<Option<Self>> {
-        let data = DataDdlStore::load(None).map_err(FleetRequestError::from)?;
-        let target = TargetSelection::from_flags(&FilterArgs::default(), &data)?
-            .with_agent(PROVISIONER_AGENT)?;
+        let target = TargetSelection::default().with_agent(PROVISIONER_AGENT)?;
         let settings = cx.load_settings()?;
         let schemas = cx.load_schemas(Some(&settings))?;
         let fleet = FleetConnection::connect(&settings, &target).await?;

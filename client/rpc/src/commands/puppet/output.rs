@@ -84,7 +84,7 @@ impl PuppetOutput<'_> {
     }
 
     /// Prints an event.
-    pub fn print_news(&self, notice: PuppetRolloutNotice<'_>) -> Result<()> {
+    pub fn print_news(&self, notice: PuppetRolloutNotice) -> Result<()> {
         match notice {
             PuppetRolloutNotice::Line(line) => self.print_event(&line)?,
             PuppetRolloutNotice::Halted(halt, under_way) => {
@@ -110,9 +110,9 @@ impl PuppetOutput<'_> {
             (PuppetOutputForm::Lines, RunLogLine::Running(node, count)) => {
                 self.print_line(&PuppetRunsJsonLine::Running { node, concurrency: *count })
             }
-            (PuppetOutputForm::Lines, RunLogLine::Ended(node, _)) => run.map_or(Ok(()), |run| {
+            (PuppetOutputForm::Lines, RunLogLine::Ended(node, run)) => {
                 self.print_line(&PuppetRunsJsonLine::Ended(PuppetRunDocument::new(node, run)))
-            }),
+            }
             (PuppetOutputForm::Lines, _) => Ok(()),
             (PuppetOutputForm::Text, RunLogLine::Ended(node, run)) if !self.logs => {
                 self.cx.printer.print_line(describe_run_end(node, &run.outcome))

@@ -59,7 +59,7 @@ pub async fn run_once(args: &PuppetRunonceArgs, cx: CommandContext<'_>) -> Comma
     };
     let form = PuppetOutputForm::from_flags(&args.rollout.form)?;
     let output = PuppetOutput { form: &form, logs: false, cx };
-    report_error(&output, run_round(&rollout, output).await.map(|runs| runs.exit_code()))
+    report_error(&output, run_round(&rollout, output).await.map(|runs| runs.outcome().into()))
 }
 
 /// Runs Puppet on all matching nodes with limited concurrency, repeatedly if requested.

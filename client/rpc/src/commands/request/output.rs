@@ -14,6 +14,7 @@ use crate::commands::context::{CommandContext, CommandResult, Error, Result};
 use crate::commands::form;
 use crate::commands::form::{JsonForm, OutputFormError};
 use crate::diagnostics;
+use crate::error::ResultWriteError;
 use crate::printer::PrintError;
 use crate::render::group::group_equal_replies;
 use crate::render::jq::JqExpression;
@@ -284,8 +285,8 @@ pub async fn run_with_form(
 ) -> CommandResult {
     if let Some(path) = &flags.file {
         // Truncates the file. Its data has no colours.
-        let file = File::create(path)
-            .map_err(|source| FleetRequestError::Output { path: path.clone(), source })?;
+        let file =
+            File::create(path).map_err(|source| ResultWriteError::File(path.clone(), source))?;
         let screen = Screen::for_file(cx.environment.columns);
         cx.printer.redirect_data(Box::new(anstream::StripStream::new(file)), screen);
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use muster_client::{ClientError, ProposalDraft};
 use muster_request::{
     ApprovalFileError, RequestPlan, RpcSettings, TargetSelection, load_offline_signer,
-    write_approval_file, write_private,
+    write_approval_file,
 };
 use muster_wire::identity::{Identity, SubjectName};
 
