@@ -59,7 +59,7 @@ pub fn lint_policies(
         linter.check_agent(agent, file, schemas);
         linter.check_default(file);
         for (index, rule) in file.rules().iter().enumerate() {
-            linter.check_reachability(rule, file.rules().get(..index).unwrap_or_default(), now);
+            linter.check_reachability(rule, file.rules().split_at(index).0, now);
             linter.check_callers(rule, &callers);
             linter.check_data_sources(rule, sources);
         }

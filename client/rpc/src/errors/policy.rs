@@ -1,6 +1,7 @@
 //! Hints and exit codes for errors of policies as files.
 
 use muster_policy_tools::PolicyError;
+use muster_secret::files::FileAccessError;
 
 use crate::error::CommandError;
 use crate::exit::CommandExitCode;
@@ -8,6 +9,7 @@ use crate::exit::CommandExitCode;
 impl CommandError for PolicyError {
     fn hints(&self) -> Vec<String> {
         let hint = match self {
+            Self::File(FileAccessError::TooLarge { .. }) => "check that it is the right file",
             Self::NoPolicy(..) => {
                 "specify the directory that contains AGENT.policy, as in `rpc policy check ./policies`"
             }
