@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use muster_api::{ActionError, Agent, AgentAction, CallContext};
+use muster_api::{ActionError, Agent, CallContext, EmptyInput, NoState};
 use muster_client::{
     CallEvent, CallEventStream, CallTarget, ProgressUpdate, ReceivedReply, RpcCall,
 };
@@ -24,43 +24,27 @@ struct Count {
     to: u64,
 }
 
-#[derive(Deserialize)]
-struct Nothing {}
-
 #[derive(Serialize)]
 struct Said {
     said: String,
 }
 
 /// Tells of each number, and waits after every tenth until that was sent.
-struct Counting;
-
-/// Works until it is taken back, and says what it had done; tells the test when it begins.
-struct Holding(Arc<Notify>);
-
-impl AgentAction for Counting {
-    const NAME: &'static str = "count";
-    type Input = Count;
-    type Output = Said;
-    async fn run(&self, cx: &CallContext, input: Count) -> Result<Said, ActionError> {
-        for number in 0..input.to {
-            cx.emit_event(json!({ "number": number }));
-        }
-        cx.report_progress("done");
-        Ok(Said { said: input.to.to_string() })
+async fn count(_: NoState, cx: CallContext, input: Count) -> Result<Said, ActionError> {
+    tokio::task::yield_now().await;
+    for number in 0..input.to {
+        cx.emit_event(json!({ "number": number }));
     }
+    cx.report_progress("done");
+    Ok(Said { said: input.to.to_string() })
 }
 
-impl AgentAction for Holding {
-    const NAME: &'static str = "hold";
-    type Input = Nothing;
-    type Output = Said;
-    async fn run(&self, cx: &CallContext, _: Nothing) -> Result<Said, ActionError> {
-        cx.report_progress("begun");
-        self.0.notify_one();
-        cx.cancel.cancelled().await;
-        Err(ActionError::cancelled().with_data(object(json!({"said": "half of it"}))))
-    }
+/// Works until it is taken back, and says what it had done; tells the test when it begins.
+async fn hold(begun: Arc<Notify>, cx: CallContext, _: EmptyInput) -> Result<Said, ActionError> {
+    cx.report_progress("begun");
+    begun.notify_one();
+    cx.cancel.cancelled().await;
+    Err(ActionError::cancelled().with_data(object(json!({"said": "half of it"}))))
 }
 
 fn agent(begun: &Arc<Notify>) -> Agent {
@@ -76,7 +60,7 @@ fn agent(begun: &Arc<Notify>) -> Agent {
         "actions": [action("count", to), action("hold", json!({}))],
     });
     let agent = Agent::builder(&ddl.to_string()).unwrap();
-    let agent = agent.with_action(Counting).with_action(Holding(Arc::clone(begun)));
+    let agent = agent.action("count", &NoState, count).action("hold", begun, hold);
     let agent = agent.build().unwrap();
     assert!(agent.ddl().find_action("hold").unwrap().streams_progress());
     agent

@@ -2,61 +2,36 @@
 
 use std::time::Duration;
 
-use muster_api::{ActionError, Agent, AgentAction, CallContext};
+use muster_api::{ActionError, Agent, CallContext, EmptyInput, NoState};
 use muster_client::{CallTarget, RpcCall};
 use muster_host::CallLimits;
 use muster_wire::identity::Identity;
 use muster_wire::status::{ReplyReason, ReplyStatus};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::json;
 
 use crate::ask::World;
-
-#[derive(Deserialize)]
-struct Nothing {}
 
 #[derive(Serialize)]
 struct Said {
     said: String,
 }
 
-struct Panic;
-struct Hang;
-struct Flood;
-
-impl AgentAction for Panic {
-    const NAME: &'static str = "panic";
-    type Input = Nothing;
-    type Output = Said;
-    async fn run(&self, _: &CallContext, _: Nothing) -> Result<Said, ActionError> {
-        panic!("as the test wants")
-    }
+async fn panic_now(_: NoState, _: CallContext, _: EmptyInput) -> Result<Said, ActionError> {
+    tokio::task::yield_now().await;
+    panic!("as the test wants")
 }
 
-impl AgentAction for Hang {
-    const NAME: &'static str = "hang";
-    type Input = Nothing;
-    type Output = Said;
-    async fn run(&self, cx: &CallContext, _: Nothing) -> Result<Said, ActionError> {
-        // Blocking work that never looks at its flag, as a stuck file system.
-        let stuck = cx
-            .run_blocking(|cancel| {
-                while !cancel.is_cancelled() {
-                    std::thread::yield_now();
-                }
-            })
-            .await;
-        stuck.map(|()| Said { said: "awake".to_owned() })
-    }
-}
-
-impl AgentAction for Flood {
-    const NAME: &'static str = "flood";
-    type Input = Nothing;
-    type Output = Said;
-    async fn run(&self, _: &CallContext, _: Nothing) -> Result<Said, ActionError> {
-        Ok(Said { said: "x".repeat(8 * 1024 * 1024) })
-    }
+/// Blocking work that never looks at its flag, as a stuck file system.
+async fn hang(_: NoState, cx: CallContext, _: EmptyInput) -> Result<Said, ActionError> {
+    let stuck = cx
+        .run_blocking(|cancel| {
+            while !cancel.is_cancelled() {
+                std::thread::yield_now();
+            }
+        })
+        .await;
+    stuck.map(|()| Said { said: "awake".to_owned() })
 }
 
 fn agent() -> Agent {
@@ -71,9 +46,12 @@ fn agent() -> Agent {
     });
     Agent::builder(&ddl.to_string())
         .unwrap()
-        .with_action(Panic)
-        .with_action(Hang)
-        .with_action(Flood)
+        .action("panic", &NoState, panic_now)
+        .action("hang", &NoState, hang)
+        .immediate_action("flood", &NoState, |_, _, _: EmptyInput| {
+            let said = "x".repeat(8 * 1024 * 1024);
+            Said { said }
+        })
         .build()
         .unwrap()
 }

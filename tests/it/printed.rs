@@ -8,7 +8,7 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use muster_api::{ActionError, Agent, AgentAction, CallContext};
+use muster_api::{ActionError, Agent, CallContext};
 use muster_tests::await_state;
 use muster_tests::command::{Command, told};
 use muster_tests::fleet::{Blueprint, TestNode};
@@ -26,7 +26,7 @@ use tokio::sync::Semaphore;
 /// The node that does not end before it may.
 const SLOW: &str = "slow";
 
-/// Does what it is told; on the slow node only once it may.
+#[derive(Clone)]
 struct Work {
     may_end: Arc<Semaphore>,
     at_work: Arc<AtomicUsize>,
@@ -42,22 +42,18 @@ struct Done {
     done: String,
 }
 
-impl AgentAction for Work {
-    const NAME: &'static str = "do";
-    type Input = Given;
-    type Output = Done;
-    async fn run(&self, cx: &CallContext, given: Given) -> Result<Done, ActionError> {
-        let node = cx.node.identity().as_str();
-        if node == SLOW && given.what != "quick" {
-            self.at_work.fetch_add(1, Ordering::Relaxed);
-            // A semaphore is closed by nobody here.
-            self.may_end.acquire().await.unwrap().forget();
-        }
-        if node == "bad" && given.what == "fail" {
-            return Err(ActionError::failed("it did not work"));
-        }
-        Ok(Done { done: given.what })
+/// Does what it is told; on the slow node only once it may.
+async fn do_work(work: Work, cx: CallContext, given: Given) -> Result<Done, ActionError> {
+    let node = cx.node.identity().as_str();
+    if node == SLOW && given.what != "quick" {
+        work.at_work.fetch_add(1, Ordering::Relaxed);
+        // A semaphore is closed by nobody here.
+        work.may_end.acquire().await.unwrap().forget();
     }
+    if node == "bad" && given.what == "fail" {
+        return Err(ActionError::failed("it did not work"));
+    }
+    Ok(Done { done: given.what })
 }
 
 fn ddl() -> Value {
@@ -94,7 +90,7 @@ impl World {
             }
             let work = Work { may_end: Arc::clone(&may_end), at_work: Arc::clone(&at_work) };
             let agent = Agent::builder(&ddl().to_string()).unwrap();
-            blueprint.agents = vec![agent.with_action(work).build().unwrap()];
+            blueprint.agents = vec![agent.action("do", &work, do_work).build().unwrap()];
             nodes.push(TestNode::start(&organisation, &server, blueprint).await);
         }
         let desk = Command::new(&server, &organisation, &organisation.caller("rip"), "");

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use muster_api::{ActionError, Agent, AgentAction, CallContext};
+use muster_api::{Agent, CallContext, EmptyInput, NoState};
 use muster_client::{CallEvent, CallTarget, ClientError, ReplyDelivery, RpcCall};
 use muster_tests::fleet::{Blueprint, TestNode};
 use muster_tests::nats_server::PATIENCE;
@@ -11,7 +11,7 @@ use muster_wire::identity::Identity;
 use muster_wire::status::{ReplyReason, ReplyStatus};
 use muster_wire::subject::{self, AnswerAddress};
 use muster_wire::trace::{StageName, StageTiming, TraceContext};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::json;
 
 use crate::ask::{World, object};
@@ -34,25 +34,14 @@ pub(crate) const STAGES: [&str; 12] = [
 ];
 const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
-/// Answers the trace that its call is part of.
-struct Trace;
-
-#[derive(Deserialize)]
-struct Nothing {}
-
 #[derive(Serialize)]
 struct Seen {
     trace: String,
 }
 
-impl AgentAction for Trace {
-    const NAME: &'static str = "trace";
-    type Input = Nothing;
-    type Output = Seen;
-    async fn run(&self, cx: &CallContext, _: Nothing) -> Result<Seen, ActionError> {
-        let trace = cx.trace.map(|trace| trace.to_string());
-        Ok(Seen { trace: trace.unwrap_or_default() })
-    }
+/// Answers the trace that its call is part of.
+fn tell_trace(_: &NoState, cx: &CallContext, _: EmptyInput) -> Seen {
+    Seen { trace: cx.trace.map(|trace| trace.to_string()).unwrap_or_default() }
 }
 
 fn seer() -> Agent {
@@ -63,7 +52,7 @@ fn seer() -> Agent {
                      "output": {"trace": {"description": "d", "display_as": "Trace", "type": "string"}}}],
     });
     let builder = Agent::builder(&ddl.to_string()).unwrap();
-    builder.with_action(Trace).build().unwrap()
+    builder.immediate_action("trace", &NoState, tell_trace).build().unwrap()
 }
 
 fn nodes(names: &[&str]) -> BTreeSet<Identity> {

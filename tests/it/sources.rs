@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use muster_api::{ActionError, CallContext, DataSource, ValidatedDataSource};
+use muster_api::{ActionError, CallContext, ValidatedDataSource};
 use muster_client::Client;
 use muster_filter::NodeFilter;
 use muster_tests::fleet::{Blueprint, TestNode};
@@ -32,18 +32,13 @@ struct Values {
     value: u64,
 }
 
-impl DataSource for Probe {
-    const NAME: &'static str = "probe";
-    type Output = Values;
-
-    async fn query(&self, _: &CallContext, _: Option<&str>) -> Result<Values, ActionError> {
-        self.asked.fetch_add(1, Ordering::SeqCst);
-        let _told = GivenUp(Arc::clone(&self.given_up));
-        if self.hangs {
-            std::future::pending::<()>().await;
-        }
-        Ok(Values { value: 7 })
+async fn query(probe: Probe, _: CallContext, _: String) -> Result<Values, ActionError> {
+    probe.asked.fetch_add(1, Ordering::SeqCst);
+    let _told = GivenUp(Arc::clone(&probe.given_up));
+    if probe.hangs {
+        std::future::pending::<()>().await;
     }
+    Ok(Values { value: 7 })
 }
 
 /// Tells when an answer is no longer worked at.
@@ -62,7 +57,7 @@ impl Probe {
             "query": {"prompt": "anything", "type": "string", "optional": true},
             "output": {"value": {"type": "integer"}},
         });
-        ValidatedDataSource::new(&ddl.to_string(), self.clone()).unwrap()
+        ValidatedDataSource::new(&ddl.to_string(), self, query).unwrap()
     }
 
     fn asked(&self) -> usize {

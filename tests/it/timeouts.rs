@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use muster_api::{ActionError, Agent, AgentAction, CallContext};
+use muster_api::{ActionError, Agent, CallContext, EmptyInput, NoState};
 use muster_tests::command::Command;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -13,20 +13,10 @@ use crate::ask::World;
 /// More than the agent's two seconds, and the two more that a caller waits for answers on their way.
 const LONGER: Duration = Duration::from_millis(4500);
 
-#[derive(Deserialize)]
-struct Nothing {}
-
 #[derive(Serialize)]
 struct Left {
     seconds: u64,
 }
-
-/// Tells how much time it was given.
-struct Short;
-struct Long;
-struct Plain;
-/// Takes longer than its agent's time and what a caller waits besides.
-struct Slow;
 
 /// The time until the deadline; what is lost on the way is rounded up again.
 fn left(cx: &CallContext) -> Left {
@@ -34,32 +24,17 @@ fn left(cx: &CallContext) -> Left {
     Left { seconds: left.as_secs() + 1 }
 }
 
-macro_rules! tells_its_time {
-    ($action:ty, $name:literal) => {
-        impl AgentAction for $action {
-            const NAME: &'static str = $name;
-            type Input = Nothing;
-            type Output = Left;
-            async fn run(&self, cx: &CallContext, _: Nothing) -> Result<Left, ActionError> {
-                Ok(left(cx))
-            }
-        }
-    };
+/// Tells how much time it was given.
+async fn tell_time(_: NoState, cx: CallContext, _: EmptyInput) -> Result<Left, ActionError> {
+    tokio::task::yield_now().await;
+    Ok(left(&cx))
 }
 
-tells_its_time!(Short, "short");
-tells_its_time!(Long, "long");
-tells_its_time!(Plain, "plain");
-
-impl AgentAction for Slow {
-    const NAME: &'static str = "slow";
-    type Input = Nothing;
-    type Output = Left;
-    async fn run(&self, cx: &CallContext, _: Nothing) -> Result<Left, ActionError> {
-        // Nobody takes it back before: it is its own time that must count, and no shorter one.
-        let _ = tokio::time::timeout(LONGER, cx.cancel.cancelled()).await;
-        Ok(left(cx))
-    }
+/// Takes longer than its agent's time and what a caller waits besides.
+async fn wait_long(_: NoState, cx: CallContext, _: EmptyInput) -> Result<Left, ActionError> {
+    // Nobody takes it back before: it is its own time that must count, and no shorter one.
+    let _ = tokio::time::timeout(LONGER, cx.cancel.cancelled()).await;
+    Ok(left(&cx))
 }
 
 fn ddl() -> Value {
@@ -82,10 +57,10 @@ fn ddl() -> Value {
 fn agent() -> Agent {
     Agent::builder(&ddl().to_string())
         .unwrap()
-        .with_action(Short)
-        .with_action(Long)
-        .with_action(Slow)
-        .with_action(Plain)
+        .action("short", &NoState, tell_time)
+        .action("long", &NoState, tell_time)
+        .action("slow", &NoState, wait_long)
+        .action("plain", &NoState, tell_time)
         .build()
         .unwrap()
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use muster_api::{ActionError, Agent, AgentAction, CallContext};
+use muster_api::{ActionError, Agent, CallContext};
 use muster_tests::command::Command;
 use muster_tests::fleet::{Blueprint, TestNode};
 use muster_tests::nats_server::NatsServer;
@@ -42,9 +42,6 @@ impl Gate {
     }
 }
 
-/// Changes nothing but counts as a change; may be held up.
-struct Work(Arc<Gate>);
-
 #[derive(Deserialize)]
 struct Given {
     what: String,
@@ -57,27 +54,23 @@ struct Done {
     authorised: bool,
 }
 
-impl AgentAction for Work {
-    const NAME: &'static str = "do";
-    type Input = Given;
-    type Output = Done;
-    async fn run(&self, cx: &CallContext, given: Given) -> Result<Done, ActionError> {
-        let node = cx.node.identity().to_string();
-        *self.0.begun.lock().unwrap().entry(node.clone()).or_default() += 1;
-        self.0.total.fetch_add(1, Ordering::Relaxed);
-        if let Some(held) = self.0.held(&node) {
-            tokio::select! {
-                // A semaphore is closed by nobody here.
-                permit = held.acquire() => permit.unwrap().forget(),
-                () = cx.cancel.cancelled() => return Err(ActionError::cancelled()),
-            }
+/// Changes nothing but counts as a change; may be held up.
+async fn work(gate: Arc<Gate>, cx: CallContext, given: Given) -> Result<Done, ActionError> {
+    let node = cx.node.identity().to_string();
+    *gate.begun.lock().unwrap().entry(node.clone()).or_default() += 1;
+    gate.total.fetch_add(1, Ordering::Relaxed);
+    if let Some(held) = gate.held(&node) {
+        tokio::select! {
+            // A semaphore is closed by nobody here.
+            permit = held.acquire() => permit.unwrap().forget(),
+            () = cx.cancel.cancelled() => return Err(ActionError::cancelled()),
         }
-        if given.what == format!("fail on {node}") {
-            return Err(ActionError::failed("it did not work"));
-        }
-        let authorised = given.token.as_deref() == Some("s3cret");
-        Ok(Done { done: given.what, authorised })
     }
+    if given.what == format!("fail on {node}") {
+        return Err(ActionError::failed("it did not work"));
+    }
+    let authorised = given.token.as_deref() == Some("s3cret");
+    Ok(Done { done: given.what, authorised })
 }
 
 pub(crate) fn schema() -> Value {
@@ -113,7 +106,7 @@ impl World {
             let mut blueprint = Blueprint::new(organisation.node(&format!("n{n}")));
             blueprint.facts = json!({"number": n});
             let agent = Agent::builder(&schema().to_string()).unwrap();
-            blueprint.agents = vec![agent.with_action(Work(Arc::clone(&gate))).build().unwrap()];
+            blueprint.agents = vec![agent.action("do", &gate, work).build().unwrap()];
             running.push(TestNode::start(&organisation, &server, blueprint).await);
         }
         let desk = Command::new(&server, &organisation, &organisation.caller("rip"), more);

@@ -3,14 +3,14 @@
 use std::os::unix::fs::symlink;
 use std::sync::Arc;
 
-use muster_api::ddl::{AgentDdl, builtin_agent};
 use muster_api::system::real::RealSystem;
 use muster_api::testing::{TestNode, differences};
 use muster_api::wire::status::{ReplyReason, ReplyStatus};
 use muster_api::{ActionError, Agent};
 use serde_json::{Value, json};
 
-use crate::{Options, actions, build_agent};
+use crate::actions::{FileChangeOutput, FilePathInput, list, read, remove, status};
+use crate::{Options, build_agent};
 
 pub(crate) struct Machine {
     pub(crate) root: tempfile::TempDir,
@@ -57,14 +57,14 @@ impl Machine {
 
 #[test]
 fn types_names_and_examples_equal_the_ddl() {
-    let ddl = AgentDdl::from_slice(builtin_agent("filemgr").unwrap().as_bytes()).unwrap();
+    let agent = build_agent(Options::default(), Vec::new()).unwrap();
     let found: Vec<String> = [
-        differences::<actions::FilemgrStatusAction>(&ddl),
-        differences::<actions::FilemgrListAction>(&ddl),
-        differences::<actions::FilemgrReadAction>(&ddl),
-        differences::<actions::FilemgrTouchAction>(&ddl),
-        differences::<actions::FilemgrMkdirAction>(&ddl),
-        differences::<actions::FilemgrRemoveAction>(&ddl),
+        differences::<FilePathInput, status::FilemgrStatusOutput>(&agent, "status"),
+        differences::<FilePathInput, list::FilemgrListOutput>(&agent, "list"),
+        differences::<read::FilemgrReadInput, read::FilemgrReadOutput>(&agent, "read"),
+        differences::<FilePathInput, FileChangeOutput>(&agent, "touch"),
+        differences::<FilePathInput, FileChangeOutput>(&agent, "mkdir"),
+        differences::<remove::FilemgrRemoveInput, FileChangeOutput>(&agent, "remove"),
     ]
     .concat();
     assert_eq!(found, Vec::<String>::new());

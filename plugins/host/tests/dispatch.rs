@@ -6,85 +6,55 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_api::testing::TestNode;
-use muster_api::{ActionError, Agent, AgentAction, CallContext};
+use muster_api::{
+    ActionError, ActionFuture, ActionHandler, Agent, CallContext, EmptyInput, NoState,
+};
 use muster_host::{ActionCall, AgentRegistry, CallLimits, CallOutcome};
 use muster_system::fake::FakeSystem;
 use muster_wire::status::{ReplyReason, ReplyStatus};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 use tokio::sync::Notify;
 use tokio::time::Instant;
-
-#[derive(Deserialize)]
-struct Nothing {}
 
 #[derive(Serialize)]
 struct Said {
     said: Value,
 }
 
-struct Speak(Value);
-struct Panic;
-struct Hang(Arc<Notify>);
-struct Know;
-struct Stumble;
+async fn say(said: Value, _: CallContext, _: EmptyInput) -> Result<Said, ActionError> {
+    tokio::task::yield_now().await;
+    Ok(Said { said })
+}
+
+async fn panic_now(_: NoState, _: CallContext, _: EmptyInput) -> Result<Said, ActionError> {
+    tokio::task::yield_now().await;
+    panic!("as the test wants")
+}
+
+async fn hang(wake: Arc<Notify>, _: CallContext, _: EmptyInput) -> Result<Said, ActionError> {
+    wake.notified().await;
+    Ok(Said { said: json!("awake") })
+}
+
+fn know(_: &NoState, _: &CallContext, _: EmptyInput) -> Said {
+    Said { said: json!("known") }
+}
+
+fn stumble(_: &NoState, _: &CallContext, _: EmptyInput) -> Said {
+    panic!("as the test wants")
+}
+
+/// Declares that it answers immediately, and does not.
 struct Promise;
 
-impl AgentAction for Speak {
-    const NAME: &'static str = "speak";
-    type Input = Nothing;
-    type Output = Said;
-    async fn run(&self, _: &CallContext, _: Nothing) -> Result<Said, ActionError> {
-        Ok(Said { said: self.0.clone() })
+impl ActionHandler for Promise {
+    fn call<'a>(&'a self, _: &'a CallContext, _: Map<String, Value>) -> ActionFuture<'a> {
+        Box::pin(std::future::pending())
     }
-}
 
-impl AgentAction for Panic {
-    const NAME: &'static str = "panic";
-    type Input = Nothing;
-    type Output = Said;
-    async fn run(&self, _: &CallContext, _: Nothing) -> Result<Said, ActionError> {
-        panic!("as the test wants")
-    }
-}
-
-impl AgentAction for Hang {
-    const NAME: &'static str = "hang";
-    type Input = Nothing;
-    type Output = Said;
-    async fn run(&self, _: &CallContext, _: Nothing) -> Result<Said, ActionError> {
-        self.0.notified().await;
-        Ok(Said { said: json!("awake") })
-    }
-}
-
-impl AgentAction for Know {
-    const NAME: &'static str = "know";
-    const ANSWERS_IMMEDIATELY: bool = true;
-    type Input = Nothing;
-    type Output = Said;
-    async fn run(&self, _: &CallContext, _: Nothing) -> Result<Said, ActionError> {
-        Ok(Said { said: json!("known") })
-    }
-}
-
-impl AgentAction for Stumble {
-    const NAME: &'static str = "stumble";
-    const ANSWERS_IMMEDIATELY: bool = true;
-    type Input = Nothing;
-    type Output = Said;
-    async fn run(&self, _: &CallContext, _: Nothing) -> Result<Said, ActionError> {
-        panic!("as the test wants")
-    }
-}
-
-impl AgentAction for Promise {
-    const NAME: &'static str = "promise";
-    const ANSWERS_IMMEDIATELY: bool = true;
-    type Input = Nothing;
-    type Output = Said;
-    async fn run(&self, _: &CallContext, _: Nothing) -> Result<Said, ActionError> {
-        std::future::pending().await
+    fn answers_immediately(&self) -> bool {
+        true
     }
 }
 
@@ -105,12 +75,12 @@ fn ddl() -> String {
 fn registry(said: Value, wake: &Arc<Notify>, limits: CallLimits) -> AgentRegistry {
     let agent = Agent::builder(&ddl())
         .unwrap()
-        .with_action(Speak(said))
-        .with_action(Panic)
-        .with_action(Hang(Arc::clone(wake)))
-        .with_action(Know)
-        .with_action(Stumble)
-        .with_action(Promise)
+        .action("speak", &said, say)
+        .action("panic", &NoState, panic_now)
+        .action("hang", wake, hang)
+        .immediate_action("know", &NoState, know)
+        .immediate_action("stumble", &NoState, stumble)
+        .with_handler("promise", Arc::new(Promise))
         .build()
         .unwrap();
     let mut registry = AgentRegistry::new();

@@ -3,22 +3,21 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_api::ActionError;
-use muster_api::ddl::{AgentDdl, builtin_agent};
 use muster_api::system::real::RealSystem;
 use muster_api::system::{Command, ProcessId, ProcessSpool, Signal, System};
 use muster_api::testing::{TestNode, differences};
 use muster_api::wire::status::ReplyStatus;
+use muster_api::{ActionError, StatelessPlugin as _};
 use serde_json::{Value, json};
 
-use crate::{actions, build_agent};
+use crate::{ProcessPlugin, actions};
 
 fn host() -> RealSystem {
     RealSystem::new("/".into())
 }
 
 async fn ask(action: &str, input: Value) -> Result<Value, ActionError> {
-    let agent = build_agent().unwrap();
+    let agent = ProcessPlugin::create_agent().unwrap();
     let declared = agent.ddl().find_action(action).unwrap();
     let input = declared.validate_input(input.as_object().unwrap()).unwrap();
     let node = TestNode::named("dev1.example.net").unwrap();
@@ -54,13 +53,21 @@ async fn listed(mark: &str) -> Vec<Value> {
 
 #[test]
 fn types_names_and_examples_equal_the_ddl() {
-    let ddl = AgentDdl::from_slice(builtin_agent("process").unwrap().as_bytes()).unwrap();
-    let found: Vec<String> = [
-        differences::<actions::ProcessListAction>(&ddl),
-        differences::<actions::ProcessSummaryAction>(&ddl),
-        differences::<actions::ProcessKillAction>(&ddl),
-    ]
-    .concat();
+    let agent = ProcessPlugin::create_agent().unwrap();
+    let found: Vec<String> =
+        [
+            differences::<actions::list::ProcessListInput, actions::list::ProcessListOutput>(
+                &agent, "list",
+            ),
+            differences::<
+                actions::summary::ProcessSummaryInput,
+                actions::summary::ProcessSummaryOutput,
+            >(&agent, "summary"),
+            differences::<actions::kill::ProcessKillInput, actions::kill::ProcessKillOutput>(
+                &agent, "kill",
+            ),
+        ]
+        .concat();
     assert_eq!(found, Vec::<String>::new());
 }
 

@@ -7,10 +7,14 @@ use muster_api::system::fake::FakeSystem;
 use muster_api::system::real::RealSystem;
 use muster_api::testing::{TestNode, data_differences};
 use muster_api::wire::status::ReplyStatus;
-use muster_api::{ActionError, ValidatedDataSource};
+use muster_api::{ActionError, NoState, ValidatedDataSource};
 use serde_json::{Map, Value, json};
 
-use crate::data::ProcessDataSource;
+use crate::data::{ProcessDataOutput, count_processes};
+
+fn source() -> ValidatedDataSource {
+    ValidatedDataSource::blocking("process", &NoState, count_processes).unwrap()
+}
 
 async fn ask(
     system: impl System + 'static,
@@ -18,7 +22,7 @@ async fn ask(
 ) -> Result<Map<String, Value>, ActionError> {
     let node = TestNode::named("dev1").unwrap();
     let cx = node.context("data", "process", Arc::new(system)).unwrap();
-    let source = ValidatedDataSource::with_builtin_ddl(ProcessDataSource).unwrap();
+    let source = source();
     source.query_values(&cx, Some(query)).await
 }
 
@@ -41,7 +45,7 @@ fn machine() -> FakeSystem {
 
 #[test]
 fn types_names_and_examples_equal_the_ddl() {
-    assert_eq!(data_differences::<ProcessDataSource>(), Vec::<String>::new());
+    assert_eq!(data_differences::<ProcessDataOutput>(&source()), Vec::<String>::new());
 }
 
 #[tokio::test]

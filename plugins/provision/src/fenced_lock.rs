@@ -29,7 +29,7 @@ const MAX_FILE_BYTES: u64 = 4096;
 const MAX_LEASE_SECONDS: u64 = 3600;
 
 /// Lock and marker files in one directory.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct FencedLock {
     directory: PathBuf,
 }

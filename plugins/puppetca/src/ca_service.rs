@@ -3,12 +3,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use muster_api::CallContext;
-use muster_api::system::System;
-use muster_api::system::command::CancelFlag;
+use muster_api::BlockingContext;
 use muster_certificate::{
     CertificateInfo, CertificateParseError, CertificateRequest, same_fingerprint,
 };
+use serde::Serialize;
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 
@@ -27,10 +26,11 @@ pub(crate) struct CaService {
 }
 
 /// Combined details of a name.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize)]
+#[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
 pub(crate) struct CertDetails {
     /// `absent` if the authority has no entry.
-    pub(crate) state: &'static str,
+    pub(crate) state: String,
     pub(crate) fingerprint: String,
     pub(crate) public_key: String,
     pub(crate) serial: String,
@@ -65,16 +65,15 @@ impl CaService {
     /// Opens the configured backend for one call.
     pub(crate) fn connect_authority<'a>(
         &'a self,
-        cx: &'a CallContext,
-        cancel: CancelFlag,
+        cx: &'a BlockingContext,
     ) -> Result<Box<dyn CertAuthority + 'a>, CaError> {
         let left = cx.deadline.saturating_duration_since(Instant::now());
         let timeout = Duration::from_secs(self.options.timeout).min(left);
         Ok(match self.options.backend {
             CaBackend::Api => Box::new(CaHttpClient::connect(&self.options, timeout)?),
             CaBackend::Command => {
-                let system: &dyn System = &*cx.system;
-                Box::new(CaCommandLine::new(&self.options, system, timeout, cancel))
+                let cancel = cx.cancel_flag.clone();
+                Box::new(CaCommandLine::new(&self.options, &*cx.system, timeout, cancel))
             }
         })
     }
@@ -85,7 +84,7 @@ impl CaService {
         name: &CertName,
     ) -> Result<CertDetails, CaError> {
         let Some(entry) = ca.find_entry(name)? else {
-            return Ok(CertDetails { state: "absent", ..CertDetails::default() });
+            return Ok(CertDetails { state: "absent".to_owned(), ..CertDetails::default() });
         };
         certificate_details(ca, name, entry)
     }
@@ -315,7 +314,7 @@ fn certificate_details(
     let to_seconds =
         |text: &Option<String>| text.as_deref().and_then(parse_utc_seconds).unwrap_or(0);
     let mut details = CertDetails {
-        state: entry.state.as_str(),
+        state: entry.state.as_str().to_owned(),
         fingerprint: entry.sha256_fingerprint().to_owned(),
         public_key: String::new(),
         serial: entry

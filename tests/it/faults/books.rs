@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use muster_api::{ActionError, Agent, AgentAction, CallContext};
+use muster_api::{ActionError, Agent, CallContext, EmptyInput, NoState};
 use muster_client::{CallEvent, CallStats, CallTarget, Client, ReceivedReply, RpcCall};
 use muster_wire::identity::Identity;
 use muster_wire::status::ReplyStatus;
@@ -38,9 +38,6 @@ impl Effects {
 }
 
 #[derive(Deserialize)]
-struct Nothing {}
-
-#[derive(Deserialize)]
 struct Size {
     bytes: usize,
 }
@@ -51,31 +48,23 @@ struct Said {
 }
 
 /// Changes the node, in that it is written down.
-struct Strike(Arc<Effects>);
-
-/// Answers with as many bytes as were asked for.
-struct Fill;
-
-impl AgentAction for Strike {
-    const NAME: &'static str = "strike";
-    type Input = Nothing;
-    type Output = Said;
-    async fn run(&self, cx: &CallContext, _: Nothing) -> Result<Said, ActionError> {
-        self.0.note(cx.node.identity().clone(), cx.request);
-        let said = "done".to_owned();
-        Ok(Said { said })
-    }
+async fn strike(
+    effects: Arc<Effects>,
+    cx: CallContext,
+    _: EmptyInput,
+) -> Result<Said, ActionError> {
+    tokio::task::yield_now().await;
+    effects.note(cx.node.identity().clone(), cx.request);
+    let said = "done".to_owned();
+    Ok(Said { said })
 }
 
-impl AgentAction for Fill {
-    const NAME: &'static str = "fill";
-    type Input = Size;
-    type Output = Said;
-    async fn run(&self, cx: &CallContext, input: Size) -> Result<Said, ActionError> {
-        let said = "x".repeat(input.bytes);
-        cx.emit_event(json!({ "said": said }));
-        Ok(Said { said })
-    }
+/// Answers with as many bytes as were asked for.
+async fn fill(_: NoState, cx: CallContext, input: Size) -> Result<Said, ActionError> {
+    tokio::task::yield_now().await;
+    let said = "x".repeat(input.bytes);
+    cx.emit_event(json!({ "said": said }));
+    Ok(Said { said })
 }
 
 fn ddl() -> Value {
@@ -97,8 +86,8 @@ fn ddl() -> Value {
 pub(super) fn agent(effects: &Arc<Effects>) -> Agent {
     Agent::builder(&ddl().to_string())
         .unwrap()
-        .with_action(Strike(Arc::clone(effects)))
-        .with_action(Fill)
+        .action("strike", effects, strike)
+        .action("fill", &NoState, fill)
         .build()
         .unwrap()
 }

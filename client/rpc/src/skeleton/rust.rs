@@ -46,21 +46,20 @@ pub(super) fn generate_crate_files(
     let lib = lib.replace(
         "@BUILDER@",
         &lines(&declared, &|action| {
-            format!("        .with_action(actions::{}Action)", camel_case(action))
+            let path = format!("actions::{}::run_{action}", module_name(action));
+            format!("            .blocking_action(\"{action}\", &NoState, {path})")
         }),
     );
-    let modules = ACTIONS_TEMPLATE
-        .replace("@MODULES@", &lines(&sorted, &|action| format!("mod {};", module_name(action))))
-        .replace(
-            "@EXPORTS@",
-            &lines(&sorted, &|action| {
-                format!("pub(crate) use {}::{}Action;", module_name(action), camel_case(action))
-            }),
-        );
-    let tests = TESTS_TEMPLATE.replace("@AGENT@", agent).replace(
+    let modules = ACTIONS_TEMPLATE.replace(
+        "@MODULES@",
+        &lines(&sorted, &|action| format!("pub(crate) mod {};", module_name(action))),
+    );
+    let tests = TESTS_TEMPLATE.replace("@AGENT@", agent).replace("@PLUGIN@", &camel_case(agent));
+    let tests = tests.replace(
         "@DIFFERENCES@",
         &lines(&declared, &|action| {
-            format!("        differences::<actions::{}Action>(&ddl),", camel_case(action))
+            let path = format!("actions::{}::{}", module_name(action), camel_case(action));
+            format!("        differences::<{path}Input, {path}Output>(&agent, \"{action}\"),")
         }),
     );
     let name = format!("muster-{}", agent.replace('_', "-"));
@@ -139,7 +138,8 @@ mod tests {
         );
         assert!(files.iter().all(|file| !file.text.contains('@')));
         let text = &files[2].text;
-        assert!(text.contains("mod r#type;") && text.contains("r#type::TypeAction"));
+        assert!(text.contains("pub(crate) mod r#type;"));
+        assert!(files[1].text.contains("actions::r#type::run_type"));
     }
 
     #[test]

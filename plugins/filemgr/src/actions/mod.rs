@@ -1,16 +1,10 @@
 //! The actions of `filemgr`, one file for each action or pair of actions.
 
-mod create;
-mod list;
-mod read;
-mod remove;
-mod status;
-
-pub(crate) use create::{FilemgrMkdirAction, FilemgrTouchAction};
-pub(crate) use list::FilemgrListAction;
-pub(crate) use read::FilemgrReadAction;
-pub(crate) use remove::FilemgrRemoveAction;
-pub(crate) use status::FilemgrStatusAction;
+pub(crate) mod create;
+pub(crate) mod list;
+pub(crate) mod read;
+pub(crate) mod remove;
+pub(crate) mod status;
 
 use muster_api::system::FileEntryKind;
 use serde::{Deserialize, Serialize};

@@ -1,12 +1,8 @@
 //! The actions of `nettest`, one module each.
 
-mod connect;
-mod dns;
-mod ping;
-
-pub(crate) use connect::NettestConnectAction;
-pub(crate) use dns::NettestDnsAction;
-pub(crate) use ping::NettestPingAction;
+pub(crate) mod connect;
+pub(crate) mod dns;
+pub(crate) mod ping;
 
 use std::time::Duration;
 

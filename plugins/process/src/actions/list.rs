@@ -1,8 +1,6 @@
 //! `list`: lists the processes of the node.
 
-use std::sync::Arc;
-
-use muster_api::{ActionError, AgentAction, CallContext};
+use muster_api::{ActionError, BlockingContext, NoState};
 use serde::{Deserialize, Serialize};
 
 use super::{ProcessDetails, ProcessFilter};
@@ -10,8 +8,6 @@ use super::{ProcessDetails, ProcessFilter};
 /// Most processes in one reply, and most characters of a command line.
 const MAX_LISTED: usize = 1000;
 const MAX_COMMAND_CHARS: usize = 400;
-
-pub(crate) struct ProcessListAction;
 
 #[derive(Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -53,23 +49,15 @@ impl From<&ProcessDetails> for ProcessRow {
     }
 }
 
-impl AgentAction for ProcessListAction {
-    const NAME: &'static str = "list";
-    type Input = ProcessListInput;
-    type Output = ProcessListOutput;
-
-    async fn run(
-        &self,
-        cx: &CallContext,
-        input: ProcessListInput,
-    ) -> Result<ProcessListOutput, ActionError> {
-        let filter = ProcessFilter::parse_inputs(input.pattern.as_deref(), input.user, None)?;
-        let system = Arc::clone(&cx.system);
-        let found =
-            cx.run_blocking(move |cancel| filter.find_processes(&*system, &cancel)).await??;
-        Ok(ProcessListOutput {
-            count: found.len(),
-            processes: found.iter().take(MAX_LISTED).map(ProcessRow::from).collect(),
-        })
-    }
+pub(crate) fn list_processes(
+    _: &NoState,
+    cx: &BlockingContext,
+    input: ProcessListInput,
+) -> Result<ProcessListOutput, ActionError> {
+    let filter = ProcessFilter::parse_inputs(input.pattern.as_deref(), input.user, None)?;
+    let found = filter.find_processes(&*cx.system, &cx.cancel_flag)?;
+    Ok(ProcessListOutput {
+        count: found.len(),
+        processes: found.iter().take(MAX_LISTED).map(ProcessRow::from).collect(),
+    })
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use muster_api::{ActionError, AgentAction, CallContext};
+use muster_api::{ActionError, BlockingContext};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -11,8 +11,6 @@ use crate::classification;
 use crate::files::report::{PuppetResourceEvent, PuppetRunReport};
 use crate::program;
 use crate::runs::PuppetRunManager;
-
-pub(crate) struct LastRunReportAction(pub(crate) Arc<PuppetRunManager>);
 
 #[derive(Debug, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -64,23 +62,13 @@ impl LastRunReportOutput {
     }
 }
 
-impl AgentAction for LastRunReportAction {
-    const NAME: &'static str = "last_run_report";
-    type Input = LastRunReportInput;
-    type Output = LastRunReportOutput;
-
-    async fn run(
-        &self,
-        cx: &CallContext,
-        input: LastRunReportInput,
-    ) -> Result<LastRunReportOutput, ActionError> {
-        let (runs, system) = (Arc::clone(&self.0), Arc::clone(&cx.system));
-        cx.run_blocking(move |_| {
-            let paths = find_paths(&runs.options, &*system)?;
-            let report = program::wait_for_report(&*system, &paths)
-                .ok_or_else(|| ActionError::failed("no readable report of a Puppet run found"))?;
-            Ok(LastRunReportOutput::from_report(&report, input.logs))
-        })
-        .await?
-    }
+pub(crate) fn report_last_run(
+    runs: &Arc<PuppetRunManager>,
+    cx: &BlockingContext,
+    LastRunReportInput { logs }: LastRunReportInput,
+) -> Result<LastRunReportOutput, ActionError> {
+    let paths = find_paths(&runs.options, &*cx.system)?;
+    let report = program::wait_for_report(&*cx.system, &paths)
+        .ok_or_else(|| ActionError::failed("no readable report of a Puppet run found"))?;
+    Ok(LastRunReportOutput::from_report(&report, logs))
 }

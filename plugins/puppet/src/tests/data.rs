@@ -3,18 +3,19 @@
 use std::sync::Arc;
 
 use muster_api::ActionError;
+use muster_api::NodePlugin as _;
 use muster_api::system::System;
 use muster_api::system::fake::FakeSystem;
 use muster_api::testing::TestNode;
 use muster_api::wire::status::ReplyStatus;
 use serde_json::{Map, Value, json};
 
-use crate::{Options, data_sources};
+use super::plugin;
 
 async fn query(system: &Arc<dyn System>) -> Result<Map<String, Value>, ActionError> {
     let node = TestNode::named("dev1.example.net").unwrap();
     let cx = node.context("rpcutil", "get_data", Arc::clone(system)).unwrap();
-    let source = data_sources(Options::default()).unwrap().remove(0);
+    let source = plugin().data_sources().unwrap().remove(0);
     source.query_values(&cx, None).await
 }
 
