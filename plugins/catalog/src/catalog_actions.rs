@@ -9,14 +9,14 @@ use muster_engine::catalog::Catalog;
 use muster_engine::run::RunOptions;
 use muster_engine::type_source::machine_type_sources;
 use muster_engine::{ResourceEngine, lint};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::options::Options;
 use crate::runs::{self, CatalogRunOutcome, CatalogSource, invalid_catalog_error, read_catalog};
 
 /// Without `Debug`: there may be passwords in it.
-#[derive(Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Deserialize, JsonSchema)]
 pub(crate) struct CatalogRunInput {
     catalog: Option<String>,
     file: Option<String>,
@@ -25,15 +25,13 @@ pub(crate) struct CatalogRunInput {
 }
 
 /// Without `Debug`: there may be passwords in it.
-#[derive(Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Deserialize, JsonSchema)]
 pub(crate) struct CatalogLintInput {
     catalog: Option<String>,
     file: Option<String>,
 }
 
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct CatalogLintOutput {
     count: usize,
     findings: Vec<String>,

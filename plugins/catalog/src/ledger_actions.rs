@@ -9,6 +9,7 @@ use muster_api::{ActionError, BlockingContext, EmptyInput};
 use muster_engine::ledger::{OwedRefresh, RefreshCertainty, RefreshLedger};
 use muster_engine::lock::CatalogRunLock;
 use muster_engine::run::RunOptions;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::options::Options;
@@ -17,15 +18,13 @@ use crate::runs::{self, CatalogRunOutcome, CatalogSource, open_state_dir};
 /// Maximum number of refreshes in one reply.
 const MAX_LISTED_REFRESHES: usize = 1000;
 
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct LedgerListOutput {
     pending: usize,
     debts: Vec<OwedRefreshRow>,
 }
 
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct OwedRefreshRow {
     id: u64,
     target: String,
@@ -37,28 +36,24 @@ pub(crate) struct OwedRefreshRow {
     run: String,
 }
 
-#[derive(Debug, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct LedgerReplayInput {
     target: Option<String>,
 }
 
-#[derive(Debug, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct LedgerDropInput {
     target: String,
 }
 
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct LedgerDropOutput {
     dropped: usize,
     pending: usize,
 }
 
 /// The number of owed refreshes, and the age of the oldest.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct LedgerDataOutput {
     pending: usize,
     oldest: Option<i64>,

@@ -12,7 +12,8 @@ use muster_engine::lock::{CatalogRunLock, LockError, puppet_state_dirs};
 use muster_engine::report::{ResourceEvent, RunEvent, RunReport};
 use muster_engine::run::{self, CatalogRunError, RunOptions, run_files};
 use muster_engine::type_source::machine_type_sources;
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::options::Options;
@@ -34,8 +35,7 @@ pub(crate) enum CatalogSource {
 }
 
 /// The answer.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct CatalogRunOutcome {
     pub(crate) status: String,
     pub(crate) exit_code: u8,
@@ -49,8 +49,7 @@ pub(crate) struct CatalogRunOutcome {
 }
 
 /// One event of it.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct CatalogRunEvent {
     resource: String,
     property: Option<String>,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use muster_api::{ActionError, BlockingContext, CallContext, EmptyInput, NoState};
 use muster_engine::EngineError;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Mutex;
 
@@ -13,15 +14,13 @@ use crate::package::{NodePackages, property_text};
 pub(crate) type PackageQueue = Arc<Mutex<()>>;
 
 /// The input of the actions on one package.
-#[derive(Debug, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct PackageNameInput {
     pub(crate) package: String,
 }
 
 /// The result of a change.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct PackageChangeOutput {
     pub(crate) name: String,
     /// A version, `absent` or `purged`.
@@ -31,16 +30,14 @@ pub(crate) struct PackageChangeOutput {
     pub(crate) changed: bool,
 }
 
-#[derive(Debug, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct PackageInstallInput {
     package: String,
     /// The DDL requires a leading digit, because other values of `ensure`, such as `absent`, have a meaning in the engine.
     version: Option<String>,
 }
 
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct PackageStatusOutput {
     name: String,
     /// A version, `absent` or `purged`.
@@ -49,8 +46,7 @@ pub(crate) struct PackageStatusOutput {
     mark: String,
 }
 
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct PackageCheckupdatesOutput {
     package_manager: String,
     outdated_packages: Vec<OutdatedPackageRow>,
@@ -58,8 +54,7 @@ pub(crate) struct PackageCheckupdatesOutput {
 }
 
 /// A package with an available update. The field names are those of the `MCollective` agent `package`.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 struct OutdatedPackageRow {
     package: String,
     installed: String,
@@ -67,15 +62,13 @@ struct OutdatedPackageRow {
     version: String,
 }
 
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct PackageRefreshOutput {
     output: String,
 }
 
 /// Whether a package is installed, and its version.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct PackageDataOutput {
     installed: bool,
     version: Option<String>,

@@ -5,14 +5,14 @@ use muster_api::wire::Millis;
 use muster_api::wire::identity::SubjectName;
 use muster_api::{ActionError, CallContext};
 use muster_contract::permit::{PermitListOutput, PermitPoolRow, PoolMemberRow};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::client::PermitClient;
 use crate::pool::PoolMember;
 
-#[derive(Debug, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct PermitListInput {
     pool: Option<String>,
 }
@@ -65,15 +65,13 @@ fn parse_pool_input(text: &str) -> Result<SubjectName, ActionError> {
     SubjectName::parse(text).map_err(|error| ActionError::invalid_input(format!("pool: {error}")))
 }
 
-#[derive(Debug, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct PermitReleaseInput {
     pool: String,
     run: Option<String>,
 }
 
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct PermitReleaseOutput {
     released: usize,
 }

@@ -2,15 +2,15 @@
 
 use muster_api::filter::FilterPattern;
 use muster_api::{ActionError, BlockingContext, NoState};
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::table;
 
 /// Most PIDs that are listed.
 const MAX_PIDS: usize = 1000;
 
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct ProcessDataOutput {
     pub(crate) running: bool,
     pub(crate) count: u64,

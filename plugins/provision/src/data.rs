@@ -1,12 +1,12 @@
 //! `provision()`: provisioning state of the node, for filters that select nodes to provision.
 
 use muster_api::{ActionError, BlockingContext};
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::fenced_lock::FencedLock;
 
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct ProvisionDataOutput {
     disabled: bool,
     locked: bool,

@@ -14,6 +14,7 @@ use uuid::Uuid;
 
 use crate::options::{NotificationEvent, StepName};
 use crate::plan::{PlanStep, ProvisioningPlan};
+use crate::store::NodeRecordError;
 
 /// Maximum number of entries in a node's history.
 const MAX_HISTORY_ENTRIES: usize = 100;
@@ -151,6 +152,12 @@ pub enum FailureKind {
     Deferred,
 }
 
+impl From<NodeRecordError> for StepError {
+    fn from(error: NodeRecordError) -> Self {
+        Self::transient(error.to_string())
+    }
+}
+
 impl StepError {
     /// A temporary error: another try may succeed.
     pub fn transient(message: impl Into<String>) -> Self {
@@ -256,14 +263,19 @@ impl NodeRecord {
 
     /// Records the start of a step. A try whose end was not recorded is repeated under the same number.
     pub fn begin_step(&mut self, step: &StepName, now: Millis) {
-        let attempt = match &self.current {
-            Some(current) if current.step == *step && current.underway => current.attempt,
-            Some(current) if current.step == *step => current.attempt + 1,
-            _ => 1,
-        };
+        let attempt = self.attempt_number(step);
         self.current =
             Some(CurrentStep { step: step.clone(), attempt, underway: true, not_before: 0 });
         self.append_history(now, step.as_str(), EventKind::Began, "");
+    }
+
+    /// Number of the try of a step that begins now or is in progress.
+    fn attempt_number(&self, step: &StepName) -> u32 {
+        match &self.current {
+            Some(current) if current.step == *step && current.underway => current.attempt,
+            Some(current) if current.step == *step => current.attempt.saturating_add(1),
+            _ => 1,
+        }
     }
 
     /// Records the success of a step with the values that it found.
@@ -292,11 +304,7 @@ impl NodeRecord {
         backoff: RetryBackoff,
         now: Millis,
     ) {
-        let attempt = match &self.current {
-            Some(current) if current.step == *step && current.underway => current.attempt,
-            Some(current) if current.step == *step => current.attempt.saturating_add(1),
-            _ => 1,
-        };
+        let attempt = self.attempt_number(step);
         let message: String = error.message.chars().take(MAX_ERROR_CHARS).collect();
         let (kind, counted_attempts) = match error.kind {
             // A deferral does not count as a try.
@@ -362,11 +370,10 @@ impl NodeRecord {
     }
 
     /// Records that its certificates are revoked.
-    pub fn mark_retired(&mut self, values: Map<String, Value>, now: Millis) {
+    pub fn mark_retired(&mut self, now: Millis) {
         self.state = ProvisioningState::Retired;
         self.current = None;
         self.error = None;
-        self.values.extend(values);
         self.append_history(now, "retire", EventKind::Done, "");
     }
 

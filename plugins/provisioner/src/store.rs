@@ -2,7 +2,9 @@
 
 use muster_api::wire::identity::Identity;
 use muster_api::wire::stores::PROVISION_BUCKET;
+use muster_base::unix_millis_now;
 use muster_bus::{Bucket, BucketEntry, BucketError, BucketWatch, Bus, Bytes};
+use uuid::Uuid;
 
 use crate::record::NodeRecord;
 
@@ -106,6 +108,23 @@ impl NodeRecordStore {
             }
         }
         Err(BucketError::Conflict { key }.into())
+    }
+
+    /// Replaces the record of a node by that of a new provisioning, if `is_over` accepts the current one.
+    pub async fn restart_record(
+        &self,
+        node: &Identity,
+        is_over: impl Fn(&NodeRecord) -> bool,
+    ) -> Result<(), NodeRecordError> {
+        let edited = self.edit_record(node, |record| {
+            let restarts = is_over(record);
+            if restarts {
+                let new_record = NodeRecord::new(node.clone(), Uuid::now_v7(), unix_millis_now());
+                *record = NodeRecord { epoch: record.epoch, ..new_record };
+            }
+            Ok(restarts)
+        });
+        edited.await.map(drop)
     }
 }
 

@@ -4,15 +4,15 @@ use muster_api::base::since_epoch;
 use std::sync::Arc;
 
 use muster_api::{ActionError, BlockingContext};
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::files::activity::read_activity;
 use crate::files::summary::PuppetRunSummary;
 use crate::paths::PuppetPaths;
 use crate::runs::PuppetRunManager;
 
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "MCollective's outputs, each of which is filtered by"

@@ -6,6 +6,7 @@ use muster_api::{ActionError, BlockingContext};
 use muster_contract::puppetca::{
     CertNameInput, PuppetcaCleanOutput, PuppetcaSignInput, PuppetcaSignOutput,
 };
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::authority::CertState;
@@ -15,14 +16,12 @@ use crate::name::CertName;
 /// Most names of each state in one reply.
 const MAX_NAMES_PER_STATE: usize = 5000;
 
-#[derive(Debug, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct PuppetcaListInput {
     state: CertStateFilter,
 }
 
-#[derive(Debug, Clone, Copy, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum CertStateFilter {
     All,
@@ -31,8 +30,7 @@ enum CertStateFilter {
     Revoked,
 }
 
-#[derive(Debug, Default, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
+#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct PuppetcaListOutput {
     requests: Vec<String>,
     signed: Vec<String>,
@@ -40,16 +38,14 @@ pub(crate) struct PuppetcaListOutput {
     count: usize,
 }
 
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct PuppetcaStatusOutput {
     certname: String,
     #[serde(flatten)]
     details: CertDetails,
 }
 
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct PuppetcaRevokeOutput {
     certname: String,
     changed: bool,

@@ -7,7 +7,8 @@ use muster_api::BlockingContext;
 use muster_certificate::{
     CertificateInfo, CertificateParseError, CertificateRequest, same_fingerprint,
 };
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 
@@ -26,8 +27,7 @@ pub(crate) struct CaService {
 }
 
 /// Combined details of a name.
-#[derive(Debug, Clone, Default, Serialize)]
-#[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct CertDetails {
     /// `absent` if the authority has no entry.
     pub(crate) state: String,

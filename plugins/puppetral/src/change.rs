@@ -14,7 +14,8 @@ use muster_engine::plan::ResourcePlan;
 use muster_engine::resource::Resource;
 use muster_engine::undo::UndoRecord;
 use muster_engine::{EngineError, ResourceEngine};
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::engines::{EngineFactory, check_foreign, from_engine_error};
@@ -50,13 +51,12 @@ pub(crate) enum ChangeMode {
 }
 
 /// How it went.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct ChangeReport {
     /// Whether anything changed; in a plan, whether anything would, or could where the resource was not evaluated.
     pub(crate) changed: bool,
     pub(crate) result: String,
-    #[cfg_attr(test, schemars(with = "Vec<Value>"))]
+    #[schemars(with = "Vec<Value>")]
     pub(crate) events: Vec<ChangeEvent>,
     pub(crate) resource: String,
     pub(crate) log: Vec<String>,

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use muster_api::system::System;
 use muster_api::{ActionError, BlockingContext, CallContext};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
@@ -21,8 +22,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// Time reserved before the caller's deadline to send the reply.
 const REPLY_MARGIN: Duration = Duration::from_secs(1);
 
-#[derive(Debug, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct RestartRequestInput {
     unit: String,
     when_idle: Option<bool>,
@@ -32,14 +32,12 @@ pub(crate) struct RestartRequestInput {
     wait: Option<bool>,
 }
 
-#[derive(Debug, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct RestartStatusInput {
     unit: String,
 }
 
-#[derive(Debug, Default, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
+#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct RestartStatusOutput {
     state: String,
     text: String,
@@ -50,8 +48,7 @@ pub(crate) struct RestartStatusOutput {
     pid: Option<u32>,
 }
 
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct RestartRequestOutput {
     state: String,
     text: String,

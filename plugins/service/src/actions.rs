@@ -2,26 +2,24 @@
 
 use muster_api::{ActionError, BlockingContext, NoState};
 use muster_engine::EngineError;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::service::{NodeService, ServiceRunState};
 
 /// The input of every action.
-#[derive(Debug, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct ServiceNameInput {
     service: String,
 }
 
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct ServiceStatusOutput {
     status: ServiceRunState,
 }
 
 /// The state after a change.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct ServiceChangeOutput {
     pub(crate) status: ServiceRunState,
     /// Whether the state differs from the one before.
@@ -29,8 +27,7 @@ pub(crate) struct ServiceChangeOutput {
 }
 
 /// Whether a service exists, runs, and starts at boot.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct ServiceDataOutput {
     present: bool,
     running: bool,

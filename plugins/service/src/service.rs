@@ -8,14 +8,14 @@ use muster_api::system::command::CancelFlag;
 use muster_engine::providers::service::{ServiceOperation, ServiceState as Found, choose_provider};
 use muster_engine::resource::Resource;
 use muster_engine::{EngineError, ResourceContext, ResourceEngine};
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::actions::ServiceChangeOutput;
 
 /// Whether a service runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum ServiceRunState {
     Running,

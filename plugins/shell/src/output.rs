@@ -4,7 +4,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use muster_api::progress::ProgressSink;
 use muster_api::system::command::OutputStream;
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 /// Bytes of each stream that are kept for the reply.
@@ -15,8 +16,7 @@ const MAX_KEPT_JSON_BYTES: usize = 160 * 1024;
 const MAX_LINE_BYTES: usize = 4 * 1024;
 
 /// The outputs of `run`.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct ShellRunOutput {
     /// Unknown while the program runs, and if it was stopped.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 
 use muster_api::ActionError;
 use muster_api::system::{Command, System};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 /// Largest passwd file that is searched for a user, in bytes.
 const MAX_PASSWD_BYTES: u64 = 16 * 1024 * 1024;
 
 /// The inputs that `run` and `start` share.
-#[derive(Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Deserialize, JsonSchema)]
 pub(crate) struct ShellProgramInput {
     /// Program and arguments.
     command: Option<Vec<String>>,

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use muster_api::{ActionError, BlockingContext};
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::{FilePathInput, kind_name};
 use crate::path_policy::PathPolicy;
@@ -11,15 +12,13 @@ use crate::path_policy::PathPolicy;
 /// Maximum number of entries in one reply.
 const MAX_LISTED_ENTRIES: usize = 2000;
 
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct FilemgrListOutput {
     count: usize,
     entries: Vec<DirectoryEntryRow>,
 }
 
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct DirectoryEntryRow {
     name: String,
     kind: String,

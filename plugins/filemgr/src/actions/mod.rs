@@ -7,18 +7,17 @@ pub(crate) mod remove;
 pub(crate) mod status;
 
 use muster_api::system::FileEntryKind;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The input of an action on one path.
-#[derive(Debug, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct FilePathInput {
     path: String,
 }
 
 /// Whether something was changed.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct FileChangeOutput {
     changed: bool,
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use muster_api::system::FileEntryKind;
 use muster_api::system::confined::ConfinedFile;
 use muster_api::{ActionError, BlockingContext};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::path_policy::PathPolicy;
@@ -14,8 +15,7 @@ const MAX_FILE_BYTES: u64 = 64 * 1024 * 1024;
 /// Maximum number of bytes in one reply.
 const MAX_ANSWER_BYTES: u64 = 64 * 1024;
 
-#[derive(Debug, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct FilemgrReadInput {
     path: String,
     /// Where to begin; from the end when negative.
@@ -23,8 +23,7 @@ pub(crate) struct FilemgrReadInput {
     bytes: u64,
 }
 
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct FilemgrReadOutput {
     text: String,
     size: u64,

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use muster_api::system::{FileEntryKind, SystemError};
 use muster_api::{ActionError, BlockingContext};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::FileChangeOutput;
 use crate::path_policy::PathPolicy;
 
-#[derive(Debug, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct FilemgrRemoveInput {
     path: String,
     recursive: bool,

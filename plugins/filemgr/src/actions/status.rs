@@ -7,7 +7,8 @@ use std::time::UNIX_EPOCH;
 use md5::Md5;
 use muster_api::system::FileEntryKind;
 use muster_api::{ActionError, BlockingContext};
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::{FilePathInput, kind_name};
@@ -16,8 +17,7 @@ use crate::path_policy::{AdmittedPath, PathPolicy};
 /// Largest file for which checksums are computed, in bytes.
 const MAX_CHECKSUM_BYTES: u64 = 64 * 1024 * 1024;
 
-#[derive(Debug, Default, Serialize)]
-#[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
+#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct FilemgrStatusOutput {
     present: bool,
     kind: Option<String>,

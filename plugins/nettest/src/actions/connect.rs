@@ -1,14 +1,14 @@
 //! `connect`: opens a TCP connection and closes it. A closed port is a successful reply, not a failure.
 
 use muster_api::{ActionError, CallContext, NoState};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 
 use super::{effective_timeout, round_millis};
 
-#[derive(Debug, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct NettestConnectInput {
     host: String,
     port: u32,
@@ -16,8 +16,7 @@ pub(crate) struct NettestConnectInput {
     timeout: u64,
 }
 
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct NettestConnectOutput {
     connected: bool,
     result: String,

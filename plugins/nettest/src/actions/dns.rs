@@ -3,22 +3,21 @@
 use std::collections::BTreeSet;
 
 use muster_api::{ActionError, CallContext, NoState};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::net::lookup_host;
 use tokio::time::{Instant, timeout};
 
 use super::{effective_timeout, round_millis};
 
-#[derive(Debug, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct NettestDnsInput {
     name: String,
     /// In seconds.
     timeout: u64,
 }
 
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct NettestDnsOutput {
     addresses: Vec<String>,
     ms: f64,

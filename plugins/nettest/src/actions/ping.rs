@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use muster_api::system::Command;
 use muster_api::{ActionError, BlockingContext, NoState};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::effective_timeout;
 
-#[derive(Debug, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct NettestPingInput {
     host: String,
     count: u32,
@@ -17,8 +17,7 @@ pub(crate) struct NettestPingInput {
     timeout: u64,
 }
 
-#[derive(Debug, PartialEq, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
+#[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct NettestPingOutput {
     alive: bool,
     sent: u32,

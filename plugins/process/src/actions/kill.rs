@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use muster_api::base::error_chain;
 use muster_api::system::{ProcessId, Signal, System};
 use muster_api::{ActionError, BlockingContext, NoState};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{ProcessFilter, read_stat};
@@ -14,8 +15,7 @@ use super::{ProcessFilter, read_stat};
 /// Most processes that one call signals. A pattern that matches more is treated as a mistake.
 const MAX_SIGNALLED: usize = 200;
 
-#[derive(Debug, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct ProcessKillInput {
     pattern: Option<String>,
     pid: Option<u32>,
@@ -24,8 +24,7 @@ pub(crate) struct ProcessKillInput {
     plan: bool,
 }
 
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct ProcessKillOutput {
     matched: usize,
     signalled: usize,

@@ -1,6 +1,7 @@
 //! `list`: lists the processes of the node.
 
 use muster_api::{ActionError, BlockingContext, NoState};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{ProcessDetails, ProcessFilter};
@@ -9,22 +10,19 @@ use super::{ProcessDetails, ProcessFilter};
 const MAX_LISTED: usize = 1000;
 const MAX_COMMAND_CHARS: usize = 400;
 
-#[derive(Debug, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct ProcessListInput {
     pattern: Option<String>,
     user: Option<String>,
 }
 
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct ProcessListOutput {
     count: usize,
     processes: Vec<ProcessRow>,
 }
 
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct ProcessRow {
     pid: u32,
     parent: u32,

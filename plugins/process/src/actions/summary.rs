@@ -4,20 +4,19 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use muster_api::{ActionError, BlockingContext, NoState};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::list::ProcessRow;
 use super::{ProcessDetails, ProcessFilter};
 
-#[derive(Debug, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct ProcessSummaryInput {
     /// Number of the largest processes to return.
     top: usize,
 }
 
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct ProcessSummaryOutput {
     count: usize,
     states: BTreeMap<String, usize>,

@@ -7,6 +7,7 @@ use muster_certificate::{
     CertificateInfo, CertificateRequest, public_key_fingerprint, verify_certificate,
 };
 use muster_contract::provision::{CertificateRequestState, RequestCertificateOutput};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::server_arguments;
@@ -19,8 +20,7 @@ const STALE_CERTIFICATE_SETTINGS: [&str; 3] = ["hostcert", "localcacert", "hostc
 /// Puppet's message when the CA already has a certificate or request of that name.
 const CONFLICT_MESSAGE: &str = "due to a conflict on the server";
 
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct HasCertOutput {
     has_cert: bool,
     problem: String,
@@ -31,8 +31,7 @@ pub(crate) struct HasCertOutput {
     not_after: i64,
 }
 
-#[derive(Debug, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct RequestCertificateInput {
     fresh: bool,
     server: Option<String>,

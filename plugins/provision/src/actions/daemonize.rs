@@ -7,7 +7,8 @@ use muster_api::system::Command;
 use muster_api::{ActionError, BlockingContext};
 use muster_contract::provision::FencedStepInput;
 use muster_engine::ResourceEngine;
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::options::Options;
@@ -15,8 +16,7 @@ use crate::outcome::first_error_line;
 use crate::puppet::printable_tail;
 use crate::step_context::StepContext;
 
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct DaemonizePuppetOutput {
     changed: bool,
     output: String,

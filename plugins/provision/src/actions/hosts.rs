@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use muster_api::system::{FileAttributes, System, SystemError};
 use muster_api::{ActionError, BlockingContext};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::hosts::edit_hosts;
@@ -14,8 +15,7 @@ use crate::step_context::StepContext;
 /// Largest hosts file, in bytes.
 const MAX_HOSTS_BYTES: u64 = 16 * 1024 * 1024;
 
-#[derive(Debug, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct SetPuppetHostInput {
     ipaddress: String,
     ipaddress6: Option<String>,
@@ -23,8 +23,7 @@ pub(crate) struct SetPuppetHostInput {
     fence: Option<u64>,
 }
 
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct SetPuppetHostOutput {
     changed: bool,
     lines: Vec<String>,

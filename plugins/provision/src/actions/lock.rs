@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use muster_api::{ActionError, BlockingContext, EmptyInput};
 use muster_contract::provision::{ProvisionLockInput, ProvisionUnlockInput};
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::fenced_lock::LockStatus;
 use crate::step_context::StepContext;
@@ -13,8 +14,7 @@ use crate::step_context::StepContext;
 /// Accepted leases, in seconds.
 const LEASE_SECONDS_RANGE: std::ops::RangeInclusive<u64> = 5..=3600;
 
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct ProvisionLockOutput {
     locked: bool,
     owner: String,
@@ -23,8 +23,7 @@ pub(crate) struct ProvisionLockOutput {
     expires: u64,
 }
 
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct ProvisionUnlockOutput {
     unlocked: bool,
 }

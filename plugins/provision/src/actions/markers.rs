@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use muster_api::{ActionError, BlockingContext};
 use muster_contract::provision::{FencedStepInput, IsDisabledOutput};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::step_context::StepContext;
@@ -12,21 +13,18 @@ use crate::step_context::StepContext;
 const WIPED_SETTINGS: [&str; 6] =
     ["hostprivkey", "hostpubkey", "hostcsr", "hostcert", "localcacert", "hostcrl"];
 
-#[derive(Debug, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct ReprovisionInput {
     wipe: bool,
 }
 
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct ProvisionDisableOutput {
     disabled: bool,
     changed: bool,
 }
 
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct ReprovisionOutput {
     changed: bool,
     wiped: Vec<String>,

@@ -13,6 +13,7 @@ use muster_contract::puppet::PuppetRunClass;
 use muster_contract::write_values;
 use muster_engine::lock::{CatalogRunLock, LockError};
 use muster_permits::{Permit, PermitRequest};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::server_arguments;
@@ -34,8 +35,7 @@ const RUN_ARGUMENTS: [&str; 9] = [
     "--waitforcert=0",
 ];
 
-#[derive(Debug, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct RunPuppetInput {
     environment: Option<String>,
     server: Option<String>,

@@ -3,14 +3,14 @@
 use muster_api::wire::identity::Identity;
 use muster_api::{ActionError, CallContext};
 use muster_contract::provisioner::NodeControlOutput;
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::handle::ProvisionerHandle;
 use crate::record::NodeRecord;
 use muster_base::unix_millis_now;
 
-#[derive(Debug, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct NodeControlInput {
     node: String,
 }

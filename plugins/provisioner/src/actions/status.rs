@@ -2,6 +2,7 @@
 
 use muster_api::{ActionError, CallContext};
 use muster_contract::provisioner::{NodeHistoryRow, ProvisionedNodeRow, ProvisionerStatusOutput};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -11,8 +12,7 @@ use crate::record::{EventKind, NodeRecord};
 /// Maximum number of nodes in one reply.
 const MAX_LISTED_NODES: usize = 1000;
 
-#[derive(Debug, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct ProvisionerStatusInput {
     node: Option<String>,
     state: Option<String>,

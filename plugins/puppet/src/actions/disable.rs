@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use muster_api::system::FileAttributes;
 use muster_api::{ActionError, BlockingContext, EmptyInput};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -11,22 +12,19 @@ use super::find_paths;
 use crate::files::activity::disabled_reason;
 use crate::runs::PuppetRunManager;
 
-#[derive(Debug, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct PuppetDisableInput {
     message: Option<String>,
 }
 
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct PuppetDisableOutput {
     status: String,
     enabled: bool,
     disable_message: String,
 }
 
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct PuppetEnableOutput {
     status: String,
     enabled: bool,

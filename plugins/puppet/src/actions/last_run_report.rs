@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use muster_api::{ActionError, BlockingContext};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -12,14 +13,12 @@ use crate::files::report::{PuppetResourceEvent, PuppetRunReport};
 use crate::program;
 use crate::runs::PuppetRunManager;
 
-#[derive(Debug, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct LastRunReportInput {
     logs: bool,
 }
 
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct LastRunReportOutput {
     status: String,
     class: String,

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use muster_api::system::System;
 use muster_api::{ActionError, BlockingContext};
 use muster_contract::puppet::LastRunSummaryOutput;
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::find_paths;
@@ -15,8 +16,7 @@ use crate::files::activity;
 use crate::program;
 use crate::runs::PuppetRunManager;
 
-#[derive(Debug, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct LastRunSummaryInput {
     logs: bool,
 }

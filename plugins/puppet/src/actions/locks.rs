@@ -7,22 +7,21 @@ use std::time::Duration;
 use muster_api::system::{StateDir, System};
 use muster_api::{ActionError, BlockingContext, EmptyInput};
 use muster_engine::lock::{LockError, MusterRunLock};
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::find_paths;
 use crate::files::activity::{LockHolder, disabled_reason, lock_holder};
 use crate::paths::PuppetPaths;
 use crate::runs::PuppetRunManager;
 
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct PuppetLocksOutput {
     held: usize,
     locks: Vec<PuppetLockRow>,
 }
 
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct PuppetLockRow {
     name: String,
     path: String,

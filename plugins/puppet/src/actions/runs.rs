@@ -4,20 +4,19 @@ use std::sync::Arc;
 
 use muster_api::{ActionError, BlockingContext};
 use muster_contract::puppet::PuppetRunOutcome;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::parse_run_id;
 use crate::runs::PuppetRunManager;
 
-#[derive(Debug, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct PuppetRunsInput {
     run: Option<String>,
     count: usize,
 }
 
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct PuppetRunsOutput {
     count: usize,
     runs: Vec<PuppetRunOutcome>,

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use muster_api::{ActionError, CallContext};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::change::{ChangeMode, ChangeReport, DesiredResource, ResourceChanger};
 
 /// Without `Debug`: there may be passwords in it.
-#[derive(Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Deserialize, JsonSchema)]
 pub(crate) struct PuppetralDoInput {
     #[serde(rename = "type")]
     type_name: Option<String>,
@@ -23,8 +23,7 @@ pub(crate) struct PuppetralDoInput {
 }
 
 /// Without `Debug`: there may be passwords in it.
-#[derive(Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Deserialize, JsonSchema)]
 pub(crate) struct PuppetralPlanInput {
     #[serde(rename = "type")]
     type_name: String,

@@ -3,22 +3,21 @@
 use std::sync::Arc;
 
 use muster_api::{ActionError, BlockingContext};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::engines::{EngineFactory, check_foreign, from_engine_error, read_only_for_own_types};
 use crate::{managed, properties};
 
-#[derive(Debug, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct PuppetralFindInput {
     #[serde(rename = "type")]
     type_name: String,
     name: String,
 }
 
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct PuppetralFindOutput {
     #[serde(rename = "type")]
     type_name: String,
@@ -49,15 +48,13 @@ pub(crate) fn find_resource(
     })
 }
 
-#[derive(Debug, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct PuppetralSearchInput {
     #[serde(rename = "type")]
     type_name: String,
 }
 
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct PuppetralSearchOutput {
     #[serde(rename = "type")]
     type_name: String,

@@ -11,6 +11,7 @@ use muster_api::{CallContext, CounterSnapshot, EmptyInput, HealthFinding, NoStat
 use muster_contract::rpcutil::{
     CpuTimes, DiagnoseFindingRow, RpcutilDaemonStatsOutput, RpcutilDiagnoseOutput,
 };
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -21,21 +22,18 @@ use crate::secret;
 /// (see `times(2)` and `proc_pid_stat(5)`).
 const TICKS_PER_SECOND: f64 = 100.0;
 
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct RpcutilPingOutput {
     /// The node's clock, in seconds since 1970; 0 when it is set to a time before.
     pong: u64,
 }
 
-#[derive(Debug, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct RpcutilGetConfigItemInput {
     item: String,
 }
 
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct RpcutilGetConfigItemOutput {
     item: String,
     /// Null if it is not set.

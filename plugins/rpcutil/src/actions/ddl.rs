@@ -2,11 +2,11 @@
 
 use muster_api::{ActionError, BlockingContext, NoState};
 use muster_contract::rpcutil::RpcutilDdlOutput;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 
-#[derive(Debug, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct RpcutilDdlInput {
     agent: String,
 }

@@ -2,16 +2,15 @@
 
 use muster_api::{CallContext, NoState};
 use muster_contract::rpcutil::{RpcutilGetFactOutput, RpcutilGetFactsOutput};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
-#[derive(Debug, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct RpcutilGetFactInput {
     fact: String,
 }
 
-#[derive(Debug, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct RpcutilGetFactsInput {
     /// Comma separated.
     facts: String,

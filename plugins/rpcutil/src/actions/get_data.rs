@@ -1,18 +1,17 @@
 //! `get_data`: queries one of the node's data sources.
 
 use muster_api::{ActionError, CallContext, NoState, ValidatedDataSource};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-#[derive(Debug, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct RpcutilGetDataInput {
     source: String,
     query: Option<String>,
 }
 
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct RpcutilGetDataOutput {
     data: Map<String, Value>,
 }

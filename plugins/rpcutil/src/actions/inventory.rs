@@ -4,10 +4,10 @@ use muster_api::{AgentInfo, AgentProblem, CallContext, EmptyInput, NoState};
 use muster_contract::rpcutil::{
     AgentProblemRow, RpcutilCollectiveInfoOutput, RpcutilInventoryOutput,
 };
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct RpcutilAgentInventoryOutput {
     agents: Vec<AgentInventoryRow>,
     /// Agents that cannot be loaded because of their files.
@@ -15,8 +15,7 @@ pub(crate) struct RpcutilAgentInventoryOutput {
 }
 
 /// One agent. `name` repeats `agent`, because `MCollective` answers both.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct AgentInventoryRow {
     name: String,
     #[serde(flatten)]

@@ -8,11 +8,11 @@ use muster_api::{ActionError, CallContext, EmptyInput, NoState, RunningRequest};
 use muster_contract::rpcutil::{
     CancelOutcome, RpcutilCancelOutput, RpcutilRunningOutput, RunningRequestRow,
 };
+use schemars::JsonSchema;
 use serde::Deserialize;
 use uuid::Uuid;
 
-#[derive(Debug, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct RpcutilCancelInput {
     id: String,
 }

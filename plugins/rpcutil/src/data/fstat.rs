@@ -9,14 +9,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use md5::Md5;
 use muster_api::system::{FileEntryKind, FileMetadata, System, SystemError};
 use muster_api::{ActionError, BlockingContext, NoState};
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 /// Largest file with checksums, in bytes. Files that are not world-readable get none, because a checksum confirms a guess of the content.
 const MAX_CHECKSUM_BYTES: u64 = 16 * 1024 * 1024;
 
-#[derive(Debug, Default, Serialize)]
-#[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
+#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct FstatDataOutput {
     name: String,
     #[serde(rename = "output")]

@@ -2,14 +2,14 @@
 //! `fact("os.family")`.
 
 use muster_api::CallContext;
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::secret;
 
 /// Whether the node offers the agent, and its metadata.
-#[derive(Debug, Default, Serialize)]
-#[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
+#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct AgentDataOutput {
     exists: bool,
     agent: String,
@@ -22,30 +22,26 @@ pub(crate) struct AgentDataOutput {
 }
 
 /// Whether configuration management assigned the class to the node.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct ClassDataOutput {
     exists: bool,
 }
 
 /// Whether the node is a member of the collective.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct CollectiveDataOutput {
     member: bool,
 }
 
 /// One value of the daemon's configuration with secrets redacted.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct ConfigItemDataOutput {
     exists: bool,
     value: Value,
 }
 
 /// Whether the node has the fact, and its value.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct FactDataOutput {
     exists: bool,
     value: Value,

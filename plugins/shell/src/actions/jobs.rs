@@ -6,21 +6,20 @@ use std::time::Duration;
 use muster_api::system::System;
 use muster_api::system::command::OutputStream;
 use muster_api::{ActionError, BlockingContext, EmptyInput};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::jobs::{ShellJobRecord, ShellJobState, ShellJobStore};
 use crate::program::ShellProgramInput;
 
 /// The input of an action on one job.
-#[derive(Debug, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct ShellJobInput {
     job: String,
 }
 
 /// A job, as callers see it.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct ShellJobView {
     job: String,
     state: String,
@@ -34,29 +33,25 @@ pub(crate) struct ShellJobView {
     stderr_bytes: u64,
 }
 
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct ShellStartOutput {
     job: String,
 }
 
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct ShellListOutput {
     running: usize,
     jobs: Vec<ShellJobView>,
 }
 
-#[derive(Debug, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct ShellKillInput {
     job: String,
     /// How many seconds it has between TERM and KILL.
     grace: u64,
 }
 
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct ShellKillOutput {
     /// Whether the job was still running.
     ended: bool,

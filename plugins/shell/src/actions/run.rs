@@ -8,6 +8,7 @@ use muster_api::system::SystemError;
 use muster_api::system::command::OutputListener;
 use muster_api::wire::status::{ReplyReason, ReplyStatus};
 use muster_api::{ActionError, BlockingContext, NoState};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::time::Instant;
 
@@ -17,8 +18,7 @@ use crate::program::ShellProgramInput;
 /// Part of the call's time that is reserved for the reply after the program is stopped.
 const REPLY_MARGIN: Duration = Duration::from_secs(3);
 
-#[derive(Debug, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct ShellRunInput {
     #[serde(flatten)]
     program: ShellProgramInput,

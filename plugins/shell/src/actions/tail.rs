@@ -6,6 +6,7 @@ use std::time::Duration;
 use muster_api::system::System;
 use muster_api::system::command::OutputStream;
 use muster_api::{ActionError, CallContext};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
@@ -19,8 +20,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// Part of the call's time that is reserved for the reply after following.
 const REPLY_MARGIN: Duration = Duration::from_secs(3);
 
-#[derive(Debug, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct ShellTailInput {
     job: String,
     stream: TailStream,
@@ -30,16 +30,14 @@ pub(crate) struct ShellTailInput {
     follow: bool,
 }
 
-#[derive(Debug, Clone, Copy, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum TailStream {
     Stdout,
     Stderr,
 }
 
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct ShellTailOutput {
     text: String,
     offset: u64,
