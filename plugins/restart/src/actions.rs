@@ -10,12 +10,12 @@ use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
-use crate::cycle::{RestartCycle, RestartOptions, RestartState};
+use crate::cycle::{AcceptedRestart, RestartCycle, RestartOptions, RestartState};
 use crate::instance::DaemonInstance;
-use crate::manager::{AcceptedRestart, RestartManager};
+use crate::manager::RestartManager;
+use crate::restart_methods::RestartFailure;
 use crate::target::RestartTarget;
 use crate::target_status::query_target;
-use crate::worker::unknown_service_message;
 
 /// Interval at which the outcome of a restart is polled.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
@@ -160,7 +160,7 @@ fn check_known(system: &Arc<dyn System>, target: &RestartTarget) -> Result<(), A
         .map_err(|error| ActionError::failed(error.one_line_message()))?;
     match found.missing {
         None => Ok(()),
-        Some(path) => Err(ActionError::failed(unknown_service_message(&path))),
+        Some(path) => Err(ActionError::from_cause(RestartFailure::unknown_service(&path))),
     }
 }
 

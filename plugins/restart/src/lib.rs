@@ -24,11 +24,9 @@ use std::sync::Arc;
 
 use muster_api::{Agent, AgentError, DaemonContext, NoOptions, NodePlugin, PluginError};
 
-pub use cycle::{RestartCycle, RestartOptions, RestartState};
+pub use cycle::{AcceptedRestart, RestartCycle, RestartOptions, RestartState};
 pub use instance::DaemonInstance;
-pub use manager::{
-    AcceptedRestart, DetachedLauncher, RestartError, RestartManager, WorkerLauncher,
-};
+pub use manager::{DetachedLauncher, RestartError, RestartManager, WorkerLauncher};
 pub use store::RestartStore;
 pub use target::{RestartTarget, RestartTargetError};
 
