@@ -2,6 +2,7 @@
 
 use std::ops::Deref;
 use std::sync::Arc;
+use std::time::Duration;
 
 use muster_system::System;
 use muster_system::command::CancelFlag;
@@ -42,6 +43,12 @@ pub struct CallContext {
 }
 
 impl CallContext {
+    /// The time until the deadline, without `margin` for the reply. With a short deadline, half of the time remains.
+    pub fn time_left(&self, margin: Duration) -> Duration {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        left.saturating_sub(margin).max(left / 2)
+    }
+
     /// Emits a progress event if the caller requested progress; see [`ProgressSink::emit_event`]. Never waits.
     pub fn emit_event(&self, event: Value) {
         self.progress.emit_event(event);

@@ -8,8 +8,6 @@
 mod actions;
 mod path_policy;
 #[cfg(test)]
-mod race;
-#[cfg(test)]
 mod tests;
 
 use std::path::PathBuf;

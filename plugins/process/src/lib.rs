@@ -5,8 +5,6 @@
 #![warn(missing_docs)]
 
 mod actions;
-#[cfg(test)]
-mod agent_tests;
 mod data;
 mod table;
 #[cfg(test)]

@@ -7,7 +7,6 @@ use std::time::Duration;
 use muster_api::{ActionError, BlockingContext};
 use muster_permits::PermitClient as Permits;
 use tokio::sync::Notify;
-use tokio::time::Instant;
 
 use crate::fenced_lock::FencedLock;
 use crate::options::Options;
@@ -60,8 +59,7 @@ impl StepContext {
         cx: &'a BlockingContext,
         seconds: u64,
     ) -> PuppetRunner<'a> {
-        let left = cx.deadline.saturating_duration_since(Instant::now());
-        let left = left.saturating_sub(ANSWER_MARGIN).max(left / 2);
-        PuppetRunner::new(&self.options, cx, Duration::from_secs(seconds).min(left))
+        let timeout = Duration::from_secs(seconds).min(cx.time_left(ANSWER_MARGIN));
+        PuppetRunner::new(&self.options, cx, timeout)
     }
 }

@@ -10,7 +10,6 @@ use muster_api::wire::status::{ReplyReason, ReplyStatus};
 use muster_api::{ActionError, BlockingContext, NoState};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use tokio::time::Instant;
 
 use crate::output::{LiveOutputBuffer, ShellRunOutput};
 use crate::program::ShellProgramInput;
@@ -31,9 +30,7 @@ pub(crate) fn run_program(
     cx: &BlockingContext,
     ShellRunInput { program, timeout }: ShellRunInput,
 ) -> Result<ShellRunOutput, ActionError> {
-    let left = cx.deadline.saturating_duration_since(Instant::now());
-    // With a short deadline, half of the time remains for the program.
-    let left = left.saturating_sub(REPLY_MARGIN).max(left / 2);
+    let left = cx.time_left(REPLY_MARGIN);
     let timeout = timeout.map_or(left, |seconds| left.min(Duration::from_secs(seconds)));
     let mut command = program.build_command(&*cx.system)?;
     let buffer = Arc::new(LiveOutputBuffer::new(cx.progress.clone()));

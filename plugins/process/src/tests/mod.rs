@@ -1,5 +1,7 @@
 //! The data source through its door, on machines with processes of their own and on this one.
 
+mod agent;
+
 use std::sync::Arc;
 
 use muster_api::system::System;

@@ -1,5 +1,7 @@
 //! The agent through the doors that the host uses, on a machine that is a scratch directory.
 
+mod race;
+
 use std::os::unix::fs::symlink;
 use std::sync::Arc;
 

@@ -11,7 +11,7 @@ use muster_api::wire::status::ReplyReason;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde_json::{Value, json};
 
-use crate::tests::Machine;
+use super::Machine;
 
 /// Calls during which the directory is replaced again and again.
 const CALLS: usize = 3000;
