@@ -57,17 +57,6 @@ pub(crate) struct CatalogRunEvent {
     message: String,
 }
 
-impl CatalogRunEvent {
-    fn new(resource: &str, event: &ResourceEvent) -> Self {
-        Self {
-            resource: resource.to_owned(),
-            property: event.property.clone(),
-            status: event.status.to_owned(),
-            message: event.message.clone(),
-        }
-    }
-}
-
 /// Applies a catalog and returns the reply. Sends each event as it happens if the caller asked for progress.
 pub(crate) fn apply_catalog(
     cx: &BlockingContext,
@@ -149,7 +138,12 @@ fn build_outcome(report: &RunReport) -> Result<CatalogRunOutcome, ActionError> {
         statuses.iter().filter(|status| has_status(status)).count()
     };
     let all = statuses.iter().flat_map(|status| {
-        let to_event = |event| CatalogRunEvent::new(&status.resource, event);
+        let to_event = |event: &ResourceEvent| CatalogRunEvent {
+            resource: status.resource.clone(),
+            property: event.property.clone(),
+            status: event.status.to_owned(),
+            message: event.message.clone(),
+        };
         status.events.iter().map(to_event)
     });
     let outcome = CatalogRunOutcome {

@@ -72,10 +72,10 @@ fn ddl() -> String {
     .to_string()
 }
 
-fn registry(said: Value, wake: &Arc<Notify>, limits: CallLimits) -> AgentRegistry {
+fn registry(said: &Value, wake: &Arc<Notify>, limits: CallLimits) -> AgentRegistry {
     let agent = Agent::builder(&ddl())
         .unwrap()
-        .action("speak", &said, say)
+        .action("speak", said, say)
         .action("panic", &NoState, panic_now)
         .action("hang", wake, hang)
         .immediate_action("know", &NoState, know)
@@ -96,7 +96,7 @@ fn call(agent: &str, action: &str, within: Duration) -> ActionCall {
 }
 
 async fn speak(said: Value, limits: CallLimits) -> CallOutcome {
-    let registry = registry(said, &Arc::default(), limits);
+    let registry = registry(&said, &Arc::default(), limits);
     registry.dispatch_call(call("parrot", "speak", Duration::from_secs(5))).await
 }
 
@@ -108,7 +108,7 @@ async fn a_good_answer_passes() {
 
 #[tokio::test]
 async fn unknown_agents_and_actions_are_told_apart() {
-    let registry = registry(json!("x"), &Arc::default(), CallLimits::default());
+    let registry = registry(&json!("x"), &Arc::default(), CallLimits::default());
     for (agent, action, message) in [
         ("ghost", "speak", "this node has no agent ghost"),
         ("parrot", "sing", "agent parrot has no action sing"),
@@ -123,7 +123,7 @@ async fn unknown_agents_and_actions_are_told_apart() {
 
 #[tokio::test]
 async fn a_panic_costs_one_answer() {
-    let registry = registry(json!("x"), &Arc::default(), CallLimits::default());
+    let registry = registry(&json!("x"), &Arc::default(), CallLimits::default());
     let outcome = registry.dispatch_call(call("parrot", "panic", Duration::from_secs(5))).await;
     assert_eq!((outcome.status, outcome.reason), (ReplyStatus::Other, Some(ReplyReason::Broken)));
     let next = registry.dispatch_call(call("parrot", "speak", Duration::from_secs(5))).await;
@@ -133,7 +133,7 @@ async fn a_panic_costs_one_answer() {
 #[tokio::test(start_paused = true)]
 async fn a_hang_ends_at_the_deadline_and_frees_its_slot() {
     let limits = CallLimits { concurrency: 1, queue: 0, ..CallLimits::default() };
-    let registry = registry(json!("x"), &Arc::default(), limits);
+    let registry = registry(&json!("x"), &Arc::default(), limits);
     let outcome = registry.dispatch_call(call("parrot", "hang", Duration::from_secs(5))).await;
     assert!(
         matches!(outcome.reason, Some(ReplyReason::Timeout { after_ms: 5000.. })),
@@ -148,7 +148,7 @@ async fn a_hang_ends_at_the_deadline_and_frees_its_slot() {
 async fn a_full_queue_answers_busy_and_serves_those_who_waited() {
     let wake = Arc::new(Notify::new());
     let limits = CallLimits { concurrency: 1, queue: 1, ..CallLimits::default() };
-    let registry = Arc::new(registry(json!("x"), &wake, limits));
+    let registry = Arc::new(registry(&json!("x"), &wake, limits));
     let ask = |action: &'static str| {
         let registry = Arc::clone(&registry);
         tokio::spawn(async move {
@@ -189,7 +189,7 @@ fn at_once(registry: &AgentRegistry, action: &str) -> Option<CallOutcome> {
 
 #[tokio::test]
 async fn what_is_known_is_answered_where_it_is_asked() {
-    let registry = registry(json!("x"), &Arc::default(), CallLimits::default());
+    let registry = registry(&json!("x"), &Arc::default(), CallLimits::default());
     let outcome = at_once(&registry, "know").unwrap();
     assert_eq!((outcome.status, outcome.data["said"].clone()), (ReplyStatus::Ok, json!("known")));
     assert!(at_once(&registry, "speak").is_none());
@@ -201,7 +201,7 @@ async fn what_is_known_is_answered_where_it_is_asked() {
 #[tokio::test]
 async fn a_panic_or_a_broken_promise_costs_one_answer_there_too() {
     let limits = CallLimits { concurrency: 1, ..CallLimits::default() };
-    let registry = registry(json!("x"), &Arc::default(), limits);
+    let registry = registry(&json!("x"), &Arc::default(), limits);
     for action in ["stumble", "promise"] {
         let outcome = at_once(&registry, action).unwrap();
         assert_eq!(
@@ -216,7 +216,7 @@ async fn a_panic_or_a_broken_promise_costs_one_answer_there_too() {
 async fn nobody_is_answered_out_of_turn() {
     let wake = Arc::new(Notify::new());
     let limits = CallLimits { concurrency: 1, queue: 1, ..CallLimits::default() };
-    let registry = Arc::new(registry(json!("x"), &wake, limits));
+    let registry = Arc::new(registry(&json!("x"), &wake, limits));
     let busy = Arc::clone(&registry);
     let running = tokio::spawn(async move {
         busy.dispatch_call(call("parrot", "hang", Duration::from_mins(1))).await

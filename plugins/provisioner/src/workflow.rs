@@ -217,8 +217,10 @@ impl NodeWorkflow {
         delivery: DeliveryState,
     ) -> Result<NodeRecord, NodeRecordError> {
         let notice = NotificationRecord { id, delivery, at: unix_millis_now() };
-        self.update_record(|record| drop(record.notices.insert(key.to_owned(), notice.clone())))
-            .await
+        self.update_record(|record| {
+            record.notices.insert(key.to_owned(), notice.clone());
+        })
+        .await
     }
 
     async fn record_failure(

@@ -43,7 +43,7 @@ pub(crate) fn query_puppet(
 ) -> Result<PuppetDataOutput, ActionError> {
     let system = &*cx.system;
     let paths = PuppetPaths::find(&runs.options, system).map_err(ActionError::from_cause)?;
-    let activity = read_activity(system, &paths).map_err(ActionError::from_cause)?;
+    let activity = read_activity(system, &paths)?;
     let now = since_epoch(system.now());
     let summary = activity.summary.as_ref();
     let lastrun = summary.and_then(PuppetRunSummary::last_run);

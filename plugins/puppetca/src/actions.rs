@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::authority::CertState;
-use crate::ca_service::{CaService, CertDetails, CleanOutcome, SigningSpec};
+use crate::ca_service::{CaService, CertDetails, SigningSpec};
 use crate::name::CertName;
 
 /// Most names of each state in one reply.
@@ -139,21 +139,6 @@ pub(crate) fn clean_certificate(
     CertNameInput { certname }: CertNameInput,
 ) -> Result<PuppetcaCleanOutput, ActionError> {
     let name = CertName::parse(&certname)?;
-    let outcome = service.clean_certificate(&*service.connect_authority(cx)?, &name)?;
-    Ok(PuppetcaCleanOutput {
-        certname,
-        found: outcome.found,
-        revoked: outcome.revoked,
-        message: describe_outcome(&outcome).to_owned(),
-        serial: outcome.serial,
-    })
-}
-
-/// Name of the outcome in the reply.
-fn describe_outcome(outcome: &CleanOutcome) -> &'static str {
-    match (outcome.found, outcome.revoked) {
-        (false, _) => "the CA has no entry for this name",
-        (true, true) => "revoked the certificate and removed it",
-        (true, false) => "removed the entry; there was no valid certificate to revoke",
-    }
+    let output = service.clean_certificate(&*service.connect_authority(cx)?, &name)?;
+    Ok(PuppetcaCleanOutput { certname, ..output })
 }

@@ -7,6 +7,7 @@ use muster_api::BlockingContext;
 use muster_certificate::{
     CertificateInfo, CertificateParseError, CertificateRequest, same_fingerprint,
 };
+use muster_contract::puppetca::PuppetcaCleanOutput;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -47,14 +48,6 @@ pub(crate) struct SigningSpec {
     pub(crate) fingerprint: Option<String>,
     pub(crate) public_key: Option<String>,
     pub(crate) ttl: Option<u64>,
-}
-
-/// Result of cleaning a name.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct CleanOutcome {
-    pub(crate) found: bool,
-    pub(crate) revoked: bool,
-    pub(crate) serial: String,
 }
 
 impl CaService {
@@ -261,10 +254,11 @@ impl CaService {
         &self,
         ca: &dyn CertAuthority,
         name: &CertName,
-    ) -> Result<CleanOutcome, CaError> {
+    ) -> Result<PuppetcaCleanOutput, CaError> {
         let Some(entry) = ca.find_entry(name)? else {
             self.records.remove_record(name)?;
-            return Ok(CleanOutcome { found: false, revoked: false, serial: String::new() });
+            let message = "the CA has no entry for this name".to_owned();
+            return Ok(PuppetcaCleanOutput { message, ..PuppetcaCleanOutput::default() });
         };
         let is_signed = entry.state == CertState::Signed;
         let serial = certificate_details(ca, name, entry)?.serial;
@@ -277,7 +271,18 @@ impl CaService {
         }
         ca.delete_entry(name)?;
         self.records.remove_record(name)?;
-        Ok(CleanOutcome { found: true, revoked: is_signed, serial })
+        let message = if is_signed {
+            "revoked the certificate and removed it"
+        } else {
+            "removed the entry; there was no valid certificate to revoke"
+        };
+        Ok(PuppetcaCleanOutput {
+            certname: name.to_string(),
+            found: true,
+            revoked: is_signed,
+            serial,
+            message: message.to_owned(),
+        })
     }
 }
 

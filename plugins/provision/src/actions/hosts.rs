@@ -32,18 +32,18 @@ pub(crate) struct SetPuppetHostOutput {
 pub(crate) fn set_puppet_host(
     context: &Arc<StepContext>,
     cx: &BlockingContext,
-    input: SetPuppetHostInput,
+    SetPuppetHostInput { ipaddress, ipaddress6, host, fence }: SetPuppetHostInput,
 ) -> Result<SetPuppetHostOutput, ActionError> {
-    let mut addresses = vec![parse_address::<IpAddr>(&input.ipaddress)?];
-    if let Some(second) = &input.ipaddress6 {
+    let mut addresses = vec![parse_address::<IpAddr>(&ipaddress)?];
+    if let Some(second) = &ipaddress6 {
         let second = IpAddr::from(parse_address::<Ipv6Addr>(second)?);
         addresses.retain(|first| *first != second);
         addresses.push(second);
     }
-    context.admit_step(cx, input.fence)?;
+    context.admit_step(cx, fence)?;
     // Serialise edits, so that no concurrent edit is lost.
     let _guard = context.lock.open_guarded().map_err(ActionError::from_cause)?;
-    Ok(write_hosts_file(&*cx.system, &context.options.hosts, &input.host, &addresses)?)
+    Ok(write_hosts_file(&*cx.system, &context.options.hosts, &host, &addresses)?)
 }
 
 fn parse_address<T: std::str::FromStr>(text: &str) -> Result<T, ActionError> {

@@ -42,13 +42,13 @@ impl From<LockStatus> for ProvisionLockOutput {
 pub(crate) fn take_lock(
     context: &Arc<StepContext>,
     cx: &BlockingContext,
-    input: ProvisionLockInput,
+    ProvisionLockInput { owner, lease, fence }: ProvisionLockInput,
 ) -> Result<ProvisionLockOutput, ActionError> {
-    if !LEASE_SECONDS_RANGE.contains(&input.lease) {
+    if !LEASE_SECONDS_RANGE.contains(&lease) {
         return Err(ActionError::invalid_input("lease must be 5 to 3600 seconds"));
     }
-    let (lease, now) = (Duration::from_secs(input.lease), cx.system.now());
-    context.lock.acquire_lock(&input.owner, lease, input.fence, now)?;
+    let (lease, now) = (Duration::from_secs(lease), cx.system.now());
+    context.lock.acquire_lock(&owner, lease, fence, now)?;
     Ok(context.lock.lock_status(now)?.into())
 }
 

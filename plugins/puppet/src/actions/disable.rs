@@ -36,7 +36,7 @@ pub(crate) fn disable_runs(
     PuppetDisableInput { message }: PuppetDisableInput,
 ) -> Result<PuppetDisableOutput, ActionError> {
     let paths = find_paths(&runs.options, &*cx.system)?;
-    if let Some(reason) = disabled_reason(&*cx.system, &paths).map_err(ActionError::from_cause)? {
+    if let Some(reason) = disabled_reason(&*cx.system, &paths)? {
         return Ok(PuppetDisableOutput {
             status: format!("already disabled: {reason}"),
             enabled: false,
@@ -46,9 +46,7 @@ pub(crate) fn disable_runs(
     let message = message.unwrap_or_else(|| format!("Disabled via Muster by {}", cx.caller));
     let attributes = FileAttributes { mode: Some(0o644), ..FileAttributes::default() };
     let lock = json!({ "disabled_message": message }).to_string();
-    cx.system
-        .write_file(&paths.disabled_lock_path(), lock.as_bytes(), &attributes)
-        .map_err(ActionError::from_cause)?;
+    cx.system.write_file(&paths.disabled_lock_path(), lock.as_bytes(), &attributes)?;
     Ok(PuppetDisableOutput {
         status: format!("disabled: {message}"),
         enabled: false,
@@ -62,8 +60,8 @@ pub(crate) fn enable_runs(
     _: EmptyInput,
 ) -> Result<PuppetEnableOutput, ActionError> {
     let paths = find_paths(&runs.options, &*cx.system)?;
-    let previous_reason = disabled_reason(&*cx.system, &paths).map_err(ActionError::from_cause)?;
-    cx.system.remove_file(&paths.disabled_lock_path()).map_err(ActionError::from_cause)?;
+    let previous_reason = disabled_reason(&*cx.system, &paths)?;
+    cx.system.remove_file(&paths.disabled_lock_path())?;
     let status = match previous_reason {
         Some(reason) => format!("enabled; the reason for disabling was: {reason}"),
         None => "already enabled".to_owned(),

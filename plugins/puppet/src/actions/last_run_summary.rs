@@ -28,8 +28,7 @@ pub(crate) fn summarise_last_run(
 ) -> Result<LastRunSummaryOutput, ActionError> {
     let system = &*cx.system;
     let paths = find_paths(&runs.options, system)?;
-    let Some(summary) = activity::read_summary(system, &paths).map_err(ActionError::from_cause)?
-    else {
+    let Some(summary) = activity::read_summary(system, &paths)? else {
         return Err(ActionError::failed("no readable summary of a Puppet run found"));
     };
     let report = program::wait_for_report(system, &paths);

@@ -58,7 +58,7 @@ fn lock_row(name: &str, path: &Path, state: &str) -> PuppetLockRow {
 /// Row for the engine's run lock. The lock file has no content, so the lock is probed by acquiring it.
 fn engine_lock_row(runs: &PuppetRunManager) -> Result<PuppetLockRow, ActionError> {
     let directory = runs.engine_dir();
-    let state = StateDir::open(&directory).map_err(ActionError::from_cause)?;
+    let state = StateDir::open(&directory)?;
     let is_held = match MusterRunLock::acquire(&state, Duration::ZERO) {
         Ok(_) => false,
         Err(LockError::Running { .. }) => true,
@@ -79,7 +79,7 @@ fn puppet_lock_rows(
     let mut locks = Vec::new();
     let ssl = paths.ssldir.join("ssl.lock");
     for (name, path) in [("puppet", paths.run_lock_path()), ("ssl", ssl)] {
-        let found = lock_holder(system, &path).map_err(ActionError::from_cause)?;
+        let found = lock_holder(system, &path)?;
         let state = match found {
             LockHolder::Nobody => continue,
             LockHolder::Stale(_) => "stale",
@@ -93,7 +93,7 @@ fn puppet_lock_rows(
         };
         locks.push(lock);
     }
-    if let Some(reason) = disabled_reason(system, paths).map_err(ActionError::from_cause)? {
+    if let Some(reason) = disabled_reason(system, paths)? {
         let mut lock = lock_row("disabled", &paths.disabled_lock_path(), "held");
         lock.message = Some(reason);
         locks.push(lock);

@@ -20,7 +20,7 @@ pub(crate) fn query_status(
 ) -> Result<PuppetStatusOutput, ActionError> {
     let system = &*cx.system;
     let activity = match find_paths(&runs.options, system) {
-        Ok(paths) => read_activity(system, &paths).map_err(ActionError::from_cause)?,
+        Ok(paths) => read_activity(system, &paths)?,
         // With the native engine, Puppet need not be installed.
         Err(_) if runs.options.engine == CatalogEngine::Native => {
             crate::files::activity::AgentActivity::without_puppet()

@@ -23,7 +23,6 @@ async fn data(system: &Arc<dyn System>) -> Map<String, Value> {
     query(system).await.unwrap()
 }
 
-#[expect(clippy::too_many_lines, reason = "one Puppet's life, in the order of its files")]
 #[tokio::test]
 async fn puppet_is_told_from_the_files_that_it_leaves() {
     let system = FakeSystem::new();

@@ -90,7 +90,7 @@ impl RefreshTracker {
             self.now = unix_seconds(system);
             match event {
                 RefreshEvent::Owed { source, target, is_certain } => {
-                    self.record_owed_refresh(&source, &target, is_certain)?
+                    self.record_owed_refresh(&source, &target, is_certain)?;
                 }
                 RefreshEvent::Refreshed { target } => self.ledger.mark_refreshed(&target)?,
                 RefreshEvent::Failed { target, reason } => {

@@ -7,7 +7,7 @@ use std::fs;
 use std::process;
 
 use muster_api::base::since_epoch;
-use muster_api::{CallContext, CounterSnapshot, EmptyInput, HealthFinding, NoState};
+use muster_api::{CallContext, EmptyInput, HealthFinding, NoState};
 use muster_contract::rpcutil::{
     CpuTimes, DiagnoseFindingRow, RpcutilDaemonStatsOutput, RpcutilDiagnoseOutput,
 };
@@ -77,35 +77,24 @@ pub(crate) fn diagnose_node(cx: &CallContext) -> RpcutilDiagnoseOutput {
 pub(crate) fn measure_daemon(cx: &CallContext) -> RpcutilDaemonStatsOutput {
     let text = |path| fs::read_to_string(path).unwrap_or_default();
     let usage = parse_usage(&text("/proc/self/stat"));
-    let CounterSnapshot {
-        total,
-        validated,
-        unvalidated,
-        passed,
-        filtered,
-        ttlexpired,
-        replayed,
-        denied,
-        replies,
-        starttime,
-    } = cx.node.counter_snapshot();
+    let counters = cx.node.counter_snapshot();
     RpcutilDaemonStatsOutput {
         threads: usage.map(|(_, threads)| threads),
         agents: agent_names(cx),
         pid: Some(process::id()),
         times: usage.map(|(times, _)| times),
-        validated: Some(validated),
-        unvalidated: Some(unvalidated),
-        passed: Some(passed),
-        filtered: Some(filtered),
-        starttime: Some(starttime),
-        total: Some(total),
-        replies: Some(replies),
+        validated: Some(counters.validated),
+        unvalidated: Some(counters.unvalidated),
+        passed: Some(counters.passed),
+        filtered: Some(counters.filtered),
+        starttime: Some(counters.starttime),
+        total: Some(counters.total),
+        replies: Some(counters.replies),
         configfile: Some(cx.node.config_file().display().to_string()),
         version: Some(super::VERSION.to_owned()),
-        ttlexpired: Some(ttlexpired),
-        replayed: Some(replayed),
-        denied: Some(denied),
+        ttlexpired: Some(counters.ttlexpired),
+        replayed: Some(counters.replayed),
+        denied: Some(counters.denied),
         memory_bytes: proportional_set(&text("/proc/self/smaps_rollup")),
     }
 }
