@@ -17,12 +17,10 @@ use uuid::Uuid;
 
 use crate::DEFAULT_LEASE;
 use crate::permit::{Permit, PermitRegistration};
-use crate::pool::{BrokerClock, PermitPool, PoolMember};
+use crate::pool::PoolMember;
 use crate::record::{PermitKeyKind, WaitRecord, parse_pool_name};
 use crate::slots::SlotAllocator;
-
-/// Longest pause between two evaluations of a pool without changes.
-const MAX_POLL_INTERVAL: Duration = Duration::from_secs(5);
+use crate::watched_pool::{MAX_POLL_INTERVAL, WatchedPool};
 
 /// Parameters of one permit acquisition.
 #[derive(Debug, Clone)]
@@ -270,51 +268,6 @@ impl PermitClient {
             run,
             lease,
         })
-    }
-}
-
-/// The pool's state and the broker's time, as received from a watch.
-struct WatchedPool {
-    pool: PermitPool,
-    clock: BrokerClock,
-}
-
-impl WatchedPool {
-    fn new(pool: SubjectName) -> Self {
-        Self { pool: PermitPool::new(pool), clock: BrokerClock::default() }
-    }
-
-    fn broker_time(&self) -> Millis {
-        self.clock.time_at(std::time::Instant::now()).unwrap_or_default()
-    }
-
-    /// Applies the next entry of the watch; returns false when the watch has ended.
-    async fn apply_next_entry(&mut self, watch: &mut BucketWatch) -> Result<bool, BucketError> {
-        let Some(entry) = watch.next().await? else {
-            return Ok(false);
-        };
-        self.clock.observe_entry(entry.created, std::time::Instant::now());
-        self.pool.apply_entry(&entry);
-        Ok(true)
-    }
-
-    /// Applies the next entry of the watch; fails when the watch has ended.
-    async fn require_next_entry(&mut self, watch: &mut BucketWatch) -> Result<(), BucketError> {
-        if self.apply_next_entry(watch).await? {
-            return Ok(());
-        }
-        Err(BucketError::Failed {
-            operation: "watch",
-            bucket: PERMITS_BUCKET.name.to_owned(),
-            problem: "the connection is closed".to_owned(),
-        })
-    }
-
-    /// Time until the next expiry, at most [`MAX_POLL_INTERVAL`]. Without new entries the pool does not change before that.
-    fn poll_delay(&self) -> Duration {
-        let now = self.broker_time();
-        let end = self.pool.next_expiry(now).unwrap_or(u64::MAX);
-        Duration::from_millis(end.saturating_sub(now).saturating_add(1)).min(MAX_POLL_INTERVAL)
     }
 }
 

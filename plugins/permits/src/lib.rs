@@ -21,6 +21,7 @@ mod record;
 mod slots;
 #[cfg(test)]
 mod tests;
+mod watched_pool;
 
 use std::future::ready;
 use std::time::Duration;

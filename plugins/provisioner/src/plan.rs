@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use muster_api::wire::Millis;
 use serde_json::{Map, Value};
 
 use crate::options::{AgentStep, HelperStep, Options, StepName, StepOptions};
@@ -94,6 +95,24 @@ pub struct PlanStep {
     pub tries: u32,
     /// Timeout of one try; `None` for the default.
     pub timeout: Option<Duration>,
+}
+
+/// Pauses between tries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RetryBackoff {
+    /// Pause before the second try.
+    pub initial: Millis,
+    /// Longest pause.
+    pub max: Millis,
+}
+
+impl RetryBackoff {
+    /// Pause after this number of tries: doubles with each try, up to the longest.
+    pub fn delay_after(self, tries: u32) -> Millis {
+        // Bounded, because a shift by 64 or more would overflow.
+        let doublings = tries.saturating_sub(1).min(20);
+        self.initial.saturating_mul(1 << doublings).min(self.max)
+    }
 }
 
 /// Ordered steps, each after those that it needs.

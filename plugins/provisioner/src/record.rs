@@ -13,8 +13,7 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use crate::options::{NotificationEvent, StepName};
-use crate::plan::{PlanStep, ProvisioningPlan};
-use crate::store::NodeRecordError;
+use crate::plan::{PlanStep, ProvisioningPlan, RetryBackoff};
 
 /// Maximum number of entries in a node's history.
 const MAX_HISTORY_ENTRIES: usize = 100;
@@ -152,12 +151,6 @@ pub enum FailureKind {
     Deferred,
 }
 
-impl From<NodeRecordError> for StepError {
-    fn from(error: NodeRecordError) -> Self {
-        Self::transient(error.to_string())
-    }
-}
-
 impl StepError {
     /// A temporary error: another try may succeed.
     pub fn transient(message: impl Into<String>) -> Self {
@@ -172,24 +165,6 @@ impl StepError {
     /// A deferral: not possible yet.
     pub fn deferred(message: impl Into<String>) -> Self {
         Self { message: message.into(), kind: FailureKind::Deferred }
-    }
-}
-
-/// Pauses between tries.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RetryBackoff {
-    /// Pause before the second try.
-    pub initial: Millis,
-    /// Longest pause.
-    pub max: Millis,
-}
-
-impl RetryBackoff {
-    /// Pause after this number of tries: doubles with each try, up to the longest.
-    pub fn delay_after(self, tries: u32) -> Millis {
-        // Bounded, because a shift by 64 or more would overflow.
-        let doublings = tries.saturating_sub(1).min(20);
-        self.initial.saturating_mul(1 << doublings).min(self.max)
     }
 }
 

@@ -6,7 +6,7 @@ use muster_base::unix_millis_now;
 use muster_bus::{Bucket, BucketEntry, BucketError, BucketWatch, Bus, Bytes};
 use uuid::Uuid;
 
-use crate::record::NodeRecord;
+use crate::record::{NodeRecord, StepError};
 
 /// Maximum number of tries of an update that conflicts with concurrent writers.
 const MAX_EDIT_TRIES: u32 = 50;
@@ -44,6 +44,12 @@ pub enum NodeRecordError {
         /// The newer leader's epoch.
         epoch: u64,
     },
+}
+
+impl From<NodeRecordError> for StepError {
+    fn from(error: NodeRecordError) -> Self {
+        Self::transient(error.to_string())
+    }
 }
 
 impl NodeRecordStore {

@@ -11,8 +11,8 @@ use uuid::Uuid;
 use crate::actions;
 use crate::masters::{PuppetMaster, choose_master};
 use crate::options::{Options, StepName};
-use crate::plan::{ProvisioningPlan, ProvisioningPlanError};
-use crate::record::{NextAction, NodeRecord, RetryBackoff, StepError};
+use crate::plan::{ProvisioningPlan, ProvisioningPlanError, RetryBackoff};
+use crate::record::{NextAction, NodeRecord, StepError};
 
 fn identity(name: &str) -> Identity {
     Identity::parse(name).unwrap()

@@ -11,10 +11,8 @@ use uuid::Uuid;
 
 use crate::notify::{self, build_message};
 use crate::options::{NotificationEvent, StepName};
-use crate::plan::{BuiltinStep, PlanStep, ProvisioningPlan, StepKind};
-use crate::record::{
-    DeliveryState, NextAction, NodeRecord, NotificationRecord, RetryBackoff, StepError,
-};
+use crate::plan::{BuiltinStep, PlanStep, ProvisioningPlan, RetryBackoff, StepKind};
+use crate::record::{DeliveryState, NextAction, NodeRecord, NotificationRecord, StepError};
 use crate::store::{NodeRecordError, NodeRecordStore};
 use crate::worker::StepWorker;
 
