@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use muster_api::{ActionError, CallContext, DataSource, ValidatedDataSource};
+use muster_api::{ActionError, CallContext, ValidatedDataSource};
 use muster_client::Client;
 use muster_filter::NodeFilter;
 use muster_tests::fleet::{NodeSetup, TestNode};
@@ -32,18 +32,13 @@ struct SourceOutput {
     value: u64,
 }
 
-impl DataSource for CountingSource {
-    const NAME: &'static str = "probe";
-    type Output = SourceOutput;
-
-    async fn query(&self, _: &CallContext, _: Option<&str>) -> Result<SourceOutput, ActionError> {
-        self.query_count.fetch_add(1, Ordering::SeqCst);
-        let _guard = CancelGuard(Arc::clone(&self.cancelled));
-        if self.hangs {
-            std::future::pending::<()>().await;
-        }
-        Ok(SourceOutput { value: 7 })
+async fn query_source(source: CountingSource, _: CallContext, _: String) -> Result<SourceOutput, ActionError> {
+    source.query_count.fetch_add(1, Ordering::SeqCst);
+    let _guard = CancelGuard(Arc::clone(&source.cancelled));
+    if source.hangs {
+        std::future::pending::<()>().await;
     }
+    Ok(SourceOutput { value: 7 })
 }
 
 /// Sends a notification when the query ends or is dropped.
@@ -62,7 +57,7 @@ impl CountingSource {
             "query": {"prompt": "anything", "type": "string", "optional": true},
             "output": {"value": {"type": "integer"}},
         });
-        ValidatedDataSource::new(&ddl.to_string(), self.clone()).unwrap()
+        ValidatedDataSource::new(&ddl.to_string(), self, query_source).unwrap()
     }
 
     fn query_count(&self) -> usize {

@@ -7,7 +7,7 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use muster_api::{ActionError, Agent, AgentAction, CallContext};
+use muster_api::{ActionError, Agent, CallContext};
 use muster_tests::await_state;
 use muster_tests::command::{RpcCommand, describe_output};
 use muster_tests::fleet::{NodeSetup, TestNode};
@@ -26,6 +26,7 @@ use tokio::sync::Semaphore;
 const SLOW: &str = "slow";
 
 /// An action that returns its input; on the slow node only after a permit was added.
+#[derive(Clone)]
 struct WorkAction {
     end_permits: Arc<Semaphore>,
     working_nodes: Arc<AtomicUsize>,
@@ -41,23 +42,18 @@ struct WorkOutput {
     done: String,
 }
 
-impl AgentAction for WorkAction {
-    const NAME: &'static str = "do";
-    type Input = WorkInput;
-    type Output = WorkOutput;
-    async fn run(&self, cx: &CallContext, given: WorkInput) -> Result<WorkOutput, ActionError> {
+async fn run_work(action: WorkAction, cx: CallContext, given: WorkInput) -> Result<WorkOutput, ActionError> {
         let node = cx.node.identity().as_str();
         if node == SLOW && given.what != "quick" {
-            self.working_nodes.fetch_add(1, Ordering::Relaxed);
+            action.working_nodes.fetch_add(1, Ordering::Relaxed);
             // The semaphore is never closed.
-            self.end_permits.acquire().await.unwrap().forget();
+            action.end_permits.acquire().await.unwrap().forget();
         }
         if node == "bad" && given.what == "fail" {
             return Err(ActionError::failed("it did not work"));
         }
         Ok(WorkOutput { done: given.what })
     }
-}
 
 fn ddl() -> Value {
     json!({
@@ -96,7 +92,7 @@ impl OutputFixture {
                 working_nodes: Arc::clone(&working_nodes),
             };
             let agent = Agent::builder(&ddl().to_string()).unwrap();
-            setup.agents = vec![agent.with_action(work).build().unwrap()];
+            setup.agents = vec![agent.action("do", &work, run_work).build().unwrap()];
             nodes.push(TestNode::start(&organisation, &server, setup).await);
         }
         let rpc = RpcCommand::new(&server, &organisation, &organisation.caller("rip"), "");

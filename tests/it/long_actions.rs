@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use muster_api::{ActionError, Agent, AgentAction, CallContext};
+use muster_api::{ActionError, Agent, CallContext, EmptyInput, NoState};
 use muster_client::{
     CallEvent, CallEventStream, CallTarget, ProgressUpdate, ReceivedReply, RpcCall,
 };
@@ -24,44 +24,18 @@ struct CountInput {
     to: u64,
 }
 
-#[derive(Deserialize)]
-struct EmptyInput {}
-
 #[derive(Serialize)]
 struct TextOutput {
     counts: String,
 }
 
-/// Emits an event for each number.
-struct CountAction;
-
-/// Runs until it is cancelled, and returns what it has done; notifies the test when it starts.
-struct HoldAction(Arc<Notify>);
-
-impl AgentAction for CountAction {
-    const NAME: &'static str = "count";
-    type Input = CountInput;
-    type Output = TextOutput;
-    async fn run(&self, cx: &CallContext, input: CountInput) -> Result<TextOutput, ActionError> {
-        for number in 0..input.to {
-            cx.emit_event(json!({ "number": number }));
-        }
-        cx.report_progress("done");
-        Ok(TextOutput { counts: input.to.to_string() })
-    }
-}
-
-impl AgentAction for HoldAction {
-    const NAME: &'static str = "hold";
-    type Input = EmptyInput;
-    type Output = TextOutput;
-    async fn run(&self, cx: &CallContext, _: EmptyInput) -> Result<TextOutput, ActionError> {
+/// Waits until it is cancelled, and replies with what it has done; notifies the test when it starts.
+async fn hold(started: Arc<Notify>, cx: CallContext, _: EmptyInput) -> Result<TextOutput, ActionError> {
         cx.report_progress("begun");
-        self.0.notify_one();
+        started.notify_one();
         cx.cancel.cancelled().await;
         Err(ActionError::cancelled().with_data(to_object(json!({"said": "half of it"}))))
     }
-}
 
 fn build_slow_agent(started: &Arc<Notify>) -> Agent {
     let to =
@@ -76,7 +50,16 @@ fn build_slow_agent(started: &Arc<Notify>) -> Agent {
         "actions": [action("count", to), action("hold", json!({}))],
     });
     let agent = Agent::builder(&ddl.to_string()).unwrap();
-    let agent = agent.with_action(CountAction).with_action(HoldAction(Arc::clone(started)));
+    let agent = agent
+        // Sends an event for each number.
+        .action("count", &NoState, |_, cx, input: CountInput| async move {
+            for number in 0..input.to {
+                cx.emit_event(json!({ "number": number }));
+            }
+            cx.report_progress("done");
+            Ok(TextOutput { counts: input.to.to_string() })
+        })
+        .action("hold", started, hold);
     let agent = agent.build().unwrap();
     assert!(agent.ddl().find_action("hold").unwrap().streams_progress());
     agent

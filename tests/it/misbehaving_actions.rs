@@ -2,61 +2,36 @@
 
 use std::time::Duration;
 
-use muster_api::{ActionError, Agent, AgentAction, CallContext};
+use muster_api::{ActionError, Agent, CallContext, EmptyInput, NoState};
 use muster_client::{CallTarget, RpcCall};
 use muster_host::CallLimits;
 use muster_wire::identity::Identity;
 use muster_wire::status::{ReplyReason, ReplyStatus};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::json;
 
 use crate::node_fixture::NodeFixture;
-
-#[derive(Deserialize)]
-struct EmptyInput {}
 
 #[derive(Serialize)]
 struct TextOutput {
     said: String,
 }
 
-struct PanicAction;
-struct HangAction;
-struct FloodAction;
 
-impl AgentAction for PanicAction {
-    const NAME: &'static str = "panic";
-    type Input = EmptyInput;
-    type Output = TextOutput;
-    async fn run(&self, _: &CallContext, _: EmptyInput) -> Result<TextOutput, ActionError> {
-        panic!("required by the test")
-    }
+fn panic_for_test() -> Result<TextOutput, ActionError> {
+    panic!("required by the test")
 }
 
-impl AgentAction for HangAction {
-    const NAME: &'static str = "hang";
-    type Input = EmptyInput;
-    type Output = TextOutput;
-    async fn run(&self, cx: &CallContext, _: EmptyInput) -> Result<TextOutput, ActionError> {
-        // Blocking work that does not check for cancellation, like a hanging file system.
-        let result = cx
-            .run_blocking(|cancel| {
-                while !cancel.is_cancelled() {
-                    std::thread::yield_now();
-                }
-            })
-            .await;
-        result.map(|()| TextOutput { said: "awake".to_owned() })
-    }
-}
-
-impl AgentAction for FloodAction {
-    const NAME: &'static str = "flood";
-    type Input = EmptyInput;
-    type Output = TextOutput;
-    async fn run(&self, _: &CallContext, _: EmptyInput) -> Result<TextOutput, ActionError> {
-        Ok(TextOutput { said: "x".repeat(8 * 1024 * 1024) })
-    }
+/// Blocks a thread without checking for cancellation, like a hanging file system.
+async fn hang(_: NoState, cx: CallContext, _: EmptyInput) -> Result<TextOutput, ActionError> {
+    let result = cx
+        .run_blocking(|cancel| {
+            while !cancel.is_cancelled() {
+                std::thread::yield_now();
+            }
+        })
+        .await;
+    result.map(|()| TextOutput { said: "awake".to_owned() })
 }
 
 fn build_agent() -> Agent {
@@ -71,9 +46,11 @@ fn build_agent() -> Agent {
     });
     Agent::builder(&ddl.to_string())
         .unwrap()
-        .with_action(PanicAction)
-        .with_action(HangAction)
-        .with_action(FloodAction)
+        .action("panic", &NoState, |_, _, _: EmptyInput| async { panic_for_test() })
+        .action("hang", &NoState, hang)
+        .action("flood", &NoState, |_, _, _: EmptyInput| async {
+            Ok(TextOutput { said: "x".repeat(8 * 1024 * 1024) })
+        })
         .build()
         .unwrap()
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use muster_api::{ActionError, Agent, AgentAction, CallContext};
+use muster_api::{Agent, EmptyInput, NoState};
 use muster_client::{CallEvent, CallTarget, ClientError, ReplyDelivery, RpcCall};
 use muster_tests::fleet::{NodeSetup, TestNode};
 use muster_tests::nats_server::NETWORK_TIMEOUT;
@@ -34,25 +34,9 @@ pub(crate) const STAGES: [&str; 12] = [
 ];
 const TRACEPARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
-/// Returns the trace context of its call.
-struct TraceAction;
-
-#[derive(Deserialize)]
-struct NoInput {}
-
 #[derive(Serialize)]
 struct TraceOutput {
     trace: String,
-}
-
-impl AgentAction for TraceAction {
-    const NAME: &'static str = "trace";
-    type Input = NoInput;
-    type Output = TraceOutput;
-    async fn run(&self, cx: &CallContext, _: NoInput) -> Result<TraceOutput, ActionError> {
-        let trace = cx.trace.map(|trace| trace.to_string());
-        Ok(TraceOutput { trace: trace.unwrap_or_default() })
-    }
 }
 
 fn build_trace_agent() -> Agent {
@@ -63,7 +47,11 @@ fn build_trace_agent() -> Agent {
                      "output": {"trace": {"description": "d", "display_as": "Trace", "type": "string"}}}],
     });
     let builder = Agent::builder(&ddl.to_string()).unwrap();
-    builder.with_action(TraceAction).build().unwrap()
+    builder
+        .immediate_action("trace", &NoState, |_, cx, _: EmptyInput| {
+            let trace = cx.trace.map(|trace| trace.to_string());
+            TraceOutput { trace: trace.unwrap_or_default() }
+        }).build().unwrap()
 }
 
 fn to_identities(names: &[&str]) -> BTreeSet<Identity> {

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use muster_api::{ActionError, Agent, AgentAction, CallContext};
+use muster_api::{ActionError, Agent, CallContext, EmptyInput, NoState};
 use muster_tests::command::RpcCommand;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -13,20 +13,10 @@ use crate::node_fixture::NodeFixture;
 /// Longer than the agent's timeout of 2 s plus the 2 s that a caller waits additionally for replies.
 const SLOW_DURATION: Duration = Duration::from_millis(4500);
 
-#[derive(Deserialize)]
-struct EmptyInput {}
-
 #[derive(Serialize)]
 struct RemainingTime {
     seconds: u64,
 }
-
-/// Returns the time until its deadline.
-struct ShortAction;
-struct LongAction;
-struct DefaultAction;
-/// Takes longer than the agent's timeout and the additional wait of a caller.
-struct SlowAction;
 
 /// The time until the deadline, rounded up to whole seconds.
 fn remaining_time(cx: &CallContext) -> RemainingTime {
@@ -34,37 +24,6 @@ fn remaining_time(cx: &CallContext) -> RemainingTime {
     RemainingTime { seconds: remaining.as_secs() + 1 }
 }
 
-macro_rules! returns_remaining_time {
-    ($action:ty, $name:literal) => {
-        impl AgentAction for $action {
-            const NAME: &'static str = $name;
-            type Input = EmptyInput;
-            type Output = RemainingTime;
-            async fn run(
-                &self,
-                cx: &CallContext,
-                _: EmptyInput,
-            ) -> Result<RemainingTime, ActionError> {
-                Ok(remaining_time(cx))
-            }
-        }
-    };
-}
-
-returns_remaining_time!(ShortAction, "short");
-returns_remaining_time!(LongAction, "long");
-returns_remaining_time!(DefaultAction, "plain");
-
-impl AgentAction for SlowAction {
-    const NAME: &'static str = "slow";
-    type Input = EmptyInput;
-    type Output = RemainingTime;
-    async fn run(&self, cx: &CallContext, _: EmptyInput) -> Result<RemainingTime, ActionError> {
-        // Ends early only if it is cancelled, which would mean that a shorter timeout was applied.
-        let _ = tokio::time::timeout(SLOW_DURATION, cx.cancel.cancelled()).await;
-        Ok(remaining_time(cx))
-    }
-}
 
 fn ddl() -> Value {
     let action = |name: &str, timeout: Option<u64>| {
@@ -83,13 +42,22 @@ fn ddl() -> Value {
     json!({"metadata": metadata, "actions": actions})
 }
 
+/// Takes longer than the agent's timeout and the additional wait of a caller.
+async fn run_slowly(_: NoState, cx: CallContext, _: EmptyInput) -> Result<RemainingTime, ActionError> {
+        // Ends early only if it is cancelled, which would mean that a shorter timeout was applied.
+        let _ = tokio::time::timeout(SLOW_DURATION, cx.cancel.cancelled()).await;
+        Ok(remaining_time(&cx))
+    }
+
 fn build_agent() -> Agent {
+    let reply =
+        |_: NoState, cx: CallContext, _: EmptyInput| async move { Ok(remaining_time(&cx)) };
     Agent::builder(&ddl().to_string())
         .unwrap()
-        .with_action(ShortAction)
-        .with_action(LongAction)
-        .with_action(SlowAction)
-        .with_action(DefaultAction)
+        .action("short", &NoState, reply)
+        .action("long", &NoState, reply)
+        .action("plain", &NoState, reply)
+        .action("slow", &NoState, run_slowly)
         .build()
         .unwrap()
 }

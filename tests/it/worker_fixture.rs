@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use muster_api::{ActionError, Agent, AgentAction, CallContext};
+use muster_api::{ActionError, Agent, CallContext};
 use muster_tests::command::RpcCommand;
 use muster_tests::fleet::{NodeSetup, TestNode};
 use muster_tests::nats_server::NatsServer;
@@ -22,6 +22,25 @@ pub(crate) struct WorkGate {
     blocked: Mutex<Option<(String, Arc<Semaphore>)>>,
     pub(crate) total: AtomicUsize,
 }
+
+/// An action that counts as a change but changes nothing; the gate may block it.
+async fn run_counted(gate: Arc<WorkGate>, cx: CallContext, given: CountedInput) -> Result<CountedOutput, ActionError> {
+        let node = cx.node.identity().to_string();
+        *gate.call_counts.lock().unwrap().entry(node.clone()).or_default() += 1;
+        gate.total.fetch_add(1, Ordering::Relaxed);
+        if let Some(blocked) = gate.blocked(&node) {
+            tokio::select! {
+                // The semaphore is never closed.
+                permit = blocked.acquire() => permit.unwrap().forget(),
+                () = cx.cancel.cancelled() => return Err(ActionError::cancelled()),
+            }
+        }
+        if given.what == format!("fail on {node}") {
+            return Err(ActionError::failed("it did not work"));
+        }
+        let authorised = given.token.as_deref() == Some("s3cret");
+        Ok(CountedOutput { done: given.what, authorised })
+    }
 
 impl WorkGate {
     /// Blocks this node's calls from now on until permits are added to the semaphore.
@@ -42,9 +61,6 @@ impl WorkGate {
     }
 }
 
-/// An action that counts as a change but changes nothing; the gate may block it.
-struct CountedAction(Arc<WorkGate>);
-
 #[derive(Deserialize)]
 struct CountedInput {
     what: String,
@@ -55,33 +71,6 @@ struct CountedInput {
 struct CountedOutput {
     done: String,
     authorised: bool,
-}
-
-impl AgentAction for CountedAction {
-    const NAME: &'static str = "do";
-    type Input = CountedInput;
-    type Output = CountedOutput;
-    async fn run(
-        &self,
-        cx: &CallContext,
-        given: CountedInput,
-    ) -> Result<CountedOutput, ActionError> {
-        let node = cx.node.identity().to_string();
-        *self.0.call_counts.lock().unwrap().entry(node.clone()).or_default() += 1;
-        self.0.total.fetch_add(1, Ordering::Relaxed);
-        if let Some(blocked) = self.0.blocked(&node) {
-            tokio::select! {
-                // The semaphore is never closed.
-                permit = blocked.acquire() => permit.unwrap().forget(),
-                () = cx.cancel.cancelled() => return Err(ActionError::cancelled()),
-            }
-        }
-        if given.what == format!("fail on {node}") {
-            return Err(ActionError::failed("it did not work"));
-        }
-        let authorised = given.token.as_deref() == Some("s3cret");
-        Ok(CountedOutput { done: given.what, authorised })
-    }
 }
 
 pub(crate) fn schema() -> Value {
@@ -118,7 +107,7 @@ impl WorkerFixture {
             setup.facts = json!({"number": n});
             let agent = Agent::builder(&schema().to_string()).unwrap();
             setup.agents =
-                vec![agent.with_action(CountedAction(Arc::clone(&gate))).build().unwrap()];
+                vec![agent.action("do", &gate, run_counted).build().unwrap()];
             running.push(TestNode::start(&organisation, &server, setup).await);
         }
         let rpc = RpcCommand::new(&server, &organisation, &organisation.caller("rip"), more);

@@ -14,10 +14,13 @@ use muster_agent::policy;
 use muster_agent::seen::SeenRequests;
 use muster_agent::{agents, assemble};
 use muster_api::system::real::RealSystem;
-use muster_api::{Agent, ValidatedDataSource};
+use muster_api::{Agent, StatelessPlugin as _, ValidatedDataSource};
 use muster_host::{AgentRegistry, CallLimits};
+use muster_package::PackagePlugin;
 use muster_permits::PermitClient;
 use muster_policy::RuleVerdict;
+use muster_rpcutil::RpcutilPlugin;
+use muster_service::ServicePlugin;
 use muster_wire::sign::Signer;
 use muster_wire::token::AccountTrust;
 use serde_json::Value;
@@ -191,11 +194,11 @@ fn build_core(
     let mut registry = AgentRegistry::new();
     let puppetral = serde_json::from_value(setup.puppetral).unwrap();
     let mut agents = vec![
-        muster_rpcutil::build_agent().unwrap(),
+        RpcutilPlugin::create_agent().unwrap(),
         muster_puppetral::build_agent(puppetral).unwrap(),
-        muster_package::build_agent().unwrap(),
-        muster_permits::build_agent(permits.clone()).unwrap(),
-        muster_service::build_agent().unwrap(),
+        PackagePlugin::create_agent().unwrap(),
+        muster_permits::build_agent(permits).unwrap(),
+        ServicePlugin::create_agent().unwrap(),
     ];
     agents.extend(setup.agents);
     for agent in agents {

@@ -7,9 +7,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use muster_api::ddl::AgentDdl;
-use muster_api::{Agent, ValidatedDataSource};
+use muster_api::{Agent, StatelessPlugin as _, ValidatedDataSource};
 use muster_host::{AgentRegistry, CallLimits};
+use muster_package::PackagePlugin;
 use muster_policy::PolicySet;
+use muster_rpcutil::RpcutilPlugin;
+use muster_service::ServicePlugin;
 use muster_wire::identity::SubjectName;
 use muster_wire::sign::Signer;
 use muster_wire::token::AccountTrust;
@@ -51,9 +54,9 @@ impl NodeTemplate {
             collectives,
             policy: Arc::new(policy),
             agents: vec![
-                muster_rpcutil::build_agent()?,
-                muster_package::build_agent()?,
-                muster_service::build_agent()?,
+                RpcutilPlugin::create_agent()?,
+                PackagePlugin::create_agent()?,
+                ServicePlugin::create_agent()?,
             ],
             puppetral: Arc::clone(puppetral.ddl()),
             data_sources: data_sources.into(),

@@ -1,68 +1,78 @@
-//! Typed actions, and their type-erased form, which is built in one place only.
+//! Handlers of actions: functions with typed inputs and outputs, and their type-erased form, which is built in one place only.
 
 use std::pin::Pin;
 
-use serde::Serialize;
+use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::context::CallContext;
 use crate::error::ActionError;
 
-/// One action of an agent, with typed input and output.
-pub trait AgentAction: Send + Sync + 'static {
-    /// The name in the DDL.
-    const NAME: &'static str;
-    /// The action replies from memory: [`Self::run`] never waits and does no slow work. Such an action runs inline on the task that receives
-    /// requests, without a task of its own.
-    const ANSWERS_IMMEDIATELY: bool = false;
-    /// The inputs, after the DDL has validated them and filled in defaults.
-    type Input: DeserializeOwned + Send;
-    /// The outputs: serialises to a JSON object with the DDL's names.
-    type Output: Serialize + Send;
+/// The inputs of an action that takes none.
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
+pub struct EmptyInput {}
 
-    /// Runs the action. The future is dropped at the deadline; use [`CallContext::run_blocking`] for blocking work.
-    fn run(
-        &self,
-        cx: &CallContext,
-        input: Self::Input,
-    ) -> impl Future<Output = Result<Self::Output, ActionError>> + Send;
-}
+/// The state of an action that needs none. Not `Copy`, so that functions take it by reference as they take any other state.
+#[derive(Debug, Clone)]
+pub struct NoState;
 
 /// A boxed future of an action's result.
 pub type ActionFuture<'a> =
     Pin<Box<dyn Future<Output = Result<Map<String, Value>, ActionError>> + Send + 'a>>;
 
-/// Type-erased action that the host calls: JSON in, JSON out. Implemented for every [`AgentAction`]; external agents implement it directly.
+/// Type-erased action that the host calls: JSON in, JSON out. [`AgentBuilder`](crate::AgentBuilder) makes one of each function that it is given;
+/// external agents implement it directly.
 pub trait ActionHandler: Send + Sync + 'static {
     /// Runs the action on validated inputs.
     fn call<'a>(&'a self, cx: &'a CallContext, input: Map<String, Value>) -> ActionFuture<'a>;
 
-    /// Whether the first poll returns the reply: see [`AgentAction::ANSWERS_IMMEDIATELY`].
+    /// Whether the first poll returns the reply: see [`AgentBuilder::immediate_action`](crate::AgentBuilder::immediate_action).
     fn answers_immediately(&self) -> bool {
         false
     }
 }
 
-impl<A: AgentAction> ActionHandler for A {
+/// A function from JSON to JSON as a handler.
+pub(crate) struct FunctionHandler<F> {
+    pub(crate) function: F,
+    pub(crate) answers_immediately: bool,
+}
+
+impl<F> ActionHandler for FunctionHandler<F>
+where
+    F: for<'a> Fn(&'a CallContext, Map<String, Value>) -> ActionFuture<'a> + Send + Sync + 'static,
+{
     fn call<'a>(&'a self, cx: &'a CallContext, input: Map<String, Value>) -> ActionFuture<'a> {
-        Box::pin(async move {
-            let input = serde_json::from_value(Value::Object(input))
-                .map_err(|error| ActionError::invalid_input(format!("invalid input: {error}")))?;
-            let output = self.run(cx, input).await?;
-            match serde_json::to_value(output) {
-                Ok(Value::Object(output)) => Ok(output),
-                Ok(other) => Err(ActionError::internal_error(format!(
-                    "the action returned {other}, not an object"
-                ))),
-                Err(error) => Err(ActionError::internal_error(format!(
-                    "cannot write the outputs as JSON: {error}"
-                ))),
-            }
-        })
+        (self.function)(cx, input)
     }
 
     fn answers_immediately(&self) -> bool {
-        A::ANSWERS_IMMEDIATELY
+        self.answers_immediately
+    }
+}
+
+/// The typed inputs of a call.
+pub(crate) fn parse_inputs<I: DeserializeOwned>(
+    input: Map<String, Value>,
+) -> Result<I, ActionError> {
+    serde_json::from_value(Value::Object(input))
+        .map_err(|error| ActionError::invalid_input(format!("invalid input: {error}")))
+}
+
+/// The outputs of `source`, an action or a data source, as a JSON object.
+pub(crate) fn encode_outputs(
+    source: &str,
+    output: impl Serialize,
+) -> Result<Map<String, Value>, ActionError> {
+    match serde_json::to_value(output) {
+        Ok(Value::Object(output)) => Ok(output),
+        Ok(other) => Err(ActionError::internal_error(format!(
+            "the {source} returned {other}, not an object"
+        ))),
+        Err(error) => {
+            Err(ActionError::internal_error(format!("cannot write the outputs as JSON: {error}")))
+        }
     }
 }

@@ -1,18 +1,32 @@
 //! An agent: a schema and exactly one handler for each of its actions.
 
+use std::any::TypeId;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::future::ready;
 use std::sync::Arc;
 
-use muster_ddl::{AgentDdl, DdlError};
+use muster_ddl::{AgentDdl, DdlError, builtin_agent};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
 
-use crate::action::{ActionHandler, AgentAction};
+use crate::action::{ActionFuture, ActionHandler, FunctionHandler, encode_outputs, parse_inputs};
+use crate::context::{BlockingContext, CallContext};
+use crate::error::ActionError;
 
 /// A schema with the handlers of its actions.
 #[derive(Clone)]
 pub struct Agent {
     ddl: Arc<AgentDdl>,
-    handlers: BTreeMap<String, Arc<dyn ActionHandler>>,
+    actions: BTreeMap<String, RegisteredAction>,
+}
+
+/// A handler with the types of its inputs and outputs, if they are known.
+#[derive(Clone)]
+struct RegisteredAction {
+    handler: Arc<dyn ActionHandler>,
+    types: Option<(TypeId, TypeId)>,
 }
 
 /// Why an agent cannot be built.
@@ -21,6 +35,9 @@ pub enum AgentError {
     /// The DDL is invalid.
     #[error("the agent's DDL is invalid")]
     Ddl(#[from] DdlError),
+    /// The DDL crate has no agent of this name.
+    #[error("there is no built-in DDL of an agent `{0}`")]
+    NotBuiltin(String),
     /// The schema declares an action that has no handler.
     #[error("agent `{agent}` declares the action `{action}` in its DDL, but does not implement it")]
     Missing {
@@ -46,9 +63,14 @@ impl Agent {
         Ok(Self::builder_from_ddl(Arc::new(ddl)))
     }
 
+    /// Starts a builder from the built-in DDL of this agent.
+    pub fn builtin(name: &str) -> Result<AgentBuilder, AgentError> {
+        Self::builder(builtin_agent(name).ok_or_else(|| AgentError::NotBuiltin(name.to_owned()))?)
+    }
+
     /// Starts a builder from a shared schema: many nodes in one process keep one copy of it.
     pub fn builder_from_ddl(ddl: Arc<AgentDdl>) -> AgentBuilder {
-        AgentBuilder { ddl, handlers: BTreeMap::new() }
+        AgentBuilder { ddl, actions: BTreeMap::new() }
     }
 
     /// The name, as in subjects.
@@ -63,7 +85,13 @@ impl Agent {
 
     /// The handler of one action.
     pub fn find_handler(&self, action: &str) -> Option<&Arc<dyn ActionHandler>> {
-        self.handlers.get(action)
+        self.actions.get(action).map(|registered| &registered.handler)
+    }
+
+    /// Whether the action was registered as a function from `I` to `O`.
+    pub(crate) fn has_types<I: 'static, O: 'static>(&self, action: &str) -> bool {
+        let types = Some((TypeId::of::<I>(), TypeId::of::<O>()));
+        self.actions.get(action).is_some_and(|registered| registered.types == types)
     }
 }
 
@@ -74,22 +102,100 @@ impl fmt::Debug for Agent {
 }
 
 /// Collects the actions of an agent.
+///
+/// An action is a function of the state that it was registered with, the context of the call, and its inputs. The inputs were validated by the DDL,
+/// which also fills in defaults; the outputs serialise to a JSON object with the names of the DDL. Without state, register the function with [`NoState`](crate::NoState).
 pub struct AgentBuilder {
     ddl: Arc<AgentDdl>,
-    handlers: BTreeMap<String, Arc<dyn ActionHandler>>,
+    actions: BTreeMap<String, RegisteredAction>,
 }
 
 impl AgentBuilder {
-    /// Adds a typed action.
+    /// Adds an action that waits. Its future is dropped at the deadline; use [`CallContext::run_blocking`] for parts that block a thread.
     #[must_use]
-    pub fn with_action<A: AgentAction>(self, action: A) -> Self {
-        self.with_handler(A::NAME, Arc::new(action))
+    pub fn action<S, I, O, Fut>(
+        self,
+        name: &str,
+        state: &S,
+        function: impl Fn(S, CallContext, I) -> Fut + Send + Sync + 'static,
+    ) -> Self
+    where
+        S: Clone + Send + Sync + 'static,
+        I: DeserializeOwned + 'static,
+        O: Serialize + 'static,
+        Fut: Future<Output = Result<O, ActionError>> + Send + 'static,
+    {
+        let state = state.clone();
+        self.function::<I, O>(name, false, move |cx, input| {
+            let reply = parse_inputs(input).map(|input| function(state.clone(), cx.clone(), input));
+            Box::pin(async move { encode_outputs("action", reply?.await?) })
+        })
+    }
+
+    /// Adds an action that works with files or programs: it runs on the pool for blocking work. A result that arrives after cancellation still
+    /// counts while the host waits, so that the caller learns what was already done.
+    #[must_use]
+    pub fn blocking_action<S, I, O>(
+        self,
+        name: &str,
+        state: &S,
+        function: impl Fn(&S, &BlockingContext, I) -> Result<O, ActionError> + Send + Sync + 'static,
+    ) -> Self
+    where
+        S: Clone + Send + Sync + 'static,
+        I: DeserializeOwned + Send + 'static,
+        O: Serialize + Send + 'static,
+    {
+        let function = Arc::new(function);
+        self.action(name, state, move |state: S, cx: CallContext, input: I| {
+            let function = Arc::clone(&function);
+            async move { cx.run_blocking_in_context(move |cx| function(&state, cx, input)).await }
+        })
+    }
+
+    /// Adds an action that replies from memory: it neither waits, nor fails, nor does slow work. It runs inline on the task that receives requests, without a
+    /// task of its own, and the context is not cloned.
+    #[must_use]
+    pub fn immediate_action<S, I, O>(
+        self,
+        name: &str,
+        state: &S,
+        function: impl Fn(&S, &CallContext, I) -> O + Send + Sync + 'static,
+    ) -> Self
+    where
+        S: Clone + Send + Sync + 'static,
+        I: DeserializeOwned + 'static,
+        O: Serialize + 'static,
+    {
+        let state = state.clone();
+        self.function::<I, O>(name, true, move |cx, input| {
+            let output = parse_inputs(input).map(|input| function(&state, cx, input));
+            Box::pin(ready(output.and_then(|output| encode_outputs("action", output))))
+        })
     }
 
     /// Adds an action that is known only at run time, such as an action of an external agent.
     #[must_use]
-    pub fn with_handler(mut self, name: &str, handler: Arc<dyn ActionHandler>) -> Self {
-        self.handlers.insert(name.to_owned(), handler);
+    pub fn with_handler(self, name: &str, handler: Arc<dyn ActionHandler>) -> Self {
+        self.register(name, RegisteredAction { handler, types: None })
+    }
+
+    fn function<I: 'static, O: 'static>(
+        self,
+        name: &str,
+        answers_immediately: bool,
+        function: impl for<'a> Fn(&'a CallContext, Map<String, Value>) -> ActionFuture<'a>
+        + Send
+        + Sync
+        + 'static,
+    ) -> Self {
+        let handler = Arc::new(FunctionHandler { function, answers_immediately });
+        let types = Some((TypeId::of::<I>(), TypeId::of::<O>()));
+        self.register(name, RegisteredAction { handler, types })
+    }
+
+    fn register(mut self, name: &str, action: RegisteredAction) -> Self {
+        self.actions.insert(name.to_owned(), action);
         self
     }
 
@@ -97,15 +203,15 @@ impl AgentBuilder {
     pub fn build(self) -> Result<Agent, AgentError> {
         let agent = self.ddl.name().to_owned();
         for action in self.ddl.actions() {
-            if !self.handlers.contains_key(action.name()) {
+            if !self.actions.contains_key(action.name()) {
                 return Err(AgentError::Missing { agent, action: action.name().to_owned() });
             }
         }
-        if let Some(action) = self.handlers.keys().find(|name| self.ddl.find_action(name).is_none())
+        if let Some(action) = self.actions.keys().find(|name| self.ddl.find_action(name).is_none())
         {
             return Err(AgentError::Undeclared { agent, action: action.clone() });
         }
-        Ok(Agent { ddl: self.ddl, handlers: self.handlers })
+        Ok(Agent { ddl: self.ddl, actions: self.actions })
     }
 }
 

@@ -1,6 +1,8 @@
 //! The context of an action call. Actions use no globals besides it.
 
+use std::ops::Deref;
 use std::sync::Arc;
+use std::time::Duration;
 
 use muster_system::System;
 use muster_system::command::CancelFlag;
@@ -41,6 +43,12 @@ pub struct CallContext {
 }
 
 impl CallContext {
+    /// The time until the deadline, without `margin` for the reply. With a short deadline, half of the time remains.
+    pub fn time_left(&self, margin: Duration) -> Duration {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        left.saturating_sub(margin).max(left / 2)
+    }
+
     /// Emits a progress event if the caller requested progress; see [`ProgressSink::emit_event`]. Never waits.
     pub fn emit_event(&self, event: Value) {
         self.progress.emit_event(event);
@@ -71,6 +79,31 @@ impl CallContext {
             }
         };
         result.map_err(|error| ActionError::internal_error(error.to_string()))
+    }
+
+    /// Runs blocking work that can fail as [`Self::run_blocking`] does, with the context of the call.
+    pub async fn run_blocking_in_context<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&BlockingContext) -> Result<T, ActionError> + Send + 'static,
+    ) -> Result<T, ActionError> {
+        let call = self.clone();
+        self.run_blocking(move |cancel_flag| work(&BlockingContext { call, cancel_flag })).await?
+    }
+}
+
+/// The context of an action that runs on the pool for blocking work.
+#[derive(Debug)]
+pub struct BlockingContext {
+    call: CallContext,
+    /// Set when the call is cancelled or its deadline passes. Programs started with it are stopped then.
+    pub cancel_flag: CancelFlag,
+}
+
+impl Deref for BlockingContext {
+    type Target = CallContext;
+
+    fn deref(&self) -> &CallContext {
+        &self.call
     }
 }
 

@@ -1,31 +1,51 @@
 //! What a plugin author sees: an agent's actions as typed functions, and the context in which they run.
 //!
 //! ```
-//! use muster_api::{ActionError, Agent, AgentAction, CallContext};
+//! use std::sync::Arc;
+//!
+//! use muster_api::{ActionError, Agent, BlockingContext, CallContext};
 //! use serde::{Deserialize, Serialize};
 //!
 //! #[derive(Deserialize)]
-//! struct Who { name: String }
+//! struct GreetInput { name: String }
 //!
 //! #[derive(Serialize)]
-//! struct Greeting { greeting: String }
+//! struct GreetOutput { greeting: String }
 //!
-//! struct Greet;
+//! /// What the actions share. It is cloned for each call.
+//! #[derive(Clone)]
+//! struct Salutation(Arc<str>);
 //!
-//! impl AgentAction for Greet {
-//!     const NAME: &'static str = "greet";
-//!     type Input = Who;
-//!     type Output = Greeting;
-//!
-//!     async fn run(&self, _cx: &CallContext, who: Who) -> Result<Greeting, ActionError> {
-//!         Ok(Greeting { greeting: format!("hello {}", who.name) })
+//! /// May wait, until the deadline of the call.
+//! async fn greet(with: Salutation, cx: CallContext, input: GreetInput) -> Result<GreetOutput, ActionError> {
+//!     tokio::select! {
+//!         () = tokio::task::yield_now() => Ok(GreetOutput { greeting: format!("{} {}", with.0, input.name) }),
+//!         () = cx.cancel.cancelled() => Err(ActionError::cancelled()),
 //!     }
 //! }
 //!
-//! # let ddl = r#"{"metadata":{"name":"hello","description":"d","author":"a","license":"x","version":"1.0.0","url":"u","timeout":5},
-//! # "actions":[{"action":"greet","description":"d","display":"always","input":{"name":{"prompt":"n","description":"d","type":"string","validation":".","maxlength":20,"optional":false}},
-//! # "output":{"greeting":{"description":"g","display_as":"g","type":"string"}}}]}"#;
-//! let agent = Agent::builder(ddl)?.with_action(Greet).build()?;
+//! /// Reads a file, so it runs on the pool for blocking work.
+//! fn greet_from_file(_: &Salutation, cx: &BlockingContext, input: GreetInput) -> Result<GreetOutput, ActionError> {
+//!     let text = cx.system.read_file(input.name.as_ref(), 1024)?;
+//!     Ok(GreetOutput { greeting: String::from_utf8_lossy(&text).into_owned() })
+//! }
+//!
+//! /// Knows the reply, so it runs where the request is received.
+//! fn greet_at_once(with: &Salutation, _: &CallContext, _: GreetInput) -> GreetOutput {
+//!     GreetOutput { greeting: with.0.to_string() }
+//! }
+//!
+//! # let action = |name: &str| format!(r#"{{"action":"{name}","description":"d","display":"always",
+//! # "input":{{"name":{{"prompt":"n","description":"d","type":"string","validation":".","maxlength":20,"optional":false}}}},
+//! # "output":{{"greeting":{{"description":"g","display_as":"g","type":"string"}}}}}}"#);
+//! # let ddl = format!(r#"{{"metadata":{{"name":"hello","description":"d","author":"a","license":"x","version":"1.0.0","url":"u","timeout":5}},
+//! # "actions":[{},{},{}]}}"#, action("greet"), action("greet_from_file"), action("greet_at_once"));
+//! let salutation = Salutation("hello".into());
+//! let agent = Agent::builder(&ddl)?
+//!     .action("greet", &salutation, greet)
+//!     .blocking_action("greet_from_file", &salutation, greet_from_file)
+//!     .immediate_action("greet_at_once", &salutation, greet_at_once)
+//!     .build()?;
 //! assert_eq!(agent.name(), "hello");
 //! # Ok::<(), muster_api::AgentError>(())
 //! ```
@@ -47,10 +67,10 @@ pub mod progress;
 pub mod testing;
 mod throttle;
 
-pub use action::{ActionFuture, ActionHandler, AgentAction};
+pub use action::{ActionFuture, ActionHandler, EmptyInput, NoState};
 pub use agent::{Agent, AgentBuilder, AgentError};
-pub use context::CallContext;
-pub use data_source::{DataSource, DataSourceError, ValidatedDataSource};
+pub use context::{BlockingContext, CallContext};
+pub use data_source::{DataSourceError, ValidatedDataSource};
 pub use error::ActionError;
 pub use finding::{FindingLevel, HealthFinding};
 pub use muster_base as base;
@@ -59,5 +79,5 @@ pub use muster_filter as filter;
 pub use muster_system as system;
 pub use muster_wire as wire;
 pub use node::{AgentInfo, AgentProblem, CounterSnapshot, NodeHandle, RunningRequest};
-pub use plugin::{DaemonContext, NoOptions, NodePlugin, PluginError};
+pub use plugin::{DaemonContext, NoOptions, NodePlugin, PluginError, StatelessPlugin};
 pub use throttle::LogThrottle;

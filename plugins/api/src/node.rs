@@ -9,7 +9,8 @@ use muster_ddl::AgentDdl;
 use muster_filter::state::NodeFacts;
 use muster_wire::Millis;
 use muster_wire::identity::{Identity, SubjectName};
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -56,7 +57,7 @@ pub trait NodeHandle: fmt::Debug + Send + Sync {
 }
 
 /// An agent's metadata.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AgentInfo {
     /// The name, as in subjects.
     pub agent: String,

@@ -39,8 +39,19 @@ pub trait NodePlugin: Sized {
         shared: Self::Shared,
     ) -> Result<Self, PluginError>;
 
+    /// Builds the agent with every action that its DDL declares.
+    fn build_agent(&self) -> Result<Agent, AgentError>;
+
+    /// Whether the options enable the agent. By default they do.
+    fn is_enabled(&self) -> bool {
+        true
+    }
+
     /// Builds the agents that the options enable.
-    fn agents(&self) -> Result<Vec<Agent>, AgentError>;
+    fn agents(&self) -> Result<Vec<Agent>, AgentError> {
+        let agent = self.is_enabled().then(|| self.build_agent()).transpose()?;
+        Ok(Vec::from_iter(agent))
+    }
 
     /// Builds the data sources for filters and `get_data`. None by default.
     fn data_sources(&self) -> Result<Vec<ValidatedDataSource>, DataSourceError> {
@@ -51,6 +62,38 @@ pub trait NodePlugin: Sized {
     fn parse_options(section: Map<String, Value>) -> Result<Self::Options, PluginError> {
         serde_json::from_value(Value::Object(section))
             .map_err(|source| PluginError::Section { plugin: Self::NAME, source })
+    }
+}
+
+/// A [`NodePlugin`] without options and without anything shared.
+pub trait StatelessPlugin: Default {
+    /// The name of the plugin. Its section in the configuration is empty.
+    const NAME: &'static str;
+
+    /// Builds the agent with every action that its DDL declares.
+    fn create_agent() -> Result<Agent, AgentError>;
+
+    /// Builds the data sources for filters and `get_data`. None by default.
+    fn create_data_sources() -> Result<Vec<ValidatedDataSource>, DataSourceError> {
+        Ok(Vec::new())
+    }
+}
+
+impl<P: StatelessPlugin> NodePlugin for P {
+    const NAME: &'static str = <P as StatelessPlugin>::NAME;
+    type Options = NoOptions;
+    type Shared = ();
+
+    fn configure(_: NoOptions, _: &DaemonContext, (): ()) -> Result<Self, PluginError> {
+        Ok(Self::default())
+    }
+
+    fn build_agent(&self) -> Result<Agent, AgentError> {
+        P::create_agent()
+    }
+
+    fn data_sources(&self) -> Result<Vec<ValidatedDataSource>, DataSourceError> {
+        P::create_data_sources()
     }
 }
 
@@ -90,19 +133,14 @@ mod tests {
 
     use super::*;
 
+    #[derive(Default)]
     struct Empty;
 
-    impl NodePlugin for Empty {
+    impl StatelessPlugin for Empty {
         const NAME: &'static str = "empty";
-        type Options = NoOptions;
-        type Shared = ();
 
-        fn configure(_: NoOptions, _: &DaemonContext, (): ()) -> Result<Self, PluginError> {
-            Ok(Self)
-        }
-
-        fn agents(&self) -> Result<Vec<Agent>, AgentError> {
-            Ok(Vec::new())
+        fn create_agent() -> Result<Agent, AgentError> {
+            Agent::builtin("empty")?.build()
         }
     }
 
@@ -120,7 +158,8 @@ mod tests {
     fn a_plugin_has_no_data_sources_by_default() {
         let daemon = DaemonContext::default();
         let plugin = Empty::configure(NoOptions {}, &daemon, ()).unwrap();
-        assert!(plugin.agents().unwrap().is_empty());
+        let error = plugin.agents().unwrap_err();
+        assert_eq!(error.to_string(), "there is no built-in DDL of an agent `empty`");
         assert!(plugin.data_sources().unwrap().is_empty());
     }
 }

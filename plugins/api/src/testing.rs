@@ -5,41 +5,44 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_ddl::{AgentDdl, DataDdl, ValueType, builtin_data};
+use muster_ddl::{AgentDdl, ValueType};
 use muster_filter::state::NodeFacts;
 use muster_system::System;
 use muster_wire::identity::{Identity, SubjectName};
 use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::action::AgentAction;
+use crate::agent::Agent;
 use crate::context::CallContext;
-use crate::data_source::{DataSource, ValidatedDataSource};
+use crate::data_source::ValidatedDataSource;
 use crate::finding::HealthFinding;
 use crate::node::{AgentInfo, AgentProblem, CounterSnapshot, NodeHandle, RunningRequest};
 
-/// All differences between an action's types and its DDL; empty when they match.
+/// All differences between the types of an action and its DDL; empty when they match. `I` and `O` are the types of the function's inputs and outputs.
 ///
 /// Compares the names of inputs and outputs, the required ones, and the JSON types. Checks that the types' schemas and the DDL's own validation
 /// accept every example's input and output.
-pub fn differences<A>(ddl: &AgentDdl) -> Vec<String>
+pub fn differences<I, O>(agent: &Agent, action: &str) -> Vec<String>
 where
-    A: AgentAction,
-    A::Input: JsonSchema,
-    A::Output: JsonSchema + serde::de::DeserializeOwned,
+    I: DeserializeOwned + JsonSchema + 'static,
+    O: DeserializeOwned + JsonSchema + 'static,
 {
-    let Some(action) = ddl.find_action(A::NAME) else {
-        return vec![format!("the DDL has no action {}", A::NAME)];
+    let Some(schema) = agent.ddl().find_action(action) else {
+        return vec![format!("the DDL has no action {action}")];
     };
     let mut found = Vec::new();
-    let input = Shape::of::<A::Input>();
+    if !agent.has_types::<I, O>(action) {
+        found.push(format!("action {action} is not registered with these types"));
+    }
+    let input = Shape::of::<I>();
     let declared: Vec<_> =
-        action.inputs().iter().map(|input| (input.name.as_str(), input.value_type)).collect();
-    input.compare("input", &declared, action.additional_input(), &mut found);
-    for declared in action.inputs() {
+        schema.inputs().iter().map(|input| (input.name.as_str(), input.value_type)).collect();
+    input.compare("input", &declared, schema.additional_input(), &mut found);
+    for declared in schema.inputs() {
         let given = !declared.optional || declared.default.is_some();
         if input.required.contains(&declared.name) && !given {
             let name = &declared.name;
@@ -47,66 +50,63 @@ where
         }
     }
     let declared: Vec<_> =
-        action.outputs().iter().map(|output| (output.name.as_str(), output.value_type)).collect();
-    Shape::of::<A::Output>().compare("output", &declared, false, &mut found);
-    if action.examples().is_empty() {
-        found.push(format!("action {} has no example", A::NAME));
+        schema.outputs().iter().map(|output| (output.name.as_str(), output.value_type)).collect();
+    Shape::of::<O>().compare("output", &declared, false, &mut found);
+    if schema.examples().is_empty() {
+        found.push(format!("action {action} has no example"));
     }
-    for example in action.examples() {
-        check_example::<A>(action, &example.input, &example.output, &mut found);
+    for example in schema.examples() {
+        check_example::<I, O>(schema, &example.input, &example.output, &mut found);
     }
-    found
+    found.into_iter().map(|difference| format!("{action}: {difference}")).collect()
 }
 
-/// All differences between a data source's type and its built-in DDL; empty when they match.
-pub fn data_differences<S>() -> Vec<String>
+/// All differences between the type of a data source's values and its DDL; empty when they match.
+pub fn data_differences<O>(source: &ValidatedDataSource) -> Vec<String>
 where
-    S: DataSource,
-    S::Output: JsonSchema + serde::de::DeserializeOwned,
+    O: DeserializeOwned + JsonSchema + 'static,
 {
-    let text = builtin_data(S::NAME).unwrap_or_default();
-    let ddl = match DataDdl::from_slice(text.as_bytes()) {
-        Ok(ddl) => ddl,
-        Err(error) => return vec![format!("the DDL of {}: {error}", S::NAME)],
-    };
+    let ddl = source.ddl();
     let mut found = Vec::new();
+    if !source.has_output::<O>() {
+        found.push(format!("the data source {} has values of another type", ddl.name()));
+    }
     let declared: Vec<_> =
         ddl.outputs().iter().map(|output| (output.name.as_str(), output.value_type)).collect();
-    Shape::of::<S::Output>().compare("output", &declared, false, &mut found);
+    Shape::of::<O>().compare("output", &declared, false, &mut found);
     if ddl.examples().is_empty() {
-        found.push(format!("{} has no example", S::NAME));
+        found.push(format!("{} has no example", ddl.name()));
     }
     for example in ddl.examples() {
         let output = ddl.check_answer(example.output.clone()).unwrap_or_default();
-        if let Err(error) = serde_json::from_value::<S::Output>(Value::Object(output)) {
-            found.push(format!("example output does not match the type: {error}"));
-        }
+        check_type::<O>("output", output, &mut found);
     }
     found
 }
 
-fn check_example<A>(
+fn check_example<I: DeserializeOwned, O: DeserializeOwned>(
     action: &muster_ddl::ActionSchema,
     input: &Map<String, Value>,
     output: &Map<String, Value>,
     found: &mut Vec<String>,
-) where
-    A: AgentAction,
-    A::Output: serde::de::DeserializeOwned,
-{
+) {
     match action.validate_input(input) {
         Err(error) => found.push(format!("example input is refused by the DDL: {error}")),
-        Ok(valid) => {
-            if let Err(error) = serde_json::from_value::<A::Input>(Value::Object(valid)) {
-                found.push(format!("example input does not match the type: {error}"));
-            }
-        }
+        Ok(valid) => check_type::<I>("input", valid, found),
     }
     if let Err(error) = action.validate_output(output) {
         found.push(format!("example output is refused by the DDL: {error}"));
     }
-    if let Err(error) = serde_json::from_value::<A::Output>(Value::Object(output.clone())) {
-        found.push(format!("example output does not match the type: {error}"));
+    check_type::<O>("output", output.clone(), found);
+}
+
+fn check_type<T: DeserializeOwned>(
+    side: &str,
+    values: Map<String, Value>,
+    found: &mut Vec<String>,
+) {
+    if let Err(error) = serde_json::from_value::<T>(Value::Object(values)) {
+        found.push(format!("example {side} does not match the type: {error}"));
     }
 }
 

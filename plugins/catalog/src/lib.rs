@@ -5,8 +5,8 @@
 
 #![warn(missing_docs)]
 
-mod actions;
-mod data;
+mod catalog_actions;
+mod ledger_actions;
 mod options;
 mod runs;
 #[cfg(test)]
@@ -15,47 +15,17 @@ mod tests;
 use std::sync::Arc;
 
 use muster_api::{
-    Agent, AgentError, DaemonContext, DataSourceError, NodePlugin, PluginError,
-    ValidatedDataSource, ddl,
+    Agent, AgentError, DaemonContext, DataSourceError, NodePlugin, PluginError, ValidatedDataSource,
 };
 
 pub use options::Options;
 
-/// Builds the agents: `ledger`, and `catalog` if the options enable it.
-pub fn build_agents(options: Options) -> Result<Vec<Agent>, AgentError> {
-    let is_enabled = options.enabled;
-    let options = Arc::new(options);
-    let mut agents = vec![build_ledger_agent(&options)?];
-    if is_enabled {
-        agents.push(build_catalog_agent(&options)?);
-    }
-    Ok(agents)
-}
-
-fn build_catalog_agent(options: &Arc<Options>) -> Result<Agent, AgentError> {
-    Agent::builder(ddl::builtin_agent("catalog").unwrap_or_default())?
-        .with_action(actions::CatalogApplyAction(Arc::clone(options)))
-        .with_action(actions::CatalogPlanAction(Arc::clone(options)))
-        .with_action(actions::CatalogLintAction)
-        .build()
-}
-
-fn build_ledger_agent(options: &Arc<Options>) -> Result<Agent, AgentError> {
-    Agent::builder(ddl::builtin_agent("ledger").unwrap_or_default())?
-        .with_action(actions::LedgerListAction(Arc::clone(options)))
-        .with_action(actions::LedgerReplayAction(Arc::clone(options)))
-        .with_action(actions::LedgerDropAction(Arc::clone(options)))
-        .build()
-}
-
-/// The data source `ledger`.
-pub fn data_sources(options: Options) -> Result<Vec<ValidatedDataSource>, DataSourceError> {
-    Ok(vec![ValidatedDataSource::with_builtin_ddl(data::LedgerDataSource(Arc::new(options)))?])
-}
+use catalog_actions::{lint_catalog, run_catalog};
+use ledger_actions::{drop_owed, list_owed, replay_owed, summarise_owed};
 
 /// The agents `catalog` and `ledger` and the data source `ledger`.
 #[derive(Debug, Clone)]
-pub struct CatalogPlugin(Options);
+pub struct CatalogPlugin(Arc<Options>);
 
 impl CatalogPlugin {
     /// The options, with the state directory filled in.
@@ -77,14 +47,40 @@ impl NodePlugin for CatalogPlugin {
         if options.state_dir.as_os_str().is_empty() {
             options.state_dir = daemon.state.join("engine");
         }
-        Ok(Self(options))
+        Ok(Self(Arc::new(options)))
     }
 
+    /// The agent `ledger`.
+    fn build_agent(&self) -> Result<Agent, AgentError> {
+        Agent::builtin("ledger")?
+            .blocking_action("list", &self.0, list_owed)
+            .blocking_action("replay", &self.0, replay_owed)
+            .blocking_action("drop", &self.0, drop_owed)
+            .build()
+    }
+
+    /// The agents `ledger`, and `catalog` if the options enable it.
     fn agents(&self) -> Result<Vec<Agent>, AgentError> {
-        build_agents(self.0.clone())
+        let mut agents = vec![self.build_agent()?];
+        if self.0.enabled {
+            agents.push(build_catalog_agent(&self.0)?);
+        }
+        Ok(agents)
     }
 
     fn data_sources(&self) -> Result<Vec<ValidatedDataSource>, DataSourceError> {
-        data_sources(self.0.clone())
+        Ok(vec![ValidatedDataSource::blocking("ledger", &self.0, summarise_owed)?])
     }
+}
+
+fn build_catalog_agent(options: &Arc<Options>) -> Result<Agent, AgentError> {
+    Agent::builtin("catalog")?
+        .blocking_action("apply", options, |options, cx, input| {
+            run_catalog(options, cx, input, false)
+        })
+        .blocking_action("plan", options, |options, cx, input| {
+            run_catalog(options, cx, input, true)
+        })
+        .blocking_action("lint", options, lint_catalog)
+        .build()
 }

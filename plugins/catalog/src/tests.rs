@@ -5,16 +5,20 @@ mod planning;
 use std::path::Path;
 use std::sync::Arc;
 
-use muster_api::ddl::{AgentDdl, builtin_agent};
 use muster_api::system::StateDir;
 use muster_api::system::real::RealSystem;
 use muster_api::testing::{TestNode, differences};
 use muster_api::wire::status::ReplyStatus;
-use muster_api::{ActionError, Agent};
+use muster_api::{ActionError, Agent, EmptyInput, NodePlugin as _};
 use serde_json::{Value, json};
 
+use crate::CatalogPlugin;
+use crate::catalog_actions::{CatalogLintInput, CatalogLintOutput, CatalogRunInput};
+use crate::ledger_actions::{
+    LedgerDropInput, LedgerDropOutput, LedgerListOutput, LedgerReplayInput,
+};
 use crate::options::Options;
-use crate::{actions, build_agents, data_sources};
+use crate::runs::CatalogRunOutcome;
 
 fn options(directory: &Path) -> Options {
     Options {
@@ -26,7 +30,7 @@ fn options(directory: &Path) -> Options {
 }
 
 fn agent(name: &str, directory: &Path) -> Agent {
-    let mut agents = build_agents(options(directory)).unwrap();
+    let mut agents = CatalogPlugin(Arc::new(options(directory))).agents().unwrap();
     agents.retain(|agent| agent.name() == name);
     agents.remove(0)
 }
@@ -43,15 +47,15 @@ async fn ask(agent: &Agent, action: &str, input: Value) -> Result<Value, ActionE
 
 #[test]
 fn types_names_and_examples_equal_the_ddls() {
-    let catalog = AgentDdl::from_slice(builtin_agent("catalog").unwrap().as_bytes()).unwrap();
-    let ledger = AgentDdl::from_slice(builtin_agent("ledger").unwrap().as_bytes()).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let (catalog, ledger) = (agent("catalog", directory.path()), agent("ledger", directory.path()));
     let found: Vec<String> = [
-        differences::<actions::CatalogApplyAction>(&catalog),
-        differences::<actions::CatalogPlanAction>(&catalog),
-        differences::<actions::CatalogLintAction>(&catalog),
-        differences::<actions::LedgerListAction>(&ledger),
-        differences::<actions::LedgerReplayAction>(&ledger),
-        differences::<actions::LedgerDropAction>(&ledger),
+        differences::<CatalogRunInput, CatalogRunOutcome>(&catalog, "apply"),
+        differences::<CatalogRunInput, CatalogRunOutcome>(&catalog, "plan"),
+        differences::<CatalogLintInput, CatalogLintOutput>(&catalog, "lint"),
+        differences::<EmptyInput, LedgerListOutput>(&ledger, "list"),
+        differences::<LedgerReplayInput, CatalogRunOutcome>(&ledger, "replay"),
+        differences::<LedgerDropInput, LedgerDropOutput>(&ledger, "drop"),
     ]
     .concat();
     assert_eq!(found, Vec::<String>::new());
@@ -61,10 +65,11 @@ fn types_names_and_examples_equal_the_ddls() {
 fn catalogs_are_applied_only_where_the_operator_says_so() {
     let directory = tempfile::tempdir().unwrap();
     let off = Options { enabled: false, ..options(directory.path()) };
-    let agents = build_agents(off).unwrap();
+    let agents = CatalogPlugin(Arc::new(off)).agents().unwrap();
     assert_eq!(agents.len(), 1);
     assert!(agents.iter().all(|agent| agent.ddl().find_action("replay").is_some()));
-    assert_eq!(data_sources(options(directory.path())).unwrap().len(), 1);
+    let plugin = CatalogPlugin(Arc::new(options(directory.path())));
+    assert_eq!(plugin.data_sources().unwrap().len(), 1);
 }
 
 fn catalog(directory: &Path, command: &str) -> String {

@@ -8,16 +8,15 @@
 mod actions;
 mod path_policy;
 #[cfg(test)]
-mod race;
-#[cfg(test)]
 mod tests;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use muster_api::{Agent, AgentError, DaemonContext, NodePlugin, PluginError, ddl};
+use muster_api::{Agent, AgentError, DaemonContext, NodePlugin, PluginError};
 use serde::Deserialize;
 
+use actions::{create, list, read, remove, status};
 use path_policy::PathPolicy;
 
 /// The section `[plugins.filemgr]`.
@@ -42,15 +41,14 @@ impl Default for Options {
 /// Builds the agent with every action that its DDL declares. `daemon_paths` are the daemon's configuration, state, audit log and credentials, as
 /// paths of the host; no action touches them.
 pub fn build_agent(options: Options, daemon_paths: Vec<PathBuf>) -> Result<Agent, AgentError> {
-    let document = ddl::builtin_agent("filemgr").unwrap_or_default();
     let policy = Arc::new(PathPolicy::new(options, daemon_paths));
-    Agent::builder(document)?
-        .with_action(actions::FilemgrStatusAction(Arc::clone(&policy)))
-        .with_action(actions::FilemgrListAction(Arc::clone(&policy)))
-        .with_action(actions::FilemgrReadAction(Arc::clone(&policy)))
-        .with_action(actions::FilemgrTouchAction(Arc::clone(&policy)))
-        .with_action(actions::FilemgrMkdirAction(Arc::clone(&policy)))
-        .with_action(actions::FilemgrRemoveAction(policy))
+    Agent::builtin("filemgr")?
+        .blocking_action("status", &policy, status::inspect_path)
+        .blocking_action("list", &policy, list::list_directory)
+        .blocking_action("read", &policy, read::read_file)
+        .blocking_action("touch", &policy, create::touch_file)
+        .blocking_action("mkdir", &policy, create::make_directory)
+        .blocking_action("remove", &policy, remove::remove_path)
         .build()
 }
 
@@ -70,8 +68,7 @@ impl NodePlugin for FilemgrPlugin {
         Ok(Self { options, daemon_paths: daemon.own_paths.clone() })
     }
 
-    fn agents(&self) -> Result<Vec<Agent>, AgentError> {
-        let agent = build_agent(self.options.clone(), self.daemon_paths.clone())?;
-        Ok(vec![agent])
+    fn build_agent(&self) -> Result<Agent, AgentError> {
+        build_agent(self.options.clone(), self.daemon_paths.clone())
     }
 }

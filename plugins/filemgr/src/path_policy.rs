@@ -5,7 +5,6 @@
 use std::path::{Component, Path, PathBuf};
 
 use muster_api::ActionError;
-use muster_api::base::error_chain;
 use muster_api::system::confined::{ConfinedEntry, ConfinedFile, ConfinedRoot, EntryStatus};
 use muster_api::system::{FileEntryKind, System};
 
@@ -77,12 +76,12 @@ impl PathPolicy {
         // Both forms must be allowed: this rejects links that lead out of an allowed directory, and links from outside into one.
         self.check_rules(requested, &denied_paths)?;
         self.check_rules(&resolved, &denied_paths)?;
-        let root = ConfinedRoot::open(system.root()).map_err(|error| to_action_error(&error))?;
+        let root = ConfinedRoot::open(system.root())?;
         let status = |denied: &PathBuf| root.find_entry(denied).ok()??.status().ok()?;
         let is_file = |status: &EntryStatus| status.metadata.kind == FileEntryKind::File;
         let denied_files = denied_paths.iter().filter_map(status).filter(is_file);
         Ok(AdmittedPath {
-            entry: root.find_entry(&resolved).map_err(|error| to_action_error(&error))?,
+            entry: root.find_entry(&resolved)?,
             denied_files: denied_files.collect(),
             denied_paths,
             path: resolved,
@@ -134,10 +133,10 @@ impl AdmittedPath {
         let Some(entry) = &self.entry else {
             return Ok(None);
         };
-        if entry.status().map_err(|error| to_action_error(&error))?.is_none() {
+        if entry.status()?.is_none() {
             return Ok(None);
         }
-        let file = entry.open().map_err(|error| to_action_error(&error))?;
+        let file = entry.open()?;
         let status = file.status();
         let is_same = |other: &EntryStatus| status.is_same_file(other);
         let is_protected = status.is_hard_linked() && !file.is_world_readable();
@@ -183,7 +182,7 @@ fn resolve_links(system: &dyn System, path: &Path, follow: bool) -> Result<PathB
             continue;
         }
         let current = resolved.join(&part);
-        let found = system.metadata(&current).map_err(|error| to_action_error(&error))?;
+        let found = system.metadata(&current)?;
         let link = found.is_some_and(|found| found.kind == FileEntryKind::Link);
         if !link || (pending.is_empty() && !follow) {
             resolved = current;
@@ -194,7 +193,7 @@ fn resolve_links(system: &dyn System, path: &Path, follow: bool) -> Result<PathB
             let message = format!("{}: too many symbolic links in the path", path.display());
             return Err(ActionError::failed(message));
         }
-        let target = system.read_link(&current).map_err(|error| to_action_error(&error))?;
+        let target = system.read_link(&current)?;
         if target.is_absolute() {
             resolved = PathBuf::from("/");
         }
@@ -213,11 +212,6 @@ fn reversed_components(path: &Path) -> Vec<PathBuf> {
     let mut names: Vec<PathBuf> = names.collect();
     names.reverse();
     names
-}
-
-/// Converts an error of the system layer into an action error.
-pub(crate) fn to_action_error(error: &dyn std::error::Error) -> ActionError {
-    ActionError::failed(error_chain(error))
 }
 
 #[cfg(test)]

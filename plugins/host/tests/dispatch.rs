@@ -6,85 +6,55 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_api::testing::TestNode;
-use muster_api::{ActionError, Agent, AgentAction, CallContext};
+use muster_api::{
+    ActionError, ActionFuture, ActionHandler, Agent, CallContext, EmptyInput, NoState,
+};
 use muster_host::{ActionCall, AgentRegistry, CallLimits, CallOutcome};
 use muster_system::fake::FakeSystem;
 use muster_wire::status::{ReplyReason, ReplyStatus};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 use tokio::sync::Notify;
 use tokio::time::Instant;
-
-#[derive(Deserialize)]
-struct Nothing {}
 
 #[derive(Serialize)]
 struct Said {
     said: Value,
 }
 
-struct Speak(Value);
-struct Panic;
-struct Hang(Arc<Notify>);
-struct Know;
-struct Stumble;
+async fn say(said: Value, _: CallContext, _: EmptyInput) -> Result<Said, ActionError> {
+    tokio::task::yield_now().await;
+    Ok(Said { said })
+}
+
+async fn panic_now(_: NoState, _: CallContext, _: EmptyInput) -> Result<Said, ActionError> {
+    tokio::task::yield_now().await;
+    panic!("as the test wants")
+}
+
+async fn hang(wake: Arc<Notify>, _: CallContext, _: EmptyInput) -> Result<Said, ActionError> {
+    wake.notified().await;
+    Ok(Said { said: json!("awake") })
+}
+
+fn know(_: &NoState, _: &CallContext, _: EmptyInput) -> Said {
+    Said { said: json!("known") }
+}
+
+fn stumble(_: &NoState, _: &CallContext, _: EmptyInput) -> Said {
+    panic!("as the test wants")
+}
+
+/// Declares that it answers immediately, and does not.
 struct Promise;
 
-impl AgentAction for Speak {
-    const NAME: &'static str = "speak";
-    type Input = Nothing;
-    type Output = Said;
-    async fn run(&self, _: &CallContext, _: Nothing) -> Result<Said, ActionError> {
-        Ok(Said { said: self.0.clone() })
+impl ActionHandler for Promise {
+    fn call<'a>(&'a self, _: &'a CallContext, _: Map<String, Value>) -> ActionFuture<'a> {
+        Box::pin(std::future::pending())
     }
-}
 
-impl AgentAction for Panic {
-    const NAME: &'static str = "panic";
-    type Input = Nothing;
-    type Output = Said;
-    async fn run(&self, _: &CallContext, _: Nothing) -> Result<Said, ActionError> {
-        panic!("as the test wants")
-    }
-}
-
-impl AgentAction for Hang {
-    const NAME: &'static str = "hang";
-    type Input = Nothing;
-    type Output = Said;
-    async fn run(&self, _: &CallContext, _: Nothing) -> Result<Said, ActionError> {
-        self.0.notified().await;
-        Ok(Said { said: json!("awake") })
-    }
-}
-
-impl AgentAction for Know {
-    const NAME: &'static str = "know";
-    const ANSWERS_IMMEDIATELY: bool = true;
-    type Input = Nothing;
-    type Output = Said;
-    async fn run(&self, _: &CallContext, _: Nothing) -> Result<Said, ActionError> {
-        Ok(Said { said: json!("known") })
-    }
-}
-
-impl AgentAction for Stumble {
-    const NAME: &'static str = "stumble";
-    const ANSWERS_IMMEDIATELY: bool = true;
-    type Input = Nothing;
-    type Output = Said;
-    async fn run(&self, _: &CallContext, _: Nothing) -> Result<Said, ActionError> {
-        panic!("as the test wants")
-    }
-}
-
-impl AgentAction for Promise {
-    const NAME: &'static str = "promise";
-    const ANSWERS_IMMEDIATELY: bool = true;
-    type Input = Nothing;
-    type Output = Said;
-    async fn run(&self, _: &CallContext, _: Nothing) -> Result<Said, ActionError> {
-        std::future::pending().await
+    fn answers_immediately(&self) -> bool {
+        true
     }
 }
 
@@ -102,15 +72,15 @@ fn ddl() -> String {
     .to_string()
 }
 
-fn registry(said: Value, wake: &Arc<Notify>, limits: CallLimits) -> AgentRegistry {
+fn registry(said: &Value, wake: &Arc<Notify>, limits: CallLimits) -> AgentRegistry {
     let agent = Agent::builder(&ddl())
         .unwrap()
-        .with_action(Speak(said))
-        .with_action(Panic)
-        .with_action(Hang(Arc::clone(wake)))
-        .with_action(Know)
-        .with_action(Stumble)
-        .with_action(Promise)
+        .action("speak", said, say)
+        .action("panic", &NoState, panic_now)
+        .action("hang", wake, hang)
+        .immediate_action("know", &NoState, know)
+        .immediate_action("stumble", &NoState, stumble)
+        .with_handler("promise", Arc::new(Promise))
         .build()
         .unwrap();
     let mut registry = AgentRegistry::new();
@@ -126,7 +96,7 @@ fn call(agent: &str, action: &str, within: Duration) -> ActionCall {
 }
 
 async fn speak(said: Value, limits: CallLimits) -> CallOutcome {
-    let registry = registry(said, &Arc::default(), limits);
+    let registry = registry(&said, &Arc::default(), limits);
     registry.dispatch_call(call("parrot", "speak", Duration::from_secs(5))).await
 }
 
@@ -138,7 +108,7 @@ async fn a_good_answer_passes() {
 
 #[tokio::test]
 async fn unknown_agents_and_actions_are_told_apart() {
-    let registry = registry(json!("x"), &Arc::default(), CallLimits::default());
+    let registry = registry(&json!("x"), &Arc::default(), CallLimits::default());
     for (agent, action, message) in [
         ("ghost", "speak", "this node has no agent ghost"),
         ("parrot", "sing", "agent parrot has no action sing"),
@@ -153,7 +123,7 @@ async fn unknown_agents_and_actions_are_told_apart() {
 
 #[tokio::test]
 async fn a_panic_costs_one_answer() {
-    let registry = registry(json!("x"), &Arc::default(), CallLimits::default());
+    let registry = registry(&json!("x"), &Arc::default(), CallLimits::default());
     let outcome = registry.dispatch_call(call("parrot", "panic", Duration::from_secs(5))).await;
     assert_eq!((outcome.status, outcome.reason), (ReplyStatus::Other, Some(ReplyReason::Broken)));
     let next = registry.dispatch_call(call("parrot", "speak", Duration::from_secs(5))).await;
@@ -163,7 +133,7 @@ async fn a_panic_costs_one_answer() {
 #[tokio::test(start_paused = true)]
 async fn a_hang_ends_at_the_deadline_and_frees_its_slot() {
     let limits = CallLimits { concurrency: 1, queue: 0, ..CallLimits::default() };
-    let registry = registry(json!("x"), &Arc::default(), limits);
+    let registry = registry(&json!("x"), &Arc::default(), limits);
     let outcome = registry.dispatch_call(call("parrot", "hang", Duration::from_secs(5))).await;
     assert!(
         matches!(outcome.reason, Some(ReplyReason::Timeout { after_ms: 5000.. })),
@@ -178,7 +148,7 @@ async fn a_hang_ends_at_the_deadline_and_frees_its_slot() {
 async fn a_full_queue_answers_busy_and_serves_those_who_waited() {
     let wake = Arc::new(Notify::new());
     let limits = CallLimits { concurrency: 1, queue: 1, ..CallLimits::default() };
-    let registry = Arc::new(registry(json!("x"), &wake, limits));
+    let registry = Arc::new(registry(&json!("x"), &wake, limits));
     let ask = |action: &'static str| {
         let registry = Arc::clone(&registry);
         tokio::spawn(async move {
@@ -219,7 +189,7 @@ fn at_once(registry: &AgentRegistry, action: &str) -> Option<CallOutcome> {
 
 #[tokio::test]
 async fn what_is_known_is_answered_where_it_is_asked() {
-    let registry = registry(json!("x"), &Arc::default(), CallLimits::default());
+    let registry = registry(&json!("x"), &Arc::default(), CallLimits::default());
     let outcome = at_once(&registry, "know").unwrap();
     assert_eq!((outcome.status, outcome.data["said"].clone()), (ReplyStatus::Ok, json!("known")));
     assert!(at_once(&registry, "speak").is_none());
@@ -231,7 +201,7 @@ async fn what_is_known_is_answered_where_it_is_asked() {
 #[tokio::test]
 async fn a_panic_or_a_broken_promise_costs_one_answer_there_too() {
     let limits = CallLimits { concurrency: 1, ..CallLimits::default() };
-    let registry = registry(json!("x"), &Arc::default(), limits);
+    let registry = registry(&json!("x"), &Arc::default(), limits);
     for action in ["stumble", "promise"] {
         let outcome = at_once(&registry, action).unwrap();
         assert_eq!(
@@ -246,7 +216,7 @@ async fn a_panic_or_a_broken_promise_costs_one_answer_there_too() {
 async fn nobody_is_answered_out_of_turn() {
     let wake = Arc::new(Notify::new());
     let limits = CallLimits { concurrency: 1, queue: 1, ..CallLimits::default() };
-    let registry = Arc::new(registry(json!("x"), &wake, limits));
+    let registry = Arc::new(registry(&json!("x"), &wake, limits));
     let busy = Arc::clone(&registry);
     let running = tokio::spawn(async move {
         busy.dispatch_call(call("parrot", "hang", Duration::from_mins(1))).await

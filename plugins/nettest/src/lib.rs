@@ -8,32 +8,22 @@ mod actions;
 #[cfg(test)]
 mod tests;
 
-use muster_api::{Agent, AgentError, DaemonContext, NoOptions, NodePlugin, PluginError, ddl};
+use muster_api::{Agent, AgentError, NoState, StatelessPlugin};
 
-/// Builds the agent with every action that its DDL declares.
-pub fn build_agent() -> Result<Agent, AgentError> {
-    let document = ddl::builtin_agent("nettest").unwrap_or_default();
-    Agent::builder(document)?
-        .with_action(actions::NettestConnectAction)
-        .with_action(actions::NettestDnsAction)
-        .with_action(actions::NettestPingAction)
-        .build()
-}
+use actions::{connect, dns, ping};
 
 /// The agent `nettest`.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Default, Clone, Copy)]
 pub struct NettestPlugin;
 
-impl NodePlugin for NettestPlugin {
+impl StatelessPlugin for NettestPlugin {
     const NAME: &'static str = "nettest";
-    type Options = NoOptions;
-    type Shared = ();
 
-    fn configure(_: NoOptions, _: &DaemonContext, (): ()) -> Result<Self, PluginError> {
-        Ok(Self)
-    }
-
-    fn agents(&self) -> Result<Vec<Agent>, AgentError> {
-        Ok(vec![build_agent()?])
+    fn create_agent() -> Result<Agent, AgentError> {
+        Agent::builtin(Self::NAME)?
+            .action("connect", &NoState, connect::connect_port)
+            .action("dns", &NoState, dns::resolve_name)
+            .blocking_action("ping", &NoState, ping::ping_host)
+            .build()
     }
 }

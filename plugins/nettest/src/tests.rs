@@ -2,16 +2,15 @@
 
 use std::sync::Arc;
 
-use muster_api::ddl::{AgentDdl, builtin_agent};
 use muster_api::system::command::CommandOutput;
 use muster_api::system::fake::FakeSystem;
 use muster_api::testing::{TestNode, differences};
 use muster_api::wire::status::ReplyStatus;
-use muster_api::{ActionError, CallContext};
+use muster_api::{ActionError, CallContext, StatelessPlugin as _};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
-use crate::{actions, build_agent};
+use crate::{NettestPlugin, actions};
 
 fn context(system: &FakeSystem, action: &str) -> CallContext {
     let node = TestNode::named("dev1.example.net").unwrap();
@@ -19,7 +18,7 @@ fn context(system: &FakeSystem, action: &str) -> CallContext {
 }
 
 async fn ask(system: &FakeSystem, action: &str, input: Value) -> Result<Value, ActionError> {
-    let agent = build_agent().unwrap();
+    let agent = NettestPlugin::create_agent().unwrap();
     let declared = agent.ddl().find_action(action).unwrap();
     let input = declared.validate_input(input.as_object().unwrap()).unwrap();
     let cx = context(system, action);
@@ -29,15 +28,23 @@ async fn ask(system: &FakeSystem, action: &str, input: Value) -> Result<Value, A
 
 #[test]
 fn types_names_and_examples_equal_the_ddl() {
-    let ddl = AgentDdl::from_slice(builtin_agent("nettest").unwrap().as_bytes()).unwrap();
-    let found: Vec<String> = [
-        differences::<actions::NettestConnectAction>(&ddl),
-        differences::<actions::NettestDnsAction>(&ddl),
-        differences::<actions::NettestPingAction>(&ddl),
-    ]
-    .concat();
+    let agent = NettestPlugin::create_agent().unwrap();
+    let found: Vec<String> =
+        [
+            differences::<
+                actions::connect::NettestConnectInput,
+                actions::connect::NettestConnectOutput,
+            >(&agent, "connect"),
+            differences::<actions::dns::NettestDnsInput, actions::dns::NettestDnsOutput>(
+                &agent, "dns",
+            ),
+            differences::<actions::ping::NettestPingInput, actions::ping::NettestPingOutput>(
+                &agent, "ping",
+            ),
+        ]
+        .concat();
     assert_eq!(found, Vec::<String>::new());
-    assert!(ddl.actions().iter().all(muster_api::ddl::ActionSchema::is_read_only));
+    assert!(agent.ddl().actions().iter().all(muster_api::ddl::ActionSchema::is_read_only));
 }
 
 #[tokio::test]
@@ -84,7 +91,7 @@ async fn echoes_are_counted() {
     );
     let error = ask(&system, "ping", json!({"host": "nowhere"})).await.unwrap_err();
     assert_eq!(error.message, "`ping` ended with code 2: ping: nowhere: Name or service not known");
-    let agent = build_agent().unwrap();
+    let agent = NettestPlugin::create_agent().unwrap();
     let refused = agent.ddl().find_action("ping").unwrap();
     let option = json!({"host": "-f"});
     assert!(refused.validate_input(option.as_object().unwrap()).is_err());

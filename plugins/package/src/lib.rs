@@ -6,57 +6,39 @@
 #![warn(missing_docs)]
 
 mod actions;
-mod data;
 mod package;
-mod queue;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
-
 use muster_api::{
-    Agent, AgentError, DaemonContext, DataSourceError, NoOptions, NodePlugin, PluginError,
-    ValidatedDataSource, ddl,
+    Agent, AgentError, DataSourceError, NoState, StatelessPlugin, ValidatedDataSource,
 };
 
-/// Builds the agent with every action that its DDL declares.
-pub fn build_agent() -> Result<Agent, AgentError> {
-    let document = ddl::builtin_agent("package").unwrap_or_default();
-    let queue = Arc::new(queue::PackageQueue::default());
-    Agent::builder(document)?
-        .with_action(actions::PackageInstallAction(Arc::clone(&queue)))
-        .with_action(actions::PackageUpdateAction(Arc::clone(&queue)))
-        .with_action(actions::PackageUninstallAction(Arc::clone(&queue)))
-        .with_action(actions::PackagePurgeAction(Arc::clone(&queue)))
-        .with_action(actions::PackageStatusAction)
-        .with_action(actions::PackageCheckupdatesAction)
-        .with_action(actions::PackageRefreshAction(queue))
-        .build()
-}
-
-/// The data source `package`.
-pub fn data_sources() -> Result<Vec<ValidatedDataSource>, DataSourceError> {
-    Ok(vec![ValidatedDataSource::with_builtin_ddl(data::PackageDataSource)?])
-}
+use actions::{PackageQueue, remove_package};
 
 /// The agent and the data source `package`.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Default, Clone, Copy)]
 pub struct PackagePlugin;
 
-impl NodePlugin for PackagePlugin {
+impl StatelessPlugin for PackagePlugin {
     const NAME: &'static str = "package";
-    type Options = NoOptions;
-    type Shared = ();
 
-    fn configure(_: NoOptions, _: &DaemonContext, (): ()) -> Result<Self, PluginError> {
-        Ok(Self)
+    fn create_agent() -> Result<Agent, AgentError> {
+        let queue = PackageQueue::default();
+        Agent::builtin(Self::NAME)?
+            .action("install", &queue, actions::install_package)
+            .action("update", &queue, actions::update_package)
+            .action("uninstall", &queue, |queue, cx, input| {
+                remove_package(queue, cx, input, "absent")
+            })
+            .action("purge", &queue, |queue, cx, input| remove_package(queue, cx, input, "purged"))
+            .blocking_action("status", &NoState, actions::query_package)
+            .blocking_action("checkupdates", &NoState, actions::list_updates)
+            .action("refresh", &queue, actions::refresh_lists)
+            .build()
     }
 
-    fn agents(&self) -> Result<Vec<Agent>, AgentError> {
-        Ok(vec![build_agent()?])
-    }
-
-    fn data_sources(&self) -> Result<Vec<ValidatedDataSource>, DataSourceError> {
-        data_sources()
+    fn create_data_sources() -> Result<Vec<ValidatedDataSource>, DataSourceError> {
+        Ok(vec![ValidatedDataSource::blocking(Self::NAME, &NoState, actions::find_package)?])
     }
 }

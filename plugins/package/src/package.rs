@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use muster_api::BlockingContext;
 use muster_api::system::System;
 use muster_api::system::command::CancelFlag;
 use muster_engine::plan::ResourceState;
@@ -9,27 +10,9 @@ use muster_engine::providers::package::apt::AptPackageProvider;
 use muster_engine::providers::package::{OutdatedPackage, PackageProvider as _};
 use muster_engine::resource::{Resource, ResourceValue};
 use muster_engine::{EngineError, ResourceContext, ResourceEngine};
-use serde::{Deserialize, Serialize};
 use serde_json::Map;
 
-/// The input of the actions on one package.
-#[derive(Debug, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct PackageNameInput {
-    pub(crate) package: String,
-}
-
-/// The result of a change.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
-pub(crate) struct PackageChangeOutput {
-    pub(crate) name: String,
-    /// A version, `absent` or `purged`.
-    pub(crate) ensure: String,
-    /// What `ensure` was before.
-    pub(crate) previous: String,
-    pub(crate) changed: bool,
-}
+use crate::actions::PackageChangeOutput;
 
 /// The package resources of the machine.
 pub(crate) struct NodePackages {
@@ -39,8 +22,10 @@ pub(crate) struct NodePackages {
 }
 
 impl NodePackages {
-    pub(crate) fn new(system: Arc<dyn System>, cancel: CancelFlag) -> Self {
-        Self { engine: ResourceEngine::new(Arc::clone(&system)), system, cancel }
+    pub(crate) fn new(cx: &BlockingContext) -> Self {
+        let system = Arc::clone(&cx.system);
+        let engine = ResourceEngine::new(Arc::clone(&system));
+        Self { engine, system, cancel: cx.cancel_flag.clone() }
     }
 
     /// The state of one package.

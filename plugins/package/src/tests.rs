@@ -3,16 +3,15 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use muster_api::ddl::{AgentDdl, builtin_agent};
 use muster_api::system::System;
 use muster_api::system::command::CommandOutput;
 use muster_api::system::fake::FakeSystem;
 use muster_api::testing::{TestNode, differences};
 use muster_api::wire::status::ReplyStatus;
-use muster_api::{ActionError, Agent};
+use muster_api::{ActionError, Agent, EmptyInput, StatelessPlugin as _};
 use serde_json::{Value, json};
 
-use crate::{actions, build_agent};
+use crate::{PackagePlugin, actions};
 
 const INSTALL: &str = "apt-get -q -y -o DPkg::Options::=--force-confold install";
 const INSTALLED: &str = "install ok installed x 1.0\n";
@@ -27,7 +26,7 @@ struct Machine {
 
 impl Machine {
     fn new(system: FakeSystem) -> Self {
-        Self { agent: build_agent().unwrap(), system }
+        Self { agent: PackagePlugin::create_agent().unwrap(), system }
     }
 
     /// A machine whose tools know the package `x`, of which there is a version 2.0; dpkg's line about it is changed by
@@ -77,19 +76,21 @@ impl Machine {
 
 #[test]
 fn types_names_and_examples_equal_the_ddl() {
-    let ddl = AgentDdl::from_slice(builtin_agent("package").unwrap().as_bytes()).unwrap();
+    let agent = PackagePlugin::create_agent().unwrap();
     let found: Vec<String> = [
-        differences::<actions::PackageInstallAction>(&ddl),
-        differences::<actions::PackageUpdateAction>(&ddl),
-        differences::<actions::PackageUninstallAction>(&ddl),
-        differences::<actions::PackagePurgeAction>(&ddl),
-        differences::<actions::PackageStatusAction>(&ddl),
-        differences::<actions::PackageCheckupdatesAction>(&ddl),
-        differences::<actions::PackageRefreshAction>(&ddl),
+        differences::<EmptyInput, actions::PackageCheckupdatesOutput>(&agent, "checkupdates"),
+        differences::<actions::PackageInstallInput, actions::PackageChangeOutput>(
+            &agent, "install",
+        ),
+        differences::<actions::PackageNameInput, actions::PackageChangeOutput>(&agent, "purge"),
+        differences::<EmptyInput, actions::PackageRefreshOutput>(&agent, "refresh"),
+        differences::<actions::PackageNameInput, actions::PackageStatusOutput>(&agent, "status"),
+        differences::<actions::PackageNameInput, actions::PackageChangeOutput>(&agent, "uninstall"),
+        differences::<actions::PackageNameInput, actions::PackageChangeOutput>(&agent, "update"),
     ]
     .concat();
     assert_eq!(found, Vec::<String>::new());
-    let actions = ddl.actions().iter();
+    let actions = agent.ddl().actions().iter();
     let read_only: Vec<&str> = actions
         .filter(|action| action.is_read_only())
         .map(muster_api::ddl::ActionSchema::name)
@@ -265,7 +266,7 @@ async fn changes_never_overlap() {
 
 #[test]
 fn a_version_is_a_version_and_no_word_of_the_engine() {
-    let agent = build_agent().unwrap();
+    let agent = PackagePlugin::create_agent().unwrap();
     let install = agent.ddl().find_action("install").unwrap();
     let refused = |input: Value| install.validate_input(input.as_object().unwrap()).is_err();
     for version in ["absent", "purged", "latest", "held", ">= 1", "-o", "", "1 2"] {
@@ -282,6 +283,7 @@ fn a_version_is_a_version_and_no_word_of_the_engine() {
 
 #[test]
 fn the_data_sources_types_names_and_examples_equal_its_ddl() {
-    let found = muster_api::testing::data_differences::<crate::data::PackageDataSource>();
+    let sources = PackagePlugin::create_data_sources().unwrap();
+    let found = muster_api::testing::data_differences::<actions::PackageDataOutput>(&sources[0]);
     assert_eq!(found, Vec::<String>::new());
 }

@@ -9,8 +9,7 @@ use std::time::Duration;
 use muster_api::wire::Millis;
 use muster_api::wire::identity::{Identity, SubjectName};
 use muster_api::wire::stores::{MAX_PERMIT_SLOTS, PERMITS_BUCKET};
-use muster_bus::{Bucket, BucketError, BucketWatch, Bus, Bytes};
-use serde::Serialize;
+use muster_bus::{Bucket, BucketError, BucketWatch, Bus};
 use tokio::sync::{OnceCell, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -18,12 +17,10 @@ use uuid::Uuid;
 
 use crate::DEFAULT_LEASE;
 use crate::permit::{Permit, PermitRegistration};
-use crate::pool::{BrokerClock, PermitPool, PoolMember};
-use crate::record::{ClaimRecord, PermitKeyKind, WaitRecord, parse_pool_name};
+use crate::pool::PoolMember;
+use crate::record::{PermitKeyKind, WaitRecord, parse_pool_name};
 use crate::slots::SlotAllocator;
-
-/// Longest pause between two evaluations of a pool without changes.
-const MAX_POLL_INTERVAL: Duration = Duration::from_secs(5);
+use crate::watched_pool::{MAX_POLL_INTERVAL, WatchedPool};
 
 /// Parameters of one permit acquisition.
 #[derive(Debug, Clone)]
@@ -152,13 +149,8 @@ impl PermitClient {
             () = tokio::time::sleep_until(deadline) => return Err(pool_full_error(&request, &last_claims)),
             () = cancel.cancelled() => return Err(PermitError::Cancelled { pool }),
         };
-        Ok(Permit::with_renewal(
-            registration,
-            fence,
-            renewed_at,
-            pool_guard,
-            self.track_permit(&pool, request.run),
-        ))
+        let lost = self.track_permit(&pool, request.run);
+        Ok(Permit::with_renewal(registration, fence, renewed_at, pool_guard, lost))
     }
 
     /// Takes a place for a process that was started outside and cannot be stopped. The claim counts even if the pool is full.
@@ -171,26 +163,9 @@ impl PermitClient {
         let pool_guard = self.pool_mutex(pool).lock_owned().await;
         let registration = self.allocate_registration(pool, run, lease).await?;
         let sent_at = Instant::now();
-        let claim = ClaimRecord {
-            pool: pool.clone(),
-            run,
-            priority: 0,
-            limit: u32::MAX,
-            lease: duration_millis(lease),
-            occupied: true,
-        };
-        let fence = registration
-            .bucket
-            .put(&registration.entry_key(PermitKeyKind::Claim), encode_json(&claim))
-            .await
-            .map_err(store_error(pool))?;
-        Ok(Permit::with_renewal(
-            registration,
-            fence,
-            sent_at,
-            pool_guard,
-            self.track_permit(pool, run),
-        ))
+        let fence = registration.put_claim(0, u32::MAX, true).await.map_err(store_error(pool))?;
+        let lost = self.track_permit(pool, run);
+        Ok(Permit::with_renewal(registration, fence, sent_at, pool_guard, lost))
     }
 
     /// Returns the broker's time, the current holders and the current waiters of a pool.
@@ -296,39 +271,6 @@ impl PermitClient {
     }
 }
 
-/// The pool's state and the broker's time, as received from a watch.
-struct WatchedPool {
-    pool: PermitPool,
-    clock: BrokerClock,
-}
-
-impl WatchedPool {
-    fn new(pool: SubjectName) -> Self {
-        Self { pool: PermitPool::new(pool), clock: BrokerClock::default() }
-    }
-
-    fn broker_time(&self) -> Millis {
-        self.clock.time_at(std::time::Instant::now()).unwrap_or_default()
-    }
-
-    /// Applies the next entry of the watch; returns false when the watch has ended.
-    async fn apply_next_entry(&mut self, watch: &mut BucketWatch) -> Result<bool, BucketError> {
-        let Some(entry) = watch.next().await? else {
-            return Ok(false);
-        };
-        self.clock.observe_entry(entry.created, std::time::Instant::now());
-        self.pool.apply_entry(&entry);
-        Ok(true)
-    }
-
-    /// Time until the next expiry, at most [`MAX_POLL_INTERVAL`]. Without new entries the pool does not change before that.
-    fn poll_delay(&self) -> Duration {
-        let now = self.broker_time();
-        let end = self.pool.next_expiry(now).unwrap_or(u64::MAX);
-        Duration::from_millis(end.saturating_sub(now).saturating_add(1)).min(MAX_POLL_INTERVAL)
-    }
-}
-
 /// Removes the written entries on drop, whatever ends the wait.
 struct RegistrationGuard(Option<PermitRegistration>);
 
@@ -358,17 +300,18 @@ impl AcquireAttempt {
         let mut watch = registration.bucket.watch(">").await?;
         let mut state = WatchedPool::new(registration.pool.clone());
         let mut renewed_at = Instant::now();
-        let own_revision = registration
-            .bucket
-            .put(
-                &registration.entry_key(PermitKeyKind::Wait),
-                self.encode_wait_record(registration),
-            )
-            .await?;
+        let wait = WaitRecord {
+            pool: registration.pool.clone(),
+            run: registration.run,
+            priority: self.priority,
+            limit: self.limit,
+            lease: duration_millis(registration.lease),
+        };
+        let own_revision = registration.put_entry(PermitKeyKind::Wait, &wait).await?;
         loop {
             // Decide only after the watch has delivered our own entry: then all earlier entries are applied too.
             while state.pool.revision() < own_revision || !watch.is_current() {
-                self.require_next_entry(&mut state, &mut watch).await?;
+                state.require_next_entry(&mut watch).await?;
             }
             *last_claims = state.pool.live_claims(state.broker_time());
             if state.pool.is_turn_of(&registration.node, state.broker_time()) {
@@ -385,8 +328,7 @@ impl AcquireAttempt {
             }
             let poll_timeout = state.poll_delay().min(registration.lease / 3);
             if let Ok(applied) =
-                tokio::time::timeout(poll_timeout, self.require_next_entry(&mut state, &mut watch))
-                    .await
+                tokio::time::timeout(poll_timeout, state.require_next_entry(&mut watch)).await
             {
                 applied?;
             }
@@ -400,53 +342,15 @@ impl AcquireAttempt {
         state: &mut WatchedPool,
         watch: &mut BucketWatch,
     ) -> Result<Option<u64>, BucketError> {
-        let claim = ClaimRecord {
-            pool: registration.pool.clone(),
-            run: registration.run,
-            priority: self.priority,
-            limit: self.limit,
-            lease: duration_millis(registration.lease),
-            occupied: false,
-        };
-        let own_revision = registration
-            .bucket
-            .put(&registration.entry_key(PermitKeyKind::Claim), encode_json(&claim))
-            .await?;
+        let own_revision = registration.put_claim(self.priority, self.limit, false).await?;
         while state.pool.revision() < own_revision {
-            self.require_next_entry(state, watch).await?;
+            state.require_next_entry(watch).await?;
         }
         // The wait entry stays until the claim holds a place, so that a claim that came too late keeps its rank among the waiters.
-        if let Some(fence) = state.pool.held_fence(&registration.node, state.broker_time()) {
-            registration.bucket.delete(&registration.entry_key(PermitKeyKind::Wait)).await?;
-            return Ok(Some(fence));
-        }
-        registration.bucket.delete(&registration.entry_key(PermitKeyKind::Claim)).await?;
-        Ok(None)
-    }
-
-    async fn require_next_entry(
-        &self,
-        state: &mut WatchedPool,
-        watch: &mut BucketWatch,
-    ) -> Result<(), BucketError> {
-        if state.apply_next_entry(watch).await? {
-            return Ok(());
-        }
-        Err(BucketError::Failed {
-            operation: "watch",
-            bucket: PERMITS_BUCKET.name.to_owned(),
-            problem: "the connection is closed".to_owned(),
-        })
-    }
-
-    fn encode_wait_record(&self, registration: &PermitRegistration) -> Bytes {
-        encode_json(&WaitRecord {
-            pool: registration.pool.clone(),
-            run: registration.run,
-            priority: self.priority,
-            limit: self.limit,
-            lease: duration_millis(registration.lease),
-        })
+        let fence = state.pool.held_fence(&registration.node, state.broker_time());
+        let ended = if fence.is_some() { PermitKeyKind::Wait } else { PermitKeyKind::Claim };
+        registration.bucket.delete(&registration.entry_key(ended)).await?;
+        Ok(fence)
     }
 }
 
@@ -466,8 +370,4 @@ fn pool_full_error(request: &PermitRequest, claims: &[PoolMember]) -> PermitErro
 fn store_error(pool: &SubjectName) -> impl FnOnce(BucketError) -> PermitError {
     let pool = pool.clone();
     move |source| PermitError::Store { pool, source }
-}
-
-fn encode_json<T: Serialize>(value: &T) -> Bytes {
-    Bytes::from(serde_json::to_vec(value).unwrap_or_default())
 }

@@ -21,10 +21,14 @@ mod record;
 mod slots;
 #[cfg(test)]
 mod tests;
+mod watched_pool;
 
+use std::future::ready;
 use std::time::Duration;
 
-use muster_api::{Agent, AgentError, DaemonContext, NoOptions, NodePlugin, PluginError, ddl};
+use muster_api::{Agent, AgentError, DaemonContext, NoOptions, NodePlugin, PluginError};
+
+use actions::release_permits;
 
 pub use client::{PermitClient, PermitError, PermitRequest};
 pub use permit::Permit;
@@ -34,10 +38,10 @@ pub use record::{ClaimRecord, PermitKeyKind, WaitRecord};
 pub const DEFAULT_LEASE: Duration = Duration::from_mins(1);
 
 /// Builds the agent `permit`.
-pub fn build_agent(client: PermitClient) -> Result<Agent, AgentError> {
-    Agent::builder(ddl::builtin_agent("permit").unwrap_or_default())?
-        .with_action(actions::PermitListAction(client.clone()))
-        .with_action(actions::PermitReleaseAction(client))
+pub fn build_agent(client: &PermitClient) -> Result<Agent, AgentError> {
+    Agent::builtin("permit")?
+        .action("list", client, actions::list_pools)
+        .action("release", client, |client, _, input| ready(release_permits(&client, &input)))
         .build()
 }
 
@@ -58,7 +62,7 @@ impl NodePlugin for PermitPlugin {
         Ok(Self(client))
     }
 
-    fn agents(&self) -> Result<Vec<Agent>, AgentError> {
-        Ok(vec![build_agent(self.0.clone())?])
+    fn build_agent(&self) -> Result<Agent, AgentError> {
+        build_agent(&self.0)
     }
 }

@@ -2,15 +2,17 @@
 
 use std::time::Duration;
 
+use muster_api::base::duration_millis;
 use muster_api::wire::identity::{Identity, SubjectName};
-use muster_bus::{Bucket, Bytes};
+use muster_bus::{Bucket, BucketError, Bytes};
+use serde::Serialize;
 use tokio::sync::OwnedMutexGuard;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::record::PermitKeyKind;
+use crate::record::{ClaimRecord, PermitKeyKind};
 use crate::slots::AllocatedSlot;
 
 /// A place in a pool. Release it with [`Permit::release`]; on drop it is released in the background.
@@ -91,6 +93,35 @@ impl Drop for Permit {
 impl PermitRegistration {
     pub(crate) fn entry_key(&self, kind: PermitKeyKind) -> String {
         kind.entry_key(self.slot.number(), &self.node)
+    }
+
+    /// Writes an entry; returns its revision.
+    pub(crate) async fn put_entry(
+        &self,
+        kind: PermitKeyKind,
+        record: &impl Serialize,
+    ) -> Result<u64, BucketError> {
+        // The records consist of numbers and strings, so serialising them cannot fail.
+        let value = Bytes::from(serde_json::to_vec(record).unwrap_or_default());
+        self.bucket.put(&self.entry_key(kind), value).await
+    }
+
+    /// Writes a claim; returns its revision.
+    pub(crate) async fn put_claim(
+        &self,
+        priority: i8,
+        limit: u32,
+        occupied: bool,
+    ) -> Result<u64, BucketError> {
+        let claim = ClaimRecord {
+            pool: self.pool.clone(),
+            run: self.run,
+            priority,
+            limit,
+            lease: duration_millis(self.lease),
+            occupied,
+        };
+        self.put_entry(PermitKeyKind::Claim, &claim).await
     }
 
     /// Writes a heartbeat; returns whether the broker accepted it.

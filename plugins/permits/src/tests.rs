@@ -3,16 +3,15 @@
 
 use std::cmp::Reverse;
 
-use muster_api::ddl::{AgentDdl, builtin_agent};
 use muster_api::testing::differences;
 use muster_api::wire::identity::{Identity, SubjectName};
 use muster_bus::{BucketEntry, Bytes};
 use proptest::prelude::*;
 use uuid::Uuid;
 
-use crate::actions;
 use crate::pool::{BrokerClock, PermitPool};
 use crate::record::{ClaimRecord, PermitKeyKind, WaitRecord};
+use crate::{PermitClient, actions};
 
 fn pool() -> SubjectName {
     SubjectName::parse("puppet").unwrap()
@@ -24,10 +23,13 @@ fn node(number: u8) -> Identity {
 
 #[test]
 fn types_names_and_examples_equal_the_ddl() {
-    let permit = AgentDdl::from_slice(builtin_agent("permit").unwrap().as_bytes()).unwrap();
+    let node = Identity::parse("dev1.example.net").unwrap();
+    let agent = crate::build_agent(&PermitClient::new(node)).unwrap();
     let found: Vec<String> = [
-        differences::<actions::PermitListAction>(&permit),
-        differences::<actions::PermitReleaseAction>(&permit),
+        differences::<actions::PermitListInput, muster_contract::permit::PermitListOutput>(
+            &agent, "list",
+        ),
+        differences::<actions::PermitReleaseInput, actions::PermitReleaseOutput>(&agent, "release"),
     ]
     .concat();
     assert_eq!(found, Vec::<String>::new());

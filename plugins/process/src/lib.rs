@@ -5,51 +5,33 @@
 #![warn(missing_docs)]
 
 mod actions;
-#[cfg(test)]
-mod agent_tests;
 mod data;
 mod table;
 #[cfg(test)]
 mod tests;
 
 use muster_api::{
-    Agent, AgentError, DaemonContext, DataSourceError, NoOptions, NodePlugin, PluginError,
-    ValidatedDataSource, ddl,
+    Agent, AgentError, DataSourceError, NoState, StatelessPlugin, ValidatedDataSource,
 };
 
-/// The data source `process`.
-pub fn data_sources() -> Result<Vec<ValidatedDataSource>, DataSourceError> {
-    Ok(vec![ValidatedDataSource::with_builtin_ddl(data::ProcessDataSource)?])
-}
-
-/// Builds the agent with every action that its DDL declares.
-pub fn build_agent() -> Result<Agent, AgentError> {
-    let document = ddl::builtin_agent("process").unwrap_or_default();
-    Agent::builder(document)?
-        .with_action(actions::ProcessListAction)
-        .with_action(actions::ProcessSummaryAction)
-        .with_action(actions::ProcessKillAction)
-        .build()
-}
+use actions::{kill, list, summary};
 
 /// The agent and the data source `process`.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Default, Clone, Copy)]
 pub struct ProcessPlugin;
 
-impl NodePlugin for ProcessPlugin {
+impl StatelessPlugin for ProcessPlugin {
     const NAME: &'static str = "process";
-    type Options = NoOptions;
-    type Shared = ();
 
-    fn configure(_: NoOptions, _: &DaemonContext, (): ()) -> Result<Self, PluginError> {
-        Ok(Self)
+    fn create_agent() -> Result<Agent, AgentError> {
+        Agent::builtin(Self::NAME)?
+            .blocking_action("list", &NoState, list::list_processes)
+            .blocking_action("summary", &NoState, summary::summarise_processes)
+            .blocking_action("kill", &NoState, kill::signal_processes)
+            .build()
     }
 
-    fn agents(&self) -> Result<Vec<Agent>, AgentError> {
-        Ok(vec![build_agent()?])
-    }
-
-    fn data_sources(&self) -> Result<Vec<ValidatedDataSource>, DataSourceError> {
-        data_sources()
+    fn create_data_sources() -> Result<Vec<ValidatedDataSource>, DataSourceError> {
+        Ok(vec![ValidatedDataSource::blocking(Self::NAME, &NoState, data::count_processes)?])
     }
 }

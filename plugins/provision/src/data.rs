@@ -1,16 +1,12 @@
 //! `provision()`: provisioning state of the node, for filters that select nodes to provision.
 
-use std::path::PathBuf;
-
-use muster_api::{ActionError, CallContext, DataSource};
-use serde::Serialize;
+use muster_api::{ActionError, BlockingContext};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::fenced_lock::FencedLock;
 
-pub(crate) struct ProvisionDataSource(pub(crate) PathBuf);
-
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct ProvisionDataOutput {
     disabled: bool,
     locked: bool,
@@ -18,27 +14,17 @@ pub(crate) struct ProvisionDataOutput {
     provisioning: bool,
 }
 
-impl DataSource for ProvisionDataSource {
-    const NAME: &'static str = "provision";
-    type Output = ProvisionDataOutput;
-
-    async fn query(
-        &self,
-        cx: &CallContext,
-        _: Option<&str>,
-    ) -> Result<ProvisionDataOutput, ActionError> {
-        let lock = FencedLock::new(self.0.clone());
-        let system = cx.system.clone();
-        cx.run_blocking(move |_| {
-            let (disabled, provisioning) = lock.read_markers();
-            let status = lock.lock_status(system.now())?;
-            Ok(ProvisionDataOutput {
-                disabled,
-                locked: status.lock.is_some(),
-                owner: status.lock.map(|lock| lock.owner),
-                provisioning,
-            })
-        })
-        .await?
-    }
+pub(crate) fn query_state(
+    lock: &FencedLock,
+    cx: &BlockingContext,
+    _: &str,
+) -> Result<ProvisionDataOutput, ActionError> {
+    let (disabled, provisioning) = lock.read_markers();
+    let held = lock.lock_status(cx.system.now())?.lock;
+    Ok(ProvisionDataOutput {
+        disabled,
+        locked: held.is_some(),
+        owner: held.map(|lock| lock.owner),
+        provisioning,
+    })
 }

@@ -3,15 +3,14 @@
 //! The *fence* never decreases, also across unlocking. A step with an older fence than the node has seen is rejected, so a provisioner that was
 //! presumed dead cannot continue after another one has taken over. All functions block; none depends on Puppet.
 
-use muster_api::base::unix_millis;
+use muster_api::base::{duration_millis, error_chain, unix_millis};
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use muster_api::ActionError;
 use muster_api::system::{LockGuard, StateDir, SystemError};
-use muster_api::wire::status::{ReplyReason, ReplyStatus};
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::json;
 
 /// Marker file: provisioning of this node has ended. In the daemon's state directory.
 pub const DISABLED_FILE: &str = "provision.disabled";
@@ -29,7 +28,7 @@ const MAX_FILE_BYTES: u64 = 4096;
 const MAX_LEASE_SECONDS: u64 = 3600;
 
 /// Lock and marker files in one directory.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct FencedLock {
     directory: PathBuf,
 }
@@ -86,21 +85,14 @@ pub(crate) enum FencedLockError {
 
 impl From<FencedLockError> for ActionError {
     fn from(error: FencedLockError) -> Self {
-        let message = muster_api::base::error_chain(&error);
+        let message = error_chain(&error);
         match error {
-            FencedLockError::Held { lock, left } => Self {
-                status: ReplyStatus::Other,
-                message,
-                reason: Some(ReplyReason::Busy {
-                    retry_after_ms: u64::try_from(left.as_millis()).unwrap_or(u64::MAX),
-                }),
-                data: Map::from_iter([
-                    ("locked".to_owned(), Value::from(true)),
-                    ("owner".to_owned(), lock.owner.into()),
-                    ("fence".to_owned(), lock.fence.into()),
-                    ("expires".to_owned(), (lock.expires / 1000).into()),
-                ]),
-            },
+            FencedLockError::Held { lock, left } => Self::busy(message, left).with_output(&json!({
+                "locked": true,
+                "owner": lock.owner,
+                "fence": lock.fence,
+                "expires": lock.expires / 1000,
+            })),
             FencedLockError::Fenced { .. } | FencedLockError::NotAcquired { .. } => {
                 Self::denied_by_rule(message, "provision.fence")
             }
@@ -145,8 +137,7 @@ impl FencedLock {
         let new_lock = LockRecord {
             owner: owner.to_owned(),
             fence: new_fence,
-            expires: unix_millis(now)
-                .saturating_add(u64::try_from(lease.as_millis()).unwrap_or(u64::MAX)),
+            expires: unix_millis(now).saturating_add(duration_millis(lease)),
         };
         // Write the fence first: after a crash in between it counts as used.
         let fence_record = FenceRecord { owner: owner.to_owned(), fence: new_fence };
@@ -203,7 +194,7 @@ impl FencedLock {
         let changed = !files.contains(DISABLED_FILE);
         check_step_fence(&files, fence, now)?;
         if changed {
-            let marker = Map::from_iter([("since".to_owned(), (unix_millis(now) / 1000).into())]);
+            let marker = json!({ "since": unix_millis(now) / 1000 });
             files.replace_file(DISABLED_FILE, &encode_json(&marker))?;
         }
         files.remove_file(PROVISIONING_FILE)?;

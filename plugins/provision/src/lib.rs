@@ -21,8 +21,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use muster_api::{
-    Agent, AgentError, DaemonContext, DataSourceError, NodePlugin, PluginError,
-    ValidatedDataSource, ddl,
+    Agent, AgentError, DaemonContext, DataSourceError, EmptyInput, NodePlugin, PluginError,
+    ValidatedDataSource,
 };
 use muster_permits::PermitClient as Permits;
 use tokio::sync::Notify;
@@ -30,6 +30,8 @@ use tokio::sync::Notify;
 pub use fenced_lock::{DISABLED_FILE, PROVISIONING_FILE};
 pub use options::Options;
 
+use actions::{certificate, daemonize, lock, markers, run};
+use fenced_lock::FencedLock;
 use step_context::StepContext;
 
 /// Builds the agent with every action that its DDL declares. `state` is the daemon's state directory, which contains the lock and the marker of a
@@ -41,26 +43,27 @@ pub fn build_agent(
     changed: Arc<Notify>,
 ) -> Result<Agent, AgentError> {
     let context = Arc::new(StepContext::new(options, state, permits, changed));
-    Agent::builder(ddl::builtin_agent("provision").unwrap_or_default())?
-        .with_action(actions::ProvisionLockAction(Arc::clone(&context)))
-        .with_action(actions::ProvisionUnlockAction(Arc::clone(&context)))
-        .with_action(actions::IsLockedAction(Arc::clone(&context)))
-        .with_action(actions::ProvisionDisableAction(Arc::clone(&context)))
-        .with_action(actions::IsDisabledAction(Arc::clone(&context)))
-        .with_action(actions::ProvisionReleaseAction(Arc::clone(&context)))
-        .with_action(actions::ReprovisionAction(Arc::clone(&context)))
-        .with_action(actions::SetPuppetHostAction(Arc::clone(&context)))
-        .with_action(actions::HasCertAction(Arc::clone(&context)))
-        .with_action(actions::RequestCertificateAction(Arc::clone(&context)))
-        .with_action(actions::BootstrapPuppetAction(Arc::clone(&context)))
-        .with_action(actions::RunPuppetAction(Arc::clone(&context)))
-        .with_action(actions::DaemonizePuppetAction(context))
+    Agent::builtin("provision")?
+        .blocking_action("lock", &context, lock::take_lock)
+        .blocking_action("unlock", &context, lock::release_lock)
+        .blocking_action("is_locked", &context, lock::query_lock)
+        .blocking_action("disable", &context, |context, cx, input| {
+            markers::finish_provisioning(context, cx, input, false)
+        })
+        .blocking_action("is_disabled", &context, |context, _, _: EmptyInput| {
+            Ok(markers::query_markers(context))
+        })
+        .blocking_action("release", &context, |context, cx, input| {
+            markers::finish_provisioning(context, cx, input, true)
+        })
+        .blocking_action("reprovision", &context, markers::restart_provisioning)
+        .blocking_action("set_puppet_host", &context, actions::hosts::set_puppet_host)
+        .blocking_action("has_cert", &context, certificate::check_certificate_files)
+        .blocking_action("request_certificate", &context, certificate::request_certificate)
+        .action("bootstrap_puppet", &context, run::bootstrap_puppet)
+        .action("run_puppet", &context, run::run_puppet)
+        .blocking_action("daemonize_puppet", &context, daemonize::daemonize_puppet)
         .build()
-}
-
-/// Builds the data source `provision`.
-pub fn data_sources(state: PathBuf) -> Result<Vec<ValidatedDataSource>, DataSourceError> {
-    Ok(vec![ValidatedDataSource::with_builtin_ddl(data::ProvisionDataSource(state))?])
 }
 
 /// What the plugin shares with the daemon.
@@ -93,16 +96,17 @@ impl NodePlugin for ProvisionPlugin {
         Ok(Self { options, state: daemon.state.clone(), shared })
     }
 
-    fn agents(&self) -> Result<Vec<Agent>, AgentError> {
-        if !self.options.is_enabled(&self.state) {
-            return Ok(Vec::new());
-        }
+    fn is_enabled(&self) -> bool {
+        self.options.is_enabled(&self.state)
+    }
+
+    fn build_agent(&self) -> Result<Agent, AgentError> {
         let ProvisionShared { permits, changed } = self.shared.clone();
-        let agent = build_agent(self.options.clone(), self.state.clone(), permits, changed)?;
-        Ok(vec![agent])
+        build_agent(self.options.clone(), self.state.clone(), permits, changed)
     }
 
     fn data_sources(&self) -> Result<Vec<ValidatedDataSource>, DataSourceError> {
-        data_sources(self.state.clone())
+        let lock = FencedLock::new(self.state.clone());
+        Ok(vec![ValidatedDataSource::blocking(Self::NAME, &lock, data::query_state)?])
     }
 }

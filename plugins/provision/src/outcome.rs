@@ -39,16 +39,12 @@ const CERTIFICATE_ERRORS: [&str; 5] = [
 pub(crate) fn classify_run(evidence: &ProvisionRunEvidence<'_>) -> (PuppetRunClass, String) {
     let code = match evidence.exit {
         ProcessExit::Timeout => {
-            return (
-                PuppetRunClass::Timeout,
-                "the run exceeded its timeout and was stopped".to_owned(),
-            );
+            let message = "the run exceeded its timeout and was stopped";
+            return (PuppetRunClass::Timeout, message.to_owned());
         }
         ProcessExit::Cancelled => {
-            return (
-                PuppetRunClass::Stopped,
-                "the run was stopped: the call was cancelled".to_owned(),
-            );
+            let message = "the run was stopped: the call was cancelled";
+            return (PuppetRunClass::Stopped, message.to_owned());
         }
         ProcessExit::Code(code) => code,
     };
@@ -65,10 +61,8 @@ pub(crate) fn classify_run(evidence: &ProvisionRunEvidence<'_>) -> (PuppetRunCla
         return (PuppetRunClass::Stopped, message);
     };
     if !summary.was_applied() {
-        return (
-            PuppetRunClass::NotApplied,
-            format!("no catalog was applied: {}", first_error_line(evidence.text)),
-        );
+        let message = format!("no catalog was applied: {}", first_error_line(evidence.text));
+        return (PuppetRunClass::NotApplied, message);
     }
     let (failures, changed) = (summary.failure_count(), summary.resource_count("changed") > 0);
     let total = summary.resource_count("total");
@@ -76,11 +70,7 @@ pub(crate) fn classify_run(evidence: &ProvisionRunEvidence<'_>) -> (PuppetRunCla
         (0 | 2, 0) if changed || code == 2 => (PuppetRunClass::Changed, String::new()),
         (0, 0) => (PuppetRunClass::Clean, String::new()),
         (0 | 2 | 4 | 6, _) => {
-            let class = if changed || code == 6 {
-                PuppetRunClass::FailedChanged
-            } else {
-                PuppetRunClass::Failed
-            };
+            let class = PuppetRunClass::from_counts(true, changed || code == 6);
             let message = format!(
                 "{failures} of {total} resources failed (exit code {code}): {}",
                 first_error_line(evidence.text)
@@ -98,23 +88,17 @@ pub(crate) fn classify_run(evidence: &ProvisionRunEvidence<'_>) -> (PuppetRunCla
 fn classify_exit_one(evidence: &ProvisionRunEvidence<'_>) -> (PuppetRunClass, String) {
     let contains = |words: &str| evidence.text.contains(words);
     if let Some(reason) = evidence.disabled {
-        return (
-            PuppetRunClass::Disabled,
-            format!("Puppet's agent is disabled on this node (Reason: '{reason}')"),
-        );
+        let message = format!("Puppet's agent is disabled on this node (Reason: '{reason}')");
+        return (PuppetRunClass::Disabled, message);
     }
     if evidence.is_locked || contains("already in progress") {
-        return (
-            PuppetRunClass::Locked,
-            "another Puppet run is in progress on this node".to_owned(),
-        );
+        let message = "another Puppet run is in progress on this node";
+        return (PuppetRunClass::Locked, message.to_owned());
     }
     let reason = first_error_line(evidence.text);
     if CERTIFICATE_ERRORS.iter().any(|words| contains(words)) {
-        return (
-            PuppetRunClass::NoCertificate,
-            format!("Puppet has no usable certificate: {reason}"),
-        );
+        let message = format!("Puppet has no usable certificate: {reason}");
+        return (PuppetRunClass::NoCertificate, message);
     }
     (PuppetRunClass::NotApplied, format!("no catalog was applied (exit code 1): {reason}"))
 }

@@ -5,12 +5,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use muster_api::base::error_chain;
 use muster_api::progress::ProgressSink;
-use muster_api::system::command::{CancelFlag, OutputListener};
+use muster_api::system::command::OutputListener;
 use muster_api::system::pid_lock;
-use muster_api::system::{Command, CommandOutput, FileMetadata, System, SystemError};
-use muster_api::{ActionError, CallContext};
+use muster_api::system::{Command, CommandOutput, FileMetadata, SystemError};
+use muster_api::{ActionError, BlockingContext};
 use muster_certificate::MAX_PEM_BYTES;
 use serde_json::{Value, json};
 
@@ -45,9 +44,7 @@ const MAX_LINE_CHARS: usize = 1000;
 /// Runs Puppet for one call.
 pub(crate) struct PuppetRunner<'a> {
     options: &'a Options,
-    system: &'a dyn System,
-    progress: ProgressSink,
-    cancel: CancelFlag,
+    cx: &'a BlockingContext,
     timeout: Duration,
 }
 
@@ -66,13 +63,8 @@ impl PuppetSettings {
 }
 
 impl<'a> PuppetRunner<'a> {
-    pub(crate) fn new(
-        options: &'a Options,
-        cx: &'a CallContext,
-        cancel: CancelFlag,
-        timeout: Duration,
-    ) -> Self {
-        Self { options, system: &*cx.system, progress: cx.progress.clone(), cancel, timeout }
+    pub(crate) fn new(options: &'a Options, cx: &'a BlockingContext, timeout: Duration) -> Self {
+        Self { options, cx, timeout }
     }
 
     pub(crate) fn timeout(&self) -> Duration {
@@ -92,27 +84,27 @@ impl<'a> PuppetRunner<'a> {
         for name in ["LC_ALL", "LANG"] {
             command.env.insert(name.to_owned(), "C.UTF-8".to_owned());
         }
-        command.cancel = self.cancel.clone();
+        command.cancel = self.cx.cancel_flag.clone();
         command.timeout = Some(self.timeout);
         command.output_limit = MAX_OUTPUT_BYTES;
         command
     }
 
     fn path_exists(&self, path: &Path) -> bool {
-        matches!(self.system.metadata(path), Ok(Some(_)))
+        matches!(self.cx.system.metadata(path), Ok(Some(_)))
     }
 
     /// Runs Puppet until it exits; sends its lines as progress if the caller asked for it.
     pub(crate) fn run(&self, args: &[&str]) -> Result<CommandOutput, SystemError> {
         let mut command = self.build_command(args);
-        if self.progress.is_wanted() {
-            let (progress, pending) = (self.progress.clone(), Mutex::new(String::new()));
+        if self.cx.progress.is_wanted() {
+            let (progress, pending) = (self.cx.progress.clone(), Mutex::new(String::new()));
             command.listener = Some(OutputListener::new(move |_, bytes| {
                 let mut pending = pending.lock().unwrap_or_else(PoisonError::into_inner);
                 emit_lines(&progress, &mut pending, bytes);
             }));
         }
-        self.system.run_command(&command)
+        self.cx.system.run_command(&command)
     }
 
     /// Reads the settings with `puppet config print`, because only Puppet can interpret its configuration.
@@ -120,7 +112,7 @@ impl<'a> PuppetRunner<'a> {
         let args = [&["config", "print", "--section", "agent"], &REQUIRED_SETTINGS[..]].concat();
         let mut command = self.build_command(&args);
         command.timeout = Some(SETTINGS_TIMEOUT.min(self.timeout));
-        let output = self.system.run_command(&command).map_err(|error| to_action_error(&error))?;
+        let output = self.cx.system.run_command(&command)?;
         let text = String::from_utf8_lossy(&output.stdout);
         let settings: BTreeMap<String, String> = text
             .lines()
@@ -143,10 +135,10 @@ impl<'a> PuppetRunner<'a> {
 
     /// Reads a PEM file; `None` if it does not exist.
     pub(crate) fn read_text(&self, path: &Path) -> Result<Option<String>, ActionError> {
-        match self.system.read_file(path, 16 * MAX_PEM_BYTES) {
+        match self.cx.system.read_file(path, 16 * MAX_PEM_BYTES) {
             Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
             Err(error) if error.is_not_found() => Ok(None),
-            Err(error) => Err(to_action_error(&error)),
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -155,7 +147,7 @@ impl<'a> PuppetRunner<'a> {
         &self,
         settings: &PuppetSettings,
     ) -> Option<(u64, std::time::SystemTime)> {
-        let metadata = self.system.metadata(&settings.setting_path("lastrunfile")).ok()??;
+        let metadata = self.cx.system.metadata(&settings.setting_path("lastrunfile")).ok()??;
         let FileMetadata { inode, changed, .. } = metadata;
         Some((inode, changed))
     }
@@ -163,14 +155,14 @@ impl<'a> PuppetRunner<'a> {
     /// Reads the current summary.
     pub(crate) fn read_summary(&self, settings: &PuppetSettings) -> Option<ProvisionRunSummary> {
         let path = settings.setting_path("lastrunfile");
-        let bytes = self.system.read_file(&path, summary::MAX_SUMMARY_BYTES).ok()?;
+        let bytes = self.cx.system.read_file(&path, summary::MAX_SUMMARY_BYTES).ok()?;
         ProvisionRunSummary::parse(&String::from_utf8_lossy(&bytes))
     }
 
     /// The reason for which Puppet's agent is disabled. The file disables the agent whatever its content.
     pub(crate) fn disabled_reason(&self, settings: &PuppetSettings) -> Option<String> {
         let path = settings.setting_path("agent_disabled_lockfile");
-        let bytes = match self.system.read_file(&path, MAX_PEM_BYTES) {
+        let bytes = match self.cx.system.read_file(&path, MAX_PEM_BYTES) {
             Ok(bytes) => bytes,
             Err(error) if error.is_not_found() => return None,
             Err(_) => Vec::new(),
@@ -185,7 +177,7 @@ impl<'a> PuppetRunner<'a> {
     pub(crate) fn is_locked(&self, settings: &PuppetSettings) -> bool {
         let path = settings.setting_path("agent_catalog_run_lockfile");
         let relative = path.strip_prefix("/").unwrap_or(&path);
-        pid_lock::lock_holder(&self.system.root().join(relative)).is_some()
+        pid_lock::lock_holder(&self.cx.system.root().join(relative)).is_some()
     }
 }
 
@@ -195,11 +187,6 @@ pub(crate) fn printable_tail(output: &CommandOutput) -> String {
     let tail = output.combined.get(start..).unwrap_or_default();
     let text = String::from_utf8_lossy(tail);
     text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect()
-}
-
-/// Converts an error of the system layer into an action error.
-pub(crate) fn to_action_error(error: &SystemError) -> ActionError {
-    ActionError::failed(error_chain(error))
 }
 
 /// Sends each complete line as progress.

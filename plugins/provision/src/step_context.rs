@@ -1,14 +1,12 @@
-//! State shared by all steps: the options, the node's lock, and helpers that run a step on a blocking thread.
+//! State shared by all steps: the options, and the node's lock.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_api::system::command::CancelFlag;
-use muster_api::{ActionError, CallContext};
+use muster_api::{ActionError, BlockingContext};
 use muster_permits::PermitClient as Permits;
 use tokio::sync::Notify;
-use tokio::time::Instant;
 
 use crate::fenced_lock::FencedLock;
 use crate::options::Options;
@@ -46,39 +44,22 @@ impl StepContext {
         }
     }
 
-    /// Runs work that changes nothing on a blocking thread.
-    pub(crate) async fn run_blocking<T: Send + 'static>(
-        self: &Arc<Self>,
-        cx: &CallContext,
-        work: impl FnOnce(&Self, &CallContext, CancelFlag) -> Result<T, ActionError> + Send + 'static,
-    ) -> Result<T, ActionError> {
-        let (context, call) = (Arc::clone(self), cx.clone());
-        cx.run_blocking(move |cancel| work(&context, &call, cancel)).await?
-    }
-
-    /// Runs a step, if provisioning has not ended and the fence is current.
-    pub(crate) async fn run_step<T: Send + 'static>(
-        self: &Arc<Self>,
-        cx: &CallContext,
+    /// Fails if provisioning has ended, or if the fence of a step is not current.
+    pub(crate) fn admit_step(
+        &self,
+        cx: &BlockingContext,
         fence: Option<u64>,
-        work: impl FnOnce(&Self, &CallContext, CancelFlag) -> Result<T, ActionError> + Send + 'static,
-    ) -> Result<T, ActionError> {
-        self.run_blocking(cx, move |context, call, cancel| {
-            context.lock.admit_step(fence, call.system.now())?;
-            work(context, call, cancel)
-        })
-        .await
+    ) -> Result<(), ActionError> {
+        Ok(self.lock.admit_step(fence, cx.system.now())?)
     }
 
     /// A runner for Puppet with this timeout.
     pub(crate) fn puppet_runner<'a>(
         &'a self,
-        cx: &'a CallContext,
-        cancel: CancelFlag,
+        cx: &'a BlockingContext,
         seconds: u64,
     ) -> PuppetRunner<'a> {
-        let left = cx.deadline.saturating_duration_since(Instant::now());
-        let left = left.saturating_sub(ANSWER_MARGIN).max(left / 2);
-        PuppetRunner::new(&self.options, cx, cancel, Duration::from_secs(seconds).min(left))
+        let timeout = Duration::from_secs(seconds).min(cx.time_left(ANSWER_MARGIN));
+        PuppetRunner::new(&self.options, cx, timeout)
     }
 }

@@ -5,12 +5,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use muster_api::ddl::{AgentDdl, builtin_agent};
 use muster_api::system::real::RealSystem;
 use muster_api::testing::{TestNode, differences};
 use muster_api::wire::identity::Identity;
 use muster_api::wire::status::{ReplyReason, ReplyStatus};
-use muster_api::{ActionError, Agent};
+use muster_api::{ActionError, Agent, EmptyInput};
 use muster_permits::PermitClient as Permits;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use serde_json::{Map, Value, json};
@@ -88,22 +87,54 @@ impl Machine {
 
 #[test]
 fn types_names_and_examples_equal_the_ddl() {
-    let ddl = AgentDdl::from_slice(builtin_agent("provision").unwrap().as_bytes()).unwrap();
+    let agent = Machine::new("").agent;
     let found: Vec<String> = [
-        differences::<actions::ProvisionLockAction>(&ddl),
-        differences::<actions::ProvisionUnlockAction>(&ddl),
-        differences::<actions::IsLockedAction>(&ddl),
-        differences::<actions::ProvisionDisableAction>(&ddl),
-        differences::<actions::IsDisabledAction>(&ddl),
-        differences::<actions::ProvisionReleaseAction>(&ddl),
-        differences::<actions::ReprovisionAction>(&ddl),
-        differences::<actions::SetPuppetHostAction>(&ddl),
-        differences::<actions::HasCertAction>(&ddl),
-        differences::<actions::RequestCertificateAction>(&ddl),
-        differences::<actions::BootstrapPuppetAction>(&ddl),
-        differences::<actions::RunPuppetAction>(&ddl),
-        differences::<actions::DaemonizePuppetAction>(&ddl),
-        muster_api::testing::data_differences::<crate::data::ProvisionDataSource>(),
+        differences::<EmptyInput, actions::certificate::HasCertOutput>(&agent, "has_cert"),
+        differences::<
+            actions::certificate::RequestCertificateInput,
+            muster_contract::provision::RequestCertificateOutput,
+        >(&agent, "request_certificate"),
+        differences::<
+            muster_contract::provision::FencedStepInput,
+            actions::daemonize::DaemonizePuppetOutput,
+        >(&agent, "daemonize_puppet"),
+        differences::<actions::hosts::SetPuppetHostInput, actions::hosts::SetPuppetHostOutput>(
+            &agent,
+            "set_puppet_host",
+        ),
+        differences::<
+            muster_contract::provision::ProvisionLockInput,
+            actions::lock::ProvisionLockOutput,
+        >(&agent, "lock"),
+        differences::<
+            muster_contract::provision::ProvisionUnlockInput,
+            actions::lock::ProvisionUnlockOutput,
+        >(&agent, "unlock"),
+        differences::<EmptyInput, actions::lock::ProvisionLockOutput>(&agent, "is_locked"),
+        differences::<
+            muster_contract::provision::FencedStepInput,
+            actions::markers::ProvisionDisableOutput,
+        >(&agent, "disable"),
+        differences::<
+            muster_contract::provision::FencedStepInput,
+            actions::markers::ProvisionDisableOutput,
+        >(&agent, "release"),
+        differences::<EmptyInput, muster_contract::provision::IsDisabledOutput>(
+            &agent,
+            "is_disabled",
+        ),
+        differences::<actions::markers::ReprovisionInput, actions::markers::ReprovisionOutput>(
+            &agent,
+            "reprovision",
+        ),
+        differences::<actions::run::RunPuppetInput, muster_contract::provision::RunPuppetOutput>(
+            &agent,
+            "bootstrap_puppet",
+        ),
+        differences::<actions::run::RunPuppetInput, muster_contract::provision::RunPuppetOutput>(
+            &agent,
+            "run_puppet",
+        ),
     ]
     .concat();
     assert_eq!(found, Vec::<String>::new());

@@ -178,17 +178,9 @@ async fn begin_provisioning(
     store: &NodeRecordStore,
     node: &Identity,
 ) -> Result<(), NodeRecordError> {
-    let new_record = NodeRecord::new(node.clone(), Uuid::now_v7(), unix_millis_now());
-    if store.create_record(&new_record).await? {
+    let record = NodeRecord::new(node.clone(), Uuid::now_v7(), unix_millis_now());
+    if store.create_record(&record).await? {
         return Ok(());
     }
-    let edited = store.edit_record(node, |record| {
-        let is_retired = matches!(record.state, ProvisioningState::Retired);
-        if is_retired {
-            let epoch = record.epoch;
-            *record = NodeRecord { epoch, ..new_record.clone() };
-        }
-        Ok(is_retired)
-    });
-    edited.await.map(drop)
+    store.restart_record(node, |record| record.state == ProvisioningState::Retired).await
 }

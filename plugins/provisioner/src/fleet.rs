@@ -87,9 +87,7 @@ impl FleetClient {
         data: Map<String, Value>,
         timeout: Duration,
     ) -> Result<Map<String, Value>, StepError> {
-        let target = CallTarget::Nodes(BTreeSet::from([node.clone()]));
-        let mut call = RpcCall::new(agent, action, target)
-            .map_err(|error| StepError::permanent(error.to_string()))?;
+        let mut call = new_call(agent, action, BTreeSet::from([node.clone()]))?;
         call.data = data;
         call.timeout = Some(timeout);
         call.wait = timeout + SHORT_CALL_TIMEOUT;
@@ -127,8 +125,7 @@ impl FleetClient {
 
     /// Whether the node reports that it executes this request; `None` without a reply.
     async fn is_working_on(&self, node: &Identity, request_id: Uuid) -> Option<bool> {
-        let target = CallTarget::Nodes(BTreeSet::from([node.clone()]));
-        let mut call = RpcCall::new("rpcutil", "running", target).ok()?;
+        let mut call = new_call("rpcutil", "running", BTreeSet::from([node.clone()])).ok()?;
         call.wait = PROGRESS_CHECK_INTERVAL;
         let (mut is_active, request_id) = (None, request_id.to_string());
         let call = self.client.run_call(call, |answer| {
@@ -186,8 +183,7 @@ impl FleetClient {
                 "no master was found: no node has the agent `puppetca` and matches the configured filter",
             ));
         }
-        let mut call = RpcCall::new("rpcutil", "get_facts", CallTarget::Nodes(found.nodes))
-            .map_err(|error| StepError::permanent(error.to_string()))?;
+        let mut call = new_call("rpcutil", "get_facts", found.nodes)?;
         call.data = self.facts_request(&[&self.address_fact]).unwrap_or_default();
         let mut masters = Vec::new();
         let stats = self
@@ -224,8 +220,7 @@ impl FleetClient {
         if found.nodes.is_empty() {
             return Ok(Vec::new());
         }
-        let call = RpcCall::new("provision", "is_disabled", CallTarget::Nodes(found.nodes))
-            .map_err(|error| StepError::permanent(error.to_string()))?;
+        let call = new_call("provision", "is_disabled", found.nodes)?;
         let mut nodes = Vec::new();
         self.client
             .run_call(call, |answer| {
@@ -255,6 +250,12 @@ impl FleetClient {
         }
         data.as_object().cloned()
     }
+}
+
+/// A call of these nodes, with the default timeouts.
+fn new_call(agent: &str, action: &str, nodes: BTreeSet<Identity>) -> Result<RpcCall, StepError> {
+    RpcCall::new(agent, action, CallTarget::Nodes(nodes))
+        .map_err(|error| StepError::permanent(error.to_string()))
 }
 
 /// The facts of a reply to `get_facts`.

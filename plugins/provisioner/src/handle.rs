@@ -41,14 +41,13 @@ impl ProvisionerHandle {
 
     /// Records of all known nodes, by name.
     pub(crate) async fn list_records(&self) -> Result<Vec<NodeRecord>, ActionError> {
-        self.open_store()?.list_records().await.map_err(to_action_error)
+        Ok(self.open_store()?.list_records().await?)
     }
 
     /// The current leader.
     pub(crate) async fn current_leader(&self) -> Result<Option<LeaderRecord>, ActionError> {
         let store = self.open_store()?;
-        let leader = leader::current_leader(store.bucket()).await;
-        leader.map_err(|error| ActionError::failed(error.to_string()))
+        Ok(leader::current_leader(store.bucket()).await.map_err(NodeRecordError::from)?)
     }
 
     /// Changes a node's record; `change` returns whether there was anything to change.
@@ -63,7 +62,7 @@ impl ProvisionerHandle {
             changed = change(record);
             Ok(changed)
         });
-        let (record, _) = edited.await.map_err(to_action_error)?;
+        let (record, _) = edited.await?;
         Ok((record, changed))
     }
 
@@ -75,7 +74,7 @@ impl ProvisionerHandle {
     ) -> Result<(NodeRecord, bool), ActionError> {
         let mut record = NodeRecord::new(node.clone(), Uuid::now_v7(), unix_millis_now());
         record.request_retirement(caller, unix_millis_now());
-        if self.open_store()?.create_record(&record).await.map_err(to_action_error)? {
+        if self.open_store()?.create_record(&record).await? {
             return Ok((record, true));
         }
         self.change_record(node, |record| {
@@ -87,11 +86,11 @@ impl ProvisionerHandle {
     }
 }
 
-fn to_action_error(error: NodeRecordError) -> ActionError {
-    match error {
-        NodeRecordError::Unknown(node) => {
-            ActionError::invalid_input(format!("there is no provisioning record of {node}"))
+impl From<NodeRecordError> for ActionError {
+    fn from(error: NodeRecordError) -> Self {
+        match error {
+            NodeRecordError::Unknown(_) => Self::invalid_input(error.to_string()),
+            _ => Self::failed(error.to_string()),
         }
-        other => ActionError::failed(other.to_string()),
     }
 }

@@ -64,13 +64,10 @@ pub async fn wait_for_leadership(
         };
         match result {
             Ok(epoch) => {
-                return Ok(LeaderLease::with_renewal(
-                    bucket.clone(),
-                    value,
-                    epoch,
-                    started_at,
-                    lease,
-                ));
+                let (lost, bucket) = (CancellationToken::new(), bucket.clone());
+                let renewing =
+                    renew_until_lost(bucket.clone(), value, epoch, started_at, lease, lost.clone());
+                return Ok(LeaderLease { epoch, lost, renewal: tokio::spawn(renewing), bucket });
             }
             Err(BucketError::Conflict { .. }) => last_seen = None,
             Err(error) => return Err(error),
@@ -86,25 +83,6 @@ pub async fn current_leader(bucket: &Bucket) -> Result<Option<LeaderRecord>, Buc
 }
 
 impl LeaderLease {
-    fn with_renewal(
-        bucket: Bucket,
-        value: Bytes,
-        epoch: u64,
-        started_at: Instant,
-        lease: Duration,
-    ) -> Self {
-        let lost = CancellationToken::new();
-        let renewal = tokio::spawn(renew_until_lost(
-            bucket.clone(),
-            value,
-            epoch,
-            started_at,
-            lease,
-            lost.clone(),
-        ));
-        Self { epoch, lost, renewal, bucket }
-    }
-
     /// Gives up leadership by deleting the key, so that another host can take over at once.
     pub async fn resign(self) {
         self.renewal.abort();

@@ -27,7 +27,9 @@ mod tests;
 pub mod worker;
 pub mod workflow;
 
-use muster_api::{Agent, AgentError, DaemonContext, NodePlugin, PluginError, ddl};
+use muster_api::{Agent, AgentError, DaemonContext, NodePlugin, PluginError};
+
+use actions::{control, status};
 
 pub use enrol::EnrolmentService;
 pub use enrolment_store::{BucketEnrolmentError, BucketEnrolmentStore};
@@ -40,12 +42,12 @@ pub use service::{ProvisionerService, ProvisionerServiceError};
 
 /// Builds the agent `provisioner`.
 pub fn build_agent(handle: &ProvisionerHandle) -> Result<Agent, AgentError> {
-    Agent::builder(ddl::builtin_agent("provisioner").unwrap_or_default())?
-        .with_action(actions::ProvisionerStatusAction(handle.clone()))
-        .with_action(actions::ProvisionerRetryAction(handle.clone()))
-        .with_action(actions::ProvisionerPauseAction(handle.clone()))
-        .with_action(actions::ProvisionerResumeAction(handle.clone()))
-        .with_action(actions::ProvisionerRetireAction(handle.clone()))
+    Agent::builtin("provisioner")?
+        .action("status", handle, status::list_nodes)
+        .action("retry", handle, control::retry_node)
+        .action("pause", handle, |handle, cx, input| control::set_paused(handle, cx, input, true))
+        .action("resume", handle, |handle, cx, input| control::set_paused(handle, cx, input, false))
+        .action("retire", handle, control::retire_node)
         .build()
 }
 
@@ -69,10 +71,11 @@ impl NodePlugin for ProvisionerPlugin {
         Ok(Self { options, handle })
     }
 
-    fn agents(&self) -> Result<Vec<Agent>, AgentError> {
-        if !self.options.enabled {
-            return Ok(Vec::new());
-        }
-        Ok(vec![build_agent(&self.handle)?])
+    fn is_enabled(&self) -> bool {
+        self.options.enabled
+    }
+
+    fn build_agent(&self) -> Result<Agent, AgentError> {
+        build_agent(&self.handle)
     }
 }

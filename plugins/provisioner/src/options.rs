@@ -141,7 +141,7 @@ fn default_enabled() -> bool {
 /// Name of a step.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct StepName(pub(crate) String);
+pub struct StepName(String);
 
 /// The text is not a valid step name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -166,6 +166,11 @@ impl From<StepName> for String {
 }
 
 impl StepName {
+    /// The name of a step of this service.
+    pub(crate) fn builtin(name: &'static str) -> Self {
+        Self(name.to_owned())
+    }
+
     /// The name as text.
     pub fn as_str(&self) -> &str {
         &self.0

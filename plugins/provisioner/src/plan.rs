@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use muster_api::wire::Millis;
 use serde_json::{Map, Value};
 
 use crate::options::{AgentStep, HelperStep, Options, StepName, StepOptions};
@@ -37,59 +38,38 @@ pub enum BuiltinStep {
     Notify,
 }
 
+/// A built-in step, its name, and the steps that must be done before it.
+type StepRule = (BuiltinStep, &'static str, &'static [BuiltinStep]);
+
 impl BuiltinStep {
     /// All steps, in their order of execution.
-    pub const ALL: [Self; 11] = [
-        Self::Lock,
-        Self::Place,
-        Self::Host,
-        Self::Clean,
-        Self::Csr,
-        Self::Sign,
-        Self::Bootstrap,
-        Self::Final,
-        Self::Daemonize,
-        Self::Release,
-        Self::Notify,
+    const RULES: [StepRule; 11] = [
+        (Self::Lock, "lock", &[]),
+        (Self::Place, "place", &[]),
+        (Self::Host, "set_puppet_host", &[Self::Place]),
+        (Self::Clean, "clean", &[Self::Place]),
+        (Self::Csr, "request_certificate", &[Self::Lock, Self::Clean]),
+        (Self::Sign, "sign", &[Self::Csr]),
+        (Self::Bootstrap, "bootstrap", &[Self::Sign]),
+        (Self::Final, "final_run", &[Self::Sign]),
+        (Self::Daemonize, "daemonize", &[Self::Sign]),
+        (Self::Release, "release", &[Self::Lock]),
+        (Self::Notify, "notify", &[Self::Release]),
     ];
 
     /// Name of the step.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Lock => "lock",
-            Self::Place => "place",
-            Self::Host => "set_puppet_host",
-            Self::Clean => "clean",
-            Self::Csr => "request_certificate",
-            Self::Sign => "sign",
-            Self::Bootstrap => "bootstrap",
-            Self::Final => "final_run",
-            Self::Daemonize => "daemonize",
-            Self::Release => "release",
-            Self::Notify => "notify",
-        }
+        // Every step has a rule.
+        Self::RULES.iter().find(|(step, ..)| *step == self).map_or("", |(_, name, _)| name)
     }
 
     /// Name of the step as a [`StepName`].
     pub fn step_name(self) -> StepName {
-        StepName(self.as_str().to_owned())
+        StepName::builtin(self.as_str())
     }
 
-    fn from_name(name: &StepName) -> Option<Self> {
-        Self::ALL.into_iter().find(|step| step.as_str() == name.0)
-    }
-
-    /// Steps that must be done before this one.
-    fn required_steps(self) -> &'static [Self] {
-        match self {
-            Self::Lock | Self::Place => &[],
-            Self::Host | Self::Clean => &[Self::Place],
-            Self::Csr => &[Self::Lock, Self::Clean],
-            Self::Sign => &[Self::Csr],
-            Self::Bootstrap | Self::Final | Self::Daemonize => &[Self::Sign],
-            Self::Release => &[Self::Lock],
-            Self::Notify => &[Self::Release],
-        }
+    fn find_rule(name: &StepName) -> Option<&'static StepRule> {
+        Self::RULES.iter().find(|(_, known, _)| *known == name.as_str())
     }
 }
 
@@ -115,6 +95,24 @@ pub struct PlanStep {
     pub tries: u32,
     /// Timeout of one try; `None` for the default.
     pub timeout: Option<Duration>,
+}
+
+/// Pauses between tries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RetryBackoff {
+    /// Pause before the second try.
+    pub initial: Millis,
+    /// Longest pause.
+    pub max: Millis,
+}
+
+impl RetryBackoff {
+    /// Pause after this number of tries: doubles with each try, up to the longest.
+    pub fn delay_after(self, tries: u32) -> Millis {
+        // Bounded, because a shift by 64 or more would overflow.
+        let doublings = tries.saturating_sub(1).min(20);
+        self.initial.saturating_mul(1 << doublings).min(self.max)
+    }
 }
 
 /// Ordered steps, each after those that it needs.
@@ -160,7 +158,7 @@ pub enum ProvisioningPlanError {
 }
 
 fn builtin_names() -> String {
-    BuiltinStep::ALL.map(BuiltinStep::as_str).join(", ")
+    BuiltinStep::RULES.map(|(_, name, _)| name).join(", ")
 }
 
 impl ProvisioningPlan {
@@ -174,7 +172,7 @@ impl ProvisioningPlan {
         }
         let configured = |name: &StepName| options.steps.iter().find(|step| step.name == *name);
         let mut steps = Vec::new();
-        for builtin in BuiltinStep::ALL {
+        for (builtin, ..) in BuiltinStep::RULES {
             let name = builtin.step_name();
             let step_options = configured(&name);
             // Off by default: Puppet's own daemon competes with orchestrated runs.
@@ -185,12 +183,9 @@ impl ProvisioningPlan {
             }
         }
         for step_options in options.steps.iter().filter(|step| step.enabled) {
-            if BuiltinStep::from_name(&step_options.name).is_none() {
-                steps.push(build_step(
-                    step_options.name.clone(),
-                    Some(step_options),
-                    options.tries,
-                )?);
+            if BuiltinStep::find_rule(&step_options.name).is_none() {
+                let name = step_options.name.clone();
+                steps.push(build_step(name, Some(step_options), options.tries)?);
             }
         }
         if steps.len() > MAX_STEPS {
@@ -213,7 +208,7 @@ impl ProvisioningPlan {
     fn place_step(&mut self, step_options: &StepOptions) -> Result<(), ProvisioningPlanError> {
         let Some(after) = &step_options.after else {
             // An additional step without `after` runs before the node is released.
-            let is_further = BuiltinStep::from_name(&step_options.name).is_none();
+            let is_further = BuiltinStep::find_rule(&step_options.name).is_none();
             if let (true, Some(from)) = (is_further, self.step_position(&step_options.name)) {
                 let step = self.steps.remove(from);
                 let to = self.step_position(&BuiltinStep::Release.step_name());
@@ -242,10 +237,10 @@ impl ProvisioningPlan {
             step_options.is_some_and(|step| !step.enabled)
         };
         for (index, step) in self.steps.iter().enumerate() {
-            let Some(builtin) = BuiltinStep::from_name(&step.name) else {
+            let Some((.., required_steps)) = BuiltinStep::find_rule(&step.name) else {
                 continue;
             };
-            for needed in builtin.required_steps() {
+            for needed in *required_steps {
                 let needs = needed.step_name();
                 let is_before = self.step_position(&needs).is_some_and(|at| at < index);
                 if !is_before && !is_disabled(&needs) {
@@ -276,15 +271,13 @@ fn build_step(
         }
         Some(StepOptions { helper: Some(helper), .. }) => StepKind::Helper(helper.clone()),
         _ => {
-            let builtin = BuiltinStep::from_name(&name)
-                .ok_or_else(|| ProvisioningPlanError::Unknown(name.clone()))?;
-            let inputs =
-                step_options.map(|step_options| step_options.inputs.clone()).unwrap_or_default();
-            StepKind::Builtin(builtin, inputs)
+            let rule = BuiltinStep::find_rule(&name);
+            let (builtin, ..) = rule.ok_or_else(|| ProvisioningPlanError::Unknown(name.clone()))?;
+            let inputs = step_options.map(|options| options.inputs.clone()).unwrap_or_default();
+            StepKind::Builtin(*builtin, inputs)
         }
     };
-    let tries = step_options.and_then(|step_options| step_options.tries).unwrap_or(tries).max(1);
-    let timeout =
-        step_options.and_then(|step_options| step_options.timeout).map(Duration::from_secs);
+    let tries = step_options.and_then(|options| options.tries).unwrap_or(tries).max(1);
+    let timeout = step_options.and_then(|options| options.timeout).map(Duration::from_secs);
     Ok(PlanStep { name, work, tries, timeout })
 }

@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use crate::options::{NotificationEvent, StepName};
-use crate::plan::{PlanStep, ProvisioningPlan};
+use crate::plan::{PlanStep, ProvisioningPlan, RetryBackoff};
 
 /// Maximum number of entries in a node's history.
 const MAX_HISTORY_ENTRIES: usize = 100;
@@ -168,24 +168,6 @@ impl StepError {
     }
 }
 
-/// Pauses between tries.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RetryBackoff {
-    /// Pause before the second try.
-    pub initial: Millis,
-    /// Longest pause.
-    pub max: Millis,
-}
-
-impl RetryBackoff {
-    /// Pause after this number of tries: doubles with each try, up to the longest.
-    pub fn delay_after(self, tries: u32) -> Millis {
-        // Bounded, because a shift by 64 or more would overflow.
-        let doublings = tries.saturating_sub(1).min(20);
-        self.initial.saturating_mul(1 << doublings).min(self.max)
-    }
-}
-
 /// What to do with a node now.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum NextAction<'a> {
@@ -256,14 +238,19 @@ impl NodeRecord {
 
     /// Records the start of a step. A try whose end was not recorded is repeated under the same number.
     pub fn begin_step(&mut self, step: &StepName, now: Millis) {
-        let attempt = match &self.current {
-            Some(current) if current.step == *step && current.underway => current.attempt,
-            Some(current) if current.step == *step => current.attempt + 1,
-            _ => 1,
-        };
+        let attempt = self.attempt_number(step);
         self.current =
             Some(CurrentStep { step: step.clone(), attempt, underway: true, not_before: 0 });
         self.append_history(now, step.as_str(), EventKind::Began, "");
+    }
+
+    /// Number of the try of a step that begins now or is in progress.
+    fn attempt_number(&self, step: &StepName) -> u32 {
+        match &self.current {
+            Some(current) if current.step == *step && current.underway => current.attempt,
+            Some(current) if current.step == *step => current.attempt.saturating_add(1),
+            _ => 1,
+        }
     }
 
     /// Records the success of a step with the values that it found.
@@ -292,11 +279,7 @@ impl NodeRecord {
         backoff: RetryBackoff,
         now: Millis,
     ) {
-        let attempt = match &self.current {
-            Some(current) if current.step == *step && current.underway => current.attempt,
-            Some(current) if current.step == *step => current.attempt.saturating_add(1),
-            _ => 1,
-        };
+        let attempt = self.attempt_number(step);
         let message: String = error.message.chars().take(MAX_ERROR_CHARS).collect();
         let (kind, counted_attempts) = match error.kind {
             // A deferral does not count as a try.
@@ -362,11 +345,10 @@ impl NodeRecord {
     }
 
     /// Records that its certificates are revoked.
-    pub fn mark_retired(&mut self, values: Map<String, Value>, now: Millis) {
+    pub fn mark_retired(&mut self, now: Millis) {
         self.state = ProvisioningState::Retired;
         self.current = None;
         self.error = None;
-        self.values.extend(values);
         self.append_history(now, "retire", EventKind::Done, "");
     }
 

@@ -121,13 +121,10 @@ impl ProvisionerService {
         };
         let enrolment = async {
             match &self.enrolment {
-                Some(enrolment) => enrolment.serve_requests(&store).await,
-                None => std::future::pending().await,
-            }
-        };
-        let renewals = async {
-            match &self.enrolment {
-                Some(enrolment) => enrolment.renew_tokens().await,
+                Some(enrolment) => tokio::select! {
+                    result = enrolment.serve_requests(&store) => result,
+                    never = enrolment.renew_tokens() => match never {},
+                },
                 None => std::future::pending().await,
             }
         };
@@ -141,7 +138,6 @@ impl ProvisionerService {
             result = term.process_events() => result,
             () = trust => Ok(()),
             result = enrolment => result,
-            never = renewals => match never {},
             () = lease.lost.cancelled() => Ok(()),
             () = stop.cancelled() => Ok(()),
         };
@@ -271,39 +267,19 @@ impl LeaderTerm<'_> {
 /// Adds records for nodes that report that they can be provisioned and are not known yet.
 async fn discover_nodes(store: &NodeRecordStore, worker: &StepWorker) -> Result<(), StepError> {
     let started_at = unix_millis_now();
-    let to_step_error = |error: NodeRecordError| StepError::transient(error.to_string());
+    let is_reset = |record: &NodeRecord| {
+        record.state == ProvisioningState::Done && record.changed < started_at
+    };
     for node in worker.fleet.find_candidates().await? {
-        match store.get(&node).await.map_err(to_step_error)? {
+        match store.get(&node).await? {
             None => {
                 let record = NodeRecord::new(node, Uuid::now_v7(), unix_millis_now());
-                store.create_record(&record).await.map_err(to_step_error)?;
+                store.create_record(&record).await?;
             }
             // Done before this discovery began, and available for provisioning again: the node was reset.
-            Some(record)
-                if record.state == ProvisioningState::Done && record.changed < started_at =>
-            {
-                restart_provisioning(store, &node, started_at).await.map_err(to_step_error)?;
-            }
+            Some(record) if is_reset(&record) => store.restart_record(&node, is_reset).await?,
             Some(_) => {}
         }
     }
     Ok(())
-}
-
-/// Restarts provisioning of a node that was done before `begun`.
-async fn restart_provisioning(
-    store: &NodeRecordStore,
-    node: &Identity,
-    started_at: Millis,
-) -> Result<(), NodeRecordError> {
-    let edited = store.edit_record(node, |record| {
-        let is_stale = record.state == ProvisioningState::Done && record.changed < started_at;
-        if is_stale {
-            let new_record = NodeRecord::new(node.clone(), Uuid::now_v7(), unix_millis_now());
-            let epoch = record.epoch;
-            *record = NodeRecord { epoch, ..new_record };
-        }
-        Ok(is_stale)
-    });
-    edited.await.map(drop)
 }

@@ -2,9 +2,11 @@
 
 use muster_api::wire::identity::Identity;
 use muster_api::wire::stores::PROVISION_BUCKET;
+use muster_base::unix_millis_now;
 use muster_bus::{Bucket, BucketEntry, BucketError, BucketWatch, Bus, Bytes};
+use uuid::Uuid;
 
-use crate::record::NodeRecord;
+use crate::record::{NodeRecord, StepError};
 
 /// Maximum number of tries of an update that conflicts with concurrent writers.
 const MAX_EDIT_TRIES: u32 = 50;
@@ -42,6 +44,12 @@ pub enum NodeRecordError {
         /// The newer leader's epoch.
         epoch: u64,
     },
+}
+
+impl From<NodeRecordError> for StepError {
+    fn from(error: NodeRecordError) -> Self {
+        Self::transient(error.to_string())
+    }
 }
 
 impl NodeRecordStore {
@@ -106,6 +114,23 @@ impl NodeRecordStore {
             }
         }
         Err(BucketError::Conflict { key }.into())
+    }
+
+    /// Replaces the record of a node by that of a new provisioning, if `is_over` accepts the current one.
+    pub async fn restart_record(
+        &self,
+        node: &Identity,
+        is_over: impl Fn(&NodeRecord) -> bool,
+    ) -> Result<(), NodeRecordError> {
+        let edited = self.edit_record(node, |record| {
+            let restarts = is_over(record);
+            if restarts {
+                let new_record = NodeRecord::new(node.clone(), Uuid::now_v7(), unix_millis_now());
+                *record = NodeRecord { epoch: record.epoch, ..new_record };
+            }
+            Ok(restarts)
+        });
+        edited.await.map(drop)
     }
 }
 

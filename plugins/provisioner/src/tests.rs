@@ -1,7 +1,6 @@
 //! The plan, the record and the choice of masters, as functions; the agent against its DDL. The service with a real broker, real nodes and a
 //! certificate authority is tested in `tests/it/provisioning/mod.rs`.
 
-use muster_api::ddl::{AgentDdl, builtin_agent};
 use muster_api::testing::differences;
 use muster_api::wire::identity::Identity;
 use muster_contract::provisioner::ProvisioningState;
@@ -12,8 +11,8 @@ use uuid::Uuid;
 use crate::actions;
 use crate::masters::{PuppetMaster, choose_master};
 use crate::options::{Options, StepName};
-use crate::plan::{ProvisioningPlan, ProvisioningPlanError};
-use crate::record::{NextAction, NodeRecord, RetryBackoff, StepError};
+use crate::plan::{ProvisioningPlan, ProvisioningPlanError, RetryBackoff};
+use crate::record::{NextAction, NodeRecord, StepError};
 
 fn identity(name: &str) -> Identity {
     Identity::parse(name).unwrap()
@@ -31,13 +30,28 @@ const PAUSES: RetryBackoff = RetryBackoff { initial: 1_000, max: 60_000 };
 
 #[test]
 fn types_names_and_examples_equal_the_ddl() {
-    let ddl = AgentDdl::from_slice(builtin_agent("provisioner").unwrap().as_bytes()).unwrap();
+    let agent = crate::build_agent(&crate::ProvisionerHandle::default()).unwrap();
     let found: Vec<String> = [
-        differences::<actions::ProvisionerStatusAction>(&ddl),
-        differences::<actions::ProvisionerRetryAction>(&ddl),
-        differences::<actions::ProvisionerPauseAction>(&ddl),
-        differences::<actions::ProvisionerResumeAction>(&ddl),
-        differences::<actions::ProvisionerRetireAction>(&ddl),
+        differences::<
+            actions::control::NodeControlInput,
+            muster_contract::provisioner::NodeControlOutput,
+        >(&agent, "retry"),
+        differences::<
+            actions::control::NodeControlInput,
+            muster_contract::provisioner::NodeControlOutput,
+        >(&agent, "pause"),
+        differences::<
+            actions::control::NodeControlInput,
+            muster_contract::provisioner::NodeControlOutput,
+        >(&agent, "resume"),
+        differences::<
+            actions::control::NodeControlInput,
+            muster_contract::provisioner::NodeControlOutput,
+        >(&agent, "retire"),
+        differences::<
+            actions::status::ProvisionerStatusInput,
+            muster_contract::provisioner::ProvisionerStatusOutput,
+        >(&agent, "status"),
     ]
     .concat();
     assert_eq!(found, Vec::<String>::new());

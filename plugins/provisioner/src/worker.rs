@@ -85,16 +85,16 @@ impl StepWorker {
             BuiltinStep::Lock => self.lock_node(record, fence).await,
             BuiltinStep::Place => self.place_node(node).await,
             BuiltinStep::Host => {
-                let data = into_object(json!({ "ipaddress": required_value(record, "address")? }));
-                provision("set_puppet_host", fenced(data), SHORT_CALL_TIMEOUT).await?;
-                Ok(Map::new())
+                let data =
+                    write_values(&json!({ "ipaddress": required_value(record, "address")? }));
+                provision("set_puppet_host", fenced(data), SHORT_CALL_TIMEOUT).await.map(no_values)
             }
             BuiltinStep::Clean => {
                 let serials = self.clean_certificates(node).await?;
                 Ok(single_value("revoked", serials))
             }
             BuiltinStep::Csr => {
-                let data = fenced(into_object(json!({ "fresh": true })));
+                let data = fenced(write_values(&json!({ "fresh": true })));
                 let request = provision("request_certificate", data, CSR_TIMEOUT).await?;
                 request_values(node, &read_values(&request).unwrap_or_default())
             }
@@ -108,12 +108,10 @@ impl StepWorker {
                 Ok(single_value("final_run", run_summary(&run)))
             }
             BuiltinStep::Daemonize => {
-                provision("daemonize_puppet", fenced(Map::new()), CSR_TIMEOUT).await?;
-                Ok(Map::new())
+                provision("daemonize_puppet", fenced(Map::new()), CSR_TIMEOUT).await.map(no_values)
             }
             BuiltinStep::Release => {
-                provision("release", fenced(Map::new()), SHORT_CALL_TIMEOUT).await?;
-                Ok(Map::new())
+                provision("release", fenced(Map::new()), SHORT_CALL_TIMEOUT).await.map(no_values)
             }
             // Sent by the workflow, because the delivery states are part of the record.
             BuiltinStep::Notify => Ok(Map::new()),
@@ -131,10 +129,9 @@ impl StepWorker {
             lease: NODE_LEASE_SECONDS,
             fence: Some(fence),
         });
-        self.fleet
-            .call_node(&record.identity, "provision", "lock", data, SHORT_CALL_TIMEOUT)
-            .await?;
-        Ok(Map::new())
+        let node = &record.identity;
+        let locked = self.fleet.call_node(node, "provision", "lock", data, SHORT_CALL_TIMEOUT);
+        locked.await.map(no_values)
     }
 
     /// Unlocks the node regardless of the holder. A failure is not an error, because the node may be gone.
@@ -181,7 +178,7 @@ impl StepWorker {
             let fact = &self.options.address_fact;
             return Err(StepError::transient(format!("the master {identity} has no fact {fact}")));
         }
-        Ok(into_object(json!({
+        Ok(write_values(&json!({
             "master": identity,
             "address": address,
             "criterion": placement.criterion,
@@ -211,8 +208,7 @@ impl StepWorker {
         record: &NodeRecord,
         inputs: &StepValues,
     ) -> Result<StepValues, StepError> {
-        let master = Identity::parse(required_value(record, "master")?)
-            .map_err(|error| StepError::permanent(format!("master: {error}")))?;
+        let master = find_master(record)?;
         // A master with autosign keeps no request; its certificate is compared with the key all the same.
         let stored_value = |name| record.text_value(name).filter(|value| !value.is_empty());
         let mut data = inputs.clone();
@@ -235,8 +231,7 @@ impl StepWorker {
     ) -> Result<StepValues, StepError> {
         let target = match step.on {
             StepTarget::Node => record.identity.clone(),
-            StepTarget::Master => Identity::parse(required_value(record, "master")?)
-                .map_err(|error| StepError::permanent(format!("master: {error}")))?,
+            StepTarget::Master => find_master(record)?,
         };
         let inputs = fill_inputs(&step.inputs, record)?;
         let timeout = Duration::from_secs(step.timeout);
@@ -260,7 +255,7 @@ fn request_values(
             "the node returned no public key for its certificate request",
         ));
     }
-    Ok(into_object(json!({
+    Ok(write_values(&json!({
         "fingerprint": request.fingerprint,
         "public_key": request.public_key,
     })))
@@ -295,19 +290,23 @@ fn fill_inputs(inputs: &StepValues, record: &NodeRecord) -> Result<StepValues, S
     inputs.iter().map(fill).collect()
 }
 
+/// The master that was chosen for the node.
+fn find_master(record: &NodeRecord) -> Result<Identity, StepError> {
+    Identity::parse(required_value(record, "master")?)
+        .map_err(|error| StepError::permanent(format!("master: {error}")))
+}
+
 fn required_value<'a>(record: &'a NodeRecord, name: &str) -> Result<&'a str, StepError> {
     record
         .text_value(name)
         .ok_or_else(|| StepError::permanent(format!("no step has stored the node's `{name}`")))
 }
 
-fn single_value(name: &str, value: Value) -> StepValues {
-    Map::from_iter([(name.to_owned(), value)])
+/// The values of a step whose reply is not stored.
+fn no_values(_: StepValues) -> StepValues {
+    Map::new()
 }
 
-fn into_object(value: Value) -> StepValues {
-    match value {
-        Value::Object(object) => object,
-        _ => Map::new(),
-    }
+fn single_value(name: &str, value: Value) -> StepValues {
+    Map::from_iter([(name.to_owned(), value)])
 }

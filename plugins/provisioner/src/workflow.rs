@@ -11,10 +11,8 @@ use uuid::Uuid;
 
 use crate::notify::{self, build_message};
 use crate::options::{NotificationEvent, StepName};
-use crate::plan::{BuiltinStep, PlanStep, ProvisioningPlan, StepKind};
-use crate::record::{
-    DeliveryState, NextAction, NodeRecord, NotificationRecord, RetryBackoff, StepError,
-};
+use crate::plan::{BuiltinStep, PlanStep, ProvisioningPlan, RetryBackoff, StepKind};
+use crate::record::{DeliveryState, NextAction, NodeRecord, NotificationRecord, StepError};
 use crate::store::{NodeRecordError, NodeRecordStore};
 use crate::worker::StepWorker;
 
@@ -92,14 +90,13 @@ impl NodeWorkflow {
                     let mut step_names = self.plan.steps().iter().map(|step| &step.name);
                     step_names.all(|name| record.done.contains(name))
                 };
-                let finished = self.edit_record(|record| {
+                let finished = self.update_record(|record| {
                     record.finish_step(&step.name, values.clone(), unix_millis_now());
                     if record.state == ProvisioningState::Working && is_last(record) {
                         record.mark_done(unix_millis_now());
                     }
-                    true
                 });
-                Ok(finished.await?.0)
+                finished.await
             }
             Err(error) => self.record_failure(&step.name, &error, step.tries).await,
         }
@@ -139,26 +136,19 @@ impl NodeWorkflow {
             let is_signed = started_steps.any(|step| signing_steps.contains(&step));
             if self.worker.options.compensate && is_signed && !record.compensated {
                 let revoked = self.worker.clean_certificates(&self.node).await?;
-                let edited = self.edit_record(|record| {
+                let compensated = self.update_record(|record| {
                     let values = Map::from_iter([("taken_back".to_owned(), revoked.clone())]);
                     record.mark_compensated(values, unix_millis_now());
-                    true
                 });
-                record = edited.await.map_err(to_step_error)?.0;
+                record = compensated.await?;
             }
             self.worker.unlock_node(&self.node).await;
             self.notify_targets(NotificationEvent::Failed, &record).await
         };
         match settled.await {
-            Ok(()) => {
-                let edited = self.edit_record(|record| {
-                    record.mark_settled(unix_millis_now());
-                    true
-                });
-                Ok(edited.await?.0)
-            }
+            Ok(()) => self.update_record(|record| record.mark_settled(unix_millis_now())).await,
             Err(error) => {
-                self.record_failure(&parse_step_name("settle"), &error, UNLIMITED_TRIES).await
+                self.record_failure(&StepName::builtin("settle"), &error, UNLIMITED_TRIES).await
             }
         }
     }
@@ -172,11 +162,7 @@ impl NodeWorkflow {
                 record.values.get("retired").and_then(Value::as_array).cloned().unwrap_or_default();
             serials.extend(revoked.as_array().cloned().unwrap_or_default());
             let values = Map::from_iter([("retired".to_owned(), Value::Array(serials))]);
-            let edited = self.edit_record(|record| {
-                record.values.extend(values.clone());
-                true
-            });
-            let (record, _) = edited.await.map_err(to_step_error)?;
+            let record = self.update_record(|record| record.values.extend(values.clone())).await?;
             NameStore::new(self.store.bucket().clone())
                 .release_name(&self.node)
                 .await
@@ -184,15 +170,9 @@ impl NodeWorkflow {
             self.notify_targets(NotificationEvent::Retired, &record).await
         };
         match retired.await {
-            Ok(()) => {
-                let edited = self.edit_record(|record| {
-                    record.mark_retired(Map::new(), unix_millis_now());
-                    true
-                });
-                Ok(edited.await?.0)
-            }
+            Ok(()) => self.update_record(|record| record.mark_retired(unix_millis_now())).await,
             Err(error) => {
-                self.record_failure(&parse_step_name("retire"), &error, UNLIMITED_TRIES).await
+                self.record_failure(&StepName::builtin("retire"), &error, UNLIMITED_TRIES).await
             }
         }
     }
@@ -233,13 +213,12 @@ impl NodeWorkflow {
         key: &str,
         id: Uuid,
         delivery: DeliveryState,
-    ) -> Result<(), StepError> {
-        let edited = self.edit_record(|record| {
-            let notice = NotificationRecord { id, delivery, at: unix_millis_now() };
-            record.notices.insert(key.to_owned(), notice);
-            true
-        });
-        edited.await.map(drop).map_err(to_step_error)
+    ) -> Result<NodeRecord, NodeRecordError> {
+        let notice = NotificationRecord { id, delivery, at: unix_millis_now() };
+        self.update_record(|record| {
+            record.notices.insert(key.to_owned(), notice.clone());
+        })
+        .await
     }
 
     async fn record_failure(
@@ -254,14 +233,25 @@ impl NodeWorkflow {
             initial: options.backoff.saturating_mul(1000),
             max: options.backoff_most.saturating_mul(1000),
         };
-        let edited = self.edit_record(|record| {
+        self.update_record(|record| {
             record.fail_step(step, error, tries, backoff, unix_millis_now());
+        })
+        .await
+    }
+
+    /// Changes the record, and returns the resulting one.
+    async fn update_record(
+        &self,
+        mut change: impl FnMut(&mut NodeRecord),
+    ) -> Result<NodeRecord, NodeRecordError> {
+        let edited = self.edit_record(|record| {
+            change(record);
             true
         });
         Ok(edited.await?.0)
     }
 
-    /// Changes the record, unless a newer leader has written it.
+    /// Changes the record if `change` returns true, unless a newer leader has written it.
     async fn edit_record(
         &self,
         mut change: impl FnMut(&mut NodeRecord) -> bool,
@@ -290,13 +280,4 @@ fn needs_node_lock(work: &StepKind) -> bool {
         ),
         StepKind::Agent(_) | StepKind::Helper(_) => false,
     }
-}
-
-#[expect(clippy::needless_pass_by_value, reason = "`map_err` requires this signature")]
-fn to_step_error(error: NodeRecordError) -> StepError {
-    StepError::transient(error.to_string())
-}
-
-fn parse_step_name(text: &str) -> StepName {
-    StepName::try_from(text.to_owned()).unwrap_or_else(|_| BuiltinStep::Notify.step_name())
 }

@@ -53,15 +53,8 @@ pub(crate) fn record_result(outcome: &mut PuppetRunOutcome, evidence: &RunEviden
 
 /// Result without a report, from the summary's counters.
 fn record_summary(outcome: &mut PuppetRunOutcome, summary: &PuppetRunSummary) {
-    let count = |name: &str| Some(summary.resource_count(name).unwrap_or_default());
     outcome.state = PuppetRunState::Finished;
-    outcome.total = count("total");
-    outcome.changed = count("changed");
-    outcome.failed = count("failed");
-    outcome.failed_to_restart = count("failed_to_restart");
-    outcome.skipped = count("skipped");
-    outcome.out_of_sync = count("out_of_sync");
-    outcome.corrective = count("corrective_change");
+    set_counts(outcome, |name| summary.resource_count(name));
     outcome.config_version = summary.config_version();
     outcome.environment = summary.environment();
     let class = class_by_counts(summary);
@@ -92,8 +85,17 @@ pub(crate) fn stop_message(reason: &PuppetRunClass) -> &'static str {
 }
 
 fn record_counts(outcome: &mut PuppetRunOutcome, report: &PuppetRunReport) {
-    let count = |name: &str| Some(report.resource_count(name).unwrap_or_default());
+    set_counts(outcome, |name| report.resource_count(name));
     outcome.transaction_uuid = report.text_field("transaction_uuid");
+    outcome.config_version = report.text_field("configuration_version");
+    outcome.environment = report.text_field("environment");
+    outcome.cached_catalog_status = report.text_field("cached_catalog_status");
+    outcome.noop = report.flag_field("noop");
+}
+
+/// Sets the counters of resources; a missing one is 0.
+fn set_counts(outcome: &mut PuppetRunOutcome, resource_count: impl Fn(&str) -> Option<u64>) {
+    let count = |name: &str| Some(resource_count(name).unwrap_or_default());
     outcome.total = count("total");
     outcome.changed = count("changed");
     outcome.failed = count("failed");
@@ -101,10 +103,6 @@ fn record_counts(outcome: &mut PuppetRunOutcome, report: &PuppetRunReport) {
     outcome.skipped = count("skipped");
     outcome.out_of_sync = count("out_of_sync");
     outcome.corrective = count("corrective_change");
-    outcome.config_version = report.text_field("configuration_version");
-    outcome.environment = report.text_field("environment");
-    outcome.cached_catalog_status = report.text_field("cached_catalog_status");
-    outcome.noop = report.flag_field("noop");
 }
 
 fn record_report(outcome: &mut PuppetRunOutcome, report: &PuppetRunReport) {
@@ -154,39 +152,32 @@ fn format_cause(line: Option<String>) -> String {
 }
 
 fn record_missing_report(outcome: &mut PuppetRunOutcome, evidence: &RunEvidence) {
-    let first_line = || evidence.log.first().cloned();
-    match (&evidence.disabled, evidence.exit) {
-        (Some(reason), _) => {
-            outcome.started_at = None;
-            outcome.end_without_result(PuppetRunClass::Disabled, disabled_message(reason));
-        }
-        _ if evidence.was_locked => {
-            outcome.started_at = None;
-            outcome.end_without_result(
-                PuppetRunClass::Locked,
-                "another Puppet run started before this one",
-            );
-        }
-        (None, None) => outcome.end_without_result(
-            PuppetRunClass::Killed,
-            "the Puppet process is gone and left neither an exit code nor a report",
-        ),
-        (None, Some(code)) if code > 128 => outcome.end_without_result(
-            PuppetRunClass::Killed,
-            format!("Puppet was ended by signal {}", code - 128),
-        ),
-        (None, Some(0)) => outcome.end_without_result(
-            PuppetRunClass::NoReport,
-            format!("Puppet ended with code 0 but wrote no report{}", format_cause(first_line())),
-        ),
-        (None, Some(code)) => outcome.end_without_result(
-            PuppetRunClass::NotStarted,
-            format!(
-                "Puppet ended with code {code} and wrote no report{}",
-                format_cause(first_line())
-            ),
-        ),
+    let first_line = || format_cause(evidence.log.first().cloned());
+    if evidence.disabled.is_some() || evidence.was_locked {
+        outcome.started_at = None;
     }
+    let (class, error) = match (&evidence.disabled, evidence.exit) {
+        (Some(reason), _) => (PuppetRunClass::Disabled, disabled_message(reason)),
+        _ if evidence.was_locked => {
+            (PuppetRunClass::Locked, "another Puppet run started before this one".to_owned())
+        }
+        (None, None) => {
+            let error = "the Puppet process is gone and left neither an exit code nor a report";
+            (PuppetRunClass::Killed, error.to_owned())
+        }
+        (None, Some(code)) if code > 128 => {
+            (PuppetRunClass::Killed, format!("Puppet was ended by signal {}", code - 128))
+        }
+        (None, Some(0)) => (
+            PuppetRunClass::NoReport,
+            format!("Puppet ended with code 0 but wrote no report{}", first_line()),
+        ),
+        (None, Some(code)) => (
+            PuppetRunClass::NotStarted,
+            format!("Puppet ended with code {code} and wrote no report{}", first_line()),
+        ),
+    };
+    outcome.end_without_result(class, error);
 }
 
 /// Message for a node on which runs are disabled.

@@ -3,19 +3,16 @@
 use muster_api::base::since_epoch;
 use std::sync::Arc;
 
-use muster_api::system::System;
-use muster_api::{ActionError, CallContext, DataSource};
-use serde::Serialize;
+use muster_api::{ActionError, BlockingContext};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::files::activity::read_activity;
 use crate::files::summary::PuppetRunSummary;
-use crate::options::Options;
 use crate::paths::PuppetPaths;
+use crate::runs::PuppetRunManager;
 
-pub(crate) struct PuppetDataSource(pub(crate) Arc<Options>);
-
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "MCollective's outputs, each of which is filtered by"
@@ -39,25 +36,14 @@ pub(crate) struct PuppetDataOutput {
     total_time: Option<f64>,
 }
 
-impl DataSource for PuppetDataSource {
-    const NAME: &'static str = "puppet";
-    type Output = PuppetDataOutput;
-
-    async fn query(
-        &self,
-        cx: &CallContext,
-        _: Option<&str>,
-    ) -> Result<PuppetDataOutput, ActionError> {
-        let (options, system) = (Arc::clone(&self.0), Arc::clone(&cx.system));
-        cx.run_blocking(move |_| read_values(&options, &*system)).await?
-    }
-}
-
-fn read_values(options: &Options, system: &dyn System) -> Result<PuppetDataOutput, ActionError> {
-    let paths = PuppetPaths::find(options, system)
-        .map_err(|error| ActionError::failed(error.to_string()))?;
-    let activity =
-        read_activity(system, &paths).map_err(|error| ActionError::failed(error.to_string()))?;
+pub(crate) fn query_puppet(
+    runs: &Arc<PuppetRunManager>,
+    cx: &BlockingContext,
+    _: &str,
+) -> Result<PuppetDataOutput, ActionError> {
+    let system = &*cx.system;
+    let paths = PuppetPaths::find(&runs.options, system).map_err(ActionError::from_cause)?;
+    let activity = read_activity(system, &paths)?;
     let now = since_epoch(system.now());
     let summary = activity.summary.as_ref();
     let lastrun = summary.and_then(PuppetRunSummary::last_run);

@@ -6,10 +6,12 @@
 mod execution;
 mod locking;
 
+use std::error::Error;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use muster_api::base::error_chain;
 use muster_api::system::System;
 use muster_api::wire::identity::SubjectName;
 use muster_contract::puppet::{PuppetRunClass, PuppetRunOutcome, PuppetRunState};
@@ -56,18 +58,9 @@ impl RunDriver {
         request: PuppetRunRequest,
         system: Arc<dyn System>,
     ) -> Self {
-        let paths = PuppetPaths::find(&runs.options, &*system).ok();
-        Self {
-            runs,
-            active_run,
-            record,
-            permit_parameters: request.permit_parameters,
-            host: request.host,
-            trace: request.trace,
-            system,
-            paths,
-            report: None,
-        }
+        let PuppetRunRequest { permit_parameters, host, trace, .. } = request;
+        let without_origin = Self::from_record(runs, active_run, record, system);
+        Self { permit_parameters, host, trace, ..without_origin }
     }
 
     /// Creates the driver for a run whose program an earlier daemon started.
@@ -79,67 +72,54 @@ impl RunDriver {
     ) -> Self {
         let pool = record.outcome.pool.as_deref();
         let pool = pool.and_then(|pool| SubjectName::parse(pool).ok());
-        let permit_parameters = PermitParameters {
-            pool: pool.unwrap_or_else(|| runs.pool.clone()),
-            limit: None,
-            priority: 0,
-            timeout: Duration::from_secs(runs.options.wait),
-        };
-        let paths = PuppetPaths::find(&runs.options, &*system).ok();
         Self {
+            permit_parameters: PermitParameters {
+                pool: pool.unwrap_or_else(|| runs.pool.clone()),
+                limit: None,
+                priority: 0,
+                timeout: Duration::from_secs(runs.options.wait),
+            },
+            paths: PuppetPaths::find(&runs.options, &*system).ok(),
             runs,
             active_run,
             record,
-            permit_parameters,
             host: String::new(),
             trace: None,
             system,
-            paths,
             report: None,
         }
     }
 
     /// Runs from the beginning.
     pub(crate) async fn run_from_start(mut self) {
-        if let Err(RunFailure(reason, error)) = self.run_attempts().await {
-            self.record.outcome.end_without_result(reason, error);
-        }
-        self.finish_run().await;
+        let result = self.run_attempts().await;
+        self.finish_run(result).await;
     }
 
     /// Continues a run of an earlier daemon.
     pub(crate) async fn resume_run(mut self) {
         let runs = Arc::clone(&self.runs);
         let _guard = runs.run_lock.lock().await;
+        let result = self.resume_program().await;
+        self.finish_run(result).await;
+    }
+
+    async fn resume_program(&mut self) -> Result<(), RunFailure> {
         let deadline = Instant::now() + self.permit_parameters.timeout;
         // Another process may have taken the lock meanwhile, and the ledger is written only under it.
-        let lock = match self.acquire_lock(deadline).await {
-            Ok(lock) => lock,
-            Err(RunFailure(reason, error)) => {
-                self.record.outcome.end_without_result(reason, error);
-                self.finish_run().await;
-                return;
-            }
-        };
+        let _lock = self.acquire_lock(deadline).await?;
         // The program is already running, so its place in the pool is taken without waiting for one.
         let permit = match self.record.outcome.fence {
             Some(_) => {
-                OptionalPermit::occupy_permit(
-                    &runs.permits,
-                    &self.permit_parameters.pool,
-                    self.record.id,
-                )
-                .await
+                let pool = &self.permit_parameters.pool;
+                OptionalPermit::occupy_permit(&self.runs.permits, pool, self.record.id).await
             }
             None => OptionalPermit::default(),
         };
         let result = self.follow_program(&permit).await;
-        if let Err(RunFailure(reason, error)) = self.conclude_program(result, &permit).await {
-            self.record.outcome.end_without_result(reason, error);
-        }
+        let result = self.conclude_program(result, &permit).await;
         self.release_permit(permit).await;
-        drop(lock);
-        self.finish_run().await;
+        result
     }
 
     async fn run_attempts(&mut self) -> Result<(), RunFailure> {
@@ -337,8 +317,11 @@ impl RunDriver {
     }
 
     /// Writes the result to disk, then publishes it to the waiters.
-    async fn finish_run(mut self) {
+    async fn finish_run(mut self, result: Result<(), RunFailure>) {
         let outcome = &mut self.record.outcome;
+        if let Err(RunFailure(reason, error)) = result {
+            outcome.end_without_result(reason, error);
+        }
         outcome.pending = program::owed_targets(&self.runs.engine_dir());
         if outcome.class == Some(PuppetRunClass::Clean) && !outcome.pending.is_empty() {
             outcome.class = Some(PuppetRunClass::Pending);
@@ -372,7 +355,7 @@ enum AttemptOutcome {
 async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, RunFailure> {
-    tokio::task::spawn_blocking(work).await.map_err(|error| join_failure(&error))
+    Ok(tokio::task::spawn_blocking(work).await?)
 }
 
 fn add_counts(one: Option<u64>, other: Option<u64>) -> u64 {
@@ -388,9 +371,21 @@ fn lock_timeout_failure(reason: &str) -> RunFailure {
     RunFailure(PuppetRunClass::Locked, reason.to_owned())
 }
 
-fn join_failure(error: &JoinError) -> RunFailure {
-    RunFailure(
-        PuppetRunClass::NoReport,
-        format!("the run was aborted by an internal error: {error}"),
-    )
+impl From<JoinError> for RunFailure {
+    fn from(error: JoinError) -> Self {
+        let error = format!("the run was aborted by an internal error: {error}");
+        Self(PuppetRunClass::NoReport, error)
+    }
+}
+
+impl RunFailure {
+    /// The run ends with this class because of an error.
+    fn from_cause(class: PuppetRunClass, error: &dyn Error) -> Self {
+        Self(class, error_chain(error))
+    }
+
+    /// Puppet's runs are disabled.
+    fn disabled(reason: &str) -> Self {
+        Self(PuppetRunClass::Disabled, classification::disabled_message(reason))
+    }
 }

@@ -33,8 +33,7 @@ use std::sync::Arc;
 use muster_api::system::System;
 use muster_api::wire::identity::NameError;
 use muster_api::{
-    Agent, AgentError, DaemonContext, DataSourceError, NodePlugin, PluginError,
-    ValidatedDataSource, ddl,
+    Agent, AgentError, DaemonContext, DataSourceError, NodePlugin, PluginError, ValidatedDataSource,
 };
 use muster_permits::PermitClient;
 
@@ -42,35 +41,19 @@ pub use files::yaml;
 pub use monitor::PuppetRunMonitor;
 pub use options::{CatalogEngine, Options, PuppetApplication};
 
+use actions::{disable, last_run_report, last_run_summary, locks};
 use runs::PuppetRunManager;
 
 /// The agent `puppet` of a node, its data source, and its background monitor.
 #[derive(Debug, Clone)]
 pub struct PuppetPlugin {
-    options: Options,
     runs: Arc<PuppetRunManager>,
 }
 
 impl PuppetPlugin {
     /// Creates the plugin; `permits` provides the permits. Fails if the configured pool is not a valid name.
     pub fn new(options: Options, permits: PermitClient) -> Result<Self, NameError> {
-        let runs = PuppetRunManager::new(options.clone(), permits)?;
-        Ok(Self { options, runs })
-    }
-
-    /// Builds the agent.
-    pub fn build_agent(&self) -> Result<Agent, AgentError> {
-        let runs = || Arc::clone(&self.runs);
-        Agent::builder(ddl::builtin_agent("puppet").unwrap_or_default())?
-            .with_action(actions::PuppetStatusAction(runs()))
-            .with_action(actions::PuppetRunOnceAction(runs()))
-            .with_action(actions::PuppetRunsAction(runs()))
-            .with_action(actions::PuppetEnableAction(runs()))
-            .with_action(actions::PuppetDisableAction(runs()))
-            .with_action(actions::LastRunSummaryAction(runs()))
-            .with_action(actions::LastRunReportAction(runs()))
-            .with_action(actions::PuppetLocksAction(runs()))
-            .build()
+        Ok(Self { runs: PuppetRunManager::new(options, permits)? })
     }
 
     /// Builds the background task that resumes the runs of an earlier daemon and counts runs that were started outside.
@@ -111,19 +94,25 @@ impl NodePlugin for PuppetPlugin {
         })
     }
 
-    fn agents(&self) -> Result<Vec<Agent>, AgentError> {
-        if !self.options.enabled {
-            return Ok(Vec::new());
-        }
-        Ok(vec![self.build_agent()?])
+    fn is_enabled(&self) -> bool {
+        self.runs.options.enabled
+    }
+
+    fn build_agent(&self) -> Result<Agent, AgentError> {
+        let runs = &self.runs;
+        Agent::builtin("puppet")?
+            .blocking_action("status", runs, actions::status::query_status)
+            .action("runonce", runs, actions::runonce::run_once)
+            .blocking_action("runs", runs, actions::runs::list_runs)
+            .blocking_action("enable", runs, disable::enable_runs)
+            .blocking_action("disable", runs, disable::disable_runs)
+            .blocking_action("last_run_summary", runs, last_run_summary::summarise_last_run)
+            .blocking_action("last_run_report", runs, last_run_report::report_last_run)
+            .blocking_action("locks", runs, locks::list_locks)
+            .build()
     }
 
     fn data_sources(&self) -> Result<Vec<ValidatedDataSource>, DataSourceError> {
-        data_sources(self.options.clone())
+        Ok(vec![ValidatedDataSource::blocking(Self::NAME, &self.runs, data::query_puppet)?])
     }
-}
-
-/// Builds the data source `puppet`.
-pub fn data_sources(options: Options) -> Result<Vec<ValidatedDataSource>, DataSourceError> {
-    Ok(vec![ValidatedDataSource::with_builtin_ddl(data::PuppetDataSource(Arc::new(options)))?])
 }

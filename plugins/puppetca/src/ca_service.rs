@@ -3,12 +3,13 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use muster_api::CallContext;
-use muster_api::system::System;
-use muster_api::system::command::CancelFlag;
+use muster_api::BlockingContext;
 use muster_certificate::{
     CertificateInfo, CertificateParseError, CertificateRequest, same_fingerprint,
 };
+use muster_contract::puppetca::PuppetcaCleanOutput;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 
@@ -27,10 +28,10 @@ pub(crate) struct CaService {
 }
 
 /// Combined details of a name.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct CertDetails {
     /// `absent` if the authority has no entry.
-    pub(crate) state: &'static str,
+    pub(crate) state: String,
     pub(crate) fingerprint: String,
     pub(crate) public_key: String,
     pub(crate) serial: String,
@@ -49,14 +50,6 @@ pub(crate) struct SigningSpec {
     pub(crate) ttl: Option<u64>,
 }
 
-/// Result of cleaning a name.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct CleanOutcome {
-    pub(crate) found: bool,
-    pub(crate) revoked: bool,
-    pub(crate) serial: String,
-}
-
 impl CaService {
     pub(crate) fn new(options: Options, state: PathBuf) -> Self {
         Self { options, records: SigningRecordStore::new(state) }
@@ -65,16 +58,15 @@ impl CaService {
     /// Opens the configured backend for one call.
     pub(crate) fn connect_authority<'a>(
         &'a self,
-        cx: &'a CallContext,
-        cancel: CancelFlag,
+        cx: &'a BlockingContext,
     ) -> Result<Box<dyn CertAuthority + 'a>, CaError> {
         let left = cx.deadline.saturating_duration_since(Instant::now());
         let timeout = Duration::from_secs(self.options.timeout).min(left);
         Ok(match self.options.backend {
             CaBackend::Api => Box::new(CaHttpClient::connect(&self.options, timeout)?),
             CaBackend::Command => {
-                let system: &dyn System = &*cx.system;
-                Box::new(CaCommandLine::new(&self.options, system, timeout, cancel))
+                let cancel = cx.cancel_flag.clone();
+                Box::new(CaCommandLine::new(&self.options, &*cx.system, timeout, cancel))
             }
         })
     }
@@ -85,7 +77,7 @@ impl CaService {
         name: &CertName,
     ) -> Result<CertDetails, CaError> {
         let Some(entry) = ca.find_entry(name)? else {
-            return Ok(CertDetails { state: "absent", ..CertDetails::default() });
+            return Ok(CertDetails { state: "absent".to_owned(), ..CertDetails::default() });
         };
         certificate_details(ca, name, entry)
     }
@@ -262,10 +254,11 @@ impl CaService {
         &self,
         ca: &dyn CertAuthority,
         name: &CertName,
-    ) -> Result<CleanOutcome, CaError> {
+    ) -> Result<PuppetcaCleanOutput, CaError> {
         let Some(entry) = ca.find_entry(name)? else {
             self.records.remove_record(name)?;
-            return Ok(CleanOutcome { found: false, revoked: false, serial: String::new() });
+            let message = "the CA has no entry for this name".to_owned();
+            return Ok(PuppetcaCleanOutput { message, ..PuppetcaCleanOutput::default() });
         };
         let is_signed = entry.state == CertState::Signed;
         let serial = certificate_details(ca, name, entry)?.serial;
@@ -278,7 +271,18 @@ impl CaService {
         }
         ca.delete_entry(name)?;
         self.records.remove_record(name)?;
-        Ok(CleanOutcome { found: true, revoked: is_signed, serial })
+        let message = if is_signed {
+            "revoked the certificate and removed it"
+        } else {
+            "removed the entry; there was no valid certificate to revoke"
+        };
+        Ok(PuppetcaCleanOutput {
+            certname: name.to_string(),
+            found: true,
+            revoked: is_signed,
+            serial,
+            message: message.to_owned(),
+        })
     }
 }
 
@@ -315,7 +319,7 @@ fn certificate_details(
     let to_seconds =
         |text: &Option<String>| text.as_deref().and_then(parse_utc_seconds).unwrap_or(0);
     let mut details = CertDetails {
-        state: entry.state.as_str(),
+        state: entry.state.as_str().to_owned(),
         fingerprint: entry.sha256_fingerprint().to_owned(),
         public_key: String::new(),
         serial: entry

@@ -19,7 +19,7 @@ mod tests;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use muster_api::{Agent, AgentError, DaemonContext, NodePlugin, PluginError, ddl};
+use muster_api::{Agent, AgentError, DaemonContext, NodePlugin, PluginError};
 
 pub use options::{CaBackend, Options};
 
@@ -28,12 +28,12 @@ use ca_service::CaService;
 /// Builds the agent with every action that its DDL declares. `state` is the directory of the signing records, created on first use.
 pub fn build_agent(options: Options, state: PathBuf) -> Result<Agent, AgentError> {
     let service = Arc::new(CaService::new(options, state));
-    Agent::builder(ddl::builtin_agent("puppetca").unwrap_or_default())?
-        .with_action(actions::PuppetcaListAction(Arc::clone(&service)))
-        .with_action(actions::PuppetcaStatusAction(Arc::clone(&service)))
-        .with_action(actions::PuppetcaSignAction(Arc::clone(&service)))
-        .with_action(actions::PuppetcaRevokeAction(Arc::clone(&service)))
-        .with_action(actions::PuppetcaCleanAction(service))
+    Agent::builtin("puppetca")?
+        .blocking_action("list", &service, actions::list_names)
+        .blocking_action("status", &service, actions::query_status)
+        .blocking_action("sign", &service, actions::sign_request)
+        .blocking_action("revoke", &service, actions::revoke_certificate)
+        .blocking_action("clean", &service, actions::clean_certificate)
         .build()
 }
 
@@ -53,11 +53,11 @@ impl NodePlugin for PuppetcaPlugin {
         Ok(Self { options, records: daemon.state.join("puppetca") })
     }
 
-    fn agents(&self) -> Result<Vec<Agent>, AgentError> {
-        if !self.options.enabled {
-            return Ok(Vec::new());
-        }
-        let agent = build_agent(self.options.clone(), self.records.clone())?;
-        Ok(vec![agent])
+    fn is_enabled(&self) -> bool {
+        self.options.enabled
+    }
+
+    fn build_agent(&self) -> Result<Agent, AgentError> {
+        build_agent(self.options.clone(), self.records.clone())
     }
 }

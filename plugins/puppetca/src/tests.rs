@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 
-use muster_api::ddl::{AgentDdl, builtin_agent};
 use muster_api::system::real::RealSystem;
 use muster_api::testing::{TestNode, differences};
 use muster_api::wire::status::{ReplyReason, ReplyStatus};
@@ -148,13 +147,23 @@ fn ask(name: &str, fingerprint: Option<&str>, public_key: Option<&str>) -> Signi
 
 #[test]
 fn types_names_and_examples_equal_the_ddl() {
-    let ddl = AgentDdl::from_slice(builtin_agent("puppetca").unwrap().as_bytes()).unwrap();
+    let agent = build_agent(Options::default(), "/nonexistent".into()).unwrap();
     let found: Vec<String> = [
-        differences::<actions::PuppetcaListAction>(&ddl),
-        differences::<actions::PuppetcaStatusAction>(&ddl),
-        differences::<actions::PuppetcaSignAction>(&ddl),
-        differences::<actions::PuppetcaRevokeAction>(&ddl),
-        differences::<actions::PuppetcaCleanAction>(&ddl),
+        differences::<
+            muster_contract::puppetca::CertNameInput,
+            muster_contract::puppetca::PuppetcaCleanOutput,
+        >(&agent, "clean"),
+        differences::<actions::PuppetcaListInput, actions::PuppetcaListOutput>(&agent, "list"),
+        differences::<muster_contract::puppetca::CertNameInput, actions::PuppetcaRevokeOutput>(
+            &agent, "revoke",
+        ),
+        differences::<
+            muster_contract::puppetca::PuppetcaSignInput,
+            muster_contract::puppetca::PuppetcaSignOutput,
+        >(&agent, "sign"),
+        differences::<muster_contract::puppetca::CertNameInput, actions::PuppetcaStatusOutput>(
+            &agent, "status",
+        ),
     ]
     .concat();
     assert_eq!(found, Vec::<String>::new());

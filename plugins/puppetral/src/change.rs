@@ -12,16 +12,17 @@ use muster_engine::engine::ApplyOutcome;
 use muster_engine::event::{ChangeEvent, ChangeEventStatus};
 use muster_engine::plan::ResourcePlan;
 use muster_engine::resource::Resource;
-use muster_engine::undo::{UndoError, UndoRecord};
+use muster_engine::undo::UndoRecord;
 use muster_engine::{EngineError, ResourceEngine};
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::engines::{EngineFactory, check_foreign};
+use crate::engines::{EngineFactory, check_foreign, from_engine_error};
 use crate::managed::{self, ManagedStatus};
 use crate::options::Options;
+use crate::policy;
 use crate::run_lock::{ChangeGuard, ChangeQueue, acquire_lock_file, lock_puppet};
-use crate::{action_errors, policy};
 
 /// Applies changes within the options, one at a time.
 #[derive(Debug)]
@@ -50,21 +51,20 @@ pub(crate) enum ChangeMode {
 }
 
 /// How it went.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct ChangeReport {
     /// Whether anything changed; in a plan, whether anything would, or could where the resource was not evaluated.
     pub(crate) changed: bool,
     pub(crate) result: String,
-    #[cfg_attr(test, schemars(with = "Vec<Value>"))]
+    #[schemars(with = "Vec<Value>")]
     pub(crate) events: Vec<ChangeEvent>,
     pub(crate) resource: String,
     pub(crate) log: Vec<String>,
 }
 
 impl ResourceChanger {
-    pub(crate) fn new(options: Arc<Options>, engines: Arc<EngineFactory>) -> Self {
-        Self { options, engines, lock: ChangeQueue::default() }
+    pub(crate) fn new(engines: Arc<EngineFactory>) -> Self {
+        Self { options: Arc::clone(&engines.options), engines, lock: ChangeQueue::default() }
     }
 
     /// The resource as it was before an earlier request, as a new desired state.
@@ -74,16 +74,15 @@ impl ResourceChanger {
         id: String,
     ) -> Result<DesiredResource, ActionError> {
         let options = Arc::clone(&self.options);
-        cx.run_blocking(move |_| {
+        cx.run_blocking_in_context(move |_| {
             let state = open_undo_state(&options)?
                 .ok_or_else(|| ActionError::failed("this node keeps no undo records"))?;
-            let record =
-                UndoRecord::load(&state, &id).map_err(|error| undo_action_error(&error))?;
+            let record = UndoRecord::load(&state, &id).map_err(ActionError::from_cause)?;
             let (type_name, title) = (record.type_name.clone(), record.title.clone());
-            let attributes = record.into_values().map_err(|error| undo_action_error(&error))?;
+            let attributes = record.into_values().map_err(ActionError::from_cause)?;
             Ok(DesiredResource { type_name, title, attributes })
         })
-        .await?
+        .await
     }
 
     /// Applies the resource, or reports what would change.
@@ -105,7 +104,7 @@ impl ResourceChanger {
             check_foreign(&options, &checker, &type_name)?;
             let resource = checker
                 .check_resource(&type_name, &desired.title, &desired.attributes)
-                .map_err(|error| action_errors::from_engine_error(&error))?;
+                .map_err(from_engine_error)?;
             policy::check_resource(&options, &checker, &resource)?;
             Ok::<_, ActionError>(resource)
         });
@@ -146,8 +145,7 @@ impl ChangeTask {
             Some(_) => Some(acquire_lock_file(&*self.system, self.options.lock_wait)),
             None => None,
         };
-        let _lock_file =
-            lock.transpose().map_err(|error| action_errors::from_system_error(&error))?;
+        let _lock_file = lock.transpose()?;
         let puppet_locks =
             self.change_guard.as_ref().map(|_| lock_puppet(&*self.system, &self.options));
         let _puppet_locks = puppet_locks.transpose()?;
@@ -170,8 +168,7 @@ impl ChangeTask {
             return Ok(());
         }
         let managed = managed::look_up_managed(&*self.system, &self.options, &self.resource);
-        if managed.map_err(|error| action_errors::from_system_error(&error))? != ManagedStatus::Yes
-        {
+        if managed? != ManagedStatus::Yes {
             return Ok(());
         }
         let message = format!(
@@ -184,23 +181,16 @@ impl ChangeTask {
 
 /// Opens the directory of the undo records, if configured.
 fn open_undo_state(options: &Options) -> Result<Option<StateDir>, ActionError> {
-    let state = options.state_dir.as_deref().map(StateDir::open);
-    state.transpose().map_err(|error| action_errors::from_system_error(&error))
-}
-
-fn undo_action_error(error: &UndoError) -> ActionError {
-    ActionError::failed(error_chain(error))
+    Ok(options.state_dir.as_deref().map(StateDir::open).transpose()?)
 }
 
 fn build_report(outcome: ApplyOutcome) -> Result<ChangeReport, ActionError> {
     let ApplyOutcome { resource, events, log, not_evaluated, error } = outcome;
     let not_evaluated = not_evaluated.map(|reason| format!("not evaluated: {reason}"));
     let failure = events.iter().find(|event| event.status == ChangeEventStatus::Failure);
-    let failure = match (failure, &error) {
+    let failure = match (failure, error) {
         (None, None) => None,
-        (None, Some(error)) if error.is_invalid() => {
-            return Err(action_errors::from_engine_error(error));
-        }
+        (None, Some(error)) if error.is_invalid() => return Err(from_engine_error(error)),
         (None, Some(error)) => Some(error.reason()),
         (Some(event), _) => Some(event.message.clone()),
     };
@@ -216,10 +206,7 @@ fn build_report(outcome: ApplyOutcome) -> Result<ChangeReport, ActionError> {
         return Ok(report);
     };
     let failed = ActionError::failed(format!("{}: {failure}", report.resource));
-    match serde_json::to_value(&report) {
-        Ok(Value::Object(data)) => Err(failed.with_data(data)),
-        _ => Err(failed),
-    }
+    Err(failed.with_output(&report))
 }
 
 /// The events as one sentence.

@@ -8,14 +8,14 @@ use muster_api::ActionError;
 use muster_api::system::System;
 use muster_engine::external::ExternalTypes;
 use muster_engine::puppet::{self, PuppetTypes};
-use muster_engine::{ResourceEngine, ResourceTypeSource};
+use muster_engine::{EngineError, ResourceEngine, ResourceTypeSource};
 
 use crate::options::Options;
 
 /// Creates engines. Starts no process until a type is requested that is not built in.
 #[derive(Debug)]
 pub(crate) struct EngineFactory {
-    options: Arc<Options>,
+    pub(crate) options: Arc<Options>,
     type_source: OnceLock<Arc<dyn ResourceTypeSource>>,
 }
 
@@ -59,11 +59,20 @@ pub(crate) fn check_foreign(
     }
     if engine.empty_resource(type_name, "x").is_err() {
         let unknown = engine.without_type_source().empty_resource(type_name, "x").err();
-        return unknown
-            .map_or(Ok(()), |error| Err(crate::action_errors::from_engine_error(&error)));
+        return unknown.map_or(Ok(()), |error| Err(from_engine_error(error)));
     }
     let message = format!(
         "{type_name} is not a built-in type; this node allows changes to it only if allow_types lists it"
     );
     Err(ActionError::denied_by_rule(message, "plugins.puppetral.allow_types"))
+}
+
+/// Maps invalid input to status 4, and all other errors to status 1.
+#[expect(clippy::needless_pass_by_value, reason = "a function for `map_err`")]
+pub(crate) fn from_engine_error(error: EngineError) -> ActionError {
+    if error.is_invalid() {
+        ActionError::invalid_input(error.one_line_message())
+    } else {
+        ActionError::failed(error.one_line_message())
+    }
 }

@@ -6,7 +6,6 @@
 
 #![warn(missing_docs)]
 
-mod action_errors;
 mod actions;
 mod change;
 mod engines;
@@ -22,14 +21,17 @@ mod tests;
 use std::sync::Arc;
 
 use muster_api::ddl::AgentDdl;
-use muster_api::{Agent, AgentBuilder, AgentError, DaemonContext, NodePlugin, PluginError, ddl};
+use muster_api::{Agent, AgentBuilder, AgentError, DaemonContext, NodePlugin, PluginError};
 
 pub use options::Options;
 
+use actions::{apply, read};
+use change::ResourceChanger;
+use engines::EngineFactory;
+
 /// Builds the agent with every action that its DDL declares.
 pub fn build_agent(options: Options) -> Result<Agent, AgentError> {
-    let document = ddl::builtin_agent("puppetral").unwrap_or_default();
-    add_actions(Agent::builder(document)?, options)
+    add_actions(Agent::builtin("puppetral")?, options)
 }
 
 /// Builds the agent with a schema that is already parsed. The agent owns the queue of its node's changes, so each node in a process needs its own
@@ -42,15 +44,13 @@ pub fn build_agent_with_schema(
 }
 
 fn add_actions(agent: AgentBuilder, options: Options) -> Result<Agent, AgentError> {
-    let options = Arc::new(options);
-    let engines = Arc::new(engines::EngineFactory::new(Arc::clone(&options)));
-    let changer = change::ResourceChanger::new(Arc::clone(&options), Arc::clone(&engines));
-    let changer = Arc::new(changer);
+    let engines = Arc::new(EngineFactory::new(Arc::new(options)));
+    let changer = Arc::new(ResourceChanger::new(Arc::clone(&engines)));
     agent
-        .with_action(actions::PuppetralDoAction(Arc::clone(&changer)))
-        .with_action(actions::PuppetralPlanAction(changer))
-        .with_action(actions::PuppetralFindAction(options, Arc::clone(&engines)))
-        .with_action(actions::PuppetralSearchAction(engines))
+        .action("do", &changer, apply::apply_resource)
+        .action("plan", &changer, apply::plan_resource)
+        .blocking_action("find", &engines, read::find_resource)
+        .blocking_action("search", &engines, read::search_resources)
         .build()
 }
 
@@ -72,7 +72,7 @@ impl NodePlugin for PuppetralPlugin {
         Ok(Self(options))
     }
 
-    fn agents(&self) -> Result<Vec<Agent>, AgentError> {
-        Ok(vec![build_agent(self.0.clone())?])
+    fn build_agent(&self) -> Result<Agent, AgentError> {
+        build_agent(self.0.clone())
     }
 }

@@ -9,15 +9,12 @@ use std::time::Duration;
 
 use muster_api::system::pid_lock::PidLock;
 use muster_api::system::{FileAttributes, LockGuard, System, SystemError};
-use muster_api::wire::status::{ReplyReason, ReplyStatus};
 use muster_api::{ActionError, CallContext};
 use muster_engine::lock::{LockError, acquire_puppet_locks};
 use muster_engine::providers::paths;
-use serde_json::Map;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 use tokio::time::{Instant, sleep};
 
-use crate::action_errors;
 use crate::options::Options;
 use crate::puppet;
 
@@ -57,7 +54,7 @@ impl ChangeQueue {
             let system = Arc::clone(&cx.system);
             let lock = options.lock.clone();
             let runs = cx.run_blocking(move |_| find_puppet_run(&*system, lock.as_deref())).await?;
-            match runs.map_err(|error| action_errors::from_system_error(&error))? {
+            match runs? {
                 None => return Ok(ChangeGuard { _guard: guard }),
                 Some(pid) if Instant::now() >= deadline => return Err(busy_error(pid)),
                 Some(_) => sleep(LOCK_POLL_INTERVAL).await,
@@ -88,20 +85,14 @@ pub(crate) fn lock_puppet(
     let locks: Vec<PathBuf> = locks.into_iter().map(to_host_path).collect();
     acquire_puppet_locks(&locks, options.lock_wait).map_err(|error| match error {
         LockError::Puppet { pid, .. } => busy_error(pid),
-        LockError::System(error) => action_errors::from_system_error(&error),
+        LockError::System(error) => error.into(),
         other => ActionError::failed(other.to_string()),
     })
 }
 
 fn busy_error(pid: u32) -> ActionError {
-    ActionError {
-        status: ReplyStatus::Other,
-        message: format!("Puppet is applying a catalog (process {pid}); retry when it ends"),
-        reason: Some(ReplyReason::Busy {
-            retry_after_ms: u64::try_from(RETRY_AFTER.as_millis()).unwrap_or(u64::MAX),
-        }),
-        data: Map::new(),
-    }
+    let message = format!("Puppet is applying a catalog (process {pid}); retry when it ends");
+    ActionError::busy(message, RETRY_AFTER)
 }
 
 /// The process that applies a catalog, if any. A lock that is empty, malformed, or of a process that is gone or is not Puppet is ignored, as Puppet

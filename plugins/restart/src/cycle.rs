@@ -237,7 +237,7 @@ pub struct RestartRecord {
 
 /// The restart that a request was added to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RequestPlacement {
+pub struct AcceptedRestart {
     /// Identifier of the restart.
     pub id: Uuid,
     /// Whether an earlier request had created the restart.
@@ -268,10 +268,10 @@ impl RestartRecord {
         id: Uuid,
         options: &RestartOptions,
         now: ClockReading,
-    ) -> RequestPlacement {
+    ) -> AcceptedRestart {
         if self.current.state.is_finished() {
             self.begin_cycle(RestartCycle::new(id, options, now));
-            return RequestPlacement { id, merged: false };
+            return AcceptedRestart { id, merged: false };
         }
         let open = if self.current.state.accepts_requests() {
             Some(&mut self.current)
@@ -280,10 +280,10 @@ impl RestartRecord {
         };
         if let Some(cycle) = open {
             cycle.merge_request(options, now);
-            return RequestPlacement { id: cycle.id, merged: true };
+            return AcceptedRestart { id: cycle.id, merged: true };
         }
         self.next = Some(RestartCycle::new(id, options, now));
-        RequestPlacement { id, merged: false }
+        AcceptedRestart { id, merged: false }
     }
 
     /// Moves on to the next restart if the current one is finished. Returns whether there is work left.

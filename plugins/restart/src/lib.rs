@@ -22,23 +22,20 @@ pub mod worker;
 
 use std::sync::Arc;
 
-use muster_api::{Agent, AgentError, DaemonContext, NoOptions, NodePlugin, PluginError, ddl};
+use muster_api::{Agent, AgentError, DaemonContext, NoOptions, NodePlugin, PluginError};
 
-pub use cycle::{RestartCycle, RestartOptions, RestartState};
+pub use cycle::{AcceptedRestart, RestartCycle, RestartOptions, RestartState};
 pub use instance::DaemonInstance;
-pub use manager::{
-    AcceptedRestart, DetachedLauncher, RestartError, RestartManager, WorkerLauncher,
-};
+pub use manager::{DetachedLauncher, RestartError, RestartManager, WorkerLauncher};
 pub use store::RestartStore;
 pub use target::{RestartTarget, RestartTargetError};
 
 /// Builds the agent with every action that its DDL declares.
 pub fn build_agent(restarts: RestartManager) -> Result<Agent, AgentError> {
-    let document = ddl::builtin_agent("restart").unwrap_or_default();
     let restarts = Arc::new(restarts);
-    Agent::builder(document)?
-        .with_action(actions::RestartRequestAction(Arc::clone(&restarts)))
-        .with_action(actions::RestartStatusAction(restarts))
+    Agent::builtin("restart")?
+        .action("request", &restarts, actions::request_restart)
+        .blocking_action("status", &restarts, actions::query_status)
         .build()
 }
 
@@ -59,7 +56,7 @@ impl NodePlugin for RestartPlugin {
         Ok(Self(restarts))
     }
 
-    fn agents(&self) -> Result<Vec<Agent>, AgentError> {
-        Ok(vec![build_agent(self.0.clone())?])
+    fn build_agent(&self) -> Result<Agent, AgentError> {
+        build_agent(self.0.clone())
     }
 }

@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use muster_api::base::duration_millis;
 use muster_api::system::{System, SystemError, launch};
 use uuid::Uuid;
 
-use crate::cycle::{MachinePaths, RequestPlacement, RestartCycle, RestartOptions, RestartRecord};
+use crate::cycle::{AcceptedRestart, MachinePaths, RestartCycle, RestartOptions, RestartRecord};
 use crate::store::{RestartStore, read_clocks};
 use crate::target::RestartTarget;
 
@@ -53,15 +54,6 @@ pub enum RestartError {
     Launch(#[source] SystemError),
 }
 
-/// The restart that a request was added to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct AcceptedRestart {
-    /// Identifier of the restart.
-    pub id: Uuid,
-    /// Whether an earlier request had created the restart.
-    pub merged: bool,
-}
-
 /// The restarts of a machine. Every call blocks, at most for a write to disk.
 #[derive(Debug, Clone)]
 pub struct RestartManager {
@@ -103,12 +95,11 @@ impl RestartManager {
             }
             let (target, paths) = (target.clone(), self.paths.clone());
             *record = Some(RestartRecord::new(target, paths, id, options, now));
-            RequestPlacement { id, merged: false }
+            AcceptedRestart { id, merged: false }
         };
-        let RequestPlacement { id, merged } =
-            self.store.update_record(&key, add_request).map_err(RestartError::Store)?;
+        let accepted = self.store.update_record(&key, add_request).map_err(RestartError::Store)?;
         self.ensure_worker(&key)?;
-        Ok(AcceptedRestart { id, merged })
+        Ok(accepted)
     }
 
     /// The restart with this identifier, otherwise the current or last one. `None` if there is none.
@@ -130,19 +121,14 @@ impl RestartManager {
         let mut started = 0;
         let now = read_clocks(&*self.system).wall;
         for key in self.store.list_keys().map_err(RestartError::Store)? {
+            let is_expired = |record: &mut RestartRecord| {
+                let finished = record.current.finished_at().filter(|_| record.is_idle());
+                finished.is_some_and(|at| {
+                    now.saturating_sub(at.wall) > duration_millis(RECORD_RETENTION)
+                })
+            };
             let prune = |record: &mut Option<RestartRecord>| {
-                let finished_at =
-                    |record: &RestartRecord| record.current.finished_at().map(|at| at.wall);
-                let is_expired = record
-                    .as_ref()
-                    .filter(|record| record.is_idle())
-                    .and_then(finished_at)
-                    .is_some_and(|at| {
-                        u128::from(now.saturating_sub(at)) > RECORD_RETENTION.as_millis()
-                    });
-                if is_expired {
-                    *record = None;
-                }
+                record.take_if(is_expired);
                 record.as_ref().is_some_and(|record| !record.is_idle())
             };
             let is_pending = self.store.update_record(&key, prune).map_err(RestartError::Store)?;

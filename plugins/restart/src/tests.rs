@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use muster_api::ddl::{AgentDdl, builtin_agent};
 use muster_api::system::command::CommandOutput;
 use muster_api::system::fake::FakeSystem;
 use muster_api::system::{LockGuard, ProcessId, StateDir, System, SystemError};
@@ -21,15 +20,17 @@ use crate::{
 
 #[test]
 fn types_names_and_examples_equal_the_ddl() {
-    let ddl = AgentDdl::from_slice(builtin_agent("restart").unwrap().as_bytes()).unwrap();
+    let agent = crate::build_agent(Machine::new().restarts).unwrap();
     let found = [
-        differences::<actions::RestartRequestAction>(&ddl),
-        differences::<actions::RestartStatusAction>(&ddl),
+        differences::<actions::RestartRequestInput, actions::RestartRequestOutput>(
+            &agent, "request",
+        ),
+        differences::<actions::RestartStatusInput, actions::RestartStatusOutput>(&agent, "status"),
     ]
     .concat();
     assert_eq!(found, Vec::<String>::new());
-    assert!(ddl.find_action("status").unwrap().is_read_only());
-    assert!(!ddl.find_action("request").unwrap().is_read_only());
+    assert!(agent.ddl().find_action("status").unwrap().is_read_only());
+    assert!(!agent.ddl().find_action("request").unwrap().is_read_only());
 }
 
 /// Starts nothing: the tests are the worker.

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use muster_api::base::error_chain;
+use muster_api::base::{duration_millis, error_chain};
 use muster_api::system::process::pause;
 use muster_api::system::real::RealSystem;
 use muster_api::system::{ProcessId, StateDir, System, SystemError};
@@ -15,7 +15,7 @@ use muster_engine::lock::{CatalogRunLock, LockError};
 
 use crate::cycle::{ClockReading, MachinePaths, RestartCycle, RestartRecord, RestartState};
 use crate::instance::DaemonInstance;
-use crate::restart_methods;
+use crate::restart_methods::{self, RestartFailure};
 use crate::store::{RestartStore, read_clocks};
 use crate::target_status::{TargetStatus, query_target};
 
@@ -134,7 +134,7 @@ impl RestartWorker {
         let instance = self.daemon_instance().filter(|_| record.target.is_daemon());
         let found = self.query_target(&record).unwrap_or_default();
         if let Some(path) = found.missing.filter(|_| instance.is_none()) {
-            return self.record_step(RestartState::Failed, unknown_service_message(&path));
+            return self.record_failure(&RestartFailure::unknown_service(&path));
         }
         let before = found.process;
         self.update_cycle(|cycle, now| {
@@ -144,16 +144,12 @@ impl RestartWorker {
             cycle.record_step(RestartState::Restarting, text, now);
         })?;
         let output = self.store.path().join(format!("{}.out", self.key));
-        let result = restart_methods::restart_target(
-            &*self.system,
-            &record.target,
-            instance.as_ref(),
-            &output,
-        );
+        let (system, target) = (&*self.system, &record.target);
+        let result = restart_methods::restart_target(system, target, instance.as_ref(), &output);
         // The restarted service may need the run lock at once.
         drop(run_lock);
-        if let Err(problem) = result {
-            return self.record_step(RestartState::Failed, problem);
+        if let Err(failure) = result {
+            return self.record_failure(&failure);
         }
         self.record_step(RestartState::Verifying, "restarted; checking whether it runs")?;
         self.verify_restart()
@@ -191,7 +187,7 @@ impl RestartWorker {
                 Err(error) => error_chain(&error),
             };
             // The start of waiting comes from the wall clock; the elapsed time comes from a monotonic clock.
-            let waited = u64::try_from(started_at.elapsed().as_millis()).unwrap_or(u64::MAX);
+            let waited = duration_millis(started_at.elapsed());
             let deadline_passed = started_wall.saturating_add(waited) >= cycle.deadline;
             if deadline_passed && cycle.force {
                 self.record_step(
@@ -221,12 +217,9 @@ impl RestartWorker {
         let found = if record.current.instance.is_some() {
             self.await_daemon(&record.current, DAEMON_TIMEOUT)
         } else {
-            self.await_process(&record).and_then(|found| {
-                let Some(timeout) = record.current.verify_bus else {
-                    return Ok(found);
-                };
-                let timeout = Duration::from_millis(timeout);
-                self.await_daemon(&record.current, timeout).map(|_| found)
+            self.await_process(&record).and_then(|found| match record.current.verify_bus {
+                Some(_) => self.await_daemon(&record.current, Duration::MAX).map(|_| found),
+                None => Ok(found),
             })
         };
         self.update_cycle(|cycle, now| match found {
@@ -234,12 +227,15 @@ impl RestartWorker {
                 cycle.after = after;
                 cycle.record_step(RestartState::Ok, text, now);
             }
-            Err(problem) => cycle.record_step(RestartState::Failed, problem, now),
+            Err(failure) => cycle.record_step(RestartState::Failed, failure.to_string(), now),
         })
     }
 
     /// Waits for the new main process. Returns it with a description.
-    fn await_process(&self, record: &RestartRecord) -> Result<(Option<ProcessId>, String), String> {
+    fn await_process(
+        &self,
+        record: &RestartRecord,
+    ) -> Result<(Option<ProcessId>, String), RestartFailure> {
         let cycle = &record.current;
         let can_verify =
             matches!(record.target, crate::RestartTarget::Unit(_)) || cycle.pid_file.is_some();
@@ -251,16 +247,23 @@ impl RestartWorker {
         let status = loop {
             let found = self.query_target(record)?;
             if let Some(path) = found.missing {
-                return Err(unknown_service_message(&path));
+                return Err(RestartFailure::unknown_service(&path));
             }
             let is_new = found.process.is_none() || found.process != cycle.before;
             let timed_out = Instant::now() >= deadline;
             match found.process {
                 _ if found.running && is_new => break found,
                 Some(process) if found.running && timed_out => {
-                    return Err(format!("{target} is still process {}, as before", process.pid));
+                    return Err(RestartFailure::new(format!(
+                        "{target} is still process {}, as before",
+                        process.pid
+                    )));
                 }
-                _ if timed_out => return Err(format!("{target} is not running after the restart")),
+                _ if timed_out => {
+                    return Err(RestartFailure::new(format!(
+                        "{target} is not running after the restart"
+                    )));
+                }
                 _ => pause(POLL_INTERVAL),
             }
         };
@@ -272,17 +275,20 @@ impl RestartWorker {
         &self,
         record: &RestartRecord,
         status: &TargetStatus,
-    ) -> Result<(Option<ProcessId>, String), String> {
+    ) -> Result<(Option<ProcessId>, String), RestartFailure> {
         pause(self.watch_duration);
         let current = self.query_target(record)?;
         if !current.running || (status.process.is_some() && current.process != status.process) {
-            return Err(format!("{} exited again immediately", record.target));
+            return Err(RestartFailure::new(format!("{} exited again immediately", record.target)));
         }
         // A service that writes its PID file late has written it by now.
         let after = current.process.or(status.process);
         let text = match (after, record.current.before) {
             (Some(after), Some(before)) if after == before => {
-                return Err(format!("{} is still process {}, as before", record.target, after.pid));
+                return Err(RestartFailure::new(format!(
+                    "{} is still process {}, as before",
+                    record.target, after.pid
+                )));
             }
             (Some(after), Some(before)) => {
                 format!("process {} in place of {}", after.pid, before.pid)
@@ -298,11 +304,9 @@ impl RestartWorker {
         &self,
         cycle: &RestartCycle,
         timeout: Duration,
-    ) -> Result<(Option<ProcessId>, String), String> {
-        let timeout = match cycle.verify_bus {
-            Some(limit) => timeout.min(Duration::from_millis(limit)),
-            None => timeout,
-        };
+    ) -> Result<(Option<ProcessId>, String), RestartFailure> {
+        let limit = cycle.verify_bus.map_or(timeout, Duration::from_millis);
+        let timeout = timeout.min(limit);
         let deadline = Instant::now() + timeout;
         loop {
             let found = self.daemon_instance().filter(|found| found.ready);
@@ -312,7 +316,10 @@ impl RestartWorker {
                 return Ok((Some(found.process), text));
             }
             if Instant::now() >= deadline {
-                return Err(format!("rpcd was not ready within {} s", timeout.as_secs()));
+                return Err(RestartFailure::new(format!(
+                    "rpcd was not ready within {} s",
+                    timeout.as_secs()
+                )));
             }
             pause(POLL_INTERVAL);
         }
@@ -322,10 +329,13 @@ impl RestartWorker {
         DaemonInstance::read_from(&self.store).ok().flatten()
     }
 
-    fn query_target(&self, record: &RestartRecord) -> Result<TargetStatus, String> {
+    fn query_target(&self, record: &RestartRecord) -> Result<TargetStatus, RestartFailure> {
         let pid_file = record.current.pid_file.as_deref();
-        query_target(&self.system, &record.target, pid_file)
-            .map_err(|error| error.one_line_message())
+        Ok(query_target(&self.system, &record.target, pid_file)?)
+    }
+
+    fn record_failure(&self, failure: &RestartFailure) -> Result<(), SystemError> {
+        self.record_step(RestartState::Failed, failure.to_string())
     }
 
     fn record_step(&self, state: RestartState, text: impl Into<String>) -> Result<(), SystemError> {
@@ -344,11 +354,6 @@ impl RestartWorker {
             }
         })
     }
-}
-
-/// The same message as that of the `service` agent.
-pub(crate) fn unknown_service_message(path: &str) -> String {
-    format!("there is no such service: looked for {path}")
 }
 
 /// Takes the run lock if it is free.

@@ -12,62 +12,60 @@ mod secret;
 #[cfg(test)]
 mod tests;
 
+use std::future::ready;
+
 use muster_api::{
-    Agent, AgentError, DaemonContext, DataSourceError, NoOptions, NodePlugin, PluginError,
-    ValidatedDataSource, ddl,
+    Agent, AgentError, CallContext, DataSourceError, EmptyInput, NoState, StatelessPlugin,
+    ValidatedDataSource,
 };
 
-/// Builds the agent with every action that its DDL declares.
-pub fn build_agent() -> Result<Agent, AgentError> {
-    let document = ddl::builtin_agent("rpcutil").unwrap_or_default();
-    Agent::builder(document)?
-        .with_action(actions::RpcutilPingAction)
-        .with_action(actions::RpcutilInventoryAction)
-        .with_action(actions::RpcutilGetFactAction)
-        .with_action(actions::RpcutilGetFactsAction)
-        .with_action(actions::RpcutilDaemonStatsAction)
-        .with_action(actions::RpcutilAgentInventoryAction)
-        .with_action(actions::RpcutilDdlAction)
-        .with_action(actions::RpcutilCollectiveInfoAction)
-        .with_action(actions::RpcutilGetConfigItemAction)
-        .with_action(actions::RpcutilGetDataAction)
-        .with_action(actions::RpcutilRunningAction)
-        .with_action(actions::RpcutilCancelAction)
-        .with_action(actions::RpcutilCancelAnyAction)
-        .with_action(actions::RpcutilDiagnoseAction)
-        .build()
-}
-
-/// The data sources that every node offers, sorted by name.
-pub fn data_sources() -> Result<Vec<ValidatedDataSource>, DataSourceError> {
-    Ok(vec![
-        ValidatedDataSource::with_builtin_ddl(data::AgentDataSource)?,
-        ValidatedDataSource::with_builtin_ddl(data::ClassDataSource)?,
-        ValidatedDataSource::with_builtin_ddl(data::CollectiveDataSource)?,
-        ValidatedDataSource::with_builtin_ddl(data::ConfigItemDataSource)?,
-        ValidatedDataSource::with_builtin_ddl(data::FactDataSource)?,
-        ValidatedDataSource::with_builtin_ddl(data::FstatDataSource)?,
-    ])
-}
+use actions::requests::RpcutilCancelInput;
+use actions::{daemon, ddl, facts, get_data, inventory, requests};
+use data::{fstat, memory};
 
 /// The agent `rpcutil` and the data sources that every node offers.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Default, Clone, Copy)]
 pub struct RpcutilPlugin;
 
-impl NodePlugin for RpcutilPlugin {
+impl StatelessPlugin for RpcutilPlugin {
     const NAME: &'static str = "rpcutil";
-    type Options = NoOptions;
-    type Shared = ();
 
-    fn configure(_: NoOptions, _: &DaemonContext, (): ()) -> Result<Self, PluginError> {
-        Ok(Self)
+    fn create_agent() -> Result<Agent, AgentError> {
+        Agent::builtin(Self::NAME)?
+            .immediate_action("ping", &NoState, daemon::answer_ping)
+            .immediate_action("inventory", &NoState, inventory::collect_inventory)
+            .immediate_action("get_fact", &NoState, facts::get_fact)
+            .immediate_action("get_facts", &NoState, facts::get_facts)
+            .blocking_action("daemon_stats", &NoState, |_, cx, _: EmptyInput| {
+                Ok(daemon::measure_daemon(cx))
+            })
+            .immediate_action("agent_inventory", &NoState, inventory::list_agents)
+            .blocking_action("ddl", &NoState, ddl::read_agent_ddl)
+            .immediate_action("collective_info", &NoState, inventory::list_collectives)
+            .immediate_action("get_config_item", &NoState, daemon::get_config_item)
+            .action("get_data", &NoState, get_data::get_data)
+            .immediate_action("running", &NoState, requests::list_running)
+            .action("cancel", &NoState, |_, cx: CallContext, input: RpcutilCancelInput| {
+                ready(requests::cancel_request(&cx, &input, Some(&cx.caller)))
+            })
+            .action("cancel_any", &NoState, |_, cx: CallContext, input: RpcutilCancelInput| {
+                ready(requests::cancel_request(&cx, &input, None))
+            })
+            .blocking_action("diagnose", &NoState, |_, cx, _: EmptyInput| {
+                Ok(daemon::diagnose_node(cx))
+            })
+            .build()
     }
 
-    fn agents(&self) -> Result<Vec<Agent>, AgentError> {
-        Ok(vec![build_agent()?])
-    }
-
-    fn data_sources(&self) -> Result<Vec<ValidatedDataSource>, DataSourceError> {
-        data_sources()
+    /// The data sources that every node offers, sorted by name.
+    fn create_data_sources() -> Result<Vec<ValidatedDataSource>, DataSourceError> {
+        Ok(vec![
+            ValidatedDataSource::immediate("agent", memory::find_agent)?,
+            ValidatedDataSource::immediate("class", memory::find_class)?,
+            ValidatedDataSource::immediate("collective", memory::find_collective)?,
+            ValidatedDataSource::immediate("config_item", memory::find_config_item)?,
+            ValidatedDataSource::immediate("fact", memory::find_fact)?,
+            ValidatedDataSource::blocking("fstat", &NoState, fstat::describe_path)?,
+        ])
     }
 }

@@ -12,11 +12,13 @@ use muster_api::system::{FileAttributes, System};
 use muster_api::testing::{TestNode, data_differences, differences};
 use muster_api::wire::identity::SubjectName;
 use muster_api::wire::status::ReplyStatus;
-use muster_api::{ActionError, AgentInfo, AgentProblem, CounterSnapshot};
+use muster_api::{
+    ActionError, AgentInfo, AgentProblem, CounterSnapshot, EmptyInput, StatelessPlugin as _,
+};
 use serde_json::{Map, Value, json};
 
-use crate::data as sources;
-use crate::{actions, build_agent, data_sources};
+use crate::data::{fstat, memory};
+use crate::{RpcutilPlugin, actions};
 
 fn info(name: &str) -> AgentInfo {
     AgentInfo {
@@ -45,7 +47,7 @@ fn node() -> TestNode {
     node.facts = Arc::new(NodeFacts::from_value(facts).unwrap());
     node.classes = ["mysql::master".to_owned()].into();
     node.agents = vec![info("rpcutil"), info("puppetral")];
-    node.data_sources = data_sources().unwrap();
+    node.data_sources = RpcutilPlugin::create_data_sources().unwrap();
     node.config = config.as_object().cloned().unwrap();
     node.stats = CounterSnapshot {
         total: 9,
@@ -59,7 +61,7 @@ fn node() -> TestNode {
 
 /// Asks as the host does: inputs and outputs pass the DDL.
 async fn ask_on(system: Arc<dyn System>, action: &str, input: Value) -> Result<Value, ActionError> {
-    let agent = build_agent().unwrap();
+    let agent = RpcutilPlugin::create_agent().unwrap();
     let declared = agent.ddl().find_action(action).unwrap();
     let input = declared.validate_input(input.as_object().unwrap()).unwrap();
     let cx = node().context("rpcutil", action, system).unwrap();
@@ -82,21 +84,58 @@ async fn data(system: &Arc<dyn System>, source: &str, query: &str) -> Map<String
 
 #[test]
 fn types_names_and_examples_equal_the_ddl() {
-    let ddl = AgentDdl::from_slice(builtin_agent("rpcutil").unwrap().as_bytes()).unwrap();
+    let agent = RpcutilPlugin::create_agent().unwrap();
     let found: Vec<String> = [
-        differences::<actions::RpcutilPingAction>(&ddl),
-        differences::<actions::RpcutilInventoryAction>(&ddl),
-        differences::<actions::RpcutilGetFactAction>(&ddl),
-        differences::<actions::RpcutilGetFactsAction>(&ddl),
-        differences::<actions::RpcutilDaemonStatsAction>(&ddl),
-        differences::<actions::RpcutilAgentInventoryAction>(&ddl),
-        differences::<actions::RpcutilDdlAction>(&ddl),
-        differences::<actions::RpcutilCollectiveInfoAction>(&ddl),
-        differences::<actions::RpcutilGetConfigItemAction>(&ddl),
-        differences::<actions::RpcutilGetDataAction>(&ddl),
-        differences::<actions::RpcutilRunningAction>(&ddl),
-        differences::<actions::RpcutilCancelAction>(&ddl),
-        differences::<actions::RpcutilCancelAnyAction>(&ddl),
+        differences::<EmptyInput, actions::inventory::RpcutilAgentInventoryOutput>(
+            &agent,
+            "agent_inventory",
+        ),
+        differences::<
+            actions::requests::RpcutilCancelInput,
+            muster_contract::rpcutil::RpcutilCancelOutput,
+        >(&agent, "cancel"),
+        differences::<
+            actions::requests::RpcutilCancelInput,
+            muster_contract::rpcutil::RpcutilCancelOutput,
+        >(&agent, "cancel_any"),
+        differences::<EmptyInput, muster_contract::rpcutil::RpcutilCollectiveInfoOutput>(
+            &agent,
+            "collective_info",
+        ),
+        differences::<EmptyInput, muster_contract::rpcutil::RpcutilDaemonStatsOutput>(
+            &agent,
+            "daemon_stats",
+        ),
+        differences::<actions::ddl::RpcutilDdlInput, muster_contract::rpcutil::RpcutilDdlOutput>(
+            &agent, "ddl",
+        ),
+        differences::<EmptyInput, muster_contract::rpcutil::RpcutilDiagnoseOutput>(
+            &agent, "diagnose",
+        ),
+        differences::<
+            actions::daemon::RpcutilGetConfigItemInput,
+            actions::daemon::RpcutilGetConfigItemOutput,
+        >(&agent, "get_config_item"),
+        differences::<
+            actions::get_data::RpcutilGetDataInput,
+            actions::get_data::RpcutilGetDataOutput,
+        >(&agent, "get_data"),
+        differences::<
+            actions::facts::RpcutilGetFactInput,
+            muster_contract::rpcutil::RpcutilGetFactOutput,
+        >(&agent, "get_fact"),
+        differences::<
+            actions::facts::RpcutilGetFactsInput,
+            muster_contract::rpcutil::RpcutilGetFactsOutput,
+        >(&agent, "get_facts"),
+        differences::<EmptyInput, muster_contract::rpcutil::RpcutilInventoryOutput>(
+            &agent,
+            "inventory",
+        ),
+        differences::<EmptyInput, actions::daemon::RpcutilPingOutput>(&agent, "ping"),
+        differences::<EmptyInput, muster_contract::rpcutil::RpcutilRunningOutput>(
+            &agent, "running",
+        ),
     ]
     .concat();
     assert_eq!(found, Vec::<String>::new());
@@ -104,13 +143,14 @@ fn types_names_and_examples_equal_the_ddl() {
 
 #[test]
 fn data_sources_types_names_and_examples_equal_their_ddls() {
+    let sources = RpcutilPlugin::create_data_sources().unwrap();
     let found: Vec<String> = [
-        data_differences::<sources::AgentDataSource>(),
-        data_differences::<sources::ClassDataSource>(),
-        data_differences::<sources::CollectiveDataSource>(),
-        data_differences::<sources::ConfigItemDataSource>(),
-        data_differences::<sources::FactDataSource>(),
-        data_differences::<sources::FstatDataSource>(),
+        data_differences::<memory::AgentDataOutput>(&sources[0]),
+        data_differences::<memory::ClassDataOutput>(&sources[1]),
+        data_differences::<memory::CollectiveDataOutput>(&sources[2]),
+        data_differences::<memory::ConfigItemDataOutput>(&sources[3]),
+        data_differences::<memory::FactDataOutput>(&sources[4]),
+        data_differences::<fstat::FstatDataOutput>(&sources[5]),
     ]
     .concat();
     assert_eq!(found, Vec::<String>::new());
@@ -190,7 +230,7 @@ async fn a_ddl_is_told_with_its_checksum_and_the_trouble_of_others_with_its_file
         path: "/etc/muster/ddl/disk.json".to_owned(),
         problem: "no JSON".to_owned(),
     }];
-    let agent = build_agent().unwrap();
+    let agent = RpcutilPlugin::create_agent().unwrap();
     let ask = async |action: &str, input: Value| {
         let cx = node.context("rpcutil", action, Arc::new(FakeSystem::new()));
         let input = input.as_object().cloned().unwrap();

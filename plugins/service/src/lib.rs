@@ -6,50 +6,38 @@
 #![warn(missing_docs)]
 
 mod actions;
-mod data;
 mod service;
 #[cfg(test)]
 mod tests;
 
 use muster_api::{
-    Agent, AgentError, DaemonContext, DataSourceError, NoOptions, NodePlugin, PluginError,
-    ValidatedDataSource, ddl,
+    Agent, AgentError, DataSourceError, NoState, StatelessPlugin, ValidatedDataSource,
 };
 
-/// Builds the agent with every action that its DDL declares.
-pub fn build_agent() -> Result<Agent, AgentError> {
-    let document = ddl::builtin_agent("service").unwrap_or_default();
-    Agent::builder(document)?
-        .with_action(actions::ServiceStatusAction)
-        .with_action(actions::ServiceStartAction)
-        .with_action(actions::ServiceStopAction)
-        .with_action(actions::ServiceRestartAction)
-        .build()
-}
-
-/// The data source `service`.
-pub fn data_sources() -> Result<Vec<ValidatedDataSource>, DataSourceError> {
-    Ok(vec![ValidatedDataSource::with_builtin_ddl(data::ServiceDataSource)?])
-}
+use actions::{ServiceNameInput, change_state};
+use service::ServiceRunState::{Running, Stopped};
 
 /// The agent and the data source `service`.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Default, Clone, Copy)]
 pub struct ServicePlugin;
 
-impl NodePlugin for ServicePlugin {
+impl StatelessPlugin for ServicePlugin {
     const NAME: &'static str = "service";
-    type Options = NoOptions;
-    type Shared = ();
 
-    fn configure(_: NoOptions, _: &DaemonContext, (): ()) -> Result<Self, PluginError> {
-        Ok(Self)
+    fn create_agent() -> Result<Agent, AgentError> {
+        Agent::builtin(Self::NAME)?
+            .blocking_action("status", &NoState, actions::query_service)
+            .blocking_action("start", &NoState, |_, cx, input: ServiceNameInput| {
+                change_state(cx, input, Running)
+            })
+            .blocking_action("stop", &NoState, |_, cx, input: ServiceNameInput| {
+                change_state(cx, input, Stopped)
+            })
+            .blocking_action("restart", &NoState, actions::restart_service)
+            .build()
     }
 
-    fn agents(&self) -> Result<Vec<Agent>, AgentError> {
-        Ok(vec![build_agent()?])
-    }
-
-    fn data_sources(&self) -> Result<Vec<ValidatedDataSource>, DataSourceError> {
-        data_sources()
+    fn create_data_sources() -> Result<Vec<ValidatedDataSource>, DataSourceError> {
+        Ok(vec![ValidatedDataSource::blocking(Self::NAME, &NoState, actions::find_service)?])
     }
 }

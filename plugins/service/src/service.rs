@@ -1,26 +1,21 @@
-//! The operations of the actions on one service. Every method except [`NodeService::run_blocking`] blocks.
+//! The operations of the actions on one service. Every method blocks.
 
 use std::sync::Arc;
 
+use muster_api::BlockingContext;
 use muster_api::system::System;
 use muster_api::system::command::CancelFlag;
-use muster_api::{ActionError, CallContext};
 use muster_engine::providers::service::{ServiceOperation, ServiceState as Found, choose_provider};
 use muster_engine::resource::Resource;
 use muster_engine::{EngineError, ResourceContext, ResourceEngine};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// The input of every action.
-#[derive(Debug, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct ServiceNameInput {
-    pub(crate) service: String,
-}
+use crate::actions::ServiceChangeOutput;
 
 /// Whether a service runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum ServiceRunState {
     Running,
@@ -37,15 +32,6 @@ impl ServiceRunState {
     }
 }
 
-/// The state after a change.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
-pub(crate) struct ServiceChangeOutput {
-    pub(crate) status: ServiceRunState,
-    /// Whether the state differs from the one before.
-    pub(crate) changed: bool,
-}
-
 /// A service of the machine.
 pub(crate) struct NodeService {
     system: Arc<dyn System>,
@@ -55,28 +41,10 @@ pub(crate) struct NodeService {
 }
 
 impl NodeService {
-    /// Runs an operation on a separate thread. Reports an invalid name with status 4 and a failure of the machine with status 1.
-    pub(crate) async fn run_blocking<T: Send + 'static>(
-        cx: &CallContext,
-        input: ServiceNameInput,
-        work: impl FnOnce(&Self) -> Result<T, EngineError> + Send + 'static,
-    ) -> Result<T, ActionError> {
+    pub(crate) fn new(cx: &BlockingContext, name: String) -> Self {
         let system = Arc::clone(&cx.system);
-        let done = cx.run_blocking(move |cancel| {
-            work(&Self {
-                engine: ResourceEngine::new(Arc::clone(&system)),
-                system,
-                cancel,
-                name: input.service,
-            })
-        });
-        done.await?.map_err(|error| {
-            if error.is_invalid() {
-                ActionError::invalid_input(error.one_line_message())
-            } else {
-                ActionError::failed(error.one_line_message())
-            }
-        })
+        let engine = ResourceEngine::new(Arc::clone(&system));
+        Self { engine, system, cancel: cx.cancel_flag.clone(), name }
     }
 
     /// Queries the resource of the service.

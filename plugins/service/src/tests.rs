@@ -3,17 +3,16 @@
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 
-use muster_api::ddl::{AgentDdl, builtin_agent};
 use muster_api::system::System;
 use muster_api::system::command::CommandOutput;
 use muster_api::system::fake::FakeSystem;
 use muster_api::system::real::RealSystem;
 use muster_api::testing::{TestNode, differences};
 use muster_api::wire::status::ReplyStatus;
-use muster_api::{ActionError, Agent};
+use muster_api::{ActionError, Agent, StatelessPlugin as _};
 use serde_json::{Value, json};
 
-use crate::{actions, build_agent};
+use crate::{ServicePlugin, actions};
 
 /// Runs as long as its file is there, and writes down what it is told.
 const SCRIPT: &str = r#"#!/bin/sh
@@ -34,7 +33,7 @@ struct Machine {
 
 impl Machine {
     fn new(system: impl System + 'static) -> Self {
-        Self { agent: build_agent().unwrap(), system: Arc::new(system) }
+        Self { agent: ServicePlugin::create_agent().unwrap(), system: Arc::new(system) }
     }
 
     async fn ask(&self, action: &str, service: &str) -> Result<Value, ActionError> {
@@ -88,16 +87,16 @@ fn changes(system: &FakeSystem) -> Vec<String> {
 
 #[test]
 fn types_names_and_examples_equal_the_ddl() {
-    let ddl = AgentDdl::from_slice(builtin_agent("service").unwrap().as_bytes()).unwrap();
+    let agent = ServicePlugin::create_agent().unwrap();
     let found: Vec<String> = [
-        differences::<actions::ServiceStatusAction>(&ddl),
-        differences::<actions::ServiceStartAction>(&ddl),
-        differences::<actions::ServiceStopAction>(&ddl),
-        differences::<actions::ServiceRestartAction>(&ddl),
+        differences::<actions::ServiceNameInput, actions::ServiceStatusOutput>(&agent, "restart"),
+        differences::<actions::ServiceNameInput, actions::ServiceChangeOutput>(&agent, "start"),
+        differences::<actions::ServiceNameInput, actions::ServiceStatusOutput>(&agent, "status"),
+        differences::<actions::ServiceNameInput, actions::ServiceChangeOutput>(&agent, "stop"),
     ]
     .concat();
     assert_eq!(found, Vec::<String>::new());
-    let read_only = |name| ddl.find_action(name).unwrap().is_read_only();
+    let read_only = |name| agent.ddl().find_action(name).unwrap().is_read_only();
     assert!(read_only("status"));
     assert!(!["start", "stop", "restart"].into_iter().any(read_only));
 }
@@ -176,7 +175,7 @@ async fn a_service_that_will_not_is_a_failure_with_its_own_words() {
 
 #[tokio::test]
 async fn what_is_no_name_of_a_service_is_refused() {
-    let agent = build_agent().unwrap();
+    let agent = ServicePlugin::create_agent().unwrap();
     for action in agent.ddl().actions() {
         for name in ["", "--all", "../x", "a b", "x;reboot", &"x".repeat(91)] {
             let input = json!({ "service": name });
@@ -192,14 +191,15 @@ async fn what_is_no_name_of_a_service_is_refused() {
 
 #[test]
 fn the_data_sources_types_names_and_examples_equal_its_ddl() {
-    let found = muster_api::testing::data_differences::<crate::data::ServiceDataSource>();
+    let sources = ServicePlugin::create_data_sources().unwrap();
+    let found = muster_api::testing::data_differences::<actions::ServiceDataOutput>(&sources[0]);
     assert_eq!(found, Vec::<String>::new());
 }
 
 #[tokio::test]
 async fn the_data_source_tells_what_is_known_of_a_service() {
     let node = TestNode::named("dev1").unwrap();
-    let source = crate::data_sources().unwrap().remove(0);
+    let source = ServicePlugin::create_data_sources().unwrap().remove(0);
     for (load, active, expected) in [
         (
             "loaded",

@@ -86,11 +86,9 @@ pub(crate) enum ShellJobError {
 
 impl From<ShellJobError> for ActionError {
     fn from(error: ShellJobError) -> Self {
-        let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));
-        let message = format!("{error}{}", cause.unwrap_or_default());
         match error {
-            ShellJobError::Unknown(_) => Self::invalid_input(message),
-            _ => Self::failed(message),
+            ShellJobError::Unknown(_) => Self::invalid_input(error.to_string()),
+            _ => Self::from_cause(error),
         }
     }
 }
@@ -106,7 +104,7 @@ impl ShellJobStore {
         cx: &CallContext,
         command: &Command,
         argv: Vec<String>,
-        user: Option<&str>,
+        user: Option<String>,
     ) -> Result<ShellJobRecord, ShellJobError> {
         let _guard = self.start_lock.lock().unwrap_or_else(PoisonError::into_inner);
         self.evict_ended(&*cx.system)?;
@@ -122,7 +120,7 @@ impl ShellJobStore {
             request: cx.request,
             caller: cx.caller.to_string(),
             command: argv,
-            user: user.map(str::to_owned),
+            user,
             started: unix_millis(cx.system.now()),
             process: None,
         };

@@ -16,9 +16,10 @@ mod tests;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use muster_api::{Agent, AgentError, DaemonContext, NodePlugin, PluginError, ddl};
+use muster_api::{Agent, AgentError, DaemonContext, NoState, NodePlugin, PluginError};
 use serde::Deserialize;
 
+use actions::{run, tail};
 use jobs::ShellJobStore;
 
 /// The section `[plugins.shell]`.
@@ -41,15 +42,14 @@ impl Default for Options {
 
 /// Builds the agent with every action that its DDL declares. `directory` holds the jobs and is created with the first one.
 pub fn build_agent(options: Options, directory: PathBuf) -> Result<Agent, AgentError> {
-    let document = ddl::builtin_agent("shell").unwrap_or_default();
     let jobs = Arc::new(ShellJobStore::new(directory, options));
-    Agent::builder(document)?
-        .with_action(actions::ShellRunAction)
-        .with_action(actions::ShellStartAction(Arc::clone(&jobs)))
-        .with_action(actions::ShellStatusAction(Arc::clone(&jobs)))
-        .with_action(actions::ShellTailAction(Arc::clone(&jobs)))
-        .with_action(actions::ShellListAction(Arc::clone(&jobs)))
-        .with_action(actions::ShellKillAction(jobs))
+    Agent::builtin("shell")?
+        .blocking_action("run", &NoState, run::run_program)
+        .blocking_action("start", &jobs, actions::jobs::start_job)
+        .blocking_action("status", &jobs, actions::jobs::query_job)
+        .action("tail", &jobs, tail::tail_job)
+        .blocking_action("list", &jobs, actions::jobs::list_jobs)
+        .blocking_action("kill", &jobs, actions::jobs::kill_job)
         .build()
 }
 
@@ -69,10 +69,11 @@ impl NodePlugin for ShellPlugin {
         Ok(Self { options, jobs: daemon.state.join("shell") })
     }
 
-    fn agents(&self) -> Result<Vec<Agent>, AgentError> {
-        if !self.options.enabled {
-            return Ok(Vec::new());
-        }
-        Ok(vec![build_agent(self.options, self.jobs.clone())?])
+    fn is_enabled(&self) -> bool {
+        self.options.enabled
+    }
+
+    fn build_agent(&self) -> Result<Agent, AgentError> {
+        build_agent(self.options, self.jobs.clone())
     }
 }

@@ -4,7 +4,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use muster_api::progress::ProgressSink;
 use muster_api::system::command::OutputStream;
-use serde_json::{Map, Value, json};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 /// Bytes of each stream that are kept for the reply.
 const MAX_KEPT_BYTES: usize = 64 * 1024;
@@ -12,6 +14,17 @@ const MAX_KEPT_BYTES: usize = 64 * 1024;
 const MAX_KEPT_JSON_BYTES: usize = 160 * 1024;
 /// Longest line in one progress event, in bytes. Longer lines are split.
 const MAX_LINE_BYTES: usize = 4 * 1024;
+
+/// The outputs of `run`.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct ShellRunOutput {
+    /// Unknown while the program runs, and if it was stopped.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) exitcode: Option<i32>,
+    stdout: String,
+    stderr: String,
+    truncated: bool,
+}
 
 /// Output of a program that is still running.
 #[derive(Debug)]
@@ -55,7 +68,7 @@ impl LiveOutputBuffer {
     }
 
     /// Flushes the last line after the program has exited. Returns the outputs of the action that are known here.
-    pub(crate) fn finish_streams(&self) -> Map<String, Value> {
+    pub(crate) fn finish_streams(&self) -> ShellRunOutput {
         let mut streams = self.lock_streams();
         let [stdout, stderr] = &mut *streams;
         for (stream, buffer) in
@@ -65,13 +78,12 @@ impl LiveOutputBuffer {
         }
         let ((out, out_truncated), (err, err_truncated)) =
             (truncate_text(&stdout.bytes), truncate_text(&stderr.bytes));
-        let truncated = stdout.truncated || stderr.truncated || out_truncated || err_truncated;
-        let outputs = [
-            ("stdout", Value::from(out)),
-            ("stderr", Value::from(err)),
-            ("truncated", Value::from(truncated)),
-        ];
-        outputs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+        ShellRunOutput {
+            exitcode: None,
+            stdout: out,
+            stderr: err,
+            truncated: stdout.truncated || stderr.truncated || out_truncated || err_truncated,
+        }
     }
 
     fn lock_streams(&self) -> MutexGuard<'_, [StreamBuffer; 2]> {
@@ -156,7 +168,7 @@ mod tests {
         let output = LiveOutputBuffer::new(sink);
         output.append_bytes(OutputStream::Stderr, b"oh\nno");
         output.append_bytes(OutputStream::Stdout, b"fine\n");
-        let kept = output.finish_streams();
+        let kept = json!(output.finish_streams());
         assert_eq!(
             json!(kept),
             json!({"stdout": "fine\n", "stderr": "oh\nno", "truncated": false})
@@ -171,7 +183,7 @@ mod tests {
     fn too_much_is_cut_and_said_so() {
         let output = LiveOutputBuffer::new(muster_api::progress::ProgressSink::default());
         output.append_bytes(OutputStream::Stdout, &vec![1; MAX_KEPT_BYTES + 1]);
-        let kept = output.finish_streams();
+        let kept = json!(output.finish_streams());
         assert_eq!(kept["truncated"], json!(true));
         assert!(serde_json::to_vec(&kept["stdout"]).unwrap().len() <= MAX_KEPT_JSON_BYTES);
     }

@@ -6,20 +6,21 @@ use std::path::{Path, PathBuf};
 
 use muster_api::ActionError;
 use muster_api::system::{Command, System};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 /// Largest passwd file that is searched for a user, in bytes.
 const MAX_PASSWD_BYTES: u64 = 16 * 1024 * 1024;
 
 /// The inputs that `run` and `start` share.
-#[derive(Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Deserialize, JsonSchema)]
 pub(crate) struct ShellProgramInput {
     /// Program and arguments.
     command: Option<Vec<String>>,
     /// A text for `/bin/sh -c`.
     script: Option<String>,
-    user: Option<String>,
+    /// The user to run as, if not the daemon's.
+    pub(crate) user: Option<String>,
     cwd: Option<String>,
     env: Option<BTreeMap<String, String>>,
     stdin: Option<String>,
@@ -37,22 +38,13 @@ impl fmt::Debug for ShellProgramInput {
 }
 
 impl ShellProgramInput {
-    fn argv(&self) -> Vec<String> {
+    /// Program and arguments, as shown in lists: without environment and standard input.
+    pub(crate) fn argv(&self) -> Vec<String> {
         match (&self.command, &self.script) {
             (Some(command), _) => command.clone(),
             (None, Some(script)) => ["/bin/sh", "-c", script].map(str::to_owned).to_vec(),
             (None, None) => Vec::new(),
         }
-    }
-
-    /// The command as shown in lists, without environment and standard input.
-    pub(crate) fn display_words(&self) -> Vec<String> {
-        self.argv()
-    }
-
-    /// The user to run as, if not the daemon's.
-    pub(crate) fn run_as_user(&self) -> Option<&str> {
-        self.user.as_deref()
     }
 
     /// Builds the command for this machine. Blocks, because users are looked up.

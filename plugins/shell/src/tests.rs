@@ -4,12 +4,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_api::ddl::{AgentDdl, builtin_agent};
 use muster_api::progress::{ProgressSource, progress_channel};
 use muster_api::system::real::RealSystem;
 use muster_api::testing::{TestNode, differences};
 use muster_api::wire::status::{ReplyReason, ReplyStatus};
-use muster_api::{ActionError, Agent, CallContext};
+use muster_api::{ActionError, Agent, CallContext, EmptyInput};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -104,23 +103,29 @@ async fn told(source: &ProgressSource) -> Vec<Value> {
 
 #[test]
 fn types_names_and_examples_equal_the_ddl() {
-    let ddl = AgentDdl::from_slice(builtin_agent("shell").unwrap().as_bytes()).unwrap();
+    let agent = build_agent(Options::default(), "/nonexistent".into()).unwrap();
     let found: Vec<String> = [
-        differences::<actions::ShellRunAction>(&ddl),
-        differences::<actions::ShellStartAction>(&ddl),
-        differences::<actions::ShellStatusAction>(&ddl),
-        differences::<actions::ShellTailAction>(&ddl),
-        differences::<actions::ShellListAction>(&ddl),
-        differences::<actions::ShellKillAction>(&ddl),
+        differences::<actions::jobs::ShellKillInput, actions::jobs::ShellKillOutput>(
+            &agent, "kill",
+        ),
+        differences::<EmptyInput, actions::jobs::ShellListOutput>(&agent, "list"),
+        differences::<actions::run::ShellRunInput, crate::output::ShellRunOutput>(&agent, "run"),
+        differences::<crate::program::ShellProgramInput, actions::jobs::ShellStartOutput>(
+            &agent, "start",
+        ),
+        differences::<actions::jobs::ShellJobInput, actions::jobs::ShellJobView>(&agent, "status"),
+        differences::<actions::tail::ShellTailInput, actions::tail::ShellTailOutput>(
+            &agent, "tail",
+        ),
     ]
     .concat();
     assert_eq!(found, Vec::<String>::new());
     assert!(!Options::default().enabled);
     for (name, action) in [("run", false), ("start", false), ("kill", false), ("tail", true)] {
-        assert_eq!(ddl.find_action(name).unwrap().is_read_only(), action, "{name}");
+        assert_eq!(agent.ddl().find_action(name).unwrap().is_read_only(), action, "{name}");
     }
     for name in ["run", "start"] {
-        let action = ddl.find_action(name).unwrap();
+        let action = agent.ddl().find_action(name).unwrap();
         assert!(action.is_sensitive("env") && action.is_sensitive("stdin"));
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use muster_api::{ActionError, Agent, AgentAction, CallContext};
+use muster_api::{Agent, EmptyInput, NoState};
 use muster_client::{CallEvent, CallStats, CallTarget, Client, ReceivedReply, RpcCall};
 use muster_wire::identity::Identity;
 use muster_wire::status::ReplyStatus;
@@ -38,9 +38,6 @@ impl EffectLog {
 }
 
 #[derive(Deserialize)]
-struct EmptyInput {}
-
-#[derive(Deserialize)]
 struct FillInput {
     bytes: usize,
 }
@@ -48,34 +45,6 @@ struct FillInput {
 #[derive(Serialize)]
 struct TextOutput {
     said: String,
-}
-
-/// Counts its execution as a change of the node.
-struct StrikeAction(Arc<EffectLog>);
-
-/// Returns as many bytes as requested.
-struct FillAction;
-
-impl AgentAction for StrikeAction {
-    const NAME: &'static str = "strike";
-    type Input = EmptyInput;
-    type Output = TextOutput;
-    async fn run(&self, cx: &CallContext, _: EmptyInput) -> Result<TextOutput, ActionError> {
-        self.0.record(cx.node.identity().clone(), cx.request);
-        let said = "done".to_owned();
-        Ok(TextOutput { said })
-    }
-}
-
-impl AgentAction for FillAction {
-    const NAME: &'static str = "fill";
-    type Input = FillInput;
-    type Output = TextOutput;
-    async fn run(&self, cx: &CallContext, input: FillInput) -> Result<TextOutput, ActionError> {
-        let said = "x".repeat(input.bytes);
-        cx.emit_event(json!({ "said": said }));
-        Ok(TextOutput { said })
-    }
 }
 
 fn ddl() -> Value {
@@ -97,8 +66,17 @@ fn ddl() -> Value {
 pub(super) fn ledger_agent(effects: &Arc<EffectLog>) -> Agent {
     Agent::builder(&ddl().to_string())
         .unwrap()
-        .with_action(StrikeAction(Arc::clone(effects)))
-        .with_action(FillAction)
+        // Records the effect of the call.
+        .action("strike", effects, |effects: Arc<EffectLog>, cx, _: EmptyInput| async move {
+            effects.record(cx.node.identity().clone(), cx.request);
+            Ok(TextOutput { said: "done".to_owned() })
+        })
+        // Replies with the requested number of bytes, and sends them as progress.
+        .action("fill", &NoState, |_, cx, input: FillInput| async move {
+            let said = "x".repeat(input.bytes);
+            cx.emit_event(json!({ "said": said }));
+            Ok(TextOutput { said })
+        })
         .build()
         .unwrap()
 }

@@ -8,9 +8,9 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_api::CallContext;
 use muster_api::system::real::RealSystem;
 use muster_api::testing::TestNode;
+use muster_api::{CallContext, NodePlugin as _};
 use muster_permits::PermitClient;
 use muster_puppet::{Options, PuppetApplication, PuppetPlugin};
 use muster_wire::identity::Identity;

@@ -42,15 +42,17 @@ pub(super) fn generate_crate_files(
         lines.collect::<Vec<_>>().join("\n")
     };
     let declared: Vec<&String> = actions.iter().collect();
-    let builder = lines(&declared, "        .with_action(actions::@NAME@Action)");
+    let builder = lines(
+        &declared,
+        "            .blocking_action(\"@ACTION@\", &NoState, actions::@MODULE@::run_@ACTION@)",
+    );
     let lib = LIB_TEMPLATE.replace("@AGENT@", agent).replace("@PLUGIN@", &camel_case(agent));
     let lib = lib.replace("@BUILDER@", &builder);
-    let exports = lines(&sorted, "pub(crate) use @MODULE@::@NAME@Action;");
-    let modules = ACTIONS_TEMPLATE
-        .replace("@MODULES@", &lines(&sorted, "mod @MODULE@;"))
-        .replace("@EXPORTS@", &exports);
-    let differences = lines(&declared, "        differences::<actions::@NAME@Action>(&ddl),");
-    let tests = TESTS_TEMPLATE.replace("@AGENT@", agent).replace("@DIFFERENCES@", &differences);
+    let modules =
+        ACTIONS_TEMPLATE.replace("@MODULES@", &lines(&sorted, "pub(crate) mod @MODULE@;"));
+    let tests = TESTS_TEMPLATE.replace("@AGENT@", agent).replace("@PLUGIN@", &camel_case(agent));
+    let difference = "        differences::<actions::@MODULE@::@NAME@Input, actions::@MODULE@::@NAME@Output>(&agent, \"@ACTION@\"),";
+    let tests = tests.replace("@DIFFERENCES@", &lines(&declared, difference));
     let name = format!("muster-{}", agent.replace('_', "-"));
     let mut files = vec![
         SkeletonFile::new("Cargo.toml", MANIFEST_TEMPLATE.replace("@CRATE@", &name), false),
@@ -128,7 +130,8 @@ mod tests {
         );
         assert!(files.iter().all(|file| !file.text.contains('@')));
         let text = &files[2].text;
-        assert!(text.contains("mod r#type;") && text.contains("r#type::TypeAction"));
+        assert!(text.contains("pub(crate) mod r#type;"));
+        assert!(files[1].text.contains("actions::r#type::run_type"));
     }
 
     #[test]

@@ -1,30 +1,23 @@
 //! The actions of `filemgr`, one file for each action or pair of actions.
 
-mod create;
-mod list;
-mod read;
-mod remove;
-mod status;
-
-pub(crate) use create::{FilemgrMkdirAction, FilemgrTouchAction};
-pub(crate) use list::FilemgrListAction;
-pub(crate) use read::FilemgrReadAction;
-pub(crate) use remove::FilemgrRemoveAction;
-pub(crate) use status::FilemgrStatusAction;
+pub(crate) mod create;
+pub(crate) mod list;
+pub(crate) mod read;
+pub(crate) mod remove;
+pub(crate) mod status;
 
 use muster_api::system::FileEntryKind;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The input of an action on one path.
-#[derive(Debug, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct FilePathInput {
     path: String,
 }
 
 /// Whether something was changed.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct FileChangeOutput {
     changed: bool,
 }

@@ -4,20 +4,18 @@ use std::sync::Arc;
 
 use muster_api::system::FileEntryKind;
 use muster_api::system::confined::ConfinedFile;
-use muster_api::{ActionError, AgentAction, CallContext};
+use muster_api::{ActionError, BlockingContext};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::path_policy::{PathPolicy, to_action_error};
+use crate::path_policy::PathPolicy;
 
 /// Largest file that is read, in bytes.
 const MAX_FILE_BYTES: u64 = 64 * 1024 * 1024;
 /// Maximum number of bytes in one reply.
 const MAX_ANSWER_BYTES: u64 = 64 * 1024;
 
-pub(crate) struct FilemgrReadAction(pub(crate) Arc<PathPolicy>);
-
-#[derive(Debug, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct FilemgrReadInput {
     path: String,
     /// Where to begin; from the end when negative.
@@ -25,51 +23,39 @@ pub(crate) struct FilemgrReadInput {
     bytes: u64,
 }
 
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct FilemgrReadOutput {
     text: String,
     size: u64,
     offset: u64,
 }
 
-impl AgentAction for FilemgrReadAction {
-    const NAME: &'static str = "read";
-    type Input = FilemgrReadInput;
-    type Output = FilemgrReadOutput;
-
-    async fn run(
-        &self,
-        cx: &CallContext,
-        input: FilemgrReadInput,
-    ) -> Result<FilemgrReadOutput, ActionError> {
-        let (policy, system) = (Arc::clone(&self.0), Arc::clone(&cx.system));
-        cx.run_blocking(move |_| {
-            let admitted = policy.admit_path(&*system, &input.path, true)?;
-            let file = admitted.open_target()?;
-            let is_file = |file: &ConfinedFile| file.status().metadata.kind == FileEntryKind::File;
-            let Some(file) = file.filter(is_file) else {
-                return Err(ActionError::failed(format!(
-                    "{} is not a regular file",
-                    admitted.path.display()
-                )));
-            };
-            let content =
-                file.read_content(MAX_FILE_BYTES).map_err(|error| to_action_error(&error))?;
-            let size = content.len() as u64;
-            let start = u64::try_from(input.offset)
-                .unwrap_or_else(|_| size.saturating_sub(input.offset.unsigned_abs()))
-                .min(size);
-            let end = start.saturating_add(input.bytes.min(MAX_ANSWER_BYTES));
-            let range = usize::try_from(start).unwrap_or(usize::MAX)
-                ..usize::try_from(end.min(size)).unwrap_or(usize::MAX);
-            let chunk = content.get(range).unwrap_or_default();
-            Ok(FilemgrReadOutput {
-                text: String::from_utf8_lossy(chunk).into_owned(),
-                size,
-                offset: start + chunk.len() as u64,
-            })
-        })
-        .await?
-    }
+pub(crate) fn read_file(
+    policy: &Arc<PathPolicy>,
+    cx: &BlockingContext,
+    FilemgrReadInput { path, offset, bytes }: FilemgrReadInput,
+) -> Result<FilemgrReadOutput, ActionError> {
+    let admitted = policy.admit_path(&*cx.system, &path, true)?;
+    let file = admitted.open_target()?;
+    let is_file = |file: &ConfinedFile| file.status().metadata.kind == FileEntryKind::File;
+    let Some(file) = file.filter(is_file) else {
+        return Err(ActionError::failed(format!(
+            "{} is not a regular file",
+            admitted.path.display()
+        )));
+    };
+    let content = file.read_content(MAX_FILE_BYTES)?;
+    let size = content.len() as u64;
+    let start = u64::try_from(offset)
+        .unwrap_or_else(|_| size.saturating_sub(offset.unsigned_abs()))
+        .min(size);
+    let end = start.saturating_add(bytes.min(MAX_ANSWER_BYTES));
+    let range = usize::try_from(start).unwrap_or(usize::MAX)
+        ..usize::try_from(end.min(size)).unwrap_or(usize::MAX);
+    let chunk = content.get(range).unwrap_or_default();
+    Ok(FilemgrReadOutput {
+        text: String::from_utf8_lossy(chunk).into_owned(),
+        size,
+        offset: start + chunk.len() as u64,
+    })
 }

@@ -6,20 +6,18 @@ use std::time::UNIX_EPOCH;
 
 use md5::Md5;
 use muster_api::system::FileEntryKind;
-use muster_api::{ActionError, AgentAction, CallContext};
-use serde::Serialize;
+use muster_api::{ActionError, BlockingContext};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::{FilePathInput, kind_name};
-use crate::path_policy::{AdmittedPath, PathPolicy, to_action_error};
+use crate::path_policy::{AdmittedPath, PathPolicy};
 
 /// Largest file for which checksums are computed, in bytes.
 const MAX_CHECKSUM_BYTES: u64 = 64 * 1024 * 1024;
 
-pub(crate) struct FilemgrStatusAction(pub(crate) Arc<PathPolicy>);
-
-#[derive(Debug, Default, Serialize)]
-#[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
+#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct FilemgrStatusOutput {
     present: bool,
     kind: Option<String>,
@@ -34,53 +32,41 @@ pub(crate) struct FilemgrStatusOutput {
     sha256: Option<String>,
 }
 
-impl AgentAction for FilemgrStatusAction {
-    const NAME: &'static str = "status";
-    type Input = FilePathInput;
-    type Output = FilemgrStatusOutput;
-
-    async fn run(
-        &self,
-        cx: &CallContext,
-        input: FilePathInput,
-    ) -> Result<FilemgrStatusOutput, ActionError> {
-        let (policy, system) = (Arc::clone(&self.0), Arc::clone(&cx.system));
-        cx.run_blocking(move |_| {
-            let admitted = policy.admit_path(&*system, &input.path, false)?;
-            let Some(entry) = &admitted.entry else {
-                return Ok(FilemgrStatusOutput::default());
-            };
-            let Some(found) = entry.status().map_err(|error| to_action_error(&error))? else {
-                return Ok(FilemgrStatusOutput::default());
-            };
-            let found = found.metadata;
-            let target = match found.kind {
-                FileEntryKind::Link => {
-                    Some(entry.read_link().map_err(|error| to_action_error(&error))?)
-                }
-                _ => None,
-            };
-            let content = match found.kind {
-                FileEntryKind::File => read_for_checksum(&admitted)?,
-                _ => None,
-            };
-            let content = content.as_deref();
-            let modified = found.modified.duration_since(UNIX_EPOCH);
-            Ok(FilemgrStatusOutput {
-                present: true,
-                kind: Some(kind_name(found.kind).to_owned()),
-                mode: Some(format!("{:04o}", found.mode)),
-                uid: Some(found.uid),
-                gid: Some(found.gid),
-                size: Some(found.size),
-                modified: modified.ok().map(|since| since.as_secs()),
-                target: target.map(|target| target.display().to_string()),
-                md5: content.map(|bytes| encode_hex(Md5::digest(bytes))),
-                sha256: content.map(|bytes| encode_hex(Sha256::digest(bytes))),
-            })
-        })
-        .await?
-    }
+pub(crate) fn inspect_path(
+    policy: &Arc<PathPolicy>,
+    cx: &BlockingContext,
+    FilePathInput { path }: FilePathInput,
+) -> Result<FilemgrStatusOutput, ActionError> {
+    let admitted = policy.admit_path(&*cx.system, &path, false)?;
+    let Some(entry) = &admitted.entry else {
+        return Ok(FilemgrStatusOutput::default());
+    };
+    let Some(found) = entry.status()? else {
+        return Ok(FilemgrStatusOutput::default());
+    };
+    let found = found.metadata;
+    let target = match found.kind {
+        FileEntryKind::Link => Some(entry.read_link()?),
+        _ => None,
+    };
+    let content = match found.kind {
+        FileEntryKind::File => read_for_checksum(&admitted)?,
+        _ => None,
+    };
+    let content = content.as_deref();
+    let modified = found.modified.duration_since(UNIX_EPOCH);
+    Ok(FilemgrStatusOutput {
+        present: true,
+        kind: Some(kind_name(found.kind).to_owned()),
+        mode: Some(format!("{:04o}", found.mode)),
+        uid: Some(found.uid),
+        gid: Some(found.gid),
+        size: Some(found.size),
+        modified: modified.ok().map(|since| since.as_secs()),
+        target: target.map(|target| target.display().to_string()),
+        md5: content.map(|bytes| encode_hex(Md5::digest(bytes))),
+        sha256: content.map(|bytes| encode_hex(Sha256::digest(bytes))),
+    })
 }
 
 /// Reads the content for the checksums; `None` for a file that is not world-readable, because a checksum lets a caller confirm a guess of the
@@ -96,5 +82,5 @@ fn read_for_checksum(admitted: &AdmittedPath) -> Result<Option<Vec<u8>>, ActionE
     {
         return Ok(None);
     }
-    file.read_content(MAX_CHECKSUM_BYTES).map(Some).map_err(|error| to_action_error(&error))
+    Ok(Some(file.read_content(MAX_CHECKSUM_BYTES)?))
 }

@@ -1,25 +1,19 @@
 //! The actions of `nettest`, one module each.
 
-mod connect;
-mod dns;
-mod ping;
-
-pub(crate) use connect::NettestConnectAction;
-pub(crate) use dns::NettestDnsAction;
-pub(crate) use ping::NettestPingAction;
+pub(crate) mod connect;
+pub(crate) mod dns;
+pub(crate) mod ping;
 
 use std::time::Duration;
 
 use muster_api::CallContext;
-use tokio::time::Instant;
 
 /// Part of the call's time that is reserved for the reply.
 const REPLY_MARGIN: Duration = Duration::from_secs(1);
 
 /// The requested timeout, limited by the remaining time of the call.
 fn effective_timeout(cx: &CallContext, seconds: u64) -> Duration {
-    let left = cx.deadline.saturating_duration_since(Instant::now());
-    Duration::from_secs(seconds).min(left.saturating_sub(REPLY_MARGIN).max(left / 2))
+    Duration::from_secs(seconds).min(cx.time_left(REPLY_MARGIN))
 }
 
 /// Rounds to a useful precision in milliseconds.

@@ -1,18 +1,15 @@
 //! `ping`: runs the system's `ping` and parses its output. An unreachable host is a successful reply, not a failure.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use muster_api::system::Command;
-use muster_api::{ActionError, AgentAction, CallContext};
+use muster_api::{ActionError, BlockingContext, NoState};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::effective_timeout;
 
-pub(crate) struct NettestPingAction;
-
-#[derive(Debug, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct NettestPingInput {
     host: String,
     count: u32,
@@ -20,8 +17,7 @@ pub(crate) struct NettestPingInput {
     timeout: u64,
 }
 
-#[derive(Debug, PartialEq, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
+#[derive(Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct NettestPingOutput {
     alive: bool,
     sent: u32,
@@ -30,47 +26,32 @@ pub(crate) struct NettestPingOutput {
     rtt: Option<f64>,
 }
 
-impl AgentAction for NettestPingAction {
-    const NAME: &'static str = "ping";
-    type Input = NettestPingInput;
-    type Output = NettestPingOutput;
-
-    async fn run(
-        &self,
-        cx: &CallContext,
-        input: NettestPingInput,
-    ) -> Result<NettestPingOutput, ActionError> {
-        // The host is passed as an argument, so it must not look like an option.
-        if input.host.starts_with('-') {
-            return Err(ActionError::invalid_input(format!(
-                "`{}` is not a host name or address",
-                input.host
-            )));
-        }
-        let count = input.count.clamp(1, 10);
-        let wait = input.timeout.clamp(1, 10);
-        let limit = effective_timeout(cx, u64::from(count).saturating_mul(wait).saturating_add(2));
-        let system = Arc::clone(&cx.system);
-        let output = cx
-            .run_blocking(move |cancel| {
-                let argv = ["ping", "-n", "-c", &count.to_string(), "-W", &wait.to_string()];
-                let mut command = Command::new(argv);
-                command.argv.push(input.host);
-                command.timeout = Some(limit.max(Duration::from_secs(1)));
-                command.cancel = cancel;
-                system.run_command(&command)
-            })
-            .await?
-            .map_err(|error| {
-                let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));
-                ActionError::failed(format!("{error}{}", cause.unwrap_or_default()))
-            })?;
-        let text = output.combined_text();
-        parse_ping_output(&text).ok_or_else(|| {
-            let first_line = text.lines().find(|line| !line.is_empty()).unwrap_or_default();
-            ActionError::failed(format!("`ping` ended with code {}: {first_line}", output.code))
-        })
+pub(crate) fn ping_host(
+    _: &NoState,
+    cx: &BlockingContext,
+    input: NettestPingInput,
+) -> Result<NettestPingOutput, ActionError> {
+    // The host is passed as an argument, so it must not look like an option.
+    if input.host.starts_with('-') {
+        return Err(ActionError::invalid_input(format!(
+            "`{}` is not a host name or address",
+            input.host
+        )));
     }
+    let count = input.count.clamp(1, 10);
+    let wait = input.timeout.clamp(1, 10);
+    let limit = effective_timeout(cx, u64::from(count).saturating_mul(wait).saturating_add(2));
+    let mut command =
+        Command::new(["ping", "-n", "-c", &count.to_string(), "-W", &wait.to_string()]);
+    command.argv.push(input.host);
+    command.timeout = Some(limit.max(Duration::from_secs(1)));
+    command.cancel = cx.cancel_flag.clone();
+    let output = cx.system.run_command(&command)?;
+    let text = output.combined_text();
+    parse_ping_output(&text).ok_or_else(|| {
+        let first_line = text.lines().find(|line| !line.is_empty()).unwrap_or_default();
+        ActionError::failed(format!("`ping` ended with code {}: {first_line}", output.code))
+    })
 }
 
 /// Parses the summary that the `ping` programs of iputils and busybox print.

@@ -3,22 +3,19 @@
 //! Never signals process 1, the daemon itself, or the daemon's ancestors.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
+use muster_api::base::error_chain;
 use muster_api::system::{ProcessId, Signal, System};
-use muster_api::{ActionError, AgentAction, CallContext};
+use muster_api::{ActionError, BlockingContext, NoState};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
 
-use super::{ProcessDetails, ProcessFilter, read_stat};
+use super::{ProcessFilter, read_stat};
 
 /// Most processes that one call signals. A pattern that matches more is treated as a mistake.
 const MAX_SIGNALLED: usize = 200;
 
-pub(crate) struct ProcessKillAction;
-
-#[derive(Debug, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct ProcessKillInput {
     pattern: Option<String>,
     pid: Option<u32>,
@@ -27,8 +24,7 @@ pub(crate) struct ProcessKillInput {
     plan: bool,
 }
 
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct ProcessKillOutput {
     matched: usize,
     signalled: usize,
@@ -45,79 +41,49 @@ impl ProcessKillOutput {
             1 => first.clone(),
             count => format!("{first}; and {} more", count - 1),
         };
-        let data = match serde_json::to_value(&self) {
-            Ok(Value::Object(data)) => data,
-            _ => Map::new(),
-        };
-        Err(ActionError::failed(message).with_data(data))
+        Err(ActionError::failed(message).with_output(&self))
     }
 }
 
-impl AgentAction for ProcessKillAction {
-    const NAME: &'static str = "kill";
-    type Input = ProcessKillInput;
-    type Output = ProcessKillOutput;
-
-    async fn run(
-        &self,
-        cx: &CallContext,
-        input: ProcessKillInput,
-    ) -> Result<ProcessKillOutput, ActionError> {
-        if input.pattern.as_ref().is_none_or(String::is_empty) == input.pid.is_none() {
-            return Err(ActionError::invalid_input("set either `pattern` or `pid`"));
+pub(crate) fn signal_processes(
+    _: &NoState,
+    cx: &BlockingContext,
+    input: ProcessKillInput,
+) -> Result<ProcessKillOutput, ActionError> {
+    if input.pattern.as_ref().is_none_or(String::is_empty) == input.pid.is_none() {
+        return Err(ActionError::invalid_input("set either `pattern` or `pid`"));
+    }
+    let signal = parse_signal(&input.signal)?;
+    let filter = ProcessFilter::parse_inputs(input.pattern.as_deref(), input.user, input.pid)?;
+    let ancestors = daemon_ancestors(&*cx.system);
+    let mut targets = filter.find_processes(&*cx.system, &cx.cancel_flag)?;
+    if let Some(pid) = filter.pid.filter(|pid| ancestors.contains(pid)) {
+        return Err(ActionError::invalid_input(format!(
+            "process {pid} is the daemon or one of its ancestors, and is not signalled"
+        )));
+    }
+    targets.retain(|target| !ancestors.contains(&target.process.pid));
+    if targets.len() > MAX_SIGNALLED {
+        return Err(ActionError::invalid_input(format!(
+            "{} processes match, but one call signals at most {MAX_SIGNALLED}",
+            targets.len()
+        )));
+    }
+    let mut output = ProcessKillOutput {
+        matched: targets.len(),
+        signalled: 0,
+        pids: targets.iter().map(|target| target.process.pid).collect(),
+    };
+    let mut errors = Vec::new();
+    for target in targets.iter().filter(|_| !input.plan) {
+        // The signal is sent only if the PID still belongs to the process that was matched.
+        let process = ProcessId { pid: target.process.pid, started: target.stat.started };
+        match cx.system.signal_process(&process, signal, false) {
+            Ok(was_running) => output.signalled += usize::from(was_running),
+            Err(error) => errors.push(error_chain(&error)),
         }
-        let signal = parse_signal(&input.signal)?;
-        let filter = ProcessFilter::parse_inputs(input.pattern.as_deref(), input.user, input.pid)?;
-        let system = Arc::clone(&cx.system);
-        cx.run_blocking(move |cancel| {
-            let ancestors = daemon_ancestors(&*system);
-            let found = filter.find_processes(&*system, &cancel)?;
-            if let Some(pid) = filter.pid.filter(|pid| ancestors.contains(pid)) {
-                let message = format!(
-                    "process {pid} is the daemon or one of its ancestors, and is not signalled"
-                );
-                return Err(ActionError::invalid_input(message));
-            }
-            let targets: Vec<ProcessDetails> = found
-                .into_iter()
-                .filter(|target| !ancestors.contains(&target.process.pid))
-                .collect();
-            if targets.len() > MAX_SIGNALLED {
-                let message = format!(
-                    "{} processes match, but one call signals at most {MAX_SIGNALLED}",
-                    targets.len()
-                );
-                return Err(ActionError::invalid_input(message));
-            }
-            let mut output = ProcessKillOutput {
-                matched: targets.len(),
-                signalled: 0,
-                pids: targets.iter().map(|target| target.process.pid).collect(),
-            };
-            let mut errors = Vec::new();
-            for target in targets.iter().filter(|_| !input.plan) {
-                match send_signal(&*system, target, signal) {
-                    Ok(was_running) => output.signalled += usize::from(was_running),
-                    Err(error) => errors.push(error),
-                }
-            }
-            output.fail_on_errors(&errors)
-        })
-        .await?
     }
-}
-
-/// Sends the signal only if the PID still belongs to the process that was matched.
-fn send_signal(
-    system: &dyn System,
-    target: &ProcessDetails,
-    signal: Signal,
-) -> Result<bool, String> {
-    let process = ProcessId { pid: target.process.pid, started: target.stat.started };
-    system.signal_process(&process, signal, false).map_err(|error| {
-        let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));
-        format!("{error}{}", cause.unwrap_or_default())
-    })
+    output.fail_on_errors(&errors)
 }
 
 /// Accepts `TERM`, `SIGTERM` or `term`.

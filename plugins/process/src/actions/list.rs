@@ -1,8 +1,7 @@
 //! `list`: lists the processes of the node.
 
-use std::sync::Arc;
-
-use muster_api::{ActionError, AgentAction, CallContext};
+use muster_api::{ActionError, BlockingContext, NoState};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{ProcessDetails, ProcessFilter};
@@ -11,24 +10,19 @@ use super::{ProcessDetails, ProcessFilter};
 const MAX_LISTED: usize = 1000;
 const MAX_COMMAND_CHARS: usize = 400;
 
-pub(crate) struct ProcessListAction;
-
-#[derive(Debug, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct ProcessListInput {
     pattern: Option<String>,
     user: Option<String>,
 }
 
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct ProcessListOutput {
     count: usize,
     processes: Vec<ProcessRow>,
 }
 
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct ProcessRow {
     pid: u32,
     parent: u32,
@@ -53,23 +47,15 @@ impl From<&ProcessDetails> for ProcessRow {
     }
 }
 
-impl AgentAction for ProcessListAction {
-    const NAME: &'static str = "list";
-    type Input = ProcessListInput;
-    type Output = ProcessListOutput;
-
-    async fn run(
-        &self,
-        cx: &CallContext,
-        input: ProcessListInput,
-    ) -> Result<ProcessListOutput, ActionError> {
-        let filter = ProcessFilter::parse_inputs(input.pattern.as_deref(), input.user, None)?;
-        let system = Arc::clone(&cx.system);
-        let found =
-            cx.run_blocking(move |cancel| filter.find_processes(&*system, &cancel)).await??;
-        Ok(ProcessListOutput {
-            count: found.len(),
-            processes: found.iter().take(MAX_LISTED).map(ProcessRow::from).collect(),
-        })
-    }
+pub(crate) fn list_processes(
+    _: &NoState,
+    cx: &BlockingContext,
+    input: ProcessListInput,
+) -> Result<ProcessListOutput, ActionError> {
+    let filter = ProcessFilter::parse_inputs(input.pattern.as_deref(), input.user, None)?;
+    let found = filter.find_processes(&*cx.system, &cx.cancel_flag)?;
+    Ok(ProcessListOutput {
+        count: found.len(),
+        processes: found.iter().take(MAX_LISTED).map(ProcessRow::from).collect(),
+    })
 }

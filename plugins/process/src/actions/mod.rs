@@ -1,12 +1,8 @@
 //! The actions of `process`, one module each, and their common process filter.
 
-mod kill;
-mod list;
-mod summary;
-
-pub(crate) use kill::ProcessKillAction;
-pub(crate) use list::ProcessListAction;
-pub(crate) use summary::ProcessSummaryAction;
+pub(crate) mod kill;
+pub(crate) mod list;
+pub(crate) mod summary;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -78,8 +74,7 @@ impl ProcessFilter {
         system: &dyn System,
         cancel: &CancelFlag,
     ) -> Result<Vec<ProcessDetails>, ActionError> {
-        let all = table::read_processes(system, cancel)
-            .map_err(|error| ActionError::failed(error.to_string()))?;
+        let all = table::read_processes(system, cancel)?;
         let users = read_user_names(system);
         let found = all.into_iter().filter_map(|process| {
             let matched = self.matches_process(&process);

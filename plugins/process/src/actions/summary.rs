@@ -2,25 +2,21 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use muster_api::{ActionError, AgentAction, CallContext};
+use muster_api::{ActionError, BlockingContext, NoState};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::list::ProcessRow;
 use super::{ProcessDetails, ProcessFilter};
 
-pub(crate) struct ProcessSummaryAction;
-
-#[derive(Debug, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct ProcessSummaryInput {
     /// Number of the largest processes to return.
     top: usize,
 }
 
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct ProcessSummaryOutput {
     count: usize,
     states: BTreeMap<String, usize>,
@@ -29,37 +25,27 @@ pub(crate) struct ProcessSummaryOutput {
     by_cpu: Vec<ProcessRow>,
 }
 
-impl AgentAction for ProcessSummaryAction {
-    const NAME: &'static str = "summary";
-    type Input = ProcessSummaryInput;
-    type Output = ProcessSummaryOutput;
-
-    async fn run(
-        &self,
-        cx: &CallContext,
-        input: ProcessSummaryInput,
-    ) -> Result<ProcessSummaryOutput, ActionError> {
-        let system = Arc::clone(&cx.system);
-        let mut found = cx
-            .run_blocking(move |cancel| ProcessFilter::default().find_processes(&*system, &cancel))
-            .await??;
-        let top = input.top.min(50);
-        let (mut states, mut users) = (BTreeMap::new(), BTreeMap::new());
-        for process in &found {
-            *states.entry(process.stat.state.to_string()).or_default() += 1;
-            *users.entry(process.user.clone()).or_default() += 1;
-        }
-        let largest =
-            |found: &[ProcessDetails]| found.iter().take(top).map(ProcessRow::from).collect();
-        found.sort_by_key(|process| Reverse(process.memory));
-        let by_memory = largest(&found);
-        found.sort_by_key(|process| Reverse(process.stat.ticks));
-        Ok(ProcessSummaryOutput {
-            count: found.len(),
-            states,
-            users,
-            by_memory,
-            by_cpu: largest(&found),
-        })
+pub(crate) fn summarise_processes(
+    _: &NoState,
+    cx: &BlockingContext,
+    ProcessSummaryInput { top }: ProcessSummaryInput,
+) -> Result<ProcessSummaryOutput, ActionError> {
+    let mut found = ProcessFilter::default().find_processes(&*cx.system, &cx.cancel_flag)?;
+    let top = top.min(50);
+    let (mut states, mut users) = (BTreeMap::new(), BTreeMap::new());
+    for process in &found {
+        *states.entry(process.stat.state.to_string()).or_default() += 1;
+        *users.entry(process.user.clone()).or_default() += 1;
     }
+    let largest = |found: &[ProcessDetails]| found.iter().take(top).map(ProcessRow::from).collect();
+    found.sort_by_key(|process| Reverse(process.memory));
+    let by_memory = largest(&found);
+    found.sort_by_key(|process| Reverse(process.stat.ticks));
+    Ok(ProcessSummaryOutput {
+        count: found.len(),
+        states,
+        users,
+        by_memory,
+        by_cpu: largest(&found),
+    })
 }

@@ -2,16 +2,17 @@
 
 use std::sync::Arc;
 
-use muster_api::{ActionError, AgentAction, CallContext};
+use muster_api::{ActionError, BlockingContext, CallContext, EmptyInput};
 use muster_certificate::{
     CertificateInfo, CertificateRequest, public_key_fingerprint, verify_certificate,
 };
 use muster_contract::provision::{CertificateRequestState, RequestCertificateOutput};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{EmptyProvisionInput, server_arguments};
+use super::server_arguments;
 use crate::outcome::first_error_line;
-use crate::puppet::{PuppetRunner, PuppetSettings, printable_tail, to_action_error};
+use crate::puppet::{PuppetRunner, PuppetSettings, printable_tail};
 use crate::step_context::StepContext;
 
 /// Files of an earlier CA that are removed, by the names of Puppet's settings. The request is kept, so that a repeated call finds it.
@@ -19,11 +20,7 @@ const STALE_CERTIFICATE_SETTINGS: [&str; 3] = ["hostcert", "localcacert", "hostc
 /// Puppet's message when the CA already has a certificate or request of that name.
 const CONFLICT_MESSAGE: &str = "due to a conflict on the server";
 
-pub(crate) struct HasCertAction(pub(crate) Arc<StepContext>);
-pub(crate) struct RequestCertificateAction(pub(crate) Arc<StepContext>);
-
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct HasCertOutput {
     has_cert: bool,
     problem: String,
@@ -34,8 +31,7 @@ pub(crate) struct HasCertOutput {
     not_after: i64,
 }
 
-#[derive(Debug, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct RequestCertificateInput {
     fresh: bool,
     server: Option<String>,
@@ -43,24 +39,13 @@ pub(crate) struct RequestCertificateInput {
     fence: Option<u64>,
 }
 
-impl AgentAction for HasCertAction {
-    const NAME: &'static str = "has_cert";
-    type Input = EmptyProvisionInput;
-    type Output = HasCertOutput;
-
-    async fn run(
-        &self,
-        cx: &CallContext,
-        _: EmptyProvisionInput,
-    ) -> Result<HasCertOutput, ActionError> {
-        self.0
-            .run_blocking(cx, |context, cx, cancel| {
-                let puppet = context.puppet_runner(cx, cancel, context.options.request_timeout);
-                let settings = puppet.read_settings()?;
-                check_certificate(&puppet, &settings, cx)
-            })
-            .await
-    }
+pub(crate) fn check_certificate_files(
+    context: &Arc<StepContext>,
+    cx: &BlockingContext,
+    _: EmptyInput,
+) -> Result<HasCertOutput, ActionError> {
+    let puppet = context.puppet_runner(cx, context.options.request_timeout);
+    check_certificate(&puppet, &puppet.read_settings()?, cx)
 }
 
 /// Reads the certificate and checks that it is valid.
@@ -119,31 +104,21 @@ fn check_certificate(
     Ok(found)
 }
 
-impl AgentAction for RequestCertificateAction {
-    const NAME: &'static str = "request_certificate";
-    type Input = RequestCertificateInput;
-    type Output = RequestCertificateOutput;
-
-    async fn run(
-        &self,
-        cx: &CallContext,
-        input: RequestCertificateInput,
-    ) -> Result<RequestCertificateOutput, ActionError> {
-        let server = server_arguments(input.server.as_deref(), input.port)?;
-        self.0
-            .run_step(cx, input.fence, move |context, cx, cancel| {
-                let puppet = context.puppet_runner(cx, cancel, context.options.request_timeout);
-                let settings = puppet.read_settings()?;
-                if input.fresh {
-                    for setting in STALE_CERTIFICATE_SETTINGS {
-                        let removed = cx.system.remove_file(&settings.setting_path(setting));
-                        removed.map_err(|error| to_action_error(&error))?;
-                    }
-                }
-                submit_request(&puppet, &settings, &server, cx)
-            })
-            .await
+pub(crate) fn request_certificate(
+    context: &Arc<StepContext>,
+    cx: &BlockingContext,
+    RequestCertificateInput { fresh, server, port, fence }: RequestCertificateInput,
+) -> Result<RequestCertificateOutput, ActionError> {
+    let server = server_arguments(server.as_deref(), port)?;
+    context.admit_step(cx, fence)?;
+    let puppet = context.puppet_runner(cx, context.options.request_timeout);
+    let settings = puppet.read_settings()?;
+    if fresh {
+        for setting in STALE_CERTIFICATE_SETTINGS {
+            cx.system.remove_file(&settings.setting_path(setting))?;
+        }
     }
+    submit_request(&puppet, &settings, &server, cx)
 }
 
 /// Submits the request, and reads the submitted request from disk.
@@ -155,7 +130,7 @@ fn submit_request(
 ) -> Result<RequestCertificateOutput, ActionError> {
     let mut args = vec!["ssl", "submit_request", "--color=false"];
     args.extend(server.iter().map(String::as_str));
-    let output = puppet.run(&args).map_err(|error| to_action_error(&error))?;
+    let output = puppet.run(&args)?;
     let text = output.combined_text();
     let is_conflict = text.contains(CONFLICT_MESSAGE);
     if !output.is_success() && !is_conflict {

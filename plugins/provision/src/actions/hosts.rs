@@ -5,20 +5,17 @@ use std::path::Path;
 use std::sync::Arc;
 
 use muster_api::system::{FileAttributes, System, SystemError};
-use muster_api::{ActionError, AgentAction, CallContext};
+use muster_api::{ActionError, BlockingContext};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::hosts::edit_hosts;
-use crate::puppet::to_action_error;
 use crate::step_context::StepContext;
 
 /// Largest hosts file, in bytes.
 const MAX_HOSTS_BYTES: u64 = 16 * 1024 * 1024;
 
-pub(crate) struct SetPuppetHostAction(pub(crate) Arc<StepContext>);
-
-#[derive(Debug, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct SetPuppetHostInput {
     ipaddress: String,
     ipaddress6: Option<String>,
@@ -26,40 +23,27 @@ pub(crate) struct SetPuppetHostInput {
     fence: Option<u64>,
 }
 
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct SetPuppetHostOutput {
     changed: bool,
     lines: Vec<String>,
 }
 
-impl AgentAction for SetPuppetHostAction {
-    const NAME: &'static str = "set_puppet_host";
-    type Input = SetPuppetHostInput;
-    type Output = SetPuppetHostOutput;
-
-    async fn run(
-        &self,
-        cx: &CallContext,
-        input: SetPuppetHostInput,
-    ) -> Result<SetPuppetHostOutput, ActionError> {
-        let mut addresses = vec![parse_address::<IpAddr>(&input.ipaddress)?];
-        if let Some(second) = &input.ipaddress6 {
-            let second = IpAddr::from(parse_address::<Ipv6Addr>(second)?);
-            addresses.retain(|first| *first != second);
-            addresses.push(second);
-        }
-        self.0
-            .run_step(cx, input.fence, move |context, cx, _| {
-                let path = &context.options.hosts;
-                // Serialise edits, so that no concurrent edit is lost.
-                let _guard =
-                    context.lock.open_guarded().map_err(|error| to_action_error(&error))?;
-                let result = write_hosts_file(&*cx.system, path, &input.host, &addresses);
-                result.map_err(|error| to_action_error(&error))
-            })
-            .await
+pub(crate) fn set_puppet_host(
+    context: &Arc<StepContext>,
+    cx: &BlockingContext,
+    SetPuppetHostInput { ipaddress, ipaddress6, host, fence }: SetPuppetHostInput,
+) -> Result<SetPuppetHostOutput, ActionError> {
+    let mut addresses = vec![parse_address::<IpAddr>(&ipaddress)?];
+    if let Some(second) = &ipaddress6 {
+        let second = IpAddr::from(parse_address::<Ipv6Addr>(second)?);
+        addresses.retain(|first| *first != second);
+        addresses.push(second);
     }
+    context.admit_step(cx, fence)?;
+    // Serialise edits, so that no concurrent edit is lost.
+    let _guard = context.lock.open_guarded().map_err(ActionError::from_cause)?;
+    Ok(write_hosts_file(&*cx.system, &context.options.hosts, &host, &addresses)?)
 }
 
 fn parse_address<T: std::str::FromStr>(text: &str) -> Result<T, ActionError> {

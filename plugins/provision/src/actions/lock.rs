@@ -3,23 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_api::{ActionError, AgentAction, CallContext};
+use muster_api::{ActionError, BlockingContext, EmptyInput};
 use muster_contract::provision::{ProvisionLockInput, ProvisionUnlockInput};
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
-use super::EmptyProvisionInput;
 use crate::fenced_lock::LockStatus;
 use crate::step_context::StepContext;
 
 /// Accepted leases, in seconds.
 const LEASE_SECONDS_RANGE: std::ops::RangeInclusive<u64> = 5..=3600;
 
-pub(crate) struct ProvisionLockAction(pub(crate) Arc<StepContext>);
-pub(crate) struct ProvisionUnlockAction(pub(crate) Arc<StepContext>);
-pub(crate) struct IsLockedAction(pub(crate) Arc<StepContext>);
-
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct ProvisionLockOutput {
     locked: bool,
     owner: String,
@@ -28,8 +23,7 @@ pub(crate) struct ProvisionLockOutput {
     expires: u64,
 }
 
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct ProvisionUnlockOutput {
     unlocked: bool,
 }
@@ -45,64 +39,32 @@ impl From<LockStatus> for ProvisionLockOutput {
     }
 }
 
-impl AgentAction for ProvisionLockAction {
-    const NAME: &'static str = "lock";
-    type Input = ProvisionLockInput;
-    type Output = ProvisionLockOutput;
-
-    async fn run(
-        &self,
-        cx: &CallContext,
-        input: ProvisionLockInput,
-    ) -> Result<ProvisionLockOutput, ActionError> {
-        if !LEASE_SECONDS_RANGE.contains(&input.lease) {
-            return Err(ActionError::invalid_input("lease must be 5 to 3600 seconds"));
-        }
-        let lease = Duration::from_secs(input.lease);
-        self.0
-            .run_blocking(cx, move |context, cx, _| {
-                let now = cx.system.now();
-                context.lock.acquire_lock(&input.owner, lease, input.fence, now)?;
-                Ok(context.lock.lock_status(now)?.into())
-            })
-            .await
+pub(crate) fn take_lock(
+    context: &Arc<StepContext>,
+    cx: &BlockingContext,
+    ProvisionLockInput { owner, lease, fence }: ProvisionLockInput,
+) -> Result<ProvisionLockOutput, ActionError> {
+    if !LEASE_SECONDS_RANGE.contains(&lease) {
+        return Err(ActionError::invalid_input("lease must be 5 to 3600 seconds"));
     }
+    let (lease, now) = (Duration::from_secs(lease), cx.system.now());
+    context.lock.acquire_lock(&owner, lease, fence, now)?;
+    Ok(context.lock.lock_status(now)?.into())
 }
 
-impl AgentAction for ProvisionUnlockAction {
-    const NAME: &'static str = "unlock";
-    type Input = ProvisionUnlockInput;
-    type Output = ProvisionUnlockOutput;
-
-    async fn run(
-        &self,
-        cx: &CallContext,
-        input: ProvisionUnlockInput,
-    ) -> Result<ProvisionUnlockOutput, ActionError> {
-        self.0
-            .run_blocking(cx, move |context, cx, _| {
-                let now = cx.system.now();
-                let unlocked = context.lock.release_lock(input.fence, input.force, now)?;
-                Ok(ProvisionUnlockOutput { unlocked })
-            })
-            .await
-    }
+pub(crate) fn release_lock(
+    context: &Arc<StepContext>,
+    cx: &BlockingContext,
+    ProvisionUnlockInput { fence, force }: ProvisionUnlockInput,
+) -> Result<ProvisionUnlockOutput, ActionError> {
+    let unlocked = context.lock.release_lock(fence, force, cx.system.now())?;
+    Ok(ProvisionUnlockOutput { unlocked })
 }
 
-impl AgentAction for IsLockedAction {
-    const NAME: &'static str = "is_locked";
-    type Input = EmptyProvisionInput;
-    type Output = ProvisionLockOutput;
-
-    async fn run(
-        &self,
-        cx: &CallContext,
-        _: EmptyProvisionInput,
-    ) -> Result<ProvisionLockOutput, ActionError> {
-        self.0
-            .run_blocking(cx, |context, cx, _| {
-                Ok(context.lock.lock_status(cx.system.now())?.into())
-            })
-            .await
-    }
+pub(crate) fn query_lock(
+    context: &Arc<StepContext>,
+    cx: &BlockingContext,
+    _: EmptyInput,
+) -> Result<ProvisionLockOutput, ActionError> {
+    Ok(context.lock.lock_status(cx.system.now())?.into())
 }

@@ -1,28 +1,13 @@
 //! The actions, one file for each kind of step.
 
-mod certificate;
-mod daemonize;
-mod hosts;
-mod lock;
-mod markers;
-mod run;
-
-pub(crate) use certificate::{HasCertAction, RequestCertificateAction};
-pub(crate) use daemonize::DaemonizePuppetAction;
-pub(crate) use hosts::SetPuppetHostAction;
-pub(crate) use lock::{IsLockedAction, ProvisionLockAction, ProvisionUnlockAction};
-pub(crate) use markers::{
-    IsDisabledAction, ProvisionDisableAction, ProvisionReleaseAction, ReprovisionAction,
-};
-pub(crate) use run::{BootstrapPuppetAction, RunPuppetAction};
+pub(crate) mod certificate;
+pub(crate) mod daemonize;
+pub(crate) mod hosts;
+pub(crate) mod lock;
+pub(crate) mod markers;
+pub(crate) mod run;
 
 use muster_api::ActionError;
-use serde::Deserialize;
-
-/// The input of an action that needs nothing.
-#[derive(Debug, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct EmptyProvisionInput {}
 
 /// Puppet arguments that select the server.
 fn server_arguments(server: Option<&str>, port: Option<u64>) -> Result<Vec<String>, ActionError> {

@@ -3,21 +3,22 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use muster_api::base::{error_chain, with_causes};
+use muster_api::base::{duration_millis, error_chain, with_causes};
 use muster_api::system::{StateDir, SystemError};
 use muster_api::wire::identity::SubjectName;
 use muster_api::wire::status::ReplyReason;
-use muster_api::{ActionError, AgentAction, CallContext};
+use muster_api::{ActionError, CallContext};
 use muster_contract::provision::RunPuppetOutput;
 use muster_contract::puppet::PuppetRunClass;
 use muster_contract::write_values;
 use muster_engine::lock::{CatalogRunLock, LockError};
 use muster_permits::{Permit, PermitRequest};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::server_arguments;
 use crate::outcome::{ProcessExit, ProvisionRunEvidence, classify_run};
-use crate::puppet::{PuppetRunner, printable_tail, to_action_error};
+use crate::puppet::{PuppetRunner, printable_tail};
 use crate::step_context::StepContext;
 use crate::summary::ProvisionRunSummary;
 
@@ -34,11 +35,7 @@ const RUN_ARGUMENTS: [&str; 9] = [
     "--waitforcert=0",
 ];
 
-pub(crate) struct BootstrapPuppetAction(pub(crate) Arc<StepContext>);
-pub(crate) struct RunPuppetAction(pub(crate) Arc<StepContext>);
-
-#[derive(Debug, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct RunPuppetInput {
     environment: Option<String>,
     server: Option<String>,
@@ -46,39 +43,19 @@ pub(crate) struct RunPuppetInput {
     fence: Option<u64>,
 }
 
-impl AgentAction for BootstrapPuppetAction {
-    const NAME: &'static str = "bootstrap_puppet";
-    type Input = RunPuppetInput;
-    type Output = RunPuppetOutput;
-
-    async fn run(
-        &self,
-        cx: &CallContext,
-        mut input: RunPuppetInput,
-    ) -> Result<RunPuppetOutput, ActionError> {
-        let configured = || self.0.options.bootstrap_environment.clone();
-        input.environment.get_or_insert_with(configured);
-        run_puppet(&self.0, cx, input).await
-    }
+pub(crate) async fn bootstrap_puppet(
+    context: Arc<StepContext>,
+    cx: CallContext,
+    mut input: RunPuppetInput,
+) -> Result<RunPuppetOutput, ActionError> {
+    let configured = || context.options.bootstrap_environment.clone();
+    input.environment.get_or_insert_with(configured);
+    run_puppet(context, cx, input).await
 }
 
-impl AgentAction for RunPuppetAction {
-    const NAME: &'static str = "run_puppet";
-    type Input = RunPuppetInput;
-    type Output = RunPuppetOutput;
-
-    async fn run(
-        &self,
-        cx: &CallContext,
-        input: RunPuppetInput,
-    ) -> Result<RunPuppetOutput, ActionError> {
-        run_puppet(&self.0, cx, input).await
-    }
-}
-
-async fn run_puppet(
-    context: &Arc<StepContext>,
-    cx: &CallContext,
+pub(crate) async fn run_puppet(
+    context: Arc<StepContext>,
+    mut cx: CallContext,
     input: RunPuppetInput,
 ) -> Result<RunPuppetOutput, ActionError> {
     let mut args: Vec<String> = RUN_ARGUMENTS.iter().map(|arg| (*arg).to_owned()).collect();
@@ -87,22 +64,25 @@ async fn run_puppet(
         args.extend(["--environment".to_owned(), environment.clone()]);
     }
     // Acquire the node's lock before the permit, so that this node holds no permit while it waits.
-    let lock = context
-        .run_step(cx, input.fence, |context, _, _| match acquire_run_lock(context) {
-            Ok(lock) => Ok(lock),
-            Err(LockError::Running { .. }) => {
-                Err(run_error(PuppetRunClass::Locked, "another run is in progress on this node"))
+    let step = Arc::clone(&context);
+    let lock = cx.run_blocking_in_context(move |cx| {
+        step.admit_step(cx, input.fence)?;
+        acquire_run_lock(&step).map_err(|error| match error {
+            LockError::Running { .. } => {
+                run_error(PuppetRunClass::Locked, "another run is in progress on this node")
             }
-            Err(error) => Err(ActionError::failed(error_chain(&error))),
+            error => ActionError::from_cause(error),
         })
-        .await?;
-    let permit = acquire_permit(context, cx).await?;
+    });
+    let lock = lock.await?;
+    let permit = acquire_permit(&context, &cx).await?;
     // The run ends with the call, and when the permit is lost.
-    let mut call = cx.clone();
-    call.cancel = cx.cancel.child_token();
-    let work = context.run_step(&call, input.fence, move |context, cx, cancel| {
+    let run_cancel = cx.cancel.child_token();
+    cx.cancel = run_cancel.clone();
+    let work = cx.run_blocking_in_context(move |cx| {
+        context.admit_step(cx, input.fence)?;
         let _lock = lock;
-        run_once(&context.puppet_runner(cx, cancel, context.options.run_timeout), &args)
+        run_once(&context.puppet_runner(cx, context.options.run_timeout), &args)
     });
     let Some(permit) = permit else {
         return work.await;
@@ -115,7 +95,7 @@ async fn run_puppet(
         }
         () = permit.lost_token().cancelled() => "the permit of the run was lost; the run was stopped",
     };
-    call.cancel.cancel();
+    run_cancel.cancel();
     let result = work.await;
     permit.release().await;
     result.map_err(|error| run_error(PuppetRunClass::Stopped, reason).with_data(error.data))
@@ -163,7 +143,7 @@ fn run_once(puppet: &PuppetRunner<'_>, args: &[String]) -> Result<RunPuppetOutpu
         Err(SystemError::Cancelled { .. }) => {
             (ProcessExit::Cancelled, String::new(), String::new())
         }
-        Err(error) => return Err(to_action_error(&error)),
+        Err(error) => return Err(error.into()),
     };
     let after = puppet.summary_version(&settings);
     let summary =
@@ -199,9 +179,9 @@ fn run_once(puppet: &PuppetRunner<'_>, args: &[String]) -> Result<RunPuppetOutpu
     let mut error = run_error(class, &problem);
     error.data = write_values(&answer);
     error.reason = match exit {
-        ProcessExit::Timeout => Some(ReplyReason::Timeout {
-            after_ms: u64::try_from(puppet.timeout().as_millis()).unwrap_or(u64::MAX),
-        }),
+        ProcessExit::Timeout => {
+            Some(ReplyReason::Timeout { after_ms: duration_millis(puppet.timeout()) })
+        }
         ProcessExit::Cancelled => Some(ReplyReason::Cancelled),
         ProcessExit::Code(_) => None,
     };

@@ -1,10 +1,4 @@
 //! The actions of the agent `provisioner`.
 
-mod control;
-mod status;
-
-pub(crate) use control::{
-    ProvisionerPauseAction, ProvisionerResumeAction, ProvisionerRetireAction,
-    ProvisionerRetryAction,
-};
-pub(crate) use status::ProvisionerStatusAction;
+pub(crate) mod control;
+pub(crate) mod status;

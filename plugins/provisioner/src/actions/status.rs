@@ -1,7 +1,8 @@
 //! `status`: the state of every node, and the current leader.
 
-use muster_api::{ActionError, AgentAction, CallContext};
+use muster_api::{ActionError, CallContext};
 use muster_contract::provisioner::{NodeHistoryRow, ProvisionedNodeRow, ProvisionerStatusOutput};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -11,49 +12,40 @@ use crate::record::{EventKind, NodeRecord};
 /// Maximum number of nodes in one reply.
 const MAX_LISTED_NODES: usize = 1000;
 
-pub(crate) struct ProvisionerStatusAction(pub(crate) ProvisionerHandle);
-
-#[derive(Debug, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct ProvisionerStatusInput {
     node: Option<String>,
     state: Option<String>,
     history: bool,
 }
 
-impl AgentAction for ProvisionerStatusAction {
-    const NAME: &'static str = "status";
-    type Input = ProvisionerStatusInput;
-    type Output = ProvisionerStatusOutput;
-
-    async fn run(
-        &self,
-        _: &CallContext,
-        input: ProvisionerStatusInput,
-    ) -> Result<ProvisionerStatusOutput, ActionError> {
-        let mut counts = Map::new();
-        let mut nodes = Vec::new();
-        let mut more = 0;
-        for record in self.0.list_records().await? {
-            let state_name = record.state.as_str();
-            let count = counts.get(state_name).and_then(Value::as_u64).unwrap_or_default();
-            counts.insert(state_name.to_owned(), (count + 1).into());
-            let matches = input.state.as_deref().is_none_or(|state| state == state_name)
-                && input.node.as_deref().is_none_or(|node| node == record.identity.as_str());
-            if matches && nodes.len() < MAX_LISTED_NODES {
-                nodes.push(build_row(&record, input.history));
-            } else if matches {
-                more += 1;
-            }
+pub(crate) async fn list_nodes(
+    handle: ProvisionerHandle,
+    _: CallContext,
+    input: ProvisionerStatusInput,
+) -> Result<ProvisionerStatusOutput, ActionError> {
+    let mut counts = Map::new();
+    let mut nodes = Vec::new();
+    let mut more = 0;
+    for record in handle.list_records().await? {
+        let state_name = record.state.as_str();
+        let count = counts.get(state_name).and_then(Value::as_u64).unwrap_or_default();
+        counts.insert(state_name.to_owned(), (count + 1).into());
+        let matches = input.state.as_deref().is_none_or(|state| state == state_name)
+            && input.node.as_deref().is_none_or(|node| node == record.identity.as_str());
+        if matches && nodes.len() < MAX_LISTED_NODES {
+            nodes.push(build_row(&record, input.history));
+        } else if matches {
+            more += 1;
         }
-        let leader = self.0.current_leader().await?;
-        Ok(ProvisionerStatusOutput {
-            leader: leader.map_or(String::new(), |leader| leader.host.to_string()),
-            counts,
-            nodes,
-            more,
-        })
     }
+    let leader = handle.current_leader().await?;
+    Ok(ProvisionerStatusOutput {
+        leader: leader.map_or(String::new(), |leader| leader.host.to_string()),
+        counts,
+        nodes,
+        more,
+    })
 }
 
 fn build_row(record: &NodeRecord, history: bool) -> ProvisionedNodeRow {

@@ -10,7 +10,7 @@ use muster_puppet::wrapper::trace::{TraceLine, TraceSplitter};
 fn notes(lines: &[TraceLine], relations: &CatalogRelations) -> Vec<RefreshEvent> {
     let mut follower = TraceInterpreter::new(false);
     let mut notes: Vec<RefreshEvent> =
-        lines.iter().flat_map(|line| follower.process_line(line, relations)).collect();
+        lines.iter().filter_map(|line| follower.process_line(line, relations)).collect();
     notes.extend(follower.finish_run(relations));
     notes
 }

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use muster_api::{ActionError, AgentAction, CallContext};
+use muster_api::{ActionError, BlockingContext};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -12,16 +13,12 @@ use crate::files::report::{PuppetResourceEvent, PuppetRunReport};
 use crate::program;
 use crate::runs::PuppetRunManager;
 
-pub(crate) struct LastRunReportAction(pub(crate) Arc<PuppetRunManager>);
-
-#[derive(Debug, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct LastRunReportInput {
     logs: bool,
 }
 
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct LastRunReportOutput {
     status: String,
     class: String,
@@ -64,23 +61,13 @@ impl LastRunReportOutput {
     }
 }
 
-impl AgentAction for LastRunReportAction {
-    const NAME: &'static str = "last_run_report";
-    type Input = LastRunReportInput;
-    type Output = LastRunReportOutput;
-
-    async fn run(
-        &self,
-        cx: &CallContext,
-        input: LastRunReportInput,
-    ) -> Result<LastRunReportOutput, ActionError> {
-        let (runs, system) = (Arc::clone(&self.0), Arc::clone(&cx.system));
-        cx.run_blocking(move |_| {
-            let paths = find_paths(&runs.options, &*system)?;
-            let report = program::wait_for_report(&*system, &paths)
-                .ok_or_else(|| ActionError::failed("no readable report of a Puppet run found"))?;
-            Ok(LastRunReportOutput::from_report(&report, input.logs))
-        })
-        .await?
-    }
+pub(crate) fn report_last_run(
+    runs: &Arc<PuppetRunManager>,
+    cx: &BlockingContext,
+    LastRunReportInput { logs }: LastRunReportInput,
+) -> Result<LastRunReportOutput, ActionError> {
+    let paths = find_paths(&runs.options, &*cx.system)?;
+    let report = program::wait_for_report(&*cx.system, &paths)
+        .ok_or_else(|| ActionError::failed("no readable report of a Puppet run found"))?;
+    Ok(LastRunReportOutput::from_report(&report, logs))
 }

@@ -5,46 +5,30 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use muster_api::system::System;
-use muster_api::{ActionError, AgentAction, CallContext};
+use muster_api::{ActionError, BlockingContext};
 use muster_contract::puppet::LastRunSummaryOutput;
+use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{find_paths, to_action_error};
+use super::find_paths;
 use crate::classification;
 use crate::files::activity;
 use crate::program;
 use crate::runs::PuppetRunManager;
 
-pub(crate) struct LastRunSummaryAction(pub(crate) Arc<PuppetRunManager>);
-
-#[derive(Debug, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct LastRunSummaryInput {
     logs: bool,
 }
 
-impl AgentAction for LastRunSummaryAction {
-    const NAME: &'static str = "last_run_summary";
-    type Input = LastRunSummaryInput;
-    type Output = LastRunSummaryOutput;
-
-    async fn run(
-        &self,
-        cx: &CallContext,
-        input: LastRunSummaryInput,
-    ) -> Result<LastRunSummaryOutput, ActionError> {
-        let (runs, system) = (Arc::clone(&self.0), Arc::clone(&cx.system));
-        cx.run_blocking(move |_| summarise_last_run(&runs, &*system, input.logs)).await?
-    }
-}
-
-fn summarise_last_run(
-    runs: &PuppetRunManager,
-    system: &dyn System,
-    logs: bool,
+pub(crate) fn summarise_last_run(
+    runs: &Arc<PuppetRunManager>,
+    cx: &BlockingContext,
+    LastRunSummaryInput { logs }: LastRunSummaryInput,
 ) -> Result<LastRunSummaryOutput, ActionError> {
+    let system = &*cx.system;
     let paths = find_paths(&runs.options, system)?;
-    let Some(summary) = activity::read_summary(system, &paths).map_err(to_action_error)? else {
+    let Some(summary) = activity::read_summary(system, &paths)? else {
         return Err(ActionError::failed("no readable summary of a Puppet run found"));
     };
     let report = program::wait_for_report(system, &paths);

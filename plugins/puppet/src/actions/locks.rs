@@ -5,30 +5,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_api::system::{StateDir, System};
-use muster_api::{ActionError, AgentAction, CallContext};
+use muster_api::{ActionError, BlockingContext, EmptyInput};
 use muster_engine::lock::{LockError, MusterRunLock};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{find_paths, to_action_error};
+use super::find_paths;
 use crate::files::activity::{LockHolder, disabled_reason, lock_holder};
 use crate::paths::PuppetPaths;
 use crate::runs::PuppetRunManager;
 
-pub(crate) struct PuppetLocksAction(pub(crate) Arc<PuppetRunManager>);
-
-#[derive(Debug, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct PuppetLocksInput {}
-
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct PuppetLocksOutput {
     held: usize,
     locks: Vec<PuppetLockRow>,
 }
 
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct PuppetLockRow {
     name: String,
     path: String,
@@ -38,27 +31,17 @@ pub(crate) struct PuppetLockRow {
     message: Option<String>,
 }
 
-impl AgentAction for PuppetLocksAction {
-    const NAME: &'static str = "locks";
-    type Input = PuppetLocksInput;
-    type Output = PuppetLocksOutput;
-
-    async fn run(
-        &self,
-        cx: &CallContext,
-        _: PuppetLocksInput,
-    ) -> Result<PuppetLocksOutput, ActionError> {
-        let (runs, system) = (Arc::clone(&self.0), Arc::clone(&cx.system));
-        cx.run_blocking(move |_| {
-            let mut locks = vec![engine_lock_row(&runs)?];
-            if let Ok(paths) = find_paths(&runs.options, &*system) {
-                locks.extend(puppet_lock_rows(&*system, &paths)?);
-            }
-            let held = locks.iter().filter(|lock| lock.state == "held").count();
-            Ok(PuppetLocksOutput { held, locks })
-        })
-        .await?
+pub(crate) fn list_locks(
+    runs: &Arc<PuppetRunManager>,
+    cx: &BlockingContext,
+    _: EmptyInput,
+) -> Result<PuppetLocksOutput, ActionError> {
+    let mut locks = vec![engine_lock_row(runs)?];
+    if let Ok(paths) = find_paths(&runs.options, &*cx.system) {
+        locks.extend(puppet_lock_rows(&*cx.system, &paths)?);
     }
+    let held = locks.iter().filter(|lock| lock.state == "held").count();
+    Ok(PuppetLocksOutput { held, locks })
 }
 
 fn lock_row(name: &str, path: &Path, state: &str) -> PuppetLockRow {
@@ -75,11 +58,11 @@ fn lock_row(name: &str, path: &Path, state: &str) -> PuppetLockRow {
 /// Row for the engine's run lock. The lock file has no content, so the lock is probed by acquiring it.
 fn engine_lock_row(runs: &PuppetRunManager) -> Result<PuppetLockRow, ActionError> {
     let directory = runs.engine_dir();
-    let state = StateDir::open(&directory).map_err(to_action_error)?;
+    let state = StateDir::open(&directory)?;
     let is_held = match MusterRunLock::acquire(&state, Duration::ZERO) {
         Ok(_) => false,
         Err(LockError::Running { .. }) => true,
-        Err(error) => return Err(to_action_error(error)),
+        Err(error) => return Err(ActionError::from_cause(error)),
     };
     let path = directory.join("run.lock");
     let mut lock = lock_row("run", &path, if is_held { "held" } else { "free" });
@@ -96,7 +79,7 @@ fn puppet_lock_rows(
     let mut locks = Vec::new();
     let ssl = paths.ssldir.join("ssl.lock");
     for (name, path) in [("puppet", paths.run_lock_path()), ("ssl", ssl)] {
-        let found = lock_holder(system, &path).map_err(to_action_error)?;
+        let found = lock_holder(system, &path)?;
         let state = match found {
             LockHolder::Nobody => continue,
             LockHolder::Stale(_) => "stale",
@@ -110,7 +93,7 @@ fn puppet_lock_rows(
         };
         locks.push(lock);
     }
-    if let Some(reason) = disabled_reason(system, paths).map_err(to_action_error)? {
+    if let Some(reason) = disabled_reason(system, paths)? {
         let mut lock = lock_row("disabled", &paths.disabled_lock_path(), "held");
         lock.message = Some(reason);
         locks.push(lock);

@@ -1,40 +1,22 @@
 //! The actions, one file each, and their shared helpers.
 
-mod disable;
-mod enable;
-mod last_run_report;
-mod last_run_summary;
-mod locks;
-mod runonce;
-mod runs;
-mod status;
-
-pub(crate) use disable::PuppetDisableAction;
-pub(crate) use enable::PuppetEnableAction;
-pub(crate) use last_run_report::LastRunReportAction;
-pub(crate) use last_run_summary::LastRunSummaryAction;
-pub(crate) use locks::PuppetLocksAction;
-pub(crate) use runonce::PuppetRunOnceAction;
-pub(crate) use runs::PuppetRunsAction;
-pub(crate) use status::PuppetStatusAction;
-
-use std::error::Error;
+pub(crate) mod disable;
+pub(crate) mod last_run_report;
+pub(crate) mod last_run_summary;
+pub(crate) mod locks;
+pub(crate) mod runonce;
+pub(crate) mod runs;
+pub(crate) mod status;
 
 use muster_api::ActionError;
-use muster_api::base::error_chain;
 use muster_api::system::System;
 use uuid::Uuid;
 
 use crate::options::Options;
 use crate::paths::PuppetPaths;
 
-/// Converts an error of the system layer into an action error.
-fn to_action_error(error: impl Error) -> ActionError {
-    ActionError::failed(error_chain(&error))
-}
-
 fn find_paths(options: &Options, system: &dyn System) -> Result<PuppetPaths, ActionError> {
-    PuppetPaths::find(options, system).map_err(to_action_error)
+    PuppetPaths::find(options, system).map_err(ActionError::from_cause)
 }
 
 fn parse_run_id(text: &str) -> Result<Uuid, ActionError> {

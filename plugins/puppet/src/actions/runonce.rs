@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_api::wire::identity::SubjectName;
-use muster_api::{ActionError, AgentAction, CallContext};
+use muster_api::{ActionError, CallContext};
 use muster_contract::puppet::{
     PuppetRunClass, PuppetRunOnceInput, PuppetRunOutcome, PuppetRunProgress,
 };
@@ -16,7 +16,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 use uuid::Uuid;
 
-use super::{parse_run_id, to_action_error};
+use super::parse_run_id;
 use crate::arguments::PuppetRunOptions;
 use crate::options::CatalogEngine;
 use crate::permit::PermitParameters;
@@ -26,76 +26,62 @@ use muster_api::base::unix_millis;
 /// The reply is sent this long before the request's deadline.
 const ANSWER_MARGIN: Duration = Duration::from_secs(2);
 
-pub(crate) struct PuppetRunOnceAction(pub(crate) Arc<PuppetRunManager>);
-
-impl AgentAction for PuppetRunOnceAction {
-    const NAME: &'static str = "runonce";
-    type Input = PuppetRunOnceInput;
-    type Output = PuppetRunOutcome;
-
-    async fn run(
-        &self,
-        cx: &CallContext,
-        input: PuppetRunOnceInput,
-    ) -> Result<PuppetRunOutcome, ActionError> {
-        let request = parse_request(cx, &self.0, input)?;
-        let (in_background, runs) = (request.in_background, Arc::clone(&self.0));
-        let system = Arc::clone(&cx.system);
-        let result = cx
-            .run_blocking(move |_| runs.begin_run(request, &system))
-            .await?
-            .map_err(to_action_error)?;
-        match result {
-            BeginRunResult::Finished(outcome) => check_outcome(*outcome),
-            BeginRunResult::Active(waiter, was_running) if in_background => {
-                let mut outcome = waiter.active_run().outcome.borrow().clone();
-                outcome.attached = was_running;
-                Ok(outcome)
-            }
-            BeginRunResult::Active(waiter, was_running) => {
-                self.wait_for_outcome(cx, &waiter, was_running).await
-            }
+pub(crate) async fn run_once(
+    runs: Arc<PuppetRunManager>,
+    cx: CallContext,
+    input: PuppetRunOnceInput,
+) -> Result<PuppetRunOutcome, ActionError> {
+    let request = parse_request(&cx, &runs, input)?;
+    let in_background = request.in_background;
+    let (manager, system) = (Arc::clone(&runs), Arc::clone(&cx.system));
+    match cx.run_blocking(move |_| manager.begin_run(request, &system)).await?? {
+        BeginRunResult::Finished(outcome) => check_outcome(*outcome),
+        BeginRunResult::Active(waiter, was_running) if in_background => {
+            let mut outcome = waiter.active_run().outcome.borrow().clone();
+            outcome.attached = was_running;
+            Ok(outcome)
+        }
+        BeginRunResult::Active(waiter, was_running) => {
+            wait_for_outcome(&runs, &cx, &waiter, was_running).await
         }
     }
 }
 
-impl PuppetRunOnceAction {
-    /// Waits for the end of the run, and sends progress.
-    async fn wait_for_outcome(
-        &self,
-        cx: &CallContext,
-        waiter: &RunWaiter,
-        was_running: bool,
-    ) -> Result<PuppetRunOutcome, ActionError> {
-        let active_run = waiter.active_run();
-        let mut updates = active_run.outcome.subscribe();
-        let report_state = |outcome: &PuppetRunOutcome| {
-            let progress = PuppetRunProgress {
-                state: outcome.state,
-                run: outcome.run.clone(),
-                at: unix_millis(cx.system.now()),
-                elapsed: active_run.since.elapsed().as_secs_f64(),
-            };
-            cx.emit_event(Value::Object(write_values(&progress)));
+/// Waits for the end of the run, and sends progress.
+async fn wait_for_outcome(
+    runs: &PuppetRunManager,
+    cx: &CallContext,
+    waiter: &RunWaiter,
+    was_running: bool,
+) -> Result<PuppetRunOutcome, ActionError> {
+    let active_run = waiter.active_run();
+    let mut updates = active_run.outcome.subscribe();
+    let report_state = |outcome: &PuppetRunOutcome| {
+        let progress = PuppetRunProgress {
+            state: outcome.state,
+            run: outcome.run.clone(),
+            at: unix_millis(cx.system.now()),
+            elapsed: active_run.since.elapsed().as_secs_f64(),
         };
-        report_state(&updates.borrow_and_update());
-        let deadline = cx.deadline - ANSWER_MARGIN;
-        loop {
-            tokio::select! {
-                outcome = next_outcome(&mut updates) => {
-                    report_state(&outcome);
-                    if outcome.state.is_over() {
-                        return check_outcome(PuppetRunOutcome { attached: was_running, ..outcome });
-                    }
+        cx.emit_event(Value::Object(write_values(&progress)));
+    };
+    report_state(&updates.borrow_and_update());
+    let deadline = cx.deadline - ANSWER_MARGIN;
+    loop {
+        tokio::select! {
+            outcome = next_outcome(&mut updates) => {
+                report_state(&outcome);
+                if outcome.state.is_over() {
+                    return check_outcome(PuppetRunOutcome { attached: was_running, ..outcome });
                 }
-                () = tokio::time::sleep_until(deadline) => return Err(still_running_error(&active_run.outcome.borrow(), "the request reached its deadline")),
-                () = self.0.stopping.cancelled() => return Err(still_running_error(&active_run.outcome.borrow(), "the daemon is stopping")),
-                () = cx.cancel.cancelled() => {
-                    waiter.cancel_run();
-                    let outcome = updates.wait_for(|outcome| outcome.state.is_over()).await;
-                    let outcome = outcome.map(|outcome| outcome.clone());
-                    return check_outcome(outcome.map_err(|_| ActionError::cancelled())?);
-                }
+            }
+            () = tokio::time::sleep_until(deadline) => return Err(still_running_error(&active_run.outcome.borrow(), "the request reached its deadline")),
+            () = runs.stopping.cancelled() => return Err(still_running_error(&active_run.outcome.borrow(), "the daemon is stopping")),
+            () = cx.cancel.cancelled() => {
+                waiter.cancel_run();
+                let outcome = updates.wait_for(|outcome| outcome.state.is_over()).await;
+                let outcome = outcome.map(|outcome| outcome.clone());
+                return check_outcome(outcome.map_err(|_| ActionError::cancelled())?);
             }
         }
     }
@@ -127,7 +113,7 @@ fn still_running_error(outcome: &PuppetRunOutcome, reason: &str) -> ActionError 
 }
 
 fn error_with_outcome(message: String, outcome: &PuppetRunOutcome) -> ActionError {
-    ActionError::failed(message).with_data(write_values(outcome))
+    ActionError::failed(message).with_output(outcome)
 }
 
 /// Validates the input before a run is begun.

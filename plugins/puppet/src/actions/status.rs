@@ -3,45 +3,24 @@
 use muster_api::base::since_epoch;
 use std::sync::Arc;
 
-use muster_api::system::System;
-use muster_api::{ActionError, AgentAction, CallContext};
+use muster_api::{ActionError, BlockingContext, EmptyInput};
 use muster_contract::puppet::PuppetStatusOutput;
-use serde::Deserialize;
 
-use super::{find_paths, format_elapsed, to_action_error};
+use super::{find_paths, format_elapsed};
 use crate::files::activity::{LockHolder, read_activity};
 use crate::files::summary::PuppetRunSummary;
 use crate::options::CatalogEngine;
 use crate::program;
-use crate::runs;
+use crate::runs::PuppetRunManager;
 
-pub(crate) struct PuppetStatusAction(pub(crate) Arc<runs::PuppetRunManager>);
-
-#[derive(Debug, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub(crate) struct PuppetStatusInput {}
-
-impl AgentAction for PuppetStatusAction {
-    const NAME: &'static str = "status";
-    type Input = PuppetStatusInput;
-    type Output = PuppetStatusOutput;
-
-    async fn run(
-        &self,
-        cx: &CallContext,
-        _: PuppetStatusInput,
-    ) -> Result<PuppetStatusOutput, ActionError> {
-        let (runs, system) = (Arc::clone(&self.0), Arc::clone(&cx.system));
-        cx.run_blocking(move |_| build_status(&runs, &*system)).await?
-    }
-}
-
-fn build_status(
-    runs: &runs::PuppetRunManager,
-    system: &dyn System,
+pub(crate) fn query_status(
+    runs: &Arc<PuppetRunManager>,
+    cx: &BlockingContext,
+    _: EmptyInput,
 ) -> Result<PuppetStatusOutput, ActionError> {
+    let system = &*cx.system;
     let activity = match find_paths(&runs.options, system) {
-        Ok(paths) => read_activity(system, &paths).map_err(to_action_error)?,
+        Ok(paths) => read_activity(system, &paths)?,
         // With the native engine, Puppet need not be installed.
         Err(_) if runs.options.engine == CatalogEngine::Native => {
             crate::files::activity::AgentActivity::without_puppet()

@@ -3,11 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_api::base::error_chain;
 use muster_api::system::command::CancelFlag;
 use muster_contract::puppet::{PuppetRunClass, PuppetRunState};
 
-use super::{RunDriver, RunFailure, join_failure, run_blocking};
+use super::{RunDriver, RunFailure, run_blocking};
 use crate::arguments::PuppetRunOptions;
 use crate::classification;
 use crate::files::report::ReportIdentity;
@@ -48,7 +47,7 @@ impl RunDriver {
         };
         let started: Result<_, ProgramStartError> = run_blocking(start).await?;
         let (paths, mark, program) =
-            started.map_err(|error| RunFailure(PuppetRunClass::NotStarted, error_chain(&error)))?;
+            started.map_err(|error| RunFailure::from_cause(PuppetRunClass::NotStarted, &error))?;
         self.paths = Some(paths);
         self.record_start(program, mark)?;
         self.set_state(PuppetRunState::Starting);
@@ -72,7 +71,7 @@ impl RunDriver {
         self.runs
             .records
             .write(&self.record)
-            .map_err(|error| RunFailure(PuppetRunClass::NotStarted, error_chain(&error)))
+            .map_err(|error| RunFailure::from_cause(PuppetRunClass::NotStarted, &error))
     }
 
     /// Follows the started program until it ends or is stopped.
@@ -120,9 +119,7 @@ impl RunDriver {
             is_stopped = true;
         };
         self.record.outcome.state = self.active_run.outcome.borrow().state;
-        result
-            .map_err(|error| join_failure(&error))?
-            .map_err(|error| RunFailure(PuppetRunClass::NoReport, error_chain(&error)))
+        result?.map_err(|error| RunFailure::from_cause(PuppetRunClass::NoReport, &error))
     }
 
     pub(super) async fn run_native(&mut self, permit: &OptionalPermit) -> Result<(), RunFailure> {
@@ -147,7 +144,7 @@ impl RunDriver {
         let timeout = Duration::from_secs(self.runs.options.timeout);
         let reason = tokio::select! {
             result = &mut work => {
-                native::record_result(&mut self.record.outcome, result.map_err(|error| join_failure(&error))?);
+                native::record_result(&mut self.record.outcome, result?);
                 return Ok(());
             }
             () = permit.until_lost() => PuppetRunClass::Fenced,
@@ -155,10 +152,7 @@ impl RunDriver {
             () = tokio::time::sleep(timeout) => PuppetRunClass::Timeout,
         };
         flag.cancel();
-        native::record_result(
-            &mut self.record.outcome,
-            work.await.map_err(|error| join_failure(&error))?,
-        );
+        native::record_result(&mut self.record.outcome, work.await?);
         let message = classification::stop_message(&reason).to_owned();
         Err(RunFailure(reason, message))
     }

@@ -2,14 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use muster_api::base::error_chain;
 use muster_api::system::StateDir;
 use muster_contract::puppet::{PuppetRunClass, PuppetRunState};
 use muster_engine::lock::{self, CatalogRunLock, LockError, MusterRunLock};
 use muster_permits::PermitError;
 
-use super::{RunDriver, RunFailure, cancelled_failure, join_failure, lock_timeout_failure};
-use crate::classification;
+use super::{RunDriver, RunFailure, cancelled_failure, lock_timeout_failure};
 use crate::native;
 use crate::options::CatalogEngine;
 use crate::permit::OptionalPermit;
@@ -40,16 +38,11 @@ impl RunDriver {
                 let state = StateDir::open(&engine)?;
                 MusterRunLock::acquire(&state, Duration::ZERO).map(HeldRunLock::Own)
             });
-            match task.await.map_err(|error| join_failure(&error))? {
+            match task.await? {
                 Ok(lock) => return Ok(lock),
-                Err(LockError::Disabled { reason }) => {
-                    return Err(RunFailure(
-                        PuppetRunClass::Disabled,
-                        classification::disabled_message(&reason),
-                    ));
-                }
+                Err(LockError::Disabled { reason }) => return Err(RunFailure::disabled(&reason)),
                 Err(error @ LockError::System(_)) => {
-                    return Err(RunFailure(PuppetRunClass::NotStarted, error_chain(&error)));
+                    return Err(RunFailure::from_cause(PuppetRunClass::NotStarted, &error));
                 }
                 Err(error) => self.wait_for_retry(deadline, &error.to_string()).await?,
             }
@@ -84,18 +77,14 @@ impl RunDriver {
         }
         self.set_state(PuppetRunState::WaitingPermit);
         let wait_started = Instant::now();
-        let (permits, id) = (&self.runs.permits, self.record.id);
-        let result = OptionalPermit::acquire_permit(
-            permits,
-            &self.permit_parameters,
-            id,
-            &self.active_run.cancel,
-        )
-        .await;
+        let (permits, cancel) = (&self.runs.permits, &self.active_run.cancel);
+        let parameters = &self.permit_parameters;
+        let result =
+            OptionalPermit::acquire_permit(permits, parameters, self.record.id, cancel).await;
         self.record.outcome.waited_permit += wait_started.elapsed().as_secs_f64();
         result.map_err(|error| match error {
             PermitError::Cancelled { .. } => cancelled_failure(),
-            error => RunFailure(PuppetRunClass::NoPermit, error_chain(&error)),
+            error => RunFailure::from_cause(PuppetRunClass::NoPermit, &error),
         })
     }
 
@@ -115,12 +104,8 @@ impl RunDriver {
     }
 
     pub(super) fn check_disabled(&self) -> Result<(), RunFailure> {
-        match lock::disabled_reason(&self.puppet_state()) {
-            Some(reason) => {
-                Err(RunFailure(PuppetRunClass::Disabled, classification::disabled_message(&reason)))
-            }
-            None => Ok(()),
-        }
+        let reason = lock::disabled_reason(&self.puppet_state());
+        reason.map_or(Ok(()), |reason| Err(RunFailure::disabled(&reason)))
     }
 
     /// Process id of a Puppet that was started outside. Always `None` with the native engine, whose lock already excludes Puppet.

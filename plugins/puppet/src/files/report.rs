@@ -1,6 +1,7 @@
 //! Reads `last_run_report.yaml`, Puppet's report of a run. Puppet writes it only if the run completed.
 
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::summary::value_text;
@@ -25,8 +26,7 @@ pub(crate) struct ReportIdentity {
 }
 
 /// What happened to a resource.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct PuppetResourceEvent {
     resource: String,
     property: Option<String>,

@@ -3,18 +3,19 @@
 use std::sync::Arc;
 
 use muster_api::ActionError;
+use muster_api::NodePlugin as _;
 use muster_api::system::System;
 use muster_api::system::fake::FakeSystem;
 use muster_api::testing::TestNode;
 use muster_api::wire::status::ReplyStatus;
 use serde_json::{Map, Value, json};
 
-use crate::{Options, data_sources};
+use super::plugin;
 
 async fn query(system: &Arc<dyn System>) -> Result<Map<String, Value>, ActionError> {
     let node = TestNode::named("dev1.example.net").unwrap();
     let cx = node.context("rpcutil", "get_data", Arc::clone(system)).unwrap();
-    let source = data_sources(Options::default()).unwrap().remove(0);
+    let source = plugin().data_sources().unwrap().remove(0);
     source.query_values(&cx, None).await
 }
 
@@ -22,7 +23,6 @@ async fn data(system: &Arc<dyn System>) -> Map<String, Value> {
     query(system).await.unwrap()
 }
 
-#[expect(clippy::too_many_lines, reason = "one Puppet's life, in the order of its files")]
 #[tokio::test]
 async fn puppet_is_told_from_the_files_that_it_leaves() {
     let system = FakeSystem::new();

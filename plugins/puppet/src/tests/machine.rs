@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use muster_api::NodePlugin as _;
 use muster_api::system::System;
 use muster_api::system::real::RealSystem;
 use muster_api::testing::TestNode;

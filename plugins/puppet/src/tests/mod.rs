@@ -9,24 +9,47 @@ mod running;
 mod surviving;
 mod traces;
 
-use muster_api::ddl::{AgentDdl, builtin_agent};
 use muster_api::testing::{data_differences, differences};
 
-use crate::{actions, data as source};
+use muster_api::wire::identity::Identity;
+use muster_api::{EmptyInput, NodePlugin as _};
+use muster_permits::PermitClient;
+
+use crate::data::PuppetDataOutput;
+use crate::{Options, PuppetPlugin, actions};
+
+/// The plugin with default options.
+fn plugin() -> PuppetPlugin {
+    let node = Identity::parse("dev1.example.net").unwrap();
+    PuppetPlugin::new(Options::default(), PermitClient::new(node)).unwrap()
+}
 
 #[test]
 fn types_names_and_examples_equal_the_ddls() {
-    let ddl = AgentDdl::from_slice(builtin_agent("puppet").unwrap().as_bytes()).unwrap();
+    let agent = plugin().build_agent().unwrap();
     let found: Vec<String> = [
-        differences::<actions::PuppetStatusAction>(&ddl),
-        differences::<actions::PuppetRunOnceAction>(&ddl),
-        differences::<actions::PuppetRunsAction>(&ddl),
-        differences::<actions::PuppetEnableAction>(&ddl),
-        differences::<actions::PuppetDisableAction>(&ddl),
-        differences::<actions::LastRunSummaryAction>(&ddl),
-        differences::<actions::LastRunReportAction>(&ddl),
-        differences::<actions::PuppetLocksAction>(&ddl),
-        data_differences::<source::PuppetDataSource>(),
+        differences::<actions::disable::PuppetDisableInput, actions::disable::PuppetDisableOutput>(
+            &agent, "disable",
+        ),
+        differences::<EmptyInput, actions::disable::PuppetEnableOutput>(&agent, "enable"),
+        differences::<
+            actions::last_run_report::LastRunReportInput,
+            actions::last_run_report::LastRunReportOutput,
+        >(&agent, "last_run_report"),
+        differences::<
+            actions::last_run_summary::LastRunSummaryInput,
+            muster_contract::puppet::LastRunSummaryOutput,
+        >(&agent, "last_run_summary"),
+        differences::<EmptyInput, actions::locks::PuppetLocksOutput>(&agent, "locks"),
+        differences::<
+            muster_contract::puppet::PuppetRunOnceInput,
+            muster_contract::puppet::PuppetRunOutcome,
+        >(&agent, "runonce"),
+        differences::<actions::runs::PuppetRunsInput, actions::runs::PuppetRunsOutput>(
+            &agent, "runs",
+        ),
+        differences::<EmptyInput, muster_contract::puppet::PuppetStatusOutput>(&agent, "status"),
+        data_differences::<PuppetDataOutput>(&plugin().data_sources().unwrap()[0]),
     ]
     .concat();
     assert_eq!(found, Vec::<String>::new());

@@ -27,7 +27,7 @@ fn owed(lines: &[TraceLine]) -> BTreeSet<String> {
     let relations = relations();
     let mut follower = TraceInterpreter::new(false);
     let mut notes: Vec<RefreshEvent> =
-        lines.iter().flat_map(|line| follower.process_line(line, &relations)).collect();
+        lines.iter().filter_map(|line| follower.process_line(line, &relations)).collect();
     notes.extend(follower.finish_run(&relations));
     let mut owed = BTreeSet::new();
     for note in notes {
@@ -97,7 +97,7 @@ fn a_run_in_noop_owes_nothing() {
     let relations = relations();
     let mut follower = TraceInterpreter::new(true);
     let notes: Vec<RefreshEvent> =
-        lines().iter().flat_map(|line| follower.process_line(line, &relations)).collect();
+        lines().iter().filter_map(|line| follower.process_line(line, &relations)).collect();
     assert!(notes.is_empty() && follower.finish_run(&relations).is_empty());
 }
 

@@ -95,13 +95,10 @@ impl TraceInterpreter {
         &mut self,
         line: &TraceLine,
         relations: &CatalogRelations,
-    ) -> Vec<RefreshEvent> {
-        if self.is_noop {
-            return Vec::new();
-        }
+    ) -> Option<RefreshEvent> {
         let event = line.classify_line();
-        if event == TraceEvent::Other {
-            return Vec::new();
+        if self.is_noop || event == TraceEvent::Other {
+            return None;
         }
         let reference = self.resource_reference(&line.source, relations);
         match event {
@@ -112,13 +109,13 @@ impl TraceInterpreter {
                     has_noop_change: false,
                     has_real_change: false,
                 });
-                Vec::new()
+                None
             }
             TraceEvent::Evaluated => {
                 self.evaluation = None;
                 self.replayed |= reference == replay::replay_reference();
                 let was_due = self.due.remove(&comparison_key(&reference));
-                event_list(was_due.then_some(RefreshEvent::Refreshed { target: reference }))
+                was_due.then_some(RefreshEvent::Refreshed { target: reference })
             }
             TraceEvent::Scheduled { target } => {
                 self.record_scheduled(&reference, &target, relations)
@@ -126,33 +123,31 @@ impl TraceInterpreter {
             TraceEvent::Triggered => {
                 self.mark_real_change();
                 self.changed.insert(reference.clone());
-                event_list(Some(RefreshEvent::Refreshed { target: reference }))
+                Some(RefreshEvent::Refreshed { target: reference })
             }
-            TraceEvent::NotNeeded => {
-                event_list(Some(RefreshEvent::Refreshed { target: reference }))
-            }
+            TraceEvent::NotNeeded => Some(RefreshEvent::Refreshed { target: reference }),
             TraceEvent::WouldTrigger => {
                 self.mark_noop_change();
-                event_list(Some(RefreshEvent::NotRefreshed { target: reference, reason: "noop" }))
+                Some(RefreshEvent::NotRefreshed { target: reference, reason: "noop" })
             }
             TraceEvent::RefreshFailed { reason } => {
                 self.failed.insert(reference.clone());
-                event_list(Some(RefreshEvent::Failed { target: reference, reason }))
+                Some(RefreshEvent::Failed { target: reference, reason })
             }
             TraceEvent::Unscheduled => {
                 self.due.remove(&comparison_key(&reference));
-                event_list(Some(RefreshEvent::NotRefreshed {
+                Some(RefreshEvent::NotRefreshed {
                     target: reference,
                     reason: "it was skipped, or a dependency failed",
-                }))
+                })
             }
             TraceEvent::Noop => {
                 self.mark_noop_change();
-                Vec::new()
+                None
             }
             TraceEvent::Failed => {
                 self.failed.insert(reference);
-                Vec::new()
+                None
             }
             TraceEvent::Changed => {
                 let is_current = |evaluation: &ResourceEvaluation| {
@@ -162,9 +157,9 @@ impl TraceInterpreter {
                     self.mark_real_change();
                     self.changed.insert(reference);
                 }
-                Vec::new()
+                None
             }
-            TraceEvent::Applying | TraceEvent::Other => Vec::new(),
+            TraceEvent::Applying | TraceEvent::Other => None,
         }
     }
 
@@ -227,13 +222,13 @@ impl TraceInterpreter {
         source: &str,
         target: &str,
         relations: &CatalogRelations,
-    ) -> Vec<RefreshEvent> {
+    ) -> Option<RefreshEvent> {
         let only_noop = |evaluation: &ResourceEvaluation| {
             evaluation.has_noop_change && !evaluation.has_real_change
         };
         // A notification that only a noop change caused owes no refresh.
         if self.evaluation.as_ref().is_some_and(only_noop) {
-            return Vec::new();
+            return None;
         }
         self.scheduled.insert((comparison_key(source), comparison_key(target)));
         if relations.is_container(target) || target.starts_with("Class[") {
@@ -241,13 +236,13 @@ impl TraceInterpreter {
         }
         // The targets of a replay are in the ledger already.
         if source == replay::replay_reference() {
-            return Vec::new();
+            return None;
         }
-        event_list(Some(RefreshEvent::Owed {
+        Some(RefreshEvent::Owed {
             source: source.to_owned(),
             target: catalog_spelling(target, relations),
             is_certain: true,
-        }))
+        })
     }
 
     /// The resource that logged a line; a property is mapped to its resource.
@@ -280,8 +275,4 @@ fn catalog_spelling(reference: &str, relations: &CatalogRelations) -> String {
 fn is_non_refreshable(target: &str) -> bool {
     let (type_name, _) = target.split_once('[').unwrap_or_default();
     NON_REFRESHABLE.contains(&type_name)
-}
-
-fn event_list(event: Option<RefreshEvent>) -> Vec<RefreshEvent> {
-    event.into_iter().collect()
 }

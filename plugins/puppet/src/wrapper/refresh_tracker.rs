@@ -55,12 +55,12 @@ impl RefreshTracker {
             self.relations = Some(self.read_relations(system));
         }
         let relations = self.relations.get_or_insert_default();
-        let events = self.interpreter.process_line(line, relations);
+        let event = self.interpreter.process_line(line, relations);
         if line.classify_line() == TraceEvent::Applying {
             // Read the catalog again: the earlier lines were processed before the run had its catalog.
             self.relations = None;
         }
-        self.apply_events(events, system)
+        self.apply_events(event, system)
     }
 
     /// Processes the end of the run. `replayed` are the targets that it was to refresh.
@@ -83,16 +83,14 @@ impl RefreshTracker {
 
     fn apply_events(
         &mut self,
-        events: Vec<RefreshEvent>,
+        events: impl IntoIterator<Item = RefreshEvent>,
         system: &dyn System,
     ) -> Result<(), SystemError> {
-        if !events.is_empty() {
-            self.now = unix_seconds(system);
-        }
         for event in events {
+            self.now = unix_seconds(system);
             match event {
                 RefreshEvent::Owed { source, target, is_certain } => {
-                    self.record_owed_refresh(&source, &target, is_certain)?
+                    self.record_owed_refresh(&source, &target, is_certain)?;
                 }
                 RefreshEvent::Refreshed { target } => self.ledger.mark_refreshed(&target)?,
                 RefreshEvent::Failed { target, reason } => {

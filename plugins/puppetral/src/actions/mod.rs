@@ -1,11 +1,4 @@
-//! The actions, one file each.
+//! The actions, one file for those that change the node and one for those that read it.
 
-mod r#do;
-mod find;
-mod plan;
-mod search;
-
-pub(crate) use r#do::PuppetralDoAction;
-pub(crate) use find::PuppetralFindAction;
-pub(crate) use plan::PuppetralPlanAction;
-pub(crate) use search::PuppetralSearchAction;
+pub(crate) mod apply;
+pub(crate) mod read;

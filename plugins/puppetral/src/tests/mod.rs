@@ -12,7 +12,6 @@ mod undo;
 
 use std::sync::Arc;
 
-use muster_api::ddl::{AgentDdl, builtin_agent};
 use muster_api::system::System;
 use muster_api::system::command::CommandOutput;
 use muster_api::system::fake::FakeSystem;
@@ -112,12 +111,18 @@ fn memory() -> FakeSystem {
 
 #[test]
 fn types_names_and_examples_equal_the_ddl() {
-    let ddl = AgentDdl::from_slice(builtin_agent("puppetral").unwrap().as_bytes()).unwrap();
+    let agent = build_agent(Options::default()).unwrap();
     let found: Vec<String> = [
-        differences::<actions::PuppetralDoAction>(&ddl),
-        differences::<actions::PuppetralPlanAction>(&ddl),
-        differences::<actions::PuppetralFindAction>(&ddl),
-        differences::<actions::PuppetralSearchAction>(&ddl),
+        differences::<actions::apply::PuppetralDoInput, crate::change::ChangeReport>(&agent, "do"),
+        differences::<actions::read::PuppetralFindInput, actions::read::PuppetralFindOutput>(
+            &agent, "find",
+        ),
+        differences::<actions::apply::PuppetralPlanInput, crate::change::ChangeReport>(
+            &agent, "plan",
+        ),
+        differences::<actions::read::PuppetralSearchInput, actions::read::PuppetralSearchOutput>(
+            &agent, "search",
+        ),
     ]
     .concat();
     assert_eq!(found, Vec::<String>::new());

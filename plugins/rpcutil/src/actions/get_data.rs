@@ -1,42 +1,33 @@
 //! `get_data`: queries one of the node's data sources.
 
-use muster_api::{ActionError, AgentAction, CallContext, ValidatedDataSource};
+use muster_api::{ActionError, CallContext, NoState, ValidatedDataSource};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-pub(crate) struct RpcutilGetDataAction;
-
-#[derive(Debug, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct RpcutilGetDataInput {
     source: String,
     query: Option<String>,
 }
 
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct RpcutilGetDataOutput {
     data: Map<String, Value>,
 }
 
-impl AgentAction for RpcutilGetDataAction {
-    const NAME: &'static str = "get_data";
-    type Input = RpcutilGetDataInput;
-    type Output = RpcutilGetDataOutput;
-
-    async fn run(
-        &self,
-        cx: &CallContext,
-        input: RpcutilGetDataInput,
-    ) -> Result<RpcutilGetDataOutput, ActionError> {
-        let sources = cx.node.data_sources();
-        let Some(source) = sources.iter().find(|source| source.name() == input.source) else {
-            let known: Vec<&str> = sources.iter().map(ValidatedDataSource::name).collect();
-            let (requested, known) = (input.source, known.join(", "));
-            let message = format!("this node has no data source `{requested}`; available: {known}");
-            return Err(ActionError::invalid_input(message));
-        };
-        let data = source.query_values(cx, input.query.as_deref()).await?;
-        Ok(RpcutilGetDataOutput { data })
-    }
+pub(crate) async fn get_data(
+    _: NoState,
+    cx: CallContext,
+    input: RpcutilGetDataInput,
+) -> Result<RpcutilGetDataOutput, ActionError> {
+    let sources = cx.node.data_sources();
+    let Some(source) = sources.iter().find(|source| source.name() == input.source) else {
+        let known: Vec<&str> = sources.iter().map(ValidatedDataSource::name).collect();
+        let (requested, known) = (input.source, known.join(", "));
+        let message = format!("this node has no data source `{requested}`; available: {known}");
+        return Err(ActionError::invalid_input(message));
+    };
+    let data = source.query_values(&cx, input.query.as_deref()).await?;
+    Ok(RpcutilGetDataOutput { data })
 }

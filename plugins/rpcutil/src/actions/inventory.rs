@@ -1,35 +1,85 @@
-//! `inventory`: returns agents, facts, classes, collectives and other node data in one reply.
+//! `inventory`, `collective_info` and `agent_inventory`: what the node offers and belongs to.
 
-use muster_api::{ActionError, AgentAction, CallContext};
-use muster_contract::rpcutil::RpcutilInventoryOutput;
+use muster_api::{AgentInfo, AgentProblem, CallContext, EmptyInput, NoState};
+use muster_contract::rpcutil::{
+    AgentProblemRow, RpcutilCollectiveInfoOutput, RpcutilInventoryOutput,
+};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
-use super::EmptyInput;
-use super::agent_inventory::list_agent_problems;
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct RpcutilAgentInventoryOutput {
+    agents: Vec<AgentInventoryRow>,
+    /// Agents that cannot be loaded because of their files.
+    problems: Vec<AgentProblemRow>,
+}
 
-pub(crate) struct RpcutilInventoryAction;
+/// One agent. `name` repeats `agent`, because `MCollective` answers both.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct AgentInventoryRow {
+    name: String,
+    #[serde(flatten)]
+    info: AgentInfo,
+}
 
-impl AgentAction for RpcutilInventoryAction {
-    const NAME: &'static str = "inventory";
-    const ANSWERS_IMMEDIATELY: bool = true;
-    type Input = EmptyInput;
-    type Output = RpcutilInventoryOutput;
-
-    async fn run(
-        &self,
-        cx: &CallContext,
-        _: EmptyInput,
-    ) -> Result<RpcutilInventoryOutput, ActionError> {
-        let collectives = super::collective_names(cx);
-        let sources = cx.node.data_sources().iter();
-        Ok(RpcutilInventoryOutput {
-            agents: super::agent_names(cx),
-            facts: cx.node.facts().as_map().clone(),
-            classes: cx.node.classes().to_vec(),
-            version: super::VERSION.to_owned(),
-            main_collective: collectives.first().cloned(),
-            collectives,
-            agent_problems: list_agent_problems(cx),
-            data_plugins: sources.map(|source| source.name().to_owned()).collect(),
-        })
+/// Returns agents, facts, classes, collectives and other node data in one reply.
+pub(crate) fn collect_inventory(
+    _: &NoState,
+    cx: &CallContext,
+    _: EmptyInput,
+) -> RpcutilInventoryOutput {
+    let collectives = collective_names(cx);
+    let sources = cx.node.data_sources().iter();
+    RpcutilInventoryOutput {
+        agents: agent_names(cx),
+        facts: cx.node.facts().as_map().clone(),
+        classes: cx.node.classes().to_vec(),
+        version: super::VERSION.to_owned(),
+        main_collective: collectives.first().cloned(),
+        collectives,
+        agent_problems: list_agent_problems(cx),
+        data_plugins: sources.map(|source| source.name().to_owned()).collect(),
     }
+}
+
+pub(crate) fn list_collectives(
+    _: &NoState,
+    cx: &CallContext,
+    _: EmptyInput,
+) -> RpcutilCollectiveInfoOutput {
+    let collectives = collective_names(cx);
+    RpcutilCollectiveInfoOutput { main_collective: collectives.first().cloned(), collectives }
+}
+
+/// Returns the metadata of every agent.
+pub(crate) fn list_agents(
+    _: &NoState,
+    cx: &CallContext,
+    _: EmptyInput,
+) -> RpcutilAgentInventoryOutput {
+    let mut infos = cx.node.agent_infos();
+    infos.sort_unstable_by(|one, other| one.agent.cmp(&other.agent));
+    let row = |info: AgentInfo| AgentInventoryRow { name: info.agent.clone(), info };
+    RpcutilAgentInventoryOutput {
+        agents: infos.into_iter().map(row).collect(),
+        problems: list_agent_problems(cx),
+    }
+}
+
+/// The names of the agents that the node offers, sorted.
+pub(super) fn agent_names(cx: &CallContext) -> Vec<String> {
+    let mut names: Vec<String> = cx.node.agent_infos().into_iter().map(|info| info.agent).collect();
+    names.sort_unstable();
+    names
+}
+
+/// The node's collectives, the main one first.
+fn collective_names(cx: &CallContext) -> Vec<String> {
+    cx.node.collectives().iter().map(ToString::to_string).collect()
+}
+
+/// Agents of the node that could not be loaded.
+fn list_agent_problems(cx: &CallContext) -> Vec<AgentProblemRow> {
+    let row = |AgentProblem { agent, path, problem }| AgentProblemRow { agent, path, problem };
+    cx.node.agent_problems().into_iter().map(row).collect()
 }

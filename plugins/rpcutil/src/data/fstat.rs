@@ -7,19 +7,16 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use md5::Md5;
-use muster_api::base::error_chain;
 use muster_api::system::{FileEntryKind, FileMetadata, System, SystemError};
-use muster_api::{ActionError, CallContext, DataSource};
-use serde::Serialize;
+use muster_api::{ActionError, BlockingContext, NoState};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 /// Largest file with checksums, in bytes. Files that are not world-readable get none, because a checksum confirms a guess of the content.
 const MAX_CHECKSUM_BYTES: u64 = 16 * 1024 * 1024;
 
-pub(crate) struct FstatDataSource;
-
-#[derive(Debug, Default, Serialize)]
-#[cfg_attr(test, derive(serde::Deserialize, schemars::JsonSchema))]
+#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct FstatDataOutput {
     name: String,
     #[serde(rename = "output")]
@@ -37,28 +34,18 @@ pub(crate) struct FstatDataOutput {
     sha256: Option<String>,
 }
 
-impl DataSource for FstatDataSource {
-    const NAME: &'static str = "fstat";
-    type Output = FstatDataOutput;
-
-    async fn query(
-        &self,
-        cx: &CallContext,
-        query: Option<&str>,
-    ) -> Result<FstatDataOutput, ActionError> {
-        let path = query.unwrap_or_default().to_owned();
-        let system = cx.system.clone();
-        cx.run_blocking(move |_| {
-            describe_path(&*system, &path).map_err(|error| action_error(&error))
-        })
-        .await?
-    }
-}
-
-fn describe_path(system: &dyn System, path: &str) -> Result<FstatDataOutput, SystemError> {
-    let file = Path::new(path);
+pub(crate) fn describe_path(
+    _: &NoState,
+    cx: &BlockingContext,
+    path: &str,
+) -> Result<FstatDataOutput, ActionError> {
+    let (system, file) = (&*cx.system, Path::new(path));
     let name = path.to_owned();
-    let Some(metadata) = system.metadata(file)? else {
+    let found = system.metadata(file).map_err(|error| match error {
+        SystemError::Path { .. } => ActionError::invalid_input(error.to_string()),
+        error => error.into(),
+    });
+    let Some(metadata) = found? else {
         return Ok(FstatDataOutput {
             name,
             status: "not present".to_owned(),
@@ -111,11 +98,4 @@ fn read_content(
         Err(SystemError::TooLarge { .. } | SystemError::File { .. }) => Ok(None),
         Err(other) => Err(other),
     }
-}
-
-fn action_error(error: &SystemError) -> ActionError {
-    if let SystemError::Path { .. } = error {
-        return ActionError::invalid_input(error.to_string());
-    }
-    ActionError::failed(error_chain(error))
 }

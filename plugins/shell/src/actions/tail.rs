@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_api::progress::ProgressSink;
 use muster_api::system::System;
 use muster_api::system::command::OutputStream;
-use muster_api::{ActionError, AgentAction, CallContext};
+use muster_api::{ActionError, CallContext};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
@@ -20,10 +20,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// Part of the call's time that is reserved for the reply after following.
 const REPLY_MARGIN: Duration = Duration::from_secs(3);
 
-pub(crate) struct ShellTailAction(pub(crate) Arc<ShellJobStore>);
-
-#[derive(Debug, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct ShellTailInput {
     job: String,
     stream: TailStream,
@@ -33,70 +30,52 @@ pub(crate) struct ShellTailInput {
     follow: bool,
 }
 
-#[derive(Debug, Clone, Copy, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum TailStream {
     Stdout,
     Stderr,
 }
 
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(Deserialize, schemars::JsonSchema))]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct ShellTailOutput {
     text: String,
     offset: u64,
     end: bool,
 }
 
-impl AgentAction for ShellTailAction {
-    const NAME: &'static str = "tail";
-    type Input = ShellTailInput;
-    type Output = ShellTailOutput;
-
-    async fn run(
-        &self,
-        cx: &CallContext,
-        input: ShellTailInput,
-    ) -> Result<ShellTailOutput, ActionError> {
-        let stream = match input.stream {
-            TailStream::Stdout => OutputStream::Stdout,
-            TailStream::Stderr => OutputStream::Stderr,
-        };
-        let mut follower = StreamFollower {
-            jobs: Arc::clone(&self.0),
-            system: Arc::clone(&cx.system),
-            sink: cx.progress.clone(),
-            stream,
-            offset: 0,
-            record: self.0.get_for_caller(&input.job, &cx.caller)?,
-            lines: LineSplitter::default(),
-        };
-        let size = follower.jobs.stream_size(&follower.record, stream);
-        follower.offset = u64::try_from(input.offset)
-            .unwrap_or_else(|_| size.saturating_sub(input.offset.unsigned_abs()));
-        if input.follow && cx.progress.is_wanted() {
-            return follower.follow_stream(cx).await;
-        }
-        let (text, end) = cx
-            .run_blocking(move |_| {
-                follower.read_chunk().map(|(chunk, is_running)| {
-                    let end = chunk.is_empty() && !is_running;
-                    let offset = follower.offset;
-                    ((String::from_utf8_lossy(&chunk).into_owned(), offset), end)
-                })
-            })
-            .await??;
-        let (text, offset) = text;
-        Ok(ShellTailOutput { text, offset, end })
+pub(crate) async fn tail_job(
+    jobs: Arc<ShellJobStore>,
+    cx: CallContext,
+    input: ShellTailInput,
+) -> Result<ShellTailOutput, ActionError> {
+    let stream = match input.stream {
+        TailStream::Stdout => OutputStream::Stdout,
+        TailStream::Stderr => OutputStream::Stderr,
+    };
+    let record = jobs.get_for_caller(&input.job, &cx.caller)?;
+    let size = jobs.stream_size(&record, stream);
+    let offset = u64::try_from(input.offset)
+        .unwrap_or_else(|_| size.saturating_sub(input.offset.unsigned_abs()));
+    let system = Arc::clone(&cx.system);
+    let lines = LineSplitter::default();
+    let mut follower = StreamFollower { jobs, system, stream, offset, record, lines };
+    if input.follow && cx.progress.is_wanted() {
+        return follower.follow_stream(&cx).await;
     }
+    cx.run_blocking_in_context(move |_| {
+        let (chunk, is_running) = follower.read_chunk()?;
+        let text = String::from_utf8_lossy(&chunk).into_owned();
+        let end = chunk.is_empty() && !is_running;
+        Ok(ShellTailOutput { text, offset: follower.offset, end })
+    })
+    .await
 }
 
 /// Reads a stream of a job in chunks.
 struct StreamFollower {
     jobs: Arc<ShellJobStore>,
     system: Arc<dyn System>,
-    sink: ProgressSink,
     stream: OutputStream,
     offset: u64,
     record: ShellJobRecord,
@@ -119,16 +98,16 @@ impl StreamFollower {
         let reply_deadline = cx.deadline - REPLY_MARGIN;
         loop {
             let (mut follower, chunk, is_running) = cx
-                .run_blocking(move |_| {
-                    let chunk = self.read_chunk();
-                    chunk.map(|(chunk, is_running)| (self, chunk, is_running))
+                .run_blocking_in_context(move |_| {
+                    let (chunk, is_running) = self.read_chunk()?;
+                    Ok((self, chunk, is_running))
                 })
-                .await??;
-            let (sink, stream) = (follower.sink.clone(), follower.stream);
-            follower.lines.push_bytes(&chunk, |line| emit_line(&sink, stream, &line));
+                .await?;
+            let emit = |line: String| emit_line(&cx.progress, follower.stream, &line);
+            follower.lines.push_bytes(&chunk, emit);
             let end = chunk.is_empty() && !is_running;
             if end || Instant::now() >= reply_deadline {
-                follower.lines.flush_line(|line| emit_line(&sink, stream, &line));
+                follower.lines.flush_line(emit);
                 return Ok(ShellTailOutput { text: String::new(), offset: follower.offset, end });
             }
             if chunk.is_empty() {

@@ -1,0 +1,144 @@
+//! The agent `ledger` and the data source `ledger()`: the refreshes that are owed on the node.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use muster_api::base::since_epoch;
+use muster_api::{ActionError, BlockingContext, EmptyInput};
+use muster_engine::ledger::{OwedRefresh, RefreshCertainty, RefreshLedger};
+use muster_engine::lock::CatalogRunLock;
+use muster_engine::run::RunOptions;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::options::Options;
+use crate::runs::{self, CatalogRunOutcome, CatalogSource, open_state_dir};
+
+/// Maximum number of refreshes in one reply.
+const MAX_LISTED_REFRESHES: usize = 1000;
+
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct LedgerListOutput {
+    pending: usize,
+    debts: Vec<OwedRefreshRow>,
+}
+
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct OwedRefreshRow {
+    id: u64,
+    target: String,
+    source: String,
+    since: i64,
+    certain: bool,
+    attempts: u32,
+    reason: Option<String>,
+    run: String,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(crate) struct LedgerReplayInput {
+    target: Option<String>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(crate) struct LedgerDropInput {
+    target: String,
+}
+
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct LedgerDropOutput {
+    dropped: usize,
+    pending: usize,
+}
+
+/// The number of owed refreshes, and the age of the oldest.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct LedgerDataOutput {
+    pending: usize,
+    oldest: Option<i64>,
+    targets: String,
+}
+
+pub(crate) fn list_owed(
+    options: &Arc<Options>,
+    _: &BlockingContext,
+    _: EmptyInput,
+) -> Result<LedgerListOutput, ActionError> {
+    let refreshes = read_owed_refreshes(options)?;
+    let row = |refresh: OwedRefresh| OwedRefreshRow {
+        id: refresh.id,
+        target: refresh.target,
+        source: refresh.source,
+        since: refresh.since,
+        certain: refresh.certainty == RefreshCertainty::Pending,
+        attempts: refresh.attempts,
+        reason: refresh.reason,
+        run: refresh.run,
+    };
+    Ok(LedgerListOutput {
+        pending: refreshes.len(),
+        debts: refreshes.into_iter().take(MAX_LISTED_REFRESHES).map(row).collect(),
+    })
+}
+
+/// Makes the owed refreshes now, with the catalog that was applied last. Only the targets are evaluated. Noop, schedules and failures apply to them
+/// as in any run.
+pub(crate) fn replay_owed(
+    options: &Arc<Options>,
+    cx: &BlockingContext,
+    LedgerReplayInput { target }: LedgerReplayInput,
+) -> Result<CatalogRunOutcome, ActionError> {
+    let targets = read_owed_refreshes(options)?.into_iter().map(|refresh| refresh.target);
+    let only: BTreeSet<String> =
+        targets.filter(|owed| target.as_ref().is_none_or(|target| target == owed)).collect();
+    if only.is_empty() {
+        return Err(ActionError::failed("no matching refresh is pending"));
+    }
+    let run_options = RunOptions { only, ..RunOptions::default() };
+    runs::apply_catalog(cx, options, CatalogSource::Stored, run_options)
+}
+
+/// Removes owed refreshes, for targets that were refreshed by other means. Takes the run lock, because a running engine writes the same file.
+pub(crate) fn drop_owed(
+    options: &Arc<Options>,
+    _: &BlockingContext,
+    LedgerDropInput { target }: LedgerDropInput,
+) -> Result<LedgerDropOutput, ActionError> {
+    let state = open_state_dir(options)?;
+    let lock_timeout = Duration::from_secs(options.lock_wait);
+    let _run_lock =
+        CatalogRunLock::acquire(&state, &[], lock_timeout).map_err(ActionError::from_cause)?;
+    let mut ledger = RefreshLedger::open(&state).map_err(ActionError::from_cause)?;
+    let ids: Vec<u64> = ledger
+        .owed_refreshes()
+        .filter(|refresh| target == "all" || refresh.target == target)
+        .map(|refresh| refresh.id)
+        .collect();
+    if ids.is_empty() {
+        return Err(ActionError::failed(format!("no pending refresh matches `{target}`")));
+    }
+    ledger.remove_owed(&ids).map_err(ActionError::from_cause)?;
+    Ok(LedgerDropOutput { dropped: ids.len(), pending: ledger.owed_refreshes().count() })
+}
+
+pub(crate) fn summarise_owed(
+    options: &Arc<Options>,
+    cx: &BlockingContext,
+    _: &str,
+) -> Result<LedgerDataOutput, ActionError> {
+    let refreshes = read_owed_refreshes(options)?;
+    let now = i64::try_from(since_epoch(cx.system.now()).as_secs()).unwrap_or(i64::MAX);
+    let targets = refreshes.iter().map(|refresh| refresh.target.as_str());
+    let targets: BTreeSet<&str> = targets.collect();
+    Ok(LedgerDataOutput {
+        pending: refreshes.len(),
+        oldest: refreshes.iter().map(|refresh| now - refresh.since).max(),
+        targets: Vec::from_iter(targets).join(", "),
+    })
+}
+
+/// Reads the owed refreshes without the run lock, so it works during a run.
+fn read_owed_refreshes(options: &Options) -> Result<Vec<OwedRefresh>, ActionError> {
+    RefreshLedger::read_owed(&open_state_dir(options)?).map_err(ActionError::from_cause)
+}

@@ -1,0 +1,163 @@
+//! The agent through the doors that the host uses, on a machine that is a scratch directory.
+
+mod race;
+
+use std::os::unix::fs::symlink;
+use std::sync::Arc;
+
+use muster_api::system::real::RealSystem;
+use muster_api::testing::{TestNode, differences};
+use muster_api::wire::status::{ReplyReason, ReplyStatus};
+use muster_api::{ActionError, Agent};
+use serde_json::{Value, json};
+
+use crate::actions::{FileChangeOutput, FilePathInput, list, read, remove, status};
+use crate::{Options, build_agent};
+
+pub(crate) struct Machine {
+    pub(crate) root: tempfile::TempDir,
+    agent: Agent,
+}
+
+impl Machine {
+    pub(crate) fn new() -> Self {
+        let root = tempfile::tempdir().unwrap();
+        for name in ["etc", "srv/app/full", "srv/app/empty"] {
+            std::fs::create_dir_all(root.path().join(name)).unwrap();
+        }
+        for (name, text) in [
+            ("etc/shadow", "secret"),
+            ("srv/app/log", "one\ntwo\nthree\n"),
+            ("srv/app/full/file", "x"),
+        ] {
+            std::fs::write(root.path().join(name), text).unwrap();
+        }
+        symlink("/srv/state", root.path().join("srv/app/state")).unwrap();
+        symlink("/etc/shadow", root.path().join("srv/app/link")).unwrap();
+        let state = root.path().canonicalize().unwrap().join("srv/state");
+        Self { root, agent: build_agent(Options::default(), vec![state]).unwrap() }
+    }
+
+    pub(crate) async fn ask(&self, action: &str, input: Value) -> Result<Value, ActionError> {
+        let declared = self.agent.ddl().find_action(action).unwrap();
+        let input = declared.validate_input(input.as_object().unwrap()).unwrap();
+        let node = TestNode::named("dev1.example.net").unwrap();
+        let system = Arc::new(RealSystem::new(self.root.path().to_owned()));
+        let cx = node.context("filemgr", action, system).unwrap();
+        let output = self.agent.find_handler(action).unwrap().call(&cx, input).await?;
+        Ok(Value::Object(declared.validate_output(&output).unwrap()))
+    }
+
+    pub(crate) async fn path(&self, action: &str, path: &str) -> Result<Value, ActionError> {
+        self.ask(action, json!({ "path": path })).await
+    }
+
+    fn has(&self, path: &str) -> bool {
+        self.root.path().join(path).symlink_metadata().is_ok()
+    }
+}
+
+#[test]
+fn types_names_and_examples_equal_the_ddl() {
+    let agent = build_agent(Options::default(), Vec::new()).unwrap();
+    let found: Vec<String> = [
+        differences::<FilePathInput, status::FilemgrStatusOutput>(&agent, "status"),
+        differences::<FilePathInput, list::FilemgrListOutput>(&agent, "list"),
+        differences::<read::FilemgrReadInput, read::FilemgrReadOutput>(&agent, "read"),
+        differences::<FilePathInput, FileChangeOutput>(&agent, "touch"),
+        differences::<FilePathInput, FileChangeOutput>(&agent, "mkdir"),
+        differences::<remove::FilemgrRemoveInput, FileChangeOutput>(&agent, "remove"),
+    ]
+    .concat();
+    assert_eq!(found, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn files_are_looked_at_and_read() {
+    let machine = Machine::new();
+    let log = machine.path("status", "/srv/app/log").await.unwrap();
+    assert_eq!((&log["kind"], &log["size"]), (&json!("file"), &json!(14)));
+    // As `sha256sum` says it.
+    let sum = "b6285c57e8797db5d4c51c80d6f11938afda9b11c6a003549709189e9b4b92a2";
+    assert_eq!(log["sha256"], json!(sum));
+    assert_eq!(log["md5"], json!("deed54b823522e0525693b090363f9df"));
+    let gone = machine.path("status", "/srv/app/none").await.unwrap();
+    assert_eq!((&gone["present"], &gone["kind"]), (&json!(false), &Value::Null));
+    let link = machine.path("status", "/srv/app/link").await.unwrap();
+    assert_eq!((&link["kind"], &link["target"]), (&json!("link"), &json!("/etc/shadow")));
+
+    let all = machine.path("read", "/srv/app/log").await.unwrap();
+    assert_eq!(all, json!({"text": "one\ntwo\nthree\n", "size": 14, "offset": 14}));
+    for (offset, bytes, text) in [(-6, 100, "three\n"), (4, 3, "two"), (99, 5, ""), (-99, 3, "one")]
+    {
+        let input = json!({"path": "/srv/app/log", "offset": offset, "bytes": bytes});
+        let piece = machine.ask("read", input).await.unwrap();
+        assert_eq!(piece["text"], json!(text), "{offset} {bytes}");
+    }
+    let listed = machine.path("list", "/srv/app").await.unwrap();
+    let names: Vec<&Value> =
+        listed["entries"].as_array().unwrap().iter().map(|entry| &entry["name"]).collect();
+    assert_eq!(names, ["empty", "full", "link", "log", "state"]);
+    assert_eq!(
+        machine.path("read", "/srv/app").await.unwrap_err().message,
+        "/srv/app is not a regular file"
+    );
+}
+
+#[tokio::test]
+async fn what_is_out_of_bounds_stays_unseen() {
+    let machine = Machine::new();
+    for (action, path) in [
+        ("read", "/etc/shadow"),
+        ("read", "/srv/app/link"),
+        ("status", "/etc/shadow"),
+        ("touch", "/etc/muster/x"),
+        ("list", "/proc"),
+        ("remove", "/etc/shadow"),
+        ("read", "/etc/shadow-"),
+        ("status", "/etc/gshadow-"),
+        ("touch", "/etc/sudoers.d/all"),
+        ("remove", "/etc/sudoers"),
+        ("read", "/etc/ssh/ssh_host_ed25519_key"),
+        ("read", "/srv/state/seen"),
+        ("remove", "/srv/state.1"),
+        ("read", "/srv/app/state/seen"),
+    ] {
+        let error = machine.path(action, path).await.unwrap_err();
+        assert!(
+            matches!(error.reason, Some(ReplyReason::Denied { .. })),
+            "{action} {path}: {error:?}"
+        );
+    }
+    let whole = machine.ask("remove", json!({"path": "/etc", "recursive": true})).await;
+    assert_eq!(whole.unwrap_err().status, ReplyStatus::InvalidData);
+    assert!(machine.has("etc/shadow"));
+}
+
+#[tokio::test]
+async fn files_and_directories_are_made_and_removed() {
+    let machine = Machine::new();
+    let changed = |yes: bool| json!({ "changed": yes });
+    assert_eq!(machine.path("touch", "/srv/app/new").await.unwrap(), changed(true));
+    assert!(machine.has("srv/app/new"));
+    assert_eq!(machine.path("touch", "/srv/app/new").await.unwrap(), changed(true));
+    for yes in [true, false] {
+        assert_eq!(machine.path("mkdir", "/srv/app/dir").await.unwrap(), changed(yes));
+    }
+    for yes in [true, false] {
+        for path in ["/srv/app/new", "/srv/app/dir", "/srv/app/empty"] {
+            assert_eq!(machine.path("remove", path).await.unwrap(), changed(yes), "{path}");
+        }
+    }
+    let full = machine.path("remove", "/srv/app/full").await.unwrap_err();
+    assert_eq!(full.status, ReplyStatus::InvalidData);
+    assert!(machine.has("srv/app/full/file"));
+    let input = json!({"path": "/srv/app/full", "recursive": true});
+    assert_eq!(machine.ask("remove", input).await.unwrap(), changed(true));
+    assert!(!machine.has("srv/app/full"));
+    // A link goes away, and what it leads to stays.
+    assert_eq!(machine.path("remove", "/srv/app/link").await.unwrap(), changed(true));
+    assert!(machine.has("etc/shadow"));
+    let top = machine.ask("remove", json!({"path": "/srv", "recursive": true})).await;
+    assert!(top.unwrap_err().message.contains("directly below it"));
+}

@@ -1,0 +1,87 @@
+//! `list`: the holders and waiters of a pool, as stored at the broker. `release`: ends this node's permit of a pool; the run that holds it is
+//! stopped, as when the permit is lost.
+
+use muster_api::wire::Millis;
+use muster_api::wire::identity::SubjectName;
+use muster_api::{ActionError, CallContext};
+use muster_contract::permit::{PermitListOutput, PermitPoolRow, PoolMemberRow};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::client::PermitClient;
+use crate::pool::PoolMember;
+
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(crate) struct PermitListInput {
+    pool: Option<String>,
+}
+
+/// The row of a member at this time of the broker.
+fn member_row(member: &PoolMember, at: Millis) -> PoolMemberRow {
+    PoolMemberRow {
+        node: member.node.to_string(),
+        run: member.run.to_string(),
+        fence: member.revision,
+        priority: member.priority.into(),
+        limit: if member.occupied { 0 } else { member.limit.into() },
+        age: at.saturating_sub(member.since) / 1000,
+        expires: member.expires.saturating_sub(at) / 1000,
+        occupied: member.occupied,
+    }
+}
+
+pub(crate) async fn list_pools(
+    client: PermitClient,
+    _: CallContext,
+    input: PermitListInput,
+) -> Result<PermitListOutput, ActionError> {
+    let names = match input.pool {
+        Some(pool) => vec![parse_pool_input(&pool)?],
+        None => client.list_pools().await.map_err(ActionError::from_cause)?,
+    };
+    let mut pools = Vec::new();
+    for name in names {
+        let (at, holders, waiting) =
+            client.inspect_pool(&name).await.map_err(ActionError::from_cause)?;
+        let rows = |members: &[PoolMember]| -> Vec<PoolMemberRow> {
+            members.iter().map(|member| member_row(member, at)).collect()
+        };
+        pools.push(PermitPoolRow {
+            pool: name.to_string(),
+            holders: rows(&holders),
+            waiting: rows(&waiting),
+        });
+    }
+    Ok(PermitListOutput {
+        holders: pools.iter().map(|pool| pool.holders.len()).sum(),
+        waiting: pools.iter().map(|pool| pool.waiting.len()).sum(),
+        pools,
+    })
+}
+
+/// Parses a pool name from a caller's input.
+fn parse_pool_input(text: &str) -> Result<SubjectName, ActionError> {
+    SubjectName::parse(text).map_err(|error| ActionError::invalid_input(format!("pool: {error}")))
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(crate) struct PermitReleaseInput {
+    pool: String,
+    run: Option<String>,
+}
+
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct PermitReleaseOutput {
+    released: usize,
+}
+
+pub(crate) fn release_permits(
+    client: &PermitClient,
+    input: &PermitReleaseInput,
+) -> Result<PermitReleaseOutput, ActionError> {
+    let pool = parse_pool_input(&input.pool)?;
+    let run = input.run.as_deref().map(Uuid::parse_str).transpose();
+    let run = run.map_err(|error| ActionError::invalid_input(format!("run: {error}")))?;
+    Ok(PermitReleaseOutput { released: client.revoke_permits(&pool, run) })
+}

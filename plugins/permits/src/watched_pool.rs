@@ -1,0 +1,64 @@
+//! A pool as it is received from a watch of the bucket.
+
+use std::time::{Duration, Instant};
+
+use muster_api::wire::Millis;
+use muster_api::wire::identity::SubjectName;
+use muster_api::wire::stores::PERMITS_BUCKET;
+use muster_bus::{BucketError, BucketWatch};
+
+use crate::pool::{BrokerClock, PermitPool};
+
+/// Longest pause between two evaluations of a pool without changes.
+pub(crate) const MAX_POLL_INTERVAL: Duration = Duration::from_secs(5);
+
+/// The pool's state and the broker's time, as received from a watch.
+pub(crate) struct WatchedPool {
+    pub(crate) pool: PermitPool,
+    clock: BrokerClock,
+}
+
+impl WatchedPool {
+    pub(crate) fn new(pool: SubjectName) -> Self {
+        Self { pool: PermitPool::new(pool), clock: BrokerClock::default() }
+    }
+
+    pub(crate) fn broker_time(&self) -> Millis {
+        self.clock.time_at(Instant::now()).unwrap_or_default()
+    }
+
+    /// Applies the next entry of the watch; returns false when the watch has ended.
+    pub(crate) async fn apply_next_entry(
+        &mut self,
+        watch: &mut BucketWatch,
+    ) -> Result<bool, BucketError> {
+        let Some(entry) = watch.next().await? else {
+            return Ok(false);
+        };
+        self.clock.observe_entry(entry.created, Instant::now());
+        self.pool.apply_entry(&entry);
+        Ok(true)
+    }
+
+    /// Applies the next entry of the watch; fails when the watch has ended.
+    pub(crate) async fn require_next_entry(
+        &mut self,
+        watch: &mut BucketWatch,
+    ) -> Result<(), BucketError> {
+        if self.apply_next_entry(watch).await? {
+            return Ok(());
+        }
+        Err(BucketError::Failed {
+            operation: "watch",
+            bucket: PERMITS_BUCKET.name.to_owned(),
+            problem: "the connection is closed".to_owned(),
+        })
+    }
+
+    /// Time until the next expiry, at most [`MAX_POLL_INTERVAL`]. Without new entries the pool does not change before that.
+    pub(crate) fn poll_delay(&self) -> Duration {
+        let now = self.broker_time();
+        let end = self.pool.next_expiry(now).unwrap_or(u64::MAX);
+        Duration::from_millis(end.saturating_sub(now).saturating_add(1)).min(MAX_POLL_INTERVAL)
+    }
+}

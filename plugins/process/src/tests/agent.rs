@@ -1,0 +1,140 @@
+//! The agent through the doors that the host uses, on this machine's real processes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use muster_api::system::real::RealSystem;
+use muster_api::system::{Command, ProcessId, ProcessSpool, Signal, System};
+use muster_api::testing::{TestNode, differences};
+use muster_api::wire::status::ReplyStatus;
+use muster_api::{ActionError, StatelessPlugin as _};
+use serde_json::{Value, json};
+
+use crate::{ProcessPlugin, actions};
+
+fn host() -> RealSystem {
+    RealSystem::new("/".into())
+}
+
+async fn ask(action: &str, input: Value) -> Result<Value, ActionError> {
+    let agent = ProcessPlugin::create_agent().unwrap();
+    let declared = agent.ddl().find_action(action).unwrap();
+    let input = declared.validate_input(input.as_object().unwrap()).unwrap();
+    let node = TestNode::named("dev1.example.net").unwrap();
+    let cx = node.context("process", action, Arc::new(host())).unwrap();
+    let output = agent.find_handler(action).unwrap().call(&cx, input).await?;
+    Ok(Value::Object(declared.validate_output(&output).unwrap()))
+}
+
+/// A process with a command line of its own, and where it leaves its end.
+fn sleeper(mark: &str) -> (ProcessId, tempfile::TempDir) {
+    let spool = tempfile::tempdir().unwrap();
+    let kept = ProcessSpool { directory: spool.path().to_owned(), limit: 1000 };
+    let words = ["/bin/sh", "-c", "sleep 600 & wait", mark];
+    let process = host().start_detached(&Command::new(words), &kept).unwrap();
+    (process, spool)
+}
+
+/// The shell behind the mark has to begin first, and its keeper has the mark in its words, too.
+async fn listed(mark: &str) -> Vec<Value> {
+    let end = std::time::Instant::now() + Duration::from_mins(1);
+    loop {
+        let input = json!({"pattern": format!("/^.bin.sh -c sleep 600 & wait {mark}$/")});
+        let found = ask("list", input).await.unwrap();
+        let rows = found["processes"].as_array().unwrap().clone();
+        // Before it becomes `sleep`, the child has its parent's words.
+        if rows.len() == 1 {
+            return rows;
+        }
+        assert!(std::time::Instant::now() < end, "{mark}");
+        tokio::task::yield_now().await;
+    }
+}
+
+#[test]
+fn types_names_and_examples_equal_the_ddl() {
+    let agent = ProcessPlugin::create_agent().unwrap();
+    let found: Vec<String> =
+        [
+            differences::<actions::list::ProcessListInput, actions::list::ProcessListOutput>(
+                &agent, "list",
+            ),
+            differences::<
+                actions::summary::ProcessSummaryInput,
+                actions::summary::ProcessSummaryOutput,
+            >(&agent, "summary"),
+            differences::<actions::kill::ProcessKillInput, actions::kill::ProcessKillOutput>(
+                &agent, "kill",
+            ),
+        ]
+        .concat();
+    assert_eq!(found, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_process_is_listed_planned_and_signalled() {
+    let mark = format!("mark-of-{}", std::process::id());
+    let (keeper, spool) = sleeper(&mark);
+    let rows = listed(&mark).await;
+    assert_eq!(rows[0]["parent"], json!(keeper.pid));
+    let pid = rows[0]["pid"].as_u64().unwrap();
+    let input = json!({"pid": pid, "plan": true});
+    let planned = ask("kill", input).await.unwrap();
+    assert_eq!(planned, json!({"matched": 1, "signalled": 0, "pids": [pid]}));
+    let other = json!({"pid": pid, "user": "no-such-user"});
+    assert_eq!(ask("kill", other).await.unwrap()["matched"], json!(0));
+    let killed = ask("kill", json!({"pid": pid, "signal": "kill"})).await.unwrap();
+    assert_eq!(killed["signalled"], json!(1));
+    let exit = spool.path().join(ProcessSpool::EXIT);
+    let end = std::time::Instant::now() + Duration::from_mins(1);
+    while !exit.exists() {
+        assert!(std::time::Instant::now() < end);
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(std::fs::read_to_string(exit).unwrap(), "137\n");
+    let _ = host().signal_process(&keeper, Signal::SIGKILL, true);
+}
+
+#[tokio::test]
+async fn the_first_process_and_the_daemon_are_out_of_bounds() {
+    for pid in [1, std::process::id()] {
+        let error = ask("kill", json!({ "pid": pid })).await.unwrap_err();
+        assert_eq!(error.status, ReplyStatus::InvalidData, "{pid}");
+    }
+    for input in [
+        json!({}),
+        json!({"pid": 1, "pattern": "sh"}),
+        json!({"pattern": "sh", "signal": "NONSENSE"}),
+    ] {
+        let error = ask("kill", input.clone()).await.unwrap_err();
+        assert_eq!(error.status, ReplyStatus::InvalidData, "{input}");
+    }
+    // This very test is meant by its own command line, and left out; `plan`, should that ever fail.
+    let own = std::env::args().next().unwrap();
+    let pattern = format!("/^{}/", own.replace('/', "."));
+    let listed = ask("list", json!({"pattern": pattern})).await.unwrap();
+    assert!(listed["count"].as_u64().unwrap() > 0);
+    let planned = ask("kill", json!({"pattern": pattern, "plan": true}));
+    let planned = planned.await.unwrap();
+    let pids = planned["pids"].as_array().unwrap();
+    assert!(!pids.contains(&json!(std::process::id())));
+}
+
+#[tokio::test]
+async fn processes_are_summed_up() {
+    let summary = ask("summary", json!({"top": 3})).await.unwrap();
+    let count = summary["count"].as_u64().unwrap();
+    assert!(count > 0);
+    let sum = |field: &str| -> u64 {
+        let counts = summary[field].as_object().unwrap().values();
+        counts.map(|value| value.as_u64().unwrap()).sum()
+    };
+    assert_eq!((sum("states"), sum("users")), (count, count));
+    let memory: Vec<u64> = summary["by_memory"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| row["memory_bytes"].as_u64().unwrap())
+        .collect();
+    assert!(memory.is_sorted_by(|a, b| a >= b) && memory.len() <= 3);
+}

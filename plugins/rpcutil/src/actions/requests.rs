@@ -1,0 +1,65 @@
+//! `running`, `cancel` and `cancel_any`: the requests that run or wait on the node.
+//!
+//! `cancel` cancels the caller's own requests only. `cancel_any` cancels requests of all callers, so the node's policy must allow it
+//! separately. The cancelled request reports in its own reply what it had done before.
+
+use muster_api::wire::identity::Identity;
+use muster_api::{ActionError, CallContext, EmptyInput, NoState, RunningRequest};
+use muster_contract::rpcutil::{
+    CancelOutcome, RpcutilCancelOutput, RpcutilRunningOutput, RunningRequestRow,
+};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use uuid::Uuid;
+
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(crate) struct RpcutilCancelInput {
+    id: String,
+}
+
+/// Lists the requests without the calling one.
+pub(crate) fn list_running(_: &NoState, cx: &CallContext, _: EmptyInput) -> RpcutilRunningOutput {
+    let row = |request: RunningRequest| RunningRequestRow {
+        id: request.id.to_string(),
+        caller: request.caller.to_string(),
+        agent: request.agent,
+        action: request.action,
+        since: request.since,
+    };
+    let running = cx.node.running_requests().into_iter();
+    let requests: Vec<_> = running.filter(|request| request.id != cx.request).map(row).collect();
+    RpcutilRunningOutput { count: requests.len(), requests }
+}
+
+/// Cancels a request; with `caller`, only if it belongs to that caller.
+pub(crate) fn cancel_request(
+    cx: &CallContext,
+    input: &RpcutilCancelInput,
+    caller: Option<&Identity>,
+) -> Result<RpcutilCancelOutput, ActionError> {
+    let id = Uuid::parse_str(&input.id).map_err(|error| {
+        ActionError::invalid_input(format!("`{}` is not a request ID: {error}", input.id))
+    })?;
+    if id == cx.request {
+        return Err(ActionError::invalid_input("the request cannot cancel itself"));
+    }
+    let Some((request, is_cancelled)) = cx.node.cancel_request(id, caller) else {
+        return Ok(RpcutilCancelOutput {
+            outcome: CancelOutcome::NotRunning,
+            ..RpcutilCancelOutput::default()
+        });
+    };
+    if !is_cancelled {
+        let message = format!(
+            "request {id} belongs to {}; {} can cancel it only with `cancel_any`",
+            request.caller, cx.caller
+        );
+        return Err(ActionError::denied_by_rule(message, "rpcutil cancel"));
+    }
+    Ok(RpcutilCancelOutput {
+        outcome: CancelOutcome::Cancelled,
+        caller: Some(request.caller.to_string()),
+        agent: Some(request.agent),
+        action: Some(request.action),
+    })
+}

@@ -1,0 +1,99 @@
+//! The actions of `service`, and its data source: `service("sshd")`.
+
+use muster_api::{ActionError, BlockingContext, NoState};
+use muster_engine::EngineError;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::service::{NodeService, ServiceRunState};
+
+/// The input of every action.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(crate) struct ServiceNameInput {
+    service: String,
+}
+
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct ServiceStatusOutput {
+    status: ServiceRunState,
+}
+
+/// The state after a change.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct ServiceChangeOutput {
+    pub(crate) status: ServiceRunState,
+    /// Whether the state differs from the one before.
+    pub(crate) changed: bool,
+}
+
+/// Whether a service exists, runs, and starts at boot.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct ServiceDataOutput {
+    present: bool,
+    running: bool,
+    status: String,
+    enabled: Option<bool>,
+}
+
+/// Shows whether a service runs. Changes nothing.
+pub(crate) fn query_service(
+    _: &NoState,
+    cx: &BlockingContext,
+    input: ServiceNameInput,
+) -> Result<ServiceStatusOutput, ActionError> {
+    let status = NodeService::new(cx, input.service).query_state().map_err(to_action_error)?;
+    Ok(ServiceStatusOutput { status })
+}
+
+/// Starts a stopped service, or stops a running one.
+pub(crate) fn change_state(
+    cx: &BlockingContext,
+    input: ServiceNameInput,
+    desired: ServiceRunState,
+) -> Result<ServiceChangeOutput, ActionError> {
+    NodeService::new(cx, input.service).ensure_state(desired).map_err(to_action_error)
+}
+
+/// Stops and starts a service.
+pub(crate) fn restart_service(
+    _: &NoState,
+    cx: &BlockingContext,
+    input: ServiceNameInput,
+) -> Result<ServiceStatusOutput, ActionError> {
+    let status = NodeService::new(cx, input.service).restart().map_err(to_action_error)?;
+    Ok(ServiceStatusOutput { status })
+}
+
+pub(crate) fn find_service(
+    _: &NoState,
+    cx: &BlockingContext,
+    name: &str,
+) -> Result<ServiceDataOutput, ActionError> {
+    let found = NodeService::new(cx, name.to_owned()).query_status().map_err(to_action_error)?;
+    let (present, running) = (found.missing.is_none(), found.running);
+    let status = match (present, running) {
+        (false, _) => "absent",
+        (true, true) => "running",
+        (true, false) => "stopped",
+    };
+    Ok(ServiceDataOutput {
+        present,
+        running: present && running,
+        status: status.to_owned(),
+        enabled: match found.enable.as_str() {
+            "true" if present => Some(true),
+            "false" | "mask" if present => Some(false),
+            _ => None,
+        },
+    })
+}
+
+/// Reports an invalid name with status 4 and a failure of the machine with status 1.
+#[expect(clippy::needless_pass_by_value, reason = "a function for `map_err`")]
+fn to_action_error(error: EngineError) -> ActionError {
+    if error.is_invalid() {
+        ActionError::invalid_input(error.one_line_message())
+    } else {
+        ActionError::failed(error.one_line_message())
+    }
+}

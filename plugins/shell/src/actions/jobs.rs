@@ -1,0 +1,133 @@
+//! `start`, `status`, `list` and `kill`: jobs, which outlive the call and the daemon.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use muster_api::system::System;
+use muster_api::system::command::OutputStream;
+use muster_api::{ActionError, BlockingContext, EmptyInput};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::jobs::{ShellJobRecord, ShellJobState, ShellJobStore};
+use crate::program::ShellProgramInput;
+
+/// The input of an action on one job.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(crate) struct ShellJobInput {
+    job: String,
+}
+
+/// A job, as callers see it.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct ShellJobView {
+    job: String,
+    state: String,
+    exitcode: Option<i32>,
+    signal: Option<i32>,
+    command: Vec<String>,
+    user: Option<String>,
+    caller: String,
+    started: u64,
+    stdout_bytes: u64,
+    stderr_bytes: u64,
+}
+
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct ShellStartOutput {
+    job: String,
+}
+
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct ShellListOutput {
+    running: usize,
+    jobs: Vec<ShellJobView>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(crate) struct ShellKillInput {
+    job: String,
+    /// How many seconds it has between TERM and KILL.
+    grace: u64,
+}
+
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct ShellKillOutput {
+    /// Whether the job was still running.
+    ended: bool,
+    state: String,
+    exitcode: Option<i32>,
+    signal: Option<i32>,
+}
+
+impl ShellJobView {
+    /// Builds the row of a job from its record and current state. Blocks.
+    fn from_record(jobs: &ShellJobStore, record: ShellJobRecord, system: &dyn System) -> Self {
+        let (state, exitcode, signal) = match jobs.job_state(&record, system) {
+            ShellJobState::Running => ("running", None, None),
+            // Shell convention: 128 + signal. A program can also exit with such a code itself.
+            ShellJobState::Exited(code) if code > 128 => ("exited", Some(code), Some(code - 128)),
+            ShellJobState::Exited(code) => ("exited", Some(code), None),
+            ShellJobState::Killed(signal) => ("killed", None, Some(signal)),
+            ShellJobState::Lost => ("lost", None, None),
+        };
+        Self {
+            state: state.to_owned(),
+            exitcode,
+            signal,
+            stdout_bytes: jobs.stream_size(&record, OutputStream::Stdout),
+            stderr_bytes: jobs.stream_size(&record, OutputStream::Stderr),
+            job: record.job,
+            command: record.command,
+            user: record.user,
+            caller: record.caller,
+            started: record.started,
+        }
+    }
+}
+
+/// Starts a program as a job.
+pub(crate) fn start_job(
+    jobs: &Arc<ShellJobStore>,
+    cx: &BlockingContext,
+    input: ShellProgramInput,
+) -> Result<ShellStartOutput, ActionError> {
+    let command = input.build_command(&*cx.system)?;
+    let record = jobs.start_job(cx, &command, input.argv(), input.user)?;
+    Ok(ShellStartOutput { job: record.job })
+}
+
+pub(crate) fn query_job(
+    jobs: &Arc<ShellJobStore>,
+    cx: &BlockingContext,
+    ShellJobInput { job }: ShellJobInput,
+) -> Result<ShellJobView, ActionError> {
+    Ok(ShellJobView::from_record(jobs, jobs.get_for_caller(&job, &cx.caller)?, &*cx.system))
+}
+
+/// Lists the recorded jobs, oldest first.
+pub(crate) fn list_jobs(
+    jobs: &Arc<ShellJobStore>,
+    cx: &BlockingContext,
+    _: EmptyInput,
+) -> Result<ShellListOutput, ActionError> {
+    let records = jobs.list_for_caller(&cx.caller)?.into_iter();
+    let views: Vec<ShellJobView> =
+        records.map(|record| ShellJobView::from_record(jobs, record, &*cx.system)).collect();
+    Ok(ShellListOutput {
+        running: views.iter().filter(|view| view.state == "running").count(),
+        jobs: views,
+    })
+}
+
+/// Ends a job and every process in its process group.
+pub(crate) fn kill_job(
+    jobs: &Arc<ShellJobStore>,
+    cx: &BlockingContext,
+    ShellKillInput { job, grace }: ShellKillInput,
+) -> Result<ShellKillOutput, ActionError> {
+    let record = jobs.get_for_caller(&job, &cx.caller)?;
+    let ended = jobs.kill_job(&record, &*cx.system, Duration::from_secs(grace.min(60)))?;
+    let view = ShellJobView::from_record(jobs, record, &*cx.system);
+    Ok(ShellKillOutput { ended, state: view.state, exitcode: view.exitcode, signal: view.signal })
+}
