@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use muster_api::{AgentProblem, FindingLevel, HealthFinding, NodeHandle as _};
 use muster_host::external::describe_enforcement;
@@ -15,6 +15,7 @@ use crate::agents::external_options;
 use crate::audit::AuditLogStatus;
 use crate::config::Config;
 use crate::core::DaemonCore;
+use crate::shared::lock_mutex;
 
 /// Free space below this percentage is reported.
 const LOW_SPACE_PERCENT: u64 = 5;
@@ -41,17 +42,11 @@ impl HealthState {
             findings
                 .push(finding(&format!("and {} more", messages.len() - MAX_FINDINGS_PER_CHECK)));
         }
-        self.lock_findings().insert(check, findings);
+        lock_mutex(&self.0).insert(check, findings);
     }
 
     fn current_findings(&self) -> Vec<HealthFinding> {
-        self.lock_findings().values().flatten().cloned().collect()
-    }
-
-    fn lock_findings(
-        &self,
-    ) -> std::sync::MutexGuard<'_, BTreeMap<&'static str, Vec<HealthFinding>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock_mutex(&self.0).values().flatten().cloned().collect()
     }
 }
 
@@ -143,13 +138,13 @@ fn plugin_finding(problem: &AgentProblem) -> HealthFinding {
 
 /// Reports an account token that was not confirmed as the newest for too long.
 fn account_token_finding(core: &DaemonCore) -> Option<HealthFinding> {
-    let message = core.trust_freshness().staleness_report(core.clock.now())?;
+    let message = core.freshness.staleness_report(core.clock.now())?;
     Some(HealthFinding { check: "trust", level: FindingLevel::Warning, message })
 }
 
 /// Reports a node token that peers reject, or that expires soon.
 fn own_token_finding(core: &DaemonCore) -> Option<HealthFinding> {
-    let (now, trust) = (core.clock.now(), core.trust());
+    let (now, trust) = (core.clock.now(), core.trust.get());
     let finding = |level, message| HealthFinding { check: "credentials", level, message };
     if let Err(error) = trust.verify_user(&core.signer.token(), now) {
         let message = format!("the node's own token is not valid: {error}");

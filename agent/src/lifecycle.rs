@@ -86,7 +86,7 @@ pub async fn run_until_signal(
         assemble::assemble_daemon(config, config_file)?;
     let identity_store = IdentityStore::in_directory(&config.paths.state);
     restrict_to_provisioning(&core, &identity_store);
-    let agent_directory = agents::open_agent_directory(config, config_file, &core.all_agents())
+    let agent_directory = agents::open_agent_directory(config, config_file, &core.all_agents.get())
         .map_err(AssembleError::from)?;
     let poll_interval =
         agents::external_options(config).map_err(AssembleError::from)?.poll_interval();
@@ -139,7 +139,7 @@ pub async fn run_until_signal(
         }
     }
     tasks.push(tokio::spawn(puppet.run(supervisor.stop.clone())));
-    let trust = AccountTrust::clone(&core.trust());
+    let trust = AccountTrust::clone(&core.trust.get());
     let stop = supervisor.stop.clone();
     let services =
         services::start_services(config, &broker_handles.provisioner, trust, host, stop).await?;
@@ -234,7 +234,7 @@ async fn compact_seen_journal(core: Arc<DaemonCore>) {
 }
 
 async fn seal_audit(core: Arc<DaemonCore>) {
-    let sealed = tokio::task::spawn_blocking(move || core.seal_audit()).await;
+    let sealed = tokio::task::spawn_blocking(move || core.audit.seal()).await;
     if let Ok(Err(error)) = sealed {
         tracing::error!(%error, "cannot close the audit log; the last records may be lost");
     }
@@ -318,7 +318,7 @@ impl DaemonSupervisor {
         let (core, config) = (Arc::clone(&self.core), self.config.clone());
         let files = tokio::task::spawn_blocking(move || {
             assemble::reload_policies(&core, &config);
-            if let Err(error) = core.reopen_audit() {
+            if let Err(error) = core.audit.reopen() {
                 tracing::error!(%error, "cannot reopen the audit log");
             }
         });

@@ -10,7 +10,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
 use muster_wire::Millis;
@@ -19,6 +19,8 @@ use muster_wire::fresh::{
 };
 use tokio::sync::Notify;
 use uuid::Uuid;
+
+use crate::shared::lock_mutex;
 
 /// The journal is compacted at this number of records, and at every start.
 const COMPACT_THRESHOLD: usize = 65_536;
@@ -276,7 +278,7 @@ impl SeenRequests {
     }
 
     fn lock(&self) -> MutexGuard<'_, SeenState> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        lock_mutex(&self.inner)
     }
 }
 

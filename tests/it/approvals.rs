@@ -102,7 +102,7 @@ async fn an_approval_outlives_no_restart_unused_up() {
     let approval = approval(&world, &draft("os"), world.organisation.caller("anna"));
     assert_eq!(ask(&world, "os", Some(approval.clone())).await.statuscode, ReplyStatus::Ok);
     let World { organisation, server, node, caller } = world;
-    let signer = node.core.signer().clone();
+    let signer = node.core.signer.clone();
     let directory = node.stopped().await;
     let mut blueprint = muster_tests::fleet::Blueprint::new(signer);
     blueprint.policies = Vec::new();

@@ -98,7 +98,7 @@ async fn a_malformed_line_denies_what_the_lines_before_it_allow() {
         "{}",
         problems[0]
     );
-    node.core.set_policy(policy);
+    node.core.policy.set(policy);
     assert_eq!(denied(&rip).await.as_deref(), Some("rpcutil.policy:2: malformed"));
 }
 

@@ -88,7 +88,7 @@ async fn answer(
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_sealed_for_another_node_or_request_or_altered_is_refused_in_words() {
     let world = World::new(|_| {}).await;
-    let own = world.node.core.signer().public_key();
+    let own = world.node.core.signer.public_key();
     let other = world.organisation.node(NODES[1]).public_key();
     let flip = |text: String| {
         let at = text.rfind("\"}").unwrap() - 4;
@@ -152,7 +152,7 @@ async fn an_input_that_came_sealed_and_in_clear_is_refused() {
     request.target = RequestTarget::Nodes([identity(NODES[0])].into());
     request.data = object(json!({"type": "user", "name": "rip", "password": "$6$other"}));
     let sealer = InputEncryptor::new(request.id).unwrap();
-    let key = world.node.core.signer().public_key();
+    let key = world.node.core.signer.public_key();
     let secret = object(json!({"password": PASSWORD}));
     let both = sealer.encrypt_inputs([(&identity(NODES[0]), &key)], &secret);
     request.sealed = Some(both.unwrap());

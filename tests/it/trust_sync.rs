@@ -21,7 +21,7 @@ use crate::enrolled_names::await_log;
 async fn a_node_that_was_away_knows_a_revocation_before_it_serves() {
     let World { mut organisation, server, node, caller } = World::storing(|_| {}).await;
     assert_eq!(caller.send(&caller.request()).await.statuscode, ReplyStatus::Ok);
-    let signer = node.core.signer().clone();
+    let signer = node.core.signer.clone();
     let directory = node.stopped().await;
     // The broker itself is not told, so that only the node can refuse.
     let before = organisation.account_token();
@@ -29,7 +29,7 @@ async fn a_node_that_was_away_knows_a_revocation_before_it_serves() {
     organisation.publish_account(&server, &token).await;
     let back = Blueprint { account: Some(before.clone()), ..Blueprint::new(signer) };
     let node = TestNode::start_in(directory, &organisation, &server, back).await;
-    assert_eq!(node.core.trust().account_token(), token);
+    assert_eq!(node.core.trust.get().account_token(), token);
     let request = caller.request();
     let sealed = caller.seal(&request);
     let subject = Caller::subject(&request);
@@ -44,7 +44,7 @@ async fn a_node_that_was_away_knows_a_revocation_before_it_serves() {
     let later = organisation.revoke(&organisation.caller("anna"));
     organisation.publish_account(&server, &later).await;
     await_state("the node takes over the newest token", || {
-        node.core.trust().account_token() == later
+        node.core.trust.get().account_token() == later
     })
     .await;
 }
@@ -82,7 +82,7 @@ async fn a_node_that_cannot_learn_the_newest_token_refuses_after_the_configured_
         finding.check == "trust" && finding.message.contains("rpc org push")
     };
     assert!(findings.iter().any(is_reported), "{findings:?}");
-    let freshness = node.core.trust_freshness();
+    let freshness = &node.core.freshness;
     freshness.set_max_age(Some(Duration::from_hours(1)));
     let reply = caller.send(&request()).await;
     assert!(matches!(reply.reason, Some(ReplyReason::Expired { .. })), "{reply:?}");

@@ -40,7 +40,7 @@ impl Watching {
         let shelf = AgentDirectory::new(
             directory.path().to_owned(),
             as_own_user(),
-            core.registry().names().iter().cloned().collect(),
+            core.registry.get().names().iter().cloned().collect(),
             helper(),
             "/etc/muster/rpcd.toml".into(),
         );
@@ -73,7 +73,7 @@ impl Watching {
     pub(crate) async fn offered(&self, version: Option<&str>) {
         let core = &self.world.node.core;
         await_state("the version is offered", || {
-            let registry = core.registry();
+            let registry = core.registry.get();
             let found = registry.agent("greet").map(|agent| agent.ddl().version().to_owned());
             found.as_deref() == version
         })

@@ -164,7 +164,7 @@ impl World<'_> {
         let core = self.mould.build_core(member, signer, log).unwrap();
         let bus = match self.shared.get(number % self.shared.len().max(1)) {
             Some(shared) => shared.lend_connection(),
-            None => connect(&self.server.url(), core.signer(), Kind::Daemon).await,
+            None => connect(&self.server.url(), &core.signer, Kind::Daemon).await,
         };
         self.crowd.start_node(core, bus).await.unwrap();
     }

@@ -12,6 +12,7 @@ use muster_agent::daemon::Daemon;
 use muster_agent::facts::{FactSources, FactStore};
 use muster_agent::policy;
 use muster_agent::seen::SeenRequests;
+use muster_agent::shared::SharedValue;
 use muster_agent::{agents, assemble};
 use muster_api::system::real::RealSystem;
 use muster_api::{Agent, ValidatedDataSource};
@@ -112,7 +113,7 @@ impl TestNode {
         let permits = blueprint.permits.clone();
         let core = build(directory.path(), organisation, blueprint, &permits);
         let core = Arc::new(core);
-        let bus = connect(server, core.signer()).await;
+        let bus = connect(server, &core.signer).await;
         permits.connect(bus.clone());
         let daemon = Daemon::start(Arc::clone(&core), bus).await.unwrap();
         let stop = CancellationToken::new();
@@ -132,7 +133,7 @@ impl TestNode {
 
     /// Every audit record so far of all three files, by time, without the chains' own lines.
     pub fn audit(&self) -> Vec<Value> {
-        self.core.flush_audit().unwrap();
+        self.core.audit.flush().unwrap();
         let files = [RecordClass::Refusal, RecordClass::Change, RecordClass::Read];
         let mut records: Vec<Value> = files
             .iter()
@@ -220,15 +221,15 @@ fn build(
         )
     };
     let core = DaemonCore::new(CoreParts {
-        trust: Arc::new(trust),
+        trust: SharedValue::new(trust),
         collectives: vec![organisation.collective().clone()],
         facts: FactStore::new(FactSources::new(
             blueprint.signer.identity().clone(),
             path("facts.d"),
         )),
         classes: ClassStore::new(path("classes.txt")),
-        policy: Arc::new(policy),
-        registry: Arc::new(registry),
+        policy: SharedValue::new(policy),
+        registry: SharedValue::new(registry),
         data_sources: data_sources.into(),
         system: Arc::new(RealSystem::new(path("root"))),
         seen: SeenRequests::open(&path("seen"), now, false).unwrap(),

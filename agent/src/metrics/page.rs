@@ -36,14 +36,14 @@ fn add_daemon_metrics(page: &mut MetricsPage, core: &DaemonCore) {
     );
     let help =
         "Expiry time of the node's token, in seconds since the epoch; absent if it does not expire";
-    let verified = core.trust().verify_user(&core.signer.token(), core.clock.now());
+    let verified = core.trust.get().verify_user(&core.signer.token(), core.clock.now());
     let confirmed =
         "When the account token was last confirmed as the newest, in seconds since the epoch";
     page.add_metric(
         "account_token_confirmed_timestamp_seconds",
         MetricKind::Gauge,
         confirmed,
-        format_seconds(core.trust_freshness().confirmed_at()),
+        format_seconds(core.freshness.confirmed_at()),
     );
     let mut expiry =
         page.begin_metric("credentials_expiry_timestamp_seconds", MetricKind::Gauge, help);
@@ -154,7 +154,7 @@ fn add_request_metrics(page: &mut MetricsPage, core: &DaemonCore) {
 }
 
 fn add_agent_metrics(page: &mut MetricsPage, core: &DaemonCore) {
-    let load = core.registry().agent_loads();
+    let load = core.registry.get().agent_loads();
     let families = [
         ("agent_running", "Running actions of an agent"),
         ("agent_waiting", "Requests to an agent that wait in its queue"),

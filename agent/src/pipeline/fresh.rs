@@ -47,7 +47,7 @@ pub(super) fn check_freshness(
         Ok(InsertionOutcome::New) => verified.journaled = true,
         Err(error) => tracing::error!(%error, "cannot store a seen request in the journal"),
     }
-    if let Some(age) = core.trust_freshness().expired_age(now) {
+    if let Some(age) = core.freshness.expired_age(now) {
         return Err(refuse_unconfirmed(verified, age));
     }
     if let Some(stale) = stale {

@@ -146,7 +146,7 @@ async fn a_daemon_that_starts_while_the_clock_is_wrong_repeats_nothing() {
         let Off { world, by, effects } = node;
         let World { organisation, server, node, caller } = world;
         by.store(off, Ordering::SeqCst);
-        let mut blueprint = Blueprint::new(node.core.signer().clone());
+        let mut blueprint = Blueprint::new(node.core.signer.clone());
         prepare(&mut blueprint, &by, &effects);
         let directory = node.stopped().await;
         let node = TestNode::start_in(directory, &organisation, &server, blueprint).await;
