@@ -79,7 +79,7 @@ impl Config {
         files: &[(PathBuf, String)],
     ) -> Result<Self, ConfigError> {
         let mut reader = ConfigReader::default();
-        defaults::set_defaults(&mut reader.settings, main, detected);
+        defaults::set_defaults(&mut reader, main, detected)?;
         for (path, text) in files {
             reader.add_file(path, text)?;
         }
