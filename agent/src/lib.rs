@@ -40,6 +40,7 @@ pub mod restart;
 pub mod seen;
 mod services;
 pub mod shared;
+mod signals;
 mod state_lock;
 pub mod terminal;
 pub mod trust_sync;

@@ -43,6 +43,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
+use crate::audit::ApprovalRecord;
 use crate::core::DaemonCore;
 use crate::lookup::RequestLookups;
 use crate::metrics::request_metrics::KnownAction;
@@ -99,7 +100,7 @@ pub struct AcceptedRequest {
     /// Its entry in the list of running requests, through which it can be cancelled.
     pub running_guard: RunningGuard,
     /// The approver, if approval was required.
-    pub(crate) approver: Option<approval::RequestApprover>,
+    pub approver: Option<ApprovalRecord>,
 }
 
 /// A message to send.

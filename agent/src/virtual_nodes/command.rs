@@ -25,6 +25,7 @@ use super::node::VirtualNode;
 use super::template::NodeTemplate;
 use crate::clock::WallClock;
 use crate::config::Config;
+use crate::signals::notify_systemd;
 use crate::{agents, assemble, credentials, state_lock};
 
 /// Maximum number of nodes that connect at the same time.
@@ -177,11 +178,5 @@ impl NodeFactory {
             &self.role,
         )?;
         Ok(Signer::new(UserCredentials::new(&token, key)?)?)
-    }
-}
-
-fn notify_systemd(states: &[NotifyState<'_>]) {
-    if let Err(error) = sd_notify::notify(states) {
-        tracing::debug!(%error, "cannot notify the service manager");
     }
 }

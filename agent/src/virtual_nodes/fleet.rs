@@ -26,19 +26,10 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 pub enum NodeFleetError {
     /// It cannot connect, or lost the connection while it subscribed.
     #[error("the virtual node {node} cannot connect")]
-    Connect {
-        /// The node.
-        node: Identity,
-        /// The cause.
-        #[source]
-        source: BusError,
-    },
+    Connect { node: Identity, source: BusError },
     /// It is already running.
     #[error("the virtual node {node} is already running")]
-    AlreadyRunning {
-        /// The node.
-        node: Identity,
-    },
+    AlreadyRunning { node: Identity },
 }
 
 /// The running nodes.
