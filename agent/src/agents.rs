@@ -269,15 +269,26 @@ fn restart_manager(
     daemon: &DaemonContext,
     catalog: &muster_catalog::Options,
 ) -> Result<RestartManager, PluginSetupError> {
-    let system: Arc<dyn System> = Arc::new(RealSystem::new(daemon.root.clone()));
+    let (engine, puppet) = (catalog.state_dir.clone(), catalog.puppet_state.clone());
+    build_restart_manager(daemon.root.clone(), &daemon.state, engine, puppet)
+}
+
+/// A restart manager for the machine with this root. `puppet` are Puppet's state directories; absent: those of its packages.
+pub(crate) fn build_restart_manager(
+    root: PathBuf,
+    state: &Path,
+    engine: PathBuf,
+    puppet: Option<Vec<PathBuf>>,
+) -> Result<RestartManager, PluginSetupError> {
+    let system: Arc<dyn System> = Arc::new(RealSystem::new(root));
     let paths = MachinePaths {
         root: system.root().to_owned(),
-        engine: catalog.state_dir.clone(),
-        puppet: catalog.puppet_state.clone().unwrap_or_else(|| puppet_state_dirs(system.root())),
+        engine,
+        puppet: puppet.unwrap_or_else(|| puppet_state_dirs(system.root())),
     };
     let program = std::env::current_exe().map_err(PluginSetupError::CurrentExe)?;
     Ok(RestartManager::new(
-        restart_store(&daemon.state),
+        restart_store(state),
         paths,
         Arc::new(DetachedLauncher(program)),
         system,

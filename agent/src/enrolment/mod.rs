@@ -89,7 +89,7 @@ pub fn effective_config(config: &Config) -> Result<Config, NodeEnrolmentError> {
     if config.broker.credentials.exists() || !store.has_credentials() {
         return Ok(config.clone());
     }
-    enrolled_config(config, &store)
+    Ok(config.with_enrolment(&store.read_enrolment()?, &store))
 }
 
 /// The bootstrap credential of a machine that is not enrolled yet.
@@ -103,10 +103,6 @@ pub fn bootstrap_path(config: &Config) -> Option<&Path> {
 /// Checks that the bootstrap credential and the account are valid.
 pub fn check_bootstrap(config: &Config, bootstrap: &Path) -> Result<(), NodeEnrolmentError> {
     session::BootstrapCredentials::read_files(config, bootstrap).map(drop)
-}
-
-fn enrolled_config(config: &Config, store: &IdentityStore) -> Result<Config, NodeEnrolmentError> {
-    Ok(config.with_enrolment(&store.read_enrolment()?, store))
 }
 
 /// The configured name; `None` if it is the default host name.

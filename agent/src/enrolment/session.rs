@@ -167,19 +167,15 @@ impl EnrolmentSession {
 
     async fn attempt_enrolment(&self) -> Result<EnrolmentAttempt, NodeEnrolmentError> {
         let request = self.build_request()?;
-        let bytes =
-            match sign_enrolment_request(&request, &self.bootstrap.signer, &self.proposal.key) {
-                Err(EnvelopeSignError::Oversized { .. }) => {
-                    let without_facts =
-                        EnrolmentRequest { facts: NodeFacts::default(), ..request.clone() };
-                    sign_enrolment_request(
-                        &without_facts,
-                        &self.bootstrap.signer,
-                        &self.proposal.key,
-                    )?
-                }
-                signed => signed?,
-            };
+        let sign = |request: &EnrolmentRequest| {
+            sign_enrolment_request(request, &self.bootstrap.signer, &self.proposal.key)
+        };
+        let bytes = match sign(&request) {
+            Err(EnvelopeSignError::Oversized { .. }) => {
+                sign(&EnrolmentRequest { facts: NodeFacts::default(), ..request.clone() })?
+            }
+            signed => signed?,
+        };
         match self.send_request(bytes.into()).await {
             Ok(message) if message.is_no_responders() => {
                 tracing::warn!("no enroller is connected; the enrolment request will be retried");
