@@ -116,7 +116,7 @@ pub struct DaemonCore {
     pub(crate) request_metrics: RequestMetrics,
     pub(crate) running: RunningRequests,
     /// The problems found while loading.
-    pub(crate) health: HealthState,
+    pub health: HealthState,
     started: Millis,
 }
 

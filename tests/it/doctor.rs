@@ -55,8 +55,8 @@ async fn doubles_wrong_clocks_and_what_nodes_say_of_themselves_are_found() {
     let _copy = TestNode::start(&organisation, &server, Blueprint::new(copied)).await;
     let sick = TestNode::start(&organisation, &server, slow).await;
     let words = ["service.policy:3: there is no group `ops`".to_owned()];
-    sick.core.health().set_findings("policies", FindingLevel::Error, &words);
-    one.core.health().set_findings("facts", FindingLevel::Warning, &[]);
+    sick.core.health.set_findings("policies", FindingLevel::Error, &words);
+    one.core.health.set_findings("facts", FindingLevel::Warning, &[]);
 
     let rpc = Command::new(&server, &organisation, &organisation.caller("rip"), "");
     let output = rpc.run(&["doctor", "-j"]).await;

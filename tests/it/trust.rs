@@ -96,7 +96,7 @@ async fn captured_bytes_run_once_even_after_a_restart() {
     assert_eq!(world.node.core.snapshot_counters().replayed, 1);
 
     let World { organisation, server, node, caller } = world;
-    let signer = node.core.signer().clone();
+    let signer = node.core.signer.clone();
     let directory = node.stopped().await;
     let reborn =
         TestNode::start_in(directory, &organisation, &server, Blueprint::new(signer)).await;
@@ -265,7 +265,7 @@ async fn a_revoked_user_is_refused_by_broker_and_node() {
     let token = organisation.revoke(&caller.signer);
     organisation.publish_account(&server, &token).await;
     await_state("the node takes over the revocation", || {
-        node.core.trust().account_token() == token
+        node.core.trust.get().account_token() == token
     })
     .await;
     // The broker does not know yet: the message arrives, and the node refuses it.
