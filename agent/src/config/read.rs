@@ -87,7 +87,7 @@ impl ConfigReader {
                     self.settings.set(path.clone(), SettingEntry { value, origin });
                 }
                 Ok(value) => {
-                    self.faults.push(ValueFault::wrong_kind(&value, "a table").at_key(key, origin))
+                    self.faults.push(ValueFault::wrong_kind(&value, "a table").at_key(key, origin));
                 }
                 Err(fault) => self.faults.push(fault.at_key(key, origin)),
             },

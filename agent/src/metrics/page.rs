@@ -12,6 +12,9 @@ use crate::log_limit;
 /// A metric with one sample without labels: its name, help and value.
 type PlainMetric = (&'static str, &'static str, u64);
 
+/// A metric with one sample for each agent: its name, help and value.
+type AgentMetric = (&'static str, &'static str, fn(&AgentLoad) -> usize);
+
 /// Renders all metrics. Inspects disks; blocks.
 pub(super) fn render_page(context: &MetricsContext) -> String {
     let (mut page, core) = (MetricsPage::default(), &*context.core);
@@ -161,7 +164,7 @@ fn add_request_metrics(page: &mut MetricsPage, core: &DaemonCore) {
 
 fn add_agent_metrics(page: &mut MetricsPage, core: &DaemonCore) {
     let loads = core.registry.get().agent_loads();
-    let families: [(_, _, fn(&AgentLoad) -> usize); 4] = [
+    let families: [AgentMetric; 4] = [
         ("agent_running", "Running actions of an agent", |load| load.running),
         ("agent_waiting", "Requests to an agent that wait in its queue", |load| load.waiting),
         ("agent_running_limit", "Maximum number of concurrent actions of an agent", |load| {
