@@ -16,7 +16,7 @@ use muster_catalog::CatalogPlugin;
 use muster_engine::lock::puppet_state_dirs;
 use muster_filemgr::FilemgrPlugin;
 use muster_host::external::{AgentDirectory, ExternalOptions, SandboxHelper};
-use muster_host::{AgentRegistry, CallLimits, RegistryError};
+use muster_host::{AgentRegistry, RegistryError};
 use muster_nettest::NettestPlugin;
 use muster_package::PackagePlugin;
 use muster_permits::{PermitClient, PermitPlugin};
@@ -31,11 +31,11 @@ use muster_restart::{DetachedLauncher, RestartManager, RestartPlugin, RestartSto
 use muster_rpcutil::RpcutilPlugin;
 use muster_service::ServicePlugin;
 use muster_shell::ShellPlugin;
-use muster_wire::identity::{Identity, SubjectName};
+use muster_wire::identity::Identity;
 use serde_json::{Map, Value};
 use tokio::sync::Notify;
 
-use crate::config::{self, Config};
+use crate::config::Config;
 
 /// Why the plugins cannot be set up.
 #[derive(Debug, thiserror::Error)]
@@ -205,24 +205,10 @@ pub(crate) fn build_registry(
 ) -> Result<AgentRegistry, PluginSetupError> {
     let mut registry = AgentRegistry::new();
     for agent in agents {
-        let limits = agent_limits(&config.limits, agent.name());
+        let limits = config.limits.agent_limits(agent.name());
         registry.add(agent, limits)?;
     }
     Ok(registry)
-}
-
-/// The limits of an agent.
-pub fn agent_limits(configured: &config::LimitsConfig, agent: &str) -> CallLimits {
-    let Ok(name) = SubjectName::parse(agent) else {
-        return CallLimits::default();
-    };
-    let limits = configured.agent_limits(&name);
-    CallLimits {
-        concurrency: limits.concurrency,
-        queue: limits.queue,
-        output_bytes: limits.output_bytes,
-        ..CallLimits::default()
-    }
 }
 
 /// The configured options of external agents.
@@ -283,15 +269,26 @@ fn restart_manager(
     daemon: &DaemonContext,
     catalog: &muster_catalog::Options,
 ) -> Result<RestartManager, PluginSetupError> {
-    let system: Arc<dyn System> = Arc::new(RealSystem::new(daemon.root.clone()));
+    let (engine, puppet) = (catalog.state_dir.clone(), catalog.puppet_state.clone());
+    build_restart_manager(daemon.root.clone(), &daemon.state, engine, puppet)
+}
+
+/// A restart manager for the machine with this root. `puppet` are Puppet's state directories; absent: those of its packages.
+pub(crate) fn build_restart_manager(
+    root: PathBuf,
+    state: &Path,
+    engine: PathBuf,
+    puppet: Option<Vec<PathBuf>>,
+) -> Result<RestartManager, PluginSetupError> {
+    let system: Arc<dyn System> = Arc::new(RealSystem::new(root));
     let paths = MachinePaths {
         root: system.root().to_owned(),
-        engine: catalog.state_dir.clone(),
-        puppet: catalog.puppet_state.clone().unwrap_or_else(|| puppet_state_dirs(system.root())),
+        engine,
+        puppet: puppet.unwrap_or_else(|| puppet_state_dirs(system.root())),
     };
     let program = std::env::current_exe().map_err(PluginSetupError::CurrentExe)?;
     Ok(RestartManager::new(
-        restart_store(&daemon.state),
+        restart_store(state),
         paths,
         Arc::new(DetachedLauncher(program)),
         system,

@@ -2,11 +2,12 @@
 //!
 //! If the file cannot be read, the last good classes stay. The caller supplies the path.
 
-use std::fs::File;
-use std::io::{self, Read as _};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
+
+use crate::files;
 
 /// Maximum number of lines of a file.
 pub const MAX_LINES: usize = 10_000;
@@ -18,25 +19,13 @@ const MAX_FILE_BYTES: u64 = 4 * 1024 * 1024;
 pub enum ClassesError {
     /// The file cannot be read.
     #[error("cannot read classes from {}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// The system error.
-        #[source]
-        source: io::Error,
-    },
+    Read { path: PathBuf, source: io::Error },
     /// The file exceeds the limits, so it is probably not a list of classes.
     #[error("{} exceeds {MAX_LINES} lines or {MAX_FILE_BYTES} bytes; check whether it is a list of classes", path.display())]
-    TooLarge {
-        /// The file.
-        path: PathBuf,
-    },
+    TooLarge { path: PathBuf },
     /// The file existed before and is now empty or missing; a run is probably writing it.
     #[error("{} is empty or missing; the last valid classes are kept", path.display())]
-    Vanished {
-        /// The file.
-        path: PathBuf,
-    },
+    Vanished { path: PathBuf },
 }
 
 /// The node's current classes: lower-case, sorted, each once.
@@ -85,18 +74,13 @@ impl ClassStore {
 
 /// The text of the file; empty if there is no file.
 fn read_classes(path: &Path) -> Result<String, ClassesError> {
-    let read_error = |source| ClassesError::Read { path: path.to_owned(), source };
-    let file = match File::open(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(String::new()),
-        Err(error) => return Err(read_error(error)),
-    };
-    let mut bytes = Vec::new();
-    file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(read_error)?;
-    if bytes.len() as u64 > MAX_FILE_BYTES {
-        return Err(ClassesError::TooLarge { path: path.to_owned() });
+    match files::allow_missing(files::read_bytes(path, MAX_FILE_BYTES)) {
+        Ok(bytes) => Ok(String::from_utf8_lossy(&bytes.unwrap_or_default()).into_owned()),
+        Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
+            Err(ClassesError::TooLarge { path: path.to_owned() })
+        }
+        Err(source) => Err(ClassesError::Read { path: path.to_owned(), source }),
     }
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// The classes of a text; `None` if it has too many lines.

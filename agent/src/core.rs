@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use muster_api::system::System;
@@ -21,10 +22,11 @@ use muster_wire::identity::{Identity, SubjectName};
 use muster_wire::sign::Signer;
 use muster_wire::token::lifetime::TokenLife;
 use muster_wire::token::{AccountTrust, TokenCache, TokenError};
+use serde::Deserialize;
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::audit::{AuditLog, AuditLogError};
+use crate::audit::AuditLog;
 use crate::classes::ClassStore;
 use crate::clock::WallClock;
 use crate::config::Config;
@@ -36,39 +38,14 @@ use crate::lookup::LookupLimiter;
 use crate::metrics::request_metrics::RequestMetrics;
 use crate::renewal::{self, NodeTokenRenewalError};
 use crate::seen::SeenRequests;
+use crate::shared::SharedValue;
 use crate::trust_sync::TrustFreshness;
 
 /// Minimum interval between log lines about unauthenticated messages.
 const UNVERIFIED_LOG_INTERVAL: Duration = Duration::from_secs(10);
 
-/// A value with many readers that is replaced as a whole.
-#[derive(Debug)]
-pub struct SharedValue<T>(RwLock<Arc<T>>);
-
-impl<T> SharedValue<T> {
-    /// Creates it with this value.
-    pub fn new(value: T) -> Self {
-        Self::from_arc(Arc::new(value))
-    }
-
-    /// Creates it with this shared value.
-    pub fn from_arc(value: Arc<T>) -> Self {
-        Self(RwLock::new(value))
-    }
-
-    /// The current value.
-    pub fn get(&self) -> Arc<T> {
-        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// Replaces the value; readers that hold the old one keep it.
-    pub fn set(&self, value: T) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(value);
-    }
-}
-
 /// Settings that restrict the node in addition to its policies.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 pub struct PolicyOptions {
     /// Whether a denial names its rule to the caller.
     pub tell_rules: bool,
@@ -82,12 +59,12 @@ impl Default for PolicyOptions {
     }
 }
 
-/// The parts of a daemon before it is connected.
+/// The parts of a daemon that are built from its configuration.
 pub struct CoreParts {
     /// The node's name and key.
     pub signer: Signer,
-    /// The trusted account.
-    pub trust: Arc<AccountTrust>,
+    /// The account token in force.
+    pub trust: SharedValue<AccountTrust>,
     /// The collectives; the first is the main one.
     pub collectives: Vec<SubjectName>,
     /// Facts.
@@ -95,9 +72,9 @@ pub struct CoreParts {
     /// Classes.
     pub classes: ClassStore,
     /// The node's policies, applied in addition to the broker's permissions.
-    pub policy: Arc<PolicySet>,
-    /// The agents.
-    pub registry: Arc<AgentRegistry>,
+    pub policy: SharedValue<PolicySet>,
+    /// The agents on offer.
+    pub registry: SharedValue<AgentRegistry>,
     /// The data sources.
     pub data_sources: Arc<[ValidatedDataSource]>,
     /// The machine that actions operate on.
@@ -120,93 +97,62 @@ pub struct CoreParts {
     pub config_file: PathBuf,
 }
 
-/// The state of one daemon.
+/// The state of one daemon. Dereferences to its parts: `core.signer`.
 pub struct DaemonCore {
-    pub(crate) signer: Signer,
-    pub(crate) trust: SharedValue<AccountTrust>,
-    freshness: TrustFreshness,
+    parts: CoreParts,
+    /// Since when it is unknown whether the account token is the newest.
+    pub freshness: TrustFreshness,
     pub(crate) tokens: TokenCache,
-    pub(crate) collectives: Vec<SubjectName>,
     pub(crate) collective_names: Vec<String>,
-    pub(crate) facts: FactStore,
-    pub(crate) classes: ClassStore,
-    pub(crate) policy: SharedValue<PolicySet>,
-    /// The agents on offer.
-    pub(crate) registry: SharedValue<AgentRegistry>,
     /// All agents, including those withheld during provisioning.
-    all_agents: SharedValue<AgentRegistry>,
+    pub(crate) all_agents: SharedValue<AgentRegistry>,
     provisioning_only: AtomicBool,
-    agent_problems: SharedValue<Vec<AgentProblem>>,
-    pub(crate) data_sources: Arc<[ValidatedDataSource]>,
+    /// The problems of agents that cannot be offered.
+    pub(crate) agent_problems: SharedValue<Vec<AgentProblem>>,
     pub(crate) lookups: LookupLimiter,
-    pub(crate) system: Arc<dyn System>,
-    pub(crate) seen: SeenRequests,
-    pub(crate) audit: Arc<AuditLog>,
     /// Limits log lines about unauthenticated messages: anyone who can publish can cause them.
     pub(crate) unverified_log: LogThrottle,
     pub(crate) counters: MessageCounters,
     pub(crate) request_metrics: RequestMetrics,
     pub(crate) running: RunningRequests,
-    pub(crate) health: HealthState,
-    pub(crate) skew: Millis,
-    pub(crate) authority: PolicyOptions,
-    pub(crate) plain_secrets: bool,
-    pub(crate) clock: WallClock,
+    /// The problems found while loading.
+    pub health: HealthState,
     started: Millis,
-    config: Option<Config>,
-    config_file: PathBuf,
+}
+
+impl Deref for DaemonCore {
+    type Target = CoreParts;
+
+    fn deref(&self) -> &CoreParts {
+        &self.parts
+    }
 }
 
 impl DaemonCore {
     /// Builds the state from its parts.
     pub fn new(parts: CoreParts) -> Self {
+        let started = parts.clock.now();
         Self {
-            collective_names: parts.collectives.iter().map(ToString::to_string).collect(),
-            started: parts.clock.now(),
-            signer: parts.signer,
-            trust: SharedValue::from_arc(parts.trust),
-            freshness: TrustFreshness::starting_at(parts.clock.now()),
+            freshness: TrustFreshness::starting_at(started),
             tokens: TokenCache::default(),
-            collectives: parts.collectives,
-            facts: parts.facts,
-            classes: parts.classes,
-            policy: SharedValue::from_arc(parts.policy),
-            all_agents: SharedValue::from_arc(Arc::clone(&parts.registry)),
+            collective_names: parts.collectives.iter().map(ToString::to_string).collect(),
+            all_agents: parts.registry.get().into(),
             provisioning_only: AtomicBool::new(false),
-            registry: SharedValue::from_arc(parts.registry),
             agent_problems: SharedValue::new(Vec::new()),
-            data_sources: parts.data_sources,
             lookups: LookupLimiter::default(),
-            system: parts.system,
-            seen: parts.seen,
-            audit: parts.audit,
             unverified_log: LogThrottle::new(UNVERIFIED_LOG_INTERVAL),
             counters: MessageCounters::default(),
             request_metrics: RequestMetrics::default(),
             running: RunningRequests::default(),
             health: HealthState::default(),
-            skew: parts.skew,
-            authority: parts.authority,
-            plain_secrets: parts.plain_secrets,
-            clock: parts.clock,
-            config: parts.config,
-            config_file: parts.config_file,
+            started,
+            parts,
         }
     }
 
     /// The node's name.
     pub fn identity(&self) -> &Identity {
         self.signer.identity()
-    }
-
-    /// The node's name and key.
-    pub fn signer(&self) -> &Signer {
-        &self.signer
-    }
-
-    /// The account token in force.
-    pub fn trust(&self) -> Arc<AccountTrust> {
-        self.trust.get()
     }
 
     /// Replaces the account token if the new one is newer and signed by the operator; invalidates verifications under the old one.
@@ -225,37 +171,7 @@ impl DaemonCore {
 
     /// Replaces the node's own token with a renewed one.
     pub(crate) fn renew_token(&self, token: &str) -> Result<(), NodeTokenRenewalError> {
-        renewal::renew_token(&self.signer, &self.trust(), token, self.now())
-    }
-
-    /// Since when it is unknown whether the account token is the newest.
-    pub fn trust_freshness(&self) -> &TrustFreshness {
-        &self.freshness
-    }
-
-    /// The time by the daemon's clock.
-    pub(crate) fn now(&self) -> Millis {
-        self.clock.now()
-    }
-
-    /// The problems found while loading.
-    pub fn health(&self) -> &HealthState {
-        &self.health
-    }
-
-    /// Replaces the policies.
-    pub fn set_policy(&self, policy: PolicySet) {
-        self.policy.set(policy);
-    }
-
-    /// The agents on offer.
-    pub fn registry(&self) -> Arc<AgentRegistry> {
-        self.registry.get()
-    }
-
-    /// All agents, including those withheld during provisioning.
-    pub fn all_agents(&self) -> Arc<AgentRegistry> {
-        self.all_agents.get()
+        renewal::renew_token(&self.signer, &self.trust.get(), token, self.clock.now())
     }
 
     /// Replaces the agents; calls that were accepted before keep the old registry.
@@ -285,26 +201,6 @@ impl DaemonCore {
         self.registry.set(offered);
     }
 
-    /// Replaces the reported problems of agents that cannot be offered.
-    pub fn set_agent_problems(&self, problems: Vec<AgentProblem>) {
-        self.agent_problems.set(problems);
-    }
-
-    /// Returns when every audit record is on disk. Blocks.
-    pub fn flush_audit(&self) -> Result<(), AuditLogError> {
-        self.audit.flush()
-    }
-
-    /// Flushes and signs the audit log. Blocks.
-    pub fn seal_audit(&self) -> Result<(), AuditLogError> {
-        self.audit.seal()
-    }
-
-    /// Reopens the audit log's path after rotation. Blocks.
-    pub fn reopen_audit(&self) -> Result<(), AuditLogError> {
-        self.audit.reopen()
-    }
-
     /// Forgets expired requests. Every new request does this too; call it for an idle node.
     pub fn forget_expired(&self) {
         self.seen.forget_expired(self.clock.now());
@@ -332,13 +228,15 @@ impl DaemonCore {
 
 impl fmt::Debug for DaemonCore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Core").field("identity", self.identity()).finish_non_exhaustive()
+        f.debug_struct("DaemonCore").field("identity", self.identity()).finish_non_exhaustive()
     }
 }
 
 impl fmt::Debug for CoreParts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Parts").field("identity", self.signer.identity()).finish_non_exhaustive()
+        f.debug_struct("CoreParts")
+            .field("identity", self.signer.identity())
+            .finish_non_exhaustive()
     }
 }
 
@@ -401,10 +299,8 @@ impl NodeHandle for DaemonCore {
     }
 
     fn describe_sandboxes(&self) -> BTreeMap<String, String> {
-        self.config
-            .as_ref()
-            .map(|config| health::describe_sandboxes(self, config))
-            .unwrap_or_default()
+        let config = self.config.as_ref();
+        config.map(|config| health::describe_sandboxes(self, config)).unwrap_or_default()
     }
 
     fn collect_findings(&self) -> Vec<HealthFinding> {

@@ -11,7 +11,6 @@ use muster_host::external::{AgentChange, AgentDirectory, ScanMode};
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use crate::agents;
 use crate::config::LimitsConfig;
 use crate::core::DaemonCore;
 
@@ -28,7 +27,7 @@ pub struct ExternalAgentManager {
 impl ExternalAgentManager {
     /// Manages these directories for a daemon that currently offers its built-in agents.
     pub fn new(core: Arc<DaemonCore>, limits: LimitsConfig, directory: AgentDirectory) -> Self {
-        Self { built_in: core.all_agents(), core, limits, directory: Mutex::new(directory) }
+        Self { built_in: core.all_agents.get(), core, limits, directory: Mutex::new(directory) }
     }
 
     /// Scans for changes and applies them.
@@ -36,7 +35,7 @@ impl ExternalAgentManager {
         let mut directory = self.directory.lock().await;
         let changes = directory.scan(mode).await;
         if !changes.is_empty() {
-            let mut registry = AgentRegistry::clone(&self.core.all_agents());
+            let mut registry = AgentRegistry::clone(&self.core.all_agents.get());
             for change in changes {
                 self.apply_change(change, &mut registry);
             }
@@ -47,7 +46,7 @@ impl ExternalAgentManager {
             path: problem.path.display().to_string(),
             problem: problem.problem,
         });
-        self.core.set_agent_problems(problems.collect());
+        self.core.agent_problems.set(problems.collect());
     }
 
     /// Scans periodically until `stop`.
@@ -71,7 +70,7 @@ impl ExternalAgentManager {
     }
 
     fn offer_agent(&self, agent: Agent, registry: &mut AgentRegistry) {
-        let limits = agents::agent_limits(&self.limits, agent.name());
+        let limits = self.limits.agent_limits(agent.name());
         registry.replace(agent, limits);
     }
 }

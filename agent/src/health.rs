@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
-use muster_api::{AgentProblem, FindingLevel, HealthFinding, NodeHandle as _};
+use muster_api::{AgentInfo, AgentProblem, FindingLevel, HealthFinding, NodeHandle as _};
 use muster_host::external::describe_enforcement;
 use muster_host::sandbox::LandlockSupport;
 use muster_secret::SecretOwner;
@@ -15,6 +15,7 @@ use crate::agents::external_options;
 use crate::audit::AuditLogStatus;
 use crate::config::Config;
 use crate::core::DaemonCore;
+use crate::shared::lock_mutex;
 
 /// Free space below this percentage is reported.
 const LOW_SPACE_PERCENT: u64 = 5;
@@ -41,17 +42,11 @@ impl HealthState {
             findings
                 .push(finding(&format!("and {} more", messages.len() - MAX_FINDINGS_PER_CHECK)));
         }
-        self.lock_findings().insert(check, findings);
+        lock_mutex(&self.0).insert(check, findings);
     }
 
     fn current_findings(&self) -> Vec<HealthFinding> {
-        self.lock_findings().values().flatten().cloned().collect()
-    }
-
-    fn lock_findings(
-        &self,
-    ) -> std::sync::MutexGuard<'_, BTreeMap<&'static str, Vec<HealthFinding>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock_mutex(&self.0).values().flatten().cloned().collect()
     }
 }
 
@@ -78,18 +73,20 @@ fn root_agent_findings(core: &DaemonCore, config: &Config) -> Vec<HealthFinding>
     let Ok(options) = external_options(config) else {
         return Vec::new();
     };
-    let agents = core.agent_infos().into_iter();
-    agents
-        .filter(|info| info.provider == EXTERNAL_PROVIDER && options.agent_options(&info.agent).is_root())
-        .map(|info| HealthFinding {
-            check: "plugins",
-            level: FindingLevel::Warning,
-            message: format!(
-                "agent {}: its programs run as root; set another user in [plugins.external.agents.{}]",
-                info.agent, info.agent
-            ),
-        })
-        .collect()
+    let is_root = |info: &AgentInfo| {
+        info.provider == EXTERNAL_PROVIDER && options.agent_options(&info.agent).is_root()
+    };
+    let finding = |AgentInfo { agent, .. }| {
+        let message = format!(
+            "agent {agent}: its programs run as root; set another user in [plugins.external.agents.{agent}]"
+        );
+        new_finding("plugins", FindingLevel::Warning, message)
+    };
+    core.agent_infos().into_iter().filter(is_root).map(finding).collect()
+}
+
+fn new_finding(check: &'static str, level: FindingLevel, message: String) -> HealthFinding {
+    HealthFinding { check, level, message }
 }
 
 /// All current problems. Inspects disks; blocks.
@@ -115,41 +112,33 @@ pub(crate) fn collect_findings(core: &DaemonCore, config: Option<&Config>) -> Ve
 fn audit_finding(status: &AuditLogStatus, lost: u64) -> Option<HealthFinding> {
     let message = match &status.failing {
         Some(error) => format!("the audit log cannot be written: {error}"),
-        None if lost > 0 => {
-            format!("{lost} audit records could not be written")
-        }
+        None if lost > 0 => format!("{lost} audit records could not be written"),
         None => return None,
     };
-    Some(HealthFinding { check: "audit", level: FindingLevel::Error, message })
+    Some(new_finding("audit", FindingLevel::Error, message))
 }
 
 /// Reports that the journal of an earlier daemon is missing or damaged.
 fn journal_finding(core: &DaemonCore) -> Option<HealthFinding> {
-    Some(HealthFinding {
-        check: "journal",
-        level: FindingLevel::Warning,
-        message: core.seen.journal_state().problem()?,
-    })
+    let problem = core.seen.journal_state().problem()?;
+    Some(new_finding("journal", FindingLevel::Warning, problem))
 }
 
 /// An external agent that cannot be offered.
 fn plugin_finding(problem: &AgentProblem) -> HealthFinding {
-    HealthFinding {
-        check: "plugins",
-        level: FindingLevel::Error,
-        message: format!("agent {}: {}", problem.agent, problem.problem),
-    }
+    let message = format!("agent {}: {}", problem.agent, problem.problem);
+    new_finding("plugins", FindingLevel::Error, message)
 }
 
 /// Reports an account token that was not confirmed as the newest for too long.
 fn account_token_finding(core: &DaemonCore) -> Option<HealthFinding> {
-    let message = core.trust_freshness().staleness_report(core.clock.now())?;
-    Some(HealthFinding { check: "trust", level: FindingLevel::Warning, message })
+    let message = core.freshness.staleness_report(core.clock.now())?;
+    Some(new_finding("trust", FindingLevel::Warning, message))
 }
 
 /// Reports a node token that peers reject, or that expires soon.
 fn own_token_finding(core: &DaemonCore) -> Option<HealthFinding> {
-    let (now, trust) = (core.clock.now(), core.trust());
+    let (now, trust) = (core.clock.now(), core.trust.get());
     let finding = |level, message| HealthFinding { check: "credentials", level, message };
     if let Err(error) = trust.verify_user(&core.signer.token(), now) {
         let message = format!("the node's own token is not valid: {error}");
@@ -166,11 +155,7 @@ fn own_token_finding(core: &DaemonCore) -> Option<HealthFinding> {
 fn credentials_finding(config: &Config) -> Option<HealthFinding> {
     let error =
         muster_secret::check_secret(&config.broker.credentials, SecretOwner::Daemon).err()?;
-    Some(HealthFinding {
-        check: "credentials",
-        level: FindingLevel::Error,
-        message: error.to_string(),
-    })
+    Some(new_finding("credentials", FindingLevel::Error, error.to_string()))
 }
 
 /// Reports low disk space at a path that must be writable.

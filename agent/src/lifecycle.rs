@@ -2,18 +2,17 @@
 //!
 //! Signal handlers are installed first: a daemon that still waits for its broker can be reloaded and stopped too.
 
-use muster_base::replace_file;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use muster_api::system::{System, launch};
+use muster_base::replace_file;
 use muster_bus::BusError;
 use muster_host::external::ScanMode;
 use muster_wire::token::AccountTrust;
 use sd_notify::NotifyState;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -29,6 +28,8 @@ use crate::memory;
 use crate::metrics;
 use crate::presence::{PresenceWriter, resume_restarts};
 use crate::services;
+pub use crate::signals::ShutdownKind;
+use crate::signals::{DaemonSignal, SignalStreams, notify_reloading, notify_systemd};
 use crate::state_lock;
 use crate::trust_sync::TokenChange;
 
@@ -58,15 +59,6 @@ pub enum LifecycleError {
     Subscribe(#[source] BusError),
 }
 
-/// How a daemon ended without an error.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ShutdownKind {
-    /// It stopped.
-    Stopped,
-    /// It restarts with the current program file.
-    Restart,
-}
-
 /// Runs until a signal ends it.
 pub async fn run_until_signal(
     config: &Config,
@@ -86,7 +78,7 @@ pub async fn run_until_signal(
         assemble::assemble_daemon(config, config_file)?;
     let identity_store = IdentityStore::in_directory(&config.paths.state);
     restrict_to_provisioning(&core, &identity_store);
-    let agent_directory = agents::open_agent_directory(config, config_file, &core.all_agents())
+    let agent_directory = agents::open_agent_directory(config, config_file, &core.all_agents.get())
         .map_err(AssembleError::from)?;
     let poll_interval =
         agents::external_options(config).map_err(AssembleError::from)?.poll_interval();
@@ -139,7 +131,7 @@ pub async fn run_until_signal(
         }
     }
     tasks.push(tokio::spawn(puppet.run(supervisor.stop.clone())));
-    let trust = AccountTrust::clone(&core.trust());
+    let trust = AccountTrust::clone(&core.trust.get());
     let stop = supervisor.stop.clone();
     let services =
         services::start_services(config, &broker_handles.provisioner, trust, host, stop).await?;
@@ -183,10 +175,10 @@ async fn wait_for_enrolment(
     loop {
         tokio::select! {
             enrolled = &mut enrolling => return Ok(BootstrapOutcome::Enrolled(Box::new(enrolled?))),
-            _ = signals.hangup.recv() => retry.notify_one(),
-            _ = signals.terminate.recv() => return Ok(BootstrapOutcome::Shutdown(ShutdownKind::Stopped)),
-            _ = signals.interrupt.recv() => return Ok(BootstrapOutcome::Shutdown(ShutdownKind::Stopped)),
-            _ = signals.restart.recv() => return Ok(BootstrapOutcome::Shutdown(ShutdownKind::Restart)),
+            signal = signals.next_signal() => match signal {
+                DaemonSignal::Reload => retry.notify_one(),
+                DaemonSignal::Shutdown(kind) => return Ok(BootstrapOutcome::Shutdown(kind)),
+            },
         }
     }
 }
@@ -233,29 +225,11 @@ async fn compact_seen_journal(core: Arc<DaemonCore>) {
     }
 }
 
+/// Signs the audit log and syncs it to disk.
 async fn seal_audit(core: Arc<DaemonCore>) {
-    let sealed = tokio::task::spawn_blocking(move || core.seal_audit()).await;
+    let sealed = tokio::task::spawn_blocking(move || core.audit.seal()).await;
     if let Ok(Err(error)) = sealed {
         tracing::error!(%error, "cannot close the audit log; the last records may be lost");
-    }
-}
-
-/// The handled signals.
-struct SignalStreams {
-    hangup: Signal,
-    terminate: Signal,
-    interrupt: Signal,
-    restart: Signal,
-}
-
-impl SignalStreams {
-    fn install_handlers() -> std::io::Result<Self> {
-        Ok(Self {
-            hangup: signal(SignalKind::hangup())?,
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-            restart: signal(SignalKind::user_defined2())?,
-        })
     }
 }
 
@@ -275,11 +249,9 @@ struct DaemonSupervisor {
 impl DaemonSupervisor {
     async fn handle_signals(self, mut signals: SignalStreams) {
         loop {
-            tokio::select! {
-                _ = signals.hangup.recv() => self.reload().await,
-                _ = signals.terminate.recv() => self.begin_shutdown(ShutdownKind::Stopped),
-                _ = signals.interrupt.recv() => self.begin_shutdown(ShutdownKind::Stopped),
-                _ = signals.restart.recv() => self.begin_shutdown(ShutdownKind::Restart),
+            match signals.next_signal().await {
+                DaemonSignal::Reload => self.reload().await,
+                DaemonSignal::Shutdown(kind) => self.begin_shutdown(kind),
             }
         }
     }
@@ -318,7 +290,7 @@ impl DaemonSupervisor {
         let (core, config) = (Arc::clone(&self.core), self.config.clone());
         let files = tokio::task::spawn_blocking(move || {
             assemble::reload_policies(&core, &config);
-            if let Err(error) = core.reopen_audit() {
+            if let Err(error) = core.audit.reopen() {
                 tracing::error!(%error, "cannot reopen the audit log");
             }
         });
@@ -386,19 +358,5 @@ async fn keep_tokens(mut changes: mpsc::Receiver<TokenChange>, config: Config) {
         if let Some(error) = problem {
             tracing::error!(error, path = %path.display(), "cannot store a received token");
         }
-    }
-}
-
-/// `RELOADING=1` must be sent together with its monotonic timestamp.
-fn notify_reloading() {
-    match NotifyState::monotonic_usec_now() {
-        Ok(now) => notify_systemd(&[NotifyState::Reloading, now]),
-        Err(_) => notify_systemd(&[NotifyState::Reloading]),
-    }
-}
-
-fn notify_systemd(states: &[NotifyState<'_>]) {
-    if let Err(error) = sd_notify::notify(states) {
-        tracing::debug!(%error, "cannot notify the service manager");
     }
 }

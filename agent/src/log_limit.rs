@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use tracing::callsite::Identifier;
@@ -14,6 +14,7 @@ use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
 use crate::config::LogFormat;
+use crate::shared::lock_mutex;
 
 /// Maximum number of lines of one statement per window.
 pub const MAX_LINES_PER_WINDOW: u32 = 20;
@@ -82,7 +83,7 @@ impl<F> LimitedFormat<F> {
             return Some(0);
         }
         let now = (self.clock)();
-        let mut statements = self.statements.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut statements = lock_mutex(&self.statements);
         statements
             .entry(event.metadata().callsite())
             .or_insert_with(|| StatementWindow::new(now))

@@ -12,12 +12,12 @@ use muster_filter::{
     DataLookup, DataLookupResult, EvaluationProgress, KnownLookups, NodeFilter, TruthValue,
 };
 use muster_policy::{PolicyPrincipal, PolicyQuery};
-use muster_wire::identity::{Identity, SubjectName};
+use muster_wire::identity::{Identity, NameError, SubjectName};
 use muster_wire::request::Request;
 use muster_wire::token::VerifiedUser;
 use muster_wire::trace::TraceContext;
 use serde_json::Map;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
@@ -34,6 +34,27 @@ const LOOKUP_TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_CONCURRENT_REQUESTS: usize = 8;
 /// Maximum number of requests with waiting or running queries.
 const MAX_ADMITTED_REQUESTS: usize = 256;
+
+/// Why a query has no result.
+#[derive(Debug, thiserror::Error)]
+enum LookupError {
+    #[error("this node has no such data source")]
+    NoSource,
+    #[error("timed out in the queue for data sources")]
+    QueueTimeout,
+    #[error(transparent)]
+    QueueClosed(#[from] AcquireError),
+    #[error(transparent)]
+    Name(#[from] NameError),
+    #[error("{0}")]
+    Source(String),
+    #[error("the data source failed unexpectedly")]
+    Panicked,
+    #[error("the data source did not reply in time")]
+    SourceTimeout,
+    #[error("the daemon is stopping")]
+    Stopping,
+}
 
 /// Limits the requests with running and with waiting queries.
 #[derive(Debug)]
@@ -147,36 +168,36 @@ impl RequestLookups {
                 self.results.insert(lookup.clone(), found.clone());
                 found
             }
-            Err(reason) => {
+            Err(error) => {
+                let reason = error.to_string();
                 tracing::debug!(request = %self.request, %lookup, why = reason, "a data source lookup failed");
                 DataLookupResult::Unknown(reason)
             }
         }
     }
 
-    async fn query_source(&self, lookup: &DataLookup) -> Result<DataLookupResult, String> {
+    async fn query_source(&self, lookup: &DataLookup) -> Result<DataLookupResult, LookupError> {
         let sources = &self.core.data_sources;
         let source = sources
             .iter()
             .find(|source| source.name() == lookup.source)
-            .ok_or("this node has no such data source")?;
+            .ok_or(LookupError::NoSource)?;
         let permit = Arc::clone(&self.core.lookups.running).acquire_owned();
         let permit = tokio::time::timeout_at(self.deadline, permit)
             .await
-            .map_err(|_| "timed out in the queue for data sources")?
-            .map_err(|error| error.to_string())?;
+            .map_err(|_| LookupError::QueueTimeout)??;
         let deadline = self.deadline.min(Instant::now() + source.ddl().timeout());
         let context = self.call_context(&lookup.source, deadline)?;
         run_query(source.clone(), context, lookup.query.clone(), permit).await
     }
 
-    fn call_context(&self, source: &str, deadline: Instant) -> Result<CallContext, String> {
+    fn call_context(&self, source: &str, deadline: Instant) -> Result<CallContext, NameError> {
         let node: Arc<dyn NodeHandle> = Arc::clone(&self.core) as _;
         Ok(CallContext {
             request: self.request,
             caller: self.caller.clone(),
-            agent: SubjectName::parse(DATA_POLICY).map_err(|error| error.to_string())?,
-            action: SubjectName::parse(source).map_err(|error| error.to_string())?,
+            agent: SubjectName::parse(DATA_POLICY)?,
+            action: SubjectName::parse(source)?,
             deadline,
             trace: self.trace,
             cancel: self.stopping.child_token(),
@@ -250,7 +271,7 @@ async fn run_query(
     context: CallContext,
     query: Option<String>,
     permit: OwnedSemaphorePermit,
-) -> Result<DataLookupResult, String> {
+) -> Result<DataLookupResult, LookupError> {
     let (deadline, cancel) = (context.deadline, context.cancel.clone());
     let query = async move {
         let _permit = permit;
@@ -260,20 +281,20 @@ async fn run_query(
     tokio::select! {
         ended = &mut task => match ended {
             Ok(Ok(values)) => Ok(DataLookupResult::Values(values)),
-            Ok(Err(error)) => Err(error.message),
+            Ok(Err(error)) => Err(LookupError::Source(error.message)),
             Err(error) => {
                 tracing::error!(%error, "a data source failed");
-                Err("the data source failed unexpectedly".to_owned())
+                Err(LookupError::Panicked)
             }
         },
         () = tokio::time::sleep_until(deadline) => {
             cancel.cancel();
             task.abort();
-            Err("the data source did not reply in time".to_owned())
+            Err(LookupError::SourceTimeout)
         }
         () = cancel.cancelled() => {
             task.abort();
-            Err("the daemon is stopping".to_owned())
+            Err(LookupError::Stopping)
         }
     }
 }

@@ -11,7 +11,7 @@ use muster_policy::{
 };
 use muster_secret::{ProtectedFileError, check_protected, read_protected};
 
-use crate::listing;
+use crate::files;
 
 /// Reads a directory; a missing one has no policies. `default` applies to agents without a policy. A file that other users can change denies its
 /// agent; a directory that they can change denies everything.
@@ -35,7 +35,7 @@ fn list_policies(directory: &Path) -> Result<Vec<PathBuf>, PolicyFault> {
         }
         checked => checked?,
     }
-    listing::list_files(directory, "policy").map_err(PolicyFault::Read)
+    files::list_files(directory, "policy").map_err(PolicyFault::Read)
 }
 
 fn read_source(path: PathBuf) -> PolicySource {

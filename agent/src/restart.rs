@@ -5,17 +5,13 @@
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, bail};
+use anyhow::bail;
 use clap::Args;
 use muster_base::error_chain;
-use muster_engine::lock::puppet_state_dirs;
-use muster_restart::cycle::MachinePaths;
 use muster_restart::{
-    DaemonInstance, DetachedLauncher, RestartManager, RestartOptions, RestartStore, RestartTarget,
-    worker,
+    DaemonInstance, RestartManager, RestartOptions, RestartStore, RestartTarget, worker,
 };
 use muster_system::process::pause;
 use muster_system::real::RealSystem;
@@ -131,22 +127,10 @@ fn open_restarts(args: &RestartWhenIdleArgs, config_file: &Path) -> anyhow::Resu
     }
     let root = args.root.clone();
     let root = root.or_else(|| Some(config.as_ref()?.paths.root.clone()));
-    let system: Arc<dyn System> = Arc::new(RealSystem::new(root.unwrap_or_else(|| "/".into())));
     let state = state_directory(args.state_dir.as_ref(), config.as_ref());
-    let puppet = if args.puppet_state.is_empty() {
-        puppet_state_dirs(system.root())
-    } else {
-        args.puppet_state.clone()
-    };
-    let paths =
-        MachinePaths { root: system.root().to_owned(), engine: state.join("engine"), puppet };
-    let program = std::env::current_exe().context("cannot find the path of the rpcd program")?;
-    Ok(RestartManager::new(
-        RestartStore::new(state.join("restart")),
-        paths,
-        Arc::new(DetachedLauncher(program)),
-        system,
-    ))
+    let (root, engine) = (root.unwrap_or_else(|| "/".into()), state.join("engine"));
+    let puppet = (!args.puppet_state.is_empty()).then(|| args.puppet_state.clone());
+    Ok(agents::build_restart_manager(root, &state, engine, puppet)?)
 }
 
 /// The daemon's configuration, if it exists. An invalid one is ignored, because it must not prevent the restart of a service.

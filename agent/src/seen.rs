@@ -10,15 +10,19 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
+use muster_base::duration_millis;
 use muster_wire::Millis;
 use muster_wire::fresh::{
     DEFAULT_CAPACITY, DualClockInstant, InsertionOutcome, JOURNAL_START, SeenCache, SeenRecord,
 };
 use tokio::sync::Notify;
 use uuid::Uuid;
+
+use crate::files;
+use crate::shared::lock_mutex;
 
 /// The journal is compacted at this number of records, and at every start.
 const COMPACT_THRESHOLD: usize = 65_536;
@@ -75,10 +79,7 @@ struct SeenJournal {
 #[derive(Debug, thiserror::Error)]
 #[error("cannot read or write the journal of seen requests in {}", path.display())]
 pub struct SeenError {
-    /// The file.
     path: PathBuf,
-    /// The system error.
-    #[source]
     source: io::Error,
 }
 
@@ -98,11 +99,7 @@ impl SeenRequests {
     /// `ran_before` is whether other files show that a daemon has run before.
     pub fn open(path: &Path, now: Millis, ran_before: bool) -> Result<Self, SeenError> {
         let to_error = |source| SeenError { path: path.to_owned(), source };
-        let bytes = match std::fs::read(path) {
-            Ok(bytes) => Some(bytes),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(error) => return Err(to_error(error)),
-        };
+        let bytes = files::allow_missing(std::fs::read(path)).map_err(to_error)?;
         let decoded = SeenRecord::decode_all(bytes.as_deref().unwrap_or_default());
         let journal_state = match bytes {
             None if !ran_before => JournalState::Missing,
@@ -181,9 +178,7 @@ impl SeenRequests {
     }
 
     fn now(&self, wall: Millis) -> DualClockInstant {
-        let steady =
-            Millis::try_from(self.steady_start.elapsed().as_millis()).unwrap_or(Millis::MAX);
-        DualClockInstant { wall, steady }
+        DualClockInstant { wall, steady: duration_millis(self.steady_start.elapsed()) }
     }
 
     /// Waits until the journal has grown enough for [`Self::compact`].
@@ -276,7 +271,7 @@ impl SeenRequests {
     }
 
     fn lock(&self) -> MutexGuard<'_, SeenState> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        lock_mutex(&self.inner)
     }
 }
 

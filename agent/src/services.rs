@@ -5,23 +5,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_api::system::System;
-use muster_bus::{BrokerAddress, BrokerCredentials, Bus, BusOptions as Connection};
+use muster_bus::Bus;
 use muster_client::{Client, DiscoveryWindow};
 use muster_enrol::{EnrolmentSettings, NodeEnroller, NodeEnrollerParts};
 use muster_provisioner::plan::ProvisioningPlan;
 use muster_provisioner::{
-    BucketEnrolmentStore, EnrolmentOptions, EnrolmentService, ProvisionerHandle, ProvisionerService,
+    BucketEnrolmentStore, EnrolmentOptions, EnrolmentService, ProvisionerHandle,
+    ProvisionerService, ProvisionerServiceError,
 };
 use muster_wire::identity::SubjectName;
-use muster_wire::sign::Signer;
-use muster_wire::subject;
-use muster_wire::token::{AccountTrust, KeyPair};
+use muster_wire::token::AccountTrust;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::agents;
 use crate::assemble::{self, AssembleError};
 use crate::config::Config;
+use crate::credentials;
 
 /// How long services may take to stop.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
@@ -45,12 +45,11 @@ impl CentralServices {
 pub(crate) fn check_services(config: &Config) -> Result<(), AssembleError> {
     let options = agents::provisioner_options(config)?;
     if options.enabled {
-        ProvisioningPlan::from_options(&options)
-            .map_err(|error| AssembleError::Service(error.into()))?;
-        assemble::read_signer(&options.credentials)?;
+        ProvisioningPlan::from_options(&options).map_err(ProvisionerServiceError::from)?;
+        credentials::read_signer(&options.credentials)?;
         if let Some(enrolment_options) = &options.newcomers {
-            assemble::read_signer(&enrolment_options.credentials)?;
-            node_key(enrolment_options)?;
+            credentials::read_signer(&enrolment_options.credentials)?;
+            credentials::read_key(&enrolment_options.node_key)?;
         }
     }
     Ok(())
@@ -68,8 +67,8 @@ pub(crate) async fn start_services(
     if !options.enabled {
         return Ok(CentralServices::default());
     }
-    let signer = assemble::read_signer(&options.credentials)?;
-    let bus = connect_options(config, &signer)?.connect().await?;
+    let signer = credentials::read_signer(&options.credentials)?;
+    let bus = credentials::connect_options(config, &signer)?.connect().await?;
     handle.connect(bus.clone());
     let Some(collective) = config.collectives.first().cloned() else {
         return Ok(CentralServices::default());
@@ -102,14 +101,15 @@ async fn enrolment_service(
     clients: Vec<Client>,
     fleet: AccountTrust,
 ) -> Result<EnrolmentService, AssembleError> {
-    let service = assemble::read_signer(&options.credentials)?;
-    let bus = connect_options(config, &service)?.connect().await?;
+    let service = credentials::read_signer(&options.credentials)?;
+    let bus = credentials::connect_options(config, &service)?.connect().await?;
     let issued_at = service.claims().iat.saturating_mul(1000);
     let enroller = NodeEnroller::new(NodeEnrollerParts {
         newcomers: assemble::read_trust(config, &options.account)?,
         fleet,
         service,
-        node_role: node_key(options)?,
+        // Its holder can create any node.
+        node_role: credentials::read_key(&options.node_key)?,
         settings: EnrolmentSettings {
             collectives: config.collectives.clone(),
             urls: config.broker.urls.clone(),
@@ -117,24 +117,6 @@ async fn enrolment_service(
             provisioning: true,
         },
         store: BucketEnrolmentStore::new(fleet_bus, clients, issued_at),
-    })
-    .map_err(AssembleError::Enrol)?;
+    })?;
     Ok(EnrolmentService::new(bus, enroller))
-}
-
-/// The key that signs node tokens: its holder can create any node.
-fn node_key(options: &EnrolmentOptions) -> Result<KeyPair, AssembleError> {
-    assemble::read_key(&options.node_key)
-}
-
-/// The connection options of a service: the node's broker, under the service's own name.
-fn connect_options(config: &Config, signer: &Signer) -> Result<Connection, AssembleError> {
-    let parse = |url: &String| BrokerAddress::parse(url, config.broker.plaintext_on_loopback);
-    let servers = config.broker.urls.iter().map(parse);
-    let servers = servers.collect::<Result<Vec<_>, _>>()?;
-    let mut options = Connection::for_daemon(signer.identity().as_str(), servers);
-    options.authority.clone_from(&config.broker.ca);
-    options.credentials = Some(BrokerCredentials::from_signer(signer));
-    options.inbox_prefix = Some(subject::inbox_prefix(&signer.public_key().to_string()));
-    Ok(options)
 }

@@ -5,7 +5,7 @@
 //! health report use that.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use muster_api::base::error_chain;
@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::core::DaemonCore;
 use crate::renewal::NodeTokenRenewalError;
+use crate::shared::lock_mutex;
 
 /// Interval of reading the head while no change is announced.
 const CHECK_INTERVAL: Duration = Duration::from_mins(5);
@@ -85,7 +86,7 @@ impl TrustFreshness {
         if age < STALE_REPORT_MILLIS && self.expired_age(now).is_none() {
             return None;
         }
-        let problem = self.problem.lock().unwrap_or_else(PoisonError::into_inner);
+        let problem = lock_mutex(&self.problem);
         let cause = problem.as_deref().unwrap_or("not connected to the broker");
         let minutes = age / 60_000;
         Some(format!(
@@ -106,7 +107,7 @@ impl TrustFreshness {
     }
 
     fn set_problem(&self, problem: Option<String>) {
-        *self.problem.lock().unwrap_or_else(PoisonError::into_inner) = problem;
+        *lock_mutex(&self.problem) = problem;
     }
 }
 
@@ -187,7 +188,7 @@ impl TrustSync {
 
     /// Time until the next check while no change is announced. A token whose renewal is due is checked several times during its lifetime.
     fn next_interval(&self) -> Duration {
-        let default_interval = self.core.trust_freshness().check_interval();
+        let default_interval = self.core.freshness.check_interval();
         match self.core.token_life() {
             Some(life) => {
                 default_interval.min(Duration::from_secs(life.lifetime / CHECKS_PER_LIFETIME + 1))
@@ -204,10 +205,10 @@ impl TrustSync {
     }
 
     async fn refresh_account(&self, spread: ReadSpread) {
-        let freshness = self.core.trust_freshness();
+        let freshness = &self.core.freshness;
         match self.take_newest(spread).await {
             Ok(updated) => {
-                freshness.confirm(self.core.now());
+                freshness.confirm(self.core.clock.now());
                 if freshness.has_max_age() {
                     let _ = self.changed.try_send(TokenChange::Confirmed);
                 }
@@ -226,7 +227,7 @@ impl TrustSync {
     /// Accepts the token that the bucket names; returns whether it is newer than the current one.
     async fn take_newest(&self, spread: ReadSpread) -> Result<bool, TrustLookupError> {
         let head = self.bus.account_head().await?;
-        let current = self.core.trust();
+        let current = self.core.trust.get();
         if spread == ReadSpread::BySize && head.serial > current.issued_at() {
             tokio::time::sleep(spread_delay(head.bytes)).await;
         }
@@ -242,7 +243,7 @@ impl TrustSync {
 
     /// Uses the node's renewed token, if renewal is due and the new token expires later.
     async fn take_renewed(&self) -> Result<(), TokenUpdateError> {
-        let now = self.core.now();
+        let now = self.core.clock.now();
         let Some(life) = self.core.token_life().filter(|life| life.is_renewal_due(now)) else {
             return Ok(());
         };

@@ -55,8 +55,8 @@ async fn finds_duplicate_names_wrong_clocks_and_node_findings() {
     let _copy = TestNode::start(&organisation, &server, NodeSetup::new(copied)).await;
     let slow_node = TestNode::start(&organisation, &server, slow).await;
     let findings_of_node = ["service.policy:3: there is no group `ops`".to_owned()];
-    slow_node.core.health().set_findings("policies", FindingLevel::Error, &findings_of_node);
-    one.core.health().set_findings("facts", FindingLevel::Warning, &[]);
+    slow_node.core.health.set_findings("policies", FindingLevel::Error, &findings_of_node);
+    one.core.health.set_findings("facts", FindingLevel::Warning, &[]);
 
     let rpc = RpcCommand::new(&server, &organisation, &organisation.caller("rip"), "");
     let output = rpc.run(&["doctor", "-j"]).await;

@@ -42,7 +42,7 @@ impl ExternalAgentFixture {
         let agent_directory = AgentDirectory::new(
             directory.path().to_owned(),
             options_for_own_user(),
-            core.registry().names().iter().cloned().collect(),
+            core.registry.get().names().iter().cloned().collect(),
             sandbox_helper(),
             "/etc/muster/rpcd.toml".into(),
         );
@@ -79,7 +79,7 @@ impl ExternalAgentFixture {
     pub(crate) async fn await_version(&self, version: Option<&str>) {
         let core = &self.fixture.node.core;
         await_state("the version is offered", || {
-            let registry = core.registry();
+            let registry = core.registry.get();
             let found = registry.agent("greet").map(|agent| agent.ddl().version().to_owned());
             found.as_deref() == version
         })

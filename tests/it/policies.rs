@@ -98,7 +98,7 @@ async fn malformed_line_denies_what_earlier_lines_allow() {
         "{}",
         problems[0]
     );
-    node.core.set_policy(policy);
+    node.core.policy.set(policy);
     assert_eq!(denial_rule(&rip).await.as_deref(), Some("rpcutil.policy:2: malformed"));
 }
 

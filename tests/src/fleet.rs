@@ -12,6 +12,7 @@ use muster_agent::daemon::Daemon;
 use muster_agent::facts::{FactSources, FactStore};
 use muster_agent::policy;
 use muster_agent::seen::SeenRequests;
+use muster_agent::shared::SharedValue;
 use muster_agent::{agents, assemble};
 use muster_api::system::real::RealSystem;
 use muster_api::{Agent, StatelessPlugin as _, ValidatedDataSource};
@@ -115,7 +116,7 @@ impl TestNode {
         let permits = setup.permits.clone();
         let core = build_core(directory.path(), organisation, setup, &permits);
         let core = Arc::new(core);
-        let bus = connect(server, core.signer()).await;
+        let bus = connect(server, &core.signer).await;
         permits.connect(bus.clone());
         let daemon = Daemon::start(Arc::clone(&core), bus).await.unwrap();
         let stop = CancellationToken::new();
@@ -135,7 +136,7 @@ impl TestNode {
 
     /// All audit records of all three files, ordered by time, without the header lines of the chains.
     pub fn audit_records(&self) -> Vec<Value> {
-        self.core.flush_audit().unwrap();
+        self.core.audit.flush().unwrap();
         let files = [RecordClass::Refusal, RecordClass::Change, RecordClass::Read];
         let mut records: Vec<Value> = files
             .iter()
@@ -223,12 +224,12 @@ fn build_core(
         )
     };
     let core = DaemonCore::new(CoreParts {
-        trust: Arc::new(trust),
+        trust: SharedValue::new(trust),
         collectives: vec![organisation.collective().clone()],
         facts: FactStore::new(FactSources::new(setup.signer.identity().clone(), path("facts.d"))),
         classes: ClassStore::new(path("classes.txt")),
-        policy: Arc::new(policy),
-        registry: Arc::new(registry),
+        policy: SharedValue::new(policy),
+        registry: SharedValue::new(registry),
         data_sources: data_sources.into(),
         system: Arc::new(RealSystem::new(path("root"))),
         seen: SeenRequests::open(&path("seen"), now, false).unwrap(),

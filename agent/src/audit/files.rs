@@ -1,6 +1,5 @@
 //! The files of the audit log: creation, recovery after a restart, and rotation. `log` defines their content.
 
-use muster_base::replace_file;
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::os::unix::fs::{
@@ -9,9 +8,11 @@ use std::os::unix::fs::{
 use std::path::{Path, PathBuf};
 
 use muster_audit::{AuditAnchor, ChainPosition, HeadRecord};
+use muster_base::replace_file;
 use muster_wire::limits;
 
 use super::AuditOptions;
+use crate::files;
 
 /// How many bytes at the end of a file are read first to find its last line.
 const INITIAL_TAIL_BYTES: u64 = 64 * 1024;
@@ -28,11 +29,11 @@ pub(super) fn open_log(path: &Path, options: &AuditOptions) -> io::Result<File> 
     open_options.append(true).mode(0o600);
     match open_options.clone().create_new(true).open(path) {
         Ok(file) => {
-            if let Some(group) = &options.group {
+            if let Some(group) = &options.settings.group {
                 set_group(&file, group)?;
             }
             // Set the mode explicitly, because the umask applies at creation.
-            file.set_permissions(Permissions::from_mode(options.mode))?;
+            file.set_permissions(Permissions::from_mode(options.settings.mode))?;
             Ok(file)
         }
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => open_options.open(path),
@@ -120,15 +121,12 @@ pub(super) fn rotate_files(path: &Path, keep: u32) -> io::Result<()> {
 
 /// The last checkpoint that this daemon stored; `None` if there is none.
 pub(super) fn read_head(head: &Path) -> Option<AuditAnchor> {
-    let mut text = String::new();
-    let result =
-        File::open(head).and_then(|file| file.take(MAX_HEAD_BYTES).read_to_string(&mut text));
-    let problem = match result {
-        Ok(_) => match text.parse::<HeadRecord>() {
+    let problem = match files::allow_missing(files::read_text(head, MAX_HEAD_BYTES)) {
+        Ok(None) => return None,
+        Ok(Some(text)) => match text.parse::<HeadRecord>() {
             Ok(record) => return Some(record.anchor),
             Err(error) => error.to_string(),
         },
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
         Err(error) => error.to_string(),
     };
     // A crash may leave the head file empty. The log itself still exists.

@@ -1,15 +1,16 @@
 //! The chained log on disk: appends records in groups, signs checkpoints, rotates files. Single owner, no threads.
 
-use muster_base::{format_rfc3339, unix_millis_now};
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::time::{Duration, Instant};
 
 use muster_audit::{AuditAnchor, AuditGap, AuditHeader, ChainPosition, NotAnObject};
+use muster_base::{format_rfc3339, unix_millis_now};
 use serde::Serialize;
 
 use super::AuditOptions;
 use super::files::{self, AuditLogTail};
+use crate::files::allow_missing;
 
 /// The open log.
 #[derive(Debug)]
@@ -73,13 +74,11 @@ impl ChainedLog {
     pub(super) fn open(options: AuditOptions) -> io::Result<Self> {
         let mut file = files::open_log(&options.path, &options)?;
         let regular = file.metadata()?.is_file();
-        let mut tail = AuditLogTail::default();
-        if regular {
-            tail = AuditLogTail::read_file(&options.path)?;
-        }
+        let mut tail =
+            if regular { AuditLogTail::read_file(&options.path)? } else { AuditLogTail::default() };
         if tail.foreign {
             tracing::warn!(path = %options.path.display(), "the file is not a chained audit log; it is renamed");
-            files::rotate_files(&options.path, options.keep)?;
+            files::rotate_files(&options.path, options.settings.keep)?;
             (file, tail) = (files::open_log(&options.path, &options)?, AuditLogTail::default());
         }
         let stored = options.head.as_deref().and_then(files::read_head);
@@ -94,7 +93,7 @@ impl ChainedLog {
         let size = file.metadata()?.len();
         let mut log = Self {
             account: options.account.clone(),
-            rotate_at: options.max_bytes,
+            rotate_at: options.settings.max_bytes,
             options,
             file,
             regular,
@@ -120,11 +119,8 @@ impl ChainedLog {
         if !regular {
             return Ok(ChainPosition::START);
         }
-        let older = match AuditLogTail::read_file(&files::numbered_path(&options.path, 1)) {
-            Ok(tail) => tail.position,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(error) => return Err(error),
-        };
+        let older = AuditLogTail::read_file(&files::numbered_path(&options.path, 1));
+        let older = allow_missing(older)?.and_then(|tail| tail.position);
         let stored = stored
             .map(|anchor| ChainPosition { next: anchor.seq.saturating_add(1), prev: anchor.hash });
         let known = older.into_iter().chain(stored);
@@ -144,7 +140,7 @@ impl ChainedLog {
     /// Appends records with one write, and rotates the file if it is full.
     pub(super) fn append(&mut self, records: &[Vec<u8>]) -> Result<(), ShortWrite> {
         self.write_records(records)?;
-        if self.options.max_bytes > 0 && self.regular && self.size >= self.rotate_at {
+        if self.options.settings.max_bytes > 0 && self.regular && self.size >= self.rotate_at {
             self.rotate();
         }
         Ok(())
@@ -193,10 +189,10 @@ impl ChainedLog {
     /// Time until the next checkpoint, if there are unsigned lines.
     pub(super) fn checkpoint_due(&self, now: Instant) -> Option<Duration> {
         let (lines, since) = self.unsigned?;
-        if lines >= self.options.checkpoint_lines {
+        if lines >= self.options.settings.checkpoint_lines {
             return Some(Duration::ZERO);
         }
-        Some((since + self.options.checkpoint_every).saturating_duration_since(now))
+        Some((since + self.options.settings.checkpoint_every).saturating_duration_since(now))
     }
 
     /// Syncs the file to disk.
@@ -217,14 +213,14 @@ impl ChainedLog {
     /// Rotates the file. A failure is logged and retried later; no records are lost.
     fn rotate(&mut self) {
         // Set first, so that a failed rotation is retried only after another `max_bytes`.
-        self.rotate_at = self.size.saturating_add(self.options.max_bytes);
+        self.rotate_at = self.size.saturating_add(self.options.settings.max_bytes);
         let rotated = self.write_checkpoint().and_then(|()| {
             self.sync()?;
             let path = &self.options.path;
             let new_path = path.with_extension("new");
             // Create the new file before the old one is moved.
             let file = files::open_log(&new_path, &self.options)?;
-            files::rotate_files(path, self.options.keep)?;
+            files::rotate_files(path, self.options.settings.keep)?;
             std::fs::rename(&new_path, path)?;
             self.replace_file(file)
         });
@@ -240,7 +236,7 @@ impl ChainedLog {
         self.pending = PendingPreamble { header: true, ..PendingPreamble::default() };
         let result = self.write_records(&[]).map_err(|short| short.error);
         // Allow at least twice the header size, or rotation would repeat without end.
-        self.rotate_at = self.options.max_bytes.max(self.size.saturating_mul(2));
+        self.rotate_at = self.options.settings.max_bytes.max(self.size.saturating_mul(2));
         result
     }
 

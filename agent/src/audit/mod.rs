@@ -21,6 +21,9 @@ use muster_wire::sign::Signer;
 
 pub use record::{ApprovalRecord, AuditRecord, AuditVerdict, RecordClass};
 use stream::AuditStream;
+use writer::LogOperation;
+
+use crate::config::AuditConfig;
 
 /// Maximum number of lines in the queue.
 const MAX_QUEUED_LINES: usize = 1024;
@@ -32,13 +35,7 @@ const WRITER_TIMEOUT: Duration = Duration::from_secs(5);
 pub enum AuditLogError {
     /// The file cannot be opened, written or flushed.
     #[error("cannot write the audit log {}", path.display())]
-    File {
-        /// The log.
-        path: PathBuf,
-        /// The system error.
-        #[source]
-        source: io::Error,
-    },
+    File { path: PathBuf, source: io::Error },
     /// The last write failed, and `audit.fail_closed` is set.
     #[error("the audit log cannot be written ({0}), and audit.fail_closed is set")]
     Failing(String),
@@ -58,20 +55,8 @@ pub enum AuditLogError {
 pub struct AuditOptions {
     /// The file of changes. The files of refusals and reads are beside it: `audit-refusals.log` and `audit-reads.log`.
     pub path: PathBuf,
-    /// Whether [`AuditLog::record_decision`] fails if the record would be lost.
-    pub fail_closed: bool,
-    /// The size in bytes at which a file is rotated; 0 for never. Applies to each of the three files separately.
-    pub max_bytes: u64,
-    /// How many rotated files are kept of each; at least 1.
-    pub keep: u32,
-    /// The permission bits of a new file.
-    pub mode: u32,
-    /// The group of a new file; absent: the group of the process.
-    pub group: Option<String>,
-    /// Number of lines after which a checkpoint is signed.
-    pub checkpoint_lines: u64,
-    /// Maximum time until written lines are signed.
-    pub checkpoint_every: Duration,
+    /// The settings of each file.
+    pub settings: AuditConfig,
     /// Where the last checkpoint is stored outside the log, so that truncation of the log is detected.
     pub head: Option<PathBuf>,
     /// The node's identity and signing key.
@@ -81,20 +66,17 @@ pub struct AuditOptions {
 }
 
 impl AuditOptions {
-    /// The options of this node's log at this path: not readable by others, signed every minute, at most 1 GB in ten files per class.
+    /// The options of this node's log at this path, with default settings and without a record of its end.
     pub fn new(path: PathBuf, signer: Signer, account: String) -> Self {
+        Self { path, settings: AuditConfig::default(), head: None, signer, account }
+    }
+
+    /// The options of the file of one class.
+    fn for_class(&self, class: RecordClass) -> Self {
         Self {
-            path,
-            fail_closed: false,
-            max_bytes: 100 * 1024 * 1024,
-            keep: 10,
-            mode: 0o640,
-            group: None,
-            checkpoint_lines: 1000,
-            checkpoint_every: Duration::from_mins(1),
-            head: None,
-            signer,
-            account,
+            path: class.class_path(&self.path),
+            head: self.head.as_deref().map(|head| class.class_path(head)),
+            ..self.clone()
         }
     }
 }
@@ -132,14 +114,11 @@ impl AuditLog {
     pub fn open(options: AuditOptions) -> Result<Self, AuditLogError> {
         let is_special = options.path.metadata().is_ok_and(|metadata| !metadata.is_file());
         let open = |class| AuditStream::open(options.for_class(class));
-        let secondary = if is_special {
-            None
-        } else {
-            Some(SecondaryStreams {
-                refusals: open(RecordClass::Refusal)?,
-                reads: open(RecordClass::Read)?,
-            })
-        };
+        let mut secondary = None;
+        if !is_special {
+            let (refusals, reads) = (open(RecordClass::Refusal)?, open(RecordClass::Read)?);
+            secondary = Some(SecondaryStreams { refusals, reads });
+        }
         Ok(Self { changes: AuditStream::open(options)?, secondary })
     }
 
@@ -161,17 +140,17 @@ impl AuditLog {
 
     /// Reopens the paths after logrotate moved files away. Waits for earlier lines; blocks.
     pub fn reopen(&self) -> Result<(), AuditLogError> {
-        self.for_each_stream(AuditStream::reopen)
+        self.perform(LogOperation::Reopen)
     }
 
     /// Returns when everything recorded so far is on disk. Blocks.
     pub fn flush(&self) -> Result<(), AuditLogError> {
-        self.for_each_stream(AuditStream::flush)
+        self.perform(LogOperation::Flush)
     }
 
     /// Flushes and signs the log; no more records are expected. Blocks.
     pub fn seal(&self) -> Result<(), AuditLogError> {
-        self.for_each_stream(AuditStream::seal)
+        self.perform(LogOperation::Seal)
     }
 
     /// Sets a changed account token; the header of the next file contains it.
@@ -197,12 +176,9 @@ impl AuditLog {
         names.into_iter().zip(self.streams()).filter_map(last).collect()
     }
 
-    /// Applies the operation to every file, even if one fails; returns the first error.
-    fn for_each_stream(
-        &self,
-        operation: fn(&AuditStream) -> Result<(), AuditLogError>,
-    ) -> Result<(), AuditLogError> {
-        self.streams().map(operation).fold(Ok(()), Result::and)
+    /// Performs the operation on every file, even if one fails; returns the first error.
+    fn perform(&self, operation: LogOperation) -> Result<(), AuditLogError> {
+        self.streams().map(|stream| stream.perform(operation)).fold(Ok(()), Result::and)
     }
 
     fn stream_for(&self, class: RecordClass) -> &AuditStream {
@@ -217,17 +193,6 @@ impl AuditLog {
         let secondary = self.secondary.iter();
         let secondary = secondary.flat_map(|secondary| [&secondary.refusals, &secondary.reads]);
         std::iter::once(&self.changes).chain(secondary)
-    }
-}
-
-impl AuditOptions {
-    /// The options of the file of one class.
-    fn for_class(&self, class: RecordClass) -> Self {
-        Self {
-            path: class.class_path(&self.path),
-            head: self.head.as_deref().map(|head| class.class_path(head)),
-            ..self.clone()
-        }
     }
 }
 

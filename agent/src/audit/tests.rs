@@ -18,6 +18,8 @@ use muster_wire::token::claims::{
 use muster_wire::token::encode::{self, TokenValidity};
 use muster_wire::token::{KeyKind, KeyPair, PublicKey, UserCredentials, UserRole};
 
+use crate::config::AuditConfig;
+
 use super::{
     AuditLog, AuditLogError, AuditOptions, AuditRecord, AuditVerdict, MAX_QUEUED_LINES, RecordClass,
 };
@@ -49,7 +51,12 @@ fn options(path: &Path) -> AuditOptions {
 }
 
 fn open(path: &Path, fail_closed: bool) -> Result<AuditLog, AuditLogError> {
-    AuditLog::open(AuditOptions { fail_closed, ..options(path) })
+    AuditLog::open(options_with(path, AuditConfig { fail_closed, ..AuditConfig::default() }))
+}
+
+/// The same log with other settings.
+fn options_with(path: &Path, settings: AuditConfig) -> AuditOptions {
+    AuditOptions { settings, ..options(path) }
 }
 
 /// What verifying these files tells, in this order.
@@ -309,7 +316,11 @@ fn checkpoints_come_after_so_many_lines_and_after_so_much_time() {
     let path = scratch.path().join("audit.log");
     let signed =
         |path: &Path| fs::read_to_string(path).unwrap().matches("\"audit\":\"checkpoint\"").count();
-    let log = AuditLog::open(AuditOptions { checkpoint_lines: 10, ..options(&path) }).unwrap();
+    let log = AuditLog::open(options_with(
+        &path,
+        AuditConfig { checkpoint_lines: 10, ..AuditConfig::default() },
+    ))
+    .unwrap();
     for _ in 0..10 {
         log.record_decision(&record("restart")).unwrap();
     }
@@ -323,10 +334,13 @@ fn checkpoints_come_after_so_many_lines_and_after_so_much_time() {
     until_signed(1);
     drop(log);
     let before = signed(&path);
-    let log = AuditLog::open(AuditOptions {
-        checkpoint_every: std::time::Duration::from_millis(20),
-        ..options(&path)
-    })
+    let log = AuditLog::open(options_with(
+        &path,
+        AuditConfig {
+            checkpoint_every: std::time::Duration::from_millis(20),
+            ..AuditConfig::default()
+        },
+    ))
     .unwrap();
     log.record_decision(&record("restart")).unwrap();
     until_signed(before + 1);
@@ -339,12 +353,10 @@ fn full_files_are_put_aside_and_the_chain_goes_on() {
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("audit.log");
     let older = |number: u32| scratch.path().join(format!("audit.log.{number}"));
-    let log = AuditLog::open(AuditOptions {
-        max_bytes: 8_000,
-        keep: 3,
-        fail_closed: true,
-        ..options(&path)
-    })
+    let log = AuditLog::open(options_with(
+        &path,
+        AuditConfig { max_bytes: 8_000, keep: 3, fail_closed: true, ..AuditConfig::default() },
+    ))
     .unwrap();
     for _ in 0..12 {
         for _ in 0..10 {
@@ -370,12 +382,10 @@ fn full_files_are_put_aside_and_the_chain_goes_on() {
 fn reads_and_refusals_without_end_leave_the_records_of_changes_alone() {
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("audit.log");
-    let log = AuditLog::open(AuditOptions {
-        max_bytes: 8_000,
-        keep: 2,
-        fail_closed: true,
-        ..options(&path)
-    })
+    let log = AuditLog::open(options_with(
+        &path,
+        AuditConfig { max_bytes: 8_000, keep: 2, fail_closed: true, ..AuditConfig::default() },
+    ))
     .unwrap();
     log.record_decision(&record("restart")).unwrap();
     for class in [RecordClass::Read, RecordClass::Refusal] {
@@ -407,10 +417,8 @@ fn a_file_has_room_for_more_than_its_header_however_small_it_shall_be() {
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("audit.log");
     let log = AuditLog::open(AuditOptions {
-        max_bytes: 1,
-        keep: 100,
         head: Some(scratch.path().join("audit.head")),
-        ..options(&path)
+        ..options_with(&path, AuditConfig { max_bytes: 1, keep: 100, ..AuditConfig::default() })
     })
     .unwrap();
     for _ in 0..50 {
@@ -492,16 +500,22 @@ fn a_new_file_has_the_mode_and_group_that_are_configured() {
     let path = scratch.path().join("audit.log");
     let own = nix::unistd::Group::from_gid(nix::unistd::getegid()).unwrap();
     for mode in [0o600, 0o640, 0o644] {
-        let options = AuditOptions {
-            mode,
-            group: own.as_ref().map(|group| group.name.clone()),
-            ..options(&path)
-        };
+        let options = options_with(
+            &path,
+            AuditConfig {
+                mode,
+                group: own.as_ref().map(|group| group.name.clone()),
+                ..AuditConfig::default()
+            },
+        );
         drop(AuditLog::open(options).unwrap());
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, mode);
         fs::remove_file(&path).unwrap();
     }
-    let options = AuditOptions { group: Some("no-such-group".to_owned()), ..options(&path) };
+    let options = options_with(
+        &path,
+        AuditConfig { group: Some("no-such-group".to_owned()), ..AuditConfig::default() },
+    );
     assert!(matches!(AuditLog::open(options), Err(AuditLogError::File { .. })));
 }
 

@@ -1,16 +1,18 @@
 //! The thread that owns the log: collects queued lines and writes them in batches.
 
-use muster_base::unix_millis_now;
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
-use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
+use muster_base::unix_millis_now;
 use muster_system::process::pause;
 
 use super::log::ChainedLog;
 use super::record::{self, LostRecords};
 use super::stream::AuditStreamState;
+use crate::shared::lock_mutex;
 
 /// Maximum sleep of the thread; it closes expired refusal windows when it wakes.
 const MAX_IDLE_WAIT: Duration = Duration::from_secs(10);
@@ -19,17 +21,24 @@ const BATCH_DELAY: Duration = Duration::from_millis(1);
 /// Maximum size of a batch, in bytes.
 const MAX_BATCH_BYTES: usize = 256 * 1024;
 
+/// What the thread does after all earlier lines are written.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum LogOperation {
+    /// Reopen the path: the file was moved away.
+    Reopen,
+    /// Sync to disk.
+    Flush,
+    /// Sign and sync to disk.
+    Seal,
+}
+
 /// A command for the thread.
 #[derive(Debug)]
 pub(super) enum WriterCommand {
     /// Write a line, newline included.
     Write(Vec<u8>),
-    /// Reopen the path: the file was moved away.
-    Reopen(SyncSender<io::Result<()>>),
-    /// Sync all earlier lines to disk.
-    Flush(SyncSender<io::Result<()>>),
-    /// Sync and sign.
-    Seal(SyncSender<io::Result<()>>),
+    /// Perform an operation and send its result.
+    Perform(LogOperation, SyncSender<io::Result<()>>),
 }
 
 /// The state of the thread.
@@ -56,17 +65,17 @@ impl AuditWriter {
             }
         }
         self.write_refusals(true);
-        // No sender is left to receive an error.
         let signed = self.log.write_checkpoint();
         self.publish_state(signed);
+        // No sender is left to receive an error.
         let _ = self.log.sync();
     }
 
     /// Time until the next refusal window ends or a checkpoint is due.
     fn next_timeout(&self) -> Duration {
-        let refusals = self.shared.refusals.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
-        let due = refusals.next_due().map(|due| due.saturating_duration_since(now));
+        let due = lock_mutex(&self.shared.refusals).next_due();
+        let due = due.map(|due| due.saturating_duration_since(now));
         let due = due.into_iter().chain(self.log.checkpoint_due(now));
         due.fold(MAX_IDLE_WAIT, Duration::min)
     }
@@ -79,12 +88,17 @@ impl AuditWriter {
         let (mut lines, mut bytes) = (Vec::new(), 0);
         let mut next = Some(first);
         while let Some(command) = next.take() {
-            if let WriterCommand::Write(line) = command {
-                bytes += line.len();
-                lines.push(line);
-            } else {
-                self.write_queued(std::mem::take(&mut lines));
-                self.answer_command(command);
+            match command {
+                WriterCommand::Write(line) => {
+                    bytes += line.len();
+                    lines.push(line);
+                }
+                WriterCommand::Perform(operation, reply) => {
+                    self.write_queued(std::mem::take(&mut lines));
+                    // The receiver may be gone; then the result is dropped.
+                    let _ = reply.send(self.perform(operation));
+                    self.publish_state(Ok(()));
+                }
             }
             if bytes < MAX_BATCH_BYTES {
                 next = commands.try_recv().ok();
@@ -93,29 +107,22 @@ impl AuditWriter {
         self.write_queued(lines);
     }
 
-    fn answer_command(&mut self, command: WriterCommand) {
-        // The receiver may be gone; then the result is dropped.
-        let _ = match command {
-            WriterCommand::Write(_) => Ok(()),
-            WriterCommand::Reopen(reply) => reply.send(self.log.reopen()),
-            WriterCommand::Flush(reply) => {
+    fn perform(&mut self, operation: LogOperation) -> io::Result<()> {
+        match operation {
+            LogOperation::Reopen => return self.log.reopen(),
+            LogOperation::Flush => self.write_refusals(true),
+            LogOperation::Seal => {
                 self.write_refusals(true);
-                reply.send(self.log.sync())
+                self.log.write_checkpoint()?;
             }
-            WriterCommand::Seal(reply) => {
-                self.write_refusals(true);
-                let sealed = self.log.write_checkpoint().and_then(|()| self.log.sync());
-                reply.send(sealed)
-            }
-        };
-        self.publish_state(Ok(()));
+        }
+        self.log.sync()
     }
 
     fn write_refusals(&mut self, all: bool) {
-        let records = {
-            let mut refusals = self.shared.refusals.lock().unwrap_or_else(PoisonError::into_inner);
-            if all { refusals.close_all() } else { refusals.close_due(Instant::now()) }
-        };
+        let mut refusals = lock_mutex(&self.shared.refusals);
+        let records = if all { refusals.close_all() } else { refusals.close_due(Instant::now()) };
+        drop(refusals);
         let lines = records.iter().filter_map(|refusal| record::encode_line(refusal).ok());
         self.write_lines(lines.collect());
     }
@@ -124,7 +131,7 @@ impl AuditWriter {
     fn write_queued(&mut self, lines: Vec<Vec<u8>>) {
         let count = lines.len();
         self.write_lines(lines);
-        self.shared.release_places(count);
+        self.shared.waiting.fetch_sub(count, Ordering::AcqRel);
     }
 
     /// Writes lines, preceded by the count of lost records, if any.
@@ -132,40 +139,29 @@ impl AuditWriter {
         if lines.is_empty() {
             return;
         }
-        if let Some(token) = self.shared.take_account() {
+        if let Some(token) = lock_mutex(&self.shared.account).take() {
             self.log.set_account(token);
         }
-        let lost = self.shared.take_lost();
-        let lost_line = (lost > 0).then(|| {
-            record::encode_line(&LostRecords {
-                time: unix_millis_now(),
-                verdict: "lost",
-                count: lost,
-            })
-        });
-        let lost_lines = usize::from(match lost_line {
-            Some(Ok(line)) => {
+        let lost = self.shared.lost.swap(0, Ordering::AcqRel);
+        let mut lost_lines = 0;
+        if lost > 0 {
+            let record = LostRecords { time: unix_millis_now(), verdict: "lost", count: lost };
+            if let Ok(line) = record::encode_line(&record) {
                 lines.insert(0, line);
-                true
+                lost_lines = 1;
             }
-            _ => false,
-        });
-        let written = match self.log.append(&lines) {
-            Ok(()) => {
-                self.shared.set_last_error(None);
-                lines.len()
-            }
-            Err(short) => {
-                self.shared.set_last_error(Some(short.error.to_string()));
-                short.written
-            }
-        };
-        if written < lost_lines || (lost_lines == 0 && lost > 0) {
-            self.shared.restore_lost(lost);
         }
-        let records = lines.len() - lost_lines;
-        let missed = records - written.saturating_sub(lost_lines).min(records);
-        self.shared.add_lost(u64::try_from(missed).unwrap_or(u64::MAX));
+        let (written, error) = match self.log.append(&lines) {
+            Ok(()) => (lines.len(), None),
+            Err(short) => (short.written, Some(short.error.to_string())),
+        };
+        *lock_mutex(&self.shared.failing) = error;
+        if lost > 0 && (lost_lines == 0 || written == 0) {
+            // The count was not written; the next line is preceded by it.
+            self.shared.lost.fetch_add(lost, Ordering::AcqRel);
+        }
+        let missed = (lines.len() - lost_lines).saturating_sub(written.saturating_sub(lost_lines));
+        self.shared.add_lost(missed as u64);
         self.publish_state(Ok(()));
     }
 
@@ -174,6 +170,6 @@ impl AuditWriter {
         if let Err(error) = result {
             tracing::error!(%error, "cannot sign the audit log");
         }
-        self.shared.set_last_anchor(self.log.last_anchor());
+        *lock_mutex(&self.shared.last) = self.log.last_anchor();
     }
 }

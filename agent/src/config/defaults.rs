@@ -1,13 +1,13 @@
-//! Defaults of the configuration, and the keys without a default. Muster's own files are searched beside the configuration, the classes file at the
-//! paths of Puppet's packages.
+//! Defaults of the configuration, and the keys without a default. `defaults.toml` has the fixed ones; the identity and the classes file depend on
+//! the machine.
 
 use std::path::Path;
 
 use muster_wire::identity::Identity;
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::error::ConfigFault;
-use super::read::absolute_path;
+use super::error::{ConfigError, ConfigFault};
+use super::read::ConfigReader;
 use super::settings::{MergedSettings, SettingEntry, SettingOrigin};
 use crate::facts::hostname;
 
@@ -17,6 +17,9 @@ const CLASSES_FILE_PATHS: [&str; 3] = [
     "/var/cache/puppet/state/classes.txt",
     "/var/lib/puppet/state/classes.txt",
 ];
+
+/// The defaults that are the same on every machine.
+const DEFAULTS: &str = include_str!("defaults.toml");
 
 /// The values that defaults depend on.
 #[derive(Debug)]
@@ -43,57 +46,19 @@ impl DetectedDefaults {
 
 /// Sets every default; `main` is the configuration file.
 pub(super) fn set_defaults(
-    settings: &mut MergedSettings,
+    reader: &mut ConfigReader,
     main: &Path,
     detected: &DetectedDefaults,
-) {
-    let beside = |name: &str| Value::String(absolute_path(main, name));
-    let identity = detected.identity.clone().map(|name| ("identity", Value::String(name.into())));
-    let fixed = [
-        ("collectives", json!(["muster"])),
-        ("broker.ca", Value::Null),
-        ("broker.credentials", beside("node.creds")),
-        ("broker.plaintext_on_loopback", json!(false)),
-        ("trust.account", beside("account.jwt")),
-        ("trust.max_age_seconds", json!(0)),
-        ("paths.state", json!("/var/lib/muster")),
-        ("paths.facts_d", beside("facts.d")),
-        ("paths.classes", json!(detected.classes)),
-        ("paths.policies", beside("policies")),
-        ("paths.ddls", beside("ddl")),
-        ("paths.audit", json!("/var/log/muster/audit.log")),
-        ("paths.root", json!("/")),
-        ("facts.refresh_seconds", json!(300)),
-        ("facts.facter", Value::Null),
-        ("facts.cloud", json!("off")),
-        ("facts.cloud_url", Value::Null),
-        ("facts.cloud_imds_v1", json!(false)),
-        ("limits.concurrency", json!(10)),
-        ("limits.queue", json!(100)),
-        ("limits.output_bytes", json!(512 * 1024)),
-        ("requests.skew_seconds", json!(30)),
-        ("requests.plain_secrets", json!(false)),
-        ("policy.default", json!("deny")),
-        ("policy.tell_rules", json!(true)),
-        ("policy.approve_dangerous", json!(false)),
-        ("audit.fail_closed", json!(false)),
-        ("audit.max_bytes", json!(100 * 1024 * 1024)),
-        ("audit.keep", json!(10)),
-        ("audit.mode", json!("0640")),
-        ("audit.group", Value::Null),
-        ("audit.checkpoint_lines", json!(1000)),
-        ("audit.checkpoint_seconds", json!(60)),
-        ("log.level", json!("info")),
-        ("log.format", json!("text")),
-        ("metrics.listen", Value::Null),
-        ("drain.seconds", json!(30)),
-        ("provisioning.credentials", Value::Null),
-        ("provisioning.account", beside("newcomers.jwt")),
-    ];
-    for (key, value) in fixed.into_iter().chain(identity) {
+) -> Result<(), ConfigError> {
+    reader.add_source(main, DEFAULTS, Some(&SettingOrigin::Default))?;
+    let identity = detected.identity.clone().map(|name| ("identity", name.into()));
+    for (key, value) in identity.into_iter().chain([("paths.classes", detected.classes.to_owned())])
+    {
         let path = key.split('.').map(str::to_owned).collect();
-        settings.set(path, SettingEntry { value, origin: SettingOrigin::Default });
+        let entry = SettingEntry { value: Value::String(value), origin: SettingOrigin::Default };
+        reader.settings.set(path, entry);
     }
+    Ok(())
 }
 
 /// A fault for every required key that is not set, except keys whose value was already reported as invalid.

@@ -13,31 +13,13 @@ use super::settings::SettingOrigin;
 pub enum ConfigError {
     /// A file or directory cannot be read.
     #[error("cannot read {}", path.display())]
-    Read {
-        /// The file or directory.
-        path: PathBuf,
-        /// The system error.
-        #[source]
-        source: io::Error,
-    },
+    Read { path: PathBuf, source: io::Error },
     /// A file exceeds the size limit.
     #[error("{} has {size} bytes; the limit is {limit} bytes", path.display())]
-    TooLarge {
-        /// The file.
-        path: PathBuf,
-        /// Its size in bytes.
-        size: u64,
-        /// The limit in bytes.
-        limit: u64,
-    },
+    TooLarge { path: PathBuf, size: u64, limit: u64 },
     /// Not UTF-8, or not TOML.
     #[error("{origin}: {message}")]
-    Syntax {
-        /// The position of the error.
-        origin: SettingOrigin,
-        /// The parser's message.
-        message: String,
-    },
+    Syntax { origin: SettingOrigin, message: String },
     /// One or more values are wrong or missing; all of them are listed.
     #[error("{}", join_faults(.0))]
     Invalid(Vec<ConfigFault>),
@@ -48,56 +30,21 @@ pub enum ConfigError {
 pub enum ConfigFault {
     /// A value of the wrong type.
     #[error("{origin}: `{key}` is {found}; it must be {expected}")]
-    Type {
-        /// The dotted key.
-        key: String,
-        /// Where it is set.
-        origin: SettingOrigin,
-        /// The actual type, with an article.
-        found: &'static str,
-        /// The expected type.
-        expected: String,
-    },
+    Type { key: String, origin: SettingOrigin, found: &'static str, expected: String },
     /// A value of the right type that is not allowed.
     #[error("{origin}: `{key}` is {value}; it must be {expected}")]
-    Value {
-        /// The dotted key.
-        key: String,
-        /// Where it is set.
-        origin: SettingOrigin,
-        /// The given value.
-        value: String,
-        /// The allowed values.
-        expected: String,
-    },
+    Value { key: String, origin: SettingOrigin, value: String, expected: String },
     /// A value that is not a valid name.
     #[error("{origin}: `{key}`: {error}")]
-    Name {
-        /// The dotted key.
-        key: String,
-        /// Where it is set.
-        origin: SettingOrigin,
-        /// What is wrong with the name.
-        error: NameError,
-    },
+    Name { key: String, origin: SettingOrigin, error: NameError },
     /// A URL that contains a user name or password. The message omits the URL, because it contains a secret.
     #[error(
         "{origin}: `{key}` contains a URL with a user name; put credentials in the .creds file"
     )]
-    Userinfo {
-        /// The dotted key.
-        key: String,
-        /// Where it is set.
-        origin: SettingOrigin,
-    },
+    Userinfo { key: String, origin: SettingOrigin },
     /// A key that has no default is not set.
     #[error("`{key}` is not set: {hint}")]
-    Missing {
-        /// The dotted key.
-        key: &'static str,
-        /// What to set.
-        hint: &'static str,
-    },
+    Missing { key: &'static str, hint: &'static str },
     /// The merged values cannot be deserialised, though each matches its key.
     #[error("the merged configuration is not valid")]
     Merged(#[source] serde_json::Error),

@@ -23,9 +23,9 @@ use serde_json::Value;
 pub use error::{ConfigError, ConfigFault, ConfigWarning};
 pub use settings::SettingOrigin;
 pub use values::{
-    AgentLimits, AuditConfig, BrokerConfig, ConfigValues, DrainConfig, FactsConfig, LimitsConfig,
-    LogConfig, LogFormat, MetricsConfig, PathsConfig, PolicyConfig, ProvisioningConfig,
-    RequestsConfig, TrustConfig,
+    AuditConfig, BrokerConfig, ConfigValues, DrainConfig, FactsConfig, LimitsConfig, LogConfig,
+    LogFormat, MetricsConfig, PathsConfig, PolicyConfig, ProvisioningConfig, RequestsConfig,
+    TrustConfig,
 };
 
 use defaults::DetectedDefaults;
@@ -33,7 +33,7 @@ use read::ConfigReader;
 use settings::{MergedSettings, SettingEntry};
 
 use crate::enrolment::{EnrolmentDetails, IdentityStore};
-use crate::listing;
+use crate::files;
 
 /// The configuration file unless `--config` names another.
 pub const DEFAULT_PATH: &str = "/etc/muster/rpcd.toml";
@@ -79,7 +79,7 @@ impl Config {
         files: &[(PathBuf, String)],
     ) -> Result<Self, ConfigError> {
         let mut reader = ConfigReader::default();
-        defaults::set_defaults(&mut reader.settings, main, detected);
+        defaults::set_defaults(&mut reader, main, detected)?;
         for (path, text) in files {
             reader.add_file(path, text)?;
         }
@@ -178,7 +178,7 @@ impl Config {
 
 /// The files of `conf.d`.
 fn extra_files(directory: &Path) -> Result<Vec<PathBuf>, ConfigError> {
-    listing::list_files(directory, "toml")
+    files::list_files(directory, "toml")
         .map_err(|source| ConfigError::Read { path: directory.to_owned(), source })
 }
 

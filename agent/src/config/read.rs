@@ -24,12 +24,24 @@ pub(super) struct ConfigReader {
 struct ConfigSource<'a> {
     path: &'a Path,
     text: &'a str,
+    /// The origin of all values, unless it is their line.
+    origin: Option<&'a SettingOrigin>,
 }
 
 impl ConfigReader {
     /// Adds a file over the earlier ones. Invalid values are collected; only a TOML syntax error stops the read.
     pub(super) fn add_file(&mut self, path: &Path, text: &str) -> Result<(), ConfigError> {
-        let source = ConfigSource { path, text };
+        self.add_source(path, text, None)
+    }
+
+    /// Adds a text as if it were this file; its values have the given origin.
+    pub(super) fn add_source(
+        &mut self,
+        path: &Path,
+        text: &str,
+        origin: Option<&SettingOrigin>,
+    ) -> Result<(), ConfigError> {
+        let source = ConfigSource { path, text, origin };
         let table = DeTable::parse(text).map_err(|error| ConfigError::Syntax {
             origin: source.origin_at(error.span().map_or(0, |span| span.start)),
             message: error.message().to_owned(),
@@ -75,7 +87,7 @@ impl ConfigReader {
                     self.settings.set(path.clone(), SettingEntry { value, origin });
                 }
                 Ok(value) => {
-                    self.faults.push(ValueFault::wrong_kind(&value, "a table").at_key(key, origin))
+                    self.faults.push(ValueFault::wrong_kind(&value, "a table").at_key(key, origin));
                 }
                 Err(fault) => self.faults.push(fault.at_key(key, origin)),
             },
@@ -109,6 +121,9 @@ impl ConfigReader {
 
 impl ConfigSource<'_> {
     fn origin_at(&self, offset: usize) -> SettingOrigin {
+        if let Some(origin) = self.origin {
+            return origin.clone();
+        }
         let before = self.text.get(..offset).unwrap_or(self.text);
         let line = 1 + before.bytes().filter(|byte| *byte == b'\n').count();
         SettingOrigin::File { path: self.path.to_owned(), line }
@@ -281,7 +296,7 @@ fn check_operator(value: &Value) -> Result<(), ValueFault> {
 }
 
 /// A path resolved against the file that contains it, without `.` components.
-pub(super) fn absolute_path(file: &Path, given: &str) -> String {
+fn absolute_path(file: &Path, given: &str) -> String {
     let joined = file.parent().unwrap_or(Path::new("/")).join(given);
     let plain: PathBuf = joined.components().filter(|part| *part != Component::CurDir).collect();
     plain.to_string_lossy().into_owned()

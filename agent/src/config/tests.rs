@@ -117,7 +117,7 @@ fn metrics_are_off_and_a_port_alone_is_for_this_machine() {
 fn an_agent_may_have_limits_of_its_own() {
     let text = format!("identity = \"a\"\n{}[limits.agents.package]\nconcurrency = 1\n", minimal());
     let config = load(&[("rpcd.toml", &text)]).1.unwrap();
-    let of = |name: &str| config.limits.agent_limits(&SubjectName::parse(name).unwrap());
+    let of = |name: &str| config.limits.agent_limits(name);
     assert_eq!((of("package").concurrency, of("package").queue), (1, 100));
     assert_eq!(of("service").concurrency, 10);
 }

@@ -5,10 +5,13 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use muster_host::CallLimits;
 use muster_policy::RuleVerdict;
 use muster_wire::identity::{Identity, SubjectName};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
+
+use crate::core::PolicyOptions;
 
 /// All sections, as merged.
 #[derive(Debug, Clone, Deserialize)]
@@ -126,25 +129,15 @@ struct LimitOverrides {
     output_bytes: Option<usize>,
 }
 
-/// The limits of one agent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct AgentLimits {
-    /// Maximum number of concurrent actions.
-    pub concurrency: usize,
-    /// Maximum number of queued requests.
-    pub queue: usize,
-    /// Maximum size of one reply's data, in bytes.
-    pub output_bytes: usize,
-}
-
 impl LimitsConfig {
     /// The limits of this agent: its own where set, otherwise the common ones.
-    pub fn agent_limits(&self, agent: &SubjectName) -> AgentLimits {
-        let own = self.agents.get(agent.as_str()).cloned().unwrap_or_default();
-        AgentLimits {
+    pub fn agent_limits(&self, agent: &str) -> CallLimits {
+        let own = self.agents.get(agent).cloned().unwrap_or_default();
+        CallLimits {
             concurrency: own.concurrency.unwrap_or(self.concurrency),
             queue: own.queue.unwrap_or(self.queue),
             output_bytes: own.output_bytes.unwrap_or(self.output_bytes),
+            ..CallLimits::default()
         }
     }
 }
@@ -164,10 +157,9 @@ pub struct RequestsConfig {
 pub struct PolicyConfig {
     /// The verdict for an agent without a policy file.
     pub default: RuleVerdict,
-    /// Whether a denial names its rule to the caller.
-    pub tell_rules: bool,
-    /// Whether actions that their schema marks as dangerous require a second person's approval.
-    pub approve_dangerous: bool,
+    /// Further restrictions.
+    #[serde(flatten)]
+    pub options: PolicyOptions,
 }
 
 /// Section `audit`.
@@ -189,6 +181,20 @@ pub struct AuditConfig {
     /// Maximum time until written lines are signed.
     #[serde(rename = "checkpoint_seconds", deserialize_with = "deserialize_seconds")]
     pub checkpoint_every: Duration,
+}
+
+impl Default for AuditConfig {
+    fn default() -> Self {
+        Self {
+            fail_closed: false,
+            max_bytes: 100 * 1024 * 1024,
+            keep: 10,
+            mode: 0o640,
+            group: None,
+            checkpoint_lines: 1000,
+            checkpoint_every: Duration::from_mins(1),
+        }
+    }
 }
 
 /// Section `log`.

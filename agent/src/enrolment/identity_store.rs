@@ -7,7 +7,6 @@ use muster_secret::SecretOwner;
 use muster_system::StateDir;
 use muster_wire::enrol::EnrolmentAcceptance;
 use muster_wire::identity::{Identity, SubjectName};
-use muster_wire::limits;
 use muster_wire::token::claims::{TokenClaims, UserClaims};
 use muster_wire::token::decode::decode_token;
 use muster_wire::token::lifetime::TokenLife;
@@ -191,8 +190,7 @@ impl IdentityStore {
         };
         let path = self.credentials_path();
         let details = serde_json::to_vec_pretty(&details).map_err(damaged_error(&path))?;
-        let creds = UserCredentials::new(&acceptance.token, proposal.key.clone())
-            .map_err(|source| NodeEnrolmentError::Creds { path: path.clone(), source })?;
+        let creds = UserCredentials::new(&acceptance.token, proposal.key.clone())?;
         state.replace_file(ACCOUNT_FILE, acceptance.account.as_bytes())?;
         state.replace_file(ENROLMENT_FILE, &details)?;
         if acceptance.provisioning && !state.contains(DISABLED_MARKER) {
@@ -204,19 +202,6 @@ impl IdentityStore {
     fn open_state(&self) -> Result<StateDir, NodeEnrolmentError> {
         Ok(StateDir::open(&self.directory)?)
     }
-}
-
-/// Reads a non-secret file, such as an account token.
-pub(super) fn read_token_file(
-    content: &'static str,
-    path: &Path,
-) -> Result<String, NodeEnrolmentError> {
-    let read_error = |source| NodeEnrolmentError::Read { content, path: path.to_owned(), source };
-    let size = std::fs::metadata(path).map_err(read_error)?.len();
-    if size > limits::MAX_TOKEN_BYTES as u64 {
-        return Err(read_error(std::io::ErrorKind::FileTooLarge.into()));
-    }
-    std::fs::read_to_string(path).map_err(read_error)
 }
 
 fn damaged_error<E: std::error::Error + Send + Sync + 'static>(

@@ -19,12 +19,13 @@ use muster_bus::BusError;
 use muster_secret::SecretFileError;
 use muster_system::SystemError;
 use muster_wire::enrol::EnrolmentRefusal;
-use muster_wire::identity::{Identity, NameError};
+use muster_wire::identity::Identity;
 use muster_wire::sign::EnvelopeSignError;
-use muster_wire::token::{KeyError, TokenError, UserCredentialsError};
+use muster_wire::token::{KeyError, UserCredentialsError};
 use tokio::sync::Notify;
 
 use crate::config::Config;
+use crate::credentials::CredentialsError;
 
 pub use identity_store::{EnrolmentDetails, IdentityStore};
 
@@ -34,47 +35,15 @@ pub const PROVISIONING_AGENTS: [&str; 2] = ["provision", "rpcutil"];
 /// Why enrolment fails.
 #[derive(Debug, thiserror::Error)]
 pub enum NodeEnrolmentError {
-    /// A file that the configuration names.
-    #[error("cannot read {content} from {}", path.display())]
-    Read {
-        /// The content of the file.
-        content: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// The system error.
-        #[source]
-        source: std::io::Error,
-    },
-    /// A secret file that other users can read.
+    /// The bootstrap credentials or the bootstrap account cannot be used.
+    #[error(transparent)]
+    Bootstrap(#[from] CredentialsError),
+    /// The stored key is readable by other users, or cannot be read.
     #[error(transparent)]
     Exposed(#[from] SecretFileError),
-    /// The bootstrap credential is invalid.
-    #[error("the bootstrap credentials in {} cannot be used", path.display())]
-    Creds {
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        #[source]
-        source: UserCredentialsError,
-    },
-    /// The name in a token is not an identity.
-    #[error("the name in the bootstrap credentials in {} is not valid", path.display())]
-    Name {
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        #[source]
-        source: NameError,
-    },
-    /// The operator did not sign the enrolment account.
-    #[error("the bootstrap account token in {} cannot be used", path.display())]
-    Trust {
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        #[source]
-        source: TokenError,
-    },
+    /// The received token does not match the key of this machine.
+    #[error("the received credentials cannot be used")]
+    Received(#[from] UserCredentialsError),
     /// The state directory cannot be written.
     #[error("cannot store the identity of this machine")]
     State(#[from] SystemError),
@@ -83,13 +52,7 @@ pub enum NodeEnrolmentError {
         "{} is damaged; if this machine was never enrolled, remove the file to start enrolment again with a new key",
         path.display()
     )]
-    Damaged {
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        #[source]
-        source: Box<dyn std::error::Error + Send + Sync>,
-    },
+    Damaged { path: PathBuf, source: Box<dyn std::error::Error + Send + Sync> },
     /// The key generation failed.
     #[error("cannot generate a key")]
     Key(#[from] KeyError),
@@ -104,12 +67,7 @@ pub enum NodeEnrolmentError {
         "enrolment as `{identity}` was refused ({}): {}; use another bootstrap token or name",
         refused.reason.as_str(), refused.message
     )]
-    Refused {
-        /// The requested identity.
-        identity: Identity,
-        /// The refusal.
-        refused: EnrolmentRefusal,
-    },
+    Refused { identity: Identity, refused: EnrolmentRefusal },
 }
 
 /// The effective configuration of a node. With credentials it is the configuration as read; otherwise the enrolment details are merged in, after
@@ -131,7 +89,7 @@ pub fn effective_config(config: &Config) -> Result<Config, NodeEnrolmentError> {
     if config.broker.credentials.exists() || !store.has_credentials() {
         return Ok(config.clone());
     }
-    enrolled_config(config, &store)
+    Ok(config.with_enrolment(&store.read_enrolment()?, &store))
 }
 
 /// The bootstrap credential of a machine that is not enrolled yet.
@@ -145,10 +103,6 @@ pub fn bootstrap_path(config: &Config) -> Option<&Path> {
 /// Checks that the bootstrap credential and the account are valid.
 pub fn check_bootstrap(config: &Config, bootstrap: &Path) -> Result<(), NodeEnrolmentError> {
     session::BootstrapCredentials::read_files(config, bootstrap).map(drop)
-}
-
-fn enrolled_config(config: &Config, store: &IdentityStore) -> Result<Config, NodeEnrolmentError> {
-    Ok(config.with_enrolment(&store.read_enrolment()?, store))
 }
 
 /// The configured name; `None` if it is the default host name.

@@ -5,12 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_base::error_chain;
-use muster_bus::{
-    BrokerAddress, BrokerCredentials, Bus, BusError, BusMessage, BusOptions, Bytes,
-    ReconnectBackoff,
-};
+use muster_bus::{Bus, BusError, BusMessage, BusOptions, Bytes, ReconnectBackoff};
 use muster_filter::state::NodeFacts;
-use muster_secret::SecretOwner;
 use muster_system::System;
 use muster_system::real::RealSystem;
 use muster_wire::enrol::{
@@ -20,16 +16,17 @@ use muster_wire::enrol::{
 use muster_wire::identity::Identity;
 use muster_wire::sign::{EnvelopeSignError, Signer};
 use muster_wire::subject::{self, AnswerAddress};
-use muster_wire::token::{AccountTrust, PublicKey, TokenCache, UserCredentials};
+use muster_wire::token::{AccountTrust, TokenCache};
 use serde_json::{Map, Value};
 use tokio::sync::Notify;
 use uuid::Uuid;
 
-use super::identity_store::{self, IdentityStore, ProposedIdentity};
+use super::identity_store::{IdentityStore, ProposedIdentity};
 use super::{NodeEnrolmentError, configured_name};
 use crate::assemble;
 use crate::clock::WallClock;
 use crate::config::Config;
+use crate::credentials;
 use crate::facts::{self, FactMachines};
 
 /// Backoff between failed attempts. The first attempt is immediate; later ones are spread out, because hundreds of machines may start together.
@@ -51,40 +48,22 @@ const REPORTED_NETWORK_FACTS: [&str; 5] = ["domain", "fqdn", "hostname", "ip", "
 pub(super) struct BootstrapCredentials {
     signer: Signer,
     enrolment_account: AccountTrust,
-    operator: PublicKey,
 }
 
 impl BootstrapCredentials {
     /// Reads the configured files.
     pub(super) fn read_files(config: &Config, path: &Path) -> Result<Self, NodeEnrolmentError> {
-        let text =
-            muster_secret::read_secret(path, SecretOwner::Daemon, UserCredentials::MAX_FILE_BYTES)?;
-        let creds = UserCredentials::parse(&text)
-            .map_err(|source| NodeEnrolmentError::Creds { path: path.to_owned(), source })?;
-        let signer = Signer::new(creds)
-            .map_err(|source| NodeEnrolmentError::Name { path: path.to_owned(), source })?;
+        let signer = credentials::read_bootstrap_signer(path)?;
         let account = &config.provisioning.account;
-        let trust_error = |source| NodeEnrolmentError::Trust { path: account.clone(), source };
-        let operator =
-            PublicKey::parse(&config.trust.operator).map_err(|error| trust_error(error.into()))?;
-        let text = identity_store::read_token_file("the bootstrap account token", account)?;
-        let enrolment_account = AccountTrust::new(operator, text.trim()).map_err(trust_error)?;
-        Ok(Self { signer, enrolment_account, operator })
+        let enrolment_account =
+            credentials::read_trust(config, "the bootstrap account token", account)?;
+        Ok(Self { signer, enrolment_account })
     }
 
-    fn connect_options(
-        &self,
-        config: &Config,
-        name: &Identity,
-    ) -> Result<BusOptions, NodeEnrolmentError> {
-        let parse = |url: &String| BrokerAddress::parse(url, config.broker.plaintext_on_loopback);
-        let servers = config.broker.urls.iter().map(parse);
-        let mut options =
-            BusOptions::for_daemon(format!("newcomer {name}"), servers.collect::<Result<_, _>>()?);
-        options.authority.clone_from(&config.broker.ca);
-        options.credentials = Some(BrokerCredentials::from_signer(&self.signer));
-        options.inbox_prefix = Some(subject::inbox_prefix(&self.signer.public_key().to_string()));
-        Ok(options)
+    /// The connection is named after the requested identity, because many machines share the bootstrap credentials.
+    fn connect_options(&self, config: &Config, name: &Identity) -> Result<BusOptions, BusError> {
+        let options = credentials::connect_options(config, &self.signer)?;
+        Ok(BusOptions { name: format!("newcomer {name}"), ..options })
     }
 }
 
@@ -188,19 +167,15 @@ impl EnrolmentSession {
 
     async fn attempt_enrolment(&self) -> Result<EnrolmentAttempt, NodeEnrolmentError> {
         let request = self.build_request()?;
-        let bytes =
-            match sign_enrolment_request(&request, &self.bootstrap.signer, &self.proposal.key) {
-                Err(EnvelopeSignError::Oversized { .. }) => {
-                    let without_facts =
-                        EnrolmentRequest { facts: NodeFacts::default(), ..request.clone() };
-                    sign_enrolment_request(
-                        &without_facts,
-                        &self.bootstrap.signer,
-                        &self.proposal.key,
-                    )?
-                }
-                signed => signed?,
-            };
+        let sign = |request: &EnrolmentRequest| {
+            sign_enrolment_request(request, &self.bootstrap.signer, &self.proposal.key)
+        };
+        let bytes = match sign(&request) {
+            Err(EnvelopeSignError::Oversized { .. }) => {
+                sign(&EnrolmentRequest { facts: NodeFacts::default(), ..request.clone() })?
+            }
+            signed => signed?,
+        };
         match self.send_request(bytes.into()).await {
             Ok(message) if message.is_no_responders() => {
                 tracing::warn!("no enroller is connected; the enrolment request will be retried");
@@ -262,7 +237,8 @@ impl EnrolmentSession {
         };
         match outcome {
             EnrolmentOutcome::Welcome(acceptance) => {
-                match acceptance.verify_tokens(self.bootstrap.operator, request.key, now) {
+                let operator = enrolment_account.operator_key();
+                match acceptance.verify_tokens(operator, request.key, now) {
                     Ok(_) => Ok(EnrolmentAttempt::Accepted(acceptance)),
                     Err(error) => {
                         tracing::error!(

@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use muster_filter::state::NodeFactsError;
 use muster_system::SystemError;
 
+use super::cloud::CloudError;
+
 /// A source that failed.
 #[derive(Debug, thiserror::Error)]
 #[error(
@@ -27,19 +29,10 @@ pub struct FactProblem {
 pub enum FactError {
     /// A file or directory cannot be read.
     #[error("cannot read {}", path.display())]
-    Read {
-        /// The file or directory.
-        path: PathBuf,
-        /// The system error.
-        #[source]
-        source: io::Error,
-    },
+    Read { path: PathBuf, source: io::Error },
     /// The facts exceed the size limit.
     #[error("the facts exceed {limit} bytes; remove facts that are not used")]
-    TooLarge {
-        /// The limit in bytes.
-        limit: usize,
-    },
+    TooLarge { limit: usize },
     /// An empty file, which is probably being written.
     #[error("the file is empty")]
     Empty,
@@ -54,10 +47,7 @@ pub enum FactError {
     Yaml(String),
     /// A line without `=`, or without a name before it.
     #[error("line {number} does not have the form `name=value`")]
-    Line {
-        /// The line, from 1.
-        number: usize,
-    },
+    Line { number: usize },
     /// Not an object, or an object that exceeds the limits.
     #[error(transparent)]
     Facts(#[from] NodeFactsError),
@@ -66,27 +56,14 @@ pub enum FactError {
         "not executed: users other than root and the daemon's user can change it \
          (owner {owner}, mode {mode:04o}); set the owner to root and the mode to 755"
     )]
-    Unsafe {
-        /// The owner's uid.
-        owner: u32,
-        /// The permission bits.
-        mode: u32,
-    },
+    Unsafe { owner: u32, mode: u32 },
     /// It could not be started or did not finish.
     #[error("cannot run the program")]
     Run(#[source] SystemError),
     /// A metadata service failed.
-    #[error("{problem}")]
-    Cloud {
-        /// The problem.
-        problem: String,
-    },
+    #[error(transparent)]
+    Cloud(#[from] CloudError),
     /// Its exit code was not 0.
     #[error("the program ended with code {code}: {output}")]
-    Failed {
-        /// The exit code.
-        code: i32,
-        /// The first line of its output.
-        output: String,
-    },
+    Failed { code: i32, output: String },
 }

@@ -3,8 +3,8 @@
 //! `*.json`, `*.yaml`, `*.yml` and `*.txt` are read; other executable files are run; all other files and hidden files are ignored. The directory
 //! belongs to the daemon's configuration, so it is not below the machine's root.
 
-use std::fs::{self, File, Metadata};
-use std::io::{self, Read as _};
+use std::fs::{self, Metadata};
+use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -15,6 +15,7 @@ use serde_json::{Map, Value};
 
 use super::error::FactError;
 use super::parse::{FactFormat, parse_facts};
+use crate::files;
 
 /// Timeout of an executable.
 const FACT_PROGRAM_TIMEOUT: Duration = Duration::from_secs(10);
@@ -34,16 +35,7 @@ pub(super) fn gather_directory(
     directory: &Path,
 ) -> Result<Vec<GatheredFacts>, FactError> {
     let read_error = |source| FactError::Read { path: directory.to_owned(), source };
-    let entries = match fs::read_dir(directory) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(read_error(error)),
-    };
-    let mut paths = entries
-        .map(|entry| Ok(entry?.path()))
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(read_error)?;
-    paths.sort();
+    let paths = files::list_entries(directory).map_err(read_error)?;
     let sources = paths.into_iter().filter_map(|path| {
         let name = path.display().to_string();
         read_source(system, path).transpose().map(|facts| (name, facts))
@@ -93,13 +85,12 @@ fn read_source(
 }
 
 fn read_fact_file(path: &Path, format: FactFormat) -> Result<Map<String, Value>, FactError> {
-    let read_error = |source| FactError::Read { path: path.to_owned(), source };
-    let mut bytes = Vec::new();
-    let file = File::open(path).map_err(read_error)?;
-    file.take(MAX_SOURCE_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(read_error)?;
-    if bytes.len() > MAX_SOURCE_BYTES {
-        return Err(FactError::TooLarge { limit: MAX_SOURCE_BYTES });
-    }
+    let bytes = files::read_bytes(path, MAX_SOURCE_BYTES as u64).map_err(|source| {
+        if source.kind() == io::ErrorKind::FileTooLarge {
+            return FactError::TooLarge { limit: MAX_SOURCE_BYTES };
+        }
+        FactError::Read { path: path.to_owned(), source }
+    })?;
     if bytes.trim_ascii().is_empty() {
         return Err(FactError::Empty);
     }

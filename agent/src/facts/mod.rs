@@ -17,7 +17,7 @@ mod virtualization;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex};
 
 use muster_filter::state::NodeFacts;
 use muster_system::System;
@@ -27,6 +27,8 @@ use serde_json::{Map, Value};
 pub use cloud::CloudCollector;
 pub use error::{FactError, FactProblem};
 use external::GatheredFacts;
+
+use crate::shared::{SharedValue, lock_mutex};
 
 /// The name of the built-in collector in problem messages.
 const BUILTIN_SOURCE: &str = "the built-in collector";
@@ -79,7 +81,7 @@ pub fn collect_facts(
 #[derive(Debug)]
 pub struct FactStore {
     sources: FactSources,
-    current: RwLock<Arc<NodeFacts>>,
+    current: SharedValue<NodeFacts>,
     /// The last good facts of each source. Locked during a collection, so that only one runs at a time.
     last_good: Mutex<BTreeMap<String, Map<String, Value>>>,
 }
@@ -88,22 +90,22 @@ impl FactStore {
     /// A store whose facts are unknown until [`FactStore::reload`].
     pub fn new(sources: FactSources) -> Self {
         let unknown = NodeFacts::default().with_known_names(BTreeSet::new());
-        Self { sources, current: RwLock::new(Arc::new(unknown)), last_good: Mutex::default() }
+        Self::with_facts(sources, Arc::new(unknown))
     }
 
     /// A store with these initial facts, for a virtual node.
     pub fn with_facts(sources: FactSources, facts: Arc<NodeFacts>) -> Self {
-        Self { sources, current: RwLock::new(facts), last_good: Mutex::default() }
+        Self { sources, current: facts.into(), last_good: Mutex::default() }
     }
 
     /// The facts as of the last collection.
     pub fn current(&self) -> Arc<NodeFacts> {
-        Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
+        self.current.get()
     }
 
     /// Collects and replaces the current facts as a whole. Returns the problems.
     pub fn reload(&self, machines: FactMachines<'_>) -> Vec<FactProblem> {
-        let mut last_good = self.last_good.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last_good = lock_mutex(&self.last_good);
         let mut problems = Vec::new();
         let mut collected = Vec::new();
         for (name, facts) in self.gather_sources(machines, &last_good) {
@@ -122,7 +124,7 @@ impl FactStore {
             collected.push((name, facts));
         }
         let facts = merge_sources(&collected, &self.sources.identity, &mut problems);
-        *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(facts);
+        self.current.set(facts);
         let collected = collected.into_iter();
         *last_good = collected.filter_map(|(name, facts)| Some((name, facts?))).collect();
         problems

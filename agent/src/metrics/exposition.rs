@@ -49,17 +49,6 @@ impl MetricsPage {
         MetricFamily { page: &mut self.0, name }
     }
 
-    /// Adds a metric without labels.
-    pub(super) fn add_metric(
-        &mut self,
-        name: &'static str,
-        kind: MetricKind,
-        help: &str,
-        value: impl Display,
-    ) {
-        self.begin_metric(name, kind, help).add_sample(&[], value);
-    }
-
     /// The whole page.
     pub(super) fn into_text(self) -> String {
         self.0
@@ -120,7 +109,7 @@ mod tests {
     #[test]
     fn metrics_have_help_type_and_samples() {
         let mut page = MetricsPage::default();
-        page.add_metric("up", MetricKind::Gauge, "A\nline \\ two", 1);
+        page.begin_metric("up", MetricKind::Gauge, "A\nline \\ two").add_sample(&[], 1);
         page.begin_metric("requests_total", MetricKind::Counter, "Requests")
             .add_sample(&[("agent", "a\"b"), ("reason", "")], 3_u64);
         page.begin_metric("took_seconds", MetricKind::Summary, "Time")

@@ -51,7 +51,7 @@ pub async fn serve_metrics(address: SocketAddr, context: MetricsContext) {
         context,
         pages: Arc::new(Semaphore::new(MAX_CONCURRENT_PAGES)),
     });
-    let health = endpoints.context.core.health();
+    let health = &endpoints.context.core.health;
     loop {
         match TcpListener::bind(address).await {
             Ok(listener) => {

@@ -2,8 +2,8 @@
 //! not offer share one series.
 
 use std::collections::BTreeMap;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use muster_host::AgentRegistry;
@@ -11,6 +11,8 @@ use muster_wire::Millis;
 use muster_wire::request::Request;
 use muster_wire::status::ReplyStatus;
 use muster_wire::trace::StageName;
+
+use crate::shared::lock_mutex;
 
 /// The label of all agents and actions that the node does not offer. No valid name starts with an underscore.
 const OTHER_LABEL: &str = "_other";
@@ -128,11 +130,6 @@ fn bounded_entry<K: Ord, V: Default>(
 ) -> &mut V {
     let full = series.len() >= MAX_SERIES && !series.contains_key(&key);
     series.entry(if full { other() } else { key }).or_default()
-}
-
-/// Poisoning is ignored: counters are never inconsistent.
-fn lock_mutex<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -4,23 +4,34 @@ use muster_api::base::error_chain;
 use muster_filter::{EvaluationProgress, KnownLookups};
 use muster_policy::{PolicyPrincipal, PolicyQuery, PolicySet};
 use muster_wire::Millis;
-use muster_wire::approval::{ApprovedProposal, open_approval};
+use muster_wire::approval::{ApprovalError, ApprovedProposal, open_approval};
 use muster_wire::fresh::InsertionOutcome;
-use muster_wire::identity::Identity;
-use uuid::Uuid;
 
 use super::AcceptedRequest;
+use crate::audit::ApprovalRecord;
 use crate::core::DaemonCore;
+use crate::seen::SeenError;
 
-/// The approver of a request, for the audit log.
-#[derive(Debug, Clone)]
-pub(crate) struct RequestApprover {
-    /// The name.
-    pub(crate) identity: Identity,
-    /// The public key that signed the approval.
-    pub(crate) key: String,
-    /// The approved proposal.
-    pub(crate) proposal: Uuid,
+/// Why a request is not approved.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ApprovalRefusal {
+    #[error("it requires the approval of {0}")]
+    Missing(String),
+    #[error("its approval is not valid: {}", error_chain(.0))]
+    Invalid(#[from] ApprovalError),
+    #[error("{approver} is not allowed to approve it; it requires the approval of {required}")]
+    NotAllowed { approver: String, required: String },
+    #[error(
+        "it was proposed before this daemon started, and the node's journal of used approvals from that time is lost; \
+         propose it again"
+    )]
+    Forgotten,
+    #[error("its approval was used before; propose it again")]
+    Used,
+    #[error("the node cannot store another approval")]
+    Full,
+    #[error("the node cannot store its approval: {0}")]
+    Store(#[from] SeenError),
 }
 
 /// The approver of the request, or why the approval is invalid, or the data source that must decide whether the approver is allowed. A valid
@@ -31,7 +42,7 @@ pub(super) fn check_approval<'p>(
     policy: &'p PolicySet,
     approvers: Option<&str>,
     known: &KnownLookups,
-) -> EvaluationProgress<'p, Result<RequestApprover, String>> {
+) -> EvaluationProgress<'p, Result<ApprovalRecord, ApprovalRefusal>> {
     let request = &accepted.verified.request;
     let approver_text = approvers.map_or_else(
         || "a second person who is allowed to send the same request".to_owned(),
@@ -56,15 +67,14 @@ pub(super) fn check_approval<'p>(
     });
     allowed.map(|allowed| {
         if !allowed {
-            return Err(format!(
-                "{approver} is not allowed to approve it; it requires the approval of {approver_text}"
-            ));
+            let approver = approver.to_string();
+            return Err(ApprovalRefusal::NotAllowed { approver, required: approver_text });
         }
         consume_approval(core, &opened)?;
-        Ok(RequestApprover {
-            identity: approver.name().clone(),
-            key: opened.approver.key.to_string(),
-            proposal: opened.proposed.proposal.id,
+        Ok(ApprovalRecord {
+            approver: approver.name().clone(),
+            approver_key: opened.approver.key.to_string(),
+            approval: opened.proposed.proposal.id,
         })
     })
 }
@@ -75,45 +85,32 @@ fn open_request_approval(
     accepted: &AcceptedRequest,
     approver_text: &str,
     now: Millis,
-) -> Result<ApprovedProposal, String> {
+) -> Result<ApprovedProposal, ApprovalRefusal> {
     let (request, caller) = (&accepted.verified.request, &accepted.verified.caller);
     let Some(text) = &request.approval else {
-        return Err(format!("it requires the approval of {approver_text}"));
+        return Err(ApprovalRefusal::Missing(approver_text.to_owned()));
     };
     let trust = core.trust.get();
-    let invalid = |error: &dyn std::error::Error| {
-        format!("its approval is not valid: {}", error_chain(error))
-    };
-    let opened = open_approval(text, &trust, &core.tokens, now).map_err(|error| invalid(&error))?;
+    let opened = open_approval(text, &trust, &core.tokens, now)?;
     let schema = accepted.registry.agent(request.agent.as_str());
     let schema = schema.and_then(|agent| agent.ddl().find_action(request.action.as_str()));
     let is_secret = |name: &str| schema.is_some_and(|action| action.is_sensitive(name));
-    opened.check_request(request, caller, now, is_secret).map_err(|error| invalid(&error))?;
+    opened.check_request(request, caller, now, is_secret)?;
     Ok(opened)
 }
 
 /// Stores the approval like a request: until it expires, and across a restart.
-fn consume_approval(core: &DaemonCore, approved: &ApprovedProposal) -> Result<(), String> {
+fn consume_approval(core: &DaemonCore, approved: &ApprovedProposal) -> Result<(), ApprovalRefusal> {
     let (proposal, caller) = (&approved.proposed.proposal, &approved.proposed.caller);
     let remember_until = proposal.expires_at.saturating_add(core.skew);
     let lifetime = proposal.expires_at.saturating_sub(proposal.issued_at);
     if core.seen.may_have_been_seen(proposal.issued_at, lifetime, core.skew) {
-        return Err(
-            "it was proposed before this daemon started, and the node's journal of used approvals from that time is lost; \
-             propose it again"
-                .to_owned(),
-        );
+        return Err(ApprovalRefusal::Forgotten);
     }
-    let insertion =
-        core.seen.insert(caller.key.as_bytes(), proposal.id, remember_until, core.clock.now());
-    match insertion {
-        Ok(InsertionOutcome::New) => Ok(()),
-        Ok(InsertionOutcome::Seen) => {
-            Err("its approval was used before; propose it again".to_owned())
-        }
-        Ok(InsertionOutcome::Full { .. }) => {
-            Err("the node cannot store another approval".to_owned())
-        }
-        Err(error) => Err(format!("the node cannot store its approval: {error}")),
+    let key = caller.key.as_bytes();
+    match core.seen.insert(key, proposal.id, remember_until, core.clock.now())? {
+        InsertionOutcome::New => Ok(()),
+        InsertionOutcome::Seen => Err(ApprovalRefusal::Used),
+        InsertionOutcome::Full { .. } => Err(ApprovalRefusal::Full),
     }
 }

@@ -1,13 +1,12 @@
 //! Writes audit records: before a change, after every action, and at every refusal.
 
-use std::time::Duration;
-
+use muster_base::duration_millis;
 use muster_host::CallOutcome;
 use muster_wire::status::{ReplyReason, ReplyStatus};
 use serde_json::Map;
 
 use super::{AcceptedRequest, RefusedRequest, VerifiedRequest};
-use crate::audit::{ApprovalRecord, AuditRecord, AuditVerdict as Verdict, RecordClass};
+use crate::audit::{AuditRecord, AuditVerdict as Verdict, RecordClass};
 use crate::core::DaemonCore;
 
 /// Records the start of an action. Returns a refusal if the log must be complete and cannot be written.
@@ -21,18 +20,13 @@ pub(super) fn record_start(
     let record = AuditRecord {
         data: accepted.redacted.clone(),
         rule: Some(accepted.rule.clone()),
-        approval: approval_record(accepted),
+        approval: accepted.approver.clone(),
         ..new_record(core, &accepted.verified, (Verdict::Started, RecordClass::Change))
     };
-    core.audit.record_decision(&record).map_err(|error| CallOutcome {
-        status: ReplyStatus::Other,
-        message: format!(
-            "refused, because the request could not be recorded in the audit log: {error}"
-        ),
-        reason: None,
-        data: Map::new(),
-        queued: Duration::ZERO,
-        took: Duration::ZERO,
+    core.audit.record_decision(&record).map_err(|error| {
+        let message =
+            format!("refused, because the request could not be recorded in the audit log: {error}");
+        CallOutcome::new_refusal(ReplyStatus::Other, message, None)
     })
 }
 
@@ -48,10 +42,10 @@ pub(super) fn record_end(
     let ended = AuditRecord {
         data: accepted.redacted.clone(),
         rule: Some(accepted.rule.clone()),
-        approval: approval_record(accepted),
+        approval: accepted.approver.clone(),
         status: Some(outcome.status),
         reason: outcome.reason.as_ref().map(ReplyReason::as_str),
-        took_ms: Some(u64::try_from(outcome.took.as_millis()).unwrap_or(u64::MAX)),
+        took_ms: Some(duration_millis(outcome.took)),
         ..new_record(core, &accepted.verified, (verdict, class))
     };
     write_record(core, &ended);
@@ -71,16 +65,6 @@ pub(super) fn record_refusal(core: &DaemonCore, refused: &RefusedRequest) {
         ..new_record(core, &refused.verified, (verdict, RecordClass::Refusal))
     };
     write_record(core, &refusal);
-}
-
-/// The approval, for the record.
-fn approval_record(accepted: &AcceptedRequest) -> Option<ApprovalRecord> {
-    let approver = accepted.approver.as_ref()?;
-    Some(ApprovalRecord {
-        approver: approver.identity.clone(),
-        approver_key: approver.key.clone(),
-        approval: approver.proposal,
-    })
 }
 
 fn new_record(

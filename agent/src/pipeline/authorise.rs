@@ -9,9 +9,10 @@ use muster_wire::identity::SubjectName;
 use muster_wire::status::{ReplyReason, ReplyStatus};
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::approval::{self, RequestApprover};
+use super::approval;
 use super::stage_timer::{HasStageTimer, StageTimer};
 use super::{AcceptedRequest, RequestRejection};
+use crate::audit::ApprovalRecord;
 use crate::core::DaemonCore;
 use crate::lookup::{DATA_POLICY, RequestLookups};
 
@@ -31,7 +32,7 @@ pub(super) enum AuthorisationOutcome {
 /// Why a request is allowed: the rule, and the approver.
 struct PolicyGrant {
     rule: String,
-    approver: Option<RequestApprover>,
+    approver: Option<ApprovalRecord>,
 }
 
 /// The rule that denies, as text.

@@ -1,19 +1,30 @@
 //! Stage 7: runs the action within its limits, on this node's system.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use muster_api::progress::ProgressSink;
 use muster_api::{CallContext, NodeHandle};
 use muster_host::{ActionCall, CallOutcome};
 use muster_wire::status::{ReplyReason, ReplyStatus};
 use muster_wire::trace::StageName;
-use serde_json::Map;
+use tokio::task::JoinError;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::AcceptedRequest;
 use crate::core::DaemonCore;
+use crate::seen::SeenError;
+
+/// Why a request that changes the node is not run.
+#[derive(Debug, thiserror::Error)]
+enum JournalSyncError {
+    #[error("the journal of seen requests cannot be written")]
+    NotWritten,
+    #[error(transparent)]
+    Sync(#[from] SeenError),
+    #[error(transparent)]
+    Task(#[from] JoinError),
+}
 
 /// Runs the action to an outcome, and returns whether it started. A request that changes the node is first synced to the journal, so that it cannot
 /// run twice even after a crash.
@@ -26,18 +37,13 @@ pub(super) async fn run_action(
     if !accepted.read_only {
         let synced = sync_seen_journal(core, accepted.verified.journaled).await;
         accepted.verified.timer.end_stage(StageName::Journal);
-        if let Err(message) = synced {
+        if let Err(error) = synced {
             accepted.verified.timer.mark_refused();
             core.request_metrics.record_refusal(StageName::Journal, "");
-            let refused = CallOutcome {
-                status: ReplyStatus::Other,
-                message,
-                reason: None,
-                data: Map::new(),
-                queued: Duration::ZERO,
-                took: Duration::ZERO,
-            };
-            return (refused, false);
+            let message = format!(
+                "refused, because the node could not store the request in its journal: {error}"
+            );
+            return (CallOutcome::new_refusal(ReplyStatus::Other, message, None), false);
         }
     }
     let registry = Arc::clone(&accepted.registry);
@@ -104,17 +110,13 @@ fn build_call(
     ActionCall { context, input: accepted.input.clone() }
 }
 
-async fn sync_seen_journal(core: &Arc<DaemonCore>, journaled: bool) -> Result<(), String> {
-    let refusal_message = |reason: &dyn std::fmt::Display| {
-        format!("refused, because the node could not store the request in its journal: {reason}")
-    };
+async fn sync_seen_journal(
+    core: &Arc<DaemonCore>,
+    journaled: bool,
+) -> Result<(), JournalSyncError> {
     if !journaled {
-        return Err(refusal_message(&"the journal of seen requests cannot be written"));
+        return Err(JournalSyncError::NotWritten);
     }
     let core = Arc::clone(core);
-    match tokio::task::spawn_blocking(move || core.seen.sync()).await {
-        Ok(Ok(())) => Ok(()),
-        Ok(Err(error)) => Err(refusal_message(&error)),
-        Err(error) => Err(refusal_message(&error)),
-    }
+    Ok(tokio::task::spawn_blocking(move || core.seen.sync()).await??)
 }

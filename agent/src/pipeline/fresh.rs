@@ -37,17 +37,13 @@ pub(super) fn check_freshness(
         Ok(InsertionOutcome::Full { retry_after_ms }) => {
             let message = "the store of seen requests of the node is full".to_owned();
             let reason = Some(ReplyReason::Busy { retry_after_ms });
-            return Err(RequestRejection::new_refusal(
-                verified,
-                ReplyStatus::Other,
-                message,
-                reason,
-            ));
+            let status = ReplyStatus::Other;
+            return Err(RequestRejection::new_refusal(verified, status, message, reason));
         }
         Ok(InsertionOutcome::New) => verified.journaled = true,
         Err(error) => tracing::error!(%error, "cannot store a seen request in the journal"),
     }
-    if let Some(age) = core.trust_freshness().expired_age(now) {
+    if let Some(age) = core.freshness.expired_age(now) {
         return Err(refuse_unconfirmed(verified, age));
     }
     if let Some(stale) = stale {
@@ -64,11 +60,10 @@ pub(super) fn check_freshness(
 fn refuse_forgotten(core: &DaemonCore, verified: VerifiedRequest, now: Millis) -> RequestRejection {
     core.counters.ttlexpired.increment();
     let age_ms = now.saturating_sub(verified.request.issued_at);
-    let reason = Some(ReplyReason::Expired { age_ms: i64::try_from(age_ms).unwrap_or(i64::MAX) });
     let message = "the request was issued before this daemon started, and the node's journal of seen requests from that time is lost; \
                    send it again"
         .to_owned();
-    RequestRejection::new_refusal(verified, ReplyStatus::Other, message, reason)
+    refuse_expired(verified, i64::try_from(age_ms).unwrap_or(i64::MAX), message)
 }
 
 /// Refuses because the node cannot determine whether the caller was revoked meanwhile.
@@ -77,8 +72,7 @@ fn refuse_unconfirmed(verified: VerifiedRequest, age: Millis) -> RequestRejectio
         "this node has not confirmed for {} s that its account token is the newest, longer than trust.max_age_seconds; run `rpc doctor`",
         age / 1000
     );
-    let reason = Some(ReplyReason::Expired { age_ms: i64::try_from(age).unwrap_or(i64::MAX) });
-    RequestRejection::new_refusal(verified, ReplyStatus::Other, message, reason)
+    refuse_expired(verified, i64::try_from(age).unwrap_or(i64::MAX), message)
 }
 
 fn refuse_stale(
@@ -87,7 +81,14 @@ fn refuse_stale(
     stale: &StaleRequest,
 ) -> RequestRejection {
     core.counters.ttlexpired.increment();
-    let reason = Some(ReplyReason::Expired { age_ms: stale.age_ms });
-    let message = format!("{stale}; compare the clocks of caller and node");
+    refuse_expired(
+        verified,
+        stale.age_ms,
+        format!("{stale}; compare the clocks of caller and node"),
+    )
+}
+
+fn refuse_expired(verified: VerifiedRequest, age_ms: i64, message: String) -> RequestRejection {
+    let reason = Some(ReplyReason::Expired { age_ms });
     RequestRejection::new_refusal(verified, ReplyStatus::Other, message, reason)
 }

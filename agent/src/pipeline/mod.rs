@@ -11,6 +11,7 @@
 //! stages and takes as long as the action; an action that replies from memory runs in [`execute_immediately`]. A stage rejects a request with a
 //! `RequestRejection`: silently if the sender is not entitled to a reply, or with a refusal to an authenticated caller.
 
+mod admission;
 mod approval;
 mod audit;
 mod authorise;
@@ -35,17 +36,19 @@ use muster_host::{AgentRegistry, CallOutcome, RunningGuard};
 use muster_wire::Millis;
 use muster_wire::progress::ProgressCounts;
 use muster_wire::request::Request;
-use muster_wire::status::{ReplyReason, ReplyStatus};
+use muster_wire::status::ReplyReason;
 use muster_wire::token::VerifiedUser;
 use muster_wire::trace::StageName;
 use serde_json::{Map, Value};
-use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
+use crate::audit::ApprovalRecord;
 use crate::core::DaemonCore;
 use crate::lookup::RequestLookups;
 use crate::metrics::request_metrics::KnownAction;
+pub use admission::{PendingAdmission, RequestAdmission};
+use admission::{PendingCheck, RefusedRequest, RequestRejection};
 use authorise::AuthorisationOutcome;
 use matches::TargetMatch;
 use progress::ProgressListener;
@@ -99,7 +102,7 @@ pub struct AcceptedRequest {
     /// Its entry in the list of running requests, through which it can be cancelled.
     pub running_guard: RunningGuard,
     /// The approver, if approval was required.
-    pub(crate) approver: Option<approval::RequestApprover>,
+    pub approver: Option<ApprovalRecord>,
 }
 
 /// A message to send.
@@ -111,75 +114,9 @@ pub struct OutgoingReply {
     pub payload: Bytes,
 }
 
-/// A request ends before its action.
-#[derive(Debug)]
-pub(crate) enum RequestRejection {
-    /// No reply is sent; the message is counted.
-    Silent,
-    /// The caller gets a refusal.
-    Refused(Box<RefusedRequest>),
-}
-
 /// An unauthenticated message: it was counted, and no reply is sent.
 #[derive(Debug)]
 struct UnverifiedMessage;
-
-/// A refusal of an authenticated caller's request.
-#[derive(Debug)]
-pub(crate) struct RefusedRequest {
-    verified: VerifiedRequest,
-    status: ReplyStatus,
-    message: String,
-    reason: Option<ReplyReason>,
-    /// The stage that refused it, set when the stage ends.
-    stage: Option<StageName>,
-}
-
-impl RequestRejection {
-    fn new_refusal(
-        verified: VerifiedRequest,
-        status: ReplyStatus,
-        message: String,
-        reason: Option<ReplyReason>,
-    ) -> Self {
-        Self::Refused(Box::new(RefusedRequest { verified, status, message, reason, stage: None }))
-    }
-}
-
-/// The result for a message that was not refused.
-#[derive(Debug)]
-pub enum RequestAdmission {
-    /// The request is to be executed.
-    Accepted(Box<AcceptedRequest>),
-    /// Data sources must decide whether the request targets this node or is allowed.
-    Undecided(Box<PendingAdmission>),
-}
-
-/// A request that waits for data sources.
-#[derive(Debug)]
-pub struct PendingAdmission {
-    check: PendingCheck,
-    /// Its permit among the waiting requests.
-    permit: OwnedSemaphorePermit,
-}
-
-/// The pending decision.
-#[derive(Debug)]
-enum PendingCheck {
-    /// Whether the request targets this node.
-    Target(Box<VerifiedRequest>),
-    /// Whether the caller is allowed.
-    Allowed(Box<AcceptedRequest>),
-}
-
-impl PendingCheck {
-    fn verified_request(&self) -> &VerifiedRequest {
-        match self {
-            Self::Target(verified) => verified,
-            Self::Allowed(accepted) => &accepted.verified,
-        }
-    }
-}
 
 /// Runs all stages that need no waiting. Returns an admission, or an optional refusal to send.
 pub fn accept_message(

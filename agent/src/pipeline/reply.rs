@@ -1,8 +1,8 @@
 //! Stage 8: sends the signed reply to the caller's own inbox.
 
-use muster_base::duration_millis;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
+use muster_base::duration_millis;
 use muster_bus::Bytes;
 use muster_host::CallOutcome;
 use muster_policy::PolicyPrincipal;
@@ -49,14 +49,7 @@ pub(super) fn build_reply(
 /// The reply to a refused request.
 pub(super) fn build_refusal(core: &DaemonCore, refused: &RefusedRequest) -> Option<OutgoingReply> {
     let (message, reason) = visible_refusal(core, refused);
-    let outcome = CallOutcome {
-        status: refused.status,
-        message,
-        reason,
-        data: Map::new(),
-        queued: Duration::ZERO,
-        took: Duration::ZERO,
-    };
+    let outcome = CallOutcome::new_refusal(refused.status, message, reason);
     build_reply(core, &refused.verified, &outcome, (None, limits::MAX_REPLY_BYTES))
 }
 

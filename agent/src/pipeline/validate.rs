@@ -14,25 +14,18 @@ pub(super) fn validate_inputs(
     core: &DaemonCore,
     verified: VerifiedRequest,
 ) -> Result<AcceptedRequest, RequestRejection> {
+    let refuse = |verified, status, message| {
+        Err(RequestRejection::new_refusal(verified, status, message, None))
+    };
     let (agent, action) = (verified.request.agent.as_str(), verified.request.action.as_str());
     let registry = core.registry.get();
     let Some(ddl) = registry.agent(agent).map(muster_api::Agent::ddl) else {
         let message = format!("this node has no agent {agent}");
-        return Err(RequestRejection::new_refusal(
-            verified,
-            ReplyStatus::UnknownAction,
-            message,
-            None,
-        ));
+        return refuse(verified, ReplyStatus::UnknownAction, message);
     };
     let Some(schema) = ddl.find_action(action) else {
         let message = format!("agent {agent} has no action {action}");
-        return Err(RequestRejection::new_refusal(
-            verified,
-            ReplyStatus::UnknownAction,
-            message,
-            None,
-        ));
+        return refuse(verified, ReplyStatus::UnknownAction, message);
     };
     let input = match schema.validate_input(&verified.request.data) {
         Ok(input) => input,
@@ -42,7 +35,7 @@ pub(super) fn validate_inputs(
             } else {
                 ReplyStatus::InvalidData
             };
-            return Err(RequestRejection::new_refusal(verified, status, error.to_string(), None));
+            return refuse(verified, status, error.to_string());
         }
     };
     let requested = verified.request.timeout.map(Duration::from_millis);

@@ -25,7 +25,8 @@ use super::node::VirtualNode;
 use super::template::NodeTemplate;
 use crate::clock::WallClock;
 use crate::config::Config;
-use crate::{agents, assemble, state_lock};
+use crate::signals::notify_systemd;
+use crate::{agents, assemble, credentials, state_lock};
 
 /// Maximum number of nodes that connect at the same time.
 const MAX_CONCURRENT_CONNECTS: usize = 64;
@@ -118,13 +119,13 @@ impl NodeFactory {
         if let Some(problem) = problems.into_iter().next() {
             return Err(problem).context("a policy of the virtual nodes is not valid");
         }
-        let role = assemble::read_key(&args.node_key)?;
-        let signer = assemble::read_signer(&config.broker.credentials)?;
+        let role = credentials::read_key(&args.node_key)?;
+        let signer = credentials::read_signer(&config.broker.credentials)?;
         let now = WallClock::system().now() / 1000;
         Ok(Self {
             account: trust.account_key(),
             fleet: NodeFleet::new(args.nodes, state, &signer, trust.account_token())?,
-            options: assemble::connect_options(config, &signer)?,
+            options: credentials::connect_options(config, &signer)?,
             template: NodeTemplate::new(
                 trust,
                 config.collectives.clone(),
@@ -157,7 +158,7 @@ impl NodeFactory {
         let signer = self.issue_signer(&node)?;
         let log = self.fleet.log_for(number).context("the virtual node has no audit log")?;
         let core = self.template.build_core(node, signer, log)?;
-        let connection = assemble::with_signer(self.options.clone(), core.signer());
+        let connection = credentials::with_signer(self.options.clone(), &core.signer);
         let bus = connection.connect().await;
         let bus = bus
             .map_err(|source| NodeFleetError::Connect { node: core.identity().clone(), source })?;
@@ -177,11 +178,5 @@ impl NodeFactory {
             &self.role,
         )?;
         Ok(Signer::new(UserCredentials::new(&token, key)?)?)
-    }
-}
-
-fn notify_systemd(states: &[NotifyState<'_>]) {
-    if let Err(error) = sd_notify::notify(states) {
-        tracing::debug!(%error, "cannot notify the service manager");
     }
 }

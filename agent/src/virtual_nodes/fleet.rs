@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use muster_bus::{Bus, BusError};
@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::audit::{AuditLog, AuditLogError, AuditOptions};
 use crate::core::DaemonCore;
 use crate::daemon::Daemon;
+use crate::shared::lock_mutex;
 
 /// Number of nodes that share one audit log: fewer than its queue holds, so that the records of a request to all nodes fit.
 const NODES_PER_LOG: usize = 1000;
@@ -25,19 +26,10 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 pub enum NodeFleetError {
     /// It cannot connect, or lost the connection while it subscribed.
     #[error("the virtual node {node} cannot connect")]
-    Connect {
-        /// The node.
-        node: Identity,
-        /// The cause.
-        #[source]
-        source: BusError,
-    },
+    Connect { node: Identity, source: BusError },
     /// It is already running.
     #[error("the virtual node {node} is already running")]
-    AlreadyRunning {
-        /// The node.
-        node: Identity,
-    },
+    AlreadyRunning { node: Identity },
 }
 
 /// The running nodes.
@@ -87,7 +79,7 @@ impl NodeFleet {
         let daemon = Daemon::start(Arc::new(core), bus.clone()).await;
         let daemon =
             daemon.map_err(|source| NodeFleetError::Connect { node: node.clone(), source })?;
-        let mut nodes = self.lock_nodes();
+        let mut nodes = lock_mutex(&self.nodes);
         if nodes.contains_key(&node) {
             return Err(NodeFleetError::AlreadyRunning { node });
         }
@@ -99,7 +91,7 @@ impl NodeFleet {
 
     /// The number of running nodes.
     pub fn len(&self) -> usize {
-        self.lock_nodes().len()
+        lock_mutex(&self.nodes).len()
     }
 
     /// Whether no node is running.
@@ -109,35 +101,14 @@ impl NodeFleet {
 
     /// The connections of all nodes, by the nodes' names.
     pub fn node_connections(&self) -> Vec<(Identity, Bus)> {
-        let nodes = self.lock_nodes();
+        let nodes = lock_mutex(&self.nodes);
         let buses = nodes.iter().map(|(node, running)| (node.clone(), running.bus.clone()));
         buses.collect()
     }
 
-    /// Stops a node gracefully: it replies to accepted requests first. Returns whether it was running.
-    pub async fn stop_node(&self, node: &Identity) -> bool {
-        let Some(running) = self.lock_nodes().remove(node) else {
-            return false;
-        };
-        running.stop.cancel();
-        // A daemon that panicked has stopped too.
-        let _ = running.daemon.await;
-        true
-    }
-
-    /// Kills a node without draining: it accepts nothing more, and its connection, if unshared, closes with the last running action. Returns
-    /// whether it was running.
-    pub fn kill_node(&self, node: &Identity) -> bool {
-        let Some(running) = self.lock_nodes().remove(node) else {
-            return false;
-        };
-        running.daemon.abort();
-        true
-    }
-
     /// Stops all nodes concurrently, and waits at most this long.
     pub async fn stop_all(&self, timeout: Duration) {
-        let nodes = std::mem::take(&mut *self.lock_nodes());
+        let nodes = std::mem::take(&mut *lock_mutex(&self.nodes));
         for running in nodes.values() {
             running.stop.cancel();
         }
@@ -149,9 +120,5 @@ impl NodeFleet {
         if tokio::time::timeout(timeout, all_stopped).await.is_err() {
             tracing::warn!("some virtual nodes did not stop in time");
         }
-    }
-
-    fn lock_nodes(&self) -> MutexGuard<'_, BTreeMap<Identity, RunningNode>> {
-        self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -26,6 +26,7 @@ use crate::clock::WallClock;
 use crate::core::{CoreParts, DaemonCore, PolicyOptions};
 use crate::facts::{FactSources, FactStore};
 use crate::seen::SeenRequests;
+use crate::shared::SharedValue;
 
 /// The shared parts.
 #[derive(Debug)]
@@ -73,12 +74,12 @@ impl NodeTemplate {
         let nonexistent = Path::new("/nonexistent");
         let sources = FactSources::new(signer.identity().clone(), nonexistent.to_owned());
         Ok(DaemonCore::new(CoreParts {
-            trust: Arc::clone(&self.trust),
+            trust: Arc::clone(&self.trust).into(),
             collectives: self.collectives.clone(),
             facts: FactStore::with_facts(sources, node.facts),
             classes: ClassStore::with_classes(nonexistent.to_owned(), node.classes),
-            policy: Arc::clone(&self.policy),
-            registry: Arc::new(self.build_registry()?),
+            policy: Arc::clone(&self.policy).into(),
+            registry: SharedValue::new(self.build_registry()?),
             data_sources: Arc::clone(&self.data_sources),
             system: Arc::new(new_machine(&node.name)),
             seen: SeenRequests::in_memory(),

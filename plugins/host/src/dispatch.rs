@@ -51,15 +51,9 @@ pub struct CallOutcome {
 }
 
 impl CallOutcome {
-    fn new_refusal(status: ReplyStatus, message: String, reason: Option<ReplyReason>) -> Self {
-        Self {
-            status,
-            message,
-            reason,
-            data: Map::new(),
-            queued: Duration::ZERO,
-            took: Duration::ZERO,
-        }
+    /// The outcome of a call whose action did not start.
+    pub fn new_refusal(status: ReplyStatus, message: String, reason: Option<ReplyReason>) -> Self {
+        Self::from_error(ActionError { status, message, reason, data: Map::new() }, Duration::ZERO)
     }
 
     /// Whether the call was rejected because the agent's slots and queue are full.
@@ -198,25 +192,22 @@ impl AgentSlot {
     /// Checks a reply against the schema and the size limit.
     fn check_outcome(&self, action: &str, outcome: CallOutcome) -> CallOutcome {
         let outcome = self.check_schema(action, outcome);
-        let mut bytes = ByteCounter(0);
-        let bytes = match serde_json::to_writer(&mut bytes, &outcome.data) {
-            Ok(()) => bytes.0,
-            Err(_) => 0,
-        };
-        if bytes <= self.limits.output_bytes {
+        let limit = self.limits.output_bytes;
+        let mut counter = ByteCounter(0);
+        // Encoding a JSON object fails only if the writer fails, and the counter does not.
+        let _ = serde_json::to_writer(&mut counter, &outcome.data);
+        if counter.0 <= limit {
             return outcome;
         }
-        let limit = self.limits.output_bytes;
-        let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+        let bytes = counter.0 as u64;
+        let message = format!(
+            "the outputs have {bytes} bytes; at most {limit} can be sent, so they were dropped"
+        );
+        let reason = Some(ReplyReason::Oversized { bytes });
         CallOutcome {
-            status: ReplyStatus::Other,
-            message: format!(
-                "the outputs have {bytes} bytes; at most {limit} can be sent, so they were dropped"
-            ),
-            reason: Some(ReplyReason::Oversized { bytes }),
-            data: Map::new(),
             queued: outcome.queued,
             took: outcome.took,
+            ..CallOutcome::new_refusal(ReplyStatus::Other, message, reason)
         }
     }
 
@@ -231,11 +222,8 @@ impl AgentSlot {
             Ok(data) => outcome.data = data,
             Err(error) => {
                 let message = format!("the action's outputs do not match its DDL: {error}");
-                let took = outcome.took;
-                outcome = CallOutcome {
-                    took,
-                    ..CallOutcome::from_error(ActionError::internal_error(message), took)
-                };
+                outcome =
+                    CallOutcome::from_error(ActionError::internal_error(message), outcome.took);
             }
         }
         outcome
@@ -352,12 +340,7 @@ fn panic_outcome(took: Duration) -> CallOutcome {
 
 fn timeout_outcome(took: Duration) -> CallOutcome {
     let after_ms = duration_millis(took);
-    CallOutcome {
-        status: ReplyStatus::Other,
-        message: format!("the action did not end within {after_ms} ms"),
-        reason: Some(ReplyReason::Timeout { after_ms }),
-        data: Map::new(),
-        queued: Duration::ZERO,
-        took,
-    }
+    let message = format!("the action did not end within {after_ms} ms");
+    let reason = Some(ReplyReason::Timeout { after_ms });
+    CallOutcome { took, ..CallOutcome::new_refusal(ReplyStatus::Other, message, reason) }
 }

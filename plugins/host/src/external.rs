@@ -8,6 +8,7 @@
 
 mod action;
 pub mod agent_directory;
+mod call_directory;
 mod candidate;
 mod ddl_files;
 mod enforcement;

@@ -29,7 +29,7 @@ pub(super) fn fetch_metadata(session: &MetadataSession<'_>) -> Option<CloudMetad
         local_ip: text(&format!("{address}/privateIpAddress")),
         public_ip: text(&format!("{address}/publicIpAddress")),
         tags: read_tags(&document),
-        flat: Vec::new(),
+        ..CloudMetadata::default()
     })
 }
 

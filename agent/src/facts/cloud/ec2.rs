@@ -2,7 +2,7 @@
 //!
 //! Version 1, without a token, is used only if the configuration allows it: an attacker who can make the machine fetch a URL can use it too.
 
-use super::http::MetadataSession;
+use super::http::{CloudError, MetadataSession};
 use super::{CloudMetadata, region_of_zone};
 
 /// Lifetime of the session, in seconds.
@@ -36,7 +36,7 @@ const MAX_TAGS: usize = 32;
 pub(super) fn fetch_metadata(
     session: &MetadataSession<'_>,
     imds_v1: bool,
-) -> Result<Option<CloudMetadata>, String> {
+) -> Result<Option<CloudMetadata>, CloudError> {
     let ttl = [("X-aws-ec2-metadata-token-ttl-seconds", TOKEN_TTL_SECONDS)];
     let token = match session.send_put("/latest/api/token", &ttl) {
         Ok(token) => token.filter(|token| is_session_token(token)),

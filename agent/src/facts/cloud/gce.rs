@@ -3,7 +3,7 @@
 //! Attributes of instance and project are not requested: they include start-up scripts and keys.
 
 use super::CloudMetadata;
-use super::http::MetadataSession;
+use super::http::{CloudError, MetadataSession};
 
 const FLAVOR_HEADER: &str = "Metadata-Flavor";
 const FLAVOR_VALUE: &str = "Google";
@@ -11,7 +11,7 @@ const FLAVOR_VALUE: &str = "Google";
 /// Fetches the metadata; `None` if the responder is another service.
 pub(super) fn fetch_metadata(
     session: &MetadataSession<'_>,
-) -> Result<Option<CloudMetadata>, String> {
+) -> Result<Option<CloudMetadata>, CloudError> {
     let headers = [(FLAVOR_HEADER, FLAVOR_VALUE)];
     let first = session.send_get("/computeMetadata/v1/instance/id", &headers)?;
     let flavor = first.headers().get(FLAVOR_HEADER);
@@ -37,7 +37,7 @@ pub(super) fn fetch_metadata(
             .filter(|address| !address.trim().is_empty()),
         // Google's network tags have no values.
         tags: tags.map(|tag| (tag.to_owned(), "true".to_owned())).collect(),
-        flat: Vec::new(),
+        ..CloudMetadata::default()
     }))
 }
 

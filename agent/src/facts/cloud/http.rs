@@ -6,6 +6,7 @@ use std::net::{TcpStream, ToSocketAddrs as _};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use ureq::RequestBuilder;
 use ureq::http::Response;
 
 /// Connect timeout. On the link a connection takes a millisecond; outside a cloud there is no response at all.
@@ -18,6 +19,29 @@ const SESSION_TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_VALUE_BYTES: u64 = 16 * 1024;
 /// Maximum size of a document, in bytes.
 const MAX_DOCUMENT_BYTES: u64 = 256 * 1024;
+
+/// Why a metadata service has no facts.
+#[derive(Debug, thiserror::Error)]
+pub enum CloudError {
+    /// The service of the configured provider does not respond, or is another service.
+    #[error("no service of {0} responds")]
+    NoResponse(&'static str),
+    /// A request failed.
+    #[error("{path}: {error}")]
+    Request { path: String, error: ureq::Error },
+    /// A document cannot be parsed.
+    #[error("{path} is not JSON: {error}")]
+    NotJson { path: String, error: serde_json::Error },
+    /// All requests together exceeded the timeout.
+    #[error("its replies took longer than {} s in total", SESSION_TIMEOUT.as_secs())]
+    Timeout,
+}
+
+impl CloudError {
+    fn request(path: &str) -> impl FnOnce(ureq::Error) -> Self {
+        move |error| Self::Request { path: path.to_owned(), error }
+    }
+}
 
 /// A header.
 pub(super) type HttpHeader<'a> = (&'a str, &'a str);
@@ -70,7 +94,7 @@ impl MetadataSession<'_> {
         &self,
         path: &str,
         headers: &[HttpHeader<'_>],
-    ) -> Result<Option<String>, String> {
+    ) -> Result<Option<String>, CloudError> {
         self.fetch_text(path, headers, MAX_VALUE_BYTES)
     }
 
@@ -79,12 +103,12 @@ impl MetadataSession<'_> {
         &self,
         path: &str,
         headers: &[HttpHeader<'_>],
-    ) -> Result<Option<Value>, String> {
+    ) -> Result<Option<Value>, CloudError> {
         let Some(text) = self.fetch_text(path, headers, MAX_DOCUMENT_BYTES)? else {
             return Ok(None);
         };
-        let parsed = serde_json::from_str(&text);
-        parsed.map(Some).map_err(|error| format!("{path} is not JSON: {error}"))
+        let not_json = |error| CloudError::NotJson { path: path.to_owned(), error };
+        serde_json::from_str(&text).map(Some).map_err(not_json)
     }
 
     fn fetch_text(
@@ -92,9 +116,8 @@ impl MetadataSession<'_> {
         path: &str,
         headers: &[HttpHeader<'_>],
         limit: u64,
-    ) -> Result<Option<String>, String> {
-        let response = self.send_get(path, headers)?;
-        read_body(response, path, limit)
+    ) -> Result<Option<String>, CloudError> {
+        read_body(self.send_get(path, headers)?, path, limit)
     }
 
     /// Sends a GET; returns the response, for callers that need its headers.
@@ -102,13 +125,10 @@ impl MetadataSession<'_> {
         &self,
         path: &str,
         headers: &[HttpHeader<'_>],
-    ) -> Result<Response<ureq::Body>, String> {
-        self.check_deadline()?;
-        let mut request = self.service.agent.get(format!("{}{path}", self.service.base));
-        for (name, value) in headers {
-            request = request.header(*name, *value);
-        }
-        request.call().map_err(|error| format!("{path}: {error}"))
+    ) -> Result<Response<ureq::Body>, CloudError> {
+        let agent = &self.service.agent;
+        let request = add_headers(agent.get(self.service_url(path)?), headers);
+        request.call().map_err(CloudError::request(path))
     }
 
     /// Sends a PUT without a body; returns the response body.
@@ -116,22 +136,24 @@ impl MetadataSession<'_> {
         &self,
         path: &str,
         headers: &[HttpHeader<'_>],
-    ) -> Result<Option<String>, String> {
-        self.check_deadline()?;
-        let mut request = self.service.agent.put(format!("{}{path}", self.service.base));
-        for (name, value) in headers {
-            request = request.header(*name, *value);
-        }
-        let response = request.send_empty().map_err(|error| format!("{path}: {error}"))?;
+    ) -> Result<Option<String>, CloudError> {
+        let agent = &self.service.agent;
+        let request = add_headers(agent.put(self.service_url(path)?), headers);
+        let response = request.send_empty().map_err(CloudError::request(path))?;
         read_body(response, path, MAX_VALUE_BYTES)
     }
 
-    fn check_deadline(&self) -> Result<(), String> {
-        if Instant::now() < self.deadline {
-            return Ok(());
+    /// The URL of a path, unless the session has lasted too long.
+    fn service_url(&self, path: &str) -> Result<String, CloudError> {
+        if Instant::now() >= self.deadline {
+            return Err(CloudError::Timeout);
         }
-        Err(format!("its replies took longer than {} s in total", SESSION_TIMEOUT.as_secs()))
+        Ok(format!("{}{path}", self.service.base))
     }
+}
+
+fn add_headers<B>(request: RequestBuilder<B>, headers: &[HttpHeader<'_>]) -> RequestBuilder<B> {
+    headers.iter().fold(request, |request, (name, value)| request.header(*name, *value))
 }
 
 /// The body of a response with status 200; `None` for other responses.
@@ -139,10 +161,10 @@ fn read_body(
     mut response: Response<ureq::Body>,
     path: &str,
     limit: u64,
-) -> Result<Option<String>, String> {
+) -> Result<Option<String>, CloudError> {
     if response.status() != 200 {
         return Ok(None);
     }
     let text = response.body_mut().with_config().limit(limit).lossy_utf8(true).read_to_string();
-    text.map(Some).map_err(|error| format!("{path}: {error}"))
+    text.map(Some).map_err(CloudError::request(path))
 }

@@ -14,6 +14,7 @@ use std::sync::{Arc, OnceLock};
 use serde_json::{Map, Value};
 
 use super::error::FactError;
+pub use http::CloudError;
 use http::MetadataService;
 
 /// The name of this source in problem messages.
@@ -99,12 +100,10 @@ impl CloudCollector {
 
     /// Collects the facts. In detection mode, no response means no facts, and is not an error. Blocks.
     pub(super) fn collect_facts(&self) -> Result<Map<String, Value>, FactError> {
-        let cloud_error = |problem: String| FactError::Cloud { problem };
         if let Some(provider) = self.provider.or_else(|| self.detected.get().copied()) {
-            let metadata = self.fetch_metadata(provider).map_err(cloud_error)?;
-            let no_response =
-                || cloud_error(format!("no service of {} responds", provider.as_str()));
-            return Ok(metadata_facts(provider, metadata.ok_or_else(no_response)?));
+            let metadata = self.fetch_metadata(provider)?;
+            let metadata = metadata.ok_or(CloudError::NoResponse(provider.as_str()))?;
+            return Ok(metadata_facts(provider, metadata));
         }
         if !self.service.is_reachable() {
             return Ok(Map::new());
@@ -119,7 +118,7 @@ impl CloudCollector {
     }
 
     /// The metadata of this provider's service; `None` if the responder is another service.
-    fn fetch_metadata(&self, provider: CloudProvider) -> Result<Option<CloudMetadata>, String> {
+    fn fetch_metadata(&self, provider: CloudProvider) -> Result<Option<CloudMetadata>, CloudError> {
         let session = self.service.start_session();
         match provider {
             CloudProvider::Ec2 => ec2::fetch_metadata(&session, self.imds_v1),
@@ -132,6 +131,7 @@ impl CloudCollector {
 
 /// One map for all clouds, plus the conventional facts of the provider.
 fn metadata_facts(provider: CloudProvider, metadata: CloudMetadata) -> Map<String, Value> {
+    let text = |value: String| Value::from(sanitise_text(&value, MAX_TEXT_CHARS));
     let mut cloud = Map::new();
     cloud.insert("provider".to_owned(), Value::from(provider.as_str()));
     for (name, value) in [
@@ -145,29 +145,17 @@ fn metadata_facts(provider: CloudProvider, metadata: CloudMetadata) -> Map<Strin
         ("local_ip", metadata.local_ip),
         ("public_ip", metadata.public_ip),
     ] {
-        cloud
-            .extend(value.map(|value| {
-                (name.to_owned(), Value::from(sanitise_text(&value, MAX_TEXT_CHARS)))
-            }));
+        cloud.extend(value.map(|value| (name.to_owned(), text(value))));
     }
     let tags = metadata.tags.into_iter().take(MAX_TAGS);
-    let tags: Map<String, Value> = tags
-        .map(|(name, value)| {
-            (
-                sanitise_text(&name, MAX_TAG_NAME_CHARS),
-                Value::from(sanitise_text(&value, MAX_TEXT_CHARS)),
-            )
-        })
-        .collect();
+    let tag =
+        |(name, value): (String, String)| (sanitise_text(&name, MAX_TAG_NAME_CHARS), text(value));
+    let tags: Map<String, Value> = tags.map(tag).collect();
     if !tags.is_empty() {
         cloud.insert("tags".to_owned(), Value::Object(tags));
     }
-    let flat = metadata.flat.into_iter();
-    let mut facts: Map<String, Value> = flat
-        .map(|(name, value)| (name, Value::from(sanitise_text(&value, MAX_TEXT_CHARS))))
-        .collect();
-    facts.insert("cloud".to_owned(), Value::Object(cloud));
-    facts
+    let flat = metadata.flat.into_iter().map(|(name, value)| (name, text(value)));
+    flat.chain([("cloud".to_owned(), Value::Object(cloud))]).collect()
 }
 
 /// Removes control characters, which could control a terminal, and truncates.

@@ -23,7 +23,6 @@ pub(super) fn fetch_metadata(session: &MetadataSession<'_>) -> Option<CloudMetad
     Some(CloudMetadata {
         instance_id: Some(instance_id),
         hostname: text("hostname").or_else(|| text("name")),
-        region: None,
         zone: text("availability_zone"),
         kind: ec2_value("instance-type"),
         image: ec2_value("ami-id"),
@@ -33,6 +32,6 @@ pub(super) fn fetch_metadata(session: &MetadataSession<'_>) -> Option<CloudMetad
         tags: tags
             .filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())))
             .collect(),
-        flat: Vec::new(),
+        ..CloudMetadata::default()
     })
 }

@@ -1,32 +1,27 @@
 //! One call of an external agent: a private directory with the request, one run, and its reply.
 
-use muster_api::base::since_epoch;
 use std::collections::BTreeMap;
-use std::fs::{OpenOptions, Permissions};
-use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _, chown};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use muster_api::base::error_chain;
+use muster_api::base::{duration_millis, error_chain, since_epoch};
 use muster_api::ddl::{ActionSchema, REDACTED};
 use muster_api::{ActionError, ActionFuture, ActionHandler, CallContext};
 use muster_wire::status::{ReplyReason, ReplyStatus};
 use muster_wire::trace::TRACEPARENT_VARIABLE;
 use serde_json::{Map, Value};
-use tempfile::TempDir;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::call_directory::{CallDirectory, CallFiles, ReplyFileError};
 use super::process::{self, ProgramOutput, ProgramRunError, SandboxHelper};
-use super::protocol::{self, ExternalRequest};
+use super::protocol::{self, ExternalReplyError, ExternalRequest};
 use crate::sandbox::{ResourceLimits, SandboxConfinement, SandboxPlan, UnixAccount};
 
 /// Deadline of an activation check.
 const ACTIVATION_TIMEOUT: Duration = Duration::from_secs(2);
-/// Maximum size of a reply file, in bytes. The limit for the reply message is lower and is applied later.
-const MAX_REPLY_BYTES: u64 = 4 * 1024 * 1024;
 /// Minimum length of a secret that is redacted in output, in characters; redacting shorter ones would hide most of the output.
 const MIN_SECRET_CHARS: usize = 4;
 /// Maximum number of logged lines per stream.
@@ -172,42 +167,46 @@ impl ExternalAction {
     }
 }
 
+/// Why an activation check gave no result.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ActivationError {
+    #[error("activation check: {0}")]
+    Request(#[from] serde_json::Error),
+    #[error("activation check: {0}")]
+    Files(#[from] io::Error),
+    #[error("activation check: {}", error_chain(.0))]
+    Run(#[from] ProgramRunError),
+    #[error("activation check: {0}")]
+    Exit(String),
+    #[error("activation check: {0}")]
+    ReplyFile(#[from] ReplyFileError),
+    #[error("activation check: {0}")]
+    Reply(#[from] ExternalReplyError),
+}
+
 /// Runs an agent's activation check. Any failure is an error that names the cause.
 pub(super) async fn check_activation(
     program: &Path,
     agent: &str,
     rights: &ExecutionRights,
     config_file: &Path,
-) -> Result<bool, String> {
-    let to_message = |error: &dyn std::fmt::Display| format!("activation check: {error}");
-    let request = serde_json::to_vec(&protocol::activation_request(agent));
-    let files =
-        CallFiles { request: request.map_err(|error| to_message(&error))?, facts: b"{}".to_vec() };
-    let directory = CallDirectory::create(files, rights.account.clone())
-        .await
-        .map_err(|error| to_message(&error))?;
-    let environment = choria_environment(
-        &directory,
-        protocol::ACTIVATION_REQUEST_PROTOCOL,
-        &plugin_config_path(config_file, agent),
-    );
-    let plan =
-        rights.build_plan(program, &directory, protocol::ACTIVATION_REQUEST_PROTOCOL, environment);
-    let output = process::run_sandboxed(
-        &rights.helper,
-        &plan,
-        Instant::now() + ACTIVATION_TIMEOUT,
-        &CancellationToken::new(),
-    )
-    .await;
-    let output = output.map_err(|error| to_message(&error_chain(&error)))?;
+) -> Result<bool, ActivationError> {
+    let protocol = protocol::ACTIVATION_REQUEST_PROTOCOL;
+    let request = serde_json::to_vec(&protocol::activation_request(agent))?;
+    let files = CallFiles { request, facts: b"{}".to_vec() };
+    let directory = CallDirectory::create(files, rights.account.clone()).await?;
+    let config = plugin_config_path(config_file, agent);
+    let environment = choria_environment(&directory, protocol, &config);
+    let plan = rights.build_plan(program, &directory, protocol, environment);
+    let deadline = Instant::now() + ACTIVATION_TIMEOUT;
+    let output =
+        process::run_sandboxed(&rights.helper, &plan, deadline, &CancellationToken::new()).await?;
     log_output(agent, &output, &[]);
     if !output.status.success() {
-        return Err(to_message(&exit_summary(&output, &[])));
+        return Err(ActivationError::Exit(exit_summary(&output, &[])));
     }
     let (reply, _directory) = directory.read_reply().await;
-    let reply = reply.map_err(|error| to_message(&error))?;
-    protocol::read_activation(&reply).map_err(|error| to_message(&error))
+    Ok(protocol::read_activation(&reply?)?)
 }
 
 impl ExecutionRights {
@@ -222,7 +221,7 @@ impl ExecutionRights {
             ("PATH", PROGRAM_PATH.to_owned()),
             ("LC_ALL", "C".to_owned()),
             ("HOME", path_text(&self.home)),
-            ("TMPDIR", path_text(directory.temp_dir.path())),
+            ("TMPDIR", path_text(directory.path())),
         ];
         environment.extend(common.map(|(name, value)| (name.to_owned(), value)));
         SandboxPlan {
@@ -233,7 +232,7 @@ impl ExecutionRights {
                 protocol.into(),
             ],
             environment,
-            directory: directory.temp_dir.path().to_owned(),
+            directory: directory.path().to_owned(),
             user: self.account.clone(),
             limits: self.limits.clone(),
             confinement: self.confinement.clone(),
@@ -268,109 +267,6 @@ fn plugin_config_path(config_file: &Path, agent: &str) -> PathBuf {
     path
 }
 
-struct CallFiles {
-    request: Vec<u8>,
-    facts: Vec<u8>,
-}
-
-/// The private directory of one run. Removed on drop, on a thread that may block.
-struct CallDirectory {
-    temp_dir: TempDirGuard,
-}
-
-/// A directory that is removed on a blocking thread: a program may leave many files in it.
-struct TempDirGuard(Option<TempDir>);
-
-impl TempDirGuard {
-    fn path(&self) -> &Path {
-        self.0.as_ref().map_or(Path::new("/"), TempDir::path)
-    }
-}
-
-impl Drop for TempDirGuard {
-    fn drop(&mut self) {
-        let Some(directory) = self.0.take() else {
-            return;
-        };
-        match tokio::runtime::Handle::try_current() {
-            Ok(runtime) => drop(runtime.spawn_blocking(move || drop(directory))),
-            Err(_) => drop(directory),
-        }
-    }
-}
-
-impl CallDirectory {
-    async fn create(files: CallFiles, owner: Option<UnixAccount>) -> io::Result<Self> {
-        let created =
-            tokio::task::spawn_blocking(move || Self::create_blocking(&files, owner.as_ref()));
-        created.await.map_err(io::Error::other)?
-    }
-
-    fn create_blocking(files: &CallFiles, owner: Option<&UnixAccount>) -> io::Result<Self> {
-        let directory = tempfile::Builder::new()
-            .prefix("muster-")
-            .permissions(Permissions::from_mode(0o700))
-            .tempdir()?;
-        let contents: [(&str, &[u8]); 3] =
-            [("request", &files.request), ("reply", b""), ("facts", &files.facts)];
-        for (name, bytes) in contents {
-            let path = directory.path().join(name);
-            let mut file =
-                OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
-            file.write_all(bytes)?;
-            if let Some(owner) = owner {
-                chown(&path, Some(owner.uid), Some(owner.gid))?;
-            }
-        }
-        if let Some(owner) = owner {
-            chown(directory.path(), Some(owner.uid), Some(owner.gid))?;
-        }
-        Ok(Self { temp_dir: TempDirGuard(Some(directory)) })
-    }
-
-    fn file_path(&self, name: &str) -> PathBuf {
-        self.temp_dir.path().join(name)
-    }
-
-    /// Reads the reply file. Returns the call directory too, so that the caller can remove it.
-    async fn read_reply(self) -> (Result<Vec<u8>, ReplyFileError>, Self) {
-        let path = self.file_path("reply");
-        let read = tokio::task::spawn_blocking(move || read_reply_file(&path)).await;
-        (read.unwrap_or_else(|error| Err(io::Error::other(error).into())), self)
-    }
-}
-
-#[derive(Debug, thiserror::Error)]
-enum ReplyFileError {
-    #[error("cannot read its reply: {0}")]
-    Read(#[from] io::Error),
-    #[error("its reply is not a regular file")]
-    NoFile,
-    #[error("its reply has {0} bytes; at most {MAX_REPLY_BYTES} are read")]
-    Oversized(u64),
-}
-
-/// The program may have replaced the file, for example by a symlink to a secret or by a pipe that never ends.
-fn read_reply_file(path: &Path) -> Result<Vec<u8>, ReplyFileError> {
-    match std::fs::symlink_metadata(path) {
-        Ok(found) if !found.is_file() => return Err(ReplyFileError::NoFile),
-        Ok(found) if found.len() > MAX_REPLY_BYTES => {
-            return Err(ReplyFileError::Oversized(found.len()));
-        }
-        Ok(_) => {}
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(error.into()),
-    }
-    let flags = nix::fcntl::OFlag::O_NOFOLLOW | nix::fcntl::OFlag::O_NONBLOCK;
-    let file = OpenOptions::new().read(true).custom_flags(flags.bits()).open(path)?;
-    let mut bytes = Vec::new();
-    file.take(MAX_REPLY_BYTES + 1).read_to_end(&mut bytes)?;
-    match bytes.len() as u64 {
-        size if size > MAX_REPLY_BYTES => Err(ReplyFileError::Oversized(size)),
-        _ => Ok(bytes),
-    }
-}
-
 fn encode_json(value: &impl serde::Serialize) -> Result<Vec<u8>, ActionError> {
     serde_json::to_vec(value).map_err(|error| ActionError::internal_error(error.to_string()))
 }
@@ -387,7 +283,7 @@ fn program_error(program: &Path, reason: &str) -> ActionError {
 fn map_run_error(program: &Path, error: &ProgramRunError) -> ActionError {
     match error {
         ProgramRunError::Timeout(after) => {
-            let after_ms = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
+            let after_ms = duration_millis(*after);
             ActionError {
                 status: ReplyStatus::Other,
                 reason: Some(ReplyReason::Timeout { after_ms }),

@@ -159,7 +159,7 @@ impl AgentDirectory {
         match action::check_activation(&program, agent.name(), &rights, &self.config_file).await {
             Ok(true) => LoadOutcome::Offered(agent),
             Ok(false) => LoadOutcome::Idle,
-            Err(problem) => LoadOutcome::Refused(problem),
+            Err(error) => LoadOutcome::Refused(error.to_string()),
         }
     }
 }

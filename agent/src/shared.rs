@@ -1,0 +1,36 @@
+//! Values that threads share. A panic cannot leave them inconsistent, because they are changed by single assignments; so a poisoned lock is used
+//! like any other.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+/// A value with many readers that is replaced as a whole.
+#[derive(Debug)]
+pub struct SharedValue<T>(RwLock<Arc<T>>);
+
+impl<T> SharedValue<T> {
+    /// Creates it with this value.
+    pub fn new(value: T) -> Self {
+        Arc::new(value).into()
+    }
+
+    /// The current value.
+    pub fn get(&self) -> Arc<T> {
+        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Replaces the value; readers that hold the old one keep it.
+    pub fn set(&self, value: T) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(value);
+    }
+}
+
+impl<T> From<Arc<T>> for SharedValue<T> {
+    fn from(value: Arc<T>) -> Self {
+        Self(RwLock::new(value))
+    }
+}
+
+/// Locks a mutex.
+pub(crate) fn lock_mutex<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,64 @@
+//! The signals that a daemon handles, and its notifications to the service manager.
+
+use sd_notify::NotifyState;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// How a daemon ended without an error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ShutdownKind {
+    /// It stopped.
+    Stopped,
+    /// It restarts with the current program file.
+    Restart,
+}
+
+/// What a signal demands.
+pub(crate) enum DaemonSignal {
+    Reload,
+    Shutdown(ShutdownKind),
+}
+
+/// The handled signals.
+pub(crate) struct SignalStreams {
+    hangup: Signal,
+    terminate: Signal,
+    interrupt: Signal,
+    restart: Signal,
+}
+
+impl SignalStreams {
+    /// Installs the handlers.
+    pub(crate) fn install_handlers() -> std::io::Result<Self> {
+        Ok(Self {
+            hangup: signal(SignalKind::hangup())?,
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            restart: signal(SignalKind::user_defined2())?,
+        })
+    }
+
+    /// Waits for a signal.
+    pub(crate) async fn next_signal(&mut self) -> DaemonSignal {
+        tokio::select! {
+            _ = self.hangup.recv() => DaemonSignal::Reload,
+            _ = self.terminate.recv() => DaemonSignal::Shutdown(ShutdownKind::Stopped),
+            _ = self.interrupt.recv() => DaemonSignal::Shutdown(ShutdownKind::Stopped),
+            _ = self.restart.recv() => DaemonSignal::Shutdown(ShutdownKind::Restart),
+        }
+    }
+}
+
+/// `RELOADING=1` must be sent together with its monotonic timestamp.
+pub(crate) fn notify_reloading() {
+    match NotifyState::monotonic_usec_now() {
+        Ok(now) => notify_systemd(&[NotifyState::Reloading, now]),
+        Err(_) => notify_systemd(&[NotifyState::Reloading]),
+    }
+}
+
+/// Sends these states to the service manager, if there is one.
+pub(crate) fn notify_systemd(states: &[NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(states) {
+        tracing::debug!(%error, "cannot notify the service manager");
+    }
+}
