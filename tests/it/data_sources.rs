@@ -32,7 +32,11 @@ struct SourceOutput {
     value: u64,
 }
 
-async fn query_source(source: CountingSource, _: CallContext, _: String) -> Result<SourceOutput, ActionError> {
+async fn query_source(
+    source: CountingSource,
+    _: CallContext,
+    _: String,
+) -> Result<SourceOutput, ActionError> {
     source.query_count.fetch_add(1, Ordering::SeqCst);
     let _guard = CancelGuard(Arc::clone(&source.cancelled));
     if source.hangs {

@@ -42,18 +42,22 @@ struct WorkOutput {
     done: String,
 }
 
-async fn run_work(action: WorkAction, cx: CallContext, given: WorkInput) -> Result<WorkOutput, ActionError> {
-        let node = cx.node.identity().as_str();
-        if node == SLOW && given.what != "quick" {
-            action.working_nodes.fetch_add(1, Ordering::Relaxed);
-            // The semaphore is never closed.
-            action.end_permits.acquire().await.unwrap().forget();
-        }
-        if node == "bad" && given.what == "fail" {
-            return Err(ActionError::failed("it did not work"));
-        }
-        Ok(WorkOutput { done: given.what })
+async fn run_work(
+    action: WorkAction,
+    cx: CallContext,
+    given: WorkInput,
+) -> Result<WorkOutput, ActionError> {
+    let node = cx.node.identity().as_str();
+    if node == SLOW && given.what != "quick" {
+        action.working_nodes.fetch_add(1, Ordering::Relaxed);
+        // The semaphore is never closed.
+        action.end_permits.acquire().await.unwrap().forget();
     }
+    if node == "bad" && given.what == "fail" {
+        return Err(ActionError::failed("it did not work"));
+    }
+    Ok(WorkOutput { done: given.what })
+}
 
 fn ddl() -> Value {
     json!({

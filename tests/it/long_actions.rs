@@ -30,12 +30,16 @@ struct TextOutput {
 }
 
 /// Waits until it is cancelled, and replies with what it has done; notifies the test when it starts.
-async fn hold(started: Arc<Notify>, cx: CallContext, _: EmptyInput) -> Result<TextOutput, ActionError> {
-        cx.report_progress("begun");
-        started.notify_one();
-        cx.cancel.cancelled().await;
-        Err(ActionError::cancelled().with_data(to_object(json!({"said": "half of it"}))))
-    }
+async fn hold(
+    started: Arc<Notify>,
+    cx: CallContext,
+    _: EmptyInput,
+) -> Result<TextOutput, ActionError> {
+    cx.report_progress("begun");
+    started.notify_one();
+    cx.cancel.cancelled().await;
+    Err(ActionError::cancelled().with_data(to_object(json!({"said": "half of it"}))))
+}
 
 fn build_slow_agent(started: &Arc<Notify>) -> Agent {
     let to =

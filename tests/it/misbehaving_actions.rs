@@ -17,7 +17,6 @@ struct TextOutput {
     said: String,
 }
 
-
 fn panic_for_test() -> Result<TextOutput, ActionError> {
     panic!("required by the test")
 }

@@ -11,7 +11,7 @@ use muster_wire::identity::Identity;
 use muster_wire::status::{ReplyReason, ReplyStatus};
 use muster_wire::subject::{self, AnswerAddress};
 use muster_wire::trace::{StageName, StageTiming, TraceContext};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::json;
 
 use crate::node_fixture::{NodeFixture, to_object};
@@ -51,7 +51,9 @@ fn build_trace_agent() -> Agent {
         .immediate_action("trace", &NoState, |_, cx, _: EmptyInput| {
             let trace = cx.trace.map(|trace| trace.to_string());
             TraceOutput { trace: trace.unwrap_or_default() }
-        }).build().unwrap()
+        })
+        .build()
+        .unwrap()
 }
 
 fn to_identities(names: &[&str]) -> BTreeSet<Identity> {

@@ -24,7 +24,6 @@ fn remaining_time(cx: &CallContext) -> RemainingTime {
     RemainingTime { seconds: remaining.as_secs() + 1 }
 }
 
-
 fn ddl() -> Value {
     let action = |name: &str, timeout: Option<u64>| {
         let seconds = json!({"description": "d", "display_as": "Seconds", "type": "integer"});
@@ -43,15 +42,18 @@ fn ddl() -> Value {
 }
 
 /// Takes longer than the agent's timeout and the additional wait of a caller.
-async fn run_slowly(_: NoState, cx: CallContext, _: EmptyInput) -> Result<RemainingTime, ActionError> {
-        // Ends early only if it is cancelled, which would mean that a shorter timeout was applied.
-        let _ = tokio::time::timeout(SLOW_DURATION, cx.cancel.cancelled()).await;
-        Ok(remaining_time(&cx))
-    }
+async fn run_slowly(
+    _: NoState,
+    cx: CallContext,
+    _: EmptyInput,
+) -> Result<RemainingTime, ActionError> {
+    // Ends early only if it is cancelled, which would mean that a shorter timeout was applied.
+    let _ = tokio::time::timeout(SLOW_DURATION, cx.cancel.cancelled()).await;
+    Ok(remaining_time(&cx))
+}
 
 fn build_agent() -> Agent {
-    let reply =
-        |_: NoState, cx: CallContext, _: EmptyInput| async move { Ok(remaining_time(&cx)) };
+    let reply = |_: NoState, cx: CallContext, _: EmptyInput| async move { Ok(remaining_time(&cx)) };
     Agent::builder(&ddl().to_string())
         .unwrap()
         .action("short", &NoState, reply)

@@ -275,8 +275,10 @@ async fn revoked_user_is_refused_by_broker_and_node() {
 
     let token = organisation.revoke_user(&caller.signer);
     organisation.publish_account(&server, &token).await;
-    await_state("the node applies the revocation", || node.core.trust.get().account_token() == token)
-        .await;
+    await_state("the node applies the revocation", || {
+        node.core.trust.get().account_token() == token
+    })
+    .await;
     // The broker does not have the revocation yet: the message arrives, and the node refuses it.
     let before = node.core.snapshot_counters().unvalidated;
     caller.bus.publish(&TestCaller::request_subject(&captured), signed).await.unwrap();

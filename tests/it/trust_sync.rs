@@ -45,8 +45,10 @@ async fn reconnected_node_applies_revocations_before_it_serves() {
     organisation.publish_account(&server, &before).await;
     let later = organisation.revoke_user(&organisation.caller("anna"));
     organisation.publish_account(&server, &later).await;
-    await_state("the node applies the newest token", || node.core.trust.get().account_token() == later)
-        .await;
+    await_state("the node applies the newest token", || {
+        node.core.trust.get().account_token() == later
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -24,23 +24,27 @@ pub(crate) struct WorkGate {
 }
 
 /// An action that counts as a change but changes nothing; the gate may block it.
-async fn run_counted(gate: Arc<WorkGate>, cx: CallContext, given: CountedInput) -> Result<CountedOutput, ActionError> {
-        let node = cx.node.identity().to_string();
-        *gate.call_counts.lock().unwrap().entry(node.clone()).or_default() += 1;
-        gate.total.fetch_add(1, Ordering::Relaxed);
-        if let Some(blocked) = gate.blocked(&node) {
-            tokio::select! {
-                // The semaphore is never closed.
-                permit = blocked.acquire() => permit.unwrap().forget(),
-                () = cx.cancel.cancelled() => return Err(ActionError::cancelled()),
-            }
+async fn run_counted(
+    gate: Arc<WorkGate>,
+    cx: CallContext,
+    given: CountedInput,
+) -> Result<CountedOutput, ActionError> {
+    let node = cx.node.identity().to_string();
+    *gate.call_counts.lock().unwrap().entry(node.clone()).or_default() += 1;
+    gate.total.fetch_add(1, Ordering::Relaxed);
+    if let Some(blocked) = gate.blocked(&node) {
+        tokio::select! {
+            // The semaphore is never closed.
+            permit = blocked.acquire() => permit.unwrap().forget(),
+            () = cx.cancel.cancelled() => return Err(ActionError::cancelled()),
         }
-        if given.what == format!("fail on {node}") {
-            return Err(ActionError::failed("it did not work"));
-        }
-        let authorised = given.token.as_deref() == Some("s3cret");
-        Ok(CountedOutput { done: given.what, authorised })
     }
+    if given.what == format!("fail on {node}") {
+        return Err(ActionError::failed("it did not work"));
+    }
+    let authorised = given.token.as_deref() == Some("s3cret");
+    Ok(CountedOutput { done: given.what, authorised })
+}
 
 impl WorkGate {
     /// Blocks this node's calls from now on until permits are added to the semaphore.
@@ -106,8 +110,7 @@ impl WorkerFixture {
             let mut setup = NodeSetup::new(organisation.node(&format!("n{n}")));
             setup.facts = json!({"number": n});
             let agent = Agent::builder(&schema().to_string()).unwrap();
-            setup.agents =
-                vec![agent.action("do", &gate, run_counted).build().unwrap()];
+            setup.agents = vec![agent.action("do", &gate, run_counted).build().unwrap()];
             running.push(TestNode::start(&organisation, &server, setup).await);
         }
         let rpc = RpcCommand::new(&server, &organisation, &organisation.caller("rip"), more);

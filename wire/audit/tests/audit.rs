@@ -1,4 +1,4 @@
-//! The chain of an audit log through its public door: every change is found and named, and an untouched log is intact.
+//! The chain of an audit log: every change is detected and located, and an unchanged log is intact.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -17,8 +17,8 @@ use proptest::prelude::*;
 const NOW: u64 = 1_800_000_000_000;
 const TIME: &str = "2027-01-15T08:00:00.000Z";
 
-/// An organisation with one node, from fixed seeds.
-struct World {
+/// An organisation with one node, with keys from fixed seeds.
+struct TestOrganisation {
     operator: KeyPair,
     account: KeyPair,
     node: KeyPair,
@@ -33,7 +33,7 @@ fn identity(name: &str) -> Identity {
     Identity::parse(name).unwrap()
 }
 
-impl World {
+impl TestOrganisation {
     fn new() -> Self {
         Self::of(UserRole::Node, "db1.acme.net", 9)
     }
@@ -63,16 +63,16 @@ impl World {
         Self { operator, account, node, header }
     }
 
-    fn trusting(&self) -> AuditKeyTrust {
+    fn key_trust(&self) -> AuditKeyTrust {
         AuditKeyTrust::Operator(self.operator.public_key())
     }
 
-    /// A log of records with a checkpoint after every fifth, and at its end.
+    /// A log with a checkpoint after every fifth record and at the end.
     fn log(&self, records: u64) -> Vec<u8> {
         let mut out = Vec::new();
         let mut position = ChainPosition::START.append_mark(&self.header, &mut out).unwrap();
         for number in 1..=records {
-            position = record(position, number, &mut out);
+            position = append_record(position, number, &mut out);
             if number % 5 == 0 || number == records {
                 position = self.checkpoint(position, &mut out);
             }
@@ -85,17 +85,17 @@ impl World {
     }
 }
 
-fn record(position: ChainPosition, number: u64, out: &mut Vec<u8>) -> ChainPosition {
-    let record = format!(r#"{{"time":"{TIME}","verdict":"executed","n":{number}}}"#);
-    position.append_record(record.as_bytes(), out).unwrap()
+fn append_record(position: ChainPosition, number: u64, out: &mut Vec<u8>) -> ChainPosition {
+    let text = format!(r#"{{"time":"{TIME}","verdict":"executed","n":{number}}}"#);
+    position.append_record(text.as_bytes(), out).unwrap()
 }
 
 fn verify_with(
-    trusting: AuditKeyTrust,
+    key_trust: AuditKeyTrust,
     anchors: Vec<AuditAnchor>,
     files: &[&[u8]],
 ) -> ChainVerification {
-    let mut verifier = ChainVerifier::new(trusting, anchors);
+    let mut verifier = ChainVerifier::new(key_trust, anchors);
     for file in files {
         verifier.begin_next_file();
         let mut parts = file.split(|byte| *byte == b'\n');
@@ -107,7 +107,7 @@ fn verify_with(
 }
 
 fn verify(files: &[&[u8]]) -> ChainVerification {
-    verify_with(World::new().trusting(), Vec::new(), files)
+    verify_with(TestOrganisation::new().key_trust(), Vec::new(), files)
 }
 
 fn lines(log: &[u8]) -> Vec<Vec<u8>> {
@@ -118,16 +118,16 @@ fn line(line: u64) -> LineLocation {
     LineLocation { file: 0, line }
 }
 
-/// The findings of a log whose lines were changed like this.
+/// The findings for a log with changed lines.
 fn findings(records: u64, change: impl FnOnce(&mut Vec<Vec<u8>>)) -> Vec<AuditFinding> {
-    let mut lines = lines(&World::new().log(records));
+    let mut lines = lines(&TestOrganisation::new().log(records));
     change(&mut lines);
     verify(&[&lines.concat()]).findings
 }
 
 #[test]
-fn an_untouched_log_is_intact_signed_to_its_end_and_names_its_node() {
-    let world = World::new();
+fn unchanged_log_is_intact_signed_to_its_end_and_names_its_node() {
+    let world = TestOrganisation::new();
     let log = world.log(12);
     let verdict = verify(&[&log]);
     assert!(verdict.is_intact(), "{:?}", verdict.findings);
@@ -140,7 +140,7 @@ fn an_untouched_log_is_intact_signed_to_its_end_and_names_its_node() {
 }
 
 #[test]
-fn the_bytes_are_those_that_are_documented() {
+fn records_have_the_documented_bytes() {
     let mut out = Vec::new();
     let first = ChainPosition::START.append_record(br#"{"a":1}"#, &mut out).unwrap();
     first.append_record(br#"{"b":2}"#, &mut out).unwrap();
@@ -154,25 +154,25 @@ fn the_bytes_are_those_that_are_documented() {
 }
 
 #[test]
-fn an_altered_line_is_named() {
+fn altered_line_is_located() {
     let alter = |lines: &mut Vec<Vec<u8>>| {
         let text = String::from_utf8(lines[3].clone()).unwrap();
         lines[3] = text.replace("executed", "denied").into_bytes();
     };
     assert_eq!(findings(12, alter), [AuditFinding::Altered { at: line(4) }]);
-    // In the line before the last, which only a signature can speak for.
+    // The line before the last is covered only by the signature.
     let last = |lines: &mut Vec<Vec<u8>>| {
         let text = String::from_utf8(lines[4].clone()).unwrap();
         lines[4] = text.replace("executed", "denied").into_bytes();
     };
     assert_eq!(findings(4, last), [AuditFinding::Altered { at: line(5) }]);
-    // The hash of the line before is a part of the line.
+    // The hash of the previous line is part of the line.
     let prev = |lines: &mut Vec<Vec<u8>>| lines[3][20] ^= 1;
     assert_eq!(findings(12, prev), [AuditFinding::Altered { at: line(4) }]);
 }
 
 #[test]
-fn missing_inserted_and_repeated_lines_are_named() {
+fn missing_inserted_and_repeated_lines_are_located() {
     let cut = |lines: &mut Vec<Vec<u8>>| drop(lines.drain(2..4));
     let missing = AuditFinding::Missing { before: line(3), from: 2, to: 3 };
     assert_eq!(findings(12, cut), [missing]);
@@ -183,20 +183,20 @@ fn missing_inserted_and_repeated_lines_are_named() {
         lines.insert(5, copy);
     };
     assert_eq!(findings(12, repeat), [AuditFinding::Inserted { at: line(6) }]);
-    let behead = |lines: &mut Vec<Vec<u8>>| drop(lines.remove(0));
-    let found = findings(12, behead);
+    let remove_header = |lines: &mut Vec<Vec<u8>>| drop(lines.remove(0));
+    let found = findings(12, remove_header);
     assert_eq!(found[0], AuditFinding::NoHeader { at: line(1) });
 }
 
 #[test]
-fn hashes_that_were_made_to_fit_do_not_get_past_the_signature() {
-    let world = World::new();
+fn recomputed_hashes_fail_the_signature() {
+    let world = TestOrganisation::new();
     let mut forged = Vec::new();
     let mut position = ChainPosition::START.append_mark(&world.header, &mut forged).unwrap();
     for number in [1, 2, 99, 4, 5] {
-        position = record(position, number, &mut forged);
+        position = append_record(position, number, &mut forged);
     }
-    // The real checkpoint's signature behind hashes of the forger's own.
+    // The signature of the real checkpoint after the forger's own hashes.
     let real = lines(&world.log(5)).pop().unwrap();
     let real = String::from_utf8(real).unwrap();
     let own = String::from_utf8({
@@ -218,8 +218,8 @@ fn hashes_that_were_made_to_fit_do_not_get_past_the_signature() {
 }
 
 #[test]
-fn what_a_cut_off_end_leaves_is_told_and_an_anchor_finds_it() {
-    let world = World::new();
+fn truncation_is_reported_as_unsigned_and_found_by_an_anchor() {
+    let world = TestOrganisation::new();
     let log = world.log(12);
     let whole = verify(&[&log]);
     let all = lines(&log);
@@ -228,7 +228,7 @@ fn what_a_cut_off_end_leaves_is_told_and_an_anchor_finds_it() {
     assert!(verdict.is_intact());
     assert_eq!((verdict.unsigned, verdict.signed.unwrap().seq), (2, 6));
     let anchored =
-        |files: &[&[u8]], anchor| verify_with(world.trusting(), vec![anchor], files).findings;
+        |files: &[&[u8]], anchor| verify_with(world.key_trust(), vec![anchor], files).findings;
     let anchor = whole.last.unwrap();
     assert_eq!(anchored(&[&log], anchor), []);
     assert_eq!(anchored(&[&short], anchor), [AuditFinding::AnchorMissing { seq: 15 }]);
@@ -238,11 +238,11 @@ fn what_a_cut_off_end_leaves_is_told_and_an_anchor_finds_it() {
 }
 
 #[test]
-fn a_torn_line_that_was_closed_off_is_a_note_and_what_is_left_of_it_is_covered() {
-    let world = World::new();
+fn completed_torn_line_is_a_note_and_its_bytes_are_covered() {
+    let world = TestOrganisation::new();
     let mut log = Vec::new();
     let mut position = ChainPosition::START.append_mark(&world.header, &mut log).unwrap();
-    position = record(position, 1, &mut log);
+    position = append_record(position, 1, &mut log);
     let fragment = br#"{"seq":2,"prev":"AAAA"#;
     log.extend_from_slice(fragment);
     let open = verify(&[&log]);
@@ -251,7 +251,7 @@ fn a_torn_line_that_was_closed_off_is_a_note_and_what_is_left_of_it_is_covered()
     log.push(b'\n');
     position =
         position.append_mark(&AuditGap::torn_line(TIME.to_owned(), fragment), &mut log).unwrap();
-    position = record(position, 2, &mut log);
+    position = append_record(position, 2, &mut log);
     world.checkpoint(position, &mut log);
     let verdict = verify(&[&log]);
     assert!(verdict.is_intact(), "{:?}", verdict.findings);
@@ -268,12 +268,12 @@ fn a_torn_line_that_was_closed_off_is_a_note_and_what_is_left_of_it_is_covered()
 }
 
 #[test]
-fn a_line_that_lacks_only_its_end_is_torn_too() {
-    let world = World::new();
+fn line_without_its_end_is_torn() {
+    let world = TestOrganisation::new();
     let mut log = Vec::new();
     let position = ChainPosition::START.append_mark(&world.header, &mut log).unwrap();
     let start = log.len();
-    record(position, 1, &mut log);
+    append_record(position, 1, &mut log);
     let fragment = log[start..log.len() - 1].to_vec();
     let gap = AuditGap::torn_line(TIME.to_owned(), &fragment);
     let position = position.append_mark(&gap, &mut log).unwrap();
@@ -287,8 +287,8 @@ fn a_line_that_lacks_only_its_end_is_torn_too() {
 }
 
 #[test]
-fn line_ends_are_covered_and_the_one_before_the_last_signature_is_missed() {
-    let world = World::new();
+fn changed_line_ends_are_detected() {
+    let world = TestOrganisation::new();
     let log = world.log(7);
     let ends: Vec<usize> =
         log.iter().enumerate().filter_map(|(at, byte)| (*byte == b'\n').then_some(at)).collect();
@@ -302,20 +302,20 @@ fn line_ends_are_covered_and_the_one_before_the_last_signature_is_missed() {
         for at in within {
             assert!(!changed(*at, bit).is_intact(), "{at} {bit}");
         }
-        // The last record and its signature are one line now, which reads as a record. What it says is not believed to be signed.
+        // The last record and its checkpoint are one line now, which parses as a record; it does not count as signed.
         let verdict = changed(*before_last, bit);
         assert_eq!((verdict.unsigned, verdict.signed.unwrap().seq), (2, 6));
     }
 }
 
 #[test]
-fn a_chain_goes_on_over_files_and_a_missing_file_is_a_hole() {
-    let world = World::new();
+fn chain_continues_across_files_and_a_missing_file_is_a_finding() {
+    let world = TestOrganisation::new();
     let (mut files, mut position) = (Vec::new(), ChainPosition::START);
     for number in 0..3 {
         let mut file = Vec::new();
         position = position.append_mark(&world.header, &mut file).unwrap();
-        position = record(position, number, &mut file);
+        position = append_record(position, number, &mut file);
         position = world.checkpoint(position, &mut file);
         files.push(file);
     }
@@ -332,10 +332,10 @@ fn a_chain_goes_on_over_files_and_a_missing_file_is_a_hole() {
 }
 
 #[test]
-fn a_key_counts_only_if_the_operator_vouches_for_it() {
-    let world = World::new();
+fn node_key_requires_a_token_of_the_operator() {
+    let world = TestOrganisation::new();
     let log = world.log(3);
-    let untrusted = |trusting| match &verify_with(trusting, Vec::new(), &[&log]).findings[..] {
+    let untrusted = |key_trust| match &verify_with(key_trust, Vec::new(), &[&log]).findings[..] {
         [AuditFinding::Untrusted { why, .. }, AuditFinding::Forged { .. }] => why.clone(),
         other => panic!("{other:?}"),
     };
@@ -346,9 +346,9 @@ fn a_key_counts_only_if_the_operator_vouches_for_it() {
     let own = AuditKeyTrust::Keys(vec![world.node.public_key()]);
     assert!(verify_with(own, Vec::new(), &[&log]).is_intact());
     assert_ne!(world.account.public_key(), world.node.public_key());
-    // A caller's token, or one in another name, says nothing about a node.
+    // A token of a caller, or in another name, proves nothing about a node.
     for (role, name) in [(UserRole::Caller, "db1.acme.net"), (UserRole::Node, "web1.acme.net")] {
-        let other = World::of(role, name, 9);
+        let other = TestOrganisation::of(role, name, 9);
         let verdict = verify(&[&other.log(3)]);
         assert!(
             matches!(verdict.findings[0], AuditFinding::Untrusted { .. }),
@@ -359,8 +359,8 @@ fn a_key_counts_only_if_the_operator_vouches_for_it() {
 }
 
 #[test]
-fn what_the_daemon_itself_missed_is_a_finding() {
-    let world = World::new();
+fn gap_recorded_by_the_daemon_is_a_finding() {
+    let world = TestOrganisation::new();
     let mut log = Vec::new();
     let position = ChainPosition::START.append_mark(&world.header, &mut log).unwrap();
     let position =
@@ -371,8 +371,8 @@ fn what_the_daemon_itself_missed_is_a_finding() {
     assert_eq!(verify(&[b""]).findings, [AuditFinding::Empty]);
 }
 
-/// Whether a changed log looks no worse than the original: nothing found, and signed to the same end.
-fn passes(log: &[u8], changed: &[u8]) -> bool {
+/// Whether a changed log verifies as well as the original: no findings, and signed to the same end.
+fn verifies_like_original(log: &[u8], changed: &[u8]) -> bool {
     let (before, after) = (verify(&[log]), verify(&[changed]));
     after.is_intact()
         && after.signed == before.signed
@@ -384,14 +384,14 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
     #[test]
-    fn no_single_byte_can_be_changed(records in 1_u64..12, at in any::<prop::sample::Index>(), bit in 0_u32..8) {
-        let log = World::new().log(records);
+    fn changed_byte_is_detected(records in 1_u64..12, at in any::<prop::sample::Index>(), bit in 0_u32..8) {
+        let log = TestOrganisation::new().log(records);
         let mut changed = log.clone();
         let at = at.index(log.len());
         changed[at] ^= 1 << bit;
-        prop_assert!(!passes(&log, &changed));
-        // And it is a finding, except where the log's end itself was torn, and in the last checkpoint or the line end before it: if its
-        // mark is hurt, or does not begin a line, it reads as one more record that nobody has signed yet.
+        prop_assert!(!verifies_like_original(&log, &changed));
+        // The change is a finding, with these exceptions: a torn end of the log, and the last checkpoint or the line end before it. A
+        // damaged checkpoint parses as one more unsigned record.
         let verdict = verify(&[&changed]);
         let last = lines(&log).last().map_or(0, Vec::len);
         if at + 1 < log.len() && verdict.is_intact() {
@@ -401,8 +401,8 @@ proptest! {
     }
 
     #[test]
-    fn no_byte_can_be_put_in_or_taken_out(records in 1_u64..12, at in any::<prop::sample::Index>(), byte in any::<u8>(), put in any::<bool>()) {
-        let log = World::new().log(records);
+    fn inserted_or_removed_byte_is_detected(records in 1_u64..12, at in any::<prop::sample::Index>(), byte in any::<u8>(), put in any::<bool>()) {
+        let log = TestOrganisation::new().log(records);
         let mut changed = log.clone();
         let at = at.index(log.len());
         if put {
@@ -410,12 +410,12 @@ proptest! {
         } else {
             changed.remove(at);
         }
-        prop_assert!(changed == log || !passes(&log, &changed));
+        prop_assert!(changed == log || !verifies_like_original(&log, &changed));
     }
 
     #[test]
-    fn no_line_can_be_taken_out_repeated_or_moved(records in 2_u64..12, from in any::<prop::sample::Index>(), to in any::<prop::sample::Index>(), how in 0..3) {
-        let log = World::new().log(records);
+    fn removed_repeated_or_moved_line_is_detected(records in 2_u64..12, from in any::<prop::sample::Index>(), to in any::<prop::sample::Index>(), how in 0..3) {
+        let log = TestOrganisation::new().log(records);
         let mut lines = lines(&log);
         let (from, to) = (from.index(lines.len()), to.index(lines.len()));
         match how {
@@ -424,17 +424,17 @@ proptest! {
             _ => lines.swap(from, to),
         }
         let changed = lines.concat();
-        prop_assert!(changed == log || !passes(&log, &changed));
+        prop_assert!(changed == log || !verifies_like_original(&log, &changed));
     }
 
     #[test]
-    fn a_truncated_log_is_signed_less_far(records in 1_u64..12, at in any::<prop::sample::Index>()) {
-        let log = World::new().log(records);
-        prop_assert!(!passes(&log, &log[..at.index(log.len())]));
+    fn truncated_log_has_a_shorter_signed_part(records in 1_u64..12, at in any::<prop::sample::Index>()) {
+        let log = TestOrganisation::new().log(records);
+        prop_assert!(!verifies_like_original(&log, &log[..at.index(log.len())]));
     }
 
     #[test]
-    fn any_bytes_are_read_to_an_end(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+    fn arbitrary_bytes_are_verified_without_panic(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
         prop_assert!(!verify(&[&bytes]).is_intact() || bytes.iter().all(|byte| *byte != b'\n'));
     }
 }

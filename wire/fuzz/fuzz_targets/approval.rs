@@ -1,4 +1,4 @@
-//! Proposals and approvals: their envelopes, and their bodies apart from signatures, so that the fuzzer reaches them.
+//! Envelopes of proposals and approvals, and their bodies without signatures, so that the fuzzer reaches the bodies.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! The text of credentials.
+//! Credential files.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

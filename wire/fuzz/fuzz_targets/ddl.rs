@@ -1,6 +1,6 @@
-//! DDLs of anybody, and anybody's inputs and outputs against them: what validates validates again, and text stays text.
+//! Arbitrary DDLs, and arbitrary inputs and outputs against them: a valid input validates again, and text remains text.
 //!
-//! Input: a DDL, a zero byte, a JSON object; without the zero byte, the object is held against a DDL with every type.
+//! Input: a DDL, a zero byte, a JSON object. Without a zero byte, the object is validated by a DDL with every type.
 #![no_main]
 
 use std::sync::LazyLock;
@@ -20,7 +20,7 @@ const DOCUMENT: &[u8] = br#"{"metadata": {"name": "x"}, "actions": [{"action": "
     "output": {"said": {"type": "string", "default": "none"}, "seen": {"type": "array"}}}]}"#;
 
 static DDL: LazyLock<AgentDdl> =
-    LazyLock::new(|| AgentDdl::from_slice(DOCUMENT).expect("the target's own DDL is one"));
+    LazyLock::new(|| AgentDdl::from_slice(DOCUMENT).expect("the DDL of the target is valid"));
 
 fuzz_target!(|bytes: &[u8]| {
     let (document, object) = match bytes.iter().position(|byte| *byte == 0) {
@@ -28,15 +28,15 @@ fuzz_target!(|bytes: &[u8]| {
         None => (None, bytes),
     };
     let object = serde_json::from_slice::<Map<String, Value>>(object).unwrap_or_default();
-    hold(&DDL, &object);
+    check_object(&DDL, &object);
     if let Ok(ddl) = AgentDdl::from_slice(document.unwrap_or(bytes)) {
         let _ = muster_ddl::doc::render_text(&ddl);
         let _ = muster_ddl::doc::render_markdown(&ddl);
-        hold(&ddl, &object);
+        check_object(&ddl, &object);
     }
 });
 
-fn hold(ddl: &AgentDdl, object: &Map<String, Value>) {
+fn check_object(ddl: &AgentDdl, object: &Map<String, Value>) {
     for action in ddl.actions() {
         if let Ok(valid) = action.validate_input(object) {
             let again = action.validate_input(&valid).expect("what is valid stays valid");

@@ -1,4 +1,4 @@
-//! Wishes to be enrolled and their answers, patterns of names, tickets: whatever is read is written again as the same.
+//! Enrolment requests and answers, name patterns and token grants: decoded values encode to equal values.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -13,7 +13,7 @@ fuzz_target!(|bytes: &[u8]| {
         let _ = Envelope::decode(kind, bytes);
     }
     if let Ok(hello) = serde_json::from_slice::<EnrolmentRequest>(bytes) {
-        let again = serde_json::to_vec(&hello).expect("a wish is written");
+        let again = serde_json::to_vec(&hello).expect("a request is written");
         let read: EnrolmentRequest = serde_json::from_slice(&again).expect("and read back");
         assert_eq!(read, hello);
     }
@@ -32,9 +32,9 @@ fuzz_target!(|bytes: &[u8]| {
         assert!(NamePattern::parse("**").expect("a pattern").matches(&name));
     }
     let tags: Vec<String> = text.lines().map(str::to_owned).collect();
-    if let Ok(ticket) = TokenGrant::from_tags(&tags) {
-        let again = ticket.to_tags().expect("a ticket has tags");
-        assert_eq!(TokenGrant::from_tags(&again).expect("and is read from them"), ticket);
+    if let Ok(grant) = TokenGrant::from_tags(&tags) {
+        let again = grant.to_tags().expect("a grant has tags");
+        assert_eq!(TokenGrant::from_tags(&again).expect("and is read from them"), grant);
     }
     let _ = text.parse::<TokenGrantFact>();
 });

@@ -1,4 +1,4 @@
-//! Envelopes and bodies: whatever comes in from the network.
+//! Envelopes and bodies of messages from the network.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

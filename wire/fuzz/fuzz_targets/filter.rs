@@ -1,4 +1,4 @@
-//! Filters: as people write them, and as requests carry them.
+//! Filters as text and as JSON.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

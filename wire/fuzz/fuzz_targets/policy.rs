@@ -1,5 +1,4 @@
-//! Policies: nothing that is read makes the reader panic, the answer is the one that is explained, and nothing is allowed by a text
-//! that does not say `allow`.
+//! Policies: parsing does not panic, the decision equals the explained decision, and a text without `allow` allows nothing.
 #![no_main]
 
 use std::path::PathBuf;

@@ -1,5 +1,5 @@
-//! Expressions: what is read prints itself, and the print is read as the same, data sources too; what was asked for is
-//! enough to decide.
+//! Select expressions: a parsed expression prints to a text that parses to an equal expression, with data sources too; the requested lookups
+//! suffice for a decision.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -19,7 +19,7 @@ fuzz_target!(|text: &str| {
     }
 });
 
-/// With every source unknown, evaluation ends after as many questions as there are, and as `matches` says.
+/// With all sources unknown, evaluation ends after at most one lookup per source, and agrees with `matches`.
 fn decide(select: &SelectExpression) {
     let facts = NodeFacts::default();
     let node = NodeView {

@@ -1,4 +1,4 @@
-//! Tokens, and their claims apart from base64 and signature, so that the fuzzer reaches them.
+//! Tokens, and their claims without base64 and signature, so that the fuzzer reaches the claims.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

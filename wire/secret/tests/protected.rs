@@ -1,4 +1,4 @@
-//! Which files are believed that decide what a daemon does: by mode and owner of the file, of every directory above, and of every link.
+//! Which files are accepted that control a daemon: by mode and owner of the file, of every directory above, and of every link.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests end by panic")]
 
@@ -9,14 +9,14 @@ use std::path::{Path, PathBuf};
 use muster_secret::{ProtectedFileError, check_protected, read_protected};
 
 const LIMIT: u64 = 64;
-/// A user who is neither root nor the one who runs the tests.
-const STRANGE_USER: u32 = 12_345;
+/// A user that is neither root nor the user that runs the tests.
+const THIRD_USER: u32 = 12_345;
 
 fn mode(path: &Path, mode: u32) {
     fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
 }
 
-/// `a/b/x.policy` below a directory of one's own.
+/// Creates `a/b/x.policy` below this directory.
 fn file(scratch: &Path) -> PathBuf {
     let directory = scratch.join("a/b");
     fs::create_dir_all(&directory).unwrap();
@@ -29,8 +29,8 @@ fn file(scratch: &Path) -> PathBuf {
     path
 }
 
-/// The path that is blamed.
-fn blamed(error: ProtectedFileError) -> PathBuf {
+/// The path that the error names.
+fn path_of_error(error: ProtectedFileError) -> PathBuf {
     match error {
         ProtectedFileError::Writable { path, .. } | ProtectedFileError::Owner { path, .. } => path,
         other => panic!("{other}"),
@@ -38,7 +38,7 @@ fn blamed(error: ProtectedFileError) -> PathBuf {
 }
 
 #[test]
-fn every_mode_of_a_file_is_judged_by_who_else_could_write_it() {
+fn modes_with_write_access_for_others_are_refused() {
     let scratch = tempfile::tempdir().unwrap();
     let path = file(scratch.path());
     for bits in (0..=0o777_u32).map(|bits| bits | 0o400) {
@@ -58,7 +58,7 @@ fn every_mode_of_a_file_is_judged_by_who_else_could_write_it() {
 }
 
 #[test]
-fn every_directory_above_is_judged_too() {
+fn directories_above_are_checked() {
     let scratch = tempfile::tempdir().unwrap();
     let path = file(scratch.path());
     for directory in ["a", "a/b"].map(|name| scratch.path().join(name)) {
@@ -67,7 +67,7 @@ fn every_directory_above_is_judged_too() {
             (0o775, false),
             (0o757, false),
             (0o777, false),
-            // Others may make entries of their own there, and cannot replace ours.
+            // In a sticky directory, others can create entries but cannot replace existing ones.
             (0o1777, true),
         ] {
             mode(&directory, bits);
@@ -75,13 +75,13 @@ fn every_directory_above_is_judged_too() {
                 Ok(()) => assert!(closed, "{bits:o}"),
                 Err(error) => {
                     assert!(!closed, "{bits:o}: {error}");
-                    assert_eq!(blamed(error), directory);
+                    assert_eq!(path_of_error(error), directory);
                 }
             }
         }
         mode(&directory, 0o755);
     }
-    // A file that stands in the way is not there, whatever is open above it.
+    // A missing file is reported as missing.
     let missing = read_protected(&scratch.path().join("a/none"), LIMIT).unwrap_err();
     assert!(matches!(missing, ProtectedFileError::Read { source, .. }
         if source.kind() == std::io::ErrorKind::NotFound));
@@ -93,7 +93,7 @@ fn links_are_followed_through_protected_directories_only() {
     let path = file(scratch.path());
     let open = scratch.path().join("open");
     fs::create_dir(&open).unwrap();
-    // safe -> open/hop -> a/b: the middle link could be replaced by others once `open` is writable.
+    // safe -> open/hop -> a/b: others could replace the middle link if `open` is writable.
     symlink("../a/b", open.join("hop")).unwrap();
     let safe = scratch.path().join("safe");
     symlink("open/hop", &safe).unwrap();
@@ -101,7 +101,7 @@ fn links_are_followed_through_protected_directories_only() {
     mode(&open, 0o755);
     assert_eq!(read_protected(&through, LIMIT).unwrap(), "policy");
     mode(&open, 0o777);
-    assert_eq!(blamed(read_protected(&through, LIMIT).unwrap_err()), open);
+    assert_eq!(path_of_error(read_protected(&through, LIMIT).unwrap_err()), open);
     assert_eq!(read_protected(&path, LIMIT).unwrap(), "policy");
 
     let circle = scratch.path().join("circle");
@@ -110,7 +110,7 @@ fn links_are_followed_through_protected_directories_only() {
 }
 
 #[test]
-fn what_a_third_user_owns_is_not_believed() {
+fn files_of_a_third_user_are_refused() {
     assert!(
         nix::unistd::geteuid().is_root(),
         "only root can give files away: run the tests as root"
@@ -121,12 +121,12 @@ fn what_a_third_user_owns_is_not_believed() {
     symlink(&path, &link).unwrap();
     check_protected(&link).unwrap();
     for target in [path.clone(), scratch.path().join("a")] {
-        chown(&target, Some(STRANGE_USER), None).unwrap();
+        chown(&target, Some(THIRD_USER), None).unwrap();
         let error = check_protected(&path).unwrap_err();
         assert!(error.to_string().contains("chown -h root"), "{error}");
-        assert_eq!(blamed(error), target);
+        assert_eq!(path_of_error(error), target);
         chown(&target, Some(0), None).unwrap();
     }
-    lchown(&link, Some(STRANGE_USER), None).unwrap();
-    assert_eq!(blamed(check_protected(&link).unwrap_err()), link);
+    lchown(&link, Some(THIRD_USER), None).unwrap();
+    assert_eq!(path_of_error(check_protected(&link).unwrap_err()), link);
 }

@@ -1,4 +1,4 @@
-//! Proposals and approvals: what two people signed, and nothing else, is what may be asked.
+//! Proposals and approvals: a request is authorised only if it equals what two callers signed.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use crate::world::{self, NOW, World};
+use crate::world::{self, NOW, TestOrganisation};
 
 fn secret(name: &str) -> bool {
     name == "password"
@@ -53,7 +53,7 @@ fn request() -> Request {
     Request { data: data(), ..world::request(&["db1.acme.net"]) }
 }
 
-/// What the approver makes of a sealed proposal, as a request carries it.
+/// The signed approval of a proposal, encoded as in a request.
 fn approved(proposal: &[u8], approver: &Signer) -> String {
     let approval = ProposalApproval {
         proposal: encode_envelope(proposal),
@@ -63,13 +63,13 @@ fn approved(proposal: &[u8], approver: &Signer) -> String {
     encode_envelope(&sign_envelope(EnvelopeKind::Approval, &approval, approver).unwrap())
 }
 
-fn open(world: &World, text: &str) -> Result<ApprovedProposal, ApprovalError> {
+fn open(world: &TestOrganisation, text: &str) -> Result<ApprovedProposal, ApprovalError> {
     open_approval(text, &world.trust, &TokenCache::default(), NOW)
 }
 
-/// The outcome for this proposal and this request, both made by the caller and approved by anna.
+/// The outcome for this proposal and request, both signed by the caller and approved by anna.
 fn outcome(
-    world: &World,
+    world: &TestOrganisation,
     proposal: &RequestProposal,
     request: &Request,
 ) -> Result<(), ApprovalError> {
@@ -83,8 +83,8 @@ fn outcome(
 }
 
 #[test]
-fn what_was_approved_may_be_asked() {
-    let world = World::new();
+fn approved_request_is_accepted() {
+    let world = TestOrganisation::new();
     outcome(&world, &proposal(id()), &request()).unwrap();
     let both = Request {
         target: RequestTarget::Nodes(nodes(&["db1.acme.net", "db2.acme.net"])),
@@ -94,8 +94,8 @@ fn what_was_approved_may_be_asked() {
 }
 
 #[test]
-fn anything_else_may_not() {
-    let world = World::new();
+fn request_that_differs_from_the_proposal_is_refused() {
+    let world = TestOrganisation::new();
     let name = |text: &str| SubjectName::parse(text).unwrap();
     let changed = |key: &str, value: Value| {
         let mut data = data();
@@ -130,8 +130,8 @@ fn anything_else_may_not() {
 }
 
 #[test]
-fn a_proposal_hides_nothing_but_secrets() {
-    let world = World::new();
+fn proposal_hides_only_secret_inputs() {
+    let world = TestOrganisation::new();
     let hiding =
         RequestProposal { inputs: ProposalInputs::new(id(), &data(), |_| true), ..proposal(id()) };
     let refused = outcome(&world, &hiding, &request());
@@ -141,8 +141,8 @@ fn a_proposal_hides_nothing_but_secrets() {
 }
 
 #[test]
-fn time_ends_an_approval() {
-    let world = World::new();
+fn expired_future_and_overlong_proposals_are_refused() {
+    let world = TestOrganisation::new();
     let over = RequestProposal { issued_at: NOW - 60_000, expires_at: NOW - 1, ..proposal(id()) };
     let early =
         RequestProposal { issued_at: NOW + 40_000, expires_at: NOW + 50_000, ..proposal(id()) };
@@ -153,13 +153,13 @@ fn time_ends_an_approval() {
 }
 
 #[test]
-fn it_takes_two_callers_of_this_organisation() {
-    let world = World::new();
+fn approval_requires_two_callers_of_the_same_organisation() {
+    let world = TestOrganisation::new();
     let caller = world.caller();
     let sealed = sign_envelope(EnvelopeKind::Proposal, &proposal(id()), &caller).unwrap();
     let own = open(&world, &approved(&sealed, &caller));
     assert!(matches!(own, Err(ApprovalError::SelfApproval(_))), "{own:?}");
-    // The same person with another key, and another name on the same key, are one person.
+    // The same name with another key is the same person.
     let namesake = world.signer(UserRole::Caller, caller.identity().as_str(), 62);
     let namesake = open(&world, &approved(&sealed, &namesake));
     assert!(matches!(namesake, Err(ApprovalError::SelfApproval(_))), "{namesake:?}");
@@ -167,10 +167,10 @@ fn it_takes_two_callers_of_this_organisation() {
         let other = open(&world, &approved(&sealed, &world.signer(role, "anna", 63)));
         assert!(matches!(other, Err(ApprovalError::Refused(_))), "{role}: {other:?}");
     }
-    let foreigner = World::with_seed(151).signer(UserRole::Caller, "anna", 64);
+    let foreigner = TestOrganisation::with_seed(151).signer(UserRole::Caller, "anna", 64);
     let foreign = open(&world, &approved(&sealed, &foreigner));
     assert!(matches!(foreign, Err(ApprovalError::Refused(_))), "{foreign:?}");
-    // A proposal in somebody else's name.
+    // A proposal in the name of another caller.
     let eve = world.signer(UserRole::Caller, "eve", 65);
     let forged = sign_envelope(EnvelopeKind::Proposal, &proposal(id()), &eve).unwrap();
     let forged = open(&world, &approved(&forged, &world.signer(UserRole::Caller, "anna", 66)));
@@ -178,8 +178,8 @@ fn it_takes_two_callers_of_this_organisation() {
 }
 
 #[test]
-fn a_proposal_an_approval_and_a_request_are_never_taken_for_each_other() {
-    let world = World::new();
+fn message_kinds_are_not_interchangeable() {
+    let world = TestOrganisation::new();
     let caller = world.caller();
     let kinds = [
         EnvelopeKind::Request,
@@ -194,7 +194,7 @@ fn a_proposal_an_approval_and_a_request_are_never_taken_for_each_other() {
         }
         let text = String::from_utf8(bytes).unwrap();
         for read in kinds {
-            // The name is part of what is signed: changing it outside does not help.
+            // The protocol name is signed: changing it outside the signature has no effect.
             let moved = text.replacen(sealed.protocol_name(), read.protocol_name(), 1);
             let envelope = Envelope::decode(read, moved.as_bytes()).unwrap();
             let opened =
@@ -206,7 +206,7 @@ fn a_proposal_an_approval_and_a_request_are_never_taken_for_each_other() {
 
 proptest! {
     #[test]
-    fn inputs_are_equal_only_to_themselves(
+    fn inputs_match_only_equal_inputs(
         first in prop::collection::btree_map("[a-c]|password", "[x-z]{0,2}", 0..4),
         second in prop::collection::btree_map("[a-c]|password", "[x-z]{0,2}", 0..4),
     ) {
@@ -221,16 +221,16 @@ proptest! {
     }
 
     #[test]
-    fn no_text_makes_the_reader_panic(text in "\\PC{0,64}", bytes in prop::collection::vec(any::<u8>(), 0..64)) {
-        let world = World::new();
+    fn arbitrary_text_does_not_panic(text in "\\PC{0,64}", bytes in prop::collection::vec(any::<u8>(), 0..64)) {
+        let world = TestOrganisation::new();
         prop_assert!(open(&world, &text).is_err());
         prop_assert!(open(&world, &encode_envelope(&bytes)).is_err());
         prop_assert!(open_proposal(&bytes, &world.trust, &TokenCache::default(), NOW).is_err());
     }
 
     #[test]
-    fn one_changed_byte_makes_it_void(at in any::<prop::sample::Index>(), bit in 0_u8..8) {
-        let world = World::new();
+    fn changed_byte_invalidates_a_proposal(at in any::<prop::sample::Index>(), bit in 0_u8..8) {
+        let world = TestOrganisation::new();
         let sealed = sign_envelope(EnvelopeKind::Proposal, &proposal(id()), &world.caller()).unwrap();
         let mut changed = sealed.clone();
         *at.get_mut(&mut changed) ^= 1 << bit;

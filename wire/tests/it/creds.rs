@@ -1,13 +1,13 @@
-//! The text of `.creds` files.
+//! Parsing and writing `.creds` files.
 
 use muster_wire::token::encode::TokenValidity;
 use muster_wire::token::{KeyKind, UserCredentials, UserCredentialsError, UserRole};
 use proptest::prelude::*;
 
-use crate::world::{ISSUED, World, key};
+use crate::world::{ISSUED, TestOrganisation, key};
 
 fn creds() -> UserCredentials {
-    let world = World::new();
+    let world = TestOrganisation::new();
     let key = key(KeyKind::User, 100);
     UserCredentials::new(
         &world.token(UserRole::Caller, "alice", &key, TokenValidity::without_end(ISSUED)),
@@ -17,7 +17,7 @@ fn creds() -> UserCredentials {
 }
 
 #[test]
-fn what_is_written_reads_back() {
+fn written_credentials_parse_again() {
     let written = creds().to_text();
     let read = UserCredentials::parse(&written).unwrap();
     assert_eq!(read.jwt(), creds().jwt());
@@ -26,7 +26,7 @@ fn what_is_written_reads_back() {
 }
 
 #[test]
-fn the_layout_of_nsc_is_read() {
+fn layout_of_nsc_is_parsed() {
     let creds = creds();
     let text = format!(
         "-----BEGIN NATS USER JWT-----\r\n{}\r\n------END NATS USER JWT------\r\n\r\n\
@@ -45,7 +45,7 @@ fn the_layout_of_nsc_is_read() {
 }
 
 #[test]
-fn debug_and_errors_keep_the_seed() {
+fn debug_and_errors_do_not_contain_the_seed() {
     let creds = creds();
     let seed = creds.key_pair().seed_text();
     assert!(!format!("{creds:?}").contains(seed.as_str()));
@@ -55,7 +55,7 @@ fn debug_and_errors_keep_the_seed() {
 }
 
 #[test]
-fn a_file_put_together_wrongly_is_refused() {
+fn inconsistent_credential_files_are_refused() {
     let text = creds().to_text();
     let seed = creds().key_pair().seed_text();
     let other = text.replace(seed.as_str(), &key(KeyKind::User, 7).seed_text());
@@ -70,7 +70,7 @@ fn a_file_put_together_wrongly_is_refused() {
 
 proptest! {
     #[test]
-    fn no_cut_text_is_accepted_half(cut in 0..2000_usize) {
+    fn truncated_text_is_refused(cut in 0..2000_usize) {
         let text = creds().to_text();
         let end = text.rfind("------END USER NKEY SEED------").unwrap() + "------END USER NKEY SEE".len();
         if cut < end {

@@ -1,4 +1,4 @@
-//! What an enroller makes of wishes, one after the other: who gets in, who comes back, and who does not.
+//! The enroller's decisions over several enrolment requests: acceptance, repetition, refusal, revocation.
 
 use std::collections::BTreeMap;
 
@@ -15,51 +15,51 @@ use muster_wire::sign::Signer;
 use muster_wire::token::encode::{self, TokenValidity};
 use muster_wire::token::{KeyPair, TokenCache, UserCredentials, UserRole};
 
-use crate::enrolment::{Place, WEB, hello, machine};
+use crate::enrolment::{EnrolmentFixture, WEB, enrolment_request, machine};
 use crate::world::{ISSUED, NOW, identity};
 
-/// Seals a wish, handles it, and opens the answer as the machine does.
+/// Signs an enrolment request, lets the enroller handle it, and opens the answer as the node does.
 async fn enrol(
-    place: &Place,
+    place: &EnrolmentFixture,
     enroller: &NodeEnroller<MemoryEnrolmentStore>,
     bootstrap: &Signer,
     called: &str,
     node: &KeyPair,
 ) -> EnrolmentOutcome {
-    let wish = hello(called, node, bootstrap);
-    let bytes = sign_enrolment_request(&wish, bootstrap, node).unwrap();
+    let enrolment = enrolment_request(called, node, bootstrap);
+    let bytes = sign_enrolment_request(&enrolment, bootstrap, node).unwrap();
     let HandledEnrolment::Answered { bytes, .. } =
         enroller.handle_message(&bytes, NOW).await.unwrap()
     else {
-        panic!("it was not answered");
+        panic!("the enroller did not answer");
     };
     let cache = TokenCache::default();
-    open_enrolment_answer(&bytes, &wish, &place.newcomers, &cache, NOW).unwrap()
+    open_enrolment_answer(&bytes, &enrolment, &place.newcomers, &cache, NOW).unwrap()
 }
 
 fn reason(outcome: &EnrolmentOutcome) -> EnrolmentRefusalReason {
     match outcome {
         EnrolmentOutcome::Refused(refused) => refused.reason,
-        other => panic!("it is not refused: {other:?}"),
+        other => panic!("expected a refusal: {other:?}"),
     }
 }
 
-fn welcome(outcome: EnrolmentOutcome) -> EnrolmentAcceptance {
+fn accepted(outcome: EnrolmentOutcome) -> EnrolmentAcceptance {
     match outcome {
         EnrolmentOutcome::Welcome(welcome) => *welcome,
-        other => panic!("it is not welcome: {other:?}"),
+        other => panic!("expected an acceptance: {other:?}"),
     }
 }
 
 #[tokio::test]
-async fn a_machine_becomes_a_node_and_comes_back_as_the_same() {
-    let place = Place::new();
+async fn repeated_enrolment_yields_the_same_node() {
+    let place = EnrolmentFixture::new();
     let enroller = place.enroller();
     let node = machine(80);
     let bootstrap = place.bootstrap(&["name:web-*.example.com", "uses:1", "fact:role=web"]);
     for _ in 0..3 {
         let outcome = enrol(&place, &enroller, &bootstrap, "web-1.example.com", &node).await;
-        let welcome = welcome(outcome);
+        let welcome = accepted(outcome);
         let operator = place.fleet.operator.public_key();
         let fleet = welcome.verify_tokens(operator, node.public_key(), NOW).unwrap();
         assert_eq!(fleet.account_key(), place.fleet.trust.account_key());
@@ -71,12 +71,12 @@ async fn a_machine_becomes_a_node_and_comes_back_as_the_same() {
 }
 
 #[tokio::test]
-async fn a_stolen_bootstrap_token_enrols_allowed_free_names_and_nothing_else() {
-    let place = Place::new();
+async fn stolen_bootstrap_token_enrols_only_free_allowed_names() {
+    let place = EnrolmentFixture::new();
     let enroller = place.enroller();
     let stolen = place.bootstrap(&WEB);
     let first = machine(80);
-    welcome(enrol(&place, &enroller, &stolen, "web-1.example.com", &first).await);
+    accepted(enrol(&place, &enroller, &stolen, "web-1.example.com", &first).await);
     let thief = machine(81);
     for (called, expected) in [
         ("web-1.example.com", EnrolmentRefusalReason::NameTaken),
@@ -87,65 +87,65 @@ async fn a_stolen_bootstrap_token_enrols_allowed_free_names_and_nothing_else() {
         assert_eq!(reason(&outcome), expected, "{called}");
     }
     enroller.enrolment_store().release_name(&identity("web-1.example.com"));
-    welcome(enrol(&place, &enroller, &stolen, "web-1.example.com", &thief).await);
-    // The name went over: the first has it no more.
+    accepted(enrol(&place, &enroller, &stolen, "web-1.example.com", &thief).await);
+    // The name belongs to the second key now; the first key is refused.
     let outcome = enrol(&place, &enroller, &stolen, "web-1.example.com", &first).await;
     assert_eq!(reason(&outcome), EnrolmentRefusalReason::NameTaken);
 }
 
 #[tokio::test]
-async fn a_token_lets_in_as_many_as_it_says() {
-    let place = Place::new();
+async fn bootstrap_token_is_limited_to_its_uses() {
+    let place = EnrolmentFixture::new();
     let enroller = place.enroller();
     let bootstrap = place.bootstrap(&["name:web-*.example.com", "uses:2"]);
     for seed in [80, 81] {
         let called = format!("web-{seed}.example.com");
-        welcome(enrol(&place, &enroller, &bootstrap, &called, &machine(seed)).await);
+        accepted(enrol(&place, &enroller, &bootstrap, &called, &machine(seed)).await);
     }
     let third = enrol(&place, &enroller, &bootstrap, "web-3.example.com", &machine(82)).await;
     assert_eq!(reason(&third), EnrolmentRefusalReason::UsedUp);
-    // One key cannot collect names with one use either.
+    // One key cannot obtain several names with one use.
     let again = enrol(&place, &enroller, &bootstrap, "web-9.example.com", &machine(80)).await;
     assert_eq!(reason(&again), EnrolmentRefusalReason::UsedUp);
-    welcome(enrol(&place, &enroller, &bootstrap, "web-80.example.com", &machine(80)).await);
+    accepted(enrol(&place, &enroller, &bootstrap, "web-80.example.com", &machine(80)).await);
 }
 
-/// Everybody who shares a token can read the answers of all: they hold nothing that helps.
+/// All holders of a bootstrap token can read the answers; the answers contain nothing that another holder can use.
 #[tokio::test]
-async fn somebody_elses_answer_is_of_no_use() {
-    let place = Place::new();
+async fn answer_for_another_node_is_unusable() {
+    let place = EnrolmentFixture::new();
     let enroller = place.enroller();
     let (bootstrap, node, thief) = (place.bootstrap(&WEB), machine(80), machine(81));
-    let wish = hello("web-1.example.com", &node, &bootstrap);
-    let bytes = sign_enrolment_request(&wish, &bootstrap, &node).unwrap();
+    let enrolment = enrolment_request("web-1.example.com", &node, &bootstrap);
+    let bytes = sign_enrolment_request(&enrolment, &bootstrap, &node).unwrap();
     let HandledEnrolment::Answered { bytes, outcome, .. } =
         enroller.handle_message(&bytes, NOW).await.unwrap()
     else {
-        panic!("it was not answered");
+        panic!("the enroller did not answer");
     };
     let text = String::from_utf8(bytes.clone()).unwrap();
     assert!(!text.contains(node.seed_text().as_str()));
 
-    // The thief takes it for an answer to its own wish.
-    let own = hello("web-1.example.com", &thief, &bootstrap);
+    // The thief opens it as the answer to its own request.
+    let own = enrolment_request("web-1.example.com", &thief, &bootstrap);
     let cache = TokenCache::default();
     let opened = open_enrolment_answer(&bytes, &own, &place.newcomers, &cache, NOW);
     assert!(matches!(opened, Err(EnrolmentAnswerError::OtherRequest)));
-    let welcome = welcome(outcome);
+    let welcome = accepted(outcome);
     let operator = place.fleet.operator.public_key();
     let checked = welcome.verify_tokens(operator, thief.public_key(), NOW);
     assert!(matches!(checked, Err(EnrolmentAnswerError::Foreign)));
     assert!(UserCredentials::new(&welcome.token, thief).is_err());
 
-    // An earlier answer is not taken for one to a later wish.
-    let later = EnrolmentRequest { nonce: EnrolmentNonce::from_bytes([10; 16]), ..wish };
+    // An earlier answer is refused for a later request.
+    let later = EnrolmentRequest { nonce: EnrolmentNonce::from_bytes([10; 16]), ..enrolment };
     let opened = open_enrolment_answer(&bytes, &later, &place.newcomers, &cache, NOW);
     assert!(matches!(opened, Err(EnrolmentAnswerError::OtherRequest)));
 }
 
 #[test]
-fn an_enroller_needs_the_key_that_signs_nodes() {
-    let place = Place::new();
+fn enroller_requires_the_node_signing_key() {
+    let place = EnrolmentFixture::new();
     let wrong = NodeEnrollerParts {
         node_role: place.fleet.role_key(UserRole::Caller).clone(),
         ..place.parts()
@@ -154,24 +154,27 @@ fn an_enroller_needs_the_key_that_signs_nodes() {
 }
 
 #[tokio::test]
-async fn a_revocation_reaches_an_enroller_that_runs() {
-    let place = Place::new();
+async fn running_enroller_applies_a_revocation() {
+    let place = EnrolmentFixture::new();
     let enroller = place.enroller();
     let (bootstrap, node) = (place.bootstrap(&WEB), machine(80));
-    welcome(enrol(&place, &enroller, &bootstrap, "web-1.example.com", &node).await);
+    accepted(enrol(&place, &enroller, &bootstrap, "web-1.example.com", &node).await);
     let newer = place.trust(ISSUED + 1, |account| {
         account.revoke_user(&bootstrap.public_key(), ISSUED);
     });
     enroller.update_newcomers(newer.account_token()).unwrap();
     assert!(enroller.update_newcomers(place.newcomers.account_token()).is_err());
-    let bytes =
-        sign_enrolment_request(&hello("web-2.example.com", &node, &bootstrap), &bootstrap, &node)
-            .unwrap();
+    let bytes = sign_enrolment_request(
+        &enrolment_request("web-2.example.com", &node, &bootstrap),
+        &bootstrap,
+        &node,
+    )
+    .unwrap();
     let handled = enroller.handle_message(&bytes, NOW).await.unwrap();
     assert!(matches!(handled, HandledEnrolment::Ignored(EnrolmentRequestError::Refused(_))));
 }
 
-/// The entry of a name that the organisation itself issued.
+/// The register entry of a name that the organisation issued itself.
 fn issued(called: &str, node: &KeyPair) -> NameEntry {
     NameEntry {
         identity: identity(called),
@@ -185,8 +188,8 @@ fn issued(called: &str, node: &KeyPair) -> NameEntry {
 }
 
 #[tokio::test]
-async fn a_name_that_the_organisation_issued_is_refused_to_every_key() {
-    let place = Place::new();
+async fn name_issued_by_the_organisation_is_refused_for_every_key() {
+    let place = EnrolmentFixture::new();
     let enroller = place.enroller();
     let (bootstrap, owner, thief) = (place.bootstrap(&WEB), machine(80), machine(81));
     enroller.enrolment_store().insert_entry(issued("web-1.example.com", &owner));
@@ -196,18 +199,18 @@ async fn a_name_that_the_organisation_issued_is_refused_to_every_key() {
     }
     assert_eq!(enroller.enrolment_store().use_count(&bootstrap.public_key()), 0);
     enroller.enrolment_store().release_name(&identity("web-1.example.com"));
-    welcome(enrol(&place, &enroller, &bootstrap, "web-1.example.com", &thief).await);
+    accepted(enrol(&place, &enroller, &bootstrap, "web-1.example.com", &thief).await);
     let entries = enroller.enrolment_store().all_entries();
-    assert_eq!(entries[0].former, [owner.public_key()], "its keys are remembered");
+    assert_eq!(entries[0].former, [owner.public_key()], "former keys are kept");
 }
 
 #[tokio::test]
-async fn a_revoked_key_is_never_enrolled_again_and_its_name_only_after_a_release() {
-    let place = Place::new();
+async fn revoked_key_stays_refused_and_its_name_needs_a_release() {
+    let place = EnrolmentFixture::new();
     let enroller = place.enroller();
     let (bootstrap, node, other) = (place.bootstrap(&WEB), machine(80), machine(81));
     let name = identity("web-1.example.com");
-    welcome(enrol(&place, &enroller, &bootstrap, name.as_str(), &node).await);
+    accepted(enrol(&place, &enroller, &bootstrap, name.as_str(), &node).await);
     enroller.enrolment_store().revoke_name(&name);
     let outcome = enrol(&place, &enroller, &bootstrap, name.as_str(), &node).await;
     assert_eq!(reason(&outcome), EnrolmentRefusalReason::Revoked);
@@ -220,16 +223,16 @@ async fn a_revoked_key_is_never_enrolled_again_and_its_name_only_after_a_release
         EnrolmentRefusalReason::Revoked,
         "a release frees the name, not the key"
     );
-    welcome(enrol(&place, &enroller, &bootstrap, name.as_str(), &other).await);
+    accepted(enrol(&place, &enroller, &bootstrap, name.as_str(), &other).await);
 }
 
-/// The list in the fleet's account token counts for itself: a key that was never enrolled may be on it.
+/// The revocation list of the fleet's account token applies also to keys that were never enrolled.
 #[tokio::test]
-async fn a_key_that_the_fleets_account_revoked_is_refused_under_every_name() {
-    let place = Place::new();
+async fn key_revoked_by_the_account_is_refused_for_every_name() {
+    let place = EnrolmentFixture::new();
     let enroller = place.enroller();
     let (bootstrap, node) = (place.bootstrap(&WEB), machine(80));
-    welcome(enrol(&place, &enroller, &bootstrap, "web-1.example.com", &node).await);
+    accepted(enrol(&place, &enroller, &bootstrap, "web-1.example.com", &node).await);
     let mut account = place.fleet.trust.claims().nats.clone();
     account.revoke_user(&node.public_key(), ISSUED);
     let newer = encode::issue_account_token(
@@ -247,7 +250,7 @@ async fn a_key_that_the_fleets_account_revoked_is_refused_under_every_name() {
 }
 
 #[test]
-fn the_organisation_takes_free_and_revoked_names_and_leaves_those_of_enrolled_nodes() {
+fn organisation_reserves_free_and_revoked_names_only() {
     let (ours, enrolled) = (machine(80), machine(81));
     let wanted = issued("web-1.example.com", &ours);
     let held = NameEntry {

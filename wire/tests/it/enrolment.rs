@@ -1,4 +1,4 @@
-//! How machines become nodes: patterns of names, tickets, wishes, answers, and what the enroller makes of them.
+//! Enrolment: name patterns, token grants, requests, answers, and the enroller's decision.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,20 +24,20 @@ use muster_wire::token::{
 use proptest::prelude::*;
 use serde_json::json;
 
-use crate::world::{ISSUED, NOW, World, identity, key, name};
+use crate::world::{ISSUED, NOW, TestOrganisation, identity, key, name};
 
-/// An organisation with its two accounts.
-pub(crate) struct Place {
-    pub(crate) fleet: World,
+/// An organisation with a fleet account and a newcomers account.
+pub(crate) struct EnrolmentFixture {
+    pub(crate) fleet: TestOrganisation,
     account: KeyPair,
     newcomer: KeyPair,
     service: KeyPair,
     pub(crate) newcomers: AccountTrust,
 }
 
-impl Place {
+impl EnrolmentFixture {
     pub(crate) fn new() -> Self {
-        let fleet = World::new();
+        let fleet = TestOrganisation::new();
         let [account, newcomer, service] = [60, 61, 62].map(|seed| key(KeyKind::Account, seed));
         let mut place = Self { newcomers: fleet.trust.clone(), fleet, account, newcomer, service };
         place.newcomers = place.trust(ISSUED, |_| {});
@@ -70,7 +70,7 @@ impl Place {
         AccountTrust::new(self.fleet.operator.public_key(), &token.unwrap()).unwrap()
     }
 
-    fn party(
+    fn user_signer(
         &self,
         role: &KeyPair,
         called: &str,
@@ -89,11 +89,11 @@ impl Place {
     }
 
     pub(crate) fn bootstrap(&self, tags: &[&str]) -> Signer {
-        self.party(&self.newcomer, "bootstrap", 70, tags, None)
+        self.user_signer(&self.newcomer, "bootstrap", 70, tags, None)
     }
 
-    pub(crate) fn enrolling(&self) -> Signer {
-        self.party(&self.service, "provisioner", 71, &[], None)
+    pub(crate) fn enrolment_service(&self) -> Signer {
+        self.user_signer(&self.service, "provisioner", 71, &[], None)
     }
 
     fn open(&self, bytes: &[u8]) -> Result<OpenEnrolmentRequest, EnrolmentRequestError> {
@@ -108,7 +108,7 @@ impl Place {
         NodeEnrollerParts {
             newcomers: self.newcomers.clone(),
             fleet: self.fleet.trust.clone(),
-            service: self.enrolling(),
+            service: self.enrolment_service(),
             node_role: self.fleet.role_key(UserRole::Node).clone(),
             settings: EnrolmentSettings {
                 collectives: vec![name("fleet")],
@@ -121,16 +121,20 @@ impl Place {
     }
 }
 
-/// What a token lets in, in most of these tests.
+/// The grant of most bootstrap tokens in these tests.
 pub(crate) const WEB: [&str; 1] = ["name:web-*.example.com"];
 
-/// The key of a machine.
+/// The key of a bootstrapping node.
 pub(crate) fn machine(seed: u8) -> KeyPair {
     key(KeyKind::User, seed)
 }
 
-/// What a machine says.
-pub(crate) fn hello(called: &str, node: &KeyPair, bootstrap: &Signer) -> EnrolmentRequest {
+/// The enrolment request of a node.
+pub(crate) fn enrolment_request(
+    called: &str,
+    node: &KeyPair,
+    bootstrap: &Signer,
+) -> EnrolmentRequest {
     let facts = json!({"cloud": {"provider": "ec2", "region": "eu-west-1"}});
     EnrolmentRequest {
         identity: identity(called),
@@ -144,7 +148,7 @@ pub(crate) fn hello(called: &str, node: &KeyPair, bootstrap: &Signer) -> Enrolme
 }
 
 #[test]
-fn what_a_token_says_and_is_not_understood_lets_nobody_in() {
+fn bootstrap_token_with_invalid_tags_is_refused() {
     let of = |tags: &[&str]| {
         TokenGrant::from_tags(&tags.iter().map(ToString::to_string).collect::<Vec<_>>())
     };
@@ -162,30 +166,31 @@ fn what_a_token_says_and_is_not_understood_lets_nobody_in() {
 }
 
 #[test]
-fn a_wish_is_believed_with_both_signatures() {
-    let place = Place::new();
+fn enrolment_request_with_both_signatures_is_accepted() {
+    let place = EnrolmentFixture::new();
     let (bootstrap, node) = (place.bootstrap(&WEB), machine(80));
-    let wish = hello("web-1.example.com", &node, &bootstrap);
-    let opened = place.open(&sign_enrolment_request(&wish, &bootstrap, &node).unwrap()).unwrap();
-    assert_eq!(opened.request, wish);
+    let enrolment = enrolment_request("web-1.example.com", &node, &bootstrap);
+    let opened =
+        place.open(&sign_enrolment_request(&enrolment, &bootstrap, &node).unwrap()).unwrap();
+    assert_eq!(opened.request, enrolment);
     assert_eq!(opened.sender.role, UserRole::Newcomer);
-    assert!(opened.grant.allows_name(&wish.identity));
+    assert!(opened.grant.allows_name(&enrolment.identity));
 }
 
-/// Somebody who has a token and a captured wish, but not the new key, gets nowhere with either.
+/// A token and a captured request are useless without the node's private key.
 #[test]
-fn a_wish_that_was_swapped_moved_or_borrowed_is_refused() {
-    let place = Place::new();
+fn forged_moved_and_renamed_enrolment_requests_are_refused() {
+    let place = EnrolmentFixture::new();
     let (bootstrap, node, thief) = (place.bootstrap(&WEB), machine(80), machine(81));
-    let wish = hello("web-1.example.com", &node, &bootstrap);
+    let enrolment = enrolment_request("web-1.example.com", &node, &bootstrap);
 
-    // The key is another's: the thief's own signature does not prove it.
-    let forged = sign_enrolment_request(&wish, &bootstrap, &thief).unwrap();
+    // The key in the request is not the thief's, so the thief's signature is no proof.
+    let forged = sign_enrolment_request(&enrolment, &bootstrap, &thief).unwrap();
     assert!(matches!(place.open(&forged), Err(EnrolmentRequestError::Proof { .. })));
 
-    // A captured introduction under another credential.
-    let other = place.party(&place.newcomer, "other", 72, &WEB, None);
-    let captured = sign_enrolment_request(&wish, &bootstrap, &node).unwrap();
+    // A captured inner request under another credential.
+    let other = place.user_signer(&place.newcomer, "other", 72, &WEB, None);
+    let captured = sign_enrolment_request(&enrolment, &bootstrap, &node).unwrap();
     let captured: serde_json::Value = serde_json::from_slice(&captured).unwrap();
     let moved = sign_envelope(EnvelopeKind::Hello, &captured["body"], &other).unwrap();
     assert!(matches!(
@@ -193,7 +198,7 @@ fn a_wish_that_was_swapped_moved_or_borrowed_is_refused() {
         Err(EnrolmentRequestError::Shape(_) | EnrolmentRequestError::Proof { .. })
     ));
 
-    // The name in a captured wish changed, and the whole sealed again with the shared credential.
+    // The name in a captured request is changed and the envelope is signed again with the shared credential.
     let text = captured["body"]["hello"].to_string();
     let renamed = text.replace("web-1.example.com", "web-2.example.com");
     let body = json!({
@@ -203,15 +208,15 @@ fn a_wish_that_was_swapped_moved_or_borrowed_is_refused() {
     let renamed = sign_envelope(EnvelopeKind::Hello, &body, &bootstrap).unwrap();
     assert!(matches!(place.open(&renamed), Err(EnrolmentRequestError::Proof { .. })));
 
-    // The bootstrap credential's own key, which everybody has who shares it.
-    let own = EnrolmentRequest { key: bootstrap.public_key(), ..wish.clone() };
+    // The key of the bootstrap credential is refused as a node key: several machines share it.
+    let own = EnrolmentRequest { key: bootstrap.public_key(), ..enrolment.clone() };
     let own = sign_enrolment_request(&own, &bootstrap, bootstrap.key_pair()).unwrap();
     assert!(matches!(place.open(&own), Err(EnrolmentRequestError::Shape(_))));
 
-    // Parties of other roles and accounts.
-    for stranger in [place.enrolling(), place.fleet.caller(), place.fleet.node()] {
-        let wish = hello("web-1.example.com", &node, &stranger);
-        let bytes = sign_enrolment_request(&wish, &stranger, &node).unwrap();
+    // Users of other roles and accounts.
+    for sender in [place.enrolment_service(), place.fleet.caller(), place.fleet.node()] {
+        let enrolment = enrolment_request("web-1.example.com", &node, &sender);
+        let bytes = sign_enrolment_request(&enrolment, &sender, &node).unwrap();
         assert!(matches!(
             place.open(&bytes),
             Err(EnrolmentRequestError::Refused(
@@ -223,12 +228,13 @@ fn a_wish_that_was_swapped_moved_or_borrowed_is_refused() {
 }
 
 #[test]
-fn an_expired_or_revoked_token_is_refused() {
-    let place = Place::new();
+fn expired_or_revoked_bootstrap_token_is_refused() {
+    let place = EnrolmentFixture::new();
     let node = machine(80);
-    let late = place.party(&place.newcomer, "late", 73, &WEB, Some(NOW / 1000 - 3600));
+    let late = place.user_signer(&place.newcomer, "late", 73, &WEB, Some(NOW / 1000 - 3600));
     let bytes =
-        sign_enrolment_request(&hello("web-1.example.com", &node, &late), &late, &node).unwrap();
+        sign_enrolment_request(&enrolment_request("web-1.example.com", &node, &late), &late, &node)
+            .unwrap();
     assert!(matches!(
         place.open(&bytes),
         Err(EnrolmentRequestError::Refused(MessageRefusal::Token(TokenError::Expired { .. })))
@@ -238,9 +244,12 @@ fn an_expired_or_revoked_token_is_refused() {
     let revoked = place.trust(ISSUED + 1, |account| {
         account.revoke_user(&bootstrap.public_key(), ISSUED);
     });
-    let bytes =
-        sign_enrolment_request(&hello("web-1.example.com", &node, &bootstrap), &bootstrap, &node)
-            .unwrap();
+    let bytes = sign_enrolment_request(
+        &enrolment_request("web-1.example.com", &node, &bootstrap),
+        &bootstrap,
+        &node,
+    )
+    .unwrap();
     assert!(matches!(
         open_enrolment_request(&bytes, &revoked, &TokenCache::default(), NOW),
         Err(EnrolmentRequestError::Refused(MessageRefusal::Token(TokenError::Revoked { .. })))
@@ -248,15 +257,15 @@ fn an_expired_or_revoked_token_is_refused() {
 }
 
 #[test]
-fn what_follows_from_a_wish_is_decided_without_looking_anywhere() {
-    let place = Place::new();
+fn enrolment_decision_is_a_pure_function() {
+    let place = EnrolmentFixture::new();
     let (bootstrap, node) = (place.bootstrap(&WEB), machine(80));
-    let wish = |called: &str, time| OpenEnrolmentRequest {
-        request: EnrolmentRequest { time, ..hello(called, &node, &bootstrap) },
+    let enrolment = |called: &str, time| OpenEnrolmentRequest {
+        request: EnrolmentRequest { time, ..enrolment_request(called, &node, &bootstrap) },
         sender: Arc::new(place.newcomers.verify_user(&bootstrap.token(), NOW).unwrap()),
         grant: TokenGrant::from_tags(&WEB.map(str::to_owned)).unwrap(),
     };
-    let good = wish("web-1.example.com", NOW);
+    let good = enrolment("web-1.example.com", NOW);
     let entry = |node: &KeyPair, released| NameEntry {
         identity: identity("web-1.example.com"),
         key: node.public_key(),
@@ -266,9 +275,9 @@ fn what_follows_from_a_wish_is_decided_without_looking_anywhere() {
         revoked: false,
         former: Vec::new(),
     };
-    let decided = |wish: &OpenEnrolmentRequest, holder: Option<NameEntry>, approval| {
+    let decided = |enrolment: &OpenEnrolmentRequest, holder: Option<NameEntry>, approval| {
         let known = KnownName { entry: holder.as_ref(), is_key_revoked: false };
-        match decide_enrolment(wish, known, &approval, NOW) {
+        match decide_enrolment(enrolment, known, &approval, NOW) {
             EnrolmentDecision::Issue => "issue".to_owned(),
             EnrolmentDecision::Wait(what) => format!("wait: {what}"),
             EnrolmentDecision::Refuse(reason, _) => reason.as_str().to_owned(),
@@ -283,31 +292,31 @@ fn what_follows_from_a_wish_is_decided_without_looking_anywhere() {
     assert_eq!(decided(&good, None, EnrolmentApproval::Given), "issue");
     assert_eq!(decided(&good, None, EnrolmentApproval::Awaited("Anna".to_owned())), "wait: Anna");
     assert_eq!(decided(&good, None, EnrolmentApproval::Denied("no".to_owned())), "denied");
-    let elsewhere = wish("db-1.example.com", NOW);
+    let elsewhere = enrolment("db-1.example.com", NOW);
     assert_eq!(decided(&elsewhere, None, EnrolmentApproval::Given), "name_not_allowed");
     for time in [NOW - 600_000, NOW + 600_000] {
-        assert_eq!(decided(&wish("web-1.example.com", time), None, free.clone()), "stale");
+        assert_eq!(decided(&enrolment("web-1.example.com", time), None, free.clone()), "stale");
     }
-    assert_eq!(decided(&wish("web-1.example.com", NOW - 80_000), None, free), "issue");
+    assert_eq!(decided(&enrolment("web-1.example.com", NOW - 80_000), None, free), "issue");
 }
 
 #[test]
-fn only_a_service_of_the_newcomers_account_welcomes_and_only_into_the_operators_fleet() {
-    let place = Place::new();
+fn acceptance_requires_the_enrolment_service_and_tokens_of_the_operator() {
+    let place = EnrolmentFixture::new();
     let (bootstrap, node) = (place.bootstrap(&WEB), machine(80));
-    let wish = hello("web-1.example.com", &node, &bootstrap);
-    let stranger = World::with_seed(21);
-    let token_by = |world: &World, role, called: &str| {
+    let enrolment = enrolment_request("web-1.example.com", &node, &bootstrap);
+    let foreign = TestOrganisation::with_seed(21);
+    let token_by = |world: &TestOrganisation, role, called: &str| {
         world.token(role, called, &node, TokenValidity::without_end(ISSUED))
     };
     let answer = |welcome: EnrolmentAcceptance| EnrolmentAnswer {
-        nonce: wish.nonce,
-        key: wish.key,
+        nonce: enrolment.nonce,
+        key: enrolment.key,
         time: NOW,
         outcome: EnrolmentOutcome::Welcome(Box::new(welcome)),
     };
     let good = EnrolmentAcceptance {
-        identity: wish.identity.clone(),
+        identity: enrolment.identity.clone(),
         token: token_by(&place.fleet, UserRole::Node, "web-1.example.com"),
         account: place.fleet.trust.account_token().to_owned(),
         collectives: vec![name("fleet")],
@@ -316,9 +325,10 @@ fn only_a_service_of_the_newcomers_account_welcomes_and_only_into_the_operators_
         provisioning: false,
     };
     let cache = TokenCache::default();
-    let open = |bytes: &[u8]| open_enrolment_answer(bytes, &wish, &place.newcomers, &cache, NOW);
+    let open =
+        |bytes: &[u8]| open_enrolment_answer(bytes, &enrolment, &place.newcomers, &cache, NOW);
 
-    // Another newcomer with the same credential answers in the service's stead.
+    // Another newcomer with the same credential signs an answer.
     let forged = sign_enrolment_answer(&answer(good.clone()), &bootstrap).unwrap();
     assert!(matches!(
         open(&forged),
@@ -329,22 +339,22 @@ fn only_a_service_of_the_newcomers_account_welcomes_and_only_into_the_operators_
     assert!(matches!(open(&forged), Err(EnrolmentAnswerError::Refused(MessageRefusal::Token(_)))));
 
     let named = EnrolmentAcceptance { identity: identity("web-2.example.com"), ..good.clone() };
-    let renamed = sign_enrolment_answer(&answer(named), &place.enrolling()).unwrap();
+    let renamed = sign_enrolment_answer(&answer(named), &place.enrolment_service()).unwrap();
     assert!(matches!(open(&renamed), Err(EnrolmentAnswerError::Name { .. })));
 
     let operator = place.fleet.operator.public_key();
-    assert!(good.verify_tokens(operator, wish.key, NOW).is_ok());
+    assert!(good.verify_tokens(operator, enrolment.key, NOW).is_ok());
     for (changed, what) in [
         (
             EnrolmentAcceptance {
-                account: stranger.trust.account_token().to_owned(),
+                account: foreign.trust.account_token().to_owned(),
                 ..good.clone()
             },
             "account token",
         ),
         (
             EnrolmentAcceptance {
-                token: token_by(&stranger, UserRole::Node, "web-1.example.com"),
+                token: token_by(&foreign, UserRole::Node, "web-1.example.com"),
                 ..good.clone()
             },
             "node's token",
@@ -364,17 +374,17 @@ fn only_a_service_of_the_newcomers_account_welcomes_and_only_into_the_operators_
             "not a node token",
         ),
     ] {
-        let refused = changed.verify_tokens(operator, wish.key, NOW).unwrap_err().to_string();
+        let refused = changed.verify_tokens(operator, enrolment.key, NOW).unwrap_err().to_string();
         assert!(refused.contains(what), "{refused}");
     }
 }
 
 proptest! {
     #[test]
-    fn a_changed_wish_is_never_believed(at in 0..2000_usize, byte in any::<u8>()) {
-        let place = Place::new();
+    fn changed_enrolment_request_is_refused(at in 0..2000_usize, byte in any::<u8>()) {
+        let place = EnrolmentFixture::new();
         let (bootstrap, node) = (place.bootstrap(&WEB), machine(80));
-        let good = sign_enrolment_request(&hello("web-1.example.com", &node, &bootstrap), &bootstrap, &node).unwrap();
+        let good = sign_enrolment_request(&enrolment_request("web-1.example.com", &node, &bootstrap), &bootstrap, &node).unwrap();
         let mut bytes = good.clone();
         let at = at % bytes.len();
         bytes[at] = byte;

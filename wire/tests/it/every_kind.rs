@@ -1,4 +1,4 @@
-//! What is claimed of messages in general, tried with messages of every kind.
+//! Properties of all messages, tested with every message kind.
 
 use muster_wire::sign::{Envelope, MessageRefusal, sign_envelope};
 use muster_wire::token::{TokenCache, UserRole};
@@ -16,9 +16,9 @@ fn every_kind_has_an_authentic_sample() {
     }
 }
 
-/// Every byte of every kind: protocol, token, signature, body, and the JSON around them.
+/// Every byte of the protocol, the token, the signature, the body, and the JSON around them.
 #[test]
-fn no_byte_of_any_kind_can_be_changed() {
+fn changed_or_truncated_message_of_any_kind_is_refused() {
     let samples = Samples::new();
     for kind in kinds() {
         let bytes = samples.sealed(kind);
@@ -34,9 +34,9 @@ fn no_byte_of_any_kind_can_be_changed() {
     }
 }
 
-/// Whatever the roles of sender and receiver are: the name of the kind is part of what is signed.
+/// The protocol name is part of the signed bytes, so this holds for all roles of sender and receiver.
 #[test]
-fn no_kind_is_ever_taken_for_another() {
+fn message_of_one_kind_is_refused_as_any_other_kind() {
     let samples = Samples::new();
     let (fleet, newcomers) = (&samples.place.fleet.trust, &samples.place.newcomers);
     for sealed in kinds() {
@@ -58,7 +58,7 @@ fn no_kind_is_ever_taken_for_another() {
 }
 
 #[test]
-fn every_kind_meets_its_size_limit_before_a_parser() {
+fn size_limit_of_every_kind_is_checked_before_parsing() {
     for kind in kinds() {
         let decode = |length: usize| Envelope::decode(kind, &vec![b'['; length]).unwrap_err();
         assert!(matches!(decode(kind.max_bytes()), MessageRefusal::Malformed(_)), "{kind:?}");
@@ -71,7 +71,7 @@ fn every_kind_meets_its_size_limit_before_a_parser() {
 }
 
 #[test]
-fn every_kind_refuses_fields_that_come_twice_and_deep_nesting() {
+fn every_kind_refuses_duplicate_fields_and_deep_nesting() {
     let samples = Samples::new();
     for kind in kinds() {
         let text = String::from_utf8(samples.sealed(kind)).unwrap();
@@ -91,7 +91,7 @@ fn every_kind_refuses_fields_that_come_twice_and_deep_nesting() {
     }
 }
 
-/// A JSON value of any shape that a sender might put in place of another.
+/// An arbitrary JSON value that replaces another one.
 fn any_value() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -112,19 +112,19 @@ fn any_value() -> impl Strategy<Value = Value> {
     })
 }
 
-/// The pointers to all values within this one, itself included.
-fn pointers(value: &Value, at: &str, found: &mut Vec<String>) {
+/// Collects the JSON collect_pointers of this value and of all values within it.
+fn collect_pointers(value: &Value, at: &str, found: &mut Vec<String>) {
     found.push(at.to_owned());
     match value {
         Value::Object(map) => {
             for (key, inner) in map {
                 let key = key.replace('~', "~0").replace('/', "~1");
-                pointers(inner, &format!("{at}/{key}"), found);
+                collect_pointers(inner, &format!("{at}/{key}"), found);
             }
         }
         Value::Array(list) => {
             for (number, inner) in list.iter().enumerate() {
-                pointers(inner, &format!("{at}/{number}"), found);
+                collect_pointers(inner, &format!("{at}/{number}"), found);
             }
         }
         _ => {}
@@ -134,50 +134,50 @@ fn pointers(value: &Value, at: &str, found: &mut Vec<String>) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
-    /// A sender whose signature is good may say anything: every parser behind the signature accepts it or refuses it.
+    /// A valid signature does not imply a valid body: every parser behind the verification accepts or refuses it without a panic.
     #[test]
-    fn a_well_signed_body_of_any_shape_panics_nowhere(
+    fn correctly_signed_body_of_any_shape_does_not_panic(
         kind in prop::sample::select(kinds()),
         changes in prop::collection::vec((any::<prop::sample::Index>(), any_value()), 1..4),
     ) {
         let samples = Samples::new();
         let mut body = samples.body(kind);
-        for (place, value) in changes {
+        for (position, value) in changes {
             let mut found = Vec::new();
-            pointers(&body, "", &mut found);
-            let pointer = place.get::<String>(&found);
+            collect_pointers(&body, "", &mut found);
+            let pointer = position.get::<String>(&found);
             *body.pointer_mut(pointer).unwrap() = value;
         }
-        // A body above the kind's limit is not sealed; that is a refusal too.
+        // A body above the size limit of its kind is not signed.
         if let Ok(bytes) = sign_envelope(kind, &body, &samples.signer(kind)) {
             let _ = samples.open(kind, &bytes);
         }
     }
 
-    /// Bytes of no sender: cut, doubled, overwritten.
+    /// Messages with removed, inserted and overwritten bytes.
     #[test]
-    fn mangled_bytes_of_any_kind_are_refused_and_panic_nowhere(
+    fn mangled_message_of_any_kind_is_refused_without_panic(
         kind in prop::sample::select(kinds()),
         edits in prop::collection::vec((any::<prop::sample::Index>(), prop::collection::vec(any::<u8>(), 0..6), 0..4_usize), 1..5),
     ) {
         let samples = Samples::new();
         let bytes = samples.sealed(kind);
         let mut mangled = bytes.clone();
-        for (place, with, remove) in edits {
-            let from = place.index(mangled.len().max(1)).min(mangled.len());
+        for (position, with, remove) in edits {
+            let from = position.index(mangled.len().max(1)).min(mangled.len());
             let to = (from + remove).min(mangled.len());
             mangled.splice(from..to, with);
         }
         let opened = samples.open(kind, &mangled);
-        prop_assert!(opened.is_err() || same_message(&bytes, &mangled), "{:?}", kind);
+        prop_assert!(opened.is_err() || parses_equal(&bytes, &mangled), "{:?}", kind);
         for other in kinds() {
             let _ = samples.open(other, &mangled);
         }
     }
 }
 
-/// Whether both say the same under the same signature. White space outside the body is not signed, and means nothing.
-fn same_message(one: &[u8], other: &[u8]) -> bool {
+/// Whether both messages parse to equal JSON. White space outside the body is not signed.
+fn parses_equal(one: &[u8], other: &[u8]) -> bool {
     let read = |bytes: &[u8]| serde_json::from_slice::<Value>(bytes).ok();
     read(one) == read(other)
 }

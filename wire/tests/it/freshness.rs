@@ -1,4 +1,4 @@
-//! Age between two clocks, and the memory of what was seen, against a plain model.
+//! The age of requests between two clocks, and the cache of seen requests compared with a simple model.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use uuid::Uuid;
 
 #[test]
-fn a_request_is_fresh_from_issue_to_ttl_with_skew_at_both_ends() {
+fn request_is_fresh_from_issue_to_ttl_with_skew_on_both_sides() {
     let (issued, ttl) = (1_000_000, 60_000);
     let fresh = |now| check_freshness(issued, ttl, now, CLOCK_SKEW_MILLIS);
     assert_eq!(fresh(issued - CLOCK_SKEW_MILLIS), Ok(()));
@@ -28,13 +28,13 @@ fn a_request_is_fresh_from_issue_to_ttl_with_skew_at_both_ends() {
 
 const DAY: u64 = 86_400_000;
 
-/// Two clocks that agree.
+/// Wall clock and steady clock agree.
 fn at(now: u64) -> DualClockInstant {
     DualClockInstant { wall: now, steady: now }
 }
 
 #[test]
-fn a_full_cache_refuses_and_forgets_nothing_that_lives() {
+fn full_cache_refuses_new_requests_and_keeps_live_ones() {
     let mut cache = SeenCache::new(2);
     let [a, b, c] = [1, 2, 3].map(Uuid::from_u128);
     assert_eq!(cache.insert(&[0; 32], a, 100, at(0)), InsertionOutcome::New);
@@ -49,7 +49,7 @@ fn a_full_cache_refuses_and_forgets_nothing_that_lives() {
 }
 
 #[test]
-fn callers_do_not_spoil_each_others_ids() {
+fn request_ids_are_separate_for_each_caller() {
     let mut cache = SeenCache::default();
     assert_eq!(cache.insert(&[1; 32], Uuid::nil(), 100, at(0)), InsertionOutcome::New);
     assert_eq!(cache.insert(&[2; 32], Uuid::nil(), 100, at(0)), InsertionOutcome::New);
@@ -57,10 +57,10 @@ fn callers_do_not_spoil_each_others_ids() {
 }
 
 #[test]
-fn a_restart_keeps_every_live_request_even_beyond_the_capacity() {
+fn restart_keeps_live_requests_beyond_the_capacity() {
     let record =
         |n: u128, expires| SeenRecord { caller: [0; 32], request: Uuid::from_u128(n), expires };
-    // Twice in the journal: the later end counts.
+    // A request that is in the journal several times is kept until its latest expiry.
     let journal = [
         record(1, 50),
         record(2, DAY + 100),
@@ -80,7 +80,7 @@ fn a_restart_keeps_every_live_request_even_beyond_the_capacity() {
 }
 
 #[test]
-fn a_clock_that_is_set_forward_and_back_makes_nothing_forgotten() {
+fn clock_jump_forward_and_back_forgets_no_request() {
     let mut cache = SeenCache::default();
     let [a, b] = [1, 2].map(Uuid::from_u128);
     let now = |wall, steady| DualClockInstant { wall, steady };
@@ -90,13 +90,13 @@ fn a_clock_that_is_set_forward_and_back_makes_nothing_forgotten() {
     assert_eq!(insert(b, DAY + hour + 1000, now(DAY + hour, 10)), InsertionOutcome::New);
     assert_eq!(insert(a, DAY + 1000, now(DAY + hour, 20)), InsertionOutcome::Seen);
     assert_eq!(insert(a, DAY + 1000, now(DAY + 1000, 1000)), InsertionOutcome::Seen);
-    // What the clock said an hour too early is not over before it says so again.
+    // An expiry that only the wrong clock reached does not count until the right clock reaches it.
     assert_eq!(insert(b, DAY + hour + 1000, now(DAY + hour, hour)), InsertionOutcome::Seen);
     assert_eq!(cache.len(), 1);
 }
 
 #[test]
-fn a_restart_with_a_wrong_clock_forgets_nothing_before_it_is_put_right() {
+fn restart_with_a_wrong_clock_forgets_no_live_request() {
     let request = Uuid::from_u128(1);
     let record = |expires| SeenRecord { caller: [0; 32], request, expires };
     let (hour, minute) = (3_600_000, 60_000);
@@ -112,27 +112,27 @@ fn a_restart_with_a_wrong_clock_forgets_nothing_before_it_is_put_right() {
 }
 
 #[test]
-fn one_caller_cannot_use_up_the_room_of_all() {
+fn one_caller_cannot_exhaust_the_cache() {
     let mut cache = SeenCache::new(1024);
     let ids = || (0_u128..).map(Uuid::from_u128);
     let day = 24 * 60 * 60 * 1000;
-    let taken = |cache: &mut SeenCache, caller: u8, most: usize| {
+    let insert_until_full = |cache: &mut SeenCache, caller: u8, most: usize| {
         let fresh =
             |id: &Uuid| cache.insert(&[caller; 32], *id, day, at(0)) == InsertionOutcome::New;
         ids().take(most).take_while(fresh).count()
     };
-    // One who asks without end gets seven parts of eight, and no more by trying again.
-    assert_eq!(taken(&mut cache, 1, 5000), 896);
+    // One caller can use seven eighths of the capacity.
+    assert_eq!(insert_until_full(&mut cache, 1, 5000), 896);
     let more = cache.insert(&[1; 32], Uuid::from_u128(9999), day, at(0));
     assert!(matches!(more, InsertionOutcome::Full { .. }));
-    // Everybody else is still heard, each for as much as is little.
+    // Every other caller can still use its minimum of capacity/64.
     for caller in 2..10 {
-        assert_eq!(taken(&mut cache, caller, 5000), 16, "{caller}");
+        assert_eq!(insert_until_full(&mut cache, caller, 5000), 16, "{caller}");
     }
     assert_eq!(cache.len(), 1024);
-    // Nothing is lost of what was promised, and all of it is given back.
+    // No entry is forgotten before its expiry, and expiry frees the capacity.
     assert_eq!(cache.insert(&[1; 32], Uuid::from_u128(7), day, at(day)), InsertionOutcome::Seen);
-    assert_eq!(taken(&mut cache, 1, 1), 0);
+    assert_eq!(insert_until_full(&mut cache, 1, 1), 0);
     assert_eq!(
         cache.insert(&[1; 32], Uuid::from_u128(9999), 3 * day, at(day + 1)),
         InsertionOutcome::New
@@ -140,8 +140,8 @@ fn one_caller_cannot_use_up_the_room_of_all() {
     assert_eq!(cache.len(), 1);
 }
 
-/// What a caller may fill up to: an eighth is kept for those who have taken little.
-fn room(model: &HashMap<(u8, u128), u64>, caller: u8, capacity: usize) -> usize {
+/// The capacity for a caller: one eighth is reserved for callers with few entries.
+fn capacity_for_caller(model: &HashMap<(u8, u128), u64>, caller: u8, capacity: usize) -> usize {
     let held = model.keys().filter(|(owner, _)| *owner == caller).count();
     let little = (capacity / 64).max(1);
     if held < little { capacity } else { capacity - capacity / 8 }
@@ -149,7 +149,7 @@ fn room(model: &HashMap<(u8, u128), u64>, caller: u8, capacity: usize) -> usize 
 
 proptest! {
     #[test]
-    fn what_judge_accepts_is_still_remembered(
+    fn fresh_request_is_still_remembered(
         issued in 0..u64::MAX, ttl in 1..86_400_000_u64, now: u64, skew in 0..100_000_u64,
     ) {
         if check_freshness(issued, ttl, now, skew).is_ok() {
@@ -158,7 +158,7 @@ proptest! {
     }
 
     #[test]
-    fn the_cache_is_its_model(
+    fn cache_behaves_like_its_model(
         steps in prop::collection::vec((0..3_u8, 0..8_u128, 0..50_u64, 0..10_u64, any::<bool>()), 0..200),
         capacity in 0..20_usize,
     ) {
@@ -172,7 +172,7 @@ proptest! {
             let outcome = cache.insert(&[caller; 32], Uuid::from_u128(id), expires, at(now));
             if model.contains_key(&(caller, id)) {
                 prop_assert_eq!(outcome, InsertionOutcome::Seen);
-            } else if model.len() >= room(&model, caller, capacity) {
+            } else if model.len() >= capacity_for_caller(&model, caller, capacity) {
                 let next = model.values().min().map_or(1, |end| end - now + 1);
                 prop_assert_eq!(outcome, InsertionOutcome::Full { retry_after_ms: next });
             } else {

@@ -1,6 +1,6 @@
-//! Messages of version 1 as they were released. A file is never edited: what changes its bytes is a new version.
+//! Golden messages of protocol version 1. The files are never edited: a change of the bytes requires a new version.
 //!
-//! With `UPDATE_GOLDEN=1` files that are missing are written; existing ones are only ever compared.
+//! With `UPDATE_GOLDEN=1` missing files are written; existing files are only compared.
 
 use std::fs;
 use std::path::PathBuf;
@@ -22,11 +22,11 @@ use muster_wire::token::{AccountTrust, TokenCache, UserRole};
 use muster_wire::trace::{StageName, StageTiming, TraceContext};
 use serde_json::{Map, json};
 
-use crate::enrolment::{Place, hello, machine};
-use crate::world::{NOW, World, broadcast, data, expected, reply, request, sealed};
+use crate::enrolment::{EnrolmentFixture, enrolment_request, machine};
+use crate::world::{NOW, TestOrganisation, broadcast, data, expected, reply, request, sealed};
 
-/// The golden with this name, which must hold these bytes and a newline.
-fn golden(name: &str, bytes: &[u8]) -> Vec<u8> {
+/// Compares the golden file of this name with these bytes and a newline, and returns its content.
+fn compare_golden(name: &str, bytes: &[u8]) -> Vec<u8> {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
     if !path.exists() && std::env::var_os("UPDATE_GOLDEN").is_some() {
         fs::write(&path, [bytes, b"\n"].concat()).unwrap();
@@ -38,8 +38,8 @@ fn golden(name: &str, bytes: &[u8]) -> Vec<u8> {
     stored
 }
 
-/// The trust as released. Today's account token may have wider scopes; what was signed under the released one is believed for ever.
-fn trust(world: &World) -> AccountTrust {
+/// The released account token. Current account tokens may have wider scopes; messages signed under the released token must stay valid.
+fn trust(world: &TestOrganisation) -> AccountTrust {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden/account.jwt");
     let token = fs::read_to_string(path).unwrap();
     let trust = AccountTrust::new(world.operator.public_key(), token.trim()).unwrap();
@@ -48,16 +48,16 @@ fn trust(world: &World) -> AccountTrust {
 }
 
 fn check_request(name: &str, request: &Request) {
-    let world = World::new();
-    let stored = golden(name, &sealed(EnvelopeKind::Request, request, &world.caller()));
+    let world = TestOrganisation::new();
+    let stored = compare_golden(name, &sealed(EnvelopeKind::Request, request, &world.caller()));
     let cache = TokenCache::default();
     let opened = open_request(&stored, &broadcast(), &trust(&world), &cache, NOW).unwrap();
     assert_eq!(opened.request, *request);
 }
 
 fn check_reply(name: &str, reply: &Reply) {
-    let world = World::new();
-    let stored = golden(name, &sealed(EnvelopeKind::Reply, reply, &world.node()));
+    let world = TestOrganisation::new();
+    let stored = compare_golden(name, &sealed(EnvelopeKind::Reply, reply, &world.node()));
     let asked = request(&["db1.acme.net"]);
     let cache = TokenCache::default();
     let opened = open_reply(&stored, &expected(&asked), &trust(&world), &cache, NOW).unwrap();
@@ -65,7 +65,7 @@ fn check_reply(name: &str, reply: &Reply) {
 }
 
 #[test]
-fn requests() {
+fn request_messages_match_their_goldens() {
     check_request("request_nodes.json", &request(&["db1.acme.net", "web1.acme.net"]));
     let mut filtered = request(&[]);
     let filter = NodeFilter::default()
@@ -87,24 +87,24 @@ fn requests() {
 }
 
 #[test]
-fn a_request_that_is_followed_and_its_reply() {
+fn traced_request_and_its_reply() {
     let mut traced = request(&["db1.acme.net"]);
     traced.trace = true;
     let given = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
     traced.traceparent = Some(TraceContext::parse(given).unwrap());
     check_request("request_traced.json", &traced);
     let stage = |stage, us| StageTiming { stage, us, refused: false };
-    let told = Reply {
+    let traced_reply = Reply {
         stages: vec![stage(StageName::Decode, 1), stage(StageName::Run, 200_000)],
         ..reply()
     };
-    check_reply("reply_traced.json", &told);
+    check_reply("reply_traced.json", &traced_reply);
 }
 
 #[test]
-fn a_request_with_a_sealed_input() {
+fn request_with_encrypted_inputs() {
     let mut sealed = request(&["db1.acme.net"]);
-    let world = World::new();
+    let world = TestOrganisation::new();
     let (node, key) = (world.node().identity().clone(), world.node().public_key());
     let secret = data(json!({"password": "$6$salt$hash"}));
     let with_key = InputEncryptor::with_secret(sealed.id, [42; 32]);
@@ -118,12 +118,12 @@ fn a_request_with_a_sealed_input() {
 }
 
 #[test]
-fn a_reply_that_passed() {
+fn successful_reply() {
     check_reply("reply_ok.json", &reply());
 }
 
 #[test]
-fn a_reply_for_each_status() {
+fn reply_for_each_status() {
     for status in [
         ReplyStatus::Failed,
         ReplyStatus::UnknownAction,
@@ -140,7 +140,7 @@ fn a_reply_for_each_status() {
 }
 
 #[test]
-fn a_reply_for_each_reason() {
+fn reply_for_each_reason() {
     for reason in [
         ReplyReason::Timeout { after_ms: 5000 },
         ReplyReason::Busy { retry_after_ms: 750 },
@@ -162,8 +162,8 @@ fn a_reply_for_each_reason() {
 }
 
 #[test]
-fn progress_and_the_reply_after_it() {
-    let world = World::new();
+fn progress_and_its_final_reply() {
+    let world = TestOrganisation::new();
     let asked = request(&["db1.acme.net"]);
     let cache = TokenCache::default();
     for (name, dropped) in [("progress.json", 0), ("progress_dropped.json", 7)] {
@@ -178,7 +178,8 @@ fn progress_and_the_reply_after_it() {
             dropped,
             time: NOW + 100,
         };
-        let stored = golden(name, &sealed(EnvelopeKind::Progress, &progress, &world.node()));
+        let stored =
+            compare_golden(name, &sealed(EnvelopeKind::Progress, &progress, &world.node()));
         let trust = trust(&world);
         let opened = open_progress(&[&stored], &expected(&asked), &trust, &cache, NOW);
         assert_eq!(opened.into_iter().next().unwrap().unwrap(), progress);
@@ -189,20 +190,23 @@ fn progress_and_the_reply_after_it() {
 }
 
 #[test]
-fn a_wish_to_be_enrolled_and_its_answers() {
-    let place = Place::new();
+fn enrolment_request_and_its_answers() {
+    let place = EnrolmentFixture::new();
     let (bootstrap, node) = (place.bootstrap(&["name:web-*.example.com"]), machine(80));
-    let wish = hello("web-1.example.com", &node, &bootstrap);
-    let stored = golden("hello.json", &sign_enrolment_request(&wish, &bootstrap, &node).unwrap());
+    let enrolment = enrolment_request("web-1.example.com", &node, &bootstrap);
+    let stored = compare_golden(
+        "hello.json",
+        &sign_enrolment_request(&enrolment, &bootstrap, &node).unwrap(),
+    );
     let cache = TokenCache::default();
     let opened = open_enrolment_request(&stored, &place.newcomers, &cache, NOW).unwrap();
-    assert_eq!(opened.request, wish);
+    assert_eq!(opened.request, enrolment);
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden/account.jwt");
     let welcome = EnrolmentAcceptance {
-        identity: wish.identity.clone(),
+        identity: enrolment.identity.clone(),
         token: issue_node_token(
-            &wish.identity,
-            wish.key,
+            &enrolment.identity,
+            enrolment.key,
             place.fleet.trust.account_key(),
             None,
             place.fleet.role_key(UserRole::Node),
@@ -226,9 +230,14 @@ fn a_wish_to_be_enrolled_and_its_answers() {
         ("welcome_wait.json", EnrolmentOutcome::Wait(wait)),
         ("welcome_refused.json", EnrolmentOutcome::Refused(refused)),
     ] {
-        let answer = EnrolmentAnswer { nonce: wish.nonce, key: wish.key, time: NOW + 20, outcome };
-        let stored = golden(name, &sign_enrolment_answer(&answer, &place.enrolling()).unwrap());
-        let opened = open_enrolment_answer(&stored, &wish, &place.newcomers, &cache, NOW).unwrap();
+        let answer =
+            EnrolmentAnswer { nonce: enrolment.nonce, key: enrolment.key, time: NOW + 20, outcome };
+        let stored = compare_golden(
+            name,
+            &sign_enrolment_answer(&answer, &place.enrolment_service()).unwrap(),
+        );
+        let opened =
+            open_enrolment_answer(&stored, &enrolment, &place.newcomers, &cache, NOW).unwrap();
         assert_eq!(opened, answer.outcome);
     }
 }

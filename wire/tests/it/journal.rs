@@ -1,4 +1,4 @@
-//! The journal's bytes: torn at every place, damaged at every place.
+//! The bytes of the journal: truncated and damaged at every offset.
 
 use muster_wire::fresh::{JOURNAL_START, SeenRecord};
 use proptest::prelude::*;
@@ -18,13 +18,13 @@ fn bytes(records: &[SeenRecord]) -> Vec<u8> {
 }
 
 #[test]
-fn the_layout_is_this_one() {
+fn record_has_the_documented_layout() {
     let record = SeenRecord { caller: [0xaa; 32], request: Uuid::from_u128(1), expires: 2 };
     let bytes = record.encode();
     assert_eq!(&bytes[..4], b"MSN1");
     assert_eq!(&bytes[4..36], &[0xaa; 32]);
     assert_eq!((bytes[51], bytes[52]), (1, 2));
-    // CRC-32 of the sixty bytes before, computed with zlib.
+    // CRC-32 of the first sixty bytes, computed with zlib.
     assert_eq!(u32::from_le_bytes(bytes[60..].try_into().unwrap()), CRC);
 }
 
@@ -32,7 +32,7 @@ fn the_layout_is_this_one() {
 const CRC: u32 = 0x7007_8d2a;
 
 #[test]
-fn torn_at_every_place_it_keeps_what_is_whole() {
+fn truncated_journal_keeps_complete_records() {
     let records = records(4);
     let journal = bytes(&records);
     for cut in 0..=journal.len() {
@@ -44,7 +44,7 @@ fn torn_at_every_place_it_keeps_what_is_whole() {
 }
 
 #[test]
-fn damaged_at_every_place_it_loses_one_record_and_says_so() {
+fn damaged_byte_loses_and_reports_one_record() {
     let records = records(3);
     for place in 0..3 * SeenRecord::BYTES {
         let mut journal = bytes(&records);
@@ -60,21 +60,21 @@ fn damaged_at_every_place_it_loses_one_record_and_says_so() {
 }
 
 #[test]
-fn an_emptied_journal_is_none_and_one_without_records_is() {
+fn empty_journal_has_no_start_and_journal_without_records_has_one() {
     assert!(!SeenRecord::decode_all(&[]).has_start);
     assert!(!SeenRecord::decode_all(&[0; 128]).has_start);
     let read = SeenRecord::decode_all(&JOURNAL_START);
     assert!(read.has_start && read.records.is_empty() && read.damaged == 0);
     let read = SeenRecord::decode_all(&[&JOURNAL_START[..], &bytes(&records(2))].concat());
     assert_eq!((read.records, read.damaged), (records(2), 0));
-    // A start in another place is none.
+    // A start record counts only at the beginning.
     let read = SeenRecord::decode_all(&[&bytes(&records(1))[..], &JOURNAL_START].concat());
     assert_eq!((read.has_start, read.damaged), (true, 1));
 }
 
 proptest! {
     #[test]
-    fn no_bytes_make_it_panic(journal: Vec<u8>) {
+    fn arbitrary_bytes_do_not_panic(journal: Vec<u8>) {
         let read = SeenRecord::decode_all(&journal);
         prop_assert!(read.valid_len <= journal.len());
         prop_assert!(read.records.len() + read.damaged <= journal.len() / SeenRecord::BYTES);

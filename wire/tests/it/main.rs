@@ -1,6 +1,6 @@
-//! Tests of tokens, envelopes and freshness through the crate's public doors.
+//! Tests of tokens, envelopes, enrolment, bundles and freshness through public interfaces.
 //!
-//! One binary, one module per concern; `world` is the small organisation that they live in.
+//! One binary with one module per subject; `world` has the organisation that the tests use.
 
 #[cfg(test)]
 mod approvals;

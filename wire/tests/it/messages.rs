@@ -1,4 +1,4 @@
-//! Sealing and opening, one by one and together.
+//! Signing and opening messages, individually and in batches.
 
 use muster_filter::NodeFilter;
 use muster_wire::progress::{MAX_PROGRESS_MESSAGES, ProgressMessage};
@@ -12,11 +12,13 @@ use muster_wire::token::{KeyKind, TokenCache, UserRole};
 use proptest::prelude::*;
 use serde_json::{Map, Value};
 
-use crate::world::{NOW, World, broadcast, data, expected, identity, key, reply, request, sealed};
+use crate::world::{
+    NOW, TestOrganisation, broadcast, data, expected, identity, key, reply, request, sealed,
+};
 
 #[test]
-fn a_request_arrives_as_it_was_signed() {
-    let world = World::new();
+fn signed_request_opens_unchanged() {
+    let world = TestOrganisation::new();
     let cache = TokenCache::default();
     let asked = request(&["db1.acme.net", "db2.acme.net"]);
     let bytes = sealed(EnvelopeKind::Request, &asked, &world.caller());
@@ -33,8 +35,8 @@ fn a_request_arrives_as_it_was_signed() {
 }
 
 #[test]
-fn a_filter_travels_only_as_a_broadcast() {
-    let world = World::new();
+fn request_with_a_filter_is_accepted_only_on_the_broadcast_subject() {
+    let world = TestOrganisation::new();
     let cache = TokenCache::default();
     let filter = NodeFilter::default().with_fact("environment=development").unwrap();
     let mut asked = request(&[]);
@@ -48,8 +50,8 @@ fn a_filter_travels_only_as_a_broadcast() {
 }
 
 #[test]
-fn a_service_may_ask_and_answer() {
-    let world = World::new();
+fn service_can_send_requests_and_replies() {
+    let world = TestOrganisation::new();
     let cache = TokenCache::default();
     let service = world.signer(UserRole::Service, "directory", 102);
     let mut asked = request(&["db1.acme.net"]);
@@ -64,8 +66,8 @@ fn a_service_may_ask_and_answer() {
 }
 
 #[test]
-fn what_receivers_would_refuse_for_its_size_is_not_sealed() {
-    let world = World::new();
+fn oversized_message_is_not_signed() {
+    let world = TestOrganisation::new();
     let mut answer = reply();
     answer.data = data(serde_json::json!({"log": "x".repeat(EnvelopeKind::Reply.max_bytes())}));
     let error = sign_envelope(EnvelopeKind::Reply, &answer, &world.node()).unwrap_err();
@@ -75,15 +77,15 @@ fn what_receivers_would_refuse_for_its_size_is_not_sealed() {
 }
 
 #[test]
-fn debug_of_a_signer_hides_its_seed() {
-    let signer = World::new().caller();
+fn debug_output_of_a_signer_hides_its_seed() {
+    let signer = TestOrganisation::new().caller();
     let shown = format!("{signer:?}");
     assert!(shown.contains("alice") && !shown.contains(signer.key_pair().seed_text().as_str()));
 }
 
-/// Replies of many nodes, some of them forged in one of three ways.
-fn replies(world: &World, count: u8, forged: &[(u8, u8)]) -> Vec<Vec<u8>> {
-    let other = World::with_seed(11);
+/// Replies of `count` nodes; the listed ones are forged in one of three ways.
+fn replies(world: &TestOrganisation, count: u8, forged: &[(u8, u8)]) -> Vec<Vec<u8>> {
+    let other = TestOrganisation::with_seed(11);
     (0..count)
         .map(|n| {
             let name = format!("n{n}.acme.net");
@@ -97,7 +99,7 @@ fn replies(world: &World, count: u8, forged: &[(u8, u8)]) -> Vec<Vec<u8>> {
             if how == Some(1) {
                 bytes = text.replace("1001", "1002").into_bytes();
             } else if how == Some(2) {
-                // A token whose signature belongs to another token.
+                // A token with the signature of another token.
                 let other = world.signer(UserRole::Node, "other", n);
                 let swap = |token: &str| token.rsplit_once('.').unwrap().1.to_owned();
                 bytes = text.replace(&swap(&signer.token()), &swap(&other.token())).into_bytes();
@@ -111,12 +113,12 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn a_batch_judges_as_one_by_one_does(
+    fn batch_verification_equals_single_verification(
         count in 0..40_u8,
         forged in prop::collection::vec((0..40_u8, 0..3_u8), 0..6),
         warm: bool,
     ) {
-        let world = World::new();
+        let world = TestOrganisation::new();
         let asked = request(&["db1.acme.net"]);
         let messages = replies(&world, count, &forged);
         let cache = TokenCache::default();
@@ -132,17 +134,17 @@ proptest! {
             match (&alone, result) {
                 (Ok(alone), Ok(result)) => prop_assert_eq!(&alone.reply, &result.reply),
                 (Err(alone), Err(result)) => prop_assert_eq!(alone.reason_code(), result.reason_code()),
-                _ => prop_assert!(false, "reply {} is judged differently", n),
+                _ => prop_assert!(false, "the results for reply {} differ", n),
             }
             let is_forged = forged.iter().any(|(place, _)| usize::from(*place) == n);
             prop_assert_eq!(result.is_err(), is_forged);
         }
-        // What a cache remembers never turns a refusal into belief.
+        // A filled cache never turns a refusal into an acceptance.
         let again = open_replies(&messages, &expected(&asked), &world.trust, &cache, NOW);
         for (first, second) in together.iter().zip(&again) {
             prop_assert_eq!(first.is_ok(), second.is_ok());
         }
-        // Nor does what it hands on.
+        // The exported cache does not either.
         let keeper = key(KeyKind::User, 99);
         if let Some(bytes) = cache.export_verified(&world.trust, &keeper, NOW) {
             let later = TokenCache::default();
@@ -156,8 +158,8 @@ proptest! {
     }
 
     #[test]
-    fn any_body_is_opened_byte_for_byte(text in "\\PC{0,200}", number: i64, list: Vec<bool>) {
-        let world = World::new();
+    fn body_is_preserved_byte_for_byte(text in "\\PC{0,200}", number: i64, list: Vec<bool>) {
+        let world = TestOrganisation::new();
         let body = serde_json::json!({"text": text, "number": number, "list": list, "body": {"body": null}});
         let bytes = sealed(EnvelopeKind::Request, &body, &world.caller());
         let envelope = Envelope::decode(EnvelopeKind::Request, &bytes).unwrap();
@@ -169,8 +171,8 @@ proptest! {
     }
 
     #[test]
-    fn no_changed_byte_is_opened(place: usize, byte: u8) {
-        let world = World::new();
+    fn changed_request_is_refused(place: usize, byte: u8) {
+        let world = TestOrganisation::new();
         let bytes = sealed(EnvelopeKind::Request, &request(&["db1.acme.net"]), &world.caller());
         let mut changed = bytes.clone();
         let place = place % changed.len();
@@ -196,8 +198,8 @@ fn progress(seq: u64) -> ProgressMessage {
 }
 
 #[test]
-fn progress_is_told_from_replies_and_believed_of_the_asked_node_only() {
-    let world = World::new();
+fn progress_is_distinct_from_replies_and_accepted_from_the_called_node_only() {
+    let world = TestOrganisation::new();
     let cache = TokenCache::default();
     let asked = request(&["db1.acme.net"]);
     let good = sealed(EnvelopeKind::Progress, &progress(1), &world.node());
@@ -211,7 +213,7 @@ fn progress_is_told_from_replies_and_believed_of_the_asked_node_only() {
         opened.pop().unwrap()
     };
     assert_eq!(open(&good).unwrap(), progress(1));
-    // Neither a reply nor a replayed signature of one is progress, nor the other way round.
+    // A reply does not open as progress, also with a changed protocol name; progress does not open as a reply.
     assert_eq!(open(&answer).unwrap_err().reason_code(), "unknown_protocol");
     let renamed = String::from_utf8(answer.clone()).unwrap();
     let renamed = renamed.replace("muster.reply.v1", "muster.progress.v1");

@@ -1,4 +1,4 @@
-//! One spelling for each name.
+//! Identities and subject names have exactly one spelling.
 
 use muster_wire::identity::{Identity, SubjectName};
 use muster_wire::subject::{self, RequestAddress};
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 proptest! {
     #[test]
-    fn what_parses_is_in_its_one_spelling(text in "\\PC{0,40}|[A-Za-z0-9._-]{1,260}") {
+    fn parsed_identity_is_canonical(text in "\\PC{0,40}|[A-Za-z0-9._-]{1,260}") {
         if let Ok(identity) = Identity::parse(&text) {
             prop_assert_eq!(Identity::parse(identity.as_str()).unwrap(), identity.clone());
             prop_assert_eq!(identity.as_str().to_ascii_lowercase(), identity.as_str());
@@ -14,9 +14,9 @@ proptest! {
         }
     }
 
-    /// No dot of a name begins, ends or empties a part, and no character means something to a broker, a path or a shell.
+    /// A parsed name has no empty label and no character with a meaning to a broker, a path or a shell.
     #[test]
-    fn what_parses_is_one_token_of_a_subject_and_one_part_of_a_path(text in "\\PC{0,40}|[a-zA-Z0-9./*>\\\\$ _-]{1,40}|[a-c.-]{1,9}") {
+    fn parsed_name_is_one_subject_token_and_one_path_component(text in "\\PC{0,40}|[a-zA-Z0-9./*>\\\\$ _-]{1,40}|[a-c.-]{1,9}") {
         let plain = |text: &str| text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || "_-".contains(c));
         if let Ok(identity) = Identity::parse(&text) {
             for label in identity.as_str().split('.') {
@@ -29,14 +29,14 @@ proptest! {
     }
 
     #[test]
-    fn good_identities_parse_and_round_trip_as_json(text in "[a-z0-9_]{1,20}(\\.[a-z0-9]([a-z0-9-]{0,10}[a-z0-9])?){0,5}") {
+    fn valid_identities_round_trip_as_json(text in "[a-z0-9_]{1,20}(\\.[a-z0-9]([a-z0-9-]{0,10}[a-z0-9])?){0,5}") {
         let identity = Identity::parse(&text).unwrap();
         let json = serde_json::to_string(&identity).unwrap();
         prop_assert_eq!(serde_json::from_str::<Identity>(&json).unwrap(), identity);
     }
 
     #[test]
-    fn a_subject_reads_back_as_it_was_built(
+    fn built_subject_parses_to_its_parts(
         names in prop::collection::vec("[a-z][a-z0-9_]{0,20}", 3),
         node in prop::option::of("[a-z0-9]{1,9}(\\.[a-z0-9]{1,9}){0,3}"),
     ) {
@@ -53,7 +53,7 @@ proptest! {
 }
 
 #[test]
-fn names_that_would_change_a_subject_or_a_path_are_refused() {
+fn names_unsafe_in_a_subject_or_a_path_are_refused() {
     for bad in [
         "", ".", "..", "a..b", ".a", "a.*", ">", "a b", "a/b", "-a", "a-", "a.-b", "ä", "a\n",
         "a\0",

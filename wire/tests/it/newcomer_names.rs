@@ -1,4 +1,4 @@
-//! Which names a bootstrap token lets in: patterns, and the tickets that are written with them.
+//! Name patterns of bootstrap tokens, and the grants that contain them.
 
 use muster_wire::enrol::{NamePattern, TokenGrant, TokenGrantFact};
 use muster_wire::identity::Identity;
@@ -7,8 +7,8 @@ use proptest::prelude::*;
 use crate::world::identity;
 
 #[test]
-fn a_star_never_stands_for_a_dot_and_two_stand_for_whole_parts() {
-    for (pattern, called, matches) in [
+fn star_matches_within_a_label_and_two_stars_match_whole_labels() {
+    for (pattern, identity_text, matches) in [
         ("web-*.example.com", "web-1.example.com", true),
         ("web-*.example.com", "WEB-1.Example.com.", true),
         ("web-*.example.com", "web-1.evil.example.com", false),
@@ -35,9 +35,9 @@ fn a_star_never_stands_for_a_dot_and_two_stand_for_whole_parts() {
     ] {
         let parsed = NamePattern::parse(pattern).unwrap();
         assert_eq!(
-            parsed.matches(&Identity::parse(called).unwrap()),
+            parsed.matches(&Identity::parse(identity_text).unwrap()),
             matches,
-            "{pattern} {called}"
+            "{pattern} {identity_text}"
         );
     }
     for bad in ["", ".", "a..b", "a.", "a***", "a**b", "***", "a b", "[a-z]", "a,b", "grün", "a/b"]
@@ -48,8 +48,8 @@ fn a_star_never_stands_for_a_dot_and_two_stand_for_whole_parts() {
     assert!(NamePattern::parse(&"a.".repeat(200)).is_err());
 }
 
-/// The same by the plainest of means.
-fn plain(pattern: &[&str], parts: &[&str]) -> bool {
+/// A simple recursive reference implementation.
+fn matches_reference(pattern: &[&str], parts: &[&str]) -> bool {
     fn part(pattern: &[u8], text: &[u8]) -> bool {
         match pattern.split_first() {
             None => text.is_empty(),
@@ -59,28 +59,28 @@ fn plain(pattern: &[&str], parts: &[&str]) -> bool {
     }
     match pattern.split_first() {
         None => parts.is_empty(),
-        Some((&"**", rest)) => (1..=parts.len()).any(|n| plain(rest, &parts[n..])),
+        Some((&"**", rest)) => (1..=parts.len()).any(|n| matches_reference(rest, &parts[n..])),
         Some((wanted, rest)) => parts.split_first().is_some_and(|(first, others)| {
-            part(wanted.as_bytes(), first.as_bytes()) && plain(rest, others)
+            part(wanted.as_bytes(), first.as_bytes()) && matches_reference(rest, others)
         }),
     }
 }
 
 proptest! {
     #[test]
-    fn patterns_mean_what_the_plainest_reading_means(
+    fn patterns_match_like_the_reference_implementation(
         pattern in "((\\*\\*|[ab*]{1,3})\\.){0,4}(\\*\\*|[ab*]{1,3})",
-        called in "([ab]{1,4}\\.){0,4}[ab]{1,4}",
+        identity_text in "([ab]{1,4}\\.){0,4}[ab]{1,4}",
     ) {
         if let Ok(parsed) = NamePattern::parse(&pattern) {
             let wanted: Vec<&str> = pattern.split('.').collect();
-            let parts: Vec<&str> = called.split('.').collect();
-            prop_assert_eq!(parsed.matches(&identity(&called)), plain(&wanted, &parts));
+            let parts: Vec<&str> = identity_text.split('.').collect();
+            prop_assert_eq!(parsed.matches(&identity(&identity_text)), matches_reference(&wanted, &parts));
         }
     }
 
     #[test]
-    fn no_text_makes_a_pattern_or_a_ticket_panic(text in "(\\PC|[.*:=]){0,40}") {
+    fn arbitrary_text_does_not_panic_in_patterns_and_grants(text in "(\\PC|[.*:=]){0,40}") {
         if let Ok(pattern) = NamePattern::parse(&text) {
             let _ = pattern.matches(&identity("web-1.example.com"));
         }
@@ -89,14 +89,14 @@ proptest! {
     }
 
     #[test]
-    fn tickets_come_back_from_their_tags(
+    fn grants_round_trip_through_tags(
         names in proptest::collection::vec("[a-z*]{1,5}(\\.[a-z]{1,5}){0,2}", 1..5),
         uses in proptest::option::of(1..1000_u32),
         facts in proptest::collection::btree_map("[a-zA-Z_.-]{1,8}", "[^\\p{C}]{0,20}", 0..5),
     ) {
         let names: Result<Vec<_>, _> = names.iter().map(|name| NamePattern::parse(name)).collect();
         prop_assume!(names.is_ok());
-        let ticket = TokenGrant { names: names.unwrap(), uses, facts };
-        prop_assert_eq!(TokenGrant::from_tags(&ticket.to_tags().unwrap()).unwrap(), ticket);
+        let grant = TokenGrant { names: names.unwrap(), uses, facts };
+        prop_assert_eq!(TokenGrant::from_tags(&grant.to_tags().unwrap()).unwrap(), grant);
     }
 }

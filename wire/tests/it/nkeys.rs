@@ -1,14 +1,14 @@
-//! Nkeys against NATS' own examples, and against damage.
+//! Nkeys compared with the examples of NATS, and damaged nkeys.
 
 use muster_wire::token::{KeyError, KeyKind, KeyPair, PublicKey};
 use proptest::prelude::*;
 
-/// The pair that NATS' documentation shows.
+/// The key pair in the documentation of NATS.
 const SEED: &str = "SUACSSL3UAHUDXKFSNVUZRF5UHPMWZ6BFDTJ7M6USDXIEDNPPQYYYCU3VY";
 const PUBLIC: &str = "UDXU4RCSJNZOIQHZNWXHXORDPRTGNJAHAHFRGZNEEJCPQTT2M7NLCNF4";
 
 #[test]
-fn the_documented_seed_gives_the_documented_public_key() {
+fn documented_seed_yields_the_documented_public_key() {
     let pair = KeyPair::from_seed(SEED).unwrap();
     assert_eq!(pair.public_key().to_string(), PUBLIC);
     assert_eq!(pair.seed_text().as_str(), SEED);
@@ -16,13 +16,13 @@ fn the_documented_seed_gives_the_documented_public_key() {
 }
 
 #[test]
-fn debug_shows_only_the_public_half() {
+fn debug_output_contains_only_the_public_key() {
     let shown = format!("{:?}", KeyPair::from_seed(SEED).unwrap());
     assert!(shown.contains(PUBLIC) && !shown.contains(&SEED[2..20]), "{shown}");
 }
 
 #[test]
-fn every_wrong_character_is_noticed() {
+fn every_wrong_character_is_detected() {
     for text in [SEED, PUBLIC] {
         for place in 0..text.len() {
             for other in ["A", "Z", "7", "a", "="] {
@@ -40,7 +40,7 @@ fn every_wrong_character_is_noticed() {
 }
 
 #[test]
-fn a_seed_is_no_public_key_and_errors_never_repeat_it() {
+fn seed_is_refused_as_a_public_key_without_repeating_it() {
     let error = PublicKey::parse(SEED).unwrap_err();
     assert!(!format!("{error} {error:?}").contains(&SEED[..10]));
     assert!(KeyPair::from_seed(PUBLIC).is_err());
@@ -69,7 +69,7 @@ proptest! {
     }
 
     #[test]
-    fn no_text_makes_it_panic(text in "\\PC{0,70}|[A-Z2-7]{56}|S[A-Z2-7]{57}") {
+    fn arbitrary_text_does_not_panic(text in "\\PC{0,70}|[A-Z2-7]{56}|S[A-Z2-7]{57}") {
         let _ = PublicKey::parse(&text);
         let _ = KeyPair::from_seed(&text);
     }

@@ -1,14 +1,14 @@
-//! What each role's template lets the broker allow. That the broker does so is proven in the tests' own room.
+//! The permission template of each role. `tests/it` verifies that the broker enforces the templates.
 
 use muster_wire::token::UserRole;
 use muster_wire::token::claims::PermissionTemplate;
 use muster_wire::token::permission::find_permission;
 use muster_wire::token::scope::CallerGrant;
 
-use crate::world::{World, name};
+use crate::world::{TestOrganisation, name};
 
 #[test]
-fn nodes_only_answer_register_and_take_permits() {
+fn nodes_can_only_reply_register_and_use_permits() {
     let template = UserRole::Node.permission_template(&[name("fleet"), name("lab")]);
     let mut publish = vec!["_R.*.*.{{name()}}", "$KV.NODES.{{name()}}"];
     let keys: Vec<String> = ["wait", "claim", "beat"]
@@ -42,7 +42,7 @@ fn nodes_only_answer_register_and_take_permits() {
 }
 
 #[test]
-fn callers_ask_what_their_tags_say_and_never_answer() {
+fn callers_can_request_the_agents_of_their_tags_and_not_reply() {
     let template = UserRole::Caller.permission_template(&[name("fleet")]);
     assert_eq!(
         template.publish.allow,
@@ -59,7 +59,7 @@ fn callers_ask_what_their_tags_say_and_never_answer() {
     );
 }
 
-/// With response permissions a client grants itself any subject: it publishes to itself with that subject as the reply subject.
+/// Response permissions would let a client publish on any subject: it publishes to itself with that subject as the reply subject.
 #[test]
 fn no_role_has_response_permissions() {
     for role in UserRole::ALL {
@@ -69,15 +69,15 @@ fn no_role_has_response_permissions() {
     }
 }
 
-/// No node, caller or newcomer can publish what it can subscribe to. A service calls itself as it calls every node, and is not given
-/// anything by that; the list of its subjects is complete here.
+/// No node, caller or newcomer can publish what it can subscribe to. A service can call itself like any node, which grants it nothing more; the
+/// list of its overlaps is complete.
 #[test]
 fn only_a_service_can_publish_what_it_can_subscribe_to() {
     let overlaps = |template: &PermissionTemplate| {
         let mut found = Vec::new();
         for publish in &template.publish.allow {
             for subscribe in &template.subscribe.allow {
-                if intersect(publish, subscribe) {
+                if patterns_overlap(publish, subscribe) {
                     found.push(format!("{publish} & {subscribe}"));
                 }
             }
@@ -85,7 +85,7 @@ fn only_a_service_can_publish_what_it_can_subscribe_to() {
         found
     };
     for role in [UserRole::Node, UserRole::Caller, UserRole::Newcomer] {
-        // A tag names an agent: `{{tag(agent)}}` and `{{name()}}` are single parts here, so that a name cannot hide an overlap.
+        // A placeholder such as `{{tag(agent)}}` or `{{name()}}` is a single token here, so it cannot hide an overlap.
         assert_eq!(overlaps(&role.permission_template(&[name("fleet")])), [""; 0], "{role}");
     }
     assert_eq!(
@@ -102,14 +102,14 @@ fn only_a_service_can_publish_what_it_can_subscribe_to() {
     );
 }
 
-/// Whether some subject matches both patterns.
-fn intersect(one: &str, other: &str) -> bool {
+/// Whether a subject exists that matches both patterns.
+fn patterns_overlap(one: &str, other: &str) -> bool {
     let (mut one, mut other) = (one.split('.'), other.split('.'));
     loop {
         match (one.next(), other.next()) {
             (None, None) | (Some(">"), Some(_)) | (Some(_), Some(">")) => return true,
             (Some(a), Some(b)) if a == b || a == "*" || b == "*" => {}
-            // A placeholder may be filled in with anything.
+            // A placeholder can have any value.
             (Some(a), Some(b)) if a.starts_with("{{") || b.starts_with("{{") => {}
             _ => return false,
         }
@@ -117,7 +117,7 @@ fn intersect(one: &str, other: &str) -> bool {
 }
 
 #[test]
-fn no_role_has_an_empty_list_that_would_allow_everything() {
+fn no_role_has_an_empty_allow_list() {
     for role in UserRole::ALL {
         let template = role.permission_template(&[name("fleet")]);
         assert!(!template.publish.allow.is_empty() || template.publish.deny == [">"], "{role}");
@@ -127,7 +127,7 @@ fn no_role_has_an_empty_list_that_would_allow_everything() {
 }
 
 #[test]
-fn newcomers_wish_to_be_enrolled_and_nothing_else() {
+fn newcomers_can_only_request_enrolment() {
     for template in [
         UserRole::Newcomer.newcomers_account_template().unwrap(),
         UserRole::Newcomer.permission_template(&[name("fleet")]),
@@ -143,7 +143,7 @@ fn newcomers_wish_to_be_enrolled_and_nothing_else() {
 }
 
 #[test]
-fn grants_become_tags() {
+fn grants_convert_to_tags() {
     for (text, tag) in [
         ("*", "agent:*"),
         ("service", "agent:service"),
@@ -157,8 +157,8 @@ fn grants_become_tags() {
 }
 
 #[test]
-fn a_permission_names_the_line_of_the_scope_and_what_it_means() {
-    let world = World::new();
+fn permission_names_its_template_line_and_its_pattern() {
+    let world = TestOrganisation::new();
     let caller = world.caller();
     let template = world.trust.template_of_key(&caller.claims().iss).unwrap();
     let may = |subject: &str| find_permission(&template.publish, &caller.claims(), subject);

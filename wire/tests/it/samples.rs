@@ -1,4 +1,4 @@
-//! One authentic message of every kind, and the function with which its receiver opens it.
+//! One authentic message of every kind, and the function that opens it.
 
 use std::iter::successors;
 
@@ -21,10 +21,10 @@ use muster_wire::sign::{
 use muster_wire::token::{TokenCache, UserRole};
 use serde_json::Value;
 
-use crate::enrolment::{Place, WEB, hello, machine};
+use crate::enrolment::{EnrolmentFixture, WEB, enrolment_request, machine};
 use crate::world::{self, NOW, broadcast, expected, name, request};
 
-/// All kinds. The match has no wildcard: a new kind does not compile until it is listed here.
+/// All kinds. The match has no wildcard, so a new kind does not compile until it is listed.
 pub(crate) fn kinds() -> Vec<EnvelopeKind> {
     let next = |kind: &EnvelopeKind| match kind {
         EnvelopeKind::Request => Some(EnvelopeKind::Reply),
@@ -39,44 +39,50 @@ pub(crate) fn kinds() -> Vec<EnvelopeKind> {
     successors(Some(EnvelopeKind::Request), next).collect()
 }
 
-/// An organisation and its receivers.
+/// An organisation and its recipients.
 pub(crate) struct Samples {
-    pub(crate) place: Place,
+    pub(crate) place: EnrolmentFixture,
     bootstrap: Signer,
     bundle: Vec<u8>,
 }
 
 impl Samples {
     pub(crate) fn new() -> Self {
-        let place = Place::new();
+        let place = EnrolmentFixture::new();
         let bootstrap = place.bootstrap(&WEB);
         let ddl = BundleFile { mode: BundleFileMode::Data, bytes: b"{}" };
         let program = BundleFile { mode: BundleFileMode::Program, bytes: b"#!/bin/sh\n" };
+<<<<<<< HEAD
         let files = [("disk.json", ddl), ("disk", program)];
         let signer = packer(&place);
+=======
+        let files = [("disk.json", ddl), ("disk", program)]
+            .map(|(path, content)| (path.to_owned(), content));
+        let signer = bundle_signer(&place);
+>>>>>>> help-t2
         let account = place.fleet.trust.account_token();
         let version = semver::Version::new(1, 2, 3);
         let bundle = pack_bundle(name("disk"), version, &files.into(), &signer, account, NOW);
         Self { place, bootstrap, bundle: bundle.unwrap() }
     }
 
-    /// Who may sign a message of this kind.
+    /// A signer that may sign messages of this kind.
     pub(crate) fn signer(&self, kind: EnvelopeKind) -> Signer {
         let fleet = &self.place.fleet;
         match kind {
             EnvelopeKind::Request | EnvelopeKind::Proposal => fleet.caller(),
             EnvelopeKind::Reply | EnvelopeKind::Progress => fleet.node(),
             EnvelopeKind::Approval => fleet.signer(UserRole::Caller, "anna", 61),
-            EnvelopeKind::Bundle => packer(&self.place),
+            EnvelopeKind::Bundle => bundle_signer(&self.place),
             EnvelopeKind::Hello => self.place.bootstrap(&WEB),
-            EnvelopeKind::Welcome => self.place.enrolling(),
+            EnvelopeKind::Welcome => self.place.enrolment_service(),
         }
     }
 
     /// An authentic message of this kind.
     pub(crate) fn sealed(&self, kind: EnvelopeKind) -> Vec<u8> {
         let signer = self.signer(kind);
-        let wish = hello("web-1.example.com", &machine(80), &self.bootstrap);
+        let enrolment = enrolment_request("web-1.example.com", &machine(80), &self.bootstrap);
         let sealed = match kind {
             EnvelopeKind::Request => sign_envelope(kind, &request(&["db1.acme.net"]), &signer),
             EnvelopeKind::Reply => sign_envelope(kind, &world::reply(), &signer),
@@ -93,13 +99,13 @@ impl Samples {
             EnvelopeKind::Bundle => {
                 Ok(BundleArchive::decode(&self.bundle).unwrap().envelope.to_vec())
             }
-            EnvelopeKind::Hello => sign_enrolment_request(&wish, &signer, &machine(80)),
+            EnvelopeKind::Hello => sign_enrolment_request(&enrolment, &signer, &machine(80)),
             EnvelopeKind::Welcome => {
                 let wait =
                     EnrolmentDeferral { message: "not yet".to_owned(), retry_after_ms: 1000 };
                 let answer = EnrolmentAnswer {
-                    nonce: wish.nonce,
-                    key: wish.key,
+                    nonce: enrolment.nonce,
+                    key: enrolment.key,
                     time: NOW,
                     outcome: EnrolmentOutcome::Wait(wait),
                 };
@@ -109,19 +115,19 @@ impl Samples {
         sealed.unwrap()
     }
 
-    /// The body of that message.
+    /// The body of the sample of this kind.
     pub(crate) fn body(&self, kind: EnvelopeKind) -> Value {
         let message: Value = serde_json::from_slice(&self.sealed(kind)).unwrap();
         message["body"].clone()
     }
 
-    /// What the receiver of this kind makes of these bytes: nothing, or why it refuses them.
+    /// Opens these bytes as this kind; returns the refusal as text.
     pub(crate) fn open(&self, kind: EnvelopeKind, bytes: &[u8]) -> Result<(), String> {
         let fleet = &self.place.fleet;
         let (trust, cache) = (&fleet.trust, TokenCache::default());
         let asked = request(&["db1.acme.net"]);
         let expected = expected(&asked);
-        let wish = hello("web-1.example.com", &machine(80), &self.bootstrap);
+        let enrolment = enrolment_request("web-1.example.com", &machine(80), &self.bootstrap);
         let newcomers = &self.place.newcomers;
         match kind {
             EnvelopeKind::Request => open_request(bytes, &broadcast(), trust, &cache, NOW)
@@ -145,9 +151,11 @@ impl Samples {
             EnvelopeKind::Hello => open_enrolment_request(bytes, newcomers, &cache, NOW)
                 .map(drop)
                 .map_err(|error| error.to_string()),
-            EnvelopeKind::Welcome => open_enrolment_answer(bytes, &wish, newcomers, &cache, NOW)
-                .map(drop)
-                .map_err(|error| error.to_string()),
+            EnvelopeKind::Welcome => {
+                open_enrolment_answer(bytes, &enrolment, newcomers, &cache, NOW)
+                    .map(drop)
+                    .map_err(|error| error.to_string())
+            }
         }
     }
 
@@ -161,7 +169,7 @@ impl Samples {
     }
 }
 
-fn packer(place: &Place) -> Signer {
+fn bundle_signer(place: &EnrolmentFixture) -> Signer {
     place.fleet.signer_tagged(UserRole::Caller, "alice", 100, &[PLUGIN_SIGN_TAG])
 }
 

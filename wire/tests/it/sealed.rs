@@ -1,4 +1,4 @@
-//! Sealed inputs: what opens for whom, and what a request may carry.
+//! Encrypted inputs: who can decrypt them, and the limits in a request.
 
 use muster_wire::encrypted_inputs::{InputEncryptionError, InputEncryptor};
 use muster_wire::identity::Identity;
@@ -7,11 +7,11 @@ use muster_wire::request::{Request, RequestDecodeError};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::world::{World, data, request};
+use crate::world::{TestOrganisation, data, request};
 
 #[test]
-fn only_the_named_node_with_its_key_opens_and_only_in_this_request() {
-    let world = World::new();
+fn encrypted_inputs_open_only_for_the_named_node_and_request() {
+    let world = TestOrganisation::new();
     let (node, other) = (world.node(), world.caller());
     let asked = request(&["db1.acme.net"]);
     let secrets = data(json!({"password": "$6$x", "env": {"TOKEN": [1, null, "\u{0}"]}}));
@@ -27,14 +27,14 @@ fn only_the_named_node_with_its_key_opens_and_only_in_this_request() {
     for refused in [moved, stolen] {
         assert!(matches!(refused, Err(InputEncryptionError::Decrypt(_))), "{refused:?}");
     }
-    let unmeant = Identity::parse("db2.acme.net").unwrap();
-    let refused = sealed.decrypt_inputs(&unmeant, node.key_pair(), asked.id);
+    let not_recipient = Identity::parse("db2.acme.net").unwrap();
+    let refused = sealed.decrypt_inputs(&not_recipient, node.key_pair(), asked.id);
     assert!(matches!(refused, Err(InputEncryptionError::NotRecipient(_))));
 }
 
 #[test]
-fn texts_cannot_change_places() {
-    let world = World::new();
+fn encrypted_inputs_cannot_be_swapped() {
+    let world = TestOrganisation::new();
     let (node, asked) = (world.node(), request(&["db1.acme.net"]));
     let secrets = data(json!({"new": "a", "old": "b"}));
     let with_key = InputEncryptor::new(asked.id).unwrap();
@@ -50,7 +50,7 @@ fn texts_cannot_change_places() {
 }
 
 #[test]
-fn a_request_has_sealed_inputs_for_its_own_nodes_only_and_not_too_many() {
+fn encrypted_inputs_are_limited_to_the_nodes_of_the_request_and_in_size() {
     let decode = |nodes: &[&str], sealed: Value| {
         let mut body = serde_json::to_value(request(nodes)).unwrap();
         body["sealed"] = sealed;
@@ -73,7 +73,7 @@ fn a_request_has_sealed_inputs_for_its_own_nodes_only_and_not_too_many() {
     }
     let refused = decode(&["db2.acme.net"], for_db1(texts(1, 1)));
     assert!(matches!(refused, Err(RequestDecodeError::EncryptedInputNodes)), "{refused:?}");
-    let world = World::new();
+    let world = TestOrganisation::new();
     let large = data(json!({"stdin": "x".repeat(limits::MAX_ENCRYPTED_INPUT_BYTES)}));
     let with_key = InputEncryptor::new(request(&named).id).unwrap();
     let refused =
@@ -83,8 +83,8 @@ fn a_request_has_sealed_inputs_for_its_own_nodes_only_and_not_too_many() {
 
 proptest! {
     #[test]
-    fn whatever_comes_is_opened_or_refused_and_never_panics(key in ".{0,60}", text in "[A-Za-z0-9_=-]{0,80}") {
-        let world = World::new();
+    fn arbitrary_encrypted_inputs_do_not_panic(key in ".{0,60}", text in "[A-Za-z0-9_=-]{0,80}") {
+        let world = TestOrganisation::new();
         let node = world.node();
         let nodes = json!({node.identity().as_str(): {"password": text}});
         let sealed: muster_wire::encrypted_inputs::EncryptedInputs = serde_json::from_value(json!({"key": key, "nodes": nodes})).unwrap();

@@ -1,4 +1,4 @@
-//! Who is believed, who is not, and what ends belief.
+//! Verification of tokens: issuers, roles, expiry, revocation, updates, and the cache.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -10,13 +10,13 @@ use muster_wire::token::{AccountTrust, KeyKind, TokenCache, TokenError, UserRole
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::world::{ISSUED, NOW, World, identity, key};
+use crate::world::{ISSUED, NOW, TestOrganisation, identity, key};
 
-pub(crate) fn alice(world: &World, validity: TokenValidity) -> String {
+pub(crate) fn alice(world: &TestOrganisation, validity: TokenValidity) -> String {
     world.token(UserRole::Caller, "alice", &key(KeyKind::User, 100), validity)
 }
 
-pub(crate) fn refused(world: &World, token: &str) -> &'static str {
+pub(crate) fn refused(world: &TestOrganisation, token: &str) -> &'static str {
     world.trust.verify_user(token, NOW).unwrap_err().reason_code()
 }
 
@@ -37,28 +37,28 @@ pub(crate) fn resigned(
 }
 
 #[test]
-fn a_role_is_the_key_that_signed() {
-    let world = World::new();
+fn role_follows_from_the_signing_key() {
+    let world = TestOrganisation::new();
     for role in UserRole::ALL {
         let token =
             world.token(role, "x.y", &key(KeyKind::User, 9), TokenValidity::without_end(ISSUED));
-        let party = world.trust.verify_user(&token, NOW).unwrap();
-        assert_eq!((party.role, party.identity.as_str()), (role, "x.y"));
-        assert_eq!(party.key, key(KeyKind::User, 9).public_key());
-        assert_eq!((party.issued_at, party.expires), (ISSUED * 1000, None));
-        assert_eq!(party.tags, ["agent:puppetral"]);
+        let user_of_token = world.trust.verify_user(&token, NOW).unwrap();
+        assert_eq!((user_of_token.role, user_of_token.identity.as_str()), (role, "x.y"));
+        assert_eq!(user_of_token.key, key(KeyKind::User, 9).public_key());
+        assert_eq!((user_of_token.issued_at, user_of_token.expires), (ISSUED * 1000, None));
+        assert_eq!(user_of_token.tags, ["agent:puppetral"]);
     }
 }
 
 #[test]
-fn only_the_accounts_role_keys_issue() {
-    let world = World::new();
-    let other = World::with_seed(11);
+fn only_role_keys_of_the_account_issue_tokens() {
+    let world = TestOrganisation::new();
+    let other = TestOrganisation::with_seed(11);
     assert_eq!(
         refused(&world, &alice(&other, TokenValidity::without_end(ISSUED))),
         "unknown_issuer"
     );
-    // The account's own key, and a role key of ours with another account's name, are not believed either.
+    // The account's own key, and a role key with another account's name, are refused.
     let nats = UserClaims::new(world.account.public_key(), vec![]);
     let user = key(KeyKind::User, 9).public_key();
     let validity = TokenValidity::without_end(ISSUED);
@@ -72,8 +72,8 @@ fn only_the_accounts_role_keys_issue() {
 }
 
 #[test]
-fn a_key_of_an_unknown_role_issues_nothing() {
-    let world = World::new();
+fn key_of_an_unknown_role_issues_no_tokens() {
+    let world = TestOrganisation::new();
     let token = world.account_token(ISSUED + 1, |account| {
         let mut json = serde_json::to_value(&*account).unwrap();
         json["signing_keys"][1]["role"] = json!("ops");
@@ -86,8 +86,8 @@ fn a_key_of_an_unknown_role_issues_nothing() {
 }
 
 #[test]
-fn time_ends_a_token_after_the_tolerated_skew() {
-    let world = World::new();
+fn token_expires_after_the_tolerated_skew() {
+    let world = TestOrganisation::new();
     let expires = NOW / 1000;
     let token = alice(&world, TokenValidity { issued_at: ISSUED, expires: Some(expires) });
     assert!(world.trust.verify_user(&token, NOW + CLOCK_SKEW_MILLIS).is_ok());
@@ -101,8 +101,8 @@ fn time_ends_a_token_after_the_tolerated_skew() {
 }
 
 #[test]
-fn revocation_voids_what_was_issued_until_then() {
-    let world = World::new();
+fn revocation_applies_to_tokens_issued_before_it() {
+    let world = TestOrganisation::new();
     let old = alice(&world, TokenValidity::without_end(ISSUED));
     let new = alice(&world, TokenValidity::without_end(ISSUED + 11));
     let user = key(KeyKind::User, 100).public_key();
@@ -122,15 +122,15 @@ fn revocation_voids_what_was_issued_until_then() {
 }
 
 #[test]
-fn an_update_is_newer_and_of_the_same_operator_and_account() {
-    let world = World::new();
+fn update_must_be_newer_and_of_the_same_operator_and_account() {
+    let world = TestOrganisation::new();
     let same = world.account_token(ISSUED, |_| {});
     assert!(matches!(world.trust.update(&same), Err(TokenError::NotNewer { .. })));
     let older = world.account_token(ISSUED - 1, |_| {});
     assert!(matches!(world.trust.update(&older), Err(TokenError::NotNewer { .. })));
-    let stranger = World::with_seed(11).account_token(ISSUED + 1, |_| {});
-    assert!(matches!(world.trust.update(&stranger), Err(TokenError::Foreign { .. })));
-    // The same operator's other account.
+    let foreign = TestOrganisation::with_seed(11).account_token(ISSUED + 1, |_| {});
+    assert!(matches!(world.trust.update(&foreign), Err(TokenError::Foreign { .. })));
+    // Another account of the same operator.
     let validity = TokenValidity::without_end(ISSUED + 1);
     let account = key(KeyKind::Account, 60).public_key();
     let nats = world.trust.claims().nats.clone();
@@ -143,8 +143,8 @@ fn an_update_is_newer_and_of_the_same_operator_and_account() {
 }
 
 #[test]
-fn only_the_operators_signature_makes_an_account() {
-    let world = World::new();
+fn account_token_requires_the_signature_of_the_operator() {
+    let world = TestOrganisation::new();
     let forged = resigned(world.trust.account_token(), &key(KeyKind::Operator, 77), 1, |_| {});
     let error = AccountTrust::new(world.operator.public_key(), &forged).unwrap_err();
     assert_eq!(error.reason_code(), "token_signature");
@@ -154,8 +154,8 @@ fn only_the_operators_signature_makes_an_account() {
 }
 
 #[test]
-fn the_algorithm_type_version_and_name_are_not_the_tokens_choice() {
-    let world = World::new();
+fn invalid_algorithm_type_version_and_name_are_refused() {
+    let world = TestOrganisation::new();
     let token = alice(&world, TokenValidity::without_end(ISSUED));
     let by = world.role_key(UserRole::Caller);
     let with = |part, pointer: &str, value: Value| {
@@ -187,8 +187,8 @@ fn the_algorithm_type_version_and_name_are_not_the_tokens_choice() {
 }
 
 #[test]
-fn reissuing_keeps_what_nsc_wrote() {
-    let world = World::new();
+fn reissued_token_keeps_unknown_fields() {
+    let world = TestOrganisation::new();
     let with_more = resigned(world.trust.account_token(), &world.operator, 1, |claims| {
         claims["nats"]["exports"] = json!([{"name": "x", "subject": "x.>", "type": "stream"}]);
         claims["nats"]["limits"]["max_ack_pending"] = json!(7);
@@ -206,8 +206,8 @@ fn reissuing_keeps_what_nsc_wrote() {
 }
 
 #[test]
-fn the_cache_never_outlives_time_revocation_or_trust() {
-    let world = World::new();
+fn cache_respects_expiry_revocation_and_trust() {
+    let world = TestOrganisation::new();
     let cache = TokenCache::new(2);
     let token = alice(&world, TokenValidity { issued_at: ISSUED, expires: Some(NOW / 1000 + 10) });
     let first = cache.verify_user(&world.trust, &token, NOW).unwrap();
@@ -237,8 +237,8 @@ fn the_cache_never_outlives_time_revocation_or_trust() {
 
 proptest! {
     #[test]
-    fn no_changed_byte_is_believed(place in 0..600_usize, byte in 0x20..0x7f_u8) {
-        let world = World::new();
+    fn changed_token_is_refused(place in 0..600_usize, byte in 0x20..0x7f_u8) {
+        let world = TestOrganisation::new();
         let token = alice(&world, TokenValidity::without_end(ISSUED));
         let mut bytes = token.clone().into_bytes();
         let place = place % bytes.len();
@@ -248,26 +248,26 @@ proptest! {
     }
 
     #[test]
-    fn no_text_makes_it_panic(text in "\\PC{0,80}|[A-Za-z0-9_-]{0,60}\\.[A-Za-z0-9_-]{0,60}\\.[A-Za-z0-9_-]{86}") {
+    fn arbitrary_text_does_not_panic(text in "\\PC{0,80}|[A-Za-z0-9_-]{0,60}\\.[A-Za-z0-9_-]{0,60}\\.[A-Za-z0-9_-]{86}") {
         prop_assert!(decode_token::<UserClaims>(&text).is_err());
     }
 }
 
-/// What is handed on saves the look at a signature, and nothing else.
+/// An exported cache saves the verification of signatures and no other check.
 #[test]
-fn a_token_that_was_vouched_for_is_judged_all_the_same() {
-    let world = World::new();
+fn imported_token_is_still_checked_except_for_its_signature() {
+    let world = TestOrganisation::new();
     let keeper = key(KeyKind::User, 99);
     let node = world.signer(UserRole::Node, "db1.acme.net", 50);
     let token = node.token();
-    let met = TokenCache::default();
-    met.verify_user(&world.trust, &token, NOW).unwrap();
-    let bytes = met.export_verified(&world.trust, &keeper, NOW).unwrap();
+    let verified_cache = TokenCache::default();
+    verified_cache.verify_user(&world.trust, &token, NOW).unwrap();
+    let bytes = verified_cache.export_verified(&world.trust, &keeper, NOW).unwrap();
 
     let later = TokenCache::default();
     assert_eq!(later.import_verified(&world.trust, keeper.public_key(), &bytes, NOW), 1);
     later.verify_user(&world.trust, &token, NOW).unwrap();
-    // Its signature was not looked at again, and any other token's is.
+    // Its signature was not verified again; the signatures of other tokens are.
     let other = world.signer(UserRole::Node, "db2.acme.net", 51);
     let other_token = other.token();
     let (content, _) = other_token.rsplit_once('.').unwrap();
@@ -276,7 +276,7 @@ fn a_token_that_was_vouched_for_is_judged_all_the_same() {
     let refused = later.verify_user(&world.trust, &forged, NOW);
     assert!(matches!(refused, Err(TokenError::Signature { .. })), "{refused:?}");
 
-    // A revocation is a changed trust, and for that nobody has vouched.
+    // A revocation changes the trust, and the export does not apply to the changed trust.
     let revoked = world.account_token(ISSUED + 1, |account| {
         let revocations = &mut account.revocations;
         revocations.insert(node.public_key().to_string(), NOW / 1000);

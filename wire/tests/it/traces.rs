@@ -1,4 +1,4 @@
-//! Trace contexts as the standard writes them, and stages of nodes that are newer than we are.
+//! Trace contexts of W3C Trace Context, and stages of newer nodes.
 
 use muster_wire::trace::{StageName, StageTiming, TraceContext};
 use proptest::prelude::*;
@@ -7,7 +7,7 @@ use uuid::Uuid;
 const GIVEN: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
 #[test]
-fn a_trace_context_is_read_and_written_as_it_is() {
+fn trace_context_round_trips() {
     let parsed = TraceContext::parse(GIVEN).unwrap();
     assert_eq!(parsed.to_string(), GIVEN);
     assert_eq!(parsed.trace_id(), "4bf92f3577b34da6a3ce929d0e0e4736");
@@ -15,7 +15,7 @@ fn a_trace_context_is_read_and_written_as_it_is() {
 }
 
 #[test]
-fn a_later_version_is_taken_as_far_as_it_is_known() {
+fn later_version_is_read_as_version_00() {
     let later = GIVEN.replacen("00", "cc", 1);
     for text in [later.clone(), format!("{later}-what-comes-then")] {
         assert_eq!(TraceContext::parse(&text).unwrap().to_string(), GIVEN);
@@ -24,7 +24,7 @@ fn a_later_version_is_taken_as_far_as_it_is_known() {
 }
 
 #[test]
-fn what_is_no_trace_context_is_refused() {
+fn invalid_trace_contexts_are_refused() {
     for text in [
         "",
         "00",
@@ -41,7 +41,7 @@ fn what_is_no_trace_context_is_refused() {
 }
 
 #[test]
-fn stages_of_a_newer_node_are_kept_as_others() {
+fn unknown_stages_are_read_as_other() {
     let stage: StageTiming =
         serde_json::from_str(r#"{"stage":"teleport","us":7,"colour":"red"}"#).unwrap();
     assert_eq!((stage.stage, stage.us), (StageName::Other, 7));
@@ -55,13 +55,13 @@ fn stages_of_a_newer_node_are_kept_as_others() {
 
 proptest! {
     #[test]
-    fn no_text_breaks_the_reader(text in any::<String>()) {
+    fn arbitrary_text_does_not_panic(text in any::<String>()) {
         let _ = TraceContext::parse(&text);
     }
 
     #[test]
-    fn whatever_was_begun_can_be_read(trace in 1_u128.., span in 1_u64..) {
-        let begun = TraceContext::new_trace(Uuid::from_u128(trace), Uuid::from_u64_pair(0, span));
-        prop_assert_eq!(TraceContext::parse(&begun.to_string()), Ok(begun));
+    fn new_trace_context_parses(trace in 1_u128.., span in 1_u64..) {
+        let new_trace = TraceContext::new_trace(Uuid::from_u128(trace), Uuid::from_u64_pair(0, span));
+        prop_assert_eq!(TraceContext::parse(&new_trace.to_string()), Ok(new_trace));
     }
 }

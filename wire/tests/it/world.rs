@@ -1,4 +1,4 @@
-//! A small organisation whose keys come from fixed seeds: everything it signs is the same on every run.
+//! A test organisation with keys from fixed seeds: its signatures are the same in every run.
 
 use std::collections::BTreeSet;
 
@@ -18,31 +18,31 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-/// The instant at which the tests live.
+/// The current time in the tests, in milliseconds.
 pub(crate) const NOW: Millis = 1_800_000_000_000;
 
-/// When its tokens were issued: an hour earlier.
+/// The issue time of its tokens in seconds: an hour before `NOW`.
 pub(crate) const ISSUED: u64 = NOW / 1000 - 3600;
 
-/// Operator, account and the keys of the roles.
-pub(crate) struct World {
+/// Operator, account and the signing keys of the roles.
+pub(crate) struct TestOrganisation {
     pub(crate) operator: KeyPair,
     pub(crate) account: KeyPair,
     roles: Vec<(UserRole, KeyPair)>,
     pub(crate) trust: AccountTrust,
 }
 
-/// The key of a number.
+/// The key pair with this seed.
 pub(crate) fn key(kind: KeyKind, seed: u8) -> KeyPair {
     KeyPair::from_raw(kind, &[seed; 32])
 }
 
-impl World {
+impl TestOrganisation {
     pub(crate) fn new() -> Self {
         Self::with_seed(1)
     }
 
-    /// Another organisation for another seed; seeds are ten apart.
+    /// A seed identifies an organisation; seeds are at least ten apart.
     pub(crate) fn with_seed(seed: u8) -> Self {
         let operator = key(KeyKind::Operator, seed);
         let account = key(KeyKind::Account, seed + 1);
@@ -53,7 +53,7 @@ impl World {
         Self { operator, account, roles, trust }
     }
 
-    /// The account's token, changed.
+    /// A token of the account with changed claims.
     pub(crate) fn account_token(
         &self,
         issued_at: u64,
@@ -67,7 +67,7 @@ impl World {
         &self.roles.iter().find(|(known, _)| *known == role).unwrap().1
     }
 
-    /// A user's token.
+    /// A token of a user.
     pub(crate) fn token(
         &self,
         role: UserRole,
@@ -81,7 +81,7 @@ impl World {
             .unwrap()
     }
 
-    /// A party that can sign.
+    /// A user that can sign.
     pub(crate) fn signer(&self, role: UserRole, name: &str, seed: u8) -> Signer {
         self.signer_for(role, name, seed, TokenValidity::without_end(ISSUED))
     }
@@ -98,7 +98,7 @@ impl World {
         Signer::new(UserCredentials::new(&token, key).unwrap()).unwrap()
     }
 
-    /// A party whose token has these tags.
+    /// A user whose token has these tags.
     pub(crate) fn signer_tagged(
         &self,
         role: UserRole,
@@ -117,6 +117,15 @@ impl World {
         Signer::new(UserCredentials::new(&token, key).unwrap()).unwrap()
     }
 
+<<<<<<< HEAD
+=======
+    /// A newer token of the account that revokes this key.
+    pub(crate) fn token_revoking(&self, key: &PublicKey) -> String {
+        let revoke = |claims: &mut AccountClaims| claims.revoke_user(key, ISSUED);
+        account_token(&self.operator, &self.account, &self.roles, ISSUED + 60, revoke)
+    }
+
+>>>>>>> help-t2
     pub(crate) fn caller(&self) -> Signer {
         self.signer(UserRole::Caller, "alice", 100)
     }
@@ -184,7 +193,7 @@ pub(crate) fn request(nodes: &[&str]) -> Request {
     }
 }
 
-/// The reply of db1 to it.
+/// The reply of db1 to `request`.
 pub(crate) fn reply() -> Reply {
     Reply {
         request: id(),
@@ -202,7 +211,7 @@ pub(crate) fn reply() -> Reply {
     }
 }
 
-/// What replies to [`request`] must answer.
+/// The fields that a reply to [`request`] must have.
 pub(crate) fn expected(request: &Request) -> ExpectedAnswer<'_> {
     ExpectedAnswer { request: Some(request.id), agent: &request.agent, action: &request.action }
 }

@@ -1,5 +1,5 @@
-//! Bundles: whatever is read is written again as the same bytes; nothing is believed without a signature; a path that is accepted
-//! stays below the agent's directory.
+//! Bundles: a decoded archive encodes to the same bytes; no archive without a valid signature verifies; an accepted path stays below the agent's
+//! directory.
 #![no_main]
 
 use std::path::{Component, Path};

@@ -1,4 +1,4 @@
-//! Bundles: what a signer of the fleet packed is opened, and nothing else is: no changed byte, no stranger, no path that leads away.
+//! Bundles: a bundle of a permitted signer opens; changed bytes, foreign signers and paths outside the agent's directory are refused.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,11 @@ use muster_wire::sign::{EnvelopeKind, MessageRefusal, Signer, sign_envelope};
 use muster_wire::token::{TokenError, UserRole};
 use proptest::prelude::*;
 
+<<<<<<< HEAD:client/bundle/tests/it/bundles.rs
 use crate::world::{ISSUED, NOW, World, name};
+=======
+use crate::world::{NOW, TestOrganisation, name};
+>>>>>>> help-t2:wire/tests/it/bundles.rs
 
 const DDL: BundleFile<'_> = BundleFile { mode: BundleFileMode::Data, bytes: b"{}" };
 const PROGRAM: BundleFile<'_> = BundleFile { mode: BundleFileMode::Program, bytes: b"#!/bin/sh\n" };
@@ -24,16 +28,16 @@ fn version() -> semver::Version {
     semver::Version::new(1, 2, 3)
 }
 
-fn packed(world: &World, signer: &Signer) -> Vec<u8> {
+fn pack_files(world: &TestOrganisation, signer: &Signer) -> Vec<u8> {
     let account = world.trust.account_token();
     pack_bundle(name("disk"), version(), &files(), signer, account, NOW).unwrap()
 }
 
-fn signer(world: &World) -> Signer {
+fn signer(world: &TestOrganisation) -> Signer {
     world.signer_tagged(UserRole::Caller, "alice", 100, &[PLUGIN_SIGN_TAG])
 }
 
-fn pinned(world: &World) -> BundleSignerTrust<'_> {
+fn pinned(world: &TestOrganisation) -> BundleSignerTrust<'_> {
     BundleSignerTrust::Operator {
         operator: world.operator.public_key(),
         account: Some(world.trust.account_token()),
@@ -48,11 +52,11 @@ fn open<'a>(
 }
 
 #[test]
-fn what_a_signer_packed_is_opened_by_whoever_pins_the_operator_or_the_key() {
-    let world = World::new();
+fn packed_bundle_opens_under_a_pinned_operator_or_key() {
+    let world = TestOrganisation::new();
     let signer = signer(&world);
-    let bytes = packed(&world, &signer);
-    assert_eq!(bytes, packed(&world, &signer), "the same parts, other bytes");
+    let bytes = pack_files(&world, &signer);
+    assert_eq!(bytes, pack_files(&world, &signer), "the same content produced different bytes");
     let unknown =
         BundleSignerTrust::Operator { operator: world.operator.public_key(), account: None };
     for authority in [pinned(&world), unknown, BundleSignerTrust::Key(signer.public_key())] {
@@ -67,48 +71,53 @@ fn what_a_signer_packed_is_opened_by_whoever_pins_the_operator_or_the_key() {
 }
 
 #[test]
-fn foreign_keys_and_parties_without_the_right_are_refused() {
-    let world = World::new();
-    let other = World::with_seed(50);
+fn foreign_keys_and_users_without_the_permission_are_refused() {
+    let world = TestOrganisation::new();
+    let other = TestOrganisation::with_seed(50);
     let alice = signer(&world);
 
-    let foreign = packed(&other, &signer(&other));
+    let foreign = pack_files(&other, &signer(&other));
     assert!(matches!(
         open(&foreign, &pinned(&world)),
         Err(BundleError::Account(TokenError::Foreign { .. }))
     ));
     // A signer of another organisation, with this one's account beside it.
-    let stranger = other.signer_tagged(UserRole::Caller, "alice", 100, &[PLUGIN_SIGN_TAG]);
+    let foreign_signer = other.signer_tagged(UserRole::Caller, "alice", 100, &[PLUGIN_SIGN_TAG]);
     assert!(matches!(
-        open(&packed(&world, &stranger), &pinned(&world)),
+        open(&pack_files(&world, &foreign_signer), &pinned(&world)),
         Err(BundleError::Refused(MessageRefusal::Token(TokenError::UnknownIssuer { .. })))
     ));
     let plain = world.caller();
     assert!(matches!(
-        open(&packed(&world, &plain), &pinned(&world)),
+        open(&pack_files(&world, &plain), &pinned(&world)),
         Err(BundleError::MayNotSign(_))
     ));
     for role in [UserRole::Node, UserRole::Service] {
-        let party = world.signer_tagged(role, "db1.acme.net", 101, &[PLUGIN_SIGN_TAG]);
+        let user = world.signer_tagged(role, "db1.acme.net", 101, &[PLUGIN_SIGN_TAG]);
         assert!(matches!(
-            open(&packed(&world, &party), &pinned(&world)),
+            open(&pack_files(&world, &user), &pinned(&world)),
             Err(BundleError::Refused(MessageRefusal::WrongRole { .. }))
         ));
     }
     let key = BundleSignerTrust::Key(plain.public_key());
     let eve = world.signer_tagged(UserRole::Caller, "eve", 109, &[PLUGIN_SIGN_TAG]);
-    assert!(matches!(open(&packed(&world, &eve), &key), Err(BundleError::Foreign { .. })));
-    assert!(open(&packed(&world, &alice), &pinned(&world)).is_ok());
+    assert!(matches!(open(&pack_files(&world, &eve), &key), Err(BundleError::Foreign { .. })));
+    assert!(open(&pack_files(&world, &alice), &pinned(&world)).is_ok());
 }
 
-/// The account that is known here may be newer than the bundle's, and the other way round: the newer one tells who is revoked.
+/// The account token of the verifier or of the bundle may be the newer one; the newer one decides about revocation.
 #[test]
-fn a_revoked_signer_is_refused_whichever_token_says_so() {
-    let world = World::new();
+fn revoked_signer_is_refused_by_either_account_token() {
+    let world = TestOrganisation::new();
     let alice = signer(&world);
+<<<<<<< HEAD:client/bundle/tests/it/bundles.rs
     let bytes = packed(&world, &alice);
     let key = alice.public_key();
     let revoked = world.account_token(ISSUED + 60, |claims| claims.revoke_user(&key, ISSUED));
+=======
+    let bytes = pack_files(&world, &alice);
+    let revoked = world.token_revoking(&alice.public_key());
+>>>>>>> help-t2:wire/tests/it/bundles.rs
     let operator = world.operator.public_key();
     let known = BundleSignerTrust::Operator { operator, account: Some(&revoked) };
     let is_revoked = |result: Result<OpenBundle<'_>, BundleError>| {
@@ -124,10 +133,10 @@ fn a_revoked_signer_is_refused_whichever_token_says_so() {
 }
 
 #[test]
-fn no_byte_can_be_changed_added_or_taken_away() {
-    let world = World::new();
+fn changed_added_or_removed_bytes_are_refused() {
+    let world = TestOrganisation::new();
     let alice = signer(&world);
-    let bytes = packed(&world, &alice);
+    let bytes = pack_files(&world, &alice);
     let authorities = [pinned(&world), BundleSignerTrust::Key(alice.public_key())];
     for at in 0..bytes.len() {
         let mut changed = bytes.clone();
@@ -144,10 +153,10 @@ fn no_byte_can_be_changed_added_or_taken_away() {
 }
 
 #[test]
-fn files_that_were_not_signed_are_refused_and_missing_ones_missed() {
-    let world = World::new();
+fn unsigned_changed_and_missing_files_are_refused() {
+    let world = TestOrganisation::new();
     let alice = signer(&world);
-    let bytes = packed(&world, &alice);
+    let bytes = pack_files(&world, &alice);
     let good = BundleArchive::decode(&bytes).unwrap();
     let refused = |change: &dyn Fn(&mut BTreeMap<&str, BundleFile<'_>>)| {
         let mut bundle = good.clone();
@@ -168,16 +177,16 @@ fn files_that_were_not_signed_are_refused_and_missing_ones_missed() {
     assert!(refused(&|files| {
         files.insert("README.md", PROGRAM);
     }));
-    // Such a tar is not even written, and so none that is read is written the same.
+    // `encode` refuses such a path, so no archive with it is written.
     let mut bundle = good.clone();
     bundle.files.insert("../disk", PROGRAM);
     assert!(matches!(bundle.encode(), Err(BundleError::Tar(_))));
 }
 
-/// A signer who lies is no better than a stranger: the manifest is checked although it is signed.
+/// The manifest is checked although it is signed: a signer may be malicious.
 #[test]
-fn a_signed_manifest_may_not_lead_elsewhere() {
-    let world = World::new();
+fn signed_manifest_with_an_invalid_path_is_refused() {
+    let world = TestOrganisation::new();
     let alice = signer(&world);
     let long = "x".repeat(91);
     for path in [
@@ -205,9 +214,9 @@ fn a_signed_manifest_may_not_lead_elsewhere() {
         let mut files = files();
         files.insert(path, PROGRAM);
         let account = world.trust.account_token();
-        let packed = pack_bundle(name("disk"), version(), &files, &alice, account, NOW);
-        assert!(matches!(packed, Err(BundleError::Path { .. })), "{path}");
-        // Sealed by hand, as a program of the signer's own could.
+        let pack_files = pack_bundle(name("disk"), version(), &files, &alice, account, NOW);
+        assert!(matches!(pack_files, Err(BundleError::Path { .. })), "{path}");
+        // Signed without `pack_bundle`, as a modified program could.
         let manifest = BundleManifest {
             name: name("disk"),
             version: version(),
@@ -225,10 +234,10 @@ fn a_signed_manifest_may_not_lead_elsewhere() {
 }
 
 #[test]
-fn another_kind_of_message_is_no_manifest() {
-    let world = World::new();
+fn other_message_kinds_and_wrong_signers_are_refused() {
+    let world = TestOrganisation::new();
     let alice = signer(&world);
-    let bytes = packed(&world, &alice);
+    let bytes = pack_files(&world, &alice);
     let good = BundleArchive::decode(&bytes).unwrap();
     let manifest = open(&bytes, &pinned(&world)).unwrap().manifest;
     for kind in [EnvelopeKind::Request, EnvelopeKind::Approval] {
@@ -244,11 +253,11 @@ fn another_kind_of_message_is_no_manifest() {
     assert!(matches!(refused, Err(BundleError::WrongSigner { .. })));
 }
 
-/// Tars that other programs write are no bundles, whatever is in them: links, devices, directories, names that come twice.
+/// Archives of other programs are refused if they contain links, devices, directories, extension headers or duplicate names.
 #[test]
-fn entries_that_are_no_plain_files_are_refused() {
-    let world = World::new();
-    let bytes = packed(&world, &signer(&world));
+fn archive_entries_other_than_regular_files_are_refused() {
+    let world = TestOrganisation::new();
+    let bytes = pack_files(&world, &signer(&world));
     let good = BundleArchive::decode(&bytes).unwrap();
     for kind in [
         tar::EntryType::Symlink,
@@ -294,7 +303,7 @@ fn entries_that_are_no_plain_files_are_refused() {
 
 proptest! {
     #[test]
-    fn a_path_that_is_accepted_stays_below_the_agents_directory(path in "[a-zA-Z./_\\\\ -]{0,24}|\\PC{0,24}") {
+    fn accepted_path_stays_below_the_agent_directory(path in "[a-zA-Z./_\\\\ -]{0,24}|\\PC{0,24}") {
         let agent: SubjectName = name("disk");
         if check_path(&agent, &path).is_ok() {
             let normal = |part| matches!(part, std::path::Component::Normal(_));
@@ -305,7 +314,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_packed_is_found_again(
+    fn packed_files_round_trip(
         contents in proptest::collection::btree_map("[a-z0-9_-]{1,8}(/[a-z0-9_-]{1,8})?", (any::<bool>(), proptest::collection::vec(any::<u8>(), 0..1500)), 0..6)
     ) {
         let contents: BTreeMap<_, _> = contents.into_iter().map(|(path, content)| (format!("lib/{path}"), content)).collect();
@@ -314,9 +323,9 @@ proptest! {
             let mode = if *program { BundleFileMode::Program } else { BundleFileMode::Data };
             files.insert(path, BundleFile { mode, bytes });
         }
-        let world = World::new();
+        let world = TestOrganisation::new();
         let alice = signer(&world);
-        // Files where directories would be are refused; what is packed opens as what it was.
+        // A path that is both a file and a directory is refused; every pack_files bundle opens with equal content.
         if let Ok(bytes) = pack_bundle(name("disk"), version(), &files, &alice, world.trust.account_token(), NOW) {
             let opened = open(&bytes, &pinned(&world)).unwrap();
             let found: BTreeMap<_, _> = opened.files.into_iter().collect();

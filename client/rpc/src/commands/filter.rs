@@ -70,7 +70,7 @@ mod tests {
         let cx = CommandContext {
             config: None,
             environment: &ProcessEnvironment::default(),
-            loaded_settings: &OnceCell::new(),
+            loaded_settings: &std::cell::OnceCell::new(),
             printer: &printer,
         };
         let conditions = ConditionArgs {

@@ -1,5 +1,4 @@
-//! Filters through their public door: the evaluator beside a model that was written without looking at it,
-//! round trips, and arbitrary input. No node and no broker takes part.
+//! Filters: the evaluator compared with an independent model, round trips, and arbitrary input. No node and no broker is involved.
 
 use muster_filter::state::{NodeFacts, NodeView};
 use muster_filter::{FactOperator, FactTerm, FilterPattern, NodeFilter};
@@ -20,7 +19,7 @@ const OPERATORS: [FactOperator; 8] = [
     FactOperator::Greater,
 ];
 
-/// Few and close together, so that random facts and terms often meet.
+/// A small set, so that random facts and terms match often.
 const TEXTS: [&str; 16] = [
     "a", "B", "b", "debian", "Debian", "ÄRGER", "ärger", "1", "01", "1.0", "2", "10", "-3", "true",
     "True", "x y",
@@ -70,7 +69,7 @@ fn term((path, operator, value): (&str, FactOperator, &str)) -> FactTerm {
     }
 }
 
-/// The model: what the words of the documentation say, one after the other, at any cost.
+/// The model: the rules of the documentation, implemented directly.
 mod model {
     use super::{FactOperator, NodeFacts, Regex, Value};
 
@@ -98,7 +97,7 @@ mod model {
         if let Some(exact) = top.get(path) {
             return Some(exact.clone());
         }
-        // The paths of this test hold no dots but those of a.b inside quotes.
+        // The only dots within a segment in these tests are those of the quoted `a.b`.
         let masked = path.replace("\"a.b\"", "a\u{0}b").replace(['"', '\''], "");
         masked.split('.').try_fold(top, |value, segment| {
             let key = segment.replace('\u{0}', ".");
@@ -109,7 +108,7 @@ mod model {
         })
     }
 
-    /// A list is its elements, a map its keys, null nothing.
+    /// A list yields its elements, a map its keys, null nothing.
     fn flatten(value: &Value, scalars: &mut Vec<Value>) {
         match value {
             Value::Null => {}
@@ -152,12 +151,12 @@ mod model {
     }
 }
 
-/// Text of the characters that mean something to the parsers.
+/// Text of characters with a meaning to the parsers.
 fn hostile_text() -> impl Strategy<Value = String> {
     prop_oneof!["\\PC{0,40}", "[ab =<>!~/\"'\\\\.i\t(é]{0,24}"]
 }
 
-/// Values that a term may hold: not empty, no control characters.
+/// Values that a term may contain: not empty, no control characters.
 fn literal() -> impl Strategy<Value = String> {
     prop_oneof!["[a-z =<>!~/\"'\\\\.i]{1,12}", "\\PC{1,12}"]
         .prop_filter("control characters are refused", |text| !text.contains(char::is_control))
@@ -196,14 +195,14 @@ proptest! {
     }
 
     #[test]
-    fn a_negation_is_the_opposite(facts in facts(), path in select(&PATHS[..]), text in select(&TEXTS[..])) {
+    fn negation_yields_the_opposite(facts in facts(), path in select(&PATHS[..]), text in select(&TEXTS[..])) {
         let equal = FactTerm::new(path, FactOperator::Equal, text).unwrap().matches(&facts);
         let not_equal = FactTerm::new(path, FactOperator::NotEqual, text).unwrap().matches(&facts);
         prop_assert_ne!(equal, not_equal);
     }
 
     #[test]
-    fn every_leaf_is_found_by_its_path(facts in facts()) {
+    fn path_of_every_leaf_finds_it(facts in facts()) {
         for (path, leaf) in facts.leaf_values() {
             prop_assert_eq!(facts.get(&path), Some(leaf), "{}", path);
         }
@@ -212,14 +211,14 @@ proptest! {
 
 proptest! {
     #[test]
-    fn terms_read_back_as_printed(
+    fn printed_terms_parse_to_equal_terms(
         path in select(&PATHS[..]), operator in select(&OPERATORS[..]), value in literal(),
     ) {
         let value = match operator {
             FactOperator::Match | FactOperator::NotMatch => format!("/{}/", regex::escape(&value)),
             _ => value,
         };
-        // An escaped text may outgrow the compiled limit only if it is long; these are short.
+        // Escaping cannot exceed the size limit of compiled expressions, because these texts are short.
         let term = FactTerm::new(path, operator, &value).unwrap();
         let printed = term.to_string();
         prop_assert_eq!(&FactTerm::parse(&printed).unwrap(), &term, "{}", printed);
@@ -227,7 +226,7 @@ proptest! {
     }
 
     #[test]
-    fn literal_terms_survive_as_words(path in select(&PATHS[..]), value in literal()) {
+    fn literal_terms_round_trip_as_words(path in select(&PATHS[..]), value in literal()) {
         let term = FactTerm::new(path, FactOperator::Equal, &value).unwrap();
         let filter = NodeFilter::default().with_words(&format!("first {term} last=1")).unwrap();
         prop_assert_eq!(filter.facts().first(), Some(&term));
@@ -235,7 +234,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_is_read_is_printed_and_read_again(text in hostile_text()) {
+    fn parsed_text_prints_and_parses_again(text in hostile_text()) {
         if let Ok(term) = FactTerm::parse(&text) {
             prop_assert_eq!(&FactTerm::parse(&term.to_string()).unwrap(), &term);
         }
@@ -246,7 +245,7 @@ proptest! {
     }
 
     #[test]
-    fn no_flag_text_gives_the_empty_filter(text in hostile_text()) {
+    fn text_of_a_flag_never_yields_the_empty_filter(text in hostile_text()) {
         let empty = NodeFilter::default;
         for read in [
             empty().with_fact(&text),
@@ -268,7 +267,7 @@ proptest! {
     }
 
     #[test]
-    fn filters_survive_json(filter in filter()) {
+    fn filters_round_trip_through_json(filter in filter()) {
         let json = serde_json::to_string(&filter).unwrap();
         prop_assert_eq!(&serde_json::from_str::<NodeFilter>(&json).unwrap(), &filter);
         prop_assert_eq!(filter.is_empty(), json == "{}");
@@ -287,7 +286,7 @@ proptest! {
     }
 
     #[test]
-    fn every_further_demand_narrows(
+    fn additional_conditions_narrow_a_filter(
         filter in filter(), facts in facts(), more in condition(), class in "[ab]",
     ) {
         let classes = ["a".to_owned()];

@@ -1,4 +1,4 @@
-//! Filters through their public functions, in one program.
+//! Tests of the public functions for filters, in one binary.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

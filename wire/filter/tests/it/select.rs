@@ -1,4 +1,4 @@
-//! Expressions through their public door: beside a model, read back as printed, and fed with noise.
+//! Select expressions: compared with a model, round trips of the printed form, and arbitrary input.
 
 use muster_filter::state::{NodeFacts, NodeView};
 use muster_filter::{FactTerm, NodeFilter, SelectExpression};
@@ -7,8 +7,8 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use serde_json::json;
 
-/// The model: an expression as a value, written out in one of many ways and judged by the words of the manual. Its
-/// leaves on facts are judged by [`FactTerm`], which `tests/it/filter.rs` holds beside a model of its own.
+/// The model: an expression as a value, which is written in several styles and evaluated by the rules of the manual. Conditions on facts are
+/// evaluated by [`FactTerm`], which `tests/it/filter.rs` compares with its own model.
 #[derive(Debug, Clone)]
 enum Model {
     And(Box<Model>, Box<Model>),
@@ -27,7 +27,7 @@ enum Leaf {
     With(&'static str),
 }
 
-/// How a model is written: the same choice everywhere, or the model could not shrink.
+/// How a model is written. The style is the same in the whole expression, so that the model can shrink.
 #[derive(Debug, Clone, Copy)]
 struct Style {
     signs: bool,
@@ -57,7 +57,7 @@ impl Model {
         }
     }
 
-    /// Binds with strength 0 `or`, 1 `and`, 2 anything else.
+    /// Returns the binding strength and the text: 0 for `or`, 1 for `and`, 2 for anything else.
     fn write(&self, style: Style) -> (u8, String) {
         let inside = |model: &Self, least: u8| match model.write(style) {
             (strength, text) if strength < least || style.brackets => format!("( {text})"),
@@ -170,7 +170,7 @@ fn names() -> impl Strategy<Value = Vec<String>> {
     vec(select(&NAMES[..]).prop_map(str::to_owned), 0..3)
 }
 
-/// Text of the language's own pieces, which gets further into the reader than noise does.
+/// Text of the tokens of the language, which gets further into the parser than random characters.
 fn hostile_text() -> impl Strategy<Value = String> {
     let pieces = [
         "(",
@@ -246,7 +246,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_is_read_is_printed_and_read_again(text in hostile_text()) {
+    fn parsed_text_prints_and_parses_again(text in hostile_text()) {
         match SelectExpression::parse(&text) {
             Ok(read) => {
                 let printed = read.to_string();
@@ -264,7 +264,7 @@ proptest! {
     }
 
     #[test]
-    fn several_are_all_demanded_and_survive_json(
+    fn several_expressions_must_all_hold_and_round_trip_through_json(
         first in model(), second in model(), style in style(), classes in names(),
     ) {
         let texts = [first.write(style).1, second.write(style).1];

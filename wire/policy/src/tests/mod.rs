@@ -1,4 +1,4 @@
-//! Policies through their public door, as texts.
+//! Tests of policies as texts, through the public functions.
 
 mod properties;
 mod unknown;
@@ -27,14 +27,14 @@ fn load(files: &[(&str, &str)], default: RuleVerdict) -> (PolicySet, Vec<PolicyP
     PolicySet::new(policies.iter().map(source), groups, default)
 }
 
-fn good(files: &[(&str, &str)]) -> PolicySet {
+fn load_valid(files: &[(&str, &str)]) -> PolicySet {
     let (set, problems) = load(files, RuleVerdict::Deny);
     assert!(problems.is_empty(), "{problems:?}");
     set
 }
 
-/// Asks about a node of customer acme, in production, with two classes.
-fn ask<T>(words: [&str; 3], now: Millis, answer: impl FnOnce(&PolicyQuery<'_>) -> T) -> T {
+/// Queries for a node of customer acme, in production, with two classes.
+fn with_query<T>(words: [&str; 3], now: Millis, answer: impl FnOnce(&PolicyQuery<'_>) -> T) -> T {
     let facts =
         json!({"customer": "acme", "environment": "production", "os": {"family": "Debian"}});
     let facts = NodeFacts::from_value(facts).unwrap();
@@ -58,18 +58,20 @@ fn ask<T>(words: [&str; 3], now: Millis, answer: impl FnOnce(&PolicyQuery<'_>) -
 }
 
 fn decide(set: &PolicySet, caller: &str, agent: &str, action: &str) -> PolicyDecision {
-    ask([caller, agent, action], 0, |asked| set.decide_query(asked, &KnownLookups::default()))
+    with_query([caller, agent, action], 0, |asked| {
+        set.decide_query(asked, &KnownLookups::default())
+    })
 }
 
-/// The same, as `+rule` or `-rule`.
-fn told(set: &PolicySet, caller: &str, agent: &str, action: &str) -> String {
+/// The decision as `+rule` or `-rule`.
+fn decision_text(set: &PolicySet, caller: &str, agent: &str, action: &str) -> String {
     let decision = decide(set, caller, agent, action);
     format!("{}{}", if decision.allowed { '+' } else { '-' }, decision.rule)
 }
 
 #[test]
-fn the_first_line_that_matches_decides_and_names_itself() {
-    let set = good(&[
+fn first_matching_line_decides_and_is_named() {
+    let set = load_valid(&[
         (
             "service.policy",
             "# ours\r\npolicy default deny\r\n\r\nallow\trip\t*\t*\t*\n\
@@ -92,42 +94,45 @@ fn the_first_line_that_matches_decides_and_names_itself() {
         ("mallory", "ping", "+service.policy:8"),
         ("mallory", "status", "-service.policy:2 (default)"),
     ] {
-        assert_eq!(told(&set, caller, "service", action), expected, "{caller} {action}");
+        assert_eq!(decision_text(&set, caller, "service", action), expected, "{caller} {action}");
     }
 }
 
 #[test]
 fn facts_and_classes_of_another_node_do_not_match() {
-    let set = good(&[(
+    let set = load_valid(&[(
         "service.policy",
         "allow\trip\t*\tcustomer=globex\nallow\trip\t*\tnothing=1\nallow\trip\t*\t*\tapache\n\
          allow\trip\t*\tcustomer=acme customer=globex\n",
     )]);
-    assert_eq!(told(&set, "rip", "service", "stop"), "-service.policy (no line matches)");
+    assert_eq!(decision_text(&set, "rip", "service", "stop"), "-service.policy (no line matches)");
 }
 
 #[test]
-fn an_agent_without_a_file_has_the_default_policy_then_the_configurations() {
-    let set = good(&[("default.policy", "policy default deny\nallow\trip\t*\t*\n")]);
-    assert_eq!(told(&set, "rip", "service", "stop"), "+default.policy:2");
-    assert_eq!(told(&set, "eve", "rpcutil", "ping"), "-default.policy:1 (default)");
+fn agent_without_a_file_uses_the_default_policy_and_then_the_configuration() {
+    let set = load_valid(&[("default.policy", "policy default deny\nallow\trip\t*\t*\n")]);
+    assert_eq!(decision_text(&set, "rip", "service", "stop"), "+default.policy:2");
+    assert_eq!(decision_text(&set, "eve", "rpcutil", "ping"), "-default.policy:1 (default)");
 
-    let set = good(&[]);
-    assert_eq!(told(&set, "rip", "service", "stop"), "-default (no service.policy)");
-    assert_eq!(told(&set, "rip", "rpcutil", "ping"), "+built-in rpcutil.policy:1 (default)");
-    assert_eq!(told(&set, "rip", "rpcutil", "cancel_any"), "-built-in rpcutil.policy:2");
-    assert_eq!(told(&set, "rip", "data", "fstat"), "-built-in data.policy:2");
-    assert_eq!(told(&set, "rip", "data", "service"), "+built-in data.policy:1 (default)");
+    let set = load_valid(&[]);
+    assert_eq!(decision_text(&set, "rip", "service", "stop"), "-default (no service.policy)");
+    assert_eq!(
+        decision_text(&set, "rip", "rpcutil", "ping"),
+        "+built-in rpcutil.policy:1 (default)"
+    );
+    assert_eq!(decision_text(&set, "rip", "rpcutil", "cancel_any"), "-built-in rpcutil.policy:2");
+    assert_eq!(decision_text(&set, "rip", "data", "fstat"), "-built-in data.policy:2");
+    assert_eq!(decision_text(&set, "rip", "data", "service"), "+built-in data.policy:1 (default)");
 
-    let set = good(&[("rpcutil.policy", "policy default deny")]);
-    assert_eq!(told(&set, "rip", "rpcutil", "ping"), "-rpcutil.policy:1 (default)");
+    let set = load_valid(&[("rpcutil.policy", "policy default deny")]);
+    assert_eq!(decision_text(&set, "rip", "rpcutil", "ping"), "-rpcutil.policy:1 (default)");
 
     let (set, _) = load(&[], RuleVerdict::Allow);
-    assert_eq!(told(&set, "rip", "service", "stop"), "+default (no service.policy)");
+    assert_eq!(decision_text(&set, "rip", "service", "stop"), "+default (no service.policy)");
 }
 
 #[test]
-fn one_malformed_line_denies_everything_for_that_agent_and_only_for_it() {
+fn malformed_line_denies_everything_for_its_agent_only() {
     for line in [
         "alow\trip\t*\t*",
         "allow rip * *",
@@ -166,7 +171,7 @@ fn one_malformed_line_denies_everything_for_that_agent_and_only_for_it() {
         let text = format!("allow\trip\t*\t*\n{line}\n");
         let files = [("service.policy", text.as_str()), ("package.policy", "policy default allow")];
         let (set, problems) = load(&files, RuleVerdict::Allow);
-        let decision = told(&set, "rip", "service", "stop");
+        let decision = decision_text(&set, "rip", "service", "stop");
         assert!(
             decision.starts_with("-service.policy:") && decision.ends_with(": malformed"),
             "{line:?}: {decision}"
@@ -185,13 +190,13 @@ fn broken_groups_deny_everything() {
     let (set, problems) = load(&files, RuleVerdict::Allow);
     assert!(matches!(problems[0].fault, PolicyFault::SecondGroup(_)));
     for agent in ["service", "rpcutil", "other"] {
-        assert_eq!(told(&set, "rip", agent, "ping"), "-groups:2: malformed");
+        assert_eq!(decision_text(&set, "rip", agent, "ping"), "-groups:2: malformed");
     }
 }
 
 #[test]
 fn groups_are_lists_of_names() {
-    let set = good(&[
+    let set = load_valid(&[
         ("groups", "# ours\nsysadmins rip cert=Anna\n\ndba\tchoria=joe\n"),
         ("service.policy", "allow\tsysadmins\tstop\t*\nallow\tDBA caller=sysadmins\tstart\t*\n"),
     ]);
@@ -203,7 +208,7 @@ fn groups_are_lists_of_names() {
         ("sysadmins", "start", "+service.policy:2"),
         ("sysadmins", "stop", "-service.policy (no line matches)"),
     ] {
-        assert_eq!(told(&set, caller, "service", action), rule, "{caller} {action}");
+        assert_eq!(decision_text(&set, caller, "service", action), rule, "{caller} {action}");
     }
     for (text, line, column) in [
         ("a rip\nb", 2, 1),
@@ -220,7 +225,7 @@ fn groups_are_lists_of_names() {
 }
 
 #[test]
-fn facts_and_classes_may_be_expressions() {
+fn facts_and_classes_can_be_expressions() {
     for (fields, holds) in [
         ("(customer=globex and environment=production) or environment=production", true),
         ("customer=acme and environment=development", false),
@@ -237,13 +242,13 @@ fn facts_and_classes_may_be_expressions() {
         ("customer=\"acme and sons\"", false),
         ("os.family=Debian environment=production\tmysql::master /^role::/", true),
     ] {
-        let set = good(&[("service.policy", &format!("allow\trip\t*\t{fields}\n"))]);
+        let set = load_valid(&[("service.policy", &format!("allow\trip\t*\t{fields}\n"))]);
         assert_eq!(decide(&set, "rip", "service", "stop").allowed, holds, "{fields}");
     }
 }
 
 #[test]
-fn an_expression_for_callers_matches_whole_names() {
+fn caller_expression_matches_whole_names() {
     for (field, caller, holds) in [
         ("/bob/", "bob", true),
         ("/bob/", "bobby", false),
@@ -257,18 +262,18 @@ fn an_expression_for_callers_matches_whole_names() {
         ("/.*/", "anybody", true),
         ("rip /bo./", "bob", true),
     ] {
-        let set = good(&[("service.policy", &format!("allow\t{field}\t*\t*\n"))]);
+        let set = load_valid(&[("service.policy", &format!("allow\t{field}\t*\t*\n"))]);
         assert_eq!(decide(&set, caller, "service", "stop").allowed, holds, "{field} {caller}");
     }
 }
 
 #[test]
-fn a_rule_ends_at_its_instant() {
+fn rule_expires_at_its_time() {
     let text = "deny\teve\tstop\t*\tuntil=2026-11-22T09:00:00+01:00\nallow\teve\tstop\t*\t*\tuntil=2026-11-22T10:00Z\n";
-    let set = good(&[("service.policy", text)]);
+    let set = load_valid(&[("service.policy", text)]);
     let at = |text: &str| {
         let now = parse_instant(text).unwrap();
-        ask(["eve", "service", "stop"], now, |asked| {
+        with_query(["eve", "service", "stop"], now, |asked| {
             set.decide_query(asked, &KnownLookups::default()).rule
         })
     };
@@ -279,8 +284,8 @@ fn a_rule_ends_at_its_instant() {
 }
 
 #[test]
-fn a_rule_may_name_who_must_approve() {
-    let set = good(&[
+fn rule_can_name_its_approvers() {
+    let set = load_valid(&[
         ("groups", "sysadmins rip anna\n"),
         (
             "service.policy",
@@ -290,8 +295,8 @@ fn a_rule_may_name_who_must_approve() {
     let decided = decide(&set, "oncall", "service", "stop");
     assert_eq!((decided.allowed, decided.approved_by.as_deref()), (true, Some("sysadmins eve")));
     let may = |approver: &str, action: &str| {
-        ask([approver, "service", action], 0, |other| {
-            ask(["oncall", "service", action], 0, |asked| {
+        with_query([approver, "service", action], 0, |other| {
+            with_query(["oncall", "service", action], 0, |asked| {
                 set.may_approve(asked, other, &KnownLookups::default())
                     == EvaluationProgress::Decided(true)
             })
@@ -299,12 +304,12 @@ fn a_rule_may_name_who_must_approve() {
     };
     assert!(may("anna", "stop") && may("eve", "stop"));
     assert!(!may("joe", "stop") && !may("oncall", "stop") && !may("sysadmins", "stop"));
-    // Where no line names anybody, it takes one who may ask for the same.
+    // Without a line that names approvers, an approver must be allowed to send the same request.
     assert!(may("joe", "start") && !may("anna", "start"));
 }
 
 #[test]
-fn what_is_wrong_has_a_line_and_a_column() {
+fn problems_have_a_line_and_a_column() {
     for (line, column, said) in [
         ("allow rip * *", 1, "separated by spaces"),
         ("allow\trip * *", 1, "separated by spaces"),
@@ -325,17 +330,18 @@ fn what_is_wrong_has_a_line_and_a_column() {
         load(&[("x.policy", "alow\n\nallow\trip\t*\t*\nalow\n")], RuleVerdict::Deny);
     let places: Vec<_> = problems.iter().map(PolicyProblem::line_number).collect();
     assert_eq!(places, [Some(1), Some(4)]);
-    assert_eq!(told(&set, "rip", "x", "y"), "-x.policy:1: malformed");
+    assert_eq!(decision_text(&set, "rip", "x", "y"), "-x.policy:1: malformed");
 }
 
 #[test]
-fn an_explanation_tells_why_each_earlier_rule_did_not_decide() {
+fn explanation_states_why_earlier_rules_did_not_match() {
     let text = "allow\teve\t*\t*\nallow\t*\tstatus start\t*\nallow\t*\t*\tcustomer=globex\n\
                 allow\t*\t*\t*\tapache or nginx\nallow\t*\t*\t*\tuntil=1970-01-01T00:00Z\n\
                 deny\trip\t*\t*\nallow\t*\t*\t*\n";
-    let set = good(&[("service.policy", text)]);
-    let explained =
-        ask(["rip", "service", "stop"], 5, |asked| set.explain(asked, &KnownLookups::default()));
+    let set = load_valid(&[("service.policy", text)]);
+    let explained = with_query(["rip", "service", "stop"], 5, |asked| {
+        set.explain(asked, &KnownLookups::default())
+    });
     assert_eq!(explained.policy.as_deref(), Some("service.policy"));
     let said: Vec<_> = explained
         .steps
@@ -357,7 +363,7 @@ fn an_explanation_tells_why_each_earlier_rule_did_not_decide() {
 }
 
 #[test]
-fn a_rule_that_can_never_decide_is_known() {
+fn rule_covered_by_an_earlier_one_is_detected() {
     for (first, second, covered) in [
         ("allow\t*\t*\t*", "deny\trip\tstop\tcustomer=acme", true),
         ("allow\trip eve\t*\t*", "deny\teve\tstop\t*", true),
@@ -369,15 +375,15 @@ fn a_rule_that_can_never_decide_is_known() {
         ("allow\t*\t*\t*\tuntil=2026-11-22T10:00Z", "deny\teve\t*\t*", false),
         ("allow\t/a|b/\t*\t*", "deny\t/a/\t*\t*", false),
     ] {
-        let set = good(&[("x.policy", &format!("{first}\n{second}\n"))]);
+        let set = load_valid(&[("x.policy", &format!("{first}\n{second}\n"))]);
         let (_, _, file) = set.readable_policies().find(|(agent, ..)| *agent == "x").unwrap();
         assert_eq!(file.rules()[0].covers_rule(&file.rules()[1]), covered, "{first} / {second}");
     }
 }
 
 #[test]
-fn a_name_is_a_callers_and_a_service_is_written_with_its_role() {
-    let set = good(&[
+fn plain_name_means_a_caller_and_a_service_needs_its_prefix() {
+    let set = load_valid(&[
         (
             "service.policy",
             "allow\tprov cert=anna /^ci-.*/\tstatus\t*\nallow\tservice=prov service=/^svc-.*/\trestart\t*\n\
@@ -407,8 +413,8 @@ fn a_name_is_a_callers_and_a_service_is_written_with_its_role() {
         assert_eq!(decision.allowed, allowed, "{caller} {action}: {}", decision.rule);
     }
     let may = |approver: &str| {
-        ask(["rip", "service", "approve"], 0, |asked| {
-            ask([approver, "service", "approve"], 0, |by| {
+        with_query(["rip", "service", "approve"], 0, |asked| {
+            with_query([approver, "service", "approve"], 0, |by| {
                 set.may_approve(asked, by, &KnownLookups::default())
             })
         })

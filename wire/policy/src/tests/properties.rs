@@ -1,4 +1,4 @@
-//! Whatever a policy says, against models.
+//! Properties of policies, compared with models.
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -6,10 +6,10 @@ use serde_json::json;
 use super::*;
 use muster_filter::{DataLookupResult, EvaluationProgress, KnownLookups};
 
-/// One line of a policy that may ask a source, as a value: whether it allows, what it asks, and what it compares with.
+/// A policy line that may use a source: whether it allows, and which source it compares with which value.
 type Line = (bool, Option<(usize, bool)>);
 
-/// The line that decides, by the words of the manual; `world` says for each source whether it is on, if it answers.
+/// The deciding line according to the manual; `world` has the value of each source, or `None` without a result.
 fn model(lines: &[Line], world: &[Option<bool>]) -> Option<usize> {
     let matches = |(allow, demand): &Line| match demand {
         None => true,
@@ -27,17 +27,17 @@ fn caller() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn a_caller_is_admitted_exactly_when_it_is_named(
+    fn caller_is_allowed_exactly_if_it_is_named(
         named in prop::collection::vec(caller(), 1..6),
         asking in caller(),
     ) {
         let text = format!("allow\t{}\t*\t*\n", named.join(" "));
-        let set = good(&[("service.policy", &text)]);
+        let set = load_valid(&[("service.policy", &text)]);
         prop_assert_eq!(decide(&set, &asking, "service", "stop").allowed, named.contains(&asking));
     }
 
     #[test]
-    fn rules_decide_as_a_list_read_from_the_top(
+    fn first_matching_rule_decides(
         rules in prop::collection::vec((any::<bool>(), caller(), "(start|stop|\\*)"), 0..8),
         default in any::<Option<bool>>(),
         asking in caller(),
@@ -52,12 +52,12 @@ proptest! {
         let text = lines.join("\n");
         let first = rules.iter().find(|(_, caller, act)| *caller == asking && (act == "*" || *act == action));
         let expected = first.map(|(allow, ..)| *allow).or(default).unwrap_or(false);
-        let set = good(&[("service.policy", &text)]);
+        let set = load_valid(&[("service.policy", &text)]);
         prop_assert_eq!(decide(&set, &asking, "service", &action).allowed, expected);
     }
 
     #[test]
-    fn sources_decide_as_in_the_model_and_only_what_matters_is_asked(
+    fn decision_equals_the_model_and_looks_up_only_required_sources(
         lines in prop::collection::vec((any::<bool>(), prop::option::of((0..3_usize, any::<bool>()))), 0..8),
         world in prop::collection::vec(any::<Option<bool>>(), 3),
     ) {
@@ -67,8 +67,8 @@ proptest! {
             format!("{verdict}\trip\t*\t{facts}\n")
         };
         let text: String = lines.iter().map(line).collect();
-        let set = good(&[("service.policy", &text)]);
-        let (decision, asked) = ask(["rip", "service", "stop"], 0, |asked| {
+        let set = load_valid(&[("service.policy", &text)]);
+        let (decision, asked) = with_query(["rip", "service", "stop"], 0, |asked| {
             let mut known = KnownLookups::default();
             loop {
                 match set.evaluate_query(asked, &known) {
@@ -88,22 +88,22 @@ proptest! {
         prop_assert_eq!(decision.allowed, expected.is_some_and(|line| lines[line].0));
         let place = expected.map_or("service.policy (".to_owned(), |line| format!("service.policy:{}", line + 1));
         prop_assert!(decision.rule.starts_with(&place), "{} {}", decision.rule, place);
-        // Nothing behind the line that decides is asked.
+        // Sources of lines after the deciding one are not looked up.
         let looked_at = &lines[..expected.map_or(lines.len(), |line| line + 1)];
         let sources: std::collections::BTreeSet<_> = looked_at.iter().filter_map(|(_, demand)| *demand).map(|(source, _)| source).collect();
         prop_assert_eq!(asked.len(), sources.len());
-        // Who asks nobody decides as though nobody answered.
-        let blind = ask(["rip", "service", "stop"], 0, |asked| set.decide_query(asked, &KnownLookups::default()));
+        // A decision without lookups equals a decision with all sources unknown.
+        let blind = with_query(["rip", "service", "stop"], 0, |asked| set.decide_query(asked, &KnownLookups::default()));
         let expected = model(&lines, &[None, None, None]);
         prop_assert_eq!(blind.allowed, expected.is_some_and(|line| lines[line].0));
     }
 
     #[test]
-    fn no_text_makes_the_parser_panic_or_allow_by_accident(
+    fn arbitrary_text_does_not_panic_and_allows_nothing_without_allow(
         text in "(\\PC|\t|\n|deny|rip|\\*|policy default deny){0,40}"
     ) {
         let (set, _) = load(&[("service.policy", &text), ("groups", &text)], RuleVerdict::Deny);
-        let _ = ask(["rip", "service", "stop"], 0, |asked| set.explain(asked, &KnownLookups::default()));
+        let _ = with_query(["rip", "service", "stop"], 0, |asked| set.explain(asked, &KnownLookups::default()));
         if !text.contains("allow") {
             prop_assert!(!decide(&set, "rip", "service", "stop").allowed);
         }

@@ -1,12 +1,12 @@
-//! What rules come to while something is not known.
+//! Decisions while facts, classes or data sources are unknown.
 
 use serde_json::json;
 
 use super::*;
 use muster_filter::{DataLookupResult, DeclaredSources, EvaluationProgress, KnownLookups};
 
-/// What is known of Puppet: whether it is enabled.
-fn puppet(enabled: bool) -> KnownLookups {
+/// Lookups in which the source `puppet` has this value of `enabled`.
+fn puppet_lookup(enabled: bool) -> KnownLookups {
     let mut known = KnownLookups::default();
     let values = json!({"enabled": enabled}).as_object().cloned().unwrap();
     known.insert("puppet()".parse().unwrap(), DataLookupResult::Values(values));
@@ -14,18 +14,19 @@ fn puppet(enabled: bool) -> KnownLookups {
 }
 
 #[test]
-fn what_is_unknown_is_denied_and_never_allowed() {
-    let set = good(&[(
+fn unknown_conditions_deny_and_never_allow() {
+    let set = load_valid(&[(
         "service.policy",
         "deny\t*\trestart\tcustomer=acme and puppet().enabled=false\n\
          allow\trip\t*\tpuppet().enabled\nallow\teve\t*\tcustomer=globex and puppet().enabled\n\
          allow\teve\tstatus\tcustomer=acme or puppet().enabled\n",
     )]);
     let told = |caller: &str, action: &str, known: &KnownLookups| {
-        let decision = ask([caller, "service", action], 0, |asked| set.decide_query(asked, known));
+        let decision =
+            with_query([caller, "service", action], 0, |asked| set.decide_query(asked, known));
         format!("{}{}", if decision.allowed { '+' } else { '-' }, decision.rule)
     };
-    let (on, off, unknown) = (puppet(true), puppet(false), KnownLookups::default());
+    let (on, off, unknown) = (puppet_lookup(true), puppet_lookup(false), KnownLookups::default());
     for (caller, action, known, expected) in [
         ("rip", "restart", &on, "+service.policy:2"),
         ("rip", "restart", &off, "-service.policy:1"),
@@ -39,7 +40,7 @@ fn what_is_unknown_is_denied_and_never_allowed() {
         assert_eq!(told(caller, action, known), expected, "{caller} {action}");
     }
     let needs = |caller: &str, action: &str| {
-        ask([caller, "service", action], 0, |asked| {
+        with_query([caller, "service", action], 0, |asked| {
             match set.evaluate_query(asked, &KnownLookups::default()) {
                 EvaluationProgress::Decided(_) => None,
                 EvaluationProgress::Needs(lookup) => Some(lookup.to_string()),
@@ -47,18 +48,19 @@ fn what_is_unknown_is_denied_and_never_allowed() {
         })
     };
     assert_eq!(needs("rip", "stop").as_deref(), Some("puppet()"));
-    // Facts, names of callers and of actions have decided already.
+    // Facts, callers and actions decide without a lookup.
     assert_eq!(needs("eve", "stop"), None);
     assert_eq!(needs("eve", "status"), None);
 }
 
 #[test]
-fn an_explanation_tells_what_is_unknown() {
+fn explanation_lists_what_is_unknown() {
     let text = "allow\trip\t*\tpuppet().enabled\tservice('x').running and apache\n\
                 allow\trip\t*\tpuppet().enabled\ndeny\t*\t*\tnot puppet().enabled\n";
-    let set = good(&[("service.policy", text)]);
-    let explained =
-        ask(["rip", "service", "stop"], 0, |asked| set.explain(asked, &KnownLookups::default()));
+    let set = load_valid(&[("service.policy", text)]);
+    let explained = with_query(["rip", "service", "stop"], 0, |asked| {
+        set.explain(asked, &KnownLookups::default())
+    });
     let rule = "service.policy:3 (unknown: puppet().enabled==true)";
     assert_eq!(explained.decision.rule, rule);
     let unknown: Vec<_> = explained.unknown.iter().map(ToString::to_string).collect();
@@ -70,12 +72,13 @@ fn an_explanation_tells_what_is_unknown() {
     assert!(why.ends_with("whether this node matches is unknown"), "{why}");
     assert_eq!(second.unknown, ["puppet().enabled==true"]);
     assert_eq!(third.mismatch, None);
-    let known = ask(["rip", "service", "stop"], 0, |asked| set.explain(asked, &puppet(true)));
+    let known =
+        with_query(["rip", "service", "stop"], 0, |asked| set.explain(asked, &puppet_lookup(true)));
     assert_eq!((known.decision.rule.as_str(), known.unknown.len()), ("service.policy:2", 0));
 }
 
 #[test]
-fn questions_to_data_sources_are_counted_and_checked() {
+fn data_source_lookups_are_counted_and_checked() {
     let lines = |count: usize| -> String {
         let line = |n| format!("deny\teve\t*\ta('{n}').b or a('{n}').c\n");
         (0..count).map(line).collect()
@@ -93,26 +96,26 @@ fn questions_to_data_sources_are_counted_and_checked() {
 }
 
 #[test]
-fn an_allowance_that_may_be_unknown_does_not_cover_what_follows() {
+fn allow_rule_that_may_be_unknown_does_not_cover_later_rules() {
     for (first, second, covered) in [
         ("allow\t*\t*\ta().b", "deny\teve\t*\ta().b", false),
         ("deny\t*\t*\ta().b", "allow\teve\t*\ta().b", true),
     ] {
-        let set = good(&[("x.policy", &format!("{first}\n{second}\n"))]);
+        let set = load_valid(&[("x.policy", &format!("{first}\n{second}\n"))]);
         let (_, _, file) = set.readable_policies().find(|(agent, ..)| *agent == "x").unwrap();
         assert_eq!(file.rules()[0].covers_rule(&file.rules()[1]), covered, "{first}");
     }
 }
 
-/// A node with facts of which only these top-level names are known, and with or without known classes.
+/// Queries for a node of whose facts only these top-level names are known, with or without known classes.
 fn partly_known<T>(
     action: &str,
-    (settled, classes_known): (&[&str], bool),
+    (known_names, classes_known): (&[&str], bool),
     answer: impl FnOnce(&PolicyQuery<'_>) -> T,
 ) -> T {
     let facts = json!({"customer": "acme", "os": {"family": "Debian"}});
-    let settled = settled.iter().map(|name| (*name).to_owned()).collect();
-    let facts = NodeFacts::from_value(facts).unwrap().with_known_names(settled);
+    let known_names = known_names.iter().map(|name| (*name).to_owned()).collect();
+    let facts = NodeFacts::from_value(facts).unwrap().with_known_names(known_names);
     answer(&PolicyQuery {
         caller: &PolicyPrincipal::parse("rip").unwrap(),
         agent: &SubjectName::parse("service").unwrap(),
@@ -139,9 +142,9 @@ fn facts_and_classes_of_unread_sources_deny_in_both_verdicts() {
                  allow\t*\tdisable\tos.family!=RedHat\n\
                  allow\t*\tmask\t*\tnot role::db\n\
                  policy default allow\n";
-    let open = good(&[("service.policy", rules)]);
+    let open = load_valid(&[("service.policy", rules)]);
     let closed = rules.replace("default allow", "default deny");
-    let closed = good(&[("service.policy", closed.as_str())]);
+    let closed = load_valid(&[("service.policy", closed.as_str())]);
     let told = |set: &PolicySet, action: &str, known: (&[&str], bool)| {
         let decision =
             partly_known(action, known, |asked| set.decide_query(asked, &KnownLookups::default()));
@@ -152,7 +155,7 @@ fn facts_and_classes_of_unread_sources_deny_in_both_verdicts() {
         (&open, "restart", (&[][..], true), "-service.policy:1 (unknown: environment==production)"),
         (&open, "restart", (&["environment"], true), "-service.policy:2"),
         (&open, "stop", (&[], true), "-service.policy:3 (unknown: os.family==RedHat)"),
-        // A source that was never read could set the exact name `os.family`, which comes before the nested one.
+        // A source that was never read could set the exact name `os.family`, which takes precedence over the nested one.
         (&open, "stop", (&["os"], true), "-service.policy:3 (unknown: os.family==RedHat)"),
         (&open, "stop", (&["os.family"], true), "-service.policy:3"),
         (&open, "status", (&[], false), "-service.policy:4 (unknown: role::db)"),

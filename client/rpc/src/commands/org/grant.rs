@@ -101,7 +101,8 @@ mod tests {
     use crate::environment::ProcessEnvironment;
     use crate::printer::VerbosityLevel;
     use crate::printer::testing::printer;
-    use muster_organisation::{CredentialSpec, Organisation, PrincipalKind};
+    use std::cell::OnceCell;
+
     use muster_organisation::{CredentialSpec, Organisation, PrincipalKind};
 
     fn organisation(directory: &Path) -> Organisation {
@@ -115,7 +116,12 @@ mod tests {
             no_tls: true,
         };
         let environment = ProcessEnvironment::default();
-        let cx = CommandContext { config: None, environment: &environment, printer: &printer };
+        let cx = CommandContext {
+            config: None,
+            environment: &environment,
+            loaded_settings: &OnceCell::new(),
+            printer: &printer,
+        };
         crate::commands::org::init::run(args, cx).unwrap();
         Organisation::open(directory).unwrap()
     }
@@ -151,7 +157,12 @@ mod tests {
             out: Some(directory.join("grant.creds")),
         };
         let environment = ProcessEnvironment::default();
-        let cx = CommandContext { config: None, environment: &environment, printer: &printer };
+        let cx = CommandContext {
+            config: None,
+            environment: &environment,
+            loaded_settings: &OnceCell::new(),
+            printer: &printer,
+        };
         let exit = run(&args, cx).unwrap();
         let path = data.text();
         let creds = std::fs::read_to_string(path.trim()).ok();
