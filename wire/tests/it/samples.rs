@@ -52,14 +52,8 @@ impl Samples {
         let bootstrap = place.bootstrap(&WEB);
         let ddl = BundleFile { mode: BundleFileMode::Data, bytes: b"{}" };
         let program = BundleFile { mode: BundleFileMode::Program, bytes: b"#!/bin/sh\n" };
-<<<<<<< HEAD
         let files = [("disk.json", ddl), ("disk", program)];
-        let signer = packer(&place);
-=======
-        let files = [("disk.json", ddl), ("disk", program)]
-            .map(|(path, content)| (path.to_owned(), content));
         let signer = bundle_signer(&place);
->>>>>>> help-t2
         let account = place.fleet.trust.account_token();
         let version = semver::Version::new(1, 2, 3);
         let bundle = pack_bundle(name("disk"), version, &files.into(), &signer, account, NOW);

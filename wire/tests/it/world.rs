@@ -117,15 +117,6 @@ impl TestOrganisation {
         Signer::new(UserCredentials::new(&token, key).unwrap()).unwrap()
     }
 
-<<<<<<< HEAD
-=======
-    /// A newer token of the account that revokes this key.
-    pub(crate) fn token_revoking(&self, key: &PublicKey) -> String {
-        let revoke = |claims: &mut AccountClaims| claims.revoke_user(key, ISSUED);
-        account_token(&self.operator, &self.account, &self.roles, ISSUED + 60, revoke)
-    }
-
->>>>>>> help-t2
     pub(crate) fn caller(&self) -> Signer {
         self.signer(UserRole::Caller, "alice", 100)
     }

@@ -11,11 +11,7 @@ use muster_wire::sign::{EnvelopeKind, MessageRefusal, Signer, sign_envelope};
 use muster_wire::token::{TokenError, UserRole};
 use proptest::prelude::*;
 
-<<<<<<< HEAD:client/bundle/tests/it/bundles.rs
-use crate::world::{ISSUED, NOW, World, name};
-=======
-use crate::world::{NOW, TestOrganisation, name};
->>>>>>> help-t2:wire/tests/it/bundles.rs
+use crate::world::{ISSUED, NOW, TestOrganisation, name};
 
 const DDL: BundleFile<'_> = BundleFile { mode: BundleFileMode::Data, bytes: b"{}" };
 const PROGRAM: BundleFile<'_> = BundleFile { mode: BundleFileMode::Program, bytes: b"#!/bin/sh\n" };
@@ -110,14 +106,9 @@ fn foreign_keys_and_users_without_the_permission_are_refused() {
 fn revoked_signer_is_refused_by_either_account_token() {
     let world = TestOrganisation::new();
     let alice = signer(&world);
-<<<<<<< HEAD:client/bundle/tests/it/bundles.rs
-    let bytes = packed(&world, &alice);
+    let bytes = pack_files(&world, &alice);
     let key = alice.public_key();
     let revoked = world.account_token(ISSUED + 60, |claims| claims.revoke_user(&key, ISSUED));
-=======
-    let bytes = pack_files(&world, &alice);
-    let revoked = world.token_revoking(&alice.public_key());
->>>>>>> help-t2:wire/tests/it/bundles.rs
     let operator = world.operator.public_key();
     let known = BundleSignerTrust::Operator { operator, account: Some(&revoked) };
     let is_revoked = |result: Result<OpenBundle<'_>, BundleError>| {

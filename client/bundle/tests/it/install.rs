@@ -11,7 +11,7 @@ use muster_bundle::{
 };
 use muster_wire::token::UserRole;
 
-use crate::world::{NOW, World, name};
+use crate::world::{NOW, TestOrganisation, name};
 
 /// Writes an external agent of this version.
 fn write_agent(directory: &Path, version: &str) {
@@ -32,7 +32,7 @@ fn install(
     ddls: &Path,
     downgrade: bool,
 ) -> Result<Option<InstallRecord>, BundleFileError> {
-    let world = World::new();
+    let world = TestOrganisation::new();
     let signer = world.signer(UserRole::Caller, "alice", 100);
     let collected = collect_bundle_files(source).unwrap();
     let files = collected.contents();
