@@ -180,7 +180,8 @@ fn documents_name_files_that_exist() {
         let page = std::fs::read_to_string(&document).unwrap();
         let spans = page.lines().flat_map(|line| line.split('`').skip(1).step_by(2));
         let words = spans.flat_map(str::split_whitespace);
-        for name in words.filter(|word| word.ends_with(".rs")) {
+        for name in words.filter(|word| Path::new(word).extension().is_some_and(|end| end == "rs"))
+        {
             count += 1;
             if !exists(name.trim_start_matches("../")) {
                 missing

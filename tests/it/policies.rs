@@ -186,10 +186,10 @@ async fn expired_token_is_refused_by_broker_and_node() {
     // The node uses its own clock, with the permitted skew.
     offset.store(20_000 + muster_wire::fresh::CLOCK_SKEW_MILLIS, Ordering::SeqCst);
     let request = anna.ping_request();
-    let signed = anna.sign_request(&request);
+    let envelope = anna.sign_request(&request);
     let (inbox, mut replies) = anna.subscribe_inbox(&request).await;
     anna.bus
-        .publish_with_reply(&TestCaller::request_subject(&request), &inbox, signed)
+        .publish_with_reply(&TestCaller::request_subject(&request), &inbox, envelope)
         .await
         .unwrap();
     let expired = |record: &Value| record["reason"] == "token_expired";

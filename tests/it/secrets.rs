@@ -107,20 +107,21 @@ async fn daemon_refuses_secrets_that_others_can_read() {
         code: 1,
     });
 
-    let enrolled = DaemonHome::bootstrapping(&organisation, &bootstrap, UNREACHABLE_URL, "", "");
+    let enrolled_home =
+        DaemonHome::bootstrapping(&organisation, &bootstrap, UNREACHABLE_URL, "", "");
     let enrolment = json!({"identity": "web1.acme.net", "collectives": ["muster"], "urls": [UNREACHABLE_URL], "facts": {}});
-    enrolled.write("state/enrolled.json", &enrolment.to_string(), 0o600);
-    enrolled.write("state/account.jwt", &organisation.account_token(), 0o644);
-    enrolled.write("state/node.creds", &credentials_text(&node), 0o600);
+    enrolled_home.write("state/enrolled.json", &enrolment.to_string(), 0o600);
+    enrolled_home.write("state/account.jwt", &organisation.account_token(), 0o644);
+    enrolled_home.write("state/node.creds", &credentials_text(&node), 0o600);
     readers.push(SecretReader {
         what: "an enrolled node's credentials",
-        secret: enrolled.path("state/node.creds"),
-        program: rpcd_command(&enrolled, &[]),
+        secret: enrolled_home.path("state/node.creds"),
+        program: rpcd_command(&enrolled_home, &[]),
         code: 1,
     });
 
     let host = DaemonHome::new(&organisation, &node, UNREACHABLE_URL, "");
-    let [service, enroller, key] =
+    let [service, door, key] =
         ["service.creds", "door.creds", "node.nk"].map(|name| host.path(name));
     host.write("service.creds", &credentials_text(&organisation.service("provisioner")), 0o600);
     host.write("door.creds", &credentials_text(&organisation.service("door")), 0o600);
@@ -128,13 +129,13 @@ async fn daemon_refuses_secrets_that_others_can_read() {
     host.write("node.nk", &seed, 0o600);
     let more = format!(
         "[plugins.provisioner]\nenabled = true\ncredentials = {service:?}\n\
-         [plugins.provisioner.newcomers]\ncredentials = {enroller:?}\naccount = {:?}\nnode_key = {key:?}\n",
+         [plugins.provisioner.newcomers]\ncredentials = {door:?}\naccount = {:?}\nnode_key = {key:?}\n",
         host.path("newcomers.jwt"),
     );
     host.write("conf.d/provisioner.toml", &more, 0o644);
     for (what, secret) in [
         ("the provisioner's credentials", service),
-        ("the enroller's credentials", enroller),
+        ("the enroller's credentials", door),
         ("the key that signs nodes", key),
     ] {
         readers.push(SecretReader {

@@ -49,8 +49,8 @@ async fn silently_refused_messages_are_counted_and_shown() {
     let unmatched = Request { target: RequestTarget::Filter(no_node), ..caller.ping_request() };
     let subject =
         subject::broadcast_request(&unmatched.collective, &unmatched.agent, &unmatched.action);
-    let signed = caller.sign_request(&unmatched);
-    assert_eq!(caller.count_replies(&subject, signed).await, 0);
+    let envelope = caller.sign_request(&unmatched);
+    assert_eq!(caller.count_replies(&subject, envelope).await, 0);
 
     let after = fetch_counts().await;
     let more = |name: &str| number(&after, name) - number(&before, name);

@@ -33,9 +33,9 @@ async fn reconnected_node_applies_revocations_before_it_serves() {
     let node = TestNode::start_in(directory, &organisation, &server, setup).await;
     assert_eq!(node.core.trust.get().account_token(), token);
     let request = caller.ping_request();
-    let signed = caller.sign_request(&request);
+    let envelope = caller.sign_request(&request);
     let subject = TestCaller::request_subject(&request);
-    caller.bus.publish(&subject, signed).await.unwrap();
+    caller.bus.publish(&subject, envelope).await.unwrap();
     await_state("the request is refused", || {
         node.audit_records().iter().any(|record| record["reason"] == "revoked")
     })

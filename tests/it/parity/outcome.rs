@@ -78,10 +78,10 @@ impl RunOutcome {
 
 impl ResourceStatus {
     fn from_report(status: &Value, root: &ScratchRoot) -> Self {
-        let states = ["failed", "failed_to_restart", "changed", "out_of_sync", "skipped"];
+        let flags = ["failed", "failed_to_restart", "changed", "out_of_sync", "skipped"];
         let events = status["events"].as_array().map(Vec::as_slice).unwrap_or_default();
         Self {
-            is: states
+            is: flags
                 .iter()
                 .filter(|state| status[**state] == true)
                 .map(|state| (*state).to_owned())

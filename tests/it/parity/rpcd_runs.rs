@@ -105,7 +105,7 @@ fn rpcd_matches_the_recordings_of_puppet() {
             let found = unknown_differences(&scenario, &expected, &mut seen);
             match KNOWN_DEFECTS.iter().find(|(name, _)| *name == scenario.name) {
                 Some((name, what)) => {
-                    print_line(&format!("{name}: {} differences, known: {what}", found.len()))
+                    print_line(&format!("{name}: {} differences, known: {what}", found.len()));
                 }
                 None => wrong.extend(found),
             }

@@ -112,7 +112,7 @@ fn any_value() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Collects the JSON collect_pointers of this value and of all values within it.
+/// Collects the JSON pointers of this value and of all values within it.
 fn collect_pointers(value: &Value, at: &str, found: &mut Vec<String>) {
     found.push(at.to_owned());
     match value {

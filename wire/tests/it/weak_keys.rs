@@ -14,7 +14,7 @@ use crate::world::{ISSUED, NOW, TestOrganisation};
 const USER: u8 = 20 << 3;
 const ACCOUNT: u8 = 0;
 
-/// All encodings of all small_order_points of small order, including non-canonical ones.
+/// All encodings of all points of small order, including non-canonical ones.
 fn small_order_points() -> Vec<[u8; 32]> {
     let mut points: Vec<[u8; 32]> = EIGHT_TORSION.map(|point| point.compress().0).into();
     // y = 0 and y = 1 plus the modulus of the field.

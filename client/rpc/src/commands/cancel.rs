@@ -7,8 +7,8 @@ use muster_contract::rpcutil::{CancelOutcome, RpcutilCancelOutput};
 use muster_ddl::aggregate::ReplySummarizer;
 use muster_jobs::{JobState, JobStore, JobWave, SavedJob, SavedJobError};
 use muster_request::{
-    AgentSchemas, DiscoveredNodes, FleetConnection, FleetRequestError, NodeReply, RequestOutcome,
-    RequestReport, ResultGap, TargetSelection,
+    AgentSchemas, DiscoveredNodes, FleetConnection, NodeReply, RequestOutcome, RequestReport,
+    ResultGap, TargetSelection,
 };
 use muster_wire::identity::Identity;
 use uuid::Uuid;

@@ -4,7 +4,7 @@
 use std::io;
 
 use clap::CommandFactory as _;
-use muster_request::{AgentSchemas, FleetRequestError, RpcSettings};
+use muster_request::AgentSchemas;
 
 use crate::cli::Cli;
 use crate::cli::completion::{CompleteArgs, CompletionArgs, ManPagesArgs};

@@ -11,9 +11,7 @@ use std::path::PathBuf;
 use muster_client::discovery::inventory::InventoryError;
 use muster_contract::rpcutil::RpcutilInventoryOutput;
 use muster_filter::state::NodeFacts;
-use muster_request::{
-    AgentSchemas, DiscoveredNodes, FleetConnection, NodeReply, RequestReport, TargetSelection,
-};
+use muster_request::{AgentSchemas, FleetConnection, NodeReply, RequestReport, TargetSelection};
 use muster_wire::identity::Identity;
 
 use super::form;

@@ -2,7 +2,7 @@
 
 use muster_client::{CountOrPercent, choose_nodes};
 use muster_contract::permit::PermitPoolRow;
-use muster_request::{DiscoveredNodes, FleetConnection, FleetRequestError, RequestReport};
+use muster_request::{FleetConnection, RequestReport};
 
 use super::form;
 use super::form::JsonForm;

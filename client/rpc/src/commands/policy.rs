@@ -13,7 +13,6 @@ use super::context::CommandContext;
 use super::form;
 use crate::cli::policy::{PolicyCheckArgs, PolicyCommand, PolicyExplainArgs, PolicyTestArgs};
 use crate::commands::context::{CommandExitCode, CommandResult};
-use crate::error::Error;
 use crate::render::policy as render;
 
 /// Runs one of the commands.

@@ -11,9 +11,9 @@ use std::time::Duration;
 use muster_client::{DiscoverySource, ReplyDelivery, choose_nodes};
 use muster_ddl::ActionSchema;
 use muster_request::{
-    AgentSchemas, ApprovalFileError, ConfirmContext, ConfirmDecision, DiscoveredNodes,
-    FleetConnection, FleetRequest, FleetRequestError, JobRecorder, LoadedApproval, ReplyFilter,
-    RequestPlan, RequestReport, RequestWords, RpcSettings, TargetSelection, load_approval,
+    AgentSchemas, ApprovalFileError, DiscoveredNodes, FleetConnection, FleetRequest,
+    FleetRequestError, JobRecorder, LoadedApproval, ReplyFilter, RequestPlan, RequestReport,
+    RequestWords, RpcSettings, TargetSelection, load_approval,
 };
 use muster_wire::identity::Identity;
 use muster_wire::trace::TraceContext;

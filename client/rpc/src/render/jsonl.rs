@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use muster_client::ProgressUpdate;
 use muster_ddl::aggregate;
-use muster_request::{NodeReply, RequestReport};
+use muster_request::RequestReport;
 use muster_wire::identity::Identity;
 use serde::Serialize;
 use serde_json::{Map, Value};

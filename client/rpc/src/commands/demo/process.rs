@@ -3,10 +3,10 @@
 //! A PID alone does not identify a process, because the kernel reuses it.
 
 use std::ffi::OsStr;
-use std::fs;
-use std::fs::File;
+use std::fs::{self, File};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
+#[expect(clippy::disallowed_types, reason = "the demonstration runs the broker and nodes")]
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -17,8 +17,6 @@ use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, interval};
 
 use super::DemoError;
-
-#[expect(clippy::disallowed_types, reason = "the demonstration runs the broker and nodes")]
 
 /// Timeout for the kernel to end a process after SIGKILL.
 const KILL_TIMEOUT: Duration = Duration::from_secs(5);

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use muster_request::{
     AgentSchemas, DiscoveredNodes, FleetConnection, FleetRequestError, NodeReply, RequestEvent,
-    RequestObserver as _, RequestPlan, RequestStats, ResultGap, TargetSelection,
+    RequestObserver as _, RequestStats, ResultGap, TargetSelection,
 };
 use muster_wire::identity::Identity;
 use serde_json::{Map, Value};

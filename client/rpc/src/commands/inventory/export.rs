@@ -13,7 +13,7 @@ use muster_client::discovery::inventory::{
 };
 use muster_contract::read_values;
 use muster_contract::rpcutil::RpcutilInventoryOutput;
-use muster_request::{AgentSchemas, FleetConnection, NodeReply};
+use muster_request::NodeReply;
 use muster_secret::files;
 use serde_json::json;
 use tempfile::NamedTempFile;

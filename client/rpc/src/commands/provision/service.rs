@@ -2,10 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use muster_request::{
-    AgentSchemas, DiscoveredNodes, FleetConnection, FleetRequestError, NodeReply, RequestReport,
-    TargetSelection,
-};
+use muster_request::{AgentSchemas, FleetConnection, NodeReply, RequestReport, TargetSelection};
 use muster_wire::identity::Identity;
 
 use crate::commands::context::{CommandContext, Result};

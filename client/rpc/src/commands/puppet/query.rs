@@ -1,6 +1,5 @@
 //! `rpc puppet status`, `count` and `summary`: read-only queries.
 
-use muster_request::RequestReport;
 use serde::Serialize;
 
 use super::PUPPET_AGENT;

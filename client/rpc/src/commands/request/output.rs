@@ -4,9 +4,7 @@ use std::collections::BTreeSet;
 use std::fs::File;
 
 use muster_ddl::ActionSchema;
-use muster_request::{
-    FleetRequestError, FleetRequestUpdate, NodeReply, ReplyFilter, RequestReport, TargetSelection,
-};
+use muster_request::{FleetRequestUpdate, NodeReply, ReplyFilter, RequestReport, TargetSelection};
 use muster_wire::identity::Identity;
 
 use crate::cli::output::OutputArgs as Flags;

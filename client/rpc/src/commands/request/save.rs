@@ -3,9 +3,7 @@
 use std::collections::BTreeSet;
 
 use muster_base::{duration_millis, error_chain, unix_millis_now};
-use muster_jobs::{
-    JOB_LINES_SCHEMA, JobHeader, JobJournal, JobPacing, JobStore, SavedJobError, new_job_id,
-};
+use muster_jobs::{JOB_LINES_SCHEMA, JobHeader, JobJournal, JobPacing, JobStore, new_job_id};
 use muster_request::{FleetRequest, FleetRequestError, RequestPlan, TargetSelection};
 use muster_wire::content::digest_contents;
 use muster_wire::identity::{Identity, SubjectName};

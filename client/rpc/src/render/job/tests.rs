@@ -4,7 +4,6 @@ use muster_jobs::{RequestOutcome, SavedJob};
 use serde_json::{Value, json};
 
 use super::{JobDifference, JobDocument, JobListDocument, render_job, render_job_list};
-use crate::exit::CommandExitCode;
 use crate::render::WIDTH;
 use crate::render::fixtures::plain;
 
