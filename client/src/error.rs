@@ -39,7 +39,7 @@ pub enum ClientError {
         source: UserCredentialsError,
     },
     /// The operator's key or the account's token is invalid.
-    #[error("the trust in {} cannot be used", path.display())]
+    #[error("the account token in {} cannot be used", path.display())]
     Trust {
         /// The account token's file.
         path: PathBuf,

@@ -28,7 +28,9 @@ pub enum DdlError {
     #[error("action `{0}` is declared twice; rename one of them")]
     DuplicateAction(String),
     /// The default action does not exist, or is declared twice with different names.
-    #[error("the default action `{0}` is not an action of this agent, or two differ")]
+    #[error(
+        "the default action `{0}` is not an action of this agent, or the DDL names two different default actions"
+    )]
     DefaultAction(String),
     /// An invalid definition.
     #[error("{at}: {problem}")]

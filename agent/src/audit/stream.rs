@@ -72,10 +72,11 @@ impl AuditStream {
     /// Records a decision. Never waits. On error the caller must not act; errors occur only with `audit.fail_closed`.
     pub(super) fn record_decision(&self, record: &AuditRecord) -> Result<(), AuditLogError> {
         let sent = self.send_line(record);
-        match lock_mutex(&self.shared.failing).clone() {
+        match (lock_mutex(&self.shared.failing).clone(), sent) {
+            (_, Err(error @ AuditLogError::Encode(_))) => Err(error),
             _ if !self.fail_closed => Ok(()),
-            Some(error) => Err(AuditLogError::Failing(error)),
-            None => sent,
+            (Some(error), _) => Err(AuditLogError::Failing(error)),
+            (None, sent) => sent,
         }
     }
 
@@ -96,12 +97,12 @@ impl AuditStream {
 
     /// Queues a line; counts it as lost if that fails.
     fn send_line(&self, record: &impl Serialize) -> Result<(), AuditLogError> {
-        let line = record::encode_line(record).map_err(AuditLogError::Encode)?;
-        let sent = if self.shared.reserve_place() {
+        let sent = record::encode_line(record).map_err(AuditLogError::Encode).and_then(|line| {
+            if !self.shared.reserve_place() {
+                return Err(AuditLogError::Full);
+            }
             self.send_command(WriterCommand::Write(line))
-        } else {
-            Err(AuditLogError::Full)
-        };
+        });
         if sent.is_err() {
             self.shared.add_lost(1);
         }

@@ -47,7 +47,7 @@ pub struct FilterArgs {
     /// Use this collective instead of the configured one
     #[arg(short = 'T', long, value_name = "COLLECTIVE", help_heading = HELP_HEADING)]
     pub target: Option<SubjectName>,
-    /// Discover nodes for exactly this time
+    /// Listen for replies to the discovery for exactly this long
     #[arg(long, alias = "dt", value_name = "SECONDS", value_parser = parse_seconds, help_heading = HELP_HEADING)]
     pub discovery_timeout: Option<Duration>,
     /// Use the nodes listed in this file, as lines, JSON or YAML; - is standard input

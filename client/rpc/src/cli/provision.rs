@@ -293,9 +293,10 @@ pub struct ProvisionRetireArgs {
     #[arg(required = true)]
     pub nodes: Vec<Identity>,
     /// Do not ask for confirmation
-    #[arg(long)]
+    #[arg(short, long)]
     pub yes: bool,
 }
+
 #[cfg(test)]
 mod tests {
     use toml::Value;

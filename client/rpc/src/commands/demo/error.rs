@@ -18,7 +18,7 @@ pub enum DemoError {
     #[error("no directory for the demonstration: neither XDG_CACHE_HOME nor HOME is set")]
     NoDirectory,
     /// The directory already holds a demonstration.
-    #[error("{} contains a demonstration already", .0.display())]
+    #[error("{} already contains a demonstration", .0.display())]
     AlreadyExists(PathBuf),
     /// The directory holds other files.
     #[error("{} is not empty; nothing was changed", .0.display())]

@@ -12,7 +12,7 @@ pub async fn run(args: &OrgDirectoryArgs, cx: CommandContext<'_>) -> CommandResu
     let (mut organisation, printer) = (cx.open_organisation(args)?, cx.printer);
     let lock = organisation.lock()?;
     if !add_account(&mut organisation, &lock, printer).await? {
-        printer.print_message("the organisation has a bootstrap account already");
+        printer.print_message("the organisation already has a bootstrap account");
     }
     Ok(CommandExitCode::Passed)
 }

@@ -56,7 +56,7 @@ async fn push_names(organisation: &Organisation, printer: &OutputPrinter) -> Res
     drop(lock);
     for (key, _) in &outdated {
         printer.print_warning(format_args!(
-            "{key} was enrolled again before its revocation reached the broker; revoked once more"
+            "{key} was enrolled again before its revocation reached the broker; revoked again"
         ));
     }
     push_account_tokens(organisation, printer).await.map(drop)

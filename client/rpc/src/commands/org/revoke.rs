@@ -45,8 +45,8 @@ pub async fn run(args: &OrgRevokeArgs, cx: CommandContext<'_>) -> CommandResult 
         selected.into_iter().filter(|candidate| !candidate.is_revoked(&trusts)).collect();
     if unrevoked.is_empty() {
         match names.as_slice() {
-            [name] => printer.print_message(format_args!("{name} is revoked already")),
-            _ => printer.print_message(format_args!("all {} are revoked already", names.len())),
+            [name] => printer.print_message(format_args!("{name} is already revoked")),
+            _ => printer.print_message(format_args!("all {} are already revoked", names.len())),
         }
         return Ok(CommandExitCode::Passed);
     }
