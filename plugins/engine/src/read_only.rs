@@ -214,7 +214,7 @@ mod tests {
     use super::is_read_tool;
 
     #[test]
-    fn only_the_engines_own_calls_are_read_tools() {
+    fn only_the_exact_query_commands_are_read_tools() {
         for argv in [
             vec!["getent", "--", "passwd", "rip"],
             vec!["dpkg-query", "-W", "-f", "x"],

@@ -68,7 +68,7 @@ mod tests {
     use super::ResourceReference;
 
     #[test]
-    fn titles_may_hold_brackets_quotes_and_newlines() {
+    fn titles_may_contain_brackets_quotes_and_newlines() {
         for text in [
             "File[/etc/motd]",
             "Site::Vhost[x y]",
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn other_texts_are_refused() {
+    fn invalid_references_are_refused() {
         for text in ["", "File", "[x]", "File[]", "File[x", "1le[x]", "a b[x]", "File::[x]"] {
             assert!(text.parse::<ResourceReference>().is_err(), "{text}");
         }
@@ -95,7 +95,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_title_comes_back(title in "\\PC{1,40}") {
+        fn any_title_survives_a_round_trip(title in "\\PC{1,40}") {
             let reference = ResourceReference::new("File", &title);
             prop_assert_eq!(reference.to_string().parse::<ResourceReference>().ok(), Some(reference));
         }

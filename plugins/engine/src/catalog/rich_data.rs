@@ -93,7 +93,7 @@ mod tests {
     use super::{PlainValue, to_plain_value};
 
     #[test]
-    fn secrets_are_unwrapped_and_told() {
+    fn sensitive_values_are_unwrapped_and_marked() {
         let value = json!({"a": ["b", {"__ptype": "Sensitive", "__pvalue": "s3cret"}]});
         let expected = PlainValue { value: json!({"a": ["b", "s3cret"]}), sensitive: true };
         assert_eq!(to_plain_value(&value), Ok(expected));
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_text_becomes_text() {
+    fn textual_types_become_strings() {
         let value = json!([
             {"__ptype": "Timestamp", "__pvalue": "2024-01-01T00:00:00.000000000 UTC"},
             {"__ptype": "Binary", "__pvalue": "YWJj"},
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_must_be_computed_is_refused() {
+    fn deferred_and_invalid_binary_values_are_refused() {
         let deferred = json!({"__ptype": "Deferred", "name": "sprintf", "arguments": []});
         assert!(to_plain_value(&deferred).unwrap_err().to_string().contains("sprintf"));
         assert!(to_plain_value(&json!({"__ptype": "Binary", "__pvalue": "/w=="})).is_err());

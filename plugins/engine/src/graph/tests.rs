@@ -1,4 +1,4 @@
-//! Order and cycles against plain models, on any graph.
+//! Traversal order and cycles of random graphs, compared with simple models.
 
 use proptest::prelude::*;
 
@@ -28,7 +28,7 @@ fn graph(nodes: usize, edges: &[(usize, usize, bool)]) -> DependencyGraph {
     graph
 }
 
-/// Who can be reached from whom in one step or more.
+/// The transitive closure: `[from][to]` is true if a path of at least one edge exists.
 fn reached(nodes: usize, edges: &[(usize, usize, bool)]) -> Vec<Vec<bool>> {
     let mut reached = vec![vec![false; nodes]; nodes];
     for (from, to, _) in edges {
@@ -44,7 +44,7 @@ fn reached(nodes: usize, edges: &[(usize, usize, bool)]) -> Vec<Vec<bool>> {
     reached
 }
 
-/// The plain rule: of all that wait for nobody, the one that was written first.
+/// The model of the order: of all nodes without pending dependencies, the first of the catalog.
 fn expected(nodes: usize, edges: &[(usize, usize, bool)]) -> Vec<usize> {
     let mut done: Vec<usize> = Vec::new();
     loop {
@@ -71,12 +71,12 @@ fn walked(graph: &DependencyGraph) -> Vec<usize> {
 
 proptest! {
     #[test]
-    fn nodes_have_their_turn_as_the_plain_rule_says((nodes, edges) in graphs()) {
+    fn traversal_order_equals_the_model((nodes, edges) in graphs()) {
         prop_assert_eq!(walked(&graph(nodes, &edges)), expected(nodes, &edges));
     }
 
     #[test]
-    fn a_cycle_is_found_where_somebody_waits_for_himself((nodes, edges) in graphs()) {
+    fn cycles_are_found_where_a_node_reaches_itself((nodes, edges) in graphs()) {
         let graph = graph(nodes, &edges);
         let reached = reached(nodes, &edges);
         let mut found: Vec<usize> = cycle::find_cycles(&graph).into_iter().flatten().collect();
@@ -89,9 +89,9 @@ proptest! {
         }
     }
 
-    /// Counting anew in the middle of a walk, as after resources were added, changes nothing by itself.
+    /// A traversal recounts after resources were added; without additions this has no effect.
     #[test]
-    fn counting_anew_changes_no_order((nodes, edges) in graphs()) {
+    fn recounting_dependencies_keeps_the_order((nodes, edges) in graphs()) {
         let graph = graph(nodes, &edges);
         let mut walk = GraphTraversal::new(&graph);
         let mut order = Vec::new();
@@ -104,10 +104,10 @@ proptest! {
     }
 
     #[test]
-    fn who_is_refreshed_is_reached_by_refreshing_edges((nodes, edges) in graphs()) {
+    fn anchors_are_no_refresh_targets_and_refresh_edges_are_counted((nodes, edges) in graphs()) {
         let refreshing: Vec<_> = edges.iter().copied().filter(|(_, _, refresh)| *refresh).collect();
         let graph = graph(nodes, &edges);
-        // All are anchors, so that nobody is refreshed, and nothing loops.
+        // All nodes are anchors, so no resource is a target; the search also ends in a cycle.
         for node in 0..nodes {
             prop_assert!(graph.refresh_targets(node).is_empty());
         }

@@ -1,4 +1,4 @@
-//! The ledger keeps every debt over any crash, and forgets none but the paid.
+//! The ledger keeps each owed refresh over crashes until the refresh is made.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ fn targets(names: &[&str]) -> Vec<(String, String)> {
 }
 
 #[test]
-fn a_debt_outlives_its_run_until_it_is_paid() {
+fn owed_refresh_survives_restarts_until_it_is_made() {
     let (_directory, state) = directory();
     let mut ledger = RefreshLedger::open(&state).expect("opens");
     let intent = ledger
@@ -29,7 +29,7 @@ fn a_debt_outlives_its_run_until_it_is_paid() {
     drop(ledger);
     let mut ledger = RefreshLedger::open(&state).expect("opens again");
     let uncertain = ledger.uncertain_from("File[a]");
-    assert_eq!(uncertain.len(), 2, "the intent was on the disk before the change");
+    assert_eq!(uncertain.len(), 2, "the intent must be on disk before the change");
     assert!(!ledger.is_refresh_owed("Exec[x]"));
     ledger.mark_change_made(&intent).expect("made");
     drop(ledger);
@@ -48,7 +48,7 @@ fn a_debt_outlives_its_run_until_it_is_paid() {
 }
 
 #[test]
-fn a_torn_or_damaged_line_is_told_and_never_pays_a_debt() {
+fn torn_line_is_reported_and_settles_no_refresh() {
     let (_directory, state) = directory();
     let mut ledger = RefreshLedger::open(&state).expect("opens");
     let intent =
@@ -62,7 +62,7 @@ fn a_torn_or_damaged_line_is_told_and_never_pays_a_debt() {
         let torn = whole.get(..whole.len() - cut).expect("a prefix");
         state.replace_file(JOURNAL_FILE, torn).expect("writes");
         let ledger = RefreshLedger::open(&state).expect("opens");
-        assert!(ledger.is_refresh_owed("Exec[x]"), "{cut} bytes torn off");
+        assert!(ledger.is_refresh_owed("Exec[x]"), "with {cut} bytes cut off");
         assert_eq!(ledger.warnings().is_empty(), cut == last);
     }
 }
@@ -95,9 +95,9 @@ fn records() -> impl Strategy<Value = Vec<LedgerRecord>> {
 }
 
 proptest! {
-    /// Whatever happened, reading it back gives the same debts, and a crash at any byte gives those of some moment before.
+    /// A complete journal reads back unchanged; a journal cut at any byte reads back as a prefix of its records.
     #[test]
-    fn any_history_reads_back_as_it_was_at_some_moment(records in records(), cut in 0.0_f64..1.0) {
+    fn truncated_journal_reads_back_as_a_prefix(records in records(), cut in 0.0_f64..1.0) {
         let content: Vec<u8> = records.iter().flat_map(LedgerRecord::to_line).collect();
         let (read, warnings) = journal::parse_journal(&content);
         prop_assert_eq!(&read, &records);
@@ -114,7 +114,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_read_without_harm(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+    fn parsing_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
         let _ = journal::parse_journal(&bytes);
     }
 }

@@ -119,7 +119,7 @@ mod tests {
     use super::{CHECKSUM_KINDS, ChecksumKind, parse_checksum, timestamp_checksum};
 
     #[test]
-    fn every_kind_has_its_known_sum_of_abc() {
+    fn checksums_of_abc_match_the_published_values() {
         assert_eq!(
             ChecksumKind::Md5.tagged_checksum(b"abc"),
             "{md5}900150983cd24fb0d6963f7d28e17f72"
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn lite_kinds_look_at_the_first_512_bytes() {
+    fn lite_kinds_use_the_first_512_bytes() {
         let (one, other) = ([b'x'; 600], {
             let mut other = [b'x'; 600];
             other[599] = b'y';
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn moments_are_told_in_utc() {
+    fn timestamps_are_rendered_in_utc() {
         let at = UNIX_EPOCH + Duration::from_secs(1_700_000_000);
         assert_eq!(timestamp_checksum("mtime", at), "{mtime}2023-11-14 22:13:20 UTC");
     }

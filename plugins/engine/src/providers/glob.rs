@@ -129,7 +129,7 @@ mod tests {
 
     use super::matches_pattern;
 
-    /// Patterns, and for each name whether Ruby 3.1 lets it match: first as it is, then with `FNM_DOTMATCH`.
+    /// Patterns, and for each name whether it matches in Ruby 3.1: first without flags, then with `FNM_DOTMATCH`.
     const RUBY: &str = r"
 *|1111101110111111110|1111111111111111111
 *.rb|0000000010000000000|0000000011000000000
@@ -174,14 +174,14 @@ x[]]y|0000000000000000000|0000000000000000000
 
     proptest! {
         #[test]
-        fn a_quoted_name_matches_itself_alone(name in "\\PC{1,20}", other in "\\PC{1,20}") {
+        fn escaped_name_matches_only_itself(name in "\\PC{1,20}", other in "\\PC{1,20}") {
             let quoted: String = name.chars().flat_map(|letter| ['\\', letter]).collect();
             prop_assert!(matches_pattern(&quoted, &name, true));
             prop_assert_eq!(matches_pattern(&quoted, &other, true), name == other);
         }
 
         #[test]
-        fn any_pattern_ends(pattern in "[a*?\\[\\]^\\\\-]{0,40}", name in "[ab-]{0,40}") {
+        fn matching_terminates_for_any_pattern(pattern in "[a*?\\[\\]^\\\\-]{0,40}", name in "[ab-]{0,40}") {
             let _ = matches_pattern(&pattern, &name, true);
         }
     }

@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_leaves_out_what_is_the_engines_and_what_the_title_says() {
+    fn request_omits_metaparameters_and_the_namevar() {
         let resource = resource(&[
             ("name", ResourceValue::from("a@rsa")),
             ("noop", ResourceValue::Bool(true)),
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_as_plain_as_they_can_be() {
+    fn json_values_are_converted_to_the_simplest_kind() {
         let found = json!({"a": null, "b": "x", "c": 7, "d": ["x", "y"], "e": [1], "f": {"g": 1}, "h": 1.5, "i": false});
         let values = values_from_json(found.as_object().unwrap().clone());
         assert_eq!(values.get("a"), None);

@@ -16,7 +16,7 @@ mod tests {
     use std::time::{Duration, UNIX_EPOCH};
 
     #[test]
-    fn nine_digits_and_an_offset() {
+    fn timestamp_has_nine_digits_and_an_offset() {
         let instant = UNIX_EPOCH + Duration::new(1_795_300_755, 49_941_570);
         assert_eq!(super::format_timestamp(instant), "2026-11-21T22:39:15.049941570+00:00");
     }

@@ -121,7 +121,7 @@ mod tests {
     use super::launch_commands;
 
     #[test]
-    fn a_unit_of_its_own_is_tried_first_where_there_is_systemd() {
+    fn tries_a_transient_unit_first_with_systemd() {
         let argv = ["rpcd".to_owned(), "restart-worker".to_owned()];
         let ways_there = launch_commands(true, "muster-restart-1", &argv);
         assert_eq!(

@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn links_are_followed_like_in_a_chroot() {
+    fn links_are_resolved_as_in_a_chroot() {
         let links = links(&[
             ("/bin", "usr/bin"),
             ("/etc/abs", "/srv/data"),
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_inside_is_refused() {
+    fn paths_outside_the_root_are_refused() {
         for path in ["etc/passwd", "", "..", "/..", "/etc/../../etc", "./x"] {
             assert_eq!(with(&BTreeMap::new(), path, true), None, "{path}");
         }
@@ -120,7 +120,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_end_has_no_links_and_no_way_up(
+        fn resolved_path_contains_no_link_and_no_parent(
             links in proptest::collection::btree_map("(/[abc]){1,3}", "/?([abc]|\\.\\.)(/([abc]|\\.\\.)){0,3}", 0..8),
             path in "/?([abc.]|\\.\\.)(/([abc]|\\.\\.)){0,5}",
         ) {

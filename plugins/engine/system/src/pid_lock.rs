@@ -116,7 +116,7 @@ mod tests {
     use super::{PidLock, lock_holder};
 
     #[test]
-    fn stale_locks_are_taken_and_live_ones_respected() {
+    fn replaces_stale_locks_and_respects_live_ones() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("agent_catalog_run.lock");
         let before = fs::read_to_string(format!("/proc/self/task/{}/comm", std::process::id()));
@@ -129,7 +129,7 @@ mod tests {
             assert_eq!(
                 other.err(),
                 Some(std::process::id()),
-                "held by a process that is called like Puppet"
+                "the lock is held by a live process with the name of Puppet"
             );
             drop(lock);
             assert!(!path.exists());

@@ -130,7 +130,7 @@ mod tests {
     use super::ProcessStat;
 
     #[test]
-    fn the_kernels_line_is_understood() {
+    fn parses_a_stat_line_of_the_kernel() {
         let line =
             "4711 (a) b)) S 17 2 3 4 5 6 7 8 9 10 250 31 14 15 20 0 9 0 987654 5000 321 7 8\n";
         let expected = ProcessStat {
@@ -145,7 +145,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_read_without_harm(text in "\\PC{0,120}") {
+        fn parsing_never_panics(text in "\\PC{0,120}") {
             let _ = ProcessStat::parse(&text);
         }
     }

@@ -1,4 +1,4 @@
-//! What every machine promises, asked of the real one in a scratch root and of the fake one.
+//! The contract of `System`, tested on `RealSystem` in a scratch root and on `FakeSystem`.
 
 #[cfg(test)]
 mod contract {
@@ -32,7 +32,7 @@ mod contract {
     }
 
     #[test]
-    fn a_file_is_written_read_and_removed() {
+    fn file_is_written_read_and_removed() {
         on_both(|system| {
             let path = Path::new("/motd");
             assert_eq!(system.metadata(path).unwrap(), None);
@@ -52,7 +52,7 @@ mod contract {
     }
 
     #[test]
-    fn a_large_file_is_refused() {
+    fn file_above_the_limit_is_refused() {
         on_both(|system| {
             let path = Path::new("/large");
             system.write_file(path, b"12345", &FileAttributes::default()).unwrap();
@@ -63,7 +63,7 @@ mod contract {
     }
 
     #[test]
-    fn directories_hold_names_in_order_and_go_as_a_whole() {
+    fn directories_list_names_in_order_and_are_removed_as_a_tree() {
         on_both(|system| {
             let dir = Path::new("/srv");
             system.create_dir(dir, &FileAttributes::default()).unwrap();
@@ -102,7 +102,7 @@ mod contract {
     }
 
     #[test]
-    fn a_link_replaces_a_link_and_is_removed_alone() {
+    fn link_replaces_a_link_and_is_removed_without_its_target() {
         on_both(|system| {
             system.create_dir(Path::new("/data"), &FileAttributes::default()).unwrap();
             system.write_file(Path::new("/data/kept"), b"x", &FileAttributes::default()).unwrap();
@@ -116,7 +116,7 @@ mod contract {
     }
 
     #[test]
-    fn no_path_and_no_link_leads_out() {
+    fn no_path_or_link_leaves_the_root() {
         on_both(|system| {
             for path in ["etc", "", "/..", "/a/../../etc/passwd"] {
                 let error = system.read_file(Path::new(path), LIMIT).unwrap_err();
@@ -136,7 +136,7 @@ mod contract {
     }
 
     #[test]
-    fn a_tree_is_renamed_and_an_obstacle_is_respected() {
+    fn tree_is_renamed_but_not_onto_an_entry_of_another_kind() {
         on_both(|system| {
             system.create_dir(Path::new("/a"), &FileAttributes::default()).unwrap();
             system.write_file(Path::new("/a/x"), b"x", &FileAttributes::default()).unwrap();
@@ -153,7 +153,7 @@ mod contract {
     }
 
     #[test]
-    fn attributes_are_set_where_given() {
+    fn given_attributes_are_set() {
         on_both(|system| {
             let path = Path::new("/x");
             system.write_file(path, b"x", &mode(0o600)).unwrap();
@@ -166,7 +166,7 @@ mod contract {
     }
 
     #[test]
-    fn a_file_that_was_replaced_is_another_one() {
+    fn replaced_file_has_another_inode() {
         on_both(|system| {
             let path = Path::new("/x");
             system.write_file(path, b"same", &mode(0o600)).unwrap();
@@ -180,7 +180,7 @@ mod contract {
     }
 
     #[test]
-    fn on_this_machine_links_are_followed_where_they_are_in_a_root() {
+    fn real_root_follows_links_as_a_scratch_root_does() {
         let scratch = tempfile::tempdir().unwrap();
         let inside = |path: &str| scratch.path().join(path);
         std::fs::create_dir(inside("real")).unwrap();
@@ -203,7 +203,7 @@ mod contract {
     }
 
     #[test]
-    fn a_lock_keeps_others_out_until_it_is_dropped() {
+    fn lock_excludes_others_until_dropped() {
         on_both(|system| {
             let path = Path::new("/.pwd.lock");
             let held = system.lock_file(path, Duration::ZERO).unwrap();
@@ -216,7 +216,7 @@ mod contract {
     }
 
     #[test]
-    fn a_lock_lets_one_thread_in_at_a_time() {
+    fn lock_admits_one_thread_at_a_time() {
         on_both(|system| {
             let inside = Arc::new(AtomicUsize::new(0));
             let threads: Vec<_> = (0..16)

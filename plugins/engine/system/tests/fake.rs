@@ -1,4 +1,4 @@
-//! What only the fake machine can do: scripts, recordings, a clock, failures on order.
+//! Features of `FakeSystem` only: scripted programs, recorded commands, a settable clock, and injected failures.
 
 #[cfg(test)]
 mod fake {
@@ -24,7 +24,7 @@ mod fake {
     }
 
     #[test]
-    fn failures_come_on_order() {
+    fn injected_failures_occur_until_cleared() {
         let system = FakeSystem::new();
         system.add_file("/etc/shadow", "x");
         system.inject_failure("/etc/shadow", "write");
@@ -37,7 +37,7 @@ mod fake {
     }
 
     #[test]
-    fn the_clock_stands_still() {
+    fn clock_changes_only_when_set() {
         let system = FakeSystem::new();
         assert_eq!(system.now(), system.now());
         let later = SystemTime::UNIX_EPOCH + Duration::from_hours(24);

@@ -1,4 +1,4 @@
-//! Homes, refusals, failures and crowds in a scratch root.
+//! Accounts of a scratch root: homes, groups, refused values, failed writes, and concurrent requests.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::node::Node;
 
 #[test]
-fn a_home_is_made_from_the_skeleton_and_removed() {
+fn home_is_created_from_the_skeleton_and_removed() {
     let (directory, node) = Node::scratch();
     node.write("/etc/skel/.profile", "hello", 0o640);
     node.write("/etc/skel/bin/tool", "x", 0o755);
@@ -36,7 +36,7 @@ fn a_home_is_made_from_the_skeleton_and_removed() {
 }
 
 #[test]
-fn no_home_of_the_system_or_of_others_is_removed() {
+fn homes_of_the_system_or_of_others_are_not_removed() {
     let node = Node::memory();
     node.write("/etc/keep", "x", 0o644);
     node.write("/srv/both/inner/keep", "x", 0o644);
@@ -50,7 +50,7 @@ fn no_home_of_the_system_or_of_others_is_removed() {
 }
 
 #[test]
-fn a_group_comes_changes_and_goes() {
+fn creates_changes_and_removes_a_group() {
     let node = Node::memory();
     assert_eq!(
         node.apply("group", "ops", json!({"gid": 3000, "members": ["b", "a"]})),
@@ -77,7 +77,7 @@ fn a_group_comes_changes_and_goes() {
 }
 
 #[test]
-fn bad_values_are_refused_before_anything_is_touched() {
+fn invalid_values_are_refused_and_change_nothing() {
     let node = Node::memory();
     for (title, json) in [
         ("a:b", json!({})),
@@ -106,7 +106,7 @@ fn bad_values_are_refused_before_anything_is_touched() {
 }
 
 #[test]
-fn a_failed_write_leaves_the_user_to_be_created_again() {
+fn user_is_created_after_a_failed_write() {
     let system = FakeSystem::new().with_root("/scratch");
     let node = Node::new(system.clone());
     system.inject_failure("/etc/shadow", "write");
@@ -118,7 +118,7 @@ fn a_failed_write_leaves_the_user_to_be_created_again() {
 }
 
 #[test]
-fn a_hundred_at_once_leave_valid_files() {
+fn hundred_concurrent_users_leave_valid_files() {
     let (_directory, node) = Node::scratch();
     node.apply("group", "all", json!({}));
     std::thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! The accounts of a scratch root: what stands in its files, and what the events say.
+//! Accounts of a scratch root: the content of the account files, and the events.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::node::{Node, words};
 
 #[test]
-fn a_user_comes_changes_and_goes() {
+fn creates_changes_and_removes_a_user() {
     for node in [Node::scratch(), (tempfile::tempdir().unwrap(), Node::memory())] {
         let node = &node.1;
         assert_eq!(
@@ -47,7 +47,7 @@ fn a_user_comes_changes_and_goes() {
 }
 
 #[test]
-fn shadow_is_private_and_a_password_is_never_told() {
+fn shadow_is_private_and_passwords_are_redacted() {
     let node = Node::memory();
     node.apply("user", "rip", json!({"password": "$6$secret-one"}));
     let shadow = node.system.metadata(Path::new("/etc/shadow")).unwrap().unwrap();
@@ -69,7 +69,7 @@ fn shadow_is_private_and_a_password_is_never_told() {
 }
 
 #[test]
-fn the_files_keep_what_is_not_ours() {
+fn unmanaged_lines_of_account_files_are_kept() {
     let (_directory, node) = Node::scratch();
     node.write(
         "/etc/passwd",
@@ -106,7 +106,7 @@ fn the_files_keep_what_is_not_ours() {
 }
 
 #[test]
-fn membership_is_a_minimum_unless_said() {
+fn membership_is_minimum_by_default() {
     let node = Node::memory();
     for group in ["a", "b", "c"] {
         node.apply("group", group, json!({}));
@@ -127,7 +127,7 @@ fn membership_is_a_minimum_unless_said() {
 }
 
 #[test]
-fn a_primary_group_is_a_name_or_a_number() {
+fn primary_group_is_given_by_name_or_id() {
     let node = Node::memory();
     node.apply("group", "staff", json!({"gid": 50}));
     node.apply("user", "rip", json!({"gid": "staff"}));
@@ -148,7 +148,7 @@ fn a_primary_group_is_a_name_or_a_number() {
 }
 
 #[test]
-fn numbers_are_unique_unless_allowed() {
+fn ids_are_unique_unless_allowdupe_is_set() {
     let node = Node::memory();
     node.apply("user", "a", json!({"uid": 7}));
     assert!(node.error("user", "b", json!({"uid": 7})).contains("UID 7 already exists"));

@@ -1,4 +1,4 @@
-//! Users and groups through the engine's door: in scratch roots, in memory, and by the programs of shadow-utils.
+//! Users and groups through the public API of the engine: in scratch roots, in memory, and with the programs of shadow-utils.
 
 #[cfg(test)]
 mod edges;

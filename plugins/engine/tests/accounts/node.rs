@@ -1,4 +1,4 @@
-//! A node to try things on, and the question that every test asks: is there nothing to do afterwards?
+//! Fixture: an engine on a scratch root or in memory. Its `apply` also asserts that a second apply changes nothing.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use muster_system::real::RealSystem;
 use muster_system::{FileAttributes, System};
 use serde_json::{Map, Value as Json};
 
-/// Words of a resource as JSON, in one line.
+/// The attributes of a resource, from a JSON object.
 pub(crate) fn words(json: Json) -> Map<String, Json> {
     match json {
         Json::Object(words) => words,
@@ -65,7 +65,7 @@ impl Node {
         Ok(self.engine.apply_resource(&resource, CancelFlag::default(), false))
     }
 
-    /// Applies, expects success, expects nothing to do afterwards; returns `property: message` of every event.
+    /// Applies a resource; asserts success, and that a second apply has no events. Returns `PROPERTY: MESSAGE` of all events.
     pub(crate) fn apply(&self, kind: &str, title: &str, json: Json) -> Vec<String> {
         let outcome = self.try_apply(kind, title, json.clone()).unwrap();
         assert!(outcome.error.is_none(), "{:?}", outcome.error);

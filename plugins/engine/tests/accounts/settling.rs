@@ -1,4 +1,4 @@
-//! Whatever is wanted of users, in whatever order: once it was applied, nothing is left to do.
+//! Any sequence of desired users converges: after each apply, a second one changes nothing.
 
 use proptest::prelude::*;
 use serde_json::{Map, Value as Json, json};
@@ -71,12 +71,12 @@ fn settles(node: &Node, steps: &[(String, Json)]) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
     #[test]
-    fn what_was_applied_needs_nothing_more(steps in proptest::collection::vec(("[ab]", any_user()), 1..5)) {
+    fn users_converge_in_memory(steps in proptest::collection::vec(("[ab]", any_user()), 1..5)) {
         settles(&Node::memory(), &steps);
     }
 
     #[test]
-    fn nor_does_it_on_a_disk(steps in proptest::collection::vec(("[ab]", any_user()), 1..3)) {
+    fn users_converge_on_disk(steps in proptest::collection::vec(("[ab]", any_user()), 1..3)) {
         settles(&Node::scratch().1, &steps);
     }
 }

@@ -1,4 +1,4 @@
-//! The programs of shadow-utils: their exact arguments, and that no password is among them.
+//! The programs of shadow-utils: their exact arguments, which contain no password, and their real effects.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use serde_json::{Value as Json, json};
 
 use crate::node::{Node, words};
 
-/// A host whose programs all succeed and do nothing.
+/// A fake system whose programs succeed and change nothing.
 fn host() -> (FakeSystem, Node) {
     let system = FakeSystem::new();
     for program in [
@@ -31,7 +31,7 @@ fn host() -> (FakeSystem, Node) {
     (system, node)
 }
 
-/// The commands of one apply, those that only look left out.
+/// The commands of one apply, without `getent`.
 fn commands(kind: &str, title: &str, json: Json) -> Vec<String> {
     let (system, node) = host();
     let outcome = node.try_apply(kind, title, json).unwrap();
@@ -42,7 +42,7 @@ fn commands(kind: &str, title: &str, json: Json) -> Vec<String> {
 }
 
 #[test]
-fn the_tools_are_called_as_puppet_calls_them() {
+fn tools_get_the_same_arguments_as_from_puppet() {
     assert_eq!(
         commands(
             "user",
@@ -60,7 +60,7 @@ fn the_tools_are_called_as_puppet_calls_them() {
         ]
     );
     assert_eq!(commands("user", "rip", json!({})), ["useradd -M rip"]);
-    // The group is there already.
+    // A group with the name of the user exists.
     assert_eq!(commands("user", "named", json!({})), ["useradd -g named -M named"]);
     assert_eq!(
         commands(
@@ -107,7 +107,7 @@ fn the_tools_are_called_as_puppet_calls_them() {
 }
 
 #[test]
-fn a_password_goes_through_standard_input_unchanged() {
+fn password_is_passed_unchanged_by_standard_input() {
     let (system, node) = host();
     let password = "$6$rounds=5000$a.b/c$`echo`'\"\\";
     node.try_apply("user", "rip", json!({"password": password})).unwrap();
@@ -126,7 +126,7 @@ fn a_password_goes_through_standard_input_unchanged() {
 }
 
 #[test]
-fn a_tool_that_says_no_is_heard() {
+fn tool_errors_and_invalid_shells_are_reported() {
     let (system, node) = host();
     system
         .script_output(&["useradd"], CommandOutput::new(9, "useradd: user 'rip' already exists\n"));
@@ -141,7 +141,7 @@ fn a_tool_that_says_no_is_heard() {
 }
 
 #[test]
-fn the_name_service_is_asked_unless_local_is_said() {
+fn name_service_is_queried_unless_forcelocal_is_set() {
     let (system, node) = host();
     system.script_output(
         &["getent", "--", "passwd", "ldap"],
@@ -157,28 +157,28 @@ fn the_name_service_is_asked_unless_local_is_said() {
     assert!(node.engine.plan_resource(&either, CancelFlag::default()).unwrap().is_empty());
 }
 
-/// Set where accounts may be spoilt.
+/// Environment variable: set if `/etc` and `/home` are copies, so the test may change accounts.
 const SPOILABLE: &str = "MUSTER_TEST_ACCOUNTS_ARE_COPIES";
-/// Becomes a program for which `/etc` and `/home` are copies, in a mount namespace of its own.
+/// Mounts a copy of `/etc` and an empty `/home` in the mount namespace, then executes the program.
 const ELSEWHERE: &str = r#"cp -a /etc "$1/etc" && mkdir "$1/home" && mount --bind "$1/etc" /etc && mount --bind "$1/home" /home && shift && exec "$@""#;
 
-/// Runs itself again where what it does to the machine is done to copies.
+/// Runs itself again in a mount namespace with copies of the account files.
 #[test]
 #[expect(clippy::disallowed_types, reason = "runs the test in a namespace of its own")]
-fn the_real_tools_do_what_is_wanted() {
+fn real_tools_reach_the_desired_state() {
     if std::env::var_os(SPOILABLE).is_some() {
         return real_tools_do_what_is_wanted();
     }
     assert!(
         nix::unistd::geteuid().is_root(),
-        "only root can give a test accounts of its own: run the tests as root"
+        "a mount namespace needs root: run the tests as root"
     );
     let copies = tempfile::tempdir().unwrap();
     let output = std::process::Command::new("unshare")
         .args(["--mount", "sh", "-c", ELSEWHERE, "sh"])
         .arg(copies.path())
         .arg(std::env::current_exe().unwrap())
-        .args(["--exact", "tools::the_real_tools_do_what_is_wanted", "--nocapture"])
+        .args(["--exact", "tools::real_tools_reach_the_desired_state", "--nocapture"])
         .env(SPOILABLE, "yes")
         .output()
         .unwrap();
@@ -193,7 +193,10 @@ fn the_real_tools_do_what_is_wanted() {
 fn real_tools_do_what_is_wanted() {
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
     let is_mounted = |path: &str| mounts.lines().any(|line| line.contains(&format!(" {path} ")));
-    assert!(is_mounted("/etc") && is_mounted("/home"), "these are the machine's own accounts");
+    assert!(
+        is_mounted("/etc") && is_mounted("/home"),
+        "/etc and /home are not mounted copies: refusing to change real accounts"
+    );
     let node = Node::new(RealSystem::new("/".into()));
     node.apply("group", "mustert", json!({"gid": 48_000}));
     let wanted = json!({

@@ -1,4 +1,4 @@
-//! Commands run when and only when their guards say so, and what went wrong is told.
+//! `exec`: guards, exit codes, timeouts, retries, and the environment of the command.
 
 use muster_engine::event::ChangeEventStatus;
 use muster_system::command::CancelFlag;
@@ -7,7 +7,7 @@ use serde_json::{Value as Json, json};
 use crate::support::{Scratch, apply, check, converges, error, fake, messages, nothing, output};
 
 #[test]
-fn the_articles_command_line_runs_once_and_then_is_done() {
+fn command_with_creates_runs_once() {
     let scratch = Scratch::new();
     let words = json!({"command": "/bin/date > /tmp/date", "creates": "/tmp/date", "timeout": 20});
     let events = converges(&scratch.engine, "exec", "/bin/date > /tmp/date", words);
@@ -19,9 +19,9 @@ fn the_articles_command_line_runs_once_and_then_is_done() {
     assert!(!scratch.text("/tmp/date").is_empty());
 }
 
-/// The guards' table: what Puppet 7 does with each, checked against the real one.
+/// The expected results are those of Puppet 7.
 #[test]
-fn guards_are_anded_in_their_order() {
+fn command_runs_only_if_all_guards_permit_it() {
     let scratch = Scratch::new();
     scratch.write("/tmp/there", "");
     let (yes, no) = ("/bin/true", "/bin/false");
@@ -50,7 +50,7 @@ fn guards_are_anded_in_their_order() {
 }
 
 #[test]
-fn a_guard_that_decides_keeps_later_ones_from_running() {
+fn deciding_guard_skips_later_guards() {
     let (system, engine) = fake();
     system.script_output(&["/bin/a"], output(0, ""));
     system.script_output(&["/bin/b"], output(0, ""));
@@ -61,7 +61,7 @@ fn a_guard_that_decides_keeps_later_ones_from_running() {
 }
 
 #[test]
-fn guards_are_asked_in_noop_and_the_command_is_not() {
+fn noop_runs_guards_but_not_the_command() {
     let (system, engine) = fake();
     system.script_output(&["/bin/check"], output(0, ""));
     let resource = check(&engine, "exec", "/bin/x", json!({"onlyif": "/bin/check"})).unwrap();
@@ -71,7 +71,7 @@ fn guards_are_asked_in_noop_and_the_command_is_not() {
 }
 
 #[test]
-fn a_wrong_exit_code_fails_in_puppets_words_and_tells_the_output() {
+fn unexpected_exit_code_fails_with_puppets_message_and_logs_the_output() {
     let scratch = Scratch::new();
     let outcome =
         apply(&scratch.engine, "exec", "/bin/sh -c 'echo why; exit 3'", json!({"returns": [0, 2]}));
@@ -91,14 +91,14 @@ fn a_wrong_exit_code_fails_in_puppets_words_and_tells_the_output() {
 }
 
 #[test]
-fn an_expected_exit_code_is_a_success() {
+fn expected_exit_code_succeeds() {
     let scratch = Scratch::new();
     let outcome = apply(&scratch.engine, "exec", "/bin/sh -c 'exit 3'", json!({"returns": 3}));
     assert!(outcome.error.is_none() && outcome.has_changed());
 }
 
 #[test]
-fn a_check_or_command_that_does_not_exist_is_a_failure() {
+fn missing_check_or_command_fails() {
     let scratch = Scratch::new();
     for words in [
         json!({"command": "/bin/true", "onlyif": "/nonexistent/check"}),
@@ -116,9 +116,9 @@ fn a_check_or_command_that_does_not_exist_is_a_failure() {
     assert!(error(&outcome).contains("returned 127"), "{}", error(&outcome));
 }
 
-/// Puppet calls this in sync; we say that we do not know.
+/// Puppet treats a resource whose check times out as in sync; Muster fails it because the state is unknown.
 #[test]
-fn a_check_that_takes_too_long_is_a_failure() {
+fn check_or_command_that_exceeds_its_timeout_fails() {
     let scratch = Scratch::new();
     let words =
         json!({"command": "/bin/echo ran > /tmp/log", "onlyif": "/bin/sleep 60", "timeout": 0.2});
@@ -133,7 +133,7 @@ fn a_check_that_takes_too_long_is_a_failure() {
 }
 
 #[test]
-fn it_is_tried_as_often_as_told() {
+fn failed_command_is_retried_up_to_tries() {
     let scratch = Scratch::new();
     let line = "/bin/sh -c 'echo x >> /tmp/tries; test $(wc -l < /tmp/tries) -eq 3'";
     let outcome = apply(&scratch.engine, "exec", line, json!({"tries": 5, "try_sleep": 0.01}));
@@ -142,7 +142,7 @@ fn it_is_tried_as_often_as_told() {
 }
 
 #[test]
-fn a_cancelled_request_does_not_wait_for_the_next_try() {
+fn cancelled_request_does_not_wait_for_the_next_try() {
     let (system, engine) = fake();
     let cancel = CancelFlag::default();
     let raise = cancel.clone();
@@ -157,7 +157,7 @@ fn a_cancelled_request_does_not_wait_for_the_next_try() {
 }
 
 #[test]
-fn a_shell_is_used_only_where_the_line_needs_one() {
+fn shell_is_used_only_for_shell_syntax() {
     let (system, engine) = fake();
     for argv in [["/bin/echo"], ["/bin/sh"]] {
         system.script_output(&argv, output(0, ""));
@@ -175,7 +175,7 @@ fn a_shell_is_used_only_where_the_line_needs_one() {
 }
 
 #[test]
-fn what_stands_around_the_command_arrives() {
+fn environment_directory_umask_and_user_are_passed_to_the_command() {
     let (system, engine) = fake();
     system.add_file("/etc/passwd", "rip:x:1000:1000::/home/rip:/bin/sh\n");
     system.add_file("/etc/group", "web:x:33:\n");
@@ -196,7 +196,7 @@ fn what_stands_around_the_command_arrives() {
 }
 
 #[test]
-fn what_cannot_be_right_is_refused_at_once() {
+fn invalid_attributes_are_refused() {
     let (_, engine) = fake();
     for (title, words, expected) in [
         ("date", nothing(), "`date`, which is not an absolute path; specify one, or set `path`"),
@@ -214,7 +214,7 @@ fn what_cannot_be_right_is_refused_at_once() {
 }
 
 #[test]
-fn a_check_can_be_a_list_of_words_and_no_shell_sees_them() {
+fn check_given_as_a_list_runs_without_a_shell() {
     let scratch = Scratch::new();
     scratch.write("/tmp/a file; rm -rf x", "x");
     for (onlyif, runs) in [
@@ -229,7 +229,7 @@ fn a_check_can_be_a_list_of_words_and_no_shell_sees_them() {
 }
 
 #[test]
-fn settings_of_the_environment_that_are_odd_are_told() {
+fn duplicate_and_invalid_environment_settings_are_logged() {
     let scratch = Scratch::new();
     let words = json!({
         "environment": ["A=1", "A=2", "B-C=3"], "logoutput": true, "provider": "shell",

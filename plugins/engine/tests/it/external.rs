@@ -1,4 +1,4 @@
-//! Types of programs in other languages: the example of the guide, and programs that misbehave.
+//! External resource types: the example of the documentation, and programs that misbehave.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -32,7 +32,7 @@ impl Node {
         std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
     }
 
-    /// The example of the guide.
+    /// A node with the example type `ini_setting` of the documentation.
     fn with_example() -> Self {
         let node = Self::new();
         let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/examples/types.d");
@@ -43,7 +43,7 @@ impl Node {
         node
     }
 
-    /// A type whose program is a shell script.
+    /// A node with the type `thing`, whose program is this shell script.
     fn with_script(script: &str) -> Self {
         let node = Self::new();
         let described = json!({
@@ -58,7 +58,7 @@ impl Node {
         node
     }
 
-    /// Messages of what was done; the error, if it was refused or could not be looked at.
+    /// Returns the messages of the events, or the error if there are none.
     fn apply(&self, type_name: &str, name: &str, words: &Json, noop: bool) -> Vec<String> {
         let resource = match self.engine.check_resource(type_name, name, words.as_object().unwrap())
         {
@@ -81,7 +81,7 @@ impl Node {
 }
 
 #[test]
-fn the_example_sets_changes_and_removes_a_setting() {
+fn example_type_sets_changes_and_removes_a_setting() {
     let node = Node::with_example();
     let file = node.directory.path().join("app.ini");
     std::fs::write(&file, "top = 1\n[server]\nport = 80\n").unwrap();
@@ -108,7 +108,7 @@ fn the_example_sets_changes_and_removes_a_setting() {
 }
 
 #[test]
-fn a_program_that_misbehaves_is_told_and_costs_one_resource() {
+fn misbehaving_program_fails_only_its_resource() {
     for (script, expected) in [
         ("echo nonsense", "did not print exactly one JSON object"),
         ("echo why >&2; exit 3", "ended with code 3: why"),
@@ -123,7 +123,7 @@ fn a_program_that_misbehaves_is_told_and_costs_one_resource() {
 }
 
 #[test]
-fn secrets_of_a_description_are_hidden_and_go_by_standard_input() {
+fn sensitive_values_are_redacted_and_sent_by_standard_input() {
     let node = Node::with_script(
         "cat > call; echo \"$*\" > arguments; echo '{\"state\": {\"ensure\": \"present\", \"secret\": \"old\"}}'",
     );
@@ -141,7 +141,7 @@ fn secrets_of_a_description_are_hidden_and_go_by_standard_input() {
 }
 
 #[test]
-fn what_anybody_could_write_is_not_run() {
+fn writable_programs_and_invalid_descriptions_are_refused() {
     for (name, mode) in [("program", 0o777), ("thing.json", 0o666)] {
         let node = Node::with_script("echo '{\"state\": {}}'");
         std::fs::set_permissions(node.directory.path().join(name), PermissionsExt::from_mode(mode))

@@ -1,4 +1,4 @@
-//! Files, directories and links become what is desired, and nothing is lost on the way.
+//! `file`: content, modes, owners, links, validation, and refused attributes.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -18,7 +18,7 @@ pub(crate) fn mode(scratch: &Scratch, path: &str) -> u32 {
 }
 
 #[test]
-fn content_makes_changes_and_removes_a_file() {
+fn creates_changes_and_removes_a_file() {
     let scratch = Scratch::new();
     let engine = &scratch.engine;
     let events = converges(engine, "file", "/tmp/x", json!({"content": "abc", "mode": "0600"}));
@@ -36,7 +36,7 @@ fn content_makes_changes_and_removes_a_file() {
 }
 
 #[test]
-fn present_is_content_with_whatever_is_there() {
+fn present_accepts_any_existing_entry() {
     let scratch = Scratch::new();
     converges(&scratch.engine, "file", "/tmp/d", json!({"ensure": "directory"}));
     assert!(converges(&scratch.engine, "file", "/tmp/d", json!({"ensure": "present"})).is_empty());
@@ -46,7 +46,7 @@ fn present_is_content_with_whatever_is_there() {
 }
 
 #[test]
-fn a_directory_can_be_searched_by_whoever_may_read_it() {
+fn directory_mode_adds_search_permission_where_read_is_set() {
     let scratch = Scratch::new();
     converges(&scratch.engine, "file", "/tmp/d", json!({"ensure": "directory", "mode": "0640"}));
     assert_eq!(mode(&scratch, "/tmp/d"), 0o750);
@@ -55,7 +55,7 @@ fn a_directory_can_be_searched_by_whoever_may_read_it() {
 }
 
 #[test]
-fn links_are_made_moved_and_not_followed() {
+fn links_are_created_retargeted_and_not_followed() {
     let scratch = Scratch::new();
     let engine = &scratch.engine;
     scratch.write("/tmp/a", "keep");
@@ -70,7 +70,7 @@ fn links_are_made_moved_and_not_followed() {
 }
 
 #[test]
-fn a_directory_is_only_removed_by_force() {
+fn directory_is_removed_only_with_force() {
     let scratch = Scratch::new();
     scratch.write("/tmp/d/inner", "x");
     for words in [json!({"ensure": "absent"}), json!({"content": "x"}), json!({"ensure": "/x"})] {
@@ -83,7 +83,7 @@ fn a_directory_is_only_removed_by_force() {
 }
 
 #[test]
-fn what_is_not_to_be_replaced_stays() {
+fn replace_false_keeps_existing_content() {
     let scratch = Scratch::new();
     scratch.write("/tmp/x", "mine");
     assert!(
@@ -96,7 +96,7 @@ fn what_is_not_to_be_replaced_stays() {
 }
 
 #[test]
-fn content_that_its_judge_refuses_is_not_installed() {
+fn content_rejected_by_validate_cmd_is_not_installed() {
     let scratch = Scratch::new();
     scratch.write("/tmp/x", "good\n");
     let words = |content: &str| json!({"content": content, "validate_cmd": "/bin/grep -q good %"});
@@ -109,11 +109,11 @@ fn content_that_its_judge_refuses_is_not_installed() {
     assert_eq!(scratch.text("/tmp/x"), "good\n");
     converges(&scratch.engine, "file", "/tmp/x", words("good again\n"));
     let left: Vec<_> = std::fs::read_dir(scratch.path("/tmp")).unwrap().collect();
-    assert_eq!(left.len(), 1, "a trial file was left behind");
+    assert_eq!(left.len(), 1, "a staging file was left behind");
 }
 
 #[test]
-fn owners_are_compared_by_number_and_told_by_name() {
+fn owners_are_compared_by_id_and_reported_by_name() {
     let (system, engine) = fake();
     system
         .add_file("/etc/passwd", "root:x:0:0::/root:/bin/sh\nrip:x:1000:1000::/home/rip:/bin/sh\n");
@@ -137,7 +137,7 @@ fn owners_are_compared_by_number_and_told_by_name() {
 }
 
 #[test]
-fn find_tells_everything_and_changes_nothing() {
+fn find_returns_all_properties() {
     let scratch = Scratch::new();
     scratch.write("/tmp/x", "abc");
     let found = scratch.engine.find_state("file", "/tmp/x").unwrap();
@@ -150,7 +150,7 @@ fn find_tells_everything_and_changes_nothing() {
 }
 
 #[test]
-fn what_is_there_without_being_desired_is_left_alone() {
+fn missing_file_without_ensure_is_not_created() {
     let scratch = Scratch::new();
     assert!(converges(&scratch.engine, "file", "/tmp/none", json!({"mode": "0600"})).is_empty());
     let outcome = apply(&scratch.engine, "file", "/no/such/dir/x", json!({"content": "x"}));
@@ -162,7 +162,7 @@ fn what_is_there_without_being_desired_is_left_alone() {
 }
 
 #[test]
-fn what_this_version_does_not_do_is_refused_clearly() {
+fn invalid_attributes_are_refused() {
     let (_, engine) = fake();
     for (words, expected) in [
         (
@@ -197,7 +197,7 @@ fn what_this_version_does_not_do_is_refused_clearly() {
 }
 
 #[test]
-fn a_failure_does_not_stop_the_other_properties() {
+fn failed_property_does_not_stop_the_others() {
     let (system, engine) = fake();
     system.add_file("/srv/x", "x");
     system.inject_failure("/srv/x", "write");
@@ -209,7 +209,7 @@ fn a_failure_does_not_stop_the_other_properties() {
 }
 
 #[test]
-fn symbolic_modes_start_from_what_is_there() {
+fn symbolic_modes_apply_to_the_current_mode() {
     let scratch = Scratch::new();
     let engine = &scratch.engine;
     scratch.write("/tmp/x", "x");
@@ -225,7 +225,7 @@ fn symbolic_modes_start_from_what_is_there() {
 }
 
 #[test]
-fn a_place_for_the_trial_and_a_word_for_it_can_be_named() {
+fn staging_location_and_validate_replacement_are_used() {
     let scratch = Scratch::new();
     let words = json!({
         "content": "100% good",

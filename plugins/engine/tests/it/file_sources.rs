@@ -1,4 +1,4 @@
-//! Where a file's content comes from, how it is compared, and what is kept of what it replaces.
+//! `file`: sources, checksums, and backups of replaced content.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -9,7 +9,7 @@ use crate::file::{ABC, ABD, mode};
 use crate::support::{Scratch, apply, check, converges, error, fake, messages};
 
 #[test]
-fn a_copy_of_what_is_replaced_is_kept_where_asked() {
+fn backup_suffix_keeps_a_copy_of_the_replaced_file() {
     let scratch = Scratch::new();
     scratch.write("/tmp/x", "old");
     converges(&scratch.engine, "file", "/tmp/x", json!({"content": "new", "backup": ".bak"}));
@@ -20,7 +20,7 @@ fn a_copy_of_what_is_replaced_is_kept_where_asked() {
 }
 
 #[test]
-fn a_source_is_copied_and_followed() {
+fn file_follows_changes_of_its_source() {
     let scratch = Scratch::new();
     scratch.write("/tmp/from", "one");
     let words = || json!({"source": "/tmp/from"});
@@ -38,7 +38,7 @@ fn a_source_is_copied_and_followed() {
 }
 
 #[test]
-fn contents_are_compared_by_the_checksum_that_is_named() {
+fn content_is_compared_by_the_given_checksum() {
     let scratch = Scratch::new();
     let engine = &scratch.engine;
     let events = converges(engine, "file", "/tmp/x", json!({"content": "abc", "checksum": "md5"}));
@@ -52,7 +52,7 @@ fn contents_are_compared_by_the_checksum_that_is_named() {
 }
 
 #[test]
-fn by_its_time_a_copy_is_good_when_it_is_not_older() {
+fn mtime_checksum_updates_only_older_copies() {
     let (system, engine) = fake();
     system.add_file("/srv/from", "one");
     let words = || json!({"source": "/srv/from", "checksum": "mtime"});
@@ -70,7 +70,7 @@ fn by_its_time_a_copy_is_good_when_it_is_not_older() {
 }
 
 #[test]
-fn a_source_must_have_the_checksum_that_is_demanded() {
+fn source_must_match_checksum_value() {
     let scratch = Scratch::new();
     let engine = &scratch.engine;
     scratch.write("/tmp/from", "abc");
@@ -101,7 +101,7 @@ fn a_source_must_have_the_checksum_that_is_demanded() {
 }
 
 #[test]
-fn the_first_source_that_exists_says_what_is_made() {
+fn first_existing_source_determines_the_kind_of_file() {
     let scratch = Scratch::new();
     let engine = &scratch.engine;
     scratch.write("/tmp/second", "abc");
@@ -124,7 +124,7 @@ fn the_first_source_that_exists_says_what_is_made() {
 }
 
 #[test]
-fn permissions_come_from_the_source_when_asked_for() {
+fn source_permissions_copy_the_mode_of_the_source() {
     let scratch = Scratch::new();
     let engine = &scratch.engine;
     scratch.write("/tmp/from", "abc");
@@ -141,7 +141,7 @@ fn permissions_come_from_the_source_when_asked_for() {
 }
 
 #[test]
-fn a_link_can_be_followed_to_what_it_points_to() {
+fn links_follow_changes_the_target_of_a_link() {
     let scratch = Scratch::new();
     let engine = &scratch.engine;
     scratch.write("/tmp/real", "old");
@@ -153,7 +153,7 @@ fn a_link_can_be_followed_to_what_it_points_to() {
 }
 
 #[test]
-fn a_bucket_keeps_what_was_replaced_and_gives_it_back() {
+fn filebucket_stores_and_restores_replaced_content() {
     let scratch = Scratch::new();
     let engine = &scratch.engine;
     scratch.write("/tmp/x", "abc");
@@ -183,7 +183,7 @@ fn a_bucket_keeps_what_was_replaced_and_gives_it_back() {
 }
 
 #[test]
-fn a_directory_is_copied_before_force_removes_it() {
+fn directory_is_backed_up_before_force_removes_it() {
     let scratch = Scratch::new();
     scratch.write("/tmp/d/sub/inner", "abc");
     let words = json!({"ensure": "absent", "force": true, "backup": ".old"});

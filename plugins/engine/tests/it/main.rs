@@ -1,4 +1,4 @@
-//! The engine through its own door, on scratch directories (real files, real programs) and on a machine in memory.
+//! Tests of the public API of the engine, in scratch directories with real files and programs, and on the in-memory system.
 
 #![expect(
     clippy::unwrap_used,

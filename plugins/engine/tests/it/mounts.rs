@@ -1,4 +1,4 @@
-//! Mounts and keys of hosts: lines of files that others write too, and what the kernel has mounted.
+//! `mount` and `sshkey`: changes of fstab and of the known hosts, and the commands `mount` and `umount`.
 
 use muster_system::fake::FakeSystem;
 use serde_json::json;
@@ -9,7 +9,7 @@ use crate::support::{
 
 const FSTAB: &str = "# static\nUUID=1 / ext4 errors=remount-ro 0 1\n\n/dev/sdb1\t/srv/my\\040data/ xfs defaults\nbroken\n";
 
-/// A machine on which `mount` and `umount` change what is mounted.
+/// Scripts `mount` and `umount` so that they change `/proc/self/mounts`.
 fn with_mounts(system: &FakeSystem, mounted: &str) {
     system.add_file("/etc/fstab", FSTAB);
     system.add_file("/proc/self/mounts", mounted);
@@ -39,7 +39,7 @@ const DATA: &str = "/dev/sdc1 /data ext4 rw 0 0\n";
 const LINE: &str = "/dev/sdc1\t/data\text4\tdefaults\t0\t0\n";
 
 #[test]
-fn each_state_leads_to_the_desired_one() {
+fn every_initial_state_reaches_the_desired_state() {
     let in_fstab = format!("{FSTAB}{LINE}");
     for (listed, mounted, ensure, message, calls, after) in [
         (false, false, "defined", Some("defined 'ensure' as 'defined'"), vec![], true),
@@ -106,7 +106,7 @@ fn each_state_leads_to_the_desired_one() {
 }
 
 #[test]
-fn properties_change_one_line_and_blanks_are_kept() {
+fn property_changes_affect_one_line_and_escape_spaces() {
     let (system, engine) = fake();
     with_mounts(&system, "/dev/sdb1 /srv/my\\040data xfs rw 0 0\n");
     let words = json!({"ensure": "mounted", "device": "/dev/sdb1", "fstype": "xfs", "options": "ro", "pass": 2});
@@ -126,7 +126,7 @@ fn properties_change_one_line_and_blanks_are_kept() {
 }
 
 #[test]
-fn a_refresh_mounts_anew_what_is_mounted() {
+fn refresh_remounts_only_mounted_file_systems() {
     for (mounted, remounts, calls) in [
         (true, true, vec!["mount -o remount /data"]),
         (true, false, vec!["umount /data", "mount /data"]),
@@ -149,7 +149,7 @@ fn a_refresh_mounts_anew_what_is_mounted() {
 }
 
 #[test]
-fn a_scratch_root_has_lines_and_no_mounts() {
+fn scratch_root_edits_fstab_but_refuses_to_mount() {
     let scratch = Scratch::new();
     let words = |ensure: &str| json!({"ensure": ensure, "device": "/dev/sdc1", "fstype": "ext4"});
     converges(&scratch.engine, "mount", "/data", words("unmounted"));
@@ -162,7 +162,7 @@ fn a_scratch_root_has_lines_and_no_mounts() {
 }
 
 #[test]
-fn mounts_come_after_those_above_and_before_what_lies_in_them() {
+fn mounts_require_parent_mounts_and_files_require_their_mounts() {
     let (_, engine) = fake();
     let others = Others::of(
         &engine,
@@ -182,7 +182,7 @@ fn mounts_come_after_those_above_and_before_what_lies_in_them() {
 const KNOWN: &str = "# ours\n|1|abc=|def= ssh-rsa HASHED\n@cert-authority *.x ssh-rsa CA\ndb,10.0.0.1 ssh-rsa OLD comment\ndb ssh-ed25519 ED\n";
 
 #[test]
-fn the_key_of_a_host_is_known_by_name_and_kind() {
+fn sshkey_is_identified_by_host_and_key_type() {
     let scratch = Scratch::new();
     scratch.write("/etc/ssh/ssh_known_hosts", KNOWN);
     let engine = &scratch.engine;

@@ -1,4 +1,4 @@
-//! Bad words are refused before anything is touched, and say what would be right.
+//! Validation of attributes: errors name the accepted values, and nothing is changed.
 
 use muster_engine::EngineError;
 use muster_engine::resource::ResourceValue;
@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::support::{check, fake, nothing};
 
 #[test]
-fn an_unknown_type_and_an_unknown_attribute_suggest_what_was_meant() {
+fn unknown_types_and_attributes_suggest_similar_names() {
     let (_, engine) = fake();
     let error = check(&engine, "mailalis", "x", nothing()).unwrap_err();
     assert_eq!(
@@ -25,7 +25,7 @@ fn an_unknown_type_and_an_unknown_attribute_suggest_what_was_meant() {
 }
 
 #[test]
-fn values_of_the_wrong_kind_are_refused_with_what_is_accepted() {
+fn invalid_values_are_refused_with_the_accepted_ones() {
     let (system, engine) = fake();
     for (kind, words, expected) in [
         ("host", json!({"ensure": "yes"}), "must be one of present, absent"),
@@ -70,7 +70,7 @@ fn values_of_the_wrong_kind_are_refused_with_what_is_accepted() {
 }
 
 #[test]
-fn the_harmless_metaparameters_are_accepted_and_noop_stops_after_the_plan() {
+fn metaparameters_are_accepted_and_noop_changes_nothing() {
     let (system, engine) = fake();
     let words =
         json!({"ip": "10.0.0.1", "noop": true, "tag": ["a"], "alias": "b", "loglevel": "notice"});
@@ -82,7 +82,7 @@ fn the_harmless_metaparameters_are_accepted_and_noop_stops_after_the_plan() {
 }
 
 #[test]
-fn numbers_and_truths_become_what_the_schema_wants() {
+fn numbers_and_booleans_are_converted_to_the_schemas_kind() {
     let (_, engine) = fake();
     let words = json!({"command": "/bin/true", "tries": "3", "timeout": 1.5, "returns": [0, 2], "refreshonly": "yes"});
     let resource = check(&engine, "exec", "x", words).unwrap();
@@ -93,7 +93,7 @@ fn numbers_and_truths_become_what_the_schema_wants() {
 }
 
 #[test]
-fn a_path_is_kept_clean_and_becomes_the_name() {
+fn path_is_normalized_and_becomes_the_name() {
     let (_, engine) = fake();
     let resource = check(&engine, "file", "//tmp//x/", json!({"mode": "644"})).unwrap();
     assert_eq!((resource.name.as_str(), resource.get_text("mode")), ("/tmp/x", Some("0644")));
@@ -101,7 +101,7 @@ fn a_path_is_kept_clean_and_becomes_the_name() {
 }
 
 #[test]
-fn every_type_documents_all_that_it_accepts() {
+fn every_attribute_of_every_type_is_documented() {
     let (_, engine) = fake();
     let names: Vec<&str> = engine.type_schemas().map(|schema| schema.type_name).collect();
     assert!(names.is_sorted());
@@ -113,7 +113,7 @@ fn every_type_documents_all_that_it_accepts() {
 
 proptest! {
     #[test]
-    fn no_words_whatever_make_checking_panic(
+    fn checking_never_panics(
         kind in "(cron|exec|file|host|mailalias|notify|package|service|ssh_authorized_key)",
         title in ".{0,20}",
         name in "(ensure|target|ip|recipient|minute|command|mode|path|options|key|user|content|timeout|umask)",

@@ -1,4 +1,4 @@
-//! Packages by apt: what is asked of which tool, and how its answers are understood.
+//! Packages by apt: the commands that are run, and how their output is parsed.
 
 use muster_engine::resource::ResourceValue;
 use muster_system::fake::FakeSystem;
@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::support::{Scratch, apply, check, converges, error, fake, messages, output};
 
-/// A machine whose dpkg and apt know one package: status line `want ok status name version`, changed by what is run.
+/// Scripts dpkg and apt for one package. `/state` contains its line `want ok status name version`; the commands change it.
 fn with_apt(system: &FakeSystem, status: &str) {
     system.add_file("/var/lib/dpkg/status", "");
     system.add_file("/state", status);
@@ -52,7 +52,7 @@ const HELD: &str = "hold ok installed x 1.0\n";
 const REMOVED: &str = "deinstall ok config-files x 1.0\n";
 
 #[test]
-fn each_state_leads_to_the_desired_one_in_one_step() {
+fn every_initial_state_reaches_the_desired_state() {
     let install = "apt-get -q -y -o DPkg::Options::=--force-confold install";
     for (found, ensure, message, calls) in [
         ("", "present", Some("created"), vec![format!("{install} x")]),
@@ -98,7 +98,7 @@ fn each_state_leads_to_the_desired_one_in_one_step() {
 }
 
 #[test]
-fn nobody_is_asked_a_question() {
+fn apt_get_runs_noninteractively_with_the_install_options() {
     let (system, engine) = fake();
     with_apt(&system, "");
     apply(&engine, "package", "x", json!({"install_options": ["--no-install-recommends"]}));
@@ -112,7 +112,7 @@ fn nobody_is_asked_a_question() {
 }
 
 #[test]
-fn the_mark_can_be_managed_alone() {
+fn mark_can_be_managed_alone() {
     let (system, engine) = fake();
     with_apt(&system, INSTALLED);
     let events = converges(&engine, "package", "x", json!({"mark": "hold"}));
@@ -121,7 +121,7 @@ fn the_mark_can_be_managed_alone() {
 }
 
 #[test]
-fn apts_own_words_reach_the_caller() {
+fn errors_of_apt_are_reported() {
     let (system, engine) = fake();
     with_apt(&system, "");
     system.script_output(
@@ -149,7 +149,7 @@ fn apts_own_words_reach_the_caller() {
 }
 
 #[test]
-fn a_machine_without_package_database_says_so() {
+fn missing_package_database_is_reported() {
     let scratch = Scratch::new();
     let outcome = apply(&scratch.engine, "package", "unix2dos", json!({"ensure": "absent"}));
     assert!(
@@ -160,7 +160,7 @@ fn a_machine_without_package_database_says_so() {
 }
 
 #[test]
-fn names_that_a_tool_would_take_for_options_are_refused() {
+fn names_that_look_like_options_are_refused() {
     let (_, engine) = fake();
     for name in ["-o", "x y", "x=1", "../x"] {
         assert!(check(&engine, "package", name, json!({})).unwrap_err().is_invalid(), "{name}");
@@ -168,7 +168,7 @@ fn names_that_a_tool_would_take_for_options_are_refused() {
 }
 
 #[test]
-fn search_lists_what_dpkg_knows() {
+fn search_lists_packages_of_dpkg() {
     let (system, engine) = fake();
     with_apt(&system, "install ok installed a 1\ndeinstall ok config-files b 2\n");
     let found = engine.list_instances("package").unwrap();
@@ -177,9 +177,9 @@ fn search_lists_what_dpkg_knows() {
     assert_eq!((found[1].0.as_str(), &found[1].1["ensure"]), ("b", &ResourceValue::from("absent")));
 }
 
-/// The real dpkg of this machine, read only.
+/// Reads the dpkg database of the real root.
 #[test]
-fn a_real_package_database_is_read() {
+fn real_dpkg_database_is_read() {
     if !std::path::Path::new("/var/lib/dpkg/status").exists() {
         assert!(
             std::env::var("MUSTER_TESTS_WITHOUT")

@@ -1,5 +1,5 @@
-//! Packages by the other tools: which call each makes of them, and where they are installed here, the real ones on packages
-//! that the test makes itself.
+//! Package providers other than apt: the exact commands with scripted tools, and gem, npm and pip for real, with packages that
+//! the tests build.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -13,8 +13,8 @@ use serde_json::{Value as Json, json};
 
 use crate::support::{apply, check, converges, error, fake, messages, output};
 
-/// A machine with one package `x`, whose version, or nothing, is in `/state`; any call that changes something is told the new
-/// version by `/next`.
+/// A fake system with one package `x`. `/state` contains its version, or is empty if it is not installed; an installing command
+/// copies `/next` to `/state`, a removing command empties it.
 fn with_tool(system: &FakeSystem, version: &str) {
     system.add_file("/state", version);
     let changing = |system: &FakeSystem, words: &[String]| {
@@ -66,7 +66,7 @@ fn with_tool(system: &FakeSystem, version: &str) {
     system.script_output(&["npm", "view"], output(0, "2.0-1\n"));
 }
 
-/// The calls that change something.
+/// The recorded commands that change packages, without the queries.
 fn changes(system: &FakeSystem) -> Vec<String> {
     let asks = ["-qa", "list", "check-update", "list-updates", "--version", "--dry-run", "view"];
     system
@@ -77,7 +77,7 @@ fn changes(system: &FakeSystem) -> Vec<String> {
         .collect()
 }
 
-/// Tool, version that is there, words, version after it, message, call.
+/// Provider, installed version, attributes, version afterwards, event message, command.
 type Case<'a> = (&'a str, &'a str, Json, &'a str, &'a str, &'a str);
 
 fn calls<const N: usize>(cases: [Case<'_>; N]) {
@@ -96,7 +96,7 @@ const ONE: &str = "1.0-1";
 const TWO: &str = "2.0-1";
 
 #[test]
-fn dnf_and_yum_are_called_as_they_must_be() {
+fn dnf_and_yum_get_the_expected_arguments() {
     calls([
         ("dnf", "", json!({}), ONE, "created", "dnf -q -y install x"),
         (
@@ -145,7 +145,7 @@ fn dnf_and_yum_are_called_as_they_must_be() {
 }
 
 #[test]
-fn zypper_is_called_as_it_must_be() {
+fn zypper_gets_the_expected_arguments() {
     calls([
         (
             "zypper",
@@ -168,7 +168,7 @@ fn zypper_is_called_as_it_must_be() {
 }
 
 #[test]
-fn the_tools_of_languages_are_called_as_they_must_be() {
+fn language_package_managers_get_the_expected_arguments() {
     calls([
         (
             "pip",
@@ -233,7 +233,7 @@ fn the_tools_of_languages_are_called_as_they_must_be() {
 }
 
 #[test]
-fn of_a_gem_any_installed_version_will_do() {
+fn any_installed_version_of_a_gem_is_in_sync() {
     let (system, engine) = fake();
     with_tool(&system, "2.0");
     for ensure in ["0.5", "2.0", "present"] {
@@ -243,7 +243,7 @@ fn of_a_gem_any_installed_version_will_do() {
 }
 
 #[test]
-fn the_machine_says_which_tool_it_has() {
+fn default_provider_is_the_installed_package_manager() {
     for (path, call) in [
         ("/usr/bin/dnf", "dnf -q -y install x"),
         ("/usr/bin/yum", "yum -q -y install x"),
@@ -259,7 +259,7 @@ fn the_machine_says_which_tool_it_has() {
 }
 
 #[test]
-fn a_file_is_installed_by_dpkg_alone() {
+fn dpkg_installs_from_a_file_and_requires_a_source() {
     let (system, engine) = fake();
     system.add_file("/var/lib/dpkg/status", "");
     system.add_file("/state", "");
@@ -284,7 +284,7 @@ fn a_file_is_installed_by_dpkg_alone() {
 }
 
 #[test]
-fn packages_are_asked_for_once_in_a_run() {
+fn package_list_is_read_once_until_the_database_changes() {
     let (system, engine) = fake();
     system.add_file("/var/lib/dpkg/status", "");
     let text = "install ok installed a 1 amd64\ninstall ok installed b 2 all\n";
@@ -305,7 +305,7 @@ fn packages_are_asked_for_once_in_a_run() {
 }
 
 #[test]
-fn what_a_tool_cannot_do_is_refused() {
+fn unsupported_package_attributes_are_refused() {
     let (system, engine) = fake();
     with_tool(&system, "1.0-1");
     let outcome = apply(&engine, "package", "x", json!({"provider": "gem", "mark": "hold"}));
@@ -323,18 +323,19 @@ fn what_a_tool_cannot_do_is_refused() {
     assert!(check(&engine, "package", "@scope/x", json!({})).is_err());
 }
 
-/// This machine, for programs that only touch the directory of the test.
+/// An engine on the real root, for tools that write only to the test directory.
 fn here() -> ResourceEngine {
     ResourceEngine::new(Arc::new(RealSystem::new(PathBuf::from("/"))))
 }
 
-/// Runs a program of the machine to prepare a test; `false` when it is not there or fails.
+/// Runs a program to prepare a test. Returns `false` if it failed and `MUSTER_TESTS_WITHOUT` names the tool; panics if it failed
+/// otherwise.
 #[expect(
     clippy::disallowed_types,
     reason = "a test makes the packages that it installs with the tools' own programs"
 )]
 fn prepared(directory: &Path, argv: &[&str]) -> bool {
-    // The only wrapper that is tried out is the one of pip.
+    // Only pip is prepared through its wrapper.
     let tool = match argv[0].rsplit('/').next().unwrap() {
         "tool" => "pip3",
         tool => tool,
@@ -356,7 +357,7 @@ fn prepared(directory: &Path, argv: &[&str]) -> bool {
     is_ready
 }
 
-/// A program that calls the tool with its own place to install to.
+/// Writes a script that runs the tool with an installation directory below the test directory.
 fn wrapper(directory: &Path, setting: &str, program: &str) -> String {
     let path = directory.join("tool");
     let home = directory.join("home");
@@ -368,7 +369,7 @@ fn wrapper(directory: &Path, setting: &str, program: &str) -> String {
     path.to_string_lossy().into_owned()
 }
 
-/// Real tools are slow: each is asked no more than it must be.
+/// Applies three times only (install, no change, remove) because real tools are slow.
 fn installs_and_removes(name: &str, words: &Json, version: &str) {
     let engine = here();
     let told = |words: Json| {
@@ -386,7 +387,7 @@ fn installs_and_removes(name: &str, words: &Json, version: &str) {
 }
 
 #[test]
-fn a_real_gem_comes_and_goes() {
+fn installs_and_removes_a_real_gem() {
     let scratch = tempfile::tempdir().unwrap();
     let spec = "Gem::Specification.new do |s|\n s.name='mustertest'\n s.version='1.2.3'\n s.summary='x'\n s.authors=['x']\n s.files=[]\nend\n";
     std::fs::write(scratch.path().join("mustertest.gemspec"), spec).unwrap();
@@ -400,7 +401,7 @@ fn a_real_gem_comes_and_goes() {
 }
 
 #[test]
-fn a_real_node_package_comes_and_goes() {
+fn installs_and_removes_a_real_npm_package() {
     let scratch = tempfile::tempdir().unwrap();
     let package = scratch.path().join("package");
     std::fs::create_dir(&package).unwrap();
@@ -415,7 +416,7 @@ fn a_real_node_package_comes_and_goes() {
 }
 
 #[test]
-fn a_real_python_package_comes_and_goes_in_a_virtual_environment() {
+fn installs_and_removes_a_real_python_package_in_a_virtual_environment() {
     let scratch = tempfile::tempdir().unwrap();
     let wheel = "import zipfile\nz=zipfile.ZipFile('mustertest-1.2.3-py3-none-any.whl','w')\n\
         d='mustertest-1.2.3.dist-info/'\nz.writestr('mustertest.py','x=1')\n\
@@ -423,7 +424,7 @@ fn a_real_python_package_comes_and_goes_in_a_virtual_environment() {
         z.writestr(d+'WHEEL','Wheel-Version: 1.0\\nGenerator: x\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n')\n\
         z.writestr(d+'RECORD','mustertest.py,,\\n'+d+'METADATA,,\\n'+d+'WHEEL,,\\n'+d+'RECORD,,\\n')\nz.close()\n";
     let python = "/usr/bin/python3";
-    // Without a pip of its own, which would take a minute to be made: the machine's works on it.
+    // Creating a venv with pip takes a minute, so the system's pip manages this venv.
     let venv = [python, "-m", "venv", "--without-pip", "venv"];
     let pip = "/usr/bin/pip3 --python venv/bin/python";
     let command = wrapper(

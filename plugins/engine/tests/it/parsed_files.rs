@@ -1,4 +1,4 @@
-//! Hosts, mail aliases, ssh keys and cron jobs: one line of a file is changed, and every other byte stays.
+//! Hosts, mail aliases, ssh keys and cron jobs: a change affects one record of a file and keeps all other bytes. Also `notify`.
 
 use std::os::unix::fs::PermissionsExt;
 use std::thread;
@@ -17,7 +17,7 @@ use crate::support::{Scratch, apply, converges, error, fake, messages, output};
 const HOSTS: &str = "# the machine's own\n127.0.0.1   localhost  loghost  # here\n\n10.0.0.1\tdb\nnonsense\n::1 localhost";
 
 #[test]
-fn a_host_is_added_changed_and_removed() {
+fn adds_changes_and_removes_a_host() {
     let scratch = Scratch::new();
     scratch.write("/etc/hosts", HOSTS);
     std::fs::set_permissions(scratch.path("/etc/hosts"), PermissionsExt::from_mode(0o640)).unwrap();
@@ -48,7 +48,7 @@ fn a_host_is_added_changed_and_removed() {
 }
 
 #[test]
-fn a_host_without_address_cannot_be_made() {
+fn creating_a_host_without_ip_fails() {
     let scratch = Scratch::new();
     let outcome = apply(&scratch.engine, "host", "db", json!({"comment": "x"}));
     assert_eq!(
@@ -59,7 +59,7 @@ fn a_host_without_address_cannot_be_made() {
 }
 
 #[test]
-fn the_articles_mail_alias_goes_where_it_is_told() {
+fn mail_alias_is_written_to_the_target() {
     let scratch = Scratch::new();
     let words = || json!({"recipient": "rip@devco.net", "target": "/tmp/aliases"});
     assert_eq!(messages(&converges(&scratch.engine, "mailalias", "rip", words())), ["created"]);
@@ -67,7 +67,7 @@ fn the_articles_mail_alias_goes_where_it_is_told() {
 }
 
 #[test]
-fn mail_aliases_are_quoted_where_they_must_be() {
+fn mail_aliases_are_quoted_where_necessary() {
     let scratch = Scratch::new();
     let engine = &scratch.engine;
     scratch.write("/etc/aliases", "postmaster:    root,\n    admin\n# end\n");
@@ -92,7 +92,7 @@ fn mail_aliases_are_quoted_where_they_must_be() {
 }
 
 #[test]
-fn a_hundred_requests_at_once_leave_a_valid_file() {
+fn hundred_concurrent_requests_leave_a_valid_file() {
     let scratch = Scratch::new();
     scratch.write("/etc/hosts", HOSTS);
     thread::scope(|scope| {
@@ -122,7 +122,7 @@ fn a_hundred_requests_at_once_leave_a_valid_file() {
 const KEY: &str = "AAAAC3NzaC1lZDI1NTE5AAAAIJ2hHq0m7mB2";
 
 #[test]
-fn an_ssh_key_opens_its_users_account() {
+fn ssh_key_is_written_with_owner_and_mode_of_the_user() {
     let (system, engine) = fake();
     system.add_file("/etc/passwd", "rip:x:1000:1001::/home/rip:/bin/sh\n");
     system.add_directory("/home/rip");
@@ -155,7 +155,7 @@ fn an_ssh_key_opens_its_users_account() {
 }
 
 #[test]
-fn an_ssh_key_is_not_written_through_a_users_link() {
+fn ssh_key_is_not_written_through_a_symbolic_link() {
     let scratch = Scratch::new();
     scratch.write("/etc/passwd", "rip:x:1000:1001::/home/rip:/bin/sh\n");
     scratch.write("/home/rip/x", "");
@@ -176,7 +176,7 @@ const CRONTAB: &str =
     "MAILTO=root\n# m h dom mon dow\n0 1 * * * /usr/bin/backup  --all\n@daily\t/usr/bin/daily\n";
 
 #[test]
-fn a_cron_job_is_marked_as_puppet_marks_it() {
+fn cron_job_is_marked_with_its_puppet_name() {
     let scratch = Scratch::new();
     scratch.write("/var/spool/cron/crontabs/root", CRONTAB);
     let engine = &scratch.engine;
@@ -197,7 +197,7 @@ fn a_cron_job_is_marked_as_puppet_marks_it() {
 }
 
 #[test]
-fn a_job_that_somebody_wrote_by_hand_is_not_written_twice() {
+fn unmanaged_cron_job_is_not_duplicated() {
     let scratch = Scratch::new();
     scratch.write("/var/spool/cron/crontabs/root", CRONTAB);
     let words = || json!({"command": "/usr/bin/backup  --all", "minute": 0, "hour": 1});
@@ -208,7 +208,7 @@ fn a_job_that_somebody_wrote_by_hand_is_not_written_twice() {
 }
 
 #[test]
-fn on_the_machine_itself_crontab_installs_the_job() {
+fn crontab_installs_the_job_on_the_real_root() {
     let (system, engine) = fake();
     system.script_handler(&["crontab", "-u", "rip", "-"], |system, command| {
         system.add_file("/var/spool/cron/crontabs/rip", &command.stdin);
@@ -232,7 +232,7 @@ fn on_the_machine_itself_crontab_installs_the_job() {
 }
 
 #[test]
-fn a_message_is_said_each_time() {
+fn notify_logs_its_message_on_each_run() {
     let (_, engine) = fake();
     for _ in 0..2 {
         let outcome = apply(&engine, "notify", "hello", json!({"withpath": true}));
@@ -244,7 +244,7 @@ fn a_message_is_said_each_time() {
 const FORMATS: [&dyn RecordFormat; 4] =
     [&HostsFormat, &AliasesFormat, &AuthorizedKeysFormat, &CrontabFormat];
 
-/// Lines that look like the real thing, and some that do not.
+/// Files with valid lines of all formats and with invalid lines, with or without a final newline.
 fn lines() -> impl Strategy<Value = Vec<u8>> {
     let line = prop_oneof![
         Just(b"# a comment".to_vec()),
@@ -270,7 +270,7 @@ fn lines() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// A record that every one of the formats can write.
+/// A record with the required values of all formats.
 fn record() -> FileRecord {
     let text = |value: &str| ResourceValue::from(value);
     let values = [
@@ -286,14 +286,14 @@ fn record() -> FileRecord {
 
 proptest! {
     #[test]
-    fn any_file_comes_out_as_it_went_in(bytes in lines()) {
+    fn rendering_reproduces_any_file(bytes in lines()) {
         for format in FORMATS {
             prop_assert_eq!(ParsedDocument::parse(format, &bytes).render(), bytes.clone(), "{:?}", format);
         }
     }
 
     #[test]
-    fn adding_and_removing_leaves_every_other_byte(bytes in lines()) {
+    fn adding_and_removing_keeps_all_other_bytes(bytes in lines()) {
         for format in FORMATS {
             let mut document = ParsedDocument::parse(format, &bytes);
             document.put(record()).unwrap();
@@ -309,7 +309,7 @@ proptest! {
     }
 
     #[test]
-    fn what_was_parsed_is_written_so_that_it_parses_the_same(bytes in lines()) {
+    fn rendered_record_parses_to_the_same_record(bytes in lines()) {
         for format in FORMATS {
             for record in ParsedDocument::parse(format, &bytes).records() {
                 let Ok(line) = format.render(record) else { continue };

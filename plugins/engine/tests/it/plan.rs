@@ -1,4 +1,4 @@
-//! Comparing desired with found, and the words for the difference.
+//! Comparison of desired and current state: the changes, their messages, redaction; and the limit of resources in a catalog.
 
 use muster_engine::event::ChangeEventStatus;
 use muster_engine::plan::{ChangeOutcome, PropertyChange, ResourceState, compare_properties};
@@ -29,7 +29,7 @@ fn desired(wanted: ResourceValues) -> Resource {
 }
 
 #[test]
-fn properties_are_synced_in_the_order_of_the_schema() {
+fn properties_are_changed_in_schema_order() {
     let found = ResourceState {
         values: values(&[
             ("ensure", "present".into()),
@@ -52,7 +52,7 @@ fn properties_are_synced_in_the_order_of_the_schema() {
 }
 
 #[test]
-fn ensure_comes_alone() {
+fn creation_is_one_change_of_ensure() {
     let wanted = desired(values(&[("ensure", "present".into()), ("comment", "new".into())]));
     let changes = compare_properties(&SCHEMA, &wanted, &ResourceState::absent());
     assert_eq!((changes.len(), changes[0].message.as_str()), (1, "created"));
@@ -61,7 +61,7 @@ fn ensure_comes_alone() {
 }
 
 #[test]
-fn a_secret_is_in_no_event() {
+fn events_contain_no_sensitive_value() {
     let password = SCHEMA.find_attribute("password").unwrap();
     let (old, new) = (ResourceValue::from("$1$old"), ResourceValue::from("$1$new"));
     let change = PropertyChange::from_attribute(password, Some(&old), &new);
@@ -97,7 +97,7 @@ fn any_values() -> impl Strategy<Value = ResourceValues> {
 
 proptest! {
     #[test]
-    fn making_every_change_leaves_nothing_to_change(wanted in any_values(), found in any_values()) {
+    fn applying_all_changes_leaves_no_difference(wanted in any_values(), found in any_values()) {
         let wanted = desired(wanted);
         let mut state = ResourceState { values: found };
         state.values.insert("ensure".to_owned(), "present".into());
@@ -108,9 +108,9 @@ proptest! {
     }
 }
 
-/// What is logged by accident must not hold a secret.
+/// Debug output may reach a log.
 #[test]
-fn debug_output_never_shows_a_password() {
+fn debug_output_contains_no_password() {
     let wanted = desired(values(&[("password", ResourceValue::Text("$6$new".to_owned()))]));
     let found =
         ResourceState { values: values(&[("password", ResourceValue::Text("$6$old".to_owned()))]) };
@@ -120,7 +120,7 @@ fn debug_output_never_shows_a_password() {
 }
 
 #[test]
-fn a_catalog_of_too_many_resources_is_refused_with_the_limit() {
+fn refuses_a_catalog_with_too_many_resources() {
     use muster_engine::catalog::{Catalog, MAX_RESOURCES};
     let catalog = |count: usize| {
         let resources: Vec<serde_json::Value> = (0..count)

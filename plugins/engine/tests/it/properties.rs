@@ -1,5 +1,5 @@
-//! Whatever is desired of whatever is there: what noop tells is what is done, one apply is enough, and a second one has
-//! nothing to do. In files of lines every other byte stays.
+//! Any desired state is reached from any initial state in one apply: noop reports the same changes, and a second apply changes
+//! nothing. Line-based files keep all other lines.
 
 use muster_system::fake::FakeSystem;
 use proptest::prelude::*;
@@ -8,7 +8,7 @@ use serde_json::{Map, Value as Json, json};
 
 use crate::support::{converges, fake};
 
-/// Values of some of the attributes that are given with their choices.
+/// A subset of the given attributes, each with one of its values.
 fn words(choices: Vec<(&'static str, Vec<Json>)>) -> impl Strategy<Value = Json> {
     let many = 0..=choices.len();
     subsequence(choices, many).prop_flat_map(|chosen| {
@@ -26,7 +26,7 @@ fn merged(mut words: Json, more: &Json) -> Json {
     words
 }
 
-/// What may be at a path before.
+/// The initial state of a path.
 #[derive(Debug, Clone, Copy)]
 enum Before {
     Nothing,
@@ -73,7 +73,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn files(
+    fn files_converge_from_any_state(
         before in select(vec![
             Before::Nothing,
             Before::File(""),
@@ -102,7 +102,7 @@ proptest! {
     }
 
     #[test]
-    fn hosts(
+    fn hosts_converge_and_keep_other_lines(
         before in "(10\\.0\\.0\\.[1-9]\t(web|db|x)( [a-c]){0,2}\n|# [a-z ]{0,8}\n|\n|nonsense [a-z]{0,3}\n){0,8}",
         words in words(vec![
             ("ensure", vec![json!("present"), json!("absent")]),
@@ -122,7 +122,7 @@ proptest! {
     }
 
     #[test]
-    fn mounts(
+    fn mounts_converge_and_keep_other_lines(
         before in "(/dev/[a-c] /(data|srv|x)/? (xfs|ext4)( ro| defaults( 0( 0)?)?)?\n|# [a-z ]{0,8}\n|\n|lonely\n){0,8}",
         is_mounted: bool,
         words in words(vec![
@@ -131,7 +131,7 @@ proptest! {
             ("pass", vec![json!(2)]),
         ]),
     ) {
-        // One line for a place: of two the second one is never looked at.
+        // At most one line for `/data`: of two lines with the same mount point only the first is read.
         prop_assume!(before.matches(" /data").count() <= 1);
         let (system, engine) = fake();
         system.script_output(&["umount"], crate::support::output(0, ""));
@@ -150,7 +150,7 @@ proptest! {
     }
 
     #[test]
-    fn keys_of_hosts(
+    fn ssh_host_keys_converge_and_keep_other_lines(
         before in "((db|web)(,a)? ssh-(rsa|ed25519) [A-Z]{1,4}\n|\\|1\\|x ssh-rsa AAAA\n|# [a-z ]{0,8}\n|@revoked db ssh-rsa X\n){0,8}",
         words in words(vec![
             ("ensure", vec![json!("present"), json!("absent")]),

@@ -1,6 +1,6 @@
-//! Types of the machine's own Puppet, through the real resident process.
+//! Types of the installed Puppet, through the real resident process.
 //!
-//! Where Puppet is not installed these tests say so and pass; continuous integration must have it.
+//! Without Puppet the tests fail, unless `MUSTER_TESTS_WITHOUT` names `puppet`; then they print the reason and pass.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,7 +16,8 @@ use muster_system::fake::FakeSystem;
 use muster_system::real::RealSystem;
 use serde_json::{Map, Value as Json, json};
 
-/// A type and a provider of somebody's own: keys and values in a file, with a structured value, and ways to misbehave.
+/// A custom type and provider: keys and values in a JSON file, with a structured property. The values `hang`, `crash` and `fail`
+/// make the provider misbehave.
 const KV_TYPE: &str = r"
 Puppet::Type.newtype(:kv) do
   @doc = 'A key of a file.'
@@ -63,7 +64,7 @@ struct Node {
 }
 
 impl Node {
-    /// A machine's Puppet with a module path of its own; `None` where there is no Puppet.
+    /// The installed Puppet with its own settings and module path; `None` if Puppet is not installed and the environment permits it.
     fn new(change: impl FnOnce(&mut PuppetBridgeOptions)) -> Option<Self> {
         let directory = tempfile::tempdir().unwrap();
         let module = directory.path().join("modules/kv/lib/puppet");
@@ -106,7 +107,7 @@ impl Node {
         serde_json::from_slice(&std::fs::read(self.file()).unwrap()).unwrap()
     }
 
-    /// Messages of the events; the error's line at the end, if there is one.
+    /// Returns the messages of the events, or one line `refused: ERROR` if the resource is invalid.
     fn apply(&self, words: &Json) -> Vec<String> {
         self.bring(words, false)
     }
@@ -124,7 +125,7 @@ impl Node {
 }
 
 #[test]
-fn a_custom_type_is_created_changed_left_alone_and_removed() {
+fn custom_type_creates_changes_and_removes_resources() {
     let Some(node) = Node::new(|_| {}) else {
         return;
     };
@@ -134,7 +135,7 @@ fn a_custom_type_is_created_changed_left_alone_and_removed() {
     assert_eq!(node.apply(&first), ["created"]);
     assert_eq!(node.content(), json!({"k": {"value": "one", "options": {"a": [1, {"b": true}]}}}));
     assert_eq!(node.apply(&first), [""; 0]);
-    // Somebody else changes it behind our back.
+    // Another process changes the file.
     std::fs::write(node.file(), r#"{"k": {"value": "two", "options": {}}}"#).unwrap();
     let messages = node.apply(&first);
     assert_eq!(messages.len(), 2, "{messages:?}");
@@ -145,7 +146,7 @@ fn a_custom_type_is_created_changed_left_alone_and_removed() {
 }
 
 #[test]
-fn puppet_judges_what_it_is_given() {
+fn invalid_attributes_and_unknown_types_are_refused() {
     let Some(node) = Node::new(|_| {}) else {
         return;
     };
@@ -168,7 +169,7 @@ fn puppet_judges_what_it_is_given() {
 }
 
 #[test]
-fn a_failure_a_crash_and_a_hang_each_cost_one_call() {
+fn failure_crash_and_hang_each_fail_only_one_change() {
     let Some(node) = Node::new(|options| options.change_timeout = Duration::from_secs(2)) else {
         return;
     };
@@ -189,7 +190,7 @@ fn a_failure_a_crash_and_a_hang_each_cost_one_call() {
 }
 
 #[test]
-fn a_refresh_reaches_the_provider_and_what_comes_first_is_told() {
+fn refresh_runs_the_provider_and_autorequires_are_returned() {
     let Some(node) = Node::new(|_| {}) else {
         return;
     };
@@ -207,7 +208,7 @@ fn a_refresh_reaches_the_provider_and_what_comes_first_is_told() {
 }
 
 #[test]
-fn files_that_providers_keep_in_memory_are_read_again() {
+fn files_cached_by_providers_are_read_again() {
     let Some(node) = Node::new(|_| {}) else {
         return;
     };
@@ -235,7 +236,7 @@ fn files_that_providers_keep_in_memory_are_read_again() {
 }
 
 #[test]
-fn what_is_there_can_be_found_and_listed() {
+fn instances_are_found_and_listed() {
     let Some(node) = Node::new(|_| {}) else {
         return;
     };
@@ -252,21 +253,21 @@ fn what_is_there_can_be_found_and_listed() {
 }
 
 #[test]
-fn nobody_asks_and_the_process_ends_and_the_next_question_starts_another() {
+fn idle_process_exits_and_the_next_request_starts_another() {
     let Some(node) = Node::new(|options| options.idle_timeout = Duration::from_millis(300)) else {
         return;
     };
     let began = Instant::now();
     while !resident().is_empty() {
-        assert!(began.elapsed() < Duration::from_secs(30), "it stays");
+        assert!(began.elapsed() < Duration::from_secs(30), "the idle Puppet process did not exit");
         std::thread::yield_now();
     }
     assert_eq!(node.apply(&json!({"ensure": "present", "value": "one"})), ["created"]);
 }
 
-/// A thousand questions take a few milliseconds each: less than a tenth of what starting Ruby alone does.
+/// A request takes a few milliseconds: less than a tenth of the start of Ruby.
 #[test]
-fn a_question_costs_a_small_part_of_a_start() {
+fn request_is_much_cheaper_than_starting_ruby() {
     let Some(node) = Node::new(|_| {}) else {
         return;
     };
@@ -276,7 +277,7 @@ fn a_question_costs_a_small_part_of_a_start() {
     for _ in 0..100 {
         assert_eq!(node.apply(&words), [""; 0]);
     }
-    // Checks and plans: 200 questions. Starting Ruby for each would take 100 s and more.
+    // Checks and plans: 200 requests. Starting Ruby for each would take more than 100 s.
     assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
 }
 
@@ -285,7 +286,7 @@ fn tell(line: &str) {
     eprintln!("{line}");
 }
 
-/// The Rubies that are children of this process; each test has a process of its own.
+/// The process ids of Ruby children of this process. nextest runs each test in its own process.
 fn resident() -> Vec<u32> {
     let me = std::process::id();
     let children = std::fs::read_dir("/proc").unwrap().filter_map(|entry| {
@@ -300,7 +301,7 @@ fn resident() -> Vec<u32> {
 }
 
 #[test]
-fn without_puppet_and_in_a_scratch_root_the_reason_is_told() {
+fn missing_ruby_and_scratch_root_are_reported() {
     let absent = PuppetBridgeOptions {
         ruby: Some("/no/such/ruby".to_owned()),
         ..PuppetBridgeOptions::default()
@@ -314,9 +315,9 @@ fn without_puppet_and_in_a_scratch_root_the_reason_is_told() {
     assert!(line.contains("not another root"), "{line}");
 }
 
-/// A Ruby that says that it is ready and then answers nonsense.
+/// The scripted Ruby reports that it is ready and then sends an invalid response.
 #[test]
-fn nonsense_is_no_answer() {
+fn invalid_response_is_an_error() {
     let system = FakeSystem::new();
     system.script_conversation(&["ruby"], |_, line| {
         Some(if line.contains("\"script\"") {

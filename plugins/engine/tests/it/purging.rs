@@ -1,4 +1,4 @@
-//! `tidy` and `resources`: what is old, or not in the catalog, goes; and nothing else.
+//! `tidy`, `resources`, `filebucket` and `purge_ssh_keys`: which files and resources are removed, and which are kept.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ fn titles(all: &[Resource]) -> Vec<&str> {
     all.iter().map(|resource| resource.title.as_str()).collect()
 }
 
-/// A machine with a directory of old and young files.
+/// Adds files that are 10 days old and new files below `/tmp`.
 fn aged(system: &FakeSystem) {
     system.add_file("/tmp/old.log", "x".repeat(100));
     system.add_file("/tmp/old/inner", "x");
@@ -37,7 +37,7 @@ fn tidied(words: serde_json::Value) -> Vec<String> {
 }
 
 #[test]
-fn age_and_size_choose_and_patterns_restrict() {
+fn tidy_selects_by_age_or_size_and_restricts_by_pattern() {
     for (words, expected) in [
         (
             json!({"recurse": true, "age": "1w"}),
@@ -62,7 +62,7 @@ fn age_and_size_choose_and_patterns_restrict() {
 }
 
 #[test]
-fn a_directory_goes_only_with_all_that_is_in_it() {
+fn tidy_removes_a_directory_only_with_all_its_contents() {
     let (system, engine) = fake();
     aged(&system);
     let words = json!({"recurse": true, "age": "1w", "rmdirs": true, "noop": false, "tag": "t"});
@@ -79,7 +79,7 @@ fn a_directory_goes_only_with_all_that_is_in_it() {
 }
 
 #[test]
-fn what_the_catalog_manages_is_not_tidied() {
+fn files_of_the_catalog_are_not_tidied() {
     let (system, engine) = fake();
     aged(&system);
     let others = Others::of(&engine, [("file", "/tmp/old.log", json!({}))]);
@@ -91,7 +91,7 @@ fn what_the_catalog_manages_is_not_tidied() {
 }
 
 #[test]
-fn what_tidy_cannot_mean_is_refused() {
+fn invalid_tidy_attributes_are_refused() {
     let (_, engine) = fake();
     for (words, expected) in [
         (json!({"age": "1y"}), "must be a number and s, m, h, d or w"),
@@ -106,7 +106,7 @@ fn what_tidy_cannot_mean_is_refused() {
 }
 
 #[test]
-fn hosts_that_the_catalog_does_not_have_are_purged() {
+fn hosts_absent_from_the_catalog_are_purged() {
     let (system, engine) = fake();
     system.add_file("/etc/hosts", "127.0.0.1 localhost\n10.0.0.1 db\n# kept\n10.0.0.2 web\n");
     let others = Others::of(
@@ -125,7 +125,7 @@ fn hosts_that_the_catalog_does_not_have_are_purged() {
 }
 
 #[test]
-fn users_of_the_system_and_named_numbers_are_spared() {
+fn system_users_and_excluded_uids_are_not_purged() {
     let purged = |words: serde_json::Value| {
         let (system, engine) = fake();
         let system = system.with_root("/scratch");
@@ -147,7 +147,7 @@ fn users_of_the_system_and_named_numbers_are_spared() {
 }
 
 #[test]
-fn a_cron_job_is_purged_where_it_is() {
+fn cron_job_is_purged_from_its_own_crontab() {
     let (system, engine) = fake();
     let system = system.with_root("/scratch");
     system.add_file("/var/spool/cron/crontabs/ann", "# Puppet Name: old\n* * * * * /bin/true\n");
@@ -158,7 +158,7 @@ fn a_cron_job_is_purged_where_it_is() {
 }
 
 #[test]
-fn only_types_that_can_be_listed_are_purged() {
+fn types_that_cannot_be_listed_are_not_purged() {
     let (_, engine) = fake();
     for (name, expected) in [
         ("nothing", "there is no resource type `nothing`"),
@@ -172,7 +172,7 @@ fn only_types_that_can_be_listed_are_purged() {
 }
 
 #[test]
-fn a_declared_bucket_is_used_by_files_of_the_same_run() {
+fn declared_bucket_is_used_by_files_of_the_same_run() {
     let (system, engine) = fake();
     let cx = ResourceContext::new(&system, CancelFlag::default()).with_bucket("/var/bucket");
     for (name, words) in [
@@ -201,7 +201,7 @@ fn a_declared_bucket_is_used_by_files_of_the_same_run() {
 }
 
 #[test]
-fn keys_of_a_user_that_the_catalog_does_not_have_are_purged() {
+fn ssh_keys_absent_from_the_catalog_are_purged() {
     let (system, engine) = fake();
     let system = system.with_root("/scratch");
     system

@@ -1,4 +1,4 @@
-//! Directories with all that is in them: copied, purged, linked, and nothing of the catalog's own touched.
+//! Recursive `file` resources: copies, purges, links, limits, and `puppet:` sources.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ fn directory(scratch: &Scratch, words: &serde_json::Value) -> Resource {
     check(&scratch.engine, "file", "/tmp/d", all).unwrap()
 }
 
-/// The directory and what it brings, as the run would apply them.
+/// The directory and its generated children, in the order of a run.
 fn with_children(scratch: &Scratch, resource: &Resource, others: &Others) -> Vec<Resource> {
     let cx = ResourceContext::new(&*scratch.system, CancelFlag::default());
     let mut all = vec![resource.clone()];
@@ -33,7 +33,7 @@ fn mode(scratch: &Scratch, path: &str) -> u32 {
 }
 
 #[test]
-fn mode_and_owner_go_all_the_way_down() {
+fn mode_applies_to_all_descendants() {
     let scratch = Scratch::new();
     scratch.write("/tmp/d/a", "a");
     scratch.write("/tmp/d/sub/b", "b");
@@ -49,7 +49,7 @@ fn mode_and_owner_go_all_the_way_down() {
 }
 
 #[test]
-fn relations_stay_with_the_directory() {
+fn children_inherit_tags_and_noop_but_no_relations() {
     let scratch = Scratch::new();
     scratch.write("/tmp/d/a", "a");
     let mut resource = directory(&scratch, &json!({"tag": ["t"], "noop": true}));
@@ -63,7 +63,7 @@ fn relations_stay_with_the_directory() {
 }
 
 #[test]
-fn a_directory_becomes_a_copy_of_its_source() {
+fn directory_becomes_a_copy_of_its_source() {
     let scratch = Scratch::new();
     scratch.write("/tmp/from/a", "a");
     scratch.write("/tmp/from/sub/b", "b");
@@ -87,7 +87,7 @@ fn a_directory_becomes_a_copy_of_its_source() {
 }
 
 #[test]
-fn without_purge_what_is_there_stays_and_remote_does_not_even_look() {
+fn extra_files_stay_without_purge_and_remote_skips_local_files() {
     let scratch = Scratch::new();
     scratch.write("/tmp/from/a", "a");
     scratch.write("/tmp/d/own", "x");
@@ -101,7 +101,7 @@ fn without_purge_what_is_there_stays_and_remote_does_not_even_look() {
 }
 
 #[test]
-fn the_first_source_counts_or_all_of_them_the_earlier_first() {
+fn sourceselect_uses_the_first_source_or_all_in_order() {
     let scratch = Scratch::new();
     scratch.write("/tmp/one/a", "1");
     scratch.write("/tmp/two/a", "2");
@@ -117,7 +117,7 @@ fn the_first_source_counts_or_all_of_them_the_earlier_first() {
 }
 
 #[test]
-fn purging_spares_what_the_catalog_has() {
+fn purge_keeps_files_of_the_catalog() {
     let scratch = Scratch::new();
     for path in ["/tmp/d/kept/inner", "/tmp/d/kept/other", "/tmp/d/gone", "/tmp/d/sub/x"] {
         scratch.write(path, "x");
@@ -144,7 +144,7 @@ fn purging_spares_what_the_catalog_has() {
 }
 
 #[test]
-fn without_force_a_directory_stays_and_its_files_go() {
+fn purge_without_force_removes_files_but_keeps_directories() {
     let scratch = Scratch::new();
     scratch.write("/tmp/d/sub/x", "x");
     let resource = directory(&scratch, &json!({"purge": true}));
@@ -154,7 +154,7 @@ fn without_force_a_directory_stays_and_its_files_go() {
 }
 
 #[test]
-fn levels_patterns_and_numbers_have_limits() {
+fn recurselimit_ignore_and_max_files_limit_the_children() {
     let scratch = Scratch::new();
     for path in ["/tmp/d/a", "/tmp/d/a.swp", "/tmp/d/sub/b", "/tmp/d/.hidden"] {
         scratch.write(path, "x");
@@ -176,7 +176,7 @@ fn levels_patterns_and_numbers_have_limits() {
 }
 
 #[test]
-fn a_directory_of_links_points_into_its_target() {
+fn recursive_link_links_each_file_of_the_target() {
     let scratch = Scratch::new();
     scratch.write("/tmp/real/a", "a");
     scratch.write("/tmp/real/sub/b", "b");
@@ -193,7 +193,7 @@ fn a_directory_of_links_points_into_its_target() {
     assert!(apply_all(&scratch.engine, &again).is_empty());
 }
 
-/// Files of modules, as they lie on this machine.
+/// Resolves `puppet:///modules/MODULE/FILE` to `/tmp/modules/MODULE/files/FILE`.
 #[derive(Debug)]
 struct Modules;
 
@@ -206,7 +206,7 @@ impl FileSourceResolver for Modules {
 }
 
 #[test]
-fn puppet_urls_need_somebody_who_finds_them() {
+fn puppet_urls_need_a_source_resolver() {
     let scratch = Scratch::new();
     scratch.write("/tmp/modules/web/files/conf/a", "abc");
     let file = |title: &str, words| check(&scratch.engine, "file", title, words).unwrap();

@@ -1,6 +1,6 @@
-//! The reference of resource types in the documentation is what the types themselves say.
+//! The reference page of resource types is generated from the schemas of the types.
 //!
-//! `UPDATE_GOLDEN=1` writes it anew.
+//! `UPDATE_GOLDEN=1` rewrites the page.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -82,7 +82,7 @@ fn value(kind: AttributeKind) -> String {
 }
 
 #[test]
-fn the_reference_says_what_the_types_say() {
+fn resource_reference_matches_the_types() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/resources.md");
     let page = page();
     if std::env::var_os("UPDATE_GOLDEN").is_some() {

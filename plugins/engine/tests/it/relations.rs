@@ -1,11 +1,11 @@
-//! What comes before a resource without being told to, as in Puppet.
+//! Automatic dependencies (autorequire), as in Puppet.
 
 use serde_json::json;
 
 use crate::support::{Others, autorequires, check, fake};
 
 #[test]
-fn each_type_knows_what_comes_before_it() {
+fn types_depend_automatically_on_related_resources() {
     let (_, engine) = fake();
     let others = Others::of(
         &engine,

@@ -1,4 +1,4 @@
-//! Schedules allow what Puppet 7.23 allows: the tables are its own answers.
+//! Schedules allow the same times as Puppet 7.23, which produced the tables.
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -9,8 +9,9 @@ use crate::support::{check, fake};
 
 /// Saturday 16 March 2024, 01:30 UTC.
 const START: i64 = 1_710_552_600;
-/// Seconds from there at which is asked, and how long before that the resource was last looked at; `None` is never.
+/// Times of the check, in seconds after `START`.
 const NOWS: [i64; 8] = [0, 1800, 14_400, 39_600, 72_001, 90_000, 1_296_000, 4_060_800];
+/// Seconds between the previous check of the resource and this one; `None`: it was never checked.
 const AGES: [Option<i64>; 8] = [
     None,
     Some(0),
@@ -22,7 +23,7 @@ const AGES: [Option<i64>; 8] = [
     Some(3_456_000),
 ];
 
-/// A schedule, and for each moment one digit for each age.
+/// Per line a schedule, then for each time one digit per age: 1 if the schedule allows the resource.
 const IN_UTC: &str = r#"
 {"range": "2 - 4"}|00000000 11111111 00000000 00000000 00000000 11111111 00000000 00000000
 {"range": "1:30 - 1:30"}|11111111 11111111 11111111 11111111 11111111 11111111 11111111 11111111
@@ -42,7 +43,7 @@ const IN_UTC: &str = r#"
 {"range": "2 - 4", "period": "daily", "repeat": 3}|00000000 10001111 00000000 00000000 00000000 10001111 00000000 00000000
 {}|11111111 11111111 11111111 11111111 11111111 11111111 11111111 11111111
 "#;
-/// The same in Central Europe, whose summer begins between the moments.
+/// The same table for Central European time; summer time begins between the times of the check.
 const IN_BERLIN: &str = r#"
 {"range": "2 - 4"}|11111111 11111111 00000000 00000000 00000000 11111111 11111111 11111111
 {"range": "1:30 - 1:30"}|11111111 11111111 11111111 11111111 11111111 11111111 11111111 11111111
@@ -64,7 +65,7 @@ const IN_BERLIN: &str = r#"
 "#;
 
 #[test]
-fn every_answer_is_puppets() {
+fn schedules_allow_the_same_times_as_puppet() {
     let (_, engine) = fake();
     let berlin = TimeZone::posix("CET-1CEST,M3.5.0,M10.5.0/3").unwrap();
     for (table, zone) in [(IN_UTC, TimeZone::UTC), (IN_BERLIN, berlin)] {
@@ -91,7 +92,7 @@ fn every_answer_is_puppets() {
 }
 
 #[test]
-fn six_schedules_are_always_there() {
+fn six_schedules_are_predeclared() {
     for name in ["puppet", "hourly", "daily", "weekly", "monthly", "never"] {
         let schedule = ScheduleResourceType::predeclared_schedule(name).unwrap();
         let now = Timestamp::from_second(START).unwrap();
@@ -103,7 +104,7 @@ fn six_schedules_are_always_there() {
 }
 
 #[test]
-fn what_is_no_time_is_refused() {
+fn invalid_schedules_are_refused() {
     let (_, engine) = fake();
     for (words, expected) in [
         (json!({"range": "2"}), "must be a range of times"),

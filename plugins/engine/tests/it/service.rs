@@ -1,4 +1,4 @@
-//! Services by init scripts, for real in a scratch root, and by systemd, in the words that systemctl is given.
+//! Services: init scripts that run in a scratch root, and systemd with a scripted `systemctl`.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -30,7 +30,7 @@ fn with_script() -> Scratch {
 }
 
 #[test]
-fn an_init_script_is_started_and_stopped() {
+fn init_script_is_started_and_stopped() {
     let scratch = with_script();
     let events = converges(&scratch.engine, "service", "httpd", json!({"ensure": "running"}));
     assert_eq!(messages(&events), ["ensure changed 'stopped' to 'running'"]);
@@ -41,7 +41,7 @@ fn an_init_script_is_started_and_stopped() {
 }
 
 #[test]
-fn an_init_script_is_enabled_by_links() {
+fn init_script_is_enabled_by_links() {
     let scratch = with_script();
     let events = converges(
         &scratch.engine,
@@ -64,7 +64,7 @@ fn an_init_script_is_enabled_by_links() {
 }
 
 #[test]
-fn the_resources_own_commands_take_the_scripts_place() {
+fn commands_of_the_resource_replace_the_script() {
     let scratch = Scratch::new();
     let words = |ensure: &str| json!({"ensure": ensure, "start": "echo on > /tmp/own", "stop": "rm /tmp/own", "status": "test -e /tmp/own"});
     converges(&scratch.engine, "service", "own", words("running"));
@@ -74,7 +74,7 @@ fn the_resources_own_commands_take_the_scripts_place() {
 }
 
 #[test]
-fn an_unknown_service_is_stopped_and_cannot_run() {
+fn unknown_service_is_stopped_and_cannot_be_started() {
     let scratch = Scratch::new();
     assert!(
         converges(
@@ -95,7 +95,7 @@ fn an_unknown_service_is_stopped_and_cannot_run() {
 }
 
 #[test]
-fn a_failing_script_fails_the_resource() {
+fn failing_script_fails_the_resource() {
     let scratch = with_script();
     scratch.write("/etc/init.d/httpd", "#!/bin/sh\necho broken >&2; exit 1\n");
     let outcome = apply(&scratch.engine, "service", "httpd", json!({"ensure": "running"}));
@@ -106,7 +106,7 @@ fn a_failing_script_fails_the_resource() {
     );
 }
 
-/// A systemd with one unit, whose state is what systemctl last did.
+/// Scripts `systemctl` for one unit; its commands change the files that contain the state.
 fn with_systemd(system: &FakeSystem, load: &str, active: &str, enabled: &str) {
     system.add_directory("/run/systemd/system");
     for (path, value) in [("/load", load), ("/active", active), ("/enabled", enabled)] {
@@ -133,7 +133,7 @@ fn with_systemd(system: &FakeSystem, load: &str, active: &str, enabled: &str) {
 }
 
 #[test]
-fn systemctl_is_told_what_to_do() {
+fn systemctl_gets_the_expected_commands() {
     for (active, enabled, words, calls) in [
         (
             "inactive",
@@ -174,7 +174,7 @@ fn systemctl_is_told_what_to_do() {
 }
 
 #[test]
-fn an_unknown_unit_says_what_was_looked_for() {
+fn unknown_unit_is_reported_with_its_name() {
     let (system, engine) = fake();
     with_systemd(&system, "not-found", "inactive", "");
     let outcome = apply(&engine, "service", "ngnix", json!({"ensure": "running"}));
@@ -187,7 +187,7 @@ fn an_unknown_unit_says_what_was_looked_for() {
 }
 
 #[test]
-fn a_script_is_restarted_by_itself_only_when_the_resource_says_that_it_can() {
+fn restart_uses_the_script_only_with_hasrestart() {
     for (words, calls) in [
         (json!({}), vec!["stop", "start"]),
         (json!({"hasrestart": "false"}), vec!["stop", "start"]),
@@ -207,7 +207,7 @@ fn a_script_is_restarted_by_itself_only_when_the_resource_says_that_it_can() {
 }
 
 #[test]
-fn search_and_find_tell_both_properties() {
+fn find_returns_ensure_and_enable() {
     let scratch = with_script();
     let all = scratch.engine.list_instances("service").unwrap();
     assert_eq!(all.len(), 1);

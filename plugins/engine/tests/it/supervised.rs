@@ -1,4 +1,4 @@
-//! Services without an init system: what the resource says is run, and a process of ours is known again by everybody.
+//! Services without an init system: the providers `supervised` and `base`.
 
 use std::sync::Arc;
 
@@ -10,13 +10,13 @@ use serde_json::json;
 use crate::support::{Scratch, apply, converges, error, fake, messages, output};
 
 #[test]
-fn a_supervised_service_is_started_found_again_and_stopped() {
+fn supervised_service_is_recognized_by_another_engine() {
     let scratch = Scratch::new();
     let words = |ensure: &str| json!({"ensure": ensure, "provider": "supervised", "start": "echo here; exec sleep 300"});
     let engine = &scratch.engine;
     let events = converges(engine, "service", "worker", words("running"));
     assert_eq!(messages(&events), ["ensure changed 'stopped' to 'running'"]);
-    // Somebody else who only has the directory, as a daemon that was started anew.
+    // A second engine knows only the directory, like a daemon after its restart.
     let later = ResourceEngine::new(Arc::new(RealSystem::new(scratch.path("/"))));
     assert!(converges(&later, "service", "worker", words("running")).is_empty());
     let events = converges(&later, "service", "worker", words("stopped"));
@@ -25,7 +25,7 @@ fn a_supervised_service_is_started_found_again_and_stopped() {
 }
 
 #[test]
-fn what_ends_at_once_has_not_started() {
+fn process_that_exits_at_once_fails_the_start() {
     let scratch = Scratch::new();
     let words =
         json!({"ensure": "running", "provider": "supervised", "binary": "echo no >&2; exit 3"});
@@ -42,7 +42,7 @@ fn what_ends_at_once_has_not_started() {
 }
 
 #[test]
-fn base_does_what_the_resource_says_and_knows_a_process_by_its_line() {
+fn base_provider_runs_the_given_commands_and_matches_the_process_table() {
     let (system, engine) = fake();
     system.add_file("/table", "");
     system.script_handler(&["ps", "-eo", "pid=,args="], |system, _| {

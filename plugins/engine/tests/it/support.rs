@@ -1,4 +1,4 @@
-//! A machine, an engine on it, and the promises that every resource has to keep.
+//! Fixtures: scratch roots and fake systems with an engine, and checks that apply to every resource type.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use muster_system::fake::FakeSystem;
 use muster_system::real::RealSystem;
 use serde_json::{Map, Value as Json};
 
-/// A scratch directory as a machine.
+/// A temporary directory that an engine uses as its root.
 pub(crate) struct Scratch {
     directory: tempfile::TempDir,
     pub(crate) engine: ResourceEngine,
@@ -45,14 +45,14 @@ impl Scratch {
     }
 }
 
-/// A machine in memory, and an engine on it.
+/// An in-memory system and an engine on it.
 pub(crate) fn fake() -> (FakeSystem, ResourceEngine) {
     let system = FakeSystem::new();
     let engine = ResourceEngine::new(Arc::new(system.clone()));
     (system, engine)
 }
 
-/// What a scripted program leaves.
+/// The result of a scripted program.
 pub(crate) fn output(code: i32, text: &str) -> CommandOutput {
     CommandOutput { code, combined: text.into(), stdout: text.into(), truncated: false }
 }
@@ -68,14 +68,14 @@ pub(crate) fn check(
     engine.check_resource(kind, title, &words)
 }
 
-/// Checks and applies, for good.
+/// Checks and applies a resource, without noop.
 pub(crate) fn apply(engine: &ResourceEngine, kind: &str, title: &str, words: Json) -> ApplyOutcome {
     let resource = check(engine, kind, title, words).unwrap();
     engine.apply_resource(&resource, CancelFlag::default(), false)
 }
 
-/// Applies and asserts what every type promises: noop changes nothing and tells the same changes as the apply that
-/// follows; after it there is nothing left to plan, and a second apply has no events. Returns the first apply's events.
+/// Applies a resource and asserts what every type guarantees: noop reports the same changes as the apply that follows; after the
+/// apply the plan is empty, and a second apply has no events. Returns the events of the first apply.
 pub(crate) fn converges(
     engine: &ResourceEngine,
     kind: &str,
@@ -88,15 +88,19 @@ pub(crate) fn converges(
     assert!(noop.events.iter().all(|event| event.status == ChangeEventStatus::Noop));
     let first = engine.apply_resource(&resource, CancelFlag::default(), false);
     assert!(first.error.is_none(), "{:?}", first.error);
-    assert_eq!(bare(&noop.events), bare(&first.events), "noop told something else than was done");
+    assert_eq!(
+        bare(&noop.events),
+        bare(&first.events),
+        "noop reported other changes than the apply"
+    );
     let plan = engine.plan_resource(&resource, CancelFlag::default()).unwrap();
-    assert!(plan.is_empty(), "still to do: {:?}", plan.changes);
+    assert!(plan.is_empty(), "changes remain after the apply: {:?}", plan.changes);
     let second = engine.apply_resource(&resource, CancelFlag::default(), false);
     assert!(second.error.is_none() && second.events.is_empty(), "{second:?}");
     first.events
 }
 
-/// Events without what noop says differently.
+/// The fields of events that are the same with and without noop.
 fn bare(events: &[ChangeEvent]) -> Vec<(String, String, Option<ResourceValue>, ResourceValue)> {
     let bare = |event: &ChangeEvent| {
         (
@@ -109,7 +113,6 @@ fn bare(events: &[ChangeEvent]) -> Vec<(String, String, Option<ResourceValue>, R
     events.iter().map(bare).collect()
 }
 
-/// The messages of events.
 pub(crate) fn messages(events: &[ChangeEvent]) -> Vec<&str> {
     events.iter().map(|event| event.message.as_str()).collect()
 }
@@ -119,12 +122,12 @@ pub(crate) fn error(outcome: &ApplyOutcome) -> String {
     outcome.error.as_ref().map_or_else(String::new, EngineError::reason)
 }
 
-/// No words at all.
+/// An empty set of attributes.
 pub(crate) fn nothing() -> Json {
     Json::Object(Map::new())
 }
 
-/// The other resources, as a catalog would show them.
+/// The other resources of a catalog.
 #[derive(Default)]
 pub(crate) struct Others(pub(crate) Vec<Resource>);
 
@@ -142,7 +145,7 @@ impl CatalogResources for Others {
 }
 
 impl Others {
-    /// Resources by type, title and words.
+    /// Checks resources, each given as type, title and attributes.
     pub(crate) fn of<const N: usize>(
         engine: &ResourceEngine,
         all: [(&str, &str, Json); N],
@@ -152,7 +155,7 @@ impl Others {
     }
 }
 
-/// What the resource brings with it.
+/// The resources that a resource generates.
 pub(crate) fn generate(
     cx: &ResourceContext<'_>,
     resource: &Resource,
@@ -163,14 +166,14 @@ pub(crate) fn generate(
     known.generate_resources(cx, resource, others)
 }
 
-/// What comes before the resource without being told to.
+/// The automatic dependencies of a resource.
 pub(crate) fn autorequires(resource: &Resource, others: &Others) -> Vec<AutoRequire> {
     let types = muster_engine::types::builtin_types();
     let known = types.iter().find(|known| known.schema().type_name == resource.type_name).unwrap();
     known.autorequires(resource, others)
 }
 
-/// Applies all of them in order; the messages of all events.
+/// Applies all resources in order; returns `REFERENCE: MESSAGE` of all events.
 pub(crate) fn apply_all(engine: &ResourceEngine, all: &[Resource]) -> Vec<String> {
     let mut said = Vec::new();
     for resource in all {

@@ -24,7 +24,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_could_do_harm_are_refused() {
+    fn dangerous_names_are_refused() {
         for name in ["rip", "www-data", "a.b", "m$", "_apt", "jörg"] {
             assert_eq!(invalid_name_reason(name), None, "{name}");
         }

@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn known_days() {
+    fn parses_and_renders_known_days() {
         for (text, days) in
             [("1970-01-01", 0), ("2000-02-29", 11_016), ("2038-01-19", 24_855), ("1969-12-31", -1)]
         {
@@ -63,13 +63,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_day_comes_back(days in -700_000_i64..2_900_000) {
+        fn every_day_survives_a_round_trip(days in -700_000_i64..2_900_000) {
             let text = render_day(days).unwrap();
             prop_assert_eq!(parse_day(&text), Some(days));
         }
 
         #[test]
-        fn any_text_is_judged(text in "\\PC{0,12}") {
+        fn parsing_never_panics(text in "\\PC{0,12}") {
             let _ = parse_day(&text);
         }
     }

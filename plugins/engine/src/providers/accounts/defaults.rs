@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_files_are_understood() {
+    fn parses_login_defs_and_useradd_defaults() {
         let nothing = AccountDefaults::parse("", "");
         assert_eq!((nothing.uids.ordinary, nothing.home_mode), (1000..=60_000, 0o755));
         assert_eq!(nothing.ageing, ["", "", ""]);
@@ -148,7 +148,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_free_id_is_free(taken in proptest::collection::btree_set(0_u32..20, 0..20), low in 0_u32..20, high in 0_u32..20) {
+        fn returned_id_is_free_and_in_range(taken in proptest::collection::btree_set(0_u32..20, 0..20), low in 0_u32..20, high in 0_u32..20) {
             let range = low..=high;
             let any = range.clone().any(|id| !taken.contains(&id));
             for found in [free_id(&taken, &range), free_system_id(&taken, &range)] {
@@ -158,7 +158,7 @@ mod tests {
         }
 
         #[test]
-        fn any_file_will_do(defs in "\\PC{0,60}", useradd in "\\PC{0,60}") {
+        fn parsing_never_panics(defs in "\\PC{0,60}", useradd in "\\PC{0,60}") {
             let _ = AccountDefaults::parse(&defs, &useradd);
         }
     }

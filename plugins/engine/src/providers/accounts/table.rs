@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn unknown_lines_and_bytes_stay() {
+    fn unknown_lines_and_bytes_are_kept() {
         let text = b"# users\nroot:x:0:0::/root:/bin/sh\n\nold:x:7:7:J\xf6rg:/:/bin/sh\nbroken\n+@nis::::::\n";
         let mut table = AccountTable::parse(text);
         table.put(&["rip", "x", "9"]);
@@ -142,7 +142,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_file_survives(content in proptest::collection::vec(any::<u8>(), 0..200)) {
+        fn any_file_is_rendered_unchanged(content in proptest::collection::vec(any::<u8>(), 0..200)) {
             let table = AccountTable::parse(&content);
             let mut expected = content.clone();
             if !expected.is_empty() && !expected.ends_with(b"\n") {
@@ -152,7 +152,7 @@ mod tests {
         }
 
         #[test]
-        fn a_set_field_is_read_back_and_no_other_line_moves(
+        fn set_field_is_read_back_and_changes_one_line(
             lines in proptest::collection::vec("[a-c#+-]?(:[a-z,]{0,3}){0,4}", 0..8),
             name in "[a-c]", field in 1_usize..6, value in "[a-z,]{0,5}",
         ) {

@@ -122,7 +122,7 @@ mod tests {
     use super::{OutdatedPackage, parse_candidate, parse_outdated};
 
     #[test]
-    fn only_what_is_there_is_outdated() {
+    fn only_installed_packages_are_outdated() {
         let text = "NOTE: This is only a simulation!\nReading package lists...\n\
                     Inst zlib1g [1:1.2.13] (1:1.3.0 Debian:12.5/stable [amd64])\n\
                     Inst linux-image-6 (6.1.4 Debian-Security:12/stable-security [amd64])\n\
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn the_candidate_is_a_version_or_nothing() {
+    fn candidate_is_a_version_or_none() {
         let text = "bash:\n  Installed: 5.2.15-2+b7\n  Candidate: 5.2.15-2+b8\n  Version table:\n";
         assert_eq!(parse_candidate(text), Some("5.2.15-2+b8".to_owned()));
         assert_eq!(parse_candidate("x:\n  Installed: (none)\n  Candidate: (none)\n"), None);

@@ -199,7 +199,7 @@ mod tests {
     use super::{PackageInstallStatus, PackageState, find_package, parse_all, parse_provides};
 
     #[test]
-    fn what_a_package_provides_is_there_with_it() {
+    fn provided_names_are_installed_with_their_package() {
         let text = "install ok installed exim4 4.96 [mail-transport-agent, smtpd (= 1)]\ninstall ok installed x 1 []\n";
         let all = parse_provides(text);
         for name in ["mail-transport-agent", "smtpd"] {
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn the_status_of_each_line_is_understood() {
+    fn parses_the_status_of_each_line() {
         let text = "install ok installed bash 5.2.15-2+b7\nhold ok installed curl 7.88.1-10\n\
                     deinstall ok config-files exim4 4.96-15\nunknown ok not-installed nano \n\
                     install reinstreq half-installed vim 2:9.0\n\nnonsense\n";
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_finds_the_installed_one_of_its_architectures() {
+    fn name_finds_the_installed_architecture() {
         let text =
             "deinstall ok config-files libc6 2.36 i386\ninstall ok installed libc6 2.37 amd64\n";
         let all = parse_all(text);

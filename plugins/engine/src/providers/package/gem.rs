@@ -86,7 +86,7 @@ mod tests {
     use super::parse_list;
 
     #[test]
-    fn every_version_of_a_gem_is_told() {
+    fn lists_every_version_of_a_gem() {
         let text = "\n*** LOCAL GEMS ***\n\nrake (13.1.0, default: 13.0.6)\nnokogiri (1.16.0 x86_64-linux)\nbroken\n";
         let found: Vec<(String, PackageInstallStatus)> =
             parse_list(text).into_iter().map(|package| (package.name, package.status)).collect();

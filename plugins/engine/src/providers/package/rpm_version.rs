@@ -81,9 +81,9 @@ mod tests {
 
     use super::compare_versions;
 
-    /// From rpm's own tests of `rpmvercmp`.
+    /// From rpm's tests of `rpmvercmp`.
     #[test]
-    fn versions_are_ordered_as_rpm_orders_them() {
+    fn versions_are_ordered_as_in_rpm() {
         for (one, order, other) in [
             ("1.0", '=', "1.0"),
             ("1.0", '<', "2.0"),
@@ -121,7 +121,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_order_is_the_same_from_both_sides(one in "[0-9a-c.~^:-]{0,12}", other in "[0-9a-c.~^:-]{0,12}") {
+        fn order_is_antisymmetric(one in "[0-9a-c.~^:-]{0,12}", other in "[0-9a-c.~^:-]{0,12}") {
             prop_assert_eq!(compare_versions(&one, &other), compare_versions(&other, &one).reverse());
             prop_assert_eq!(compare_versions(&one, &one), Ordering::Equal);
         }

@@ -162,7 +162,7 @@ mod tests {
     use super::{needs_shell, program_word};
 
     #[test]
-    fn a_shell_is_used_only_where_the_line_needs_one() {
+    fn shell_is_used_only_for_shell_syntax() {
         for line in
             ["/bin/date > /tmp/date", "A=b /bin/x", "exit 3", "/bin/echo $HOME", "/bin/a\n/bin/b"]
         {
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quoted_program_keeps_its_blanks() {
+    fn quoted_program_keeps_its_spaces() {
         assert_eq!(program_word("'/opt/my app/run' now"), "/opt/my app/run");
         assert_eq!(program_word("/bin/date > x"), "/bin/date");
     }

@@ -113,9 +113,9 @@ mod tests {
 
     use super::resolve_mode;
 
-    /// Each of these is what Puppet 7's `symbolic_mode_to_int` makes of it, and `=X` what chmod(1) does.
+    /// The expected bits are those of Puppet 7's `symbolic_mode_to_int`; for `=X` those of chmod(1).
     #[test]
-    fn clauses_lead_from_bits_to_bits() {
+    fn resolves_octal_and_symbolic_modes() {
         for (mode, from, directory, to) in [
             ("0640", 0o777, false, 0o640),
             ("u+x", 0o644, false, 0o744),
@@ -140,7 +140,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn to_apply_twice_is_to_apply_once(
+        fn resolving_a_mode_is_idempotent(
             mode in "[ugoa]{0,3}[-+=][rwxst]{0,4}",
             from in 0_u32..0o10000,
             directory: bool,

@@ -1,4 +1,4 @@
-//! Commands that run to their end, or are ended.
+//! Commands: output, input, environment, timeout, cancellation, detached processes, and scratch roots.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ fn is_root() -> bool {
 
 fn scratch() -> (tempfile::TempDir, RealSystem) {
     let scratch = tempfile::tempdir().unwrap();
-    // An ordinary user of the scratch root must be able to reach it.
+    // Commands that run as an ordinary user must be able to enter the scratch root.
     let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     fs::set_permissions(scratch.path(), open).unwrap();
     let system = RealSystem::new(scratch.path().to_owned());
@@ -30,7 +30,7 @@ fn scratch() -> (tempfile::TempDir, RealSystem) {
 }
 
 #[test]
-fn a_listener_hears_both_streams_also_before_a_timeout() {
+fn listener_receives_both_streams_before_a_timeout() {
     let heard = Arc::new(Mutex::new((Vec::new(), Vec::new())));
     let ear = Arc::clone(&heard);
     let mut command = sh("echo out; echo err >&2; exec sleep 60");
@@ -49,7 +49,7 @@ fn a_listener_hears_both_streams_also_before_a_timeout() {
     assert_eq!((&heard.0[..], &heard.1[..]), (&b"out\n"[..], &b"err\n"[..]));
 }
 
-/// Waits until the file is there, and reads it.
+/// Waits at most one minute until the file exists, and reads it.
 fn await_file(path: &Path) -> String {
     let deadline = Instant::now() + Duration::from_mins(1);
     loop {
@@ -61,7 +61,7 @@ fn await_file(path: &Path) -> String {
     }
 }
 
-/// Where what outlives us leaves something.
+/// A spool for the output and exit code of a detached process.
 fn spool() -> (tempfile::TempDir, ProcessSpool) {
     let scratch = tempfile::tempdir().unwrap();
     let directory = scratch.path().to_owned();
@@ -70,7 +70,7 @@ fn spool() -> (tempfile::TempDir, ProcessSpool) {
 }
 
 #[test]
-fn what_outlives_us_leaves_its_output_and_its_end() {
+fn detached_process_leaves_its_output_and_exit_code() {
     let (scratch, system) = scratch();
     for system in [host(), system] {
         let (spool, kept) = spool();
@@ -101,13 +101,13 @@ fn what_outlives_us_leaves_its_output_and_its_end() {
 }
 
 #[test]
-fn who_comes_second_is_not_taken_for_who_was_first() {
+fn second_process_does_not_see_the_results_of_the_first() {
     let (spool, kept) = spool();
     let file = |name: &str| spool.path().join(name);
     let first = host().start_detached(&sh("echo first; exit 1"), &kept).unwrap();
     assert_eq!(await_file(&file(ProcessSpool::EXIT)), "1\n");
     await_death(&first.pid.to_string());
-    // A keeper that was killed leaves its pipes.
+    // A supervising process that was killed leaves its pipes.
     fs::write(file("out.pipe"), "").unwrap();
     let second = sh("read -r word; echo \"$word\"; exit 2");
     let second = Command { stdin: b"second\n".to_vec(), ..second };
@@ -119,7 +119,7 @@ fn who_comes_second_is_not_taken_for_who_was_first() {
 }
 
 #[test]
-fn a_process_is_known_by_its_start_and_signalled_with_its_group() {
+fn process_is_identified_by_start_time_and_signalled_with_its_group() {
     let (_spool, kept) = spool();
     let process = host().start_detached(&sh("exec sleep 600"), &kept).unwrap();
     assert!(host().is_running(&process));
@@ -132,7 +132,7 @@ fn a_process_is_known_by_its_start_and_signalled_with_its_group() {
 }
 
 #[test]
-fn streams_codes_input_and_a_clean_environment() {
+fn command_gets_its_input_and_a_clean_environment() {
     let system = host();
     let output = system.run_command(&sh("echo out; echo err >&2; exit 7")).unwrap();
     assert_eq!(output.code, 7);
@@ -154,7 +154,7 @@ fn streams_codes_input_and_a_clean_environment() {
 }
 
 #[test]
-fn directory_and_mask() {
+fn command_runs_with_its_directory_and_umask() {
     let scratch = tempfile::tempdir().unwrap();
     let mut command = sh("pwd; umask; printf %s \"$1\"");
     command.argv.extend(["sh".to_owned(), "a b'\"$c".to_owned()]);
@@ -165,7 +165,7 @@ fn directory_and_mask() {
 }
 
 #[test]
-fn a_missing_program_is_an_error() {
+fn missing_program_is_an_error() {
     let (_scratch, inside) = scratch();
     for system in [host(), inside] {
         for program in ["no-such-program", "/no/such/program", ""] {
@@ -180,7 +180,7 @@ fn a_missing_program_is_an_error() {
 }
 
 #[test]
-fn a_flood_is_cut() {
+fn output_is_truncated_at_the_limit() {
     let mut command = sh("head -c 3000000 /dev/zero");
     command.output_limit = 1000;
     let output = host().run_command(&command).unwrap();
@@ -194,7 +194,7 @@ const STUBBORN: &str =
     "trap '' TERM; (trap '' TERM; echo $$ >&2; while :; do read x < /dev/zero; done) & wait; wait";
 
 #[test]
-fn a_timeout_ends_a_group_that_ignores_term() {
+fn timeout_kills_a_group_that_ignores_term() {
     let mut command = sh(STUBBORN);
     command.timeout = Some(Duration::from_millis(200));
     let begin = Instant::now();
@@ -204,7 +204,7 @@ fn a_timeout_ends_a_group_that_ignores_term() {
 }
 
 #[test]
-fn nobody_of_a_stopped_group_survives() {
+fn timeout_kills_all_processes_of_the_group() {
     let (scratch, inside) = scratch();
     let pids = scratch.path().join("tmp/pids");
     let outside = format!("echo $$ >> {0}; sleep 100 & echo $! >> {0}; wait", pids.display());
@@ -223,7 +223,7 @@ fn nobody_of_a_stopped_group_survives() {
 }
 
 #[test]
-fn a_cancel_ends_it_too() {
+fn cancellation_ends_a_command() {
     let mut command = sh("sleep 100");
     command.cancel = CancelFlag::default();
     let cancel = command.cancel.clone();
@@ -250,7 +250,7 @@ fn a_cancel_ends_it_too() {
 }
 
 #[test]
-fn a_daemon_that_keeps_the_streams_is_left_alone_and_not_waited_for() {
+fn background_process_that_keeps_the_streams_is_not_awaited() {
     let begin = Instant::now();
     let output = host().run_command(&sh("sleep 30 & echo $!")).unwrap();
     assert!(begin.elapsed() < Duration::from_secs(20));
@@ -260,7 +260,7 @@ fn a_daemon_that_keeps_the_streams_is_left_alone_and_not_waited_for() {
 }
 
 #[test]
-fn another_user_with_its_groups() {
+fn command_runs_as_another_user_with_its_groups() {
     let mut command = Command::new(["id"]);
     command.uid = Some(1); // daemon, on every Linux
     let result = host().run_command(&command);
@@ -276,7 +276,7 @@ fn another_user_with_its_groups() {
 }
 
 #[test]
-fn a_scratch_root_is_a_machine_of_its_own() {
+fn scratch_root_is_isolated() {
     let (scratch, system) = scratch();
     system
         .write_file(Path::new("/etc/hostname"), b"scratch\n", &FileAttributes::default())
@@ -291,7 +291,7 @@ fn a_scratch_root_is_a_machine_of_its_own() {
     let output = system.run_command(&command).unwrap();
     assert_eq!(output.code, 3);
     assert!(output.combined_text().starts_with("/tmp\n0077\nbin\n"), "{}", output.combined_text());
-    // Twice the same: what was made for it is in nobody's way.
+    // The directories that the first run created do not affect the second.
     assert_eq!(system.run_command(&command).unwrap(), output);
     assert_eq!(fs::read_dir(scratch.path().join("usr")).unwrap().count(), 0);
     command.cwd = Some(PathBuf::from("/missing"));
@@ -300,7 +300,7 @@ fn a_scratch_root_is_a_machine_of_its_own() {
 }
 
 #[test]
-fn a_scratch_root_cannot_change_the_borrowed_programs() {
+fn scratch_root_cannot_change_host_programs() {
     let (_scratch, system) = scratch();
     let output = system.run_command(&sh("touch /usr/bin/muster-test")).unwrap();
     assert!(!output.is_success(), "{}", output.combined_text());
@@ -308,7 +308,7 @@ fn a_scratch_root_cannot_change_the_borrowed_programs() {
 }
 
 #[test]
-fn a_scratch_root_has_its_own_users() {
+fn scratch_root_has_its_own_users() {
     let (_scratch, system) = scratch();
     let passwd = b"root:x:0:0::/root:/bin/sh\nrip:x:4242:4243::/home/rip:/bin/sh\n";
     system.write_file(Path::new("/etc/passwd"), passwd, &FileAttributes::default()).unwrap();
@@ -329,7 +329,7 @@ fn a_scratch_root_has_its_own_users() {
 }
 
 #[test]
-fn many_commands_enter_one_new_scratch_root_together() {
+fn concurrent_commands_enter_a_new_scratch_root() {
     let (_scratch, system) = scratch();
     std::thread::scope(|scope| {
         for _ in 0..8 {

@@ -1,4 +1,4 @@
-//! Programs that stay and are talked to.
+//! Interactive processes: programs that read and write lines.
 
 use std::path::Path;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use muster_system::{Command, System, SystemError};
 
 use crate::host::{await_death, host, sh};
 
-/// A program that answers each line with the line, until it is told otherwise.
+/// A program that echoes each line on both streams. The lines `end`, `long` and `wait` make it exit, print a long line, or hang.
 const ECHO: &str = "while read -r line; do case $line in end) exit;; long) printf '%2000s\\n' x;; wait) sleep 60 & wait;; \
                 *) echo \"$line!\"; echo \"complaint $line\" >&2;; esac; done";
 
@@ -21,7 +21,7 @@ fn converse(limit: usize) -> Box<dyn muster_system::InteractiveProcess> {
 const LONG: Duration = Duration::from_secs(20);
 
 #[test]
-fn a_conversation_goes_line_by_line_until_the_program_ends() {
+fn lines_are_exchanged_until_the_program_ends() {
     let mut talk = converse(1024);
     let never = CancelFlag::default();
     for line in ["one", "two"] {
@@ -35,9 +35,9 @@ fn a_conversation_goes_line_by_line_until_the_program_ends() {
     assert_eq!(talk.receive_line(LONG, &never).unwrap(), None);
 }
 
-/// Standard error is read beside standard output: the end of one says nothing of the other.
+/// Both streams are read independently, so standard error may end after standard output.
 #[test]
-fn whoever_hears_the_end_may_read_all_complaints() {
+fn stderr_is_complete_when_the_end_is_received() {
     let script = "read -r line; exec >&-; sleep 0.3; echo \"it was $line\" >&2";
     let mut talk = host().start_interactive(&sh(script)).unwrap();
     talk.send_line("thirst").unwrap();
@@ -46,7 +46,7 @@ fn whoever_hears_the_end_may_read_all_complaints() {
 }
 
 #[test]
-fn a_child_left_behind_does_not_hide_the_end() {
+fn remaining_child_does_not_hide_the_end() {
     let script = "exec 3>&1 >/dev/null; sleep 600 3>&- & echo $! >&3; echo bye >&2";
     let mut talk = host().start_interactive(&sh(script)).unwrap();
     let never = CancelFlag::default();
@@ -57,7 +57,7 @@ fn a_child_left_behind_does_not_hide_the_end() {
 }
 
 #[test]
-fn a_silent_program_and_a_cancelled_request_end_the_waiting() {
+fn receiving_ends_on_timeout_and_cancellation() {
     let mut talk = converse(1024);
     let cancel = CancelFlag::default();
     talk.send_line("wait").unwrap();
@@ -69,7 +69,7 @@ fn a_silent_program_and_a_cancelled_request_end_the_waiting() {
 }
 
 #[test]
-fn a_line_without_end_is_refused_and_not_kept() {
+fn line_above_the_limit_is_refused() {
     let mut talk = converse(100);
     talk.send_line("long").unwrap();
     let error = talk.receive_line(LONG, &CancelFlag::default()).unwrap_err();
@@ -77,7 +77,7 @@ fn a_line_without_end_is_refused_and_not_kept() {
 }
 
 #[test]
-fn whoever_drops_a_conversation_ends_the_program_and_its_children() {
+fn dropping_an_interactive_process_kills_its_children() {
     let mut command = sh("sleep 60 & echo $!; wait");
     command.output_limit = 100;
     let mut talk = host().start_interactive(&command).unwrap();
@@ -87,7 +87,7 @@ fn whoever_drops_a_conversation_ends_the_program_and_its_children() {
 }
 
 #[test]
-fn a_program_that_is_not_there_cannot_be_talked_to() {
+fn missing_program_is_not_found() {
     let command = Command::new(["/no/such/program"]);
     let error = host().start_interactive(&command).unwrap_err();
     assert!(error.is_not_found(), "{error}");

@@ -1,4 +1,4 @@
-//! This machine, a shell on it, and what is awaited there.
+//! Helpers: the real root, a shell command, and waiting for the end of a process.
 
 use std::fs;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ pub(crate) fn sh(script: &str) -> Command {
     Command::new(["/bin/sh", "-c", script])
 }
 
-/// A signalled process takes a moment to die.
+/// Waits at most 20 s until the process is gone or a zombie.
 pub(crate) fn await_death(pid: &str) {
     let deadline = Instant::now() + Duration::from_secs(20);
     loop {

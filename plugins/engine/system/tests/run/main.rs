@@ -1,5 +1,4 @@
-//! Programs that are run, and programs that are talked to: on this machine, and inside a scratch root. Needs `sh`, and util-linux
-//! for the scratch root.
+//! Commands and interactive processes on the real root and in a scratch root. Needs `sh`, and util-linux for the scratch root.
 
 #[cfg(test)]
 mod commands;
