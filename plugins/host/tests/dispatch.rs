@@ -29,7 +29,7 @@ async fn say(said: Value, _: CallContext, _: EmptyInput) -> Result<Said, ActionE
 
 async fn panic_now(_: NoState, _: CallContext, _: EmptyInput) -> Result<Said, ActionError> {
     tokio::task::yield_now().await;
-    panic!("as the test wants")
+    panic!("intended by the test")
 }
 
 async fn hang(wake: Arc<Notify>, _: CallContext, _: EmptyInput) -> Result<Said, ActionError> {
@@ -42,7 +42,7 @@ fn know(_: &NoState, _: &CallContext, _: EmptyInput) -> Said {
 }
 
 fn stumble(_: &NoState, _: &CallContext, _: EmptyInput) -> Said {
-    panic!("as the test wants")
+    panic!("intended by the test")
 }
 
 /// Declares that it answers immediately, but never completes.

@@ -18,7 +18,6 @@ const INSTALLED: &str = "install ok installed x 1.0\n";
 const HELD: &str = "hold ok installed x 1.0\n";
 const REMOVED: &str = "deinstall ok config-files x 1.0\n";
 
-/// A simulated machine, and the agent.
 struct Machine {
     agent: Agent,
     system: FakeSystem,

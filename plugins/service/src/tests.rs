@@ -25,7 +25,6 @@ case "$1" in
 esac
 "#;
 
-/// A machine, and the agent.
 struct Machine {
     agent: Agent,
     system: Arc<dyn System>,

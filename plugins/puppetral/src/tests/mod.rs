@@ -23,7 +23,6 @@ use serde_json::{Value, json};
 
 use crate::{Options, actions, build_agent};
 
-/// A machine, and the agent.
 #[derive(Clone)]
 struct Machine {
     agent: Agent,
