@@ -102,7 +102,7 @@ mod tests {
     use super::{ClassStore, ClassesError, MAX_LINES};
 
     #[test]
-    fn classes_are_unknown_until_they_were_read_once() {
+    fn classes_are_unknown_until_the_file_is_read() {
         let scratch = tempfile::tempdir().unwrap();
         let path = scratch.path().join("classes.txt");
         fs::write(&path, "c\n".repeat(MAX_LINES + 1)).unwrap();
@@ -113,14 +113,14 @@ mod tests {
         assert!(classes.are_known());
         fs::write(&path, "c\n".repeat(MAX_LINES + 1)).unwrap();
         assert!(classes.reload().is_err() && classes.are_known());
-        // A node that never had the file has no classes, which is known.
+        // A node that never had the file has no classes; this is known.
         let none = ClassStore::new(scratch.path().join("none"));
         none.reload().unwrap();
         assert!(none.are_known());
     }
 
     #[test]
-    fn classes_are_folded_sorted_and_kept_when_the_file_is_torn() {
+    fn classes_are_normalised_sorted_and_kept_when_the_file_is_damaged() {
         let scratch = tempfile::tempdir().unwrap();
         let path = scratch.path().join("classes.txt");
         let classes = ClassStore::new(path.clone());
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_is_no_list_of_classes() {
+    fn refuses_a_directory() {
         let scratch = tempfile::tempdir().unwrap();
         let classes = ClassStore::new(scratch.path().to_owned());
         assert!(matches!(classes.reload(), Err(ClassesError::Read { .. })));

@@ -196,7 +196,7 @@ mod tests {
     use super::{HealthState, MAX_FINDINGS_PER_CHECK, disk_finding};
 
     #[test]
-    fn a_load_replaces_what_the_one_before_left() {
+    fn new_findings_replace_earlier_ones_of_the_same_check() {
         let health = HealthState::default();
         let many: Vec<String> = (0..50).map(|number| format!("file {number}")).collect();
         health.set_findings("policies", FindingLevel::Error, &many);
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_is_not_there_is_told() {
+    fn reports_a_missing_directory() {
         let found = disk_finding("state", Path::new("/no/such/directory")).unwrap();
         assert_eq!((found.check, found.level), ("disk", FindingLevel::Error));
         assert!(found.message.contains("/no/such/directory"));

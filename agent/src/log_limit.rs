@@ -138,7 +138,7 @@ mod tests {
     use super::{LimitedFormat, MAX_LINES_PER_WINDOW, WINDOW_DURATION, left_out_lines};
     use crate::config::LogFormat;
 
-    /// What was written, and a clock that is set by hand.
+    /// Collects the log output, and has a clock that the test advances.
     #[derive(Clone)]
     struct Log {
         bytes: Arc<Mutex<Vec<u8>>>,
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_through_one_statement_is_few_lines_and_all_are_counted() {
+    fn lines_of_one_statement_are_limited_and_omitted_lines_are_counted() {
         const FLOOD: usize = 100_000;
         let log = Log::new();
         let writer = log.clone();
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_json_stays_json() {
+    fn counts_of_omitted_lines_keep_json_valid() {
         let log = Log::new();
         let writer = log.clone();
         let subscriber = tracing_subscriber::fmt()

@@ -145,16 +145,16 @@ Anonymous:             0 kB
 ";
 
     #[test]
-    fn only_what_the_programs_own_file_has_is_given_back() {
+    fn only_clean_mappings_of_the_program_are_released() {
         assert_eq!(clean_ranges(MAPS, 0x3abc), [0x1000..0x3000, 0x3000..0x9000]);
-        // Elsewhere than in a program's file, or nowhere: nothing.
+        // An address in an anonymous mapping, or in no mapping, yields no ranges.
         assert!(clean_ranges(MAPS, 0xd001).is_empty());
         assert!(clean_ranges(MAPS, 0x10).is_empty());
         assert!(clean_ranges("", 0x10).is_empty());
     }
 
     #[test]
-    fn a_program_goes_on_with_less() {
+    fn releasing_unused_pages_reduces_resident_memory() {
         let resident = || {
             let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
             let own = clean_ranges(&maps, resident_of as *const () as usize);
@@ -181,7 +181,7 @@ Anonymous:             0 kB
         kilobytes
     }
 
-    /// Where glibc has put heaps of threads: each begins where 64 MiB do.
+    /// Counts the heaps that glibc created for threads: their mappings start at multiples of 64 MiB.
     #[cfg(target_env = "gnu")]
     fn heaps_of_threads() -> usize {
         let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
@@ -193,7 +193,7 @@ Anonymous:             0 kB
 
     #[cfg(target_env = "gnu")]
     #[test]
-    fn threads_get_no_heaps_of_their_own() {
+    fn threads_share_one_heap() {
         share_one_heap();
         let before = heaps_of_threads();
         let all_are_there = std::sync::Barrier::new(8);

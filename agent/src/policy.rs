@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_cannot_be_read_deny_what_they_speak_of() {
+    fn unreadable_files_deny_their_agents() {
         let scratch = tempfile::tempdir().unwrap();
         let write = |name: &str, text: &[u8]| fs::write(scratch.path().join(name), text).unwrap();
         fs::create_dir(scratch.path().join("service.policy")).unwrap();
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_cannot_be_read_denies_everything_and_none_is_empty() {
+    fn unreadable_directory_denies_everything_and_a_missing_one_is_empty() {
         let scratch = tempfile::tempdir().unwrap();
         let file = scratch.path().join("package.policy");
         fs::write(&file, "policy default allow").unwrap();
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn policies_that_other_users_could_change_deny() {
+    fn policies_that_other_users_can_change_deny() {
         let scratch = tempfile::tempdir().unwrap();
         let directory = scratch.path().join("policies");
         fs::create_dir(&directory).unwrap();
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_are_read_beside_the_policies() {
+    fn groups_are_read_from_the_policy_directory() {
         let scratch = tempfile::tempdir().unwrap();
         let write = |name: &str, text: &str| fs::write(scratch.path().join(name), text).unwrap();
         write("groups", "admins rip\n");

@@ -355,11 +355,11 @@ fn sync_directory(path: &Path) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// Longer than any clock is wrong.
+    /// Longer than the largest clock error.
     const LATER: Millis = 86_400_000;
 
     #[test]
-    fn a_restart_remembers_what_is_alive_and_forgets_the_rest() {
+    fn restart_keeps_valid_requests_and_drops_expired_ones() {
         let scratch = tempfile::tempdir().unwrap();
         let path = scratch.path().join("seen");
         let (old, young) = (Uuid::now_v7(), Uuid::now_v7());
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn a_torn_record_costs_only_itself() {
+    fn torn_record_does_not_affect_other_records() {
         let scratch = tempfile::tempdir().unwrap();
         let path = scratch.path().join("seen");
         let request = Uuid::now_v7();
@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_whole_journal_what_was_issued_before_the_start_may_be_forgotten() {
+    fn without_an_intact_journal_requests_before_the_start_may_have_been_seen() {
         const START: Millis = 1_000_000;
         const SKEW: Millis = 30_000;
         let scratch = tempfile::tempdir().unwrap();
@@ -409,7 +409,7 @@ mod tests {
             let last = (0..START + 2 * SKEW).rev().find(|at| forgets(*at));
             (seen.journal_state(), last)
         };
-        // The first start of all; the next one finds its journal, though it is without records.
+        // On the first start there is no journal. The next start finds a journal without records.
         assert_eq!(forgotten(false), (JournalState::Missing, Some(START - SKEW - 1)));
         assert_eq!(forgotten(true), (JournalState::Intact, None));
 
@@ -419,7 +419,7 @@ mod tests {
         }
         drop(seen);
         let whole = std::fs::read(&path).unwrap();
-        // Whether the clock of a caller was ahead is not known, so one skew is added.
+        // The clock of a caller may have been ahead, so one skew is added.
         let until = Some(START + SKEW - 1);
         for place in [1, 3] {
             let mut damaged = whole.clone();
@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn a_compaction_loses_no_request_that_is_inserted_meanwhile() {
+    fn compaction_keeps_requests_that_are_inserted_meanwhile() {
         let scratch = tempfile::tempdir().unwrap();
         let path = scratch.path().join("seen");
         let seen = SeenRequests::open(&path, 0, false).unwrap();
@@ -449,7 +449,7 @@ mod tests {
         for _ in 0..COMPACT_THRESHOLD / 4 * 3 {
             insert(100, 0);
         }
-        // All of the former have expired: the journal is long, and the cache is short.
+        // The former requests have expired: the journal is long and the cache is short.
         let now = LATER;
         let mut alive: Vec<Uuid> =
             (0..=COMPACT_THRESHOLD / 4).map(|_| insert(now + 900, now)).collect();

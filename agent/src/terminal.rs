@@ -41,7 +41,7 @@ mod tests {
     use super::{escape_json, escape_text};
 
     #[test]
-    fn nothing_of_a_catalog_steers_the_terminal_or_looks_like_a_line_of_ours() {
+    fn escapes_control_characters_and_forged_lines() {
         let hostile = "a\u{1b}]0;x\u{7}\u{9b}2J\rb\nNotice: forged\u{202e}";
         assert_eq!(
             escape_text(hostile),

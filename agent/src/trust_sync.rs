@@ -314,7 +314,7 @@ mod tests {
     use super::{MAX_SPREAD, STALE_REPORT_MILLIS, TrustFreshness, spread_delay};
 
     #[test]
-    fn an_unconfirmed_token_is_reported_and_refuses_when_asked_to() {
+    fn unconfirmed_token_is_reported_and_expires_if_configured() {
         let freshness = TrustFreshness::starting_at(1_000);
         assert_eq!(freshness.staleness_report(1_000 + STALE_REPORT_MILLIS - 1), None);
         assert!(freshness.staleness_report(1_000 + STALE_REPORT_MILLIS).is_some());
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_of_a_token_are_spread_by_its_size() {
+    fn token_reads_are_spread_by_token_size() {
         for (bytes, max) in [(0, 1), (32 * 1024, 2), (u64::MAX, 30)] {
             for _ in 0..100 {
                 assert!(spread_delay(bytes) <= Duration::from_secs(max).min(MAX_SPREAD));

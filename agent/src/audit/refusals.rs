@@ -85,7 +85,7 @@ mod tests {
     use super::{RefusalWindows, WINDOW_DURATION};
 
     #[test]
-    fn a_flood_is_a_line_at_its_start_and_one_a_window() {
+    fn many_refusals_write_one_line_at_once_and_one_per_window() {
         let start = Instant::now();
         let mut refusals = RefusalWindows::default();
         let mut lines = Vec::new();
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn reasons_are_counted_apart_and_a_lone_refusal_is_told_at_once() {
+    fn counts_each_reason_separately_and_reports_the_first_refusal_at_once() {
         let start = Instant::now();
         let mut refusals = RefusalWindows::default();
         assert_eq!(refusals.add_refusal(start, 1, "signature", None).len(), 1);
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_message_claims_is_cut() {
+    fn truncates_the_claimed_subject() {
         let long = "ä".repeat(10_000);
         let told =
             RefusalWindows::default().add_refusal(Instant::now(), 0, "malformed", Some(&long));
@@ -124,7 +124,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_refusal_is_forgotten_or_told_twice(steps in prop::collection::vec((0u64..15_000, any::<bool>()), 0..50)) {
+        fn counts_each_refusal_exactly_once(steps in prop::collection::vec((0u64..15_000, any::<bool>()), 0..50)) {
             let mut now = Instant::now();
             let mut refusals = RefusalWindows::default();
             let mut lines = Vec::new();

@@ -1,4 +1,4 @@
-//! The audit log through its public door, on a disk.
+//! Tests of the audit log through its public interface, with real files.
 
 use std::fs::{self, File};
 use std::io::Read as _;
@@ -28,7 +28,7 @@ fn operator() -> KeyPair {
     KeyPair::from_raw(KeyKind::Operator, &[1; 32])
 }
 
-/// The log of a node of an organisation from fixed seeds.
+/// Options of an audit log for a node whose organisation has keys from fixed seeds.
 fn options(path: &Path) -> AuditOptions {
     let key = |seed| KeyPair::from_raw(KeyKind::Account, &[seed; 32]);
     let (account, nodes) = (key(2), key(3));
@@ -54,12 +54,12 @@ fn open(path: &Path, fail_closed: bool) -> Result<AuditLog, AuditLogError> {
     AuditLog::open(options_with(path, AuditConfig { fail_closed, ..AuditConfig::default() }))
 }
 
-/// The same log with other settings.
+/// The same options with other settings.
 fn options_with(path: &Path, settings: AuditConfig) -> AuditOptions {
     AuditOptions { settings, ..options(path) }
 }
 
-/// What verifying these files tells, in this order.
+/// Verifies these files as one chain, in this order.
 fn verify(files: &[&Path]) -> ChainVerification {
     verify_as(operator().public_key(), files)
 }
@@ -100,7 +100,7 @@ fn record(action: &str) -> AuditRecord {
     }
 }
 
-/// The records of a file, without what the chain adds.
+/// The records of a file without the fields that the chain adds.
 fn lines(path: &Path) -> Vec<Value> {
     let text = fs::read_to_string(path).unwrap();
     assert!(text.is_empty() || text.ends_with('\n'), "{text}");
@@ -115,7 +115,7 @@ fn lines(path: &Path) -> Vec<Value> {
 }
 
 #[test]
-fn a_record_is_one_line_with_everything_that_was_decided() {
+fn records_are_single_lines_with_the_whole_decision() {
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("log/audit.log");
     let log = open(&path, true).unwrap();
@@ -154,7 +154,7 @@ fn a_record_is_one_line_with_everything_that_was_decided() {
 }
 
 #[test]
-fn what_is_there_is_kept_and_dropping_writes_what_waits() {
+fn opening_appends_and_dropping_writes_queued_records() {
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("audit.log");
     for _ in 0..2 {
@@ -168,7 +168,7 @@ fn what_is_there_is_kept_and_dropping_writes_what_waits() {
 }
 
 #[test]
-fn after_rotation_lines_go_to_the_new_file() {
+fn records_after_a_rotation_go_to_the_new_file() {
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("audit.log");
     let moved = scratch.path().join("audit.log.1");
@@ -190,7 +190,7 @@ fn after_rotation_lines_go_to_the_new_file() {
 }
 
 #[test]
-fn a_flood_without_a_caller_is_counted() {
+fn many_refusals_without_a_caller_are_counted() {
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("audit.log");
     let log = open(&path, false).unwrap();
@@ -207,21 +207,21 @@ fn a_flood_without_a_caller_is_counted() {
     assert_eq!(written[0]["claimed"], "muster.service.restart.all");
 }
 
-/// A log on a pipe that nobody reads yet: the writer hangs in its first large write.
+/// A log on a pipe that is not read yet: the writer blocks in its first large write.
 fn hanging(path: &Path, fail_closed: bool) -> (AuditLog, File) {
     nix::unistd::mkfifo(path, nix::sys::stat::Mode::S_IRWXU).unwrap();
     let both = File::options().read(true).write(true).open(path).unwrap();
     (open(path, fail_closed).unwrap(), both)
 }
 
-/// Larger than what a pipe holds.
+/// A record larger than the buffer of a pipe.
 fn large() -> AuditRecord {
     let data = Map::from_iter([("x".to_owned(), json!("x".repeat(200_000)))]);
     AuditRecord { data, ..record("large") }
 }
 
 #[test]
-fn a_full_queue_is_counted_or_refuses_and_never_waits() {
+fn full_queue_counts_or_refuses_records_without_waiting() {
     for fail_closed in [false, true] {
         let scratch = tempfile::tempdir().unwrap();
         let path = scratch.path().join("pipe");
@@ -230,7 +230,7 @@ fn a_full_queue_is_counted_or_refuses_and_never_waits() {
         let results: Vec<_> =
             (0..MAX_QUEUED_LINES + 10).map(|_| log.record_decision(&record("restart"))).collect();
         let refused = results.iter().filter(|result| result.is_err()).count() as u64;
-        // The large line has a place until it is written.
+        // The large line counts as queued until it is written.
         assert_eq!(log.lost_records(), 11);
         assert_eq!(refused, if fail_closed { log.lost_records() } else { 0 });
         let last = results.into_iter().last().unwrap();
@@ -255,16 +255,16 @@ fn a_full_queue_is_counted_or_refuses_and_never_waits() {
             })
             .unwrap();
         let written = reader.join().unwrap();
-        assert!(written.contains("\"verdict\":\"lost\",\"count\":11"), "the loss is on record");
+        assert!(written.contains("\"verdict\":\"lost\",\"count\":11"), "the loss is recorded");
     }
 }
 
 #[test]
-fn a_disk_that_refuses_stops_what_fails_closed() {
+fn failing_disk_refuses_records_with_fail_closed() {
     let full = Path::new("/dev/full");
     let log = open(full, true).unwrap();
     log.record_decision(&record("restart")).unwrap();
-    // The device cannot be flushed; the answer only says that the line before was tried.
+    // /dev/full cannot be flushed; a return of `flush` only means that the record before was attempted.
     let _ = log.flush();
     assert!(matches!(log.record_decision(&record("restart")), Err(AuditLogError::Failing(_))));
     assert!(log.lost_records() > 0);
@@ -275,7 +275,7 @@ fn a_disk_that_refuses_stops_what_fails_closed() {
 }
 
 #[test]
-fn a_log_that_cannot_be_opened_says_so() {
+fn returns_an_error_for_a_log_that_cannot_be_opened() {
     let scratch = tempfile::tempdir().unwrap();
     fs::write(scratch.path().join("file"), "").unwrap();
     let error = open(&scratch.path().join("file/audit.log"), false).unwrap_err();
@@ -283,7 +283,7 @@ fn a_log_that_cannot_be_opened_says_so() {
 }
 
 #[test]
-fn every_line_is_chained_signed_at_the_end_and_known_to_be_the_nodes() {
+fn lines_are_chained_and_signed_by_the_node() {
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("audit.log");
     for _ in 0..2 {
@@ -297,7 +297,7 @@ fn every_line_is_chained_signed_at_the_end_and_known_to_be_the_nodes() {
     let verdict = verify(&[&path]);
     assert!(verdict.is_intact(), "{:?}", verdict.findings);
     assert_eq!(verdict.notes, []);
-    // Two lives, each with a header, its records and a checkpoint.
+    // Two openings, each with a header, 30 records and a checkpoint.
     assert_eq!((verdict.lines, verdict.unsigned), (64, 0));
     assert_eq!(verdict.node, Some(Identity::parse("db1.acme.net").unwrap()));
     let stranger = KeyPair::from_raw(KeyKind::Operator, &[9; 32]).public_key();
@@ -311,7 +311,7 @@ fn every_line_is_chained_signed_at_the_end_and_known_to_be_the_nodes() {
 }
 
 #[test]
-fn checkpoints_come_after_so_many_lines_and_after_so_much_time() {
+fn checkpoints_are_written_by_line_count_and_by_time() {
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("audit.log");
     let signed =
@@ -349,7 +349,7 @@ fn checkpoints_come_after_so_many_lines_and_after_so_much_time() {
 }
 
 #[test]
-fn full_files_are_put_aside_and_the_chain_goes_on() {
+fn rotation_of_full_files_continues_the_chain() {
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("audit.log");
     let older = |number: u32| scratch.path().join(format!("audit.log.{number}"));
@@ -379,7 +379,7 @@ fn full_files_are_put_aside_and_the_chain_goes_on() {
 }
 
 #[test]
-fn reads_and_refusals_without_end_leave_the_records_of_changes_alone() {
+fn reads_and_refusals_never_remove_records_of_changes() {
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("audit.log");
     let log = AuditLog::open(options_with(
@@ -401,7 +401,7 @@ fn reads_and_refusals_without_end_leave_the_records_of_changes_alone() {
     assert_eq!(changes.len(), 1);
     assert_eq!(changes[0]["action"], "restart");
     assert!(!scratch.path().join("audit.log.1").exists());
-    // Each file is a chain of its own, and turned over.
+    // Each file is a chain of its own and is rotated.
     for name in ["audit-reads.log", "audit-refusals.log"] {
         let files = [format!("{name}.2"), format!("{name}.1"), name.to_owned()];
         let files = files.map(|name| scratch.path().join(name));
@@ -413,7 +413,7 @@ fn reads_and_refusals_without_end_leave_the_records_of_changes_alone() {
 }
 
 #[test]
-fn a_file_has_room_for_more_than_its_header_however_small_it_shall_be() {
+fn file_with_a_tiny_size_limit_still_holds_records() {
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("audit.log");
     let log = AuditLog::open(AuditOptions {
@@ -428,7 +428,7 @@ fn a_file_has_room_for_more_than_its_header_however_small_it_shall_be() {
     drop(log);
     let made = fs::read_dir(scratch.path()).unwrap().count();
     assert!((3..40).contains(&made), "{made} files");
-    // A memory that a crash left empty is no reason not to start.
+    // A head file that a crash left empty does not prevent the start.
     fs::write(scratch.path().join("audit.head"), "").unwrap();
     let log = AuditLog::open(AuditOptions {
         head: Some(scratch.path().join("audit.head")),
@@ -439,7 +439,7 @@ fn a_file_has_room_for_more_than_its_header_however_small_it_shall_be() {
 }
 
 #[test]
-fn a_log_that_was_moved_away_goes_on_in_the_new_file_even_over_a_restart() {
+fn chain_continues_after_the_log_was_moved_and_the_daemon_restarted() {
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("audit.log");
     let [first, second] = ["audit.log-1", "audit.log-2"].map(|name| scratch.path().join(name));
@@ -457,7 +457,7 @@ fn a_log_that_was_moved_away_goes_on_in_the_new_file_even_over_a_restart() {
     assert!(verdict.is_intact(), "{:?}", verdict.findings);
     assert_eq!(verdict.notes, []);
 
-    // A log that is shorter than it was is noticed by the next daemon, and on record from then on.
+    // The next daemon detects a log that was truncated, and the loss stays recorded.
     let text = fs::read_to_string(&path).unwrap();
     let header = text.lines().next().unwrap();
     fs::write(&path, format!("{header}\n")).unwrap();
@@ -466,7 +466,7 @@ fn a_log_that_was_moved_away_goes_on_in_the_new_file_even_over_a_restart() {
 }
 
 #[test]
-fn a_line_torn_by_a_crash_is_closed_off_and_told_apart_from_tampering() {
+fn torn_line_is_terminated_and_not_reported_as_tampering() {
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("audit.log");
     let log = open(&path, false).unwrap();
@@ -484,7 +484,7 @@ fn a_line_torn_by_a_crash_is_closed_off_and_told_apart_from_tampering() {
 }
 
 #[test]
-fn what_is_no_chain_is_put_aside_and_kept() {
+fn file_without_a_chain_is_renamed_and_kept() {
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("audit.log");
     fs::write(&path, "{\"time\":\"2025\"}\n").unwrap();
@@ -495,7 +495,7 @@ fn what_is_no_chain_is_put_aside_and_kept() {
 }
 
 #[test]
-fn a_new_file_has_the_mode_and_group_that_are_configured() {
+fn new_file_has_the_configured_mode_and_group() {
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("audit.log");
     let own = nix::unistd::Group::from_gid(nix::unistd::getegid()).unwrap();
@@ -519,12 +519,12 @@ fn a_new_file_has_the_mode_and_group_that_are_configured() {
     assert!(matches!(AuditLog::open(options), Err(AuditLogError::File { .. })));
 }
 
-/// The file may grow so far and no further. The limit is the process's: nextest gives every test one of its own.
+/// Limits the size of files. The limit applies to the whole process; nextest runs each test in a process of its own.
 #[test]
-fn a_disk_that_fills_up_refuses_while_it_is_full_and_leaves_whole_lines() {
+fn full_disk_refuses_records_and_leaves_whole_lines() {
     use nix::sys::resource::{Resource, setrlimit};
     use nix::sys::signal::{SigSet, Signal};
-    // The log's thread inherits it: a write beyond the limit is then an error, and does not end the process.
+    // The log's thread inherits the mask: a write beyond the limit returns an error instead of ending the process.
     SigSet::from(Signal::SIGXFSZ).thread_block().unwrap();
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("audit.log");

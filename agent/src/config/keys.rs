@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_values_tables_free_or_unknown() {
+    fn classifies_keys() {
         assert_eq!(look("broker.ca"), KeyMatch::Value(ConfigValueKind::OptionalPath));
         assert_eq!(look("broker"), KeyMatch::Table);
         assert_eq!(look("limits.agents.service"), KeyMatch::Table);
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slip_of_the_pen_is_recognised() {
+    fn suggests_the_nearest_key() {
         assert_eq!(nearest_key("broker.url"), Some("broker.urls".to_owned()));
         assert_eq!(nearest_key("requests.skew"), Some("requests.skew_seconds".to_owned()));
         assert_eq!(nearest_key("indentity"), Some("identity".to_owned()));

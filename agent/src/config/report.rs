@@ -90,7 +90,7 @@ mod tests {
     use super::looks_secret;
 
     #[test]
-    fn secrets_are_guessed_by_name_and_files_of_secrets_are_not() {
+    fn recognises_secrets_by_name_but_not_paths_of_secret_files() {
         for secret in ["password", "DB_Password", "api_token", "client_secret", "private_key"] {
             assert!(looks_secret(secret), "{secret}");
         }

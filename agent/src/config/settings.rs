@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn later_values_replace_what_stands_in_their_way() {
+    fn later_values_replace_earlier_values_and_tables() {
         let values = [("a.b", json!(1)), ("a.c", json!(2)), ("a.b", json!([3]))];
         assert_eq!(merged(&values), json!({"a": {"b": [3], "c": 2}}));
         assert_eq!(merged(&[("a", json!(1)), ("a.b", json!(2))]), json!({"a": {"b": 2}}));

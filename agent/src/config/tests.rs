@@ -1,4 +1,4 @@
-//! The configuration through its public door, with files as they lie on a disk.
+//! Tests of the configuration through its public interface, with real files.
 
 use std::fs;
 use std::path::Path;
@@ -38,7 +38,7 @@ fn faults(text: &str) -> Vec<ConfigFault> {
 }
 
 #[test]
-fn two_keys_are_enough_and_the_rest_has_safe_defaults() {
+fn minimal_configuration_has_safe_defaults() {
     let text = format!("identity = \"DB1.Acme.net\"\n{}", minimal());
     let (scratch, config) = load(&[("rpcd.toml", &text)]);
     let config = config.unwrap();
@@ -56,7 +56,7 @@ fn two_keys_are_enough_and_the_rest_has_safe_defaults() {
 }
 
 #[test]
-fn later_files_win_key_by_key_and_origins_tell_file_and_line() {
+fn later_files_override_single_keys_and_origins_have_file_and_line() {
     let (scratch, config) = load(&[
         (
             "rpcd.toml",
@@ -77,7 +77,7 @@ fn later_files_win_key_by_key_and_origins_tell_file_and_line() {
 }
 
 #[test]
-fn paths_are_relative_to_the_file_that_holds_them() {
+fn paths_are_relative_to_the_file_that_sets_them() {
     let (scratch, config) = load(&[
         ("rpcd.toml", &format!("identity = \"a\"\n{}[paths]\nstate = \"./s/../t\"\n", minimal())),
         ("conf.d/x.toml", "[paths]\naudit = \"a.log\"\nroot = \"/srv\"\n[facts]\nfacter = \"\"\n"),
@@ -90,7 +90,7 @@ fn paths_are_relative_to_the_file_that_holds_them() {
 }
 
 #[test]
-fn metrics_are_off_and_a_port_alone_is_for_this_machine() {
+fn metrics_are_off_by_default_and_a_bare_port_listens_on_loopback() {
     let with = |listen: &str| {
         let more = format!("[metrics]\nlisten = \"{listen}\"\n");
         format!("identity = \"a\"\n{}{more}", minimal())
@@ -114,7 +114,7 @@ fn metrics_are_off_and_a_port_alone_is_for_this_machine() {
 }
 
 #[test]
-fn an_agent_may_have_limits_of_its_own() {
+fn agent_limits_override_the_general_limits() {
     let text = format!("identity = \"a\"\n{}[limits.agents.package]\nconcurrency = 1\n", minimal());
     let config = load(&[("rpcd.toml", &text)]).1.unwrap();
     let of = |name: &str| config.limits.agent_limits(name);
@@ -123,7 +123,7 @@ fn an_agent_may_have_limits_of_its_own() {
 }
 
 #[test]
-fn unknown_keys_are_ignored_aloud() {
+fn warns_about_unknown_keys() {
     let text =
         format!("identity = \"a\"\nnonsense = 1\n{}[request]\nskew_seconds = 5\n", minimal());
     let config = load(&[("rpcd.toml", &text)]).1.unwrap();
@@ -136,7 +136,7 @@ fn unknown_keys_are_ignored_aloud() {
 }
 
 #[test]
-fn every_wrong_value_is_told_at_once_with_its_place() {
+fn reports_all_invalid_values_with_file_and_line() {
     let faults = faults(
         "identity = \"no good\"\ncollectives = []\nlimits = 3\n[broker]\nurls = \"tls://x\"\n\
          plaintext_on_loopback = \"yes\"\n[policy]\ndefault = \"perhaps\"\n[drain]\nseconds = -1\n\
@@ -162,7 +162,7 @@ fn every_wrong_value_is_told_at_once_with_its_place() {
 }
 
 #[test]
-fn secrets_in_the_wrong_place_are_refused_and_not_repeated() {
+fn misplaced_secrets_are_refused_and_not_repeated() {
     let told =
         faults("broker.urls = [\"tls://rip:hunter2@broker\"]\ntrust.operator = \"SOhunter2\"\n");
     let told = ConfigError::Invalid(told).to_string();
@@ -171,7 +171,7 @@ fn secrets_in_the_wrong_place_are_refused_and_not_repeated() {
 }
 
 #[test]
-fn broken_toml_and_missing_files_say_where() {
+fn errors_of_broken_and_missing_files_name_the_file() {
     let (_scratch, broken) = load(&[("rpcd.toml", "a = 1\nb = \n")]);
     let told = broken.unwrap_err().to_string();
     assert!(told.contains("rpcd.toml:2: "), "{told}");
@@ -182,7 +182,7 @@ fn broken_toml_and_missing_files_say_where() {
 }
 
 #[test]
-fn items_are_looked_up_by_dotted_key_and_secrets_stay_hidden() {
+fn looks_up_items_by_dotted_key_and_redacts_secrets() {
     let text = format!(
         "identity = \"a\"\n{}[plugins.x]\ny = [1, {{ token = \"t0k\" }}]\ndb.password = \"hunter2\"\n\
          when = 2026-01-01\n[plugins.empty]\n",
@@ -203,7 +203,7 @@ fn items_are_looked_up_by_dotted_key_and_secrets_stay_hidden() {
 }
 
 #[test]
-fn the_report_is_aligned_and_names_every_origin() {
+fn report_is_aligned_and_names_each_origin() {
     let around = DetectedDefaults {
         identity: Some(Identity::parse("n1").unwrap()),
         classes: "/classes.txt",
@@ -224,7 +224,7 @@ fn the_report_is_aligned_and_names_every_origin() {
 }
 
 #[test]
-fn a_machine_without_a_usable_name_must_be_named() {
+fn requires_an_identity_if_the_host_name_is_unusable() {
     let around = DetectedDefaults { identity: None, classes: "/classes.txt" };
     let files = [("/e/rpcd.toml".into(), minimal())];
     let error = Config::merge_files(Path::new("/e/rpcd.toml"), &around, &files).unwrap_err();
@@ -233,7 +233,7 @@ fn a_machine_without_a_usable_name_must_be_named() {
 
 proptest! {
     #[test]
-    fn no_text_makes_the_reader_panic(text in "(\\PC|\n|\\[|\\]|=|\"|plugins|limits|agents|\\.){0,80}") {
+    fn arbitrary_text_does_not_panic(text in "(\\PC|\n|\\[|\\]|=|\"|plugins|limits|agents|\\.){0,80}") {
         let around = DetectedDefaults { identity: None, classes: "/c" };
         let _ = Config::merge_files(Path::new("/e/rpcd.toml"), &around, &[("/e/rpcd.toml".into(), text)]);
     }

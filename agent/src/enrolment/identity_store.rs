@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn name_and_key_come_back_and_the_configuration_may_rename() {
+    fn name_and_key_persist_and_the_configuration_can_rename() {
         let scratch = tempfile::tempdir().unwrap();
         let home = IdentityStore::open(&scratch.path().join("state")).unwrap();
         let first = home.load_or_propose(None, &"web1".parse().unwrap()).unwrap();
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_welcome_makes_credentials_and_a_mark_that_others_take_away() {
+    fn enrolment_stores_credentials_and_the_provisioning_marker() {
         let scratch = tempfile::tempdir().unwrap();
         let home = IdentityStore::open(scratch.path()).unwrap();
         assert!(!home.has_credentials() && !home.is_provisioning());
@@ -279,7 +279,7 @@ mod tests {
         std::fs::remove_file(scratch.path().join("provisioning")).unwrap();
         assert!(!home.is_provisioning());
 
-        // Who was provisioned before stays so, though its credentials were lost.
+        // A machine that was already provisioned stays provisioned, even if its credentials were lost.
         std::fs::write(scratch.path().join("provision.disabled"), "").unwrap();
         home.store_enrolment(&wish, &welcome).unwrap();
         assert!(!home.is_provisioning());

@@ -137,7 +137,7 @@ mod tests {
     use super::{format_bytes, format_capacity, uptime_facts};
 
     #[test]
-    fn numbers_read_as_facter_prints_them() {
+    fn numbers_are_formatted_like_facter() {
         assert_eq!(format_bytes(999), "999 bytes");
         assert_eq!(format_bytes(1536), "1.50 KiB");
         assert_eq!(format_bytes(4 << 30), "4.00 GiB");

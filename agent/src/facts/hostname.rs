@@ -89,7 +89,7 @@ mod tests {
     use super::resolve_host_name;
 
     #[test]
-    fn the_nearest_source_of_a_domain_wins() {
+    fn domain_comes_from_kernel_then_hosts_then_resolv_conf() {
         let hosts = "127.0.0.1 localhost db1.localdomain\n10.0.0.1 db10.x.net # db1.no.net\n\
                      10.0.0.2 alias DB1.Acme.net. db1\n";
         let resolv = "search old.net\nnameserver 10.0.0.3\nsearch corp.net other.net\n";

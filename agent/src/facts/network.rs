@@ -100,13 +100,13 @@ mod tests {
         eth1\t00000A0A\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\t0\t0\n";
 
     #[test]
-    fn the_default_route_with_the_least_metric_names_the_primary_interface() {
+    fn primary_interface_has_the_default_route_with_the_lowest_metric() {
         assert_eq!(default_interface(ROUTES).as_deref(), Some("eth0"));
         assert_eq!(default_interface(""), None);
     }
 
     #[test]
-    fn the_primary_interface_lends_its_addresses() {
+    fn top_level_addresses_are_those_of_the_primary_interface() {
         let names = HostName { hostname: "db1".into(), domain: Some("acme.net".into()) };
         let address = |text: &str| (text.parse().unwrap(), 24);
         let eth0 = interface_facts(

@@ -139,7 +139,7 @@ mod tests {
     use super::os_facts;
 
     #[test]
-    fn distributions_are_told_as_facter_tells_them() {
+    fn distributions_are_named_like_facter() {
         for (release, debian, expected) in [
             (
                 "ID=debian\nVERSION_ID=\"12\"\nVERSION_CODENAME=bookworm",

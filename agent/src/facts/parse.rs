@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn all_forms_give_the_same_facts() {
+    fn all_formats_give_the_same_facts() {
         let facts = json!({"customer": "acme", "role": "db"});
         assert_eq!(read(FactFormat::Json, r#"{"customer":"acme","role":"db"}"#), facts);
         assert_eq!(read(FactFormat::Yaml, "---\ncustomer: acme\nrole: db\n"), facts);
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_object_of_facts_is_refused() {
+    fn refuses_documents_that_are_not_objects() {
         assert!(matches!(parse_facts(FactFormat::Json, b"[1]"), Err(FactError::Facts(_))));
         assert!(matches!(parse_facts(FactFormat::Json, b"{"), Err(FactError::Json(_))));
         assert!(matches!(parse_facts(FactFormat::Yaml, b"a: [1"), Err(FactError::Yaml(_))));
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bomb_of_yaml_aliases_does_not_go_off() {
+    fn refuses_exponential_yaml_aliases() {
         let mut text = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
         for level in 1..12 {
             let before = level - 1;
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn the_form_of_output_is_seen_from_its_first_line() {
+    fn detects_the_format_from_the_first_line() {
         for (text, form) in [
             ("\n  {\"a\": 1}", FactFormat::Json),
             ("# x: y\na=http://b", FactFormat::Lines),
@@ -143,7 +143,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_makes_a_reader_panic(text in "(\\PC|[\n:=&*\\-\\[\\]{}\" ]){0,60}") {
+        fn arbitrary_text_does_not_panic(text in "(\\PC|[\n:=&*\\-\\[\\]{}\" ]){0,60}") {
             for form in [FactFormat::Json, FactFormat::Yaml, FactFormat::Lines, FactFormat::detect_output(&text)] {
                 let _ = parse_facts(form, text.as_bytes());
             }

@@ -1,4 +1,4 @@
-//! Facts through their public door, on a machine in memory and a directory of external facts.
+//! Tests of fact collection through its public interface, with a simulated machine and a directory of external facts.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
@@ -36,7 +36,7 @@ fn output(code: i32, stdout: &str) -> CommandOutput {
 }
 
 #[test]
-fn built_in_facts_have_facters_structure() {
+fn built_in_facts_have_the_structure_of_facter() {
     let system = FakeSystem::new();
     system.add_file("/etc/os-release", "ID=debian\nVERSION_ID=\"12\"\n");
     system.add_file("/etc/debian_version", "12.4\n");
@@ -57,7 +57,7 @@ fn built_in_facts_have_facters_structure() {
 }
 
 #[test]
-fn later_files_win_and_nobody_changes_the_identity() {
+fn later_files_override_earlier_ones_but_not_the_identity() {
     let scratch = tempfile::tempdir().unwrap();
     put(
         scratch.path(),
@@ -89,7 +89,7 @@ fn later_files_win_and_nobody_changes_the_identity() {
 }
 
 #[test]
-fn a_broken_source_keeps_its_last_good_facts_and_harms_no_other() {
+fn broken_source_keeps_its_last_valid_facts_and_affects_no_other() {
     let scratch = tempfile::tempdir().unwrap();
     let good = put(scratch.path(), "a.json", r#"{"a": 1}"#, 0o644);
     put(scratch.path(), "b.yaml", "b: 1\n", 0o644);
@@ -116,7 +116,7 @@ fn a_broken_source_keeps_its_last_good_facts_and_harms_no_other() {
 }
 
 #[test]
-fn what_others_can_change_is_not_run() {
+fn executable_that_others_can_change_is_not_run() {
     let scratch = tempfile::tempdir().unwrap();
     put(scratch.path(), "evil", "#!/bin/sh\n", 0o757);
     let system = FakeSystem::new();
@@ -126,7 +126,7 @@ fn what_others_can_change_is_not_run() {
 }
 
 #[test]
-fn a_failing_program_is_told_in_its_own_words() {
+fn error_of_a_failing_program_contains_its_output() {
     let scratch = tempfile::tempdir().unwrap();
     let run = put(scratch.path(), "fails", "#!/bin/sh\n", 0o755);
     let system = FakeSystem::new();
@@ -136,7 +136,7 @@ fn a_failing_program_is_told_in_its_own_words() {
 }
 
 #[test]
-fn a_real_executable_is_run_on_the_real_machine() {
+fn runs_an_executable_on_the_real_machine() {
     let scratch = tempfile::tempdir().unwrap();
     put(scratch.path(), "facts.sh", "#!/bin/sh\necho '{\"from\": {\"shell\": true}}'\n", 0o755);
     let system = muster_system::real::RealSystem::new("/".into());
@@ -146,7 +146,7 @@ fn a_real_executable_is_run_on_the_real_machine() {
 }
 
 #[test]
-fn facter_is_asked_where_configured_and_external_facts_win_over_it() {
+fn external_facts_override_facter() {
     let scratch = tempfile::tempdir().unwrap();
     put(scratch.path(), "a.txt", "colour=red\n", 0o644);
     let system = FakeSystem::new();
@@ -160,7 +160,7 @@ fn facter_is_asked_where_configured_and_external_facts_win_over_it() {
 }
 
 #[test]
-fn a_source_that_is_too_large_is_left_out_alone() {
+fn only_the_oversized_source_is_omitted() {
     let scratch = tempfile::tempdir().unwrap();
     let half = "x".repeat(700 * 1024);
     put(scratch.path(), "a.txt", &format!("a={half}\n"), 0o644);
@@ -174,7 +174,7 @@ fn a_source_that_is_too_large_is_left_out_alone() {
 }
 
 #[test]
-fn a_scratch_root_has_its_own_os_and_the_hosts_programs() {
+fn scratch_root_has_its_own_os_facts_and_runs_programs_of_the_host() {
     let scratch = tempfile::tempdir().unwrap();
     let run = put(scratch.path(), "run", "#!/bin/sh\n", 0o755);
     let (node, host) = (FakeSystem::new(), FakeSystem::new());
@@ -188,21 +188,21 @@ fn a_scratch_root_has_its_own_os_and_the_hosts_programs() {
     assert!(node.recorded_commands().is_empty());
 }
 
-/// Whether the fact at this path is known.
+/// Whether the value of the fact at this path is known.
 fn is_known(store: &FactStore, path: &str) -> bool {
     let path = muster_filter::state::FactPath::parse(path).unwrap();
     store.current().is_known(&path)
 }
 
 #[test]
-fn what_a_source_could_set_is_unknown_until_it_succeeded_once() {
+fn facts_that_a_source_can_set_are_unknown_until_it_is_read() {
     let scratch = tempfile::tempdir().unwrap();
     let system = FakeSystem::new();
     put(scratch.path(), "10.json", r#"{"customer": "acme", "role": "db"}"#, 0o644);
     let broken = put(scratch.path(), "20.json", r#"{"customer": "#, 0o644);
     put(scratch.path(), "30.txt", "rack=r7\n", 0o644);
 
-    // As after a restart: nothing is known of the broken file, which stands above 10.json and below 30.txt.
+    // As after a restart: 20.json was never read. It overrides 10.json and is overridden by 30.txt.
     let store = FactStore::new(sources(scratch.path()));
     assert!(!is_known(&store, "customer") && !store.current().is_complete());
     let problems = store.reload(one(&system));
@@ -218,7 +218,7 @@ fn what_a_source_could_set_is_unknown_until_it_succeeded_once() {
         assert_eq!(is_known(&store, path), known, "{path}");
     }
 
-    // Once read, it may break again: its last good facts are kept, and everything stays known.
+    // After a successful read, a failure keeps the last valid facts, and all facts stay known.
     fs::write(&broken, r#"{"customer": "globex"}"#).unwrap();
     assert!(store.reload(one(&system)).is_empty());
     assert!(store.current().is_complete() && is_known(&store, "environment"));
@@ -229,7 +229,7 @@ fn what_a_source_could_set_is_unknown_until_it_succeeded_once() {
 }
 
 #[test]
-fn a_directory_or_a_program_that_never_answered_leaves_facts_unknown() {
+fn facts_are_unknown_while_the_directory_or_facter_fails() {
     let scratch = tempfile::tempdir().unwrap();
     let file = put(scratch.path(), "facts.d", "no directory", 0o644);
     let store = FactStore::new(sources(&file));
@@ -248,7 +248,7 @@ fn a_directory_or_a_program_that_never_answered_leaves_facts_unknown() {
     assert!(store.reload(one(&system)).is_empty());
     assert!(is_known(&store, "environment"));
 
-    // No directory is no external facts, and that is known.
+    // A missing directory means that there are no external facts; this is known.
     let store = FactStore::new(sources(&directory));
     assert!(store.reload(one(&FakeSystem::new())).is_empty());
     assert!(store.current().is_complete());

@@ -79,7 +79,7 @@ mod tests {
     use super::{PHYSICAL, VirtualizationClues, classify_clues, has_hypervisor_flag};
 
     #[test]
-    fn containers_come_before_hypervisors() {
+    fn containers_take_precedence_over_hypervisors() {
         let kvm = || VirtualizationClues {
             board: "QEMU Standard PC".into(),
             hypervisor: true,

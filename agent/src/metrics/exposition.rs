@@ -125,7 +125,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_value_of_a_label_gets_out_of_its_quotes(value in ".*") {
+        fn label_values_are_escaped(value in ".*") {
             let mut page = MetricsPage::default();
             page.begin_metric("x", MetricKind::Gauge, "").add_sample(&[("l", &value)], 1);
             let text = page.into_text();

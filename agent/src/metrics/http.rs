@@ -201,7 +201,7 @@ mod tests {
     use super::{HttpRequest, HttpResponse, HttpStatus, parse_request};
 
     #[test]
-    fn heads_are_whole_or_wait_or_are_refused() {
+    fn request_heads_are_complete_partial_or_refused() {
         let whole = b"GET /metrics?x=1 HTTP/1.1\r\nHost: a\r\n\r\n";
         for end in 0..whole.len() {
             assert_eq!(parse_request(&whole[..end]), None, "{end}");
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_is_answered_with_the_length_of_what_is_not_sent() {
+    fn head_response_has_the_content_length_without_the_body() {
         let answer = HttpResponse::plain_text(HttpStatus::Ok, "ok\n");
         let text = String::from_utf8(answer.to_bytes(false)).unwrap();
         assert!(text.starts_with("HTTP/1.1 200 OK\r\n"), "{text}");
@@ -231,7 +231,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_comes_is_no_trouble(head in prop::collection::vec(any::<u8>(), 0..512)) {
+        fn arbitrary_bytes_do_not_panic(head in prop::collection::vec(any::<u8>(), 0..512)) {
             let _ = parse_request(&head);
         }
     }

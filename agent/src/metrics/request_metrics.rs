@@ -141,7 +141,7 @@ mod tests {
     use super::{KnownAction, MAX_SERIES, OTHER_LABEL, RequestMetrics};
 
     #[test]
-    fn counts_are_kept_apart_and_their_number_is_bounded() {
+    fn series_are_separate_and_their_number_is_bounded() {
         let tallies = RequestMetrics::default();
         for number in 0..MAX_SERIES + 50 {
             let action = format!("action{number}");
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_request_is_the_latest() {
+    fn last_arrival_is_the_latest_time() {
         let tallies = RequestMetrics::default();
         assert_eq!(tallies.last_arrival(), None);
         tallies.record_arrival(5);

@@ -89,7 +89,7 @@ mod tests {
     use super::pause_after;
 
     #[test]
-    fn an_hour_of_talk_fits_into_what_the_broker_allows() {
+    fn one_hour_of_progress_stays_within_the_message_limit() {
         let all: Duration = (0..MAX_PROGRESS_MESSAGES).map(pause_after).sum();
         assert!(all > Duration::from_hours(1), "{all:?}");
         assert!(pause_after(0) < Duration::from_secs(1));

@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn names_differ_and_everything_else_is_found_on_some_and_not_on_all() {
+    fn names_are_unique_and_other_values_vary() {
         let fleet: Vec<VirtualNode> =
             (0..10_000).map(|number| VirtualNode::from_number(number).unwrap()).collect();
         let names: BTreeSet<&str> = fleet.iter().map(|member| member.name.as_str()).collect();
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_is_always_the_same_node() {
+    fn same_number_gives_the_same_node() {
         let (one, other) =
             (VirtualNode::from_number(4711).unwrap(), VirtualNode::from_number(4711).unwrap());
         assert_eq!(told(&one), told(&other));

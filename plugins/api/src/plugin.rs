@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plugin_without_options_rejects_every_key() {
+    fn plugin_without_options_rejects_every_key() {
         assert_eq!(Empty::parse_options(Map::new()).unwrap(), NoOptions {});
         let section = json!({"enabled": true}).as_object().unwrap().clone();
         let error = Empty::parse_options(section).unwrap_err();
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plugin_has_no_data_sources_by_default() {
+    fn plugin_has_no_data_sources_by_default() {
         let daemon = DaemonContext::default();
         let plugin = Empty::configure(NoOptions {}, &daemon, ()).unwrap();
         let error = plugin.agents().unwrap_err();

@@ -160,7 +160,7 @@ mod tests {
     use super::{MAX_EVENT_BYTES, MAX_QUEUED_EVENTS, ProgressSink, progress_channel};
 
     #[tokio::test]
-    async fn events_come_in_order_and_in_portions() {
+    async fn events_are_taken_in_order_and_in_batches() {
         let (sink, source) = progress_channel();
         for number in 0..10 {
             assert!(sink.emit_event(json!(number)));
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_flood_is_counted_and_never_waits() {
+    async fn excess_events_are_dropped_and_counted_without_waiting() {
         let (sink, source) = progress_channel();
         assert!(!sink.emit_event(json!("x".repeat(MAX_EVENT_BYTES))));
         let kept = (0..MAX_QUEUED_EVENTS + 5).filter(|n| sink.emit_event(json!(n))).count();
@@ -185,13 +185,13 @@ mod tests {
     }
 
     #[test]
-    fn nobody_listens_to_a_sink_of_its_own() {
+    fn default_sink_discards_events() {
         let sink = ProgressSink::default();
         assert!(!sink.is_wanted() && !sink.emit_event(json!("x")));
     }
 
     #[tokio::test]
-    async fn both_the_taker_and_the_one_who_waits_for_the_end_are_woken() {
+    async fn close_wakes_both_waiting_tasks() {
         let (sink, source) = progress_channel();
         let (taken, (), ()) = tokio::join!(source.take_events(10), source.wait_closed(), async {
             tokio::task::yield_now().await;

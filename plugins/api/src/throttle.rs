@@ -57,7 +57,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_one_is_told_or_counted_and_none_too_soon(pauses in prop::collection::vec(0..30_u64, 0..100)) {
+        fn each_line_is_admitted_or_counted_and_the_interval_is_kept(pauses in prop::collection::vec(0..30_u64, 0..100)) {
             let throttle = LogThrottle::new(Duration::from_secs(10));
             let (mut now, mut told, mut last) = (Instant::now(), 0, None);
             for pause in &pauses {
@@ -69,7 +69,7 @@ mod tests {
                     }
                 }
             }
-            // What is still held back comes with the next.
+            // The next admitted line reports the remaining count.
             let rest = throttle.admit(now + Duration::from_secs(10));
             prop_assert_eq!(rest.map(|held_back| told + held_back), Some(pauses.len() as u64));
         }

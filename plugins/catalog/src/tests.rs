@@ -1,4 +1,4 @@
-//! The agents through the doors that the host uses, on real files below a scratch directory.
+//! Tests of the agents through their handlers, with real files below a scratch directory.
 
 mod planning;
 
@@ -62,7 +62,7 @@ fn types_names_and_examples_equal_the_ddls() {
 }
 
 #[test]
-fn catalogs_are_applied_only_where_the_operator_says_so() {
+fn agent_catalog_exists_only_if_enabled() {
     let directory = tempfile::tempdir().unwrap();
     let off = Options { enabled: false, ..options(directory.path()) };
     let agents = CatalogPlugin(Arc::new(off)).agents().unwrap();
@@ -82,7 +82,7 @@ fn catalog(directory: &Path, command: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_catalog_is_planned_applied_and_what_is_owed_paid() {
+async fn catalog_is_planned_and_applied_and_owed_refreshes_are_replayed() {
     let directory = tempfile::tempdir().unwrap();
     let (apply, ledger) = (agent("catalog", directory.path()), agent("ledger", directory.path()));
     let failing = format!("test -e {}/may", directory.path().display());
@@ -107,7 +107,7 @@ async fn a_catalog_is_planned_applied_and_what_is_owed_paid() {
 }
 
 #[tokio::test]
-async fn what_is_owed_can_be_dropped_by_its_name() {
+async fn owed_refresh_can_be_dropped_by_target() {
     let directory = tempfile::tempdir().unwrap();
     let (apply, ledger) = (agent("catalog", directory.path()), agent("ledger", directory.path()));
     let text = catalog(directory.path(), "exit 1");
@@ -118,7 +118,7 @@ async fn what_is_owed_can_be_dropped_by_its_name() {
 }
 
 #[tokio::test]
-async fn a_run_that_goes_on_and_a_disabled_puppet_are_respected() {
+async fn apply_is_refused_during_a_run_and_if_puppet_is_disabled() {
     let directory = tempfile::tempdir().unwrap();
     let apply = agent("catalog", directory.path());
     let text = catalog(directory.path(), "exit 0");
@@ -137,7 +137,7 @@ async fn a_run_that_goes_on_and_a_disabled_puppet_are_respected() {
 }
 
 #[tokio::test]
-async fn a_catalog_that_makes_no_sense_touches_nothing() {
+async fn invalid_catalog_changes_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let apply = agent("catalog", directory.path());
     let file = directory.path().join("x");

@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_tells_name_key_other_names_and_rights() {
+    fn parses_name_key_alternative_names_and_authorisations() {
         let key = KeyPair::generate().unwrap();
         let plain = params("web1.acme.net").serialize_request(&key).unwrap();
         let read = CertificateRequest::parse(&plain.pem().unwrap()).unwrap();
@@ -198,7 +198,7 @@ mod tests {
             CertificateParams::new(vec!["puppet".to_owned(), "10.0.0.1".to_owned()]).unwrap();
         greedy.distinguished_name = params("web1.acme.net").distinguished_name;
         let oid = [1, 3, 6, 1, 4, 1, 34380, 1, 3, 39];
-        // An UTF8String "true", as Puppet writes extensions.
+        // A UTF8String "true", in the encoding that Puppet uses for extensions.
         let yes = vec![12, 4, b't', b'r', b'u', b'e'];
         greedy.custom_extensions = vec![CustomExtension::from_oid_content(&oid, yes)];
         let greedy = greedy.serialize_request(&key).unwrap().pem().unwrap();
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_tells_serial_key_and_time() {
+    fn parses_serial_key_and_validity() {
         let key = KeyPair::generate().unwrap();
         let mut params = params("web1.acme.net");
         params.serial_number = Some(rcgen::SerialNumber::from(47_u64));
@@ -221,14 +221,14 @@ mod tests {
     }
 
     #[test]
-    fn a_fingerprint_may_be_written_with_and_without_colons() {
+    fn fingerprints_are_equal_with_and_without_colons() {
         assert!(same_fingerprint("AB:cd", "abCD"));
         assert!(!same_fingerprint("AB:CD", "AB:CE"));
     }
 
     proptest! {
         #[test]
-        fn any_text_is_read_without_harm(text in "\\PC{0,300}", bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        fn arbitrary_text_does_not_panic(text in "\\PC{0,300}", bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             let _ = CertificateRequest::parse(&text);
             let _ = CertificateInfo::parse(&text);
             let made = rcgen_pem(&bytes);
@@ -236,7 +236,7 @@ mod tests {
         }
     }
 
-    /// Any bytes in the clothes of a request.
+    /// Arbitrary bytes in the PEM armour of a request.
     fn rcgen_pem(bytes: &[u8]) -> String {
         use std::fmt::Write as _;
         const ALPHABET: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";

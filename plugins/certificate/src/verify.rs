@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn certificate_key_and_authority_must_go_together() {
+    fn certificate_must_match_key_and_authority() {
         let (ours, theirs) = (authority(), authority());
         let (key, other) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
         let certificate = sign(&ours, &key);
@@ -148,7 +148,7 @@ mod tests {
             check(&certificate, &key_pem, &theirs.pem, now),
             Err(CertificateVerifyError::Untrusted(_))
         ));
-        // Until the year 4096, as rcgen makes them.
+        // rcgen's certificates are valid until the year 4096 by default.
         let late = now + Duration::from_hours(24 * 366 * 3000);
         assert!(matches!(
             check(&certificate, &key_pem, &ours.pem, late),
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_list_revokes_is_none() {
+    fn revoked_certificate_is_refused() {
         let ours = authority();
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(vec!["web1".to_owned()]).unwrap();

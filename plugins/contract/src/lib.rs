@@ -42,7 +42,7 @@ mod tests {
     }
 
     #[test]
-    fn values_of_newer_and_older_nodes_are_read() {
+    fn reads_values_of_newer_and_older_nodes() {
         let newer = outcome(&json!({
             "run": "r", "state": "resting", "class": "half_done", "changed": 3, "not_known_yet": {"a": 1},
         }));

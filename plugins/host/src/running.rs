@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_listed_until_its_ticket_is_given_back() {
+    fn request_is_listed_until_its_ticket_is_dropped() {
         let running = RunningRequests::default();
         let (young, old) =
             (running.add_request(request("rip", 2)), running.add_request(request("ann", 1)));
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_callers_own_request_is_taken_back_unless_any_may_be() {
+    fn callers_cancel_only_their_own_requests_unless_any_is_allowed() {
         let running = RunningRequests::default();
         let asked = request("rip", 1);
         let id = asked.id;

@@ -257,7 +257,7 @@ mod tests {
     use super::{ResourceLimits, SandboxConfinement, SandboxPlan, UnixAccount};
 
     #[test]
-    fn a_plan_survives_its_way_to_the_helper() {
+    fn plan_round_trips_through_its_argument() {
         let plan = SandboxPlan {
             program: "/opt/x/agent".into(),
             arguments: vec!["/tmp/request".into()],

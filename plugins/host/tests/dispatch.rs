@@ -1,4 +1,4 @@
-//! A plugin that panics, hangs, floods or lies costs one answer.
+//! Tests that a plugin that panics, hangs, exceeds a limit or violates its DDL affects only one call.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test may end by panic")]
 
@@ -29,7 +29,7 @@ async fn say(said: Value, _: CallContext, _: EmptyInput) -> Result<Said, ActionE
 
 async fn panic_now(_: NoState, _: CallContext, _: EmptyInput) -> Result<Said, ActionError> {
     tokio::task::yield_now().await;
-    panic!("as the test wants")
+    panic!("intended by the test")
 }
 
 async fn hang(wake: Arc<Notify>, _: CallContext, _: EmptyInput) -> Result<Said, ActionError> {
@@ -42,10 +42,10 @@ fn know(_: &NoState, _: &CallContext, _: EmptyInput) -> Said {
 }
 
 fn stumble(_: &NoState, _: &CallContext, _: EmptyInput) -> Said {
-    panic!("as the test wants")
+    panic!("intended by the test")
 }
 
-/// Declares that it answers immediately, and does not.
+/// Declares that it answers immediately, but never completes.
 struct Promise;
 
 impl ActionHandler for Promise {
@@ -101,13 +101,13 @@ async fn speak(said: Value, limits: CallLimits) -> CallOutcome {
 }
 
 #[tokio::test]
-async fn a_good_answer_passes() {
+async fn valid_output_is_returned() {
     let outcome = speak(json!("hello"), CallLimits::default()).await;
     assert_eq!((outcome.status, outcome.data["said"].clone()), (ReplyStatus::Ok, json!("hello")));
 }
 
 #[tokio::test]
-async fn unknown_agents_and_actions_are_told_apart() {
+async fn unknown_agents_and_actions_have_different_messages() {
     let registry = registry(&json!("x"), &Arc::default(), CallLimits::default());
     for (agent, action, message) in [
         ("ghost", "speak", "this node has no agent ghost"),
@@ -122,7 +122,7 @@ async fn unknown_agents_and_actions_are_told_apart() {
 }
 
 #[tokio::test]
-async fn a_panic_costs_one_answer() {
+async fn panic_fails_one_call() {
     let registry = registry(&json!("x"), &Arc::default(), CallLimits::default());
     let outcome = registry.dispatch_call(call("parrot", "panic", Duration::from_secs(5))).await;
     assert_eq!((outcome.status, outcome.reason), (ReplyStatus::Other, Some(ReplyReason::Broken)));
@@ -131,7 +131,7 @@ async fn a_panic_costs_one_answer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hang_ends_at_the_deadline_and_frees_its_slot() {
+async fn hanging_call_ends_at_the_deadline_and_frees_its_slot() {
     let limits = CallLimits { concurrency: 1, queue: 0, ..CallLimits::default() };
     let registry = registry(&json!("x"), &Arc::default(), limits);
     let outcome = registry.dispatch_call(call("parrot", "hang", Duration::from_secs(5))).await;
@@ -145,7 +145,7 @@ async fn a_hang_ends_at_the_deadline_and_frees_its_slot() {
 }
 
 #[tokio::test]
-async fn a_full_queue_answers_busy_and_serves_those_who_waited() {
+async fn full_queue_returns_busy_and_serves_queued_calls() {
     let wake = Arc::new(Notify::new());
     let limits = CallLimits { concurrency: 1, queue: 1, ..CallLimits::default() };
     let registry = Arc::new(registry(&json!("x"), &wake, limits));
@@ -165,7 +165,7 @@ async fn a_full_queue_answers_busy_and_serves_those_who_waited() {
 }
 
 #[tokio::test]
-async fn a_flood_is_dropped_and_said_so() {
+async fn oversized_output_is_dropped_and_reported() {
     let limits = CallLimits { output_bytes: 1000, ..CallLimits::default() };
     let outcome = speak(json!("x".repeat(2000)), limits).await;
     assert!(
@@ -176,7 +176,7 @@ async fn a_flood_is_dropped_and_said_so() {
 }
 
 #[tokio::test]
-async fn an_answer_of_the_wrong_type_is_the_plugins_fault() {
+async fn output_of_the_wrong_type_is_a_broken_plugin() {
     let outcome = speak(json!(7), CallLimits::default()).await;
     assert_eq!((outcome.status, outcome.reason), (ReplyStatus::Other, Some(ReplyReason::Broken)));
     assert!(outcome.message.contains("said"), "{}", outcome.message);
@@ -188,7 +188,7 @@ fn at_once(registry: &AgentRegistry, action: &str) -> Option<CallOutcome> {
 }
 
 #[tokio::test]
-async fn what_is_known_is_answered_where_it_is_asked() {
+async fn immediate_actions_are_answered_without_queueing() {
     let registry = registry(&json!("x"), &Arc::default(), CallLimits::default());
     let outcome = at_once(&registry, "know").unwrap();
     assert_eq!((outcome.status, outcome.data["said"].clone()), (ReplyStatus::Ok, json!("known")));
@@ -199,7 +199,7 @@ async fn what_is_known_is_answered_where_it_is_asked() {
 }
 
 #[tokio::test]
-async fn a_panic_or_a_broken_promise_costs_one_answer_there_too() {
+async fn panic_or_pending_future_fails_one_immediate_call() {
     let limits = CallLimits { concurrency: 1, ..CallLimits::default() };
     let registry = registry(&json!("x"), &Arc::default(), limits);
     for action in ["stumble", "promise"] {
@@ -213,7 +213,7 @@ async fn a_panic_or_a_broken_promise_costs_one_answer_there_too() {
 }
 
 #[tokio::test]
-async fn nobody_is_answered_out_of_turn() {
+async fn immediate_actions_wait_while_all_slots_are_in_use() {
     let wake = Arc::new(Notify::new());
     let limits = CallLimits { concurrency: 1, queue: 1, ..CallLimits::default() };
     let registry = Arc::new(registry(&json!("x"), &wake, limits));

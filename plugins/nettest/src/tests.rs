@@ -1,4 +1,4 @@
-//! The agent through the doors that the host uses. Nothing leaves the loopback.
+//! Tests of the agent through its handlers, on loopback only.
 
 use std::sync::Arc;
 
@@ -48,7 +48,7 @@ fn types_names_and_examples_equal_the_ddl() {
 }
 
 #[tokio::test]
-async fn an_open_port_is_told_from_a_closed_one() {
+async fn open_and_closed_ports_are_distinguished() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let input = json!({"host": "127.0.0.1", "port": address.port()});
@@ -67,18 +67,18 @@ async fn an_open_port_is_told_from_a_closed_one() {
 }
 
 #[tokio::test]
-async fn a_name_is_resolved_by_the_node() {
+async fn name_is_resolved() {
     let system = FakeSystem::new();
     let found = ask(&system, "dns", json!({"name": "localhost"})).await.unwrap();
     let addresses = found["addresses"].as_array().unwrap();
     assert!(addresses.contains(&json!("127.0.0.1")) || addresses.contains(&json!("::1")));
-    // An address needs no name server.
+    // An address is returned without a name server.
     let same = ask(&system, "dns", json!({"name": "192.0.2.7"})).await.unwrap();
     assert_eq!(same["addresses"], json!(["192.0.2.7"]));
 }
 
 #[tokio::test]
-async fn echoes_are_counted() {
+async fn ping_counts_echoes() {
     let system = FakeSystem::new();
     let text = "2 packets transmitted, 2 received, 0% packet loss, time 1ms\nrtt min/avg/max/mdev = 0.1/0.2/0.3/0.0 ms\n";
     system.script_output(&["ping"], CommandOutput::new(0, text));

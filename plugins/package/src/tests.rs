@@ -1,4 +1,4 @@
-//! The agent through the doors that the host uses, on a machine in memory: what apt is asked, and what is answered.
+//! Tests of the agent through its handlers, with a simulated apt: the commands that run, and the outputs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,7 +18,6 @@ const INSTALLED: &str = "install ok installed x 1.0\n";
 const HELD: &str = "hold ok installed x 1.0\n";
 const REMOVED: &str = "deinstall ok config-files x 1.0\n";
 
-/// A machine, and the agent on it.
 struct Machine {
     agent: Agent,
     system: FakeSystem,
@@ -29,8 +28,8 @@ impl Machine {
         Self { agent: PackagePlugin::create_agent().unwrap(), system }
     }
 
-    /// A machine whose tools know the package `x`, of which there is a version 2.0; dpkg's line about it is changed by
-    /// what apt is told.
+    /// A machine with the package `x` in version 2.0. `line` is what dpkg-query prints;
+    /// the simulated apt-get changes it.
     fn with_apt(line: &str) -> Self {
         let system = FakeSystem::new();
         system.add_file("/var/lib/dpkg/status", "");
@@ -99,7 +98,7 @@ fn types_names_and_examples_equal_the_ddl() {
 }
 
 #[tokio::test]
-async fn each_change_answers_what_was_and_what_is() {
+async fn changes_return_previous_and_current_version() {
     let package = || json!({"package": "x"});
     let version = |version: &str| json!({"package": "x", "version": version});
     for (action, input, line, previous, ensure, call) in [
@@ -146,7 +145,7 @@ async fn each_change_answers_what_was_and_what_is() {
 }
 
 #[tokio::test]
-async fn an_update_does_not_install() {
+async fn update_does_not_install_a_missing_package() {
     for line in ["", REMOVED] {
         let machine = Machine::with_apt(line);
         let error = machine.ask("update", json!({"package": "x"})).await.unwrap_err();
@@ -160,7 +159,7 @@ async fn an_update_does_not_install() {
 }
 
 #[tokio::test]
-async fn status_tells_version_and_mark_and_changes_nothing() {
+async fn status_returns_version_and_mark_without_changes() {
     for (line, ensure, mark) in [
         (INSTALLED, "1.0", "none"),
         (HELD, "1.0", "hold"),
@@ -175,7 +174,7 @@ async fn status_tells_version_and_mark_and_changes_nothing() {
 }
 
 #[tokio::test]
-async fn outdated_packages_are_told_with_both_versions() {
+async fn outdated_packages_have_both_versions() {
     let machine = Machine::with_apt(INSTALLED);
     let simulation = ["apt-get", "-q", "-s"];
     let text = "Inst new (3.0 Debian:12/stable [all])\nInst x [1.0] (2.0 Debian:12/stable [all])\nConf x (2.0)\n";
@@ -193,7 +192,7 @@ async fn outdated_packages_are_told_with_both_versions() {
 }
 
 #[tokio::test]
-async fn a_refresh_fails_when_a_source_does_not_answer() {
+async fn refresh_fails_if_a_source_fails() {
     let machine = Machine::with_apt(INSTALLED);
     let update = "apt-get -q -y -o APT::Update::Error-Mode=any update";
     let argv: Vec<&str> = update.split(' ').collect();
@@ -211,7 +210,7 @@ async fn a_refresh_fails_when_a_source_does_not_answer() {
 }
 
 #[tokio::test]
-async fn a_tool_that_refuses_is_a_failure_with_its_own_words() {
+async fn failure_of_apt_is_returned_with_its_message() {
     let machine = Machine::with_apt("");
     let text = "Reading package lists...\nE: Unable to locate package x\n";
     machine.system.script_output(&["apt-get"], CommandOutput::new(100, text));
@@ -224,7 +223,7 @@ async fn a_tool_that_refuses_is_a_failure_with_its_own_words() {
 }
 
 #[tokio::test]
-async fn a_machine_without_dpkg_says_so() {
+async fn machine_without_dpkg_returns_an_error() {
     let machine = Machine::new(FakeSystem::new());
     for (action, input) in [
         ("status", json!({"package": "x"})),
@@ -240,7 +239,7 @@ async fn a_machine_without_dpkg_says_so() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn changes_never_overlap() {
+async fn changes_do_not_overlap() {
     let machine = Machine::with_apt("");
     let (running, most) = (AtomicUsize::new(0), Arc::new(AtomicUsize::new(0)));
     let seen = Arc::clone(&most);
@@ -265,7 +264,7 @@ async fn changes_never_overlap() {
 }
 
 #[test]
-fn a_version_is_a_version_and_no_word_of_the_engine() {
+fn versions_and_package_names_are_validated() {
     let agent = PackagePlugin::create_agent().unwrap();
     let install = agent.ddl().find_action("install").unwrap();
     let refused = |input: Value| install.validate_input(input.as_object().unwrap()).is_err();
@@ -282,7 +281,7 @@ fn a_version_is_a_version_and_no_word_of_the_engine() {
 }
 
 #[test]
-fn the_data_sources_types_names_and_examples_equal_its_ddl() {
+fn data_source_types_names_and_examples_equal_the_ddl() {
     let sources = PackagePlugin::create_data_sources().unwrap();
     let found = muster_api::testing::data_differences::<actions::PackageDataOutput>(&sources[0]);
     assert_eq!(found, Vec::<String>::new());

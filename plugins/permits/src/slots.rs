@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slot_is_free_again_when_its_last_clone_is_dropped() {
+    fn slot_is_free_after_its_last_clone_is_dropped() {
         let slots = SlotAllocator::default();
         let mut taken: Vec<AllocatedSlot> =
             (0..MAX_PERMIT_SLOTS).filter_map(|_| slots.allocate_slot()).collect();

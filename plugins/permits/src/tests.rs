@@ -1,5 +1,5 @@
-//! The pool's rule against a plain model, keys, and the agent against its DDL. What two nodes make of one pool is tested with a real
-//! broker, in `tests/it/permits.rs`.
+//! Tests of the pool with a model, of keys, and of the agent against its DDL.
+//! `tests/it/permits.rs` tests two nodes with a real broker.
 
 use std::cmp::Reverse;
 
@@ -36,7 +36,7 @@ fn types_names_and_examples_equal_the_ddl() {
 }
 
 #[test]
-fn a_key_names_sign_slot_and_node() {
+fn keys_contain_kind_slot_and_node() {
     for sign in [PermitKeyKind::Wait, PermitKeyKind::Claim, PermitKeyKind::Beat] {
         let key = sign.entry_key(4, &node(1));
         assert_eq!(PermitKeyKind::parse_key(&key), Some((sign, 4, node(1))));
@@ -56,7 +56,7 @@ fn a_key_names_sign_slot_and_node() {
     }
 }
 
-/// Writes a claim of a node for a pool into one of its slots.
+/// A claim by node `of` for pool `to` in this slot.
 fn claim(slot: u8, of: u8, to: &str, revision: u64) -> BucketEntry {
     let claim = ClaimRecord {
         pool: SubjectName::parse(to).unwrap(),
@@ -75,7 +75,7 @@ fn claim(slot: u8, of: u8, to: &str, revision: u64) -> BucketEntry {
 }
 
 #[test]
-fn a_slot_that_is_used_for_another_pool_is_left_in_the_first() {
+fn claim_for_another_pool_ends_the_claim_in_the_first() {
     let mut state = PermitPool::new(pool());
     state.apply_entry(&claim(1, 1, "puppet", 1));
     state.apply_entry(&claim(2, 1, "restart", 2));
@@ -85,7 +85,7 @@ fn a_slot_that_is_used_for_another_pool_is_left_in_the_first() {
 }
 
 #[test]
-fn a_node_that_claims_a_pool_in_every_slot_holds_one_place() {
+fn node_that_claims_a_pool_in_every_slot_holds_one_place() {
     let mut state = PermitPool::new(pool());
     for slot in 1..=4 {
         state.apply_entry(&claim(slot, 1, "puppet", slot.into()));
@@ -96,7 +96,7 @@ fn a_node_that_claims_a_pool_in_every_slot_holds_one_place() {
 }
 
 #[test]
-fn the_brokers_time_is_never_taken_for_later_than_it_is() {
+fn broker_time_is_never_overestimated() {
     let mut reckoning = BrokerClock::default();
     let start = std::time::Instant::now();
     let after = |millis| start + std::time::Duration::from_millis(millis);
@@ -104,12 +104,16 @@ fn the_brokers_time_is_never_taken_for_later_than_it_is() {
     reckoning.observe_entry(1_000, start);
     assert_eq!(reckoning.time_at(after(50)), Some(1_050));
     reckoning.observe_entry(1_010, after(100));
-    assert_eq!(reckoning.time_at(after(100)), Some(1_100), "an old entry says nothing new");
+    assert_eq!(
+        reckoning.time_at(after(100)),
+        Some(1_100),
+        "an older entry does not change the clock"
+    );
     reckoning.observe_entry(5_000, after(200));
     assert_eq!(reckoning.time_at(after(300)), Some(5_100));
 }
 
-/// What a node of the model did.
+/// A step of a node in the model.
 #[derive(Debug, Clone, Copy)]
 enum Step {
     Wait { node: u8, priority: i8 },
@@ -183,10 +187,10 @@ impl World {
 }
 
 proptest! {
-    /// Whatever is written in whatever order: no more hold than the limit, besides what was occupied; who joins late and sees only
-    /// the last entry of each key thinks the same; who has the next turn is the oldest of the highest priority.
+    /// For any sequence of entries: at most `limit` regular holders exist; a member that sees only the last entry of each key
+    /// reaches the same state; the next turn belongs to the oldest member with the highest priority.
     #[test]
-    fn no_order_of_writing_lets_in_more_than_the_limit(
+    fn no_sequence_of_entries_exceeds_the_limit(
         steps in proptest::collection::vec(step(), 1..60),
         limit in 1..4_u32,
     ) {
@@ -208,7 +212,7 @@ proptest! {
                 prop_assert_eq!(holds.is_some(), claim.occupied || place < limit as usize);
                 if let Some(fence) = holds {
                     let earlier = fences.insert(claim.node.clone(), fence).unwrap_or(0);
-                    prop_assert!(earlier <= fence, "a fence went back");
+                    prop_assert!(earlier <= fence, "a fence number decreased");
                 }
             }
             let turns: Vec<_> = seen.waiting_members(world.at);
@@ -235,7 +239,7 @@ proptest! {
     }
 
     #[test]
-    fn strange_entries_say_nothing(key in ".{0,40}", value in proptest::collection::vec(any::<u8>(), 0..80)) {
+    fn malformed_entries_are_ignored(key in ".{0,40}", value in proptest::collection::vec(any::<u8>(), 0..80)) {
         let mut state = PermitPool::new(pool());
         let entry = |key: String| BucketEntry { key, value: Some(Bytes::from(value.clone())), revision: 1, created: 1 };
         state.apply_entry(&entry(key));

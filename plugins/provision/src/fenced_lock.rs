@@ -312,15 +312,15 @@ mod tests {
         (directory, hold)
     }
 
-    /// A9.7: whoever of two comes first has it, and the other one is told who.
+    /// A9.7: of two concurrent callers the first gets the lock; the other one gets the owner in its error.
     #[test]
-    fn two_who_race_a_thousand_times_leave_one_owner_each_time() {
+    fn concurrent_acquisitions_have_one_winner() {
         let (_directory, hold) = hold();
         let barrier = Barrier::new(2);
         let now = SystemTime::now();
         for round in 0..1000 {
             let attempt = |owner: &str| {
-                // Two objects on the same files, as two processes would have.
+                // Two objects on the same files, as in two processes.
                 let hold = FencedLock::new(hold.directory.clone());
                 barrier.wait();
                 hold.acquire_lock(owner, LEASE, None, now)
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_that_has_ended_is_taken_over_and_the_old_owner_is_refused() {
+    fn expired_lease_is_taken_over_and_the_old_owner_is_fenced() {
         let (_directory, hold) = hold();
         let now = SystemTime::now();
         let first = hold.acquire_lock("one", LEASE, None, now).unwrap();
@@ -352,14 +352,14 @@ mod tests {
             hold.acquire_lock("two", LEASE, Some(9), now),
             Err(FencedLockError::Held { .. })
         ));
-        // It goes on holding it with the same number.
+        // A renewal by the owner keeps the fence number.
         let later = now + LEASE / 2;
         let again = hold.acquire_lock("one", LEASE, Some(first.fence), later).unwrap();
         assert_eq!(again.fence, first.fence);
         assert!(again.expires > first.expires);
         hold.admit_step(Some(first.fence), later).unwrap();
         let ended = later + LEASE;
-        // Nobody else has come: the step may still be done.
+        // No other owner has taken the lock, so the step is still admitted.
         hold.admit_step(Some(first.fence), ended).unwrap();
         let second = hold.acquire_lock("two", LEASE, None, ended).unwrap();
         assert_eq!(second.fence, first.fence + 1);
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_outlive_locks_and_a_lock_that_is_not_there_is_given_back() {
+    fn fence_numbers_outlive_locks_and_releasing_is_idempotent() {
         let (directory, hold) = hold();
         let now = SystemTime::now();
         assert!(!hold.release_lock(None, false, now).unwrap());
@@ -392,7 +392,7 @@ mod tests {
         assert!(!hold.release_lock(Some(40), false, now).unwrap());
         hold.admit_step(None, now).unwrap();
         assert!(matches!(hold.admit_step(Some(39), now), Err(FencedLockError::Fenced { .. })));
-        // Another owner needs a higher number; the same one may come back with its own.
+        // Another owner needs a higher number; the same owner may use its number again.
         assert!(matches!(
             hold.acquire_lock("two", LEASE, Some(40), now),
             Err(FencedLockError::Fenced { .. })
@@ -400,7 +400,7 @@ mod tests {
         assert_eq!(hold.acquire_lock("one", LEASE, Some(40), now).unwrap().fence, 40);
         assert!(hold.release_lock(None, true, now).unwrap());
         assert_eq!(hold.acquire_lock("two", LEASE, None, now).unwrap().fence, 41);
-        // A lock that nobody can read holds nobody up.
+        // A lock file that cannot be parsed does not block.
         hold.release_lock(None, true, now).unwrap();
         std::fs::write(directory.path().join(LOCK_FILE), "garbage").unwrap();
         assert_eq!(hold.acquire_lock("three", LEASE, None, now).unwrap().fence, 42);
@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_is_done_is_done_until_it_begins_anew() {
+    fn finished_node_stays_disabled_until_cleared() {
         let (directory, hold) = hold();
         let now = SystemTime::now();
         std::fs::write(directory.path().join(PROVISIONING_FILE), "").unwrap();
@@ -423,7 +423,7 @@ mod tests {
         assert!(hold.finish_provisioning(Some(lock.fence), true, now).unwrap());
         assert!(!directory.path().join(LOCK_FILE).exists());
         assert_eq!(hold.read_markers(), (true, false));
-        // The answer was lost: it is asked once more.
+        // A repeated call, as after a lost reply.
         assert!(!hold.finish_provisioning(Some(lock.fence), true, now).unwrap());
         assert!(matches!(hold.admit_step(Some(lock.fence), now), Err(FencedLockError::Disabled)));
         assert!(matches!(

@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn only_our_own_lines_change() {
+    fn changes_only_managed_lines() {
         let once = edited(FILE, &["192.0.2.10"]);
         assert_eq!(once, format!("{FILE}192.0.2.10\tpuppet\t{MANAGED_COMMENT}\n"));
         assert_eq!(edited(&once, &["192.0.2.10"]), once);
@@ -83,12 +83,12 @@ mod tests {
                 "{FILE}192.0.2.11\tpuppet\t{MANAGED_COMMENT}\n2001:db8::1\tpuppet\t{MANAGED_COMMENT}\n"
             )
         );
-        // What one kind of address no longer has is gone.
+        // An address family without an address loses its line.
         assert_eq!(edited(&both, &["192.0.2.10"]), once);
     }
 
     #[test]
-    fn a_line_of_somebody_else_stays_and_ours_comes_before_it() {
+    fn keeps_foreign_lines_and_inserts_the_managed_line_before_them() {
         let file = "127.0.0.1 localhost\n10.0.0.1 puppet salt # by hand\n";
         assert_eq!(
             edited(file, &["192.0.2.10"]),
@@ -105,7 +105,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn twice_is_once_and_no_other_line_is_touched(
+        fn editing_is_idempotent_and_keeps_other_lines(
             file in proptest::collection::vec(
                 prop_oneof!["[ -~\\t]{0,30}", Just("10.1.1.1 puppet".to_owned()), Just(format!("1.1.1.1\tpuppet\t{MANAGED_COMMENT}"))],
                 0..8,

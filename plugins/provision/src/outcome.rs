@@ -124,7 +124,7 @@ mod tests {
     use super::{ProcessExit, ProvisionRunEvidence, classify_run};
     use crate::summary::ProvisionRunSummary;
 
-    /// As Puppet 7.23 writes it.
+    /// A summary in the format of Puppet 7.23.
     fn summary(changed: u64, failed: u64) -> ProvisionRunSummary {
         let text = format!(
             "---\nversion:\n  config: 1790000000\n  puppet: 7.23.0\napplication:\n  run_mode: agent\n  initial_environment: production\n  converged_environment: production\n\
@@ -134,7 +134,7 @@ mod tests {
         ProvisionRunSummary::parse(&text).unwrap()
     }
 
-    /// A catalog could not be had: every counter is 0.
+    /// A summary of a run without a catalog: every counter is 0.
     const EMPTY: &str = "---\nversion:\n  config:\n  puppet: 7.23.0\nresources:\n  changed: 0\n  failed: 0\n  failed_to_restart: 0\n  total: 0\nevents:\n  failure: 0\n  total: 0\ntime:\n  total: 1\n  last_run: 1790000001\n";
 
     fn class(
@@ -147,15 +147,15 @@ mod tests {
         classify_run(&evidence).0
     }
 
-    /// A9.6: 1, 4 and 6 are all failures, and none is like the other.
+    /// A9.6: exit codes 1, 4 and 6 are failures of different classes.
     #[test]
-    fn every_way_to_end_is_told_apart() {
+    fn classifies_every_outcome() {
         let code = ProcessExit::Code;
         assert_eq!(class(code(0), Some(&summary(0, 0)), ""), PuppetRunClass::Clean);
         assert_eq!(class(code(2), Some(&summary(2, 0)), ""), PuppetRunClass::Changed);
         assert_eq!(class(code(4), Some(&summary(0, 1)), ""), PuppetRunClass::Failed);
         assert_eq!(class(code(6), Some(&summary(1, 1)), ""), PuppetRunClass::FailedChanged);
-        // The code claims success, the summary knows better.
+        // The exit code reports success, but the summary has failures.
         assert_eq!(class(code(0), Some(&summary(0, 1)), ""), PuppetRunClass::Failed);
         assert_eq!(
             class(code(1), None, "Error: Could not retrieve catalog from remote server"),
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn who_disabled_the_agent_is_told() {
+    fn message_contains_the_reason_of_disabling() {
         let evidence = ProvisionRunEvidence {
             exit: ProcessExit::Code(1),
             summary: None,

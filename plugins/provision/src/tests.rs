@@ -1,4 +1,4 @@
-//! The agent through the doors that the host uses, on scratch machines with a Puppet that is a script.
+//! Tests of the agent through its handlers, on this machine with scratch files and a scripted Puppet.
 
 use std::num::NonZeroU32;
 use std::os::unix::fs::PermissionsExt;
@@ -16,13 +16,13 @@ use serde_json::{Map, Value, json};
 
 use crate::{DISABLED_FILE, Options, PROVISIONING_FILE, actions, build_agent};
 
-/// A machine that is this one, but for the places that the options name.
+/// An agent on this machine whose options point to a scratch directory.
 struct Machine {
     directory: tempfile::TempDir,
     agent: Agent,
 }
 
-/// Tells its settings like Puppet, and does what a file says otherwise.
+/// A scripted Puppet: prints its settings like Puppet; for other arguments, runs the file `does`.
 const PUPPET: &str = r#"#!/bin/sh
 dir=@DIR@
 echo "$@" >> $dir/calls
@@ -140,7 +140,7 @@ fn types_names_and_examples_equal_the_ddl() {
     assert_eq!(found, Vec::<String>::new());
 }
 
-/// Writes a summary as Puppet does, with so many resources changed and failed, and ends so.
+/// A script that writes a run summary like Puppet with these counts, and exits with this code.
 fn run(changed: u64, failed: u64, code: i32) -> String {
     format!(
         "printf 'version:\\n  config: 7\\napplication:\\n  converged_environment: production\\nresources:\\n  changed: {changed}\\n  failed: {failed}\\n  total: 9\\nevents:\\n  failure: {failed}\\n' > $dir/new\n\
@@ -149,7 +149,7 @@ fn run(changed: u64, failed: u64, code: i32) -> String {
 }
 
 #[tokio::test]
-async fn a_run_is_what_became_of_it() {
+async fn run_reports_class_exit_code_and_resource_counts() {
     for (changed, failed, code, class) in
         [(0, 0, 0, "clean"), (3, 0, 2, "changed"), (0, 2, 4, "failed"), (1, 1, 6, "failed+changed")]
     {
@@ -173,7 +173,7 @@ async fn a_run_is_what_became_of_it() {
 }
 
 #[tokio::test]
-async fn exit_code_1_is_a_failure_that_says_what_it_was() {
+async fn exit_code_1_is_a_failure_with_its_cause() {
     let machine =
         Machine::new("echo 'Error: Could not retrieve catalog from remote server'; exit 1");
     let error = machine.ask("run_puppet", json!({})).await.unwrap_err();
@@ -185,7 +185,7 @@ async fn exit_code_1_is_a_failure_that_says_what_it_was() {
     assert_eq!(error.data["class"], json!("disabled"));
     assert!(error.message.contains("hand hacking"), "{error}");
 
-    // An old summary is none of this run's.
+    // A summary from before the run does not count as the result of this run.
     let machine = Machine::new("exit 0");
     machine.write("lastrunfile", "version:\n  config: 7\nresources:\n  total: 9\n");
     let error = machine.ask("run_puppet", json!({})).await.unwrap_err();
@@ -193,7 +193,7 @@ async fn exit_code_1_is_a_failure_that_says_what_it_was() {
 }
 
 #[tokio::test]
-async fn puppet_gets_arrays_of_words() {
+async fn puppet_gets_separate_arguments() {
     let machine = Machine::with(&run(0, 0, 0), |options| {
         options.arguments = ["--confdir", "/a dir"].map(str::to_owned).to_vec();
     });
@@ -206,7 +206,7 @@ async fn puppet_gets_arrays_of_words() {
             "{flags} --server puppet.acme.net --serverport 8141 --ca_port 8141 --environment bootstrap --confdir /a dir"
         )]
     );
-    // What could be an option is none.
+    // Values that Puppet could read as options are refused.
     let declared = machine.agent.ddl().find_action("run_puppet").unwrap();
     for (name, value) in [
         ("server", json!("--noop")),
@@ -223,7 +223,7 @@ async fn puppet_gets_arrays_of_words() {
 }
 
 #[tokio::test]
-async fn one_run_at_a_time() {
+async fn second_run_is_refused_while_one_is_in_progress() {
     let machine = Machine::new("while [ ! -e $dir/go ]; do sleep 0.01; done; touch $dir/ran");
     let first = machine.ask("run_puppet", json!({}));
     let second = async {
@@ -240,7 +240,7 @@ async fn one_run_at_a_time() {
 }
 
 #[tokio::test]
-async fn a_run_that_takes_too_long_is_stopped() {
+async fn run_is_stopped_at_its_timeout() {
     let machine = Machine::with("exec sleep 1000", |options| options.run_timeout = 1);
     let error = machine.ask("run_puppet", json!({})).await.unwrap_err();
     assert_eq!(error.data["class"], json!("timeout"));
@@ -248,7 +248,7 @@ async fn a_run_that_takes_too_long_is_stopped() {
 }
 
 #[tokio::test]
-async fn without_a_permit_there_is_no_run() {
+async fn run_without_a_permit_is_refused() {
     let machine = Machine::with(&run(0, 0, 0), |options| options.limit = NonZeroU32::new(1));
     let error = machine.ask("run_puppet", json!({})).await.unwrap_err();
     assert_eq!(error.data["class"], json!("no_permit"), "{error:?}");
@@ -256,7 +256,7 @@ async fn without_a_permit_there_is_no_run() {
 }
 
 #[tokio::test]
-async fn a_lock_fences_every_step() {
+async fn lock_fences_every_step() {
     let machine = Machine::new(&run(0, 0, 0));
     let take = json!({"owner": "one", "lease": 60});
     let lock = machine.ask("lock", take.clone()).await.unwrap();
@@ -274,7 +274,7 @@ async fn a_lock_fences_every_step() {
         ("release", json!({})),
         ("unlock", json!({})),
     ] {
-        // Without its number, and with an old one.
+        // Without a fence number, and with an outdated one.
         let error = machine.ask(action, input.clone()).await.unwrap_err();
         assert!(matches!(error.reason, Some(ReplyReason::Busy { .. })), "{action}: {error:?}");
         let mut old = input;
@@ -292,7 +292,7 @@ async fn a_lock_fences_every_step() {
 }
 
 #[tokio::test]
-async fn a_node_that_is_released_refuses_every_step_until_it_begins_anew() {
+async fn released_node_refuses_every_step_until_reprovisioned() {
     let machine = Machine::new(&run(0, 0, 0));
     machine.write("state/provisioning", "");
     assert!(Options::default().is_enabled(&machine.path("state")));
@@ -328,7 +328,7 @@ async fn a_node_that_is_released_refuses_every_step_until_it_begins_anew() {
 }
 
 #[tokio::test]
-async fn the_hosts_file_keeps_its_lines_mode_and_owner() {
+async fn hosts_file_keeps_its_other_lines_and_mode() {
     let machine = Machine::new("");
     machine.write("hosts", "127.0.0.1 localhost\n");
     std::fs::set_permissions(machine.path("hosts"), PermissionsExt::from_mode(0o640)).unwrap();
@@ -348,7 +348,7 @@ async fn the_hosts_file_keeps_its_lines_mode_and_owner() {
 }
 
 #[tokio::test]
-async fn puppet_in_the_background_is_the_operators_command_or_a_service() {
+async fn daemonize_runs_the_configured_command() {
     let machine = Machine::with("", |options| {
         options.daemon_command = ["/bin/echo", "started"].map(str::to_owned).to_vec();
     });
@@ -361,7 +361,7 @@ async fn puppet_in_the_background_is_the_operators_command_or_a_service() {
     assert!(error.message.contains("`/bin/false` exited with code 1"), "{error}");
 }
 
-/// A request of this name, and its key.
+/// A certificate request for this name, and its key.
 fn request(name: &str) -> (String, KeyPair) {
     let key = KeyPair::generate().unwrap();
     let mut params = CertificateParams::new(Vec::new()).unwrap();
@@ -371,7 +371,7 @@ fn request(name: &str) -> (String, KeyPair) {
 }
 
 #[tokio::test]
-async fn a_request_is_told_with_what_proves_whose_it_is() {
+async fn certificate_request_is_returned_with_fingerprint_and_public_key() {
     let (csr, key) = request("web1.acme.net");
     let submitted = "cp $dir/csr $dir/hostcsr; echo Submitted";
     let machine = Machine::new(submitted);
@@ -384,7 +384,7 @@ async fn a_request_is_told_with_what_proves_whose_it_is() {
     assert_eq!(answer["csr"], json!(csr));
     assert_eq!(machine.calls(), ["ssl submit_request --color=false"]);
 
-    // The authority has it already: what is on the disk was what was sent.
+    // The CA already has the request: the file on the disk is the request that was sent.
     let conflict = "echo 'Error: Could not submit certificate request for web1 to https://x due to a conflict on the server'; exit 1";
     machine.write("does", conflict);
     machine.write("hostprivkey", &key.serialize_pem());
@@ -394,12 +394,12 @@ async fn a_request_is_told_with_what_proves_whose_it_is() {
         assert_eq!(again["fingerprint"], answer["fingerprint"]);
     }
 
-    // It has one that is not ours: the key on this machine is another one.
+    // The CA has a request with another key than the key on this machine.
     machine.write("hostprivkey", &request("web1.acme.net").1.serialize_pem());
     let error = machine.ask("request_certificate", json!({})).await.unwrap_err();
     assert!(error.message.contains("clean the name"), "{error}");
 
-    // A request of another name is not told as ours.
+    // A request for another name is refused.
     let (other, _) = request("web2.acme.net");
     machine.write("csr", &other);
     machine.write("does", submitted);
@@ -411,7 +411,7 @@ async fn a_request_is_told_with_what_proves_whose_it_is() {
 }
 
 #[tokio::test]
-async fn a_certificate_is_one_only_if_key_authority_and_name_agree() {
+async fn certificate_is_valid_only_with_matching_name_key_and_ca() {
     let machine = Machine::new("");
     let authority_key = KeyPair::generate().unwrap();
     let mut params = CertificateParams::new(Vec::new()).unwrap();
@@ -450,7 +450,7 @@ async fn a_certificate_is_one_only_if_key_authority_and_name_agree() {
     let found = problem("").await;
     assert!(!found["serial"].as_str().unwrap().is_empty());
     assert!(found["not_after"].as_i64().unwrap() > 0);
-    // An authority that was made anew.
+    // The CA was replaced.
     let other = KeyPair::generate().unwrap();
     let mut params = CertificateParams::new(Vec::new()).unwrap();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -459,7 +459,7 @@ async fn a_certificate_is_one_only_if_key_authority_and_name_agree() {
 }
 
 #[test]
-fn the_agent_is_there_where_the_daemon_provisions_or_the_operator_wants_it() {
+fn agent_is_enabled_by_a_marker_or_by_configuration() {
     let directory = tempfile::tempdir().unwrap();
     let (state, options) = (directory.path(), Options::default());
     assert!(!options.is_enabled(state));

@@ -215,7 +215,7 @@ mod tests {
     use crate::options::{NotificationEvent, WebhookUrl};
 
     #[test]
-    fn a_token_that_others_can_read_is_not_sent() {
+    fn token_that_others_can_read_is_not_sent() {
         let scratch = tempfile::tempdir().unwrap();
         let token = scratch.path().join("token");
         write(&token, "hush").unwrap();
@@ -235,11 +235,11 @@ mod tests {
             assert!(refused.contains("run `chmod 600 "), "{refused}");
             assert!(!refused.contains("hush"), "{refused}");
         }
-        assert!(receiver.accept().is_err(), "somebody was told");
+        assert!(receiver.accept().is_err(), "the receiver got a connection");
     }
 
     #[test]
-    fn an_error_does_not_hold_the_path_of_the_url() {
+    fn errors_do_not_contain_the_path_of_the_url() {
         let receiver = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = receiver.local_addr().unwrap();
         let url = WebhookUrl::try_from(format!("http://{address}/services/hush?key=hush")).unwrap();

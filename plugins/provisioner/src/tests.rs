@@ -1,5 +1,5 @@
-//! The plan, the record and the choice of masters, as functions; the agent against its DDL. The service with a real broker, real nodes and a
-//! certificate authority is tested in `tests/it/provisioning/mod.rs`.
+//! Unit tests of the plan, the node record, the choice of masters, and of the agent against its DDL.
+//! `tests/it/provisioning/mod.rs` tests the service with a real broker, real nodes and a certificate authority.
 
 use muster_api::testing::differences;
 use muster_api::wire::identity::Identity;
@@ -58,7 +58,7 @@ fn types_names_and_examples_equal_the_ddl() {
 }
 
 #[test]
-fn the_usual_plan_is_the_articles() {
+fn default_plan_has_the_documented_steps() {
     let plan = ProvisioningPlan::from_options(&Options::default()).unwrap();
     assert_eq!(
         names(&plan),
@@ -78,7 +78,7 @@ fn the_usual_plan_is_the_articles() {
 }
 
 #[test]
-fn steps_are_switched_off_added_moved_and_replaced() {
+fn steps_can_be_disabled_added_moved_and_replaced() {
     let plan = ProvisioningPlan::from_options(&options(json!({ "steps": [
         { "name": "bootstrap", "enabled": false },
         { "name": "daemonize" },
@@ -107,7 +107,7 @@ fn steps_are_switched_off_added_moved_and_replaced() {
 }
 
 #[test]
-fn what_cannot_be_done_in_that_order_is_refused() {
+fn invalid_plans_and_unknown_options_are_refused() {
     let refused = |steps: Value| {
         ProvisioningPlan::from_options(&options(json!({ "steps": steps }))).unwrap_err()
     };
@@ -142,7 +142,7 @@ fn what_cannot_be_done_in_that_order_is_refused() {
 }
 
 #[test]
-fn a_webhook_is_told_over_tls_or_on_this_machine() {
+fn webhook_urls_are_https_or_loopback() {
     let read = |url: &str| {
         let target = json!({ "name": "hook", "kind": "webhook", "url": url });
         serde_json::from_value::<Options>(json!({ "notify": [target] }))
@@ -176,9 +176,9 @@ fn master(name: &str, facts: Value) -> PuppetMaster {
     PuppetMaster { identity: identity(name), address: "192.0.2.1".to_owned(), facts }
 }
 
-/// A9.1: the first criterion decides, not the last one that matches; a tie is decided the same way each time.
+/// A9.1: the first criterion that matches decides, not the last one; ties are broken deterministically.
 #[test]
-fn the_first_criterion_that_any_master_shares_decides() {
+fn first_matching_criterion_chooses_the_master() {
     let masters = [
         master("puppet-a.example.net", json!({ "region": "a", "country": "de" })),
         master("puppet-b.example.net", json!({ "region": "b", "country": "fr" })),
@@ -202,7 +202,7 @@ fn the_first_criterion_that_any_master_shares_decides() {
 }
 
 #[test]
-fn nodes_spread_over_masters_that_are_equally_near() {
+fn nodes_are_spread_over_equal_masters() {
     let masters: Vec<PuppetMaster> = (1..=4)
         .map(|number| master(&format!("puppet{number}.example.net"), json!({ "region": "a" })))
         .collect();
@@ -219,7 +219,7 @@ fn nodes_spread_over_masters_that_are_equally_near() {
 }
 
 #[test]
-fn a_step_is_tried_again_with_growing_pauses_and_then_fails_for_good() {
+fn failing_step_is_retried_with_backoff_and_then_fails() {
     let plan = ProvisioningPlan::from_options(&Options::default()).unwrap();
     let mut record = NodeRecord::new(identity("web1.example.net"), Uuid::nil(), 0);
     let lock = plan.steps()[0].name.clone();
@@ -249,7 +249,7 @@ fn a_step_is_tried_again_with_growing_pauses_and_then_fails_for_good() {
 }
 
 #[test]
-fn what_was_under_way_when_its_leader_died_is_done_again_and_costs_no_try() {
+fn interrupted_step_is_repeated_without_using_an_attempt() {
     let plan = ProvisioningPlan::from_options(&Options::default()).unwrap();
     let lock = plan.steps()[0].name.clone();
     let mut record = NodeRecord::new(identity("web1.example.net"), Uuid::nil(), 0);
@@ -269,10 +269,10 @@ fn what_was_under_way_when_its_leader_died_is_done_again_and_costs_no_try() {
 }
 
 proptest! {
-    /// Whatever happens to a record: a step that was done is not begun again unless what was signed was taken back, a paused one rests,
-    /// and with enough luck every one is done.
+    /// For any sequence of events: a finished step does not begin again unless its effect was undone, a paused record
+    /// rests, and if all later steps succeed, the whole plan gets done.
     #[test]
-    fn every_way_ends(events in proptest::collection::vec(0..6_u8, 0..80)) {
+    fn every_record_can_finish(events in proptest::collection::vec(0..6_u8, 0..80)) {
         let plan = ProvisioningPlan::from_options(&Options::default()).unwrap();
         let by = identity("anna");
         let mut record = NodeRecord::new(identity("web1.example.net"), Uuid::nil(), 0);
@@ -322,9 +322,9 @@ proptest! {
     }
 }
 
-/// A9.10: what a helper says, and what is made of one that says nothing of use.
+/// A9.10: the results of a helper, including unusable output.
 #[tokio::test]
-async fn a_helper_finds_out_defers_or_fails() {
+async fn helper_returns_values_defers_or_fails() {
     use crate::options::HelperStep;
     use crate::record::FailureKind;
     use muster_api::system::real::RealSystem;

@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plain_run_leaves_everything_to_puppets_configuration() {
+    fn default_run_overrides_no_setting_of_puppet() {
         let line =
             build_arguments(&Options::default(), &PuppetRunOptions::default(), files()).join(" ");
         assert_eq!(
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a2_8_every_option_arrives_as_an_argument_of_its_own() {
+    fn a2_8_every_option_is_a_separate_argument() {
         let wish = PuppetRunOptions {
             noop: Some(false),
             tags: vec!["a".to_owned(), "$(reboot)".to_owned()],
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn force_means_at_once() {
+    fn force_disables_splay() {
         let options = Options { splay: Some(true), ..Options::default() };
         let wish =
             PuppetRunOptions { force: true, splay: Some(true), ..PuppetRunOptions::default() };
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn puppet_apply_gets_its_catalog_last() {
+    fn puppet_apply_gets_its_catalog_as_last_argument() {
         let options = Options {
             application: PuppetApplication::Apply,
             vardir: Some("/x/var".into()),

@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a2_5_the_class_comes_from_the_report_and_not_from_the_exit_code() {
+    fn a2_5_class_comes_from_the_report_instead_of_the_exit_code() {
         for (evidence, expected) in [
             (reported(report("unchanged", 7, 0, 0, "")), "clean"),
             (reported(report("changed", 7, 1, 0, "")), "changed"),
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_without_a_report_is_told_by_what_is_known() {
+    fn run_without_a_report_is_classified_by_other_evidence() {
         let none = |exit| RunEvidence { exit, ..RunEvidence::default() };
         assert_eq!(class(&none(None)), "killed");
         assert_eq!(class(&none(Some(137))), "killed");

@@ -130,7 +130,7 @@ mod tests {
     use super::{LOCK_POLL_INTERVAL, POLLS_PER_LOOKUP, StateDirCache};
 
     #[test]
-    fn where_puppet_is_is_found_out_now_and_then_and_a_move_is_noticed() {
+    fn state_directory_is_looked_up_periodically_and_changes_are_detected() {
         let (mut whereabouts, mut asked) = (StateDirCache::default(), 0);
         for look in 0..=2 * POLLS_PER_LOOKUP {
             let place = if look < POLLS_PER_LOOKUP { "/old" } else { "/new" };
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_without_puppet_is_looked_at_seldom() {
+    fn machine_without_puppet_is_polled_less_often() {
         let mut whereabouts = StateDirCache::default();
         assert_eq!(whereabouts.cached_state_dir(|| None), None);
         assert_eq!(whereabouts.poll_delay(), LOCK_POLL_INTERVAL * POLLS_PER_LOOKUP);

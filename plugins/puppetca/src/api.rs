@@ -249,7 +249,7 @@ mod tests {
     use crate::options::Options;
 
     #[test]
-    fn a_key_that_everybody_can_read_is_not_used() {
+    fn refuses_a_key_that_others_can_read() {
         let scratch = tempfile::tempdir().unwrap();
         let own = rcgen::generate_simple_self_signed(vec!["puppet".to_owned()]).unwrap();
         let [cert, key] = ["own.pem", "own.key"].map(|name| scratch.path().join(name));
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_encrypted_and_nothing_but_addresses() {
+    fn base_url_must_be_https_with_host_and_port_only() {
         assert_eq!(parse_base_url("https://puppet:8140/"), Some("https://puppet:8140"));
         for bad in [
             "http://puppet:8140",
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn words_of_a_server_steer_no_terminal() {
+    fn strips_control_characters_from_server_messages() {
         assert_eq!(strip_control_chars("a\u{1b}[2Jb\n"), "a [2Jb");
     }
 }

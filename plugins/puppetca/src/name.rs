@@ -43,7 +43,7 @@ mod tests {
     use super::CertName;
 
     #[test]
-    fn names_are_hosts_in_lower_case_and_never_paths_or_options() {
+    fn accepts_lower_case_host_names_only() {
         for good in ["web1.acme.net", "a", "node_1", "a-b.c", "0"] {
             assert_eq!(CertName::parse(good).unwrap().as_str(), good);
         }

@@ -1,4 +1,4 @@
-//! The desk before an authority in memory, and the agent before a command line that is a script.
+//! Tests of the CA service with an authority in memory, and of the agent with a scripted command line.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -21,21 +21,21 @@ use crate::ca_service::{CaService, SigningSpec};
 use crate::name::CertName;
 use crate::{CaBackend, Options, actions, build_agent};
 
-/// A name of an authority in memory.
+/// The state of a certificate name in the simulated authority.
 struct Held {
     state: CertState,
     request: Option<String>,
     certificate: Option<String>,
 }
 
-/// An authority in memory.
+/// A simulated authority in memory.
 struct Memory {
     issuer: Issuer<'static, KeyPair>,
     names: RefCell<BTreeMap<String, Held>>,
     keys: RefCell<BTreeMap<String, KeyPair>>,
-    /// Signs for another key than it was asked for.
+    /// Signs a certificate for another key than the one requested.
     is_wicked: bool,
-    /// Somebody else signs a moment before.
+    /// Simulates another client that signs first: the call signs, then returns a conflict.
     is_slow: bool,
 }
 
@@ -61,7 +61,7 @@ impl Memory {
         }
     }
 
-    /// A node sends a request.
+    /// Adds a request of a node.
     fn ask(&self, name: &str, others: &[&str]) -> CertificateRequest {
         let key = KeyPair::generate().unwrap();
         let csr: CertificateSigningRequest = params(name, others).serialize_request(&key).unwrap();
@@ -169,9 +169,9 @@ fn types_names_and_examples_equal_the_ddl() {
     assert_eq!(found, Vec::<String>::new());
 }
 
-/// A9.3: a request that was swapped by a third party is not signed.
+/// A9.3: a request that was replaced by a third party is not signed.
 #[test]
-fn only_the_request_that_is_meant_is_signed() {
+fn only_a_request_with_the_expected_fingerprint_and_key_is_signed() {
     let (_directory, desk) = desk(Options::default());
     let ca = Memory::new();
     let meant = ca.ask("web1", &[]);
@@ -199,7 +199,7 @@ fn only_the_request_that_is_meant_is_signed() {
 }
 
 #[test]
-fn signing_twice_is_signing_once_and_another_request_is_refused() {
+fn signing_is_idempotent_and_refuses_another_request() {
     let (_directory, desk) = desk(Options::default());
     let ca = Memory::new();
     let request = ca.ask("web1", &[]);
@@ -215,7 +215,7 @@ fn signing_twice_is_signing_once_and_another_request_is_refused() {
         let refused = desk.sign_verified_request(&ca, &wrong).unwrap_err();
         assert!(matches!(refused, CaError::OtherSigned { .. }), "{refused}");
     }
-    // One that was signed elsewhere: the key tells, the fingerprint cannot.
+    // A certificate that was signed elsewhere can be matched by its key, but not by the fingerprint of a request.
     let request = ca.ask("web2", &[]);
     ca.signed("web2");
     assert!(
@@ -227,7 +227,7 @@ fn signing_twice_is_signing_once_and_another_request_is_refused() {
 }
 
 #[test]
-fn who_was_quicker_with_the_same_request_is_fine() {
+fn conflict_is_ignored_if_the_same_request_was_signed() {
     let (_directory, desk) = desk(Options::default());
     let ca = Memory { is_slow: true, ..Memory::new() };
     let request = ca.ask("web1", &[]);
@@ -238,7 +238,7 @@ fn who_was_quicker_with_the_same_request_is_fine() {
 }
 
 #[test]
-fn a_certificate_for_another_key_is_revoked_at_once() {
+fn certificate_for_another_key_is_revoked() {
     let (_directory, desk) = desk(Options::default());
     let ca = Memory { is_wicked: true, ..Memory::new() };
     let request = ca.ask("web1", &[]);
@@ -250,7 +250,7 @@ fn a_certificate_for_another_key_is_revoked_at_once() {
 }
 
 #[test]
-fn a_request_for_more_than_its_name_is_refused_unless_that_is_allowed() {
+fn alternative_names_are_refused_unless_allowed() {
     let ca = Memory::new();
     let greedy = ca.ask("web1", &["web1", "puppet"]);
     let asked = ask("web1", Some(&greedy.fingerprint), None);
@@ -262,7 +262,7 @@ fn a_request_for_more_than_its_name_is_refused_unless_that_is_allowed() {
     assert!(matches!(error.reason, Some(ReplyReason::Denied { .. })));
     let (_directory, lax) = desk(Options { allow_alt_names: true, ..Options::default() });
     assert!(lax.sign_verified_request(&ca, &asked).unwrap().0);
-    // Its own name again is nothing more.
+    // An alternative name equal to the certificate name is allowed.
     let own = ca.ask("web2", &["web2"]);
     assert!(
         strict.sign_verified_request(&ca, &ask("web2", Some(&own.fingerprint), None)).unwrap().0
@@ -270,7 +270,7 @@ fn a_request_for_more_than_its_name_is_refused_unless_that_is_allowed() {
 }
 
 #[test]
-fn cleaning_revokes_first_and_may_be_repeated() {
+fn cleaning_revokes_and_is_idempotent() {
     let (_directory, desk) = desk(Options::default());
     let ca = Memory::new();
     let name = CertName::parse("web1").unwrap();
@@ -288,7 +288,7 @@ fn cleaning_revokes_first_and_may_be_repeated() {
 }
 
 #[test]
-fn revoking_twice_is_revoking_once_and_nothing_is_no_certificate() {
+fn revoking_is_idempotent_and_needs_a_certificate() {
     let (_directory, desk) = desk(Options::default());
     let ca = Memory::new();
     let name = CertName::parse("web1").unwrap();
@@ -302,7 +302,7 @@ fn revoking_twice_is_revoking_once_and_nothing_is_no_certificate() {
     assert!(matches!(again, Err(CaError::Revoked { .. })));
 }
 
-/// Keeps its names in a directory, and prints what `puppetserver ca` prints.
+/// A scripted `puppetserver ca`: keeps its certificates in a directory and prints JSON.
 const CA: &str = r#"#!/bin/sh
 dir=@DIR@
 echo "$@" >> $dir/calls
@@ -332,7 +332,7 @@ async fn call(
 }
 
 #[tokio::test]
-async fn the_command_line_is_another_way_to_the_same() {
+async fn command_backend_lists_reports_and_signs() {
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name);
     let script = CA.replace("@DIR@", &directory.path().display().to_string());
@@ -377,7 +377,7 @@ async fn the_command_line_is_another_way_to_the_same() {
 }
 
 #[tokio::test]
-async fn what_is_no_name_never_reaches_the_authority() {
+async fn invalid_names_are_refused() {
     let directory = tempfile::tempdir().unwrap();
     let agent = build_agent(Options::default(), directory.path().join("state")).unwrap();
     for action in ["status", "sign", "revoke", "clean"] {
@@ -386,7 +386,7 @@ async fn what_is_no_name_never_reaches_the_authority() {
             let input = Map::from_iter([("certname".to_owned(), json!(name))]);
             assert!(declared.validate_input(&input).is_err(), "{action} {name}");
         }
-        // The field's expression does not see it; the authority must not either.
+        // The expression of the field accepts this name; the service refuses it.
         let error = call(&agent, action, json!({"certname": "a..b"})).await.unwrap_err();
         assert_eq!(error.status, ReplyStatus::InvalidData, "{action}");
     }

@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn the_most_urgent_wish_counts() {
+    fn merged_requests_use_the_most_urgent_options() {
         let mut record = record();
         let wish = RestartOptions {
             deadline: Duration::from_mins(1),
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_comes_too_late_has_a_restart_of_its_own() {
+    fn late_request_gets_a_separate_restart() {
         for late in [RestartState::Locked, RestartState::Restarting, RestartState::Verifying] {
             let mut record = record();
             record.current.record_step(late, "", at(1));
@@ -373,7 +373,7 @@ mod tests {
             assert!(!second.merged && second.id == Uuid::from_u128(2));
             let third = record.add_request(Uuid::from_u128(3), &RestartOptions::default(), at(3));
             assert!(third.merged && third.id == second.id);
-            assert!(record.advance_cycle(), "goes on with the first");
+            assert!(record.advance_cycle(), "the first restart is still current");
             assert_eq!(record.current.id, Uuid::from_u128(1));
             record.current.record_step(RestartState::Ok, "", at(4));
             assert!(!record.is_idle() && record.advance_cycle());
@@ -401,10 +401,9 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever happens: who asks is part of a restart that has not begun yet, nobody is forgotten or counted twice, and the
-        /// record stays small.
+        /// For any sequence of events: each request belongs to exactly one restart that begins after it, and the record stays small.
         #[test]
-        fn every_request_is_part_of_exactly_one_restart_that_begins_after_it(story in prop::collection::vec(happening(), 0..80)) {
+        fn each_request_belongs_to_one_restart_that_begins_after_it(story in prop::collection::vec(happening(), 0..80)) {
             let mut record = record();
             let mut asked: BTreeMap<Uuid, u32> = BTreeMap::from([(Uuid::from_u128(1), 1)]);
             for (number, happening) in story.into_iter().enumerate() {

@@ -93,7 +93,7 @@ mod tests {
     use super::RestartTarget;
 
     #[test]
-    fn a_service_has_one_name_and_a_name_is_no_path() {
+    fn unit_names_are_normalised_and_paths_are_refused() {
         assert_eq!(
             RestartTarget::parse_unit("puppet.service"),
             RestartTarget::parse_unit("puppet")
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_are_the_same_when_every_word_is() {
+    fn commands_with_equal_arguments_have_equal_keys() {
         let key = |words: &[&str]| {
             let argv = words.iter().map(|word| (*word).to_owned()).collect();
             RestartTarget::from_command(argv).unwrap().record_key()

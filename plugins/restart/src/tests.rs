@@ -1,5 +1,5 @@
-//! The worker on a machine with systemd, and what it makes of other workers' unfinished business. Real services, real locks and real
-//! runs: `tests/it/restarts/`.
+//! Tests of the worker with a simulated systemd, and of restarts that a killed worker left unfinished.
+//! `tests/it/restarts/` has the tests with real services, locks and runs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -33,7 +33,7 @@ fn types_names_and_examples_equal_the_ddl() {
     assert!(!agent.ddl().find_action("request").unwrap().is_read_only());
 }
 
-/// Starts nothing: the tests are the worker.
+/// Launches no worker: each test runs the worker itself.
 #[derive(Debug)]
 struct Nobody;
 
@@ -43,7 +43,7 @@ impl WorkerLauncher for Nobody {
     }
 }
 
-/// A machine with systemd and one service, which is the first process before a restart and this one afterwards.
+/// A simulated machine with one service. Its main process is PID 1 before a restart and the test's process afterwards.
 struct Machine {
     system: FakeSystem,
     directory: TempDir,
@@ -77,7 +77,7 @@ impl Machine {
         machine
     }
 
-    /// The service is this process after a restart.
+    /// After a restart, this process is the main process of the service.
     fn becomes(&self, after: u32) {
         let restarted = Arc::new(AtomicBool::new(false));
         let state = "LoadState=loaded\nActiveState=active\nUnitFileState=enabled\n";
@@ -99,7 +99,7 @@ impl Machine {
         RestartWorker::new(self.restarts.store().clone(), &self.target.record_key(), system).hasty()
     }
 
-    /// Asks, and does it.
+    /// Requests a restart and runs the worker.
     fn restart(&self, wish: &RestartOptions) -> RestartCycle {
         self.restarts.request_restart(&self.target, wish).unwrap();
         self.worker().run().unwrap();
@@ -127,7 +127,7 @@ fn words(cycle: &RestartCycle) -> Vec<&'static str> {
 }
 
 #[test]
-fn a_new_main_process_is_what_a_restart_is_known_by() {
+fn restart_is_verified_by_a_new_main_process() {
     let machine = Machine::new();
     let cycle = machine.restart(&RestartOptions::default());
     let pid = std::process::id();
@@ -137,14 +137,14 @@ fn a_new_main_process_is_what_a_restart_is_known_by() {
     assert_eq!(machine.restarts(), 1);
     let steps = &cycle.steps;
     assert!(steps.is_sorted_by_key(|step| step.at.uptime) && steps[0].at.uptime > 0);
-    // The next one begins from what there is now: the same process again is no restart.
+    // The next restart starts with the current process; if the process stays the same, the restart failed.
     let cycle = machine.restart(&RestartOptions::default());
     assert_eq!(cycle.state, RestartState::Failed);
     assert_eq!(cycle.text, format!("puppet is still process {pid}, as before"));
 }
 
 #[test]
-fn what_systemd_says_of_a_failed_restart_is_told() {
+fn failed_restart_has_the_message_of_systemd() {
     let machine = Machine::new();
     let said =
         "Job for puppet.service failed because the control process exited with error code.\n";
@@ -165,7 +165,7 @@ fn what_systemd_says_of_a_failed_restart_is_told() {
 }
 
 #[test]
-fn a_run_that_does_not_end_is_the_deadlines_and_force_is_stronger() {
+fn deadline_ends_the_wait_for_a_run_and_force_skips_it() {
     let machine = Machine::new();
     let _run = machine.run_lock();
     let wish = RestartOptions { deadline: Duration::ZERO, ..RestartOptions::default() };
@@ -182,7 +182,7 @@ fn a_run_that_does_not_end_is_the_deadlines_and_force_is_stronger() {
     assert_eq!(machine.restarts(), 2);
 }
 
-/// As if a worker had been killed there.
+/// Simulates a worker that was killed in this state.
 fn left_in(machine: &Machine, state: RestartState, before: Option<ProcessId>) {
     machine.restarts.request_restart(&machine.target, &RestartOptions::default()).unwrap();
     let key = machine.target.record_key();
@@ -198,8 +198,8 @@ fn left_in(machine: &Machine, state: RestartState, before: Option<ProcessId>) {
 }
 
 #[test]
-fn a_killed_workers_restart_is_made_once() {
-    // It had not come to it.
+fn restart_of_a_killed_worker_is_done_once() {
+    // The worker had not restarted the service.
     for state in [
         RestartState::Requested,
         RestartState::Waiting,
@@ -214,7 +214,7 @@ fn a_killed_workers_restart_is_made_once() {
             "{state:?}"
         );
     }
-    // It had: there is another process than before already.
+    // The worker had restarted the service: its main process differs from the process before.
     for state in [RestartState::Restarting, RestartState::Verifying] {
         let machine = Machine::new();
         left_in(&machine, state, ProcessId::from_pid(std::process::id()));
@@ -230,13 +230,13 @@ fn a_killed_workers_restart_is_made_once() {
 }
 
 #[test]
-fn there_is_one_worker_and_damage_is_no_end() {
+fn second_worker_does_nothing_and_a_damaged_record_is_replaced() {
     let machine = Machine::new();
     let key = machine.target.record_key();
     machine.restarts.request_restart(&machine.target, &RestartOptions::default()).unwrap();
     let occupied = machine.restarts.store().try_lock_worker(&key).unwrap().unwrap();
     machine.worker().run().unwrap();
-    assert_eq!(machine.outcome().state, RestartState::Requested, "somebody else is at it");
+    assert_eq!(machine.outcome().state, RestartState::Requested, "another worker holds the lock");
     drop(occupied);
     machine.worker().run().unwrap();
     assert_eq!(machine.outcome().state, RestartState::Ok);
@@ -248,7 +248,7 @@ fn there_is_one_worker_and_damage_is_no_end() {
 }
 
 #[test]
-fn what_is_kept_is_ours_alone() {
+fn records_are_readable_by_the_owner_only() {
     use std::os::unix::fs::PermissionsExt as _;
     let machine = Machine::new();
     machine.restart(&RestartOptions::default());

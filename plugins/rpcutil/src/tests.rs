@@ -1,4 +1,4 @@
-//! The agent and the data sources, through the doors that the host uses.
+//! Tests of the agent and of the data sources through their handlers.
 
 use std::os::unix::fs::symlink;
 use std::sync::Arc;
@@ -59,7 +59,7 @@ fn node() -> TestNode {
     node
 }
 
-/// Asks as the host does: inputs and outputs pass the DDL.
+/// Calls an action with inputs and outputs validated against the DDL, as the host does.
 async fn ask_on(system: Arc<dyn System>, action: &str, input: Value) -> Result<Value, ActionError> {
     let agent = RpcutilPlugin::create_agent().unwrap();
     let declared = agent.ddl().find_action(action).unwrap();
@@ -73,7 +73,7 @@ async fn ask(action: &str, input: Value) -> Value {
     ask_on(Arc::new(FakeSystem::new()), action, input).await.unwrap()
 }
 
-/// The answer of a data source, which must be flat.
+/// The values of a data source; none may be a list or an object.
 async fn data(system: &Arc<dyn System>, source: &str, query: &str) -> Map<String, Value> {
     let input = json!({"source": source, "query": query});
     let answer = ask_on(Arc::clone(system), "get_data", input).await.unwrap();
@@ -157,7 +157,7 @@ fn data_sources_types_names_and_examples_equal_their_ddls() {
 }
 
 #[tokio::test]
-async fn ping_tells_the_nodes_clock() {
+async fn ping_returns_the_clock_of_the_node() {
     let system = FakeSystem::new();
     system.set_now(SystemTime::UNIX_EPOCH + Duration::from_secs(1_767_225_601));
     let answer = ask_on(Arc::new(system), "ping", json!({})).await.unwrap();
@@ -165,7 +165,7 @@ async fn ping_tells_the_nodes_clock() {
 }
 
 #[tokio::test]
-async fn inventory_tells_everything() {
+async fn inventory_is_complete() {
     let answer = ask("inventory", json!({})).await;
     let expected = json!({
         "agents": ["puppetral", "rpcutil"],
@@ -193,7 +193,7 @@ async fn facts_are_found_by_path_and_missing_ones_are_null() {
 }
 
 #[tokio::test]
-async fn daemon_stats_are_the_daemons_counters_and_the_kernels() {
+async fn daemon_stats_combine_counters_and_process_statistics() {
     let answer = ask("daemon_stats", json!({})).await;
     let counters = ["total", "validated", "denied", "replayed", "starttime"];
     let counted = counters.map(|name| answer[name].as_u64().unwrap());
@@ -221,7 +221,7 @@ async fn agents_and_collectives_are_described() {
 }
 
 #[tokio::test]
-async fn a_ddl_is_told_with_its_checksum_and_the_trouble_of_others_with_its_file() {
+async fn ddl_has_a_checksum_and_agent_problems_have_a_path() {
     let mut node = node();
     let document = AgentDdl::from_slice(builtin_agent("rpcutil").unwrap().as_bytes()).unwrap();
     node.ddls = vec![Arc::new(document)];
@@ -254,7 +254,7 @@ fn document_version(text: &str) -> String {
 }
 
 #[tokio::test]
-async fn configuration_is_told_without_its_secrets() {
+async fn configuration_is_returned_with_redacted_secrets() {
     let cases = [
         ("identity", json!("dev1.example.net")),
         ("broker.credentials", json!("/etc/muster/node.creds")),
@@ -275,7 +275,7 @@ async fn configuration_is_told_without_its_secrets() {
 }
 
 #[tokio::test]
-async fn sources_of_the_nodes_own_knowledge() {
+async fn data_sources_return_facts_classes_collectives_and_agents() {
     let system: Arc<dyn System> = Arc::new(FakeSystem::new());
     let fact = data(&system, "fact", "os.tags").await;
     assert_eq!(
@@ -303,7 +303,7 @@ async fn sources_of_the_nodes_own_knowledge() {
 }
 
 #[tokio::test]
-async fn fstat_tells_what_is_at_a_path() {
+async fn fstat_describes_a_path() {
     let scratch = tempfile::tempdir().unwrap();
     let real: Arc<dyn System> = Arc::new(RealSystem::new(scratch.path().to_owned()));
     std::fs::create_dir(scratch.path().join("etc")).unwrap();
@@ -325,7 +325,7 @@ async fn fstat_tells_what_is_at_a_path() {
         file["mtime_age"].as_u64().unwrap() < 60
             && file["mtime_seconds"].as_u64().unwrap() > 1_700_000_000
     );
-    // A checksum would prove a guess of what only some users may read.
+    // A checksum would let a caller verify guesses of content that only some users may read.
     let private = data(&real, "fstat", "/etc/private").await;
     assert_eq!(
         (&private["size"], &private["md5"], &private["sha256"]),
@@ -339,7 +339,7 @@ async fn fstat_tells_what_is_at_a_path() {
 }
 
 #[tokio::test]
-async fn a_file_that_may_not_be_read_has_no_checksum_and_one_that_may_not_be_seen_is_a_failure() {
+async fn unreadable_file_has_no_checksum_and_a_failed_stat_is_an_error() {
     let system = FakeSystem::new();
     system.add_file("/etc/shadow", "x");
     system.inject_failure("/etc/shadow", "read");
@@ -355,7 +355,7 @@ async fn a_file_that_may_not_be_read_has_no_checksum_and_one_that_may_not_be_see
 }
 
 #[tokio::test]
-async fn a_wrong_question_is_told_apart_from_a_failure() {
+async fn invalid_queries_have_a_status_other_than_failed() {
     let cases = [
         (json!({"source": "weather"}), ReplyStatus::InvalidData, "agent, class, collective"),
         (json!({"source": "fstat"}), ReplyStatus::MissingData, "absolute path"),

@@ -1,4 +1,4 @@
-//! The agent through the doors that the host uses, on a machine with init scripts and on one with systemd.
+//! Tests of the agent through its handlers, on a machine with init scripts and on a machine with a simulated systemd.
 
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::{ServicePlugin, actions};
 
-/// Runs as long as its file is there, and writes down what it is told.
+/// An init script that runs while its file exists, and records its arguments.
 const SCRIPT: &str = r#"#!/bin/sh
 echo "$1" >> /tmp/told
 case "$1" in
@@ -25,7 +25,6 @@ case "$1" in
 esac
 "#;
 
-/// A machine, and the agent on it.
 struct Machine {
     agent: Agent,
     system: Arc<dyn System>,
@@ -59,7 +58,7 @@ fn with_script(script: &str) -> (tempfile::TempDir, Machine) {
     (directory, machine)
 }
 
-/// A systemd with a unit in that state, which every verb that is known leads to another.
+/// A simulated systemd with a unit in this state; `start`, `stop` and `restart` change the state.
 fn with_systemd(load: &str, active: &str) -> (FakeSystem, Machine) {
     let system = FakeSystem::new();
     system.add_directory("/run/systemd/system");
@@ -102,7 +101,7 @@ fn types_names_and_examples_equal_the_ddl() {
 }
 
 #[tokio::test]
-async fn an_init_script_is_started_restarted_and_stopped() {
+async fn init_script_is_started_restarted_and_stopped() {
     let (directory, machine) = with_script(SCRIPT);
     let (running, stopped) = (json!({"status": "running"}), json!({"status": "stopped"}));
     let report = |status: &str, changed: bool| json!({"status": status, "changed": changed});
@@ -124,7 +123,7 @@ async fn an_init_script_is_started_restarted_and_stopped() {
 }
 
 #[tokio::test]
-async fn systemctl_is_told_what_to_do() {
+async fn runs_systemctl_only_for_changes() {
     for (action, before, after, calls) in [
         ("status", "active", "running", vec![]),
         ("status", "failed", "stopped", vec![]),
@@ -143,7 +142,7 @@ async fn systemctl_is_told_what_to_do() {
 }
 
 #[tokio::test]
-async fn an_unknown_service_is_a_failure_of_every_action() {
+async fn every_action_fails_for_an_unknown_service() {
     let (system, machine) = with_systemd("not-found", "inactive");
     for action in ["status", "start", "stop", "restart"] {
         let error = machine.ask(action, "ngnix").await.unwrap_err();
@@ -161,7 +160,7 @@ async fn an_unknown_service_is_a_failure_of_every_action() {
 }
 
 #[tokio::test]
-async fn a_service_that_will_not_is_a_failure_with_its_own_words() {
+async fn failing_service_returns_its_output() {
     let (_directory, machine) = with_script("#!/bin/sh\necho no such luck; exit 1\n");
     for (action, verb) in [("start", "start"), ("restart", "stop")] {
         let error = machine.ask(action, "httpd").await.unwrap_err();
@@ -174,7 +173,7 @@ async fn a_service_that_will_not_is_a_failure_with_its_own_words() {
 }
 
 #[tokio::test]
-async fn what_is_no_name_of_a_service_is_refused() {
+async fn invalid_service_names_are_refused() {
     let agent = ServicePlugin::create_agent().unwrap();
     for action in agent.ddl().actions() {
         for name in ["", "--all", "../x", "a b", "x;reboot", &"x".repeat(91)] {
@@ -183,21 +182,21 @@ async fn what_is_no_name_of_a_service_is_refused() {
             assert!(refused.is_err(), "{} {name}", action.name());
         }
     }
-    // The engine is stricter than the field's validator.
+    // The engine is stricter than the validator of the DDL.
     let (_directory, machine) = with_script(SCRIPT);
     let error = machine.ask("status", "..").await.unwrap_err();
     assert_eq!(error.status, ReplyStatus::InvalidData, "{error:?}");
 }
 
 #[test]
-fn the_data_sources_types_names_and_examples_equal_its_ddl() {
+fn data_source_types_names_and_examples_equal_the_ddl() {
     let sources = ServicePlugin::create_data_sources().unwrap();
     let found = muster_api::testing::data_differences::<actions::ServiceDataOutput>(&sources[0]);
     assert_eq!(found, Vec::<String>::new());
 }
 
 #[tokio::test]
-async fn the_data_source_tells_what_is_known_of_a_service() {
+async fn data_source_returns_the_state_of_a_service() {
     let node = TestNode::named("dev1").unwrap();
     let source = ServicePlugin::create_data_sources().unwrap().remove(0);
     for (load, active, expected) in [

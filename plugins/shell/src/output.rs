@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_whole_however_they_arrive() {
+    fn lines_are_complete_for_any_chunks() {
         assert_eq!(lines(&[b"a\nb", b"c\n", b"\n", b"end"]), ["a", "bc", "", "end"]);
         assert_eq!(lines(&[b"a\xff\n"]), ["a\u{fffd}"]);
         let long = vec![b'x'; MAX_LINE_BYTES * 2 + 5];
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_told_and_what_is_kept() {
+    async fn output_is_streamed_by_line_and_kept() {
         let (sink, source) = progress_channel();
         let output = LiveOutputBuffer::new(sink);
         output.append_bytes(OutputStream::Stderr, b"oh\nno");
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn too_much_is_cut_and_said_so() {
+    fn excess_output_is_truncated_and_marked() {
         let output = LiveOutputBuffer::new(muster_api::progress::ProgressSink::default());
         output.append_bytes(OutputStream::Stdout, &vec![1; MAX_KEPT_BYTES + 1]);
         let kept = json!(output.finish_streams());

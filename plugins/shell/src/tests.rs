@@ -1,4 +1,4 @@
-//! The agent through the doors that the host uses, with real programs on this machine.
+//! Tests of the agent through its handlers, with real programs on this machine.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use tokio::time::Instant;
 
 use crate::{Options, actions, build_agent};
 
-/// Long enough for anything on a busy machine.
+/// Longer than any step takes on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// An agent as a daemon has it, and the directory that outlives it.
+/// An agent, and the directory that persists over restarts of the daemon.
 struct Machine {
     agent: Agent,
     directory: tempfile::TempDir,
@@ -30,7 +30,7 @@ impl Machine {
         Self { agent, directory }
     }
 
-    /// The daemon was started again: nothing is left of it but its files.
+    /// Simulates a restart of the daemon: only the files remain.
     fn restart(&mut self) {
         self.agent = build_agent(Options::default(), self.directory.path().join("jobs")).unwrap();
     }
@@ -62,7 +62,7 @@ impl Machine {
         started.unwrap()["job"].as_str().unwrap().to_owned()
     }
 
-    /// Asks again and again until the answer is as wanted.
+    /// Repeats the call until the answer satisfies the condition.
     async fn until(&self, action: &str, input: Value, is: impl Fn(&Value) -> bool) -> Value {
         let end = Instant::now() + PATIENCE;
         loop {
@@ -75,7 +75,7 @@ impl Machine {
         }
     }
 
-    /// The whole of a stream, once there is no more to come.
+    /// The whole content of a stream, after its end was reached.
     async fn printed(&self, job: &str, stream: &str) -> String {
         self.until(
             "tail",
@@ -131,7 +131,7 @@ fn types_names_and_examples_equal_the_ddl() {
 }
 
 #[tokio::test]
-async fn a_program_runs_with_its_words_environment_and_input() {
+async fn program_gets_arguments_directory_environment_and_input() {
     let machine = Machine::new(Options::default());
     let answer =
         machine.ask("run", json!({"command": ["printf", "%s|", "a b", "$HOME", "*"]})).await;
@@ -146,7 +146,7 @@ async fn a_program_runs_with_its_words_environment_and_input() {
 }
 
 #[tokio::test]
-async fn a_program_that_fails_is_a_failure_that_keeps_its_output() {
+async fn failed_program_returns_its_output() {
     let machine = Machine::new(Options::default());
     let error =
         machine.ask("run", json!({"script": "echo half; echo why >&2; exit 3"})).await.unwrap_err();
@@ -160,7 +160,7 @@ async fn a_program_that_fails_is_a_failure_that_keeps_its_output() {
 }
 
 #[tokio::test]
-async fn a_program_that_takes_too_long_or_is_taken_back_tells_what_it_said() {
+async fn timed_out_or_cancelled_program_returns_its_output() {
     let machine = Machine::new(Options::default());
     let script = json!({"script": "echo begun; exec sleep 600", "timeout": 1});
     let error = machine.ask("run", script).await.unwrap_err();
@@ -183,7 +183,7 @@ async fn a_program_that_takes_too_long_or_is_taken_back_tells_what_it_said() {
 }
 
 #[tokio::test]
-async fn wrong_words_are_refused_before_anything_runs() {
+async fn invalid_inputs_are_refused_before_a_program_starts() {
     let machine = Machine::new(Options::default());
     for input in [
         json!({}),
@@ -207,7 +207,7 @@ async fn wrong_words_are_refused_before_anything_runs() {
 }
 
 #[tokio::test]
-async fn a_job_goes_on_while_the_daemon_is_started_again() {
+async fn job_survives_a_restart_of_the_daemon() {
     let mut machine = Machine::new(Options::default());
     let gate = machine.directory.path().join("gate");
     let script = format!(
@@ -235,7 +235,7 @@ async fn a_job_goes_on_while_the_daemon_is_started_again() {
 }
 
 #[tokio::test]
-async fn a_job_is_ended_with_its_children_gently_or_by_force() {
+async fn kill_ends_a_job_with_its_children() {
     let machine = Machine::new(Options::default());
     let gentle = machine.start("sleep 600 & echo $!; wait").await;
     let stubborn = machine.start("trap '' TERM; echo begun; while :; do sleep 1; done").await;
@@ -261,7 +261,7 @@ async fn a_job_is_ended_with_its_children_gently_or_by_force() {
 }
 
 #[tokio::test]
-async fn a_spool_is_bounded_and_the_program_does_not_notice() {
+async fn spool_is_bounded_without_affecting_the_program() {
     let machine = Machine::new(Options { spool_bytes: 1000, ..Options::default() });
     let job = machine.start("head -c 3000000 /dev/zero | tr '\\0' x; echo ok >&2").await;
     let status = machine.until("status", json!({ "job": job }), exited).await;
@@ -271,7 +271,7 @@ async fn a_spool_is_bounded_and_the_program_does_not_notice() {
 }
 
 #[tokio::test]
-async fn only_so_many_jobs_are_remembered_and_running_ones_are_never_forgotten() {
+async fn job_limit_removes_ended_jobs_only() {
     let machine = Machine::new(Options { jobs: 2, ..Options::default() });
     let first = machine.start("true").await;
     machine.printed(&first, "stdout").await;
@@ -286,7 +286,7 @@ async fn only_so_many_jobs_are_remembered_and_running_ones_are_never_forgotten()
 }
 
 #[tokio::test]
-async fn a_job_is_followed_line_by_line() {
+async fn tail_follows_a_job_line_by_line() {
     let machine = Machine::new(Options::default());
     let job = machine.start("echo one; sleep 0.3; echo two; printf end").await;
     let mut cx = Machine::context("tail");
@@ -300,7 +300,7 @@ async fn a_job_is_followed_line_by_line() {
 }
 
 #[tokio::test]
-async fn what_is_secret_is_written_nowhere() {
+async fn environment_and_input_are_not_written_to_disk() {
     let machine = Machine::new(Options::default());
     let input = json!({"script": "cat; echo $TOKEN | wc -c", "env": {"TOKEN": "hunter2"}, "stdin": "hunter3"});
     let started = machine.ask("start", input).await.unwrap();
@@ -325,7 +325,7 @@ fn mode(path: &Path) -> u32 {
 }
 
 #[tokio::test]
-async fn a_job_is_the_callers_who_started_it() {
+async fn job_is_visible_only_to_the_caller_that_started_it() {
     let machine = Machine::new(Options::default());
     let gate = machine.directory.path().join("gate");
     let script = format!("echo secret; until test -e {}; do sleep 0.05; done", gate.display());
@@ -342,7 +342,7 @@ async fn a_job_is_the_callers_who_started_it() {
     }
     let listed = machine.ask_in(&other("list"), "list", json!({})).await.unwrap();
     assert_eq!((&listed["jobs"], &listed["running"]), (&json!([]), &json!(0)));
-    // The caller's own questions are answered, and the refused kill has ended nothing.
+    // The caller's own calls succeed, and the refused `kill` did not end the job.
     let status = machine.ask("status", json!({ "job": job })).await.unwrap();
     assert_eq!(status["state"], json!("running"));
     std::fs::write(&gate, "").unwrap();

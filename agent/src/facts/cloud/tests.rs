@@ -1,4 +1,4 @@
-//! Metadata services as they are, on loopback: each with its own manners, and some with none.
+//! Tests with simulated metadata services on loopback: the four supported clouds and misbehaving servers.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::{CloudCollector, region_of_zone};
 use crate::facts::FactError;
 
-/// One question, as it came.
+/// One HTTP request as received.
 #[derive(Debug, Clone)]
 struct Question {
     method: String,
@@ -25,14 +25,14 @@ impl Question {
     }
 }
 
-/// Status, headers, body.
+/// Status, headers and body.
 type Reply = (u16, Vec<(&'static str, String)>, Vec<u8>);
 
 fn reply(status: u16, body: impl Into<Vec<u8>>) -> Reply {
     (status, Vec::new(), body.into())
 }
 
-/// A service on loopback, and what it was asked.
+/// A server on loopback that records its requests.
 struct Stub {
     address: SocketAddr,
     asked: Arc<Mutex<Vec<Question>>>,
@@ -108,7 +108,7 @@ fn serve(
     }
 }
 
-/// Amazon's: the token is asked for by PUT with its life, and sent with every question; without it, 401.
+/// Amazon EC2: a PUT with a TTL returns a token, and each further request needs that token; without it, status 401.
 fn ec2(v1_too: bool) -> Stub {
     Stub::new(move |question| {
         let path = question.path.as_str();
@@ -200,7 +200,7 @@ fn openstack() -> Stub {
 }
 
 #[test]
-fn amazon_is_asked_with_a_session_token() {
+fn amazon_is_queried_with_a_session_token() {
     let stub = ec2(false);
     for word in ["ec2", "auto"] {
         let facts = stub.collect(word);
@@ -219,7 +219,7 @@ fn amazon_is_asked_with_a_session_token() {
 }
 
 #[test]
-fn nobody_asks_for_user_data_or_credentials() {
+fn user_data_and_credentials_are_never_requested() {
     for stub in [ec2(false), gce(), azure(), openstack()] {
         stub.collect("auto");
         let asked = stub.asked();
@@ -236,7 +236,7 @@ fn nobody_asks_for_user_data_or_credentials() {
 }
 
 #[test]
-fn a_service_without_tokens_is_asked_only_where_that_is_allowed() {
+fn service_without_tokens_is_queried_only_if_allowed() {
     let stub = ec2(true);
     assert!(matches!(stub.cloud("ec2", false).collect_facts(), Err(FactError::Cloud { .. })));
     let facts = stub.cloud("ec2", true).collect_facts().unwrap();
@@ -244,7 +244,7 @@ fn a_service_without_tokens_is_asked_only_where_that_is_allowed() {
 }
 
 #[test]
-fn google_azure_and_openstack_are_found_by_their_manners() {
+fn google_azure_and_openstack_are_detected() {
     assert_eq!(
         gce_facts(),
         json!({
@@ -276,7 +276,7 @@ fn gce_facts() -> Value {
 }
 
 #[test]
-fn where_no_cloud_is_there_are_no_facts_and_no_problem() {
+fn machine_without_a_cloud_has_no_cloud_facts_and_no_error() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = free.local_addr().unwrap();
     drop(free);
@@ -288,16 +288,16 @@ fn where_no_cloud_is_there_are_no_facts_and_no_problem() {
     let named = CloudCollector::new("azure", Some(&url), false).unwrap();
     assert!(matches!(named.collect_facts(), Err(FactError::Cloud { .. })));
     assert!(CloudCollector::new("off", None, false).is_none());
-    // Somebody who is no metadata service: a web server that answers everything.
+    // A web server that answers every request but is not a metadata service.
     for body in ["<html>welcome</html>", "{}", ""] {
         let stub = Stub::new(move |_| reply(200, body));
         assert_eq!(stub.collect("auto"), json!({}), "{body}");
     }
 }
 
-/// What was found once is missing when it does not answer: its facts are not to vanish.
+/// After a first success, a cloud that does not answer is an error, so that its facts do not vanish.
 #[test]
-fn a_cloud_that_stops_to_answer_is_a_problem() {
+fn cloud_that_stops_answering_is_an_error() {
     let gone = Arc::new(Mutex::new(false));
     let seen = Arc::clone(&gone);
     let stub = Stub::new(move |question| {
@@ -313,8 +313,8 @@ fn a_cloud_that_stops_to_answer_is_a_problem() {
 }
 
 #[test]
-fn endless_slow_and_steering_answers_do_no_harm() {
-    // A document larger than any.
+fn oversized_slow_and_malicious_replies_are_contained() {
+    // A document larger than the limit.
     let huge = Stub::new(|question| match question.path.as_str() {
         "/openstack/latest/meta_data.json" => {
             let document = json!({"uuid": "1", "name": "x".repeat(1 << 20)});
@@ -323,7 +323,7 @@ fn endless_slow_and_steering_answers_do_no_harm() {
         _ => reply(404, ""),
     });
     assert!(matches!(huge.cloud("openstack", false).collect_facts(), Err(FactError::Cloud { .. })));
-    // A value larger than any, and one with escapes and a line break.
+    // A value larger than the limit, and one with control characters and a line break.
     let odd = Stub::new(|question| match question.path.as_str() {
         "/openstack/latest/meta_data.json" => {
             let name = format!("a\u{1b}[2J\r\nb\0{}", "y".repeat(5000));
@@ -340,27 +340,27 @@ fn endless_slow_and_steering_answers_do_no_harm() {
     assert_eq!(facts["cloud"]["tags"].as_object().unwrap().len(), 64);
     assert!(!facts.to_string().contains("\\u00"), "{facts}");
     assert!(facts["cloud"].get("type").is_none());
-    // Silence.
+    // A server that accepts connections and never answers.
     let slow = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", slow.local_addr().unwrap());
     let begun = Instant::now();
     let cloud = CloudCollector::new("auto", Some(&url), false).unwrap();
     assert!(cloud.collect_facts().unwrap().is_empty());
     assert!(begun.elapsed() < Duration::from_secs(20));
-    // A header that would be sent back.
+    // A token with a line break, which would inject a header into the next request.
     let liar = Stub::new(|question| match question.path.as_str() {
         "/latest/api/token" => reply(200, "a\r\nHost: evil"),
         _ => reply(200, "i-0123456789abcdef0"),
     });
     assert!(matches!(liar.cloud("ec2", false).collect_facts(), Err(FactError::Cloud { .. })));
-    // A redirect is not followed.
+    // Redirects are not followed.
     let moved =
         Stub::new(|_| (302, vec![("location", "http://127.0.0.1:1/".to_owned())], Vec::new()));
     assert_eq!(moved.collect("auto"), json!({}));
 }
 
 #[test]
-fn a_zone_tells_its_region() {
+fn derives_the_region_from_a_zone() {
     assert_eq!(region_of_zone("eu-west-1b").as_deref(), Some("eu-west-1"));
     assert_eq!(region_of_zone("us-gov-west-1a").as_deref(), Some("us-gov-west-1"));
     assert_eq!(region_of_zone("nova"), None);

@@ -1,4 +1,4 @@
-//! A plan of a catalog starts nothing that the catalog names and leaves nothing behind, whatever its resources say.
+//! Tests that a plan starts no program that the catalog specifies and leaves no file behind.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{agent, ask};
 
 #[tokio::test]
-async fn a_plan_runs_no_guard_no_status_command_and_no_resource_that_refuses_noop() {
+async fn plan_runs_no_guard_no_status_command_and_ignores_noop_false() {
     let directory = tempfile::tempdir().unwrap();
     let (mark, program) = (directory.path().join("started"), directory.path().join("canary"));
     std::fs::write(&program, format!("#!/bin/sh\n: > '{}'\n", mark.display())).unwrap();
@@ -44,7 +44,7 @@ async fn a_plan_runs_no_guard_no_status_command_and_no_resource_that_refuses_noo
 }
 
 #[tokio::test]
-async fn what_was_not_evaluated_is_an_event_and_its_targets_would_be_refreshed() {
+async fn resource_that_was_not_evaluated_is_an_event() {
     let directory = tempfile::tempdir().unwrap();
     let catalog = agent("catalog", directory.path());
     let text = json!([

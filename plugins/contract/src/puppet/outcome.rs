@@ -287,7 +287,7 @@ mod tests {
     use super::{PuppetRunClass, PuppetRunOutcome, PuppetRunState};
 
     #[test]
-    fn a_run_that_never_began_was_refused_and_one_that_did_aborted() {
+    fn run_is_refused_before_and_aborted_after_its_start() {
         let mut outcome = PuppetRunOutcome::default();
         outcome.end_without_result(PuppetRunClass::NoPermit, "no room");
         assert_eq!(
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sentence_tells_what_counts() {
+    fn summary_sentence_has_counts_duration_and_pending_refreshes() {
         let outcome = PuppetRunOutcome {
             state: PuppetRunState::Finished,
             class: Some(PuppetRunClass::FailedChanged),
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn classes_have_the_names_of_replies() {
+    fn classes_have_their_wire_names() {
         const NAMES: &str = "clean changed pending failed failed+changed compile_failed stale_catalog disabled locked no_permit \
             killed timeout cancelled fenced daemon_restart not_started no_report not_applied no_certificate stopped";
         for name in NAMES.split_whitespace() {

@@ -1,4 +1,4 @@
-//! The agent through the doors that the host uses, on a machine that is a scratch directory.
+//! Tests of the agent through its handlers, with a scratch directory as root.
 
 mod race;
 
@@ -73,11 +73,11 @@ fn types_names_and_examples_equal_the_ddl() {
 }
 
 #[tokio::test]
-async fn files_are_looked_at_and_read() {
+async fn files_are_described_listed_and_read() {
     let machine = Machine::new();
     let log = machine.path("status", "/srv/app/log").await.unwrap();
     assert_eq!((&log["kind"], &log["size"]), (&json!("file"), &json!(14)));
-    // As `sha256sum` says it.
+    // As printed by `sha256sum` and `md5sum`.
     let sum = "b6285c57e8797db5d4c51c80d6f11938afda9b11c6a003549709189e9b4b92a2";
     assert_eq!(log["sha256"], json!(sum));
     assert_eq!(log["md5"], json!("deed54b823522e0525693b090363f9df"));
@@ -105,7 +105,7 @@ async fn files_are_looked_at_and_read() {
 }
 
 #[tokio::test]
-async fn what_is_out_of_bounds_stays_unseen() {
+async fn paths_outside_the_policy_are_denied() {
     let machine = Machine::new();
     for (action, path) in [
         ("read", "/etc/shadow"),
@@ -135,7 +135,7 @@ async fn what_is_out_of_bounds_stays_unseen() {
 }
 
 #[tokio::test]
-async fn files_and_directories_are_made_and_removed() {
+async fn files_and_directories_are_created_and_removed() {
     let machine = Machine::new();
     let changed = |yes: bool| json!({ "changed": yes });
     assert_eq!(machine.path("touch", "/srv/app/new").await.unwrap(), changed(true));
@@ -155,7 +155,7 @@ async fn files_and_directories_are_made_and_removed() {
     let input = json!({"path": "/srv/app/full", "recursive": true});
     assert_eq!(machine.ask("remove", input).await.unwrap(), changed(true));
     assert!(!machine.has("srv/app/full"));
-    // A link goes away, and what it leads to stays.
+    // A link is removed, and its target stays.
     assert_eq!(machine.path("remove", "/srv/app/link").await.unwrap(), changed(true));
     assert!(machine.has("etc/shadow"));
     let top = machine.ask("remove", json!({"path": "/srv", "recursive": true})).await;

@@ -1,4 +1,4 @@
-//! Attacks on the fence with the rights of a local user: a directory that is replaced by a link during calls, hard links,
+//! Attacks on the path policy by a local user: a directory that is replaced by a link during calls, hard links,
 //! and checksums of files that are not public.
 
 use std::fs;
@@ -13,10 +13,10 @@ use serde_json::{Value, json};
 
 use super::Machine;
 
-/// Calls during which the directory is replaced again and again.
+/// Rounds of calls during which the directory is repeatedly replaced.
 const CALLS: usize = 3000;
 
-/// Exchanges two names in one step until it is told to stop; counts how often.
+/// Exchanges two names atomically until `stop` is set; returns the number of exchanges.
 fn exchange(one: &Path, other: &Path, stop: &AtomicBool) -> usize {
     let mut count = 0;
     while !stop.load(Ordering::Relaxed) {
@@ -27,7 +27,7 @@ fn exchange(one: &Path, other: &Path, stop: &AtomicBool) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_directory_that_becomes_a_link_during_a_call_is_not_followed() {
+async fn directory_replaced_by_a_link_during_a_call_is_not_followed() {
     let machine = Machine::new();
     let at = |path: &str| machine.root.path().join(path);
     fs::create_dir_all(at("srv/app/dir/sub")).unwrap();
@@ -35,7 +35,7 @@ async fn a_directory_that_becomes_a_link_during_a_call_is_not_followed() {
     fs::write(at("srv/app/dir/file"), "inside").unwrap();
     fs::write(at("outside/file"), "outside").unwrap();
     fs::write(at("outside/sub/kept"), "outside").unwrap();
-    // By the kernel this leads out of the fence; links that are resolved inside the root end at nothing.
+    // The kernel resolves this link to a path outside the policy; resolved inside the root, its target does not exist.
     symlink(at("outside"), at("srv/app/swapped")).unwrap();
     let before = fs::metadata(at("outside/file")).unwrap();
     let stop = Arc::new(AtomicBool::new(false));
@@ -75,7 +75,7 @@ async fn a_directory_that_becomes_a_link_during_a_call_is_not_followed() {
 }
 
 #[tokio::test]
-async fn hard_links_to_closed_files_are_not_read_and_none_is_written() {
+async fn hard_links_to_private_files_are_not_read_and_none_is_written() {
     let machine = Machine::new();
     let at = |path: &str| machine.root.path().join(path);
     fs::write(at("outside"), "private").unwrap();
@@ -86,7 +86,7 @@ async fn hard_links_to_closed_files_are_not_read_and_none_is_written() {
     for (action, path) in [
         ("read", "/srv/app/private"),
         ("touch", "/srv/app/private"),
-        // World-readable in this test: denied because it is the same file.
+        // World-readable in this test, and denied because it is the same file as a denied one.
         ("read", "/srv/app/shadow"),
         ("status", "/srv/app/shadow"),
         ("touch", "/srv/app/second"),
@@ -100,7 +100,7 @@ async fn hard_links_to_closed_files_are_not_read_and_none_is_written() {
 }
 
 #[tokio::test]
-async fn files_that_not_every_user_may_read_have_no_checksum() {
+async fn files_that_are_not_world_readable_have_no_checksum() {
     let machine = Machine::new();
     let at = |path: &str| machine.root.path().join(path);
     let mode = |path: &str, mode| {

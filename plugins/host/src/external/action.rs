@@ -359,7 +359,7 @@ mod tests {
     use super::redact_secrets;
 
     #[test]
-    fn a_secret_inside_another_one_does_not_uncover_it() {
+    fn redacts_a_secret_that_contains_another_secret() {
         let secrets = ["hunter".to_owned(), "hunter22".to_owned()];
         let text = redact_secrets("it was hunter22, then hunter", &secrets);
         assert!(!text.contains("22") && !text.contains("hunter"), "{text}");

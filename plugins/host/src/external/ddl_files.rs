@@ -120,7 +120,7 @@ mod tests {
     use super::{FileTrustError, find_ddls, trusted_path};
 
     #[test]
-    fn ddls_are_found_where_choria_keeps_them_and_each_name_once() {
+    fn finds_ddls_in_the_directories_of_choria_and_each_name_once() {
         let root = tempfile::tempdir().unwrap();
         let path = |name: &str| root.path().join(name);
         create_dir_all(path("a/mcollective/agent/deep/er")).unwrap();
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_could_have_written_is_not_believed() {
+    fn files_that_others_can_write_are_not_trusted() {
         let root = tempfile::tempdir().unwrap();
         let directory = root.path().join("plugins");
         let file = directory.join("agent");

@@ -70,7 +70,7 @@ mod tests {
         LandlockSupport { files: true, tcp: true, devices: true, scopes: true };
 
     #[test]
-    fn what_the_kernel_cannot_do_is_not_claimed() {
+    fn describes_only_what_the_kernel_supports() {
         let ddl = muster_api::ddl::builtin_agent("rpcutil").unwrap_or_default();
         let ddl = AgentDdl::from_slice(ddl.as_bytes()).unwrap();
         let plain = ExternalAgentOptions::default();

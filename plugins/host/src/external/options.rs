@@ -146,7 +146,7 @@ mod tests {
     use super::{ConfinementMode, ExternalOptions};
 
     #[test]
-    fn an_agent_has_its_own_table_or_that_of_all() {
+    fn agent_uses_its_own_table_or_the_default_table() {
         let options: ExternalOptions = serde_json::from_value(json!({"agents": {
             "*": {"user": "nobody"}, "disk": {"confine": "required", "read": ["/srv"]}
         }}))

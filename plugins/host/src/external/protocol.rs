@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_what_chorias_agents_read() {
+    fn request_has_the_format_of_choria() {
         let data = json!({"msg": "hello"}).as_object().cloned().unwrap();
         let mut request = ExternalRequest::new("helloworld", "ping", &data);
         request.requestid = "034c527089f746248822ada8a145f499".to_owned();
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_have_defaults_statuses_and_reasons() {
+    fn replies_are_read_with_defaults_and_statuses() {
         let read = |reply: serde_json::Value| read_reply(reply.to_string().as_bytes(), &action());
         let good = read(json!({"statuscode": 0, "statusmsg": "OK", "data": {"count": 3}}));
         assert_eq!(
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn scripts_answer_with_outputs_exit_code_and_last_words() {
+    fn scripts_return_outputs_exit_code_and_error_text() {
         assert!(read_outputs(b"{\"count\": 1}", &action()).is_ok());
         assert!(read_outputs(b"{\"cnt\": 1}", &action()).is_err());
         let failed = script_failure(3, "the disk is missing\n");
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn activation_is_a_plain_yes_or_no() {
+    fn activation_is_a_boolean() {
         assert_eq!(read_activation(b"{\"activate\": true}"), Ok(true));
         assert_eq!(read_activation(b"{\"activate\": false}"), Ok(false));
         assert!(read_activation(b"{\"activate\": \"yes\"}").is_err());
@@ -336,9 +336,9 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever an agent writes: there is an outcome, and outputs that its DDL allows.
+        /// Arbitrary output of an agent gives an error, or outputs that its DDL allows.
         #[test]
-        fn any_bytes_have_an_outcome(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        fn arbitrary_bytes_give_valid_outputs_or_an_error(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
             let action = action();
             let _ = (read_activation(&bytes), read_outputs(&bytes, &action));
             if let Ok(Ok(data)) = read_reply(&bytes, &action) {
@@ -347,7 +347,7 @@ mod tests {
         }
 
         #[test]
-        fn any_json_has_an_outcome(
+        fn arbitrary_json_gives_valid_outputs_or_an_error(
             status in prop::num::i64::ANY, message in ".{0,40}", name in "(text|count|lie)", number in any::<bool>()
         ) {
             let action = action();

@@ -77,7 +77,7 @@ mod tests {
     use super::{NettestPingOutput, parse_ping_output};
 
     #[test]
-    fn both_usual_programs_are_understood() {
+    fn parses_iputils_and_busybox() {
         let iputils = "PING ::1 (::1) 56 data bytes\n64 bytes from ::1: icmp_seq=1 ttl=64 time=0.040 ms\n\n\
                        --- ::1 ping statistics ---\n2 packets transmitted, 1 received, 50% packet loss, time 1001ms\n\
                        rtt min/avg/max/mdev = 0.040/0.045/0.051/0.005 ms\n";
@@ -91,7 +91,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_read_without_harm(text in "(\\PC|packets transmitted|,|=|/|min/avg/max){0,40}") {
+        fn arbitrary_text_does_not_panic(text in "(\\PC|packets transmitted|,|=|/|min/avg/max){0,40}") {
             let _ = parse_ping_output(&text);
         }
     }

@@ -1,4 +1,4 @@
-//! The agent through the doors that the host uses, on this machine's real processes.
+//! Tests of the agent through its handlers, with the real processes of this machine.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +26,7 @@ async fn ask(action: &str, input: Value) -> Result<Value, ActionError> {
     Ok(Value::Object(declared.validate_output(&output).unwrap()))
 }
 
-/// A process with a command line of its own, and where it leaves its end.
+/// Starts a process with a unique command line; its exit status is written to the directory.
 fn sleeper(mark: &str) -> (ProcessId, tempfile::TempDir) {
     let spool = tempfile::tempdir().unwrap();
     let kept = ProcessSpool { directory: spool.path().to_owned(), limit: 1000 };
@@ -35,14 +35,14 @@ fn sleeper(mark: &str) -> (ProcessId, tempfile::TempDir) {
     (process, spool)
 }
 
-/// The shell behind the mark has to begin first, and its keeper has the mark in its words, too.
+/// Waits for the shell with the mark. The command line of its keeper contains the mark too, so the pattern is anchored.
 async fn listed(mark: &str) -> Vec<Value> {
     let end = std::time::Instant::now() + Duration::from_mins(1);
     loop {
         let input = json!({"pattern": format!("/^.bin.sh -c sleep 600 & wait {mark}$/")});
         let found = ask("list", input).await.unwrap();
         let rows = found["processes"].as_array().unwrap().clone();
-        // Before it becomes `sleep`, the child has its parent's words.
+        // Between fork and exec, the child `sleep` has the command line of its parent.
         if rows.len() == 1 {
             return rows;
         }
@@ -72,7 +72,7 @@ fn types_names_and_examples_equal_the_ddl() {
 }
 
 #[tokio::test]
-async fn a_process_is_listed_planned_and_signalled() {
+async fn process_is_listed_planned_and_signalled() {
     let mark = format!("mark-of-{}", std::process::id());
     let (keeper, spool) = sleeper(&mark);
     let rows = listed(&mark).await;
@@ -96,7 +96,7 @@ async fn a_process_is_listed_planned_and_signalled() {
 }
 
 #[tokio::test]
-async fn the_first_process_and_the_daemon_are_out_of_bounds() {
+async fn first_process_and_daemon_cannot_be_signalled() {
     for pid in [1, std::process::id()] {
         let error = ask("kill", json!({ "pid": pid })).await.unwrap_err();
         assert_eq!(error.status, ReplyStatus::InvalidData, "{pid}");
@@ -109,7 +109,7 @@ async fn the_first_process_and_the_daemon_are_out_of_bounds() {
         let error = ask("kill", input.clone()).await.unwrap_err();
         assert_eq!(error.status, ReplyStatus::InvalidData, "{input}");
     }
-    // This very test is meant by its own command line, and left out; `plan`, should that ever fail.
+    // The pattern matches this test process, which `kill` leaves out. `plan` prevents damage if that should fail.
     let own = std::env::args().next().unwrap();
     let pattern = format!("/^{}/", own.replace('/', "."));
     let listed = ask("list", json!({"pattern": pattern})).await.unwrap();
@@ -121,7 +121,7 @@ async fn the_first_process_and_the_daemon_are_out_of_bounds() {
 }
 
 #[tokio::test]
-async fn processes_are_summed_up() {
+async fn summary_counts_processes() {
     let summary = ask("summary", json!({"top": 3})).await.unwrap();
     let count = summary["count"].as_u64().unwrap();
     assert!(count > 0);

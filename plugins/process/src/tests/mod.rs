@@ -1,4 +1,4 @@
-//! The data source through its door, on machines with processes of their own and on this one.
+//! Tests of the data source, with simulated processes and with those of this machine.
 
 mod agent;
 
@@ -72,7 +72,7 @@ async fn processes_are_found_by_name_file_and_command_line() {
 }
 
 #[tokio::test]
-async fn what_is_no_pattern_is_refused_and_no_proc_is_no_process() {
+async fn invalid_pattern_is_refused_and_without_proc_there_are_no_processes() {
     let error = ask(machine(), "/(/").await.unwrap_err();
     assert_eq!(error.status, ReplyStatus::InvalidData);
     let found = ask(FakeSystem::new(), "nginx").await.unwrap();
@@ -80,7 +80,7 @@ async fn what_is_no_pattern_is_refused_and_no_proc_is_no_process() {
 }
 
 #[tokio::test]
-async fn this_very_process_is_found() {
+async fn own_process_is_found() {
     let found = ask(RealSystem::new("/".into()), "/./").await.unwrap();
     let pids = found["pids"].as_array().unwrap();
     let beyond = found["count"].as_u64().unwrap() > 1000;

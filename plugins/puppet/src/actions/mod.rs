@@ -41,7 +41,7 @@ mod tests {
     use super::format_elapsed;
 
     #[test]
-    fn a_duration_is_told_as_mcollective_tells_it() {
+    fn durations_are_formatted_like_mcollective() {
         for (seconds, told) in [
             (7, "07 seconds"),
             (67, "1 minutes 07 seconds"),

@@ -85,9 +85,9 @@ pub(crate) fn value_text(value: &Value) -> Option<String> {
 mod tests {
     use super::PuppetRunSummary;
 
-    /// Recorded from Puppet 7.23 and its forebears, and what they mean.
+    /// Summaries recorded from Puppet 7.23 and older versions.
     #[test]
-    fn every_form_of_a_summary_is_judged_by_what_it_lacks() {
+    fn summaries_without_a_catalog_are_failed_runs() {
         let good = "---\nversion:\n  config: 1795314054\n  puppet: 7.23.0\nresources:\n  failed: 0\n  total: 7\n\
             time:\n  config_retrieval: 0\n  total: 0.1\n  last_run: 1795314059\nevents:\n  failure: 0\n";
         let no_catalog = "---\nversion:\n  config:\n  puppet: 7.23.0\napplication:\n  run_mode: agent\n\

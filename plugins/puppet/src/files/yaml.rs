@@ -47,7 +47,7 @@ mod tests {
     use super::parse_mapping;
 
     #[test]
-    fn tags_and_symbols_of_ruby_are_plain_values() {
+    fn ruby_tags_and_symbols_become_plain_values() {
         let text = "--- !ruby/object:Puppet::Transaction::Report\nstatus: :changed\n:kind: !ruby/sym apply\nlogs:\n\
             - !ruby/object:Puppet::Util::Log\n  message: ': a b'\n  level: !ruby/sym notice\nempty:\n";
         assert_eq!(
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_mapping_is_none() {
+    fn returns_none_for_documents_without_a_mapping() {
         for text in ["", "false", "--- [", "- a\n- b\n", "\u{0}"] {
             assert_eq!(parse_mapping(text), None, "{text:?}");
         }
@@ -65,7 +65,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_read_without_harm(text in "\\PC{0,200}") {
+        fn arbitrary_text_does_not_panic(text in "\\PC{0,200}") {
             let _ = parse_mapping(&text);
         }
     }

@@ -1,4 +1,4 @@
-//! What is answered of Puppet's files, and the locks that are written.
+//! Tests of the actions that read Puppet's files and locks, and of `disable` and `enable`.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -7,7 +7,7 @@ use serde_json::json;
 use super::machine::{Machine, ask};
 
 #[tokio::test]
-async fn m14_disable_writes_puppets_own_bytes_and_the_first_message_stays() {
+async fn m14_disable_writes_the_format_of_puppet_and_keeps_the_first_message() {
     let machine = Machine::new("exit 1");
     let puppet = machine.puppet();
     let lock = machine.state("agent_disabled.lock");
@@ -34,7 +34,7 @@ async fn m14_disable_writes_puppets_own_bytes_and_the_first_message_stays() {
 }
 
 #[tokio::test]
-async fn m14_any_lock_file_disables_whatever_is_in_it() {
+async fn m14_lock_file_with_any_content_disables() {
     let machine = Machine::new("exit 1");
     let puppet = machine.puppet();
     for content in ["", "garbage", "{\"other\":1}"] {
@@ -49,7 +49,7 @@ async fn m14_any_lock_file_disables_whatever_is_in_it() {
 }
 
 #[tokio::test]
-async fn locks_are_told_with_their_holders() {
+async fn locks_are_listed_with_their_states() {
     let machine = Machine::new("exit 1");
     let puppet = machine.puppet();
     std::fs::write(machine.state("agent_catalog_run.lock"), "999999999").unwrap();
@@ -73,7 +73,7 @@ async fn locks_are_told_with_their_holders() {
 }
 
 #[tokio::test]
-async fn a_machine_without_a_run_says_so() {
+async fn machine_without_a_run_has_no_summary_and_no_report() {
     let machine = Machine::new("exit 1");
     let puppet = machine.puppet();
     for action in ["last_run_summary", "last_run_report"] {

@@ -1,4 +1,4 @@
-//! The data source `puppet`, on files in memory.
+//! Tests of the data source `puppet`, with files in memory.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ async fn data(system: &Arc<dyn System>) -> Map<String, Value> {
 }
 
 #[tokio::test]
-async fn puppet_is_told_from_the_files_that_it_leaves() {
+async fn state_is_derived_from_the_files_of_puppet() {
     let system = FakeSystem::new();
     let shared: Arc<dyn System> = Arc::new(system.clone());
     let none = query(&shared).await;
@@ -49,7 +49,7 @@ async fn puppet_is_told_from_the_files_that_it_leaves() {
         ]
     );
 
-    // A lock that nobody holds is none; a Ruby that is no Puppet does not hold it either.
+    // A lock is ignored if its process does not exist, or is a Ruby that does not run Puppet.
     system.add_file("/var/cache/puppet/state/agent_catalog_run.lock", "4711");
     assert_eq!(data(&shared).await["applying"], json!(false));
     system.add_file("/proc/4711/comm", "ruby\n");
@@ -97,7 +97,7 @@ async fn puppet_is_told_from_the_files_that_it_leaves() {
         ),
         [json!(120), json!(2), json!(1), json!("1699999990"), json!(12.5)]
     );
-    // A run without a catalog counts no failure; an old or torn summary is no summary.
+    // A run without a catalog has failed although it counts no failure; an old or incomplete summary is ignored.
     let failed = "---\nversion:\n  config:\n  puppet: 7.23.0\nresources:\n  failed: 0\n  total: 0\ntime:\n  last_run: 1\n";
     for (text, failed) in [(failed, json!(true)), ("false", Value::Null), ("--- [", Value::Null)] {
         system.add_file("/var/cache/puppet/public/last_run_summary.yaml", text);

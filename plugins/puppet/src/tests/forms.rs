@@ -1,4 +1,4 @@
-//! Summaries and reports as Puppet 7.23 wrote them, recorded by `puppet agent` without a server.
+//! Tests with summaries and reports recorded from Puppet 7.23 (`puppet agent` without a server).
 
 use serde_json::json;
 
@@ -17,7 +17,7 @@ fn with(name: &str) -> Machine {
 }
 
 #[tokio::test]
-async fn m23_a_run_without_a_catalog_has_failed_though_every_counter_is_zero() {
+async fn m23_run_without_a_catalog_has_failed_although_all_counters_are_zero() {
     let machine = with("m23");
     let puppet = machine.puppet();
     let summary = ask(&puppet, "last_run_summary", json!({})).await.unwrap();
@@ -37,7 +37,7 @@ async fn m23_a_run_without_a_catalog_has_failed_though_every_counter_is_zero() {
 }
 
 #[tokio::test]
-async fn m24_a_run_from_the_cache_looks_healthy_and_is_told() {
+async fn m24_run_from_the_cached_catalog_is_reported_as_stale() {
     let machine = with("m24");
     let puppet = machine.puppet();
     let summary = ask(&puppet, "last_run_summary", json!({"logs": true})).await.unwrap();

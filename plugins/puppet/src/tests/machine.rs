@@ -1,4 +1,4 @@
-//! A machine with a scripted Puppet: a program called `puppet` that does what a test wrote down for it.
+//! A machine with a scripted Puppet: a program called `puppet` whose behaviour each test defines.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{Options, PuppetPlugin};
 
-/// Reads the flags that matter, writes down how it was called, and does what `behave` says.
+/// The scripted Puppet: parses the relevant flags, records its arguments, and runs `behave`.
 const SCRIPT: &str = r#"#!/bin/sh
 for word in "$@"; do echo "$word"; done >>"$(dirname "$0")/argv"
 while [ $# -gt 0 ]; do
@@ -69,7 +69,7 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// With a Puppet that does this.
+    /// A machine whose Puppet runs this script.
     pub(crate) fn new(behave: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let path = |name: &str| directory.path().join(name);
@@ -107,13 +107,13 @@ impl Machine {
         self.path("var/state").join(name)
     }
 
-    /// The words with which Puppet was called, all calls after each other.
+    /// The arguments of all calls of Puppet, in sequence.
     pub(crate) fn argv(&self) -> Vec<String> {
         let words = std::fs::read_to_string(self.path("bin/argv")).unwrap_or_default();
         words.lines().map(str::to_owned).collect()
     }
 
-    /// How often it was called.
+    /// The number of calls of Puppet.
     pub(crate) fn calls(&self) -> usize {
         let argv = self.argv();
         argv.iter().filter(|word| *word == "--logdest").count()
@@ -134,7 +134,7 @@ pub(crate) fn context(action: &str) -> CallContext {
     node.context("puppet", action, system()).unwrap()
 }
 
-/// Asks as the host does: inputs and outputs pass the DDL.
+/// Calls an action with inputs and outputs validated against the DDL, as the host does.
 pub(crate) async fn ask_in(
     puppet: &PuppetPlugin,
     cx: &CallContext,
@@ -156,7 +156,7 @@ pub(crate) async fn ask(
     ask_in(puppet, &context(action), input).await
 }
 
-/// The result of a run, good or bad.
+/// The outcome of a run, successful or failed.
 pub(crate) async fn run(puppet: &PuppetPlugin, input: Value) -> Value {
     match ask(puppet, "runonce", input).await {
         Ok(outcome) => outcome,
@@ -164,7 +164,7 @@ pub(crate) async fn run(puppet: &PuppetPlugin, input: Value) -> Value {
     }
 }
 
-/// Awaits a state of a run.
+/// Waits until the run reaches one of these states.
 pub(crate) async fn until(puppet: &PuppetPlugin, run: &str, wanted: &[&str]) -> Value {
     let what = format!("the run {run} is one of {wanted:?}");
     awaited(&what, async || {
@@ -181,7 +181,7 @@ pub(crate) async fn until_there(path: &Path) {
     awaited(&what, async || path.exists().then_some(())).await;
 }
 
-/// Looks again and again until there is what is awaited; fails the test when that never comes.
+/// Polls every 10 ms until `look` returns a value; fails the test after 30 s.
 async fn awaited<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
     let looking = async {
         let mut often = tokio::time::interval(Duration::from_millis(10));
@@ -196,7 +196,7 @@ async fn awaited<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
     found.unwrap_or_else(|_| panic!("never happened: {what}"))
 }
 
-/// Begins the resident's work; it ends when the token is cancelled.
+/// Starts the background task of the plugin; it ends when the token is cancelled.
 pub(crate) fn reside(puppet: &PuppetPlugin) -> CancellationToken {
     let stop = CancellationToken::new();
     tokio::spawn(puppet.build_monitor(system()).run(stop.clone()));

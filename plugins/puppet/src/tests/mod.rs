@@ -1,5 +1,5 @@
-//! The agent through the doors that the host uses, on real files below a scratch directory, with a scripted Puppet in the place of
-//! the real one. The real one has its tests in `tests/it`.
+//! Tests of the agent through its handlers, with real files below a scratch directory and a scripted Puppet.
+//! `tests/it/puppet` has the tests with the real Puppet.
 
 mod answers;
 mod data;

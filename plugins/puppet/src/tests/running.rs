@@ -1,4 +1,4 @@
-//! One run after the other: what is answered, what is refused, and that nothing runs twice.
+//! Tests of single runs: results, refusals, and that a run never executes twice.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::Options;
 const CHANGED: &str = "lock; say info Puppet \"Applying configuration version '7'\"; report changed 9 2 0; unlock; exit 2";
 
 #[tokio::test]
-async fn a2_5_the_answer_is_the_runs_result() {
+async fn a2_5_runonce_returns_the_result_of_the_run() {
     let machine = Machine::new(CHANGED);
     let puppet = machine.puppet();
     let outcome = ask(&puppet, "runonce", json!({})).await.unwrap();
@@ -38,7 +38,7 @@ async fn a2_5_the_answer_is_the_runs_result() {
 }
 
 #[tokio::test]
-async fn a2_5_every_other_end_has_a_name_of_its_own() {
+async fn a2_5_every_other_outcome_has_its_own_class() {
     for (behave, state, class) in [
         ("exit 1", "aborted", "not_started"),
         ("exit 0", "aborted", "no_report"),
@@ -62,7 +62,7 @@ async fn a2_5_every_other_end_has_a_name_of_its_own() {
 }
 
 #[tokio::test]
-async fn a_run_of_one_name_is_made_once() {
+async fn run_with_one_identifier_executes_once() {
     let machine = Machine::new(
         "touch \"$state/begun\"; while [ ! -e \"$state/go\" ]; do sleep 0.05; done; report changed 9 2 0",
     );
@@ -88,14 +88,14 @@ async fn a_run_of_one_name_is_made_once() {
         (&again["transaction_uuid"], &again["attached"]),
         (&one["transaction_uuid"], &json!(true))
     );
-    // Another daemon knows it too.
+    // Another daemon finds the stored run too.
     let later = run(&machine.puppet(), input).await;
     assert_eq!(later["transaction_uuid"], one["transaction_uuid"]);
     assert_eq!(machine.calls(), 1);
 }
 
 #[tokio::test]
-async fn a_disabled_node_refuses_and_touches_nothing() {
+async fn disabled_node_refuses_runs() {
     let machine = Machine::new(CHANGED);
     let puppet = machine.puppet();
     ask(&puppet, "disable", json!({"message": "hand hacking"})).await.unwrap();
@@ -105,7 +105,7 @@ async fn a_disabled_node_refuses_and_touches_nothing() {
     assert_eq!(machine.calls(), 0);
 }
 
-/// A process that Puppet would take for itself, by its name.
+/// A process whose name Puppet takes for a running Puppet.
 struct Foreign(std::process::Child);
 
 impl Foreign {
@@ -114,7 +114,7 @@ impl Foreign {
         let program = machine.path("puppet");
         std::fs::copy("/bin/sleep", &program).unwrap();
         let child = std::process::Command::new(program).arg("60").spawn().unwrap();
-        // `spawn` returns a moment before the kernel shows the arguments of the new program.
+        // `spawn` returns before the kernel shows the arguments of the new program.
         let arguments = format!("/proc/{}/cmdline", child.id());
         while std::fs::read(&arguments).unwrap().is_empty() {
             std::thread::yield_now();
@@ -132,7 +132,7 @@ impl Drop for Foreign {
 }
 
 #[tokio::test]
-async fn m13_a_run_of_somebody_else_is_waited_for_and_a_stale_lock_is_not() {
+async fn m13_waits_for_a_foreign_run_but_not_for_a_stale_lock() {
     let machine = Machine::new(CHANGED);
     let puppet = machine.puppet();
     std::fs::write(machine.state("agent_catalog_run.lock"), "999999999").unwrap();
@@ -162,8 +162,8 @@ async fn m13_a_run_of_somebody_else_is_waited_for_and_a_stale_lock_is_not() {
 }
 
 #[tokio::test]
-async fn who_was_quicker_is_waited_for_too() {
-    // The first time Puppet finds a lock that came between our look and its own. The second takes longer than our look.
+async fn waits_for_a_run_that_started_after_the_lock_check() {
+    // The first call of Puppet finds a lock that was taken after our check. The second call runs longer than the check.
     let machine = Machine::new(
         "if [ ! -e \"$state/once\" ]; then touch \"$state/once\"; say err Puppet 'of the first'; \
          say notice Puppet 'Run of Puppet configuration client already in progress; skipping'; exit 1; fi; \
@@ -191,7 +191,7 @@ fn is_alive(machine: &Machine) -> bool {
 }
 
 #[tokio::test]
-async fn a_run_that_is_taken_back_is_ended_first_gently() {
+async fn cancelled_run_is_terminated_and_then_killed() {
     for behave in [ENDLESS, DEAF] {
         let machine = Machine::new(behave);
         let puppet = machine.puppet();
@@ -205,12 +205,12 @@ async fn a_run_that_is_taken_back_is_ended_first_gently() {
             (&error.data["state"], &error.data["reason"]),
             (&json!("aborted"), &json!("cancelled"))
         );
-        assert!(!is_alive(&machine), "the whole group is gone");
+        assert!(!is_alive(&machine), "the process group has ended");
     }
 }
 
 #[tokio::test]
-async fn a_run_that_takes_too_long_is_ended() {
+async fn run_is_ended_at_its_timeout() {
     let mut machine = Machine::new(ENDLESS);
     machine.options.timeout = 1;
     let outcome = run(&machine.puppet(), json!({})).await;
@@ -219,7 +219,7 @@ async fn a_run_that_takes_too_long_is_ended() {
 }
 
 #[tokio::test]
-async fn without_a_broker_there_is_no_permit_and_no_run() {
+async fn run_is_refused_without_a_broker_for_permits() {
     let machine = Machine::new(CHANGED);
     let outcome = run(&machine.puppet(), json!({"limit": 1, "wait": 1})).await;
     assert_eq!(
@@ -231,7 +231,7 @@ async fn without_a_broker_there_is_no_permit_and_no_run() {
 }
 
 #[tokio::test]
-async fn a2_8_a_server_is_refused_unless_the_operator_allows_it() {
+async fn a2_8_server_override_is_refused_unless_allowed() {
     let mut machine = Machine::new(CHANGED);
     let input = json!({"server": "evil.example.net:8140", "tags": "a,b", "noop": false, "environment": "dev"});
     let refused = ask(&machine.puppet(), "runonce", input.clone()).await.unwrap_err();
@@ -248,7 +248,7 @@ async fn a2_8_a_server_is_refused_unless_the_operator_allows_it() {
 }
 
 #[tokio::test]
-async fn what_makes_no_sense_is_refused_before_anything_is_begun() {
+async fn invalid_inputs_are_refused_before_a_run_is_created() {
     let machine = Machine::new(CHANGED);
     let puppet = machine.puppet();
     for input in [
@@ -265,7 +265,7 @@ async fn what_makes_no_sense_is_refused_before_anything_is_begun() {
 }
 
 #[tokio::test]
-async fn each_state_is_told_with_both_clocks() {
+async fn progress_events_have_state_time_and_elapsed_time() {
     let machine = Machine::new(
         "say info Puppet \"Applying configuration version '7'\"; sleep 0.5; report changed 9 2 0",
     );
@@ -281,7 +281,7 @@ async fn each_state_is_told_with_both_clocks() {
 }
 
 #[tokio::test]
-async fn a_run_in_the_background_is_asked_for_later() {
+async fn background_run_can_be_queried_later() {
     let machine = Machine::new("sleep 0.3; report changed 9 2 0");
     let puppet = machine.puppet();
     let begun = ask(&puppet, "runonce", json!({"background": true})).await.unwrap();
@@ -291,7 +291,7 @@ async fn a_run_in_the_background_is_asked_for_later() {
 }
 
 #[tokio::test]
-async fn a_caller_whose_time_is_over_learns_the_name_and_the_run_goes_on() {
+async fn run_continues_after_the_deadline_of_the_request() {
     let machine = Machine::new(
         "touch \"$state/begun\"; while [ ! -e \"$state/go\" ]; do sleep 0.05; done; report changed 9 2 0",
     );
@@ -307,7 +307,7 @@ async fn a_caller_whose_time_is_over_learns_the_name_and_the_run_goes_on() {
 }
 
 #[tokio::test]
-async fn our_own_engine_can_take_puppets_place() {
+async fn native_engine_can_replace_puppet() {
     let mut machine = Machine::new("exit 1");
     let catalog = machine.path("site.json");
     let motd = machine.path("motd");

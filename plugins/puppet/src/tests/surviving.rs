@@ -1,4 +1,4 @@
-//! Runs outlive the daemon, and what Puppet forgets is remembered.
+//! Tests of runs that outlive the daemon, and of the ledger of refreshes that Puppet would lose.
 
 use muster_api::system::StateDir;
 use muster_engine::ledger::RefreshLedger;
@@ -9,7 +9,7 @@ use crate::{PuppetApplication, PuppetPlugin};
 
 const SLOW: &str = "lock; touch \"$state/begun\"; while [ ! -e \"$state/go\" ]; do sleep 0.05; done; report changed 9 2 0; unlock; exit 2";
 
-/// A daemon of its own: when it is dropped, everything that it did stops, as when it is killed.
+/// A daemon with its own runtime. `kill` stops all its tasks without cancelling them.
 struct Daemon {
     runtime: tokio::runtime::Runtime,
     puppet: PuppetPlugin,
@@ -24,7 +24,7 @@ impl Daemon {
             .unwrap();
         let puppet = machine.puppet();
         let entered = runtime.enter();
-        // Its token is never cancelled: the daemon is killed.
+        // The token is never cancelled, as when the daemon is killed.
         drop(reside(&puppet));
         drop(entered);
         Self { runtime, puppet }
@@ -44,7 +44,7 @@ impl Daemon {
 }
 
 #[test]
-fn a_program_goes_on_without_its_daemon_and_the_next_one_waits_for_it() {
+fn program_continues_without_its_daemon_and_the_next_daemon_waits() {
     let machine = Machine::new(SLOW);
     let first = Daemon::start(&machine);
     let begun = first.ask("runonce", json!({"background": true}));
@@ -66,7 +66,7 @@ fn a_program_goes_on_without_its_daemon_and_the_next_one_waits_for_it() {
 }
 
 #[test]
-fn a_program_that_ended_in_between_has_its_result_all_the_same() {
+fn result_of_a_program_that_ended_without_a_daemon_is_recorded() {
     let machine = Machine::new(SLOW);
     let first = Daemon::start(&machine);
     let begun = first.ask("runonce", json!({"background": true}));
@@ -84,9 +84,9 @@ fn a_program_that_ended_in_between_has_its_result_all_the_same() {
 }
 
 #[test]
-fn a_run_that_had_not_begun_when_the_daemon_was_killed_is_told_so() {
+fn run_that_had_not_begun_is_aborted_after_a_restart() {
     let machine = Machine::new(SLOW);
-    // Somebody holds the node's lock.
+    // Another process holds the run lock of the node.
     let engine = StateDir::open(&machine.path("muster/engine")).unwrap();
     let lock = engine.acquire_lock("run.lock", std::time::Duration::ZERO).unwrap();
     let first = Daemon::start(&machine);
@@ -98,13 +98,13 @@ fn a_run_that_had_not_begun_when_the_daemon_was_killed_is_told_so() {
     let outcome = second.until(id, &["aborted"]);
     assert_eq!(outcome["reason"], "daemon_restart", "{outcome}");
     let again = second.runtime.block_on(run(&second.puppet, json!({"run": id})));
-    assert_eq!(again["reason"], "daemon_restart", "and it is never run");
+    assert_eq!(again["reason"], "daemon_restart", "the run is not started later");
     assert_eq!(machine.calls(), 0);
     second.kill();
 }
 
 #[tokio::test]
-async fn a_daemon_that_stops_answers_and_lets_the_program_go_on() {
+async fn stopping_daemon_replies_and_the_program_continues() {
     let machine = Machine::new(SLOW);
     let puppet = machine.puppet();
     let stop = reside(&puppet);
@@ -136,7 +136,7 @@ fn catalog() -> String {
 }
 
 #[tokio::test]
-async fn m6_a_killed_run_leaves_debts_and_the_next_one_pays_them_with_its_catalog() {
+async fn m6_refreshes_of_a_killed_run_are_replayed_in_the_next_catalog() {
     let mut machine = Machine::new(
         "say info '/Stage[main]/Main/File[/a]' 'Starting to evaluate the resource (1 of 3)'; \
          say notice '/Stage[main]/Main/File[/a]/ensure' 'defined content'; \
@@ -151,9 +151,13 @@ async fn m6_a_killed_run_leaves_debts_and_the_next_one_pays_them_with_its_catalo
     let puppet = machine.puppet();
     let outcome = run(&puppet, json!({})).await;
     assert_eq!(outcome["class"], "killed");
-    assert_eq!(outcome["pending"], json!(["Exec[Y]", "Exec[Z]"]), "Z perhaps: Y was at work");
+    assert_eq!(
+        outcome["pending"],
+        json!(["Exec[Y]", "Exec[Z]"]),
+        "Z may be owed, because Y was being evaluated"
+    );
     assert_eq!(owed(&machine), ["Exec[Y] by File[/a]", "Exec[Z] by Exec[Y]"]);
-    // A run that changes nothing, but for who is told by the catalog that it was given.
+    // A run without changes, except for the refreshes of the catalog that the daemon passed to it.
     machine.behave(
         "cp \"$catalog\" \"$state/given.json\"; \
          say info 'Notify[Refreshes that earlier runs owe]' 'Starting to evaluate the resource (1 of 4)'; \
@@ -175,7 +179,7 @@ async fn m6_a_killed_run_leaves_debts_and_the_next_one_pays_them_with_its_catalo
 }
 
 #[tokio::test]
-async fn an_agent_pays_in_a_second_run_and_its_cached_catalog_is_as_it_was() {
+async fn agent_replays_refreshes_in_a_second_run_and_restores_the_cached_catalog() {
     let machine = Machine::new(
         "say info '/Stage[main]/Main/File[/a]' 'Starting to evaluate the resource (1 of 3)'; \
          say info '/Stage[main]/Main/File[/a]' 'Scheduling refresh of Exec[Y]'; \
@@ -199,7 +203,6 @@ async fn an_agent_pays_in_a_second_run_and_its_cached_catalog_is_as_it_was() {
     assert_eq!(flags.iter().filter(|word| *word == "--use_cached_catalog").count(), 1);
     assert_eq!(std::fs::read_to_string(&cached).unwrap(), catalog());
     run(&puppet, json!({})).await;
-    assert_eq!(machine.calls(), 4, "nothing is owed any more");
-    // A run of some tags, or one that only tells, is no occasion to pay.
+    assert_eq!(machine.calls(), 4, "no refresh is owed");
     assert_eq!(owed(&machine), [""; 0]);
 }

@@ -1,4 +1,4 @@
-//! What the ledger learns from a run, by logs and catalogs of the real Puppet 7.23.
+//! Tests of the refreshes that the ledger derives from a run, with logs and catalogs recorded from Puppet 7.23.
 
 use std::collections::BTreeSet;
 
@@ -22,7 +22,7 @@ fn relations() -> CatalogRelations {
     CatalogRelations::from_catalog(&catalog)
 }
 
-/// Who is owed a refresh when the run ends after these lines.
+/// The resources that are owed a refresh if the run ends after these lines.
 fn owed(lines: &[TraceLine]) -> BTreeSet<String> {
     let relations = relations();
     let mut follower = TraceInterpreter::new(false);
@@ -52,22 +52,22 @@ fn after(message: &str, source: &str) -> usize {
 }
 
 #[test]
-fn m2_a_refresh_that_failed_is_owed_and_noop_owes_nothing() {
-    // Z failed; what would have been changed (b2) tells nobody; everybody else was refreshed.
+fn m2_failed_refresh_is_owed_and_noop_owes_nothing() {
+    // The refresh of Z failed. b2 is in noop and notifies no resource. The other targets were refreshed.
     assert_eq!(names(&owed(&lines())), ["Exec[Z]"]);
 }
 
 #[test]
-fn m28_killed_before_between_and_after_the_change() {
+fn m28_refresh_is_owed_when_killed_before_during_or_after_the_change() {
     let lines = lines();
-    // At work on the file: it may have been changed.
+    // The file is being evaluated: it may have been changed.
     let before = after("Starting to evaluate", "File[/srv/w/a]");
     assert!(owed(&lines[..before]).contains("Class[Foo]"));
     let between = after("defined content", "File[/srv/w/a]/ensure");
     assert!(owed(&lines[..between]).contains("Class[Foo]"));
     let scheduled = after("Scheduling refresh of Class[Foo]", "File[/srv/w/a]");
     assert!(owed(&lines[..scheduled]).contains("Class[Foo]"));
-    // The class has passed it on: the member is owed it, and the class no more.
+    // The class has forwarded the event, so the member is owed the refresh instead of the class.
     let passed = after("Scheduling refresh of Exec[m]", "Class[Foo]") + 1;
     assert!(owed(&lines[..passed]).contains("Exec[m]"));
     assert!(!owed(&lines[..passed]).contains("Class[Foo]"));
@@ -76,15 +76,15 @@ fn m28_killed_before_between_and_after_the_change() {
 }
 
 #[test]
-fn what_changed_inside_of_a_class_is_owed_to_whom_the_class_notifies() {
+fn change_inside_a_class_is_owed_to_the_targets_of_the_class() {
     let lines = lines();
-    // b is changed, and the run is killed before its class is completed: no line ever said that Y is to be refreshed.
+    // b was changed, and the run is killed before its class is completed. No line schedules the refresh of Y.
     let changed = after("Evaluated in", "File[/srv/w/b]");
     assert_eq!(names(&owed(&lines[..changed])), ["Exec[Y]"]);
 }
 
 #[test]
-fn the_class_drops_its_events_when_another_member_failed() {
+fn refresh_is_owed_after_a_class_dropped_its_events() {
     let mut lines = lines();
     let at = lines.iter().position(|line| line.message == "Scheduling refresh of Exec[Y]").unwrap();
     lines[at].message = "Unscheduling all events on Class[Bar]".to_owned();
@@ -93,7 +93,7 @@ fn the_class_drops_its_events_when_another_member_failed() {
 }
 
 #[test]
-fn a_run_in_noop_owes_nothing() {
+fn noop_run_owes_nothing() {
     let relations = relations();
     let mut follower = TraceInterpreter::new(true);
     let notes: Vec<RefreshEvent> =
@@ -102,9 +102,9 @@ fn a_run_in_noop_owes_nothing() {
 }
 
 proptest! {
-    /// Wherever a run breaks off: who was told and not refreshed is owed, and nobody who was refreshed with nobody at work.
+    /// For each cut of the log: a target that was scheduled and not refreshed is owed.
     #[test]
-    fn no_scheduled_refresh_is_lost_wherever_a_run_breaks_off(cut in 0_usize..60) {
+    fn no_scheduled_refresh_is_lost_at_any_cut(cut in 0_usize..60) {
         let lines = lines();
         let lines = &lines[..cut.min(lines.len())];
         let owed = owed(lines);

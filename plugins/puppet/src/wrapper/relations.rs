@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn who_notifies_whom_is_known_from_both_sides() {
+    fn notify_and_subscribe_give_the_same_relations() {
         let relations = relations();
         assert_eq!(relations.notify_targets("File[/etc/a]"), ["Class[Web]"]);
         assert_eq!(relations.notify_targets("Class[web]"), ["Exec[Y]"]);
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_in_the_log_names_its_resource() {
+    fn log_source_is_mapped_to_its_resource() {
         let relations = relations();
         for (place, resource) in [
             ("/Stage[main]/Web/Web::Site[x/y]/File[/etc/c]", "File[/etc/c]"),
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn containers_that_contain_each_other_end() {
+    fn container_cycles_are_cut_at_the_maximum_depth() {
         let ring = json!({"resources": [], "edges": [{"source": "A[x]", "target": "B[x]"}, {"source": "B[x]", "target": "A[x]"}]});
         assert_eq!(
             CatalogRelations::from_catalog(&ring).container_chain("A[x]").len(),

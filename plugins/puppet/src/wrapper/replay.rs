@@ -61,7 +61,7 @@ mod tests {
     use super::{add_replay_resource, replay_reference};
 
     #[test]
-    fn one_resource_is_added_however_often() {
+    fn replay_resource_is_added_only_once() {
         let catalog = json!({"name": "n1", "resources": [{"type": "Class", "title": "main"}, {"type": "Exec", "title": "Y"}]});
         let once = add_replay_resource(catalog, &["Exec[Y]".to_owned()]).unwrap();
         assert_eq!(once["resources"][2]["parameters"]["notify"], json!(["Exec[Y]"]));
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_catalog_is_left_alone() {
+    fn documents_that_are_not_catalogs_are_ignored() {
         for document in [Value::Null, json!([]), json!({}), json!({"resources": 1})] {
             assert_eq!(add_replay_resource(document, &[]), None);
         }

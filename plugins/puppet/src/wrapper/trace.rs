@@ -139,7 +139,7 @@ mod tests {
 
     /// Messages recorded from Puppet 7.23.
     #[test]
-    fn puppets_messages_are_understood() {
+    fn classifies_messages_of_puppet() {
         assert_eq!(
             step("info", "Applying configuration version '1795314054'"),
             TraceEvent::Applying
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_the_same_however_the_file_grows() {
+    fn lines_are_the_same_for_any_chunks() {
         let text = "{\"level\":\"info\",\"message\":\"a\\nb\",\"source\":\"ü\"}\ngarbage\n{\"level\":\"err\",\"message\":\"\",\"source\":\"x\"}\n{\"lev";
         let whole = TraceSplitter::default().push_bytes(text.as_bytes());
         assert_eq!(whole.len(), 2);
@@ -188,7 +188,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_read_without_harm(pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..60), 0..8)) {
+        fn arbitrary_bytes_do_not_panic(pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..60), 0..8)) {
             let mut lines = TraceSplitter::default();
             for piece in pieces {
                 for line in lines.push_bytes(&piece) {

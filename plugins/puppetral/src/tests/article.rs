@@ -1,4 +1,4 @@
-//! The six command lines that resources on demand were shown with, each planned, done, and done again.
+//! Tests of the six documented examples of resources on demand; each is planned, applied, and applied again.
 
 use muster_api::system::fake::FakeSystem;
 use serde_json::json;
@@ -6,7 +6,7 @@ use serde_json::json;
 use super::{Machine, memory, output, scratch};
 
 #[tokio::test]
-async fn a_users_password_is_changed_and_never_shown() {
+async fn password_is_changed_and_never_shown() {
     let (_directory, system) = scratch();
     let machine = Machine::new(system, json!({}));
     let input = json!({"type": "user", "name": "rip", "password": "$1$xxx$secret"});
@@ -25,7 +25,7 @@ async fn a_users_password_is_changed_and_never_shown() {
 }
 
 #[tokio::test]
-async fn a_user_is_added_with_a_home_and_removed() {
+async fn user_is_added_with_a_home_and_removed() {
     let (directory, system) = scratch();
     let machine = Machine::new(system, json!({}));
     let input = json!({
@@ -41,7 +41,7 @@ async fn a_user_is_added_with_a_home_and_removed() {
 }
 
 #[tokio::test]
-async fn a_command_runs_until_what_it_creates_is_there() {
+async fn command_runs_until_its_creates_file_exists() {
     let system = memory();
     system.add_file("/etc/passwd", "root:x:0:0::/root:/bin/sh\n");
     system.script_handler(
@@ -63,7 +63,7 @@ async fn a_command_runs_until_what_it_creates_is_there() {
 }
 
 #[tokio::test]
-async fn a_mail_alias_is_written_between_those_that_are_there() {
+async fn mail_alias_is_added_and_existing_ones_are_kept() {
     let (_directory, system) = scratch();
     let machine = Machine::new(system, json!({}));
     let input = json!({
@@ -75,7 +75,7 @@ async fn a_mail_alias_is_written_between_those_that_are_there() {
 }
 
 #[tokio::test]
-async fn a_package_is_installed() {
+async fn package_is_installed() {
     let system = memory();
     system.add_file("/var/lib/dpkg/status", "");
     system.script_output(&["dpkg-query"], output(1, ""));

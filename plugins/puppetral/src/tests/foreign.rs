@@ -1,6 +1,6 @@
-//! Types that are not the engine's own, by the machine's Puppet: the policy lets them, and they do what they say.
+//! Tests of types that the local Puppet implements, not the engine: permission and effect.
 //!
-//! Where Puppet is not installed the second test says so and passes; continuous integration must have it.
+//! The second test passes without Puppet, except in continuous integration.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::{Machine, memory};
 
 #[tokio::test]
-async fn a_type_of_puppets_has_to_be_named_and_a_scratch_root_has_none() {
+async fn puppet_types_must_be_allowed_by_name_and_need_the_real_root() {
     let machine = Machine::new(RealSystem::new("/".into()), json!({"ruby": "/no/such/ruby"}));
     let wanted = json!({"type": "augeas", "name": "x", "changes": "set a b"});
     let unknown = machine.ask("do", wanted.clone()).await.unwrap_err();
@@ -25,7 +25,7 @@ async fn a_type_of_puppets_has_to_be_named_and_a_scratch_root_has_none() {
 }
 
 #[tokio::test]
-async fn augeas_is_planned_done_and_left_alone() {
+async fn augeas_is_planned_applied_and_then_unchanged() {
     if !Path::new("/usr/share/puppet/modules/augeas_core").exists() {
         assert!(
             std::env::var_os("CI").is_none(),
@@ -55,7 +55,7 @@ async fn augeas_is_planned_done_and_left_alone() {
         "changes": ["set 01/ipaddr 10.0.0.1", "set 01/canonical new.example.net"],
         "onlyif": "match *[ipaddr = '10.0.0.1'] size == 0",
     });
-    // Nobody here knows what a provider of Puppet's does with these values: a plan does not hand them to it.
+    // The effect of a Puppet provider with these values is unknown, so a plan does not evaluate it.
     let plan = machine.ask("plan", lens.clone()).await.unwrap();
     let result = plan["result"].as_str().unwrap();
     assert!(result.starts_with("not evaluated: "), "{plan}");

@@ -1,4 +1,4 @@
-//! The agent through the doors that the host uses: inputs and outputs pass the DDL on the way.
+//! Tests of the agent through its handlers, with inputs and outputs validated against the DDL.
 
 mod article;
 mod foreign;
@@ -23,7 +23,6 @@ use serde_json::{Value, json};
 
 use crate::{Options, actions, build_agent};
 
-/// A machine, and the agent on it.
 #[derive(Clone)]
 struct Machine {
     agent: Agent,
@@ -51,7 +50,7 @@ impl Machine {
         }
     }
 
-    /// Planned, then done, then done again: the plan's events are those of the change, and the second time nothing is left.
+    /// Plans, applies and applies again: the plan has the events of the change, and the second application changes nothing.
     async fn converges(&self, input: Value) -> Value {
         let plan = self.ask("plan", input.clone()).await.unwrap();
         let done = self.ask("do", input.clone()).await.unwrap();
@@ -68,7 +67,7 @@ impl Machine {
     }
 }
 
-/// Property, previous and desired value of every event.
+/// The property, previous value and desired value of each event.
 fn changes(report: &Value) -> Vec<Value> {
     let events = report["events"].as_array().unwrap().iter();
     events
@@ -102,7 +101,7 @@ fn scratch() -> (tempfile::TempDir, RealSystem) {
     (directory, system)
 }
 
-/// A machine in memory with a hosts file.
+/// A simulated machine with a hosts file.
 fn memory() -> FakeSystem {
     let system = FakeSystem::new().with_root("/scratch");
     system.add_file("/etc/hosts", "127.0.0.1\tlocalhost\n");
@@ -129,7 +128,7 @@ fn types_names_and_examples_equal_the_ddl() {
 }
 
 #[test]
-fn what_a_type_calls_sensitive_the_ddl_calls_sensitive() {
+fn sensitive_attributes_are_sensitive_in_the_ddl() {
     let agent = build_agent(Options::default()).unwrap();
     let engine = ResourceEngine::new(Arc::new(FakeSystem::new()));
     let attributes = engine.type_schemas().flat_map(|schema| schema.attributes);

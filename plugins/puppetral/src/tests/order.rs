@@ -1,4 +1,4 @@
-//! Changes follow each other, and wait for Puppet.
+//! Tests that changes are serialised and wait for runs of Puppet.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
@@ -14,7 +14,7 @@ use super::{Machine, memory, output, scratch};
 const LOCK: &str = "/opt/puppetlabs/puppet/cache/state/agent_catalog_run.lock";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_hundred_changes_of_one_file_are_all_in_it() {
+async fn hundred_concurrent_changes_of_one_file_are_all_applied() {
     let (_directory, system) = scratch();
     let machine = Machine::new(system, json!({}));
     let mut calls = JoinSet::new();
@@ -36,7 +36,7 @@ async fn a_hundred_changes_of_one_file_are_all_in_it() {
 }
 
 #[tokio::test]
-async fn a_run_of_puppet_is_not_interrupted_but_can_be_watched() {
+async fn changes_are_refused_during_a_puppet_run_but_reads_are_allowed() {
     for (comm, cmdline) in [
         ("puppet", ""),
         ("rpc-puppet", ""),
@@ -61,12 +61,12 @@ async fn a_run_of_puppet_is_not_interrupted_but_can_be_watched() {
 
         system.add_file(LOCK, "");
         machine.converges(input).await;
-        assert_eq!(system.file_text(LOCK), "", "Puppet's lock is Puppet's");
+        assert_eq!(system.file_text(LOCK), "", "the lock file of Puppet is unchanged");
     }
 }
 
 #[tokio::test]
-async fn a_lock_that_puppet_would_take_away_holds_nobody_up() {
+async fn stale_puppet_locks_do_not_block() {
     for (content, comm) in [
         ("", "puppet"),
         ("garbage", "puppet"),
@@ -84,7 +84,7 @@ async fn a_lock_that_puppet_would_take_away_holds_nobody_up() {
 }
 
 #[tokio::test]
-async fn a_change_begins_when_the_run_has_ended() {
+async fn change_begins_after_the_run_has_ended() {
     let system = memory();
     system.add_file(LOCK, "4711");
     system.add_file("/proc/4711/comm", "puppet");
@@ -105,7 +105,7 @@ async fn a_change_begins_when_the_run_has_ended() {
 }
 
 #[tokio::test]
-async fn a_caller_that_gives_up_leaves_no_lock_behind() {
+async fn abandoned_call_releases_its_locks() {
     let system = memory();
     system.add_file(LOCK, "4711");
     system.add_file("/proc/4711/comm", "puppet");
@@ -119,7 +119,7 @@ async fn a_caller_that_gives_up_leaves_no_lock_behind() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn changes_never_overlap() {
+async fn changes_do_not_overlap() {
     let system = memory();
     let (running, most) = (AtomicUsize::new(0), Arc::new(AtomicUsize::new(0)));
     let seen = Arc::clone(&most);
@@ -166,9 +166,9 @@ async fn reading_and_planning_do_not_wait_for_a_change() {
     assert_eq!(change.await.unwrap().unwrap()["changed"], json!(true));
 }
 
-/// What Puppet would look at while one of our changes is being made: a lock of a living process that is called like it.
+/// During a change, Puppet's lock file contains the PID of a living process with a name that Puppet recognises.
 #[tokio::test]
-async fn puppets_lock_is_held_while_a_change_is_made() {
+async fn puppet_lock_is_held_during_a_change() {
     let directory = tempfile::tempdir().unwrap();
     let lock = directory.path().join("agent_catalog_run.lock");
     let seen = directory.path().join("seen");

@@ -1,4 +1,4 @@
-//! `find` tells the same of this machine as `puppet resource` does. Only reads; skipped where there is no Puppet.
+//! Compares `find` with `puppet resource` on this machine. Read-only; skipped without Puppet.
 
 use muster_api::ddl::REDACTED;
 use muster_api::system::Command;
@@ -7,8 +7,8 @@ use serde_json::{Map, Value, json};
 
 use super::Machine;
 
-/// What is asked of both, and what they tell differently: Puppet has a provider for everything and times of files, and
-/// numbers where the engine has the names of owners.
+/// Type, name, and the properties that differ: Puppet reports a provider for every resource, times of files,
+/// and numeric owners where the engine reports names.
 const RESOURCES: [(&str, &str, &[&str]); 7] = [
     ("user", "root", &["provider"]),
     ("group", "root", &["provider"]),
@@ -20,7 +20,7 @@ const RESOURCES: [(&str, &str, &[&str]); 7] = [
 ];
 
 #[tokio::test]
-async fn find_is_what_puppet_resource_is() {
+async fn find_equals_puppet_resource() {
     let machine = Machine::new(RealSystem::new("/".into()), json!({}));
     if machine.system.metadata("/usr/bin/puppet".as_ref()).unwrap().is_none() {
         println!("skipped: there is no /usr/bin/puppet on this machine");

@@ -1,4 +1,4 @@
-//! What the operator allows, and what Puppet manages.
+//! Tests of the options that allow and deny changes, and of resources that Puppet manages.
 
 use muster_api::ActionError;
 use muster_api::wire::status::{ReplyReason, ReplyStatus};
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{Machine, memory};
 use crate::Options;
 
-/// The rule that denied; nothing when something else, or nothing, went wrong.
+/// The rule that denied the call; `None` for any other result.
 fn rule(answer: Result<Value, ActionError>) -> Option<String> {
     match answer {
         Err(ActionError {
@@ -20,7 +20,7 @@ fn rule(answer: Result<Value, ActionError>) -> Option<String> {
 }
 
 #[tokio::test]
-async fn types_are_allowed_and_denied() {
+async fn types_are_allowed_and_denied_by_option() {
     let exec = json!({"type": "exec", "name": "/bin/true"});
     let host = json!({"type": "Host", "name": "db", "ip": "10.0.0.1"});
     let cases = [
@@ -54,7 +54,7 @@ async fn types_are_allowed_and_denied() {
 }
 
 #[tokio::test]
-async fn names_are_those_that_the_machine_knows() {
+async fn allowed_names_apply_to_the_real_name_of_the_resource() {
     let options = json!({"allow_names": {"host": ["db"], "file": ["/etc/motd"]}});
     let machine = Machine::new(memory(), options);
     let denied = Some("plugins.puppetral.allow_names.host".to_owned());
@@ -79,7 +79,7 @@ async fn names_are_those_that_the_machine_knows() {
 }
 
 #[tokio::test]
-async fn where_exec_is_denied_commands_of_other_types_are_too() {
+async fn denial_of_exec_includes_commands_of_other_types() {
     let input =
         json!({"type": "file", "name": "/etc/x", "content": "x", "validate_cmd": "/bin/true %"});
     let machine = Machine::new(memory(), json!({}));
@@ -90,7 +90,7 @@ async fn where_exec_is_denied_commands_of_other_types_are_too() {
 }
 
 #[tokio::test]
-async fn what_puppet_manages_is_left_to_puppet() {
+async fn resources_that_puppet_manages_are_refused() {
     let system = memory();
     system.add_file("/var/cache/puppet/state/resources.txt", "class[main]\nhost[db]\nuser[rip]\n");
     let db = json!({"type": "host", "name": "db", "ip": "10.0.0.1"});

@@ -1,4 +1,4 @@
-//! Reading and planning start no program that the caller names, whatever the type and the attribute.
+//! Tests that reading and planning start no program that a resource specifies, for each type and attribute.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Machine, memory};
 
-/// A program that leaves a mark when it is started.
+/// A program that creates a file when it is started.
 struct Canary {
     directory: tempfile::TempDir,
 }
@@ -40,7 +40,7 @@ impl Canary {
     }
 }
 
-/// The words that an attribute accepts; empty when it accepts more than words.
+/// The words that an attribute accepts; empty if it also accepts other values.
 fn choices(schema: &TypeSchema, name: &str) -> Vec<&'static str> {
     match schema.find_attribute(name).map(|attribute| attribute.kind) {
         Some(AttributeKind::Word(words) | AttributeKind::WordOr(words)) => words.to_vec(),
@@ -48,7 +48,7 @@ fn choices(schema: &TypeSchema, name: &str) -> Vec<&'static str> {
     }
 }
 
-/// Every resource that is tried of one type: each attribute alone, then all of them together for every provider and state.
+/// The resources to try for a type: each attribute alone, and all together for each provider and state.
 fn resources(schema: &TypeSchema, program: &Path) -> Vec<Map<String, Value>> {
     let named = |name: &str| (name.to_owned(), json!(program));
     let open: Vec<&str> = schema
@@ -88,7 +88,7 @@ fn resources(schema: &TypeSchema, program: &Path) -> Vec<Map<String, Value>> {
 }
 
 #[tokio::test]
-async fn a_plan_of_no_type_runs_a_program_that_the_resource_names() {
+async fn plan_runs_no_program_that_a_resource_names() {
     let canary = Canary::new();
     let engine = ResourceEngine::new(Arc::new(memory()));
     let types: Vec<&str> = engine.type_schemas().map(|schema| schema.type_name).collect();
@@ -115,7 +115,7 @@ async fn a_plan_of_no_type_runs_a_program_that_the_resource_names() {
 }
 
 #[tokio::test]
-async fn guards_are_reported_and_run_only_by_do() {
+async fn plan_reports_guards_and_only_do_runs_them() {
     let canary = Canary::new();
     let machine =
         Machine::new(RealSystem::new("/".into()), json!({"allow_types": ["exec", "service"]}));
@@ -134,11 +134,11 @@ async fn guards_are_reported_and_run_only_by_do() {
         assert_eq!((&plan["changed"], &plan["events"]), (&json!(true), &json!([])));
         assert!(!canary.has_run(), "{asked}");
     }
-    // What does not need a guard is still evaluated.
+    // A condition that needs no guard is still evaluated.
     let done = json!({"type": "exec", "name": "/bin/true", "onlyif": program, "creates": "/"});
     let plan = machine.ask("plan", done).await.unwrap();
     assert_eq!((&plan["changed"], &plan["result"]), (&json!(false), &json!("no changes")));
-    // Control: `do` with noop is a change by its class, evaluates the guards, and so starts the canary.
+    // Control: `do` with noop is a change by its class; it evaluates the guards and thus starts the canary.
     let asked = json!({"type": "exec", "name": "/bin/true", "unless": program, "noop": true});
     machine.ask("do", asked).await.unwrap();
     assert!(canary.has_run());

@@ -1,11 +1,11 @@
-//! `find`, `search`, and planning: nothing changes.
+//! Tests of `find`, `search` and `plan`, which change nothing.
 
 use serde_json::{Value, json};
 
 use super::{Machine, changes, memory, scratch};
 
 #[tokio::test]
-async fn one_resource_and_all_of_a_type() {
+async fn find_returns_one_resource_and_search_all_of_a_type() {
     let machine = Machine::new(memory(), json!({}));
     let found = machine.ask("find", json!({"type": "HOST", "name": "localhost"})).await.unwrap();
     let properties = json!({"ensure": "present", "ip": "127.0.0.1", "target": "/etc/hosts"});
@@ -20,7 +20,7 @@ async fn one_resource_and_all_of_a_type() {
 }
 
 #[tokio::test]
-async fn a_plan_and_noop_change_nothing() {
+async fn plan_and_noop_change_nothing() {
     let (_directory, system) = scratch();
     let machine = Machine::new(system, json!({}));
     let before = machine.text("/etc/passwd");
@@ -43,7 +43,7 @@ async fn a_plan_and_noop_change_nothing() {
 }
 
 #[tokio::test]
-async fn what_was_said_meanwhile_is_told() {
+async fn messages_of_a_change_are_returned() {
     let machine = Machine::new(memory(), json!({}));
     let done = machine.ask("do", json!({"type": "notify", "name": "hello"})).await.unwrap();
     assert_eq!(done["log"], json!(["hello"]));

@@ -1,4 +1,4 @@
-//! A wrong request changes nothing (status 4), a failed change says how far it came (status 1), and neither tells secrets.
+//! Tests that an invalid request changes nothing (status 4), a failed change reports its progress (status 1), and neither reveals secrets.
 
 use muster_api::wire::status::ReplyStatus;
 use serde_json::json;
@@ -6,7 +6,7 @@ use serde_json::json;
 use super::{Machine, memory, output, scratch};
 
 #[tokio::test]
-async fn a_wrong_request_is_refused_before_anything_is_touched() {
+async fn invalid_request_is_refused_before_any_change() {
     let cases = [
         (json!({"type": "usr", "name": "rip"}), "did you mean `user`?"),
         (json!({"type": "user", "name": "rip", "shel": "/bin/sh"}), "did you mean `shell`?"),
@@ -40,7 +40,7 @@ async fn a_wrong_request_is_refused_before_anything_is_touched() {
 }
 
 #[tokio::test]
-async fn a_failed_change_says_what_failed_and_how_far_it_came() {
+async fn failed_change_returns_its_error_and_events() {
     let system = memory();
     system.script_output(&["/bin/a"], output(3, "no such luck\n"));
     let machine = Machine::new(system, json!({"allow_types": ["exec"]}));
@@ -54,7 +54,7 @@ async fn a_failed_change_says_what_failed_and_how_far_it_came() {
 }
 
 #[tokio::test]
-async fn a_machine_that_will_not_be_read_is_a_failure() {
+async fn unreadable_file_is_a_failure() {
     let system = memory();
     system.inject_failure("/etc/hosts", "read");
     let machine = Machine::new(system, json!({}));
@@ -67,7 +67,7 @@ async fn a_machine_that_will_not_be_read_is_a_failure() {
 }
 
 #[tokio::test]
-async fn no_refusal_and_no_failure_tells_a_password() {
+async fn errors_never_contain_a_password() {
     let secret = "hunter2";
     let cases = [
         json!({"type": "user", "name": "rip", "password": format!("{secret}:x")}),
@@ -80,7 +80,7 @@ async fn no_refusal_and_no_failure_tells_a_password() {
     ];
     for input in cases {
         let (directory, system) = scratch();
-        // A directory in the place of the lock makes every change of accounts fail.
+        // A directory at the path of the lock file makes every change of accounts fail.
         std::fs::create_dir(directory.path().join("etc/.pwd.lock")).unwrap();
         let machine = Machine::new(system, json!({}));
         let error = machine.ask("do", input.clone()).await.unwrap_err();

@@ -1,4 +1,4 @@
-//! A change is taken back by the identity of its request, with everything that it replaced.
+//! Tests of undo: a change is undone by the identifier of its request, with everything that it replaced.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{Machine, memory, scratch};
 
-/// A machine that keeps what changes replace.
+/// A machine that keeps undo records.
 fn machine(state: &Path) -> (tempfile::TempDir, Machine) {
     let (directory, system) = scratch();
     std::fs::write(directory.path().join("tmp/motd"), "old\n").unwrap();
@@ -14,7 +14,7 @@ fn machine(state: &Path) -> (tempfile::TempDir, Machine) {
     (directory, Machine::new(system, options))
 }
 
-/// The identities of the changes that can be taken back, oldest first.
+/// The identifiers of the undo records, oldest first.
 fn kept(state: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(state.join("undo")).unwrap();
     let name = |entry: std::io::Result<std::fs::DirEntry>| {
@@ -38,29 +38,29 @@ async fn changed_and_back(input: Value, file: &str) {
     };
     let plan = machine.ask("do", json!({"undo": id, "noop": true})).await.unwrap();
     assert_eq!(plan["changed"], true, "{plan}");
-    assert_eq!(machine.text(file), after, "noop takes nothing back");
+    assert_eq!(machine.text(file), after, "noop undoes nothing");
     machine.ask("do", json!({"undo": id})).await.unwrap();
     assert_eq!(machine.text(file), before, "{input}");
     let ids = kept(state.path());
     let again = ids.last().filter(|_| ids.len() == 2).unwrap();
     machine.ask("do", json!({"undo": again})).await.unwrap();
-    assert_eq!(machine.text(file), after, "taking back is taken back in turn");
+    assert_eq!(machine.text(file), after, "an undo can be undone");
 }
 
 #[tokio::test]
-async fn the_content_of_a_file_comes_back() {
+async fn undo_restores_the_content_of_a_file() {
     changed_and_back(json!({"type": "file", "name": "/tmp/motd", "content": "new\n"}), "/tmp/motd")
         .await;
 }
 
 #[tokio::test]
-async fn one_property_of_a_user_comes_back() {
+async fn undo_restores_a_property_of_a_user() {
     changed_and_back(json!({"type": "user", "name": "rip", "shell": "/bin/zsh"}), "/etc/passwd")
         .await;
 }
 
 #[tokio::test]
-async fn what_was_not_there_goes_and_what_was_there_comes_back() {
+async fn undo_removes_created_and_restores_removed_resources() {
     let input = json!({"type": "host", "name": "db1", "ip": "10.0.0.5"});
     let state = tempfile::tempdir().unwrap();
     let (_directory, machine) = machine(state.path());
@@ -77,7 +77,7 @@ async fn what_was_not_there_goes_and_what_was_there_comes_back() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_taken_back_says_why() {
+async fn impossible_undo_returns_the_reason() {
     let state = tempfile::tempdir().unwrap();
     let (_directory, machine) = machine(state.path());
     let unknown = "019a9f2e-7c1b-7d44-9a57-0e6f5c1d2b3a";

@@ -125,7 +125,7 @@ mod tests {
     use super::{CpuTimes, parse_usage, proportional_set};
 
     #[test]
-    fn the_kernels_files_are_understood() {
+    fn parses_files_of_proc() {
         let stat = "4711 (a) b)) S 1 2 3 4 5 6 7 8 9 10 250 31 14 15 16 17 9 19 20\n";
         assert_eq!(parse_usage(stat), Some((CpuTimes { user: 2.5, system: 0.31 }, 9)));
         let rollup = "5500-7ffc ---p 00000000 00:00 0 [rollup]\nRss:    9000 kB\nPss:    4321 kB\nPss_Anon: 7 kB\n";
@@ -134,7 +134,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_other_text_is_no_answer(text in "[^)]{0,200}") {
+        fn other_text_is_not_parsed(text in "[^)]{0,200}") {
             prop_assert_eq!(parse_usage(&text), None);
             prop_assert_eq!(proportional_set(&text.replace("Pss:", "")), None);
         }
