@@ -1,4 +1,4 @@
-//! The refresh ledger as bytes: whole lines are parse_journal, written as they were, and everything else is told.
+//! The refresh ledger from arbitrary bytes: parsing returns the intact lines and reports the others.
 #![no_main]
 
 use std::collections::BTreeMap;
