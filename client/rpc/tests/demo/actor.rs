@@ -1,4 +1,4 @@
-//! Plays the daemon: says that it is ready where it is told to, and stays until it is stopped.
+//! Stand-in for the daemon: reports readiness to the given address and runs until it is stopped.
 
 use std::env;
 use std::fs;
@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 
-/// A program that runs the test below, as `rpcd` would be run.
+/// Writes a program that runs the test below when it is started as `rpcd`.
 pub(crate) fn program(directory: &Path) -> PathBuf {
     let path = directory.join("rpcd");
     let this = env::current_exe().unwrap();

@@ -1,4 +1,4 @@
-//! Ten thousand revocations with one command: broker, a running node and callers take them over, and the list becomes short again when
+//! Ten thousand revocations with one command: the broker, a running node and callers apply them, and the list is pruned when
 //! the revoked tokens have expired.
 
 #![expect(clippy::disallowed_types, reason = "runs the real programs")]
@@ -101,7 +101,7 @@ async fn await_state(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn ten_thousand_revocations_reach_everyone_and_are_pruned_when_they_have_expired() {
+async fn ten_thousand_revocations_are_applied_and_pruned_after_expiry() {
     let program = nats_server();
     let world = World::new(&["--no-tls"]);
     let _broker = Broker::start(&program, &world, true).await;
@@ -135,7 +135,7 @@ async fn ten_thousand_revocations_reach_everyone_and_are_pruned_when_they_have_e
     let answered = ping(&world, "rip");
     assert!(answered.status.success(), "{answered:?}");
 
-    // Their time passes: the next account token is short again, and `last`, whose token never expires, stays revoked.
+    // After their expiry the next account token is short again; `last`, whose token never expires, stays revoked.
     let ledger = world.org().join("issued.jsonl");
     let text = fs::read_to_string(&ledger).unwrap();
     let (then, past) = ((now + 30 * DAY).to_string(), (now - 2 * DAY).to_string());
