@@ -198,7 +198,7 @@ mod tests {
     use crate::testing::{NOW, organisation};
 
     #[test]
-    fn an_older_organisation_gets_the_permissions_of_this_version() {
+    fn older_organisation_gets_the_permissions_of_this_version() {
         let directory = tempfile::tempdir().unwrap();
         let organisation = organisation(directory.path());
         let lock = organisation.lock().unwrap();

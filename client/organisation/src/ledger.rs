@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn the_account_says_who_is_revoked_and_the_clock_who_is_expired() {
+    fn revocation_follows_from_the_account_and_expiry_from_the_clock() {
         let mut account = AccountClaims::new(AccountLimits::default(), Vec::new());
         let (one, other) = (
             record(PrincipalKind::User, "rip", 1, None),
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn parties_are_found_by_name_kind_or_key() {
+    fn finds_entries_by_name_kind_or_key() {
         let records = [
             record(PrincipalKind::User, "a", 1, None),
             record(PrincipalKind::Node, "a", 2, None),
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_line_is_named() {
+    fn error_names_the_damaged_line() {
         let good = serde_json::to_string(&record(PrincipalKind::Node, "a", 1, None)).unwrap();
         assert_eq!(parse_records(&format!("{good}\n\n{good}\n")).unwrap().len(), 2);
         assert_eq!(parse_records(&format!("{good}\n{{}}\n")).unwrap_err().0, 2);

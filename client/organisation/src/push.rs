@@ -196,7 +196,7 @@ mod tests {
     use super::check_update_reply;
 
     #[test]
-    fn only_a_clear_yes_is_a_yes() {
+    fn only_an_explicit_yes_confirms() {
         assert!(
             check_update_reply(
                 br#"{"server":{},"data":{"account":"A","code":200,"message":"jwt updated"}}"#
