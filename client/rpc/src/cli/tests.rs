@@ -15,7 +15,7 @@ fn page(path: &[&str]) -> String {
 }
 
 #[test]
-fn pages() {
+fn help_pages_match_the_snapshots() {
     for path in [
         vec![],
         vec!["ping"],
@@ -70,7 +70,7 @@ fn pages() {
 }
 
 #[test]
-fn the_command_line_is_sound_and_every_command_has_examples() {
+fn command_line_is_valid_and_every_command_has_examples() {
     let command = Cli::command();
     command.clone().debug_assert();
     let mut waiting = vec![command];
