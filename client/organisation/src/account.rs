@@ -218,7 +218,7 @@ mod tests {
         assert_eq!(after.claims().nats.revocations, older.revocations);
         for entry in &after.claims().nats.signing_keys {
             let SigningKeyEntry::Scoped(scope) = entry else {
-                panic!("a role without a scope");
+                panic!("the role has no scope");
             };
             let role: UserRole = scope.role.parse().unwrap();
             assert_eq!(

@@ -239,7 +239,7 @@ mod tests {
         assert_eq!(
             one.credential_state(&account, 1000),
             CredentialState::Valid,
-            "revoked before it was issued"
+            "a revocation from before the issue does not apply"
         );
         account.revoke_user(&one.key, 100);
         assert_eq!(one.credential_state(&account, 1000), CredentialState::Revoked);
@@ -261,7 +261,7 @@ mod tests {
         let find_records = |principal: &str, kind| index.find_records(principal, kind);
         assert!(matches!(find_records("b", None), Err(OrganisationError::Unknown(_))));
         let Err(OrganisationError::Ambiguous { kinds, .. }) = find_records("a", None) else {
-            panic!("two kinds have the name");
+            panic!("the name must be ambiguous");
         };
         assert_eq!(kinds, [PrincipalKind::User, PrincipalKind::Node]);
         assert_eq!(find_records("A", Some(PrincipalKind::User)).unwrap().len(), 2);

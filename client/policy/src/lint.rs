@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn similar_names_are_reported() {
+    fn caller_similar_to_another_is_reported() {
         let package =
             "allow\tmallory\tstatus\t*\nallow\tmallory\tinstall\t*\nallow\tmalory\tupdate\t*\n";
         let found = codes(&[("package.policy", package)]);

@@ -21,7 +21,7 @@ pub(crate) fn one_action(keys: Value) -> Result<AgentDdl, muster_ddl::DdlError> 
 pub(crate) fn object(value: Value) -> Map<String, Value> {
     match value {
         Value::Object(map) => map,
-        other => panic!("{other} is no object"),
+        other => panic!("{other} is not an object"),
     }
 }
 

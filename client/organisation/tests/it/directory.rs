@@ -72,7 +72,7 @@ fn credentials_are_recorded_refused_as_duplicates_and_revoked() {
 }
 
 #[test]
-fn the_broker_gets_the_tokens_and_the_certificate_of_the_organisation() {
+fn broker_configuration_has_the_tokens_and_the_certificate() {
     let scratch = tempfile::tempdir().unwrap();
     let organisation = create_organisation(spec(scratch.path()), NOW).unwrap();
     let mut conf = NatsServerConfig::for_organisation(&organisation);

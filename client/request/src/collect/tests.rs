@@ -125,7 +125,7 @@ fn nodes_are_missing_without_a_finished_event() {
 }
 
 #[test]
-fn collection_steps_describe_the_progress() {
+fn events_become_report_updates() {
     let store = DdlStore::load(None).unwrap();
     let action = store.get("rpcutil").unwrap().find_action("get_fact").unwrap();
     let mut gathering = ReportBuilder::new("rpcutil", action, 2, RequestStats::default());

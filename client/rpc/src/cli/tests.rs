@@ -1,4 +1,4 @@
-//! Tests of the command line. The help pages of commands are golden files, so that they change only on purpose.
+//! Tests of the command line. The help pages of all commands are compared with snapshots.
 
 use clap::CommandFactory as _;
 

@@ -60,7 +60,7 @@ fn made(name: &str) -> Value {
         "muster.org.list.v1" => of::<org::list::OrgListDocument>(),
         "muster.org.show.v1" => of::<org::show::OrganisationDocument<'_>>(),
         "muster.org.party.v1" => of::<org::show::PrincipalDocument>(),
-        other => panic!("{other} is published, and nothing makes it"),
+        other => panic!("{other} is published, but no type generates it"),
     };
     name_itself(&mut schema, name);
     open(&mut schema);

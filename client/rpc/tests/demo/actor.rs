@@ -10,8 +10,10 @@ use std::path::{Path, PathBuf};
 pub(crate) fn program(directory: &Path) -> PathBuf {
     let path = directory.join("rpcd");
     let this = env::current_exe().unwrap();
-    let script =
-        format!("#!/bin/sh\nexec '{}' --exact actor::plays_the_daemon --ignored\n", this.display());
+    let script = format!(
+        "#!/bin/sh\nexec '{}' --exact actor::runs_as_the_daemon --ignored\n",
+        this.display()
+    );
     fs::write(&path, script).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     path
@@ -19,7 +21,7 @@ pub(crate) fn program(directory: &Path) -> PathBuf {
 
 #[test]
 #[ignore = "is run by the demonstration, as its daemon"]
-fn plays_the_daemon() {
+fn runs_as_the_daemon() {
     let Some(path) = env::var_os("NOTIFY_SOCKET") else {
         return;
     };

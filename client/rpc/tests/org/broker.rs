@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::world::{World, files, talk};
 
-/// A running broker; it ends with the test.
+/// A running broker, stopped on drop.
 pub(crate) struct Broker {
     child: Child,
     pub(crate) url: String,

@@ -20,7 +20,7 @@ use crate::world::{World, talk};
 const REVOKED: usize = 10_000;
 const DAY: u64 = 24 * 60 * 60;
 
-/// A running daemon; ended with the test.
+/// A running daemon, stopped on drop.
 struct Daemon(Child);
 
 impl Drop for Daemon {
@@ -67,7 +67,7 @@ fn ping(world: &World, name: &str) -> Output {
         .unwrap()
 }
 
-/// Appends records of users whose tokens end then, and returns their names.
+/// Appends records of users whose tokens expire at this time, and returns their names.
 fn issue_many(world: &World, expires: u64) -> Vec<String> {
     let mut text = fs::read_to_string(world.org().join("issued.jsonl")).unwrap();
     let names = (0..REVOKED).map(|number| format!("leaver{number}"));

@@ -161,7 +161,7 @@ async fn enrolled_node_is_revoked_by_name_until_the_name_is_released() {
     }
     fleet.world.ok(&release);
     let entry = fleet.entry("web2.acme.net").await.unwrap();
-    assert!(entry.released && entry.revoked, "the key stays revoked");
+    assert!(entry.released && entry.revoked, "a release must not end the revocation of the key");
 
     // The same applies to a node whose credentials the organisation issued.
     fleet.world.ok(&["org", "revoke", "web1.acme.net", "--yes"]);

@@ -1,6 +1,6 @@
 //! The bootstrap account: its creation, the permissions of its users at the broker, and the files for bootstrapping nodes.
 
-#![expect(clippy::disallowed_types, reason = "runs what a machine runs")]
+#![expect(clippy::disallowed_types, reason = "runs the first-boot script")]
 
 use std::fs;
 
@@ -89,7 +89,7 @@ fn older_organisation_gets_the_bootstrap_account_once() {
     let account = shown["newcomers_account"].as_str().unwrap().to_owned();
     assert_eq!(shown["newcomer_roles"].as_array().unwrap().len(), 2);
     let preload = fs::read_to_string(world.org().join("broker/accounts.conf")).unwrap();
-    assert!(preload.contains(&account), "a broker that starts now must know");
+    assert!(preload.contains(&account), "the preloaded configuration lacks the account");
     world.ok(&["org", "newcomers"]);
     let again = world.json(&["org", "show", "-j"]);
     assert_eq!(again["newcomers_account"], account);

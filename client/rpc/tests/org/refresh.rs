@@ -46,7 +46,7 @@ async fn push_updates_the_permissions_of_an_older_organisation() {
     world.ok(&["org", "push"]);
     for entry in &account(&world).claims().nats.signing_keys {
         let SigningKeyEntry::Scoped(scope) = entry else {
-            panic!("a role without a scope");
+            panic!("the role has no scope");
         };
         let role: UserRole = scope.role.parse().unwrap();
         assert_eq!(
@@ -62,5 +62,9 @@ async fn push_updates_the_permissions_of_an_older_organisation() {
     assert!(answer.contains("no responders"), "{answer}");
     let pushed = account(&world);
     world.ok(&["org", "push"]);
-    assert_eq!(account(&world).account_token(), pushed.account_token(), "nothing to change");
+    assert_eq!(
+        account(&world).account_token(),
+        pushed.account_token(),
+        "a second push changed the token"
+    );
 }

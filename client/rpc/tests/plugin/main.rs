@@ -121,7 +121,7 @@ fn workspace(member: &str) -> PathBuf {
 }
 
 #[test]
-fn a_generated_crate_compiles_here_and_passes_its_tests() {
+fn generated_crate_compiles_and_passes_its_tests() {
     let directory = workspace("plugins/disk_usage");
     let into = ["--dir", "plugins/disk_usage"];
     let generate = ["plugin", "generate", "disk_usage", "--lang", "rust"];

@@ -33,7 +33,7 @@ fn rpc(line: &str, directory: &Path) -> (CommandExitCode, String, String) {
     let place = directory.display().to_string();
     let words = line.split(' ').map(|word| word.replace('@', &place));
     let cli = Cli::try_parse_from(words).unwrap();
-    let Command::Policy(command) = cli.command else { panic!("{line} is no command on policies") };
+    let Command::Policy(command) = cli.command else { panic!("{line} is not a policy command") };
     let (printer, data, talk) = printer(VerbosityLevel::Normal);
     // The command works without a configuration file; the one of the user who runs the tests must not apply.
     let environment = ProcessEnvironment::default();
@@ -213,7 +213,7 @@ fn check_validates_data_source_lookups() {
 }
 
 #[test]
-fn unreadable_input_is_an_error() {
+fn invalid_test_files_are_errors_that_name_the_file() {
     let scratch = policies(SERVICE);
     for (name, text) in [
         ("typo.toml", "[[cases]]\ncaller = \"rip\"\nagnt = \"service\"\n"),
