@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn amounts_are_counts_or_parts() {
+    fn amounts_are_counts_or_percentages() {
         assert_eq!("10".parse(), Ok(CountOrPercent::Count(10)));
         assert_eq!("10%".parse(), Ok(CountOrPercent::Percent(10)));
         for text in ["", "%", "-1", "+1", "1.5", "101%", "10 %", "a", "99999999999999999999999"] {
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_to_ask_is_rounded_up_and_a_part_to_bear_down() {
+    fn percentages_are_rounded_up_for_nodes_and_down_for_failures() {
         let five = CountOrPercent::Percent(5);
         assert_eq!((five.count_rounded_up(10), five.count_rounded_down(10)), (1, 0));
         assert_eq!((five.count_rounded_up(40), five.count_rounded_down(40)), (2, 2));
@@ -148,12 +148,12 @@ mod tests {
     }
 
     #[test]
-    fn without_a_seed_the_first_are_taken() {
+    fn first_nodes_are_chosen_without_a_seed() {
         assert_eq!(choose_nodes(&nodes(9), CountOrPercent::Count(3), None), nodes(3));
     }
 
     #[test]
-    fn a_seed_draws_the_same_in_every_version() {
+    fn seed_chooses_the_same_nodes_in_every_version() {
         let drawn = choose_nodes(&nodes(100), CountOrPercent::Count(3), Some(7));
         let names: Vec<&str> = drawn.iter().map(Identity::as_str).collect();
         assert_eq!(names, ["n028", "n043", "n052"]);
@@ -162,7 +162,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_chosen_are_some_of_the_found(total in 0_usize..60, count in 0_usize..80, seed: Option<u64>) {
+        fn chosen_nodes_are_a_subset(total in 0_usize..60, count in 0_usize..80, seed: Option<u64>) {
             let all = nodes(total);
             let chosen = choose_nodes(&all, CountOrPercent::Count(count), seed);
             prop_assert_eq!(chosen.len(), count.min(total));
@@ -170,7 +170,7 @@ mod tests {
         }
 
         #[test]
-        fn a_node_that_goes_changes_no_other_lot(seed: u64, gone in 0_usize..40) {
+        fn removing_a_node_replaces_at_most_one_choice(seed: u64, gone in 0_usize..40) {
             let all = nodes(40);
             let mut fewer = all.clone();
             fewer.remove(&format!("n{gone:03}").parse::<Identity>().unwrap());
@@ -180,7 +180,7 @@ mod tests {
         }
 
         #[test]
-        fn amounts_read_what_they_show(count: usize, percent in 0_u8..=100) {
+        fn amounts_round_trip_through_text(count: usize, percent in 0_u8..=100) {
             for amount in [CountOrPercent::Count(count), CountOrPercent::Percent(percent)] {
                 prop_assert_eq!(amount.to_string().parse(), Ok(amount));
             }

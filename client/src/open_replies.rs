@@ -73,7 +73,7 @@ mod tests {
     use super::{MAX_PROCESSORS, MIN_SHARE_SIZE, run_in_shares, share_size};
 
     #[test]
-    fn as_many_processors_are_taken_as_pay() {
+    fn share_size_follows_from_items_and_processors() {
         assert_eq!(share_size(2048, 1), 2048);
         assert_eq!(share_size(2048, 2), 1024);
         assert_eq!(share_size(2049, 4), 513);
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn results_are_in_the_items_order() {
+    async fn results_keep_the_order_of_the_items() {
         let items: Vec<u32> = (0..100).collect();
         let doubled: Vec<u32> = items.iter().map(|item| 2 * item).collect();
         for share in [1, 7, 99, 100, 101] {

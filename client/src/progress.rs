@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn each_message_counts_once_and_gaps_are_told() {
+    fn messages_count_once_and_gaps_are_reported() {
         let mut telling = ProgressTracker::default();
         assert_eq!(telling.record_progress(progress("a", 1, 0)), Some(tale("a", Some(1), 0, 0)));
         assert_eq!(telling.record_progress(progress("b", 2, 3)), Some(tale("b", Some(2), 1, 3)));
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_numbers_that_a_node_can_say_are_numbers() {
+    fn maximum_sequence_numbers_do_not_overflow() {
         let mut telling = ProgressTracker::default();
         let first = telling.record_progress(progress("web1", u64::MAX, u64::MAX));
         assert_eq!(

@@ -246,7 +246,7 @@ mod tests {
         RolloutLimits { concurrency: Some(limit), ..RolloutLimits::default() }
     }
 
-    /// Everybody who may be asked now.
+    /// Takes all nodes that can receive the request now.
     fn ask(schedule: &mut RolloutSchedule) -> Vec<String> {
         std::iter::from_fn(|| schedule.next_node()).map(|node| node.to_string()).collect()
     }
@@ -256,12 +256,12 @@ mod tests {
     }
 
     #[test]
-    fn as_many_are_asked_that_no_permit_is_idle_and_no_more() {
+    fn in_flight_nodes_keep_permits_busy_up_to_a_maximum() {
         let mut schedule = RolloutSchedule::new(order(9), shape(2));
         assert_eq!(ask(&mut schedule), ["n01", "n02", "n03", "n04"]);
         assert_eq!(end(&mut schedule, "n03", true), None);
         assert_eq!(ask(&mut schedule), ["n05"]);
-        // Any number may fail where nobody has said otherwise, and nobody counts twice.
+        // The number of failures is unlimited by default, and a node counts once.
         assert_eq!(end(&mut schedule, "n01", false), None);
         assert_eq!(end(&mut schedule, "n01", false), None);
         assert_eq!(ask(&mut schedule), ["n06"]);
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_busy_with_something_else_blocks_nobody() {
+    fn nodes_set_aside_do_not_block_others() {
         let mut schedule = RolloutSchedule::new(order(9), shape(1));
         assert_eq!(ask(&mut schedule), ["n01", "n02", "n03"]);
         let busy: Vec<Identity> = ["n01", "n02", "n03"].map(|name| name.parse().unwrap()).into();
@@ -282,7 +282,7 @@ mod tests {
             schedule.set_aside(node, false);
         }
         assert_eq!(end(&mut schedule, "n04", true), None);
-        assert!(ask(&mut schedule).is_empty(), "they are back");
+        assert!(ask(&mut schedule).is_empty(), "the nodes in flight again leave no free slot");
         assert_eq!(schedule.in_flight_count(), 5);
         schedule.set_aside(&"n09".parse().unwrap(), true);
         for node in ["n01", "n02", "n03"] {
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn canaries_are_first_and_alone_and_a_bad_one_ends_it() {
+    fn canaries_run_first_and_a_failed_one_stops_the_rollout() {
         let canary = RolloutLimits { canary: 2, ..shape(4) };
         let mut schedule = RolloutSchedule::new(order(5), canary);
         assert_eq!(ask(&mut schedule), ["n01", "n02"]);
@@ -302,11 +302,11 @@ mod tests {
         assert_eq!(end(&mut schedule.clone(), "n01", false), Some(bad), "a failed canary");
         assert_eq!(end(&mut schedule, "n01", true), None);
         assert_eq!(ask(&mut schedule), ["n03", "n04", "n05"]);
-        assert_eq!(end(&mut schedule, "n03", false), None, "no canary any more");
+        assert_eq!(end(&mut schedule, "n03", false), None, "n03 is not a canary");
     }
 
     #[test]
-    fn failures_are_counted_among_the_canaries_and_then_among_all() {
+    fn failures_are_limited_per_canaries_and_then_in_total() {
         let tolerant = RolloutLimits {
             canary: 4,
             max_failures: Some(CountOrPercent::Percent(25)),
@@ -326,12 +326,12 @@ mod tests {
             end(&mut schedule, "n07", false),
             Some(RolloutStopReason::Failures { failed, allowed })
         );
-        assert_eq!(end(&mut schedule, "n08", false), None, "told once");
+        assert_eq!(end(&mut schedule, "n08", false), None, "the stop reason is returned once");
         assert_eq!(schedule.stop_reason(), Some(RolloutStopReason::Failures { failed, allowed }));
     }
 
     #[test]
-    fn a_batch_waits_for_the_one_before_and_whoever_is_left_is_known() {
+    fn batch_waits_for_the_previous_one_and_unasked_nodes_are_listed() {
         let batches = RolloutLimits { batch: Some(CountOrPercent::Count(2)), ..shape(4) };
         let mut schedule = RolloutSchedule::new(order(5), batches);
         assert_eq!(ask(&mut schedule), ["n01", "n02"]);
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_concurrency_limit_a_batch_starts_at_once() {
+    fn batch_starts_at_once_without_a_concurrency_limit() {
         let sizes = |limits: RolloutLimits, count| {
             let mut schedule = RolloutSchedule::new(order(count), limits);
             let mut sizes = Vec::new();
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn the_failures_of_a_batch_are_held_against_the_same_limits() {
+    fn failures_of_a_batch_count_towards_the_same_limits() {
         let limits = RolloutLimits {
             canary: 2,
             batch: Some(CountOrPercent::Count(3)),
@@ -417,7 +417,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn everybody_has_exactly_one_turn_in_order(
+        fn every_node_is_asked_once_in_order(
             count in 0_usize..60, limit in 0_usize..20, canary in 0_usize..10, batch in prop::option::of(0_usize..20),
             last in prop::collection::vec(any::<bool>(), 200),
         ) {
@@ -431,7 +431,7 @@ mod tests {
                     under_way.push(node);
                 }
                 prop_assert!(under_way.len() <= schedule.max_in_flight());
-                // The one that was asked last or first ends next.
+                // The node that was asked last or first ends next.
                 let Some(node) = (if last.next().unwrap() { under_way.pop() } else { (!under_way.is_empty()).then(|| under_way.remove(0)) }) else { break };
                 prop_assert_eq!(schedule.record_end(&node, true), None);
             }
@@ -440,7 +440,7 @@ mod tests {
         }
 
         #[test]
-        fn never_more_fail_than_may_before_it_ends(count in 1_usize..60, limit in 1_usize..20, allowed in 0_usize..10) {
+        fn rollout_stops_at_the_failure_limit(count in 1_usize..60, limit in 1_usize..20, allowed in 0_usize..10) {
             let shape = RolloutLimits { concurrency: Some(limit), max_failures: Some(CountOrPercent::Count(allowed)), ..RolloutLimits::default() };
             let mut schedule = RolloutSchedule::new(order(count), shape);
             let mut asked = BTreeSet::new();

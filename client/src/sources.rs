@@ -107,7 +107,7 @@ mod tests {
     use super::DataDdlStore;
 
     #[test]
-    fn every_example_of_a_data_source_is_an_expression_that_it_declares() {
+    fn data_source_examples_are_declared_expressions() {
         let store = DataDdlStore::load(None).unwrap();
         let sources = store.declared_sources();
         for ddl in store.all() {
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_data_source_declares_is_said_with_its_column() {
+    fn undeclared_lookups_are_refused_with_their_column() {
         let sources = DataDdlStore::load(None).unwrap().declared_sources();
         for (text, column, expected) in [
             ("servise('sshd').running", 1, "did you mean service?"),
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_get_the_time_that_their_data_sources_may_take() {
+    fn timeout_covers_the_timeouts_of_the_data_sources() {
         let store = DataDdlStore::load(None).unwrap();
         let patience =
             |text: &str| store.evaluation_time(&NodeFilter::default().with_select(text).unwrap());

@@ -25,7 +25,7 @@ mod tests {
     use super::finds_action_by_text;
 
     #[test]
-    fn the_former_template_is_recognised_and_nothing_else() {
+    fn recognises_only_the_former_template() {
         let former = r#"    action=$(sed -n 's/.*"action": *"\([a-z0-9_]*\)".*/\1/p' "$request")"#;
         assert!(finds_action_by_text(former.as_bytes()));
         for fine in [

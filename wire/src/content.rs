@@ -58,7 +58,7 @@ mod tests {
     use super::{MAX_RECORDED_BYTES, digest_contents};
 
     #[test]
-    fn contents_are_digests_at_every_depth_and_command_lines_stay() {
+    fn contents_become_digests_at_every_depth_and_commands_are_kept() {
         let long = "x".repeat(MAX_RECORDED_BYTES + 1);
         let inputs = json!({
             "content": "abc", "name": "/etc/motd", "command": ["echo", "content"],

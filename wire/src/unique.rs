@@ -137,7 +137,7 @@ mod tests {
     use super::check_unique_keys;
 
     #[test]
-    fn a_key_twice_is_refused_at_every_depth_and_however_it_is_spelled() {
+    fn duplicate_keys_are_refused_at_every_depth_and_in_every_escaping() {
         for text in [
             r#"{"a":1,"a":1}"#,
             r#"{"a":{"b":[0,{"c":1,"d":{},"c":2}]}}"#,
@@ -178,9 +178,9 @@ mod tests {
     }
 
     proptest! {
-        /// What a serialiser writes has no duplicates, and repeating one of its keys is always found.
+        /// Serialised values have no duplicate keys, and a repeated key is always found.
         #[test]
-        fn exactly_repeated_keys_are_found(value in value(), key in "[a-c]{0,2}") {
+        fn only_repeated_keys_are_refused(value in value(), key in "[a-c]{0,2}") {
             let text = value.to_string();
             prop_assert!(check_unique_keys(text.as_bytes()).is_ok());
             let twice = format!(r#"{{"x":[{{"{key}":{text},"z":0,"{key}":{text}}}]}}"#);

@@ -106,7 +106,7 @@ mod tests {
     use super::{BundleFileError, BundleFileMode, collect_bundle_files};
 
     #[test]
-    fn files_are_gathered_with_their_modes_and_links_are_refused() {
+    fn collects_files_with_modes_and_refuses_links() {
         let scratch = tempfile::tempdir().unwrap();
         let path = |name: &str| scratch.path().join(name);
         fs::create_dir_all(path("disk/__pycache__")).unwrap();

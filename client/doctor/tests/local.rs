@@ -1,4 +1,4 @@
-//! What is found without a fleet: files that are missing or wrong, and a broker that is not there.
+//! Findings without a fleet: missing or invalid files, and an unreachable broker.
 
 #![expect(clippy::unwrap_used, reason = "tests end by panic")]
 
@@ -23,7 +23,7 @@ fn find<'a>(section: &'a DiagnosisSection, check: &str) -> &'a DiagnosisFinding 
 }
 
 #[test]
-fn missing_files_are_told_with_what_to_do() {
+fn missing_files_are_reported_with_advice() {
     use DiagnosisLevel::{Error, Ok, Warning};
     let directory = tempfile::tempdir().unwrap();
     let section = check_local_files(&settings(directory.path(), "kolor = 1"), 0);
@@ -44,7 +44,7 @@ fn missing_files_are_told_with_what_to_do() {
 }
 
 #[test]
-fn credentials_that_others_can_read_are_an_error() {
+fn credentials_readable_by_others_are_an_error() {
     use std::os::unix::fs::PermissionsExt as _;
     let directory = tempfile::tempdir().unwrap();
     let settings = settings(directory.path(), "");
@@ -59,7 +59,7 @@ fn credentials_that_others_can_read_are_an_error() {
 }
 
 #[tokio::test]
-async fn a_broker_that_is_not_there_is_an_error_with_advice() {
+async fn unreachable_broker_is_an_error_with_advice() {
     let directory = tempfile::tempdir().unwrap();
     let settings = settings(directory.path(), "");
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();

@@ -198,7 +198,7 @@ mod tests {
     use crate::testing::{NOW, organisation};
 
     #[test]
-    fn an_older_organisation_gets_the_permissions_of_this_version() {
+    fn older_organisation_gets_the_permissions_of_this_version() {
         let directory = tempfile::tempdir().unwrap();
         let organisation = organisation(directory.path());
         let lock = organisation.lock().unwrap();
@@ -218,7 +218,7 @@ mod tests {
         assert_eq!(after.claims().nats.revocations, older.revocations);
         for entry in &after.claims().nats.signing_keys {
             let SigningKeyEntry::Scoped(scope) = entry else {
-                panic!("a role without a scope");
+                panic!("the role has no scope");
             };
             let role: UserRole = scope.role.parse().unwrap();
             assert_eq!(

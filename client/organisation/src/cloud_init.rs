@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn every_file_comes_back_from_the_document_with_its_mode() {
+    fn document_contains_every_file_with_its_mode() {
         for (name, install) in installs() {
             let text = render_user_data(&files(), &install).unwrap();
             let written = parsed(&text)["write_files"].as_array().unwrap().clone();
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn the_content_of_a_file_is_kept_byte_by_byte() {
+    fn file_content_is_preserved_exactly() {
         for content in ["", "no newline", "  indented\n", "two newlines\n\n", "\ttab: [\n\n  # x\n"]
         {
             let file = CloudInitFile {
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn the_document_is_this() {
+    fn document_matches_the_snapshots() {
         for (name, install) in installs() {
             insta::assert_snapshot!(
                 format!("cloud_init_{name}"),
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_leave_its_quotes_is_not_fetched() {
+    fn refuses_urls_and_checksums_with_unsafe_characters() {
         for url in [
             "ftp://x/y.deb",
             "https://x/y.deb' && rm -rf /",

@@ -225,7 +225,7 @@ mod tests {
     use super::broker_urls;
 
     #[test]
-    fn urls_name_every_host_or_else_this_machine() {
+    fn urls_name_every_host_or_the_local_machine() {
         let hosts = ["b.acme.net".to_owned(), "2001:db8::1".to_owned()];
         assert_eq!(
             broker_urls(true, &hosts, 4222),

@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn the_account_says_who_is_revoked_and_the_clock_who_is_expired() {
+    fn revocation_follows_from_the_account_and_expiry_from_the_clock() {
         let mut account = AccountClaims::new(AccountLimits::default(), Vec::new());
         let (one, other) = (
             record(PrincipalKind::User, "rip", 1, None),
@@ -239,7 +239,7 @@ mod tests {
         assert_eq!(
             one.credential_state(&account, 1000),
             CredentialState::Valid,
-            "revoked before it was issued"
+            "a revocation from before the issue does not apply"
         );
         account.revoke_user(&one.key, 100);
         assert_eq!(one.credential_state(&account, 1000), CredentialState::Revoked);
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn parties_are_found_by_name_kind_or_key() {
+    fn finds_entries_by_name_kind_or_key() {
         let records = [
             record(PrincipalKind::User, "a", 1, None),
             record(PrincipalKind::Node, "a", 2, None),
@@ -261,7 +261,7 @@ mod tests {
         let find_records = |principal: &str, kind| index.find_records(principal, kind);
         assert!(matches!(find_records("b", None), Err(OrganisationError::Unknown(_))));
         let Err(OrganisationError::Ambiguous { kinds, .. }) = find_records("a", None) else {
-            panic!("two kinds have the name");
+            panic!("the name must be ambiguous");
         };
         assert_eq!(kinds, [PrincipalKind::User, PrincipalKind::Node]);
         assert_eq!(find_records("A", Some(PrincipalKind::User)).unwrap().len(), 2);
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_line_is_named() {
+    fn error_names_the_damaged_line() {
         let good = serde_json::to_string(&record(PrincipalKind::Node, "a", 1, None)).unwrap();
         assert_eq!(parse_records(&format!("{good}\n\n{good}\n")).unwrap().len(), 2);
         assert_eq!(parse_records(&format!("{good}\n{{}}\n")).unwrap_err().0, 2);

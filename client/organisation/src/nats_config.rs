@@ -142,7 +142,7 @@ mod tests {
     use super::quote_text;
 
     #[test]
-    fn odd_paths_are_quoted() {
+    fn quotes_and_backslashes_in_paths_are_escaped() {
         assert_eq!(quote_text("/srv/a \"b\"\\c"), "\"/srv/a \\\"b\\\"\\\\c\"");
     }
 }

@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn a_revocation_stays_while_a_token_of_its_key_could_be_valid() {
+    fn revocation_stays_until_all_tokens_of_its_key_are_expired() {
         const REVOKED: u64 = 500;
         let records = [
             record(PrincipalKind::User, 1, Some(1_000)),

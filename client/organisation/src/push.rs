@@ -196,7 +196,7 @@ mod tests {
     use super::check_update_reply;
 
     #[test]
-    fn only_a_clear_yes_is_a_yes() {
+    fn only_a_success_reply_of_the_broker_is_accepted() {
         assert!(
             check_update_reply(
                 br#"{"server":{},"data":{"account":"A","code":200,"message":"jwt updated"}}"#

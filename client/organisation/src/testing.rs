@@ -6,7 +6,7 @@ use muster_wire::Millis;
 
 use crate::{Organisation, OrganisationSpec, create_organisation};
 
-/// An instant after that of the organisation's first tokens.
+/// A time after the issue of the organisation's first tokens, in milliseconds.
 pub(crate) const NOW: Millis = 1_800_000_000_000;
 
 /// A new organisation in this directory.

@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_meant_is_left_alone() {
+    fn valid_policies_have_no_findings() {
         let service = "policy default deny\nallow\tadmins\t*\t*\nallow\toncall anna\tstatus restart\tcustomer=acme\n\
                        deny\t/ci-.*/\t*\t*\nallow\t*\tstatus\t*\tuntil=2026-11-23T00:00Z\n";
         let files = [
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn oddities_are_found_with_their_lines() {
+    fn findings_have_line_numbers() {
         let service = "policy default allow\nallow\tadmin\tstatus\t*\nallow\trip\trestrat\t*\nallow\t*\t*\t*\tuntil=2026-11-22T10:00Z\n\
                        deny\t*\tstop\t*\nallow\trip\tstop\tcustomer=acme\n";
         let files = [
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn data_sources_are_held_against_their_schemas() {
+    fn data_source_lookups_are_checked_against_their_schemas() {
         let package = "allow\trip\t*\tcustomer=acme and puppet().enabled=false\n\
                        allow\trip\tstatus\t*\tpupet().enabled\n\
                        allow\trip\tstatus\t*\tpuppet().enabled > 1\n\
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_nearly_another_is_told() {
+    fn caller_similar_to_another_is_reported() {
         let package =
             "allow\tmallory\tstatus\t*\nallow\tmallory\tinstall\t*\nallow\tmalory\tupdate\t*\n";
         let found = codes(&[("package.policy", package)]);

@@ -124,7 +124,7 @@ mod tests {
     use super::SavedNode;
 
     #[test]
-    fn facts_are_set_one_by_one_and_nest() {
+    fn dotted_facts_are_added_as_nested_values() {
         let node = SavedNode::default()
             .with_fact("os.family=Debian")
             .and_then(|node| node.with_fact("os.release.major=12"))
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn an_inventory_is_a_node() {
+    fn reads_a_node_from_an_inventory() {
         let scratch = tempfile::tempdir().unwrap();
         let path = scratch.path().join("db1.json");
         let text = json!({

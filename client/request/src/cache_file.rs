@@ -25,7 +25,7 @@ mod tests {
     use super::{read_cache_file, replace_cache_file};
 
     #[test]
-    fn a_file_is_replaced_whole_and_is_its_owners() {
+    fn file_is_replaced_atomically_and_private() {
         let scratch = tempfile::tempdir().unwrap();
         let path = scratch.path().join("a/b");
         assert_eq!(read_cache_file(&path, 9), None);

@@ -60,7 +60,7 @@ mod tests {
     use super::{ConfirmContext, ConfirmDecision, ConfirmMode};
 
     #[test]
-    fn who_is_asked_and_who_is_not() {
+    fn confirmation_depends_on_mode_nodes_and_terminal() {
         use ConfirmDecision::{Ask, Go, Refuse};
         use ConfirmMode::{Always, Auto, Never};
         let table = [

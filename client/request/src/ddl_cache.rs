@@ -85,7 +85,7 @@ mod tests {
     use crate::ddl_fetch::FetchedDdl;
 
     #[test]
-    fn what_is_kept_is_found_again_and_what_is_damaged_is_not() {
+    fn cached_ddls_are_loaded_and_damaged_files_are_ignored() {
         let home = tempfile::tempdir().unwrap();
         let kept = DdlCache { directory: Some(home.path().join("a/b")) };
         assert!(kept.load_all().is_empty());

@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_is_believed_when_all_tell_the_same() {
+    fn ddl_is_accepted_only_if_all_replies_agree() {
         let same = report(&[("a.net", "1.0.0", ""), ("b.net", "1.0.0", "")]);
         assert_eq!(FetchedDdl::from_report("disk", &same).unwrap().ddl.version(), "1.0.0");
         let other =

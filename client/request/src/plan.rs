@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn the_default_action_is_meant_when_none_is_named() {
+    fn default_action_is_used_if_none_is_given() {
         let (action, data) = plan("puppetral type=user name=rip password=$1$x$ noop=yes").unwrap();
         assert_eq!(action, "do");
         assert_eq!(data, json!({"type": "user", "name": "rip", "password": "$1$x$", "noop": true}));
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_named_before_anything_is_sent() {
+    fn invalid_requests_are_refused_before_they_are_sent() {
         for (words, named) in [
             ("puppetral type=user", "`name`"),
             ("puppetral find type=user nam=rip", "\"nam\""),
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn slips_are_answered_with_what_was_meant() {
+    fn errors_suggest_similar_names() {
         use FleetRequestError::{UnknownAction, UnknownAgent};
         let named = |nearest: Option<String>, expected: &str| nearest.as_deref() == Some(expected);
         let error = |words| plan(words).unwrap_err();

@@ -105,7 +105,7 @@ mod tests {
     use muster_jobs::RequestOutcome;
 
     #[test]
-    fn only_runs_that_all_succeeded_pass() {
+    fn outcome_is_success_only_if_all_runs_succeeded() {
         let unheard = || RunOutcome::without_reply("no_answer", "silent");
         let good = || vec![("a", ran("clean", 0, 1)), ("b", ran("changed", 1, 3))];
         assert_eq!(runs(good()).outcome(), RequestOutcome::Succeeded);
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_good_is_told_first() {
+    fn successful_runs_are_listed_first() {
         let runs = runs(vec![
             ("a", ran("failed", 0, 1)),
             ("b", ran("clean", 0, 1)),

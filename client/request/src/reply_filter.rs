@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn replies_are_told_apart() {
+    fn filters_select_replies() {
         let data =
             json!({"status": "stopped", "n": 3, "tags": ["a", "b"], "os": {"family": "Debian"}});
         let good = reply("web1.example.net", 0, "OK", data);
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn what_says_nothing_of_a_reply_is_refused() {
+    fn refuses_expressions_that_do_not_apply_to_replies() {
         for text in [
             "ok",
             "kode == 1",
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn outputs_are_held_against_their_types_before_anything_is_sent() {
+    fn outputs_are_checked_against_their_types_before_sending() {
         for (text, column, expected) in [
             ("ok() and data().stats == 1", 17, "did you mean status?"),
             ("data().n > many", 12, "a number"),

@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn the_outcome_follows_from_the_counts() {
+    fn outcome_follows_from_the_counts() {
         let table = [
             (stats(5, 5, 0), RequestOutcome::Succeeded),
             (stats(0, 0, 0), RequestOutcome::NoNodes),
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_to_several_groups_of_nodes_count_as_one() {
+    fn statistics_of_several_requests_are_merged() {
         let mut joined = stats(3, 3, 0);
         joined.merge(stats(5, 3, 1));
         assert_eq!((joined.discovered, joined.ok, joined.failed), (8, 6, 1));
@@ -310,14 +310,14 @@ mod tests {
     }
 
     #[test]
-    fn whoever_does_not_wait_cannot_say_that_nobody_answered() {
+    fn interrupted_request_is_not_reported_as_no_replies() {
         let mut stats = stats(5, 0, 0);
         stats.gaps.insert(ResultGap::Interrupted);
         assert_eq!(stats.outcome(), RequestOutcome::SomeFailed);
     }
 
     #[test]
-    fn a_rollout_that_ended_early_is_no_success() {
+    fn stopped_rollout_is_not_successful() {
         let mut stats = stats(5, 0, 0);
         stats.not_asked = std::mem::take(&mut stats.missing);
         stats.missing = stats.not_asked.pop_first().into_iter().collect();
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn enough_answers_are_a_success_and_too_few_are_none() {
+    fn outcome_depends_on_the_expected_number_of_replies() {
         let mut enough = stats(5, 2, 0);
         enough.expected_replies = Some(2);
         enough.not_awaited = std::mem::take(&mut enough.missing);
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_that_nobody_asked_for_change_no_outcome() {
+    fn unexpected_and_rejected_replies_do_not_change_the_outcome() {
         let mut stats = stats(2, 2, 0);
         stats.unexpected.insert("evil".parse().unwrap());
         stats.rejected.insert("signature", 3);

@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn beginnings_and_ends_are_told_in_an_order_that_can_be() {
+    fn running_count_never_exceeds_the_limit_in_the_log() {
         let mut board = RunLogTracker::new(Some(2));
         let [a, b, c, d] = ["a", "b", "c", "d"].map(|name| name.parse().unwrap());
         board.handle_state(&a, PuppetRunState::WaitingPermit, 4);
@@ -146,20 +146,20 @@ mod tests {
         assert!(told(&mut board).is_empty());
         board.handle_state(&b, PuppetRunState::Starting, 4);
         assert_eq!(told(&mut board), ["b runs, 2", "b OK", "2 wait"]);
-        // The permit of one that has ended, whose end is still under way.
+        // It has the permit of a run that has ended, but whose end event has not arrived yet.
         board.handle_state(&c, PuppetRunState::Starting, 4);
         assert!(told(&mut board).is_empty());
         board.handle_end(&a, &ended(ran("clean", 0, 1)), 3);
         assert_eq!(told(&mut board), ["a ended clean", "c runs, 2", "c OK", "2 wait"]);
         board.release_due(3);
         assert!(told(&mut board).is_empty());
-        // It has begun and ended before anything was heard of it.
+        // The first event of this run is its end.
         board.handle_end(&d, &ended(ran("failed", 0, 1)), 2);
         assert_eq!(told(&mut board), ["d runs, 3", "d OK", "d ended failed"]);
     }
 
     #[test]
-    fn who_never_ran_is_told_with_the_reason() {
+    fn nodes_without_a_run_are_logged_with_the_reason() {
         let mut board = RunLogTracker::new(None);
         let [a, b] = ["a", "b"].map(|name| name.parse().unwrap());
         let disabled = outcome(1, serde_json::json!({"class": "disabled"}));

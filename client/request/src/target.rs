@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn all_flags_go_into_one_filter() {
+    fn flags_are_combined_into_one_filter() {
         let flags = TargetOptions {
             facts: vec!["customer=acme".into()],
             classes: vec!["mysql::master".into()],
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_is_pointed_at() {
+    fn error_points_at_the_column() {
         let error = read(words("environment=development =x")).unwrap_err();
         insta::assert_snapshot!(error.to_string(), @r#"
         --with: cannot use filter "environment=development =x": expected the name of a fact at column 25
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn an_expression_is_checked_before_anybody_is_asked() {
+    fn expressions_are_checked_before_discovery() {
         let flags = TargetOptions {
             select: vec!["apache and fstat('/etc/hosts').md=/^ab/".into()],
             ..TargetOptions::default()
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_source_is_asked_only_what_it_can_answer() {
+    fn discovery_methods_refuse_unsupported_filters() {
         let flags = |nodes: Option<&str>, words: &[&str], identities: &[&str]| TargetOptions {
             nodes: nodes.map(Into::into),
             mixed: words.iter().map(ToString::to_string).collect(),
@@ -257,7 +257,7 @@ mod tests {
         let listed = read(flags(Some("list"), &[], &["/^web/"])).unwrap();
         let listed = listed.with_agent("service").unwrap();
         let source = listed.discovery_source(None).unwrap();
-        // The agent is implied, and a list knows nothing of agents.
+        // The agent filter is implied, but a list of nodes has no agents.
         let wanted = listed.discovery_query(&source, None);
         assert_eq!((wanted.filter.agents().len(), wanted.filter.identities().len()), (0, 1));
         for (flags, told) in [
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_has_the_agent_is_asked_unless_nodes_are_named() {
+    fn filter_requires_the_agent_unless_nodes_are_named() {
         let target = read(words("apache")).unwrap().with_agent("rpcutil").unwrap();
         assert_eq!(target.filter.agents().len(), 1);
         let named = TargetOptions { identities: vec!["db1".into()], ..TargetOptions::default() };

@@ -46,7 +46,7 @@ mod tests {
     }
 
     #[test]
-    fn the_articles_command_is_understood_as_it_stands() {
+    fn parses_action_and_inputs() {
         let words = read(&["puppetral", "do", "type=user", "name=rip", "password=$1$xxx"]).unwrap();
         assert_eq!(words.action.as_deref(), Some("do"));
         let inputs = [("type", "user"), ("name", "rip"), ("password", "$1$xxx")];
@@ -54,21 +54,21 @@ mod tests {
     }
 
     #[test]
-    fn without_an_action_inputs_follow_the_agent() {
+    fn action_is_optional_before_inputs() {
         let words = read(&["puppetral", "type=user", "name=rip"]).unwrap();
         assert_eq!((words.action, words.inputs.len()), (None, 2));
         assert_eq!(read(&["rpcutil"]).unwrap().action, None);
     }
 
     #[test]
-    fn a_value_may_be_empty_or_hold_anything() {
+    fn values_can_be_empty_or_contain_any_characters() {
         let words = read(&["a", "b", "x=", "y=a=b", "z= -C \n"]).unwrap();
         let values: Vec<&str> = words.inputs.iter().map(|(_, value)| value.as_str()).collect();
         assert_eq!(values, ["", "a=b", " -C \n"]);
     }
 
     #[test]
-    fn words_that_are_no_pairs_are_named() {
+    fn error_names_the_word_without_key_and_value() {
         for (words, named) in [
             (["a", "b", "c"], "\"c\""),
             (["a", "b", "=1"], "\"=1\""),
@@ -82,7 +82,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn values_arrive_unchanged(key in "[^=]+", value in any::<String>()) {
+        fn values_are_preserved_unchanged(key in "[^=]+", value in any::<String>()) {
             let words = vec!["action".to_owned(), format!("{key}={value}")];
             prop_assert_eq!(RequestWords::parse("agent", &words).unwrap().inputs, vec![(key, value)]);
         }

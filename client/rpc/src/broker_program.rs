@@ -58,7 +58,7 @@ mod tests {
     use crate::error::CommandError as _;
 
     #[test]
-    fn the_variable_counts_before_the_path() {
+    fn variable_takes_precedence_over_the_path() {
         let directory = tempfile::tempdir().unwrap();
         let program = directory.path().join("nats-server");
         std::fs::write(&program, "").unwrap();

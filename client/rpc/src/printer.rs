@@ -164,7 +164,7 @@ impl OutputPrinter {
 
 #[cfg(test)]
 pub(crate) mod testing {
-    //! A printer whose words can be read.
+    //! A printer that writes to memory.
 
     use std::io::{self, Write};
     use std::sync::{Arc, Mutex};
@@ -172,7 +172,7 @@ pub(crate) mod testing {
     use super::{OutputPrinter, VerbosityLevel};
     use crate::screen::Screen;
 
-    /// What was printed, without its colours.
+    /// The output without colour codes.
     #[derive(Debug, Clone, Default)]
     pub(crate) struct DataOutput(Arc<Mutex<Vec<u8>>>);
 
@@ -194,7 +194,7 @@ pub(crate) mod testing {
         }
     }
 
-    /// A printer, its data and its talk.
+    /// A printer with its captured data and messages.
     pub(crate) fn printer(talk: VerbosityLevel) -> (OutputPrinter, DataOutput, DataOutput) {
         let (data, talking) = (DataOutput::default(), DataOutput::default());
         let printer = OutputPrinter::new(
@@ -213,7 +213,7 @@ mod tests {
     use super::testing::printer;
 
     #[test]
-    fn data_and_talk_never_mix() {
+    fn data_and_messages_are_separate() {
         let (printer, data, talk) = printer(VerbosityLevel::Normal);
         printer.print_line("web1.acme.net").unwrap();
         printer.print_message("1 node");
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn quiet_keeps_warnings_and_errors() {
+    fn quiet_prints_warnings_and_errors_only() {
         let (printer, _, talk) = printer(VerbosityLevel::Quiet);
         printer.print_message("hello");
         printer.print_hint("wave");

@@ -47,7 +47,7 @@ mod tests {
     use super::Screen;
 
     #[test]
-    fn a_pipe_is_as_wide_as_somebody_says() {
+    fn width_of_a_pipe_has_a_default_and_a_minimum() {
         assert_eq!(Screen::for_file(None).width, 80);
         assert_eq!(Screen::for_file(Some(132)).width, 132);
         assert_eq!(Screen::for_file(Some(1)).width, 20);

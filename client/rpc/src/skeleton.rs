@@ -161,7 +161,7 @@ mod tests {
     use super::{AgentLanguage, SkeletonError, generate_files};
 
     #[test]
-    fn its_ddl_is_one_and_declares_each_action() {
+    fn generated_ddl_is_valid_and_declares_each_action() {
         let actions = ["usage".to_owned(), "top".to_owned()];
         for language in [AgentLanguage::Python, AgentLanguage::Sh] {
             let files = generate_files("disk", language, &actions).unwrap();
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_no_subject_carries_are_refused() {
+    fn invalid_subject_names_are_refused() {
         for name in ["", "Disk", "a-b", "1st", "../x", "a.b"] {
             let refused = generate_files(name, AgentLanguage::Sh, &["x".to_owned()]);
             assert_eq!(refused, Err(SkeletonError::Name(name.to_owned())));

@@ -175,7 +175,7 @@ mod tests {
     use super::{MAX_SECRET_BYTES, read_line};
 
     #[test]
-    fn a_line_is_taken_without_its_end_and_leaves_the_next_one() {
+    fn line_is_read_without_its_end_and_without_the_next_line() {
         let mut input = "$6$a b \r\nnext\nlast".as_bytes();
         assert_eq!(read_line(&mut input).unwrap(), "$6$a b ");
         assert_eq!(read_line(&mut input).unwrap(), "next");
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn an_endless_line_is_refused() {
+    fn overlong_line_is_refused() {
         let limit = usize::try_from(MAX_SECRET_BYTES).unwrap();
         assert_eq!(read_line(&mut "x".repeat(limit).as_bytes()).unwrap().len(), limit);
         assert!(read_line(&mut "x".repeat(limit + 1).as_bytes()).is_err());

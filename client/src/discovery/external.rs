@@ -131,7 +131,7 @@ mod tests {
     use super::{DiscoveryQuery, build_request, parse_reply};
 
     #[test]
-    fn a_request_has_the_members_that_programs_know() {
+    fn request_has_the_members_of_the_protocol() {
         let filter = NodeFilter::default()
             .with_words("country=mt apache")
             .and_then(|filter| filter.with_fact("kernel=~/^lin/"))
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn replies_are_believed_only_if_they_are_replies() {
+    fn invalid_replies_are_refused() {
         let good = r#"{"protocol": "io.choria.choria.discovery.v1.external_reply", "nodes": ["one", "TWO", "one"]}"#;
         let nodes = parse_reply(good).unwrap();
         assert_eq!(

@@ -164,7 +164,7 @@ mod tests {
     use crate::discovery::DiscoveryQuery;
 
     #[test]
-    fn methods_go_by_the_names_that_people_know() {
+    fn methods_have_aliases() {
         for (text, method) in [
             ("mc", DiscoveryMethod::Broadcast),
             ("broadcast", DiscoveryMethod::Broadcast),
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_method_does_not_declare_is_refused_with_who_can() {
+    fn unsupported_conditions_are_refused_with_alternatives() {
         let wanted = |filter: NodeFilter| DiscoveryQuery { filter, ..DiscoveryQuery::default() };
         let facts = wanted(NodeFilter::default().with_words("a=1 b").unwrap());
         let select = wanted(NodeFilter::default().with_select("a or b").unwrap());

@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_relative_to_who_wrote_them() {
+    fn relative_paths_start_at_the_base_directory() {
         let Ok(DiscoverySource::Inventory { file }) =
             read(DiscoveryMethod::Inventory, &["file=fleet.yaml"])
         else {
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn slips_are_told_with_what_there_is() {
+    fn invalid_options_are_refused_with_the_valid_ones() {
         for (method, pairs, expected) in [
             (DiscoveryMethod::Flat, &["fiel=x"][..], "needs the option `file`"),
             (

@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_that_follow_one_another_are_not_at_once() {
+    fn adjacent_runs_are_not_concurrent() {
         let proof = measure_concurrency(&spans(&[(0, 10), (10, 20), (5, 15), (30, 31)])).unwrap();
         assert_eq!((proof.runs, proof.highest), (4, 2));
         let ms = Duration::from_millis;
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_without_length_never_count_as_running() {
+    fn runs_of_zero_length_are_not_counted() {
         let proof = measure_concurrency(&spans(&[(5, 5), (6, 6), (7, 7)])).unwrap();
         assert_eq!((proof.runs, proof.highest), (3, 0));
         let proof = measure_concurrency(&spans(&[(5, 5), (6, 9), (8, 8)])).unwrap();
@@ -108,9 +108,9 @@ mod tests {
     }
 
     proptest! {
-        /// The plain model: look at every moment at which something begins.
+        /// The reference model: counts the runs at the start of each run.
         #[test]
-        fn the_highest_is_what_a_look_at_every_beginning_finds(pairs in prop::collection::vec((0_u64..50, 1_u64..20), 1..30)) {
+        fn maximum_equals_the_model(pairs in prop::collection::vec((0_u64..50, 1_u64..20), 1..30)) {
             let spans: Vec<PermitInterval> = pairs.iter().map(|&(start, took)| PermitInterval { start, end: start + took }).collect();
             let at = |moment| spans.iter().filter(|span| span.start <= moment && moment < span.end).count();
             let model = spans.iter().map(|span| at(span.start)).max().unwrap();

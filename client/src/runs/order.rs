@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn by_name_by_lot_and_the_longest_first() {
+    fn orders_by_name_at_random_and_by_duration() {
         let all = nodes(&["c", "a", "d", "b"]);
         assert_eq!(names(&RunOrder::Name.arrange(&all)), ["a", "b", "c", "d"]);
         assert_eq!(RunOrder::Random(1).arrange(&all), RunOrder::Random(1).arrange(&all));
@@ -72,7 +72,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn everybody_has_exactly_one_turn(count in 0_usize..60, seed: u64) {
+        fn random_order_contains_every_node_once(count in 0_usize..60, seed: u64) {
             let all: BTreeSet<Identity> = (0..count).map(|n| format!("n{n}").parse().unwrap()).collect();
             let order = RunOrder::Random(seed).arrange(&all);
             prop_assert_eq!(order.len(), count);

@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn every_way_to_end_has_a_word_of_its_own() {
+    fn every_kind_of_reply_has_its_outcome_class() {
         let none = Value::Null;
         for (code, reason, data, ok, class, said) in [
             (
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_began_has_a_span_by_a_clock_that_can_be_compared() {
+    fn started_run_has_an_interval_corrected_for_clock_skew() {
         let data = json!({"class": "clean", "started_at": 40_000, "finished_at": 90_000});
         let at = |now| RunOutcome::from_reply(&reply(0, &Value::Null, &data), now);
         let span = |start, end| Some(PermitInterval { start, end });

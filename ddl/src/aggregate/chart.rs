@@ -106,14 +106,14 @@ mod tests {
     }
 
     #[test]
-    fn bars_run_from_the_least_to_the_greatest() {
+    fn bars_range_from_minimum_to_maximum() {
         let values: Vec<Value> = [0, 0, 0, 0, 10, 20].iter().map(|n| json!(n)).collect();
         assert_eq!(spread(&values).chart_line().unwrap(), "0 █▁▁▁▁▁▁▁▁▁▃▁▁▁▁▁▁▁▁▃ 20");
         assert_eq!(spread(&[json!(7), json!(7)]).chart_line().unwrap(), "7 █ 7");
     }
 
     #[test]
-    fn what_is_no_number_is_counted_and_nothing_is_no_chart() {
+    fn non_numbers_are_counted_and_no_values_give_no_chart() {
         let distribution = spread(&[json!("x")]);
         assert_eq!((distribution.skipped, distribution.chart_line()), (1, None));
         assert_eq!(distribution.to_json(), Value::Null);
@@ -121,7 +121,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_number_is_in_one_bar(numbers in prop::collection::vec(-f64::MAX..f64::MAX, 1..50)) {
+        fn every_value_is_in_one_bar(numbers in prop::collection::vec(-f64::MAX..f64::MAX, 1..50)) {
             let values: Vec<Value> = numbers.iter().map(|n| json!(n)).collect();
             let distribution = spread(&values);
             prop_assert_eq!(distribution.counts.iter().sum::<u64>(), numbers.len() as u64);

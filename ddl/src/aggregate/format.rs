@@ -117,7 +117,7 @@ mod tests {
     use super::render_format;
 
     #[test]
-    fn rows_take_the_value_then_the_count() {
+    fn row_formats_take_value_and_count() {
         assert_eq!(
             render_format("%s Tests on %d node(s)", Some("7"), &3.into()),
             "7 Tests on 3 node(s)"
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_rounded_as_asked() {
+    fn numbers_are_rounded_to_the_precision() {
         let number = serde_json::Number::from_f64(2.625).unwrap();
         assert_eq!(render_format("Average: %0.2f", None, &number), "Average: 2.62");
         assert_eq!(render_format("Average: %d", None, &number), "Average: 3");
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_formats_are_text() {
+    fn unknown_directives_are_kept_as_text() {
         assert_eq!(render_format("100%% %s %s %d %q %", Some("a"), &1.into()), "100% a 1 %d %q %");
         assert_eq!(render_format("%999999999999d", None, &1.into()).len(), super::MAX_FORMAT_WIDTH);
     }

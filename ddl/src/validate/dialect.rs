@@ -114,12 +114,12 @@ mod tests {
     }
 
     #[test]
-    fn braces_that_repeat_nothing_are_literals() {
+    fn braces_without_a_repetition_are_literals() {
         assert!(matches("^{.+}$", r#"{"a":1}"#));
         assert!(!matches("^{.+}$", "a"));
         assert!(matches("^a{2}$", "aa"));
         assert!(!matches("^a{2,3}$", "aaaa"));
-        assert!(matches("^a{,2}$", "a{,2}"), "go reads a missing minimum as text");
+        assert!(matches("^a{,2}$", "a{,2}"), "Go treats a missing minimum as text");
         assert!(matches(r"^\p{Greek}\x{41}$", "λA"));
     }
 
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn brackets_and_operators_in_classes_are_literals() {
+    fn brackets_and_set_operators_in_classes_are_literals() {
         assert!(matches("^[[]$", "["));
         assert!(matches("^[]a]+$", "]a"));
         assert!(matches("^[^]a]$", "b"));
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_in_the_style_of_published_ddls_mean_what_they_say() {
+    fn patterns_of_published_ddls_match_as_intended() {
         let host =
             r"^(([a-z0-9]|[a-z0-9][a-z0-9-]*[a-z0-9])\.)*([a-z0-9]|[a-z0-9][a-z0-9-]*[a-z0-9])$";
         for (pattern, good, bad) in [

@@ -48,7 +48,7 @@ fn booleans_are_counted_under_their_labels() {
 }
 
 #[test]
-fn formats_are_followed() {
+fn summaries_use_the_declared_formats() {
     let format = json!({"format": "%s Tests on %d node(s)"});
     let summary =
         aggregated(json!({"function": "summary", "args": ["x", format]}), &[json!(3), json!(3)]);
@@ -60,7 +60,7 @@ fn formats_are_followed() {
 }
 
 #[test]
-fn numbers_are_added_and_averaged_and_the_rest_is_told() {
+fn sums_and_averages_report_non_numeric_values() {
     let values = [json!(1), json!(2.5), json!("3"), json!(null)];
     let sum = aggregated(json!({"function": "sum", "args": ["x"]}), &values);
     let number = |n: f64| serde_json::Number::from_f64(n);
@@ -73,11 +73,11 @@ fn numbers_are_added_and_averaged_and_the_rest_is_told() {
         assert_eq!((none.to_json(), none.text_lines()), (Value::Null, vec![]));
     }
     let huge = aggregated(json!({"function": "sum", "args": ["x"]}), &[json!(1e308), json!(1e308)]);
-    assert_eq!(huge.to_json(), Value::Null, "what JSON cannot hold is not made up");
+    assert_eq!(huge.to_json(), Value::Null, "a sum beyond the range of JSON numbers is null");
 }
 
 #[test]
-fn what_is_declared_twice_is_computed_once_and_two_functions_do_not_collide() {
+fn duplicate_aggregates_are_merged_and_functions_have_separate_keys() {
     let ddl = packages();
     let install = ddl.find_action("install").unwrap();
     let reply = object(json!({"ensure": "1.0", "since": 4}));
@@ -99,7 +99,7 @@ fn what_is_declared_twice_is_computed_once_and_two_functions_do_not_collide() {
 
 proptest! {
     #[test]
-    fn counts_add_up_whatever_the_order(mut values in proptest::collection::vec("[a-d]", 0..40)) {
+    fn counts_do_not_depend_on_the_order(mut values in proptest::collection::vec("[a-d]", 0..40)) {
         let ddl = ddl(json!([{"function": "summary", "args": ["x"]}]));
         let summed = |values: &[String]| {
             let mut summarizer = ReplySummarizer::new(ddl.find_action("act").unwrap());

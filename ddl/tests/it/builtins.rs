@@ -1,4 +1,4 @@
-//! The DDLs that come with the product, and the documentation written from them.
+//! The built-in DDLs, and the documentation generated from them.
 
 use std::path::Path;
 use std::{env, fs};
@@ -49,7 +49,7 @@ fn every_built_in_data_source_is_valid_complete_and_in_the_reference() {
 }
 
 #[test]
-fn a_data_source_is_asked_and_answers_as_declared() {
+fn data_source_queries_and_results_are_validated() {
     let fstat = DataDdl::from_slice(builtin_data("fstat").unwrap().as_bytes()).unwrap();
     for (query, wrong) in [
         (Some("/etc/hosts"), ""),
@@ -71,7 +71,7 @@ fn a_data_source_is_asked_and_answers_as_declared() {
 }
 
 #[test]
-fn rpcutil_offers_the_fields_actions_and_changes_no_machine() {
+fn rpcutil_has_the_expected_actions_and_changes_no_node() {
     let ddl = load("rpcutil");
     let mut names: Vec<_> = ddl.actions().iter().map(muster_ddl::ActionSchema::name).collect();
     names.sort_unstable();
@@ -94,14 +94,14 @@ fn rpcutil_offers_the_fields_actions_and_changes_no_machine() {
             "running"
         ]
     );
-    // Taking requests back changes what others do, and is recorded as a change.
+    // Cancelling requests affects other callers, so it counts as a change.
     let changing = ddl.actions().iter().filter(|action| !action.is_read_only());
     let changing: Vec<_> = changing.map(muster_ddl::ActionSchema::name).collect();
     assert_eq!(changing, ["cancel", "cancel_any"]);
 }
 
 #[test]
-fn puppetral_takes_the_properties_of_any_type() {
+fn puppetral_accepts_the_properties_of_any_type() {
     let ddl = load("puppetral");
     assert_eq!(ddl.default_action(), Some("do"));
     let action = ddl.find_action("do").unwrap();
@@ -117,7 +117,7 @@ fn puppetral_takes_the_properties_of_any_type() {
 }
 
 #[test]
-fn documentation_is_as_agreed() {
+fn documentation_matches_the_golden_files() {
     for name in ["package", "puppetral", "rpcutil", "service"] {
         golden(&format!("{name}.txt"), &doc::render_text(&load(name)));
         golden(&format!("{name}.md"), &doc::render_markdown(&load(name)));
@@ -127,7 +127,7 @@ fn documentation_is_as_agreed() {
 }
 
 #[test]
-fn documentation_keeps_secrets_and_cannot_steer_a_terminal_or_a_page() {
+fn documentation_omits_secrets_and_escapes_control_characters() {
     let document = json!({
         "metadata": {"name": "evil", "description": "\u{1b}[2J<script>*x*", "author": "a\r\u{9b}b"},
         "actions": [{

@@ -1,11 +1,11 @@
-//! The class of every built-in action, as it was reviewed, and what a document means that says none.
+//! The reviewed class of every built-in action, and the default class of documents without classes.
 
 use muster_ddl::ActionClass::{self, Change, Read, RootEquivalent};
 use muster_ddl::{AgentDdl, BUILTIN_AGENTS};
 use serde_json::json;
 
-/// Who changes a line here changes who needs a second person: `root_equivalent` is whatever can run programs of the caller's choosing as
-/// root, hand the node to another authority, or destroy data.
+/// A change of this table changes which actions need a second person: a `root_equivalent` action can run arbitrary programs as
+/// root, transfer the node to another authority, or destroy data.
 const REVIEWED: &[(&str, &str, ActionClass)] = &[
     ("catalog", "apply", RootEquivalent),
     ("catalog", "plan", Read),
@@ -98,7 +98,7 @@ const REVIEWED: &[(&str, &str, ActionClass)] = &[
 ];
 
 #[test]
-fn every_built_in_action_has_the_class_that_was_reviewed() {
+fn built_in_actions_have_their_reviewed_classes() {
     let mut declared = Vec::new();
     for (agent, document) in BUILTIN_AGENTS {
         let raw: serde_json::Value = serde_json::from_str(document).unwrap();
@@ -127,7 +127,7 @@ fn load(keys: serde_json::Value) -> Result<ActionClass, String> {
 }
 
 #[test]
-fn a_document_without_classes_loads_with_the_safe_ones() {
+fn document_without_classes_gets_safe_defaults() {
     for (keys, class) in [
         (json!({}), RootEquivalent),
         (json!({"read_only": true}), Read),
@@ -141,7 +141,7 @@ fn a_document_without_classes_loads_with_the_safe_ones() {
 }
 
 #[test]
-fn a_class_that_contradicts_the_other_keys_is_refused() {
+fn class_that_contradicts_other_keys_is_refused() {
     for (keys, told) in [
         (json!({"class": "read"}), "the class `read` needs `read_only: true`"),
         (json!({"class": "change", "read_only": true}), "contradicts `read_only: true`"),

@@ -1,4 +1,4 @@
-//! Command-line words become typed values.
+//! Coercion of command-line words to typed values.
 
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
@@ -18,7 +18,7 @@ fn coerced(kind: &str, word: &str) -> Result<Value, InputValidationError> {
 }
 
 #[test]
-fn words_become_values_of_the_declared_type() {
+fn words_are_coerced_to_the_declared_type() {
     for (kind, word, value) in [
         ("string", "5", json!("5")),
         ("list", "a", json!("a")),
@@ -45,7 +45,7 @@ fn words_become_values_of_the_declared_type() {
 }
 
 #[test]
-fn words_that_mean_no_such_value_are_refused() {
+fn invalid_words_are_refused() {
     for (kind, word) in [
         ("integer", "5.0"),
         ("integer", ""),
@@ -69,7 +69,7 @@ fn words_that_mean_no_such_value_are_refused() {
 }
 
 #[test]
-fn undeclared_names_are_refused_with_the_nearest_or_kept_as_words() {
+fn undeclared_names_are_refused_with_a_suggestion_or_kept_as_strings() {
     let ddl = packages();
     let settings = ddl.find_action("settings").unwrap();
     let error = settings.coerce_words(&words(&[("levle", "3")])).unwrap_err();
@@ -82,7 +82,7 @@ fn undeclared_names_are_refused_with_the_nearest_or_kept_as_words() {
 }
 
 #[test]
-fn a_name_given_twice_is_refused() {
+fn duplicate_names_are_refused() {
     let ddl = packages();
     let error = ddl
         .find_action("install")
@@ -93,7 +93,7 @@ fn a_name_given_twice_is_refused() {
 
 proptest! {
     #[test]
-    fn values_written_as_words_are_read_back(level in any::<i64>(), share in -1e9..1e9_f64, force in any::<bool>(), key in "[a-z]{1,5}", text in "\\PC{0,10}") {
+    fn values_round_trip_through_words(level in any::<i64>(), share in -1e9..1e9_f64, force in any::<bool>(), key in "[a-z]{1,5}", text in "\\PC{0,10}") {
         let ddl = packages();
         let settings = ddl.find_action("settings").unwrap();
         let values = json!({"values": {key: text.clone()}, "hosts": [text, level], "level": level, "share": share, "force": force});
@@ -105,7 +105,7 @@ proptest! {
     }
 
     #[test]
-    fn what_was_coerced_is_of_the_declared_type(kind in "string|integer|float|number|boolean|array|hash|any", word in "\\PC{0,12}") {
+    fn coerced_values_have_the_declared_type(kind in "string|integer|float|number|boolean|array|hash|any", word in "\\PC{0,12}") {
         let ddl = one_action(json!({"input": {"x": {"type": kind}}})).unwrap();
         let act = ddl.find_action("act").unwrap();
         if let Ok(values) = act.coerce_words(&[("x".to_owned(), word)]) {

@@ -1,4 +1,4 @@
-//! Reading DDL documents: what is kept, tolerated and refused.
+//! Parsing of DDL documents: preserved content, warnings and errors.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ fn refused(keys: Value) -> String {
 }
 
 #[test]
-fn a_published_layout_loads_in_order() {
+fn published_layout_loads_in_order() {
     let ddl = packages();
     assert_eq!((ddl.name(), ddl.version()), ("packages", "5.0.0"));
     assert_eq!(ddl.timeout(), Duration::from_mins(3));
@@ -29,7 +29,7 @@ fn a_published_layout_loads_in_order() {
 }
 
 #[test]
-fn what_is_odd_is_tolerated_and_told() {
+fn questionable_content_loads_with_warnings() {
     let ddl = packages();
     let warnings = ddl.warnings().join("\n");
     assert!(warnings.contains("`metadata.vendor`"), "{warnings}");
@@ -39,7 +39,7 @@ fn what_is_odd_is_tolerated_and_told() {
 }
 
 #[test]
-fn writing_a_ddl_and_reading_it_again_loses_nothing() {
+fn ddl_round_trips_through_json() {
     let documents = muster_ddl::BUILTIN_AGENTS.iter().map(|(_, document)| *document);
     for document in documents.chain([PACKAGES]) {
         let ddl = AgentDdl::from_slice(document.as_bytes()).unwrap();
@@ -55,7 +55,7 @@ fn writing_a_ddl_and_reading_it_again_loses_nothing() {
 }
 
 #[test]
-fn a_built_in_ddl_is_written_back_as_its_file_says() {
+fn built_in_ddl_serialises_as_in_its_file() {
     let document = muster_ddl::builtin_agent("puppetral").unwrap();
     let mut file: Value = serde_json::from_str(document).unwrap();
     let written = serde_json::to_value(AgentDdl::from_slice(document.as_bytes()).unwrap()).unwrap();
@@ -66,7 +66,7 @@ fn a_built_in_ddl_is_written_back_as_its_file_says() {
 }
 
 #[test]
-fn the_default_action_may_stand_in_either_place_and_must_exist() {
+fn default_action_has_two_positions_and_must_exist() {
     let read = |beside: Option<&str>, inside: Option<&str>| {
         let document = json!({
             "metadata": {"name": "one", "default_action": inside},
@@ -83,15 +83,15 @@ fn the_default_action_may_stand_in_either_place_and_must_exist() {
 }
 
 #[test]
-fn a_document_beyond_the_limit_is_refused_before_it_is_parsed() {
+fn oversized_document_is_refused_before_parsing() {
     let error = AgentDdl::from_slice(&vec![b'['; MAX_DDL_BYTES + 1]).unwrap_err();
     assert!(matches!(error, muster_ddl::DdlError::TooLarge { .. }));
     let error = AgentDdl::from_slice(&vec![b'['; MAX_DDL_BYTES]).unwrap_err();
-    assert!(matches!(error, muster_ddl::DdlError::Json(_)), "deep nesting ends in an error");
+    assert!(matches!(error, muster_ddl::DdlError::Json(_)), "deep nesting must be a JSON error");
 }
 
 #[test]
-fn names_are_checked() {
+fn invalid_names_are_refused() {
     let long = "a".repeat(65);
     for name in ["", "Act", "a-b", "a.b", "a*", "a>", "ä", &long] {
         let document = json!({"metadata": {"name": "one"}, "actions": [{"action": name}]});
@@ -105,7 +105,7 @@ fn names_are_checked() {
 }
 
 #[test]
-fn what_is_declared_twice_is_refused() {
+fn duplicate_declarations_are_refused() {
     let twice = json!({"metadata": {"name": "one"}, "actions": [{"action": "a"}, {"action": "a"}]});
     let error = AgentDdl::from_slice(twice.to_string().as_bytes()).unwrap_err();
     assert!(error.to_string().contains("`a` is declared twice"), "{error}");
@@ -118,7 +118,7 @@ fn what_is_declared_twice_is_refused() {
 }
 
 #[test]
-fn words_without_a_meaning_are_refused_with_those_that_have_one() {
+fn unknown_words_are_refused_with_the_known_ones() {
     let validator = refused(json!({"input": {"x": {"type": "string", "validation": "shelsafe"}}}));
     assert!(validator.contains("shelsafe") && validator.contains("shellsafe"), "{validator}");
     let kind = refused(json!({"input": {"x": {"type": "strnig"}}}));
@@ -162,7 +162,7 @@ fn contradictions_are_refused() {
 }
 
 #[test]
-fn an_action_may_have_another_timeout_than_its_agent() {
+fn action_can_override_the_timeout_of_its_agent() {
     let document = json!({"metadata": {"name": "one", "timeout": 20},
                           "actions": [{"action": "quick", "timeout": 2}, {"action": "slow", "timeout": 600}, {"action": "plain"}]});
     let ddl = AgentDdl::from_slice(document.to_string().as_bytes()).unwrap();
@@ -175,7 +175,7 @@ fn an_action_may_have_another_timeout_than_its_agent() {
 }
 
 #[test]
-fn replies_are_shown_by_outcome_unless_the_operator_says_otherwise() {
+fn display_follows_the_ddl_unless_overridden() {
     let shown = |mode: DisplayMode, wish: Option<&str>| {
         let wish = wish.map(|word| word.parse::<DisplayOverride>().unwrap());
         (mode.shows_reply(true, wish), mode.shows_reply(false, wish))
@@ -194,7 +194,7 @@ fn replies_are_shown_by_outcome_unless_the_operator_says_otherwise() {
 
 proptest! {
     #[test]
-    fn damaged_documents_end_in_a_ddl_that_can_be_written_or_an_error(
+    fn damaged_documents_are_refused_or_serialisable(
         damage in proptest::collection::vec((0..PACKAGES.len(), any::<u8>()), 1..4),
         length in 0..=PACKAGES.len(),
         cut in any::<bool>(),
@@ -214,12 +214,12 @@ proptest! {
     }
 
     #[test]
-    fn any_validation_text_ends_in_a_rule_or_an_error(text in r"[\[\]{}()\\&~^a-d0-2dws:,.*+?|-]{0,24}") {
+    fn arbitrary_validation_text_does_not_panic(text in r"[\[\]{}()\\&~^a-d0-2dws:,.*+?|-]{0,24}") {
         let _ = one_action(json!({"input": {"x": {"type": "string", "validation": text}}}));
     }
 
     #[test]
-    fn patterns_without_special_signs_match_themselves(text in "[A-Z][a-zA-Z0-9 ]{0,20}") {
+    fn patterns_without_special_characters_match_themselves(text in "[A-Z][a-zA-Z0-9 ]{0,20}") {
         let ddl = one_action(json!({"input": {"x": {"type": "string", "validation": format!("^{text}$")}}}));
         let ddl = ddl.unwrap();
         let input = ddl.find_action("act").unwrap().find_input("x").unwrap();

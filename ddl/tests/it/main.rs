@@ -1,6 +1,6 @@
-//! The room's behaviour through its public doors; one module per subject.
+//! Tests of the crate through its public functions; one module per subject.
 
-#![expect(clippy::needless_pass_by_value, reason = "tests read better with JSON in place")]
+#![expect(clippy::needless_pass_by_value, reason = "inline JSON keeps the tests short")]
 
 #[cfg(test)]
 mod aggregates;

@@ -1,9 +1,9 @@
-//! What the tests share: DDLs to begin with, and short ways to write values.
+//! Shared helpers of the tests: sample DDLs, and short constructors of values.
 
 use muster_ddl::AgentDdl;
 use serde_json::{Map, Value};
 
-/// A DDL in the shape of published ones.
+/// A DDL in the layout of published ones.
 pub(crate) const PACKAGES: &str = include_str!("fixtures/packages.json");
 
 pub(crate) fn packages() -> AgentDdl {
@@ -21,7 +21,7 @@ pub(crate) fn one_action(keys: Value) -> Result<AgentDdl, muster_ddl::DdlError> 
 pub(crate) fn object(value: Value) -> Map<String, Value> {
     match value {
         Value::Object(map) => map,
-        other => panic!("{other} is no object"),
+        other => panic!("{other} is not an object"),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Inputs and outputs against their definitions, and what errors must not tell.
+//! Validation of inputs and outputs, and redaction of sensitive values in errors.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ fn validates(validator: &str, text: &str) -> bool {
 }
 
 #[test]
-fn defaults_are_filled_in_and_missing_inputs_refused() {
+fn defaults_are_added_and_missing_inputs_are_refused() {
     let ddl = packages();
     let install = ddl.find_action("install").unwrap();
     let complete = install.validate_input(&object(json!({"package": "zsh", "C": null}))).unwrap();
@@ -31,7 +31,7 @@ fn defaults_are_filled_in_and_missing_inputs_refused() {
 }
 
 #[test]
-fn mistyped_and_invalid_inputs_are_refused_with_their_value() {
+fn invalid_inputs_are_refused_with_their_value() {
     let ddl = packages();
     let install = ddl.find_action("install").unwrap();
     for (given, expected) in [
@@ -52,7 +52,7 @@ fn mistyped_and_invalid_inputs_are_refused_with_their_value() {
 }
 
 #[test]
-fn undeclared_inputs_need_the_actions_consent() {
+fn undeclared_inputs_must_be_allowed_by_the_action() {
     let ddl = packages();
     let error =
         ddl.find_action("install").unwrap().validate_input(&object(json!({"pakcage": "a"})));
@@ -65,7 +65,7 @@ fn undeclared_inputs_need_the_actions_consent() {
 }
 
 #[test]
-fn sensitive_values_are_in_no_error_and_no_redacted_copy() {
+fn sensitive_values_are_absent_from_errors_and_redacted_copies() {
     let ddl = packages();
     let install = ddl.find_action("install").unwrap();
     let secret = "hunter2;hunter2";
@@ -82,7 +82,7 @@ fn sensitive_values_are_in_no_error_and_no_redacted_copy() {
 }
 
 #[test]
-fn additional_inputs_can_be_sensitive_whatever_their_letter_case() {
+fn sensitive_additional_inputs_ignore_case() {
     let ddl =
         one_action(json!({"additional_input": true, "sensitive_inputs": ["password"]})).unwrap();
     let shown = ddl
@@ -93,7 +93,7 @@ fn additional_inputs_can_be_sensitive_whatever_their_letter_case() {
 }
 
 #[test]
-fn types_are_json_types_but_numbers_are_generous() {
+fn types_are_json_types_with_lenient_numbers() {
     let kind = |name: &str| json!({"type": name});
     assert!(accepts(kind("integer"), 3) && accepts(kind("Integer"), 3.0));
     assert!(!accepts(kind("integer"), 3.5) && !accepts(kind("integer"), "3"));
@@ -116,7 +116,7 @@ fn length_counts_characters_and_zero_is_no_limit() {
 }
 
 #[test]
-fn validators_with_names() {
+fn named_validators_accept_and_refuse_values() {
     for text in ["`id`", "$x", "a;b", "a|b", "a&&b", "a&b", ">a", "<a", "a\nb", "a\0"] {
         assert!(!validates("shellsafe", text), "{text:?}");
     }
@@ -144,7 +144,7 @@ fn validators_with_names() {
 }
 
 #[test]
-fn addresses_of_puppet_servers() {
+fn puppet_server_address_validator_checks_addresses() {
     for text in ["box", "a-nother.box.com", "1.1.1.1", "::1", "a:123", "1.1.1.1:123", "[::1]:123"] {
         assert!(validates("puppet_server_address", text), "{text}");
     }
@@ -156,7 +156,7 @@ fn addresses_of_puppet_servers() {
 }
 
 #[test]
-fn outputs_are_typed_and_declared() {
+fn outputs_must_be_declared_and_typed() {
     let ddl = packages();
     let install = ddl.find_action("install").unwrap();
     let complete = install.validate_output(&object(json!({"ensure": "1.0"}))).unwrap();
@@ -170,7 +170,7 @@ fn outputs_are_typed_and_declared() {
 }
 
 #[test]
-fn sensitive_outputs_are_redacted_too() {
+fn sensitive_outputs_are_redacted() {
     let ddl =
         one_action(json!({"output": {"key": {"type": "integer", "sensitive": true}, "n": {}}}))
             .unwrap();
@@ -182,7 +182,7 @@ fn sensitive_outputs_are_redacted_too() {
 }
 
 #[test]
-fn durations_are_read_as_go_writes_them() {
+fn durations_use_the_syntax_of_go() {
     let read = |text: &str| duration::parse_duration(text);
     assert_eq!(read("1h30m"), Some(Duration::from_mins(90)));
     assert_eq!(read("1.5h"), Some(Duration::from_mins(90)));
@@ -201,18 +201,18 @@ fn durations_are_read_as_go_writes_them() {
 
 proptest! {
     #[test]
-    fn every_duration_written_in_units_is_read_back(h in 0..10_000_u64, m in 0..60_u64, s in 0..60_u64, n in 0..1_000_000_000_u32) {
+    fn durations_in_units_round_trip(h in 0..10_000_u64, m in 0..60_u64, s in 0..60_u64, n in 0..1_000_000_000_u32) {
         let text = format!("{h}h{m}m{s}.{n:09}s");
         prop_assert_eq!(duration::parse_duration(&text), Some(Duration::new(h * 3600 + m * 60 + s, n)));
     }
 
     #[test]
-    fn any_text_is_a_duration_or_not(text in "[0-9.hmsnuµdw -]{0,30}") {
+    fn arbitrary_duration_text_does_not_panic(text in "[0-9.hmsnuµdw -]{0,30}") {
         let _ = duration::parse_duration(&text);
     }
 
     #[test]
-    fn validated_inputs_validate_to_themselves(package in "[a-z;]{0,8}", country in proptest::option::of("[A-Z]{1,3}")) {
+    fn validation_is_idempotent(package in "[a-z;]{0,8}", country in proptest::option::of("[A-Z]{1,3}")) {
         let ddl = packages();
         let install = ddl.find_action("install").unwrap();
         if let Ok(once) = install.validate_input(&object(json!({"package": package, "C": country}))) {

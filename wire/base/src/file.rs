@@ -38,7 +38,7 @@ mod tests {
     use super::replace_file;
 
     #[test]
-    fn a_file_is_replaced_with_its_mode_and_nothing_is_left_beside_it() {
+    fn file_is_replaced_with_its_mode_and_no_temporary_file_is_left() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("x");
         for (content, mode) in [("one", 0o600), ("two", 0o644)] {

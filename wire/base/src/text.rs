@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn causes_follow_on_the_same_line_and_are_not_repeated() {
+    fn error_chain_is_one_line_without_repetition() {
         let chain = |text| error_chain(&Outer(text, io::Error::other("no space")));
         assert_eq!(chain("cannot write"), "cannot write: no space");
         assert_eq!(chain("cannot write: no space"), "cannot write: no space");
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn typos_and_abbreviations_are_recognised() {
+    fn suggests_names_for_typos_and_abbreviations() {
         let nearest = |word: &str| nearest_name(word, ["puppetral", "rpcutil", "rpcutil.ping"]);
         for (word, name) in [
             ("rpcutl", "rpcutil"),
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_become_two_digits_each() {
+    fn hex_has_two_digits_per_byte() {
         assert_eq!(encode_hex([0, 10, 255]), "000aff");
         assert_eq!(encode_hex(b""), "");
     }

@@ -45,7 +45,7 @@ mod tests {
     use super::{duration_millis, format_rfc3339, format_utc, unix_millis};
 
     #[test]
-    fn times_are_written_in_utc() {
+    fn times_are_formatted_in_utc() {
         assert_eq!(format_utc(0), "1970-01-01 00:00:00Z");
         assert_eq!(format_utc(u64::MAX), u64::MAX.to_string());
         assert_eq!(format_rfc3339(1_500), "1970-01-01T00:00:01.500Z");

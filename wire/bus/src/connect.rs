@@ -260,7 +260,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn plain_text_needs_loopback_and_permission() {
+    fn plain_text_requires_loopback_and_permission() {
         assert!(BrokerAddress::parse("nats://127.0.0.1:4222", true).is_ok());
         assert!(BrokerAddress::parse("nats://[::1]:4222", true).is_ok());
         assert!(BrokerAddress::parse("nats://localhost:4222", true).is_ok());
@@ -274,7 +274,7 @@ mod tests {
         }
     }
 
-    /// Accepts a connection, announces this address as another of the cluster, and closes once the client has said hello.
+    /// Accepts a connection, announces `other` as another address of the cluster, and closes after the client's handshake.
     async fn announce(listener: &TcpListener, other: &str) -> bool {
         let (mut stream, _) = listener.accept().await.unwrap();
         let info = serde_json::json!({
@@ -293,9 +293,9 @@ mod tests {
         true
     }
 
-    /// Such an address may be of another machine, and would be used in plain text.
+    /// Such an address could belong to another machine, to which the client would connect in plain text.
     #[tokio::test]
-    async fn addresses_that_a_plain_text_broker_announces_are_not_used() {
+    async fn addresses_announced_by_a_plain_text_broker_are_ignored() {
         let broker = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let other = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let announced = other.local_addr().unwrap().to_string();
@@ -305,7 +305,7 @@ mod tests {
         let (bus, greeted) = tokio::join!(connecting, announce(&broker, &announced));
         let _bus = bus.unwrap();
         assert!(greeted);
-        // Closed each time, the client comes back: by the address that it was given.
+        // After each close, the client must reconnect to its configured address.
         for round in 0..8 {
             tokio::select! {
                 greeted = announce(&broker, &announced) => assert!(greeted),
@@ -314,9 +314,9 @@ mod tests {
         }
     }
 
-    /// A broker, or an attacker in its place, says that it has no TLS: it gets a handshake, and no token.
+    /// The broker, or an attacker in its place, claims to have no TLS: the client starts a TLS handshake and sends no token.
     #[tokio::test]
-    async fn a_broker_that_offers_no_tls_gets_no_credentials() {
+    async fn broker_without_tls_gets_no_credentials() {
         let broker = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("tls://{}", broker.local_addr().unwrap());
         let mut options =
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn a_nonce_is_a_short_word_of_base64() {
+    fn nonce_is_short_base64_text() {
         for byte in 0..=u8::MAX {
             let plain = byte.is_ascii_alphanumeric() || b"-_+/=".contains(&byte);
             assert_eq!(is_nonce(&[b'a', byte, b'b']), plain, "{byte}");
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_and_ports_are_told_apart() {
+    fn host_and_port_are_separated() {
         for (text, host, port) in [
             ("broker", "broker", 4222),
             ("broker:1", "broker", 1),
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_without_a_scheme_is_tls() {
+    fn address_without_a_scheme_uses_tls() {
         assert_eq!(
             BrokerAddress::parse("broker:4222", false).unwrap().as_str(),
             "tls://broker:4222"

@@ -206,7 +206,7 @@ mod tests {
     use super::{BrokerProbeFailure, probe_broker};
     use crate::BrokerAddress;
 
-    /// Somebody who says one thing to whoever comes.
+    /// Starts a server that sends these bytes to the first client.
     async fn somebody(says: impl Into<Vec<u8>>) -> BrokerAddress {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("nats://{}", listener.local_addr().unwrap());
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn each_step_fails_by_its_own_name() {
+    async fn each_step_has_its_own_failure() {
         let name = BrokerAddress::parse("tls://no-such-host.invalid:4222", false).unwrap();
         let seen = probe_broker(&name, None).await;
         assert!(matches!(seen.failure, Some(BrokerProbeFailure::Name { .. })));
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_broker_in_clear_is_seen_through() {
+    async fn plain_text_broker_is_probed_successfully() {
         let broker = somebody(b"INFO {\"version\":\"2.10.1\",\"proto\":1}\r\n").await;
         let seen = probe_broker(&broker, None).await;
         assert_eq!(seen.failure, None);

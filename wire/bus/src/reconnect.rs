@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_ceiling_grows_and_stays_below_the_maximum() {
+    fn maximum_delay_grows_up_to_its_limit() {
         let ceilings: Vec<u64> =
             (1..8).map(|attempt| ReconnectBackoff::DAEMON.max_delay(attempt).as_secs()).collect();
         assert_eq!(ceilings, [2, 4, 8, 16, 30, 30, 30]);
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn only_who_begins_does_not_wait() {
+    fn only_the_first_connection_has_no_delay() {
         let wait = |attempt, was_connected| {
             let waits = (0..100)
                 .map(|_| ReconnectBackoff::COMMAND.delay_before_attempt(attempt, was_connected));
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thousand_nodes_spread_over_the_whole_ceiling() {
+    fn random_delays_cover_the_whole_range() {
         let mut bins = std::collections::BTreeMap::<u128, u32>::new();
         for _ in 0..1000 {
             *bins.entry(ReconnectBackoff::DAEMON.random_delay(1).as_millis() / 200).or_default() +=

@@ -186,7 +186,7 @@ mod tests {
     use super::NodeFilter;
 
     #[test]
-    fn names_alone_need_no_discovery() {
+    fn exact_identities_need_no_discovery() {
         let named = NodeFilter::default().with_identity("DB1.acme.net").unwrap();
         let named = named.with_identity("web1").unwrap().with_identity("db1.acme.net").unwrap();
         assert_eq!(named.identities_exact(), Some(vec!["db1.acme.net", "web1"]));
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn empty_flags_are_errors_and_the_empty_filter_knows_itself() {
+    fn empty_conditions_are_errors_and_the_default_filter_is_empty() {
         for text in ["", " ", "\t\n"] {
             assert!(NodeFilter::default().with_fact(text).is_err());
             assert!(NodeFilter::default().with_class(text).is_err());
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn growth_is_limited() {
+    fn number_and_size_of_conditions_are_limited() {
         let mut filter = NodeFilter::default();
         for number in 0..64 {
             filter = filter.with_class(&format!("c{number}")).unwrap();
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn merging_is_giving_all_flags_together() {
+    fn merge_combines_all_conditions() {
         let first = NodeFilter::default()
             .with_fact("a=1")
             .unwrap()

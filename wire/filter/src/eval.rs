@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn terms_that_hold() {
+    fn terms_that_are_true() {
         for term in [
             "os.family=debian",
             "os.family=~Deb",
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn terms_that_do_not_hold() {
+    fn terms_that_are_false() {
         for term in [
             "os.family!=DEBIAN",
             "os.family=~^deb",
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_are_anded_and_identities_alternatives() {
+    fn kinds_are_combined_with_and_and_identities_with_or() {
         let facts = facts();
         let classes = ["mysql::master".to_owned(), "role::db".to_owned()];
         let agents = ["puppetral".to_owned(), "rpcutil".to_owned()];

@@ -90,7 +90,7 @@ mod tests {
     use crate::NodeFilter;
 
     #[test]
-    fn filters_read_as_english() {
+    fn filters_are_explained_in_english() {
         let words = |text: &str| NodeFilter::default().with_words(text).unwrap();
         assert_eq!(NodeFilter::default().explain(), "all nodes");
         assert_eq!(

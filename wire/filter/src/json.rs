@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn the_wire_form_is_fixed() {
+    fn wire_format_is_stable() {
         let filter = NodeFilter::default()
             .with_words("os.family=Debian kernel!=/^4/i apache /^role::/")
             .and_then(|filter| filter.with_agent("puppetral"))
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_but_a_whole_filter_decodes() {
+    fn invalid_filters_are_refused() {
         for (text, why) in [
             ("", "EOF"),
             ("null", "an object"),

@@ -62,7 +62,7 @@ mod tests {
     use super::NumericValue;
 
     #[test]
-    fn plain_decimals_are_numbers_and_nothing_else_is() {
+    fn only_plain_decimals_are_numbers() {
         for text in ["0", "-7", "+7", "007", "1.50", "-0.5"] {
             assert!(NumericValue::parse(text).is_some(), "{text}");
         }

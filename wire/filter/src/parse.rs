@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn every_form_has_one_canonical_print() {
+    fn every_form_has_one_canonical_text() {
         for (text, printed) in [
             ("f=v", "f==v"),
             ("f==v", "f==v"),
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_term_is_refused_with_its_column() {
+    fn invalid_terms_are_refused_with_their_column() {
         for (text, column, expected) in [
             ("", 1, "name of a fact"),
             ("   ", 4, "name of a fact"),

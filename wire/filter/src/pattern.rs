@@ -149,7 +149,7 @@ mod tests {
     use super::{FilterPattern, FilterRegex};
 
     #[test]
-    fn names_are_lower_case_and_slashes_make_expressions() {
+    fn names_are_lowercased_and_slashes_mark_regexes() {
         assert_eq!(FilterPattern::parse(" Mysql::Master ").unwrap().to_string(), "mysql::master");
         for text in ["/^web/", "/^WEB/i", "/a/b/", "/a//", "/a/i/", "/a/i/i", "/ /", r"/\//"] {
             let pattern = FilterPattern::parse(text).unwrap();
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pattern_is_refused_with_its_column() {
+    fn invalid_patterns_are_refused_with_their_column() {
         for (text, column) in [
             ("", 1),
             ("  ", 3),
@@ -184,10 +184,10 @@ mod tests {
     }
 
     #[test]
-    fn patterns_have_a_longest_length() {
+    fn pattern_length_is_limited() {
         assert!(FilterPattern::parse(&"a".repeat(1024)).is_ok());
         assert!(FilterPattern::parse(&"a".repeat(1025)).is_err());
-        // Lower case may be longer: this letter becomes three bytes of two.
+        // The lower case can be longer: this letter has two bytes and its lower case has three.
         assert!(FilterPattern::parse(&"İ".repeat(400)).is_err());
         assert!(FilterPattern::parse(&format!("/{}/", "a".repeat(1024))).is_ok());
         assert!(FilterPattern::parse(&format!("/{}/", "a".repeat(1025))).is_err());

@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn words_with_an_operator_are_facts_and_others_classes() {
+    fn words_with_an_operator_are_facts_and_other_words_are_classes() {
         assert_eq!(
             split("environment=development  customer=acme mysql::master"),
             both(&["environment==development", "customer==acme"], &["mysql::master"])
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn half_a_word_is_an_error() {
+    fn unterminated_words_are_refused() {
         for (text, column) in [
             ("", 1),
             (" \t", 3),

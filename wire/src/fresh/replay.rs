@@ -222,7 +222,7 @@ mod tests {
     use uuid::Uuid;
 
     #[test]
-    fn what_a_flood_has_taken_is_given_back() {
+    fn memory_is_released_after_a_flood() {
         let mut cache = SeenCache::default();
         let at = |ms| DualClockInstant { wall: ms, steady: ms };
         for _ in 0..50_000 {

@@ -62,15 +62,15 @@ mod tests {
 
     const DOMAIN: &[u8] = b"a domain\0";
 
-    /// What is done to a signature.
+    /// A modification of a signature.
     #[derive(Debug, Clone, Copy)]
     enum Harm {
         None,
-        /// One bit of R or s is another.
+        /// One bit of R or s is inverted.
         Bit(usize),
-        /// Another message's.
+        /// The signature of another message.
         Moved,
-        /// Of another key.
+        /// The signature of another key.
         Foreign,
     }
 
@@ -96,7 +96,7 @@ mod tests {
         Signature::from_bytes(&bytes)
     }
 
-    /// What is judged of these signatures, each of the message of its number and of this signer.
+    /// Verifies these signatures; the message of each is its index, and the key that of its signer.
     fn verdicts(signatures: &[(Signature, u8)]) -> Vec<bool> {
         let bodies: Vec<_> = (0..signatures.len()).map(body).collect();
         let claims: Vec<_> = bodies
@@ -119,7 +119,7 @@ mod tests {
         verdicts(&signatures)
     }
 
-    /// Nine unharmed signatures of one key.
+    /// Nine valid signatures of one key.
     fn nine() -> [(Signature, u8); 9] {
         std::array::from_fn(|number| (signature(number, 1, Harm::None), 1))
     }
@@ -136,9 +136,9 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
-        /// However few keys have signed however many messages.
+        /// Holds for any number of keys and messages.
         #[test]
-        fn exactly_the_harmed_ones_are_refused(
+        fn exactly_the_modified_signatures_are_refused(
             signers in prop::collection::vec((0..8_u8, harm()), 0..200),
         ) {
             let unharmed: Vec<_> = signers.iter().map(|(_, harm)| matches!(harm, Harm::None)).collect();
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_one_equation_takes_are_judged_too() {
+    fn signatures_beyond_the_batch_limit_are_verified() {
         let mut signers = vec![(1, Harm::None); MAX_BATCH_SIGNATURES + 3];
         assert!(judged(&signers).into_iter().all(|good| good));
         signers[MAX_BATCH_SIGNATURES + 1].1 = Harm::Moved;
@@ -155,9 +155,9 @@ mod tests {
         assert_eq!(bad, [(MAX_BATCH_SIGNATURES + 1, false)]);
     }
 
-    /// Errors that would cancel out if all had the same factor: s of one is larger by as much as the other's is smaller.
+    /// The errors of s, +1 and -1, would cancel out if all signatures had the same coefficient.
     #[test]
-    fn two_wrongs_make_no_right() {
+    fn opposite_errors_do_not_cancel_out() {
         let mut signatures = nine();
         for ((signature, _), error) in signatures.iter_mut().zip([Scalar::ONE, -Scalar::ONE]) {
             let s = Scalar::from_canonical_bytes(*signature.s_bytes()).unwrap() + error;
@@ -167,9 +167,9 @@ mod tests {
         assert_eq!(verdicts(&signatures), expected);
     }
 
-    /// Adding the group's order to s gives the same equation: a second spelling, of which nothing is believed.
+    /// Adding the order of the group to s satisfies the same equation; such a non-canonical encoding is refused.
     #[test]
-    fn a_signature_has_one_spelling() {
+    fn non_canonical_signature_is_refused() {
         let mut order = (-Scalar::ONE).to_bytes();
         order[0] += 1;
         let mut signatures = nine();

@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_replaced_by_one_of_the_same_party_that_ends_later_in_all_clones() {
+    fn renewal_requires_the_same_user_and_a_later_expiry() {
         let (first, pair) = token("web1", 1, 1, Some(1_000));
         let signer = Signer::new(UserCredentials::new(&first, pair).unwrap()).unwrap();
         let clone = signer.clone();
@@ -225,7 +225,7 @@ mod tests {
         let refused = signer.renew_token(&token("web1", 1, 1, Some(u64::MAX)).0);
         assert!(
             matches!(refused, Err(SignerRenewError::NotLonger { .. })),
-            "no end is the longest"
+            "a token that never expires was replaced"
         );
     }
 }

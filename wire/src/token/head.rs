@@ -61,7 +61,7 @@ mod tests {
     use super::{AccountHead, AccountHeadError, MAX_HEAD_BYTES};
 
     #[test]
-    fn a_head_is_read_as_it_was_written() {
+    fn head_round_trips_through_text() {
         let head = AccountHead { serial: 1_800_000_000, sha256: "ab".repeat(32), bytes: 2500 };
         let text = head.to_json().unwrap();
         assert_eq!(AccountHead::parse(&text).unwrap(), head);

@@ -54,7 +54,7 @@ mod tests {
     use super::{MAX_NODE_TOKEN_SECONDS, TokenLife};
 
     #[test]
-    fn a_token_is_renewed_after_a_third_and_late_after_two() {
+    fn renewal_is_due_after_one_third_and_late_after_two_thirds() {
         let life = TokenLife::from_now(90, 1_000_999);
         assert_eq!(life.expires, 1_090);
         let stages =

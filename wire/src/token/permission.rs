@@ -85,7 +85,7 @@ mod tests {
     use super::pattern_covers_subject;
 
     #[test]
-    fn patterns_cover_as_the_brokers_do() {
+    fn patterns_cover_subjects_as_in_the_broker() {
         for (pattern, subject, covered) in [
             ("a.b", "a.b", true),
             ("a.b", "a.b.c", false),

@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read_by_who_wrote_it_until_it_is_over() {
+    fn cache_is_readable_with_its_key_until_entries_expire() {
         let key = KeyPair::generate(KeyKind::User).unwrap();
         let trust = [7; 32];
         for count in [0, 1, 100] {
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn another_key_trust_or_byte_is_as_good_as_nothing() {
+    fn other_key_other_trust_or_changed_byte_invalidates_the_cache() {
         let (key, other) = (KeyPair::generate(KeyKind::User), KeyPair::generate(KeyKind::User));
         let (key, other) = (key.unwrap(), other.unwrap());
         let trust = [7; 32];
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_a_limit() {
+    fn number_of_entries_is_limited() {
         let key = KeyPair::generate(KeyKind::User).unwrap();
         let bytes = encode_verified_tokens(
             &[7; 32],
@@ -146,9 +146,9 @@ mod tests {
     }
 
     proptest! {
-        /// Also what its keeper has signed must be whole entries, and is read then, whatever is in them.
+        /// A signed file must consist of whole entries; their contents are arbitrary.
         #[test]
-        fn whatever_was_signed_is_read_whole_or_not_at_all(content: Vec<u8>, now: u64) {
+        fn signed_content_is_read_completely_or_refused(content: Vec<u8>, now: u64) {
             let key = KeyPair::from_raw(KeyKind::User, &[9; 32]);
             let mut bytes = [FILE_MAGIC.as_slice(), &[7; 32], &content].concat();
             bytes.extend_from_slice(&key.sign(&bytes).to_bytes());

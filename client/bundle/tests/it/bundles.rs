@@ -77,7 +77,7 @@ fn foreign_keys_and_users_without_the_permission_are_refused() {
         open(&foreign, &pinned(&world)),
         Err(BundleError::Account(TokenError::Foreign { .. }))
     ));
-    // A signer of another organisation, with this one's account beside it.
+    // The signer is of another organisation, but the bundle has this organisation's account token.
     let foreign_signer = other.signer_tagged(UserRole::Caller, "alice", 100, &[PLUGIN_SIGN_TAG]);
     assert!(matches!(
         open(&pack_files(&world, &foreign_signer), &pinned(&world)),
@@ -101,7 +101,7 @@ fn foreign_keys_and_users_without_the_permission_are_refused() {
     assert!(open(&pack_files(&world, &alice), &pinned(&world)).is_ok());
 }
 
-/// The account token of the verifier or of the bundle may be the newer one; the newer one decides about revocation.
+/// The newer of the account tokens of the verifier and of the bundle determines the revocations.
 #[test]
 fn revoked_signer_is_refused_by_either_account_token() {
     let world = TestOrganisation::new();
@@ -207,7 +207,7 @@ fn signed_manifest_with_an_invalid_path_is_refused() {
         let account = world.trust.account_token();
         let pack_files = pack_bundle(name("disk"), version(), &files, &alice, account, NOW);
         assert!(matches!(pack_files, Err(BundleError::Path { .. })), "{path}");
-        // Signed without `pack_bundle`, as a modified program could.
+        // Signs without `pack_bundle`, as a modified program could.
         let manifest = BundleManifest {
             name: name("disk"),
             version: version(),

@@ -1,4 +1,4 @@
-//! Bundles on disk: a directory becomes a bundle, the bundle an agent, and an agent is replaced or removed as a whole.
+//! Bundles on disk: packing a directory, and installing, upgrading and removing an agent as a whole.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
@@ -46,7 +46,7 @@ fn install(
 }
 
 #[test]
-fn an_agent_is_installed_upgraded_and_removed_whole() {
+fn agent_is_installed_upgraded_and_removed_as_a_whole() {
     let scratch = tempfile::tempdir().unwrap();
     let (source, ddls) = (scratch.path().join("source"), scratch.path().join("ddl"));
     write_agent(&source, "1.0.0");
@@ -72,7 +72,7 @@ fn an_agent_is_installed_upgraded_and_removed_whole() {
 }
 
 #[test]
-fn changes_made_by_hand_are_not_overwritten() {
+fn locally_changed_files_are_not_overwritten() {
     let scratch = tempfile::tempdir().unwrap();
     let (source, ddls) = (scratch.path().join("source"), scratch.path().join("ddl"));
     write_agent(&source, "1.0.0");
@@ -92,7 +92,7 @@ fn changes_made_by_hand_are_not_overwritten() {
 }
 
 #[test]
-fn an_agent_without_its_program_is_no_bundle() {
+fn agent_without_its_program_cannot_be_packed() {
     let scratch = tempfile::tempdir().unwrap();
     write_agent(scratch.path(), "1.0.0");
     fs::set_permissions(scratch.path().join("disk"), Permissions::from_mode(0o644)).unwrap();

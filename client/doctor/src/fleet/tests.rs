@@ -1,4 +1,4 @@
-//! Replies to a diagnosis, and what is found in them.
+//! Evaluation of the replies to a diagnosis.
 
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ fn local_version() -> String {
 }
 
 #[test]
-fn nodes_that_agree_are_fine() {
+fn identical_nodes_have_no_findings() {
     let data = diagnosis("1.2.3", &local_version());
     let section = evaluate(vec![(answer("a", 0, &data), 0), (answer("b", 0, &data), -999)]);
     assert_eq!(section.about, "Fleet: 2 nodes");
@@ -56,7 +56,7 @@ fn nodes_that_agree_are_fine() {
 }
 
 #[test]
-fn differences_name_the_nodes() {
+fn findings_about_differences_name_the_nodes() {
     let (same, other) = (diagnosis("1.2.3", &local_version()), diagnosis("1.2.4", "0.0.1"));
     let section = evaluate(vec![
         (answer("a", 0, &same), 0),
@@ -76,7 +76,7 @@ fn differences_name_the_nodes() {
 }
 
 #[test]
-fn equal_problems_are_told_once_and_the_worst_first() {
+fn equal_findings_are_merged_and_sorted_by_severity() {
     let finding = |level: &str| json!({"check": "disk", "level": level, "message": "full"});
     let data = |level: &str| json!({"findings": [finding(level)], "agents": {}, "sandbox": {}});
     let section = evaluate(vec![
@@ -90,7 +90,7 @@ fn equal_problems_are_told_once_and_the_worst_first() {
 }
 
 #[test]
-fn refusals_and_unreadable_diagnoses_are_told() {
+fn reports_failed_and_unreadable_diagnoses() {
     let section =
         evaluate(vec![(answer("a", 1, &json!({})), 0), (answer("b", 0, &json!({"agents": 7})), 0)]);
     let told: Vec<&str> = section
@@ -104,7 +104,7 @@ fn refusals_and_unreadable_diagnoses_are_told() {
 }
 
 #[test]
-fn duplicates_forgeries_and_losses_are_told() {
+fn reports_duplicates_forgeries_and_lost_replies() {
     let call = RollCall {
         duplicates: [("a".parse().unwrap(), 1)].into(),
         rejected: [("signature", 3)].into(),

@@ -1,4 +1,4 @@
-//! Jobs on a disk: written, torn, resumed, found, pruned; and never open to others.
+//! Stored jobs: writing, recovery of torn files, resuming, lookup, pruning and file modes.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -56,7 +56,7 @@ fn wave(names: &[&str]) -> JobEntry {
 }
 
 #[test]
-fn a_killed_job_is_interrupted_and_tells_whom_to_ask_next() {
+fn killed_job_is_interrupted_and_lists_unsuccessful_nodes() {
     let home = tempfile::tempdir().unwrap();
     let store = store(home.path());
     let mut journal = store.begin_job(header("20260101-000000-000001")).unwrap();
@@ -79,7 +79,7 @@ fn a_killed_job_is_interrupted_and_tells_whom_to_ask_next() {
 }
 
 #[test]
-fn the_outcome_follows_from_the_end_and_the_replies() {
+fn outcome_follows_from_the_end_record_and_the_replies() {
     let outcome = |end, replies: &[(&str, u8)]| {
         let home = tempfile::tempdir().unwrap();
         let store = store(home.path());
@@ -102,7 +102,7 @@ fn the_outcome_follows_from_the_end_and_the_replies() {
 }
 
 #[test]
-fn a_request_is_known_by_its_job_and_its_nodes_until_they_answer() {
+fn finds_job_by_request_and_lists_nodes_without_reply() {
     let home = tempfile::tempdir().unwrap();
     let store = store(home.path());
     let mut journal = store.begin_job(header("20260101-000000-000001")).unwrap();
@@ -126,7 +126,7 @@ fn a_request_is_known_by_its_job_and_its_nodes_until_they_answer() {
 }
 
 #[test]
-fn a_torn_end_is_cut_off_and_the_job_goes_on() {
+fn torn_last_record_is_removed_and_the_job_continues() {
     let home = tempfile::tempdir().unwrap();
     let store = store(home.path());
     let mut journal = store.begin_job(header("20260101-000000-000001")).unwrap();
@@ -149,7 +149,7 @@ fn a_torn_end_is_cut_off_and_the_job_goes_on() {
 }
 
 #[test]
-fn nobody_else_can_read_a_job() {
+fn job_files_are_private() {
     let home = tempfile::tempdir().unwrap();
     let store = store(home.path());
     drop(store.begin_job(header("20260101-000000-000001")).unwrap());
@@ -162,7 +162,7 @@ fn nobody_else_can_read_a_job() {
 }
 
 #[test]
-fn jobs_are_found_by_id_beginning_or_name_and_nowhere_else() {
+fn finds_jobs_by_id_prefix_or_name() {
     let home = tempfile::tempdir().unwrap();
     let store = store(home.path());
     assert!(store.list_jobs().unwrap().0.is_empty());
@@ -195,7 +195,7 @@ fn jobs_are_found_by_id_beginning_or_name_and_nowhere_else() {
 }
 
 #[test]
-fn too_many_and_too_old_jobs_go_but_none_that_is_running() {
+fn prunes_excess_and_old_jobs_but_no_running_job() {
     let home = tempfile::tempdir().unwrap();
     let store = store(home.path());
     let held = store.begin_job(header("20260101-000000-000000")).unwrap();
@@ -213,7 +213,7 @@ fn too_many_and_too_old_jobs_go_but_none_that_is_running() {
 }
 
 #[test]
-fn outputs_that_are_too_large_are_left_out_and_said_to_be() {
+fn oversized_outputs_are_omitted_and_marked() {
     let home = tempfile::tempdir().unwrap();
     let store = store(home.path());
     let mut journal = store.begin_job(header("20260101-000000-000001")).unwrap();
@@ -233,7 +233,7 @@ fn ids_sort_by_time() {
 
 proptest! {
     #[test]
-    fn no_bytes_break_the_reader(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+    fn arbitrary_bytes_do_not_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
         let first = serde_json::to_vec(&JobEntry::Job(Box::new(header("1")))).unwrap();
         let text = [first.as_slice(), b"\n", &bytes].concat();
         prop_assert!(SavedJob::from_bytes(&text).is_some());
@@ -241,7 +241,7 @@ proptest! {
     }
 
     #[test]
-    fn wherever_a_file_is_torn_nobody_is_asked_twice(cut in 0_usize..400) {
+    fn torn_file_never_repeats_a_request_to_a_node(cut in 0_usize..400) {
         let entries = [
             JobEntry::Job(Box::new(header("1"))),
             wave(&["a", "b"]),

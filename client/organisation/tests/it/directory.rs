@@ -29,7 +29,7 @@ fn credentials(kind: PrincipalKind, name: &str) -> CredentialSpec {
 }
 
 #[test]
-fn a_created_organisation_is_opened_and_its_secrets_are_private() {
+fn created_organisation_opens_and_its_secrets_are_private() {
     let scratch = tempfile::tempdir().unwrap();
     let created = create_organisation(spec(scratch.path()), NOW).unwrap();
     let opened = Organisation::open(created.layout().directory()).unwrap();
@@ -49,7 +49,7 @@ fn a_created_organisation_is_opened_and_its_secrets_are_private() {
 }
 
 #[test]
-fn credentials_are_recorded_refused_twice_and_revoked() {
+fn credentials_are_recorded_refused_as_duplicates_and_revoked() {
     let scratch = tempfile::tempdir().unwrap();
     let organisation = create_organisation(spec(scratch.path()), NOW).unwrap();
     let lock = organisation.lock().unwrap();
@@ -72,7 +72,7 @@ fn credentials_are_recorded_refused_twice_and_revoked() {
 }
 
 #[test]
-fn the_broker_gets_the_tokens_and_the_certificate_of_the_organisation() {
+fn broker_configuration_has_the_tokens_and_the_certificate() {
     let scratch = tempfile::tempdir().unwrap();
     let organisation = create_organisation(spec(scratch.path()), NOW).unwrap();
     let mut conf = NatsServerConfig::for_organisation(&organisation);
@@ -99,7 +99,7 @@ fn the_broker_gets_the_tokens_and_the_certificate_of_the_organisation() {
 }
 
 #[test]
-fn a_bundle_of_a_node_is_complete_and_replaces_nothing() {
+fn node_bundle_is_complete_and_replaces_no_files() {
     let scratch = tempfile::tempdir().unwrap();
     let organisation = create_organisation(spec(scratch.path()), NOW).unwrap();
     let lock = organisation.lock().unwrap();

@@ -1,4 +1,4 @@
-//! Policies are read as the daemon reads them, and a file of cases decides over them.
+//! Policies are read with the daemon's rules, and tested with a file of cases.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ const POLICY: &str =
     "policy default deny\nallow\tadmins\t*\t*\nallow\toncall\tstatus\tos.family=Debian\n";
 
 #[test]
-fn a_directory_is_read_without_hidden_files_and_a_file_with_its_groups() {
+fn hidden_files_are_ignored_and_a_single_file_uses_its_groups() {
     let scratch = tempfile::tempdir().unwrap();
     let empty = read_directory(scratch.path(), RuleVerdict::Deny).unwrap_err();
     assert!(matches!(empty, PolicyError::NoPolicy(_)), "{empty}");
@@ -32,7 +32,7 @@ fn a_directory_is_read_without_hidden_files_and_a_file_with_its_groups() {
 }
 
 #[test]
-fn cases_are_decided_by_the_policies_beside_them() {
+fn cases_use_the_policies_in_their_directory() {
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("cases.toml");
     fs::write(scratch.path().join("service.policy"), POLICY).unwrap();

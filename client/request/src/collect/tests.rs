@@ -1,4 +1,4 @@
-//! A call folded event by event: balance, interruption, silence and disbelief.
+//! Reports built from the events of a call: counts, interruption, missing replies and rejected replies.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -71,7 +71,7 @@ fn gather(events: Vec<CallEvent>, interrupted: bool) -> RequestReport {
 }
 
 #[test]
-fn every_event_finds_its_place() {
+fn report_contains_every_event() {
     let report = gather(
         vec![
             published(),
@@ -95,13 +95,13 @@ fn every_event_finds_its_place() {
     assert_eq!(stats.waiting, Duration::from_millis(30));
     let senders: Vec<&str> = report.replies.iter().map(|reply| reply.node.as_str()).collect();
     assert_eq!(senders, ["a", "b"]);
-    // Only what succeeded and was asked is summarised.
+    // Summaries contain successful replies of called nodes only.
     assert_eq!(report.summaries[0].to_json(), json!({"de": 1}));
     assert_eq!(stats.outcome(), RequestOutcome::SomeFailed);
 }
 
 #[test]
-fn whoever_is_missing_was_waited_for_until_the_end() {
+fn waiting_time_is_measured_if_replies_are_missing() {
     let late = CallStats { waiting: Duration::ZERO, ..stats(None) };
     let report = gather(vec![published(), CallEvent::Finished(Box::new(late))], false);
     assert_eq!(report.stats.missing.len(), 3);
@@ -109,7 +109,7 @@ fn whoever_is_missing_was_waited_for_until_the_end() {
 }
 
 #[test]
-fn an_interruption_keeps_what_came_and_names_the_rest() {
+fn interrupted_call_keeps_replies_and_lists_missing_nodes() {
     let report = gather(vec![published(), CallEvent::Reply(answer("b", 0, &json!({})))], true);
     assert_eq!(report.stats.missing, nodes(&["a", "c"]));
     assert_eq!(report.stats.gaps, BTreeSet::from([ResultGap::Interrupted]));
@@ -118,14 +118,14 @@ fn an_interruption_keeps_what_came_and_names_the_rest() {
 }
 
 #[test]
-fn silence_is_counted_even_if_nobody_says_that_it_is_over() {
+fn nodes_are_missing_without_a_finished_event() {
     let report = gather(vec![published()], false);
     assert_eq!(report.stats.missing, nodes(&["a", "b", "c"]));
     assert_eq!(report.stats.outcome(), RequestOutcome::NoReplies);
 }
 
 #[test]
-fn steps_tell_the_watcher_what_to_show() {
+fn events_become_report_updates() {
     let store = DdlStore::load(None).unwrap();
     let action = store.get("rpcutil").unwrap().find_action("get_fact").unwrap();
     let mut gathering = ReportBuilder::new("rpcutil", action, 2, RequestStats::default());
@@ -144,7 +144,7 @@ fn steps_tell_the_watcher_what_to_show() {
 }
 
 #[test]
-fn batches_add_up() {
+fn counts_are_summed_over_batches() {
     let store = DdlStore::load(None).unwrap();
     let action = store.get("rpcutil").unwrap().find_action("get_fact").unwrap();
     let mut gathering = ReportBuilder::new("rpcutil", action, 4, RequestStats::default());

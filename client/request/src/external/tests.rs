@@ -1,4 +1,4 @@
-//! Real programs in every mood.
+//! Discovery programs: successful, failing, hanging and verbose shell scripts.
 
 use std::cell::RefCell;
 use std::fs;
@@ -12,7 +12,7 @@ use muster_client::discovery::external::build_request;
 use super::run_discovery_program;
 use crate::observer::{RequestEvent, RequestObserver};
 
-/// Keeps the lines of a program.
+/// Stores the messages of a program.
 #[derive(Debug, Default)]
 struct ProgramLines(RefCell<Vec<String>>);
 
@@ -25,7 +25,7 @@ impl RequestObserver for ProgramLines {
     }
 }
 
-/// What comes of a shell script as the discovery program: the nodes or the complaint, and what was talked.
+/// Runs a shell script as the discovery program; returns the nodes or the error, and the messages.
 async fn of(script: &str, timeout: Duration) -> (Result<Vec<String>, String>, String) {
     let directory = tempfile::tempdir().unwrap();
     let program = directory.path().join("find nodes");
@@ -44,7 +44,7 @@ async fn of(script: &str, timeout: Duration) -> (Result<Vec<String>, String>, St
 const PATIENCE: Duration = Duration::from_mins(1);
 
 #[tokio::test]
-async fn a_program_is_told_everything_and_believed() {
+async fn program_receives_the_request_and_its_nodes_are_used() {
     let script = r#"
         echo "looking" ; echo "slow today" >&2
         test "$CHORIA_EXTERNAL_REQUEST" = "$2" -a "$CHORIA_EXTERNAL_REPLY" = "$3" -a "$CHORIA_EXTERNAL_PROTOCOL" = "$4" || exit 9
@@ -57,7 +57,7 @@ async fn a_program_is_told_everything_and_believed() {
 }
 
 #[tokio::test]
-async fn programs_that_fail_lie_or_say_nothing_are_told() {
+async fn reports_failed_invalid_and_empty_replies() {
     for (script, expected) in [
         ("echo '{\"error\": \"no database\"}' > \"$3\"", "it reported an error: no database"),
         ("exit 3", "failed: exit status: 3"),
@@ -79,7 +79,7 @@ async fn programs_that_fail_lie_or_say_nothing_are_told() {
 }
 
 #[tokio::test]
-async fn what_does_not_end_is_ended_with_all_that_it_started() {
+async fn program_that_times_out_is_killed_with_its_children() {
     let directory = tempfile::tempdir().unwrap();
     let pid = directory.path().join("pid");
     let begun = Instant::now();
@@ -89,14 +89,14 @@ async fn what_does_not_end_is_ended_with_all_that_it_started() {
     assert!(begun.elapsed() < Duration::from_mins(5));
     let pid = fs::read_to_string(pid).unwrap();
     let stat = format!("/proc/{}/stat", pid.trim());
-    // The kernel may take a moment.
+    // The kernel may need some time to end the processes.
     while fs::read_to_string(&stat).is_ok_and(|stat| !stat.contains(") Z")) {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
 
 #[tokio::test]
-async fn a_talkative_program_is_heard_out_and_mostly_forgotten() {
+async fn long_stderr_is_drained_and_truncated() {
     let script = r#"head -c 300000 /dev/zero | tr '\0' 'x' >&2
         echo '{"protocol": "io.choria.choria.discovery.v1.external_reply", "nodes": []}' > "$3""#;
     let (nodes, talk) = of(script, PATIENCE).await;

@@ -1,11 +1,11 @@
-//! The configuration file, from outside.
+//! Tests of the configuration file through the public functions.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::{RpcSettings, RpcSettingsError};
 
-/// The public half of a key that nobody has.
+/// A public key without a known private key.
 fn operator() -> String {
     let pair =
         muster_wire::token::KeyPair::from_raw(muster_wire::token::KeyKind::Operator, &[7; 32]);
@@ -25,7 +25,7 @@ fn refusal(text: &str) -> String {
 }
 
 #[test]
-fn two_keys_are_enough() {
+fn minimal_file_has_two_keys() {
     let settings = parse(&minimal()).unwrap();
     assert_eq!(settings.collective.as_str(), "muster");
     assert_eq!(settings.credentials, PathBuf::from("/e/user.creds"));
@@ -37,7 +37,7 @@ fn two_keys_are_enough() {
 }
 
 #[test]
-fn a_way_to_find_nodes_may_be_the_configured_one() {
+fn discovery_method_can_be_configured() {
     use muster_client::DiscoverySource;
     assert_eq!(parse(&minimal()).unwrap().source, DiscoverySource::Broadcast);
     let with = |text: &str| parse(&format!("{}[discovery]\n{text}", minimal()));
@@ -76,7 +76,7 @@ fn a_way_to_find_nodes_may_be_the_configured_one() {
 }
 
 #[test]
-fn paths_are_relative_to_the_file() {
+fn relative_paths_start_at_the_directory_of_the_file() {
     let text = format!("paths.ddls = \"../ddl\"\n{}", minimal());
     let text =
         text.replace("[trust]", "ca = \"/srv/ca.pem\"\ncredentials = \"c/rip.creds\"\n[trust]");
@@ -87,7 +87,7 @@ fn paths_are_relative_to_the_file() {
 }
 
 #[test]
-fn a_slip_of_the_pen_is_told_with_what_was_meant() {
+fn warns_about_unknown_keys_with_suggestions() {
     let text = format!("nonsense = 1\n{}[discovery]\ntimeout_second = 5\n", minimal());
     let mut settings = parse(&text).unwrap();
     assert_eq!(settings.discovery_timeout, Duration::from_secs(2));
@@ -102,7 +102,7 @@ fn a_slip_of_the_pen_is_told_with_what_was_meant() {
 }
 
 #[test]
-fn every_key_is_known() {
+fn known_keys_are_complete() {
     let keys = super::file::known_keys();
     assert_eq!(keys.len(), 16, "{keys:?}");
     for key in ["confirm_above", "broker.ca", "discovery.options", "requests.plain_secrets"] {
@@ -111,7 +111,7 @@ fn every_key_is_known() {
 }
 
 #[test]
-fn wrong_values_say_which_and_why() {
+fn errors_name_the_key_and_the_reason() {
     assert!(refusal("").contains("`broker.urls` is not set"));
     let url = minimal().replace("tls://b", "tls://rip:hunter2@b");
     assert!(refusal(&url).contains("user name") && !refusal(&url).contains("hunter2"));
@@ -130,7 +130,7 @@ fn wrong_values_say_which_and_why() {
 }
 
 #[test]
-fn a_named_file_must_be_there_and_else_the_users_own_counts() {
+fn named_file_must_exist_and_the_users_file_is_the_default() {
     let home = tempfile::tempdir().unwrap();
     let find = |given| RpcSettings::find_file(given, Some(home.path()));
     let named = Path::new("/nonexistent/rpc.toml");

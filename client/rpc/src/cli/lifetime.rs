@@ -64,7 +64,7 @@ mod tests {
     use super::{DAY_SECONDS, parse_lifetime};
 
     #[test]
-    fn numbers_have_units() {
+    fn lifetimes_have_units() {
         assert_eq!(parse_lifetime("30d"), Ok(Duration::from_secs(30 * DAY_SECONDS)));
         assert_eq!(parse_lifetime("90m"), Ok(Duration::from_mins(90)));
         assert_eq!(
@@ -78,7 +78,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_makes_it_panic(text in "\\PC{0,12}") {
+        fn arbitrary_text_does_not_panic(text in "\\PC{0,12}") {
             let _ = parse_lifetime(&text);
         }
     }

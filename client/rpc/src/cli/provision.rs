@@ -304,7 +304,7 @@ mod tests {
     use super::{ConfigSetting, parse_package_name};
 
     #[test]
-    fn settings_are_toml_where_they_can_be_and_texts_otherwise() {
+    fn setting_values_are_toml_or_else_strings() {
         for (text, key, value) in [
             ("log.level=debug", "log.level", Value::from("debug")),
             ("log.level=\"debug\"", "log.level", Value::from("debug")),

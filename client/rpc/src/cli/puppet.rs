@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn the_articles_command_is_understood_as_it_stands() {
+    fn parses_limit_and_mixed_filter() {
         let args = runall("2 -W /dev_server/").unwrap();
         assert_eq!(
             (args.limit, args.rollout.filters.conditions.mixed),
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_run_is_told_are_the_agents_inputs() {
+    fn run_options_become_inputs_of_the_agent() {
         let line = "1 --noop --tags a,b --tags c --skip-tags d --environment testing --no-splay --splaylimit 30 \
                     --ignoreschedules --no-use-cached-catalog --server p:8140 --pool night --priority -3 --wait 1.5";
         assert_eq!(
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_is_one_or_more_and_what_contradicts_itself_is_refused() {
+    fn refuses_invalid_limits_and_conflicting_options() {
         for line in [
             "",
             "0",

@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn an_agent_may_stand_where_a_command_could() {
+    fn agent_can_replace_the_command() {
         let (global, request) = request("rpc -v rpcutil get_fact -C apache fact=country -q");
         assert!(request.bare && global.verbose && global.quiet);
         assert_eq!(
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn options_follow_anywhere_and_values_stay_as_typed() {
+    fn options_can_be_anywhere_and_values_are_unchanged() {
         let (global, request) =
             request("rpc do -j puppetral type=user -C x password=$1$xxx --np y=-1 -t 5 -v z=--ttl");
         assert!(
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_win_over_agents() {
+    fn commands_take_precedence_over_agents() {
         let cli = Cli::parse_arguments(["rpc", "ping"].map(OsString::from)).unwrap();
         assert!(matches!(cli.command, Command::Ping(_)));
         let (_, request) = request("rpc do ping ping");
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn actions_that_a_command_of_the_agents_name_does_not_know_are_asked_of_the_agent() {
+    fn unknown_subcommands_are_actions_of_the_agent_with_that_name() {
         let (global, request) = request("rpc -v puppet last_run_report logs=true -I web1");
         assert!(global.verbose);
         assert_eq!(request.agent.as_deref(), Some("puppet"));
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn help_of_agents_is_left_to_their_schemas() {
+    fn agent_help_comes_from_the_ddl() {
         for line in
             ["rpc rpcutil ping --help", "rpc -v rpcutil -h", "rpc do rpcutil ping x=1 --help"]
         {
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn help_and_mistakes_of_an_agents_line_are_those_of_do() {
+    fn bare_agent_requests_report_errors_as_do() {
         let read =
             |line: &str| Cli::parse_arguments(line.split(' ').map(OsString::from)).unwrap_err();
         assert_eq!(

@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_and_batches_are_read() {
+    fn parses_limits_and_batches() {
         let pace =
             read("--limit 10% --limit-seed 7 --batch 5 --canary 2 --max-failures 0").unwrap();
         assert_eq!(pace.node_limit(), Some(CountOrPercent::Percent(10)));
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_mean_nothing_is_refused() {
+    fn refuses_meaningless_values_and_combinations() {
         for line in [
             "--limit 0",
             "--batch 0%",

@@ -29,7 +29,7 @@ mod tests {
     use super::{parse_pause, parse_seconds};
 
     #[test]
-    fn whole_seconds_and_parts_of_them() {
+    fn parses_whole_and_fractional_seconds() {
         assert_eq!(parse_seconds("2"), Ok(Duration::from_secs(2)));
         assert_eq!(parse_seconds("0.5"), Ok(Duration::from_millis(500)));
         assert_eq!(parse_seconds("86400s"), Ok(Duration::from_hours(24)));
@@ -39,7 +39,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_may_be_none() {
+    fn pause_can_be_zero() {
         assert_eq!(parse_pause("0"), Ok(Duration::ZERO));
         assert_eq!(parse_pause("0.25"), Ok(Duration::from_millis(250)));
         assert!(parse_pause("").is_err() && parse_pause("-1").is_err());

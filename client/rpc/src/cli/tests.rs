@@ -1,4 +1,4 @@
-//! Tests of the command line. The help pages of commands are golden files, so that they change only on purpose.
+//! Tests of the command line. The help pages of all commands are compared with snapshots.
 
 use clap::CommandFactory as _;
 
@@ -35,7 +35,7 @@ fn help_of_every_command_equals_its_golden_file() {
 }
 
 #[test]
-fn the_command_line_is_sound_and_every_command_has_examples() {
+fn command_line_is_valid_and_every_command_has_examples() {
     let command = Cli::command();
     command.clone().debug_assert();
     let mut waiting = vec![command];

@@ -52,7 +52,7 @@ mod tests {
     use crate::exit::CommandExitCode;
 
     #[test]
-    fn local_trouble_comes_first() {
+    fn local_errors_take_precedence_in_the_exit_code() {
         let section =
             |is_local, findings| DiagnosisSection { about: String::new(), is_local, findings };
         let fine = || {

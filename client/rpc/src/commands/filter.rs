@@ -65,7 +65,7 @@ mod tests {
     use crate::printer::testing::printer;
 
     #[test]
-    fn all_flags_make_one_sentence_and_no_configuration_is_needed() {
+    fn explains_all_flags_without_a_configuration() {
         let (printer, data, talk) = printer(VerbosityLevel::Verbose);
         let cx = CommandContext {
             config: None,

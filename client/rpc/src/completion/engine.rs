@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_and_agents_come_first() {
+    fn first_word_completes_to_commands_and_agents() {
         let first = words("");
         for word in ["find", "facts", "do", "puppetral", "service"] {
             assert!(first.contains(&word.to_owned()), "{word}: {first:?}");
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_completed_from_its_schema() {
+    fn request_is_completed_from_the_ddl() {
         for lead in ["", "do ", "-v ", "-c rpc.toml do "] {
             let actions = words(&format!("{lead}service sta"));
             assert_eq!(actions, ["status", "start"], "{lead}");
@@ -324,12 +324,15 @@ mod tests {
         assert_eq!(words("service restart -C apache s"), ["service="]);
         assert!(words("service restart service=httpd s").is_empty());
         assert!(words("puppetral do noop=").contains(&"noop=true".to_owned()));
-        assert!(words("puppetral ty").contains(&"type=".to_owned()), "of the default action");
+        assert!(
+            words("puppetral ty").contains(&"type=".to_owned()),
+            "inputs of the default action"
+        );
         assert!(words("nonsense ").is_empty());
     }
 
     #[test]
-    fn options_and_their_values() {
+    fn completes_options_and_their_values() {
         assert_eq!(words("find --with-i"), ["--with-identity"]);
         assert_eq!(words("find --with-identity web"), ["web1.acme.net"]);
         assert_eq!(words("find -I db"), ["db1.acme.net"]);

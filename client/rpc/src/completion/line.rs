@@ -112,7 +112,7 @@ mod tests {
     use super::{CompletionCandidate, CompletionLine, CompletionShell, split_words};
 
     #[test]
-    fn lines_are_split_as_shells_do() {
+    fn lines_are_split_as_by_a_shell() {
         assert_eq!(
             split_words("rpc find -W \"a b\" c\\ d 'e"),
             ["rpc", "find", "-W", "a b", "c d", "e"]
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn no_candidate_is_a_command_or_steers_the_terminal() {
+    fn candidates_contain_no_commands_or_escape_sequences() {
         let line = CompletionLine::from_shell(
             CompletionShell::Bash,
             &["rpc facts ".to_owned(), " \t=:".to_owned()],
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn bash_gets_what_stands_behind_its_word_breaks() {
+    fn bash_candidates_omit_the_part_before_the_word_break() {
         let words = ["rpc service status service=ht", " \t=:"].map(str::to_owned);
         let line = CompletionLine::from_shell(CompletionShell::Bash, &words);
         assert_eq!(line.before, ["service", "status"]);

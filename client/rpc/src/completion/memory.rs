@@ -82,7 +82,7 @@ mod tests {
     use crate::environment::ProcessEnvironment;
 
     #[test]
-    fn names_are_remembered_within_limits() {
+    fn caches_seen_names_up_to_a_limit() {
         let scratch = tempfile::tempdir().unwrap();
         let environment = ProcessEnvironment {
             cache_home: Some(scratch.path().to_owned()),

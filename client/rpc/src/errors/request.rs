@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_usage_errors_with_hints() {
+    fn invalid_requests_are_usage_errors_with_hints() {
         for words in [
             "puppetral type=user",
             "puppetral find type=user nam=rip",
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn slips_are_answered_with_what_was_meant() {
+    fn errors_suggest_similar_names() {
         let hints = |words| plan(words).unwrap_err().hints().join("\n");
         assert!(hints("rpcutil pong").contains("`rpc do rpcutil ping`"));
         assert!(hints("rpcutl ping").contains("`rpcutil`"));

@@ -70,7 +70,7 @@ mod tests {
     use crate::render::fixtures::plain;
 
     #[test]
-    fn pages_of_agents_and_actions() {
+    fn help_pages_have_usage_and_all_inputs() {
         let store = DdlStore::load(None).unwrap();
         let service = store.get("service").unwrap();
         insta::assert_snapshot!("help_of_agent", plain(&render_agent_help(service)));

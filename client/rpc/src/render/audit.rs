@@ -167,7 +167,7 @@ mod tests {
     use super::render_record;
 
     #[test]
-    fn a_record_is_one_line_and_steers_no_terminal() {
+    fn record_is_one_line_without_escape_sequences() {
         let fields = serde_json::from_str(
             r#"{"time":"2026-01-31T23:59:59.123Z","verdict":"denied","caller":"rip","agent":"service",
                "action":"stop","rule":"service.policy:4\u001b[2J","statuscode":5}"#,

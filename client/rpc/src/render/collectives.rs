@@ -76,7 +76,7 @@ mod tests {
     use crate::render::fixtures::{reply, report};
 
     #[test]
-    fn a_table_and_a_drawing() {
+    fn renders_a_table_and_a_graph() {
         let told = |node, names: &[&str]| reply(node, 0, "", json!({"collectives": names}));
         let replies = vec![
             told("db1", &["muster", "eu"]),

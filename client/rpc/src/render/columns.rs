@@ -42,7 +42,7 @@ mod tests {
     use super::format_columns;
 
     #[test]
-    fn as_many_columns_as_fit() {
+    fn columns_fill_the_width() {
         let names = ["a1", "b22", "c333", "d", "e"];
         assert_eq!(format_columns(&names, 3, 20), "   a1    b22   c333\n   d     e\n");
         assert_eq!(format_columns(&names, 0, 3), "a1\nb22\nc333\nd\ne\n");

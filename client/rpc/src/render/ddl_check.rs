@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_with_the_product_is_usable() {
+    fn built_in_ddls_pass_the_check() {
         for (name, text) in muster_ddl::BUILTIN_AGENTS {
             let checked = DdlCheckResult::new((*name).to_owned(), text.as_bytes());
             assert!(
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_has_its_line() {
+    fn errors_have_line_numbers() {
         let (_, good) =
             muster_ddl::BUILTIN_AGENTS.iter().find(|(name, _)| *name == "service").unwrap();
         let broken = format!("{good}}}");

@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_section_says_what_where_and_what_to_do() {
+    fn section_lists_findings_nodes_and_advice() {
         let text = render_section(&section(), WIDTH);
         insta::assert_snapshot!(anstream::adapter::strip_str(&text).to_string(), @r"
         Fleet: 7 nodes
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn the_document_counts() {
+    fn document_counts_findings() {
         let sections = [section()];
         let document = serde_json::to_value(DoctorDocument::new(&sections)).unwrap();
         assert_eq!((&document["errors"], &document["warnings"]), (&1.into(), &1.into()));

@@ -25,7 +25,7 @@ mod tests {
     use super::{format_duration, format_milliseconds};
 
     #[test]
-    fn the_unit_suits_the_length() {
+    fn unit_depends_on_the_duration() {
         for (micros, words) in [
             (0, "0.00 ms"),
             (420, "0.42 ms"),

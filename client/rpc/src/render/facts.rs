@@ -146,7 +146,7 @@ mod tests {
     use crate::screen::Screen;
 
     #[test]
-    fn the_most_frequent_value_comes_first() {
+    fn values_are_sorted_by_frequency() {
         let values = [
             json!("uk"),
             json!("de"),

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn each_node_has_its_verdict_and_its_reasons() {
+    fn each_node_has_its_result_and_conditions() {
         let judged = [
             judgement("web1.acme.net", TruthValue::True),
             judgement("db1", TruthValue::False),
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn the_exit_code_tells_whether_all_is_known() {
+    fn exit_code_depends_on_matches_and_unknown_results() {
         for (verdicts, exit) in [
             (&[][..], CommandExitCode::Local),
             (&[TruthValue::False], CommandExitCode::Local),

@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_that_do_not_fit_are_named() {
+    fn omitted_columns_are_listed() {
         let (text, left_out) = draw(40, Some(3));
         assert_eq!(left_out, ["EVENTS", "CHANGED"]);
         assert!(text.lines().all(|line| line.chars().count() <= 40), "{text}");

@@ -78,7 +78,7 @@ mod tests {
     use crate::render::plan::node_count_text;
 
     #[test]
-    fn failures_come_first_and_then_what_is_rare() {
+    fn groups_are_sorted_by_failure_and_rarity() {
         let mut replies: Vec<_> = (1..=5)
             .map(|n| reply(&format!("web{n}"), 0, "OK", json!({"status": "running"})))
             .collect();
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn long_lists_end_in_time() {
+    fn long_node_lists_are_truncated() {
         let replies: Vec<_> = (0..200)
             .map(|n| reply(&format!("node.d{n}.example.net"), 0, "OK", json!({})))
             .collect();

@@ -187,7 +187,7 @@ mod tests {
     use crate::render::json;
 
     #[test]
-    fn a_page_about_a_node() {
+    fn renders_the_inventory_of_a_node() {
         let inventory = json!({
             "agents": ["puppetral", "rpcutil", "service"],
             "facts": {
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_that_the_node_refuses_is_left_out() {
+    fn refused_parts_are_omitted() {
         let name = "dev1.example.net";
         let problem =
             json!({"agent": "disk", "path": "/etc/muster/ddl/disk.json", "problem": "no JSON"});

@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_printed_as_they_are_and_everything_else_as_json() {
+    fn strings_are_printed_raw_and_other_values_as_json() {
         assert_eq!(run(".replies[].sender").unwrap(), ["web1", "web2\\x1b[2J"]);
         assert_eq!(run(".replies | map(.data)").unwrap(), [r#"[{"n":1},{"n":null}]"#]);
         assert_eq!(
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_have_a_column() {
+    fn errors_have_a_column() {
         for (code, column) in [
             ("", 1),
             (".a | ", 6),
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_but_the_document_is_in_reach() {
+    fn expressions_access_the_document_only() {
         for code in [
             "env",
             "$ENV",

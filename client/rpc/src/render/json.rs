@@ -186,7 +186,7 @@ mod tests {
     use super::to_safe_text;
 
     #[test]
-    fn what_steers_a_terminal_is_escaped_and_means_the_same() {
+    fn control_characters_are_escaped_without_changing_values() {
         let value = json!({"a\u{9b}": "\u{1b}[31m\u{202e}\u{7f}\n ä", "b": [1, {}]});
         let text = to_safe_text(&value).unwrap();
         assert!(text.contains("\\u009b") && text.contains("\\u202e") && text.contains("\\u007f"));

@@ -99,7 +99,7 @@ mod tests {
     use crate::render::json::to_safe_line;
 
     #[test]
-    fn every_kind_of_line() {
+    fn renders_every_kind_of_line() {
         let answer = reply("dev1", 1, "no\n\u{1b}[2J", json!({"value": 1}));
         let report = report("rpcutil", "get_fact", vec![answer]);
         let nodes = ["dev1", "dev2"].map(|name| name.parse().unwrap()).into();

@@ -38,7 +38,7 @@ mod tests {
     use super::TextPage;
 
     #[test]
-    fn lines_end_where_their_words_do() {
+    fn trailing_spaces_are_removed_and_gaps_are_merged() {
         let mut page = TextPage::default();
         page.push_gap();
         page.push_line("a:   ");

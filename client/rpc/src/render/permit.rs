@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn pools_with_holders_and_without() {
+    fn renders_pools_with_and_without_holders() {
         let outputs = json!({"pools": [
             {"pool": "puppet", "holders": [member("web1.example.net", 41, false), member("web2.example.net", 44, true)],
              "waiting": [member("web3.example.net\u{1b}[2J", 47, false)]},

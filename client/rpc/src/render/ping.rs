@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_align_and_tell_of_clocks_that_are_wrong() {
+    fn lines_are_aligned_and_show_clock_skew() {
         let pongs = [
             pong("dev8", 126_190, NOW - 60),
             pong("dev6", 1_132_790, NOW + 999),
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn who_wants_details_sees_every_clock() {
+    fn verbose_lines_show_every_clock() {
         let line = pong("dev6", 1_000, NOW + 999).render_line(true);
         assert!(line.ends_with("clock +999 ms"), "{line}");
         let line = pong("dev6", 1_000, NOW).render_line(true);
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_within_the_way_there_and_back_is_right() {
+    fn skew_within_the_round_trip_time_is_zero() {
         assert_eq!(pong("a", 5_000_000, NOW).skew, 0);
         assert_eq!(pong("a", 5_000_000, NOW - 5_000).skew, 0);
         assert_eq!(pong("a", 5_000_000, NOW - 5_001).skew, -1);
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn the_graph_fits_the_width() {
+    fn graph_fits_the_width() {
         let pongs: Vec<PingReply> = [1, 2, 3, 4, 60, 61, 260]
             .map(|milliseconds| pong("a", milliseconds * 1000, NOW))
             .to_vec();
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_has_no_average() {
+    fn statistics_without_replies_have_no_average() {
         assert_eq!(render_ping_statistics(&[]), "\n---- ping statistics ----\n0 replies");
         let document = serde_json::to_value(PingDocument::new(&[], true, &[])).unwrap();
         assert!(document["statistics_ms"].is_null());

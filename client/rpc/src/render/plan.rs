@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn plans() {
+    fn renders_plans() {
         let plans = [
             plan(1, 0, None, None),
             plan(30, 0, None, None),

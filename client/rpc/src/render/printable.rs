@@ -46,7 +46,7 @@ mod tests {
     use super::{escape_to_line, escape_unprintable, is_harmful};
 
     #[test]
-    fn escape_sequences_are_shown_and_not_obeyed() {
+    fn escape_sequences_are_made_visible() {
         assert_eq!(escape_unprintable("\x1b[2Jgone\x07"), "\\x1b[2Jgone\\x07");
         assert_eq!(escape_unprintable("\u{9b}31m"), "\\u{9b}31m");
         assert_eq!(escape_unprintable("user\u{202e}txt"), "user\\u{202e}txt");
@@ -57,7 +57,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_harmful_is_left(text in any::<String>()) {
+        fn output_contains_no_harmful_characters(text in any::<String>()) {
             prop_assert!(!escape_to_line(&text).contains(is_harmful));
             prop_assert!(!escape_unprintable(&text).contains(|c| is_harmful(c) && c != '\n' && c != '\t'));
         }

@@ -59,7 +59,7 @@ mod tests {
     use super::render_progress_update;
 
     #[test]
-    fn each_event_is_a_line_behind_its_nodes_name() {
+    fn events_are_lines_prefixed_with_the_node() {
         let tale = ProgressUpdate {
             node: "dev1".parse().unwrap(),
             events: vec![

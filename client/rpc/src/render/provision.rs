@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_stand_in_a_table() {
+    fn renders_the_overview_table_and_history() {
         let overview = overview(&nodes());
         assert!(has_failed(&overview) && !is_settled(&overview));
         insta::assert_snapshot!("standing", plain(&render_overview_table(&overview, WIDTH)));
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_new_is_told() {
+    fn only_changes_are_described() {
         let first = overview(&nodes());
         assert_eq!(describe_changes(None, &first).len(), 3);
         assert!(describe_changes(Some(&first), &first).is_empty());
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_of_another_version_is_read_as_far_as_it_goes() {
+    fn invalid_outputs_fall_back_to_the_default() {
         let reply = reply("prov1", 0, "OK", json!({"nodes": 3}));
         let overview: ProvisionerStatusOutput = reply.typed_outputs();
         assert_eq!(overview, ProvisionerStatusOutput::default());

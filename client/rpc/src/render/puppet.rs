@@ -17,7 +17,7 @@ fn format_age(seconds: u64) -> String {
 
 #[cfg(test)]
 pub(crate) mod fixtures {
-    //! Answers to draw.
+    //! Sample replies for the tests of renderers.
 
     use serde_json::{Value, json};
 
@@ -36,7 +36,7 @@ pub(crate) mod fixtures {
         data
     }
 
-    /// A node of each kind.
+    /// Nodes in every state.
     pub(crate) fn states() -> RequestReport {
         let run = "019a9f2e-7c1b-7d44-9a57-0e6f5c1d2b3a";
         let replies = vec![
@@ -92,7 +92,7 @@ pub(crate) mod fixtures {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn times_are_told_in_two_units() {
+    fn durations_use_two_units() {
         for (seconds, words) in
             [(0, "0 s"), (59, "59 s"), (185, "3 m 05 s"), (7_800, "2 h 10 m"), (356_400, "4 d 3 h")]
         {

@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_differ_in_one_number_are_one_word() {
+    fn names_that_differ_in_one_number_are_merged() {
         assert_eq!(
             of(&[
                 "web1.a.net",
@@ -123,7 +123,7 @@ mod tests {
         assert_eq!(of(&["n18446744073709551616", "n18446744073709551615"]).len(), 2);
     }
 
-    /// Reads the words back.
+    /// Expands a range to its names.
     fn expand(word: &str) -> Vec<String> {
         let Some((before, rest)) = word.split_once('[') else {
             return vec![word.to_owned()];
@@ -140,7 +140,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nobody_is_lost_and_nobody_made_up(names in prop::collection::btree_set("[a-c]{0,1}[0-9]{1,3}[a-b]{0,1}(\\.[a-b][0-9]?)?", 0..40)) {
+        fn ranges_expand_to_the_original_names(names in prop::collection::btree_set("[a-c]{0,1}[0-9]{1,3}[a-b]{0,1}(\\.[a-b][0-9]?)?", 0..40)) {
             let nodes: Vec<Identity> = names.iter().map(|name| name.parse().unwrap()).collect();
             let back: BTreeSet<String> = shorten_to_ranges(&nodes).iter().flat_map(|word| expand(word)).collect();
             prop_assert_eq!(back, names);

@@ -313,7 +313,7 @@ mod tests {
     use muster_request::testing::{ended, outcome, ran, runs};
 
     #[test]
-    fn the_articles_words() {
+    fn log_lines_match_the_format_of_mco() {
         let node = || "dev1.example.net".parse().unwrap();
         let refused =
             outcome(1, serde_json::json!({"class": "locked", "error": "another run\n\u{1b}[2J"}));
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_with_and_without_trouble() {
+    fn renders_summaries_of_good_failed_and_missing_runs() {
         let good = runs(vec![
             ("web1", ran("clean", 0, 10)),
             ("web2", ran("changed", 5, 35)),
@@ -361,7 +361,7 @@ mod tests {
         let texts = [&good, &bad, &nobody].map(|runs| plain(&render_runs_summary(runs)));
         assert!(texts.iter().all(|text| is_within_width(text)), "{texts:#?}");
         insta::assert_snapshot!("puppet_runs", texts.join("\n---\n"));
-        // Nothing ran, under a limit: nothing is said of the limit.
+        // The summary omits the limit if no run started.
         let mut busy = runs(vec![("web1", outcome(1, serde_json::json!({"class": "locked"})))]);
         busy.limit = Some(1);
         let told = plain(&render_runs_summary(&busy));
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_of_line() {
+    fn renders_every_kind_of_json_line() {
         let runs = runs(vec![
             ("web1", ran("changed", 0, 10)),
             ("web2", outcome(1, serde_json::json!({"class": "disabled", "error": "no\n\u{1b}"}))),

@@ -65,7 +65,7 @@ mod tests {
     use super::{BAR_COUNT, count_buckets, finite_bounds, render_spark_bars};
 
     #[test]
-    fn bars_stand_where_the_numbers_are() {
+    fn bars_are_at_the_positions_of_the_values() {
         let numbers = [1.0, 1.1, 1.2, 40.0, 41.0, 100.0, f64::NAN];
         let spread = count_buckets(&numbers);
         assert_eq!((spread[0], spread[7], spread[8], spread[19]), (3, 1, 1, 1));
@@ -81,7 +81,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_number_is_in_one_bucket(numbers in prop::collection::vec(-1e9_f64..1e9, 0..50)) {
+        fn every_value_is_in_one_bucket(numbers in prop::collection::vec(-1e9_f64..1e9, 0..50)) {
             let spread = count_buckets(&numbers);
             prop_assert_eq!(spread.iter().sum::<usize>(), numbers.len());
             prop_assert_eq!(render_spark_bars(&spread, true).chars().count(), BAR_COUNT);

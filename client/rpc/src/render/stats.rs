@@ -109,7 +109,7 @@ mod tests {
     use crate::render::fixtures::{plain, reply, report};
 
     #[test]
-    fn several_nodes_are_summed_up() {
+    fn statistics_of_several_nodes_are_summed() {
         let counted = |total: u64, replayed: u64| {
             json!({"starttime": 1_767_225_600, "total": total, "unvalidated": 2, "ttlexpired": 1,
                    "replayed": replayed, "filtered": 40, "denied": 0, "replies": total - 43})

@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_filled_in() {
+    fn values_are_inserted() {
         assert_eq!(render("{{ sender }}: {{ data.status }}").unwrap(), "web1: running\\x1b[2J\n");
         assert_eq!(render("{{ data.list | join('+') }}\n\n").unwrap(), "1+2\n");
         assert_eq!(render("{{ data.list | tojson }}").unwrap(), "[1, 2]\n");
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_found_before_anybody_is_asked() {
+    fn invalid_templates_are_refused_before_rendering() {
         let error = render("a\n{{ sender").unwrap_err();
         assert!(matches!(error, OutputTemplateError::Syntax { line: 2, .. }), "{error}");
         let error = render("{{ sendr }}").unwrap_err();
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn work_and_words_are_limited() {
+    fn rendering_work_and_output_are_limited() {
         assert!(
             render(
                 "{% for a in range(10000) %}{% for b in range(10000) %}x{% endfor %}{% endfor %}"

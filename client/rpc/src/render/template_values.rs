@@ -83,7 +83,7 @@ mod tests {
     use crate::render::template::OutputTemplate;
 
     #[test]
-    fn every_name_has_a_value() {
+    fn reply_values_equal_the_documented_names() {
         let reply = reply("web1", 0, "OK", json!({"a": 1}));
         let values = serde_json::to_value(ReplyTemplateValues::new(&reply)).unwrap();
         let mut names: Vec<&str> = values.as_object().unwrap().keys().map(String::as_str).collect();
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn every_output_of_an_inventory_has_its_name() {
+    fn inventory_names_equal_the_outputs_of_the_ddl() {
         let ddl = AgentDdl::from_slice(builtin_agent("rpcutil").unwrap().as_bytes()).unwrap();
         let outputs = ddl.find_action("inventory").unwrap().outputs().iter();
         let mut declared: BTreeSet<&str> = outputs.map(|output| output.name.as_str()).collect();
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn facts_are_values_as_nested_as_they_are() {
+    fn nested_facts_are_accessible() {
         let told =
             json!({"facts": {"os": {"family": "Debian"}}, "classes": ["apache", "mysql::master"]});
         let text = "{{ node }} {{ facts.os.family }} {{ classes | join('+') }}{{ facts.none }}";

@@ -2,7 +2,7 @@
 
 pub(crate) use muster_request::testing::{reply, report};
 
-/// The text without colour codes.
+/// Removes colour codes.
 pub(crate) fn plain(text: &str) -> String {
     anstream::adapter::strip_str(text).to_string()
 }

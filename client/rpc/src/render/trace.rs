@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_way_with_a_refusal_on_it() {
+    fn renders_stages_and_a_denial() {
         let mut quick = reply("db1", 0, "OK", json!({}));
         quick.trace =
             Some(trace(&[(StageName::Verify, 120, false), (StageName::Run, 2_000, false)], 3_000));
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_nodes_the_slowest_are_shown() {
+    fn only_the_slowest_nodes_are_shown() {
         let node = |n: u64| {
             let mut answer = reply(&format!("n{n}"), 0, "OK", json!({}));
             answer.trace = Some(trace(&[(StageName::Run, 1, false)], 1000 + n));

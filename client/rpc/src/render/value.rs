@@ -98,7 +98,7 @@ mod tests {
     use crate::render::printable::is_harmful;
 
     #[test]
-    fn scalars_are_as_they_are() {
+    fn scalars_are_printed_unquoted() {
         assert_eq!(value_lines(&json!("running"), 60), ["running"]);
         assert_eq!(value_lines(&json!("one\ntwo  \n"), 60), ["one", "two"]);
         assert_eq!(value_lines(&json!(""), 60), ["\"\""]);
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn short_lists_stay_on_a_line() {
+    fn short_lists_are_on_one_line() {
         assert_eq!(value_lines(&json!(["puppetral", "rpcutil"]), 60), ["puppetral, rpcutil"]);
         assert_eq!(value_lines(&json!(["puppetral", "rpcutil"]), 10), ["- puppetral", "- rpcutil"]);
         assert_eq!(
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn structures_are_outlines() {
+    fn nested_values_are_indented() {
         let value = json!({
             "os": {"family": "Debian", "release": {"major": "12"}, "empty": {}},
             "disks": [{"name": "sda", "size": 1}, {"name": "sdb\n"}],
@@ -140,7 +140,7 @@ tags: a, b";
     }
 
     #[test]
-    fn keys_are_words_of_strangers_too() {
+    fn keys_are_escaped() {
         assert_eq!(value_lines(&json!({"a\nb": 1}), 60), ["a\\nb: 1"]);
         assert_eq!(compact_value(&json!({"a": "\u{1b}"})), r#"{"a":"\u001b"}"#);
         assert_eq!(compact_value(&json!(["\u{9b}"])), r#"["\u{9b}"]"#);
@@ -148,7 +148,7 @@ tags: a, b";
 
     proptest! {
         #[test]
-        fn any_value_has_lines_that_are_safe_to_print(value in values(), width in 0_usize..100) {
+        fn lines_of_arbitrary_values_are_printable(value in values(), width in 0_usize..100) {
             let lines = value_lines(&value, width);
             prop_assert!(!lines.is_empty());
             let harmless = |line: &String| !line.contains(|c| is_harmful(c) && c != '\t');
@@ -168,12 +168,12 @@ tags: a, b";
     }
 
     #[test]
-    fn a_text_of_line_ends_has_lines() {
+    fn newline_only_text_has_one_empty_line() {
         assert_eq!(value_lines(&json!("\n"), 60), [""]);
     }
 
     #[test]
-    fn only_lists_of_events_become_sentences() {
+    fn only_lists_of_events_are_shortened_to_messages() {
         let event = |status| json!({"property": "shell", "message": "shell changed", "status": status, "more": 1});
         let list = json!([event("success"), event("noop")]);
         assert_eq!(event_sentences(&list), Some(json!(["shell changed", "shell changed"])));

@@ -1,5 +1,5 @@
-//! The published schemas equal those of the types that are printed. `UPDATE_GOLDEN=1` writes them anew; a field that is
-//! renamed or taken away is then seen in the difference, and needs a new version.
+//! The published schemas equal those of the printed types. `UPDATE_GOLDEN=1` rewrites them; a renamed or removed field
+//! then appears in the diff, and requires a new schema version.
 
 use std::path::Path;
 
@@ -12,14 +12,14 @@ use crate::commands::org;
 use crate::render;
 use crate::render::json::ReportDocument;
 
-/// The schema of what a type prints, without references, for people read it too.
+/// The schema of the output of a type, with references inlined for readability.
 fn of<T: JsonSchema>() -> Value {
     let settings = SchemaSettings::draft2020_12().for_serialize();
     let settings = settings.with(|settings| settings.inline_subschemas = true);
     settings.into_generator().into_root_schema_for::<T>().to_value()
 }
 
-/// The schema of this name, made from the type.
+/// Generates the schema of this name from its type.
 fn made(name: &str) -> Value {
     let mut schema = match name {
         "muster.request.v1" => of::<render::json::RequestDocument<'_>>(),
@@ -60,7 +60,7 @@ fn made(name: &str) -> Value {
         "muster.org.list.v1" => of::<org::list::OrgListDocument>(),
         "muster.org.show.v1" => of::<org::show::OrganisationDocument<'_>>(),
         "muster.org.party.v1" => of::<org::show::PrincipalDocument>(),
-        other => panic!("{other} is published, and nothing makes it"),
+        other => panic!("{other} is published, but no type generates it"),
     };
     name_itself(&mut schema, name);
     open(&mut schema);
@@ -70,7 +70,7 @@ fn made(name: &str) -> Value {
     schema
 }
 
-/// Wherever a document names its schema, it names this one.
+/// Restricts each `schema` field to the name of this schema.
 fn name_itself(schema: &mut Value, name: &str) {
     if let Some(field) = schema.pointer_mut("/properties/schema") {
         *field = json!({"const": name, "description": "The name and version of this schema."});
@@ -85,7 +85,7 @@ fn variants(schema: &mut Value) -> impl Iterator<Item = &mut Value> {
     variants.into_iter().flatten()
 }
 
-/// Fields are added within a version, so no object may be closed.
+/// Removes the ban on additional fields: a version of a schema can gain fields.
 fn open(value: &mut Value) {
     match value {
         Value::Object(fields) => {
@@ -102,7 +102,7 @@ fn open(value: &mut Value) {
 }
 
 #[test]
-fn published_schemas_are_those_of_what_is_printed() {
+fn published_schemas_equal_those_of_the_types() {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/schemas");
     for published in &PUBLISHED_SCHEMAS {
         let text = serde_json::to_string_pretty(&made(published.name)).unwrap() + "\n";
@@ -117,7 +117,7 @@ fn published_schemas_are_those_of_what_is_printed() {
 }
 
 #[test]
-fn every_published_file_is_in_the_list() {
+fn every_schema_file_is_listed() {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/schemas");
     let files = std::fs::read_dir(directory).unwrap();
     let mut files: Vec<String> =

@@ -113,7 +113,7 @@ mod tests {
     use super::{SkeletonError, camel_case, generate_crate_files};
 
     #[test]
-    fn every_action_has_a_file_of_its_own() {
+    fn every_action_has_its_own_file() {
         let actions = ["top_ten", "type"].map(str::to_owned);
         let files = generate_crate_files("disk", &actions).unwrap();
         let names: Vec<_> = files.iter().map(|file| file.name.as_str()).collect();
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_no_module_can_have_are_refused() {
+    fn invalid_module_names_are_refused() {
         for name in ["self", "mod", "crate", "super"] {
             let refused = generate_crate_files("disk", &[name.to_owned()]);
             assert_eq!(refused, Err(SkeletonError::Module(name.to_owned())));

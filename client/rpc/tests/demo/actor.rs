@@ -1,4 +1,4 @@
-//! Plays the daemon: says that it is ready where it is told to, and stays until it is stopped.
+//! Stand-in for the daemon: reports readiness to the given address and runs until it is stopped.
 
 use std::env;
 use std::fs;
@@ -6,12 +6,14 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 
-/// A program that runs the test below, as `rpcd` would be run.
+/// Writes a program that runs the test below when it is started as `rpcd`.
 pub(crate) fn program(directory: &Path) -> PathBuf {
     let path = directory.join("rpcd");
     let this = env::current_exe().unwrap();
-    let script =
-        format!("#!/bin/sh\nexec '{}' --exact actor::plays_the_daemon --ignored\n", this.display());
+    let script = format!(
+        "#!/bin/sh\nexec '{}' --exact actor::runs_as_the_daemon --ignored\n",
+        this.display()
+    );
     fs::write(&path, script).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     path
@@ -19,7 +21,7 @@ pub(crate) fn program(directory: &Path) -> PathBuf {
 
 #[test]
 #[ignore = "is run by the demonstration, as its daemon"]
-fn plays_the_daemon() {
+fn runs_as_the_daemon() {
     let Some(path) = env::var_os("NOTIFY_SOCKET") else {
         return;
     };

@@ -1,4 +1,4 @@
-//! Up, status, down.
+//! Tests of `rpc demo` with the commands up, status and down.
 
 #![expect(clippy::disallowed_types, reason = "runs the command that is tested")]
 
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::actor;
 
-/// A scratch directory with a demonstration in it, which ends with the test.
+/// A scratch directory with a demonstration, which is stopped on drop.
 struct World {
     scratch: tempfile::TempDir,
     daemon: PathBuf,
@@ -53,7 +53,7 @@ impl Drop for World {
     }
 }
 
-/// `$NATS_SERVER`, the one that `make tools` fetched, or the one in the path. Without any the test fails.
+/// `$NATS_SERVER`, the program that `make tools` fetched, or the one in `$PATH`. Panics without any of them.
 fn nats_server() -> PathBuf {
     let fetched = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/tools/nats-server");
     let named = std::env::var_os("NATS_SERVER").map(PathBuf::from);
@@ -68,7 +68,7 @@ fn nats_server() -> PathBuf {
         .expect("there is no nats-server: run `make tools`, or set NATS_SERVER")
 }
 
-/// A process that ended and was not yet taken note of counts as gone.
+/// A zombie process counts as ended.
 fn is_running(pid: u64) -> bool {
     let stat = fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat"));
     stat.is_ok_and(|stat| !stat.rsplit(')').next().unwrap().starts_with(" Z"))
@@ -79,7 +79,7 @@ fn talk(output: &Output) -> String {
 }
 
 #[test]
-fn what_goes_up_comes_down() {
+fn up_starts_all_processes_and_down_stops_them() {
     let world = World::new(None);
     let up = world.rpc(&["up", "--nodes", "3"]);
     assert_eq!(up.status.code(), Some(0), "{}", talk(&up));
@@ -101,7 +101,7 @@ fn what_goes_up_comes_down() {
     let passwd = world.directory().join("nodes/db1.dev.acme.net/root/etc/passwd");
     assert!(fs::read_to_string(passwd).unwrap().starts_with("root:"));
 
-    assert_eq!(world.rpc(&["up"]).status.code(), Some(1), "one at a time");
+    assert_eq!(world.rpc(&["up"]).status.code(), Some(1), "a second demonstration started");
     let down = world.rpc(&["down"]);
     assert_eq!(down.status.code(), Some(0), "{}", talk(&down));
     assert!(!pids.iter().any(|pid| is_running(*pid)));
@@ -110,7 +110,7 @@ fn what_goes_up_comes_down() {
 }
 
 #[test]
-fn a_node_that_fails_is_quoted_and_nothing_keeps_running() {
+fn failed_node_is_reported_and_all_processes_are_stopped() {
     let world = World::new(Some("/bin/false"));
     let up = world.rpc(&["up", "--nodes", "2"]);
     assert_eq!(up.status.code(), Some(1));
@@ -120,7 +120,7 @@ fn a_node_that_fails_is_quoted_and_nothing_keeps_running() {
 }
 
 #[test]
-fn a_directory_of_others_is_left_alone() {
+fn foreign_directory_is_left_unchanged() {
     let world = World::new(Some("/bin/false"));
     fs::create_dir(world.directory()).unwrap();
     fs::write(world.directory().join("mine"), "x").unwrap();

@@ -1,4 +1,4 @@
-//! A demonstration with a real broker. The daemon is played by this very test program.
+//! Demonstrations with a real broker. This test program also serves as the stand-in for the daemon.
 
 #[cfg(test)]
 mod actor;

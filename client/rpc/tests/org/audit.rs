@@ -1,4 +1,4 @@
-//! `rpc audit` on a log of a node whose credentials `rpc org` made.
+//! `rpc audit` on the log of a node with credentials from `rpc org`.
 
 use std::fs;
 use std::path::PathBuf;
@@ -60,14 +60,14 @@ impl Log {
     }
 }
 
-/// Now: the token must be good at the header's time.
+/// The current time: the token must be valid at the header's time.
 fn signer_time() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     u64::try_from(since.unwrap().as_millis()).unwrap()
 }
 
 #[test]
-fn an_intact_log_passes_and_an_altered_one_is_named_line_by_line() {
+fn intact_log_passes_and_altered_lines_are_reported() {
     let log = Log::new();
     let text = log.world.ok(&log.verify());
     assert!(text.contains("The log is intact."), "{text}");
@@ -86,7 +86,7 @@ fn an_intact_log_passes_and_an_altered_one_is_named_line_by_line() {
     assert!(text.contains("audit.log.1:3: this line was altered"), "{text}");
     fs::write(&log.files[0], &bytes).unwrap();
 
-    // A cut end is seen by whoever remembers a line of it.
+    // A truncated end is detected with a known record of it.
     let whole = fs::read_to_string(&log.files[1]).unwrap();
     let cut: Vec<&str> = whole.split_inclusive('\n').take(3).collect();
     fs::write(&log.files[1], cut.concat()).unwrap();
@@ -98,7 +98,7 @@ fn an_intact_log_passes_and_an_altered_one_is_named_line_by_line() {
 }
 
 #[test]
-fn without_a_key_to_believe_nothing_is_verified() {
+fn verification_requires_a_trusted_key() {
     let log = Log::new();
     let file = log.files[1].to_str().unwrap();
     let missing = log.world.scratch.path().join("none");
@@ -130,7 +130,7 @@ fn records_are_shown_by_caller_agent_and_verdict() {
 }
 
 #[test]
-fn a_log_that_was_cut_short_or_emptied_is_found_out_by_the_daemons_head_record() {
+fn truncated_log_is_detected_by_the_head_record() {
     use muster_audit::HeadRecord;
     let log = Log::new();
     let state = log.world.scratch.path().join("state");
@@ -154,7 +154,7 @@ fn a_log_that_was_cut_short_or_emptied_is_found_out_by_the_daemons_head_record()
     let (code, text) = verify();
     assert_eq!(code, Some(0), "{text}");
 
-    // Without the head record a shorter log is a whole log.
+    // Without the head record, a truncated log cannot be detected.
     let missing = format!("line number {}, the anchor, is missing", anchor.seq);
     let cut = format!("{}\n", lines[..lines.len() - 1].join("\n"));
     for shorter in [cut.as_str(), ""] {
@@ -166,13 +166,13 @@ fn a_log_that_was_cut_short_or_emptied_is_found_out_by_the_daemons_head_record()
         assert_eq!(code, Some(2), "{text}");
         assert!(text.contains(&missing), "{text}");
     }
-    // The file itself is gone, and only an older one is there.
+    // The current file is missing and only a rotated file is left.
     fs::remove_file(&log.files[1]).unwrap();
     let args: Vec<&str> = args.iter().copied().filter(|arg| !arg.ends_with("audit.log")).collect();
     let output = log.world.rpc(&args);
     assert_eq!(output.status.code(), Some(2), "{}", talk(&output));
 
-    // A record that is gone is told, where the directory was named.
+    // A missing head record is an error if its directory was given.
     fs::write(&log.files[1], &whole).unwrap();
     fs::remove_file(state.join("audit.head")).unwrap();
     let output = log.world.rpc(&args);

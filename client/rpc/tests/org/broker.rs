@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::world::{World, files, talk};
 
-/// A running broker; it ends with the test.
+/// A running broker, stopped on drop.
 pub(crate) struct Broker {
     child: Child,
     pub(crate) url: String,
@@ -27,7 +27,7 @@ impl Drop for Broker {
     }
 }
 
-/// `$NATS_SERVER`, the one that `make tools` fetched, or the one in the path. Without any the test fails.
+/// `$NATS_SERVER`, the program that `make tools` fetched, or the one in `$PATH`. Panics without any of them.
 pub(crate) fn nats_server() -> PathBuf {
     let fetched = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/tools/nats-server");
     let named = std::env::var_os("NATS_SERVER").map(PathBuf::from);
@@ -43,7 +43,7 @@ pub(crate) fn nats_server() -> PathBuf {
 }
 
 impl Broker {
-    /// Starts the organisation's broker on a port of its own choice, and tells the organisation which.
+    /// Starts the organisation's broker on a free port and stores its URL in the organisation.
     pub(crate) async fn start(program: &Path, world: &World, jetstream: bool) -> Self {
         let ports = world.scratch.path().join("ports");
         let store = world.scratch.path().join("store");
@@ -86,7 +86,7 @@ impl Broker {
                 return known["nats"][0].as_str().unwrap().to_owned();
             }
         }
-        panic!("nats-server did not say where it listens");
+        panic!("nats-server did not report its address");
     }
 
     pub(crate) async fn connect(&self, world: &World, creds: &str) -> Result<Bus, BusError> {

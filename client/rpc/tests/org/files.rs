@@ -1,4 +1,4 @@
-//! What an organisation is on disk, and what the command says of it.
+//! Files of an organisation on disk, and the output of `rpc org`.
 
 #![expect(clippy::disallowed_types, reason = "runs the command that is tested")]
 
@@ -10,7 +10,7 @@ use std::process::Command;
 use crate::world::{World, files, mode, pair, talk};
 
 #[test]
-fn secrets_are_the_owners_alone() {
+fn secrets_are_readable_by_the_owner_only() {
     let world = World::new(&[]);
     let user = world.ok(&["org", "add", "user", "rip"]);
     assert_eq!(user.trim(), world.org().join("creds/users/rip.creds").to_str().unwrap());
@@ -29,7 +29,7 @@ fn secrets_are_the_owners_alone() {
 }
 
 #[test]
-fn nothing_is_overwritten() {
+fn existing_files_are_not_overwritten() {
     let world = World::new(&[]);
     let before = fs::read(world.org().join("keys/operator.nk")).unwrap();
     let again = world.rpc(&["org", "init", world.org().to_str().unwrap()]);
@@ -51,8 +51,8 @@ fn nothing_is_overwritten() {
 }
 
 #[test]
-fn a_revocation_is_saved_even_if_the_broker_is_away_and_the_exit_code_says_so() {
-    // Port 1 of loopback refuses at once.
+fn revocation_is_saved_without_a_broker_and_the_command_fails() {
+    // Port 1 of the loopback interface refuses connections at once.
     let world = World::new(&["--port", "1"]);
     world.ok(&["org", "add", "user", "rip"]);
     world.ok(&["org", "add", "user", "anna"]);
@@ -64,7 +64,7 @@ fn a_revocation_is_saved_even_if_the_broker_is_away_and_the_exit_code_says_so() 
     let after = fs::read_to_string(world.org().join("account.jwt")).unwrap();
     assert_ne!(after, before);
     let preload = fs::read_to_string(world.org().join("broker/accounts.conf")).unwrap();
-    assert!(preload.contains(after.trim()), "a broker that starts now must know");
+    assert!(preload.contains(after.trim()), "the preloaded account token lacks the revocation");
     let again = world.rpc(&["org", "revoke", "rip"]);
     assert_eq!(again.status.code(), Some(0));
     assert!(talk(&again).contains("already"));
@@ -74,7 +74,7 @@ fn a_revocation_is_saved_even_if_the_broker_is_away_and_the_exit_code_says_so() 
 }
 
 #[test]
-fn one_name_of_two_accounts_must_be_told_apart() {
+fn ambiguous_name_requires_the_kind_option() {
     let world = World::new(&["--port", "1"]);
     world.ok(&["org", "add", "user", "ops"]);
     world.ok(&["provision", "token", "--names", "*", "--name", "ops"]);
@@ -87,9 +87,9 @@ fn one_name_of_two_accounts_must_be_told_apart() {
     assert!(talk(&unknown).contains("`nobody`"));
 }
 
-/// Policies go by names: a service with the name of a user would have that user's rights.
+/// Policies identify callers by name: a service with the name of a user would have that user's permissions.
 #[test]
-fn a_name_belongs_to_one_kind_until_its_party_is_revoked() {
+fn name_is_reserved_for_its_kind_until_revoked() {
     let world = World::new(&["--port", "1"]);
     let kinds = ["user", "node", "service"];
     for owner in kinds {
@@ -110,7 +110,7 @@ fn a_name_belongs_to_one_kind_until_its_party_is_revoked() {
             }
         }
     }
-    assert_eq!(world.states().len(), kinds.len(), "nothing more was issued");
+    assert_eq!(world.states().len(), kinds.len(), "a refused command issued credentials");
     world.rpc(&["org", "revoke", "user-1", "--yes"]);
     world.ok(&["org", "add", "service", "user-1"]);
 }
@@ -128,7 +128,7 @@ fn under_umask(world: &World, umask: &str, args: &[&str]) {
 }
 
 #[test]
-fn no_umask_changes_the_mode_of_any_file() {
+fn file_modes_are_independent_of_the_umask() {
     for umask in ["000", "077", "027"] {
         let world = World { scratch: tempfile::tempdir().unwrap() };
         let out = |name: &str| world.scratch.path().join(name).display().to_string();
@@ -165,7 +165,7 @@ fn is_secret(text: &str) -> bool {
 }
 
 #[test]
-fn an_organisation_is_not_made_where_others_may_write() {
+fn creation_refuses_a_directory_that_others_can_write() {
     let world = World::new(&["--port", "1"]);
     let chmod = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode));
     for (mode, target) in
@@ -178,7 +178,7 @@ fn an_organisation_is_not_made_where_others_may_write() {
         let link = world.scratch.path().join("link");
         symlink(&target, &link).unwrap();
         for path in [&target, &link] {
-            // A link to what does not exist cannot be made a directory of, whatever is above.
+            // A dangling link cannot become a directory, whatever the modes of its parents.
             if path == &link && !target.exists() {
                 continue;
             }
@@ -191,7 +191,7 @@ fn an_organisation_is_not_made_where_others_may_write() {
         fs::remove_file(link).unwrap();
         fs::remove_dir_all(open).unwrap();
     }
-    // Others cannot rename what is not theirs where the sticky bit is set.
+    // The sticky bit prevents other users from renaming the owner's files.
     let shared = world.scratch.path().join("shared");
     fs::create_dir(&shared).unwrap();
     chmod(&shared, 0o1777).unwrap();
@@ -199,7 +199,7 @@ fn an_organisation_is_not_made_where_others_may_write() {
 }
 
 #[test]
-fn permissions_are_shown_as_the_broker_will_have_them() {
+fn shown_permissions_equal_those_at_the_broker() {
     let world = World::new(&["--collective", "muster", "--collective", "emea"]);
     world.ok(&["org", "add", "user", "rip", "--agent", "puppetral", "--agent", "service.status"]);
     let shown = world.json(&["org", "show", "rip", "-j"]);
@@ -227,7 +227,7 @@ fn permissions_are_shown_as_the_broker_will_have_them() {
 }
 
 #[test]
-fn bundles_hold_all_that_a_machine_needs() {
+fn bundle_contains_all_files_of_a_node() {
     let world = World::new(&["--host", "broker.acme.net"]);
     let directory = world.scratch.path().join("bundle");
     let bundle = directory.to_str().unwrap();
@@ -254,7 +254,7 @@ fn bundles_hold_all_that_a_machine_needs() {
 }
 
 #[test]
-fn a_bundle_replaces_no_configuration() {
+fn bundle_refuses_to_replace_a_configuration() {
     let world = World::new(&[]);
     let directory = world.scratch.path().join("config");
     fs::create_dir(&directory).unwrap();
@@ -263,13 +263,13 @@ fn a_bundle_replaces_no_configuration() {
     let refused = world.rpc(&args);
     assert_eq!(refused.status.code(), Some(1));
     assert!(talk(&refused).contains("rpc.toml already exists"), "{}", talk(&refused));
-    assert!(world.states().is_empty(), "nothing may be issued");
+    assert!(world.states().is_empty(), "the refused command issued credentials");
     world.ok(&[&args[..], &["--renew"]].concat());
     assert!(fs::read_to_string(directory.join("rpc.toml")).unwrap().contains("[trust]"));
 }
 
 #[test]
-fn a_wrong_command_line_is_4_and_help_is_0() {
+fn usage_errors_exit_with_4_and_help_with_0() {
     let world = World::new(&["--no-tls"]);
     for wrong in [&["nonsense"][..], &["org", "add"], &["org", "list", "--bogus"], &[]] {
         assert_eq!(world.rpc(wrong).status.code(), Some(4), "{wrong:?}");

@@ -1,4 +1,4 @@
-//! Organisations through the real command, and through a real nats-server.
+//! Tests of `rpc org` with the real command and a real nats-server.
 
 #[cfg(test)]
 mod audit;

@@ -1,4 +1,4 @@
-//! Ten thousand revocations with one command: broker, a running node and callers take them over, and the list becomes short again when
+//! Ten thousand revocations with one command: the broker, a running node and callers apply them, and the list is pruned when
 //! the revoked tokens have expired.
 
 #![expect(clippy::disallowed_types, reason = "runs the real programs")]
@@ -20,7 +20,7 @@ use crate::world::{World, talk};
 const REVOKED: usize = 10_000;
 const DAY: u64 = 24 * 60 * 60;
 
-/// A running daemon; ended with the test.
+/// A running daemon, stopped on drop.
 struct Daemon(Child);
 
 impl Drop for Daemon {
@@ -67,7 +67,7 @@ fn ping(world: &World, name: &str) -> Output {
         .unwrap()
 }
 
-/// Appends records of users whose tokens end then, and returns their names.
+/// Appends records of users whose tokens expire at this time, and returns their names.
 fn issue_many(world: &World, expires: u64) -> Vec<String> {
     let mut text = fs::read_to_string(world.org().join("issued.jsonl")).unwrap();
     let names = (0..REVOKED).map(|number| format!("leaver{number}"));
@@ -101,7 +101,7 @@ async fn await_state(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn ten_thousand_revocations_reach_everyone_and_are_pruned_when_they_have_expired() {
+async fn ten_thousand_revocations_are_applied_and_pruned_after_expiry() {
     let program = nats_server();
     let world = World::new(&["--no-tls"]);
     let _broker = Broker::start(&program, &world, true).await;
@@ -135,7 +135,7 @@ async fn ten_thousand_revocations_reach_everyone_and_are_pruned_when_they_have_e
     let answered = ping(&world, "rip");
     assert!(answered.status.success(), "{answered:?}");
 
-    // Their time passes: the next account token is short again, and `last`, whose token never expires, stays revoked.
+    // After their expiry the next account token is short again; `last`, whose token never expires, stays revoked.
     let ledger = world.org().join("issued.jsonl");
     let text = fs::read_to_string(&ledger).unwrap();
     let (then, past) = ((now + 30 * DAY).to_string(), (now - 2 * DAY).to_string());

@@ -1,4 +1,4 @@
-//! Names in the broker's store, where the enroller looks: reserved when they are issued, marked when they are revoked, repaired by a push.
+//! Register of names in the broker's store: names are reserved when issued, marked when revoked, and repaired by a push.
 
 use std::fs;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::world::{World, pair, talk};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// An organisation with an enroller, its broker, and a service's view of the names.
+/// An organisation with an enroller, its broker, and a service that reads the register of names.
 struct Fleet {
     world: World,
     _broker: Broker,
@@ -45,7 +45,7 @@ impl Fleet {
         self.names.get(&identity(name)).await.unwrap()
     }
 
-    /// Writes what the enroller writes.
+    /// Writes an entry as the enroller does.
     async fn enrol(&self, name: &str) -> PublicKey {
         let key = KeyPair::generate(KeyKind::User).unwrap().public_key();
         let entry = NameEntry {
@@ -61,7 +61,7 @@ impl Fleet {
         key
     }
 
-    /// The claims of the token that a node of this name reads.
+    /// The claims of the renewed token that a node of this name fetches.
     async fn token(&self, name: &str) -> Option<TokenClaims<UserClaims>> {
         let tokens = self.bus.bucket(TRUST_BUCKET.name);
         let entry = tokens.get(&renewed_token_key(name)).await.unwrap();
@@ -99,7 +99,7 @@ fn now() -> u64 {
 }
 
 #[tokio::test]
-async fn every_name_of_the_fleet_is_in_the_store_before_its_credentials_exist() {
+async fn names_are_stored_before_credentials_are_issued() {
     let fleet = Fleet::new().await;
     fleet.world.ok(&["org", "push"]);
     for name in ["web1.acme.net", "rip", "directory"] {
@@ -112,7 +112,7 @@ async fn every_name_of_the_fleet_is_in_the_store_before_its_credentials_exist() 
         fleet.world.ok(&["org", "add", kind, &name]);
         assert!(fleet.entry(&name).await.is_some(), "{name}");
     }
-    // What was lost in the store, a push writes again.
+    // A push restores entries that the store lost.
     let bucket = fleet.bus.bucket(PROVISION_BUCKET.name);
     bucket.delete("name.web1.acme.net").await.unwrap();
     assert_eq!(fleet.entry("web1.acme.net").await, None);
@@ -121,7 +121,7 @@ async fn every_name_of_the_fleet_is_in_the_store_before_its_credentials_exist() 
 }
 
 #[tokio::test]
-async fn a_name_that_cannot_be_reserved_is_not_issued() {
+async fn no_credentials_are_issued_for_an_unreserved_name() {
     let fleet = Fleet::new().await;
     fleet.world.ok(&["org", "push"]);
     let enrolled = fleet.enrol("web2.acme.net").await;
@@ -139,7 +139,7 @@ async fn a_name_that_cannot_be_reserved_is_not_issued() {
 }
 
 #[tokio::test]
-async fn an_enrolled_node_is_revoked_by_its_name_and_stays_out_until_its_name_is_released() {
+async fn enrolled_node_is_revoked_by_name_until_the_name_is_released() {
     let fleet = Fleet::new().await;
     fleet.world.ok(&["org", "push"]);
     let (first, second) = (fleet.enrol("web2.acme.net").await, fleet.enrol("web3.acme.net").await);
@@ -161,9 +161,9 @@ async fn an_enrolled_node_is_revoked_by_its_name_and_stays_out_until_its_name_is
     }
     fleet.world.ok(&release);
     let entry = fleet.entry("web2.acme.net").await.unwrap();
-    assert!(entry.released && entry.revoked, "the key stays revoked");
+    assert!(entry.released && entry.revoked, "a release must not end the revocation of the key");
 
-    // A node of the organisation keeps its name in the same way.
+    // The same applies to a node whose credentials the organisation issued.
     fleet.world.ok(&["org", "revoke", "web1.acme.net", "--yes"]);
     assert!(fleet.entry("web1.acme.net").await.unwrap().revoked);
     fleet.world.ok(&["org", "add", "node", "web1.acme.net"]);
@@ -173,9 +173,9 @@ async fn an_enrolled_node_is_revoked_by_its_name_and_stays_out_until_its_name_is
     assert!(states.contains(&pair("web1.acme.net", "valid")), "{states:?}");
 }
 
-/// A revocation was signed while the broker was away, and the enroller, which did not know it, signed once more for that key.
+/// The revocation was signed while the broker was down, and the enroller, without it, signed another token for that key.
 #[tokio::test]
-async fn a_push_marks_revoked_names_and_revokes_a_key_that_was_enrolled_since() {
+async fn push_marks_revoked_names_and_revokes_later_tokens_of_their_keys() {
     let fleet = Fleet::new().await;
     fleet.world.ok(&["org", "push"]);
     let key = fleet.enrol("web2.acme.net").await;
@@ -187,7 +187,7 @@ async fn a_push_marks_revoked_names_and_revokes_a_key_that_was_enrolled_since() 
     fleet.put(&entry).await;
     fleet.world.ok(&["org", "push"]);
     assert!(fleet.entry("web2.acme.net").await.unwrap().revoked);
-    assert!(until(&fleet) >= revoked + 5, "the later token is revoked, too");
+    assert!(until(&fleet) >= revoked + 5, "the later token is not revoked");
 }
 
 /// Pushes until the output names this node.
@@ -201,14 +201,14 @@ async fn push_until(fleet: &Fleet, node: &str) {
 }
 
 #[tokio::test]
-async fn a_push_renews_tokens_that_are_due_and_a_revocation_voids_renewed_ones() {
+async fn push_renews_due_tokens_and_a_revocation_covers_renewed_tokens() {
     let fleet = Fleet::new().await;
     fleet.world.ok(&["org", "push"]);
     let name = "web2.acme.net";
     fleet.world.ok(&["org", "add", "node", name, "--expires", "9s"]);
     let first = fleet.entry(name).await.unwrap();
     let issued = fleet.token(name).await.unwrap();
-    // What was lost in the bucket, a push publishes again.
+    // A push republishes tokens that the bucket lost.
     let tokens = fleet.bus.bucket(TRUST_BUCKET.name);
     tokens.delete(&renewed_token_key(name)).await.unwrap();
     push_until(&fleet, name).await;
@@ -219,7 +219,7 @@ async fn a_push_renews_tokens_that_are_due_and_a_revocation_voids_renewed_ones()
     let states = fleet.world.states();
     let listed = states.iter().filter(|row| **row == pair(name, "valid"));
     assert_eq!(listed.count(), 1, "{states:?}");
-    // An enroller has renewed it since, by a clock that is ahead.
+    // An enroller with a fast clock has renewed the token since.
     let entry = fleet.entry(name).await.unwrap();
     let entry = NameEntry { at: entry.at + 60_000, ..entry };
     fleet.put(&entry).await;
@@ -227,7 +227,7 @@ async fn a_push_renews_tokens_that_are_due_and_a_revocation_voids_renewed_ones()
     let until = fleet.trust().claims().nats.revocations[&first.key.to_string()];
     assert!(until >= entry.at / 1000, "{until}");
 
-    // Nodes get an end where an enroller renews them, unless it is said otherwise.
+    // Tokens of nodes expire by default if an enroller renews them.
     fleet.world.ok(&["org", "add", "node", "web3.acme.net"]);
     let add = ["org", "add", "node", "web4.acme.net", "--expires", "never"];
     fleet.world.ok(&add);
@@ -236,9 +236,9 @@ async fn a_push_renews_tokens_that_are_due_and_a_revocation_voids_renewed_ones()
     assert!(fleet.token("web4.acme.net").await.is_none());
 }
 
-/// A stolen service key writes itself into the register of names, and its own token into the bucket of tokens.
+/// The holder of a stolen service key writes that key into the register of names, and its token into the bucket of tokens.
 #[tokio::test]
-async fn a_push_signs_no_token_of_a_node_for_a_stolen_service_key() {
+async fn push_signs_no_node_token_for_a_stolen_service_key() {
     let fleet = Fleet::new().await;
     fleet.world.ok(&["org", "push"]);
     let add = ["org", "add", "service", "thief", "--expires", "9s"];

@@ -1,6 +1,6 @@
-//! The account for machines that are nobody yet: how it comes to be, what the broker lets its parties do, and what is made for them.
+//! The bootstrap account: its creation, the permissions of its users at the broker, and the files for bootstrapping nodes.
 
-#![expect(clippy::disallowed_types, reason = "runs what a machine runs")]
+#![expect(clippy::disallowed_types, reason = "runs the first-boot script")]
 
 use std::fs;
 
@@ -11,7 +11,7 @@ use muster_wire::token::{AccountTrust, KeyPair, PublicKey, UserCredentials, User
 use crate::broker::{Broker, nats_server};
 use crate::world::{World, mode, pair, talk};
 
-/// Takes the bootstrap account away, as it was before there was one.
+/// Removes the bootstrap account, as in an organisation from before it existed.
 fn as_before(world: &World) {
     let profile = world.org().join("organisation.toml");
     let text = fs::read_to_string(&profile).unwrap();
@@ -31,7 +31,7 @@ fn tags(path: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_bootstrap_token_says_who_may_come_how_often_and_how_long() {
+fn bootstrap_token_limits_names_uses_and_lifetime() {
     let world = World::new(&["--port", "1"]);
     let made = world.ok(&[
         "provision",
@@ -72,7 +72,7 @@ fn a_bootstrap_token_says_who_may_come_how_often_and_how_long() {
 }
 
 #[test]
-fn an_organisation_of_before_gets_the_account_once() {
+fn older_organisation_gets_the_bootstrap_account_once() {
     let world = World::new(&["--port", "1"]);
     world.ok(&["org", "add", "user", "rip"]);
     as_before(&world);
@@ -80,7 +80,7 @@ fn an_organisation_of_before_gets_the_account_once() {
     assert!(shown["newcomers_account"].is_null());
     assert_eq!(world.states(), [pair("rip", "valid")]);
 
-    // Interrupted after the first key was written.
+    // The creation was interrupted after the first key was written.
     fs::create_dir_all(world.org().join("keys")).unwrap();
     let token = world.rpc(&["provision", "token", "--names", "web-*.acme.net", "--name", "b"]);
     assert_eq!(token.status.code(), Some(0), "{}", talk(&token));
@@ -89,7 +89,7 @@ fn an_organisation_of_before_gets_the_account_once() {
     let account = shown["newcomers_account"].as_str().unwrap().to_owned();
     assert_eq!(shown["newcomer_roles"].as_array().unwrap().len(), 2);
     let preload = fs::read_to_string(world.org().join("broker/accounts.conf")).unwrap();
-    assert!(preload.contains(&account), "a broker that starts now must know");
+    assert!(preload.contains(&account), "the preloaded configuration lacks the account");
     world.ok(&["org", "newcomers"]);
     let again = world.json(&["org", "show", "-j"]);
     assert_eq!(again["newcomers_account"], account);
@@ -99,9 +99,9 @@ fn an_organisation_of_before_gets_the_account_once() {
     }
 }
 
-/// What was begun and not ended counts for nothing, and is taken up again.
+/// An incomplete creation of the account has no effect and is completed by the next command.
 #[test]
-fn whoever_was_interrupted_goes_on_with_the_same_keys() {
+fn interrupted_creation_continues_with_the_same_keys() {
     let world = World::new(&["--port", "1"]);
     let key = world.org().join("keys/newcomers.nk");
     let before = fs::read(&key).unwrap();
@@ -138,7 +138,7 @@ fn newcomer_key(world: &World, name: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_newcomer_may_wish_to_be_enrolled_and_reaches_nobody_else() {
+async fn bootstrap_token_permits_enrolment_requests_only() {
     let program = nats_server();
     let world = World::new(&["--no-tls", "--port", "1"]);
     world.ok(&["org", "add", "service", "provisioner"]);
@@ -154,7 +154,7 @@ async fn a_newcomer_may_wish_to_be_enrolled_and_reaches_nobody_else() {
     let enroller = connect("creds/enrollers/provisioner.creds").await.unwrap();
     let (own, other) = (newcomer_key(&world, "one"), newcomer_key(&world, "two"));
 
-    // The one thing that it may, and the answer.
+    // The only permitted request, and its reply.
     let mut wishes = enroller.subscribe_all(&["newcomers.enrol".to_owned()]).await.unwrap();
     let asked = format!("_R.{own}.x.ALL");
     let answering = async {
@@ -173,7 +173,7 @@ async fn a_newcomer_may_wish_to_be_enrolled_and_reaches_nobody_else() {
     let (answer, ()) = tokio::join!(asking, answering);
     assert_eq!(answer.payload(), b"no".as_slice());
 
-    // Everything else.
+    // All other subjects are refused.
     for subject in [
         "muster.rpcutil.ping.all",
         "muster.trust.account",
@@ -201,7 +201,7 @@ async fn a_newcomer_may_wish_to_be_enrolled_and_reaches_nobody_else() {
         let subscribe = async { drop(newcomer.subscribe(subject).await.unwrap()) };
         refused(&newcomer, subscribe).await;
     }
-    // Who enrols speaks when spoken to, and hears nothing else.
+    // An enroller may publish replies to requests only.
     for subject in ["muster.rpcutil.ping.all", &format!("_INBOX.{own}.x")] {
         let publish = async {
             enroller.publish(subject, Bytes::from_static(b"x")).await.unwrap();
@@ -209,7 +209,7 @@ async fn a_newcomer_may_wish_to_be_enrolled_and_reaches_nobody_else() {
         refused(&enroller, publish).await;
     }
 
-    // Revoked, it is thrown out, and does not come in again.
+    // A revocation disconnects the client and refuses its next connection.
     let lost = newcomer.wait_disconnected();
     world.ok(&["org", "revoke", "one", "--yes"]);
     lost.await;
@@ -220,7 +220,7 @@ async fn a_newcomer_may_wish_to_be_enrolled_and_reaches_nobody_else() {
 }
 
 #[tokio::test]
-async fn a_broker_that_runs_learns_of_the_account_and_of_keys_that_a_provisioner_issued() {
+async fn running_broker_receives_the_account_and_revocations_of_provisioned_keys() {
     let program = nats_server();
     let world = World::new(&["--no-tls", "--port", "1"]);
     as_before(&world);
@@ -229,7 +229,7 @@ async fn a_broker_that_runs_learns_of_the_account_and_of_keys_that_a_provisioner
     world.ok(&["provision", "token", "--names", "*", "--name", "one"]);
     drop(broker.connect(&world, "creds/newcomers/one.creds").await.unwrap());
 
-    // A node that is on no list.
+    // A node that the organisation's ledger does not contain.
     let node = broker.connect(&world, "creds/nodes/web1.acme.net.creds").await.unwrap();
     let path = world.org().join("creds/nodes/web1.acme.net.creds");
     let creds = UserCredentials::parse(&fs::read_to_string(path).unwrap()).unwrap();
@@ -243,7 +243,7 @@ async fn a_broker_that_runs_learns_of_the_account_and_of_keys_that_a_provisioner
 }
 
 #[test]
-fn the_provisioners_host_gets_what_it_needs_and_secrets_are_its_own() {
+fn provisioner_host_files_are_complete_and_secrets_are_private() {
     let world = World::new(&["--port", "1"]);
     let directory = world.scratch.path().join("provisioner");
     let out = directory.to_str().unwrap();
@@ -294,7 +294,7 @@ fn user_data(world: &World, more: &[&str]) -> (String, serde_json::Value) {
 }
 
 #[test]
-fn user_data_makes_the_files_that_the_daemon_reads() {
+fn user_data_writes_the_files_that_the_daemon_reads() {
     let world = World::new(&["--port", "1"]);
     let settings = ["--set", "log.level=debug", "--set", "facts.refresh_seconds=60"];
     let (_, document) = user_data(&world, &settings);
@@ -322,9 +322,9 @@ fn user_data_makes_the_files_that_the_daemon_reads() {
     assert!(read("policies/provision.policy").contains("allow\tprovisioner\t*"));
 }
 
-/// The script of a first boot, with stand-ins for what it calls: what was not what it should be is not installed.
+/// Runs the first-boot script with stubs for the programs that it calls.
 #[test]
-fn a_package_that_is_not_what_was_meant_is_not_installed_and_nothing_is_started() {
+fn package_with_a_wrong_checksum_is_not_installed_and_rpcd_is_not_started() {
     let world = World::new(&["--port", "1"]);
     let package = b"a package";
     let sum = "1ebd4f87a2ef8eb7bba0a3f3f0bb7d1ee1a1ba8a6b84b09ec1b7ae8f3b6bd63a";
@@ -372,7 +372,7 @@ fn a_package_that_is_not_what_was_meant_is_not_installed_and_nothing_is_started(
 }
 
 #[test]
-fn user_data_is_not_made_of_what_would_not_work() {
+fn user_data_refuses_unusable_arguments() {
     let world = World::new(&["--port", "1"]);
     user_data(&world, &[]);
     let token = world.org().join("creds/newcomers/web.creds");

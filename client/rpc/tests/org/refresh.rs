@@ -1,4 +1,4 @@
-//! An organisation that an older version made gets the permissions of this version, at a real nats-server.
+//! Organisations of older versions get the permissions of this version, with a real nats-server.
 
 use std::fs;
 
@@ -18,7 +18,7 @@ fn account(world: &World) -> AccountTrust {
     AccountTrust::new(operator, text.trim()).unwrap()
 }
 
-/// Signs the fleet's account token as a version that let nobody publish anything.
+/// Signs the fleet's account token with permissions that allow no publications.
 fn make_older(world: &World) {
     let trust = account(world);
     let mut older = trust.claims().nats.clone();
@@ -37,7 +37,7 @@ fn make_older(world: &World) {
 }
 
 #[tokio::test]
-async fn a_push_gives_an_older_organisation_the_permissions_of_this_version() {
+async fn push_updates_the_permissions_of_an_older_organisation() {
     let program = nats_server();
     let world = World::new(&[]);
     world.ok(&["org", "add", "user", "rip"]);
@@ -46,7 +46,7 @@ async fn a_push_gives_an_older_organisation_the_permissions_of_this_version() {
     world.ok(&["org", "push"]);
     for entry in &account(&world).claims().nats.signing_keys {
         let SigningKeyEntry::Scoped(scope) = entry else {
-            panic!("a role without a scope");
+            panic!("the role has no scope");
         };
         let role: UserRole = scope.role.parse().unwrap();
         assert_eq!(
@@ -55,12 +55,16 @@ async fn a_push_gives_an_older_organisation_the_permissions_of_this_version() {
             "{role}"
         );
     }
-    // The broker applies it: what the older one refused is allowed, and has no subscriber.
+    // The broker applies the token: the publication is allowed now, and has no subscriber.
     let rip = broker.connect(&world, "creds/users/rip.creds").await.unwrap();
     let answer =
         rip.request("muster.rpcutil.ping.all", Bytes::new()).await.unwrap_err().to_string();
     assert!(answer.contains("no responders"), "{answer}");
     let pushed = account(&world);
     world.ok(&["org", "push"]);
-    assert_eq!(account(&world).account_token(), pushed.account_token(), "nothing to change");
+    assert_eq!(
+        account(&world).account_token(),
+        pushed.account_token(),
+        "a second push changed the token"
+    );
 }

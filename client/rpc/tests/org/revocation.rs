@@ -1,4 +1,4 @@
-//! Revocations and foreign certificates at a real nats-server.
+//! Revocations and certificates of other authorities, with a real nats-server.
 
 use std::fs;
 
@@ -17,13 +17,13 @@ fn decode_operator(token: &str) -> PublicKey {
 }
 
 #[tokio::test]
-async fn a_revoked_party_is_out_and_everybody_else_hears_of_it() {
+async fn revoked_user_is_disconnected_and_the_revocation_is_published() {
     let program = nats_server();
     let world = World::new(&[]);
     for party in [["user", "rip"], ["user", "anna"], ["node", "web1.acme.net"]] {
         world.ok(&[&["org", "add"], &party[..]].concat());
     }
-    // A certificate that was made anew must be as good to those who know the authority.
+    // Clients that trust the authority must accept a renewed certificate.
     let authority = fs::read(world.org().join("ca.pem")).unwrap();
     world.ok(&["broker", "rename", "--host", "broker.acme.net"]);
     assert_eq!(fs::read(world.org().join("ca.pem")).unwrap(), authority);
@@ -55,7 +55,7 @@ async fn a_revoked_party_is_out_and_everybody_else_hears_of_it() {
 }
 
 #[tokio::test]
-async fn without_tls_the_broker_is_on_loopback_and_knows_later_revocations_at_its_start() {
+async fn broker_without_tls_uses_loopback_and_preloads_revocations() {
     let program = nats_server();
     let world = World::new(&["--no-tls", "--port", "1"]);
     world.ok(&["org", "add", "user", "rip"]);
@@ -68,9 +68,9 @@ async fn without_tls_the_broker_is_on_loopback_and_knows_later_revocations_at_it
     world.ok(&["org", "push"]);
 }
 
-/// TLS is verified always: a broker whose certificate another authority signed is not spoken to.
+/// TLS is always verified: connections to a broker with a certificate of another authority fail.
 #[tokio::test]
-async fn a_broker_of_a_foreign_authority_is_refused() {
+async fn broker_certificate_of_another_authority_is_refused() {
     let program = nats_server();
     let (ours, theirs) = (World::new(&[]), World::new(&[]));
     ours.ok(&["org", "add", "user", "rip"]);

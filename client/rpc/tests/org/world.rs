@@ -1,4 +1,4 @@
-//! A scratch directory with an organisation in it, and the command to work on it.
+//! A scratch directory with an organisation, and the command that operates on it.
 
 #![expect(clippy::disallowed_types, reason = "runs the command that is tested")]
 
@@ -9,7 +9,7 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
-/// A scratch directory with an organisation in it.
+/// A scratch directory with an organisation.
 pub(crate) struct World {
     pub(crate) scratch: tempfile::TempDir,
 }
@@ -38,7 +38,7 @@ impl World {
             .unwrap()
     }
 
-    /// Runs a command that must succeed, and returns its data.
+    /// Runs a command that must succeed, and returns its standard output.
     pub(crate) fn ok(&self, args: &[&str]) -> String {
         let output = self.rpc(args);
         assert_eq!(output.status.code(), Some(0), "{args:?}: {}", talk(&output));
@@ -49,7 +49,7 @@ impl World {
         serde_json::from_str(&self.ok(args)).unwrap()
     }
 
-    /// State and name of everybody in the list.
+    /// Name and state of each entry in the list.
     pub(crate) fn states(&self) -> Vec<(String, String)> {
         let list = self.json(&["org", "list", "-j"]);
         let text = |row: &Value, key: &str| row[key].as_str().unwrap().to_owned();

@@ -1,4 +1,4 @@
-//! `rpc plugin generate` through the real command: what it writes works, as its own test says.
+//! `rpc plugin generate` with the real command: the generated agents pass their own tests.
 
 #![expect(
     clippy::unwrap_used,
@@ -32,7 +32,7 @@ fn generated_agents_pass_their_own_tests_and_are_not_overwritten() {
         assert_eq!(listed, "disk/disk.json\ndisk/disk\ndisk/test_disk\n");
         let test = Command::new(scratch.path().join("disk/test_disk")).output().unwrap();
         assert!(test.status.success(), "{test:?}");
-        // The test is one: it fails when the agent lies.
+        // The generated test fails if the agent returns a wrong value.
         let program = scratch.path().join("disk/disk");
         let lying = std::fs::read_to_string(&program)
             .unwrap()
@@ -49,7 +49,7 @@ fn generated_agents_pass_their_own_tests_and_are_not_overwritten() {
 }
 
 #[test]
-fn the_shell_agent_does_the_authorised_action_whatever_the_inputs_say() {
+fn shell_agent_runs_the_authorised_action_whatever_the_inputs() {
     let scratch = tempfile::tempdir().unwrap();
     let actions = "status,wipe";
     let made =
@@ -75,13 +75,13 @@ fn the_shell_agent_does_the_authorised_action_whatever_the_inputs_say() {
     let wiped = scratch.path().join("reply.wiped");
     assert!(run(Some("status")) && !wiped.exists());
     assert!(std::fs::read_to_string(&reply).unwrap().contains("\"statuscode\": 0"));
-    // Without the daemon's variable it does nothing; and the action is there when it is the authorised one.
+    // Without the daemon's variable the agent does nothing; an authorised action runs.
     assert!(!run(None) && !wiped.exists());
     assert!(run(Some("wipe")) && wiped.exists());
 }
 
 #[test]
-fn agents_of_the_former_shell_template_are_found_by_check() {
+fn check_reports_agents_of_the_former_shell_template() {
     let scratch = tempfile::tempdir().unwrap();
     let made =
         rpc(scratch.path(), &["plugin", "generate", "disk", "--lang", "sh", "--actions", "status"]);
@@ -110,7 +110,7 @@ fn workspace(member: &str) -> PathBuf {
     let manifest = std::fs::read_to_string(root.join("Cargo.toml")).unwrap();
     let (before, rest) = manifest.split_once("members = [").unwrap();
     let (_, after) = rest.split_once(']').unwrap();
-    // Dependencies are built plainly, which takes less time.
+    // Builds without optimisation, to save time.
     let (after, _) = after.split_once("[profile.dev]").unwrap();
     let path = format!("path = \"{}/", root.display());
     let after = after.replace("path = \"", &path);
@@ -121,7 +121,7 @@ fn workspace(member: &str) -> PathBuf {
 }
 
 #[test]
-fn a_generated_crate_compiles_here_and_passes_its_tests() {
+fn generated_crate_compiles_and_passes_its_tests() {
     let directory = workspace("plugins/disk_usage");
     let into = ["--dir", "plugins/disk_usage"];
     let generate = ["plugin", "generate", "disk_usage", "--lang", "rust"];
@@ -143,10 +143,10 @@ fn a_generated_crate_compiles_here_and_passes_its_tests() {
     let told = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{output:?}");
     assert!(told.contains("2 passed"), "{told}");
-    // Its tests are some: they fail when the code does not do what the DDL says.
+    // The generated tests fail if the code contradicts the DDL.
     let action = directory.join("plugins/disk_usage/src/actions/top_ten.rs");
     let right = std::fs::read_to_string(&action).unwrap();
-    let wrong = right.replace("message: input.message,", "message: input.message + \"!\",");
+    let wrong = right.replace("message: input.message }", "message: input.message + \"!\" }");
     assert_ne!(right, wrong);
     std::fs::write(&action, wrong).unwrap();
     let output = outcome();

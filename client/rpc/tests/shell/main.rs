@@ -1,4 +1,4 @@
-//! What shells and readers of manuals get: completion in a real bash, and pages that groff reads without complaint.
+//! Completion in a real bash, and manual pages that groff accepts without warnings.
 
 #![expect(
     clippy::unwrap_used,
@@ -22,12 +22,12 @@ fn is_there(program: &str) -> bool {
     found
 }
 
-/// Runs `rpc` as somebody with nothing but this home.
+/// Runs `rpc` with this home directory and no other environment.
 fn rpc(home: &Path, args: &[&str]) -> Output {
     Command::new(RPC).args(args).env_clear().env("HOME", home).output().unwrap()
 }
 
-/// What bash offers at the end of the line.
+/// The candidates that bash offers at the end of the line.
 fn offered(home: &Path, line: &str) -> Vec<String> {
     let script = r#"
         source <(rpc completion bash)
@@ -59,10 +59,10 @@ fn bash_completes_commands_agents_actions_inputs_and_values() {
     assert_eq!(offered("rpc rpcu"), ["rpcutil"]);
     assert_eq!(offered("rpc service sta"), ["status", "start"]);
     assert_eq!(offered("rpc service status s"), ["service="]);
-    assert_eq!(offered("rpc puppetral do noop=t"), ["true"], "bash keeps what stands before =");
+    assert_eq!(offered("rpc puppetral do noop=t"), ["true"], "bash keeps the part before =");
     assert_eq!(offered("rpc find --with-i"), ["--with-identity"]);
     assert_eq!(offered("rpc service status --display n"), ["none"]);
-    assert!(offered("rpc inventory ").is_empty(), "no node was seen yet");
+    assert!(offered("rpc inventory ").is_empty(), "names were offered before any node was seen");
     std::fs::create_dir_all(home.path().join(".cache/muster")).unwrap();
     let seen = r#"{"nodes": ["web1.acme.net", "db1.acme.net"], "facts": ["os.family"]}"#;
     std::fs::write(home.path().join(".cache/muster/seen.json"), seen).unwrap();
@@ -71,9 +71,9 @@ fn bash_completes_commands_agents_actions_inputs_and_values() {
     assert_eq!(offered("rpc facts o"), ["os.family"]);
 }
 
-/// Names of facts are the nodes' own. One that came through is offered, and taken, as a word and not as a command.
+/// Nodes choose the names of their facts. Completion must insert such a name as a word that bash does not execute.
 #[test]
-fn what_a_node_calls_its_facts_is_never_run() {
+fn fact_names_are_never_executed() {
     if !is_there("bash") {
         return;
     }
@@ -85,11 +85,11 @@ fn what_a_node_calls_its_facts_is_never_run() {
     std::fs::write(home.path().join(".cache/muster/seen.json"), seen.to_string()).unwrap();
     let offered = offered(home.path(), "rpc facts x");
     assert_eq!(offered.len(), 1, "{offered:?}");
-    // As if the user had pressed Tab and then Enter.
+    // Executes the line as after Tab and Enter.
     let script = format!("printf %s {}", offered[0]);
     let run = Command::new("bash").args(["-c", &script]).output().unwrap();
     assert_eq!(String::from_utf8_lossy(&run.stdout), name);
-    assert!(!mark.exists(), "a command of the node's was run");
+    assert!(!mark.exists(), "a fact name was executed");
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn every_shell_has_a_script() {
 }
 
 #[test]
-fn manual_pages_are_sound() {
+fn manual_pages_are_complete_and_valid() {
     let home = tempfile::tempdir().unwrap();
     let directory = home.path().join("man");
     let output = rpc(home.path(), &["man", directory.to_str().unwrap()]);
@@ -133,7 +133,7 @@ fn manual_pages_are_sound() {
 }
 
 #[test]
-fn help_of_an_agent_needs_no_configuration() {
+fn agent_help_needs_no_configuration() {
     let home = tempfile::tempdir().unwrap();
     for (args, expected) in [
         (["service", "restart", "--help"].as_slice(), "Usage: rpc service restart"),
@@ -152,7 +152,7 @@ fn help_of_an_agent_needs_no_configuration() {
 }
 
 #[test]
-fn forms_are_read_before_anything_else() {
+fn output_forms_are_validated_first() {
     let home = tempfile::tempdir().unwrap();
     let nowhere = home.path().join("out.json");
     for (args, expected) in [

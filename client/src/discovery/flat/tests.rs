@@ -1,4 +1,4 @@
-//! Lists of nodes in every form, and what is none.
+//! Node lists as text, JSON and YAML, and invalid lists.
 
 use std::fmt::Write as _;
 
@@ -22,14 +22,14 @@ fn refusal(text: &str) -> String {
 }
 
 #[test]
-fn text_has_a_name_a_line_and_comments() {
+fn text_has_one_name_per_line_and_comments() {
     let text = "\u{feff}# web servers\r\nweb2 # the new one\n\n  WEB1.acme.net.\nweb2\n#\n";
     assert_eq!(names(text), ["web1.acme.net", "web2"]);
     assert!(names("# nobody\n\n").is_empty());
 }
 
 #[test]
-fn json_has_names_or_objects_that_hold_them() {
+fn json_has_names_or_objects_with_names() {
     for text in [
         r#"["b", "a"]"#,
         r#" [{"sender": "a"}, {"certname": "b", "facts": {}}]"#,
@@ -44,7 +44,7 @@ fn json_has_names_or_objects_that_hold_them() {
 }
 
 #[test]
-fn the_document_of_an_earlier_request_names_whoever_answered() {
+fn request_document_lists_the_nodes_that_replied() {
     let document = r#"{"schema": "muster.request.v1", "agent": "rpcutil", "action": "ping",
         "replies": [{"sender": "b", "statuscode": 0, "data": {}}, {"sender": "a", "statuscode": 1, "data": {}}],
         "request_stats": {"no_responses": ["c"]}}"#;
@@ -52,7 +52,7 @@ fn the_document_of_an_earlier_request_names_whoever_answered() {
 }
 
 #[test]
-fn yaml_is_known_by_its_beginning_its_name_or_because_somebody_says_so() {
+fn yaml_is_detected_by_its_start_or_extension_or_requested() {
     for text in ["---\n- b\n- a\n", "# ours\n- sender: a\n- certname: b\n"] {
         assert_eq!(names(text), ["a", "b"], "{text}");
     }
@@ -67,7 +67,7 @@ fn yaml_is_known_by_its_beginning_its_name_or_because_somebody_says_so() {
         read_list_file(&path, Some(DiscoveryFileFormat::Json)),
         Err(NodeListError::Json(_))
     ));
-    // A bomb of aliases is refused, and quickly.
+    // Nested aliases (a YAML bomb) are refused quickly.
     let mut bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n".to_owned();
     for n in 1..12 {
         let last = format!("*a{}", n - 1);
@@ -81,7 +81,7 @@ fn yaml_is_known_by_its_beginning_its_name_or_because_somebody_says_so() {
 }
 
 #[test]
-fn identities_choose_from_a_list() {
+fn identity_filters_select_from_a_list() {
     let nodes = parse("web1\nweb2\ndb1\n").unwrap();
     let filter = muster_filter::NodeFilter::default();
     assert_eq!(filter_identities(nodes.clone(), &filter), nodes);
@@ -94,7 +94,7 @@ fn identities_choose_from_a_list() {
 }
 
 #[test]
-fn what_is_no_name_is_told_with_its_place() {
+fn invalid_names_are_reported_with_their_position() {
     for (text, expected) in [
         ("web1\n\nweb 2\n", "line 3: `web 2` contains ' '"),
         ("web1\n*\n", "line 2: `*` contains '*'"),
@@ -110,7 +110,7 @@ fn what_is_no_name_is_told_with_its_place() {
 }
 
 #[test]
-fn a_list_without_nodes_asks_nobody() {
+fn missing_and_empty_lists_are_refused() {
     let directory = tempfile::TempDir::new().unwrap();
     let path = directory.path().join("nodes");
     assert!(matches!(read_list_file(&path, None), Err(NodeListError::Read(_))));
@@ -122,7 +122,7 @@ fn a_list_without_nodes_asks_nobody() {
 
 proptest! {
     #[test]
-    fn text_and_json_say_the_same(names in prop::collection::btree_set("[a-z0-9]{1,8}(\\.[a-z0-9]{1,8}){0,2}", 0..20)) {
+    fn text_and_json_are_equivalent(names in prop::collection::btree_set("[a-z0-9]{1,8}(\\.[a-z0-9]{1,8}){0,2}", 0..20)) {
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let text: String = names.iter().flat_map(|name| [name, " # ", name, "\n"]).collect();
         let parsed = parse(&text).unwrap();
@@ -132,7 +132,7 @@ proptest! {
     }
 
     #[test]
-    fn any_text_is_read_or_refused(text in any::<String>(), lead in "[\\[{\" ]?") {
+    fn arbitrary_text_does_not_panic(text in any::<String>(), lead in "[\\[{\" ]?") {
         let _ = parse(&format!("{lead}{text}"));
     }
 }

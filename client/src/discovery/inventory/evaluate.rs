@@ -114,12 +114,12 @@ mod tests {
     }
 
     #[test]
-    fn facts_decide_where_they_can_and_data_sources_are_named_where_they_cannot() {
+    fn undecided_results_list_the_needed_lookups() {
         let text = "country=uk and (service('sshd').running or service('cron').running)";
         let judged = judge(NodeFilter::default().with_select(text), &KnownLookups::default());
         assert_eq!((judged[0].node.as_str(), judged[0].result), ("web1", TruthValue::Unknown));
         assert_eq!(asks(&judged[0]), ["service(\"sshd\")", "service(\"cron\")"]);
-        // Whatever the services do, this node is not in the country.
+        // The fact alone decides: the state of the services is irrelevant.
         assert_eq!(judged[1].result, TruthValue::False);
         assert!(judged[1].needed_lookups.is_empty());
         assert_eq!(
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_supposed_of_data_sources_decides() {
+    fn assumed_outputs_decide() {
         let stated: AssumedOutput = "service('sshd').running=false".parse().unwrap();
         let mut known = KnownLookups::default();
         let values = Map::from_iter([(stated.output, stated.value)]);
@@ -141,11 +141,15 @@ mod tests {
         assert_eq!(judge(filter(), &known)[0].result, TruthValue::False);
         let filter = NodeFilter::default().with_select("service('sshd').enabled");
         let judged = judge(filter, &known);
-        assert_eq!(judged[0].result, TruthValue::Unknown, "another output of it");
+        assert_eq!(
+            judged[0].result,
+            TruthValue::Unknown,
+            "another output of the data source is known"
+        );
     }
 
     #[test]
-    fn names_groups_and_collectives_are_one_condition() {
+    fn identities_groups_and_collectives_are_one_condition() {
         let filter = NodeFilter::default()
             .with_identity("/^db/")
             .and_then(|filter| filter.with_agent("rpcutil"))
@@ -164,14 +168,14 @@ mod tests {
                 ("-A rpcutil".to_owned(), TruthValue::True)
             ]
         );
-        assert_eq!(judged[1].result, TruthValue::False, "of another collective");
+        assert_eq!(judged[1].result, TruthValue::False, "the node is in another collective");
         let wanted =
             DiscoveryQuery { groups: vec!["nosuch".to_owned()], ..DiscoveryQuery::default() };
         assert!(fleet().evaluate_nodes(&wanted, &KnownLookups::default()).is_err());
     }
 
     #[test]
-    fn whoever_matches_is_found_too() {
+    fn evaluation_and_discovery_agree() {
         for text in ["country=uk", "not apache", "country=uk or service('x').running"] {
             let wanted = DiscoveryQuery {
                 filter: NodeFilter::default().with_select(text).unwrap(),

@@ -1,4 +1,4 @@
-//! Inventories in both forms, and every kind of filter held against them.
+//! Inventories in JSON and YAML, and every kind of filter evaluated on them.
 
 use std::fmt::Write as _;
 
@@ -97,7 +97,7 @@ fn groups_are_alternatives_to_identities_and_other_filters_narrow_them() {
 }
 
 #[test]
-fn a_collective_leaves_out_who_says_to_be_in_others() {
+fn collective_excludes_nodes_of_other_collectives() {
     let wanted = |name: &str| DiscoveryQuery {
         collective: Some(name.parse().unwrap()),
         ..DiscoveryQuery::default()
@@ -107,7 +107,7 @@ fn a_collective_leaves_out_who_says_to_be_in_others() {
 }
 
 #[test]
-fn what_is_no_inventory_is_refused() {
+fn invalid_inventories_are_refused() {
     for (text, expected) in [
         ("", "it is not an inventory"),
         ("[]", "it is not an inventory"),
@@ -131,7 +131,7 @@ fn what_is_no_inventory_is_refused() {
 }
 
 #[test]
-fn all_problems_are_told_at_once() {
+fn all_problems_are_reported_together() {
     let text = FLEET
         .replace("name: all", "name: web")
         .replace("db2.acme", "db1.acme")
@@ -150,14 +150,14 @@ fn all_problems_are_told_at_once() {
 }
 
 #[test]
-fn json_and_yaml_are_the_same_document() {
+fn json_and_yaml_are_equivalent() {
     let yaml = FleetInventory::parse(FLEET, None).unwrap();
     let json = serde_json::to_string(&yaml).unwrap();
     assert_eq!(FleetInventory::parse(&json, None).unwrap(), yaml);
 }
 
 #[test]
-fn ten_thousand_nodes_are_no_trouble_in_either_form() {
+fn reads_ten_thousand_nodes_as_json_and_yaml() {
     let mut text = format!("$schema: {}\nnodes:\n", super::INVENTORY_SCHEMA);
     for n in 0..10_000 {
         write!(text, "  - name: n{n}.acme.net\n    facts: {{n: {n}, os: {{family: Debian, release: '12'}}}}\n").unwrap();
@@ -169,7 +169,7 @@ fn ten_thousand_nodes_are_no_trouble_in_either_form() {
 
 proptest! {
     #[test]
-    fn any_text_is_read_or_refused(text in any::<String>()) {
+    fn arbitrary_text_does_not_panic(text in any::<String>()) {
         let _ = FleetInventory::parse(&text, None);
         let _ = find_problems(&text, None);
     }

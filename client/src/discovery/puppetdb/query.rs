@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn filters_become_data() {
+    fn filters_are_translated_to_queries() {
         let filter = NodeFilter::default()
             .with_words("os.family=Debian processors.count>=4 mysql::master::x")
             .unwrap();
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn pql_goes_as_it_is_beside_names_and_is_narrowed_by_the_rest() {
+    fn pql_is_sent_unchanged_and_intersected_with_filters() {
         let filter = NodeFilter::default().with_class("apache").unwrap();
         let filter = filter.with_identity("db1").unwrap();
         let queries = of(filter, &[" nodes[certname] { certname ~ 'x' } "]).unwrap();
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_asked_is_refused() {
+    fn unsupported_filters_are_refused() {
         let of = |text: &str| {
             let filter = NodeFilter::default().with_fact(text).unwrap();
             of(filter, &[]).unwrap_err().to_string()
@@ -275,7 +275,7 @@ mod tests {
         assert!(of("kernel>=linux").contains("compares only numbers with >="));
     }
 
-    /// Everything but texts: what a query does, whatever it asks for.
+    /// The structure of a query: operators and values other than strings.
     fn shape(value: &Value) -> Value {
         match value {
             Value::Array(items) => items.iter().map(shape).collect(),
@@ -287,9 +287,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_value_changes_what_a_query_does(value in "[^\\p{Cc}0-9.-][^\\p{Cc}]{0,40}") {
+        fn values_do_not_change_the_structure_of_a_query(value in "[^\\p{Cc}0-9.-][^\\p{Cc}]{0,40}") {
             prop_assume!(value.to_ascii_lowercase().parse::<bool>().is_err());
-            // A text that is an operator itself looks like one in the shape, and only there.
+            // `shape` cannot distinguish such a value from an operator.
             prop_assume!(!matches!(value.as_str(), "=" | "~"));
             let filter = |value: &str| {
                 let term = FactTerm::new("country", FactOperator::Equal, value).unwrap();

@@ -1,4 +1,4 @@
-//! Queries against a server of our own, in TLS with certificates on both sides.
+//! Queries against a test server over mutual TLS.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ use tokio_rustls::TlsAcceptor;
 use super::{PuppetDbError, PuppetDbServer};
 use crate::discovery::DiscoveryQuery;
 
-/// An authority, and what it has signed, as files.
+/// A certificate authority and its certificates, as files.
 struct Pki {
     directory: TempDir,
     issuer: Issuer<'static, KeyPair>,
@@ -76,7 +76,7 @@ impl Pki {
     }
 }
 
-/// A server that gives every question the same answer, and remembers the questions.
+/// A server that sends the same response to every request, and records the requests.
 struct Oracle {
     port: u16,
     asked: Arc<Mutex<Vec<String>>>,
@@ -117,7 +117,7 @@ impl Oracle {
     }
 }
 
-/// The body of the next request on a connection.
+/// Reads the body of the next request on a connection.
 async fn request(stream: &mut (impl tokio::io::AsyncRead + Unpin)) -> Option<String> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -148,7 +148,7 @@ fn wanted(words: &str, pql: &[&str]) -> DiscoveryQuery {
 }
 
 #[tokio::test]
-async fn nodes_come_over_tls_with_certificates_on_both_sides() {
+async fn queries_nodes_over_mutual_tls() {
     let pki = Pki::new();
     let answers = &[r#"[{"certname": "web1.acme.net"}, {"certname": "DB1.acme.net"}]"#];
     let oracle = Oracle::start(&pki, "200 OK", answers).await;
@@ -177,7 +177,7 @@ async fn pql_and_filters_are_intersected() {
 }
 
 #[tokio::test]
-async fn whoever_is_not_trusted_learns_and_tells_nothing() {
+async fn query_fails_without_mutual_trust_of_certificates() {
     let pki = Pki::new();
     let oracle = Oracle::start(&pki, "200 OK", &["[]"]).await;
     let other = Pki::new();
@@ -193,7 +193,7 @@ async fn whoever_is_not_trusted_learns_and_tells_nothing() {
 }
 
 #[tokio::test]
-async fn refusals_and_nonsense_are_told() {
+async fn reports_error_responses_and_invalid_bodies() {
     let pki = Pki::new();
     for (status, answer, expected) in [
         (
@@ -213,7 +213,7 @@ async fn refusals_and_nonsense_are_told() {
 }
 
 #[tokio::test]
-async fn a_key_file_that_is_none_is_not_quoted() {
+async fn invalid_key_file_is_not_quoted_in_the_error() {
     let pki = Pki::new();
     std::fs::write(pki.path("client.key"), "hunter2").unwrap();
     let server = PuppetDbServer::new(
@@ -228,7 +228,7 @@ async fn a_key_file_that_is_none_is_not_quoted() {
 }
 
 #[tokio::test]
-async fn a_server_that_says_nothing_is_given_up() {
+async fn silent_server_times_out() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://127.0.0.1:{}", listener.local_addr().unwrap().port());
     let server = PuppetDbServer::new(&url, None, None, Duration::from_millis(200)).unwrap();
@@ -237,7 +237,7 @@ async fn a_server_that_says_nothing_is_given_up() {
 }
 
 #[test]
-fn names_do_not_go_over_a_network_in_clear() {
+fn plain_http_is_refused_except_on_loopback() {
     let new = |url| PuppetDbServer::new(url, None, None, Duration::from_secs(1));
     for url in [
         "https://puppetdb:8081",
@@ -264,7 +264,7 @@ fn names_do_not_go_over_a_network_in_clear() {
 }
 
 #[tokio::test]
-async fn a_key_that_everybody_can_read_is_not_used() {
+async fn key_readable_by_all_users_is_refused() {
     let pki = Pki::new();
     let oracle = Oracle::start(&pki, "200 OK", &["[]"]).await;
     for (mode, good) in [(0o600, true), (0o640, true), (0o644, false), (0o660, false)] {

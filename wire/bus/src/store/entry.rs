@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stored_message_is_read() {
+    fn stored_message_is_parsed() {
         let entry = parse_entry("PERMITS", &message(&STORED)).unwrap();
         assert_eq!((entry.key.as_str(), entry.revision), ("claim.1.web1", 7));
         assert_eq!(entry.created, 1_795_427_200_662);
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_that_the_writer_sent_too_makes_it_a_forgery() {
+    fn duplicate_server_header_invalidates_the_entry() {
         for (name, _) in STORED {
             let mut headers = vec![(name, "1")];
             headers.extend(STORED);
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_header_a_foreign_stream_and_a_foreign_subject_say_nothing() {
+    fn missing_headers_and_other_streams_or_subjects_are_ignored() {
         for left_out in 0..STORED.len() {
             let mut headers = STORED.to_vec();
             headers.remove(left_out);
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_removal_has_no_value() {
+    fn removed_entry_has_no_value() {
         let mut headers = STORED.to_vec();
         headers.push((OPERATION_HEADER, "DEL"));
         assert_eq!(parse_entry("PERMITS", &message(&headers)).unwrap().value, None);

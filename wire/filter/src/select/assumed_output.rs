@@ -78,7 +78,7 @@ mod tests {
     use crate::DataLookup;
 
     #[test]
-    fn what_is_stated_is_one_output_and_its_value() {
+    fn assumption_is_one_output_with_its_value() {
         for (text, lookup, output, value) in [
             ("puppet().enabled=false", "puppet()", "enabled", json!(false)),
             ("puppet().enabled", "puppet()", "enabled", json!(true)),
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_is_read_as_it_prints() {
+    fn lookups_round_trip_through_text() {
         for text in ["puppet()", "service(\"sshd\")", "a(\"\\\"b\\\\\")"] {
             assert_eq!(text.parse::<DataLookup>().unwrap().to_string(), text);
         }

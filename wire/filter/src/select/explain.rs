@@ -108,7 +108,7 @@ mod tests {
     use crate::{NodeFilter, SelectExpression};
 
     #[test]
-    fn expressions_read_as_english() {
+    fn expressions_are_explained_in_english() {
         for (text, said) in [
             ("apache", "that have class apache"),
             ("a or b or c", "that have class a, that have class b or that have class c"),
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn an_expression_joins_the_other_kinds() {
+    fn expression_is_combined_with_the_other_conditions() {
         let filter = |text| NodeFilter::default().with_select(text).unwrap();
         assert_eq!(filter("a or b").explain(), "nodes that have class a or that have class b");
         assert_eq!(

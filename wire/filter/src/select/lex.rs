@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn words_signs_texts_and_expressions() {
+    fn splits_words_operators_strings_and_regexes() {
         for (text, tokens) in [
             ("a AND !b||c", "a And Not b Or c"),
             ("!(a!=b&&c!~/x/)", "Not Open a != b And c !~ {/x/} Close"),
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_prints_bare_is_one_token() {
+    fn unquoted_text_is_one_token() {
         assert!(is_plain_word("mysql::master") && is_plain_word("é.x-1"));
         for text in ["", "/a", "a b", "In", "a=b", "\u{7}", "a,b", "a.\"b\""] {
             assert!(!is_plain_word(text), "{text:?}");

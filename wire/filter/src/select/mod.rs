@@ -96,7 +96,7 @@ mod tests {
     use crate::NodeFilter;
 
     #[test]
-    fn the_normal_form() {
+    fn expressions_print_in_normal_form() {
         for (text, printed) in [
             (
                 "(country=uk or customer=acme) and not environment=production",
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_its_column() {
+    fn errors_have_a_column() {
         for (text, column, expected) in [
             ("", 1, "a condition"),
             ("é and", 6, "a condition"),
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn growth_is_limited() {
+    fn depth_and_number_of_conditions_are_limited() {
         let nested = |depth: usize| format!("{}a{}", "(".repeat(depth), ")".repeat(depth));
         assert!(SelectExpression::parse(&nested(32)).is_ok());
         assert_eq!(SelectExpression::parse(&nested(33)).unwrap_err().column(), 33);
@@ -236,7 +236,7 @@ mod tests {
         let long = |length: usize| format!("a{}", " ".repeat(length - 1));
         assert!(SelectExpression::parse(&long(4096)).is_ok());
         assert!(SelectExpression::parse(&long(4097)).is_err());
-        // What is shorter than its print must still be readable where it is sent to.
+        // The receiver must be able to parse the printed form, which is longer than this input.
         let quoted = vec!["x='\"\"\"\"\"\"\"\"\"\"\"\"\"\"\"\"\"\"\"\"'"; 140].join("||");
         assert!(quoted.len() <= 4096 && SelectExpression::parse(&quoted).is_err());
     }

@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn demands_and_what_satisfies_them() {
+    fn constraints_accept_and_refuse_versions() {
         for (demand, yes, no) in [
             ("1.2.3", "1.2.3", "1.2.4"),
             ("= 1.2", "1.2.9", "1.3.0"),
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_demand_is_refused() {
+    fn invalid_constraints_are_refused() {
         for text in [
             "",
             " ",

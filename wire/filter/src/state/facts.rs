@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_descend_maps_and_lists() {
+    fn paths_traverse_maps_and_lists() {
         let facts = facts(json!({
             "os": {"family": "Debian", "release": {"full": "12.4"}},
             "disks": [{"name": "sda"}, {"name": "sdb"}],
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn an_exact_key_wins_and_quotes_reach_past_it() {
+    fn exact_key_takes_precedence_and_quotes_bypass_it() {
         let facts = facts(json!({"os.family": "flat", "os": {"family": "nested"}, "odd key": 1}));
         assert_eq!(facts.get("os.family"), Some(&json!("flat")));
         assert_eq!(facts.get("\"os\".family"), Some(&json!("nested")));
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn every_leaf_is_found_under_its_path() {
+    fn every_leaf_has_its_path() {
         let facts = facts(json!({
             "os.family": "flat", "os": {"family": "nested", "": null, "x y": [1, [], {"k'": 2}]},
             "empty": {}, "a=b": {"c": 3},
@@ -281,12 +281,12 @@ mod tests {
     }
 
     #[test]
-    fn only_objects_within_the_limits_are_facts() {
+    fn facts_must_be_objects_within_the_limits() {
         assert_eq!(NodeFacts::from_value(json!(["a"])), Err(NodeFactsError::NotAnObject("a list")));
         let nested = |levels: usize| (1..levels).fold(json!({}), |inner, _| json!({"a": inner}));
         assert!(NodeFacts::from_value(nested(32)).is_ok());
         assert_eq!(NodeFacts::from_value(nested(33)), Err(NodeFactsError::TooDeep("a".into())));
-        // One key of one byte and one value of eight leave the rest to the text.
+        // The key counts as one byte and the value as eight; the remaining bytes are text.
         let sized = |bytes: usize| json!({"a": "x".repeat(bytes)});
         assert!(NodeFacts::from_value(sized(MAX_FACTS_BYTES - 9)).is_ok());
         let large = NodeFacts::from_value(sized(MAX_FACTS_BYTES - 8));
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn decoding_meets_the_same_limits() {
+    fn decoding_applies_the_same_limits() {
         let deep = format!("{{\"a\":{}{}}}", "[".repeat(40), "]".repeat(40));
         let refused = serde_json::from_str::<NodeFacts>(&deep).unwrap_err().to_string();
         assert!(refused.contains("deeper than 32"), "{refused}");

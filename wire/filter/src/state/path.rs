@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn dots_separate_and_quotes_join() {
+    fn dots_separate_segments_and_quotes_protect_dots() {
         assert_eq!(split("os.release.full"), ["os", "release", "full"]);
         assert_eq!(split(r#"facts."a.b".c"#), ["facts", "a.b", "c"]);
         assert_eq!(split(r#"'say "hi"'.0"#), [r#"say "hi""#, "0"]);
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_path_is_refused_with_its_place() {
+    fn invalid_paths_are_refused_with_their_offset() {
         for (text, offset) in [
             ("", 0),
             (".", 0),

@@ -66,7 +66,7 @@ mod tests {
     use super::demo_nodes;
 
     #[test]
-    fn names_differ_and_the_filter_of_the_documentation_finds_some_but_not_all() {
+    fn names_are_unique_and_the_documented_filter_matches_some() {
         let fleet = demo_nodes(23).unwrap();
         let names: BTreeSet<_> = fleet.iter().map(|member| member.name.clone()).collect();
         assert_eq!(names.len(), 23);

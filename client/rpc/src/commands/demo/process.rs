@@ -149,7 +149,7 @@ mod tests {
     };
 
     #[test]
-    fn the_kernels_line_is_read_whatever_the_process_is_called() {
+    fn stat_line_is_parsed_for_any_process_name() {
         let line = "42 (a ) R 1) S 1 42 42 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 777 1 1 1";
         assert_eq!(parse_stat(line), Some(ProcStatFields { is_dead: false, start_time: 777 }));
         let dead = line.replace(") S ", ") Z ");
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_the_proportional_share() {
+    fn memory_is_the_proportional_set_size() {
         assert_eq!(
             proportional_set_size("Rss:  10 kB\nPss:                2048 kB\n"),
             Some(2048 * 1024)
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn another_process_under_the_same_number_is_not_taken_for_it() {
+    fn process_with_a_reused_pid_is_distinguished() {
         let pid = std::process::id();
         let start_time = read_stat(pid).unwrap().start_time;
         assert!(DemoProcess { pid, start_time }.is_alive());
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_process_that_ignores_a_request_to_end_is_ended() {
+    async fn process_that_ignores_sigterm_is_killed() {
         let scratch = tempfile::tempdir().unwrap();
         let log = scratch.path().join("log");
         let script = "trap '' TERM; echo deaf; exec sleep 60".as_ref();

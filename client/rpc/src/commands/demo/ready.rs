@@ -87,14 +87,14 @@ mod tests {
     use super::{ReadinessListener, is_ready};
 
     #[test]
-    fn ready_is_a_line_of_its_own() {
+    fn ready_must_be_a_separate_line() {
         assert!(is_ready(b"STATUS=connected\nREADY=1\nMAINPID=3"));
         assert!(!is_ready(b"READY=10"));
         assert!(!is_ready(b"STATUS=READY=1"));
     }
 
     #[tokio::test]
-    async fn other_reports_are_not_taken_for_readiness() {
+    async fn other_notifications_do_not_mean_ready() {
         let scratch = tempfile::tempdir().unwrap();
         let listener = ReadinessListener::new(scratch.path().join("s")).unwrap();
         let node = UnixDatagram::unbound().unwrap();

@@ -108,7 +108,7 @@ mod tests {
     use super::{DemoError, DemoRecord, claim_directory, remove_directory};
 
     #[test]
-    fn only_a_demonstration_is_removed_and_only_an_empty_directory_taken() {
+    fn removes_only_demonstrations_and_uses_only_empty_directories() {
         let scratch = tempfile::tempdir().unwrap();
         std::fs::write(scratch.path().join("mine"), "x").unwrap();
         assert!(matches!(claim_directory(scratch.path()), Err(DemoError::NotEmpty(_))));

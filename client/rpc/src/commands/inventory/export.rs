@@ -142,7 +142,7 @@ mod tests {
     use crate::render::fixtures::reply;
 
     #[test]
-    fn what_nodes_tell_is_an_inventory_again_and_groups_are_kept() {
+    fn exported_inventory_is_readable_and_keeps_groups() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("fleet.json");
         let earlier = json!({
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_tells_nonsense_is_left_out_and_told() {
+    fn invalid_inventory_of_a_node_is_an_error() {
         assert!(
             node_entry(&reply("a", 5, "denied", json!({})))
                 .unwrap_err()

@@ -121,7 +121,7 @@ mod tests {
     use super::complete_grants;
 
     #[test]
-    fn everybody_may_ask_what_finds_nodes() {
+    fn grants_always_include_rpcutil() {
         let tags = |words: &[&str]| -> Vec<String> {
             let named = words.iter().map(|word| word.parse().unwrap()).collect();
             complete_grants(named).unwrap().iter().map(super::CallerGrant::to_tag).collect()

@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grant_widens_what_there_is_and_ends_by_itself() {
+    fn grant_adds_a_permission_that_expires() {
         let scratch = tempfile::tempdir().unwrap();
         let organisation = organisation(&scratch.path().join("acme"));
         let usual = user(&organisation, &["rpcutil", "puppetral.plan"]);
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn who_may_everything_is_granted_nothing() {
+    fn unrestricted_user_gets_no_grant() {
         let scratch = tempfile::tempdir().unwrap();
         let organisation = organisation(&scratch.path().join("acme"));
         user(&organisation, &["*"]);

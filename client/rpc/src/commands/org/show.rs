@@ -240,7 +240,7 @@ mod tests {
     use super::fill_subject;
 
     #[test]
-    fn templates_are_filled_in_as_the_broker_does() {
+    fn templates_are_expanded_as_by_the_broker() {
         let key = KeyPair::from_raw(KeyKind::User, &[1; 32]).public_key();
         let tags = ["agent:service".to_owned(), "agent:rpcutil".to_owned(), "team:x".to_owned()];
         let fill =

@@ -1,4 +1,4 @@
-//! `rpc policy` on real files: what is printed, and the exit code.
+//! `rpc policy` on real files: output and exit code.
 
 use std::cell::OnceCell;
 use std::fs;
@@ -20,7 +20,7 @@ const SERVICE: &str = "policy default deny\n\
     allow\toncall\tstatus restart\t*\n\
     allow\toncall\tstop\t*\t*\tapproved-by=admins\n";
 
-/// Policies of a node, as they lie on its disk.
+/// The policy files of a node.
 fn policies(service: &str) -> TempDir {
     let scratch = tempfile::tempdir().unwrap();
     fs::write(scratch.path().join("groups"), "admins rip anna\n").unwrap();
@@ -28,14 +28,14 @@ fn policies(service: &str) -> TempDir {
     scratch
 }
 
-/// Runs a command line in which `@` is the directory; the directory's name is taken out of what is printed.
+/// Runs a command line in which `@` stands for the directory, and replaces the directory in the output.
 fn rpc(line: &str, directory: &Path) -> (CommandExitCode, String, String) {
     let place = directory.display().to_string();
     let words = line.split(' ').map(|word| word.replace('@', &place));
     let cli = Cli::try_parse_from(words).unwrap();
-    let Command::Policy(command) = cli.command else { panic!("{line} is no command on policies") };
+    let Command::Policy(command) = cli.command else { panic!("{line} is not a policy command") };
     let (printer, data, talk) = printer(VerbosityLevel::Normal);
-    // A configuration that does not exist is no obstacle, but one of whoever runs the tests might be.
+    // The command works without a configuration file; the one of the user who runs the tests must not apply.
     let environment = ProcessEnvironment::default();
     let (environment, loaded_settings) = (&environment, &OnceCell::new());
     let cx = CommandContext { config: None, environment, loaded_settings, printer: &printer };
@@ -57,7 +57,7 @@ fn good_policies_pass_the_check() {
 }
 
 #[test]
-fn a_check_tells_place_reason_and_remedy() {
+fn check_reports_position_reason_and_advice() {
     let bad = format!("{SERVICE}allow rip * *\nallow\trip\t*\t(customer=acme\n");
     let scratch = policies(&bad);
     let (exit, data, _) = rpc("rpc policy check @", scratch.path());
@@ -75,7 +75,7 @@ fn a_check_tells_place_reason_and_remedy() {
 }
 
 #[test]
-fn an_explanation_names_the_line_that_decides() {
+fn explanation_names_the_deciding_line() {
     let scratch = policies(SERVICE);
     let line = "rpc policy explain --caller joe --agent service --action restart --dir @ \
                 --fact environment=production";
@@ -104,7 +104,7 @@ fn an_explanation_names_the_line_that_decides() {
 }
 
 #[test]
-fn a_malformed_policy_denies_and_the_explanation_says_so() {
+fn malformed_policy_denies_and_is_explained() {
     let scratch = policies("allow\trip\t*\t*\nalow\trip\n");
     let line = "rpc policy explain --caller rip --agent service --action stop --dir @";
     let (exit, data, talk) = rpc(line, scratch.path());
@@ -117,7 +117,7 @@ fn a_malformed_policy_denies_and_the_explanation_says_so() {
 }
 
 #[test]
-fn cases_pass_or_say_what_was_found() {
+fn test_cases_pass_or_report_the_actual_decision() {
     let scratch = policies(SERVICE);
     let inventory = r#"{"schema": "muster.inventory.v1", "node": "db1", "inventory": {"facts": {"environment": "production"}}}"#;
     fs::write(scratch.path().join("db1.json"), inventory).unwrap();
@@ -169,7 +169,7 @@ const BY_SOURCE: &str = "deny\t*\trestart\tpuppet().applying\n\
     allow\trip\t*\tpuppet().enabled=false\n";
 
 #[test]
-fn data_sources_are_unknown_unless_somebody_says_what_they_answer() {
+fn data_sources_are_unknown_without_assumed_outputs() {
     let scratch = policies(BY_SOURCE);
     let line = "rpc policy explain --caller rip --agent service --action restart --dir @";
     let (exit, data, _) = rpc(line, scratch.path());
@@ -205,7 +205,7 @@ fn data_sources_are_unknown_unless_somebody_says_what_they_answer() {
 }
 
 #[test]
-fn a_check_holds_data_sources_against_their_schemas() {
+fn check_validates_data_source_lookups() {
     let scratch = policies(&BY_SOURCE.replace("applying", "aplying"));
     let (exit, data, _) = rpc("rpc policy check @", scratch.path());
     assert_eq!(exit, CommandExitCode::Passed);
@@ -213,7 +213,7 @@ fn a_check_holds_data_sources_against_their_schemas() {
 }
 
 #[test]
-fn what_cannot_be_read_is_an_error_and_no_verdict() {
+fn invalid_test_files_are_errors_that_name_the_file() {
     let scratch = policies(SERVICE);
     for (name, text) in [
         ("typo.toml", "[[cases]]\ncaller = \"rip\"\nagnt = \"service\"\n"),
@@ -246,7 +246,7 @@ fn what_cannot_be_read_is_an_error_and_no_verdict() {
 }
 
 #[test]
-fn the_policies_that_we_ship_are_sound_and_do_what_they_say() {
+fn shipped_policies_pass_their_check_and_tests() {
     let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/policies");
     let (exit, data, _) = rpc("rpc policy check --strict @", &shipped);
     assert_eq!(exit, CommandExitCode::Passed, "{data}");
@@ -258,7 +258,7 @@ fn the_policies_that_we_ship_are_sound_and_do_what_they_say() {
 }
 
 #[test]
-fn what_other_users_could_change_fails_the_check() {
+fn files_writable_by_others_fail_the_check() {
     use std::os::unix::fs::PermissionsExt as _;
     let mode = |path: &Path, mode: u32| {
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
@@ -279,7 +279,7 @@ fn what_other_users_could_change_fails_the_check() {
 }
 
 #[test]
-fn a_service_is_not_a_caller_of_its_name() {
+fn service_does_not_match_a_caller_of_its_name() {
     let scratch = policies("allow\trip\tstatus\t*\nallow\tservice=prov\trestart\t*\n");
     for (caller, action, expected) in [
         ("rip", "status", CommandExitCode::Passed),

@@ -1,4 +1,4 @@
-//! Jobs as they are shown, and what changed between two.
+//! Output of jobs, and the differences between two jobs.
 
 use muster_jobs::{RequestOutcome, SavedJob};
 use serde_json::{Value, json};
@@ -34,7 +34,7 @@ fn interrupted() -> SavedJob {
 }
 
 #[test]
-fn an_interrupted_job_says_who_failed_was_silent_and_was_never_asked() {
+fn interrupted_job_lists_failed_missing_and_unasked_nodes() {
     let job = interrupted();
     assert_eq!((job.outcome(), job.damaged), (RequestOutcome::SomeFailed, 0));
     insta::assert_snapshot!(plain(&render_job(&job, WIDTH)), @r"
@@ -65,7 +65,7 @@ fn an_interrupted_job_says_who_failed_was_silent_and_was_never_asked() {
 }
 
 #[test]
-fn documents() {
+fn json_documents_of_jobs() {
     let job = interrupted();
     let later = serde_json::to_value(JobDocument::new(&job)).unwrap();
     assert_eq!(later["schema"], "muster.job.v1");
@@ -78,7 +78,7 @@ fn documents() {
 }
 
 #[test]
-fn two_jobs_differ_where_their_nodes_answered_differently() {
+fn diff_lists_nodes_with_different_replies() {
     let before = job(&[
         result("a", 0, "OK", &json!({"version": "1.0"})),
         result("b", 0, "OK", &json!({"version": "1.0"})),

@@ -86,7 +86,7 @@ mod tests {
     use crate::render::puppet::fixtures;
 
     #[test]
-    fn nodes_are_counted_as_mco_does() {
+    fn counts_match_the_output_of_mco() {
         let report = fixtures::states();
         insta::assert_snapshot!(
             "puppet_count",

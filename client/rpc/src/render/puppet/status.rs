@@ -148,7 +148,7 @@ mod tests {
     use crate::render::{WIDTH, is_within_width};
 
     #[test]
-    fn every_state_in_a_table() {
+    fn table_shows_every_state() {
         let report = fixtures::states();
         let text = plain(&render_status_table(&node_states(&report), &report, WIDTH));
         assert!(is_within_width(&text), "{text}");

@@ -147,7 +147,7 @@ mod tests {
     use crate::render::is_within_width;
 
     #[test]
-    fn distributions_with_and_without_utf8() {
+    fn renders_distributions_in_utf8_and_ascii() {
         let ran = |node: &str, total: u32, took: f64, class: &str| {
             let data = json!({
                 "total_resources": total, "out_of_sync_resources": 0, "failed_resources": u8::from(class == "failed"), "changed_resources": total / 60,

@@ -1,4 +1,4 @@
-//! Goldens of a request's text at 80 columns.
+//! Snapshots of the text output of a request at 80 columns.
 
 use std::collections::BTreeSet;
 
@@ -31,7 +31,7 @@ fn names(names: &[&str]) -> BTreeSet<Identity> {
     names.iter().map(|name| name.parse().unwrap()).collect()
 }
 
-/// The article's command on five nodes.
+/// A `puppetral do` request for a user on five nodes.
 fn users() -> RequestReport {
     let changed = json!({
         "changed": true,
@@ -71,14 +71,14 @@ fn users() -> RequestReport {
 }
 
 #[test]
-fn replies_then_summary_then_balance() {
+fn output_has_replies_summary_and_statistics() {
     let text = draw(&users(), None, false);
     insta::assert_snapshot!("request", text);
     assert!(is_within_width(&text));
 }
 
 #[test]
-fn whoever_is_missing_is_named() {
+fn missing_nodes_are_listed() {
     let mut report = users();
     report.stats.discovered = 40;
     report.stats.not_connected = names(&["off1.example.net", "off2.example.net"]);
@@ -98,7 +98,7 @@ fn whoever_is_missing_is_named() {
 }
 
 #[test]
-fn a_rollout_that_ended_early_says_who_was_asked_and_who_was_not() {
+fn stopped_rollout_lists_missing_and_unasked_nodes() {
     let mut report = users();
     report.stats.discovered = 7;
     report.stats.missing = names(&["dev6.example.net"]);
@@ -109,7 +109,7 @@ fn a_rollout_that_ended_early_says_who_was_asked_and_who_was_not() {
 }
 
 #[test]
-fn the_wish_wins_over_the_schema() {
+fn display_option_overrides_the_ddl() {
     let shown = |wish| {
         let text = draw(&users(), wish, false);
         ["dev1", "dev2", "dev4", "dev5"].map(|node| text.contains(node))
@@ -121,7 +121,7 @@ fn the_wish_wins_over_the_schema() {
 }
 
 #[test]
-fn nothing_of_a_node_reaches_the_terminal_unescaped() {
+fn replies_are_escaped_for_the_terminal() {
     let evil = "\u{1b}]0;owned\u{7}\u{9b}2J\u{202e}\r";
     let mut reply: NodeReply = reply(
         "dev1.example.net",
@@ -142,7 +142,7 @@ fn nothing_of_a_node_reaches_the_terminal_unescaped() {
     assert!(!json.contains(harmful), "{json:?}");
 }
 
-/// The text with only the escape sequences of our own colours taken out, so that all others are seen.
+/// Removes the escape sequences of our own colours only, so that the test sees all others.
 fn draw_colourless(report: &RequestReport) -> String {
     let store = DdlStore::load(None).unwrap();
     let action = store.get("puppetral").unwrap().find_action("do").unwrap();
@@ -154,7 +154,7 @@ fn draw_colourless(report: &RequestReport) -> String {
     })
 }
 
-/// The view of the article's command on that many columns.
+/// The view of a `puppetral do` request at this width.
 fn with_view<T>(width: usize, verbose: bool, draw: impl FnOnce(RequestResultView<'_>) -> T) -> T {
     let store = DdlStore::load(None).unwrap();
     let action = store.get("puppetral").unwrap().find_action("do").unwrap();
@@ -163,7 +163,7 @@ fn with_view<T>(width: usize, verbose: bool, draw: impl FnOnce(RequestResultView
 }
 
 #[test]
-fn a_table_has_a_column_for_each_output_and_fits() {
+fn table_has_a_column_per_output_and_fits_the_width() {
     let report = users();
     let replies: Vec<&NodeReply> = report.replies.iter().collect();
     let (narrow, wide) = (
@@ -178,7 +178,7 @@ fn a_table_has_a_column_for_each_output_and_fits() {
 }
 
 #[test]
-fn the_same_is_said_once() {
+fn equal_replies_are_grouped() {
     let mut report = users();
     let same = report.replies[1].clone();
     let fail = report.replies[3].clone();
