@@ -26,7 +26,7 @@ struct CountInput {
 
 #[derive(Serialize)]
 struct TextOutput {
-    counts: String,
+    said: String,
 }
 
 /// Waits until it is cancelled, and replies with what it has done; notifies the test when it starts.
@@ -61,7 +61,7 @@ fn build_slow_agent(started: &Arc<Notify>) -> Agent {
                 cx.emit_event(json!({ "number": number }));
             }
             cx.report_progress("done");
-            Ok(TextOutput { counts: input.to.to_string() })
+            Ok(TextOutput { said: input.to.to_string() })
         })
         .action("hold", started, hold);
     let agent = agent.build().unwrap();

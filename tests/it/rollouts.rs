@@ -125,7 +125,7 @@ async fn cancelling_a_job_affects_the_nodes_that_got_its_requests() {
     assert_eq!(filtered.status.code(), Some(4), "{}", describe_output(&filtered));
     let cancelled = fixture.rpc.run(&["cancel", id]).await;
     assert_eq!(cancelled.status.code(), Some(0), "{}", describe_output(&cancelled));
-    for part in ["n2: cancelled work do of rip\n", "Cancelled on 1 of 1 nodes"] {
+    for part in ["n2: cancelled work do of rip\n", "Cancelled on 1 of 1 node\n"] {
         assert!(describe_output(&cancelled).contains(part), "{}", describe_output(&cancelled));
     }
     // The id is that of the job's first request, which only n1 received; the whole job is cancelled, and nothing is
