@@ -12,7 +12,7 @@ use crate::resource_type::ResourceType;
 
 /// Provides additional types. Queried only for types that are not built in.
 pub trait ResourceTypeSource: fmt::Debug + Send + Sync {
-    /// The type of that name; `None` if the source does not have it. [`EngineError::Unavailable`] if the source cannot be queried.
+    /// The type of that name; `None` if the source does not have it. [`EngineError::Unavailable`](crate::EngineError::Unavailable) if the source cannot be queried.
     fn type_named(&self, name: &str) -> Result<Option<Arc<dyn ResourceType>>>;
 }
 

@@ -26,7 +26,7 @@
 //! Expressions may use data sources: `puppet().enabled=false`. An unknown condition does not match an `allow` line, and matches a `deny`
 //! line. Facts and classes are unknown until each of their sources was read once since the daemon's start.
 //!
-//! Everything here is a pure function of texts and of the data source results in [`KnownLookups`](muster_filter::KnownLookups): the
+//! Everything here is a pure function of texts and of the data source results in [`KnownLookups`]: the
 //! caller reads the policy directory and builds a [`PolicySet`] from it. [`PolicySet::evaluate_query`] returns a decision or the next
 //! needed lookup, [`PolicySet::decide_query`] decides with the known results, and [`PolicySet::explain`] returns the reasons. All three share one
 //! implementation, so their decisions cannot differ.
