@@ -97,8 +97,8 @@ async fn forty_seven_nodes_never_exceed_the_limit() {
                 let permit = acquire(&client, permit_request(limit)).await.unwrap();
                 if RunCounter::record_start(&counter) <= max_running {
                     // The first runs wait until the limit is reached; an unused permit would leave them waiting.
-                    let fill_placeholders = tokio::time::timeout(WAIT_TIMEOUT, full.wait()).await;
-                    fill_placeholders.expect("permits were not used");
+                    let reached = tokio::time::timeout(WAIT_TIMEOUT, full.wait()).await;
+                    reached.expect("permits were not used");
                 }
                 simulate_delay(work).await;
                 counter.lock().unwrap().running -= 1;

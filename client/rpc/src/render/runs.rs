@@ -356,9 +356,10 @@ mod tests {
         bad.disabled.insert("db1".parse().unwrap(), "moving".to_owned());
         bad.not_asked = (1..9).map(|n| format!("mail{n}").parse().unwrap()).collect();
         bad.halt = Some(RolloutStopReason::Failures { failed: 3, allowed: 2 });
-        let mut nobody = runs(vec![("web5", RunOutcome::without_reply("not_connected", "gone"))]);
-        nobody.limit = None;
-        let texts = [&good, &bad, &nobody].map(|runs| plain(&render_runs_summary(runs)));
+        let mut without_runs =
+            runs(vec![("web5", RunOutcome::without_reply("not_connected", "gone"))]);
+        without_runs.limit = None;
+        let texts = [&good, &bad, &without_runs].map(|runs| plain(&render_runs_summary(runs)));
         assert!(texts.iter().all(|text| is_within_width(text)), "{texts:#?}");
         insta::assert_snapshot!("puppet_runs", texts.join("\n---\n"));
         // The summary omits the limit if no run started.

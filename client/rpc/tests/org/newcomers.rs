@@ -155,11 +155,11 @@ async fn bootstrap_token_permits_enrolment_requests_only() {
     let (own, other) = (newcomer_key(&world, "one"), newcomer_key(&world, "two"));
 
     // The only permitted request, and its reply.
-    let mut wishes = enroller.subscribe_all(&["newcomers.enrol".to_owned()]).await.unwrap();
+    let mut requests = enroller.subscribe_all(&["newcomers.enrol".to_owned()]).await.unwrap();
     let asked = format!("_R.{own}.x.ALL");
     let answering = async {
-        let wish = wishes[0].next().await.unwrap();
-        assert_eq!(wish.reply_to(), Some(&*asked));
+        let request = requests[0].next().await.unwrap();
+        assert_eq!(request.reply_to(), Some(&*asked));
         let to = format!("_R.{own}.x.provisioner");
         enroller.publish(&to, Bytes::from_static(b"no")).await.unwrap();
     };
