@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use muster_wire::Millis;
 use muster_wire::identity::Identity;
 use muster_wire::reply::Reply;
 use tokio::sync::mpsc;
@@ -42,8 +43,10 @@ pub enum CallEvent {
 pub struct ReceivedReply {
     /// The reply itself.
     pub reply: Reply,
-    /// Time from the request to this reply.
+    /// Time from the request to the arrival of this reply.
     pub after: Duration,
+    /// Wall-clock time of its arrival.
+    pub arrived: Millis,
     /// Verification time; replies that are verified in one batch share its time evenly.
     pub verifying: Duration,
 }

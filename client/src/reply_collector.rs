@@ -12,8 +12,9 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_base::unix_millis_now;
-use muster_bus::{BusMessage, BusSubscription, Bytes, ConnectionDisturbance, ConnectionMark};
+use muster_base::{duration_millis, unix_millis_now};
+use muster_bus::{BusMessage, Bytes, ConnectionDisturbance, ConnectionMark};
+use muster_wire::Millis;
 use muster_wire::identity::Identity;
 use muster_wire::progress::ProgressMessage;
 use muster_wire::sign::{EnvelopeKind, MessageRefusal, OpenReply, open_progress};
@@ -22,7 +23,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use crate::batch;
+use crate::batch::{ArrivedMessage, ReplyInbox};
 use crate::call::{CallTarget, ReplyDelivery, ReplySelector, RpcCall};
 use crate::client_inner::ClientInner;
 use crate::error::Result;
@@ -82,7 +83,7 @@ pub(crate) async fn run_call(
         no_responders: false,
         last: None,
     };
-    collector.run(replies, events).await;
+    collector.run(ReplyInbox::new(replies), events).await;
     Ok(())
 }
 
@@ -164,16 +165,15 @@ struct ReplyCollector<'a> {
 }
 
 impl ReplyCollector<'_> {
-    async fn run(mut self, mut replies: BusSubscription, events: &CallEventSender) {
+    async fn run(mut self, mut replies: ReplyInbox, events: &CallEventSender) {
         while self.outstanding_count() > 0 {
             let next = match tokio::time::timeout_at(self.ends_at(), replies.next()).await {
                 Ok(next) => next,
                 Err(_) => self.wait_for_straggler(&mut replies).await,
             };
             let Some(first) = next else { break };
-            let messages =
-                batch::collect_batch(first, &mut replies, self.outstanding_count()).await;
-            self.handle_messages(messages, events).await;
+            let messages = replies.collect_batch(first, self.outstanding_count()).await;
+            self.handle_messages(messages, &mut replies, events).await;
         }
         let _ = events.send(CallEvent::Finished(Box::new(self.into_stats()))).await;
     }
@@ -192,7 +192,7 @@ impl ReplyCollector<'_> {
 
     /// Waits for a late reply to a broadcast after the quiet window. Silence may mean a slow link, so probe the broker with a request that it answers
     /// itself ("no responders"): messages are ordered, so everything it sent before arrives before that answer.
-    async fn wait_for_straggler(&mut self, replies: &mut BusSubscription) -> Option<BusMessage> {
+    async fn wait_for_straggler(&mut self, replies: &mut ReplyInbox) -> Option<ArrivedMessage> {
         if !self.is_open_ended() {
             return None;
         }
@@ -210,9 +210,9 @@ impl ReplyCollector<'_> {
                 return None;
             };
             match next {
-                Some(message) if message.subject() == reply_subject => return None,
+                Some(next) if next.message.subject() == reply_subject => return None,
                 // The confirmation of an earlier probe.
-                Some(message) if self.reply_address.is_confirmation(message.subject()) => {}
+                Some(next) if self.reply_address.is_confirmation(next.message.subject()) => {}
                 next => return next,
             }
         }
@@ -242,31 +242,44 @@ impl ReplyCollector<'_> {
         self.published + max_wait
     }
 
-    async fn handle_messages(&mut self, messages: Vec<BusMessage>, events: &CallEventSender) {
-        let (no_responders, answers): (Vec<_>, Vec<_>) =
-            messages.into_iter().partition(BusMessage::is_no_responders);
-        for status in no_responders {
-            self.handle_no_responders(status.subject(), events).await;
+    async fn handle_messages(
+        &mut self,
+        messages: Vec<ArrivedMessage>,
+        inbox: &mut ReplyInbox,
+        events: &CallEventSender,
+    ) {
+        let (mut progress_messages, mut replies, mut arrivals) =
+            (Vec::new(), Vec::new(), Vec::new());
+        for ArrivedMessage { message, arrived_at } in messages {
+            if message.is_no_responders() {
+                self.handle_no_responders(message.subject(), events).await;
+            } else if self.is_progress(&message) {
+                progress_messages.push(message.payload().clone());
+            } else {
+                replies.push(message.payload().clone());
+                arrivals.push(arrived_at);
+            }
         }
         // A node sends progress before its reply, so report it before the reply.
-        let (progress_messages, replies): (Vec<Bytes>, Vec<Bytes>) =
-            answers.iter().map(|answer| answer.payload().clone()).partition(|bytes| {
-                self.call.stream && EnvelopeKind::of_inbox_message(bytes) == EnvelopeKind::Progress
-            });
         let (trust, now) = (self.client.trust(), unix_millis_now());
         let expected = self.selector.as_expected();
         let (messages, tokens) = (&progress_messages, &self.client.tokens);
         for progress in open_progress(messages, &expected, &trust, tokens, now) {
             self.handle_progress(progress, events).await;
         }
-        let received_at = Instant::now();
-        let opened = open_replies::open_reply_batch(self.client, &self.selector, replies).await;
-        let at = Instant::now();
+        let started_at = Instant::now();
+        let verification = open_replies::open_reply_batch(self.client, &self.selector, replies);
+        let opened = inbox.receive_during(verification).await;
         let count = u32::try_from(opened.len()).unwrap_or(u32::MAX).max(1);
-        let verifying = (at - received_at) / count;
-        for reply in opened {
-            self.handle_reply(reply, (at, verifying), events).await;
+        let verifying = started_at.elapsed() / count;
+        for (reply, arrived_at) in opened.into_iter().zip(arrivals) {
+            self.handle_reply(reply, (arrived_at, verifying), events).await;
         }
+    }
+
+    fn is_progress(&self, message: &BusMessage) -> bool {
+        self.call.stream
+            && EnvelopeKind::of_inbox_message(message.payload()) == EnvelopeKind::Progress
     }
 
     async fn handle_no_responders(&mut self, reply_subject: &str, events: &CallEventSender) {
@@ -316,7 +329,7 @@ impl ReplyCollector<'_> {
     async fn handle_reply(
         &mut self,
         reply: Result<OpenReply, MessageRefusal>,
-        (at, verifying): (Instant, Duration),
+        (arrived_at, verifying): (Instant, Duration),
         events: &CallEventSender,
     ) {
         let OpenReply { reply, sender } = match reply {
@@ -325,7 +338,12 @@ impl ReplyCollector<'_> {
         };
         self.client.note_sender(&sender);
         let sender = reply.sender.clone();
-        let received = Box::new(ReceivedReply { reply, after: at - self.published, verifying });
+        let received = Box::new(ReceivedReply {
+            reply,
+            after: arrived_at.saturating_duration_since(self.published),
+            arrived: unix_millis_at(arrived_at),
+            verifying,
+        });
         let first = self.answered.insert(sender.clone());
         let is_expected = first && (self.stats.expected.is_none() || self.awaited.remove(&sender));
         if !is_expected {
@@ -333,7 +351,7 @@ impl ReplyCollector<'_> {
             let _ = events.send(CallEvent::Unexpected(received)).await;
             return;
         }
-        self.last = Some(at);
+        self.last = self.last.max(Some(arrived_at));
         if let Some(counts) = received.reply.progress
             && self.call.stream
             && let Some(update) = self.progress_tracker.finish_node(&sender, counts)
@@ -358,4 +376,9 @@ impl ReplyCollector<'_> {
         stats.waiting = end.saturating_duration_since(self.published);
         stats
     }
+}
+
+/// The wall-clock time of this instant, which has passed.
+fn unix_millis_at(instant: Instant) -> Millis {
+    unix_millis_now().saturating_sub(duration_millis(instant.elapsed()))
 }

@@ -123,7 +123,8 @@ impl ReplyListener {
         for reply in replies {
             match reply {
                 Ok(OpenReply { reply, .. }) => {
-                    self.queue_reply(ReceivedReply { reply, after, verifying });
+                    let arrived = unix_millis_now();
+                    self.queue_reply(ReceivedReply { reply, after, arrived, verifying });
                 }
                 Err(refusal) => self.events.push_back(CallEvent::Rejected(refusal.reason_code())),
             }

@@ -307,6 +307,30 @@ async fn discovery_waits_while_replies_arrive() {
     assert_eq!((found.nodes.len(), found.incomplete), (2, false));
 }
 
+/// Replies are verified in batches, but each time is that of its own arrival.
+#[tokio::test]
+async fn each_reply_has_its_own_arrival_time() {
+    const DELAY: Duration = Duration::from_millis(5);
+    let organisation = Organisation::new(&["muster"]);
+    let nodes = ["node1", "node2"].map(|name| organisation.node(&format!("{name}.example.net")));
+    let mut fixture = FakeNodeFixture::start(organisation, &nodes[0], UNREACHABLE_DURATION).await;
+    fixture.call.expect = Some(2);
+    let send_replies = async {
+        let request = fixture.requests.next().await.unwrap();
+        for node in &nodes {
+            let reply = pong_reply(&request, node.identity(), 1);
+            let signed = sign_envelope(EnvelopeKind::Reply, &reply, node).unwrap();
+            let to = reply_subject(&request, nodes[0].identity());
+            fixture.bus.publish(&to, signed.into()).await.unwrap();
+            fixture.bus.flush().await.unwrap();
+            simulate_delay(DELAY).await;
+        }
+    };
+    let ((answers, _), ()) = tokio::join!(fixture.caller.call(fixture.call.clone()), send_replies);
+    let times: Vec<Duration> = answers.values().map(|answer| answer.after).collect();
+    assert!(times[1] + Duration::from_millis(1) >= times[0] + DELAY, "{times:?}");
+}
+
 #[tokio::test]
 async fn waits_for_known_nodes_until_each_replied_or_is_absent() {
     let fixture = NodeFixture::new(|_| ()).await;

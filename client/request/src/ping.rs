@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use muster_base::{duration_millis, unix_millis_now};
+use muster_base::duration_millis;
 use muster_client::{CallEvent, CallTarget, ClientError, ReceivedReply, RpcCall};
 use muster_filter::NodeFilter;
 use muster_wire::Millis;
@@ -19,7 +19,7 @@ use crate::interrupt::run_until_interrupt;
 pub struct RollCall {
     /// The first reply of each node.
     pub answers: Vec<ReceivedReply>,
-    /// Clock skew of each of them, as of [`clock_skew`].
+    /// Clock skew of each of them, as of [`reply_skew`].
     pub skews: Vec<i64>,
     /// Nodes that replied more than once, with the number of extra replies.
     pub duplicates: BTreeMap<Identity, usize>,
@@ -51,11 +51,17 @@ impl FleetConnection {
     }
 }
 
-/// Computes the clock skew of a node that sent its time `node_time` between the request, `after` before `now`, and `now`: its clock minus the local
-/// clock, in milliseconds; 0 if the round trip time explains the difference.
-pub fn clock_skew(after: Duration, node_time: Millis, now: Millis) -> i64 {
-    let earliest = now.saturating_sub(duration_millis(after));
-    let nearest = node_time.clamp(earliest, now.max(earliest));
+/// The clock skew of the node that sent this reply, as of [`reply_skew`].
+pub fn reply_skew(received: &ReceivedReply) -> i64 {
+    clock_skew(received.after, received.reply.time, received.arrived)
+}
+
+/// Computes the clock skew of a node that sent its time `node_time` between the request, `after` before `arrived`, and the arrival of its reply: its
+/// clock minus the local clock, in milliseconds; 0 if the round trip time explains the difference.
+fn clock_skew(after: Duration, node_time: Millis, arrived: Millis) -> i64 {
+    // Both times are rounded down to milliseconds, so the request may appear one later than it was.
+    let earliest = arrived.saturating_sub(duration_millis(after) + 1);
+    let nearest = node_time.clamp(earliest, arrived.max(earliest));
     let skew = i128::from(node_time) - i128::from(nearest);
     i64::try_from(skew).unwrap_or(if skew < 0 { i64::MIN } else { i64::MAX })
 }
@@ -64,7 +70,7 @@ impl RollCall {
     fn record_event(&mut self, event: CallEvent) -> Result<(), ClientError> {
         match event {
             CallEvent::Reply(answer) => {
-                self.skews.push(clock_skew(answer.after, answer.reply.time, unix_millis_now()));
+                self.skews.push(reply_skew(&answer));
                 self.answers.push(*answer);
             }
             CallEvent::Unexpected(answer) => {
@@ -76,5 +82,24 @@ impl RollCall {
             _ => {}
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::clock_skew;
+
+    const NOW: u64 = 1_767_225_600_000;
+
+    #[test]
+    fn skew_within_the_round_trip_time_is_zero() {
+        let skew = |after, node_time| clock_skew(Duration::from_millis(after), node_time, NOW);
+        assert_eq!(skew(5_000, NOW), 0);
+        assert_eq!(skew(5_000, NOW - 5_001), 0);
+        assert_eq!(skew(5_000, NOW - 5_002), -1);
+        assert_eq!(skew(5_000, NOW + 1), 1);
+        assert_eq!(skew(0, u64::MAX), i64::MAX);
     }
 }

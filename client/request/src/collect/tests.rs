@@ -23,6 +23,7 @@ fn answer(node: &str, code: u8, data: &Value) -> Box<ReceivedReply> {
     Box::new(ReceivedReply {
         reply: serde_json::from_value(reply).unwrap(),
         after: Duration::from_millis(20),
+        arrived: 1_767_225_600_000,
         verifying: Duration::from_micros(100),
     })
 }

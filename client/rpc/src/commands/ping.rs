@@ -1,8 +1,7 @@
 //! `rpc ping`: lists the nodes that reply, with round-trip time and clock difference.
 
-use muster_base::unix_millis_now;
 use muster_client::{CallStats, ReceivedReply};
-use muster_request::{FleetConnection, NodeTrace, PingRequest, ResultGap};
+use muster_request::{FleetConnection, NodeTrace, PingRequest, ResultGap, reply_skew};
 use muster_wire::identity::Identity;
 
 use super::form;
@@ -32,8 +31,8 @@ pub async fn run(args: PingArgs, cx: CommandContext<'_>) -> CommandResult {
     let stats = fleet
         .ping(request, &ProgressReporter::new(cx.printer, false), |received| {
             let reply = &received.reply;
-            let pong =
-                PingReply::new(reply.sender.clone(), received.after, reply.time, unix_millis_now());
+            let skew = reply_skew(received);
+            let pong = PingReply { node: reply.sender.clone(), after: received.after, skew };
             if json.is_none() && printed.is_ok() {
                 printed = cx.printer.print_line(pong.render_line(verbose));
             }
@@ -67,7 +66,7 @@ pub async fn run(args: PingArgs, cx: CommandContext<'_>) -> CommandResult {
 fn answer_trace(received: &ReceivedReply) -> Option<(Identity, NodeTrace)> {
     let trace = NodeTrace {
         stages: received.reply.stages.clone(),
-        after: received.after,
+        after: received.after + received.verifying,
         verifying: received.verifying,
     };
     (!trace.stages.is_empty()).then(|| (received.reply.sender.clone(), trace))
