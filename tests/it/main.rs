@@ -54,5 +54,6 @@ mod timeouts;
 mod token_renewal;
 mod trust;
 mod trust_sync;
+mod undo;
 mod wording;
 mod worker_fixture;

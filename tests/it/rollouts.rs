@@ -82,6 +82,42 @@ async fn killed_rollout_is_marked_interrupted_and_resumes() {
     assert_eq!(fixture.rpc.run(&["job", "show", &id]).await.status.code(), Some(1));
 }
 
+/// Both fleets have nodes with the same names.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn job_of_another_fleet_is_refused_and_unchanged() {
+    let (own, other) = (WorkerFixture::new(3, "").await, WorkerFixture::new(3, "").await);
+    let blocked = own.gate.block("n2");
+    let request = ["do", "work", "what=x"];
+    let mut child = own.rpc.prepare_command(&[&request[..], &ONE_BY_ONE].concat()).spawn().unwrap();
+    await_state("the second node is working", || own.gate.call_count("n2") == 1).await;
+    child.kill().await.unwrap();
+    blocked.add_permits(8);
+    let job = own.only_job().await;
+    let id = job["job"]["id"].as_str().unwrap();
+    let file = format!("state/muster/jobs/{id}.jsonl");
+    let copy = other.rpc.path(&file);
+    std::fs::create_dir_all(copy.parent().unwrap()).unwrap();
+    std::fs::copy(own.rpc.path(&file), &copy).unwrap();
+
+    for arguments in [&["do", "--resume", id][..], &["do", "--retry-failed", id], &["cancel", id]] {
+        let refused = other.rpc.run(arguments).await;
+        let text = describe_output(&refused);
+        assert_eq!(refused.status.code(), Some(1), "{text}");
+        assert!(text.contains("belongs to the fleet"), "{text}");
+        let account = job["job"]["fleet"]["account"].as_str().unwrap();
+        assert!(text.contains(account), "{text}");
+    }
+    assert_eq!(["n1", "n2", "n3"].map(|node| other.gate.call_count(node)), [0, 0, 0]);
+    assert_eq!(std::fs::read(&copy).unwrap(), std::fs::read(own.rpc.path(&file)).unwrap());
+    let (resumed, exit) = own.rpc.run_json(&["do", "--resume", id]).await;
+    assert_eq!((senders(&resumed), exit), (vec!["n3"], 0), "{resumed}");
+
+    let list = describe_output(&own.rpc.run(&["job", "list"]).await);
+    for part in ["JOB", "STARTED", "FLEET", "STATE", "RESULT", "REQUEST", "what=x", "2/3 ok"] {
+        assert!(list.contains(part), "{part}: {list}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn interrupted_rollout_lists_replied_running_and_unsent_nodes() {
     let fixture = WorkerFixture::new(3, "").await;

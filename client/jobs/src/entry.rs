@@ -6,9 +6,12 @@ use muster_client::{CountOrPercent, RolloutLimits, RolloutStopReason};
 use muster_wire::Millis;
 use muster_wire::identity::{Identity, SubjectName};
 use muster_wire::status::{ReplyReason, ReplyStatus};
+use muster_wire::token::{AccountTrust, PublicKey};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use uuid::Uuid;
+
+use crate::error::SavedJobError;
 
 /// Schema and version of the lines.
 pub const JOB_LINES_SCHEMA: &str = "muster.job.lines.v1";
@@ -104,6 +107,9 @@ pub struct JobHeader {
     pub name: Option<SubjectName>,
     /// Start time.
     pub started: Millis,
+    /// The fleet; absent from jobs of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fleet: Option<JobFleet>,
     /// The collective.
     pub collective: SubjectName,
     /// The agent.
@@ -129,6 +135,55 @@ pub struct JobHeader {
     /// The job whose failed nodes this one retries.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_of: Option<String>,
+}
+
+/// The fleet that a job belongs to. A job can be continued only with a configuration of the same fleet.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct JobFleet {
+    /// The account's name, for display.
+    pub name: String,
+    /// Public key of the operator.
+    pub operator: PublicKey,
+    /// Public key of the account.
+    pub account: PublicKey,
+}
+
+impl JobFleet {
+    /// The fleet of this account.
+    pub fn of_account(trust: &AccountTrust) -> Self {
+        Self {
+            name: trust.claims().name.clone(),
+            operator: trust.operator_key(),
+            account: trust.account_key(),
+        }
+    }
+
+    /// Whether both are the same account of the same operator. Names are ignored.
+    fn is_same(&self, other: &Self) -> bool {
+        (self.operator, self.account) == (other.operator, other.account)
+    }
+}
+
+impl JobHeader {
+    /// Fails unless the job was sent to this collective of this fleet.
+    pub fn check_fleet(
+        &self,
+        fleet: &JobFleet,
+        collective: &SubjectName,
+    ) -> Result<(), SavedJobError> {
+        let Some(own_fleet) = &self.fleet else {
+            return Err(SavedJobError::NoFleet(self.id.clone()));
+        };
+        if own_fleet.is_same(fleet) && self.collective == *collective {
+            return Ok(());
+        }
+        Err(SavedJobError::OtherFleet {
+            id: self.id.clone(),
+            saved: Box::new((own_fleet.clone(), self.collective.clone())),
+            given: Box::new((fleet.clone(), collective.clone())),
+        })
+    }
 }
 
 /// Batch and time limits of a job.

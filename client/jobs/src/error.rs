@@ -3,6 +3,9 @@
 use std::path::PathBuf;
 
 use muster_secret::files::FileAccessError;
+use muster_wire::identity::SubjectName;
+
+use crate::entry::JobFleet;
 
 /// Why a job cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -38,6 +41,16 @@ pub enum SavedJobError {
         /// The state that such nodes would have.
         condition: &'static str,
     },
+    /// The action of the job cannot be undone.
+    #[error("the job {id} cannot be undone: `{agent} {action}` has no input `undo`")]
+    NotUndoable {
+        /// The job.
+        id: String,
+        /// Its agent.
+        agent: String,
+        /// Its action.
+        action: String,
+    },
     /// Filters are not allowed: the job determines its nodes.
     #[error("the job {0} specifies its nodes; remove the filters")]
     Filtered(String),
@@ -55,6 +68,24 @@ pub enum SavedJobError {
         /// The input.
         input: String,
     },
+    /// The job belongs to another fleet, or to another collective of it.
+    #[error(
+        "the job {id} belongs to the fleet {} (account {}, collective {}), but the configuration is of the fleet {} (account {}, collective {})",
+        saved.0.name, saved.0.account, saved.1, given.0.name, given.0.account, given.1
+    )]
+    OtherFleet {
+        /// The job.
+        id: String,
+        /// Fleet and collective of the job.
+        saved: Box<(JobFleet, SubjectName)>,
+        /// Fleet and collective of the configuration.
+        given: Box<(JobFleet, SubjectName)>,
+    },
+    /// The job was written by a version that did not record the fleet.
+    #[error(
+        "the job {0} does not record its fleet, because an earlier version wrote it; send the request again"
+    )]
+    NoFleet(String),
     /// The job has another request.
     #[error("the request of the job {id} is {saved}, not {given}")]
     OtherRequest {

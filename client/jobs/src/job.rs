@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use muster_wire::Millis;
 use muster_wire::identity::Identity;
+use serde_json::Value;
 use uuid::Uuid;
 
 use super::entry::{JobEnd, JobEntry, JobHeader, JobReply};
@@ -183,6 +184,27 @@ impl SavedJob {
     pub fn failed_nodes(&self) -> BTreeSet<Identity> {
         let failed = self.replies.values().filter(|reply| !reply.is_ok());
         failed.map(|reply| reply.sender.clone()).collect()
+    }
+
+    /// The requests that changed nodes, in the order of the waves, each with the nodes that it changed: those that replied with `changed: true`, also
+    /// if the action failed in the end, and those whose outputs were too large to store. Empty for a noop job, which changes nothing.
+    pub fn changed_parts(&self) -> Vec<(String, BTreeSet<Identity>)> {
+        if self.header.inputs.get("noop") == Some(&Value::Bool(true)) {
+            return Vec::new();
+        }
+        let was_changed = |node: &&Identity| {
+            self.replies.get(*node).is_some_and(|reply| {
+                reply.data_omitted.is_some()
+                    || reply.data.get("changed") == Some(&Value::Bool(true))
+            })
+        };
+        let waves = self.waves.iter();
+        let parts = waves.filter_map(|wave| {
+            let nodes: BTreeSet<Identity> =
+                wave.nodes.iter().filter(was_changed).cloned().collect();
+            Some((wave.request.clone()?, nodes))
+        });
+        parts.filter(|(_, nodes)| !nodes.is_empty()).collect()
     }
 
     /// Nodes that received the request, or may have, and did not reply.

@@ -11,7 +11,7 @@ mod job;
 mod journal;
 mod store;
 
-pub use entry::{JOB_LINES_SCHEMA, JobEnd, JobEntry, JobHeader, JobPacing, JobReply};
+pub use entry::{JOB_LINES_SCHEMA, JobEnd, JobEntry, JobFleet, JobHeader, JobPacing, JobReply};
 pub use error::SavedJobError;
 pub use job::{JobState, JobWave, RequestOutcome, SavedJob};
 pub use journal::JobJournal;

@@ -65,6 +65,12 @@ impl<'a> ReportBuilder<'a> {
         }
     }
 
+    /// Sets whether the request only reports what would change.
+    pub(crate) fn set_noop(&mut self, noop: bool) {
+        self.report.noop = noop;
+        self.summarizer = ReplySummarizer::for_request(self.action, noop);
+    }
+
     /// Starts a batch with these nodes.
     pub(crate) fn begin_batch(&mut self, batch: BTreeSet<Identity>) {
         self.awaited = batch;

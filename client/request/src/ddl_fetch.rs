@@ -139,6 +139,7 @@ mod tests {
             }
         };
         RequestReport {
+            noop: false,
             agent: "rpcutil".to_owned(),
             action: "ddl".to_owned(),
             replies: told.iter().map(reply).collect(),

@@ -53,6 +53,16 @@ pub enum FleetRequestError {
         /// All actions.
         known: Vec<String>,
     },
+    /// `--noop` for an action that cannot report what it would change.
+    #[error(
+        "`{agent} {action}` cannot report what it would change: it has no input `noop`; nothing was sent"
+    )]
+    NoNoop {
+        /// The agent.
+        agent: String,
+        /// The action.
+        action: String,
+    },
     /// No action is given, and the agent has no default action.
     #[error("agent `{agent}` has no default action; specify an action: {}", .known.join(", "))]
     NoAction {

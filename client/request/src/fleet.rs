@@ -8,6 +8,7 @@ use muster_client::{
     BrokerAddress, CallStats, CallTarget, Client, ClientError, DiscoveryMethod, DiscoverySource,
     DiscoveryWindow, ReceivedReply, RpcCall,
 };
+use muster_jobs::{JobFleet, SavedJob, SavedJobError};
 use muster_wire::identity::{Identity, SubjectName};
 use muster_wire::trace::TraceContext;
 
@@ -95,6 +96,16 @@ impl FleetConnection {
     /// The collective that requests are sent to.
     pub fn collective(&self) -> &SubjectName {
         self.client.collective()
+    }
+
+    /// The fleet, as saved in jobs.
+    pub fn job_fleet(&self) -> JobFleet {
+        JobFleet::of_account(&self.client.trust())
+    }
+
+    /// Fails unless the job was sent to this connection's fleet and collective.
+    pub fn check_job(&self, job: &SavedJob) -> Result<(), SavedJobError> {
+        job.header.check_fleet(&self.job_fleet(), self.collective())
     }
 
     /// The discovery method.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use muster_base::nearest_name;
 use muster_client::DdlStore;
-use muster_ddl::{ActionSchema, AgentDdl, InputValidationError};
+use muster_ddl::{ActionSchema, AgentDdl, InputValidationError, ValueType};
 use serde_json::{Map, Value};
 
 use crate::error::FleetRequestError;
@@ -79,7 +79,38 @@ impl AgentSchemas {
     }
 }
 
+/// The input of a changing action that makes it report what it would change.
+const NOOP_INPUT: &str = "noop";
+
+/// Adds the input that makes the action report what it would change, and change nothing.
+pub fn request_noop(
+    ddl: &AgentDdl,
+    action: &ActionSchema,
+    inputs: &mut Vec<(String, String)>,
+) -> Result<(), FleetRequestError> {
+    let is_supported =
+        action.find_input(NOOP_INPUT).is_some_and(|input| input.value_type == ValueType::Boolean);
+    if !is_supported && !action.is_read_only() {
+        let (agent, action) = (ddl.name().to_owned(), action.name().to_owned());
+        return Err(FleetRequestError::NoNoop { agent, action });
+    }
+    if is_supported && !inputs.iter().any(|(name, _)| name == NOOP_INPUT) {
+        inputs.push((NOOP_INPUT.to_owned(), "true".to_owned()));
+    }
+    Ok(())
+}
+
 impl<'a> RequestPlan<'a> {
+    /// Whether the request only reports what it would change.
+    pub fn is_noop(&self) -> bool {
+        self.data.get(NOOP_INPUT) == Some(&Value::Bool(true))
+    }
+
+    /// Whether the request leaves all nodes as they are: the action reads only, or the request is a noop.
+    pub fn changes_nothing(&self) -> bool {
+        self.action.is_read_only() || self.is_noop()
+    }
+
     /// Converts and validates the inputs.
     pub fn new(
         ddl: &'a AgentDdl,

@@ -6,7 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use muster_client::{ConnectionDisturbance, ReceivedReply};
-use muster_ddl::aggregate::OutputSummary;
+use muster_ddl::ActionSchema;
+use muster_ddl::aggregate::{OutputSummary, ReplySummarizer};
 use muster_jobs::{JobReply, RequestOutcome};
 use muster_wire::Millis;
 use muster_wire::identity::Identity;
@@ -22,6 +23,8 @@ pub struct RequestReport {
     pub agent: String,
     /// The action.
     pub action: String,
+    /// Whether the request only reports what would change.
+    pub noop: bool,
     /// The verified replies of target nodes, in order of arrival unless sorted later.
     pub replies: Vec<NodeReply>,
     /// The DDL's summaries over the successful replies.
@@ -34,6 +37,30 @@ impl RequestReport {
     /// A report without a request.
     pub fn empty(agent: &str, action: &str) -> Self {
         Self { agent: agent.to_owned(), action: action.to_owned(), ..Self::default() }
+    }
+
+    /// Computes the summaries that the action declares, after reports were merged.
+    pub fn summarize(&mut self, action: &ActionSchema) {
+        let mut summarizer = ReplySummarizer::for_request(action, self.noop);
+        for reply in self.replies.iter().filter(|reply| reply.is_ok()) {
+            summarizer.add_reply(&reply.data);
+        }
+        self.summaries = summarizer.to_summaries();
+    }
+
+    /// Whether the same request may succeed later on a node that failed or did not reply: an invalid or denied request fails again.
+    pub fn may_succeed_later(&self) -> bool {
+        let failed = self.replies.iter().filter(|reply| !reply.is_ok());
+        let permanent = failed.filter(|reply| match &reply.reason {
+            Some(reason) => {
+                matches!(reason, ReplyReason::Denied { .. } | ReplyReason::Oversized { .. })
+            }
+            None => matches!(
+                reply.status,
+                ReplyStatus::UnknownAction | ReplyStatus::MissingData | ReplyStatus::InvalidData
+            ),
+        });
+        self.stats.unsuccessful_count() > permanent.count()
     }
 
     /// Merges the report of another request of the same action; drops the summaries.
@@ -101,8 +128,8 @@ impl NodeTrace {
 impl NodeReply {
     /// Converts a verified reply; `data` are its outputs, redacted.
     pub(crate) fn new(answer: ReceivedReply, data: Map<String, Value>) -> Self {
-        let ReceivedReply { reply, after, verifying } = answer;
-        let trace = NodeTrace { stages: reply.stages, after, verifying };
+        let ReceivedReply { reply, after, verifying, .. } = answer;
+        let trace = NodeTrace { stages: reply.stages, after: after + verifying, verifying };
         Self {
             node: reply.sender,
             status: reply.statuscode,

@@ -98,6 +98,7 @@ impl FleetConnection {
         (stats.expected_replies, stats.traceparent) = (request.expect, request.traceparent);
         let (agent, action) = (request.plan.ddl.name(), request.plan.action);
         let mut builder = ReportBuilder::new(agent, action, nodes.len(), stats);
+        builder.set_noop(request.plan.is_noop());
         if nodes.is_empty() {
             return Ok(builder.into_report(nodes));
         }

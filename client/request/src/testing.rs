@@ -44,6 +44,7 @@ pub fn report(agent: &str, action: &str, replies: Vec<NodeReply>) -> RequestRepo
         ..RequestStats::default()
     };
     RequestReport {
+        noop: false,
         agent: agent.to_owned(),
         action: action.to_owned(),
         replies,

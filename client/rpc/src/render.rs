@@ -36,6 +36,7 @@ pub mod request;
 pub mod runs;
 pub mod spark;
 pub mod stats;
+pub mod status;
 pub mod template;
 pub mod template_values;
 #[cfg(test)]

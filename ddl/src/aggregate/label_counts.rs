@@ -16,10 +16,15 @@ pub(super) struct LabelCounter {
 }
 
 impl LabelCounter {
-    /// Labels are the aggregate's arguments: `{"true": "Changed", "false": "No Change"}`.
-    pub(super) fn new(aggregate: &AggregateSchema) -> Self {
-        let labels = aggregate.label_options().filter(|(key, _)| *key != "format");
-        let labels = labels.map(|(value, label)| (value.to_owned(), label.to_owned())).collect();
+    /// Labels are the aggregate's arguments: `{"true": "Changed", "false": "No Change", "noop": "Would Change"}`. In a noop request, the label
+    /// `noop` replaces that of `true`.
+    pub(super) fn new(aggregate: &AggregateSchema, noop: bool) -> Self {
+        let labels =
+            aggregate.label_options().filter(|(key, _)| !matches!(*key, "format" | "noop"));
+        let mut labels: BTreeMap<String, String> =
+            labels.map(|(value, label)| (value.to_owned(), label.to_owned())).collect();
+        let noop_label = aggregate.label_options().find(|(key, _)| noop && *key == "noop");
+        labels.extend(noop_label.map(|(_, label)| ("true".to_owned(), label.to_owned())));
         let splits_arrays = aggregate.function == AggregateFunction::Summary;
         Self { labels, counts: BTreeMap::new(), splits_arrays }
     }

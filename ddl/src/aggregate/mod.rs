@@ -70,6 +70,11 @@ impl std::fmt::Debug for ReplySummarizer {
 impl ReplySummarizer {
     /// Starts the summaries that `action` declares. Duplicate declarations are computed once.
     pub fn new(action: &ActionSchema) -> Self {
+        Self::for_request(action, false)
+    }
+
+    /// Starts the summaries of a request; a noop request counts what would change.
+    pub fn for_request(action: &ActionSchema, noop: bool) -> Self {
         let mut distinct: Vec<&AggregateSchema> = Vec::new();
         for aggregate in &action.aggregates {
             if !distinct.contains(&aggregate) {
@@ -88,7 +93,7 @@ impl ReplySummarizer {
                 result: SummaryResult::Rows(Vec::new()),
                 format: format.map(|(_, format)| format.to_owned()),
             };
-            (summary, new_fold(aggregate))
+            (summary, new_fold(aggregate, noop))
         });
         Self { folds: folds.collect() }
     }
@@ -112,10 +117,10 @@ impl ReplySummarizer {
     }
 }
 
-fn new_fold(aggregate: &AggregateSchema) -> Box<dyn AggregateFold> {
+fn new_fold(aggregate: &AggregateSchema, noop: bool) -> Box<dyn AggregateFold> {
     match aggregate.function {
         AggregateFunction::Summary | AggregateFunction::BooleanSummary => {
-            Box::new(label_counts::LabelCounter::new(aggregate))
+            Box::new(label_counts::LabelCounter::new(aggregate, noop))
         }
         AggregateFunction::Average => Box::<sum::AverageFold>::default(),
         AggregateFunction::Sum => Box::<sum::SumFold>::default(),

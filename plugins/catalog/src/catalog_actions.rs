@@ -26,6 +26,14 @@ pub(crate) struct CatalogRunInput {
 
 /// Without `Debug`: there may be passwords in it.
 #[derive(Deserialize, JsonSchema)]
+pub(crate) struct CatalogApplyInput {
+    #[serde(flatten)]
+    pub(crate) run: CatalogRunInput,
+    pub(crate) noop: Option<bool>,
+}
+
+/// Without `Debug`: there may be passwords in it.
+#[derive(Deserialize, JsonSchema)]
 pub(crate) struct CatalogLintInput {
     catalog: Option<String>,
     file: Option<String>,

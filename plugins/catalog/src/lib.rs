@@ -20,7 +20,7 @@ use muster_api::{
 
 pub use options::Options;
 
-use catalog_actions::{lint_catalog, run_catalog};
+use catalog_actions::{CatalogApplyInput, lint_catalog, run_catalog};
 use ledger_actions::{drop_owed, list_owed, replay_owed, summarise_owed};
 
 /// The agents `catalog` and `ledger` and the data source `ledger`.
@@ -75,8 +75,8 @@ impl NodePlugin for CatalogPlugin {
 
 fn build_catalog_agent(options: &Arc<Options>) -> Result<Agent, AgentError> {
     Agent::builtin("catalog")?
-        .blocking_action("apply", options, |options, cx, input| {
-            run_catalog(options, cx, input, false)
+        .blocking_action("apply", options, |options, cx, input: CatalogApplyInput| {
+            run_catalog(options, cx, input.run, input.noop == Some(true))
         })
         .blocking_action("plan", options, |options, cx, input| {
             run_catalog(options, cx, input, true)

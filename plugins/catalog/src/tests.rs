@@ -13,7 +13,9 @@ use muster_api::{ActionError, Agent, EmptyInput, NodePlugin as _};
 use serde_json::{Value, json};
 
 use crate::CatalogPlugin;
-use crate::catalog_actions::{CatalogLintInput, CatalogLintOutput, CatalogRunInput};
+use crate::catalog_actions::{
+    CatalogApplyInput, CatalogLintInput, CatalogLintOutput, CatalogRunInput,
+};
 use crate::ledger_actions::{
     LedgerDropInput, LedgerDropOutput, LedgerListOutput, LedgerReplayInput,
 };
@@ -50,7 +52,7 @@ fn types_names_and_examples_equal_the_ddls() {
     let directory = tempfile::tempdir().unwrap();
     let (catalog, ledger) = (agent("catalog", directory.path()), agent("ledger", directory.path()));
     let found: Vec<String> = [
-        differences::<CatalogRunInput, CatalogRunOutcome>(&catalog, "apply"),
+        differences::<CatalogApplyInput, CatalogRunOutcome>(&catalog, "apply"),
         differences::<CatalogRunInput, CatalogRunOutcome>(&catalog, "plan"),
         differences::<CatalogLintInput, CatalogLintOutput>(&catalog, "lint"),
         differences::<EmptyInput, LedgerListOutput>(&ledger, "list"),

@@ -24,6 +24,8 @@ pub struct ApplyOutcome {
     pub resource: String,
     /// Changes made, or in noop mode pending; includes failures.
     pub events: Vec<ChangeEvent>,
+    /// The unified diff of the content of a file. A read-only engine makes none.
+    pub diff: Option<String>,
     /// Log lines: command output, messages.
     pub log: Vec<String>,
     /// Why a read-only engine did not evaluate the resource: the program it would have had to run.
@@ -36,6 +38,11 @@ impl ApplyOutcome {
     /// Whether something was changed.
     pub fn has_changed(&self) -> bool {
         self.events.iter().any(|event| event.status == ChangeEventStatus::Success)
+    }
+
+    /// Whether something would be changed without noop.
+    pub fn would_change(&self) -> bool {
+        self.events.iter().any(|event| event.status == ChangeEventStatus::Noop)
     }
 }
 
@@ -164,6 +171,11 @@ impl ResourceEngine {
         let planned = self.type_of(resource).and_then(|resource_type| {
             resource_type.read_and_plan(&cx, resource).map(|plan| (resource_type, plan))
         });
+        if let Ok((resource_type, plan)) = &planned
+            && !self.read_only
+        {
+            outcome.diff = resource_type.content_diff(&cx, plan);
+        }
         match planned {
             Err(error) if error.is_not_evaluated() => outcome.not_evaluated = Some(error.reason()),
             Ok((_, plan)) if noop || self.read_only || resource.get_flag("noop") => {

@@ -55,6 +55,12 @@ pub trait ResourceType: fmt::Debug + Send + Sync {
         Ok(())
     }
 
+    /// The unified diff of the content that the plan changes, for display; `None` if there is none. Called before the change. It may show the
+    /// content of any file to the caller, so it is only for callers that may change the file.
+    fn content_diff(&self, _: &ResourceContext<'_>, _: &ResourcePlan) -> Option<String> {
+        None
+    }
+
     /// Whether the type supports refreshes.
     fn supports_refresh(&self) -> bool {
         false

@@ -19,7 +19,19 @@ pub(crate) struct PackageNameInput {
     pub(crate) package: String,
 }
 
-/// The result of a change.
+/// The input of the actions that change one package.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(crate) struct PackageChangeInput {
+    package: String,
+    noop: Option<bool>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(crate) struct PackageRefreshInput {
+    noop: Option<bool>,
+}
+
+/// The result of a change, or with `noop` what it would be.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct PackageChangeOutput {
     pub(crate) name: String,
@@ -35,6 +47,7 @@ pub(crate) struct PackageInstallInput {
     package: String,
     /// The DDL requires a leading digit, because other values of `ensure`, such as `absent`, have a meaning in the engine.
     version: Option<String>,
+    noop: Option<bool>,
 }
 
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
@@ -95,10 +108,11 @@ async fn run_exclusive<T: Send + 'static>(
 pub(crate) async fn install_package(
     queue: PackageQueue,
     cx: CallContext,
-    PackageInstallInput { package, version }: PackageInstallInput,
+    PackageInstallInput { package, version, noop }: PackageInstallInput,
 ) -> Result<PackageChangeOutput, ActionError> {
+    let ensure = version.unwrap_or_else(|| "present".to_owned());
     run_exclusive(queue, cx, move |packages| {
-        packages.ensure_state(&package, version.as_deref().unwrap_or("present"))
+        packages.ensure_state(&package, &ensure, noop == Some(true))
     })
     .await
 }
@@ -107,27 +121,32 @@ pub(crate) async fn install_package(
 pub(crate) async fn update_package(
     queue: PackageQueue,
     cx: CallContext,
-    PackageNameInput { package }: PackageNameInput,
+    PackageChangeInput { package, noop }: PackageChangeInput,
 ) -> Result<PackageChangeOutput, ActionError> {
-    run_exclusive(queue, cx, move |packages| packages.update_package(&package)).await
+    let noop = noop == Some(true);
+    run_exclusive(queue, cx, move |packages| packages.update_package(&package, noop)).await
 }
 
 /// Removes a package: `absent` keeps its configuration, `purged` removes that as well.
 pub(crate) async fn remove_package(
     queue: PackageQueue,
     cx: CallContext,
-    PackageNameInput { package }: PackageNameInput,
+    PackageChangeInput { package, noop }: PackageChangeInput,
     ensure: &'static str,
 ) -> Result<PackageChangeOutput, ActionError> {
-    run_exclusive(queue, cx, move |packages| packages.ensure_state(&package, ensure)).await
+    let noop = noop == Some(true);
+    run_exclusive(queue, cx, move |packages| packages.ensure_state(&package, ensure, noop)).await
 }
 
 /// Updates the package lists from the repositories.
 pub(crate) async fn refresh_lists(
     queue: PackageQueue,
     cx: CallContext,
-    _: EmptyInput,
+    PackageRefreshInput { noop }: PackageRefreshInput,
 ) -> Result<PackageRefreshOutput, ActionError> {
+    if noop == Some(true) {
+        return Ok(PackageRefreshOutput { output: "would update the package lists".to_owned() });
+    }
     let output = run_exclusive(queue, cx, NodePackages::refresh_lists).await?;
     Ok(PackageRefreshOutput { output: output.trim_end().to_owned() })
 }

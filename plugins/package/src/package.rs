@@ -34,20 +34,26 @@ impl NodePackages {
         self.engine.find_state("package", name)
     }
 
-    /// Sets the state of a package: a version, or one of the engine's `ensure` values.
+    /// Sets the state of a package: a version, or one of the engine's `ensure` values. With `noop`, only reports what would change.
     pub(crate) fn ensure_state(
         &self,
         name: &str,
         ensure: &str,
+        noop: bool,
     ) -> Result<PackageChangeOutput, EngineError> {
         let resource = self.build_resource(name, ensure)?;
         let previous = property_text(&self.query_package(name)?, "ensure");
-        let outcome = self.engine.apply_resource(&resource, self.cancel.clone(), false);
-        let changed = outcome.has_changed();
-        match outcome.error {
-            Some(error) => Err(error),
-            None => Ok(PackageChangeOutput {
-                ensure: property_text(&self.query_package(name)?, "ensure"),
+        let outcome = self.engine.apply_resource(&resource, self.cancel.clone(), noop);
+        let changed = outcome.has_changed() || outcome.would_change();
+        let planned = outcome.events.iter().find(|event| noop && event.property == "ensure");
+        let planned = planned.and_then(|event| event.desired_value.as_text()).map(str::to_owned);
+        match (outcome.error, planned) {
+            (Some(error), _) => Err(error),
+            (None, planned) => Ok(PackageChangeOutput {
+                ensure: match planned {
+                    Some(ensure) => ensure,
+                    None => property_text(&self.query_package(name)?, "ensure"),
+                },
                 name: name.to_owned(),
                 previous,
                 changed,
@@ -56,7 +62,11 @@ impl NodePackages {
     }
 
     /// Updates a package to the newest version if it is installed. Never installs one, because a fleet-wide update must not add packages.
-    pub(crate) fn update_package(&self, name: &str) -> Result<PackageChangeOutput, EngineError> {
+    pub(crate) fn update_package(
+        &self,
+        name: &str,
+        noop: bool,
+    ) -> Result<PackageChangeOutput, EngineError> {
         let resource = self.build_resource(name, "latest")?;
         if matches!(
             property_text(&self.query_package(name)?, "ensure").as_str(),
@@ -65,7 +75,7 @@ impl NodePackages {
             let problem = "is not installed, so there is nothing to update; use `install`";
             return Err(EngineError::failed(&resource, problem));
         }
-        self.ensure_state(name, "latest")
+        self.ensure_state(name, "latest", noop)
     }
 
     /// All packages with a newer version, and the tool that reported them.

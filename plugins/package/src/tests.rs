@@ -81,11 +81,16 @@ fn types_names_and_examples_equal_the_ddl() {
         differences::<actions::PackageInstallInput, actions::PackageChangeOutput>(
             &agent, "install",
         ),
-        differences::<actions::PackageNameInput, actions::PackageChangeOutput>(&agent, "purge"),
-        differences::<EmptyInput, actions::PackageRefreshOutput>(&agent, "refresh"),
+        differences::<actions::PackageChangeInput, actions::PackageChangeOutput>(&agent, "purge"),
+        differences::<actions::PackageRefreshInput, actions::PackageRefreshOutput>(
+            &agent, "refresh",
+        ),
         differences::<actions::PackageNameInput, actions::PackageStatusOutput>(&agent, "status"),
-        differences::<actions::PackageNameInput, actions::PackageChangeOutput>(&agent, "uninstall"),
-        differences::<actions::PackageNameInput, actions::PackageChangeOutput>(&agent, "update"),
+        differences::<actions::PackageChangeInput, actions::PackageChangeOutput>(
+            &agent,
+            "uninstall",
+        ),
+        differences::<actions::PackageChangeInput, actions::PackageChangeOutput>(&agent, "update"),
     ]
     .concat();
     assert_eq!(found, Vec::<String>::new());
@@ -136,6 +141,11 @@ async fn changes_return_previous_and_current_version() {
     ] {
         let machine = Machine::with_apt(line);
         let report = |previous: &str, changed: bool| json!({"name": "x", "ensure": ensure, "previous": previous, "changed": changed});
+        let mut planned_input = input.clone();
+        planned_input["noop"] = json!(true);
+        let planned = machine.ask(action, planned_input).await.unwrap();
+        assert_eq!(planned["changed"], call.is_some(), "{action} {input} {line}");
+        assert_eq!(machine.changes(), Vec::<String>::new(), "{action} {input} {line}");
         let first = machine.ask(action, input.clone()).await.unwrap();
         assert_eq!(first, report(previous, call.is_some()), "{action} {input} {line}");
         assert_eq!(Vec::from_iter(call), machine.changes());

@@ -62,6 +62,16 @@ pub(crate) struct ChangeReport {
     pub(crate) log: Vec<String>,
 }
 
+/// How it went, for callers that may change the node and so may see the content of files.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct AppliedChange {
+    #[serde(flatten)]
+    pub(crate) report: ChangeReport,
+    /// The unified diff of the content of a file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) diff: Option<String>,
+}
+
 impl ResourceChanger {
     pub(crate) fn new(engines: Arc<EngineFactory>) -> Self {
         Self { options: Arc::clone(&engines.options), engines, lock: ChangeQueue::default() }
@@ -91,7 +101,7 @@ impl ResourceChanger {
         cx: &CallContext,
         desired: DesiredResource,
         mode: ChangeMode,
-    ) -> Result<ChangeReport, ActionError> {
+    ) -> Result<AppliedChange, ActionError> {
         let type_name = desired.type_name.to_lowercase();
         policy::check_type(&self.options, &type_name)?;
         let engine = match mode {
@@ -184,8 +194,8 @@ fn open_undo_state(options: &Options) -> Result<Option<StateDir>, ActionError> {
     Ok(options.state_dir.as_deref().map(StateDir::open).transpose()?)
 }
 
-fn build_report(outcome: ApplyOutcome) -> Result<ChangeReport, ActionError> {
-    let ApplyOutcome { resource, events, log, not_evaluated, error } = outcome;
+fn build_report(outcome: ApplyOutcome) -> Result<AppliedChange, ActionError> {
+    let ApplyOutcome { resource, events, diff, log, not_evaluated, error } = outcome;
     let not_evaluated = not_evaluated.map(|reason| format!("not evaluated: {reason}"));
     let failure = events.iter().find(|event| event.status == ChangeEventStatus::Failure);
     let failure = match (failure, error) {
@@ -203,10 +213,10 @@ fn build_report(outcome: ApplyOutcome) -> Result<ChangeReport, ActionError> {
         log,
     };
     let Some(failure) = failure else {
-        return Ok(report);
+        return Ok(AppliedChange { report, diff });
     };
     let failed = ActionError::failed(format!("{}: {failure}", report.resource));
-    Err(failed.with_output(&report))
+    Err(failed.with_output(&AppliedChange { report, diff }))
 }
 
 /// The events as one sentence.

@@ -7,10 +7,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::service::{NodeService, ServiceRunState};
 
-/// The input of every action.
+/// The input of `status`.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct ServiceNameInput {
     service: String,
+}
+
+/// The input of the actions that change a service.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(crate) struct ServiceChangeInput {
+    service: String,
+    noop: Option<bool>,
 }
 
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
@@ -18,11 +25,11 @@ pub(crate) struct ServiceStatusOutput {
     status: ServiceRunState,
 }
 
-/// The state after a change.
+/// The state after a change; with `noop`, the current state.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct ServiceChangeOutput {
     pub(crate) status: ServiceRunState,
-    /// Whether the state differs from the one before.
+    /// Whether something changed, or would change with `noop`.
     pub(crate) changed: bool,
 }
 
@@ -48,20 +55,22 @@ pub(crate) fn query_service(
 /// Starts a stopped service, or stops a running one.
 pub(crate) fn change_state(
     cx: &BlockingContext,
-    input: ServiceNameInput,
+    input: ServiceChangeInput,
     desired: ServiceRunState,
 ) -> Result<ServiceChangeOutput, ActionError> {
-    NodeService::new(cx, input.service).ensure_state(desired).map_err(to_action_error)
+    let noop = input.noop == Some(true);
+    NodeService::new(cx, input.service).ensure_state(desired, noop).map_err(to_action_error)
 }
 
 /// Stops and starts a service.
 pub(crate) fn restart_service(
     _: &NoState,
     cx: &BlockingContext,
-    input: ServiceNameInput,
-) -> Result<ServiceStatusOutput, ActionError> {
-    let status = NodeService::new(cx, input.service).restart().map_err(to_action_error)?;
-    Ok(ServiceStatusOutput { status })
+    input: ServiceChangeInput,
+) -> Result<ServiceChangeOutput, ActionError> {
+    let noop = input.noop == Some(true);
+    let status = NodeService::new(cx, input.service).restart(noop).map_err(to_action_error)?;
+    Ok(ServiceChangeOutput { status, changed: true })
 }
 
 pub(crate) fn find_service(

@@ -14,7 +14,7 @@ use muster_api::{
     Agent, AgentError, DataSourceError, NoState, StatelessPlugin, ValidatedDataSource,
 };
 
-use actions::{ServiceNameInput, change_state};
+use actions::{ServiceChangeInput, change_state};
 use service::ServiceRunState::{Running, Stopped};
 
 /// The agent and the data source `service`.
@@ -27,10 +27,10 @@ impl StatelessPlugin for ServicePlugin {
     fn create_agent() -> Result<Agent, AgentError> {
         Agent::builtin(Self::NAME)?
             .blocking_action("status", &NoState, actions::query_service)
-            .blocking_action("start", &NoState, |_, cx, input: ServiceNameInput| {
+            .blocking_action("start", &NoState, |_, cx, input: ServiceChangeInput| {
                 change_state(cx, input, Running)
             })
-            .blocking_action("stop", &NoState, |_, cx, input: ServiceNameInput| {
+            .blocking_action("stop", &NoState, |_, cx, input: ServiceChangeInput| {
                 change_state(cx, input, Stopped)
             })
             .blocking_action("restart", &NoState, actions::restart_service)

@@ -65,24 +65,28 @@ impl NodeService {
         })
     }
 
-    /// Starts or stops the service unless it is already in that state.
+    /// Starts or stops the service unless it is already in that state. With `noop`, only reports whether it is.
     pub(crate) fn ensure_state(
         &self,
         desired: ServiceRunState,
+        noop: bool,
     ) -> Result<ServiceChangeOutput, EngineError> {
         self.query_state()?;
         let resource = self.build_resource(Some(desired))?;
-        let outcome = self.engine.apply_resource(&resource, self.cancel.clone(), false);
-        let changed = outcome.has_changed();
+        let outcome = self.engine.apply_resource(&resource, self.cancel.clone(), noop);
+        let changed = outcome.has_changed() || outcome.would_change();
         match outcome.error {
             Some(error) => Err(error),
             None => Ok(ServiceChangeOutput { status: self.query_state()?, changed }),
         }
     }
 
-    /// Restarts the service in any state.
-    pub(crate) fn restart(&self) -> Result<ServiceRunState, EngineError> {
-        self.query_state()?;
+    /// Restarts the service in any state. With `noop`, only returns its state.
+    pub(crate) fn restart(&self, noop: bool) -> Result<ServiceRunState, EngineError> {
+        let state = self.query_state()?;
+        if noop {
+            return Ok(state);
+        }
         let resource = self.build_resource(None)?;
         let cx = self.engine_context();
         choose_provider(&cx, &resource)?.run_operation(

@@ -36,8 +36,11 @@ impl Machine {
     }
 
     async fn ask(&self, action: &str, service: &str) -> Result<Value, ActionError> {
+        self.call(action, &json!({ "service": service })).await
+    }
+
+    async fn call(&self, action: &str, input: &Value) -> Result<Value, ActionError> {
         let declared = self.agent.ddl().find_action(action).unwrap();
-        let input = json!({ "service": service });
         let input = declared.validate_input(input.as_object().unwrap()).unwrap();
         let node = TestNode::named("dev1.example.net").unwrap();
         let cx = node.context("service", action, Arc::clone(&self.system)).unwrap();
@@ -88,16 +91,27 @@ fn changes(system: &FakeSystem) -> Vec<String> {
 fn types_names_and_examples_equal_the_ddl() {
     let agent = ServicePlugin::create_agent().unwrap();
     let found: Vec<String> = [
-        differences::<actions::ServiceNameInput, actions::ServiceStatusOutput>(&agent, "restart"),
-        differences::<actions::ServiceNameInput, actions::ServiceChangeOutput>(&agent, "start"),
+        differences::<actions::ServiceChangeInput, actions::ServiceChangeOutput>(&agent, "restart"),
+        differences::<actions::ServiceChangeInput, actions::ServiceChangeOutput>(&agent, "start"),
         differences::<actions::ServiceNameInput, actions::ServiceStatusOutput>(&agent, "status"),
-        differences::<actions::ServiceNameInput, actions::ServiceChangeOutput>(&agent, "stop"),
+        differences::<actions::ServiceChangeInput, actions::ServiceChangeOutput>(&agent, "stop"),
     ]
     .concat();
     assert_eq!(found, Vec::<String>::new());
     let read_only = |name| agent.ddl().find_action(name).unwrap().is_read_only();
     assert!(read_only("status"));
     assert!(!["start", "stop", "restart"].into_iter().any(read_only));
+}
+
+#[tokio::test]
+async fn noop_reports_the_change_and_runs_no_command() {
+    let (system, machine) = with_systemd("loaded", "active");
+    for (action, changed) in [("start", false), ("stop", true), ("restart", true)] {
+        let input = json!({"service": "httpd", "noop": true});
+        let report = machine.call(action, &input).await.unwrap();
+        assert_eq!(report, json!({"status": "running", "changed": changed}), "{action}");
+    }
+    assert_eq!(changes(&system), Vec::<String>::new());
 }
 
 #[tokio::test]
@@ -111,7 +125,8 @@ async fn init_script_is_started_restarted_and_stopped() {
         assert_eq!(started, report("running", changed));
     }
     assert_eq!(machine.ask("status", "httpd").await.unwrap(), running);
-    assert_eq!(machine.ask("restart", "httpd").await.unwrap(), running);
+    let restarted = machine.ask("restart", "httpd").await.unwrap();
+    assert_eq!(restarted, report("running", true));
     for changed in [true, false] {
         let ended = machine.ask("stop", "httpd").await.unwrap();
         assert_eq!(ended, report("stopped", changed));

@@ -26,6 +26,7 @@ fn header(id: &str) -> JobHeader {
         id: id.to_owned(),
         name: None,
         started: NOW,
+        fleet: None,
         collective: "muster".parse().unwrap(),
         agent: "service".to_owned(),
         action: "restart".to_owned(),

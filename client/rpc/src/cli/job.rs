@@ -1,8 +1,12 @@
 //! Arguments of `rpc job ...`.
 
+use std::time::Duration;
+
 use clap::{Args, Subcommand};
 
 use super::json::JsonArgs;
+use super::output::OutputArgs;
+use super::seconds::parse_seconds;
 
 /// Commands for stored jobs.
 #[derive(Debug, Subcommand)]
@@ -30,6 +34,17 @@ failed, did not reply or did not receive it, 3 if none replied."
 
 Exits with 0 if the replies are equal, with 2 if they differ.")]
     Diff(JobDiffArgs),
+    /// Undo a job's changes on the nodes that it changed
+    #[command(after_help = "Examples:
+  rpc job undo 20260131-235959-3f9a2c --noop  show what would be undone
+  rpc job undo 20260131-235959-3f9a2c
+  rpc job undo motd                           the newest job with this name
+
+Nodes keep what `puppetral do` replaced: the values of properties, and the
+content of files up to 8 MiB, for the last 1000 changes. Each is restored as an
+ordinary change, which is a job of its own and can be undone as well. Other
+actions cannot be undone.")]
+    Undo(Box<JobUndoArgs>),
     /// Delete jobs
     #[command(after_help = "Examples:
   rpc job forget 20260131-235959-3f9a2c
@@ -60,6 +75,26 @@ pub struct JobDiffArgs {
     /// JSON output.
     #[command(flatten)]
     pub json: JsonArgs,
+}
+
+/// `rpc job undo`.
+#[derive(Debug, Args)]
+pub struct JobUndoArgs {
+    /// Id of the job, a prefix of it, or the job's name
+    #[arg(value_name = "JOB")]
+    pub job: String,
+    /// Report what would change, and change nothing
+    #[arg(long)]
+    pub noop: bool,
+    /// Do not ask for confirmation
+    #[arg(short, long)]
+    pub yes: bool,
+    /// Time limit of the action on a node, in seconds [default: from the agent's DDL]
+    #[arg(short, long, value_name = "SECONDS", value_parser = parse_seconds)]
+    pub timeout: Option<Duration>,
+    /// Output format.
+    #[command(flatten)]
+    pub output: OutputArgs,
 }
 
 /// `rpc job forget`.

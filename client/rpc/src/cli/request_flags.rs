@@ -8,10 +8,14 @@ const JOBS_HEADING: &str = "Jobs";
 
 /// Options of a request.
 #[derive(Debug, Clone, Default, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a separate command-line flag")]
 pub struct RequestFlags {
     /// Do not ask for confirmation before changing many nodes
     #[arg(short, long, help_heading = HELP_HEADING)]
     pub yes: bool,
+    /// Report what would change, and change nothing
+    #[arg(long, help_heading = HELP_HEADING)]
+    pub noop: bool,
     /// Send the request, print its id and exit; nodes do not reply
     #[arg(long, visible_alias = "nr", help_heading = HELP_HEADING, conflicts_with_all = [
         "form", "jq", "expect", "trace", "batch", "canary", "reply_to",

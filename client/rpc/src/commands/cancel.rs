@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 
 use muster_base::error_chain;
 use muster_contract::rpcutil::{CancelOutcome, RpcutilCancelOutput};
-use muster_ddl::aggregate::ReplySummarizer;
 use muster_jobs::{JobState, JobStore, JobWave, SavedJob, SavedJobError};
 use muster_request::{
     AgentSchemas, DiscoveredNodes, FleetConnection, NodeReply, RequestOutcome, RequestReport,
@@ -56,6 +55,9 @@ pub async fn run(args: CancelArgs, cx: CommandContext<'_>) -> CommandResult {
     let mut report = RequestReport::empty(inquiry::RPCUTIL_AGENT, action);
     if !nothing_left {
         let fleet = FleetConnection::connect(&settings, &target).await?;
+        if let CancelTarget::Job(job) = &cancel_target {
+            fleet.check_job(job)?;
+        }
         let progress = ProgressReporter::new(cx.printer, json.is_none());
         report =
             send_cancels(tasks, (&schemas, action), (&fleet, &target), &progress, report).await?;
@@ -83,11 +85,11 @@ async fn send_cancels(
     progress: &ProgressReporter<'_>,
     mut report: RequestReport,
 ) -> Result<RequestReport> {
-    let mut summarizer = None;
+    let mut last_action = None;
     for CancelTask { request, nodes } in tasks {
         let plan =
             inquiry::plan_action(schemas, (inquiry::RPCUTIL_AGENT, action), &[("id", &request)])?;
-        summarizer.get_or_insert_with(|| ReplySummarizer::new(plan.action));
+        last_action = Some(plan.action);
         let found = match nodes {
             Some(nodes) => DiscoveredNodes::from_names(nodes),
             None => fleet.discover_nodes(target, progress).await?,
@@ -97,11 +99,8 @@ async fn send_cancels(
             break;
         }
     }
-    if let Some(mut summarizer) = summarizer {
-        for reply in report.replies.iter().filter(|reply| reply.is_ok()) {
-            summarizer.add_reply(&reply.data);
-        }
-        report.summaries = summarizer.to_summaries();
+    if let Some(action) = last_action {
+        report.summarize(action);
     }
     Ok(report)
 }

@@ -1,4 +1,6 @@
-//! `rpc job`: shows and manages saved jobs. Sends no requests.
+//! `rpc job`: shows and manages saved jobs. Only `undo` sends requests.
+
+mod undo;
 
 use muster_base::error_chain;
 use muster_jobs::JobStore;
@@ -14,12 +16,13 @@ use crate::render::job::{
 use crate::render::plan::count_text;
 
 /// Runs one of the commands.
-pub fn run(command: JobCommand, cx: CommandContext<'_>) -> CommandResult {
+pub async fn run(command: JobCommand, cx: CommandContext<'_>) -> CommandResult {
     let store = JobStore::new(cx.environment.state_home.as_deref())?;
     match command {
         JobCommand::List(args) => list_jobs(&args, &store, cx),
         JobCommand::Show(args) => show_job(&args, &store, cx),
         JobCommand::Diff(args) => diff_jobs(&args, &store, cx),
+        JobCommand::Undo(args) => Box::pin(undo::run(*args, &store, cx)).await,
         JobCommand::Forget(args) => forget_jobs(&args, &store, cx),
     }
 }
@@ -29,7 +32,7 @@ fn list_jobs(args: &JsonArgs, store: &JobStore, cx: CommandContext<'_>) -> Comma
     if let Some(json) = form::parse_json_form(args)? {
         cx.print_json(&JobListDocument::new(&jobs), &json)?;
     } else {
-        cx.printer.print_text(render_job_list(&jobs))?;
+        cx.printer.print_text(render_job_list(&jobs, cx.width()))?;
         if jobs.is_empty() {
             cx.printer.print_message(format_args!(
                 "no saved jobs; requests that may change nodes are saved, and requests with {}",

@@ -13,7 +13,7 @@ use muster_ddl::ActionSchema;
 use muster_request::{
     AgentSchemas, ApprovalFileError, DiscoveredNodes, FleetConnection, FleetRequest,
     FleetRequestError, JobRecorder, LoadedApproval, ReplyFilter, RequestPlan, RequestReport,
-    RequestWords, RpcSettings, TargetSelection, load_approval,
+    RequestWords, RpcSettings, TargetSelection, load_approval, request_noop,
 };
 use muster_wire::identity::Identity;
 use muster_wire::trace::TraceContext;
@@ -118,7 +118,10 @@ async fn ask_action(
         Some(earlier_job) => earlier_job.merge_inputs(&words.inputs)?,
         None => (words.inputs.clone(), serde_json::Map::new()),
     };
-    let inputs = read_secrets(action, inputs).await?;
+    let mut inputs = read_secrets(action, inputs).await?;
+    if args.flags.noop {
+        request_noop(ddl, action, &mut inputs)?;
+    }
     let plan = RequestPlan::with_base_inputs(ddl, action, base, &inputs)?;
     if let Some(earlier_job) = &earlier_job {
         target.collective.get_or_insert(earlier_job.job.header.collective.clone());
@@ -135,6 +138,9 @@ async fn ask_action(
         target.check_required_filter(&source, action, &settings)?;
     }
     let fleet = FleetConnection::connect(&settings, &target).await?;
+    if let Some(earlier_job) = &earlier_job {
+        fleet.check_job(&earlier_job.job)?;
+    }
     let progress = ProgressReporter::new(cx.printer, !form.is_json() && !args.output.no_progress);
     let mut found = if let Some(nodes) = nodes {
         DiscoveredNodes::from_names(nodes)
@@ -156,7 +162,7 @@ async fn ask_action(
     let candidate = JobCandidate {
         request: &request,
         nodes: &found.nodes,
-        collective: fleet.collective(),
+        fleet: &fleet,
         target: &target,
         earlier_job: earlier_job.as_ref(),
     };
@@ -216,7 +222,8 @@ impl PendingRequest<'_> {
     ) -> CommandResult {
         let RequestPlan { ddl, action, .. } = self.request.plan;
         let (cx, trace) = (self.cx, self.request.trace);
-        let output = RequestOutput::new(form, filter, &args.output, action, cx);
+        let output = RequestOutput::new(form, filter, &args.output, action, cx)
+            .with_noop(self.request.plan.is_noop());
         output.print_found(ddl.name(), action.name(), &self.found.nodes)?;
         let replies = self.fleet.run_request(
             self.request,
@@ -298,7 +305,7 @@ async fn confirm_request(
     let RequestPlan { ddl, action, .. } = request.plan;
     let (limits, pause) = (request.limits, request.pause);
     let preview = RolloutPreview { request: (ddl.name(), action.name()), nodes, limits, pause };
-    let conditions = (action.is_read_only(), nodes.len(), args.flags.yes);
+    let conditions = (request.plan.changes_nothing(), nodes.len(), args.flags.yes);
     let was_asked = cx.confirm_request(settings, conditions, || preview.render_text()).await?;
     if !was_asked && request.limits.batches(nodes.iter().cloned()).len() >= 2 {
         cx.printer.print_message(preview.render_text().trim_end());
@@ -338,7 +345,7 @@ fn print_next_steps(report: &RequestReport, job: Option<&str>, cx: CommandContex
             "run `rpc do --resume {job}` to call the {nodes} that received no request"
         ));
     }
-    if report.stats.unsuccessful_count() > 0 {
+    if report.may_succeed_later() {
         cx.printer.print_hint(format_args!(
             "run `rpc do --retry-failed {job}` to retry the nodes that failed or did not reply"
         ));

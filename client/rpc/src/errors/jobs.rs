@@ -16,6 +16,10 @@ impl CommandError for SavedJobError {
             Self::NothingLeft { id, .. } => {
                 vec![format!("run `rpc job show {id}` to see its results")]
             }
+            Self::OtherFleet { saved, .. } => vec![format!(
+                "select the configuration of the fleet {} with --config or RPC_CONFIG",
+                saved.0.name
+            )],
             _ => Vec::new(),
         }
     }

@@ -36,7 +36,9 @@ impl CommandError for FleetRequestError {
             }
             Self::Unfiltered { .. } => vec![UNFILTERED_HINT.to_owned()],
             Self::Job(error) => error.hints(),
-            Self::NoAction { agent, .. } | Self::Input { agent, .. } => {
+            Self::NoAction { agent, .. }
+            | Self::NoNoop { agent, .. }
+            | Self::Input { agent, .. } => {
                 vec![documentation_hint(agent)]
             }
             Self::Fetch(error) => fetch_hint(error).map(str::to_owned).into_iter().collect(),
@@ -51,6 +53,7 @@ impl CommandError for FleetRequestError {
             | Self::UnknownAgent { .. }
             | Self::UnknownAction { .. }
             | Self::NoAction { .. }
+            | Self::NoNoop { .. }
             | Self::DiscoveryOption(_)
             | Self::UnsupportedCondition(_)
             | Self::Unfiltered { .. }

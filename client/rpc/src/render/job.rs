@@ -3,12 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use muster_base::{format_rfc3339, format_utc};
-use muster_jobs::{JobReply, SavedJob};
+use muster_jobs::{JobFleet, JobReply, RequestOutcome, SavedJob};
 use muster_wire::identity::Identity;
 use serde::Serialize;
 use serde_json::Value;
 
 use super::columns::format_columns;
+use super::grid::{TableRow, lay_out_table};
+use super::status::outcome_words;
 use super::value::compact_value;
 use super::{TextPage, escape_to_line, node_count_text};
 use crate::printer::{BAD, GOOD, STRONG};
@@ -16,17 +18,55 @@ use crate::printer::{BAD, GOOD, STRONG};
 /// Indentation below a title, in columns.
 const INDENT: usize = 3;
 
-/// Renders one line per job.
-pub fn render_job_list(jobs: &[SavedJob]) -> String {
-    let mut page = TextPage::default();
-    for job in jobs {
-        let header = &job.header;
-        let name = header.name.as_ref().map(|name| format!("  ({name})")).unwrap_or_default();
-        let (id, state) = (&header.id, job.state().as_str());
-        let (ok, all, request) = (job.ok_count(), header.nodes.len(), request_text(job));
-        page.push_line(format_args!("{id}  {state:<11}  {ok:>5} / {all:<5}  {request}{name}"));
+/// Headings of the list of jobs.
+const LIST_HEADING: [&str; 6] = ["JOB", "STARTED", "FLEET", "STATE", "RESULT", "REQUEST"];
+
+/// Renders a table with one row per job; nothing without jobs.
+pub fn render_job_list(jobs: &[SavedJob], width: usize) -> String {
+    if jobs.is_empty() {
+        return String::new();
     }
-    page.into_text()
+    let rows: Vec<TableRow> = jobs.iter().map(job_row).collect();
+    lay_out_table(&LIST_HEADING, &rows, width, Some(2)).text
+}
+
+fn job_row(job: &SavedJob) -> TableRow {
+    let header = &job.header;
+    let name = header.name.as_ref().map(|name| format!(" ({name})")).unwrap_or_default();
+    let request = [request_text(job), inputs_text(job)].join(" ");
+    let cells = vec![
+        header.id.clone(),
+        format_utc(header.started / 1000),
+        header.fleet.as_ref().map_or("-".to_owned(), fleet_name),
+        job.state().as_str().to_owned(),
+        result_text(job),
+        format!("{}{name}", request.trim_end()),
+    ];
+    TableRow { cells, is_bad: job.outcome() != RequestOutcome::Succeeded }
+}
+
+fn fleet_name(fleet: &JobFleet) -> String {
+    escape_to_line(&fleet.name).into_owned()
+}
+
+/// Number of successful nodes, and the reasons why others are missing.
+fn result_text(job: &SavedJob) -> String {
+    let mut parts = vec![format!("{}/{} ok", job.ok_count(), job.header.nodes.len())];
+    for (nodes, state) in [
+        (job.failed_nodes(), "failed"),
+        (job.unanswered_nodes(), "no response"),
+        (job.never_asked_nodes(), "not called"),
+    ] {
+        parts.extend((!nodes.is_empty()).then(|| format!("{} {state}", nodes.len())));
+    }
+    parts.join(", ")
+}
+
+fn inputs_text(job: &SavedJob) -> String {
+    let inputs = job.header.inputs.iter();
+    let inputs =
+        inputs.map(|(name, value)| format!("{}={}", escape_to_line(name), compact_value(value)));
+    inputs.collect::<Vec<_>>().join(" ")
 }
 
 /// The agent and its action.
@@ -38,16 +78,16 @@ fn request_text(job: &SavedJob) -> String {
 pub fn render_job(job: &SavedJob, width: usize) -> String {
     let header = &job.header;
     let mut page = TextPage::default();
-    let inputs = header.inputs.iter();
-    let inputs =
-        inputs.map(|(name, value)| format!("{}={}", escape_to_line(name), compact_value(value)));
+    let fleet = header.fleet.as_ref();
     let rows = [
         ("Job", header.id.clone()),
         ("Name", header.name.as_ref().map(ToString::to_string).unwrap_or_default()),
         ("State", job.state().as_str().to_owned()),
         ("Action", request_text(job)),
-        ("Inputs", inputs.collect::<Vec<_>>().join(" ")),
+        ("Inputs", inputs_text(job)),
         ("Target", escape_to_line(&header.target).into_owned()),
+        ("Fleet", fleet.map(fleet_name).unwrap_or_default()),
+        ("Account", fleet.map(|fleet| fleet.account.to_string()).unwrap_or_default()),
         ("Collective", header.collective.to_string()),
         ("Retry of", header.retry_of.clone().unwrap_or_default()),
         ("Started", format_utc(header.started / 1000)),
@@ -94,12 +134,11 @@ fn add_names(title: &str, nodes: &BTreeSet<Identity>, width: usize, page: &mut T
 
 /// A node's status on one line.
 fn reply_status_line(answer: &JobReply) -> String {
-    let reason = answer.reason.as_ref().map(|reason| format!(" ({})", reason.as_str()));
-    let text = answer.statuscode.display_text();
+    let words = outcome_words(answer.statuscode, answer.reason.as_ref());
     if answer.is_ok() {
-        return text.to_owned();
+        return words.to_owned();
     }
-    format!("{text}{}: {}", reason.unwrap_or_default(), escape_to_line(&answer.statusmsg))
+    format!("{words}: {}", escape_to_line(&answer.statusmsg))
 }
 
 /// The document of a difference.
@@ -215,9 +254,15 @@ pub struct JobSummaryDocument<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<&'a str>,
     state: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fleet: Option<&'a JobFleet>,
+    collective: &'a str,
     agent: &'a str,
     action: &'a str,
+    inputs: &'a serde_json::Map<String, Value>,
     start_time_utc: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    end_time_utc: Option<String>,
     nodes: usize,
     ok: usize,
     failed: usize,
@@ -232,9 +277,13 @@ impl<'a> JobSummaryDocument<'a> {
             id: &header.id,
             name: header.name.as_ref().map(muster_wire::identity::SubjectName::as_str),
             state: job.state().as_str(),
+            fleet: header.fleet.as_ref(),
+            collective: header.collective.as_str(),
             agent: &header.agent,
             action: &header.action,
+            inputs: &header.inputs,
             start_time_utc: format_rfc3339(header.started),
+            end_time_utc: job.end.map(|(_, time)| format_rfc3339(time)),
             nodes: header.nodes.len(),
             ok: job.ok_count(),
             failed: job.failed_nodes().len(),

@@ -15,6 +15,7 @@ use super::duration::format_duration;
 use super::grid::{RenderedTable, TableRow, lay_out_table};
 use super::group::EqualReplyGroup;
 use super::printable::escape_unprintable;
+use super::status::{count_failures, outcome_words};
 use super::value::{compact_value, event_sentences, hang_lines, value_lines};
 use super::{TextPage, escape_to_line, node_count_text};
 use crate::printer::{BAD, GOOD, STRONG, WARNING};
@@ -25,6 +26,10 @@ const NODE_NAME_WIDTH: usize = 40;
 const MAX_ABSENT_NAMES: usize = 100;
 /// Indentation below a node's name.
 const INDENT: &str = "   ";
+
+/// Title of the output of changing actions that says whether something changed, and its title in a noop request.
+const CHANGED_TITLE: &str = "Changed";
+const WOULD_CHANGE_TITLE: &str = "Would Change";
 
 /// Maximum lines of a table row, unless verbose.
 const MAX_CELL_LINES: usize = 3;
@@ -38,6 +43,8 @@ pub struct RequestResultView<'a> {
     pub display: Option<DisplayOverride>,
     /// Whether times are shown, too.
     pub verbose: bool,
+    /// Whether the request only reports what would change.
+    pub noop: bool,
     /// Width of the text in columns.
     pub width: usize,
 }
@@ -130,8 +137,16 @@ impl RequestResultView<'_> {
         let rows = declared
             .chain(others)
             .filter(|(_, value)| self.verbose || !is_empty_list(value))
-            .map(|(title, value)| (escape_to_line(title), self.shorten_value(value)));
+            .map(|(title, value)| (self.output_title(title), self.shorten_value(value)));
         align_rows(&rows.collect::<Vec<_>>(), self.width)
+    }
+
+    /// The title of an output. A noop request has changed nothing yet.
+    fn output_title<'a>(&self, title: &'a str) -> Cow<'a, str> {
+        if self.noop && title == CHANGED_TITLE {
+            return Cow::Borrowed(WOULD_CHANGE_TITLE);
+        }
+        escape_to_line(title)
     }
 
     /// Replaces a list of events by their sentences, unless verbose.
@@ -151,7 +166,7 @@ impl RequestResultView<'_> {
             if rows.is_empty() {
                 continue;
             }
-            let title = escape_to_line(&summary.display_as);
+            let title = self.output_title(&summary.display_as);
             page.push_line(format_args!("{STRONG}Summary of {title}:{STRONG:#}\n"));
             for row in rows {
                 page.push_line(format_args!("{INDENT}{}", escape_to_line(&row)));
@@ -217,13 +232,15 @@ pub fn balance_line(report: &RequestReport) -> String {
     let stats = &report.stats;
     let (responses, discovered) = (stats.response_count(), stats.discovered);
     let style = if responses < discovered || stats.failed > 0 { BAD } else { GOOD };
-    let failed = match stats.failed {
-        0 => String::new(),
-        failed => format!(", {BAD}{failed} failed{BAD:#}"),
+    let failed = match (stats.failed, count_failures(&report.replies)) {
+        (0, _) => String::new(),
+        (failed, reasons) if reasons.is_empty() => format!(", {BAD}{failed} failed{BAD:#}"),
+        (failed, reasons) => format!(", {BAD}{failed} failed{BAD:#} ({reasons})"),
     };
+    let noop = if report.noop { "; noop: nothing was changed" } else { "" };
     let time = format_duration(stats.call_duration());
     format!(
-        "Finished processing {style}{responses} / {discovered}{style:#} hosts in {time}{failed}\n"
+        "Finished processing {style}{responses} / {discovered}{style:#} hosts in {time}{failed}{noop}\n"
     )
 }
 
@@ -246,10 +263,7 @@ fn reply_heading(sender: &str, reply: &NodeReply) -> String {
     if reply.is_ok() {
         return format!("{STRONG}{sender}{STRONG:#}");
     }
-    let status = match &reply.reason {
-        Some(reason) => reason_title(reason),
-        None => reply.status.display_text(),
-    };
+    let status = outcome_words(reply.status, reply.reason.as_ref());
     format!("{STRONG}{sender:<NODE_NAME_WIDTH$}{STRONG:#} {BAD}{status}{BAD:#}")
 }
 
@@ -266,36 +280,24 @@ fn cell_text(value: &Value) -> String {
 
 /// The result of a reply and its reason, in a cell.
 fn outcome_text(reply: &NodeReply) -> String {
+    let words = outcome_words(reply.status, reply.reason.as_ref());
     if reply.is_ok() {
-        return reply.status.display_text().to_owned();
+        return words.to_owned();
     }
-    let status = reply.reason.as_ref().map_or(reply.status.display_text(), ReplyReason::as_str);
-    format!("{status}: {}", escape_to_line(&reply.message))
+    format!("{words}: {}", escape_to_line(&reply.message))
 }
 
-fn reason_title(reason: &ReplyReason) -> &'static str {
-    match reason {
-        ReplyReason::Timeout { .. } => "Timed Out",
-        ReplyReason::Busy { .. } => "Busy",
-        ReplyReason::Denied { .. } => "Denied",
-        ReplyReason::Expired { .. } => "Request Expired",
-        ReplyReason::Oversized { .. } => "Reply Too Large",
-        ReplyReason::Cancelled => "Cancelled",
-        ReplyReason::Broken => "Agent Failed",
-        ReplyReason::Stopping => "Daemon Stopping",
-    }
-}
-
-/// Details of a reason that neither its title nor the message has.
+/// Details of a reason that neither its words nor the message has.
 fn reason_detail(reason: &ReplyReason, message: &str) -> Option<String> {
     match reason {
-        ReplyReason::Timeout { after_ms } => Some(format!("the time limit was {after_ms} ms")),
         ReplyReason::Busy { retry_after_ms } => Some(format!("retry in {retry_after_ms} ms")),
-        ReplyReason::Denied { rule } if message.contains(rule.as_str()) => None,
-        ReplyReason::Denied { rule } => Some(format!("decided by {}", escape_to_line(rule))),
-        ReplyReason::Expired { age_ms } => Some(format!("{age_ms} ms old by the node's clock")),
-        ReplyReason::Oversized { bytes } => Some(format!("{bytes} bytes")),
-        ReplyReason::Cancelled | ReplyReason::Broken | ReplyReason::Stopping => None,
+        ReplyReason::Denied { rule } if !message.contains(rule.as_str()) => {
+            Some(format!("decided by {}", escape_to_line(rule)))
+        }
+        ReplyReason::Timeout { after_ms } if !message.contains(&after_ms.to_string()) => {
+            Some(format!("the time limit was {after_ms} ms"))
+        }
+        _ => None,
     }
 }
 

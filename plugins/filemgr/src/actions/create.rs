@@ -6,7 +6,7 @@ use muster_api::system::FileEntryKind;
 use muster_api::system::confined::ConfinedEntry;
 use muster_api::{ActionError, BlockingContext};
 
-use super::{FileChangeOutput, FilePathInput};
+use super::{FileChangeInput, FileChangeOutput};
 use crate::path_policy::{AdmittedPath, PathPolicy};
 
 /// Mode of a created file.
@@ -17,17 +17,22 @@ const DIRECTORY_MODE: u32 = 0o755;
 pub(crate) fn touch_file(
     policy: &Arc<PathPolicy>,
     cx: &BlockingContext,
-    FilePathInput { path }: FilePathInput,
+    FileChangeInput { path, noop }: FileChangeInput,
 ) -> Result<FileChangeOutput, ActionError> {
+    let noop = noop == Some(true);
     let admitted = policy.admit_path(&*cx.system, &path, true)?;
     if let Some(file) = admitted.open_target()? {
         if file.status().is_hard_linked() {
             return Err(hard_link_error(&admitted));
         }
-        file.set_times_to_now()?;
+        if !noop {
+            file.set_times_to_now()?;
+        }
     } else {
         let entry = require_parent(&admitted)?;
-        entry.create_file(FILE_MODE)?;
+        if !noop {
+            entry.create_file(FILE_MODE)?;
+        }
     }
     Ok(FileChangeOutput { changed: true })
 }
@@ -35,7 +40,7 @@ pub(crate) fn touch_file(
 pub(crate) fn make_directory(
     policy: &Arc<PathPolicy>,
     cx: &BlockingContext,
-    FilePathInput { path }: FilePathInput,
+    FileChangeInput { path, noop }: FileChangeInput,
 ) -> Result<FileChangeOutput, ActionError> {
     let admitted = policy.admit_path(&*cx.system, &path, true)?;
     let entry = require_parent(&admitted)?;
@@ -47,7 +52,9 @@ pub(crate) fn make_directory(
             admitted.path.display()
         ))),
         None => {
-            entry.create_directory(DIRECTORY_MODE)?;
+            if noop != Some(true) {
+                entry.create_directory(DIRECTORY_MODE)?;
+            }
             Ok(FileChangeOutput { changed: true })
         }
     }

@@ -16,7 +16,14 @@ pub(crate) struct FilePathInput {
     path: String,
 }
 
-/// Whether something was changed.
+/// The input of an action that changes one path.
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(crate) struct FileChangeInput {
+    path: String,
+    noop: Option<bool>,
+}
+
+/// Whether something was changed, or would be with `noop`.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct FileChangeOutput {
     changed: bool,

@@ -11,17 +11,22 @@ use serde::Deserialize;
 use super::FileChangeOutput;
 use crate::path_policy::PathPolicy;
 
+/// Why a directory is not removed.
+const NOT_EMPTY: &str = "it is not empty; set `recursive` to remove it with its content";
+
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct FilemgrRemoveInput {
     path: String,
     recursive: bool,
+    noop: Option<bool>,
 }
 
 pub(crate) fn remove_path(
     policy: &Arc<PathPolicy>,
     cx: &BlockingContext,
-    FilemgrRemoveInput { path, recursive }: FilemgrRemoveInput,
+    FilemgrRemoveInput { path, recursive, noop }: FilemgrRemoveInput,
 ) -> Result<FileChangeOutput, ActionError> {
+    let noop = noop == Some(true);
     // Do not follow links: the link itself is removed, not its target.
     let admitted = policy.admit_path(&*cx.system, &path, false)?;
     let path = &admitted.path;
@@ -36,7 +41,9 @@ pub(crate) fn remove_path(
         return Ok(FileChangeOutput { changed: false });
     };
     if found.metadata.kind != FileEntryKind::Directory {
-        entry.remove_entry(false)?;
+        if !noop {
+            entry.remove_entry(false)?;
+        }
         return Ok(FileChangeOutput { changed: true });
     }
     if path.parent().is_none_or(|parent| parent == Path::new("/")) {
@@ -45,15 +52,19 @@ pub(crate) fn remove_path(
     if admitted.contains_denied_path() {
         return refused("it contains a path that is denied on this node");
     }
+    if noop && !recursive && !entry.open()?.list_entries()?.is_empty() {
+        return refused(NOT_EMPTY);
+    }
+    if noop {
+        return Ok(FileChangeOutput { changed: true });
+    }
     if recursive {
         entry.remove_tree()?;
         return Ok(FileChangeOutput { changed: true });
     }
     match entry.remove_entry(true) {
         Ok(()) => Ok(FileChangeOutput { changed: true }),
-        Err(error) if is_not_empty(&error) => {
-            refused("it is not empty; set `recursive` to remove it with its content")
-        }
+        Err(error) if is_not_empty(&error) => refused(NOT_EMPTY),
         Err(error) => Err(error.into()),
     }
 }

@@ -11,7 +11,9 @@ use muster_api::wire::status::{ReplyReason, ReplyStatus};
 use muster_api::{ActionError, Agent};
 use serde_json::{Value, json};
 
-use crate::actions::{FileChangeOutput, FilePathInput, list, read, remove, status};
+use crate::actions::{
+    FileChangeInput, FileChangeOutput, FilePathInput, list, read, remove, status,
+};
 use crate::{Options, build_agent};
 
 pub(crate) struct Machine {
@@ -52,6 +54,11 @@ impl Machine {
         self.ask(action, json!({ "path": path })).await
     }
 
+    /// Calls an action on this path with `noop`; returns whether it would change something.
+    async fn would_change(&self, action: &str, path: &str) -> Result<Value, ActionError> {
+        Ok(self.ask(action, json!({"path": path, "noop": true})).await?["changed"].clone())
+    }
+
     fn has(&self, path: &str) -> bool {
         self.root.path().join(path).symlink_metadata().is_ok()
     }
@@ -64,8 +71,8 @@ fn types_names_and_examples_equal_the_ddl() {
         differences::<FilePathInput, status::FilemgrStatusOutput>(&agent, "status"),
         differences::<FilePathInput, list::FilemgrListOutput>(&agent, "list"),
         differences::<read::FilemgrReadInput, read::FilemgrReadOutput>(&agent, "read"),
-        differences::<FilePathInput, FileChangeOutput>(&agent, "touch"),
-        differences::<FilePathInput, FileChangeOutput>(&agent, "mkdir"),
+        differences::<FileChangeInput, FileChangeOutput>(&agent, "touch"),
+        differences::<FileChangeInput, FileChangeOutput>(&agent, "mkdir"),
         differences::<remove::FilemgrRemoveInput, FileChangeOutput>(&agent, "remove"),
     ]
     .concat();
@@ -132,6 +139,25 @@ async fn paths_outside_the_policy_are_denied() {
     let whole = machine.ask("remove", json!({"path": "/etc", "recursive": true})).await;
     assert_eq!(whole.unwrap_err().status, ReplyStatus::InvalidData);
     assert!(machine.has("etc/shadow"));
+}
+
+#[tokio::test]
+async fn noop_reports_the_change_and_changes_nothing() {
+    let machine = Machine::new();
+    for (action, path, expected) in [
+        ("touch", "/srv/app/new", true),
+        ("mkdir", "/srv/app/new", true),
+        ("mkdir", "/srv/app/empty", false),
+        ("remove", "/srv/app/log", true),
+        ("remove", "/srv/app/empty", true),
+        ("remove", "/srv/app/none", false),
+    ] {
+        assert_eq!(machine.would_change(action, path).await.unwrap(), expected, "{action} {path}");
+    }
+    std::fs::write(machine.root.path().join("srv/app/full/file"), "x").unwrap();
+    machine.would_change("remove", "/srv/app/full").await.unwrap_err();
+    assert!(machine.has("srv/app/log") && machine.has("srv/app/empty"));
+    assert!(!machine.has("srv/app/new"));
 }
 
 #[tokio::test]

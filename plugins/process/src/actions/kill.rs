@@ -1,4 +1,4 @@
-//! `kill`: sends a signal to processes, selected by PID or by pattern. With `plan` it only lists them.
+//! `kill`: sends a signal to processes, selected by PID or by pattern. With `plan` or `noop` it only lists them.
 //!
 //! Never signals process 1, the daemon itself, or the daemon's ancestors.
 
@@ -22,6 +22,7 @@ pub(crate) struct ProcessKillInput {
     user: Option<String>,
     signal: String,
     plan: bool,
+    noop: Option<bool>,
 }
 
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
@@ -75,7 +76,8 @@ pub(crate) fn signal_processes(
         pids: targets.iter().map(|target| target.process.pid).collect(),
     };
     let mut errors = Vec::new();
-    for target in targets.iter().filter(|_| !input.plan) {
+    let only_lists = input.plan || input.noop == Some(true);
+    for target in targets.iter().filter(|_| !only_lists) {
         // The signal is sent only if the PID still belongs to the process that was matched.
         let process = ProcessId { pid: target.process.pid, started: target.stat.started };
         match cx.system.signal_process(&process, signal, false) {

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use crate::change::{ChangeMode, ChangeReport, DesiredResource, ResourceChanger};
+use crate::change::{AppliedChange, ChangeMode, ChangeReport, DesiredResource, ResourceChanger};
 
 /// Without `Debug`: there may be passwords in it.
 #[derive(Deserialize, JsonSchema)]
@@ -37,7 +37,7 @@ pub(crate) async fn apply_resource(
     changer: Arc<ResourceChanger>,
     cx: CallContext,
     input: PuppetralDoInput,
-) -> Result<ChangeReport, ActionError> {
+) -> Result<AppliedChange, ActionError> {
     let PuppetralDoInput { type_name, name, undo, noop, attributes } = input;
     let desired = match (undo, type_name, name) {
         (Some(id), None, None) if attributes.is_empty() => changer.recall_resource(&cx, id).await?,
@@ -58,5 +58,5 @@ pub(crate) async fn plan_resource(
 ) -> Result<ChangeReport, ActionError> {
     let PuppetralPlanInput { type_name, name: title, attributes } = input;
     let desired = DesiredResource { type_name, title, attributes };
-    changer.apply_resource(&cx, desired, ChangeMode::Plan).await
+    Ok(changer.apply_resource(&cx, desired, ChangeMode::Plan).await?.report)
 }

@@ -112,7 +112,7 @@ fn memory() -> FakeSystem {
 fn types_names_and_examples_equal_the_ddl() {
     let agent = build_agent(Options::default()).unwrap();
     let found: Vec<String> = [
-        differences::<actions::apply::PuppetralDoInput, crate::change::ChangeReport>(&agent, "do"),
+        differences::<actions::apply::PuppetralDoInput, crate::change::AppliedChange>(&agent, "do"),
         differences::<actions::read::PuppetralFindInput, actions::read::PuppetralFindOutput>(
             &agent, "find",
         ),

@@ -177,7 +177,7 @@ async fn run_round(
     let candidate = JobCandidate {
         request: &request,
         nodes: &nodes,
-        collective: fleet.collective(),
+        fleet: &fleet,
         target: &target,
         earlier_job: None,
     };
@@ -218,6 +218,7 @@ async fn resume_job(
     remaining_rollout(&job, silence, Duration::ZERO)?;
     let target = TargetSelection::for_collective(Some(job.header.collective.clone()));
     let fleet = FleetConnection::connect(&settings, &target).await?;
+    fleet.check_job(&job)?;
     let (job, journal) = store.resume_job(&job.header.id, unix_millis_now())?;
     let wait = run_timeout(&plan, timeout) + fleet.reply_grace_time();
     let RemainingRollout { mut spec, runs } = remaining_rollout(&job, silence, wait)?;

@@ -110,8 +110,15 @@ impl<'a> RequestOutput<'a> {
         cx: CommandContext<'a>,
     ) -> Self {
         let (display, verbose, width) = (flags.display, cx.is_verbose(), cx.width());
-        let view = RequestResultView { action, display, verbose, width };
+        let view = RequestResultView { action, display, verbose, noop: false, width };
         Self { form, filter, sort: flags.sort, view, cx }
+    }
+
+    /// The same settings for a request that only reports what would change, or for an ordinary one.
+    #[must_use]
+    pub fn with_noop(mut self, noop: bool) -> Self {
+        self.view.noop = noop;
+        self
     }
 
     /// Prints the nodes that will be asked.
@@ -131,7 +138,9 @@ impl<'a> RequestOutput<'a> {
     pub fn print_news(&self, update: FleetRequestUpdate<'_>) -> Result<()> {
         match (update, self.form) {
             (FleetRequestUpdate::Reply(reply), form) => {
-                let is_held_back = self.sort || form.waits_for_all() || !self.accepts_reply(reply);
+                let is_folded = matches!(form, RequestOutputForm::Text) && !reply.is_ok();
+                let is_held_back =
+                    self.sort || is_folded || form.waits_for_all() || !self.accepts_reply(reply);
                 if is_held_back { Ok(()) } else { self.print_reply(reply) }
             }
             (FleetRequestUpdate::Progress(progress_update), RequestOutputForm::Text) => {
@@ -152,7 +161,10 @@ impl<'a> RequestOutput<'a> {
         target: Option<&TargetSelection>,
     ) -> Result<()> {
         if self.sort && !self.form.waits_for_all() {
-            for reply in report.replies.iter().filter(|reply| self.accepts_reply(reply)) {
+            let is_folded =
+                |reply: &NodeReply| matches!(self.form, RequestOutputForm::Text) && !reply.is_ok();
+            let replies = report.replies.iter();
+            for reply in replies.filter(|reply| self.accepts_reply(reply) && !is_folded(reply)) {
                 self.print_reply(reply)?;
             }
         }
@@ -178,10 +190,10 @@ impl<'a> RequestOutput<'a> {
                 return Ok(());
             }
             RequestOutputForm::Table => self.print_table(report)?,
-            RequestOutputForm::Groups => {
-                for group in group_equal_replies(self.shown_replies(report)) {
-                    self.cx.printer.print_text(self.view.render_group(&group))?;
-                }
+            RequestOutputForm::Groups => self.print_groups(self.shown_replies(report))?,
+            // Failures are printed last, and equal ones once: a policy may have denied a request on a thousand nodes.
+            RequestOutputForm::Text => {
+                self.print_groups(self.shown_replies(report).filter(|reply| !reply.is_ok()))?;
             }
             _ => {}
         }
@@ -222,6 +234,16 @@ impl<'a> RequestOutput<'a> {
             self.cx.printer.print_hint(hint);
         }
         Ok(())
+    }
+
+    fn print_groups<'r>(
+        &self,
+        replies: impl IntoIterator<Item = &'r NodeReply>,
+    ) -> Result<(), PrintError> {
+        let groups = group_equal_replies(replies);
+        groups
+            .iter()
+            .try_for_each(|group| self.cx.printer.print_text(self.view.render_group(group)))
     }
 
     fn shown_replies<'r>(

@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 
 use muster_base::{duration_millis, error_chain, unix_millis_now};
 use muster_jobs::{JOB_LINES_SCHEMA, JobHeader, JobJournal, JobPacing, JobStore, new_job_id};
-use muster_request::{FleetRequest, FleetRequestError, RequestPlan, TargetSelection};
+use muster_request::{
+    FleetConnection, FleetRequest, FleetRequestError, RequestPlan, TargetSelection,
+};
 use muster_wire::content::digest_contents;
 use muster_wire::identity::{Identity, SubjectName};
 
@@ -18,8 +20,8 @@ pub struct JobCandidate<'a> {
     pub request: &'a FleetRequest<'a>,
     /// The nodes.
     pub nodes: &'a BTreeSet<Identity>,
-    /// The collective.
-    pub collective: &'a SubjectName,
+    /// The connection to the fleet.
+    pub fleet: &'a FleetConnection,
     /// The selection of the nodes.
     pub target: &'a TargetSelection,
     /// The earlier job that the request continues or retries.
@@ -71,7 +73,8 @@ fn job_header(candidate: &JobCandidate<'_>, name: Option<&SubjectName>) -> JobHe
         id: new_job_id(started),
         name: name.cloned(),
         started,
-        collective: candidate.collective.clone(),
+        fleet: Some(candidate.fleet.job_fleet()),
+        collective: candidate.fleet.collective().clone(),
         agent: ddl.name().to_owned(),
         action: action.name().to_owned(),
         read_only: action.is_read_only(),

@@ -7,10 +7,13 @@ use super::{JobDifference, JobDocument, JobListDocument, render_job, render_job_
 use crate::render::WIDTH;
 use crate::render::fixtures::plain;
 
+const OPERATOR: &str = "ODLVVGABQKYQVN6VJP7NHSLEA45A5YLS6PNKMIZFV4BBU2HXA5IRVH7S";
+const ACCOUNT: &str = "AA6UAF6D5BBYSWUSW4FKOTI3P26JZGBMZ4XMJFUMYDGVL4JK6RTAZQQS";
+
 fn job(lines: &[Value]) -> SavedJob {
     let header = json!({
         "kind": "job", "schema": "muster.job.lines.v1", "id": "20260101-000000-00000a", "name": "patch",
-        "started": 1_767_225_600_000_u64, "collective": "muster", "agent": "service", "action": "restart",
+        "started": 1_767_225_600_000_u64, "fleet": {"name": "acme", "operator": OPERATOR, "account": ACCOUNT}, "collective": "muster", "agent": "service", "action": "restart",
         "read_only": false, "inputs": {"service": "httpd", "force": true}, "target": "nodes that have class apache",
         "nodes": ["a", "b", "c", "d"], "shaping": {"ttl_ms": 60000},
     });
@@ -44,6 +47,8 @@ fn interrupted_job_lists_failed_missing_and_unasked_nodes() {
           Action: service restart
           Inputs: force=true service=httpd
           Target: nodes that have class apache
+           Fleet: acme
+         Account: AA6UAF6D5BBYSWUSW4FKOTI3P26JZGBMZ4XMJFUMYDGVL4JK6RTAZQQS
       Collective: muster
          Started: 2026-01-01 00:00:00Z
         Requests: 01890a5d-ac96-774b-bcce-b302099a8057
@@ -51,7 +56,7 @@ fn interrupted_job_lists_failed_missing_and_unasked_nodes() {
 
     Failed:
 
-       b: Request Aborted: no\x1b[2J
+       b: Failed: no\x1b[2J
 
     No response from:
 
@@ -61,7 +66,11 @@ fn interrupted_job_lists_failed_missing_and_unasked_nodes() {
 
        d
     ");
-    insta::assert_snapshot!(render_job_list(&[job]), @"20260101-000000-00000a  interrupted      1 / 4      service restart  (patch)");
+    insta::assert_snapshot!(plain(&render_job_list(&[job], 120)), @"
+    JOB                     STARTED               FLEET  STATE        RESULT                  REQUEST
+    20260101-000000-00000a  2026-01-01 00:00:00Z  acme   interrupted  1/4 ok, 1 failed, 1 no  service restart force=true
+                                                                      response, 1 not called  service=httpd (patch)
+    ");
 }
 
 #[test]
@@ -97,7 +106,7 @@ fn diff_lists_nodes_with_different_replies() {
        new: null -> [1]
        version: 1.0 -> 2.0
     c
-       status: OK -> Request Aborted: no
+       status: OK -> Failed: no
 
     Replied only in the earlier job:
 

@@ -18,7 +18,7 @@ use crate::render::{WIDTH, group, is_within_width, json};
 fn draw(report: &RequestReport, wish: Option<DisplayOverride>, verbose: bool) -> String {
     let store = DdlStore::load(None).unwrap();
     let action = store.get(&report.agent).unwrap().find_action(&report.action).unwrap();
-    let view = RequestResultView { action, display: wish, verbose, width: WIDTH };
+    let view = RequestResultView { action, display: wish, verbose, noop: false, width: WIDTH };
     let blocks = report
         .replies
         .iter()
@@ -146,7 +146,8 @@ fn replies_are_escaped_for_the_terminal() {
 fn draw_colourless(report: &RequestReport) -> String {
     let store = DdlStore::load(None).unwrap();
     let action = store.get("puppetral").unwrap().find_action("do").unwrap();
-    let view = RequestResultView { action, display: None, verbose: true, width: WIDTH };
+    let view =
+        RequestResultView { action, display: None, verbose: true, noop: false, width: WIDTH };
     let text = report.replies.iter().map(|reply| view.render_reply(reply)).collect::<String>()
         + &view.render_summary(report);
     [BAD, GOOD, STRONG, WARNING].iter().fold(text, |text, style| {
@@ -159,7 +160,7 @@ fn with_view<T>(width: usize, verbose: bool, draw: impl FnOnce(RequestResultView
     let store = DdlStore::load(None).unwrap();
     let action = store.get("puppetral").unwrap().find_action("do").unwrap();
     let wish = None;
-    draw(RequestResultView { action, display: wish, verbose, width })
+    draw(RequestResultView { action, display: wish, verbose, noop: false, width })
 }
 
 #[test]

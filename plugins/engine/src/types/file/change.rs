@@ -20,6 +20,11 @@ struct FileChangeContext<'a> {
     path: PathBuf,
 }
 
+/// The content that the file will have.
+pub(super) fn desired_content(cx: &ResourceContext<'_>, plan: &ResourcePlan) -> Result<Vec<u8>> {
+    FileChangeContext::new(cx, plan)?.desired_content()
+}
+
 /// Applies one change.
 pub(super) fn apply_change(
     cx: &ResourceContext<'_>,
@@ -27,13 +32,7 @@ pub(super) fn apply_change(
     change: &PropertyChange,
 ) -> Result<()> {
     let resource = &plan.resource;
-    let doing = format_args!("changing {}", resource.name);
-    let file_change = FileChangeContext {
-        cx,
-        resource,
-        state: &plan.state,
-        path: read::resolve_path(cx, resource).during(resource, doing)?,
-    };
+    let file_change = FileChangeContext::new(cx, plan)?;
     match (change.property.as_str(), change.to.as_text()) {
         ("ensure", Some("absent")) => file_change.clear_path(None),
         ("ensure", Some("directory")) => file_change.create_directory(),
@@ -47,12 +46,20 @@ pub(super) fn apply_change(
                 "group" => FileAttributes { gid: desired.gid, ..none },
                 _ => FileAttributes { mode: desired.mode, ..none },
             };
+            let doing = format_args!("changing {}", resource.name);
             cx.system.set_attributes(&file_change.path, &attributes).during(resource, doing)
         }
     }
 }
 
-impl FileChangeContext<'_> {
+impl<'a> FileChangeContext<'a> {
+    fn new(cx: &'a ResourceContext<'a>, plan: &'a ResourcePlan) -> Result<Self> {
+        let resource = &plan.resource;
+        let doing = format_args!("changing {}", resource.name);
+        let path = read::resolve_path(cx, resource).during(resource, doing)?;
+        Ok(Self { cx, resource, state: &plan.state, path })
+    }
+
     fn create_directory(&self) -> Result<()> {
         self.clear_path(Some(FileEntryKind::Directory))?;
         self.check_parent()?;

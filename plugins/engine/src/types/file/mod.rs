@@ -9,6 +9,7 @@ mod change;
 mod check;
 mod children;
 mod compare;
+mod diff;
 mod mode;
 mod plan;
 mod read;
@@ -48,6 +49,10 @@ impl ResourceType for FileResourceType {
 
     fn plan(&self, resource: &Resource, state: &ResourceState) -> ResourcePlan {
         plan::plan_file(resource, state)
+    }
+
+    fn content_diff(&self, cx: &ResourceContext<'_>, plan: &ResourcePlan) -> Option<String> {
+        diff::content_diff(cx, plan)
     }
 
     fn apply_change(

@@ -1,0 +1,134 @@
+//! `rpc job undo`: undoes the changes of a saved job on the nodes that it changed.
+//!
+//! Each node keeps what a request replaced under the request's id. So a job that was sent in batches is undone batch by batch.
+
+use std::collections::BTreeSet;
+
+use muster_jobs::{JobStore, SavedJob, SavedJobError};
+use muster_request::{
+    AgentSchemas, DiscoveredNodes, FleetConnection, FleetRequest, JobRecorder, RequestPlan,
+    RequestReport, RequestWords, ResultGap, TargetSelection, request_noop,
+};
+use muster_wire::identity::Identity;
+
+use crate::cli::job::JobUndoArgs;
+use crate::commands::context::{CommandContext, CommandResult, Result};
+use crate::commands::request::output::{RequestOutput, RequestOutputForm, run_with_form};
+use crate::commands::request::save::{JobCandidate, open_journal};
+use crate::progress::ProgressReporter;
+use crate::render::node_count_text;
+use crate::render::plan::list_sample_nodes;
+
+/// The input with the id of the request to undo.
+const UNDO_INPUT: &str = "undo";
+
+/// Runs the command.
+pub async fn run(args: JobUndoArgs, store: &JobStore, cx: CommandContext<'_>) -> CommandResult {
+    let flags = args.output.clone();
+    run_with_form(&flags, cx, async |form| Box::pin(undo_job(&args, store, form, cx)).await).await
+}
+
+async fn undo_job(
+    args: &JobUndoArgs,
+    store: &JobStore,
+    form: &RequestOutputForm,
+    cx: CommandContext<'_>,
+) -> CommandResult {
+    let job = store.load_job(&args.job)?;
+    let settings = cx.load_settings()?;
+    let schemas = cx.load_schemas(Some(&settings))?;
+    let parts = job.changed_parts();
+    let nodes: BTreeSet<Identity> = parts.iter().flat_map(|(_, nodes)| nodes.clone()).collect();
+    let plans: Vec<(RequestPlan<'_>, BTreeSet<Identity>)> = parts
+        .into_iter()
+        .map(|(request, nodes)| Ok((plan_undo(&schemas, &job, &request, args.noop)?, nodes)))
+        .collect::<Result<_>>()?;
+    let Some((plan, _)) = plans.first() else {
+        let id = job.header.id.clone();
+        return Err(SavedJobError::NothingLeft { id, condition: "was changed by it" }.into());
+    };
+    let target = TargetSelection::for_collective(Some(job.header.collective.clone()));
+    let fleet = FleetConnection::connect(&settings, &target).await?;
+    fleet.check_job(&job)?;
+    warn_of_unknown_nodes(&job, cx);
+    let preview = || describe_undo(&job, &nodes);
+    cx.confirm_request(&settings, (args.noop, nodes.len(), args.yes), preview).await?;
+    let output = RequestOutput::new(form, None, &args.output, plan.action, cx).with_noop(args.noop);
+    let (agent, action) = (plan.ddl.name(), plan.action.name());
+    output.print_found(agent, action, &nodes)?;
+    let progress = ProgressReporter::new(cx.printer, !form.is_json() && !args.output.no_progress);
+    let mut report = RequestReport::empty(agent, action);
+    report.noop = args.noop;
+    for (plan, nodes) in &plans {
+        let request = FleetRequest { timeout: args.timeout, ..FleetRequest::new(plan) };
+        let candidate = JobCandidate {
+            request: &request,
+            nodes,
+            fleet: &fleet,
+            target: &target,
+            earlier_job: None,
+        };
+        let journal = open_journal(&candidate, None, cx)?;
+        let mut recorder = JobRecorder::new(journal, cx.printer);
+        let found = DiscoveredNodes::from_names(nodes.clone());
+        let replies = fleet.run_request(request, found, &mut recorder, &progress, |update| {
+            progress.suspend(|| output.print_news(update))
+        });
+        report = report.merge(replies.await?);
+        if report.stats.gaps.contains(&ResultGap::Interrupted) {
+            break;
+        }
+    }
+    report.summarize(plan.action);
+    output.print_end(&report, None)?;
+    cx.warn_of_gaps(&report);
+    Ok(report.stats.outcome().into())
+}
+
+/// Plans the request that undoes an earlier one of this job.
+fn plan_undo<'a>(
+    schemas: &'a AgentSchemas,
+    job: &SavedJob,
+    request: &str,
+    noop: bool,
+) -> Result<RequestPlan<'a>> {
+    let words = RequestWords {
+        agent: job.header.agent.clone(),
+        action: Some(job.header.action.clone()),
+        inputs: vec![(UNDO_INPUT.to_owned(), request.to_owned())],
+    };
+    let (ddl, action) = schemas.find_action(&words)?;
+    if action.find_input(UNDO_INPUT).is_none() {
+        let (agent, action) = (words.agent, action.name().to_owned());
+        return Err(SavedJobError::NotUndoable { id: job.header.id.clone(), agent, action }.into());
+    }
+    let mut inputs = words.inputs;
+    if noop {
+        request_noop(ddl, action, &mut inputs)?;
+    }
+    Ok(RequestPlan::new(ddl, action, &inputs)?)
+}
+
+/// Warns of nodes that may have been changed, but did not report it.
+fn warn_of_unknown_nodes(job: &SavedJob, cx: CommandContext<'_>) {
+    let unknown = job.unanswered_nodes();
+    if !unknown.is_empty() {
+        let (count, names) = (node_count_text(unknown.len()), list_sample_nodes(&unknown));
+        cx.printer.print_warning(format_args!(
+            "{count} received the request and did not reply, so what it changed there is unknown and not undone: {names}"
+        ));
+    }
+}
+
+fn describe_undo(job: &SavedJob, nodes: &BTreeSet<Identity>) -> String {
+    let header = &job.header;
+    let (count, names) = (node_count_text(nodes.len()), list_sample_nodes(nodes));
+    let fleet = header.fleet.as_ref().map(|fleet| format!(" of the fleet {}", fleet.name));
+    format!(
+        "Plan: undo job {} ({} {}) on {count}{}: {names}\n",
+        header.id,
+        header.agent,
+        header.action,
+        fleet.unwrap_or_default()
+    )
+}
