@@ -65,9 +65,12 @@ pub struct ApplyArgs {
     /// Use different exit codes for changes and failures
     #[arg(long)]
     detailed_exitcodes: bool,
-    /// Only check for notifications that Puppet would lose; the exit code is 1 if there are any
+    /// Only list the notifications that Puppet would lose, and execs that never run; apply nothing
     #[arg(long)]
     lint: bool,
+    /// With --lint: exit with 1 if there are findings
+    #[arg(long, requires = "lint")]
+    strict: bool,
     /// Print each event as a line of JSON
     #[arg(long)]
     jsonl: bool,
@@ -95,7 +98,7 @@ pub fn apply_catalog(arguments: &ApplyArgs) -> anyhow::Result<ExitCode> {
     let type_sources: Vec<Arc<dyn ResourceTypeSource>> = vec![Arc::new(external), Arc::new(puppet)];
     let engine = ResourceEngine::new(Arc::clone(&system)).with_type_source(Arc::new(type_sources));
     if arguments.lint {
-        return report_lint(&engine, &catalog);
+        return report_lint(&engine, &catalog, arguments.strict);
     }
     let state = StateDir::open(&arguments.state_dir)?;
     let puppet_dirs = if arguments.puppet_state.is_empty() {
@@ -157,13 +160,17 @@ fn parse_catalog(arguments: &ApplyArgs, bytes: &[u8]) -> anyhow::Result<Catalog>
         .with_context(|| format!("cannot apply the catalog {}", arguments.file.display()))
 }
 
-fn report_lint(engine: &ResourceEngine, catalog: &Catalog) -> anyhow::Result<ExitCode> {
+fn report_lint(
+    engine: &ResourceEngine,
+    catalog: &Catalog,
+    strict: bool,
+) -> anyhow::Result<ExitCode> {
     let findings = lint::lint_catalog(engine, catalog)?;
     let mut out = io::stdout().lock();
     for finding in &findings {
         writeln!(out, "{}", escape_text(&finding.to_string()))?;
     }
-    Ok(if findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if strict && !findings.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 fn exit_code(report: &RunReport, detailed: bool) -> ExitCode {

@@ -1,4 +1,4 @@
-//! Finds execs in a compiled catalog that can lose notifications on stock Puppet.
+//! Finds execs in a compiled catalog that can lose notifications on stock Puppet, and orphans: execs that never run because nothing notifies them.
 //!
 //! An exec with `refreshonly` and no guard never runs if it is skipped in the run in which its notifier changes: in the next run the notifier
 //! is in sync and sends no refresh. This happens when a dependency of the exec fails that is not a dependency of the notifier.
@@ -16,14 +16,14 @@ use crate::graph::{DependencyGraph, GraphNode, GraphNodeId, cycle};
 use crate::resolved_catalog::ResolvedCatalog;
 use crate::resource::Resource;
 
-/// One exec that can miss its notification.
+/// One exec that can miss its notification, or never gets one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct CatalogLintFinding {
     /// The exec.
     pub resource: String,
     /// Source location: `file:line`.
     pub at: Option<String>,
-    /// Resources that notify it.
+    /// Resources that notify it; empty for an orphan.
     pub notifiers: Vec<String>,
     /// For each way to lose the refresh: the path from the resource that may fail to the exec. Empty if only a crash or a failure of the exec itself
     /// loses it.
@@ -33,6 +33,13 @@ pub struct CatalogLintFinding {
 impl fmt::Display for CatalogLintFinding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let at = self.at.as_deref().map(|at| format!(" ({at})")).unwrap_or_default();
+        if self.notifiers.is_empty() {
+            return write!(
+                f,
+                "{}{at} never runs: it is refreshonly, and no resource notifies it\n  notify it, or remove `refreshonly`",
+                self.resource
+            );
+        }
         write!(
             f,
             "{}{at} runs only when {} changes, and has no creates, unless or onlyif",
@@ -59,7 +66,7 @@ pub fn lint_catalog(
     let built = build_graph(engine, &resolved);
     let mut findings = Vec::new();
     for (id, member) in resolved.in_order() {
-        let Some(resource) = member.resource.as_ref().filter(|resource| is_fragile(resource))
+        let Some(resource) = member.resource.as_ref().filter(|resource| is_refresh_only(resource))
         else {
             continue;
         };
@@ -67,7 +74,7 @@ pub fn lint_catalog(
             continue;
         };
         let notifiers: Vec<GraphNodeId> = built.graph.refresh_sources(node).into_iter().collect();
-        if notifiers.is_empty() {
+        if !notifiers.is_empty() && is_guarded(resource) {
             continue;
         }
         let name = |node: &GraphNodeId| cycle::node_name(&built.graph, &resolved, *node);
@@ -89,11 +96,14 @@ pub fn lint_catalog(
     Ok(findings)
 }
 
-/// An exec with `refreshonly` and no other guard.
-fn is_fragile(resource: &Resource) -> bool {
-    let is_guarded =
-        ["creates", "unless", "onlyif"].iter().any(|guard| resource.get(guard).is_some());
-    resource.type_name == "exec" && resource.get_flag("refreshonly") && !is_guarded
+/// An exec that runs only when it is notified.
+fn is_refresh_only(resource: &Resource) -> bool {
+    resource.type_name == "exec" && resource.get_flag("refreshonly")
+}
+
+/// Whether the exec has a guard besides `refreshonly`, which also runs it when a notification was lost.
+fn is_guarded(resource: &Resource) -> bool {
+    ["creates", "unless", "onlyif"].iter().any(|guard| resource.get(guard).is_some())
 }
 
 /// For each nearest dependency of the node that is neither a notifier nor a dependency of one: a path from it to the node.
