@@ -10,11 +10,12 @@ use muster_wire::identity::Identity;
 use muster_wire::status::ReplyReason;
 use serde_json::Value;
 
-use super::columns::format_columns;
+use super::columns::{format_columns, wrap_words};
 use super::duration::format_duration;
 use super::grid::{RenderedTable, TableRow, lay_out_table};
 use super::group::EqualReplyGroup;
 use super::printable::escape_unprintable;
+use super::ranges::shorten_to_ranges;
 use super::status::{count_failures, outcome_words};
 use super::value::{compact_value, event_sentences, hang_lines, value_lines};
 use super::{TextPage, escape_to_line, node_count_text};
@@ -22,8 +23,10 @@ use crate::printer::{BAD, GOOD, STRONG, WARNING};
 
 /// Width of a node's name before its status, in columns.
 const NODE_NAME_WIDTH: usize = 40;
-/// Maximum number of names shown per kind of absence.
-const MAX_ABSENT_NAMES: usize = 100;
+/// Maximum number of names that are listed one by one; more are folded to ranges, as `web[1-30].example.net`.
+const MAX_UNFOLDED_NAMES: usize = 8;
+/// Maximum lines of folded names per kind of absence.
+const MAX_ABSENT_LINES: usize = 20;
 /// Indentation below a node's name.
 const INDENT: &str = "   ";
 
@@ -317,15 +320,28 @@ fn add_absences(report: &RequestReport, width: usize, page: &mut TextPage) {
         ("Unexpected response from:", stats.unexpected.iter().collect()),
     ];
     for (title, nodes) in kinds.iter().filter(|(_, nodes)| !nodes.is_empty()) {
-        let names: Vec<&str> =
-            nodes.iter().take(MAX_ABSENT_NAMES).map(|node| node.as_str()).collect();
         page.push_line(format_args!("{BAD}{title}{BAD:#}\n"));
-        page.push_text(format_columns(&names, INDENT.len(), width));
-        if let Some(more @ 1..) = nodes.len().checked_sub(MAX_ABSENT_NAMES) {
-            page.push_line(format_args!("{INDENT}and {more} more; -j lists all"));
-        }
+        page.push_text(fold_names(nodes, width));
         page.push_gap();
     }
+}
+
+/// The names in columns, or as ranges if there are many.
+fn fold_names(nodes: &BTreeSet<&Identity>, width: usize) -> String {
+    if nodes.len() <= MAX_UNFOLDED_NAMES {
+        let names: Vec<&str> = nodes.iter().map(|node| node.as_str()).collect();
+        return format_columns(&names, INDENT.len(), width);
+    }
+    let ranges = shorten_to_ranges(nodes.iter().copied());
+    let lines = wrap_words(&ranges, width.saturating_sub(INDENT.len()));
+    let mut page = TextPage::default();
+    for line in lines.iter().take(MAX_ABSENT_LINES) {
+        page.push_line(format_args!("{INDENT}{line}"));
+    }
+    if lines.len() > MAX_ABSENT_LINES {
+        page.push_line(format_args!("{INDENT}... {} in all; -j lists them", nodes.len()));
+    }
+    page.into_text()
 }
 
 #[cfg(test)]
