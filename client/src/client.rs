@@ -7,7 +7,8 @@ use std::time::Instant;
 use muster_base::unix_millis_now;
 use muster_bus::{BrokerAddress, BrokerCredentials, Bus, BusOptions, TrustLookupError};
 use muster_wire::identity::{Identity, SubjectName};
-use muster_wire::sign::Signer;
+use muster_wire::limits::MAX_REQUEST_BYTES;
+use muster_wire::sign::{EnvelopeSignError, Signer};
 use muster_wire::subject;
 use muster_wire::token::{AccountTrust, PublicKey, TokenCache};
 use tokio::sync::mpsc;
@@ -15,9 +16,10 @@ use tokio::sync::mpsc;
 use crate::call::RpcCall;
 use crate::client_inner::ClientInner;
 use crate::discovery::DiscoveryWindow;
-use crate::error::Result;
+use crate::error::{ClientError, Result};
 use crate::event::{CallEvent, CallEventStream};
 use crate::offline_signer::OfflineSigner;
+use crate::outgoing_request::largest_message;
 use crate::reply_collector;
 
 /// Complete client settings. The client reads no environment variables and searches for no files.
@@ -133,6 +135,19 @@ impl Client {
             }
         });
         CallEventStream(receiver)
+    }
+
+    /// Checks that the largest message of this call is below the limits of the broker and of the nodes. Sends nothing.
+    pub fn check_request_size(&self, call: &RpcCall) -> Result<()> {
+        let ClientInner { bus, signer, collective, .. } = &*self.inner;
+        let limit = MAX_REQUEST_BYTES.min(bus.max_payload());
+        match largest_message(signer, collective, call) {
+            Ok(bytes) if bytes <= limit => Ok(()),
+            Ok(bytes) | Err(EnvelopeSignError::Oversized { bytes, .. }) => {
+                Err(ClientError::RequestTooLarge { bytes, limit })
+            }
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Closes the broker connection.

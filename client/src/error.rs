@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use muster_bus::BusError;
 use muster_secret::SecretFileError;
 use muster_wire::identity::NameError;
+use muster_wire::limits::MAX_REQUEST_BYTES;
 use muster_wire::sign::EnvelopeSignError;
 use muster_wire::token::{TokenError, UserCredentialsError};
 
@@ -56,6 +57,14 @@ pub enum ClientError {
     /// The request cannot be signed.
     #[error("the message cannot be signed")]
     Seal(#[from] EnvelopeSignError),
+    /// The request would exceed the limit of the broker or of the nodes.
+    #[error("the request would have {bytes} bytes; {} at most {limit}", limit_owner(*limit))]
+    RequestTooLarge {
+        /// The size of the largest message, in bytes.
+        bytes: usize,
+        /// The limit, in bytes.
+        limit: usize,
+    },
     /// The filter does not allow the added condition.
     #[error("the filter cannot be used")]
     Filter(#[from] muster_filter::FilterError),
@@ -85,4 +94,8 @@ pub enum ClientError {
         /// Form of the caller's own addresses.
         inbox: String,
     },
+}
+
+fn limit_owner(limit: usize) -> &'static str {
+    if limit < MAX_REQUEST_BYTES { "the broker accepts messages of" } else { "nodes accept" }
 }

@@ -3,6 +3,8 @@
 //! Known nodes share a signature in groups: a message names its whole group, so one signature serves many nodes, and no node has to read the whole
 //! list. Each node has a reply subject of its own, so that a "no responders" status of the broker identifies the absent node.
 
+use std::cmp::Reverse;
+
 use muster_base::duration_millis;
 use muster_wire::Millis;
 use muster_wire::encrypted_inputs::{EncryptedInputs, InputEncryptor};
@@ -98,6 +100,28 @@ pub fn outgoing_requests<'a>(
     })
 }
 
+/// The size in bytes of the largest message of a call, which names as many of the longest names of nodes as a message can. Sealed inputs are estimated,
+/// because the keys of nodes may still be unknown.
+pub(crate) fn largest_message(
+    signer: &Signer,
+    collective: &SubjectName,
+    call: &RpcCall,
+) -> Result<usize, EnvelopeSignError> {
+    let CallTarget::Nodes(nodes) = &call.target else {
+        return Ok(0);
+    };
+    let mut names: Vec<&Identity> = nodes.iter().collect();
+    names.sort_by_key(|name| Reverse(name.as_str().len()));
+    names.truncate(nodes_per_request(call));
+    let (mut sample, count) = (call.clone(), names.len());
+    sample.target = CallTarget::Nodes(names.into_iter().cloned().collect());
+    sample.data.retain(|name, _| !call.sensitive.contains(name));
+    let sizes = outgoing_requests(signer, collective, &sample, Uuid::nil(), 0)
+        .map(|message| message.map(|message| message.sealed.len()));
+    let largest = sizes.collect::<Result<Vec<_>, _>>()?.into_iter().max().unwrap_or(0);
+    Ok(largest + count * sealed_bytes_per_node(call))
+}
+
 /// The targets of each message.
 fn request_targets(call: &RpcCall) -> Vec<RequestTarget> {
     match &call.target {
@@ -130,9 +154,19 @@ fn split_inputs(
 
 /// Number of nodes per message: fewer when each node has large sealed inputs of its own.
 fn nodes_per_request(call: &RpcCall) -> usize {
-    let value_length = |name: &String| call.data.get(name).map(|value| value.to_string().len());
-    let bytes: usize = call.sensitive.iter().filter_map(value_length).sum();
-    // Base64 expansion, and names.
-    let bytes_per_node = 2 * bytes + 512;
+    // Twice the bytes for the base64 expansion, and names.
+    let bytes_per_node = 2 * sensitive_bytes(call) + 512;
     (MAX_SEALED_BYTES / bytes_per_node).clamp(1, MAX_NODES_PER_SIGNATURE)
+}
+
+/// Bytes of the sensitive inputs, as JSON.
+fn sensitive_bytes(call: &RpcCall) -> usize {
+    let value_length = |name: &String| call.data.get(name).map(|value| value.to_string().len());
+    call.sensitive.iter().filter_map(value_length).sum()
+}
+
+/// Estimated bytes of the sealed inputs for one node: base64, a nonce and a key.
+fn sealed_bytes_per_node(call: &RpcCall) -> usize {
+    let bytes = sensitive_bytes(call);
+    if bytes == 0 { 0 } else { bytes * 4 / 3 + 128 }
 }

@@ -13,7 +13,7 @@ use crate::parse::{
 };
 use crate::schema::{
     ActionClass, ActionSchema, AgentCapabilities, AgentDdl, AggregateSchema, DdlMetadata,
-    InputSchema, OutputSchema,
+    InputSchema, OutputSchema, ResourceInputs,
 };
 use crate::validate::{ValidationRule, validator_names};
 use crate::value_type::ValueType;
@@ -131,6 +131,7 @@ fn check_action(raw: DocumentAction, warnings: &mut DdlWarnings) -> Result<Actio
         timeout: raw.timeout,
         additional_input: raw.additional_input,
         implemented_by: raw.implemented_by,
+        resource: raw.resource,
         sensitive_inputs: raw.sensitive_inputs,
         examples: raw.examples,
         name: raw.action,
@@ -139,6 +140,8 @@ fn check_action(raw: DocumentAction, warnings: &mut DdlWarnings) -> Result<Actio
         let at = format!("{at}, implemented_by");
         check_script_name(script).map_err(DefinitionProblem::located(&at))?;
     }
+    check_resource_inputs(&action)
+        .map_err(DefinitionProblem::located(&format!("{at}, resource")))?;
     for (number, example) in (1..).zip(&action.examples) {
         let at = format!("{at}, example {number}");
         let input = action.validate_input(&example.input).map_err(Box::new);
@@ -148,6 +151,29 @@ fn check_action(raw: DocumentAction, warnings: &mut DdlWarnings) -> Result<Actio
         output.map_err(DefinitionProblem::located(&at))?;
     }
     Ok(action)
+}
+
+/// Requires that the inputs exist and have the types that the conversion of words relies on.
+fn check_resource_inputs(action: &ActionSchema) -> Result<()> {
+    let Some(ResourceInputs { type_input, attributes }) = &action.resource else {
+        return Ok(());
+    };
+    let has_type = |name: &String, value_type| {
+        action.find_input(name).is_some_and(|input| input.value_type == value_type)
+    };
+    if !has_type(type_input, ValueType::String) {
+        return Err(DefinitionProblem::Resource(
+            "`type` must be the name of an input of type string",
+        ));
+    }
+    match attributes {
+        Some(name) if !has_type(name, ValueType::Hash) || !action.additional_input => {
+            Err(DefinitionProblem::Resource(
+                "`attributes` must be the name of an input of type hash, and needs `additional_input: true`",
+            ))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Without a class, an action that is not read-only is classified as root-equivalent, which is the safe default.

@@ -97,6 +97,9 @@ pub enum DefinitionProblem {
     /// The class of an action contradicts its other keys, or needs another key.
     #[error("the class `{0}` {1}")]
     Class(&'static str, &'static str),
+    /// The inputs of a resource are not declared as required.
+    #[error("{0}")]
+    Resource(&'static str),
     /// The timeout, in seconds, is zero or longer than a day.
     #[error("a timeout of {0} seconds is not between 1 and {MAX_TIMEOUT_SECONDS}")]
     Timeout(u64),
@@ -192,13 +195,43 @@ pub enum InputValidationError {
         /// The most similar declared name, or all of them.
         hint: String,
     },
-    /// A duplicate input.
-    #[error("input {input:?} of action `{action}` is given twice; give it once")]
+    /// A duplicate input that is not a list.
+    #[error("input {input:?} of action `{action}` is given twice; only lists can be repeated")]
     Repeated {
         /// The action.
         action: String,
         /// The name as given, truncated.
         input: String,
+    },
+    /// A name that resembles that of a built-in resource type.
+    #[error("there is no built-in resource type `{type_name}`; did you mean `{nearest}`?")]
+    UnknownResourceType {
+        /// The name as given, truncated.
+        type_name: String,
+        /// The most similar built-in type.
+        nearest: String,
+    },
+    /// An attribute that a built-in resource type does not have.
+    #[error("`{attribute}` is not a property of `{type_name}`; {hint}")]
+    UnknownAttribute {
+        /// The resource type.
+        type_name: String,
+        /// The name as given, truncated.
+        attribute: String,
+        /// The most similar attribute, or all of them.
+        hint: String,
+    },
+    /// A value that a built-in resource type refuses.
+    #[error("`{attribute}` of `{type_name}` {violation}, but is {value}")]
+    InvalidAttribute {
+        /// The resource type.
+        type_name: String,
+        /// The attribute.
+        attribute: String,
+        /// The value, truncated; `[redacted]` if it is sensitive.
+        value: String,
+        /// The violation.
+        violation: ValueViolation,
     },
     /// A value of the wrong type, or one that fails its validation.
     #[error("input `{input}` of action `{action}` {violation}, but is {value}")]
@@ -218,6 +251,17 @@ impl InputValidationError {
     /// Whether data is missing (status 3) rather than invalid (status 4).
     pub const fn is_missing(&self) -> bool {
         matches!(self, Self::Missing { .. })
+    }
+
+    /// Whether only the caller's knowledge of the built-in resource types refuses the inputs: a node of another version, or with types of its own,
+    /// could accept them.
+    pub const fn is_about_attributes(&self) -> bool {
+        matches!(
+            self,
+            Self::UnknownResourceType { .. }
+                | Self::UnknownAttribute { .. }
+                | Self::InvalidAttribute { .. }
+        )
     }
 }
 

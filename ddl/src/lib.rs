@@ -6,6 +6,7 @@
 #![warn(missing_docs)]
 
 pub mod aggregate;
+mod attributes;
 mod builtin;
 mod check;
 mod coerce;
@@ -18,10 +19,12 @@ mod metadata;
 mod output;
 mod parse;
 mod program;
+mod resource_types;
 mod schema;
 pub mod validate;
 mod value_type;
 
+pub use attributes::AttributeChecking;
 pub use builtin::{BUILTIN_AGENTS, BUILTIN_DATA_SOURCES, builtin_agent, builtin_data};
 pub use data::{DataDdl, DataExample};
 pub use display::{DisplayMode, DisplayOverride, UnknownOverride};
@@ -32,7 +35,7 @@ pub use parse::MAX_DDL_BYTES;
 pub use program::{MAX_TEMPLATE_BYTES, TEMPLATE_ADVICE, finds_action_by_text};
 pub use schema::{
     ActionClass, ActionExample, ActionSchema, AgentCapabilities, AgentDdl, AggregateSchema,
-    DdlMetadata, InputSchema, OutputSchema,
+    DdlMetadata, InputSchema, OutputSchema, ResourceInputs,
 };
 pub use validate::ValueViolation;
 pub use value_type::ValueType;

@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::check;
 use crate::display::DisplayMode;
 use crate::error::DdlError;
-use crate::schema::{ActionClass, ActionExample, AgentDdl, DdlMetadata};
+use crate::schema::{ActionClass, ActionExample, AgentDdl, DdlMetadata, ResourceInputs};
 
 /// Largest DDL document, in bytes.
 pub const MAX_DDL_BYTES: usize = 256 * 1024;
@@ -79,6 +79,7 @@ pub(crate) struct DocumentAction {
     #[serde(default)]
     pub(crate) additional_input: bool,
     pub(crate) implemented_by: Option<String>,
+    pub(crate) resource: Option<ResourceInputs>,
     #[serde(default)]
     pub(crate) sensitive_inputs: Vec<String>,
     #[serde(default)]

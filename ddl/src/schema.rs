@@ -1,6 +1,6 @@
 //! The checked form of an agent's DDL, in the layout that Choria publishes plus additional keys
 //! (`default_action`, `class`, `read_only`, `idempotent`, `streams`, `dangerous`, `timeout` of an action, `additional_input`,
-//! `sensitive`, `sensitive_inputs`, `examples`). Serialises back to that layout.
+//! `resource`, `sensitive`, `sensitive_inputs`, `examples`). Serialises back to that layout.
 //!
 //! Values of these types have passed all checks of `check`. This file parses nothing itself.
 
@@ -125,6 +125,8 @@ pub struct ActionSchema {
     pub(crate) additional_input: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) implemented_by: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) resource: Option<ResourceInputs>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) sensitive_inputs: Vec<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -207,6 +209,11 @@ impl ActionSchema {
         self.additional_input
     }
 
+    /// The inputs that identify a resource, if the action is about one.
+    pub fn resource_inputs(&self) -> Option<&ResourceInputs> {
+        self.resource.as_ref()
+    }
+
     /// The script of the action in `MCollective`'s convention: a file in the agent's own directory, or an absolute path.
     pub fn implemented_by(&self) -> Option<&str> {
         self.implemented_by.as_deref()
@@ -229,6 +236,17 @@ impl ActionSchema {
     pub fn is_sensitive(&self, name: &str) -> bool {
         self.sensitive_inputs().any(|sensitive| sensitive.eq_ignore_ascii_case(name))
     }
+}
+
+/// The inputs of an action on a resource. Not in Choria's layout.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct ResourceInputs {
+    /// The input with the name of the resource type.
+    #[serde(rename = "type")]
+    pub type_input: String,
+    /// The hash with those attributes whose names are inputs of the action, too. If it is declared, the undeclared inputs are the other attributes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attributes: Option<String>,
 }
 
 /// An input of an action.

@@ -25,6 +25,7 @@ mod floods;
 mod generated_agents;
 mod hostile;
 mod hostile_agent;
+mod input_values;
 mod ledger_rules;
 mod lifecycle;
 mod listen;

@@ -11,6 +11,7 @@ use muster_client::{ClientError, DdlStoreError};
 use muster_ddl::InputValidationError;
 use muster_filter::FilterError;
 use muster_jobs::SavedJobError;
+use muster_wire::limits::MAX_REQUEST_BYTES;
 
 use crate::ddl_fetch::DdlFetchError;
 use crate::external::DiscoveryProgramError;
@@ -78,6 +79,18 @@ pub enum FleetRequestError {
         agent: String,
         /// The input and the reason.
         source: Box<InputValidationError>,
+    },
+    /// The inputs do not fit into a request.
+    #[error(
+        "the inputs have {bytes} bytes, of which `{largest}` has {largest_bytes}; a request holds at most {MAX_REQUEST_BYTES} bytes"
+    )]
+    InputsTooLarge {
+        /// The size of all inputs, in bytes of JSON.
+        bytes: usize,
+        /// The largest input.
+        largest: String,
+        /// Its size.
+        largest_bytes: usize,
     },
     /// A list of nodes cannot be used. The path is `-` for the standard input.
     #[error("the list of nodes in {} cannot be used", .0.display())]

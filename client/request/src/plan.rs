@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use muster_base::nearest_name;
 use muster_client::DdlStore;
-use muster_ddl::{ActionSchema, AgentDdl, InputValidationError, ValueType};
+use muster_ddl::{ActionSchema, AgentDdl, AttributeChecking, InputValidationError, ValueType};
+use muster_wire::limits::MAX_REQUEST_BYTES;
 use serde_json::{Map, Value};
 
 use crate::error::FleetRequestError;
@@ -117,24 +118,41 @@ impl<'a> RequestPlan<'a> {
         action: &'a ActionSchema,
         inputs: &[(String, String)],
     ) -> Result<Self, FleetRequestError> {
-        Self::with_base_inputs(ddl, action, Map::new(), inputs)
+        Self::with_base_inputs((ddl, action), Map::new(), inputs, AttributeChecking::Strict)
     }
 
     /// Converts and validates the inputs; `base` supplies values for inputs that are not given.
     pub fn with_base_inputs(
-        ddl: &'a AgentDdl,
-        action: &'a ActionSchema,
+        (ddl, action): (&'a AgentDdl, &'a ActionSchema),
         base: Map<String, Value>,
         inputs: &[(String, String)],
+        checking: AttributeChecking,
     ) -> Result<Self, FleetRequestError> {
         let invalid = |source: InputValidationError| FleetRequestError::Input {
             agent: ddl.name().to_owned(),
             source: Box::new(source),
         };
-        let mut typed = base;
-        typed.extend(action.coerce_words(inputs).map_err(invalid)?);
+        let typed = action.coerce_words_onto(inputs, base, checking).map_err(invalid)?;
         let data = action.validate_input(&typed).map_err(invalid)?;
+        check_size(&data)?;
         Ok(Self { ddl, action, data })
+    }
+}
+
+/// Rejects inputs that do not fit into any request. The exact check of the message follows when the nodes are known.
+fn check_size(data: &Map<String, Value>) -> Result<(), FleetRequestError> {
+    let sizes = data.iter().map(|(name, value)| (value.to_string().len(), name));
+    let sizes: Vec<(usize, &String)> = sizes.collect();
+    let bytes: usize = sizes.iter().map(|(bytes, _)| bytes).sum();
+    match sizes.iter().max() {
+        Some((largest_bytes, largest)) if bytes > MAX_REQUEST_BYTES => {
+            Err(FleetRequestError::InputsTooLarge {
+                bytes,
+                largest: (*largest).clone(),
+                largest_bytes: *largest_bytes,
+            })
+        }
+        _ => Ok(()),
     }
 }
 

@@ -162,6 +162,16 @@ impl FleetConnection {
         Ok(builder.into_report(schedule.unasked_nodes().cloned().collect()))
     }
 
+    /// Checks that the request to these nodes is below the limits of the broker and of the nodes. Sends nothing.
+    pub fn check_request_size(
+        &self,
+        request: &FleetRequest<'_>,
+        nodes: &BTreeSet<Identity>,
+    ) -> Result<(), FleetRequestError> {
+        let call = self.build_call(request, nodes.clone())?;
+        Ok(self.client.check_request_size(&call)?)
+    }
+
     /// Sends the request to all nodes without waiting for replies, which go to another process or are not wanted. Returns the request's id once the
     /// broker has accepted it, and the nodes that received no request because their encryption key is unknown.
     pub async fn send_without_waiting(

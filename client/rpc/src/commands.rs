@@ -60,7 +60,7 @@ pub async fn run(
         Command::Stats(args) => stats::run(args, cx).await,
         Command::Doctor(args) => doctor::run(args, cx).await,
         Command::Approve(args) => approve::run(&args, cx),
-        Command::Explain(args) => explain::run(&args, cx),
+        Command::Explain(args) => explain::run(args, cx).await,
         Command::Job(command) => job::run(command, cx).await,
         Command::Filter(command) => filter::run(&command, cx),
         Command::Puppet(command) => Box::pin(puppet::run(*command, cx)).await,

@@ -17,6 +17,7 @@ mod environment;
 mod error;
 mod errors;
 mod exit;
+mod input_values;
 mod printer;
 mod progress;
 mod render;

@@ -1,11 +1,10 @@
-//! Questions at the terminal: confirmations, and sensitive inputs that are given as `-`.
+//! Questions at the terminal: confirmations and secrets.
 //!
 //! A sensitive input is read from the standard input, one line each, without echo: a secret on the command line would be in the shell's history and
 //! visible to all users in `ps`.
 
 use std::io::{self, BufRead, IsTerminal as _, Write as _};
 
-use muster_ddl::ActionSchema;
 use muster_request::FleetRequestError;
 use nix::sys::termios::{LocalFlags, SetArg, tcgetattr, tcsetattr};
 use tokio::sync::oneshot;
@@ -48,11 +47,6 @@ pub enum PromptError {
     /// A secret cannot be read from the standard input.
     #[error("cannot read the input `{0}` from the standard input")]
     Secret(String, #[source] io::Error),
-    /// The standard input can be used only once.
-    #[error(
-        "cannot read both the nodes and the input `{0}` from the standard input; write the nodes to a file"
-    )]
-    StdinConflict(String),
 }
 
 impl CommandError for PromptError {
@@ -67,9 +61,7 @@ impl CommandError for PromptError {
 
     fn exit_code(&self) -> CommandExitCode {
         match self {
-            Self::Unconfirmed | Self::LiveHolders { .. } | Self::StdinConflict(_) => {
-                CommandExitCode::Usage
-            }
+            Self::Unconfirmed | Self::LiveHolders { .. } => CommandExitCode::Usage,
             _ => CommandExitCode::Local,
         }
     }
@@ -90,21 +82,8 @@ pub async fn ask_confirmation(question: &str, printer: &OutputPrinter) -> Result
     Ok(answer.await?.is_ok_and(|line| matches!(line.trim(), "y" | "Y" | "yes")))
 }
 
-/// Replaces every `-` of a sensitive input with a line of the standard input.
-pub async fn read_secrets(
-    action: &ActionSchema,
-    mut inputs: Vec<(String, String)>,
-) -> Result<Vec<(String, String)>, Error> {
-    for (name, value) in &mut inputs {
-        if value == "-" && action.is_sensitive(name) {
-            *value = prompt_secret(name).await?;
-        }
-    }
-    Ok(inputs)
-}
-
-/// Prompts. The terminal's echo is restored after an interrupt, too.
-async fn prompt_secret(name: &str) -> Result<String, Error> {
+/// Prompts for the value of a sensitive input. The terminal's echo is restored after an interrupt, too.
+pub async fn prompt_secret(name: &str) -> Result<String, Error> {
     let failed = |source| PromptError::Secret(name.to_owned(), source);
     let interactive = io::stdin().is_terminal();
     let _echo_guard = interactive.then(TerminalEchoGuard::new).transpose().map_err(failed)?;
@@ -122,14 +101,14 @@ async fn prompt_secret(name: &str) -> Result<String, Error> {
 }
 
 /// Reads the standard input on a separate thread, so that an interrupt can end the wait.
-async fn read_on_thread(
-    read: impl FnOnce(&mut io::StdinLock<'static>) -> io::Result<String> + Send + 'static,
-) -> Result<io::Result<String>, FleetRequestError> {
+pub async fn read_on_thread<T: Send + 'static>(
+    read: impl FnOnce(&mut io::StdinLock<'static>) -> io::Result<T> + Send + 'static,
+) -> Result<io::Result<T>, FleetRequestError> {
     let (sender, receiver) = oneshot::channel();
     // The thread may block in its read beyond this function; it ends with the process.
     std::thread::spawn(move || drop(sender.send(read(&mut io::stdin().lock()))));
     tokio::select! {
-        line = receiver => Ok(line.unwrap_or_else(|_| Err(io::ErrorKind::UnexpectedEof.into()))),
+        read = receiver => Ok(read.unwrap_or_else(|_| Err(io::ErrorKind::UnexpectedEof.into()))),
         _ = tokio::signal::ctrl_c() => Err(FleetRequestError::Interrupted),
     }
 }

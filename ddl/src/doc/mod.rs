@@ -68,8 +68,15 @@ fn action_facts(action: &ActionSchema) -> Vec<LabelledValue> {
         }
     };
     facts.push(("Class", class.to_owned()));
-    if action.additional_input() {
-        facts.push(("Further Inputs", "allowed, checked by the agent".to_owned()));
+    match action.resource_inputs().and_then(|resource| resource.attributes.as_ref()) {
+        Some(hash) => facts.push((
+            "Further Inputs",
+            format!("attributes of the resource type; as {hash}.NAME if NAME is an input, too"),
+        )),
+        None if action.additional_input() => {
+            facts.push(("Further Inputs", "allowed, checked by the agent".to_owned()));
+        }
+        None => {}
     }
     let hidden: Vec<_> = action.sensitive_inputs().collect();
     if !hidden.is_empty() {
@@ -144,12 +151,27 @@ fn command_line(ddl: &AgentDdl, action: &ActionSchema, input: &Map<String, Value
     let declared = action.inputs().iter().filter_map(|input| shown.get_key_value(&input.name));
     let additional = shown.iter().filter(|(name, _)| action.find_input(name).is_none());
     let mut line = format!("rpc do {} {}", ddl.name(), action.name());
+    let resource_hash = action.resource_inputs().and_then(|inputs| inputs.attributes.as_ref());
     for (name, value) in declared.chain(additional) {
-        let word = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        line.push(' ');
-        line.push_str(&shell_quoted(&format!("{name}={word}")));
+        let entries = value.as_object().filter(|_| resource_hash == Some(name));
+        let words = match entries {
+            Some(entries) => entries
+                .iter()
+                .map(|(key, value)| input_word(&format!("{name}.{key}"), value))
+                .collect(),
+            None => vec![input_word(name, value)],
+        };
+        for word in words {
+            line.push(' ');
+            line.push_str(&shell_quoted(&word));
+        }
     }
     line
+}
+
+/// An input as an argument.
+fn input_word(name: &str, value: &Value) -> String {
+    value.as_str().map_or_else(|| format!("{name}={value}"), |text| format!("{name}={text}"))
 }
 
 /// The outputs of an example in declaration order, with sensitive values hidden.

@@ -21,9 +21,14 @@ pub enum ValueViolation {
     /// Not of the type, cannot be parsed as the type, or refused by a named validator. Holds what is required.
     #[error("must be {0}")]
     Requirement(&'static str),
-    /// Exceeds the limit, in characters.
-    #[error("must not be longer than {0} characters")]
-    TooLong(u64),
+    /// Exceeds the limit.
+    #[error("must not be longer than {limit} characters and has {length}")]
+    TooLong {
+        /// The length in characters.
+        length: u64,
+        /// The limit in characters.
+        limit: u64,
+    },
     /// Not one of the choices.
     #[error("must be one of {}", .0.join(", "))]
     NotAChoice(Vec<String>),
@@ -108,5 +113,9 @@ impl OutputSchema {
 /// Checks the length in characters. A limit of 0 means no limit, as in `MCollective`.
 fn check_max_length(limit: u64, text: &str) -> Result<(), ValueViolation> {
     let length = u64::try_from(text.chars().count()).unwrap_or(u64::MAX);
-    if limit == 0 || length <= limit { Ok(()) } else { Err(ValueViolation::TooLong(limit)) }
+    if limit == 0 || length <= limit {
+        Ok(())
+    } else {
+        Err(ValueViolation::TooLong { length, limit })
+    }
 }

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-use muster_ddl::InputValidationError;
+use muster_ddl::{AgentDdl, AttributeChecking, InputValidationError, builtin_agent};
 
 use crate::support::{one_action, packages};
 
@@ -79,6 +79,96 @@ fn undeclared_names_are_refused_with_a_suggestion_or_kept_as_strings() {
     let open = one_action(json!({"additional_input": true})).unwrap();
     let values = open.find_action("act").unwrap().coerce_words(&words(&[("uid", "1000")])).unwrap();
     assert_eq!(Value::from(values), json!({"uid": "1000"}));
+}
+
+#[test]
+fn lists_are_split_repeated_or_json() {
+    let list = |text: &str| coerced("array", text).unwrap();
+    assert_eq!(list("a\nb\n"), json!(["a", "b"]));
+    assert_eq!(list(r#""a, b",c"#), json!(["a, b", "c"]));
+    assert_eq!(list(r#"from="1,2",no-pty"#), json!([r#"from="1,2""#, "no-pty"]));
+    assert!(coerced("array", r#"a",b"#).is_err());
+    let ddl =
+        one_action(json!({"input": {"x": {"type": "array"}, "y": {"type": "hash"}}})).unwrap();
+    let act = ddl.find_action("act").unwrap();
+    let given = words(&[("x", "a"), ("y.k", "v"), ("x", "[1]"), ("x", "b,c"), ("y.n.m", "[2]")]);
+    let values = act.coerce_words(&given).unwrap();
+    assert_eq!(Value::from(values), json!({"x": ["a", 1, "b", "c"], "y": {"k": "v", "n.m": [2]}}));
+    let given = words(&[("y.k", "1"), ("y", "{\"n\":2}")]);
+    let values = act.coerce_words(&given).unwrap();
+    assert_eq!(Value::from(values), json!({"y": {"k": "1", "n": 2}}));
+    for repeated in [[("y.k", "1"), ("y.k", "2")], [("y.k", "1"), ("y", "{\"k\":1}")]] {
+        let error = act.coerce_words(&words(&repeated)).unwrap_err();
+        assert!(matches!(error, InputValidationError::Repeated { .. }), "{error}");
+    }
+    assert!(act.coerce_words(&words(&[("x.k", "1")])).is_err(), "an array has no entries");
+}
+
+/// The inputs of `puppetral do` for these words, separated by blanks.
+fn resource(line: &str) -> Result<Value, InputValidationError> {
+    let ddl = puppetral();
+    let given = line.split(' ').map(|word| word.split_once('=').unwrap());
+    let given: Vec<(&str, &str)> = given.collect();
+    Ok(ddl.find_action("do").unwrap().coerce_words(&words(&given))?.into())
+}
+
+fn puppetral() -> AgentDdl {
+    AgentDdl::from_slice(builtin_agent("puppetral").unwrap().as_bytes()).unwrap()
+}
+
+#[test]
+fn attributes_of_a_resource_are_converted_by_its_type() {
+    for (line, expected) in [
+        ("type=group members=a,b", json!({"type": "group", "members": ["a", "b"]})),
+        ("type=Group members=", json!({"type": "Group", "members": []})),
+        ("type=exec unless=[-f,x]", json!({"type": "exec", "unless": "[-f,x]"})),
+        ("type=exec environment=A=1,2", json!({"type": "exec", "environment": "A=1,2"})),
+        (
+            "type=exec environment=A=1 environment=B=2",
+            json!({"type": "exec", "environment": ["A=1", "B=2"]}),
+        ),
+        (
+            r#"type=package install_options={"--a":"b"}"#,
+            json!({"type": "package", "install_options": {"--a": "b"}}),
+        ),
+        ("type=user uid=7 groups=a", json!({"type": "user", "uid": "7", "groups": ["a"]})),
+        ("type=tidy params.type=mtime", json!({"type": "tidy", "params": {"type": "mtime"}})),
+        (r#"type=user params={"shell":"/bin/sh"}"#, json!({"type": "user", "shell": "/bin/sh"})),
+        ("type=user params.shell=/bin/sh", json!({"type": "user", "shell": "/bin/sh"})),
+        ("type=nagios_host x=a,b", json!({"type": "nagios_host", "x": "a,b"})),
+        (
+            r#"type=nagios_host x=["a"] y=1 y=2"#,
+            json!({"type": "nagios_host", "x": ["a"], "y": ["1", "2"]}),
+        ),
+        ("undo=x", json!({"undo": "x"})),
+    ] {
+        assert_eq!(resource(line).unwrap(), expected, "{line}");
+    }
+    for line in
+        ["type=user shell=/a params.shell=/b", r#"type=user shell=/a params={"shell":"/b"}"#]
+    {
+        assert!(resource(line).is_err(), "{line}");
+    }
+}
+
+#[test]
+fn words_complete_earlier_inputs() {
+    let ddl = puppetral();
+    let action = ddl.find_action("do").unwrap();
+    let base = json!({"type": "host", "name": "db", "params": {"type": "a"}, "ip": "10.0.0.1"});
+    let Value::Object(base) = base else { panic!("an object") };
+    let given = words(&[("params.type", "b")]);
+    let values = action.coerce_words_onto(&given, base.clone(), AttributeChecking::Strict).unwrap();
+    assert_eq!(values["params"], json!({"type": "b"}));
+    let given = words(&[("ip", "10.0.0.2"), ("params.name", "x")]);
+    let values = action.coerce_words_onto(&given, base.clone(), AttributeChecking::Strict).unwrap();
+    let expected = json!({"type": "host", "name": "db", "params": {"type": "a", "name": "x"}, "ip": "10.0.0.2"});
+    assert_eq!(Value::from(values), expected);
+    let given = words(&[("ipp", "x")]);
+    let error =
+        action.coerce_words_onto(&given, base.clone(), AttributeChecking::Strict).unwrap_err();
+    assert!(error.is_about_attributes() && error.to_string().contains("`ip`"), "{error}");
+    assert!(action.coerce_words_onto(&given, base, AttributeChecking::Off).is_ok());
 }
 
 #[test]

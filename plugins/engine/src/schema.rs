@@ -55,6 +55,9 @@ pub struct AttributeSchema {
     pub default: Option<&'static str>,
     /// The value never appears in events, logs or errors.
     pub sensitive: bool,
+    /// On the command line, a text is split into the items of the list at commas: names and numbers, as opposed to texts that may contain
+    /// commas.
+    pub comma_separated: bool,
     /// Documentation: one sentence.
     pub doc: &'static str,
 }
@@ -73,6 +76,13 @@ impl AttributeSchema {
         self.sensitive = true;
         self
     }
+
+    /// Marks a list whose items contain no commas.
+    #[must_use]
+    pub const fn split_at_commas(mut self) -> Self {
+        self.comma_separated = true;
+        self
+    }
 }
 
 /// A property without default.
@@ -82,7 +92,8 @@ pub const fn property(
     doc: &'static str,
 ) -> AttributeSchema {
     let role = AttributeRole::Property;
-    AttributeSchema { name, role, kind, default: None, sensitive: false, doc }
+    let (default, sensitive, comma_separated) = (None, false, false);
+    AttributeSchema { name, role, kind, default, sensitive, comma_separated, doc }
 }
 
 /// A parameter without default.
@@ -144,10 +155,10 @@ pub(crate) fn leak_text(text: &str) -> &'static str {
 /// Attributes accepted by every type.
 pub const METAPARAMETERS: &[AttributeSchema] = &[
     parameter("noop", Bool, "Whether to report pending changes without making them."),
-    parameter("tag", List, "Tags, by which a run can select the resource."),
-    parameter("alias", List, "Other names of the resource."),
+    parameter("tag", List, "Tags, by which a run can select the resource.").split_at_commas(),
+    parameter("alias", List, "Other names of the resource.").split_at_commas(),
     parameter("loglevel", Word(LOG_LEVELS), "Log level of changes."),
-    parameter("audit", List, "Properties to audit without changing them."),
+    parameter("audit", List, "Properties to audit without changing them.").split_at_commas(),
     parameter(
         "schedule",
         Text,

@@ -19,6 +19,8 @@ pub const USAGE: &str = "rpc do AGENT [ACTION] [KEY=VALUE]... [OPTIONS]
 pub const AFTER_HELP: &str = "Examples:
   rpc do puppetral type=user name=rip              the agent's default action
   rpc puppetral do type=user name=rip password=-   prompts for the password
+  rpc do puppetral type=file name=/etc/motd content=@motd     from a file
+  rpc do puppetral type=group name=ops members=rip,joe        a list
   rpc rpcutil get_fact fact=country -C apache --display all
   rpc do service restart service=httpd -W country=uk -j
   rpc service status service=httpd --group         groups identical replies
@@ -27,10 +29,16 @@ pub const AFTER_HELP: &str = "Examples:
   rpc do --resume JOB                              continues a rollout
   rpc package purge package=nginx -C apache --request-approval purge.json
 
-`rpc plugin doc AGENT` shows the actions of an agent and their inputs. Ctrl-C
-ends the request: the command lists which nodes received it and which did not,
-and exits with 2 if it was sent. Nodes that received it continue; `rpc cancel`
-stops them. A second Ctrl-C ends the command at once.
+`rpc plugin doc AGENT` shows the actions of an agent and their inputs.
+
+VALUE is text, @FILE for the content of a file, or - for the standard input. @@
+stands for a leading @, and '\\-' is the text -. A list is a,b or [\"a\",\"b\"], or
+its input is repeated. A property of a resource that has the name of an input is
+params.NAME=VALUE.
+
+Ctrl-C ends the request: the command lists which nodes received it and which did
+not, and exits with 2 if it was sent. Nodes that received it continue;
+`rpc cancel` stops them. A second Ctrl-C ends the command at once.
 
 Requests that change nodes are stored as jobs: see `rpc job`.";
 
@@ -70,4 +78,7 @@ pub struct RequestArgs {
     /// Whether only help is requested.
     #[arg(skip)]
     pub help: bool,
+    /// Whether `@` and `-` in values have no special meaning.
+    #[arg(skip)]
+    pub literal_values: bool,
 }

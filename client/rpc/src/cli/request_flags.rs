@@ -1,6 +1,7 @@
 //! Flags of a request: confirmation, replies, tracing, and storage as a job.
 
 use clap::Args;
+use muster_ddl::AttributeChecking;
 use muster_wire::identity::SubjectName;
 
 const HELP_HEADING: &str = "Request options";
@@ -29,6 +30,9 @@ pub struct RequestFlags {
     /// Stop waiting after N replies
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), conflicts_with_all = ["batch", "canary"], help_heading = HELP_HEADING)]
     pub expect: Option<u32>,
+    /// Send resource types, properties and values that this version of rpc does not know; nodes check them
+    #[arg(long, help_heading = HELP_HEADING)]
+    pub skip_input_check: bool,
     /// Show the duration of each stage, on the client and on each node
     #[arg(long, help_heading = HELP_HEADING)]
     pub trace: bool,
@@ -45,4 +49,11 @@ pub struct RequestFlags {
         "job", "expect", "nodes", "facts", "classes", "agents", "identities", "mixed", "select", "one", "limit", "no_results", "reply_to",
     ])]
     pub resume: Option<String>,
+}
+
+impl RequestFlags {
+    /// Whether attributes of resources are checked before the request is sent.
+    pub fn attribute_checking(&self) -> AttributeChecking {
+        if self.skip_input_check { AttributeChecking::Off } else { AttributeChecking::Strict }
+    }
 }

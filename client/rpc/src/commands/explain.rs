@@ -18,13 +18,14 @@ use crate::cli::explain::ExplainArgs;
 use crate::commands::context::{
     CommandContext, CommandExitCode, CommandResult, Result, ResultWriteError,
 };
+use crate::input_values::{StdinUse, read_input_values};
 use crate::render::explain::{ExplainedCaller, ExplainedMessage, RequestExplanation};
 
 /// Placeholder for the nodes that discovery would find.
 const PLACEHOLDER_NODE: &str = "each-node-that-is-found";
 
 /// Runs the command.
-pub fn run(args: &ExplainArgs, cx: CommandContext<'_>) -> CommandResult {
+pub async fn run(args: ExplainArgs, cx: CommandContext<'_>) -> CommandResult {
     let target = cx.read_target(&args.query.filters)?;
     let words = RequestWords::parse(&args.agent, &args.words)?;
     let json = form::parse_json_form(&args.query.json)?;
@@ -32,7 +33,9 @@ pub fn run(args: &ExplainArgs, cx: CommandContext<'_>) -> CommandResult {
     let schemas = AgentSchemas::load(settings.as_ref())?;
     let (ddl, action) = schemas.find_action(&words)?;
     let target = target.with_agent(ddl.name())?;
-    let plan = RequestPlan::new(ddl, action, &words.inputs)?;
+    let inputs = words.inputs.clone();
+    let inputs = read_input_values(action, inputs, StdinUse::WithoutSecrets, cx.printer).await?;
+    let plan = RequestPlan::new(ddl, action, &inputs)?;
     let settings = settings.map_or_else(|| cx.load_settings(), Ok)?;
     let context = ExplainContext::load(&settings, &target)?;
 

@@ -9,7 +9,6 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use muster_client::{DiscoverySource, ReplyDelivery, choose_nodes};
-use muster_ddl::ActionSchema;
 use muster_request::{
     AgentSchemas, ApprovalFileError, DiscoveredNodes, FleetConnection, FleetRequest,
     FleetRequestError, JobRecorder, LoadedApproval, ReplyFilter, RequestPlan, RequestReport,
@@ -34,11 +33,11 @@ use crate::cli::request_flags::RequestFlags;
 use crate::cli::rollout_flags::PaceArgs;
 use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Result};
 use crate::environment::ProcessEnvironment;
+use crate::input_values::{StdinUse, read_input_values};
 use crate::progress::ProgressReporter;
 use crate::render::agent_help;
 use crate::render::plan::{RolloutPreview, node_count_text};
 use crate::render::trace::RequestTrace;
-use crate::terminal::{PromptError, read_secrets};
 
 /// Runs the command. Prints replies as they arrive, unless they are sorted or part of a document.
 pub async fn run(args: RequestArgs, cx: CommandContext<'_>) -> CommandResult {
@@ -49,7 +48,7 @@ pub async fn run(args: RequestArgs, cx: CommandContext<'_>) -> CommandResult {
     run_with_form(&flags, cx, async |form| Box::pin(ask_action(args, form, cx)).await).await
 }
 
-/// Sends a request with these words after the agent, as `rpc do` does with the default options.
+/// Sends a request with these words after the agent, as `rpc do` does with the default options. Values are used as they are.
 pub async fn send_words(
     agent: &str,
     words: Vec<String>,
@@ -70,6 +69,7 @@ pub async fn send_words(
         filters,
         bare: false,
         help: false,
+        literal_values: true,
     };
     Box::pin(run(request, cx)).await
 }
@@ -113,16 +113,24 @@ async fn ask_action(
     let nodes = job_nodes.transpose()?;
     let mut target = target.with_agent(ddl.name())?;
     let source = target.discovery_source(settings.as_ref())?;
-    check_stdin_readers(&source, &words, action)?;
     let (inputs, base) = match &earlier_job {
         Some(earlier_job) => earlier_job.merge_inputs(&words.inputs)?,
         None => (words.inputs.clone(), serde_json::Map::new()),
     };
-    let mut inputs = read_secrets(action, inputs).await?;
+    let stdin_use = match source {
+        DiscoverySource::Stdin { .. } => StdinUse::Nodes,
+        _ => StdinUse::Free,
+    };
+    let mut inputs = if args.literal_values {
+        inputs
+    } else {
+        read_input_values(action, inputs, stdin_use, cx.printer).await?
+    };
     if args.flags.noop {
         request_noop(ddl, action, &mut inputs)?;
     }
-    let plan = RequestPlan::with_base_inputs(ddl, action, base, &inputs)?;
+    let checking = args.flags.attribute_checking();
+    let plan = RequestPlan::with_base_inputs((ddl, action), base, &inputs, checking)?;
     if let Some(earlier_job) = &earlier_job {
         target.collective.get_or_insert(earlier_job.job.header.collective.clone());
     }
@@ -158,6 +166,7 @@ async fn ask_action(
     }
     let mut request = build_fleet_request(&args, &plan, (form, earlier_job.as_ref()), cx);
     request.approval = approval;
+    fleet.check_request_size(&request, &found.nodes)?;
     confirm_request(&request, &found.nodes, &args, &settings, cx).await?;
     let candidate = JobCandidate {
         request: &request,
@@ -349,21 +358,5 @@ fn print_next_steps(report: &RequestReport, job: Option<&str>, cx: CommandContex
         cx.printer.print_hint(format_args!(
             "run `rpc do --retry-failed {job}` to retry the nodes that failed or did not reply"
         ));
-    }
-}
-
-/// Fails if both the nodes and a secret would be read from standard input.
-fn check_stdin_readers(
-    source: &DiscoverySource,
-    words: &RequestWords,
-    action: &ActionSchema,
-) -> Result<(), PromptError> {
-    let secret =
-        words.inputs.iter().find(|(name, value)| value == "-" && action.is_sensitive(name));
-    match (source, secret) {
-        (DiscoverySource::Stdin { .. }, Some((input, _))) => {
-            Err(PromptError::StdinConflict(input.clone()))
-        }
-        _ => Ok(()),
     }
 }

@@ -9,6 +9,11 @@ use crate::exit::CommandExitCode;
 
 const UNFILTERED_HINT: &str = "specify the nodes, for example with `-W country=uk`, `-C apache` or `--nodes FILE`; `-I /./` selects every node";
 
+const SKIP_INPUT_CHECK_HINT: &str = "nothing was sent; if the nodes accept it, because they have another version or resource types of their own, add `--skip-input-check`";
+
+const LARGE_INPUT_HINT: &str =
+    "nothing was sent; copy large files by other means, for example from a package or a web server";
+
 impl CommandError for FleetRequestError {
     fn hints(&self) -> Vec<String> {
         match self {
@@ -36,6 +41,12 @@ impl CommandError for FleetRequestError {
             }
             Self::Unfiltered { .. } => vec![UNFILTERED_HINT.to_owned()],
             Self::Job(error) => error.hints(),
+            Self::Input { source, .. } if source.is_about_attributes() => {
+                vec![SKIP_INPUT_CHECK_HINT.to_owned()]
+            }
+            Self::InputsTooLarge { .. } | Self::Client(ClientError::RequestTooLarge { .. }) => {
+                vec![LARGE_INPUT_HINT.to_owned()]
+            }
             Self::NoAction { agent, .. }
             | Self::NoNoop { agent, .. }
             | Self::Input { agent, .. } => {
@@ -58,6 +69,7 @@ impl CommandError for FleetRequestError {
             | Self::UnsupportedCondition(_)
             | Self::Unfiltered { .. }
             | Self::Client(ClientError::ForeignInbox { .. })
+            | Self::InputsTooLarge { .. }
             | Self::Input { .. } => CommandExitCode::Usage,
             Self::Job(error) => error.exit_code(),
             _ => CommandExitCode::Local,

@@ -121,6 +121,7 @@ fn build_attribute(name: &str, description: &ExternalAttribute) -> AttributeSche
         kind,
         default: description.default.as_deref().map(leak_text),
         sensitive: description.sensitive,
+        comma_separated: false,
         doc: leak_text(&description.description),
     }
 }

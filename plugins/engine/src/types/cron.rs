@@ -32,11 +32,13 @@ static SCHEMA: TypeSchema = TypeSchema {
         presence_property("Whether the job exists."),
         property("command", Text, "The command line."),
         property("special", Word(SPECIAL_TIMES), "A keyword instead of the five time fields."),
-        property("minute", List, "Minutes 0 to 59, ranges or steps; `absent` means every minute."),
-        property("hour", List, "Hours 0 to 23."),
-        property("weekday", List, "Days 0 to 7 (0 and 7 are Sunday), or names of days."),
-        property("month", List, "Months 1 to 12, or names of months."),
-        property("monthday", List, "Days 1 to 31."),
+        property("minute", List, "Minutes 0 to 59, ranges or steps; `absent` means every minute.")
+            .split_at_commas(),
+        property("hour", List, "Hours 0 to 23.").split_at_commas(),
+        property("weekday", List, "Days 0 to 7 (0 and 7 are Sunday), or names of days.")
+            .split_at_commas(),
+        property("month", List, "Months 1 to 12, or names of months.").split_at_commas(),
+        property("monthday", List, "Days 1 to 31.").split_at_commas(),
         property("environment", List, "Environment settings `NAME=value`, written before the job."),
         property("user", Text, "The user that runs the job; defaults to root."),
         property("target", Text, "The user whose crontab has the job; defaults to `user`."),

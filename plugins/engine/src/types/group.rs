@@ -23,7 +23,7 @@ static SCHEMA: TypeSchema = TypeSchema {
     attributes: &[
         presence_property("Whether the group exists."),
         property("gid", Int, "The GID; chosen automatically by default."),
-        property("members", List, "Names of the users in the group."),
+        property("members", List, "Names of the users in the group.").split_at_commas(),
         provider_parameter(&["groupadd"]),
         parameter("name", Text, "Name of the group."),
         flag_parameter(

@@ -19,7 +19,7 @@ static SCHEMA: TypeSchema = TypeSchema {
     attributes: &[
         presence_property("Whether the entry exists."),
         property("ip", Text, "The IPv4 or IPv6 address."),
-        property("host_aliases", List, "Other names of the host, in order."),
+        property("host_aliases", List, "Other names of the host, in order.").split_at_commas(),
         property("comment", Text, "The comment after `#` on the line."),
         property("target", AbsolutePath, "The file.").with_default(HOSTS_FILE),
         provider_parameter(&["parsed"]),
@@ -40,9 +40,9 @@ pub const HOST_TYPE: RecordResourceType = RecordResourceType {
 fn check_host(mut resource: Resource) -> Result<Resource> {
     resource.check_name("a host name", is_host_name)?;
     resource.check_text("ip", "an IPv4 or IPv6 address", is_address)?;
-    let expected = "names without blanks and `#`; an empty list removes them";
+    let expected = "a list of names without blanks, commas and `#`; an empty list removes them";
     resource.check_items("host_aliases", expected, |alias| {
-        !alias.is_empty() && !alias.contains(|c: char| c.is_whitespace() || c == '#')
+        !alias.is_empty() && !alias.contains(|c: char| c.is_whitespace() || "#,".contains(c))
     })?;
     match resource.get_text("comment") {
         Some(comment) if comment.contains(['\n', '\r']) => {

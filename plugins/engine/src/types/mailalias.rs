@@ -17,7 +17,7 @@ static SCHEMA: TypeSchema = TypeSchema {
     namevar: "name",
     attributes: &[
         presence_property("Whether the alias exists."),
-        property("recipient", List, "The recipients."),
+        property("recipient", List, "The recipients.").split_at_commas(),
         property("file", AbsolutePath, "A file with the recipients, instead of `recipient`."),
         property("target", AbsolutePath, "The aliases file.").with_default(ALIASES_FILE),
         provider_parameter(&["aliases"]),

@@ -27,7 +27,7 @@ static SCHEMA: TypeSchema = TypeSchema {
             Text,
             "For users: whether system users are kept, or the highest UID that is kept.",
         ),
-        parameter("unless_uid", List, "For users: UIDs that are kept."),
+        parameter("unless_uid", List, "For users: UIDs that are kept.").split_at_commas(),
     ],
 };
 

@@ -29,7 +29,8 @@ static SCHEMA: TypeSchema = TypeSchema {
             AbsolutePath,
             "The file; defaults to `.ssh/authorized_keys` of the user.",
         ),
-        property("options", List, "Options of the key, each `word` or `word=\"value\"`."),
+        property("options", List, "Options of the key, each `word` or `word=\"value\"`.")
+            .split_at_commas(),
         parameter(
             "drop_privileges",
             Bool,

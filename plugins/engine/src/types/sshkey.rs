@@ -18,7 +18,7 @@ static SCHEMA: TypeSchema = TypeSchema {
     attributes: &[
         presence_property("Whether the key exists."),
         property("key", Text, "The key in base64."),
-        property("host_aliases", List, "Other names of the host, in order."),
+        property("host_aliases", List, "Other names of the host, in order.").split_at_commas(),
         property("target", AbsolutePath, "The file.").with_default(KNOWN_HOSTS_FILE),
         provider_parameter(&["parsed"]),
         parameter("name", Text, "The host name."),

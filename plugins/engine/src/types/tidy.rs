@@ -40,7 +40,8 @@ static SCHEMA: TypeSchema = TypeSchema {
             "matches",
             List,
             "Patterns such as `*.tmp`; only matching names are removed; requires `recurse`.",
-        ),
+        )
+        .split_at_commas(),
         parameter("backup", Text, "The `filebucket` that stores removed files; `false`: none.")
             .with_default("false"),
         parameter(

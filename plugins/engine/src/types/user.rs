@@ -48,7 +48,8 @@ static SCHEMA: TypeSchema = TypeSchema {
             Int,
             "Days of warning before the password must be changed; -1 for no warning.",
         ),
-        property("groups", List, "Names of the supplementary groups; they must exist."),
+        property("groups", List, "Names of the supplementary groups; they must exist.")
+            .split_at_commas(),
         property(
             "expiry",
             WordOr(&["absent"]),

@@ -2,6 +2,7 @@
 
 use muster_engine::EngineError;
 use muster_engine::resource::ResourceValue;
+use muster_engine::schema::{AttributeKind, METAPARAMETERS};
 use muster_system::command::CancelFlag;
 use proptest::prelude::*;
 use serde_json::json;
@@ -109,6 +110,70 @@ fn every_attribute_of_every_type_is_documented() {
         assert!(schema.find_attribute(schema.namevar).is_some(), "{}", schema.type_name);
         assert!(schema.attributes.iter().all(|attribute| !attribute.doc.is_empty()));
     }
+}
+
+/// What a caller knows about the types must not refuse what a node accepts.
+#[test]
+fn callers_accept_what_the_types_accept() {
+    let document = muster_ddl::builtin_agent("puppetral").unwrap();
+    let ddl = muster_ddl::AgentDdl::from_slice(document.as_bytes()).unwrap();
+    let action = ddl.find_action("do").unwrap();
+    let (_, engine) = fake();
+    let mut accepted = 0;
+    for schema in engine.type_schemas() {
+        let type_name = schema.type_name;
+        for attribute in schema.attributes.iter().chain(METAPARAMETERS) {
+            let texts = [
+                "",
+                "true",
+                "no",
+                "5",
+                "-1",
+                "0.5",
+                "/tmp/x",
+                "/tmp/../x",
+                "0644",
+                "u+rw,go-w",
+                "=",
+                "absent",
+                "present",
+                "a,b",
+                "[1]",
+                "[ -f /x ]",
+                "10.0.0.1",
+                "every text, with commas",
+                "\u{e4}",
+            ];
+            let words = match attribute.kind {
+                AttributeKind::Word(words) | AttributeKind::WordOr(words) => words,
+                _ => &[],
+            };
+            for text in texts.iter().chain(words) {
+                // A text that begins with a bracket is a JSON array for a caller, and can be an item of one.
+                let is_broken_array = attribute.comma_separated && *text == "[ -f /x ]";
+                let checked = check(&engine, type_name, "/x", json!({ attribute.name: text }));
+                if is_broken_array || checked.is_err() {
+                    continue;
+                }
+                accepted += 1;
+                let name = match attribute.name {
+                    "type" | "name" | "noop" => format!("params.{}", attribute.name),
+                    name => name.to_owned(),
+                };
+                let given = [("type", type_name), ("name", "x"), (name.as_str(), text)];
+                let given = given.map(|(name, text)| (name.to_owned(), text.to_owned()));
+                let coerced = action.coerce_words(&given).unwrap();
+                let mut attributes = coerced.clone();
+                attributes.retain(|name, _| !["type", "name", "params"].contains(&name.as_str()));
+                if let Some(params) = coerced.get("params") {
+                    attributes.extend(params.as_object().unwrap().clone());
+                }
+                let again = check(&engine, type_name, "/x", attributes.into());
+                assert!(again.is_ok(), "{type_name} {name}={text}: {again:?}");
+            }
+        }
+    }
+    assert!(accepted > 500, "{accepted}");
 }
 
 proptest! {

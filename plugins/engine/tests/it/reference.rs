@@ -1,13 +1,15 @@
-//! The reference page of resource types is generated from the schemas of the types.
+//! The reference page of resource types, and the rules by which callers check attributes, are generated from the schemas of the types.
 //!
-//! `UPDATE_GOLDEN=1` rewrites the page.
+//! `UPDATE_GOLDEN=1` rewrites both.
 
 use std::fmt::Write as _;
 use std::path::Path;
 
 use muster_engine::schema::{
-    AttributeKind, AttributeRole, AttributeSchema, METAPARAMETERS, TypeSchema,
+    AttributeKind, AttributeRole, AttributeSchema, METAPARAMETERS, RELATION_METAPARAMETERS,
+    TypeSchema,
 };
+use serde_json::{Value, json};
 
 const HEAD: &str = "# Resource types
 
@@ -55,7 +57,11 @@ fn table<'a>(page: &mut String, attributes: impl Iterator<Item = &'a AttributeSc
             AttributeRole::Parameter => attribute.name.to_owned(),
         };
         let default = attribute.default.map_or_else(String::new, |word| format!("`{word}`"));
-        let (value, doc) = (value(attribute.kind), attribute.doc.replace('|', "\\|"));
+        let mut value = value(attribute.kind);
+        if attribute.comma_separated {
+            value.push_str(", separated by commas");
+        }
+        let doc = attribute.doc.replace('|', "\\|");
         writeln!(page, "| {name} | {value} | {default} | {doc} |").unwrap();
     }
 }
@@ -81,16 +87,56 @@ fn value(kind: AttributeKind) -> String {
     }
 }
 
-#[test]
-fn resource_reference_matches_the_types() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/resources.md");
-    let page = page();
-    if std::env::var_os("UPDATE_GOLDEN").is_some() {
-        std::fs::write(&path, &page).unwrap();
+/// What an attribute accepts, as `muster-ddl` reads it.
+fn rule(attribute: &AttributeSchema) -> Value {
+    let form = match attribute.kind {
+        AttributeKind::Word(words) => return json!(words),
+        _ if RELATION_METAPARAMETERS.contains(&attribute.name) => "relation",
+        AttributeKind::List if attribute.comma_separated => "comma_list",
+        AttributeKind::List | AttributeKind::Commands => "list",
+        AttributeKind::Text | AttributeKind::WordOr(_) | AttributeKind::Data => "text",
+        AttributeKind::Int => "integer",
+        AttributeKind::Bool => "boolean",
+        AttributeKind::AbsolutePath => "path",
+        AttributeKind::Mode => "mode",
+        AttributeKind::Options => "options",
+        AttributeKind::Seconds => "seconds",
+    };
+    json!(form)
+}
+
+fn rules() -> String {
+    let mut text = String::from("{\n  \"metaparameters\": {");
+    push_rules(&mut text, METAPARAMETERS, "    ");
+    text.push_str("\n  },\n  \"types\": {");
+    for (at, known) in muster_engine::types::builtin_types().iter().enumerate() {
+        let schema = known.schema();
+        write!(text, "{}\n    \"{}\": {{", if at > 0 { "," } else { "" }, schema.type_name)
+            .unwrap();
+        push_rules(&mut text, schema.attributes, "      ");
+        text.push_str("\n    }");
     }
-    let written = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(
-        written == page,
-        "docs/reference/resources.md is out of date: run this test with UPDATE_GOLDEN=1"
-    );
+    text.push_str("\n  }\n}\n");
+    text
+}
+
+fn push_rules(text: &mut String, attributes: &[AttributeSchema], indent: &str) {
+    for (at, attribute) in attributes.iter().enumerate() {
+        let comma = if at > 0 { "," } else { "" };
+        write!(text, "{comma}\n{indent}\"{}\": {}", attribute.name, rule(attribute)).unwrap();
+    }
+}
+
+#[test]
+fn generated_files_match_the_types() {
+    for (name, text) in
+        [("docs/reference/resources.md", page()), ("ddl/resource_types.json", rules())]
+    {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(name);
+        if std::env::var_os("UPDATE_GOLDEN").is_some() {
+            std::fs::write(&path, &text).unwrap();
+        }
+        let written = std::fs::read_to_string(&path).unwrap_or_default();
+        assert!(written == text, "{name} is out of date: run this test with UPDATE_GOLDEN=1");
+    }
 }

@@ -17,6 +17,7 @@ pub(crate) struct PuppetralDoInput {
     name: Option<String>,
     undo: Option<String>,
     noop: Option<bool>,
+    params: Option<Map<String, Value>>,
     /// Everything else that was given: properties and parameters of the type.
     #[serde(flatten)]
     attributes: Map<String, Value>,
@@ -28,9 +29,31 @@ pub(crate) struct PuppetralPlanInput {
     #[serde(rename = "type")]
     type_name: String,
     name: String,
+    params: Option<Map<String, Value>>,
     /// Everything else that was given: properties and parameters of the type.
     #[serde(flatten)]
     attributes: Map<String, Value>,
+}
+
+/// The names of inputs that can be the names of attributes, too.
+const AMBIGUOUS_NAMES: [&str; 5] = ["type", "name", "undo", "noop", "params"];
+
+/// Adds the attributes that have the names of inputs. All others are inputs of their own, so that sensitive ones are treated as such.
+fn merge_params(
+    mut attributes: Map<String, Value>,
+    params: Option<Map<String, Value>>,
+) -> Result<Map<String, Value>, ActionError> {
+    for (name, value) in params.into_iter().flatten() {
+        if !AMBIGUOUS_NAMES.contains(&name.as_str()) {
+            let problem = format!(
+                "`params` holds only attributes with the names of inputs: {}; specify `{name}` as an input of its own",
+                AMBIGUOUS_NAMES.join(", ")
+            );
+            return Err(ActionError::invalid_input(problem));
+        }
+        attributes.insert(name, value);
+    }
+    Ok(attributes)
 }
 
 pub(crate) async fn apply_resource(
@@ -38,7 +61,8 @@ pub(crate) async fn apply_resource(
     cx: CallContext,
     input: PuppetralDoInput,
 ) -> Result<AppliedChange, ActionError> {
-    let PuppetralDoInput { type_name, name, undo, noop, attributes } = input;
+    let PuppetralDoInput { type_name, name, undo, noop, params, attributes } = input;
+    let attributes = merge_params(attributes, params)?;
     let desired = match (undo, type_name, name) {
         (Some(id), None, None) if attributes.is_empty() => changer.recall_resource(&cx, id).await?,
         (None, Some(type_name), Some(title)) => DesiredResource { type_name, title, attributes },
@@ -56,7 +80,8 @@ pub(crate) async fn plan_resource(
     cx: CallContext,
     input: PuppetralPlanInput,
 ) -> Result<ChangeReport, ActionError> {
-    let PuppetralPlanInput { type_name, name: title, attributes } = input;
+    let PuppetralPlanInput { type_name, name: title, params, attributes } = input;
+    let attributes = merge_params(attributes, params)?;
     let desired = DesiredResource { type_name, title, attributes };
     Ok(changer.apply_resource(&cx, desired, ChangeMode::Plan).await?.report)
 }

@@ -25,7 +25,9 @@ static SCHEMA: TypeSchema = TypeSchema {
     doc: "A command. It must be safe to run more than once; `creates`, `unless` and `onlyif` decide whether it runs.",
     namevar: "command",
     attributes: &[
-        property("returns", List, "Exit codes that count as success.").with_default("0"),
+        property("returns", List, "Exit codes that count as success.")
+            .split_at_commas()
+            .with_default("0"),
         parameter(
             "command",
             List,

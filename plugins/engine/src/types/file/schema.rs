@@ -95,7 +95,7 @@ pub(super) static SCHEMA: TypeSchema = TypeSchema {
             "ignore",
             List,
             "Patterns such as `*.swp`; entries with a matching name are ignored.",
-        ),
+        ).split_at_commas(),
         flag_parameter("force", "Whether directories may be removed with their contents."),
         parameter(
             "replace",

@@ -25,7 +25,7 @@ static SCHEMA: TypeSchema = TypeSchema {
             "range",
             List,
             "Times of day such as `2 - 4:30`, or across midnight `22:00 - 04:00`.",
-        ),
+        ).split_at_commas(),
         parameter(
             "period",
             Word(&["hourly", "daily", "weekly", "monthly", "never"]),
@@ -42,7 +42,7 @@ static SCHEMA: TypeSchema = TypeSchema {
             "weekday",
             List,
             "Days by name or as 0 (Sunday) to 6; for a range across midnight, the day on which it begins.",
-        ),
+        ).split_at_commas(),
     ],
 };
 

@@ -1,0 +1,159 @@
+//! The attributes of the built-in resource types, so that a caller can convert and check them before it sends a request.
+//!
+//! `resource_types.json` is generated from the types by a test of the resource engine. These rules refuse only what a node of this version refuses;
+//! everything else is left to the node, because only the node knows its foreign types.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use muster_base::nearest_name;
+use serde::Deserialize;
+
+use crate::validate::ValueViolation;
+
+const DOCUMENT: &str = include_str!("../resource_types.json");
+
+/// Types of Puppet and of common modules whose names resemble built-in ones. Any other similar name is probably a typing error.
+const FOREIGN_TYPES: [&str; 10] = [
+    "acl",
+    "computer",
+    "interface",
+    "k5login",
+    "maillist",
+    "mcx",
+    "mounttab",
+    "router",
+    "vlan",
+    "zone",
+];
+
+static BUILTIN_TYPES: LazyLock<ResourceTypeRules> =
+    // A test ensures that the document is valid. Without it, nothing is checked here and everything on the node.
+    LazyLock::new(|| serde_json::from_str(DOCUMENT).unwrap_or_default());
+
+/// The rules of all built-in types.
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct ResourceTypeRules {
+    metaparameters: BTreeMap<String, AttributeRule>,
+    types: BTreeMap<String, BTreeMap<String, AttributeRule>>,
+}
+
+/// What an attribute accepts.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum AttributeRule {
+    /// One of these words.
+    OneOf(Vec<String>),
+    /// A value of this form.
+    Form(AttributeForm),
+}
+
+/// The form of a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum AttributeForm {
+    /// Any text.
+    Text,
+    /// A whole number.
+    Integer,
+    /// `true`, `false`, `yes` or `no`.
+    Boolean,
+    /// An absolute path.
+    Path,
+    /// Permission bits.
+    Mode,
+    /// Seconds, with or without a fraction.
+    Seconds,
+    /// A list of texts without commas.
+    CommaList,
+    /// A list of texts that may contain commas.
+    List,
+    /// Options of a program: a text, an object, or a list of these.
+    Options,
+    /// A reference to another resource of a catalog.
+    Relation,
+}
+
+/// What is known about a type.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum KnownResourceType {
+    /// A built-in type.
+    Builtin(&'static str),
+    /// A type that only nodes know.
+    Foreign,
+}
+
+/// The built-in type of this name, or a foreign type. Fails with the name of the built-in type that was probably meant.
+pub(crate) fn find_type(name: &str) -> Result<KnownResourceType, String> {
+    let name = name.to_lowercase();
+    let types = &BUILTIN_TYPES.types;
+    if let Some((known, _)) = types.get_key_value(&name) {
+        return Ok(KnownResourceType::Builtin(known));
+    }
+    match nearest_name(&name, types.keys().map(String::as_str)) {
+        Some(nearest) if !FOREIGN_TYPES.contains(&name.as_str()) => Err(nearest),
+        _ => Ok(KnownResourceType::Foreign),
+    }
+}
+
+/// The rule of an attribute of a built-in type.
+pub(crate) fn find_attribute(type_name: &str, attribute: &str) -> Option<&'static AttributeRule> {
+    let attributes = BUILTIN_TYPES.types.get(type_name)?;
+    attributes.get(attribute).or_else(|| BUILTIN_TYPES.metaparameters.get(attribute))
+}
+
+/// The names of the attributes of a built-in type, without those of all types.
+pub(crate) fn attribute_names(type_name: &str) -> impl Iterator<Item = &'static str> {
+    let attributes = BUILTIN_TYPES.types.get(type_name).into_iter();
+    attributes.flat_map(BTreeMap::keys).map(String::as_str)
+}
+
+/// The attribute that was probably meant.
+pub(crate) fn nearest_attribute(type_name: &str, attribute: &str) -> Option<String> {
+    let own = nearest_name(attribute, attribute_names(type_name));
+    own.or_else(|| nearest_name(attribute, BUILTIN_TYPES.metaparameters.keys().map(String::as_str)))
+}
+
+impl AttributeRule {
+    /// Checks a text as it is typed. Lists are checked by the node.
+    pub(crate) fn check_text(&self, text: &str) -> Result<(), ValueViolation> {
+        let (is_valid, requirement) = match self {
+            Self::OneOf(words) if !words.iter().any(|word| word == text) => {
+                return Err(ValueViolation::NotAChoice(words.clone()));
+            }
+            Self::OneOf(_) => return Ok(()),
+            Self::Form(form) => match form {
+                AttributeForm::Integer => (text.parse::<i64>().is_ok(), "a whole number"),
+                AttributeForm::Boolean => {
+                    (["true", "false", "yes", "no"].contains(&text), "true or false")
+                }
+                AttributeForm::Path => (is_absolute_path(text), "an absolute path without `..`"),
+                AttributeForm::Mode => {
+                    (may_be_mode(text), "permission bits such as 0644 or u+rw,go-w")
+                }
+                AttributeForm::Seconds => (may_be_seconds(text), "seconds such as 300 or 0.5"),
+                AttributeForm::Relation => {
+                    (false, "left out, because it relates resources of a catalog")
+                }
+                AttributeForm::Text
+                | AttributeForm::CommaList
+                | AttributeForm::List
+                | AttributeForm::Options => return Ok(()),
+            },
+        };
+        if is_valid { Ok(()) } else { Err(ValueViolation::Requirement(requirement)) }
+    }
+}
+
+fn is_absolute_path(text: &str) -> bool {
+    text.starts_with('/') && !text.split('/').any(|part| part == "..")
+}
+
+/// Whether the text has only characters of permission bits; the node checks their order.
+fn may_be_mode(text: &str) -> bool {
+    text.chars().all(|c| "01234567ugoa+-=rwxXst,".contains(c))
+}
+
+fn may_be_seconds(text: &str) -> bool {
+    text.parse::<f64>().is_ok_and(|seconds| seconds >= 0.0)
+}
