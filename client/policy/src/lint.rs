@@ -61,6 +61,7 @@ pub fn lint_policies(
         for (index, rule) in file.rules().iter().enumerate() {
             linter.check_reachability(rule, file.rules().split_at(index).0, now);
             linter.check_callers(rule, &callers);
+            linter.check_expressions(rule);
             linter.check_data_sources(rule, sources);
         }
     }
@@ -223,6 +224,26 @@ impl PolicyLinter<'_> {
         }
     }
 
+    /// Checks for expressions that match one name only, as those of `MCollective` match every name that contains it.
+    fn check_expressions(&mut self, rule: &PolicyRule) {
+        for word in rule.callers().words() {
+            let name = strip_role_prefix(&word.text).strip_prefix('/');
+            let name = name.map(|text| text.trim_end_matches('i').trim_end_matches('/'));
+            let Some(name) = name.map(|text| text.trim_start_matches('^').trim_end_matches('$'))
+            else {
+                continue;
+            };
+            if name.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c)) {
+                let message = format!(
+                    "`{}` matches only the whole name `{name}`; write `/.*{name}.*/` for every name that contains it, or the name itself",
+                    word.text
+                );
+                let location = Some((rule.line_number(), word.column));
+                self.add_warning(location, "whole-name", message);
+            }
+        }
+    }
+
     /// Checks names for typos.
     fn check_callers(&mut self, rule: &PolicyRule, callers: &CallerNames<'_>) {
         for word in rule.callers().words().iter().filter(|word| is_name(word)) {
@@ -305,6 +326,31 @@ mod tests {
                 "service.policy:4 over",
                 "service.policy:6 unreachable",
                 "sevice.policy:0 unknown-agent",
+            ]
+        );
+    }
+
+    #[test]
+    fn all_errors_of_all_kinds_are_reported_at_once() {
+        let service = "allow\tr!p\tre*\tcustomer\tapache or\nallow\trip\trestrat\t*\n\
+                       deny\t/^cert=ops/ /ops/\t*\t*\n";
+        let files = [
+            ("groups", "admins rip\nadmins eve\nops uid=500\n"),
+            ("service.policy", service),
+            ("package.policy", "allow\tcert=anna /web/\t*\t*\n"),
+        ];
+        assert_eq!(
+            codes(&files),
+            [
+                "groups:2 malformed",
+                "groups:3 malformed",
+                "package.policy:1 whole-name",
+                "service.policy:1 malformed",
+                "service.policy:1 malformed",
+                "service.policy:1 malformed",
+                "service.policy:1 malformed",
+                "service.policy:2 unknown-action",
+                "service.policy:3 malformed",
             ]
         );
     }

@@ -7,7 +7,7 @@ use regex::Regex;
 
 use super::fault::{FieldResult, PolicyFault};
 use super::groups::CallerGroups;
-use super::principal::{PolicyPrincipal, PrincipalRole, split_role};
+use super::principal::{CALLER_PREFIXES, PolicyPrincipal, PrincipalRole, split_role};
 use super::span::LineSpan;
 use muster_filter::MAX_PATTERN_BYTES;
 
@@ -128,6 +128,11 @@ impl CallerRegex {
         let (source, flag) = sensitive
             .or_else(|| body.strip_suffix("/i").map(|source| (source, "(?i)")))
             .ok_or_else(|| invalid("it must end with / or /i".to_owned()))?;
+        if requires_prefix(source) {
+            let word = word.chars().take(200).collect();
+            let suggestion = expression_without_prefix(role, source, flag);
+            return Err(PolicyFault::PrefixedExpression { word, suggestion });
+        }
         if source.is_empty() || source.len() > MAX_PATTERN_BYTES {
             return Err(invalid(format!("it must be 1 to {MAX_PATTERN_BYTES} bytes")));
         }
@@ -145,6 +150,39 @@ impl CallerRegex {
             regex: compile(&format!(r"{flag}\A(?:{source})\z"))?,
         })
     }
+}
+
+/// Whether the expression has a `=`, which occurs in no name, outside of a negated class such as `[^=]`.
+fn requires_prefix(source: &str) -> bool {
+    let (mut in_negated_class, mut previous) = (false, ['\0'; 2]);
+    for c in source.chars() {
+        match c {
+            '^' if previous == ['\\', '['] => {}
+            '^' if previous[1] == '[' => in_negated_class = true,
+            ']' if previous[1] != '\\' => in_negated_class = false,
+            '=' if !in_negated_class => return true,
+            _ => {}
+        }
+        previous = [previous[1], c];
+    }
+    false
+}
+
+/// The expression for names that is equal to one for prefixed names, where a part of a name is enough.
+fn expression_without_prefix(role: PrincipalRole, source: &str, flag: &str) -> Option<String> {
+    let (prefix, rest) = source.strip_prefix('^').unwrap_or(source).split_once('=')?;
+    let is_service = prefix == "service" || role == PrincipalRole::Service;
+    if !is_service && !CALLER_PREFIXES.contains(&prefix) {
+        return None;
+    }
+    let rest = match rest.strip_suffix('$') {
+        Some(whole) => whole.to_owned(),
+        None if rest.ends_with(".*") => rest.to_owned(),
+        None => format!("{rest}.*"),
+    };
+    let role = if is_service { "service=" } else { "" };
+    let flag = if flag.is_empty() { "" } else { "i" };
+    (!rest.contains('=')).then(|| format!("{role}/{rest}/{flag}"))
 }
 
 /// Regex errors span several lines; the last line has the message.

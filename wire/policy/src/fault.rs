@@ -9,8 +9,11 @@ use muster_wire::identity::NameError;
 use super::options::InstantError;
 use super::principal::PrincipalError;
 
-/// A result of parsing a part of a line; the error has the column.
-pub(super) type FieldResult<T> = Result<T, (usize, PolicyFault)>;
+/// A fault and its column, in characters from 1.
+pub(super) type LocatedFault = (usize, PolicyFault);
+
+/// A result of parsing a part of a line.
+pub(super) type FieldResult<T> = Result<T, LocatedFault>;
 
 /// An unusable policy or groups file. Requests that depend on it are denied until it is fixed.
 #[derive(Debug, thiserror::Error)]
@@ -67,18 +70,20 @@ pub enum PolicyFault {
     #[error("there are two policies for agent `{0}`; keep the one in lower case")]
     Duplicate(String),
     /// The line does not begin with `policy default`, `allow` or `deny`.
-    #[error("expected `policy default allow|deny`, or `allow` or `deny` followed by a tab")]
+    #[error(
+        "expected `policy default allow|deny`, or `allow` or `deny` followed by a tab or two spaces"
+    )]
     Unknown,
     /// Wrong number of fields.
     #[error(
-        "the line has {0} fields; expected 4 or 5, separated by tabs, and optionally options: allow|deny, callers, actions, facts, classes"
+        "the line has {0} fields; expected 4 or 5, separated by tabs or by two or more spaces, and optionally options: allow|deny, callers, actions, facts, classes"
     )]
     Fields(usize),
-    /// Spaces instead of tabs between fields.
+    /// Single spaces between fields, or spaces in one line with tabs.
     #[error(
-        "the fields are separated by spaces; use tabs, because spaces separate the words of one field"
+        "the fields are separated by spaces; use tabs only, or only two or more spaces, because a single space separates the words of one field"
     )]
-    Spaces,
+    Separators,
     /// A duplicate `policy default`.
     #[error("duplicate `policy default`; the first is in line {0}")]
     SecondDefault(usize),
@@ -95,6 +100,16 @@ pub enum PolicyFault {
         word: String,
         /// The error.
         reason: String,
+    },
+    /// An expression for names with a prefix, as in policies for `MCollective`.
+    #[error(
+        "`{word}` matches no caller: expressions match whole names, without a prefix such as `cert=`; write {}", suggestion.as_deref().map_or_else(|| "the expression for the name alone".to_owned(), |text| format!("`{text}`"))
+    )]
+    PrefixedExpression {
+        /// The word.
+        word: String,
+        /// The expression for names, if it can be derived.
+        suggestion: Option<String>,
     },
     /// Not a valid action name.
     #[error("`{word}` is not an action: {error}")]

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::explain::ExplanationStep;
-use super::fault::{FieldResult, PolicyFault, PolicyLineFault};
+use super::fault::{LocatedFault, PolicyFault, PolicyLineFault};
 use super::groups::CallerGroups;
 use super::rule::{PolicyRule, RuleMatch};
 use super::span::{LineSpan, policy_lines};
@@ -27,20 +27,21 @@ pub struct PolicyFile {
 }
 
 impl PolicyFile {
-    /// Parses the whole file. On any fault it returns all faults in line order and no rules, because a skipped line may have been
-    /// a `deny`.
-    pub fn parse(text: &str, groups: &CallerGroups) -> Result<Self, Vec<PolicyLineFault>> {
+    /// Parses the whole file. Returns its valid rules, and all faults in line order. A file with a fault must not be used, because the line may have
+    /// been a `deny`; its rules are for checks only.
+    pub fn parse(text: &str, groups: &CallerGroups) -> (Self, Vec<PolicyLineFault>) {
         let mut file = Self { rules: Vec::new(), default: None, lookups: BTreeSet::new() };
         let mut faults = Vec::new();
         for (line, span) in policy_lines(text) {
-            if let Err((column, fault)) = file.add_line(line, span, groups) {
-                faults.push(PolicyLineFault { line, column, fault });
+            if let Err(found) = file.add_line(line, span, groups) {
+                let to_fault = |(column, fault)| PolicyLineFault { line, column, fault };
+                faults.extend(found.into_iter().map(to_fault));
             }
-            if faults.len() == MAX_REPORTED_FAULTS || file.rules.len() > MAX_POLICY_RULES {
+            if faults.len() >= MAX_REPORTED_FAULTS || file.rules.len() > MAX_POLICY_RULES {
                 break;
             }
         }
-        if faults.is_empty() { Ok(file) } else { Err(faults) }
+        (file, faults)
     }
 
     fn add_line(
@@ -48,26 +49,26 @@ impl PolicyFile {
         line: usize,
         span: LineSpan<'_>,
         groups: &CallerGroups,
-    ) -> FieldResult<()> {
+    ) -> Result<(), Vec<LocatedFault>> {
         let words: Vec<LineSpan<'_>> = span.split_words().collect();
         if let [policy, default, word] = *words
             && (policy.text(), default.text()) == ("policy", "default")
         {
-            let verdict =
-                RuleVerdict::from_word(word.text()).ok_or((word.column(), PolicyFault::Unknown))?;
+            let verdict = RuleVerdict::from_word(word.text())
+                .ok_or_else(|| vec![(word.column(), PolicyFault::Unknown)])?;
             if let Some((first, _)) = self.default {
-                return Err((span.column(), PolicyFault::SecondDefault(first)));
+                return Err(vec![(span.column(), PolicyFault::SecondDefault(first))]);
             }
             self.default = Some((line, verdict));
             return Ok(());
         }
         if self.rules.len() == MAX_POLICY_RULES {
-            return Err((span.column(), PolicyFault::TooMany(MAX_POLICY_RULES)));
+            return Err(vec![(span.column(), PolicyFault::TooMany(MAX_POLICY_RULES))]);
         }
         let rule = PolicyRule::parse_line(line, span, groups)?;
         self.lookups.extend(rule.data_lookups().cloned());
         if self.lookups.len() > MAX_POLICY_LOOKUPS {
-            return Err((span.column(), PolicyFault::TooManyLookups(MAX_POLICY_LOOKUPS)));
+            return Err(vec![(span.column(), PolicyFault::TooManyLookups(MAX_POLICY_LOOKUPS))]);
         }
         self.rules.push(rule);
         Ok(())

@@ -12,8 +12,9 @@ use muster_wire::identity::SubjectName;
 pub struct CallerGroups(BTreeMap<String, BTreeSet<PolicyPrincipal>>);
 
 impl CallerGroups {
-    /// Parses the whole file, or returns all faults in line order.
-    pub fn parse(text: &str) -> Result<Self, Vec<PolicyLineFault>> {
+    /// Parses the whole file. Returns its valid groups, and all faults in line order. A file with a fault must not be used; its groups are for
+    /// checks only.
+    pub fn parse(text: &str) -> (Self, Vec<PolicyLineFault>) {
         let mut groups = Self::default();
         let mut faults = Vec::new();
         for (line, span) in policy_lines(text) {
@@ -32,7 +33,7 @@ impl CallerGroups {
             }
         }
         faults.sort_by_key(|line_fault| (line_fault.line, line_fault.column));
-        if faults.is_empty() { Ok(groups) } else { Err(faults) }
+        (groups, faults)
     }
 
     fn add_line(&mut self, span: LineSpan<'_>) -> FieldResult<()> {

@@ -9,8 +9,10 @@ use muster_wire::token::{UserRole, VerifiedUser};
 
 /// The prefix of a service name.
 const SERVICE_PREFIX: &str = "service";
-/// Accepted prefixes of a caller name: our own, `MCollective`'s and Choria's.
-const CALLER_PREFIXES: [&str; 3] = ["caller", "cert", "choria"];
+/// Accepted prefixes of a caller name: our own, `MCollective`'s, and Choria's for certificates and for users who log in.
+pub(super) const CALLER_PREFIXES: [&str; 4] = ["caller", "cert", "choria", "up"];
+/// The prefix of `MCollective` for the number of a user on an unnamed machine. There is no such caller.
+const UID_PREFIX: &str = "uid";
 
 /// The sender of a request. Written `NAME` for a caller, `service=NAME` for a service.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -36,9 +38,14 @@ pub enum PrincipalRole {
 pub enum PrincipalError {
     /// The prefix before `=` is unknown.
     #[error(
-        "`{0}` has an unknown prefix; write a caller as `NAME`, `caller=NAME`, `cert=NAME` or `choria=NAME`, and a service as `service=NAME`"
+        "`{0}` has an unknown prefix; write a caller as `NAME`, `caller=NAME`, `cert=NAME`, `choria=NAME` or `up=NAME`, and a service as `service=NAME`"
     )]
     Kind(String),
+    /// A user id, as in policies for `MCollective`.
+    #[error(
+        "`{0}` is a user id of an unnamed machine, which identifies no caller; write the caller's name, as in `rpc org list`"
+    )]
+    UserId(String),
     /// The name is invalid.
     #[error("`{word}` is not a caller: {error}")]
     Name {
@@ -71,7 +78,10 @@ impl PolicyPrincipal {
 
     /// Parses `NAME`, `service=NAME`, or one of the prefixed forms.
     pub fn parse(word: &str) -> Result<Self, PrincipalError> {
-        let (role, name) = split_role(word).ok_or_else(|| PrincipalError::Kind(word.to_owned()))?;
+        let (role, name) = split_role(word).ok_or_else(|| match word.split_once('=') {
+            Some((UID_PREFIX, _)) => PrincipalError::UserId(word.to_owned()),
+            _ => PrincipalError::Kind(word.to_owned()),
+        })?;
         let name = Identity::parse(name)
             .map_err(|error| PrincipalError::Name { word: word.to_owned(), error })?;
         Ok(Self { role, name })

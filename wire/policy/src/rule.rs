@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::callers::CallerSet;
 use super::explain::RuleMismatch;
-use super::fault::{FieldResult, PolicyFault};
+use super::fault::{FieldResult, LocatedFault, PolicyFault};
 use super::groups::CallerGroups;
 use super::options::{self, RuleOptions};
 use super::span::LineSpan;
@@ -38,6 +38,17 @@ struct NodeRequirement {
     source: Option<(usize, Box<str>)>,
 }
 
+/// The faults of the fields of a line.
+#[derive(Debug, Default)]
+struct FieldFaults(Vec<LocatedFault>);
+
+impl FieldFaults {
+    /// The value of a valid field; adds the fault of another one.
+    fn check<T>(&mut self, field: FieldResult<T>) -> Option<T> {
+        field.map_err(|fault| self.0.push(fault)).ok()
+    }
+}
+
 /// The result of matching a rule with a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RuleMatch {
@@ -56,46 +67,51 @@ pub(super) enum RuleMatch {
 }
 
 impl PolicyRule {
-    /// Parses a line; errors have a column.
+    /// Parses a line, or returns the first fault of each field, with its column.
     pub(super) fn parse_line(
         line: usize,
         span: LineSpan<'_>,
         groups: &CallerGroups,
-    ) -> FieldResult<Self> {
-        let mut fields: Vec<LineSpan<'_>> = span.tab_fields().collect();
-        let options = match fields.last() {
-            Some(last) if fields.len() > 4 && options::has_rule_options(*last) => {
-                let options = RuleOptions::parse_field(*last, groups)?;
-                fields.pop();
-                options
-            }
-            _ => RuleOptions::default(),
-        };
+    ) -> Result<Self, Vec<LocatedFault>> {
+        let mut fields: Vec<LineSpan<'_>> = span.split_fields().collect();
+        let has_options = |last: &LineSpan<'_>| options::has_rule_options(*last);
+        let options = if fields.len() > 4 { fields.pop_if(|last| has_options(last)) } else { None };
         let (word, callers, actions, facts, classes) = match *fields {
             [word, callers, actions, facts] => (word, callers, actions, facts, None),
             [word, callers, actions, facts, classes] => {
                 (word, callers, actions, facts, Some(classes))
             }
-            _ => return Err((span.column(), malformed_rule_fault(span, fields.len()))),
+            _ => return Err(vec![(span.column(), malformed_rule_fault(span, fields.len()))]),
         };
-        let verdict =
-            RuleVerdict::from_word(word.text()).ok_or((word.column(), PolicyFault::Unknown))?;
-        if verdict == RuleVerdict::Deny && options.approvers.is_some() {
-            return Err((span.column(), PolicyFault::ApprovedDenial));
+        let mut faults = FieldFaults::default();
+        let verdict = RuleVerdict::from_word(word.text());
+        let verdict = faults.check(verdict.ok_or((word.column(), PolicyFault::Unknown)));
+        let callers = faults.check(CallerSet::parse_words(callers.split_words(), groups));
+        let actions = faults.check(parse_actions(actions));
+        let facts = faults.check(parse_node_field(facts, class_among_facts));
+        let classes = classes.map(|classes| parse_node_field(classes, fact_among_classes));
+        let classes = faults.check(classes.unwrap_or_else(|| Ok(NodeRequirement::default())));
+        let options = options.map(|options| RuleOptions::parse_field(options, groups));
+        let options = faults.check(options.unwrap_or_else(|| Ok(RuleOptions::default())));
+        if verdict == Some(RuleVerdict::Deny)
+            && options.as_ref().is_some_and(|options| options.approvers.is_some())
+        {
+            faults.0.push((span.column(), PolicyFault::ApprovedDenial));
         }
-        Ok(Self {
-            line,
-            text: span.text().into(),
-            verdict,
-            callers: CallerSet::parse_words(callers.split_words(), groups)?,
-            actions: parse_actions(actions)?,
-            facts: parse_node_field(facts, class_among_facts)?,
-            classes: match classes {
-                Some(classes) => parse_node_field(classes, fact_among_classes)?,
-                None => NodeRequirement::default(),
-            },
-            options,
-        })
+        match (verdict, callers, actions, facts, classes, options) {
+            (
+                Some(verdict),
+                Some(callers),
+                Some(actions),
+                Some(facts),
+                Some(classes),
+                Some(options),
+            ) if faults.0.is_empty() => {
+                let text = span.text().into();
+                Ok(Self { line, text, verdict, callers, actions, facts, classes, options })
+            }
+            _ => Err(faults.0),
+        }
     }
 
     /// Matches the rule with a query, or returns the next needed lookup. Conditions without lookups are evaluated first.
@@ -262,7 +278,7 @@ impl PolicyRule {
 fn malformed_rule_fault(span: LineSpan<'_>, fields: usize) -> PolicyFault {
     let words: Vec<&str> = span.split_words().map(LineSpan::text).collect();
     match words.first().copied().and_then(RuleVerdict::from_word) {
-        Some(_) if fields < 4 && words.len() >= 4 => PolicyFault::Spaces,
+        Some(_) if fields < 4 && words.len() >= 4 => PolicyFault::Separators,
         Some(_) => PolicyFault::Fields(fields),
         None => PolicyFault::Unknown,
     }

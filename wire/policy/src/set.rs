@@ -51,8 +51,17 @@ pub struct PolicySet {
 /// A policy with its name for decisions, or the fault that denies its agent.
 #[derive(Debug, Clone)]
 enum LoadedPolicy {
-    Read { name: String, path: PathBuf, file: PolicyFile },
-    Refused { rule: String },
+    Read {
+        name: String,
+        path: PathBuf,
+        file: PolicyFile,
+    },
+    /// Refused as this rule; the valid rules of the file, if it could be read.
+    Refused {
+        rule: String,
+        path: PathBuf,
+        file: Option<PolicyFile>,
+    },
 }
 
 /// A decision and its rule: `puppetral.policy:12`, or if the rule denies because of an unknown condition,
@@ -91,11 +100,12 @@ impl PolicySet {
             default,
         };
         if let Some(source) = groups {
+            // The policies are parsed nevertheless, so that all problems are reported at once.
             match parse_source(&source.path, source.text, CallerGroups::parse, &mut problems) {
                 Ok(groups) => set.groups = groups,
-                Err(RefusedPolicyFile { rule }) => {
+                Err(RefusedPolicyFile { rule, parsed }) => {
                     set.refused = Some(rule);
-                    return (set, problems);
+                    set.groups = parsed.unwrap_or_default();
                 }
             }
         }
@@ -203,7 +213,9 @@ impl PolicySet {
         let parse = |text: &str| PolicyFile::parse(text, &self.groups);
         let policy = match parse_source(&path, text, parse, problems) {
             Ok(file) => LoadedPolicy::Read { name: file_name(&path), path, file },
-            Err(RefusedPolicyFile { rule }) => LoadedPolicy::Refused { rule },
+            Err(RefusedPolicyFile { rule, parsed }) => {
+                LoadedPolicy::Refused { rule, path, file: parsed }
+            }
         };
         self.files.insert(agent.into(), policy);
     }
@@ -213,9 +225,8 @@ impl PolicySet {
             return;
         }
         for agent in DEFAULT_OPEN_AGENTS {
-            if let Entry::Vacant(vacant) = self.files.entry(agent.to_owned())
-                && let Ok(file) = PolicyFile::parse(DEFAULT_OPEN_POLICY, &CallerGroups::default())
-            {
+            if let Entry::Vacant(vacant) = self.files.entry(agent.to_owned()) {
+                let (file, _) = PolicyFile::parse(DEFAULT_OPEN_POLICY, &CallerGroups::default());
                 let name = format!("built-in {agent}.policy");
                 vacant.insert(LoadedPolicy::Read { path: PathBuf::from(&name), name, file });
             }
@@ -231,7 +242,7 @@ impl PolicySet {
         }
         match self.policy_for_agent(input.query.agent) {
             None => EvaluationProgress::Decided(DecisionSource::NoFile(self.default)),
-            Some(LoadedPolicy::Refused { rule }) => {
+            Some(LoadedPolicy::Refused { rule, .. }) => {
                 EvaluationProgress::Decided(DecisionSource::Refused(rule))
             }
             Some(LoadedPolicy::Read { name, file, .. }) => {
@@ -254,11 +265,14 @@ impl PolicySet {
         &self.groups
     }
 
-    /// Parsed and built-in policies: the agent, the path, and the content.
+    /// Parsed and built-in policies: the agent, the path, and the valid rules. For checks only: a node refuses a file that has other lines, too.
     pub fn readable_policies(&self) -> impl Iterator<Item = (&str, &Path, &PolicyFile)> {
         self.files.iter().filter_map(|(agent, policy)| match policy {
-            LoadedPolicy::Read { path, file, .. } => Some((agent.as_str(), path.as_path(), file)),
-            LoadedPolicy::Refused { .. } => None,
+            LoadedPolicy::Read { path, file, .. }
+            | LoadedPolicy::Refused { path, file: Some(file), .. } => {
+                Some((agent.as_str(), path.as_path(), file))
+            }
+            LoadedPolicy::Refused { file: None, .. } => None,
         })
     }
 }
@@ -290,33 +304,39 @@ impl DecisionSource<'_> {
 }
 
 /// A file that cannot be used.
-struct RefusedPolicyFile {
+struct RefusedPolicyFile<T> {
     /// Denies as this rule, instead of one in the file.
     rule: String,
+    /// The valid part of the file, if it could be read.
+    parsed: Option<T>,
 }
 
 /// Parses a file, and adds the problems of one that cannot be used.
 fn parse_source<T>(
     path: &Path,
     text: Result<String, PolicyFault>,
-    parse: impl FnOnce(&str) -> Result<T, Vec<PolicyLineFault>>,
+    parse: impl FnOnce(&str) -> (T, Vec<PolicyLineFault>),
     problems: &mut Vec<PolicyProblem>,
-) -> Result<T, RefusedPolicyFile> {
+) -> Result<T, RefusedPolicyFile<T>> {
     let mut add_problem =
         |location, fault| problems.push(PolicyProblem { path: path.to_owned(), location, fault });
     let name = file_name(path);
     match text.map(|text| parse(&text)) {
-        Ok(Ok(parsed)) => Ok(parsed),
-        Ok(Err(line_faults)) => {
-            let first = line_faults.first().map_or(1, |line_fault| line_fault.line);
+        Ok((parsed, line_faults)) => {
+            let Some(first) = line_faults.first().map(|line_fault| line_fault.line) else {
+                return Ok(parsed);
+            };
             for PolicyLineFault { line, column, fault } in line_faults {
                 add_problem(Some((line, column)), fault);
             }
-            Err(RefusedPolicyFile { rule: format!("{name}:{first}: malformed") })
+            Err(RefusedPolicyFile {
+                rule: format!("{name}:{first}: malformed"),
+                parsed: Some(parsed),
+            })
         }
         Err(fault) => {
             add_problem(None, fault);
-            Err(RefusedPolicyFile { rule: format!("{name}: unusable") })
+            Err(RefusedPolicyFile { rule: format!("{name}: unusable"), parsed: None })
         }
     }
 }

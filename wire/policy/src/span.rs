@@ -24,9 +24,11 @@ impl<'a> LineSpan<'a> {
         Self { line: self.line, text }
     }
 
-    /// Tab-separated fields, trimmed; empty fields are skipped.
-    pub(super) fn tab_fields(self) -> impl Iterator<Item = Self> {
-        let fields = self.text.split('\t').map(str::trim);
+    /// The fields, trimmed; empty fields are skipped. Tabs separate fields. In a line without tabs, as it is pasted from a page, two or more
+    /// spaces do. A line with both is split at its tabs only, because spaces between two words of a field are not counted.
+    pub(super) fn split_fields(self) -> impl Iterator<Item = Self> {
+        let separator = if self.text.contains('\t') { "\t" } else { "  " };
+        let fields = self.text.split(separator).map(str::trim);
         fields.filter(|field| !field.is_empty()).map(move |field| self.narrowed_to(field))
     }
 

@@ -183,6 +183,48 @@ fn malformed_line_denies_everything_for_its_agent_only() {
     }
 }
 
+/// A line as in the documentation, where the columns are aligned by spaces.
+#[test]
+fn fields_can_be_separated_by_spaces() {
+    let text = "policy default deny\n\
+                # allow|deny  callers         actions         facts                    classes\n\
+                allow         rip sysadmins   *               *                        *\n\
+                deny          *               stop            customer=acme and environment=production\n\
+                allow         /ci-\\d+/        stop start      customer=acme os.family=Debian   mysql::master /^role::/\n\
+                allow         oncall          start           *                        *                  approved-by=sysadmins\n\
+                allow  up=joe  start  *\n";
+    let set = load_valid(&[("service.policy", text), ("groups", "sysadmins eve\n")]);
+    for (caller, action, expected) in [
+        ("rip", "stop", "+service.policy:3"),
+        ("eve", "stop", "+service.policy:3"),
+        ("ci-1", "stop", "-service.policy:4"),
+        ("ci-1", "start", "+service.policy:5"),
+        ("oncall", "start", "+service.policy:6"),
+        ("joe", "start", "+service.policy:7"),
+        ("mallory", "start", "-service.policy:1 (default)"),
+    ] {
+        assert_eq!(decision_text(&set, caller, "service", action), expected, "{caller} {action}");
+    }
+    // Spaces in a line with tabs separate words: nothing is guessed.
+    for line in ["allow\trip  anna\t*", "allow\trip  *  *", "allow rip * *"] {
+        let (_, problems) = load(&[("service.policy", line)], RuleVerdict::Deny);
+        assert_eq!(problems.len(), 1, "{line:?}: {problems:?}");
+    }
+}
+
+#[test]
+fn all_faults_of_a_line_and_of_all_files_are_reported() {
+    let files = [
+        ("service.policy", "deny\tr!p\tre*\tcustomer\tapache or\nalow\n"),
+        ("package.policy", "allow\trip\n"),
+        ("groups", "admins rip\nadmins eve\n"),
+    ];
+    let (set, problems) = load(&files, RuleVerdict::Allow);
+    let places: Vec<String> = problems.iter().map(|problem| problem.to_string()).collect();
+    assert_eq!(places.len(), 7, "{places:#?}");
+    assert_eq!(decision_text(&set, "rip", "package", "status"), "-groups:2: malformed");
+}
+
 #[test]
 fn broken_groups_deny_everything() {
     let files =
@@ -321,6 +363,13 @@ fn problems_have_a_line_and_a_column() {
         ("allow\trip\t*\tcustomer", 13, "put classes in the fifth field"),
         ("allow\trip\t*\t*\t*\tuntil=x", 17, "not a time"),
         ("permit\trip\t*\t*", 1, "`allow` or `deny` followed by"),
+        ("deny\tuid=500\t*\t*", 6, "a user id of an unnamed machine"),
+        ("deny\t/^cert=ops/\t*\t*", 6, "write `/ops.*/`"),
+        ("deny\t/choria=ops-\\d+$/i\t*\t*", 6, "write `/ops-\\d+/i`"),
+        ("deny\trip /^up=(a|b)$/\t*\t*", 10, "write `/(a|b)/`"),
+        ("deny\t/^service=prov.*/\t*\t*", 6, "write `service=/prov.*/`"),
+        ("deny\t/(cert|choria)=ops/\t*\t*", 6, "write the expression for the name alone"),
+        ("deny\t/[^a]=ops/\t*\t*", 6, "the name alone"),
     ] {
         let (_, problems) = load(&[("x.policy", line)], RuleVerdict::Deny);
         assert_eq!(problems[0].location, Some((1, column)), "{line:?}: {}", problems[0]);
