@@ -2,7 +2,7 @@
 //!
 //! A list fact matches if any element does; a map, if any key does. `!=` and `!~` are the exact negations of `==` and
 //! `=~`: they are true for missing or null facts, where every other operator is false. Numbers compare numerically if both
-//! sides parse as numbers; a JSON number never equals other text. Booleans equal `true` or `false`. Texts compare
+//! sides parse as numbers; a JSON number never equals other text. Booleans equal the words of [`parse_boolean`]. Texts compare
 //! case-insensitively, in order comparisons too.
 
 use std::cmp::Ordering;
@@ -13,7 +13,7 @@ use super::ast::NodeFilter;
 use super::lookup::{EvaluationProgress, KnownLookups, TruthValue};
 use super::number::NumericValue;
 use super::pattern::FilterPattern;
-use super::term::{FactOperand, FactOperator, FactTerm, LiteralOperand};
+use super::term::{FactOperand, FactOperator, FactTerm, LiteralOperand, parse_boolean};
 use crate::state::{NodeFacts, NodeView};
 
 impl NodeFilter {
@@ -152,7 +152,7 @@ impl FactOperand {
                 Self::Regex(expression) => expression.is_match(bool_text(*value)),
                 Self::Literal(literal) => {
                     matches!(operator, FactOperator::Equal | FactOperator::NotEqual)
-                        && literal.text.eq_ignore_ascii_case(bool_text(*value))
+                        && parse_boolean(&literal.text) == Some(*value)
                 }
             },
             Value::Number(number) => match self {
@@ -262,6 +262,10 @@ mod tests {
             "serial=9007199254740993",
             "serial!=9007199254740992",
             "virtual=TRUE",
+            "virtual=1",
+            "virtual=t",
+            "virtual!=0",
+            "virtual!=F",
             "virtual!=false",
             "virtual=~^tr",
             "tags=blue",
@@ -297,15 +301,16 @@ mod tests {
             "memory<lots",
             "memory>lots",
             "serial=9007199254740992",
-            "virtual=1",
+            "virtual!=1",
+            "virtual=yes",
             "virtual>=true",
             "virtual<=true",
             "tags!=BLUE",
             "tags!~reen",
-            "tags=null",
+            "tags=\"null\"",
             "tags=\"\\\"\"",
             "mounts=home",
-            "nothing=null",
+            "nothing=\"null\"",
             "nothing=~.*",
             "nothing<=x",
             "missing=x",

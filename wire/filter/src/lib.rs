@@ -46,4 +46,4 @@ pub use select::{
     MAX_SELECT_TERMS, SelectExpression,
 };
 pub use sources::{DeclaredQuery, DeclaredSource, DeclaredSources, OutputKind, QueryCheck};
-pub use term::{FactOperator, FactTerm};
+pub use term::{FactOperator, FactTerm, parse_boolean};

@@ -116,7 +116,7 @@ fn read_value(operator: FactOperator, value: &str) -> Result<(FactOperator, Fact
     if value.starts_with(['=', '<', '>', '~']) {
         return expected_at(0, "a value (in quotes, if it begins with = < > or ~)");
     }
-    Ok((operator, FactOperand::Literal(LiteralOperand::parse_part(value)?)))
+    Ok((operator, FactOperand::Literal(LiteralOperand::parse_unquoted(value)?)))
 }
 
 /// The content of a text that is quoted from its first to its last character. A backslash escapes a quote or another
@@ -176,6 +176,7 @@ mod tests {
             (r#"facts."a.b=c".d=1"#, r#"facts."a.b=c".d==1"#),
             ("f=~'/x/'", "f=~//x//"),
             ("f<=/x/", "f<=\"/x/\""),
+            ("f='nil'", "f==\"nil\""),
         ] {
             if printed.is_empty() {
                 assert!(FactTerm::parse(text).is_err(), "{text}");
@@ -210,6 +211,10 @@ mod tests {
             ("a =~ (", 6, "valid regular"),
             ("a=~/(/", 5, "valid regular"),
             ("a=b\u{1b}c", 4, "control"),
+            ("a=nil", 3, "have the fact"),
+            ("a != NULL", 6, "have the fact"),
+            ("disks.#.size>1", 7, "without wildcards"),
+            ("foo(bar=baz)>", 4, "without wildcards"),
         ] {
             let error = FactTerm::parse(text).unwrap_err();
             assert_eq!(error.column(), column, "{text:?}: {error}");

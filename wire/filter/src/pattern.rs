@@ -50,6 +50,9 @@ impl FilterPattern {
         if let Some(at) = text.find(|c: char| c.is_whitespace() || c.is_control()) {
             return expected_at(at, "one name without spaces or control characters");
         }
+        if let Some(at) = text.find(['*', '?', '(', ')', '<', '>', '#']) {
+            return expected_at(at, "a name without wildcards (write a pattern as /^web/)");
+        }
         let name = lower_case(text);
         if name.len() > MAX_PATTERN_BYTES {
             return expected_at(0, "a name of at most 1,024 bytes");
@@ -177,6 +180,9 @@ mod tests {
             ("/a\u{1b}/", 3),
             ("/(/", 2),
             (r"/\w{500}/", 2),
+            ("web*", 4),
+            ("db?", 3),
+            ("foo(bar", 4),
         ] {
             let error = FilterPattern::parse(text).unwrap_err();
             assert_eq!(error.column(), column, "{text:?}: {error}");

@@ -162,10 +162,38 @@ impl LiteralOperand {
         Ok(Self { text: text.to_owned(), number: NumericValue::parse(text) })
     }
 
+    /// Parses a value without quotes.
+    pub(super) fn parse_unquoted(text: &str) -> Result<Self> {
+        if is_nil(text) {
+            let expected = format!(
+                "a value (`{text}` would be a text; write =/^/ for nodes that have the fact, !~/^/ for all others, or the text in quotes)"
+            );
+            return expected_at(0, expected);
+        }
+        Self::parse_part(text)
+    }
+
     /// Whether the value parses back as itself without quotes.
     fn is_plain(&self) -> bool {
         let is_plain_char = |c: char| c.is_alphanumeric() || "._-:/@+%,".contains(c);
-        !self.text.starts_with('/') && self.text.chars().all(is_plain_char)
+        !self.text.starts_with('/') && self.text.chars().all(is_plain_char) && !is_nil(&self.text)
+    }
+}
+
+/// Whether a word means "no value" in other languages. As a text it equals nothing, so that `!=` would be true for every node.
+pub(super) fn is_nil(word: &str) -> bool {
+    ["nil", "null"].iter().any(|nil| nil.eq_ignore_ascii_case(word))
+}
+
+/// The truth value that a text stands for, where a boolean fact or output is compared: the words that Choria accepts, and `true` and `false` in any
+/// case.
+pub fn parse_boolean(text: &str) -> Option<bool> {
+    match text {
+        "1" | "t" | "T" => Some(true),
+        "0" | "f" | "F" => Some(false),
+        _ if text.eq_ignore_ascii_case("true") => Some(true),
+        _ if text.eq_ignore_ascii_case("false") => Some(false),
+        _ => None,
     }
 }
 

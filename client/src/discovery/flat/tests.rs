@@ -1,14 +1,13 @@
 //! Node lists as text, JSON and YAML, and invalid lists.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use proptest::prelude::*;
 
 use super::{DiscoveryFileFormat, NodeListError, filter_identities, read_list_file};
 
-fn parse(
-    text: &str,
-) -> Result<std::collections::BTreeSet<muster_wire::identity::Identity>, NodeListError> {
+fn parse(text: &str) -> Result<BTreeSet<muster_wire::identity::Identity>, NodeListError> {
     super::parse_list(text, None)
 }
 
@@ -127,7 +126,7 @@ proptest! {
         let text: String = names.iter().flat_map(|name| [name, " # ", name, "\n"]).collect();
         let parsed = parse(&text).unwrap();
         let seen: Vec<&str> = parsed.iter().map(muster_wire::identity::Identity::as_str).collect();
-        prop_assert_eq!(&seen, &names);
+        prop_assert_eq!(seen.iter().copied().collect::<BTreeSet<_>>(), names.iter().copied().collect());
         prop_assert_eq!(parse(&serde_json::to_string(&names).unwrap()).unwrap(), parsed);
     }
 

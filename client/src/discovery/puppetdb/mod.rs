@@ -5,22 +5,26 @@
 
 mod query;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use muster_filter::FactTerm;
+use muster_filter::state::NodeFacts;
 use muster_secret::{SecretFileError, SecretOwner};
 use muster_wire::identity::Identity;
-use serde_json::Value;
+use serde::Deserialize;
+use serde_json::{Map, Value};
 use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig, TlsProvider};
 
 use super::DiscoveryQuery;
 use super::document;
 use super::flat::{self, DiscoveryFileFormat, NodeListError};
 
+use query::FactValuesQuery;
 pub use query::PuppetDbQueryError;
 
 /// Maximum response size in bytes: enough for a million names.
@@ -39,6 +43,14 @@ pub struct PuppetDbServer {
     ca: PathBuf,
     pair: Option<(PathBuf, PathBuf)>,
     timeout: Duration,
+}
+
+/// A row of the entity `facts`.
+#[derive(Debug, Deserialize)]
+struct FactValueRow {
+    certname: String,
+    name: String,
+    value: Value,
 }
 
 /// A result of a query.
@@ -98,6 +110,18 @@ pub enum PuppetDbError {
         #[source]
         source: NodeListError,
     },
+    /// The values of a fact that are not as documented by `PuppetDB`, or too large.
+    #[error(
+        "the values of fact {fact} in the response of PuppetDB at {url} cannot be used: {problem}"
+    )]
+    Values {
+        /// The address.
+        url: String,
+        /// The fact.
+        fact: String,
+        /// What is wrong with them.
+        problem: String,
+    },
     /// The runtime ended before the response.
     #[error("the query was aborted")]
     GivenUp,
@@ -130,6 +154,7 @@ impl PuppetDbServer {
     /// Returns the matching nodes in `PuppetDB`, without deactivated or expired ones. The HTTP request blocks a thread of its own.
     pub async fn find_nodes(&self, discovery_query: &DiscoveryQuery) -> Result<BTreeSet<Identity>> {
         let queries = query::build_queries(discovery_query)?;
+        let value_queries = query::build_value_queries(discovery_query);
         let server = self.clone();
         let task = tokio::task::spawn_blocking(move || {
             let agent = server.http_agent()?;
@@ -141,12 +166,49 @@ impl PuppetDbServer {
                 }
                 found = Some(found.map_or_else(|| nodes.clone(), |earlier| &earlier & &nodes));
             }
-            Ok(found.unwrap_or_default())
+            let mut found = found.unwrap_or_default();
+            for FactValuesQuery { query, term } in value_queries {
+                let facts = server.fetch_facts(&agent, &query, &term)?;
+                let missing = NodeFacts::default();
+                found.retain(|node| term.matches(facts.get(node).unwrap_or(&missing)));
+            }
+            Ok(found)
         });
         task.await.map_err(|_| PuppetDbError::GivenUp)?
     }
 
     fn run_query(&self, agent: &ureq::Agent, query: &Value) -> Result<BTreeSet<Identity>> {
+        flat::parse_list(&self.fetch_text(agent, query)?, Some(DiscoveryFileFormat::Json))
+            .map_err(|source| PuppetDbError::Answer { url: self.url.clone(), source })
+    }
+
+    /// The facts that a condition may be about, by node.
+    fn fetch_facts(
+        &self,
+        agent: &ureq::Agent,
+        query: &Value,
+        term: &FactTerm,
+    ) -> Result<BTreeMap<Identity, NodeFacts>> {
+        let invalid = |problem: String| PuppetDbError::Values {
+            url: self.url.clone(),
+            fact: term.fact_path().to_string(),
+            problem,
+        };
+        let rows: Vec<FactValueRow> = serde_json::from_str(&self.fetch_text(agent, query)?)
+            .map_err(|error| invalid(error.to_string()))?;
+        let mut values: BTreeMap<Identity, Map<String, Value>> = BTreeMap::new();
+        for FactValueRow { certname, name, value } in rows {
+            let node = Identity::parse(&certname).map_err(|error| invalid(error.to_string()))?;
+            values.entry(node).or_default().insert(name, value);
+        }
+        let facts = values.into_iter().map(|(node, values)| {
+            let facts = NodeFacts::from_map(values);
+            Ok((node, facts.map_err(|error| invalid(error.to_string()))?))
+        });
+        facts.collect()
+    }
+
+    fn fetch_text(&self, agent: &ureq::Agent, query: &Value) -> Result<String> {
         let failed = |source: ureq::Error| PuppetDbError::Http {
             url: self.url.clone(),
             source: Box::new(source),
@@ -174,8 +236,7 @@ impl PuppetDbServer {
             });
         }
         let text = response.body_mut().with_config().limit(MAX_ANSWER_BYTES).read_to_string();
-        flat::parse_list(&text.map_err(failed)?, Some(DiscoveryFileFormat::Json))
-            .map_err(|source| PuppetDbError::Answer { url: self.url.clone(), source })
+        text.map_err(failed)
     }
 
     fn http_agent(&self) -> Result<ureq::Agent> {

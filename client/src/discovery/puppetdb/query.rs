@@ -4,9 +4,12 @@
 //! PQL (`-I pql:...`) is sent unchanged, in a query of its own. Results of separate alternatives are united; the resulting sets are intersected with
 //! the rest by this client.
 //!
-//! `PuppetDB` compares differently from a node: string comparison is case-sensitive, and regular expressions are `PostgreSQL`'s.
+//! `PuppetDB` compares differently from a node: string comparison is case-sensitive, and regular expressions are `PostgreSQL`'s. So it would find
+//! fewer nodes for a condition, and more for its negation. For `!=` and `!~`, the values of the fact are queried instead, and compared here.
 
-use muster_filter::{FactOperator, FactTerm, FilterPattern};
+use std::collections::BTreeSet;
+
+use muster_filter::{FactOperator, FactTerm, FilterPattern, parse_boolean};
 use serde_json::{Value, json};
 
 use super::super::DiscoveryQuery;
@@ -34,19 +37,60 @@ pub enum PuppetDbQueryError {
         /// Why it cannot be expressed.
         problem: &'static str,
     },
+    /// A regular expression that `PostgreSQL` reads differently.
+    #[error(
+        "PuppetDB cannot evaluate {pattern}: {part:?} has another meaning there; use another expression, or another discovery method"
+    )]
+    Pattern {
+        /// The regular expression with its slashes.
+        pattern: String,
+        /// The part with another meaning.
+        part: &'static str,
+    },
     /// An empty query.
     #[error("`-I pql:` needs a query, as in -I 'pql:nodes[certname] {{ certname ~ \"web\" }}'")]
     Empty,
 }
 
-/// Builds the queries: a node matches if every set of alternatives contains it. Never empty.
+/// A condition that is compared by this client.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct FactValuesQuery {
+    /// The query for certname, name and value of each fact that the term may be about.
+    pub(super) query: Value,
+    /// The condition.
+    pub(super) term: FactTerm,
+}
+
+/// Builds the queries for the values of facts that are compared with `!=` and `!~`.
+pub(super) fn build_value_queries(query: &DiscoveryQuery) -> Vec<FactValuesQuery> {
+    let terms = query.filter.facts().iter().filter(|term| is_negation(term.operator()));
+    let build_query = |term: &FactTerm| {
+        let path = term.fact_path();
+        // A fact whose name has dots precedes a nested one.
+        let names = path.segments().next().into_iter().chain([path.as_str()]);
+        let names: BTreeSet<&str> = names.collect();
+        let names = names.into_iter().map(|name| json!(["=", "name", name])).collect();
+        let fields = ["certname", "name", "value"];
+        let query = json!(["from", "facts", ["extract", fields, any_of(names)]]);
+        FactValuesQuery { query, term: term.clone() }
+    };
+    terms.map(build_query).collect()
+}
+
+fn is_negation(operator: FactOperator) -> bool {
+    matches!(operator, FactOperator::NotEqual | FactOperator::NotMatch)
+}
+
+/// Builds the queries: a node matches if every set of alternatives contains it, and the value queries do not exclude it. Never empty.
 pub(super) fn build_queries(query: &DiscoveryQuery) -> Result<Vec<Vec<Value>>, PuppetDbQueryError> {
     let filter = &query.filter;
-    let mut conditions: Vec<Value> = filter.classes().iter().map(class_condition).collect();
-    for term in filter.facts() {
+    let classes = filter.classes().iter().map(class_condition);
+    let mut conditions: Vec<Value> = classes.collect::<Result<_, _>>()?;
+    for term in filter.facts().iter().filter(|term| !is_negation(term.operator())) {
         conditions.push(fact_condition(term)?);
     }
-    let named: Vec<Value> = filter.identities().iter().map(name_condition).collect();
+    let named = filter.identities().iter().map(name_condition);
+    let named: Vec<Value> = named.collect::<Result<_, _>>()?;
     if query.pql.is_empty() {
         if !named.is_empty() {
             conditions.push(any_of(named));
@@ -90,26 +134,47 @@ fn combine_conditions(operator: &str, mut parts: Vec<Value>) -> Value {
     Value::Array(parts)
 }
 
-fn name_condition(pattern: &FilterPattern) -> Value {
-    match pattern {
+fn name_condition(pattern: &FilterPattern) -> Result<Value, PuppetDbQueryError> {
+    Ok(match pattern {
         FilterPattern::Exact(name) => json!(["=", "certname", name]),
         expression @ FilterPattern::Regex(_) => {
-            json!(["~", "certname", strip_slashes(&expression.to_string())])
+            json!(["~", "certname", postgres_pattern(&expression.to_string())?])
         }
-    }
+    })
 }
 
-fn class_condition(pattern: &FilterPattern) -> Value {
+fn class_condition(pattern: &FilterPattern) -> Result<Value, PuppetDbQueryError> {
     let title = match pattern {
         FilterPattern::Exact(name) => json!(["=", "title", class_title(name)]),
-        // Nodes compare classes in lower case; PuppetDB stores them capitalised.
         expression @ FilterPattern::Regex(_) => {
-            let source = strip_slashes(&expression.to_string());
+            let pattern = expression.to_string();
+            let source = postgres_pattern(&pattern)?;
+            let has_upper_case = source.chars().any(char::is_uppercase);
+            // Classes of nodes are in lower case, and capitalised in PuppetDB. Upper case in a pattern matches no class of a node, unless it
+            // ignores case, and with `(?i)` it would here.
+            if has_upper_case && !source.starts_with("(?i)") {
+                let part = "upper case";
+                return Err(PuppetDbQueryError::Pattern { pattern, part });
+            }
             let source = source.strip_prefix("(?i)").unwrap_or(&source);
             json!(["~", "title", format!("(?i){source}")])
         }
     };
-    in_entity("resources", &json!(["and", ["=", "type", "Class"], title]))
+    Ok(in_entity("resources", &json!(["and", ["=", "type", "Class"], title])))
+}
+
+/// The source of a regular expression, if `PostgreSQL` reads it as a node does.
+fn postgres_pattern(pattern: &str) -> Result<String, PuppetDbQueryError> {
+    /// Word boundaries (a backspace there), ends of the text, Unicode classes, characters by number, and groups with flags or names.
+    const OTHER_MEANINGS: [&str; 11] =
+        ["\\b", "\\B", "\\z", "\\<", "\\>", "\\p", "\\P", "\\x", "\\u", "(?", "&&"];
+    let source = strip_slashes(pattern);
+    let body = source.strip_prefix("(?i)").unwrap_or(&source);
+    let body = body.replace("\\\\", "  ").replace("(?:", "(");
+    match OTHER_MEANINGS.into_iter().find(|part| body.contains(part)) {
+        Some(part) => Err(PuppetDbQueryError::Pattern { pattern: pattern.to_owned(), part }),
+        None => Ok(source),
+    }
 }
 
 /// Converts `mysql::master` to the catalog's form, `Mysql::Master`.
@@ -128,12 +193,11 @@ fn fact_condition(term: &FactTerm) -> Result<Value, PuppetDbQueryError> {
     let equal = || {
         let mut alternatives = vec![json!(["=", path, value])];
         alternatives.extend(number.clone().map(|number| json!(["=", path, number])));
-        if let Ok(boolean) = value.to_ascii_lowercase().parse::<bool>() {
+        if let Some(boolean) = parse_boolean(&value) {
             alternatives.push(json!(["=", path, boolean]));
         }
         in_entity("inventory", &any_of(alternatives))
     };
-    let matching = || in_entity("inventory", &json!(["~", path, strip_slashes(&value)]));
     let ordered = |operator: &'static str| match &number {
         Some(number) => Ok(in_entity("inventory", &json!([operator, path, number]))),
         None => Err(PuppetDbQueryError::Order {
@@ -144,9 +208,9 @@ fn fact_condition(term: &FactTerm) -> Result<Value, PuppetDbQueryError> {
     };
     match term.operator() {
         FactOperator::Equal => Ok(equal()),
-        FactOperator::NotEqual => Ok(json!(["not", equal()])),
-        FactOperator::Match => Ok(matching()),
-        FactOperator::NotMatch => Ok(json!(["not", matching()])),
+        FactOperator::Match => {
+            Ok(in_entity("inventory", &json!(["~", path, postgres_pattern(&value)?])))
+        }
         operator => ordered(operator.as_str()),
     }
 }
@@ -224,7 +288,7 @@ mod tests {
         let filter = filter
             .with_class("/^role::/")
             .unwrap()
-            .with_fact("virtual!=true")
+            .with_fact("virtual=true")
             .unwrap()
             .with_fact("'odd-name'=~/^A/i")
             .unwrap()
@@ -237,8 +301,8 @@ mod tests {
           ["in",["certname"],["from","resources",["extract",["certname"],["and",["=","type","Class"],["=","title","Mysql::Master::X"]]]]],
           ["in",["certname"],["from","resources",["extract",["certname"],["and",["=","type","Class"],["~","title","(?i)^role::"]]]]],
           ["in",["certname"],["from","inventory",["extract",["certname"],["=","facts.os.family","Debian"]]]],
-          ["in",["certname"],["from","inventory",["extract",["certname"],[">=","facts.processors.count",4]]]],["not",
-          ["in",["certname"],["from","inventory",["extract",["certname"],["or",["=","facts.virtual","true"],["=","facts.virtual",true]]]]]],
+          ["in",["certname"],["from","inventory",["extract",["certname"],[">=","facts.processors.count",4]]]],
+          ["in",["certname"],["from","inventory",["extract",["certname"],["or",["=","facts.virtual","true"],["=","facts.virtual",true]]]]],
           ["in",["certname"],["from","inventory",["extract",["certname"],["~","facts.\"odd-name\"","(?i)^A"]]]],["or",["=","certname","db1.acme.net"],["~","certname","^web[0-9]+"]]]]]
         "#);
         assert_eq!(
@@ -273,6 +337,25 @@ mod tests {
         assert!(of("disks.0.size>1").contains("one element of a list"));
         assert!(of("'a\"b'=1").contains("quote or backslash"));
         assert!(of("kernel>=linux").contains("compares only numbers with >="));
+        assert!(of(r"kernel=/\blinux/").contains(r#""\\b" has another meaning"#));
+    }
+
+    #[test]
+    fn class_patterns_that_postgres_reads_differently_are_refused() {
+        for (pattern, is_allowed) in [
+            ("/^role::/", true),
+            ("/^Role::/i", true),
+            ("/(?:a|b)\\d+$/", true),
+            ("/a\\\\b/", true),
+            ("/^Role::/", false),
+            (r"/\bweb\b/", false),
+            (r"/web\z/", false),
+            ("/(?P<x>web)/", false),
+            ("/a(?i)b/", false),
+        ] {
+            let filter = NodeFilter::default().with_class(pattern).unwrap();
+            assert_eq!(of(filter, &[]).is_ok(), is_allowed, "{pattern}");
+        }
     }
 
     /// The structure of a query: operators and values other than strings.
@@ -288,7 +371,7 @@ mod tests {
     proptest! {
         #[test]
         fn values_do_not_change_the_structure_of_a_query(value in "[^\\p{Cc}0-9.-][^\\p{Cc}]{0,40}") {
-            prop_assume!(value.to_ascii_lowercase().parse::<bool>().is_err());
+            prop_assume!(muster_filter::parse_boolean(&value).is_none());
             // `shape` cannot distinguish such a value from an operator.
             prop_assume!(!matches!(value.as_str(), "=" | "~"));
             let filter = |value: &str| {

@@ -176,6 +176,33 @@ async fn pql_and_filters_are_intersected() {
     assert!(oracle.asked.lock().unwrap()[0].contains("nodes[certname] {}"));
 }
 
+/// `PuppetDB` compares a list as a whole, so that `roles!=db` once selected the nodes whose list contains `db`.
+#[tokio::test]
+async fn negated_facts_are_compared_as_on_nodes() {
+    let pki = Pki::new();
+    let answers = &[
+        r#"[{"certname": "list"}, {"certname": "map"}, {"certname": "text"}, {"certname": "other"}, {"certname": "none"}]"#,
+        r#"[{"certname": "list", "name": "roles", "value": ["web", "DB"]},
+            {"certname": "map", "name": "roles", "value": {"db": 1}},
+            {"certname": "text", "name": "roles", "value": "Db"},
+            {"certname": "other", "name": "roles", "value": ["web"]}]"#,
+    ];
+    for fact in ["roles!=db", "roles!~/^db$/i"] {
+        let oracle = Oracle::start(&pki, "200 OK", answers).await;
+        let server = oracle.server(&pki.path("ca.pem"), Some(pair(&pki)));
+        let nodes = server.find_nodes(&wanted(fact, &[])).await.unwrap();
+        let names: Vec<&str> = nodes.iter().map(muster_wire::identity::Identity::as_str).collect();
+        assert_eq!(names, ["none", "other"], "{fact}");
+        let asked = oracle.asked.lock().unwrap();
+        assert!(
+            asked[1].contains(
+                r#"["from","facts",["extract",["certname","name","value"],["=","name","roles"]]]"#
+            ),
+            "{asked:?}"
+        );
+    }
+}
+
 #[tokio::test]
 async fn query_fails_without_mutual_trust_of_certificates() {
     let pki = Pki::new();

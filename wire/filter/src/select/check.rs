@@ -17,7 +17,7 @@ use crate::lookup::DataLookup;
 use crate::parse::find_operator;
 use crate::pattern::{FilterPattern, FilterRegex, split_slashed_regex};
 use crate::sources::{DeclaredSources, OutputKind};
-use crate::term::{FactOperand, FactOperator, FactTerm, LiteralOperand};
+use crate::term::{FactOperand, FactOperator, FactTerm, LiteralOperand, is_nil};
 
 /// Checks a whole expression, and its data sources if declarations are given.
 pub(super) fn check_tree(
@@ -244,6 +244,9 @@ impl SelectChecker<'_> {
                 return expected_at(at, expected);
             }
             SelectValueKind::Text(text) => self.parse_literal_operand(at + 1, operator, &text),
+            SelectValueKind::Word(word) if is_nil(&word) => {
+                LiteralOperand::parse_unquoted(&word).map(FactOperand::Literal).shifted_by(at)
+            }
             SelectValueKind::Word(word) => self.parse_literal_operand(at, operator, &word),
             SelectValueKind::List(_) => expected_at(at, "one value (`in` takes a list)"),
             SelectValueKind::Call(_) => expected_at(at, "a literal value, not a function"),

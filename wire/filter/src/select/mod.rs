@@ -124,6 +124,7 @@ mod tests {
             ("with('a=b c')", "a==\"b c\""),
             ("semver(v, ' >=1.2, <2')", "semver(fact(\"v\"), \">=1.2, <2\")"),
             ("l.\"a = b\".c = 1", "fact(\"l.\\\"a = b\\\".c\")==1"),
+            ("a = 'nil' and class('null')", "a==\"nil\" and class(\"null\")"),
             ("not=1", ""),
             (
                 "fstat('/etc/hosts').md5=/^ab/ and !(puppet().enabled=false)",
@@ -197,6 +198,13 @@ mod tests {
             ("fstat('a', 'b').size=1", 12, "one query at most"),
             ("fstat('a\u{7}').size=1", 9, "without control characters"),
             ("a = fact('b')", 5, "not a function"),
+            ("fact('a') == nil", 14, "have the fact"),
+            ("a in [b, nil]", 10, "have the fact"),
+            ("a or nil", 6, "not a value"),
+            ("not fact('disks.#.size') > 1", 17, "without wildcards"),
+            ("os*.family != x", 3, "without wildcards"),
+            ("not apache*", 11, "without wildcards"),
+            ("foo(bar=baz)>", 8, "a comma"),
         ] {
             let error = SelectExpression::parse(text).unwrap_err();
             assert_eq!(error.column(), column, "{text:?}: {error}");

@@ -11,7 +11,7 @@ use super::lex::is_plain_word;
 use crate::lookup::QuotedText;
 use crate::number::NumericValue;
 use crate::pattern::FilterPattern;
-use crate::term::{FactOperand, FactOperator};
+use crate::term::{FactOperand, FactOperator, is_nil};
 
 impl fmt::Display for ConditionTree {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -64,7 +64,7 @@ impl fmt::Display for SourceOutput {
 
 /// Whether a word parses as a value, so that it can name a class only in `with(...)`.
 pub(super) fn is_value(word: &str) -> bool {
-    NumericValue::parse(word).is_some() || ["true", "false"].contains(&word)
+    NumericValue::parse(word).is_some() || ["true", "false"].contains(&word) || is_nil(word)
 }
 
 fn print_bracketed(out: &mut fmt::Formatter<'_>, tree: &ConditionTree) -> fmt::Result {
@@ -88,7 +88,7 @@ fn print_comparison(
     }
     write!(out, "{operator}")?;
     match operand {
-        FactOperand::Literal(literal) if is_plain_word(&literal.text) => {
+        FactOperand::Literal(literal) if is_plain_word(&literal.text) && !is_nil(&literal.text) => {
             out.write_str(&literal.text)
         }
         FactOperand::Literal(literal) => QuotedText(&literal.text).fmt(out),

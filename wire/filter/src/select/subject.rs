@@ -13,7 +13,7 @@ use muster_base::nearest_name;
 
 use crate::sources::OutputKind;
 use crate::state::FactPath;
-use crate::term::{FactOperand, FactOperator, read_path};
+use crate::term::{FactOperand, FactOperator, parse_boolean, read_path};
 
 /// Built-in functions. Names that are also data sources are lookups if an output follows.
 pub(super) const FUNCTION_NAMES: [&str; 6] =
@@ -171,7 +171,7 @@ fn unfitting_operand(
         (OutputKind::List, _) if is_ordering => Some("= != =~ !~ or include(...), not < <= > >="),
         (OutputKind::Boolean, _) if is_ordering => Some("= or !=, not < <= > >="),
         (OutputKind::Boolean, FactOperand::Literal(literal))
-            if !["true", "false"].iter().any(|word| literal.text.eq_ignore_ascii_case(word)) =>
+            if parse_boolean(&literal.text).is_none() =>
         {
             Some("true or false")
         }

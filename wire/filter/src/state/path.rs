@@ -29,8 +29,9 @@ pub struct FactPathError {
 }
 
 impl FactPath {
-    /// Parses a path. White space and the characters of filter operators (`= < > ! ~`) need quotes. Control characters are
-    /// refused everywhere, so that a path can be printed inside a filter and parsed back.
+    /// Parses a path. White space and the characters of filter operators (`= < > ! ~`) need quotes, and so do those of queries in other path
+    /// languages (`disks.#.size`, `os*`, `disks[0]`): as a name, such a query would be a missing fact, which satisfies `!=`. Control characters
+    /// are refused everywhere, so that a path can be printed inside a filter and parsed back.
     pub fn parse(text: &str) -> Result<Self, FactPathError> {
         if text.len() > MAX_FACT_PATH_BYTES {
             let text = text.chars().take(40).collect();
@@ -81,8 +82,18 @@ pub(super) fn quote_segment(key: &str) -> String {
 
 /// Whether a character is allowed in an unquoted segment.
 fn is_plain(c: char) -> bool {
-    !c.is_whitespace() && !c.is_control() && !matches!(c, '"' | '\'' | '=' | '<' | '>' | '!' | '~')
+    !c.is_whitespace()
+        && !c.is_control()
+        && !matches!(c, '"' | '\'' | '=' | '<' | '>' | '!' | '~')
+        && !is_query_char(c)
 }
+
+/// Whether a character belongs to a query in the path languages of gjson or JSONPath.
+fn is_query_char(c: char) -> bool {
+    "#*?|()[]{}\\".contains(c)
+}
+
+const NO_QUERY: &str = "a fact name without wildcards and queries (a list matches if one of its elements does; write disks.0.size for one of them, and quote a name that contains such a character)";
 
 pub(super) struct PathSegments<'a> {
     text: &'a str,
@@ -112,6 +123,7 @@ impl<'a> PathSegments<'a> {
         let end = rest.find(|c| c == '.' || !is_plain(c)).unwrap_or(rest.len());
         match rest.split_at_checked(end) {
             Some((segment, after)) if !segment.is_empty() => Ok((segment, after)),
+            _ if rest.starts_with(is_query_char) => Err(self.path_error(rest, NO_QUERY)),
             _ => Err(self.path_error(rest, "the name of a fact")),
         }
     }
@@ -128,6 +140,9 @@ impl<'a> Iterator for PathSegments<'a> {
         };
         if !after.is_empty() {
             let Some(next) = after.strip_prefix('.') else {
+                if after.starts_with(is_query_char) {
+                    return Some(Err(self.path_error(after, NO_QUERY)));
+                }
                 let expected = "a dot or the end of the name (quote a name with other characters)";
                 return Some(Err(self.path_error(after, expected)));
             };
@@ -151,6 +166,7 @@ mod tests {
         assert_eq!(split(r#"facts."a.b".c"#), ["facts", "a.b", "c"]);
         assert_eq!(split(r#"'say "hi"'.0"#), [r#"say "hi""#, "0"]);
         assert_eq!(split(r#""a = b""#), ["a = b"]);
+        assert_eq!(split(r#"disks."*".'#'"#), ["disks", "*", "#"]);
     }
 
     #[test]
@@ -166,6 +182,14 @@ mod tests {
             ("\"a\"b", 3),
             ("a\u{1b}[", 1),
             ("\"\u{7}\"", 1),
+            ("disks.#.size", 6),
+            ("disks.#(size>1).name", 6),
+            ("os*", 2),
+            ("o?.family", 1),
+            ("disks[0].size", 5),
+            ("a|b", 1),
+            ("foo(bar", 3),
+            ("a\\.b", 1),
         ] {
             assert_eq!(FactPath::parse(text).unwrap_err().offset, offset, "{text:?}");
         }

@@ -141,6 +141,8 @@ mod model {
         let (a, b) = (shown.to_lowercase(), wanted.to_lowercase());
         match (fact, operator) {
             (Value::Number(_), _) => false,
+            (Value::Bool(true), FactOperator::Equal) => ["true", "1", "t"].contains(&b.as_str()),
+            (Value::Bool(false), FactOperator::Equal) => ["false", "0", "f"].contains(&b.as_str()),
             (_, FactOperator::Equal) => a == b,
             (Value::Bool(_), _) => false,
             (_, FactOperator::AtMost) => a <= b,
