@@ -60,6 +60,7 @@ impl Client {
         let client = Self::new(bus, signer, trust, settings.collective, settings.window);
         // The broker itself rejects revoked users, so an unreadable trust bucket does not fail the connection.
         let _ = Box::pin(client.refresh_trust()).await;
+        client.inner.check_collective()?;
         Ok(client)
     }
 

@@ -9,6 +9,7 @@ use muster_bus::{Bus, TrustLookupError};
 use muster_wire::identity::{Identity, SubjectName};
 use muster_wire::sign::Signer;
 use muster_wire::subject::AnswerAddress;
+use muster_wire::token::scope::request_collectives;
 use muster_wire::token::{AccountTrust, PublicKey, TokenCache, UserRole, VerifiedUser};
 
 use crate::discovery::DiscoveryWindow;
@@ -100,6 +101,19 @@ impl ClientInner {
             return Ok(());
         }
         Err(ClientError::NotGranted { agent: agent.to_string(), allowed: granted.join(", ") })
+    }
+
+    /// Checks that the scope of the caller's token includes the collective. The broker rejects requests in others, but reports it on the connection,
+    /// not on the call.
+    pub(crate) fn check_collective(&self) -> Result<()> {
+        let trust = self.trust();
+        let template = trust.template_of_key(&self.signer.claims().iss);
+        let known = template.map(request_collectives).unwrap_or_default();
+        if known.is_empty() || known.contains(&self.collective.as_str()) {
+            return Ok(());
+        }
+        let known = known.into_iter().map(str::to_owned).collect();
+        Err(ClientError::UnknownCollective { collective: self.collective.to_string(), known })
     }
 
     /// Parses a mailbox name or one of the caller's own subjects. Rejects subjects whose replies other callers could read.

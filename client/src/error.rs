@@ -76,6 +76,14 @@ pub enum ClientError {
         /// The granted agents, from `agent` tags.
         allowed: String,
     },
+    /// A collective in which the caller may not send requests; the broker would drop them without a reply.
+    #[error("collective `{collective}` does not exist for you; yours {} {}", if known.len() == 1 { "is" } else { "are" }, known.join(", "))]
+    UnknownCollective {
+        /// The collective.
+        collective: String,
+        /// The caller's collectives.
+        known: Vec<String>,
+    },
     /// The task of the call is gone because the program is ending.
     #[error("the call was aborted")]
     Unfinished,

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use muster_api::{ActionError, CallContext, ValidatedDataSource};
 use muster_client::Client;
 use muster_filter::NodeFilter;
+use muster_tests::command::{RpcCommand, describe_output};
 use muster_tests::fleet::{NodeSetup, TestNode};
 use muster_tests::nats_server::NETWORK_TIMEOUT;
 use muster_wire::identity::Identity;
@@ -162,6 +163,43 @@ async fn hanging_source_times_out_without_delaying_others() {
         .send(&filtered_ping(caller, "probe().value=7 or fstat('/etc/passwd').present"))
         .await;
     assert_eq!(reply.statuscode, ReplyStatus::Ok);
+}
+
+/// A node for which an expression is unknown does not reply; it was once missing from the result without a message.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rpc_find_names_the_nodes_that_could_not_answer() {
+    let fixture = NodeFixture::new(|setup| {
+        setup.facts = json!({"country": "uk"});
+        let policy = "deny\t*\tfstat\tcountry=uk\nallow\t*\t*\t*\n";
+        setup.policies.push(("data.policy".to_owned(), policy.to_owned()));
+    })
+    .await;
+    let mut setup = NodeSetup::new(fixture.organisation.node("node2.example.net"));
+    setup.facts = json!({"country": "de"});
+    let _second = TestNode::start(&fixture.organisation, &fixture.server, setup).await;
+    let caller = fixture.organisation.caller("joe");
+    let rpc = RpcCommand::new(&fixture.server, &fixture.organisation, &caller, "");
+    let (found, exit) = rpc.run_json(&["find", "-S", "fstat('/etc/passwd').present"]).await;
+    assert_eq!((exit, &found["nodes"]), (0, &json!(["node2.example.net"])), "{found}");
+    let reason = found["unanswered"][NODE][0].as_str().unwrap();
+    assert!(reason.starts_with("fstat(\"/etc/passwd\"): "), "{reason}");
+    let output = rpc.run(&["find", "-S", "not fstat('/etc/passwd').present"]).await;
+    let text = describe_output(&output);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(
+        text.contains(
+            "1 node could not evaluate the expression, and may match or not: node1.example.net"
+        ),
+        "{text}"
+    );
+    assert!(text.contains("fstat(\"/etc/passwd\"): ") && text.contains("data.policy:1"), "{text}");
+    // The country decides, whatever the source returns.
+    let output = rpc.run(&["find", "-S", "country=fr and fstat('/etc/passwd').present"]).await;
+    assert!(
+        !describe_output(&output).contains("could not evaluate"),
+        "{}",
+        describe_output(&output)
+    );
 }
 
 /// `fstat` reads any path as root, so without `data.policy` it is denied to filters and to `get_data`.

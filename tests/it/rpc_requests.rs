@@ -40,6 +40,55 @@ async fn request_without_replies_keeps_its_filter() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn wrong_collectives_and_template_fields_are_refused_before_anything_is_sent() {
+    let fixture = WorkerFixture::new(1, "").await;
+    let before = fixture.nodes[0].core.snapshot_counters().passed;
+    for (arguments, expected) in [
+        (
+            &["find", "-T", "nosuch"][..],
+            "collective `nosuch` does not exist for you; yours is muster",
+        ),
+        (
+            &["do", "work", "what=x", "--template", "{{ sender }} {{ data.dnoe }}"],
+            "unknown field `data.dnoe`; did you mean `data.done`?",
+        ),
+        (&["find", "--template", "{{ node.name }}"], "unknown field `node.name`"),
+    ] {
+        let output = fixture.rpc.run(arguments).await;
+        let text = describe_output(&output);
+        assert_eq!(output.status.code(), Some(4), "{text}");
+        assert!(text.contains(expected), "{text}");
+    }
+    assert_eq!(fixture.nodes[0].core.snapshot_counters().passed, before);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nodes_are_sorted_as_people_count_and_facts_are_listed() {
+    let fixture = WorkerFixture::new(10, "").await;
+    let names: Vec<String> = (1..=10).map(|n| format!("n{n}\n")).collect();
+    let output = fixture.rpc.run(&["find"]).await;
+    assert_eq!(String::from_utf8_lossy(&output.stdout), names.concat());
+    let (replies, _) = fixture.rpc.run_json(&["do", "rpcutil", "ping", "--sort"]).await;
+    let senders: Vec<String> = replies["replies"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|reply| format!("{}\n", reply["sender"].as_str().unwrap()))
+        .collect();
+    assert_eq!(senders, names);
+    let (facts, exit) = fixture.rpc.run_json(&["facts"]).await;
+    let number = json!({"name": "number", "nodes": 10});
+    assert_eq!((exit, &facts["nodes"]), (0, &json!(10)), "{facts}");
+    assert!(facts["facts"].as_array().unwrap().contains(&number), "{facts}");
+    let output = fixture.rpc.run(&["facts"]).await;
+    assert!(
+        String::from_utf8_lossy(&output.stdout).contains("number"),
+        "{}",
+        describe_output(&output)
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn does_not_ask_for_confirmation_without_a_terminal() {
     let fixture = WorkerFixture::new(2, "confirm_above = 0").await;
     // Without a terminal there is no confirmation, unless the configuration requires it.

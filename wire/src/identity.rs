@@ -3,6 +3,9 @@
 //! The grammar is strict and each name has one spelling, because a name becomes part of a subject, a file name, an `ssh`
 //! argument and an audit log line. Parsing does not check that the name exists.
 
+use std::cmp::Ordering;
+
+use muster_base::compare_natural;
 use serde::{Deserialize, Serialize};
 
 use crate::limits;
@@ -11,7 +14,7 @@ use crate::limits;
 ///
 /// Upper case is folded to lower case when it is parsed, and a trailing dot is dropped; a label neither begins nor ends with
 /// a hyphen. So `DB1.Acme.net.` and `db1.acme.net` are one identity.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(try_from = "String", into = "String")]
 pub struct Identity(String);
@@ -96,6 +99,19 @@ impl SubjectName {
     /// The normalised text.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+}
+
+/// Numbers in names are compared by value: `db2` precedes `db10`.
+impl Ord for Identity {
+    fn cmp(&self, other: &Self) -> Ordering {
+        compare_natural(&self.0, &other.0)
+    }
+}
+
+impl PartialOrd for Identity {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
     }
 }
 

@@ -10,6 +10,7 @@ pub mod ddl_check;
 pub mod doctor;
 pub mod duration;
 pub mod explain;
+pub mod fact_names;
 pub mod facts;
 pub mod filter;
 pub mod grid;

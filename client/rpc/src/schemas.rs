@@ -29,12 +29,13 @@ macro_rules! published {
 }
 
 /// All published schemas.
-pub const PUBLISHED_SCHEMAS: [PublishedSchema; 30] = [
+pub const PUBLISHED_SCHEMAS: [PublishedSchema; 31] = [
     published!("muster.request.v1", "rpc do -j, rpc listen -j, rpc cancel -j"),
     published!("muster.request.lines.v1", "each line of rpc do --jsonl, rpc listen --jsonl"),
     published!("muster.ping.v1", "rpc ping -j"),
     published!("muster.nodes.v1", "rpc find -j"),
     published!("muster.facts.v1", "rpc facts -j"),
+    published!("muster.fact_names.v1", "rpc facts -j without the name of a fact"),
     published!("muster.permits.v1", "rpc permit list -j, rpc permit show -j"),
     published!("muster.inventory.v1", "rpc inventory NODE -j"),
     published!("muster.collectives.v1", "rpc inventory --collectives -j"),

@@ -1,5 +1,6 @@
 //! Texts of errors and suggestions.
 
+use std::cmp::Ordering;
 use std::error::Error;
 use std::fmt::Write as _;
 
@@ -54,6 +55,45 @@ pub fn nearest_name<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) ->
     Some(nearest.to_owned())
 }
 
+/// Compares two texts with their numbers by value, so that `db2` precedes `db10`. Only equal texts are equal: numbers that differ in leading zeros
+/// alone are compared as text.
+pub fn compare_natural(a: &str, b: &str) -> Ordering {
+    let (mut rest_a, mut rest_b) = (a.as_bytes(), b.as_bytes());
+    loop {
+        let (number_a, after_a) = split_number(rest_a);
+        let (number_b, after_b) = split_number(rest_b);
+        let order = if number_a.is_empty() || number_b.is_empty() {
+            match (rest_a.split_first(), rest_b.split_first()) {
+                (Some((byte_a, after_a)), Some((byte_b, after_b))) if byte_a == byte_b => {
+                    (rest_a, rest_b) = (after_a, after_b);
+                    continue;
+                }
+                (Some((byte_a, _)), Some((byte_b, _))) => byte_a.cmp(byte_b),
+                // One text is the beginning of the other, or numbers differ in leading zeros.
+                _ => rest_a.len().cmp(&rest_b.len()).then_with(|| a.cmp(b)),
+            }
+        } else {
+            let (digits_a, digits_b) = (strip_zeros(number_a), strip_zeros(number_b));
+            (rest_a, rest_b) = (after_a, after_b);
+            digits_a.len().cmp(&digits_b.len()).then_with(|| digits_a.cmp(digits_b))
+        };
+        if order.is_ne() || (rest_a.is_empty() && rest_b.is_empty()) {
+            return order.then_with(|| a.cmp(b));
+        }
+    }
+}
+
+/// The leading digits, and the rest.
+fn split_number(text: &[u8]) -> (&[u8], &[u8]) {
+    let end = text.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(text.len());
+    text.split_at(end)
+}
+
+fn strip_zeros(digits: &[u8]) -> &[u8] {
+    let start = digits.iter().position(|digit| *digit != b'0').unwrap_or(digits.len());
+    digits.get(start..).unwrap_or_default()
+}
+
 /// The bytes in lower-case hexadecimal digits.
 pub fn encode_hex(bytes: impl AsRef<[u8]>) -> String {
     let bytes = bytes.as_ref();
@@ -75,7 +115,7 @@ pub fn is_harmful(c: char) -> bool {
 mod tests {
     use std::{fmt, io};
 
-    use super::{encode_hex, error_chain, nearest_name, with_causes};
+    use super::{compare_natural, encode_hex, error_chain, nearest_name, with_causes};
 
     #[derive(Debug)]
     struct Outer(&'static str, io::Error);
@@ -118,6 +158,52 @@ mod tests {
             assert_eq!(nearest(word), None);
         }
         assert_eq!(nearest_name("x", []), None);
+    }
+
+    #[test]
+    fn numbers_in_names_are_ordered_by_value() {
+        let mut names = vec![
+            "db10",
+            "db2",
+            "db",
+            "db1.b",
+            "db1.a10",
+            "db1.a9",
+            "db02",
+            "db2a",
+            "10",
+            "9",
+            "dba",
+            "db-1",
+            "db99999999999999999999999",
+            "db100000000000000000000000",
+        ];
+        names.sort_by(|a, b| compare_natural(a, b));
+        assert_eq!(
+            names,
+            [
+                "9",
+                "10",
+                "db",
+                "db-1",
+                "db1.a9",
+                "db1.a10",
+                "db1.b",
+                "db02",
+                "db2",
+                "db2a",
+                "db10",
+                "db99999999999999999999999",
+                "db100000000000000000000000",
+                "dba",
+            ]
+        );
+        for a in &names {
+            for b in &names {
+                assert_eq!(compare_natural(a, b).is_eq(), a == b);
+                assert_eq!(compare_natural(a, b), compare_natural(b, a).reverse());
+            }
+        }
     }
 
     #[test]

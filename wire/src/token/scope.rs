@@ -145,6 +145,17 @@ impl UserRole {
     }
 }
 
+/// The collectives in which this scope permits requests, in the order of the scope. Empty for a scope that is written otherwise.
+pub fn request_collectives(template: &PermissionTemplate) -> Vec<&str> {
+    let suffixes = ["{{tag(agent)}}.>", "*.*.all"];
+    let lines = template.publish.allow.iter();
+    lines
+        .filter_map(|line| line.split_once('.'))
+        .filter(|(_, suffix)| suffixes.contains(suffix))
+        .map(|(collective, _)| collective)
+        .collect()
+}
+
 /// Requests to all nodes, and to the node of this name.
 const NODE_REQUEST_SUFFIXES: [&str; 2] = ["*.*.all", "*.*.node.{{name()}}"];
 

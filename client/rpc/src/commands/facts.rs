@@ -1,28 +1,54 @@
-//! `rpc facts`: counts the values of a fact across the fleet.
+//! `rpc facts`: counts the values of a fact across the fleet, or lists the names of all facts.
 
+use super::form;
 use super::inquiry::{RPCUTIL_AGENT, query_nodes};
+use super::inventory::batches::{InventoryQuery, UnusableReplyError, successful_outputs};
 use crate::cli::facts::FactsArgs;
-use crate::commands::context::{CommandContext, CommandResult};
+use crate::cli::filters::QueryArgs;
+use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
+use crate::render::fact_names::FactNameCounts;
 use crate::render::facts::{FactsDocument, group_fact_values, render_fact_bars, render_fact_table};
 use crate::render::json::ReportDocument;
 
 /// Runs the command.
 pub async fn run(args: FactsArgs, cx: CommandContext<'_>) -> CommandResult {
-    let inputs = [("fact", args.fact.as_str())];
+    let Some(fact) = &args.fact else {
+        return list_names(&args.query, cx).await;
+    };
+    let inputs = [("fact", fact.as_str())];
     let result = query_nodes(&args.query, (RPCUTIL_AGENT, "get_fact"), &inputs, cx).await?;
     let mut groups = group_fact_values(&result.report);
     if args.reverse {
         groups.reverse();
     }
     let (show_nodes, screen) = (args.show_nodes || cx.is_verbose(), cx.printer.screen());
-    let content = FactsDocument { fact: &args.fact, values: &groups };
+    let content = FactsDocument { fact, values: &groups };
     let document = ReportDocument::new("muster.facts.v1", content, &result.report);
     result.print_answer(&document, || {
         let text = if args.table {
             render_fact_table(&groups, show_nodes, screen)
         } else {
-            render_fact_bars(&args.fact, &groups, &result.report, show_nodes, screen)
+            render_fact_bars(fact, &groups, &result.report, show_nodes, screen)
         };
         Ok(cx.printer.print_text(text)?)
     })
+}
+
+/// Lists the facts of the matching nodes.
+async fn list_names(args: &QueryArgs, cx: CommandContext<'_>) -> CommandResult {
+    let target = cx.read_target(&args.filters)?.with_agent(RPCUTIL_AGENT)?;
+    let json = form::parse_json_form(&args.json)?;
+    let Some(query) = InventoryQuery::prepare(&target, None, cx).await? else {
+        return Ok(CommandExitCode::Local);
+    };
+    let mut names = FactNameCounts::default();
+    let total = query.ask_in_batches("its facts are left out", cx, |reply| {
+        let counted = successful_outputs(reply)
+            .and_then(|outputs| names.add_facts(outputs).map_err(UnusableReplyError::from));
+        Ok(counted)
+    });
+    let total = total.await?;
+    let document = names.to_document();
+    cx.print_result(json.as_ref(), &document, || document.render_text(cx.width()))?;
+    Ok(total.outcome().into())
 }

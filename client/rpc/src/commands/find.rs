@@ -1,13 +1,16 @@
 //! `rpc find`: prints the names of the matching nodes, one per line. The broadcast method always sends a ping, even for named nodes. The
 //! other methods print their result without a ping and do not need the broker.
 
+mod unanswered;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 use muster_request::{
-    FleetConnection, PingRequest, ResultGap, RpcSettings, TargetSelection, locate_nodes,
+    AgentSchemas, FleetConnection, PingRequest, ResultGap, TargetSelection, locate_nodes,
 };
 use muster_wire::identity::Identity;
+use unanswered::{UnansweredNodes, find_unanswered, warn_of_unanswered};
 
 use super::form;
 use super::form::OutputFormError;
@@ -21,20 +24,32 @@ pub async fn run(args: FindArgs, cx: CommandContext<'_>) -> CommandResult {
     let json = form::parse_json_form(&args.query.json)?;
     let template = args.template.as_deref();
     let template = template.map(|text| form::parse_template(text, &TEMPLATE_NAMES)).transpose()?;
+    if let Some(template) = &template {
+        template.check_fields("node", &[]).map_err(OutputFormError::from)?;
+    }
     let settings = cx.load_settings()?;
     let source = target.discovery_source(Some(&settings))?;
     let started = Instant::now();
     let query = target.discovery_query(&source, Some(&settings.collective));
+    let mut unanswered = UnansweredNodes::new();
     let (nodes, complete) = match locate_nodes(&source, &query, cx.printer).await? {
         Some(nodes) => (nodes, true),
-        None => ping_nodes(&target, &settings, cx).await?,
+        None => {
+            let fleet = FleetConnection::connect(&settings, &target).await?;
+            let (nodes, complete) = ping_nodes(&fleet, &target, cx).await?;
+            let schemas = AgentSchemas::load(Some(&settings))?;
+            let (flags, connection) = (&args.query.filters, (&fleet, &schemas));
+            unanswered = find_unanswered(flags, &target, &nodes, connection, cx).await?;
+            (nodes, complete)
+        }
     };
     cx.remember_nodes(&nodes);
     let method = source.method();
     cx.printer.print_detail(discovery_sentence(nodes.len(), started.elapsed(), method));
     if let Some(json) = &json {
         let (schema, incomplete, method) = ("muster.nodes.v1", !complete, method.name());
-        let document = FoundNodesDocument { schema, nodes: &nodes, incomplete, method };
+        let (nodes, unanswered) = (&nodes, &unanswered);
+        let document = FoundNodesDocument { schema, nodes, incomplete, method, unanswered };
         cx.print_json(&document, json)?;
     } else if let Some(template) = &template {
         for node in &nodes {
@@ -46,6 +61,7 @@ pub async fn run(args: FindArgs, cx: CommandContext<'_>) -> CommandResult {
         let names = nodes.iter().map(|node| format!("{node}\n"));
         cx.printer.print_text(names.collect::<String>())?;
     }
+    warn_of_unanswered(&unanswered, cx);
     if !complete {
         cx.warn_of_gap(ResultGap::Discovery);
     }
@@ -59,11 +75,10 @@ pub async fn run(args: FindArgs, cx: CommandContext<'_>) -> CommandResult {
 
 /// Pings the nodes. Returns those that replied, and whether the result is complete.
 async fn ping_nodes(
+    fleet: &FleetConnection,
     target: &TargetSelection,
-    settings: &RpcSettings,
     cx: CommandContext<'_>,
 ) -> Result<(BTreeSet<Identity>, bool)> {
-    let fleet = FleetConnection::connect(settings, target).await?;
     let mut nodes = BTreeSet::new();
     let ping = PingRequest { target, expect: None, traceparent: None };
     let stats = fleet.ping(ping, cx.printer, |received| {

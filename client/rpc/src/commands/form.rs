@@ -49,7 +49,8 @@ impl CommandError for OutputFormError {
             | Self::Template(
                 OutputTemplateError::Syntax { .. }
                 | OutputTemplateError::TooLong
-                | OutputTemplateError::Unknown { .. },
+                | OutputTemplateError::Unknown { .. }
+                | OutputTemplateError::UnknownField { .. },
             ) => CommandExitCode::Usage,
             Self::Print(error) => error.exit_code(),
             _ => CommandExitCode::Local,

@@ -1,6 +1,6 @@
 //! `rpc inventory`: shows all data of one node, and reports about all nodes.
 
-mod batches;
+pub(super) mod batches;
 mod collectives;
 mod export;
 mod report;

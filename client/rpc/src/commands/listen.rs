@@ -24,6 +24,7 @@ async fn listen_for_replies(
     let words =
         RequestWords { agent: args.agent.clone(), action: args.action.clone(), inputs: Vec::new() };
     let (ddl, action) = schemas.find_action(&words)?;
+    form.check_outputs(action)?;
     let filter = form::parse_reply_filter(args.output.filter_replies.as_deref(), action)?;
     let settings = settings.map_or_else(|| cx.load_settings(), Ok)?;
     let fleet = FleetConnection::connect(&settings, &TargetSelection::for_collective(None)).await?;

@@ -105,6 +105,7 @@ async fn ask_action(
         schemas.commands = Cli::command_names();
     }
     let (ddl, action) = schemas.find_action(&words)?;
+    form.check_outputs(action)?;
     let filter = form::parse_reply_filter(args.output.filter_replies.as_deref(), action)?;
     if args.approval.approve.is_some() && !target.filter.is_empty() {
         return Err(ApprovalFileError::WithFilters.into());

@@ -68,7 +68,9 @@ impl CommandError for FleetRequestError {
             | Self::DiscoveryOption(_)
             | Self::UnsupportedCondition(_)
             | Self::Unfiltered { .. }
-            | Self::Client(ClientError::ForeignInbox { .. })
+            | Self::Client(
+                ClientError::ForeignInbox { .. } | ClientError::UnknownCollective { .. },
+            )
             | Self::InputsTooLarge { .. }
             | Self::Input { .. } => CommandExitCode::Usage,
             Self::Job(error) => error.exit_code(),

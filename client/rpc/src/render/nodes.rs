@@ -1,6 +1,6 @@
 //! Renders the names of discovered nodes.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use muster_client::DiscoveryMethod;
@@ -26,6 +26,8 @@ pub struct FoundNodesDocument<'a> {
     pub nodes: &'a BTreeSet<Identity>,
     pub incomplete: bool,
     pub method: &'static str,
+    /// The nodes that could not evaluate an expression with data sources, and the reasons.
+    pub unanswered: &'a BTreeMap<Identity, Vec<String>>,
 }
 
 /// Names available in node templates.

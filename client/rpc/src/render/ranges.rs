@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use muster_base::compare_natural;
 use muster_wire::identity::Identity;
 
 /// The common part of names that differ only in a number.
@@ -25,7 +26,7 @@ pub fn shorten_to_ranges<'a>(names: impl IntoIterator<Item = &'a Identity>) -> V
     }
     merge_unpadded(&mut shapes);
     ranges.extend(shapes.into_iter().map(|(shape, numbers)| shape.render_range(numbers)));
-    ranges.sort();
+    ranges.sort_by(|a, b| compare_natural(a, b));
     ranges
 }
 

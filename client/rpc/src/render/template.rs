@@ -5,6 +5,7 @@ use std::io;
 
 use minijinja::value::Serde;
 use minijinja::{Environment, UndefinedBehavior, escape_formatter};
+use muster_base::nearest_name;
 use serde::Serialize;
 
 use super::printable::escape_unprintable;
@@ -43,6 +44,16 @@ pub enum OutputTemplateError {
         name: String,
         /// The available names.
         known: Vec<&'static str>,
+    },
+    /// An unknown field of a known name.
+    #[error("unknown field `{name}.{field}`; {hint}")]
+    UnknownField {
+        /// The name.
+        name: &'static str,
+        /// The field.
+        field: String,
+        /// The most similar field, or all of them.
+        hint: String,
     },
     /// Rendering with these values failed.
     #[error("line {line}: {problem}")]
@@ -85,6 +96,28 @@ impl OutputTemplate {
             return Err(OutputTemplateError::Unknown { name, known: known.to_vec() });
         }
         Ok(Self(environment))
+    }
+
+    /// Checks that the template uses only these fields of a name.
+    pub fn check_fields(
+        &self,
+        name: &'static str,
+        known: &[&str],
+    ) -> Result<(), OutputTemplateError> {
+        let Ok(template) = self.0.get_template(TEMPLATE_NAME) else { return Ok(()) };
+        let mut used: Vec<String> = template.undeclared_variables(true).into_iter().collect();
+        used.sort();
+        let fields = used.iter().filter_map(|path| path.strip_prefix(name)?.strip_prefix('.'));
+        let mut fields = fields.map(|rest| rest.split('.').next().unwrap_or(rest));
+        let Some(field) = fields.find(|field| !known.contains(field)) else {
+            return Ok(());
+        };
+        let hint = match nearest_name(field, known.iter().copied()) {
+            Some(nearest) => format!("did you mean `{name}.{nearest}`?"),
+            None if known.is_empty() => format!("`{name}` has no fields"),
+            None => format!("the fields are {}", known.join(", ")),
+        };
+        Err(OutputTemplateError::UnknownField { name, field: field.to_owned(), hint })
     }
 
     /// Renders the template with these values. Adds a missing line end, unless the text is empty.
@@ -160,6 +193,24 @@ mod tests {
         let error = render("{{ 'a' / 2 }}").unwrap_err();
         assert!(matches!(error, OutputTemplateError::Render { line: 1, .. }), "{error}");
         assert!(render("{% include '/etc/passwd' %}").is_err());
+    }
+
+    #[test]
+    fn unknown_fields_are_refused() {
+        let check = |source: &str, known: &[&str]| {
+            let template = OutputTemplate::new(source, &["sender", "data"]).unwrap();
+            template.check_fields("data", known).map_err(|error| error.to_string())
+        };
+        assert_eq!(check("{{ data.status }} {{ data.list[0] }}", &["status", "list"]), Ok(()));
+        assert_eq!(check("{{ data }} {{ sender.x }}", &[]), Ok(()));
+        assert_eq!(
+            check("{% if data.status %}{{ data.staus.x }}{% endif %}", &["status"]),
+            Err("unknown field `data.staus`; did you mean `data.status`?".to_owned())
+        );
+        assert_eq!(
+            check("{{ data.x }}", &["status", "list"]),
+            Err("unknown field `data.x`; the fields are status, list".to_owned())
+        );
     }
 
     #[test]

@@ -27,6 +27,7 @@ fn made(name: &str) -> Value {
         "muster.ping.v1" => of::<render::ping::PingDocument<'_>>(),
         "muster.nodes.v1" => of::<render::nodes::FoundNodesDocument<'_>>(),
         "muster.facts.v1" => of::<ReportDocument<'_, render::facts::FactsDocument<'_>>>(),
+        "muster.fact_names.v1" => of::<render::fact_names::FactNamesDocument>(),
         "muster.stats.v1" => of::<ReportDocument<'_, render::stats::DaemonStatsDocument<'_>>>(),
         "muster.puppet.status.v1" => {
             of::<ReportDocument<'_, render::puppet::status::PuppetStatusDocument<'_>>>()

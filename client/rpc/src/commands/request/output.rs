@@ -46,6 +46,13 @@ pub enum RequestOutputForm {
 }
 
 impl RequestOutputForm {
+    /// Checks that a template uses only outputs of this action.
+    pub fn check_outputs(&self, action: &ActionSchema) -> Result<(), OutputFormError> {
+        let Self::Template(template) = self else { return Ok(()) };
+        let outputs = action.outputs().iter().map(|output| output.name.as_str());
+        Ok(template.check_fields("data", &outputs.collect::<Vec<_>>())?)
+    }
+
     /// The form that the flags select.
     pub fn from_flags(flags: &Flags) -> Result<Self, OutputFormError> {
         Ok(match flags {

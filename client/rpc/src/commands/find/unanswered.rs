@@ -1,0 +1,93 @@
+//! Finds the nodes that could not evaluate an expression, and why. A node for which an expression is unknown does not reply to it, so it would be
+//! missing without a message.
+//!
+//! A node that matches neither the expression nor its negation could not evaluate it. The reasons are the errors of its data sources.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use muster_filter::SelectExpression;
+use muster_request::{AgentSchemas, DiscoveredNodes, FleetConnection, TargetSelection};
+use muster_wire::identity::Identity;
+
+use super::ping_nodes;
+use crate::cli::filters::FilterArgs;
+use crate::commands::context::{CommandContext, Result};
+use crate::commands::inquiry::{RPCUTIL_AGENT, ask_nodes, plan_action};
+use crate::progress::ProgressReporter;
+use crate::render::{escape_to_line, list_first_nodes, node_count_text};
+
+/// Most names of nodes in a message.
+const MAX_SHOWN_NAMES: usize = 10;
+
+/// The nodes that could not evaluate the expression, with the reasons.
+pub type UnansweredNodes = BTreeMap<Identity, Vec<String>>;
+
+/// Finds the nodes that could not evaluate an expression with data sources.
+pub async fn find_unanswered(
+    flags: &FilterArgs,
+    target: &TargetSelection,
+    found: &BTreeSet<Identity>,
+    (fleet, schemas): (&FleetConnection, &AgentSchemas),
+    cx: CommandContext<'_>,
+) -> Result<UnansweredNodes> {
+    let lookups = target.filter.select().map(SelectExpression::data_lookups).unwrap_or_default();
+    if lookups.is_empty() {
+        return Ok(UnansweredNodes::new());
+    }
+    let (mut all, mut negated) = (flags.clone(), flags.clone());
+    all.conditions.select.clear();
+    let expressions = flags.conditions.select.iter().map(|text| format!("({text})"));
+    negated.conditions.select =
+        vec![format!("not ({})", expressions.collect::<Vec<_>>().join(" and "))];
+    // The negation of a very long expression exceeds the limits; then the nodes cannot be told apart.
+    let (Ok(all), Ok(negated)) = (cx.read_target(&all), cx.read_target(&negated)) else {
+        return Ok(UnansweredNodes::new());
+    };
+    let (all, negated) = tokio::join!(ping_nodes(fleet, &all, cx), ping_nodes(fleet, &negated, cx));
+    let (mut silent, (others, _)) = (all?.0, negated?);
+    silent.retain(|node| !found.contains(node) && !others.contains(node));
+    let mut unanswered: UnansweredNodes =
+        silent.iter().map(|node| (node.clone(), Vec::new())).collect();
+    if silent.is_empty() {
+        return Ok(unanswered);
+    }
+    for lookup in lookups {
+        let query = lookup.query.as_deref().map(|query| ("query", query));
+        let inputs: Vec<(&str, &str)> =
+            [("source", lookup.source.as_str())].into_iter().chain(query).collect();
+        let Ok(plan) = plan_action(schemas, (RPCUTIL_AGENT, "get_data"), &inputs) else {
+            continue;
+        };
+        let nodes = DiscoveredNodes::from_names(silent.clone());
+        let progress = ProgressReporter::new(cx.printer, false);
+        let report = ask_nodes(fleet, &plan, nodes, &progress).await?;
+        for reply in report.replies.iter().filter(|reply| !reply.is_ok()) {
+            let reasons = unanswered.entry(reply.node.clone()).or_default();
+            reasons.push(format!("{lookup}: {}", reply.message));
+        }
+    }
+    Ok(unanswered)
+}
+
+/// Prints which nodes could not evaluate the expression, and the reasons.
+pub fn warn_of_unanswered(unanswered: &UnansweredNodes, cx: CommandContext<'_>) {
+    if unanswered.is_empty() {
+        return;
+    }
+    let nodes: BTreeSet<Identity> = unanswered.keys().cloned().collect();
+    cx.printer.print_warning(format_args!(
+        "{} could not evaluate the expression, and may match or not: {}",
+        node_count_text(nodes.len()),
+        list_first_nodes(&nodes, MAX_SHOWN_NAMES, ", ")
+    ));
+    let mut nodes_by_reason: BTreeMap<&str, BTreeSet<Identity>> = BTreeMap::new();
+    for (node, reasons) in unanswered {
+        for reason in reasons {
+            nodes_by_reason.entry(reason).or_default().insert(node.clone());
+        }
+    }
+    for (reason, nodes) in nodes_by_reason {
+        let names = list_first_nodes(&nodes, MAX_SHOWN_NAMES, ", ");
+        cx.printer.print_warning(format_args!("{}: {names}", escape_to_line(reason)));
+    }
+}
