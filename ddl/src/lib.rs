@@ -18,6 +18,7 @@ mod metadata;
 mod output;
 mod parse;
 mod program;
+mod resource_types;
 mod schema;
 pub mod validate;
 mod value_type;
@@ -30,6 +31,7 @@ pub use error::{
 };
 pub use parse::MAX_DDL_BYTES;
 pub use program::{MAX_TEMPLATE_BYTES, TEMPLATE_ADVICE, finds_action_by_text};
+pub use resource_types::{ResourceAttributeNames, ResourceTypeNames, builtin_resource_types};
 pub use schema::{
     ActionClass, ActionExample, ActionSchema, AgentCapabilities, AgentDdl, AggregateSchema,
     DdlMetadata, InputSchema, OutputSchema,

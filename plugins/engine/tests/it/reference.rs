@@ -1,10 +1,12 @@
-//! The reference page of resource types is generated from the schemas of the types.
+//! The reference page of resource types, and their names for completion, are generated from the schemas of the types.
 //!
-//! `UPDATE_GOLDEN=1` rewrites the page.
+//! `UPDATE_GOLDEN=1` rewrites them.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
+use muster_ddl::{ResourceAttributeNames, ResourceTypeNames};
 use muster_engine::schema::{
     AttributeKind, AttributeRole, AttributeSchema, METAPARAMETERS, TypeSchema,
 };
@@ -92,5 +94,43 @@ fn resource_reference_matches_the_types() {
     assert!(
         written == page,
         "docs/reference/resources.md is out of date: run this test with UPDATE_GOLDEN=1"
+    );
+}
+
+/// The names of all types, as `ddl` and `rpc` read them.
+fn type_names() -> BTreeMap<String, ResourceTypeNames> {
+    let attribute = |attribute: &AttributeSchema| {
+        let values: &[&str] = match attribute.kind {
+            AttributeKind::Word(values) | AttributeKind::WordOr(values) => values,
+            AttributeKind::Bool => &["true", "false"],
+            _ => &[],
+        };
+        let names = ResourceAttributeNames {
+            description: attribute.doc.to_owned(),
+            values: values.iter().map(|value| (*value).to_owned()).collect(),
+        };
+        (attribute.name.to_owned(), names)
+    };
+    let types = muster_engine::types::builtin_types();
+    let names = types.iter().map(|known| {
+        let schema = known.schema();
+        let attributes = schema.attributes.iter().map(attribute).collect();
+        let names = ResourceTypeNames { description: schema.doc.to_owned(), attributes };
+        (schema.type_name.to_owned(), names)
+    });
+    names.collect()
+}
+
+#[test]
+fn names_for_completion_match_the_types() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../ddl/resource_types.json");
+    let names = type_names();
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        std::fs::write(&path, serde_json::to_string_pretty(&names).unwrap() + "\n").unwrap();
+        return;
+    }
+    assert!(
+        *muster_ddl::builtin_resource_types() == names,
+        "ddl/resource_types.json is out of date: run this test with UPDATE_GOLDEN=1"
     );
 }
