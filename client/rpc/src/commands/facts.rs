@@ -3,6 +3,7 @@
 use super::inquiry::{RPCUTIL_AGENT, query_nodes};
 use crate::cli::facts::FactsArgs;
 use crate::commands::context::{CommandContext, CommandResult};
+use crate::completion::memory::SeenNamesCache;
 use crate::render::facts::{FactsDocument, group_fact_values, render_fact_bars, render_fact_table};
 use crate::render::json::ReportDocument;
 
@@ -11,6 +12,11 @@ pub async fn run(args: FactsArgs, cx: CommandContext<'_>) -> CommandResult {
     let inputs = [("fact", args.fact.as_str())];
     let result = query_nodes(&args.query, (RPCUTIL_AGENT, "get_fact"), &inputs, cx).await?;
     let mut groups = group_fact_values(&result.report);
+    let mut seen = SeenNamesCache::default();
+    for group in groups.iter().filter(|group| !group.value().is_null()) {
+        seen.add_fact(&args.fact, group.value());
+    }
+    cx.remember_names(seen);
     if args.reverse {
         groups.reverse();
     }
