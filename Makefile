@@ -85,6 +85,7 @@ install: ## install rpc, rpcd, manual pages and completions below DESTDIR and PR
 	install -D -m 0755 target/release/rpcd $(DESTDIR)$(or $(PREFIX),/usr/local)/sbin/rpcd
 	install -D -m 0755 target/release/rpc $(DESTDIR)$(or $(PREFIX),/usr/local)/bin/rpc
 	target/release/rpc man $(DESTDIR)$(or $(PREFIX),/usr/local)/share/man/man1
+	target/release/rpcd man $(DESTDIR)$(or $(PREFIX),/usr/local)/share/man/man8
 	install -d $(DESTDIR)$(or $(PREFIX),/usr/local)/share/{bash-completion/completions,zsh/site-functions,fish/vendor_completions.d}
 	target/release/rpc completion bash > $(DESTDIR)$(or $(PREFIX),/usr/local)/share/bash-completion/completions/rpc
 	target/release/rpc completion zsh > $(DESTDIR)$(or $(PREFIX),/usr/local)/share/zsh/site-functions/_rpc

@@ -94,7 +94,8 @@ pub fn apply_catalog(arguments: &ApplyArgs) -> anyhow::Result<ExitCode> {
     let bytes = read_catalog(arguments)?;
     let catalog = parse_catalog(arguments, &bytes)?;
     let puppet = PuppetTypes::new(Arc::clone(&system), puppet::PuppetBridgeOptions::default());
-    let external = ExternalTypes::new(Arc::clone(&system), &arguments.types_dir);
+    let types_dir = std::path::absolute(&arguments.types_dir)?;
+    let external = ExternalTypes::new(Arc::clone(&system), types_dir);
     let type_sources: Vec<Arc<dyn ResourceTypeSource>> = vec![Arc::new(external), Arc::new(puppet)];
     let engine = ResourceEngine::new(Arc::clone(&system)).with_type_source(Arc::new(type_sources));
     if arguments.lint {

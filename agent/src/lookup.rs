@@ -204,6 +204,7 @@ impl RequestLookups {
             system: Arc::clone(&self.core.system),
             node,
             progress: ProgressSink::default(),
+            reply_wanted: true,
         })
     }
 

@@ -5,7 +5,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
+use clap_mangen::Man;
 use muster_agent::config::{Config, DEFAULT_PATH, LogFormat};
 use muster_agent::enrolment::NodeEnrolmentError;
 use muster_agent::lifecycle::{LifecycleError, ShutdownKind};
@@ -20,6 +21,7 @@ use tracing_subscriber::fmt::format;
 /// The daemon of a Muster node: answers signed requests.
 #[derive(Debug, Parser)]
 #[command(
+    name = "rpcd",
     version,
     after_help = "\
 Examples:
@@ -54,6 +56,13 @@ enum DaemonCommand {
     RestartWhenIdle(restart::RestartWhenIdleArgs),
     /// Run many nodes of a test fleet in this process; their machines are simulated in memory, and this machine is not changed
     Virtual(virtual_nodes::VirtualNodesArgs),
+    /// Write the manual pages; for packages
+    #[command(hide = true)]
+    Man {
+        /// Directory for the pages
+        #[arg(value_name = "DIR")]
+        directory: PathBuf,
+    },
     /// Perform the requested restarts of one service; started by the requesting process
     #[command(hide = true)]
     RestartWorker(restart::RestartWorkerArgs),
@@ -83,6 +92,7 @@ fn main() -> ExitCode {
             restart::restart_when_idle(args, &arguments.config)
         }
         Some(DaemonCommand::RestartWorker(args)) => restart::run_worker(args),
+        Some(DaemonCommand::Man { directory }) => write_man_pages(directory),
         Some(DaemonCommand::Virtual(args)) => start_virtual_nodes(args, &arguments.config),
         None => run_daemon(&arguments).map(|()| ExitCode::SUCCESS),
     };
@@ -144,6 +154,19 @@ fn run_daemon(arguments: &DaemonArgs) -> anyhow::Result<()> {
             Err(error).context("cannot restart the program")
         }
     }
+}
+
+/// Writes the manual pages of the daemon and its commands, section 8.
+fn write_man_pages(directory: &Path) -> anyhow::Result<ExitCode> {
+    let failed = || format!("cannot write manual pages to {}", directory.display());
+    std::fs::create_dir_all(directory).with_context(failed)?;
+    let mut daemon = DaemonArgs::command().disable_help_subcommand(true);
+    daemon.build();
+    let commands = daemon.get_subcommands().filter(|command| !command.is_hide_set());
+    for command in commands.cloned().chain([daemon.clone()]) {
+        Man::new(command).section("8").generate_to(directory).with_context(failed)?;
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Runs many nodes instead of one.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use clap::Args;
-use muster_base::error_chain;
+use muster_base::{error_chain, format_duration};
 use muster_restart::{
     DaemonInstance, RestartManager, RestartOptions, RestartStore, RestartTarget, worker,
 };
@@ -192,10 +192,8 @@ pub fn restart_daemon(args: &DaemonRestartArgs, config_file: &Path) -> anyhow::R
         };
         if current.instance != previous.instance {
             if current.ready {
-                let seconds = start.elapsed().as_secs_f64();
-                print_line(&format!(
-                    "rpcd restarted and is ready after {seconds:.1} s (process {pid})"
-                ));
+                let took = format_duration(start.elapsed());
+                print_line(&format!("rpcd restarted and is ready after {took} (process {pid})"));
                 return Ok(ExitCode::SUCCESS);
             }
             status = "it restarted, but is not connected to the broker yet";

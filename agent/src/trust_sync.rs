@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use muster_api::base::error_chain;
+use muster_api::base::{error_chain, format_millis};
 use muster_bus::{BucketError, Bus, BusEvent, BusSubscription, ReconnectBackoff, TrustLookupError};
 use muster_wire::sign::SignerRenewError;
 use muster_wire::stores::{self, TRUST_BUCKET, TRUST_HEAD_KEY};
@@ -88,9 +88,9 @@ impl TrustFreshness {
         }
         let problem = lock_mutex(&self.problem);
         let cause = problem.as_deref().unwrap_or("not connected to the broker");
-        let minutes = age / 60_000;
+        let age = format_millis(age);
         Some(format!(
-            "the account token has not been confirmed as the newest for {minutes} minutes, so recent revocations may be missing: {cause}"
+            "the account token has not been confirmed as the newest for {age}, so recent revocations may be missing: {cause}"
         ))
     }
 

@@ -1,17 +1,20 @@
 //! DDLs of agents: the built-in ones, and files in a directory.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io;
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use muster_ddl::{AgentDdl, BUILTIN_AGENTS, DdlError};
+use muster_ddl::{AgentDdl, BUILTIN_AGENTS, DdlError, MAX_DDL_BYTES};
 
 /// DDLs by agent name.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 pub struct DdlStore {
     /// From files and from nodes; these take precedence over the built-in ones.
     given: BTreeMap<String, AgentDdl>,
+    /// Files that cannot be used, by file name without extension: the agent that they were to describe.
+    problems: BTreeMap<String, DdlStoreError>,
     /// Built-in DDLs, each parsed on first use: a command needs one of them, and parsing all of them takes longer than a request to a node.
     builtin: BTreeMap<&'static str, OnceLock<AgentDdl>>,
 }
@@ -40,26 +43,47 @@ pub enum DdlStoreError {
 }
 
 impl DdlStore {
-    /// Loads the built-in DDLs, and those in `directory/*.json`, which take precedence. A missing directory counts as empty.
+    /// Loads the built-in DDLs, and those in `directory/*.json`, which take precedence. A missing directory counts as empty, and a file that
+    /// cannot be used is a problem of its agent only; see [`Self::problems`].
     pub fn load(directory: Option<&Path>) -> Result<Self, DdlStoreError> {
         let builtin = BUILTIN_AGENTS.iter().map(|(name, _)| (*name, OnceLock::new()));
-        let mut store = Self { given: BTreeMap::new(), builtin: builtin.collect() };
-        for (path, bytes) in read_json_files(directory)? {
-            let ddl = AgentDdl::from_slice(&bytes)
-                .map_err(|source| DdlStoreError::Ddl { path, source })?;
-            store.given.insert(ddl.name().to_owned(), ddl);
+        let mut store = Self { builtin: builtin.collect(), ..Self::default() };
+        for (path, read) in read_json_files(directory)? {
+            let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+            let parsed = read.and_then(|bytes| {
+                AgentDdl::from_slice(&bytes).map_err(|source| DdlStoreError::Ddl { path, source })
+            });
+            match parsed {
+                Ok(ddl) => drop(store.given.insert(ddl.name().to_owned(), ddl)),
+                Err(problem) => drop(store.problems.insert(name, problem)),
+            }
         }
         Ok(store)
+    }
+
+    /// The files that cannot be used, with the agents that they were to describe.
+    pub fn problems(&self) -> impl Iterator<Item = (&str, &DdlStoreError)> {
+        self.problems.iter().map(|(agent, problem)| (agent.as_str(), problem))
+    }
+
+    /// Why the file of this agent cannot be used. A built-in DDL does not replace it, because the file was to replace that.
+    pub fn problem_of(&self, agent: &str) -> Option<&DdlStoreError> {
+        self.problems.get(agent).filter(|_| !self.given.contains_key(agent))
     }
 
     /// Adds a DDL from another source, unless that name is known already: built-in DDLs and those in the user's directory take precedence. Returns
     /// whether it was added.
     pub fn add_absent(&mut self, ddl: AgentDdl) -> bool {
-        let absent = self.get(ddl.name()).is_none();
+        let absent = self.get(ddl.name()).is_none() && self.problem_of(ddl.name()).is_none();
         if absent {
-            self.given.insert(ddl.name().to_owned(), ddl);
+            self.replace(ddl);
         }
         absent
+    }
+
+    /// Adds a DDL, or replaces the one of the same name.
+    pub fn replace(&mut self, ddl: AgentDdl) {
+        self.given.insert(ddl.name().to_owned(), ddl);
     }
 
     /// The DDL of one agent.
@@ -87,10 +111,11 @@ impl DdlStore {
     }
 }
 
+/// A file's content, or why it cannot be read.
+type JsonFile = (PathBuf, Result<Vec<u8>, DdlStoreError>);
+
 /// The paths and contents of the JSON files in a directory, in the order of their names. A missing directory is empty.
-pub(crate) fn read_json_files(
-    directory: Option<&Path>,
-) -> Result<Vec<(PathBuf, Vec<u8>)>, DdlStoreError> {
+pub(crate) fn read_json_files(directory: Option<&Path>) -> Result<Vec<JsonFile>, DdlStoreError> {
     let Some(directory) = directory else {
         return Ok(Vec::new());
     };
@@ -106,10 +131,17 @@ pub(crate) fn read_json_files(
     for entry in entries {
         let path = entry.map_err(failed(directory))?.path();
         if path.extension().is_some_and(|extension| extension == "json") {
-            let bytes = std::fs::read(&path).map_err(failed(&path))?;
+            let bytes = read_prefix(&path).map_err(failed(&path));
             files.push((path, bytes));
         }
     }
-    files.sort();
+    files.sort_by(|(one, _), (other, _)| one.cmp(other));
     Ok(files)
+}
+
+/// Reads at most one byte more than a DDL may have, which suffices to refuse a larger file.
+fn read_prefix(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(MAX_DDL_BYTES as u64 + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }

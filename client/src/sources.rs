@@ -16,23 +16,32 @@ use crate::ddl::{DdlStoreError, read_json_files};
 const MAX_NODE_EVALUATION_TIME: Duration = Duration::from_secs(10);
 
 /// DDLs of data sources by name.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 pub struct DataDdlStore {
     ddls: BTreeMap<String, Arc<DataDdl>>,
+    problems: Vec<DdlStoreError>,
 }
 
 impl DataDdlStore {
-    /// Loads the built-in DDLs, and those in `directory/data/*.json`, which take precedence.
+    /// Loads the built-in DDLs, and those in `directory/data/*.json`, which take precedence. A file that cannot be used is left out; see
+    /// [`Self::problems`].
     pub fn load(directory: Option<&Path>) -> Result<Self, DdlStoreError> {
         let mut store = Self::default();
         for (name, text) in BUILTIN_DATA_SOURCES {
             store.add_file(Path::new(name), text.as_bytes())?;
         }
         let directory = directory.map(|directory| directory.join("data"));
-        for (path, bytes) in read_json_files(directory.as_deref())? {
-            store.add_file(&path, &bytes)?;
+        for (path, read) in read_json_files(directory.as_deref())? {
+            if let Err(problem) = read.and_then(|bytes| store.add_file(&path, &bytes)) {
+                store.problems.push(problem);
+            }
         }
         Ok(store)
+    }
+
+    /// The files that cannot be used.
+    pub fn problems(&self) -> &[DdlStoreError] {
+        &self.problems
     }
 
     fn add_file(&mut self, path: &Path, bytes: &[u8]) -> Result<(), DdlStoreError> {

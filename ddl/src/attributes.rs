@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::coerce::{LIST_REQUIREMENT, parse_json, split_list};
 use crate::error::{InputValidationError, shown_value, truncate_text};
 use crate::resource_types::{
-    self, AttributeForm, AttributeRule, KnownResourceType, attribute_names, nearest_attribute,
+    self, AttributeForm, KnownResourceType, ResourceAttribute, attribute_names, nearest_attribute,
 };
 use crate::schema::ActionSchema;
 use crate::validate::ValueViolation;
@@ -57,8 +57,8 @@ impl<'a> AttributeCoercion<'a> {
         texts: &[&str],
     ) -> Result<Value, InputValidationError> {
         let rule = self.find_rule(name)?;
-        match (rule, texts) {
-            (Some(AttributeRule::Form(AttributeForm::CommaList)), texts) => {
+        match (rule.map(|rule| rule.accepts), texts) {
+            (Some(AttributeForm::CommaList), texts) => {
                 let items = texts.iter().map(|text| split_list(text));
                 let items: Option<Vec<Vec<Value>>> = items.collect();
                 items.map(|items| items.concat().into()).ok_or_else(|| {
@@ -66,16 +66,15 @@ impl<'a> AttributeCoercion<'a> {
                     self.invalid_attribute(name, &texts.join(","), violation)
                 })
             }
-            (None, [text])
-            | (Some(AttributeRule::Form(AttributeForm::List | AttributeForm::Options)), [text]) => {
+            (None | Some(AttributeForm::List | AttributeForm::Options), [text]) => {
                 Ok(parse_structure(text))
             }
             (None, texts) => Ok(texts.iter().map(|text| Value::from(*text)).collect()),
-            (Some(AttributeRule::Form(AttributeForm::List | AttributeForm::Options)), texts) => {
+            (Some(AttributeForm::List | AttributeForm::Options), texts) => {
                 Ok(texts.iter().map(|text| parse_structure(text)).collect())
             }
-            (Some(rule), [text]) => {
-                if self.checking == AttributeChecking::Strict {
+            (Some(_), [text]) => {
+                if let Some(rule) = rule.filter(|_| self.checking == AttributeChecking::Strict) {
                     let checked = rule.check_text(text);
                     checked.map_err(|violation| self.invalid_attribute(name, text, violation))?;
                 }
@@ -89,7 +88,7 @@ impl<'a> AttributeCoercion<'a> {
     fn find_rule(
         &self,
         name: &str,
-    ) -> Result<Option<&'static AttributeRule>, InputValidationError> {
+    ) -> Result<Option<&'static ResourceAttribute>, InputValidationError> {
         let KnownResourceType::Builtin(type_name) = self.known else {
             return Ok(None);
         };

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use muster_base::nearest_name;
 use serde_json::Value;
 
 use crate::aggregate::AggregateFunction;
@@ -117,12 +118,12 @@ fn check_action(raw: DocumentAction, warnings: &mut DdlWarnings) -> Result<Actio
     let class = action_class(&raw).map_err(to_error)?;
     let outputs = check_outputs(raw.output, &at, warnings)?;
     let inputs = check_inputs(raw.input, &at, warnings)?;
-    let aggregates = raw.aggregate.into_iter().map(|raw| check_aggregate(raw, &outputs));
+    let aggregates = check_aggregates(raw.aggregate, &outputs, &at, warnings)?;
     let action = ActionSchema {
         description: raw.description,
         display: raw.display,
         inputs,
-        aggregates: aggregates.collect::<Result<_>>().map_err(to_error)?,
+        aggregates,
         outputs,
         read_only: raw.read_only,
         idempotent: raw.idempotent,
@@ -228,7 +229,7 @@ pub(crate) fn check_input(
         default: None,
         optional: raw.optional,
         required_unless: raw.required_unless,
-        rule: check_rule(raw.validation.as_deref()).map_err(to_error)?,
+        rule: check_rule(raw.validation.as_deref(), at, warnings).map_err(to_error)?,
         max_length: raw.maxlength.unwrap_or(0),
         choices,
         sensitive: raw.sensitive,
@@ -275,14 +276,35 @@ fn check_output(name: String, raw: DocumentOutput) -> Result<(OutputSchema, Opti
     Ok((OutputSchema { default: raw.default, ..schema }, warning))
 }
 
-fn check_aggregate(raw: DocumentAggregate, outputs: &[OutputSchema]) -> Result<AggregateSchema> {
-    let Some(function) = AggregateFunction::from_name(&raw.function) else {
-        return Err(DefinitionProblem::Unknown {
-            kind: "aggregate function",
-            word: truncate_text(&raw.function),
-            known: AggregateFunction::ALL.map(AggregateFunction::name).join(", "),
-        });
-    };
+/// The summaries of an action. An unknown function is left out: published DDLs name functions that their agents provide as
+/// plugins of `MCollective`.
+fn check_aggregates(
+    raw: Vec<DocumentAggregate>,
+    outputs: &[OutputSchema],
+    at: &str,
+    warnings: &mut DdlWarnings,
+) -> Result<Vec<AggregateSchema>, DdlError> {
+    let mut aggregates = Vec::with_capacity(raw.len());
+    for raw in raw {
+        if let Some(function) = AggregateFunction::from_name(&raw.function) {
+            let aggregate = check_aggregate(function, raw, outputs);
+            aggregates.push(aggregate.map_err(DefinitionProblem::located(at))?);
+        } else {
+            let word = truncate_text(&raw.function);
+            let known = AggregateFunction::ALL.map(AggregateFunction::name).join(", ");
+            warnings.push(format!(
+                "{at}: the unknown aggregate function {word:?} is ignored; known are {known}"
+            ));
+        }
+    }
+    Ok(aggregates)
+}
+
+fn check_aggregate(
+    function: AggregateFunction,
+    raw: DocumentAggregate,
+    outputs: &[OutputSchema],
+) -> Result<AggregateSchema> {
     let problem = match raw.args.first().and_then(Value::as_str).map(str::to_owned) {
         Some(output) if outputs.iter().any(|known| known.name == output) => {
             return Ok(AggregateSchema { function, arguments: raw.args, output });
@@ -295,24 +317,34 @@ fn check_aggregate(raw: DocumentAggregate, outputs: &[OutputSchema]) -> Result<A
     Err(DefinitionProblem::Aggregate(function.name(), problem))
 }
 
-fn check_rule(text: Option<&str>) -> Result<Option<ValidationRule>> {
+/// The compiled validation. An unknown validator accepts every value, as in Choria: published DDLs name validators that their
+/// agents provide as plugins. The misspelt name of a known one is refused, because it would turn off an intended check.
+fn check_rule(
+    text: Option<&str>,
+    at: &str,
+    warnings: &mut DdlWarnings,
+) -> Result<Option<ValidationRule>> {
     let Some(text) = text.filter(|text| !text.is_empty()) else {
         return Ok(None);
     };
-    match ValidationRule::new(text) {
-        Some(rule) => rule.map(Some).map_err(|source| DefinitionProblem::Pattern {
-            pattern: truncate_text(text),
-            source: Box::new(source),
-        }),
-        None => Err(DefinitionProblem::Unknown {
-            kind: "validator",
-            word: truncate_text(text),
-            known: format!(
-                "{}; any text other than a single word is a regular expression",
-                validator_names().collect::<Vec<_>>().join(", ")
-            ),
-        }),
+    let rule = ValidationRule::new(text).map_err(|source| DefinitionProblem::Pattern {
+        pattern: truncate_text(text),
+        source: Box::new(source),
+    })?;
+    if let ValidationRule::Unknown(_) = rule {
+        let known = format!(
+            "{}; any text other than a single word is a regular expression",
+            validator_names().collect::<Vec<_>>().join(", ")
+        );
+        let word = truncate_text(text);
+        if nearest_name(text, validator_names()).is_some() {
+            return Err(DefinitionProblem::Unknown { kind: "validator", word, known });
+        }
+        warnings.push(format!(
+            "{at}: the unknown validator {word:?} accepts every value; known are {known}"
+        ));
     }
+    Ok(Some(rule))
 }
 
 fn check_value_type(name: Option<&str>) -> Result<ValueType> {

@@ -59,7 +59,7 @@ impl DataDdl {
             .transpose()?;
         let ddl = Self {
             query,
-            outputs: check::check_outputs(document.output, "output", &mut warnings)?,
+            outputs: check::check_outputs(document.output, "data source", &mut warnings)?,
             metadata: document.metadata,
             examples: document.examples,
             warnings,

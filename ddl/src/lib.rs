@@ -33,6 +33,9 @@ pub use error::{
 };
 pub use parse::MAX_DDL_BYTES;
 pub use program::{MAX_TEMPLATE_BYTES, TEMPLATE_ADVICE, finds_action_by_text};
+pub use resource_types::{
+    AttributeForm, ResourceAttribute, ResourceTypeAttributes, builtin_resource_types,
+};
 pub use schema::{
     ActionClass, ActionExample, ActionSchema, AgentCapabilities, AgentDdl, AggregateSchema,
     DdlMetadata, InputSchema, OutputSchema, ResourceInputs,

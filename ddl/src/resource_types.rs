@@ -1,4 +1,4 @@
-//! The attributes of the built-in resource types, so that a caller can convert and check them before it sends a request.
+//! The built-in resource types and their attributes: for completion, and so that a caller can convert and check values before it sends a request.
 //!
 //! `resource_types.json` is generated from the types by a test of the resource engine. These rules refuse only what a node of this version refuses;
 //! everything else is left to the node, because only the node knows its foreign types.
@@ -27,31 +27,44 @@ const FOREIGN_TYPES: [&str; 10] = [
     "zone",
 ];
 
-static BUILTIN_TYPES: LazyLock<ResourceTypeRules> =
+static BUILTIN_TYPES: LazyLock<BuiltinResourceTypes> =
     // A test ensures that the document is valid. Without it, nothing is checked here and everything on the node.
     LazyLock::new(|| serde_json::from_str(DOCUMENT).unwrap_or_default());
 
-/// The rules of all built-in types.
+/// All built-in types.
 #[derive(Debug, Default, Deserialize)]
-pub(crate) struct ResourceTypeRules {
-    metaparameters: BTreeMap<String, AttributeRule>,
-    types: BTreeMap<String, BTreeMap<String, AttributeRule>>,
+pub(crate) struct BuiltinResourceTypes {
+    metaparameters: BTreeMap<String, ResourceAttribute>,
+    types: BTreeMap<String, ResourceTypeAttributes>,
 }
 
-/// What an attribute accepts.
+/// A built-in resource type.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(untagged)]
-pub(crate) enum AttributeRule {
-    /// One of these words.
-    OneOf(Vec<String>),
-    /// A value of this form.
-    Form(AttributeForm),
+pub struct ResourceTypeAttributes {
+    /// What it manages, in a sentence or two.
+    pub description: String,
+    /// Its attributes by name, without those of all types.
+    pub attributes: BTreeMap<String, ResourceAttribute>,
+}
+
+/// An attribute of a resource type.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct ResourceAttribute {
+    /// Its meaning, in a sentence.
+    pub description: String,
+    /// The form of its value.
+    pub accepts: AttributeForm,
+    /// The keywords that it accepts, all of them for the form [`AttributeForm::Word`].
+    #[serde(default)]
+    pub values: Vec<String>,
 }
 
 /// The form of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum AttributeForm {
+pub enum AttributeForm {
+    /// One of the attribute's keywords.
+    Word,
     /// Any text.
     Text,
     /// A whole number.
@@ -96,16 +109,24 @@ pub(crate) fn find_type(name: &str) -> Result<KnownResourceType, String> {
     }
 }
 
-/// The rule of an attribute of a built-in type.
-pub(crate) fn find_attribute(type_name: &str, attribute: &str) -> Option<&'static AttributeRule> {
-    let attributes = BUILTIN_TYPES.types.get(type_name)?;
+/// The built-in resource types by name.
+pub fn builtin_resource_types() -> &'static BTreeMap<String, ResourceTypeAttributes> {
+    &BUILTIN_TYPES.types
+}
+
+/// An attribute of a built-in type.
+pub(crate) fn find_attribute(
+    type_name: &str,
+    attribute: &str,
+) -> Option<&'static ResourceAttribute> {
+    let attributes = &BUILTIN_TYPES.types.get(type_name)?.attributes;
     attributes.get(attribute).or_else(|| BUILTIN_TYPES.metaparameters.get(attribute))
 }
 
 /// The names of the attributes of a built-in type, without those of all types.
 pub(crate) fn attribute_names(type_name: &str) -> impl Iterator<Item = &'static str> {
-    let attributes = BUILTIN_TYPES.types.get(type_name).into_iter();
-    attributes.flat_map(BTreeMap::keys).map(String::as_str)
+    let known = BUILTIN_TYPES.types.get(type_name).into_iter();
+    known.flat_map(|known| known.attributes.keys()).map(String::as_str)
 }
 
 /// The attribute that was probably meant.
@@ -114,32 +135,28 @@ pub(crate) fn nearest_attribute(type_name: &str, attribute: &str) -> Option<Stri
     own.or_else(|| nearest_name(attribute, BUILTIN_TYPES.metaparameters.keys().map(String::as_str)))
 }
 
-impl AttributeRule {
+impl ResourceAttribute {
     /// Checks a text as it is typed. Lists are checked by the node.
     pub(crate) fn check_text(&self, text: &str) -> Result<(), ValueViolation> {
-        let (is_valid, requirement) = match self {
-            Self::OneOf(words) if !words.iter().any(|word| word == text) => {
-                return Err(ValueViolation::NotAChoice(words.clone()));
+        let (is_valid, requirement) = match self.accepts {
+            AttributeForm::Word if !self.values.iter().any(|word| word == text) => {
+                return Err(ValueViolation::NotAChoice(self.values.clone()));
             }
-            Self::OneOf(_) => return Ok(()),
-            Self::Form(form) => match form {
-                AttributeForm::Integer => (text.parse::<i64>().is_ok(), "a whole number"),
-                AttributeForm::Boolean => {
-                    (["true", "false", "yes", "no"].contains(&text), "true or false")
-                }
-                AttributeForm::Path => (is_absolute_path(text), "an absolute path without `..`"),
-                AttributeForm::Mode => {
-                    (may_be_mode(text), "permission bits such as 0644 or u+rw,go-w")
-                }
-                AttributeForm::Seconds => (may_be_seconds(text), "seconds such as 300 or 0.5"),
-                AttributeForm::Relation => {
-                    (false, "left out, because it relates resources of a catalog")
-                }
-                AttributeForm::Text
-                | AttributeForm::CommaList
-                | AttributeForm::List
-                | AttributeForm::Options => return Ok(()),
-            },
+            AttributeForm::Integer => (text.parse::<i64>().is_ok(), "a whole number"),
+            AttributeForm::Boolean => {
+                (["true", "false", "yes", "no"].contains(&text), "true or false")
+            }
+            AttributeForm::Path => (is_absolute_path(text), "an absolute path without `..`"),
+            AttributeForm::Mode => (may_be_mode(text), "permission bits such as 0644 or u+rw,go-w"),
+            AttributeForm::Seconds => (may_be_seconds(text), "seconds such as 300 or 0.5"),
+            AttributeForm::Relation => {
+                (false, "left out, because it relates resources of a catalog")
+            }
+            AttributeForm::Word
+            | AttributeForm::Text
+            | AttributeForm::CommaList
+            | AttributeForm::List
+            | AttributeForm::Options => return Ok(()),
         };
         if is_valid { Ok(()) } else { Err(ValueViolation::Requirement(requirement)) }
     }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use muster_api::CallContext;
 use muster_api::testing::TestNode;
 use muster_host::external::{
     AgentChange, AgentDirectory, ExternalOptions, SandboxHelper, ScanMode,
@@ -19,6 +20,8 @@ use tempfile::TempDir;
 use tokio::time::Instant;
 
 use muster_tests::command::find_program;
+
+use crate::external_replies::MCOLLECTIVE_SCRIPT;
 
 pub(crate) fn sandbox_helper() -> SandboxHelper {
     SandboxHelper { program: find_program("rpcd"), arguments: vec!["exec-sandboxed".into()] }
@@ -65,24 +68,30 @@ case $action in
     exits) echo "the disk is gone, password hunter22" >&2; exit 7 ;;
     hang) trap '' TERM; echo $$ > "$here/pid"; while :; do sleep 1; done ;;
     orphans) i=0; while [ $i -lt 30 ]; do sleep 1000 & echo $! >> "$here/orphans"; i=$((i + 1)); done
-             reply '{"data": {"said": "many"}}' ;;
-    undeclared) reply '{"data": {"lie": 1}}' ;;
-    mistyped) reply '{"data": {"count": "three"}}' ;;
+             reply '{"statuscode": 0, "data": {"said": "many"}}' ;;
+    undeclared) reply '{"statuscode": 0, "data": {"lie": 1}}' ;;
+    mistyped) reply '{"statuscode": 0, "data": {"count": "three"}}' ;;
     nojson) reply 'it went well' ;;
     silent) : ;;
     protocol) reply '{"protocol": "io.example.v9", "data": {}}' ;;
     status) reply '{"statuscode": 77}' ;;
+    nostatus) reply '{"statusmsg": "OK", "data": {"count": 3}}' ;;
+    trapped) trap 'reply "{\"statuscode\": 0, \"data\": {\"said\": \"stopped early\"}}"; exit 0' TERM
+             : > "$here/begun"; while :; do sleep 0.05; done ;;
+    trapfail) trap 'reply "{\"statuscode\": 1, \"statusmsg\": \"half done\", \"data\": {\"count\": 1}}"; exit 0' TERM
+              : > "$here/begun"; while :; do sleep 0.05; done ;;
+    untrapped) : > "$here/begun"; sleep 1000 ;;
     huge) head -c 6000000 /dev/zero > "$CHORIA_EXTERNAL_REPLY" ;;
-    flood) head -c 30000000 /dev/zero | tr '\0' 'x'; reply '{"data": {"said": "much"}}' ;;
+    flood) head -c 30000000 /dev/zero | tr '\0' 'x'; reply '{"statuscode": 0, "data": {"said": "much"}}' ;;
     link) rm "$CHORIA_EXTERNAL_REPLY"; ln -s /etc/passwd "$CHORIA_EXTERNAL_REPLY" ;;
     pipe) rm "$CHORIA_EXTERNAL_REPLY"; mkfifo "$CHORIA_EXTERNAL_REPLY" ;;
-    where) printf '{"data": {"said": "%s %s %s %s"}}' "$(id -u)" "$(stat -c %a .)" "$(stat -c %a "$1")" "$(env | cut -d= -f1 | sort | tr '\n' ' ')" > "$2" ;;
+    where) printf '{"statuscode": 0, "data": {"said": "%s %s %s %s"}}' "$(id -u)" "$(stat -c %a .)" "$(stat -c %a "$1")" "$(env | cut -d= -f1 | sort | tr '\n' ' ')" > "$2" ;;
     files) n=$(ulimit -n); if cat "$here/secret" > /dev/null 2>&1; then s=read; else s=closed; fi
-           printf '{"data": {"said": "%s %s"}}' "$n" "$s" > "$2" ;;
+           printf '{"statuscode": 0, "data": {"said": "%s %s"}}' "$n" "$s" > "$2" ;;
 esac
 "#;
 
-const ACTIONS: [&str; 19] = [
+const ACTIONS: [&str; 23] = [
     "hello",
     "refuse",
     "crash",
@@ -102,11 +111,15 @@ const ACTIONS: [&str; 19] = [
     "where",
     "files",
     "script",
+    "nostatus",
+    "trapped",
+    "trapfail",
+    "untrapped",
 ];
 
 /// A directory of agents, and the registry of what a daemon offers from it.
-struct AgentFixture {
-    directory: TempDir,
+pub(crate) struct AgentFixture {
+    pub(crate) directory: TempDir,
     registry: AgentRegistry,
     agent_directory: AgentDirectory,
 }
@@ -132,7 +145,7 @@ impl AgentFixture {
         Self { directory, registry, agent_directory }
     }
 
-    async fn with_rogue_agent(options: Value, change: impl FnOnce(&mut Value)) -> Self {
+    pub(crate) async fn with_rogue_agent(options: Value, change: impl FnOnce(&mut Value)) -> Self {
         let directory = create_world_readable_directory();
         let path = |name: &str| directory.path().join(name);
         let mut document = ddl("rogue", "1.0.0", &ACTIONS);
@@ -148,16 +161,23 @@ impl AgentFixture {
         fixture
     }
 
-    async fn call(&self, action: &str, input: Value, timeout: Duration) -> CallOutcome {
+    pub(crate) fn context(&self, action: &str, timeout: Duration) -> CallContext {
         let node = TestNode::named("node1").unwrap();
         let system = Arc::new(FakeSystem::new());
-        let mut context = node.context("rogue", action, system).unwrap();
-        context.deadline = Instant::now() + timeout;
+        let context = node.context("rogue", action, system).unwrap();
+        CallContext { deadline: Instant::now() + timeout, ..context }
+    }
+
+    pub(crate) async fn dispatch(&self, context: CallContext, input: Value) -> CallOutcome {
         let input = input.as_object().cloned().unwrap();
         self.registry.dispatch_call(muster_host::ActionCall { context, input }).await
     }
 
-    async fn call_default(&self, action: &str) -> CallOutcome {
+    pub(crate) async fn call(&self, action: &str, input: Value, timeout: Duration) -> CallOutcome {
+        self.dispatch(self.context(action, timeout), input).await
+    }
+
+    pub(crate) async fn call_default(&self, action: &str) -> CallOutcome {
         self.call(action, json!({}), Duration::from_secs(30)).await
     }
 
@@ -175,16 +195,6 @@ pub(crate) fn create_world_readable_directory() -> TempDir {
     std::fs::set_permissions(directory.path(), mode).unwrap();
     directory
 }
-
-/// A script for the interface of `MCollective`.
-const MCOLLECTIVE_SCRIPT: &str = r#"#!/usr/bin/env python3
-import json, os, sys
-request = json.load(open(os.environ["MCOLLECTIVE_REQUEST_FILE"]))
-json.dump({"said": request["action"], "count": len(request["uniqid"])}, open(os.environ["MCOLLECTIVE_REPLY_FILE"], "w"))
-if "text" in request["data"]:
-    sys.stderr.write("not with " + request["data"]["text"])
-    sys.exit(3)
-"#;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn programs_get_the_choria_environment_and_return_replies() {
@@ -206,18 +216,6 @@ async fn programs_get_the_choria_environment_and_return_replies() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn mcollective_scripts_reply_with_file_exit_code_and_stderr() {
-    let fixture = AgentFixture::with_rogue_agent(json!({}), |_| {}).await;
-    let good = fixture.call_default("script").await;
-    assert_eq!(Value::Object(good.data), json!({"said": "script", "count": 32}));
-    let failed = fixture.call("script", json!({"text": "that"}), Duration::from_secs(30)).await;
-    assert_eq!(
-        (failed.status, failed.message.as_str(), failed.data["said"].clone()),
-        (ReplyStatus::MissingData, "not with that", json!("script"))
-    );
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_violation_fails_one_reply_with_its_reason() {
     let fixture = AgentFixture::with_rogue_agent(json!({}), |_| {}).await;
     for (action, expected) in [
@@ -229,6 +227,7 @@ async fn each_violation_fails_one_reply_with_its_reason() {
         ("silent", "wrote no reply"),
         ("protocol", "io.example.v9"),
         ("status", "status 77"),
+        ("nostatus", "no `statuscode`"),
         ("link", "not a regular file"),
         ("pipe", "not a regular file"),
     ] {

@@ -9,6 +9,7 @@ use muster_api::NodeHandle as _;
 use muster_filter::NodeFilter;
 use muster_host::external::{AgentDirectory, ExternalOptions};
 use muster_tests::await_state;
+use muster_tests::command::{RpcCommand, describe_output};
 use muster_wire::status::ReplyStatus;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -68,8 +69,9 @@ impl ExternalAgentFixture {
             ": > '{0}/begun{version}'\nwhile ! test -e '{0}/go'; do sleep 0.05; done\n",
             directory.display()
         );
-        let text =
-            format!("{AGENT_HEADER}{wait}reply '{{\"data\": {{\"said\": \"{version}\"}}}}'\n");
+        let text = format!(
+            "{AGENT_HEADER}{wait}reply '{{\"statuscode\": 0, \"data\": {{\"said\": \"{version}\"}}}}'\n"
+        );
         replace_file(&directory.join("greet"), &text, 0o755);
         let document = ddl("greet", version, &["greet"]);
         replace_file(&directory.join("greet.json"), &document.to_string(), 0o644);
@@ -162,4 +164,46 @@ async fn broken_agent_keeps_its_previous_version_and_is_reported() {
     external.install_greet("3.0.0");
     external.await_version(Some("3.0.0")).await;
     await_state("the problem is resolved", || core.agent_problems().is_empty()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn stale_cached_ddl_is_fetched_again_for_unknown_words() {
+    let external = ExternalAgentFixture::start().await;
+    let NodeFixture { organisation, server, .. } = &external.fixture;
+    let rpc = RpcCommand::new(server, organisation, &organisation.caller("ann"), "");
+    let install = async |version: &str, document: Value| {
+        let directory = external.agent_directory();
+        let said = "{\"statuscode\": 0, \"data\": {\"said\": \"$action\"}}";
+        let text = format!("{AGENT_HEADER}reply '{}'\n", said.replace("$action", "'$action'"));
+        replace_file(&directory.join("greet"), &text, 0o755);
+        replace_file(&directory.join("greet.json"), &document.to_string(), 0o644);
+        external.await_version(Some(version)).await;
+    };
+    install("1.0.0", ddl("greet", "1.0.0", &["greet"])).await;
+    let fetched = rpc.run(&["plugin", "fetch", "greet"]).await;
+    assert_eq!(fetched.status.code(), Some(0), "{}", describe_output(&fetched));
+
+    install("2.0.0", ddl("greet", "2.0.0", &["greet", "bow"])).await;
+    let output = rpc.run(&["greet", "bow", "-j"]).await;
+    let told = describe_output(&output);
+    assert_eq!(output.status.code(), Some(0), "{told}");
+    assert!(told.contains("using 2.0.0 from node1.example.net"), "{told}");
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(document["replies"][0]["data"]["said"], "bow");
+    // It is cached now.
+    let again = rpc.run(&["greet", "bow", "-j"]).await;
+    assert!(!describe_output(&again).contains("using 2.0.0"), "{}", describe_output(&again));
+
+    let mut third = ddl("greet", "3.0.0", &["greet", "bow"]);
+    let text = third.pointer("/actions/0/input/text").unwrap().clone();
+    *third.pointer_mut("/actions/0/input").unwrap() = json!({"nick": text});
+    install("3.0.0", third).await;
+    let output = rpc.run(&["greet", "greet", "nick=x", "-j"]).await;
+    assert_eq!(output.status.code(), Some(0), "{}", describe_output(&output));
+
+    // The new DDL decides.
+    let output = rpc.run(&["greet", "bwo"]).await;
+    let told = describe_output(&output);
+    assert_eq!(output.status.code(), Some(4), "{told}");
+    assert!(told.contains("its actions: greet, bow"), "{told}");
 }

@@ -18,6 +18,7 @@ mod enrolled_names;
 mod enrolment;
 mod external;
 mod external_agent_changes;
+mod external_replies;
 mod fail_closed;
 mod fake_node;
 mod faults;

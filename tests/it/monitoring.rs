@@ -276,7 +276,7 @@ const TALKER_AGENT: &str = r#"#!/bin/sh
     echo '{"activate": true}' > "$CHORIA_EXTERNAL_REPLY"; exit
 }
 echo "the disk is nearly full" >&2
-echo '{"data": {}}' > "$CHORIA_EXTERNAL_REPLY"
+echo '{"statuscode": 0, "data": {}}' > "$CHORIA_EXTERNAL_REPLY"
 "#;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

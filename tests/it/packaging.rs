@@ -1,6 +1,7 @@
-//! The files of `packaging/`: systemd accepts the units, and their security score is the one in the documentation.
+//! The files of `packaging/`: systemd accepts the units, and their security score is the one in the documentation. What packages run:
+//! the version and the manual pages of the daemon.
 
-#![expect(clippy::disallowed_types, reason = "runs systemd-analyze")]
+#![expect(clippy::disallowed_types, reason = "runs systemd-analyze and the daemon")]
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -114,4 +115,19 @@ fn misspelt_directive_is_reported() {
     let output = analyze(&["verify", "--man=no", "--recursive-errors=no", &unit], directory.path());
     let Some(output) = output else { return };
     assert!(output.contains("OOMPolice"), "{output}");
+}
+
+#[test]
+fn daemon_names_itself_and_writes_its_manual_pages() {
+    let rpcd = muster_tests::command::find_program("rpcd");
+    let version = Command::new(&rpcd).arg("--version").output().unwrap();
+    let version = String::from_utf8(version.stdout).unwrap();
+    assert_eq!(version, format!("rpcd {}\n", env!("CARGO_PKG_VERSION")));
+    let directory = TempDir::new().unwrap();
+    let pages = directory.path().join("man8");
+    let output = Command::new(&rpcd).arg("man").arg(&pages).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let page = fs::read_to_string(pages.join("rpcd.8")).unwrap();
+    assert!(page.contains("rpcd.toml") && page.contains("restart\\-when\\-idle"), "{page}");
+    assert!(pages.join("rpcd-apply.8").exists() && !pages.join("rpcd-exec-sandboxed.8").exists());
 }

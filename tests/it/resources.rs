@@ -1,13 +1,17 @@
 //! Resources on demand: the commands of the original article, each run twice, on a node with a scratch root.
 
 use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
 
+use muster_tests::organisation::Organisation;
+use muster_tests::poll_until_ok;
+use muster_tests::rpcd::DaemonHome;
 use serde_json::{Value, json};
 
 use muster_wire::reply::Reply;
 use muster_wire::status::ReplyStatus;
 
-use crate::node_fixture::NodeFixture;
+use crate::node_fixture::{NodeFixture, TestCaller};
 
 const NODE: &str = "node1.example.net";
 
@@ -112,4 +116,33 @@ async fn hundred_concurrent_requests_leave_a_valid_file() {
     let lines: std::collections::BTreeSet<&str> = hosts.lines().collect();
     assert_eq!(lines.len(), 101, "{hosts}");
     assert!((0..100).all(|n| lines.contains(format!("10.0.0.{n}\th{n}").as_str())), "{hosts}");
+}
+
+/// A type whose program reports a fixed state.
+const LAMP_PROGRAM: &str = "#!/bin/sh\necho '{\"state\": {\"ensure\": \"present\"}}'\n";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn daemon_finds_types_and_starts_beside_an_unusable_data_source() {
+    let organisation = Organisation::new(&["muster"]);
+    let server = organisation.start_broker().await;
+    // `conf.d/test.toml` names the directory.
+    let config = "[plugins.puppetral]\ntypes_dir = \"../types.d\"\nallow_types = [\"lamp\"]\n";
+    let home = DaemonHome::new(&organisation, &organisation.node(NODE), &server.url(), config);
+    let description = json!({"description": "A lamp.", "program": "lamp.sh", "attributes": {
+        "ensure": {"description": "Whether it is there.", "property": true, "values": ["present", "absent"]}}});
+    home.write("types.d/lamp.json", &description.to_string(), 0o644);
+    home.write("types.d/lamp.sh", LAMP_PROGRAM, 0o755);
+    home.write("ddl/data/disk.json", "{\"metadata\": {\"name\": 7}}", 0o644);
+    let _daemon = home.start();
+    let caller = organisation.caller("rip");
+    let caller = TestCaller::connect(&organisation, &server, caller).await;
+    poll_until_ok("the node replies", Duration::from_secs(20), async || {
+        let call = caller.client.discover_nodes(&muster_filter::NodeFilter::default()).await;
+        call.is_ok_and(|found| !found.nodes.is_empty()).then_some(()).ok_or(())
+    })
+    .await;
+    let data = json!({"type": "lamp", "name": "desk"});
+    let found = caller.call_action(NODE, "puppetral", "find", data).await.reply;
+    assert_eq!(found.statuscode, ReplyStatus::Ok, "{found:?}");
+    assert!(Value::from(found.data.clone()).to_string().contains("present"), "{found:?}");
 }

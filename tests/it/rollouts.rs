@@ -5,9 +5,10 @@ use std::os::unix::process::ExitStatusExt as _;
 use muster_tests::await_state;
 use muster_tests::command::{RpcCommand, describe_output};
 use muster_tests::fleet::TestNode;
+use muster_tests::published_schemas::{SchemaMode, check_schema};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::io::AsyncReadExt as _;
 
 use crate::worker_fixture::{WorkerFixture, senders};
@@ -212,6 +213,44 @@ async fn second_interruption_ends_the_command_at_once() {
     let status = child.wait().await.unwrap();
     blocked.add_permits(8);
     assert_eq!(status.signal(), Some(2), "{status:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn json_output_names_the_job_its_batches_and_the_stop() {
+    let fixture = WorkerFixture::new(3, "").await;
+    let limits = ["--max-failures", "0"];
+    let request = [&["do", "work", "what=fail on n2"][..], &ONE_BY_ONE, &limits].concat();
+    let output = fixture.rpc.run(&[&request[..], &["--jsonl"]].concat()).await;
+    assert_eq!(output.status.code(), Some(2), "{}", describe_output(&output));
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    let lines: Vec<Value> =
+        stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let kinds: Vec<_> = lines.iter().map(|line| line["kind"].as_str().unwrap()).collect();
+    assert_eq!(
+        kinds,
+        ["discovered", "job", "wave", "result", "wave", "result", "stopped", "summaries", "stats"]
+    );
+    let job = fixture.only_job().await["job"]["id"].clone();
+    assert_eq!(lines[1], json!({"kind": "job", "id": job}));
+    assert_eq!(lines[4], json!({"kind": "wave", "number": 2, "count": 3, "nodes": ["n2"]}));
+    let message = "stopped: 1 node failed or did not reply (maximum 0)";
+    let stop = json!({"why": "failures", "message": message});
+    assert_eq!(
+        lines[6],
+        json!({"kind": "stopped", "why": "failures", "message": message, "job": job})
+    );
+    for line in &lines {
+        check_schema("muster.request.lines.v1", line, SchemaMode::Strict).unwrap();
+    }
+
+    let (document, exit) = fixture.rpc.run_json(&request).await;
+    assert_eq!((&document["stop"], exit), (&stop, 2), "{document}");
+    let (jobs, _) = fixture.rpc.run_json(&["job", "list"]).await;
+    assert_eq!(document["job"], jobs["jobs"][0]["id"], "{document}");
+    check_schema("muster.request.v1", &document, SchemaMode::Strict).unwrap();
+    // A query is neither stored nor a rollout.
+    let (query, _) = fixture.rpc.run_json(&["do", "rpcutil", "ping"]).await;
+    assert_eq!((query.get("job"), query.get("stop")), (None, None), "{query}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -188,3 +188,48 @@ async fn explain_shows_the_request_without_sending_it() {
     assert!(document["requests"][0]["allowed_by"].is_null());
     assert_eq!(fixture.gate.total.load(Ordering::Relaxed), 0);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn unusable_ddls_are_warnings_for_requests_that_do_not_need_them() {
+    let fixture = WorkerFixture::new(1, "").await;
+    let rpc = &fixture.rpc;
+    std::fs::create_dir_all(rpc.path("ddl/data")).unwrap();
+    rpc.write("ddl/data/disk.json", "{\"metadata\": {\"name\": 7}}");
+    rpc.write("ddl/moon.json", "[");
+    for arguments in [&["do", "work", "what=x"][..], &["find", "-S", "number=1"]] {
+        let output = rpc.run(arguments).await;
+        let stderr = String::from_utf8(output.stderr.clone()).unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", describe_output(&output));
+        let data = format!("{} is not a valid DDL", rpc.path("ddl/data/disk.json").display());
+        assert!(stderr.contains(&data) && stderr.contains("invalid type: integer"), "{stderr}");
+    }
+    let needed = rpc.run(&["do", "moon", "phase"]).await;
+    let told = describe_output(&needed);
+    assert_eq!(needed.status.code(), Some(1), "{told}");
+    assert!(told.contains("the DDL of the agent `moon` cannot be used"), "{told}");
+    assert!(told.contains(&rpc.path("ddl/moon.json").display().to_string()), "{told}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn names_that_match_nothing_are_compared_with_seen_ones() {
+    let fixture = WorkerFixture::new(2, "").await;
+    let rpc = &fixture.rpc;
+    let inventory = rpc.run(&["inventory", "n1"]).await;
+    assert_eq!(inventory.status.code(), Some(0), "{}", describe_output(&inventory));
+    assert_eq!(rpc.run(&["find"]).await.status.code(), Some(0));
+    for (arguments, expected) in [
+        (
+            &["find", "-F", "numbr=1"][..],
+            "no node has the fact \"numbr\"; did you mean \"number\"?",
+        ),
+        (&["do", "work", "what=x", "-F", "nummber=1"], "did you mean \"number\"?"),
+        (&["ping", "-A", "wrok"], "no node has the agent \"wrok\"; did you mean \"work\"?"),
+        (&["do", "rpcutil", "ping", "-I", "n22"], "has the name \"n22\"; did you mean \"n2\"?"),
+    ] {
+        let output = rpc.run(arguments).await;
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(stderr.contains(expected), "{arguments:?}: {stderr}");
+    }
+    let completed = rpc.run(&["complete", "fish", "--", "rpc", "find", "-F", "num"]).await;
+    assert_eq!(String::from_utf8_lossy(&completed.stdout), "number=\t\n");
+}

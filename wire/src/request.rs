@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use muster_base::format_millis;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use uuid::Uuid;
@@ -90,7 +91,7 @@ pub enum RequestDecodeError {
     #[error("the request lists {0} nodes; 1 to {max} are allowed", max = limits::MAX_TARGET_NODES)]
     Targets(usize),
     /// The time to live is zero or above the limit.
-    #[error("the request's ttl is {0} ms; 1 to {max} ms are allowed", max = limits::MAX_TTL_MILLIS)]
+    #[error("the request's ttl is {}; 1 ms to {} are allowed", format_millis(*.0), format_millis(limits::MAX_TTL_MILLIS))]
     Ttl(Millis),
     /// Has encrypted inputs for nodes that it does not list.
     #[error("the request has inputs encrypted for nodes that it does not list")]

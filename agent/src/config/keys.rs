@@ -97,6 +97,42 @@ pub(super) const CONFIG_KEYS: &[(&str, ConfigValueKind)] = &[
     ("provisioning.account", ConfigValueKind::Path),
 ];
 
+/// Options of plugins that are paths of files. The plugins check them; like the other paths they are relative to the file that
+/// contains them.
+const PLUGIN_PATHS: &[(&str, &[&str])] = &[
+    ("catalog", &["state_dir"]),
+    ("external", &["paths"]),
+    ("provision", &["hosts"]),
+    (
+        "puppet",
+        &[
+            "catalog",
+            "manifest",
+            "confdir",
+            "codedir",
+            "vardir",
+            "rundir",
+            "logdir",
+            "publicdir",
+            "ssldir",
+            "state_dir",
+            "engine_dir",
+        ],
+    ),
+    ("puppetca", &["ca", "cert", "key", "cadir"]),
+    ("puppetral", &["resources_file", "state_dir", "types_dir", "lock"]),
+];
+
+/// Whether this is an option of a plugin with a path, or a list of paths.
+pub(super) fn is_plugin_path(path: &[String]) -> bool {
+    let [plugins, plugin, option] = path else {
+        return false;
+    };
+    let mut paths = PLUGIN_PATHS.iter();
+    plugins == "plugins"
+        && paths.any(|(name, options)| name == plugin && options.contains(&option.as_str()))
+}
+
 /// The table entry that matches a path.
 pub(super) fn match_key(path: &[String]) -> KeyMatch {
     if path.first().is_some_and(|first| first == "plugins") {
@@ -132,7 +168,7 @@ pub(super) fn nearest_key(unknown: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{ConfigValueKind, KeyMatch, match_key, nearest_key};
+    use super::{ConfigValueKind, KeyMatch, is_plugin_path, match_key, nearest_key};
 
     fn look(path: &str) -> KeyMatch {
         match_key(&path.split('.').map(str::to_owned).collect::<Vec<_>>())
@@ -151,6 +187,16 @@ mod tests {
         assert_eq!(look("plugins.x.y.z"), KeyMatch::Free);
         for unknown in ["brokers", "broker.ca.x", "limits.agents.service.depth"] {
             assert_eq!(look(unknown), KeyMatch::Unknown, "{unknown}");
+        }
+    }
+
+    #[test]
+    fn recognises_paths_of_plugins() {
+        let is_path =
+            |key: &str| is_plugin_path(&key.split('.').map(str::to_owned).collect::<Vec<_>>());
+        assert!(is_path("plugins.puppetral.types_dir") && is_path("plugins.external.paths"));
+        for other in ["plugins.puppetral.ruby", "plugins.x.types_dir", "plugins.puppetral"] {
+            assert!(!is_path(other), "{other}");
         }
     }
 

@@ -84,6 +84,11 @@ impl ConfigReader {
             }
             (KeyMatch::Free, value) => match to_json(value) {
                 Ok(value) if path.len() > 2 || value.is_object() => {
+                    let value = if keys::is_plugin_path(path) {
+                        resolve_paths(source.path, value)
+                    } else {
+                        value
+                    };
                     self.settings.set(path.clone(), SettingEntry { value, origin });
                 }
                 Ok(value) => {
@@ -293,6 +298,17 @@ fn check_operator(value: &Value) -> Result<(), ValueFault> {
         return Err(ValueFault::Value("a secret".to_owned(), expected.to_owned()));
     }
     Err(ValueFault::wrong_value(value, "an operator's public key: `O` and 55 more characters"))
+}
+
+/// Paths resolved against the file that contains them. Other values are returned unchanged, as their reader reports them.
+fn resolve_paths(file: &Path, value: Value) -> Value {
+    match value {
+        Value::String(given) if !given.is_empty() => absolute_path(file, &given).into(),
+        Value::Array(items) => {
+            items.into_iter().map(|item| resolve_paths(file, item)).collect::<Vec<_>>().into()
+        }
+        other => other,
+    }
 }
 
 /// A path resolved against the file that contains it, without `.` components.

@@ -90,6 +90,23 @@ fn paths_are_relative_to_the_file_that_sets_them() {
 }
 
 #[test]
+fn paths_of_plugins_are_relative_to_the_file_that_sets_them() {
+    let plugins = "[plugins.puppetral]\ntypes_dir = \"../types.d\"\nruby = \"ruby\"\n\
+                   [plugins.external]\npaths = [\"agents\", \"/opt/agents\"]\n";
+    let (scratch, config) = load(&[
+        ("rpcd.toml", &format!("identity = \"a\"\n{}", minimal())),
+        ("conf.d/x.toml", plugins),
+    ]);
+    let config = config.unwrap();
+    let directory = scratch.path().join("conf.d");
+    let puppetral = &config.plugins["puppetral"];
+    assert_eq!(puppetral["types_dir"], json!(directory.join("../types.d")));
+    assert_eq!(puppetral["ruby"], json!("ruby"));
+    let paths = &config.plugins["external"]["paths"];
+    assert_eq!(*paths, json!([directory.join("agents"), "/opt/agents"]));
+}
+
+#[test]
 fn metrics_are_off_by_default_and_a_bare_port_listens_on_loopback() {
     let with = |listen: &str| {
         let more = format!("[metrics]\nlisten = \"{listen}\"\n");

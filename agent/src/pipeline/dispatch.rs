@@ -106,6 +106,7 @@ fn build_call(
         system: Arc::clone(&core.system),
         node,
         progress,
+        reply_wanted: request.reply,
     };
     ActionCall { context, input: accepted.input.clone() }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use muster_base::format_duration;
 use muster_bus::{BrokerAddress, BrokerProbe, BrokerProbeFailure, probe_broker};
 use muster_request::RpcSettings;
 
@@ -30,8 +31,8 @@ fn broker_section(url: &str, probe: &BrokerProbe) -> DiagnosisSection {
         findings.push(name_finding(probe));
     }
     if let Some((address, after)) = probe.reached {
-        let took = after.as_secs_f64() * 1e3;
-        findings.push(DiagnosisFinding::ok("connection", format!("{address} in {took:.1} ms")));
+        let took = format_duration(after);
+        findings.push(DiagnosisFinding::ok("connection", format!("{address} in {took}")));
     }
     if let Some(version) = &probe.version {
         findings.push(DiagnosisFinding::ok("server", format!("nats-server {version}")));
@@ -44,11 +45,11 @@ fn broker_section(url: &str, probe: &BrokerProbe) -> DiagnosisSection {
 fn name_finding(probe: &BrokerProbe) -> DiagnosisFinding {
     let count = probe.addresses.len();
     let addresses = if count == 1 { "address" } else { "addresses" };
-    let took = probe.resolving.as_secs_f64() * 1e3;
+    let took = format_duration(probe.resolving);
     DiagnosisFinding::warning_if(
         probe.resolving > SLOW_RESOLUTION_TIME,
         "name",
-        format!("{count} {addresses} in {took:.1} ms"),
+        format!("{count} {addresses} in {took}"),
         "check this machine's DNS resolver",
     )
 }

@@ -1,9 +1,8 @@
 //! Checks the replies to `rpcutil diagnose`: clocks, duplicates, versions, and problems that nodes report about themselves.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
-use muster_base::error_chain;
+use muster_base::{error_chain, format_millis};
 use muster_client::ReceivedReply;
 use muster_contract::read_values;
 use muster_contract::rpcutil::RpcutilDiagnoseOutput;
@@ -101,8 +100,8 @@ fn clock_findings(call: &RollCall) -> Vec<DiagnosisFinding> {
         return vec![DiagnosisFinding::ok("clocks", "all within 1 s of the local clock")];
     }
     let findings = nodes_by_level.into_iter().map(|(level, (nodes, max_skew))| {
-        let seconds = Duration::from_millis(max_skew).as_secs_f64();
-        DiagnosisFinding::new("clocks", level, format!("up to {seconds:.1} s off the local clock"))
+        let skew = format_millis(max_skew);
+        DiagnosisFinding::new("clocks", level, format!("up to {skew} off the local clock"))
             .with_advice("run NTP or chrony on these nodes, or on this machine")
             .with_nodes(nodes)
     });

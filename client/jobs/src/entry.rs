@@ -198,7 +198,7 @@ pub struct JobPacing {
     /// Maximum failures, in the same form.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_failures: Option<String>,
-    /// Pause between waves, in milliseconds.
+    /// Pause between batches, in milliseconds.
     pub pause_ms: u64,
     /// Time limit of the action, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]

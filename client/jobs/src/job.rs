@@ -16,7 +16,7 @@ pub struct SavedJob {
     pub header: JobHeader,
     /// Run ids in run order; empty unless the job is a rollout of Puppet runs.
     pub runs: Vec<(Identity, Uuid)>,
-    /// The waves, in order.
+    /// The batches, in order.
     pub waves: Vec<JobWave>,
     /// Nodes that received the request, or may have.
     pub requested_nodes: BTreeSet<Identity>,
@@ -130,7 +130,7 @@ impl SavedJob {
     fn record_request(&mut self, request: String) {
         match self.waves.last_mut() {
             Some(wave) if wave.request.is_none() => wave.request = Some(request),
-            // The line of its wave is damaged.
+            // The line of its batch is damaged.
             _ => self.waves.push(JobWave { request: Some(request), nodes: BTreeSet::new() }),
         }
     }
@@ -140,7 +140,7 @@ impl SavedJob {
         self.waves.iter().filter_map(|wave| wave.request.as_deref()).collect()
     }
 
-    /// The waves, restricted to nodes without a reply, which may still be working.
+    /// The batches, restricted to nodes without a reply, which may still be working.
     pub fn open_waves(&self) -> Vec<JobWave> {
         let waves = self.waves.iter();
         let open = waves.map(|JobWave { request, nodes }| JobWave {

@@ -1,4 +1,4 @@
-//! Writes a job's file: locked, append-only, and synced to disk where a wave begins and ends.
+//! Writes a job's file: locked, append-only, and synced to disk where a batch begins and ends.
 
 use std::fs::File;
 use std::io::Write as _;

@@ -1,7 +1,7 @@
 //! The job store: a directory of owner-only files, limited in number and age.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, Read as _, Seek as _, SeekFrom};
+use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -21,6 +21,8 @@ const MAX_JOBS: usize = 200;
 const MAX_AGE: Duration = Duration::from_hours(90 * 24);
 /// Maximum size of a file that is read, in bytes; far above the limit for writing.
 const MAX_READ_BYTES: u64 = 256 * 1024 * 1024;
+/// Maximum size of a job's first line that is read, in bytes.
+const MAX_HEADER_BYTES: u64 = 16 * 1024 * 1024;
 /// End of the file names of jobs.
 const FILE_SUFFIX: &str = ".jsonl";
 
@@ -108,6 +110,12 @@ impl JobStore {
             }
         }
         Ok((jobs, errors))
+    }
+
+    /// Returns the headers of the newest jobs, newest first; skips unreadable jobs.
+    pub fn recent_headers(&self, limit: usize) -> Result<Vec<JobHeader>, SavedJobError> {
+        let ids = self.job_ids()?;
+        Ok(ids.iter().rev().take(limit).filter_map(|id| read_header(&self.job_path(id))).collect())
     }
 
     /// Deletes a job that is not running. Returns its id.
@@ -211,6 +219,17 @@ impl JobStore {
                 let _ = self.forget_job(id);
             }
         }
+    }
+}
+
+/// Reads the first line of a job's file.
+fn read_header(path: &Path) -> Option<JobHeader> {
+    let mut line = Vec::new();
+    let file = BufReader::new(File::open(path).ok()?);
+    file.take(MAX_HEADER_BYTES).read_until(b'\n', &mut line).ok()?;
+    match serde_json::from_slice(&line).ok()? {
+        JobEntry::Job(header) => Some(*header),
+        _ => None,
     }
 }
 

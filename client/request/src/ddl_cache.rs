@@ -1,4 +1,4 @@
-//! Cache of DDLs fetched from nodes: one file per agent, in a directory per organisation and collective. Sends no requests; agreement between nodes
+//! Cache of DDLs fetched from nodes: one file per agent, in a directory per fleet and collective. Sends no requests; agreement between nodes
 //! is checked in `ddl_fetch.rs`.
 
 use std::fs;
@@ -34,12 +34,10 @@ struct DdlCacheEntry {
 }
 
 impl DdlCache {
-    /// The cache for the settings' organisation and collective; disabled without a cache directory.
+    /// The cache for the settings' fleet and collective; disabled without a cache directory.
     pub fn for_settings(settings: &RpcSettings) -> Self {
-        let subdirectory = |home: &PathBuf| {
-            home.join("ddl").join(settings.operator.to_string()).join(settings.collective.as_str())
-        };
-        Self { directory: settings.caches.as_ref().map(subdirectory) }
+        let directory = settings.fleet_cache_directory();
+        Self { directory: directory.map(|directory| directory.join("ddl")) }
     }
 
     /// Loads all valid DDLs with the time of their fetch, by file name. Damaged files are skipped: they can be fetched again.

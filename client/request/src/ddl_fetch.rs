@@ -145,6 +145,7 @@ mod tests {
             replies: told.iter().map(reply).collect(),
             summaries: Vec::new(),
             stats: RequestStats::default(),
+            ..RequestReport::default()
         }
     }
 

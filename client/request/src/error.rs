@@ -42,6 +42,14 @@ pub enum FleetRequestError {
         /// The directory for additional DDLs.
         ddls: Option<PathBuf>,
     },
+    /// The file with the agent's DDL cannot be used.
+    #[error("the DDL of the agent `{agent}` cannot be used: {problem}")]
+    UnusableDdl {
+        /// The agent.
+        agent: String,
+        /// The file and the reason.
+        problem: String,
+    },
     /// An action that the agent does not have.
     #[error("agent `{agent}` has no action {action:?}; its actions: {}", .known.join(", "))]
     UnknownAction {

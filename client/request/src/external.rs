@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
+use muster_base::format_duration;
 use muster_client::discovery::external::{
     DiscoveryReplyError, MAX_REPLY_BYTES, PROTOCOL_VARIABLE, REPLY_VARIABLE, REQUEST_PROTOCOL,
     REQUEST_VARIABLE, parse_reply,
@@ -40,7 +41,7 @@ pub enum DiscoveryProgramError {
     #[error("cannot exchange files with the discovery program {}", .0.display())]
     Files(PathBuf, #[source] io::Error),
     /// The program exceeded its timeout and was killed.
-    #[error("the discovery program {} did not exit within {} s", .0.display(), .1.as_secs_f64())]
+    #[error("the discovery program {} did not exit within {}", .0.display(), format_duration(*.1))]
     Timeout(PathBuf, Duration),
     /// It failed.
     #[error("the discovery program {} failed: {}", .0.display(), .1)]

@@ -64,6 +64,6 @@ pub use reply_filter::{ReplyFilter, ReplyFilterError};
 pub use report::{NodeReply, NodeTrace, RequestReport, RequestStats, ResultGap};
 pub use rollout::{FleetRequest, FleetRequestUpdate};
 pub use run_log::RunLogLine;
-pub use settings::{RpcSettings, RpcSettingsError};
+pub use settings::{RpcSettings, RpcSettingsError, SettingsSyntaxError};
 pub use target::{TargetOptions, TargetSelection};
 pub use words::RequestWords;

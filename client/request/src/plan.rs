@@ -1,8 +1,9 @@
 //! Builds a validated request from command-line words. Pure: secrets are already read, nothing is sent.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use muster_base::nearest_name;
+use muster_base::{error_chain, nearest_name};
 use muster_client::DdlStore;
 use muster_ddl::{ActionSchema, AgentDdl, AttributeChecking, InputValidationError, ValueType};
 use muster_wire::limits::MAX_REQUEST_BYTES;
@@ -21,6 +22,8 @@ pub struct AgentSchemas {
     pub directory: Option<PathBuf>,
     /// Names of commands, if the agent's name was in a command's position.
     pub commands: Vec<String>,
+    /// Agents whose DDL is from the cache, so that it may be older than that of the nodes.
+    cached: BTreeSet<String>,
 }
 
 /// A request that conforms to its DDL.
@@ -39,7 +42,7 @@ impl AgentSchemas {
     pub fn load(settings: Option<&RpcSettings>) -> Result<Self, FleetRequestError> {
         let directory = settings.map(|settings| settings.ddls.clone());
         let store = DdlStore::load(directory.as_deref())?;
-        Ok(Self { store, directory, commands: Vec::new() })
+        Ok(Self { store, directory, commands: Vec::new(), cached: BTreeSet::new() })
     }
 
     /// Adds cached DDLs of agents without a known DDL. Returns the names of those that were added, and the times of their fetch.
@@ -48,11 +51,37 @@ impl AgentSchemas {
             let name = ddl.name().to_owned();
             self.store.add_absent(ddl).then_some((name, fetched_at))
         });
-        added.collect()
+        let added: Vec<(String, String)> = added.collect();
+        self.cached.extend(added.iter().map(|(name, _)| name.clone()));
+        added
+    }
+
+    /// Whether the nodes should be asked for the agent's DDL: it is from the cache, and the words name an action or an input that it does not
+    /// declare.
+    pub fn may_be_stale(&self, words: &RequestWords) -> bool {
+        let Some(ddl) = self.store.get(&words.agent).filter(|ddl| self.cached.contains(ddl.name()))
+        else {
+            return false;
+        };
+        let name = words.action.as_deref().or(ddl.default_action());
+        let Some(action) = name.and_then(|name| ddl.find_action(name)) else {
+            return true;
+        };
+        let is_unknown = |name: &str| action.find_input(name).is_none();
+        !action.additional_input() && words.inputs.iter().any(|(name, _)| is_unknown(name))
+    }
+
+    /// Replaces the DDL of an agent by a fetched one.
+    pub fn replace(&mut self, ddl: AgentDdl) {
+        self.store.replace(ddl);
     }
 
     /// Returns the DDL of an agent.
     pub fn find_agent(&self, agent: &str) -> Result<&AgentDdl, FleetRequestError> {
+        if let Some(problem) = self.store.problem_of(agent) {
+            let problem = error_chain(problem);
+            return Err(FleetRequestError::UnusableDdl { agent: agent.to_owned(), problem });
+        }
         self.store.get(agent).ok_or_else(|| FleetRequestError::UnknownAgent {
             agent: agent.to_owned(),
             nearest: nearest_name(agent, self.store.all().map(AgentDdl::name)),
@@ -158,7 +187,7 @@ fn check_size(data: &Map<String, Value>) -> Result<(), FleetRequestError> {
 
 #[cfg(test)]
 mod tests {
-    use muster_client::DdlStore;
+    use muster_ddl::AgentDdl;
     use serde_json::json;
 
     use super::{AgentSchemas, RequestPlan};
@@ -166,7 +195,31 @@ mod tests {
 
     fn schemas() -> AgentSchemas {
         let commands = ["ping", "find", "facts"].map(str::to_owned).to_vec();
-        AgentSchemas { store: DdlStore::load(None).unwrap(), directory: None, commands }
+        AgentSchemas { commands, ..AgentSchemas::load(None).unwrap() }
+    }
+
+    fn words(words: &str) -> RequestWords {
+        let words: Vec<String> = words.split(' ').map(str::to_owned).collect();
+        RequestWords::parse(&words[0], &words[1..]).unwrap()
+    }
+
+    #[test]
+    fn only_unknown_words_of_cached_ddls_may_be_stale() {
+        let cached = json!({"metadata": {"name": "disk"}, "actions": [
+            {"action": "usage", "input": {"path": {"type": "string", "optional": true}}},
+            {"action": "any", "additional_input": true}]});
+        let cached = AgentDdl::from_slice(cached.to_string().as_bytes()).unwrap();
+        let mut schemas = schemas();
+        schemas.add_cached(vec![(cached, "now".to_owned())]);
+        for stale in ["disk top", "disk usage depth=1", "disk usage path=/ depth=1", "disk path=/"]
+        {
+            assert!(schemas.may_be_stale(&words(stale)), "{stale}");
+        }
+        for current in
+            ["disk usage", "disk usage path=/", "disk any x=1", "rpcutil pong", "disc usage"]
+        {
+            assert!(!schemas.may_be_stale(&words(current)), "{current}");
+        }
     }
 
     fn plan(words: &str) -> Result<(String, serde_json::Value), FleetRequestError> {

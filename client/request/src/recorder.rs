@@ -50,7 +50,7 @@ impl<'a> JobRecorder<'a> {
         self.write_journal(|journal| journal.sync());
     }
 
-    /// Records the end of a wave, and the nodes that are not connected, including those of earlier waves.
+    /// Records the end of a batch, and the nodes that are not connected, including those of earlier batches.
     pub(crate) fn record_not_connected(&mut self, not_connected: &BTreeSet<Identity>) {
         let nodes = not_connected - &self.absent;
         self.absent.extend(nodes.iter().cloned());

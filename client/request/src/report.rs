@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use muster_client::{ConnectionDisturbance, ReceivedReply};
+use muster_client::{ConnectionDisturbance, ReceivedReply, RolloutStopReason};
 use muster_ddl::ActionSchema;
 use muster_ddl::aggregate::{OutputSummary, ReplySummarizer};
 use muster_jobs::{JobReply, RequestOutcome};
@@ -31,6 +31,10 @@ pub struct RequestReport {
     pub summaries: Vec<OutputSummary>,
     /// Counts, names and times.
     pub stats: RequestStats,
+    /// The job that stores the request.
+    pub job: Option<String>,
+    /// Why the rollout ended before all nodes received the request.
+    pub stop: Option<RolloutStopReason>,
 }
 
 impl RequestReport {

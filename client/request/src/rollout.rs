@@ -52,6 +52,22 @@ pub enum FleetRequestUpdate<'a> {
     Reply(&'a NodeReply),
     /// A node reports progress.
     Progress(&'a ProgressUpdate),
+    /// A batch of a rollout is about to be sent.
+    Batch {
+        /// Number of the batch, from 1.
+        number: usize,
+        /// Number of batches.
+        count: usize,
+        /// The nodes in it.
+        nodes: &'a BTreeSet<Identity>,
+    },
+    /// The rollout ended before all nodes received the request.
+    Stopped {
+        /// Why.
+        reason: RolloutStopReason,
+        /// The job that stores it.
+        job: Option<&'a str>,
+    },
 }
 
 /// How the wait for a batch ended.
@@ -97,12 +113,14 @@ impl FleetConnection {
         let DiscoveredNodes { nodes, mut stats } = discovered;
         (stats.expected_replies, stats.traceparent) = (request.expect, request.traceparent);
         let (agent, action) = (request.plan.ddl.name(), request.plan.action);
+        let job = recorder.job_id().map(str::to_owned);
         let mut builder = ReportBuilder::new(agent, action, nodes.len(), stats);
         builder.set_noop(request.plan.is_noop());
         if nodes.is_empty() {
             return Ok(builder.into_report(nodes));
         }
         let count = request.limits.batches(nodes.iter().cloned()).len();
+        let is_rollout = request.limits.canary > 0 || request.limits.batch.is_some();
         observer.observe(RequestEvent::CallsStarted(nodes.len()));
         let mut schedule = RolloutSchedule::new(nodes.into_iter().collect(), request.limits);
         let mut number = 0;
@@ -111,6 +129,9 @@ impl FleetConnection {
             number += 1;
             observer.observe(RequestEvent::BatchStarted { number, count, nodes: batch.len() });
             recorder.record_wave(number, &batch);
+            if is_rollout {
+                show(FleetRequestUpdate::Batch { number, count, nodes: &batch })?;
+            }
             builder.begin_batch(batch.clone());
             let call = self.build_call(&request, batch)?;
             let collectors = (&mut builder, &mut *recorder);
@@ -158,8 +179,13 @@ impl FleetConnection {
             }
         }
         observer.observe(RequestEvent::CallsEnded);
-        recorder.record_end(JobEnd::of_rollout(schedule.stop_reason()));
-        Ok(builder.into_report(schedule.unasked_nodes().cloned().collect()))
+        let stop = schedule.stop_reason();
+        recorder.record_end(JobEnd::of_rollout(stop));
+        if let Some(reason) = stop {
+            show(FleetRequestUpdate::Stopped { reason, job: job.as_deref() })?;
+        }
+        let report = builder.into_report(schedule.unasked_nodes().cloned().collect());
+        Ok(RequestReport { job, stop, ..report })
     }
 
     /// Checks that the request to these nodes is below the limits of the broker and of the nodes. Sends nothing.

@@ -12,15 +12,18 @@ use std::time::Duration;
 use muster_client::DiscoverySource;
 use muster_secret::files::{FileAccessError, read_text};
 use muster_wire::identity::SubjectName;
-use muster_wire::token::{KeyKind, PublicKey};
+use muster_wire::token::{AccountTrust, KeyKind, PublicKey};
 
 use crate::confirm::ConfirmMode;
 use file::SettingsFile;
+pub use file::SettingsSyntaxError;
 
 /// Path of the system configuration.
 const SYSTEM_FILE: &str = "/etc/muster/rpc.toml";
 /// Maximum size of the configuration file in bytes.
 const MAX_FILE_BYTES: u64 = 1024 * 1024;
+/// Maximum size of the account token in bytes.
+const MAX_TOKEN_BYTES: u64 = 1024 * 1024;
 /// Maximum duration that can be configured.
 const MAX_DURATION: Duration = Duration::from_hours(24);
 /// Default of `discovery.timeout_seconds`.
@@ -78,9 +81,9 @@ pub enum RpcSettingsError {
     /// The file cannot be read, or is too large.
     #[error(transparent)]
     File(#[from] FileAccessError),
-    /// Not TOML, or a value of the wrong type. The error has line and column.
-    #[error("{}: {}", .0.display(), .1.to_string().trim_end())]
-    Syntax(PathBuf, toml::de::Error),
+    /// Not TOML, or a value of the wrong type.
+    #[error("{}:{}", .0.display(), .1)]
+    Syntax(PathBuf, SettingsSyntaxError),
     /// An invalid value.
     #[error("{}: `{key}` {problem}", path.display())]
     Value {
@@ -177,6 +180,21 @@ impl RpcSettings {
             caches: None,
             warnings: unknown.iter().map(|key| format!("{}: {key}", path.display())).collect(),
         })
+    }
+}
+
+impl RpcSettings {
+    /// The key of the fleet's account, if the account token is readable and signed by the operator.
+    pub fn fleet_key(&self) -> Option<PublicKey> {
+        let token = read_text(&self.account, MAX_TOKEN_BYTES).ok()?;
+        Some(AccountTrust::new(self.operator, token.trim()).ok()?.account_key())
+    }
+
+    /// The directory of what is cached about this fleet and collective; `None` if nothing is cached.
+    pub fn fleet_cache_directory(&self) -> Option<PathBuf> {
+        let fleet = self.fleet_key().map_or_else(|| "unknown".to_owned(), |key| key.to_string());
+        let caches = self.caches.as_ref()?.join("fleets").join(self.operator.to_string());
+        Some(caches.join(fleet).join(self.collective.as_str()))
     }
 }
 

@@ -48,8 +48,8 @@ pub fn report(agent: &str, action: &str, replies: Vec<NodeReply>) -> RequestRepo
         agent: agent.to_owned(),
         action: action.to_owned(),
         replies,
-        summaries: Vec::new(),
         stats,
+        ..RequestReport::default()
     }
 }
 

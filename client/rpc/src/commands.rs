@@ -27,6 +27,7 @@ mod provision;
 mod puppet;
 mod request;
 mod schema;
+mod seen;
 mod stats;
 pub mod table;
 

@@ -1,11 +1,15 @@
-//! Shell completion of commands, options, agents, actions, inputs and their values from their definitions; node and fact names come from a cache of
-//! recently seen names. Sends no requests, because the shell is waiting.
+//! Shell completion of commands, options, agents, actions, inputs and their values from their definitions; names of nodes, classes and facts come
+//! from a cache of recently seen names. Sends no requests, because the shell is waiting.
 
 mod engine;
 mod line;
 pub mod memory;
 mod script;
+mod sources;
+mod suggest;
 
-pub use engine::{CompletionSources, complete_word};
+pub use engine::{CompletionCandidate, complete_word};
 pub use line::{CompletionLine, CompletionShell};
 pub use script::completion_script;
+pub use sources::CompletionSources;
+pub use suggest::{suggest_names, suggest_nodes};

@@ -91,6 +91,8 @@ pub fn build_request(
         "collective": query.collective.as_ref().map_or("", |name| name.as_str()),
         "timeout": timeout.as_secs_f64(),
         "options": options,
+        // Choria's request has this member; there are no federations here, as NATS connects sites itself.
+        "federations": [],
         "filter": {
             "fact": facts,
             "cf_class": texts(filter.classes()),
@@ -154,6 +156,7 @@ mod tests {
                 "collective": "ginkgo",
                 "timeout": 2.0,
                 "options": {"foo": "bar"},
+                "federations": [],
                 "filter": {
                     "fact": [
                         {"fact": "country", "operator": "==", "value": "mt"},

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use muster_base::unix_millis_now;
+use muster_base::{format_duration, unix_millis_now};
 use muster_contract::puppet::{PuppetRunProgress, PuppetRunState, PuppetStatusOutput};
 use muster_contract::read_values;
 use muster_wire::identity::{Identity, NameError};
@@ -284,8 +284,8 @@ impl PuppetRollout {
             }
             // No message arrived in the whole time; the node may still be alive.
             CallEvent::Finished(stats) if !stats.missing.is_empty() && stats.absent.is_empty() => {
-                let waited = self.spec.wait.as_secs();
-                let message = format!("the run did not end within {waited} s");
+                let waited = format_duration(self.spec.wait);
+                let message = format!("the run did not end within {waited}");
                 self.finish_run(node, RunOutcome::without_reply(NO_ANSWER, message), None);
             }
             CallEvent::Finished(_) | CallEvent::Unexpected(_) => {}
@@ -343,7 +343,7 @@ impl PuppetRollout {
             } else {
                 (NO_ANSWER, "no message was received from it")
             };
-            let message = format!("{message} for {:.0} s", silence.as_secs_f64());
+            let message = format!("{message} for {}", format_duration(silence));
             self.finish_run(&node, RunOutcome::without_reply(class, message), None);
         }
         for (node, run) in &self.in_flight {

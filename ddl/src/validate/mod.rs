@@ -42,25 +42,30 @@ pub enum ValueViolation {
 pub(crate) enum ValidationRule {
     Named(&'static NamedValidator),
     Pattern(regex::ValidationPattern),
+    /// The name of a validator that does not exist here. Accepts every value.
+    Unknown(String),
 }
 
 impl ValidationRule {
-    /// A bare lower-case word is a validator's name, all other text is a regular expression. `None` if there is no such
-    /// validator.
-    pub(crate) fn new(text: &str) -> Option<Result<Self, ::regex::Error>> {
+    /// A bare lower-case word is a validator's name, all other text is a regular expression.
+    pub(crate) fn new(text: &str) -> Result<Self, ::regex::Error> {
         if let Some(named) = NAMED_VALIDATORS.iter().find(|(name, ..)| *name == text) {
-            return Some(Ok(Self::Named(named)));
+            return Ok(Self::Named(named));
         }
         let is_word = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
         let is_name =
             text.starts_with(|c: char| c.is_ascii_lowercase()) && text.chars().all(is_word);
-        (!is_name).then(|| regex::ValidationPattern::new(text).map(Self::Pattern))
+        if is_name {
+            return Ok(Self::Unknown(text.to_owned()));
+        }
+        regex::ValidationPattern::new(text).map(Self::Pattern)
     }
 
     pub(crate) fn rule_text(&self) -> &str {
         match self {
             Self::Named((name, ..)) => name,
             Self::Pattern(pattern) => pattern.pattern_text(),
+            Self::Unknown(name) => name,
         }
     }
 
@@ -70,6 +75,7 @@ impl ValidationRule {
                 accepts(text).then_some(()).ok_or(ValueViolation::Requirement(requirement))
             }
             Self::Pattern(pattern) => pattern.check_text(text),
+            Self::Unknown(_) => Ok(()),
         }
     }
 }

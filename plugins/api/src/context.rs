@@ -40,6 +40,8 @@ pub struct CallContext {
     pub node: Arc<dyn NodeHandle>,
     /// Receives progress events, for callers that requested them.
     pub progress: ProgressSink,
+    /// Whether the caller wants a reply.
+    pub reply_wanted: bool,
 }
 
 impl CallContext {

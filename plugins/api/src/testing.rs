@@ -262,6 +262,7 @@ impl TestNode {
             system,
             node: Arc::new(self.clone()),
             progress: crate::progress::ProgressSink::default(),
+            reply_wanted: true,
         })
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! An action that replies from memory needs neither task nor deadline and runs inline ([`AgentRegistry::answer_immediately`]).
 
-use muster_api::base::duration_millis;
+use muster_api::base::{duration_millis, format_duration};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -340,7 +340,7 @@ fn panic_outcome(took: Duration) -> CallOutcome {
 
 fn timeout_outcome(took: Duration) -> CallOutcome {
     let after_ms = duration_millis(took);
-    let message = format!("the action did not end within {after_ms} ms");
+    let message = format!("the action did not end within {}", format_duration(took));
     let reason = Some(ReplyReason::Timeout { after_ms });
     CallOutcome { took, ..CallOutcome::new_refusal(ReplyStatus::Other, message, reason) }
 }

@@ -14,6 +14,7 @@ mod ddl_files;
 mod enforcement;
 pub mod options;
 mod process;
+mod program_log;
 pub mod protocol;
 
 pub use agent_directory::{AgentChange, AgentDirectory, AgentFileProblem, ScanMode};

@@ -33,7 +33,7 @@ fi
 id=$(sed -n 's/.*"requestid":"\([0-9a-f]*\)".*/\1/p' "$1")
 echo "$id" >> "$here/effects"
 case $(cat "$1") in *'"action":"hold"'*) while test -e "$here/hold"; do sleep 0.02; done ;; esac
-echo '{"data": {"said": "done"}}' > "$CHORIA_EXTERNAL_REPLY"
+echo '{"statuscode": 0, "data": {"said": "done"}}' > "$CHORIA_EXTERNAL_REPLY"
 "#;
 
 fn ddl() -> Value {

@@ -42,8 +42,8 @@ pub fn decide_enrolment(
         fresh::CLOCK_SKEW_MILLIS,
     ) {
         let message = format!(
-            "the request is {} ms old by the provisioner's clock: the clocks differ, or the message was delayed; compare the clocks",
-            stale.age_ms
+            "the request is {} by the provisioner's clock: the clocks differ, or the message was delayed; compare the clocks",
+            fresh::describe_age(stale.age_ms)
         );
         return EnrolmentDecision::Refuse(EnrolmentRefusalReason::Stale, message);
     }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use muster_base::format_millis;
 use serde::Deserialize;
 
 use super::{ProposalApproval, RequestProposal, decode_envelope};
@@ -51,13 +52,13 @@ pub enum ApprovalError {
         claimed: Identity,
     },
     /// The lifetime is zero or above the limit.
-    #[error("the lifetime is {0} ms; 1 to {max} ms are allowed", max = limits::MAX_PROPOSAL_LIFETIME_MILLIS)]
+    #[error("the lifetime is {}; at most {} is allowed", format_millis(*.0), format_millis(limits::MAX_PROPOSAL_LIFETIME_MILLIS))]
     Lifetime(Millis),
     /// The proposal expired.
-    #[error("the proposal expired {0} ms ago; create a new one")]
+    #[error("the proposal expired {} ago; create a new one", format_millis(*.0))]
     Expired(Millis),
     /// The creation time is in the future.
-    #[error("the proposal was created {0} ms in the future; compare the clocks")]
+    #[error("the proposal was created {} in the future; compare the clocks", format_millis(*.0))]
     Future(Millis),
     /// Caller and approver are the same person.
     #[error(

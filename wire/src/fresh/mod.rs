@@ -8,4 +8,4 @@ pub mod ttl;
 
 pub use journal::{JOURNAL_START, SeenRecord};
 pub use replay::{DEFAULT_CAPACITY, DualClockInstant, InsertionOutcome, SeenCache};
-pub use ttl::{CLOCK_SKEW_MILLIS, StaleRequest, check_freshness, remember_until};
+pub use ttl::{CLOCK_SKEW_MILLIS, StaleRequest, check_freshness, describe_age, remember_until};

@@ -1,5 +1,7 @@
 //! The age check of requests, with tolerance for clock skew.
 
+use muster_base::format_millis;
+
 use crate::Millis;
 
 /// Default tolerance for clock differences, in milliseconds.
@@ -8,7 +10,10 @@ pub const CLOCK_SKEW_MILLIS: Millis = 30_000;
 /// A request that expired, or whose issue time is in the future.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the request is {age_ms} ms old by this node's clock; its ttl is {ttl} ms, and the allowed clock skew is {skew} ms"
+    "the request is {} by this node's clock; its ttl is {}, and the allowed clock skew is {}",
+    describe_age(*age_ms),
+    format_millis(*ttl),
+    format_millis(*skew)
 )]
 pub struct StaleRequest {
     /// Its age by the receiver's clock, in milliseconds; negative if its issue time is in the future.
@@ -17,6 +22,12 @@ pub struct StaleRequest {
     pub ttl: Millis,
     /// The allowed skew.
     pub skew: Millis,
+}
+
+/// `2 m 00 s old`; a negative age is `2 m 00 s in the future`.
+pub fn describe_age(age_ms: i64) -> String {
+    let direction = if age_ms < 0 { "in the future" } else { "old" };
+    format!("{} {direction}", format_millis(age_ms.unsigned_abs()))
 }
 
 /// Checks the age of a request.

@@ -33,8 +33,7 @@ fn evaluate(answers: Vec<(ReceivedReply, i64)>) -> DiagnosisSection {
 }
 
 fn evaluate_call(call: &RollCall) -> DiagnosisSection {
-    let store = DdlStore::load(None).unwrap();
-    fleet_section(call, &AgentSchemas { store, directory: None, commands: Vec::new() })
+    fleet_section(call, &AgentSchemas::load(None).unwrap())
 }
 
 fn find<'a>(section: &'a DiagnosisSection, check: &str) -> &'a DiagnosisFinding {
@@ -73,7 +72,7 @@ fn findings_about_differences_name_the_nodes() {
         (clocks[0].level, clocks[1].level),
         (DiagnosisLevel::Warning, DiagnosisLevel::Error)
     );
-    assert_eq!(clocks[1].message, "up to 31.0 s off the local clock");
+    assert_eq!(clocks[1].message, "up to 31 s off the local clock");
 }
 
 #[test]

@@ -63,14 +63,44 @@ pub(super) struct RequestsSection {
 
 impl SettingsFile {
     /// Parses the text; also returns a warning for each unknown key.
-    pub(super) fn parse(text: &str) -> Result<(Self, Vec<String>), toml::de::Error> {
+    pub(super) fn parse(text: &str) -> Result<(Self, Vec<String>), SettingsSyntaxError> {
+        let located = |error| SettingsSyntaxError::locate(&error, text);
         let mut unknown = Vec::new();
-        let document = toml::Deserializer::parse(text)?;
+        let document = toml::Deserializer::parse(text).map_err(located)?;
         let file = serde_ignored::deserialize(document, |path| {
             unknown.push(unknown_key_warning(&path.to_string()));
-        })?;
+        })
+        .map_err(located)?;
         Ok((file, unknown))
     }
+}
+
+/// Where a file is not a configuration, and why. Contains nothing of the file, which may be a secret that was given by mistake.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{line}:{column}: {message}")]
+pub struct SettingsSyntaxError {
+    line: usize,
+    column: usize,
+    message: String,
+}
+
+impl SettingsSyntaxError {
+    fn locate(error: &toml::de::Error, text: &str) -> Self {
+        let before = text.get(..error.span().map_or(0, |span| span.start)).unwrap_or(text);
+        let line_start = before.rfind('\n').map_or(0, |at| at + 1);
+        Self {
+            line: before.matches('\n').count() + 1,
+            column: before.get(line_start..).unwrap_or_default().chars().count() + 1,
+            message: omit_quotations(error.message()),
+        }
+    }
+}
+
+/// A parser's message without the value that it quotes: ``invalid type: string "x", expected a boolean``.
+fn omit_quotations(message: &str) -> String {
+    let (found, expected) = message.split_at(message.rfind(", expected").unwrap_or(message.len()));
+    let found = found.find(['"', '`', '\'']).and_then(|at| found.get(..at)).unwrap_or(found);
+    format!("{}{expected}", found.trim_end())
 }
 
 /// The warning for an unknown key, with the most similar known one.

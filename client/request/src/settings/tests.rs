@@ -126,7 +126,7 @@ fn errors_name_the_key_and_the_reason() {
         assert!(refusal(&text).contains("`discovery.timeout_seconds` is"), "{bad}");
     }
     assert!(refusal(&format!("collective = \"a b\"\n{}", minimal())).contains("`collective`"));
-    assert!(refusal("a = \n").contains("line 1"));
+    assert!(refusal("a = \n").contains("rpc.toml:1:"), "{}", refusal("a = \n"));
 }
 
 #[test]
@@ -146,4 +146,26 @@ fn named_file_must_exist_and_the_users_file_is_the_default() {
     std::fs::write(&own, minimal()).unwrap();
     assert_eq!(find(None).unwrap(), own);
     assert_eq!(RpcSettings::load(&own).unwrap().file, own);
+}
+
+/// The file may be another one that was named by mistake, such as a key.
+#[test]
+fn syntax_errors_contain_nothing_of_the_file() {
+    for text in [
+        "hunter22",
+        "hunter22: x",
+        "-----BEGIN hunter22-----\nhunter22\n",
+        "confirm = \"hunter22\"",
+        "confirm_above = \"hunter22\\\", expected\"",
+        "[discovery]\nrequire_filter = \"hunter22\"",
+        "broker = \"hunter22\"",
+        "collective = 'hunter22",
+        "collective = \"\\hunter22\"",
+    ] {
+        let error = RpcSettings::parse(Path::new("/x/rpc.toml"), text).unwrap_err().to_string();
+        assert!(error.starts_with("/x/rpc.toml:") && !error.contains("hunter"), "{text}: {error}");
+    }
+    let kind = RpcSettings::parse(Path::new("/x/rpc.toml"), "\nconfirm_above = \"x\"").unwrap_err();
+    let expected = "/x/rpc.toml:2:17: invalid type: string, expected";
+    assert!(kind.to_string().starts_with(expected), "{kind}");
 }

@@ -12,7 +12,8 @@ pub const AFTER_HELP: &str = "Examples:
   rpc completion zsh > ~/.zfunc/_rpc
   rpc completion fish > ~/.config/fish/completions/rpc.fish
 
-Node and fact names are those that commands received in the last 24 hours.";
+Names of nodes, classes, agents and facts, and values of facts, are those that
+commands received from the configured fleet in the last 24 hours.";
 
 /// `rpc completion`.
 #[derive(Debug, Args)]

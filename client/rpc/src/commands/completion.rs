@@ -2,16 +2,23 @@
 //! All are generated from the command definitions.
 
 use std::io;
+use std::path::PathBuf;
 
 use clap::CommandFactory as _;
-use muster_request::AgentSchemas;
+use muster_jobs::{JobHeader, JobStore};
+use muster_request::{AgentSchemas, DdlCache, RpcSettings};
 
 use crate::cli::Cli;
 use crate::cli::completion::{CompleteArgs, CompletionArgs, ManPagesArgs};
 use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
-use crate::completion::memory::SeenNamesCache;
-use crate::completion::{CompletionLine, CompletionSources, complete_word, completion_script};
+use crate::completion::{
+    CompletionCandidate, CompletionLine, CompletionSources, complete_word, completion_script,
+};
 use crate::error::ResultWriteError;
+use crate::render::node_count_text;
+
+/// Maximum number of jobs that are offered.
+const MAX_OFFERED_JOBS: usize = 50;
 
 /// Prints the completion script of a shell.
 pub fn run(args: &CompletionArgs, cx: CommandContext<'_>) -> CommandResult {
@@ -21,17 +28,43 @@ pub fn run(args: &CompletionArgs, cx: CommandContext<'_>) -> CommandResult {
 
 /// Prints completion candidates. Ignores errors of the configuration, which other commands report.
 pub fn answer_shell(args: &CompleteArgs, cx: CommandContext<'_>) -> CommandResult {
+    let line = CompletionLine::from_shell(args.shell, &args.words);
+    let config = line.option_value(&["-c", "--config"]).map(PathBuf::from);
+    let cx = CommandContext { config: config.as_deref().or(cx.config), ..cx };
     let settings = cx.settings().ok();
-    let schemas = AgentSchemas::load(settings.as_ref()).or_else(|_| AgentSchemas::load(None))?;
-    let cache = SeenNamesCache::load(cx.environment);
+    let mut schemas =
+        AgentSchemas::load(settings.as_ref()).or_else(|_| AgentSchemas::load(None))?;
+    if let Some(settings) = &settings {
+        schemas.add_cached(DdlCache::for_settings(settings).load_all());
+    }
+    let seen = cx.seen_names();
     let sources =
-        CompletionSources { agents: &schemas.store, nodes: &cache.nodes, facts: &cache.facts };
+        CompletionSources::new(&schemas.store, &seen, || job_candidates(settings.as_ref(), cx));
     let mut root = Cli::command();
     root.build();
-    let line = CompletionLine::from_shell(args.shell, &args.words);
     let candidates = complete_word(&root, &sources, &line.before, &line.current);
     cx.printer.print_text(line.render_answer(args.shell, &candidates))?;
     Ok(CommandExitCode::Passed)
+}
+
+/// The newest jobs of the configured fleet; without one, of every fleet.
+fn job_candidates(
+    settings: Option<&RpcSettings>,
+    cx: CommandContext<'_>,
+) -> Vec<CompletionCandidate> {
+    let fleet = settings.and_then(RpcSettings::fleet_key);
+    let headers = JobStore::new(cx.environment.state_home.as_deref())
+        .and_then(|store| store.recent_headers(MAX_OFFERED_JOBS))
+        .unwrap_or_default();
+    let account = |job: &JobHeader| job.fleet.as_ref().map(|fleet| fleet.account);
+    let is_ours = |job: &JobHeader| fleet.is_none() || account(job) == fleet;
+    let candidate = |job: JobHeader| {
+        let name = job.name.map_or_else(String::new, |name| format!("{name}: "));
+        let nodes = node_count_text(job.nodes.len());
+        let help = format!("{name}{} {} on {nodes}", job.agent, job.action);
+        CompletionCandidate::new(job.id, Some(help))
+    };
+    headers.into_iter().filter(is_ours).map(candidate).collect()
 }
 
 /// Writes the manual pages.

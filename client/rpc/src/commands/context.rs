@@ -1,9 +1,10 @@
 //! The context of every command that sends requests: configuration path, environment and printer.
 
 use std::cell::OnceCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::Path;
 
+use muster_base::error_chain;
 use muster_client::DataDdlStore;
 use muster_organisation::{Organisation, OrganisationError};
 use muster_request::{
@@ -16,7 +17,6 @@ use serde::Serialize;
 use super::form::{JsonForm, OutputFormError};
 use crate::cli::filters::FilterArgs;
 use crate::cli::org::OrgDirectoryArgs;
-use crate::completion::memory::SeenNamesCache;
 use crate::environment::ProcessEnvironment;
 use crate::printer::{OutputPrinter, VerbosityLevel};
 use crate::render::{count_text, escape_to_line, json, node_count_text};
@@ -105,6 +105,13 @@ impl CommandContext<'_> {
         settings: Option<&RpcSettings>,
     ) -> Result<AgentSchemas, FleetRequestError> {
         let mut schemas = AgentSchemas::load(settings)?;
+        for (agent, problem) in schemas.store.problems() {
+            self.printer.print_warning(format_args!(
+                "the agent {} is not known: {}",
+                escape_to_line(agent),
+                escape_to_line(&error_chain(problem))
+            ));
+        }
         if let Some(settings) = settings {
             for (agent, fetched_at) in
                 schemas.add_cached(DdlCache::for_settings(settings).load_all())
@@ -121,15 +128,24 @@ impl CommandContext<'_> {
     /// other configuration errors here, because the code that needs the settings reports them.
     pub fn read_target(&self, flags: &FilterArgs) -> Result<TargetSelection> {
         let directory = self.settings().ok().map(|settings| settings.ddls);
-        let data = DataDdlStore::load(directory.as_deref()).map_err(FleetRequestError::from)?;
+        let data = self.load_data_sources(directory.as_deref())?;
         Ok(TargetSelection::parse(flags.into(), &data)?)
     }
 
-    /// Saves names of nodes for completion.
-    pub fn remember_nodes<'n>(&self, nodes: impl IntoIterator<Item = &'n Identity>) {
-        let nodes = nodes.into_iter().map(Identity::to_string).collect();
-        let facts = BTreeSet::new();
-        SeenNamesCache::add_names(self.environment, SeenNamesCache { nodes, facts });
+    /// Loads the DDLs of data sources, and prints a warning for each file that cannot be used.
+    pub fn load_data_sources(
+        &self,
+        directory: Option<&Path>,
+    ) -> Result<DataDdlStore, FleetRequestError> {
+        let data = DataDdlStore::load(directory)?;
+        for problem in data.problems() {
+            let problem = error_chain(problem);
+            self.printer.print_warning(format_args!(
+                "a data source is not known: {}",
+                escape_to_line(&problem)
+            ));
+        }
+        Ok(data)
     }
 
     /// Prints a document, or the result of the expression on it.
@@ -237,5 +253,6 @@ impl CommandContext<'_> {
             "looked for {}; use `rpc find` to test filters",
             target.filter.explain()
         ));
+        self.suggest_names(target);
     }
 }

@@ -6,6 +6,7 @@ use super::inventory::batches::{InventoryQuery, UnusableReplyError, successful_o
 use crate::cli::facts::FactsArgs;
 use crate::cli::filters::QueryArgs;
 use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
+use crate::completion::memory::SeenNamesCache;
 use crate::render::fact_names::FactNameCounts;
 use crate::render::facts::{FactsDocument, group_fact_values, render_fact_bars, render_fact_table};
 use crate::render::json::ReportDocument;
@@ -18,6 +19,11 @@ pub async fn run(args: FactsArgs, cx: CommandContext<'_>) -> CommandResult {
     let inputs = [("fact", fact.as_str())];
     let result = query_nodes(&args.query, (RPCUTIL_AGENT, "get_fact"), &inputs, cx).await?;
     let mut groups = group_fact_values(&result.report);
+    let mut seen = SeenNamesCache::default();
+    for group in groups.iter().filter(|group| !group.value().is_null()) {
+        seen.add_fact(fact, group.value());
+    }
+    cx.remember_names(seen);
     if args.reverse {
         groups.reverse();
     }

@@ -43,7 +43,7 @@ pub async fn run(args: FindArgs, cx: CommandContext<'_>) -> CommandResult {
             (nodes, complete)
         }
     };
-    cx.remember_nodes(&nodes);
+    cx.remember_found(&target, &nodes);
     let method = source.method();
     cx.printer.print_detail(discovery_sentence(nodes.len(), started.elapsed(), method));
     if let Some(json) = &json {
@@ -68,6 +68,7 @@ pub async fn run(args: FindArgs, cx: CommandContext<'_>) -> CommandResult {
     if nodes.is_empty() {
         cx.printer
             .print_message(format_args!("no nodes found; looked for {}", target.filter.explain()));
+        cx.suggest_names(&target);
         return Ok(CommandExitCode::Local);
     }
     Ok(CommandExitCode::Passed)

@@ -10,8 +10,7 @@ use std::path::PathBuf;
 
 use muster_client::discovery::inventory::InventoryError;
 use muster_contract::rpcutil::RpcutilInventoryOutput;
-use muster_filter::state::NodeFacts;
-use muster_request::{AgentSchemas, FleetConnection, NodeReply, RequestReport, TargetSelection};
+use muster_request::{AgentSchemas, FleetConnection, RequestReport, TargetSelection};
 use muster_wire::identity::Identity;
 
 use super::form;
@@ -86,22 +85,20 @@ async fn show_node(
     } else if inventory.stats.response_count() + statistics.stats.response_count() > 0 {
         cx.printer.print_text(page.render_text(cx.width()))?;
     }
-    remember_facts(&inventory, cx);
+    remember_inventories(&inventory, cx);
     print_problems(node, &[&inventory, &statistics], cx);
     let exit = CommandExitCode::from(inventory.stats.outcome());
     Ok(exit.max(statistics.stats.outcome().into()))
 }
 
-/// Saves names of facts for completion.
-fn remember_facts(inventory: &RequestReport, cx: CommandContext<'_>) {
-    let replies = inventory.replies.iter();
-    let outputs = replies.map(NodeReply::typed_outputs::<RpcutilInventoryOutput>);
-    let facts = outputs.filter_map(|output| NodeFacts::from_value(output.facts.into()).ok());
+/// Saves the names in the inventories for completion.
+fn remember_inventories(inventory: &RequestReport, cx: CommandContext<'_>) {
     let mut seen = SeenNamesCache::default();
-    for facts in facts {
-        seen.facts.extend(facts.leaf_values().into_iter().map(|(name, _)| name));
+    for reply in inventory.replies.iter().filter(|reply| reply.is_ok()) {
+        seen.add_inventory(reply.typed_outputs::<RpcutilInventoryOutput>());
+        seen.nodes.insert(reply.node.to_string());
     }
-    SeenNamesCache::add_names(cx.environment, seen);
+    cx.remember_names(seen);
 }
 
 /// Prints errors that the page does not contain, each one once.

@@ -41,7 +41,7 @@ pub async fn run(args: PingArgs, cx: CommandContext<'_>) -> CommandResult {
         })
         .await?;
     printed?;
-    cx.remember_nodes(pongs.iter().map(|pong| &pong.node));
+    cx.remember_found(&target, pongs.iter().map(|pong| &pong.node));
     let complete = stats.as_ref().is_none_or(|stats| stats.incomplete.is_none());
     if let Some(json) = &json {
         cx.print_json(&PingDocument::new(&pongs, !complete, &traces), json)?;
@@ -58,6 +58,9 @@ pub async fn run(args: PingArgs, cx: CommandContext<'_>) -> CommandResult {
     }
     if !complete {
         cx.warn_of_gap(ResultGap::Discovery);
+    }
+    if pongs.is_empty() {
+        cx.suggest_names(&target);
     }
     Ok(exit_code(pongs.len(), request.expect))
 }

@@ -72,6 +72,9 @@ async fn fetch_ddl(args: PluginFetchArgs, cx: CommandContext<'_>) -> CommandResu
     let nodes = node_count_text(report.stats.ok);
     cx.printer
         .print_line(format_args!("{name} {version} from {nodes}, saved in {}", path.display()))?;
+    for warning in fetched.ddl.warnings() {
+        cx.printer.print_warning(format_args!("{name}: {}", escape_to_line(warning)));
+    }
     if schemas.store.get(name).is_some() {
         cx.printer.print_warning(format_args!(
             "another DDL of {name}, built in or in {}, takes precedence",

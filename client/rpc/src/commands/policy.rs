@@ -1,12 +1,11 @@
 //! `rpc policy`: checks policies, explains their decisions, and tests them. Reads files only.
 
 use muster_base::unix_millis_now;
-use muster_client::DataDdlStore;
 use muster_policy::{PolicyQuery, RuleVerdict};
 use muster_policy_tools::{
     AssumedDataValues, PolicyTestSuite, SavedNode, lint_policies, read_directory, read_paths,
 };
-use muster_request::{AgentSchemas, FleetRequestError};
+use muster_request::AgentSchemas;
 use serde_json::Map;
 
 use super::context::CommandContext;
@@ -28,7 +27,7 @@ fn check_policies(args: &PolicyCheckArgs, cx: CommandContext<'_>) -> CommandResu
     let settings = cx.load_settings_if_any()?;
     let schemas = AgentSchemas::load(settings.as_ref())?;
     let directory = settings.as_ref().map(|settings| settings.ddls.as_path());
-    let data = DataDdlStore::load(directory).map_err(FleetRequestError::from)?;
+    let data = cx.load_data_sources(directory)?;
     let sources = data.declared_sources();
     let readings = read_paths(&args.paths, RuleVerdict::Deny)?;
     let mut findings = Vec::new();

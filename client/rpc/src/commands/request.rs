@@ -2,6 +2,7 @@
 
 pub mod output;
 mod propose;
+mod refresh;
 mod resume;
 pub mod save;
 
@@ -18,6 +19,7 @@ use muster_wire::identity::Identity;
 use muster_wire::trace::TraceContext;
 use output::{RequestOutput, RequestOutputForm, run_with_form};
 use propose::write_proposal;
+use refresh::refresh_stale_ddl;
 use resume::EarlierJob;
 use save::{JobCandidate, open_journal};
 use uuid::Uuid;
@@ -104,6 +106,9 @@ async fn ask_action(
     if args.bare {
         schemas.commands = Cli::command_names();
     }
+    if let Some(settings) = &settings {
+        refresh_stale_ddl(&mut schemas, &words, &target, settings, cx).await?;
+    }
     let (ddl, action) = schemas.find_action(&words)?;
     form.check_outputs(action)?;
     let filter = form::parse_reply_filter(args.output.filter_replies.as_deref(), action)?;
@@ -154,9 +159,7 @@ async fn ask_action(
     let mut found = if let Some(nodes) = nodes {
         DiscoveredNodes::from_names(nodes)
     } else {
-        let found = fleet.discover_nodes(&target, &progress).await?;
-        cx.remember_nodes(&found.nodes);
-        found
+        fleet.discover_nodes(&target, &progress).await?
     };
     if let Some(limit) = args.pace.node_limit() {
         found.nodes = choose_nodes(&found.nodes, limit, args.pace.limit_seed);
@@ -234,7 +237,8 @@ impl PendingRequest<'_> {
         let (cx, trace) = (self.cx, self.request.trace);
         let output = RequestOutput::new(form, filter, &args.output, action, cx)
             .with_noop(self.request.plan.is_noop());
-        output.print_found(ddl.name(), action.name(), &self.found.nodes)?;
+        let job = self.recorder.job_id();
+        output.print_found((ddl.name(), action.name()), &self.found.nodes, job)?;
         let replies = self.fleet.run_request(
             self.request,
             self.found,
@@ -252,6 +256,9 @@ impl PendingRequest<'_> {
                 .print_text(RequestTrace::from_report(&report).render_text(cx.is_verbose()))?;
         }
         cx.warn_of_gaps(&report);
+        // Named nodes may not exist, so only nodes that replied are remembered.
+        cx.remember_found(self.target, report.replies.iter().map(|reply| &reply.node));
+        cx.suggest_nodes(&report);
         print_next_steps(&report, self.recorder.job_id(), cx);
         Ok(report.stats.outcome().into())
     }

@@ -1,23 +1,9 @@
-//! Parses the words before the cursor and returns the possible completions. A pure function of values.
+//! Parses the words before the cursor and returns the possible completions. `sources` has the names and values besides commands and options.
 
-use std::collections::BTreeSet;
+use clap::{Arg, ArgAction, Command};
 
-use clap::{Arg, Command};
-use muster_client::DdlStore;
-use muster_ddl::{ActionSchema, AgentDdl, InputSchema, ValueType};
-
+use super::sources::CompletionSources;
 use crate::render::printable::escape_to_line;
-
-/// Completion sources besides commands and options.
-#[derive(Debug)]
-pub struct CompletionSources<'a> {
-    /// DDLs of agents.
-    pub agents: &'a DdlStore,
-    /// Names of nodes.
-    pub nodes: &'a BTreeSet<String>,
-    /// Names of facts.
-    pub facts: &'a BTreeSet<String>,
-}
 
 /// A completion candidate.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,13 +16,14 @@ pub struct CompletionCandidate {
 
 impl CompletionCandidate {
     /// A word and the first line of its help.
-    fn new(word: impl Into<String>, help: Option<impl ToString>) -> Self {
+    pub fn new(word: impl Into<String>, help: Option<impl ToString>) -> Self {
         let help = help.map(|help| help.to_string()).unwrap_or_default();
         let help = escape_to_line(help.lines().next().unwrap_or_default()).into_owned();
         Self { word: word.into(), help }
     }
 
-    fn without_help(word: impl Into<String>) -> Self {
+    /// A word without help.
+    pub fn without_help(word: impl Into<String>) -> Self {
         Self { word: word.into(), help: String::new() }
     }
 }
@@ -59,9 +46,10 @@ pub fn complete_word(
 ) -> Vec<CompletionCandidate> {
     let position = CommandLinePosition::after_words(root, before);
     let mut candidates = match (position.pending, current.split_once('=')) {
-        (Some(option), _) => known.value_candidates(option),
-        (None, Some((name, _))) if name.starts_with("--") && !position.options_ended => {
-            let values = position.find_option(name).map(|option| known.value_candidates(option));
+        (Some(option), _) => known.value_candidates(option, current),
+        (None, Some((name, value))) if name.starts_with("--") && !position.options_ended => {
+            let option = position.find_option(name);
+            let values = option.map(|option| known.value_candidates(option, value));
             let with_option = |value: CompletionCandidate| CompletionCandidate {
                 word: format!("{name}={}", value.word),
                 ..value
@@ -138,6 +126,14 @@ impl<'a> CommandLinePosition<'a> {
         None
     }
 
+    /// The argument at this position; the last one may take several values.
+    fn next_positional(&self) -> Option<&'a Arg> {
+        let mut arguments = self.command.get_positionals();
+        let last = self.command.get_positionals().last();
+        let repeatable = last.filter(|arg| matches!(arg.get_action(), ArgAction::Append));
+        arguments.nth(self.positionals.len()).or(repeatable)
+    }
+
     /// Candidates at this position that are not options.
     fn positional_candidates(
         &self,
@@ -158,8 +154,8 @@ impl<'a> CommandLinePosition<'a> {
             candidates.extend(known.agent_candidates());
         } else if self.command.get_name() == "do" && !self.positionals.is_empty() {
             candidates.extend(known.request_candidates(&self.positionals, current));
-        } else if let Some(arg) = self.command.get_positionals().nth(self.positionals.len()) {
-            candidates.extend(known.value_candidates(arg));
+        } else if let Some(arg) = self.next_positional() {
+            candidates.extend(known.value_candidates(arg, current));
         }
         candidates
     }
@@ -179,169 +175,5 @@ fn option_candidates(command: &Command) -> Vec<CompletionCandidate> {
     candidates.collect()
 }
 
-impl CompletionSources<'_> {
-    /// Values of an option or argument, if they can be listed.
-    fn value_candidates(&self, arg: &Arg) -> Vec<CompletionCandidate> {
-        let possible = arg.get_possible_values();
-        if !possible.is_empty() {
-            let shown = possible.iter().filter(|value| !value.is_hide_set());
-            return shown
-                .map(|value| CompletionCandidate::new(value.get_name(), value.get_help()))
-                .collect();
-        }
-        let names = arg.get_value_names().unwrap_or_default();
-        let name_candidates = |names: &BTreeSet<String>| {
-            names.iter().map(CompletionCandidate::without_help).collect()
-        };
-        match (arg.get_id().as_str(), names.first().map(clap::builder::Str::as_str)) {
-            ("display", _) => {
-                ["ok", "failed", "all", "none"].map(CompletionCandidate::without_help).into()
-            }
-            (_, Some("NODE")) => name_candidates(self.nodes),
-            (_, Some("AGENT")) => self.agent_candidates(),
-            (_, Some("FACT")) => name_candidates(self.facts),
-            (_, Some("FACT=VALUE")) => {
-                let names = self.facts.iter();
-                names.map(|name| CompletionCandidate::without_help(format!("{name}="))).collect()
-            }
-            _ => Vec::new(),
-        }
-    }
-
-    fn agent_candidates(&self) -> Vec<CompletionCandidate> {
-        let candidate = |ddl: &AgentDdl| {
-            CompletionCandidate::new(ddl.name(), Some(&ddl.metadata().description))
-        };
-        self.agents.all().map(candidate).collect()
-    }
-
-    /// Candidates after the agent of a request: an action, then inputs that are not given yet.
-    fn request_candidates(&self, words: &[&str], current: &str) -> Vec<CompletionCandidate> {
-        let Some((ddl, rest)) =
-            words.split_first().and_then(|(agent, rest)| Some((self.agents.get(agent)?, rest)))
-        else {
-            return Vec::new();
-        };
-        let (named, given) = match rest.split_first() {
-            Some((first, given)) if !first.contains('=') => (Some(*first), given),
-            _ => (None, rest),
-        };
-        let action = named.or(ddl.default_action()).and_then(|name| ddl.find_action(name));
-        let mut candidates = if rest.is_empty() { action_candidates(ddl) } else { Vec::new() };
-        candidates
-            .extend(action.into_iter().flat_map(|action| input_candidates(action, given, current)));
-        candidates
-    }
-}
-
-fn action_candidates(ddl: &AgentDdl) -> Vec<CompletionCandidate> {
-    let candidate =
-        |action: &ActionSchema| CompletionCandidate::new(action.name(), Some(action.description()));
-    ddl.actions().iter().map(candidate).collect()
-}
-
-fn input_candidates(
-    action: &ActionSchema,
-    given: &[&str],
-    current: &str,
-) -> Vec<CompletionCandidate> {
-    if let Some(input) = current.split_once('=').and_then(|(name, _)| action.find_input(name)) {
-        let values = listable_values(input).into_iter();
-        return values
-            .map(|value| CompletionCandidate::without_help(format!("{}={value}", input.name)))
-            .collect();
-    }
-    let is_given =
-        |input: &&InputSchema| given.iter().any(|word| word.split('=').next() == Some(&input.name));
-    let missing = action.inputs().iter().filter(|input| !is_given(input));
-    missing
-        .map(|input| {
-            let help =
-                if input.description.is_empty() { &input.prompt } else { &input.description };
-            CompletionCandidate::new(format!("{}=", input.name), Some(help))
-        })
-        .collect()
-}
-
-/// Values of an input, if they can be listed.
-fn listable_values(input: &InputSchema) -> Vec<String> {
-    match input.value_type {
-        ValueType::List => input.choices.clone(),
-        ValueType::Boolean => ["true", "false"].map(str::to_owned).to_vec(),
-        _ => input
-            .default
-            .iter()
-            .filter(|_| !input.sensitive)
-            .filter_map(|value| value.as_str().map(str::to_owned))
-            .filter(|value| !value.is_empty())
-            .collect(),
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use clap::CommandFactory as _;
-    use muster_client::DdlStore;
-
-    use super::{CompletionSources, complete_word};
-    use crate::cli::Cli;
-
-    fn words(line: &str) -> Vec<String> {
-        let mut root = Cli::command();
-        root.build();
-        let agents = DdlStore::load(None).unwrap();
-        let nodes = BTreeSet::from(["db1.acme.net", "web1.acme.net"].map(str::to_owned));
-        let facts = BTreeSet::from(["country", "os.family"].map(str::to_owned));
-        let known = CompletionSources { agents: &agents, nodes: &nodes, facts: &facts };
-        let mut before: Vec<String> = line.split(' ').map(str::to_owned).collect();
-        let current = before.pop().unwrap();
-        complete_word(&root, &known, &before, &current)
-            .into_iter()
-            .map(|candidate| candidate.word)
-            .collect()
-    }
-
-    #[test]
-    fn first_word_completes_to_commands_and_agents() {
-        let first = words("");
-        for word in ["find", "facts", "do", "puppetral", "service"] {
-            assert!(first.contains(&word.to_owned()), "{word}: {first:?}");
-        }
-        assert!(!first.contains(&"complete".to_owned()), "hidden");
-        assert_eq!(words("inv"), ["inventory"]);
-        assert_eq!(words("plugin do"), ["doc"]);
-        assert_eq!(words("plugin doc rpcu"), ["rpcutil"]);
-    }
-
-    #[test]
-    fn request_is_completed_from_the_ddl() {
-        for lead in ["", "do ", "-v ", "-c rpc.toml do "] {
-            let actions = words(&format!("{lead}service sta"));
-            assert_eq!(actions, ["status", "start"], "{lead}");
-        }
-        assert_eq!(words("service restart -C apache s"), ["service="]);
-        assert!(words("service restart service=httpd s").is_empty());
-        assert!(words("puppetral do noop=").contains(&"noop=true".to_owned()));
-        assert!(
-            words("puppetral ty").contains(&"type=".to_owned()),
-            "inputs of the default action"
-        );
-        assert!(words("nonsense ").is_empty());
-    }
-
-    #[test]
-    fn completes_options_and_their_values() {
-        assert_eq!(words("find --with-i"), ["--with-identity"]);
-        assert_eq!(words("find --with-identity web"), ["web1.acme.net"]);
-        assert_eq!(words("find -I db"), ["db1.acme.net"]);
-        assert_eq!(words("find -vI db"), ["db1.acme.net"]);
-        assert_eq!(words("find -F os"), ["os.family="]);
-        assert_eq!(words("facts c"), ["country"]);
-        assert_eq!(words("service status --display f"), ["failed"]);
-        assert_eq!(words("find --color=n"), ["--color=never"]);
-        assert_eq!(words("inventory web"), ["web1.acme.net"]);
-        assert!(words("find -- --with").is_empty());
-    }
-}
+mod tests;

@@ -46,6 +46,21 @@ impl CompletionLine {
         Self { before, current, kept_length }
     }
 
+    /// The value of an option before the cursor, as `-c VALUE` or `--config=VALUE`.
+    pub fn option_value(&self, names: &[&str]) -> Option<&str> {
+        let mut words = self.before.iter().map(String::as_str);
+        while let Some(word) = words.next() {
+            if names.contains(&word) {
+                return words.next();
+            }
+            let attached = word.split_once('=').filter(|(name, _)| names.contains(name));
+            if let Some((_, value)) = attached {
+                return Some(value);
+            }
+        }
+        None
+    }
+
     /// Formats the candidates, one per line. Some originate from nodes (fact names, values in DDLs), so they are escaped: they cannot send terminal
     /// sequences or run as a command.
     pub fn render_answer(
@@ -149,10 +164,20 @@ mod tests {
     }
 
     #[test]
+    fn options_before_the_cursor_have_values() {
+        for line in ["rpc -c other.toml find -C ", "rpc find --config=other.toml -C "] {
+            let words = [line, " \t=:"].map(str::to_owned);
+            let line = CompletionLine::from_shell(CompletionShell::Bash, &words);
+            assert_eq!(line.option_value(&["-c", "--config"]), Some("other.toml"));
+        }
+    }
+
+    #[test]
     fn bash_candidates_omit_the_part_before_the_word_break() {
         let words = ["rpc service status service=ht", " \t=:"].map(str::to_owned);
         let line = CompletionLine::from_shell(CompletionShell::Bash, &words);
         assert_eq!(line.before, ["service", "status"]);
+        assert_eq!(line.option_value(&["-c", "--config"]), None);
         assert_eq!(line.current, "service=ht");
         let candidate =
             CompletionCandidate { word: "service=httpd".to_owned(), help: "the web".to_owned() };

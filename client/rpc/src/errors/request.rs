@@ -39,6 +39,9 @@ impl CommandError for FleetRequestError {
                     nearest.iter().map(|action| format!("did you mean `rpc do {agent} {action}`?"));
                 nearest.chain([documentation_hint(agent)]).collect()
             }
+            Self::UnusableDdl { .. } => {
+                vec!["run `rpc plugin check FILE` for the position of the problem".to_owned()]
+            }
             Self::Unfiltered { .. } => vec![UNFILTERED_HINT.to_owned()],
             Self::Job(error) => error.hints(),
             Self::Input { source, .. } if source.is_about_attributes() => {
@@ -150,7 +153,7 @@ impl CommandError for ApprovalFileError {
 
 #[cfg(test)]
 mod tests {
-    use muster_client::{DataDdlStore, DdlStore};
+    use muster_client::DataDdlStore;
     use muster_request::{
         AgentSchemas, FleetRequestError, RequestPlan, RequestWords, TargetOptions, TargetSelection,
     };
@@ -162,8 +165,8 @@ mod tests {
         let words: Vec<String> = words.split(' ').map(str::to_owned).collect();
         let words = RequestWords::parse(&words[0], &words[1..])?;
         let commands = ["ping", "find", "facts"].map(str::to_owned).to_vec();
-        let store = DdlStore::load(None).unwrap();
-        let schemas = AgentSchemas { store, directory: None, commands };
+        let mut schemas = AgentSchemas::load(None).unwrap();
+        schemas.commands = commands;
         let (ddl, action) = schemas.find_action(&words)?;
         RequestPlan::new(ddl, action, &words.inputs).map(drop)
     }

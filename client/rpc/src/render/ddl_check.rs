@@ -1,8 +1,9 @@
 //! Checks a DDL for errors and possible improvements, with their positions, for the author of the agent.
 
 use muster_base::error_chain;
-use muster_ddl::{ActionSchema, AgentDdl, DdlError, InputSchema, ValueType};
+use muster_ddl::{ActionSchema, AgentDdl, DataDdl, DdlError, InputSchema, ValueType};
 use serde::Serialize;
+use serde_json::Value;
 
 use super::printable::escape_to_line;
 
@@ -40,8 +41,10 @@ pub struct DdlFinding {
 pub struct DdlCheckResult {
     /// The file.
     pub file: String,
-    /// The agent, if the DDL can be used.
+    /// The agent, if the DDL is that of an agent and can be used.
     pub agent: Option<String>,
+    /// The data source, if the DDL is that of a data source and can be used.
+    pub data_source: Option<String>,
     /// The findings.
     pub findings: Vec<DdlFinding>,
 }
@@ -72,18 +75,24 @@ impl DdlCheckResult {
     /// Checks the content of a file.
     pub fn new(file: String, bytes: &[u8]) -> Self {
         let text = String::from_utf8_lossy(bytes);
-        match AgentDdl::from_slice(bytes) {
-            Ok(ddl) => Self {
-                file,
-                agent: Some(ddl.name().to_owned()),
-                findings: ddl_advice(&ddl)
-                    .map(|message| locate_finding(DdlFindingSeverity::Warning, message, &text))
-                    .collect(),
-            },
-            Err(error) => {
-                Self { file, agent: None, findings: vec![refusal_finding(&error, &text)] }
-            }
-        }
+        let mut checked = Self { file, agent: None, data_source: None, findings: Vec::new() };
+        let advice = if is_data_source(bytes) {
+            DataDdl::from_slice(bytes).map(|ddl| {
+                checked.data_source = Some(ddl.name().to_owned());
+                data_advice(&ddl)
+            })
+        } else {
+            AgentDdl::from_slice(bytes).map(|ddl| {
+                checked.agent = Some(ddl.name().to_owned());
+                agent_advice(&ddl)
+            })
+        };
+        let warning = |message| locate_finding(DdlFindingSeverity::Warning, message, &text);
+        checked.findings = match advice {
+            Ok(advice) => advice.into_iter().map(warning).collect(),
+            Err(error) => vec![refusal_finding(&error, &text)],
+        };
+        checked
     }
 
     /// Adds an error that rejects the agent, about a file beside the DDL.
@@ -132,10 +141,22 @@ fn locate_finding(severity: DdlFindingSeverity, message: String, text: &str) -> 
     DdlFinding { severity, line, column, message }
 }
 
-/// Finds the position of a message such as ``action `a`, input `b`: ...``: the input's name, or else the action's.
+/// Whether a document has the keys of a data source's DDL instead of an agent's.
+fn is_data_source(bytes: &[u8]) -> bool {
+    let document = serde_json::from_slice::<Value>(bytes).ok();
+    document.as_ref().and_then(Value::as_object).is_some_and(|keys| {
+        !keys.contains_key("actions") && (keys.contains_key("query") || keys.contains_key("output"))
+    })
+}
+
+/// Finds the position of a message such as ``action `a`, input `b`: ...``: the input's name, or else the action's. The messages about
+/// a data source name an output, or the query.
 fn find_location(message: &str, text: &str) -> Option<usize> {
     let (subject, _) = message.split_once(':')?;
     let mut names = subject.split('`').skip(1).step_by(2);
+    if subject == "query" || subject.starts_with("data source, ") {
+        return find_key_offset(names.next().unwrap_or("query"), text);
+    }
     let start = find_action_offset(names.next()?, text)?;
     let Some(name) = names.next() else {
         return Some(start);
@@ -168,13 +189,26 @@ fn find_quoted(name: &str, text: &str, fits: fn(&str, &str) -> bool) -> Option<u
     })
 }
 
-/// Possible improvements.
-fn ddl_advice(ddl: &AgentDdl) -> impl Iterator<Item = String> + '_ {
+/// Possible improvements of an agent's DDL.
+fn agent_advice(ddl: &AgentDdl) -> Vec<String> {
     let is_undescribed = ddl.metadata().description.is_empty();
     let metadata = is_undescribed
         .then(|| "metadata: has no description, which `rpc plugin list` displays".to_owned());
     let warnings = ddl.warnings().iter().cloned();
-    warnings.chain(metadata).chain(ddl.actions().iter().flat_map(action_advice))
+    warnings.chain(metadata).chain(ddl.actions().iter().flat_map(action_advice)).collect()
+}
+
+/// Possible improvements of a data source's DDL.
+fn data_advice(ddl: &DataDdl) -> Vec<String> {
+    let metadata =
+        ddl.metadata().description.is_empty().then(|| "metadata: has no description".to_owned());
+    let query = ddl.query_schema().filter(|query| query.prompt.is_empty());
+    let query = query
+        .map(|_| "query: has no prompt, which errors about a missing query display".to_owned());
+    let outputs = ddl.outputs().iter().filter(|output| output.description.is_empty());
+    let outputs =
+        outputs.map(|output| format!("data source, output `{}`: has no description", output.name));
+    ddl.warnings().iter().cloned().chain(metadata).chain(query).chain(outputs).collect()
 }
 
 fn action_advice(action: &ActionSchema) -> Vec<String> {
@@ -239,6 +273,29 @@ mod tests {
     }
 
     #[test]
+    fn data_sources_are_recognised() {
+        for (name, text) in muster_ddl::BUILTIN_DATA_SOURCES {
+            let checked = DdlCheckResult::new((*name).to_owned(), text.as_bytes());
+            assert_eq!(checked.findings, [], "{name}");
+            assert_eq!((checked.data_source.as_deref(), checked.agent), (Some(*name), None));
+        }
+        let lines = check(
+            "{\"metadata\": {\"name\": \"disk\", \"description\": \"d\"},\n\"query\": {\"type\": \"string\"},\n\
+             \"output\": {\n\"used\": {}}}",
+        );
+        let told: Vec<_> = lines.iter().filter_map(|line| line.split(" has ").next()).collect();
+        assert_eq!(
+            told,
+            ["a.json:2:1: warning: query:", "a.json:4:1: warning: data source, output `used`:"]
+        );
+        let refused = check(r#"{"metadata": {"name": "disk"}, "output": {"used": {"type": "x"}}}"#);
+        assert!(
+            refused[0].contains("error: data source, output `used`: unknown type"),
+            "{refused:?}"
+        );
+    }
+
+    #[test]
     fn errors_have_line_numbers() {
         let (_, good) =
             muster_ddl::BUILTIN_AGENTS.iter().find(|(name, _)| *name == "service").unwrap();
@@ -252,8 +309,9 @@ mod tests {
         let wrong = good.replace("service_name", "no_such_validator");
         let line = 1 + wrong.lines().position(|line| line.contains("\"service\": {")).unwrap();
         let lines = check(&wrong);
-        assert_eq!(lines.len(), 1);
         assert!(lines[0].starts_with(&format!("a.json:{line}:")), "{line}: {lines:?}");
-        assert!(lines[0].contains("no_such_validator"), "{lines:?}");
+        let actions = good.matches("service_name").count();
+        assert_eq!(lines.len(), actions, "{lines:?}");
+        assert!(lines.iter().all(|line| line.contains("no_such_validator")), "{lines:?}");
     }
 }

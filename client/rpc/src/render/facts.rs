@@ -27,6 +27,13 @@ pub struct FactValueGroup {
     nodes: BTreeSet<Identity>,
 }
 
+impl FactValueGroup {
+    /// The value; null if the nodes do not have the fact.
+    pub fn value(&self) -> &Value {
+        &self.value
+    }
+}
+
 /// Groups the values in successful replies to `rpcutil get_fact`: most frequent first, then by value. Nodes without the fact are grouped under null.
 pub fn group_fact_values(report: &RequestReport) -> Vec<FactValueGroup> {
     let mut groups: BTreeMap<String, FactValueGroup> = BTreeMap::new();

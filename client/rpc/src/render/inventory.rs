@@ -1,5 +1,8 @@
 //! Renders everything about one node: daemon statistics, agents, data sources, classes and facts.
 
+use std::time::Duration;
+
+use muster_base::format_duration;
 use muster_contract::rpcutil::{
     AgentProblemRow, CpuTimes, RpcutilDaemonStatsOutput, RpcutilInventoryOutput,
 };
@@ -62,8 +65,10 @@ fn render_statistics(
 ) -> String {
     let count = |count: Option<u64>| Some(count?.to_string());
     let text = |text: &Option<String>| Some(escape_to_line(text.as_ref()?).into_owned());
-    let processor_time = statistics.times.map(|CpuTimes { user, system }| {
-        format!("{:.2} seconds, {system:.2} of them system time", user + system)
+    let processor_time = statistics.times.and_then(|CpuTimes { user, system }| {
+        let format = |seconds| Duration::try_from_secs_f64(seconds).map(format_duration);
+        let (total, system) = (format(user + system).ok()?, format(system).ok()?);
+        Some(format!("{total}, {system} of it system time"))
     });
     let rows = [
         ("Version", text(&statistics.version)),

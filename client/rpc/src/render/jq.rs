@@ -4,6 +4,8 @@
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
+use muster_base::format_duration;
+
 use jaq_core::compile::Compiler;
 use jaq_core::data::JustLut;
 use jaq_core::load::{Arena, Error as LoadError, File, Loader};
@@ -49,7 +51,7 @@ pub enum JqExpressionError {
     #[error("the output is larger than {} MiB", MAX_OUTPUT_BYTES / (1024 * 1024))]
     OutputTooLong,
     /// The run time exceeds the limit.
-    #[error("the evaluation takes longer than {} seconds", EVALUATION_TIMEOUT.as_secs())]
+    #[error("the evaluation takes longer than {}", format_duration(EVALUATION_TIMEOUT))]
     TooSlow,
     /// The document cannot be converted to or from JSON.
     #[error("the document or the result cannot be converted to JSON")]

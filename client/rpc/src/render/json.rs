@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use muster_base::format_rfc3339;
+use muster_client::RolloutStopReason;
 use muster_ddl::aggregate;
 use muster_request::{NodeReply, RequestReport, RequestStats};
 use muster_wire::Millis;
@@ -68,9 +69,15 @@ pub struct RequestDocument<'a> {
     schema: &'static str,
     agent: &'a str,
     action: &'a str,
+    /// The job that stores the request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    job: Option<&'a str>,
     replies: Vec<ReplyDocument<'a>>,
     #[serde(rename = "request_stats")]
     stats: RequestStatsDocument<'a>,
+    /// Why the rollout ended before all nodes received the request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stop: Option<RolloutStopDocument>,
     summaries: Map<String, Value>,
 }
 
@@ -81,10 +88,35 @@ impl<'a> RequestDocument<'a> {
             schema: "muster.request.v1",
             agent: &report.agent,
             action: &report.action,
+            job: report.job.as_deref(),
             replies: report.replies.iter().map(ReplyDocument::new).collect(),
             stats: RequestStatsDocument::new(&report.stats),
+            stop: report.stop.map(RolloutStopDocument::new),
             summaries: aggregate::summaries_to_json(&report.summaries),
         }
+    }
+}
+
+/// Why a rollout ended early.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct RolloutStopDocument {
+    /// `canary`, `failures`, `interrupted` or `broken`.
+    why: &'static str,
+    /// The reason in a sentence.
+    message: String,
+}
+
+impl RolloutStopDocument {
+    /// Creates the document's part for this reason.
+    pub fn new(reason: RolloutStopReason) -> Self {
+        let why = match reason {
+            RolloutStopReason::Canary { .. } => "canary",
+            RolloutStopReason::Failures { .. } => "failures",
+            RolloutStopReason::Interrupted => "interrupted",
+            RolloutStopReason::Broken => "broken",
+        };
+        Self { why, message: reason.to_string() }
     }
 }
 

@@ -10,7 +10,7 @@ use muster_wire::identity::Identity;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::json::{ReplyDocument, RequestStatsDocument};
+use super::json::{ReplyDocument, RequestStatsDocument, RolloutStopDocument};
 
 /// One line.
 #[derive(Debug, Serialize)]
@@ -26,6 +26,20 @@ pub enum RequestJsonLine<'a> {
         /// The action.
         action: &'a str,
         /// The nodes.
+        nodes: &'a BTreeSet<Identity>,
+    },
+    /// The request is stored as a job.
+    Job {
+        /// The job's id.
+        id: &'a str,
+    },
+    /// A batch of a rollout is about to be sent.
+    Wave {
+        /// Number of the batch, from 1.
+        number: usize,
+        /// Number of batches.
+        count: usize,
+        /// The nodes in it.
         nodes: &'a BTreeSet<Identity>,
     },
     /// Progress of a node before its reply.
@@ -46,6 +60,15 @@ pub enum RequestJsonLine<'a> {
     },
     /// A node's reply.
     Result(ReplyDocument<'a>),
+    /// The rollout ended before all nodes received the request.
+    Stopped {
+        /// Why.
+        #[serde(flatten)]
+        stop: RolloutStopDocument,
+        /// The job, with which the rollout can be resumed.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        job: Option<&'a str>,
+    },
     /// Summaries of the replies.
     Summaries {
         /// Values and their counts, by output.
@@ -91,10 +114,10 @@ impl<'a> RequestJsonLine<'a> {
 
 #[cfg(test)]
 mod tests {
-    use muster_client::ProgressUpdate;
+    use muster_client::{ProgressUpdate, RolloutStopReason};
     use serde_json::json;
 
-    use super::{ReplyDocument, RequestJsonLine};
+    use super::{ReplyDocument, RequestJsonLine, RolloutStopDocument};
     use crate::render::fixtures::{reply, report};
     use crate::render::json::to_safe_line;
 
@@ -113,9 +136,17 @@ mod tests {
             lost: 1,
             dropped: 2,
         };
-        let mut lines = vec![first];
+        let stop = RolloutStopReason::Failures { failed: 1, allowed: 0 };
+        let mut lines = vec![
+            first,
+            RequestJsonLine::Job { id: "20260101-1" },
+            RequestJsonLine::Wave { number: 1, count: 2, nodes: &nodes },
+        ];
         lines.extend(RequestJsonLine::progress_lines(&tale));
-        lines.extend([result, summaries, stats, error]);
+        lines.push(result);
+        let stop = RolloutStopDocument::new(stop);
+        lines.push(RequestJsonLine::Stopped { stop, job: Some("20260101-1") });
+        lines.extend([summaries, stats, error]);
         let lines: Vec<String> = lines.iter().map(|one| to_safe_line(one).unwrap()).collect();
         assert!(!lines.concat().contains(char::is_control));
         insta::assert_snapshot!(lines.join("\n"));

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use muster_base::format_duration;
 use muster_client::DiscoveryMethod;
 use muster_wire::identity::Identity;
 use serde::Serialize;
@@ -12,10 +13,8 @@ use super::plan::node_count_text;
 /// The sentence that `--verbose` adds.
 pub fn discovery_sentence(count: usize, took: Duration, method: DiscoveryMethod) -> String {
     let nodes = node_count_text(count);
-    format!(
-        "Discovered {nodes} in {:.2} seconds using the {method} discovery method",
-        took.as_secs_f64()
-    )
+    let took = format_duration(took);
+    format!("Discovered {nodes} in {took} using the {method} discovery method")
 }
 
 /// The document for programs.

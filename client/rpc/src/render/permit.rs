@@ -1,5 +1,8 @@
 //! Renders permit pools: holders and waiting nodes, with times.
 
+use std::time::Duration;
+
+use muster_base::format_duration;
 use muster_contract::permit::{PermitListOutput, PermitPoolRow, PoolMemberRow};
 use muster_request::{NodeReply, RequestReport};
 use serde::Serialize;
@@ -69,8 +72,8 @@ fn member_row(member: &PoolMemberRow) -> TableRow {
         escape_to_line(&member.node).into_owned(),
         member.fence.to_string(),
         member.priority.to_string(),
-        format!("{} s", member.age),
-        format!("{} s", member.expires),
+        format_duration(Duration::from_secs(member.age)),
+        format_duration(Duration::from_secs(member.expires)),
         escape_to_line(run).into_owned(),
     ])
 }
@@ -80,9 +83,9 @@ pub fn release_question(pool: &str, holders: &[&PoolMemberRow]) -> String {
     let mut page = TextPage::default();
     for holder in holders {
         let (node, run) = (escape_to_line(&holder.node), escape_to_line(&holder.run));
-        let (fence, age) = (holder.fence, holder.age);
+        let (fence, age) = (holder.fence, format_duration(Duration::from_secs(holder.age)));
         page.push_line(format_args!(
-            "{node} has permit {fence} of {} for run {run} since {age} s; the run will be stopped",
+            "{node} has permit {fence} of {} for run {run} since {age}; the run will be stopped",
             escape_to_line(pool)
         ));
     }

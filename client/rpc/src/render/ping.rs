@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use muster_base::format_millis;
 use muster_request::NodeTrace;
 use muster_wire::identity::Identity;
 use serde::Serialize;
@@ -34,8 +35,8 @@ impl PingReply {
             return if verbose { format!("{line}  clock {:+} ms", self.skew) } else { line };
         }
         let direction = if self.skew > 0 { "ahead" } else { "behind" };
-        let seconds = Duration::from_millis(self.skew.unsigned_abs()).as_secs_f64();
-        format!("{line}  {WARNING}clock {seconds:.1} s {direction}{WARNING:#}")
+        let skew = format_millis(self.skew.unsigned_abs());
+        format!("{line}  {WARNING}clock {skew} {direction}{WARNING:#}")
     }
 }
 
@@ -165,8 +166,8 @@ mod tests {
         insta::assert_snapshot!(anstream::adapter::strip_str(&text).to_string(), @r"
         dev8                                       time=126.19 ms
         dev6                                      time=1132.79 ms
-        dev10                                      time=133.57 ms  clock 3.5 s ahead
-        dev11                                      time=133.57 ms  clock 7199.9 s behind
+        dev10                                      time=133.57 ms  clock 3.50 s ahead
+        dev11                                      time=133.57 ms  clock 2 h 00 m behind
 
         ---- ping statistics ----
         4 replies max: 1132.79 ms min: 126.19 ms avg: 381.53 ms

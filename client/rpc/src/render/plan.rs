@@ -3,10 +3,10 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
+use muster_base::format_duration;
 use muster_client::RolloutLimits;
 use muster_wire::identity::Identity;
 
-use super::duration::format_duration;
 use super::page::TextPage;
 
 /// Number of node names in the preview.
@@ -171,7 +171,7 @@ mod tests {
 
         Plan: service restart on 23 nodes: n01, n02, n03 and 20 more
           batch 1: 2 canaries: n01, n02
-          batches 2 to 6: 5 nodes each, the last 1, 1.00 s apart
+          batches 2 to 6: 5 nodes each, the last 1, 1 s apart
           allowed failures: 0 of 2 canaries, then 2 of 23 nodes
 
         Plan: service restart on 10 nodes: n01, n02, n03 and 7 more
@@ -180,7 +180,7 @@ mod tests {
           allowed failures: 0 of 1 canary, then any number
 
         Plan: service restart on 10 nodes: n01, n02, n03 and 7 more
-          batches 1 to 2: 5 nodes each, 1.00 s apart
+          batches 1 to 2: 5 nodes each, 1 s apart
           continues after any number of failures
 
         Plan: service restart on 2 nodes: n01, n02

@@ -1,11 +1,11 @@
 //! Renders the provisioning of new nodes: a table, a history, one line per change, a document.
 
+use muster_base::format_duration;
 use muster_contract::provisioner::{
     ProvisionedNodeRow, ProvisionerStatusOutput, ProvisioningState,
 };
 use serde::Serialize;
 
-use super::duration::format_duration;
 use super::grid::{TableRow, lay_out_table};
 use super::{TextPage, escape_to_line};
 

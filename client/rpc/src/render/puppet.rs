@@ -4,17 +4,6 @@ pub mod count;
 pub mod status;
 pub mod summary;
 
-/// Formats seconds in the two largest applicable units: `42 s`, `3 m 05 s`, `2 h 10 m`, `4 d 3 h`.
-fn format_age(seconds: u64) -> String {
-    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
-    match seconds {
-        0..60 => format!("{seconds} s"),
-        60..3600 => format!("{minutes} m {:02} s", seconds % 60),
-        3600..86_400 => format!("{hours} h {:02} m", minutes % 60),
-        _ => format!("{days} d {} h", hours % 24),
-    }
-}
-
 #[cfg(test)]
 pub(crate) mod fixtures {
     //! Sample replies for the tests of renderers.
@@ -86,17 +75,5 @@ pub(crate) mod fixtures {
             reply("mail.example.net", 5, "denied by default.policy:1", json!({})),
         ];
         report("puppet", "status", replies)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn durations_use_two_units() {
-        for (seconds, words) in
-            [(0, "0 s"), (59, "59 s"), (185, "3 m 05 s"), (7_800, "2 h 10 m"), (356_400, "4 d 3 h")]
-        {
-            assert_eq!(super::format_age(seconds), words);
-        }
     }
 }

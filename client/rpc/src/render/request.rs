@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use muster_base::format_utc;
+use muster_base::{format_duration, format_millis, format_utc};
 use muster_ddl::{ActionSchema, DisplayOverride};
 use muster_request::{NodeReply, RequestReport, RequestStats, ResultGap};
 use muster_wire::identity::Identity;
@@ -11,7 +11,6 @@ use muster_wire::status::ReplyReason;
 use serde_json::Value;
 
 use super::columns::{format_columns, wrap_words};
-use super::duration::format_duration;
 use super::grid::{RenderedTable, TableRow, lay_out_table};
 use super::group::EqualReplyGroup;
 use super::printable::escape_unprintable;
@@ -293,12 +292,15 @@ fn outcome_text(reply: &NodeReply) -> String {
 /// Details of a reason that neither its words nor the message has.
 fn reason_detail(reason: &ReplyReason, message: &str) -> Option<String> {
     match reason {
-        ReplyReason::Busy { retry_after_ms } => Some(format!("retry in {retry_after_ms} ms")),
+        ReplyReason::Busy { retry_after_ms } => {
+            Some(format!("retry in {}", format_millis(*retry_after_ms)))
+        }
         ReplyReason::Denied { rule } if !message.contains(rule.as_str()) => {
             Some(format!("decided by {}", escape_to_line(rule)))
         }
-        ReplyReason::Timeout { after_ms } if !message.contains(&after_ms.to_string()) => {
-            Some(format!("the time limit was {after_ms} ms"))
+        ReplyReason::Timeout { after_ms } => {
+            let limit = format_millis(*after_ms);
+            (!message.contains(&limit)).then(|| format!("the time limit was {limit}"))
         }
         _ => None,
     }

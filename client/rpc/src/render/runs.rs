@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use muster_base::{duration_millis, format_rfc3339, format_utc};
+use muster_base::{duration_millis, format_duration, format_rfc3339, format_utc};
 use muster_client::runs::{ConcurrencyStats, RunOutcome};
 use muster_request::{EndedRun, PuppetRunsReport, RunLogLine};
 use muster_wire::Millis;
@@ -10,7 +10,6 @@ use muster_wire::identity::Identity;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::duration::format_duration;
 use super::{TextPage, count_text, escape_to_line, list_first_nodes, node_count_text};
 use crate::printer::{BAD, GOOD, STRONG};
 

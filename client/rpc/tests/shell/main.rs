@@ -38,6 +38,7 @@ fn offered(home: &Path, line: &str) -> Vec<String> {
     let programs = Path::new(RPC).parent().unwrap().display().to_string();
     let output = Command::new("bash")
         .args(["-c", script, "bash", line])
+        .current_dir(home)
         .env_clear()
         .env("HOME", home)
         .env("PATH", format!("{programs}:/usr/bin:/bin"))
@@ -63,12 +64,33 @@ fn bash_completes_commands_agents_actions_inputs_and_values() {
     assert_eq!(offered("rpc find --with-i"), ["--with-identity"]);
     assert_eq!(offered("rpc service status --display n"), ["none"]);
     assert!(offered("rpc inventory ").is_empty(), "names were offered before any node was seen");
-    std::fs::create_dir_all(home.path().join(".cache/muster")).unwrap();
-    let seen = r#"{"nodes": ["web1.acme.net", "db1.acme.net"], "facts": ["os.family"]}"#;
-    std::fs::write(home.path().join(".cache/muster/seen.json"), seen).unwrap();
-    assert_eq!(offered("rpc inventory w"), ["web1.acme.net"]);
-    assert_eq!(offered("rpc find -I db"), ["db1.acme.net"]);
-    assert_eq!(offered("rpc facts o"), ["os.family"]);
+    let acme = r#"{"nodes": ["web1.acme.net", "db1.acme.net"], "classes": ["apache"],
+                   "facts": {"os.family": ["Debian"]}}"#;
+    configure_fleet(home.path(), "acme", acme);
+    configure_fleet(home.path(), "umbrella", r#"{"nodes": ["web2.umbrella.net"]}"#);
+    assert_eq!(offered("rpc -c acme.toml inventory w"), ["web1.acme.net"]);
+    assert_eq!(offered("rpc -c acme.toml find -I db"), ["db1.acme.net"]);
+    assert_eq!(offered("rpc -c acme.toml facts o"), ["os.family"]);
+    assert_eq!(offered("rpc find -c acme.toml -C "), ["apache"]);
+    assert_eq!(offered("rpc find -c acme.toml -F os.family="), ["Debian"]);
+    assert_eq!(offered("rpc puppetral type=mail"), ["mailalias"]);
+    // What was seen in one fleet is not offered for another.
+    assert_eq!(offered("rpc -c umbrella.toml inventory w"), ["web2.umbrella.net"]);
+    assert!(offered("rpc find -c umbrella.toml -C ").is_empty());
+    assert!(offered("rpc inventory w").is_empty());
+}
+
+const OPERATOR: &str = "OAAACAQDAQCQMBYIBEFAWDANBYHRAEISCMKBKFQXDAMRUGY4DUPB7JSU";
+
+/// Writes the configuration of a fleet, which is its collective, and the names that were seen there.
+fn configure_fleet(home: &Path, collective: &str, seen: &str) {
+    let config = format!(
+        "collective = \"{collective}\"\n[broker]\nurls = [\"tls://broker\"]\n[trust]\noperator = \"{OPERATOR}\"\n"
+    );
+    std::fs::write(home.join(format!("{collective}.toml")), config).unwrap();
+    let fleet = home.join(format!(".cache/muster/fleets/{OPERATOR}/unknown/{collective}"));
+    std::fs::create_dir_all(&fleet).unwrap();
+    std::fs::write(fleet.join("seen.json"), seen).unwrap();
 }
 
 /// Nodes choose the names of their facts. Completion must insert such a name as a word that bash does not execute.
@@ -78,12 +100,11 @@ fn fact_names_are_never_executed() {
         return;
     }
     let home = tempfile::tempdir().unwrap();
-    std::fs::create_dir_all(home.path().join(".cache/muster")).unwrap();
     let mark = home.path().join("mark");
     let name = format!("x$(echo>{})`echo`;*", mark.display());
-    let seen = serde_json::json!({"nodes": [], "facts": [name, "x\u{1b}[2J"]});
-    std::fs::write(home.path().join(".cache/muster/seen.json"), seen.to_string()).unwrap();
-    let offered = offered(home.path(), "rpc facts x");
+    let seen = serde_json::json!({"nodes": [], "facts": {&name: [], "x\u{1b}[2J": []}});
+    configure_fleet(home.path(), "acme", &seen.to_string());
+    let offered = offered(home.path(), "rpc -c acme.toml facts x");
     assert_eq!(offered.len(), 1, "{offered:?}");
     // Executes the line as after Tab and Enter.
     let script = format!("printf %s {}", offered[0]);
@@ -171,4 +192,16 @@ fn output_forms_are_validated_first() {
         assert_eq!(output.status.code(), Some(4), "{args:?}: {talk}");
         assert!(talk.contains(expected), "{args:?}: {talk}");
     }
+}
+
+#[test]
+fn error_of_a_configuration_does_not_quote_the_file() {
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("user.creds");
+    std::fs::write(&file, "-----BEGIN USER NKEY SEED-----\nSUAHUNTER22\n").unwrap();
+    let output = rpc(home.path(), &["-c", file.to_str().unwrap(), "find"]);
+    let talk = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{talk}");
+    assert!(talk.contains("user.creds:1:"), "{talk}");
+    assert!(!talk.contains("BEGIN") && !talk.contains("HUNTER"), "{talk}");
 }

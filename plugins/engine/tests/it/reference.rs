@@ -2,6 +2,7 @@
 //!
 //! `UPDATE_GOLDEN=1` rewrites both.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -87,44 +88,45 @@ fn value(kind: AttributeKind) -> String {
     }
 }
 
-/// What an attribute accepts, as `muster-ddl` reads it.
-fn rule(attribute: &AttributeSchema) -> Value {
-    let form = match attribute.kind {
-        AttributeKind::Word(words) => return json!(words),
-        _ if RELATION_METAPARAMETERS.contains(&attribute.name) => "relation",
-        AttributeKind::List if attribute.comma_separated => "comma_list",
-        AttributeKind::List | AttributeKind::Commands => "list",
-        AttributeKind::Text | AttributeKind::WordOr(_) | AttributeKind::Data => "text",
-        AttributeKind::Int => "integer",
-        AttributeKind::Bool => "boolean",
-        AttributeKind::AbsolutePath => "path",
-        AttributeKind::Mode => "mode",
-        AttributeKind::Options => "options",
-        AttributeKind::Seconds => "seconds",
+/// An attribute, as `muster-ddl` reads it.
+fn attribute_rule(attribute: &AttributeSchema) -> Value {
+    let (accepts, values): (&str, &[&str]) = match attribute.kind {
+        AttributeKind::Word(words) => ("word", words),
+        _ if RELATION_METAPARAMETERS.contains(&attribute.name) => ("relation", &[]),
+        AttributeKind::List if attribute.comma_separated => ("comma_list", &[]),
+        AttributeKind::List | AttributeKind::Commands => ("list", &[]),
+        AttributeKind::WordOr(words) => ("text", words),
+        AttributeKind::Text | AttributeKind::Data => ("text", &[]),
+        AttributeKind::Int => ("integer", &[]),
+        AttributeKind::Bool => ("boolean", &["true", "false"]),
+        AttributeKind::AbsolutePath => ("path", &[]),
+        AttributeKind::Mode => ("mode", &[]),
+        AttributeKind::Options => ("options", &[]),
+        AttributeKind::Seconds => ("seconds", &[]),
     };
-    json!(form)
+    let mut rule = json!({"description": attribute.doc, "accepts": accepts});
+    if !values.is_empty() {
+        rule["values"] = json!(values);
+    }
+    rule
 }
 
+fn attribute_rules(attributes: &[AttributeSchema]) -> Value {
+    let rules = attributes.iter().map(|attribute| (attribute.name, attribute_rule(attribute)));
+    json!(rules.collect::<BTreeMap<_, _>>())
+}
+
+/// All types and their attributes, for callers.
 fn rules() -> String {
-    let mut text = String::from("{\n  \"metaparameters\": {");
-    push_rules(&mut text, METAPARAMETERS, "    ");
-    text.push_str("\n  },\n  \"types\": {");
-    for (at, known) in muster_engine::types::builtin_types().iter().enumerate() {
+    let types = muster_engine::types::builtin_types();
+    let types = types.iter().map(|known| {
         let schema = known.schema();
-        write!(text, "{}\n    \"{}\": {{", if at > 0 { "," } else { "" }, schema.type_name)
-            .unwrap();
-        push_rules(&mut text, schema.attributes, "      ");
-        text.push_str("\n    }");
-    }
-    text.push_str("\n  }\n}\n");
-    text
-}
-
-fn push_rules(text: &mut String, attributes: &[AttributeSchema], indent: &str) {
-    for (at, attribute) in attributes.iter().enumerate() {
-        let comma = if at > 0 { "," } else { "" };
-        write!(text, "{comma}\n{indent}\"{}\": {}", attribute.name, rule(attribute)).unwrap();
-    }
+        let attributes = attribute_rules(schema.attributes);
+        (schema.type_name, json!({"description": schema.doc, "attributes": attributes}))
+    });
+    let types: BTreeMap<_, _> = types.collect();
+    let document = json!({"metaparameters": attribute_rules(METAPARAMETERS), "types": types});
+    serde_json::to_string_pretty(&document).unwrap() + "\n"
 }
 
 #[test]

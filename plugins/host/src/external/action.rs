@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use muster_api::base::{duration_millis, error_chain, since_epoch};
-use muster_api::ddl::{ActionSchema, REDACTED};
+use muster_api::ddl::ActionSchema;
 use muster_api::{ActionError, ActionFuture, ActionHandler, CallContext};
 use muster_wire::status::{ReplyReason, ReplyStatus};
 use muster_wire::trace::TRACEPARENT_VARIABLE;
@@ -17,15 +17,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::call_directory::{CallDirectory, CallFiles, ReplyFileError};
 use super::process::{self, ProgramOutput, ProgramRunError, SandboxHelper};
+use super::program_log::{exit_summary, log_output, redact_secrets, sensitive_values};
 use super::protocol::{self, ExternalReplyError, ExternalRequest};
 use crate::sandbox::{ResourceLimits, SandboxConfinement, SandboxPlan, UnixAccount};
 
 /// Deadline of an activation check.
 const ACTIVATION_TIMEOUT: Duration = Duration::from_secs(2);
-/// Minimum length of a secret that is redacted in output, in characters; redacting shorter ones would hide most of the output.
-const MIN_SECRET_CHARS: usize = 4;
-/// Maximum number of logged lines per stream.
-const MAX_LOGGED_LINES: usize = 100;
 /// The `PATH` of external programs.
 const PROGRAM_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
@@ -74,18 +71,18 @@ impl ExternalAction {
                 program_error(&self.program, &format!("cannot create its files: {error}"))
             })?;
         let environment = self.build_environment(cx, &directory);
-        let plan = self.rights.build_plan(
-            &self.program,
-            &directory,
-            protocol::REQUEST_PROTOCOL,
-            environment,
-        );
+        // `MCollective` gives scripts the two files only.
+        let protocol = (!self.script).then_some(protocol::REQUEST_PROTOCOL);
+        let plan = self.rights.build_plan(&self.program, &directory, protocol, environment);
         let output =
             process::run_sandboxed(&self.rights.helper, &plan, cx.deadline, &cx.cancel).await;
         let output = output.map_err(|error| map_run_error(&self.program, &error))?;
         log_output(cx.agent.as_str(), &output, &secrets);
         let (reply, _directory) = directory.read_reply().await;
         let reply = reply.map_err(|error| map_reply_error(&self.program, &error))?;
+        if output.cancelled && !self.has_reply(&output, &reply) {
+            return Err(ActionError::cancelled());
+        }
         if self.script {
             return self.read_script_result(&output, &reply, &secrets);
         }
@@ -94,6 +91,15 @@ impl ExternalAction {
         }
         protocol::read_reply(&reply, &self.action)
             .map_err(|error| program_error(&self.program, &error.to_string()))?
+    }
+
+    /// Whether a cancelled program has replied before its exit. The exit code alone is no reply: a shell exits with a code after TERM.
+    fn has_reply(&self, output: &ProgramOutput, reply: &[u8]) -> bool {
+        if self.script {
+            return !protocol::has_no_outputs(reply)
+                && protocol::read_outputs(reply, &self.action).is_ok();
+        }
+        output.status.success() && protocol::read_reply(reply, &self.action).is_ok()
     }
 
     /// The declared outputs of a script count even if the script fails.
@@ -128,6 +134,7 @@ impl ExternalAction {
         request.collective = collective.map_or("", |name| name.as_str());
         let left = cx.deadline.saturating_duration_since(Instant::now());
         request.ttl = left.as_secs().max(1);
+        request.process_results = cx.reply_wanted;
         request.msgtime = since_epoch(SystemTime::now()).as_secs();
         if self.script { encode_json(&request.to_script_json()) } else { encode_json(&request) }
     }
@@ -197,7 +204,7 @@ pub(super) async fn check_activation(
     let directory = CallDirectory::create(files, rights.account.clone()).await?;
     let config = plugin_config_path(config_file, agent);
     let environment = choria_environment(&directory, protocol, &config);
-    let plan = rights.build_plan(program, &directory, protocol, environment);
+    let plan = rights.build_plan(program, &directory, Some(protocol), environment);
     let deadline = Instant::now() + ACTIVATION_TIMEOUT;
     let output =
         process::run_sandboxed(&rights.helper, &plan, deadline, &CancellationToken::new()).await?;
@@ -214,9 +221,10 @@ impl ExecutionRights {
         &self,
         program: &Path,
         directory: &CallDirectory,
-        protocol: &str,
+        protocol: Option<&str>,
         mut environment: BTreeMap<String, String>,
     ) -> SandboxPlan {
+        let files = ["request", "reply"].map(|name| directory.file_path(name));
         let common = [
             ("PATH", PROGRAM_PATH.to_owned()),
             ("LC_ALL", "C".to_owned()),
@@ -226,11 +234,7 @@ impl ExecutionRights {
         environment.extend(common.map(|(name, value)| (name.to_owned(), value)));
         SandboxPlan {
             program: program.to_owned(),
-            arguments: vec![
-                directory.file_path("request"),
-                directory.file_path("reply"),
-                protocol.into(),
-            ],
+            arguments: files.into_iter().chain(protocol.map(PathBuf::from)).collect(),
             environment,
             directory: directory.path().to_owned(),
             user: self.account.clone(),
@@ -304,64 +308,5 @@ fn map_reply_error(program: &Path, error: &ReplyFileError) -> ActionError {
             ActionError { reason: Some(ReplyReason::Oversized { bytes: *bytes }), ..action_error }
         }
         ReplyFileError::Read(_) | ReplyFileError::NoFile => action_error,
-    }
-}
-
-/// The exit status of a program, with the last line of its standard error.
-fn exit_summary(output: &ProgramOutput, secrets: &[String]) -> String {
-    let stderr = redact_secrets(&String::from_utf8_lossy(&output.stderr), secrets);
-    let last = stderr.lines().rev().find(|line| !line.trim().is_empty());
-    match last {
-        Some(line) => {
-            format!("{}: {}", output.status, line.trim().chars().take(500).collect::<String>())
-        }
-        None => output.status.to_string(),
-    }
-}
-
-/// Logs standard output at info level and standard error at warning level; line by line, limited in number, with secrets redacted.
-fn log_output(agent: &str, output: &ProgramOutput, secrets: &[String]) {
-    for line in redact_lines(&output.stdout, secrets) {
-        tracing::info!(agent, "{line}");
-    }
-    for line in redact_lines(&output.stderr, secrets) {
-        tracing::warn!(agent, "{line}");
-    }
-}
-
-fn redact_lines(output: &[u8], secrets: &[String]) -> Vec<String> {
-    let text = redact_secrets(&String::from_utf8_lossy(output), secrets);
-    let lines = text.lines().filter(|line| !line.trim().is_empty());
-    let printable =
-        |line: &str| line.chars().filter(|character| !character.is_control()).take(1000).collect();
-    lines.take(MAX_LOGGED_LINES).map(printable).collect()
-}
-
-/// The values of sensitive inputs, as they could appear in output.
-fn sensitive_values(action: &ActionSchema, input: &Map<String, Value>) -> Vec<String> {
-    let sensitive = input.iter().filter(|(name, _)| action.is_sensitive(name));
-    let texts = sensitive.map(|(_, value)| match value {
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    });
-    texts.filter(|text| text.chars().count() >= MIN_SECRET_CHARS).collect()
-}
-
-/// Replaces each secret in the text. The longest come first: a secret that is part of a longer one would leave the rest of it readable.
-fn redact_secrets(text: &str, secrets: &[String]) -> String {
-    let mut longest_first: Vec<&String> = secrets.iter().collect();
-    longest_first.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
-    longest_first.into_iter().fold(text.to_owned(), |text, secret| text.replace(secret, REDACTED))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::redact_secrets;
-
-    #[test]
-    fn redacts_a_secret_that_contains_another_secret() {
-        let secrets = ["hunter".to_owned(), "hunter22".to_owned()];
-        let text = redact_secrets("it was hunter22, then hunter", &secrets);
-        assert!(!text.contains("22") && !text.contains("hunter"), "{text}");
     }
 }

@@ -196,6 +196,9 @@ impl AgentEntry {
                     version = agent.ddl().version(),
                     "external agent loaded"
                 );
+                for warning in agent.ddl().warnings() {
+                    tracing::warn!(path = %path.display(), "{warning}");
+                }
                 self.offered = Some(agent.name().to_owned());
                 Some(AgentChange::Offered(agent))
             }

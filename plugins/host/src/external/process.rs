@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
+use muster_api::base::format_duration;
 use nix::sys::signal::{Signal, killpg};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
@@ -27,7 +28,7 @@ const TERM_GRACE: Duration = Duration::from_secs(2);
 /// How long to wait for the rest of the output if a process outside the group keeps a stream open.
 const OUTPUT_TIMEOUT: Duration = Duration::from_millis(500);
 /// Bytes kept of each stream; the rest is read and discarded.
-const MAX_OUTPUT_BYTES: usize = 64 * 1024;
+pub(super) const MAX_OUTPUT_BYTES: usize = 64 * 1024;
 
 /// The program that applies a [`SandboxPlan`] to itself and then executes the planned program: `rpcd exec-sandboxed`.
 #[derive(Debug, Clone)]
@@ -57,6 +58,8 @@ pub(super) struct ProgramOutput {
     pub(super) stdout: Vec<u8>,
     /// The beginning of its standard error.
     pub(super) stderr: Vec<u8>,
+    /// Whether it was cancelled, and exited on its own after TERM.
+    pub(super) cancelled: bool,
 }
 
 /// Why a group did not run or did not exit on its own.
@@ -73,14 +76,16 @@ pub(super) enum ProgramRunError {
     #[error("cannot serialise the sandbox plan")]
     Plan(#[from] serde_json::Error),
     /// It exceeded its deadline and was ended.
-    #[error("the program did not end within {} ms", .0.as_millis())]
+    #[error("the program did not end within {}", format_duration(*.0))]
     Timeout(Duration),
-    /// The caller stopped waiting.
+    /// The request was cancelled, and the program did not exit on its own before it was killed.
     #[error("the program was cancelled")]
     Cancelled,
 }
 
 /// Runs a plan until it exits, at most until `deadline` or `cancel`. Dropping the future also ends the group.
+///
+/// A cancelled program gets TERM. If it then exits with a code before it is killed, its output counts, because it may report what it did.
 pub(super) async fn run_sandboxed(
     helper: &SandboxHelper,
     plan: &SandboxPlan,
@@ -169,11 +174,9 @@ impl ProgramSupervisor {
         };
         if stop_reason.is_some() {
             self.group.send_signal(Signal::SIGTERM);
-            let _ = tokio::time::timeout(
-                TERM_GRACE,
-                wait_leader_exit(&mut self.child_signals, &self.group),
-            )
-            .await;
+            let exit = wait_leader_exit(&mut self.child_signals, &self.group);
+            // A program that is still running is killed below, so its status has no code.
+            let _ = tokio::time::timeout(TERM_GRACE, exit).await;
         }
         // Kill the remaining processes of the group; no reply depends on them.
         self.group.send_signal(Signal::SIGKILL);
@@ -181,8 +184,11 @@ impl ProgramSupervisor {
         self.group.reaped = true;
         let (stdout, stderr) = (collect_output(stdout).await, collect_output(stderr).await);
         match (stop_reason, status) {
+            (Some(ProgramRunError::Cancelled), Ok(status)) if status.code().is_some() => {
+                Ok(ProgramOutput { status, stdout, stderr, cancelled: true })
+            }
             (Some(error), _) => Err(error),
-            (None, Ok(status)) => Ok(ProgramOutput { status, stdout, stderr }),
+            (None, Ok(status)) => Ok(ProgramOutput { status, stdout, stderr, cancelled: false }),
             (None, Err(source)) => {
                 Err(ProgramRunError::Start { program: PathBuf::from("the program"), source })
             }

@@ -23,6 +23,9 @@ const REQUEST_SCHEMA: &str = "https://choria.io/schemas/mcorpc/external/v1/rpc_r
 const ACTIVATION_SCHEMA: &str =
     "https://choria.io/schemas/mcorpc/external/v1/activation_request.json";
 
+/// The input of a script that says whether the caller wants a reply.
+const PROCESS_RESULTS: &str = "process_results";
+
 /// Maximum length of an agent's message that is forwarded, in characters.
 const MAX_MESSAGE_CHARS: usize = 2000;
 
@@ -50,6 +53,9 @@ pub struct ExternalRequest<'a> {
     pub msgtime: u64,
     /// The inputs.
     pub data: &'a Map<String, Value>,
+    /// Whether the caller wants a reply. Only scripts receive it.
+    #[serde(skip)]
+    pub process_results: bool,
 }
 
 impl<'a> ExternalRequest<'a> {
@@ -67,15 +73,18 @@ impl<'a> ExternalRequest<'a> {
             ttl: 60,
             msgtime: 0,
             data,
+            process_results: true,
         }
     }
 
-    /// The same request in `MCollective`'s format for scripts.
+    /// The same request in `MCollective`'s format for scripts. As there, `process_results` is among the inputs.
     pub fn to_script_json(&self) -> Value {
+        let mut data = self.data.clone();
+        data.insert(PROCESS_RESULTS.to_owned(), self.process_results.into());
         serde_json::json!({
             "agent": self.agent,
             "action": self.action,
-            "data": self.data,
+            "data": data,
             "sender": self.senderid,
             "callerid": self.callerid,
             "uniqid": self.requestid,
@@ -105,6 +114,9 @@ pub enum ExternalReplyError {
         /// The expected protocol.
         expected: &'static str,
     },
+    /// No status.
+    #[error("its reply has no `statuscode`; write 0 for success, or 1 to 5")]
+    NoStatus,
     /// An undefined status.
     #[error("its reply has the status {0}; 0 to 5 are valid")]
     Status(i64),
@@ -118,7 +130,7 @@ struct RawReply {
     #[serde(default)]
     protocol: Option<String>,
     #[serde(default)]
-    statuscode: i64,
+    statuscode: Option<i64>,
     #[serde(default)]
     statusmsg: Option<String>,
     #[serde(default)]
@@ -142,7 +154,7 @@ pub fn read_reply(
     let raw: RawReply = parse_object(bytes)?;
     expect_protocol(raw.protocol, REPLY_PROTOCOL)?;
     let data = raw.data.unwrap_or_default();
-    let status = match raw.statuscode {
+    let status = match raw.statuscode.ok_or(ExternalReplyError::NoStatus)? {
         0 => return validate_outputs(&data, action).map(Ok),
         1 => ReplyStatus::Failed,
         2 => ReplyStatus::UnknownAction,
@@ -163,12 +175,18 @@ pub fn read_reply(
     }))
 }
 
-/// Decodes the outputs of a script.
+/// Decodes the outputs of a script. An empty file and `null` mean "no outputs", as in `MCollective`.
 pub fn read_outputs(
     bytes: &[u8],
     action: &ActionSchema,
 ) -> Result<Map<String, Value>, ExternalReplyError> {
-    validate_outputs(&parse_object(bytes)?, action)
+    let outputs = if has_no_outputs(bytes) { Map::new() } else { parse_object(bytes)? };
+    validate_outputs(&outputs, action)
+}
+
+/// Whether a script's reply file is as good as empty.
+pub fn has_no_outputs(bytes: &[u8]) -> bool {
+    matches!(bytes.trim_ascii(), b"" | b"null")
 }
 
 /// Decodes an activation reply.
@@ -277,7 +295,9 @@ mod tests {
                    "callerid": "rip", "collective": "muster", "ttl": 60,
                    "msgtime": 1_568_281_519, "data": {"msg": "hello"}})
         );
-        assert_eq!(request.to_script_json()["uniqid"], json!(request.requestid));
+        let script = request.to_script_json();
+        assert_eq!(script["uniqid"], json!(request.requestid));
+        assert_eq!(script["data"], json!({"msg": "hello", "process_results": true}));
         assert_eq!(activation_request("x")["agent"], json!("x"));
     }
 
@@ -311,6 +331,11 @@ mod tests {
             read(json!({"protocol": "x", "statuscode": 0})),
             Err(ExternalReplyError::Protocol { .. })
         ));
+        for without_status in
+            [json!({}), json!({"data": {"count": 3}}), json!({"statuscode": null})]
+        {
+            assert_eq!(read(without_status), Err(ExternalReplyError::NoStatus));
+        }
         assert!(matches!(read(json!([])), Err(ExternalReplyError::Malformed(_))));
         assert_eq!(read_reply(b" \n", &action()), Err(ExternalReplyError::Nothing));
     }
@@ -319,6 +344,11 @@ mod tests {
     fn scripts_return_outputs_exit_code_and_error_text() {
         assert!(read_outputs(b"{\"count\": 1}", &action()).is_ok());
         assert!(read_outputs(b"{\"cnt\": 1}", &action()).is_err());
+        for empty in ["", " \n", "null", " null\n"] {
+            let outputs = read_outputs(empty.as_bytes(), &action()).unwrap();
+            assert_eq!(serde_json::Value::Object(outputs), json!({"text": "none"}));
+        }
+        assert!(read_outputs(b"nil", &action()).is_err());
         let failed = script_failure(3, "the disk is missing\n");
         assert_eq!(
             (failed.status, failed.message.as_str()),

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::time::Duration;
 
+use muster_base::format_duration;
 use muster_organisation::{OrganisationError, PushError};
 use muster_secret::files::FileAccessError;
 
@@ -71,7 +72,7 @@ pub enum DemoError {
         log_tail: String,
     },
     /// A program was not ready before the timeout.
-    #[error("{name} was not ready within {} s; last lines of its log:\n{log_tail}", timeout.as_secs())]
+    #[error("{name} was not ready within {}; last lines of its log:\n{log_tail}", format_duration(*timeout))]
     NotReady {
         /// Name of the process.
         name: String,

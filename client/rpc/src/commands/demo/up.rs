@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::time::Duration;
 
-use muster_base::unix_millis_now;
+use muster_base::{format_duration, unix_millis_now};
 use muster_bundle::PLUGIN_SIGN_TAG;
 use muster_organisation;
 use muster_organisation::{
@@ -75,11 +75,9 @@ pub async fn run(args: &DemoUpArgs, directory: PathBuf, cx: CommandContext<'_>) 
         process::stop_processes(&demo.record.nodes_first(), STOP_TIMEOUT).await?;
         return Err(error.into());
     }
-    let (nodes, seconds) = (args.nodes, started.elapsed().as_secs_f64());
+    let (nodes, took) = (args.nodes, format_duration(started.elapsed()));
     let kind = if args.in_memory { "virtual nodes" } else { "nodes" };
-    printer.print_message(format_args!(
-        "{GOOD}up{GOOD:#}: a broker and {nodes} {kind}, in {seconds:.1} s"
-    ));
+    printer.print_message(format_args!("{GOOD}up{GOOD:#}: a broker and {nodes} {kind}, in {took}"));
     printer.print_line(format_args!("export {CONFIG}={}", directory.join("rpc.toml").display()))?;
     print_next_steps(args, printer);
     Ok(CommandExitCode::Passed)

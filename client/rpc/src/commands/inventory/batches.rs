@@ -9,6 +9,7 @@ use muster_request::{
 use muster_wire::identity::Identity;
 use serde_json::{Map, Value};
 
+use super::remember_inventories;
 use crate::commands::context::{CommandContext, Result};
 use crate::commands::inquiry::{RPCUTIL_AGENT, ask_nodes, plan_action};
 use crate::progress::ProgressReporter;
@@ -90,6 +91,7 @@ impl InventoryQuery {
             let no_progress = ProgressReporter::new(cx.printer, false);
             let mut report = ask_nodes(&fleet, &plan, batch, &no_progress).await?;
             report.replies.sort_by(|a, b| a.node.cmp(&b.node));
+            remember_inventories(&report, cx);
             for reply in &report.replies {
                 match progress.suspend(|| handle_reply(reply))? {
                     Ok(()) => total.ok += 1,

@@ -1,4 +1,4 @@
-//! `rpc plugin check`: validates DDLs and suggests improvements. Reads files only.
+//! `rpc plugin check`: validates DDLs of agents and data sources, and suggests improvements. Reads files only.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};

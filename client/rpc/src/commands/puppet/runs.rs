@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use muster_base::unix_millis_now;
+use muster_base::{format_duration, unix_millis_now};
 use muster_client::RolloutLimits;
 use muster_client::runs::{PuppetRolloutSpec, RunOrder, RunOutcome};
 use muster_contract::puppet::LastRunSummaryOutput;
@@ -97,7 +97,8 @@ async fn run_rounds(args: &PuppetRunallArgs, output: PuppetOutput<'_>) -> Comman
             return Ok(runs.outcome().into());
         };
         let pause = interval.saturating_sub(started.elapsed());
-        output.log_message(&format!("All nodes have run; starting again in {} s", pause.as_secs()));
+        let pause_text = format_duration(pause);
+        output.log_message(&format!("All nodes have run; starting again in {pause_text}"));
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
             _ = tokio::signal::ctrl_c() => return Ok(runs.outcome().into()),
@@ -130,7 +131,9 @@ async fn run_round(
         &ProgressReporter::new(cx.printer, matches!(output.form, PuppetOutputForm::Text));
     let session = PuppetSession { fleet: &fleet, schemas: &schemas, progress };
     let found = fleet.discover_nodes(&target, progress).await?;
-    cx.remember_nodes(&found.nodes);
+    if target.filter.identities_exact().is_none() {
+        cx.remember_found(&target, &found.nodes);
+    }
     let none_found = found.nodes.is_empty();
     let mut runs =
         PuppetRunsReport { limit, started: unix_millis_now(), ..PuppetRunsReport::default() };

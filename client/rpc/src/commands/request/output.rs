@@ -128,15 +128,18 @@ impl<'a> RequestOutput<'a> {
         self
     }
 
-    /// Prints the nodes that will be asked.
+    /// Prints the nodes that will be asked, and the job that stores the request.
     pub fn print_found(
         &self,
-        agent: &str,
-        action: &str,
+        (agent, action): (&str, &str),
         nodes: &BTreeSet<Identity>,
+        job: Option<&str>,
     ) -> Result<(), PrintError> {
         if let RequestOutputForm::Lines = self.form {
             self.print_line(&RequestJsonLine::discovered(agent, action, nodes))?;
+            if let Some(id) = job {
+                self.print_line(&RequestJsonLine::Job { id })?;
+            }
         }
         Ok(())
     }
@@ -157,7 +160,14 @@ impl<'a> RequestOutput<'a> {
                 Ok(RequestJsonLine::progress_lines(progress_update)
                     .try_for_each(|line| self.print_line(&line))?)
             }
-            (FleetRequestUpdate::Progress(_), _) => Ok(()),
+            (FleetRequestUpdate::Batch { number, count, nodes }, RequestOutputForm::Lines) => {
+                Ok(self.print_line(&RequestJsonLine::Wave { number, count, nodes })?)
+            }
+            (FleetRequestUpdate::Stopped { reason, job }, RequestOutputForm::Lines) => {
+                let stop = json::RolloutStopDocument::new(reason);
+                Ok(self.print_line(&RequestJsonLine::Stopped { stop, job })?)
+            }
+            _ => Ok(()),
         }
     }
 

@@ -1,11 +1,13 @@
 //! Renders Puppet's state on each node.
 
+use std::time::Duration;
+
+use muster_base::format_duration;
 use muster_contract::puppet::PuppetStatusOutput;
 use muster_request::{NodeReply, RequestReport};
 use muster_wire::identity::Identity;
 use serde::Serialize;
 
-use super::format_age;
 use crate::render::grid::{TableRow, lay_out_table};
 use crate::render::request::balance_line;
 use crate::render::{TextPage, escape_to_line};
@@ -119,7 +121,7 @@ pub fn render_status_table(
     let row = |state: &PuppetNodeState| {
         let last = match state.lastrun {
             0 => "never".to_owned(),
-            _ => format!("{} ago", format_age(state.since_lastrun)),
+            _ => format!("{} ago", format_duration(Duration::from_secs(state.since_lastrun))),
         };
         let word = escape_to_line(&state.status).into_owned();
         let cells = vec![state.node.to_string(), word, last, state.note_text()];

@@ -1,0 +1,121 @@
+//! What the names in a filter that matched no node were probably meant to be, from the names that were seen earlier. Pure.
+
+use std::collections::BTreeSet;
+
+use muster_base::nearest_name;
+use muster_filter::{FactOperator, FilterPattern, NodeFilter};
+
+use super::memory::SeenNamesCache;
+
+/// A sentence for each name that was never seen and is similar to a seen one.
+pub fn suggest_names(filter: &NodeFilter, seen: &SeenNamesCache) -> Vec<String> {
+    let conditions = filter.classes().len()
+        + filter.facts().len()
+        + filter.identities().len()
+        + usize::from(filter.select().is_some());
+    // With several conditions, nodes with the name may exist that differ in another condition. The agent of the request is not one of them.
+    let subject = if conditions > 1 { "no known node" } else { "no node" };
+    let kinds = [
+        ("the class", filter.classes(), &seen.classes),
+        ("the agent", filter.agents(), &seen.agents),
+        ("the name", filter.identities(), &seen.nodes),
+    ];
+    let mut suggestions: Vec<String> = kinds
+        .into_iter()
+        .flat_map(|(kind, patterns, known)| {
+            patterns.iter().filter_map(move |pattern| match pattern {
+                FilterPattern::Exact(name) => suggest_name((subject, kind), name, known),
+                FilterPattern::Regex(_) => None,
+            })
+        })
+        .collect();
+    for term in filter.facts() {
+        let fact = term.fact_path().as_str();
+        match seen.facts.get(fact) {
+            None => {
+                let facts = seen.facts.keys().cloned().collect();
+                suggestions.extend(suggest_name((subject, "the fact"), fact, &facts));
+            }
+            Some(values) if term.operator() == FactOperator::Equal => {
+                let kind = format!("the fact {fact} with the value");
+                suggestions.extend(suggest_name((subject, &kind), &term.value_text(), values));
+            }
+            Some(_) => {}
+        }
+    }
+    suggestions
+}
+
+/// The most similar nodes of those that were seen, for names that are not among them.
+pub fn suggest_nodes<'a>(
+    names: impl IntoIterator<Item = &'a str>,
+    seen: &SeenNamesCache,
+) -> Vec<String> {
+    let names = names.into_iter();
+    names
+        .filter_map(|name| suggest_name(("no known node", "the name"), name, &seen.nodes))
+        .collect()
+}
+
+/// `None` if the name was seen, in any letter case, or no seen one is similar.
+fn suggest_name(
+    (subject, kind): (&str, &str),
+    name: &str,
+    known: &BTreeSet<String>,
+) -> Option<String> {
+    if known.iter().any(|known| known.eq_ignore_ascii_case(name)) {
+        return None;
+    }
+    let nearest = nearest_name(name, known.iter().map(String::as_str))?;
+    Some(format!("{subject} has {kind} {name:?}; did you mean {nearest:?}?"))
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_filter::NodeFilter;
+    use serde_json::json;
+
+    use super::{SeenNamesCache, suggest_names, suggest_nodes};
+
+    fn seen() -> SeenNamesCache {
+        serde_json::from_value(json!({
+            "nodes": ["web1.acme.net"], "classes": ["apache", "mysql::master"], "agents": ["service"],
+            "facts": {"country": ["uk", "de"], "os.family": ["Debian"]},
+        }))
+        .unwrap()
+    }
+
+    fn suggest(words: &str) -> Vec<String> {
+        suggest_names(&NodeFilter::default().with_words(words).unwrap(), &seen())
+    }
+
+    #[test]
+    fn unseen_names_are_compared_with_seen_ones() {
+        assert_eq!(suggest("apach"), ["no node has the class \"apach\"; did you mean \"apache\"?"]);
+        assert_eq!(
+            suggest("contry=uk"),
+            ["no node has the fact \"contry\"; did you mean \"country\"?"]
+        );
+        assert_eq!(
+            suggest("os.family=Debain"),
+            ["no node has the fact os.family with the value \"Debain\"; did you mean \"Debian\"?"]
+        );
+        let filter = NodeFilter::default().with_identity("web1.acme.nt").unwrap();
+        let told = suggest_names(&filter.with_agent("servce").unwrap(), &seen());
+        assert_eq!(told.len(), 2, "{told:?}");
+        assert_eq!(
+            suggest("country=uk apach"),
+            ["no known node has the class \"apach\"; did you mean \"apache\"?"]
+        );
+        assert_eq!(suggest_nodes(["web1.acme.net", "web1.acne.net"], &seen()).len(), 1);
+    }
+
+    #[test]
+    fn seen_and_dissimilar_names_have_no_suggestion() {
+        for words in
+            ["apache", "APACHE", "nginx", "country=fr", "country=UK", "uptime>3", "/apach/"]
+        {
+            assert_eq!(suggest(words), [] as [&str; 0], "{words}");
+        }
+    }
+}
