@@ -23,6 +23,7 @@ pub mod counters;
 mod credentials;
 pub mod daemon;
 pub mod enrolment;
+mod events;
 pub mod external;
 pub mod facts;
 mod files;

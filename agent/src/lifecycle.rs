@@ -23,6 +23,7 @@ use crate::config::Config;
 use crate::core::DaemonCore;
 use crate::daemon::Daemon;
 use crate::enrolment::{self, IdentityStore, NodeEnrolmentError};
+use crate::events;
 use crate::external::ExternalAgentManager;
 use crate::memory;
 use crate::metrics;
@@ -143,6 +144,12 @@ pub async fn run_until_signal(
     tracing::info!(identity = %core.identity(), "ready");
     supervisor.ready.store(true, Ordering::Release);
     notify_systemd(&[NotifyState::Ready]);
+    tasks.push(tokio::spawn(events::publish_restart_outcomes(
+        Arc::clone(&core),
+        agents::restart_store(&config.paths.state),
+        config.paths.state.clone(),
+        bus.clone(),
+    )));
     tasks.push(tokio::spawn(presence.follow_connection(bus)));
     tasks.push(tokio::spawn(release_startup_memory()));
     daemon.run(supervisor.stop.clone(), config.drain.timeout).await;

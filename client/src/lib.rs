@@ -30,6 +30,7 @@ mod ddl;
 pub mod discovery;
 mod error;
 mod event;
+mod event_listener;
 mod limit;
 mod offline_signer;
 mod open_replies;
@@ -51,6 +52,7 @@ pub use discovery::{
 };
 pub use error::ClientError;
 pub use event::{CallEvent, CallEventStream, ReceivedReply};
+pub use event_listener::EventListener;
 pub use limit::{CountOrPercent, CountOrPercentError, choose_nodes};
 pub use muster_bus::{BrokerAddress, ConnectionDisturbance};
 pub use offline_signer::{OfflineSigner, ProposalDraft, load_signer};

@@ -16,6 +16,7 @@ mod documents;
 mod encrypted_inputs;
 mod enrolled_names;
 mod enrolment;
+mod events;
 mod external;
 mod external_agent_changes;
 mod external_replies;

@@ -16,6 +16,7 @@ pub mod approval;
 pub mod content;
 pub mod encrypted_inputs;
 pub mod enrol;
+pub mod event;
 pub mod fresh;
 pub mod identity;
 pub mod limits;

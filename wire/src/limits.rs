@@ -12,6 +12,12 @@ pub const MAX_REPLY_BYTES: usize = 1024 * 1024;
 /// Largest signed progress message that is decoded, in bytes.
 pub const MAX_PROGRESS_BYTES: usize = 128 * 1024;
 
+/// Largest signed event that is decoded, in bytes.
+pub const MAX_EVENT_BYTES: usize = 64 * 1024;
+
+/// Longest text of an event, in bytes.
+pub const MAX_EVENT_TEXT_BYTES: usize = 1024;
+
 /// Largest JSON web token that is decoded, in bytes. An account token carries signing keys and revocations of 93 bytes each: 10,000
 /// revocations fit, and the message around the token stays below the broker's `max_payload` of 1 MiB.
 pub const MAX_TOKEN_BYTES: usize = 1_000_000;

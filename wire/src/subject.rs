@@ -4,6 +4,7 @@
 //! <collective>.<agent>.<action>.all               a request to every node of the collective
 //! <collective>.<agent>.<action>.node.<identity>   a request to one node; the identity keeps its dots
 //! _R.<caller key>.<request id>.<identity>         the answers of one node; only that caller may subscribe, only that node may publish
+//! _E.<kind>.<identity>                            an event of a node; only that node may publish, callers subscribe
 //! _W.<bucket>.<key>                               a change of a key-value bucket, published by the broker
 //! _CONFIRM                                        all roles publish, no role subscribes: the broker's "no responders" status is the confirmation
 //! _INBOX.<user key>.>                             the broker's own answers; only that user may subscribe
@@ -52,6 +53,34 @@ impl RequestAddress {
             rest => Some(Identity::parse(rest.strip_prefix("node.")?).ok()?),
         };
         Some(Self { collective, agent, action, node })
+    }
+}
+
+/// The pattern of all events.
+pub const ALL_EVENTS: &str = "_E.>";
+
+/// The subject of an event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EventAddress {
+    /// What happened.
+    pub kind: SubjectName,
+    /// The node on which it happened.
+    pub node: Identity,
+}
+
+impl EventAddress {
+    /// Parses the subject of an event; `None` for any other subject.
+    pub fn parse(subject: &str) -> Option<Self> {
+        let (kind, node) = subject.strip_prefix("_E.")?.split_once('.')?;
+        let address =
+            Self { kind: SubjectName::parse(kind).ok()?, node: Identity::parse(node).ok()? };
+        // Names are parsed regardless of case; subjects are compared as bytes.
+        (address.subject() == subject).then_some(address)
+    }
+
+    /// The subject.
+    pub fn subject(&self) -> String {
+        format!("_E.{}.{}", self.kind, self.node)
     }
 }
 

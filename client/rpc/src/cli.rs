@@ -7,6 +7,7 @@ pub mod broker;
 pub mod cancel;
 pub mod completion;
 pub mod demo;
+pub mod events;
 pub mod explain;
 pub mod facts;
 pub mod filter;
@@ -125,6 +126,9 @@ pub enum Command {
     /// Receive the replies to requests that were sent with --reply-to
     #[command(after_help = listen::AFTER_HELP)]
     Listen(Box<listen::ListenArgs>),
+    /// Show the events of nodes as they happen
+    #[command(after_help = events::AFTER_HELP)]
+    Events(events::EventsArgs),
     /// Cancel a request that is running or queued on nodes
     #[command(after_help = cancel::AFTER_HELP)]
     Cancel(cancel::CancelArgs),

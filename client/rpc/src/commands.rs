@@ -9,6 +9,7 @@ mod completion;
 mod context;
 pub mod demo;
 mod doctor;
+mod events;
 mod explain;
 mod facts;
 mod filter;
@@ -57,6 +58,7 @@ pub async fn run(
         Command::Inventory(args) => inventory::run(args, cx).await,
         Command::Do(args) => Box::pin(request::run(*args, cx)).await,
         Command::Listen(args) => Box::pin(listen::run(*args, cx)).await,
+        Command::Events(args) => events::run(args, cx).await,
         Command::Cancel(args) => cancel::run(args, cx).await,
         Command::Stats(args) => stats::run(args, cx).await,
         Command::Doctor(args) => doctor::run(args, cx).await,

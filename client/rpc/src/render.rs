@@ -9,6 +9,7 @@ pub mod columns;
 pub mod ddl_check;
 pub mod doctor;
 pub mod duration;
+pub mod events;
 pub mod explain;
 pub mod fact_names;
 pub mod facts;

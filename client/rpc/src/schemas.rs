@@ -32,6 +32,7 @@ macro_rules! published {
 pub const PUBLISHED_SCHEMAS: [PublishedSchema; 31] = [
     published!("muster.request.v1", "rpc do -j, rpc listen -j, rpc cancel -j"),
     published!("muster.request.lines.v1", "each line of rpc do --jsonl, rpc listen --jsonl"),
+    published!("muster.event.line.v1", "each line of rpc events --jsonl"),
     published!("muster.ping.v1", "rpc ping -j"),
     published!("muster.nodes.v1", "rpc find -j"),
     published!("muster.facts.v1", "rpc facts -j"),

@@ -21,8 +21,8 @@ mod signer;
 pub use batch::verify_envelopes;
 pub use envelope::{Envelope, OpenEnvelope};
 pub use open::{
-    ExpectedAnswer, OpenReply, OpenRequest, REPLIER_ROLES, REQUESTER_ROLES, open_progress,
-    open_replies, open_reply, open_request,
+    ExpectedAnswer, OpenReply, OpenRequest, REPLIER_ROLES, REQUESTER_ROLES, open_event,
+    open_progress, open_replies, open_reply, open_request,
 };
 pub use refusal::MessageRefusal;
 pub use signer::{EnvelopeSignError, Signer, SignerRenewError, sign_envelope};
@@ -38,6 +38,8 @@ pub enum EnvelopeKind {
     Reply,
     /// A [`crate::progress::ProgressMessage`].
     Progress,
+    /// A [`crate::event::FleetEvent`].
+    Event,
     /// A [`crate::approval::RequestProposal`].
     Proposal,
     /// A [`crate::approval::ProposalApproval`].
@@ -66,6 +68,7 @@ impl EnvelopeKind {
             Self::Request => ("muster.request.v1", limits::MAX_REQUEST_BYTES),
             Self::Reply => ("muster.reply.v1", limits::MAX_REPLY_BYTES),
             Self::Progress => ("muster.progress.v1", limits::MAX_PROGRESS_BYTES),
+            Self::Event => ("muster.event.v1", limits::MAX_EVENT_BYTES),
             Self::Proposal => ("muster.proposal.v1", limits::MAX_PROPOSAL_BYTES),
             Self::Approval => ("muster.approval.v1", limits::MAX_APPROVAL_BYTES),
             Self::Bundle => ("muster.bundle.v1", limits::MAX_BUNDLE_MANIFEST_BYTES),

@@ -10,11 +10,12 @@ use uuid::Uuid;
 use super::refusal::Result;
 use super::{Envelope, EnvelopeKind, MessageRefusal, OpenEnvelope, verify_envelopes};
 use crate::Millis;
+use crate::event::FleetEvent;
 use crate::identity::{Identity, SubjectName};
 use crate::progress::ProgressMessage;
 use crate::reply::Reply;
 use crate::request::Request;
-use crate::subject::RequestAddress;
+use crate::subject::{EventAddress, RequestAddress};
 use crate::token::{AccountTrust, TokenCache, UserRole, VerifiedUser};
 
 /// Roles that may send requests.
@@ -148,6 +149,34 @@ fn check_progress(
     let request_fields = (progress.request, &progress.agent, &progress.action);
     expected.check_sender(&sender, &progress.sender, request_fields)?;
     Ok(progress)
+}
+
+/// Opens an event that was received on this subject. The broker lets a node publish only under its own name, so an event that another node recorded
+/// and published again does not match its subject.
+pub fn open_event(
+    bytes: &[u8],
+    subject: &EventAddress,
+    trust: &AccountTrust,
+    cache: &TokenCache,
+    now: Millis,
+) -> Result<FleetEvent> {
+    let envelope = Envelope::decode(EnvelopeKind::Event, bytes)?;
+    let opened = envelope.verify(trust, cache, now, &REPLIER_ROLES)?;
+    let sender = &opened.sender.identity;
+    let event = FleetEvent::decode(opened.body)
+        .map_err(|source| MessageRefusal::Event { sender: sender.clone(), source })?;
+    if event.sender != *sender {
+        let (sender, claimed) = (sender.clone(), event.sender);
+        return Err(MessageRefusal::WrongSender { sender, claimed });
+    }
+    for (field, is_same) in
+        [("sender", event.sender == subject.node), ("kind", event.kind == subject.kind)]
+    {
+        if !is_same {
+            return Err(MessageRefusal::SubjectMismatch { sender: sender.clone(), field });
+        }
+    }
+    Ok(event)
 }
 
 impl ExpectedAnswer<'_> {

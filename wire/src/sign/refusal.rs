@@ -2,6 +2,7 @@
 
 use uuid::Uuid;
 
+use crate::event::EventDecodeError;
 use crate::identity::Identity;
 use crate::progress::ProgressDecodeError;
 use crate::reply::ReplyDecodeError;
@@ -74,6 +75,15 @@ pub enum MessageRefusal {
         #[source]
         source: ProgressDecodeError,
     },
+    /// The signed event is invalid.
+    #[error("{sender} signed an invalid event")]
+    Event {
+        /// The signer.
+        sender: Identity,
+        /// The decode error.
+        #[source]
+        source: EventDecodeError,
+    },
     /// The body names another sender than the token.
     #[error("the message specifies the sender {claimed}, but {sender} signed it")]
     WrongSender {
@@ -113,6 +123,7 @@ impl MessageRefusal {
             Self::Request { .. } => "invalid_request",
             Self::Reply { .. } => "invalid_reply",
             Self::Progress { .. } => "invalid_progress",
+            Self::Event { .. } => "invalid_event",
             Self::WrongSender { .. } => "wrong_sender",
             Self::SubjectMismatch { .. } => "subject_mismatch",
             Self::OtherRequest { .. } => "other_request",
@@ -126,6 +137,7 @@ impl MessageRefusal {
             | Self::Request { sender, .. }
             | Self::Reply { sender, .. }
             | Self::Progress { sender, .. }
+            | Self::Event { sender, .. }
             | Self::WrongSender { sender, .. }
             | Self::SubjectMismatch { sender, .. }
             | Self::OtherRequest { sender, .. } => Some(sender),

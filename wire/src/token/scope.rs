@@ -2,10 +2,11 @@
 //!
 //! ```text
 //!            may publish                                  may subscribe
-//! node       its answers, its own keys of the buckets     requests to all and to itself, its own inbox,
-//!            NODES and PERMITS; reads PERMITS and TRUST    changes of PERMITS and TRUST
-//! caller     requests to the agents in its tags;          answers to its requests, its own inbox, changes of TRUST
-//!            reads TRUST
+//! node       its answers and events, its own keys of the  requests to all and to itself, its own inbox,
+//!            buckets NODES and PERMITS; reads PERMITS      changes of PERMITS and TRUST
+//!            and TRUST
+//! caller     requests to the agents in its tags;          answers to its requests, its own inbox, events, changes
+//!            reads TRUST                                   of TRUST
 //! service    any request, and what a node may; reads and  what a node and a caller may, changes of PROVISION and TRUST
 //!            writes PROVISION and tokens of nodes
 //! ```
@@ -98,7 +99,12 @@ impl UserRole {
             ),
             Self::Caller => (
                 [in_each_collective(&["{{tag(agent)}}.>"]), trust_read_subjects()].concat(),
-                [own_answer_subjects(), trust_change_subjects()].concat(),
+                [
+                    own_answer_subjects(),
+                    vec![subject::ALL_EVENTS.to_owned()],
+                    trust_change_subjects(),
+                ]
+                .concat(),
                 MAX_CALLER_SUBSCRIPTIONS,
             ),
             Self::Service => (
@@ -163,6 +169,7 @@ const NODE_REQUEST_SUFFIXES: [&str; 2] = ["*.*.all", "*.*.node.{{name()}}"];
 fn node_publish_subjects() -> Vec<String> {
     let mut subjects = vec![
         format!("_R.*.*.{USER_NAME_PLACEHOLDER}"),
+        format!("_E.*.{USER_NAME_PLACEHOLDER}"),
         subject::bucket_key("NODES", USER_NAME_PLACEHOLDER),
     ];
     let permits = stores::PERMITS_BUCKET.name;

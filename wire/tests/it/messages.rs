@@ -1,13 +1,15 @@
 //! Signing and opening messages, individually and in batches.
 
 use muster_filter::NodeFilter;
+use muster_wire::event::FleetEvent;
+use muster_wire::limits::MAX_EVENT_TEXT_BYTES;
 use muster_wire::progress::{MAX_PROGRESS_MESSAGES, ProgressMessage};
 use muster_wire::request::RequestTarget;
 use muster_wire::sign::{
-    Envelope, EnvelopeKind, EnvelopeSignError, open_progress, open_replies, open_reply,
+    Envelope, EnvelopeKind, EnvelopeSignError, open_event, open_progress, open_replies, open_reply,
     open_request, sign_envelope,
 };
-use muster_wire::subject::RequestAddress;
+use muster_wire::subject::{EventAddress, RequestAddress};
 use muster_wire::token::{KeyKind, TokenCache, UserRole};
 use proptest::prelude::*;
 use serde_json::{Map, Value};
@@ -194,6 +196,56 @@ fn progress(seq: u64) -> ProgressMessage {
         events: vec![Value::from("a")],
         dropped: 0,
         time: NOW,
+    }
+}
+
+#[test]
+fn events_are_accepted_on_the_subject_of_their_sender_and_kind_only() {
+    let world = TestOrganisation::new();
+    let cache = TokenCache::default();
+    let event = |sender: &str| FleetEvent {
+        id: reply().request,
+        sender: identity(sender),
+        kind: crate::world::name("restart_ok"),
+        text: "httpd: restarted".to_owned(),
+        data: Map::new(),
+        time: NOW,
+    };
+    let own = world.node().identity().to_string();
+    let open = |bytes: &[u8], subject: &str| {
+        open_event(bytes, &EventAddress::parse(subject).unwrap(), &world.trust, &cache, NOW)
+    };
+    let good = sealed(EnvelopeKind::Event, &event(&own), &world.node());
+    let subject = format!("_E.restart_ok.{own}");
+    assert_eq!(open(&good, &subject).unwrap(), event(&own));
+    assert_eq!(EventAddress::parse(&subject).unwrap().subject(), subject);
+    for (bytes, subject, code) in [
+        (&good, "_E.restart_ok.db2.acme.net".to_owned(), "subject_mismatch"),
+        (&good, format!("_E.restart_failed.{own}"), "subject_mismatch"),
+        (
+            &sealed(EnvelopeKind::Event, &event("db2.acme.net"), &world.node()),
+            subject.clone(),
+            "wrong_sender",
+        ),
+        (
+            &sealed(EnvelopeKind::Event, &event(&own), &world.caller()),
+            subject.clone(),
+            "wrong_role",
+        ),
+        (
+            &sealed(EnvelopeKind::Reply, &reply(), &world.node()),
+            subject.clone(),
+            "unknown_protocol",
+        ),
+    ] {
+        assert_eq!(open(bytes, &subject).unwrap_err().reason_code(), code, "{subject}");
+    }
+    let mut long = event(&own);
+    long.text = "x".repeat(MAX_EVENT_TEXT_BYTES + 1);
+    let long = sealed(EnvelopeKind::Event, &long, &world.node());
+    assert_eq!(open(&long, &subject).unwrap_err().reason_code(), "invalid_event");
+    for wrong in ["_E.restart_ok", "_E.Restart.db1", "_E..db1", "_R.restart_ok.db1", "_E.x.DB1"] {
+        assert_eq!(EventAddress::parse(wrong), None, "{wrong}");
     }
 }
 

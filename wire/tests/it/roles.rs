@@ -10,7 +10,7 @@ use crate::world::{TestOrganisation, name};
 #[test]
 fn nodes_can_only_reply_register_and_use_permits() {
     let template = UserRole::Node.permission_template(&[name("fleet"), name("lab")]);
-    let mut publish = vec!["_R.*.*.{{name()}}", "$KV.NODES.{{name()}}"];
+    let mut publish = vec!["_R.*.*.{{name()}}", "_E.*.{{name()}}", "$KV.NODES.{{name()}}"];
     let keys: Vec<String> = ["wait", "claim", "beat"]
         .into_iter()
         .flat_map(|sign| {
@@ -55,7 +55,13 @@ fn callers_can_request_the_agents_of_their_tags_and_not_reply() {
     );
     assert_eq!(
         template.subscribe.allow,
-        ["_R.{{subject()}}.>", "_W.TRUST.account", "_W.TRUST.head", "_INBOX.{{subject()}}.>",]
+        [
+            "_R.{{subject()}}.>",
+            "_E.>",
+            "_W.TRUST.account",
+            "_W.TRUST.head",
+            "_INBOX.{{subject()}}.>",
+        ]
     );
 }
 

@@ -14,12 +14,14 @@ use muster_wire::enrol::{
     EnrolmentAnswer, EnrolmentDeferral, EnrolmentOutcome, open_enrolment_answer,
     open_enrolment_request, sign_enrolment_request,
 };
+use muster_wire::event::FleetEvent;
 use muster_wire::progress::ProgressMessage;
 use muster_wire::sign::{
-    EnvelopeKind, Signer, open_progress, open_reply, open_request, sign_envelope,
+    EnvelopeKind, Signer, open_event, open_progress, open_reply, open_request, sign_envelope,
 };
+use muster_wire::subject::EventAddress;
 use muster_wire::token::{TokenCache, UserRole};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::enrolment::{EnrolmentFixture, WEB, enrolment_request, machine};
 use crate::world::{self, NOW, broadcast, expected, name, request};
@@ -29,7 +31,8 @@ pub(crate) fn kinds() -> Vec<EnvelopeKind> {
     let next = |kind: &EnvelopeKind| match kind {
         EnvelopeKind::Request => Some(EnvelopeKind::Reply),
         EnvelopeKind::Reply => Some(EnvelopeKind::Progress),
-        EnvelopeKind::Progress => Some(EnvelopeKind::Proposal),
+        EnvelopeKind::Progress => Some(EnvelopeKind::Event),
+        EnvelopeKind::Event => Some(EnvelopeKind::Proposal),
         EnvelopeKind::Proposal => Some(EnvelopeKind::Approval),
         EnvelopeKind::Approval => Some(EnvelopeKind::Bundle),
         EnvelopeKind::Bundle => Some(EnvelopeKind::Hello),
@@ -65,7 +68,7 @@ impl Samples {
         let fleet = &self.place.fleet;
         match kind {
             EnvelopeKind::Request | EnvelopeKind::Proposal => fleet.caller(),
-            EnvelopeKind::Reply | EnvelopeKind::Progress => fleet.node(),
+            EnvelopeKind::Reply | EnvelopeKind::Progress | EnvelopeKind::Event => fleet.node(),
             EnvelopeKind::Approval => fleet.signer(UserRole::Caller, "anna", 61),
             EnvelopeKind::Bundle => bundle_signer(&self.place),
             EnvelopeKind::Hello => self.place.bootstrap(&WEB),
@@ -81,6 +84,7 @@ impl Samples {
             EnvelopeKind::Request => sign_envelope(kind, &request(&["db1.acme.net"]), &signer),
             EnvelopeKind::Reply => sign_envelope(kind, &world::reply(), &signer),
             EnvelopeKind::Progress => sign_envelope(kind, &progress(), &signer),
+            EnvelopeKind::Event => sign_envelope(kind, &event(), &signer),
             EnvelopeKind::Proposal => sign_envelope(kind, &proposal(), &signer),
             EnvelopeKind::Approval => {
                 let approval = ProposalApproval {
@@ -135,6 +139,13 @@ impl Samples {
                 .unwrap()
                 .map(drop)
                 .map_err(|refusal| refusal.to_string()),
+            EnvelopeKind::Event => {
+                let event = event();
+                let address = EventAddress { kind: event.kind, node: event.sender };
+                open_event(bytes, &address, trust, &cache, NOW)
+                    .map(drop)
+                    .map_err(|refusal| refusal.to_string())
+            }
             EnvelopeKind::Proposal => open_proposal(bytes, trust, &cache, NOW)
                 .map(drop)
                 .map_err(|error| error.to_string()),
@@ -177,6 +188,18 @@ fn progress() -> ProgressMessage {
         seq: 1,
         events: vec![Value::from("a")],
         dropped: 0,
+        time: NOW,
+    }
+}
+
+fn event() -> FleetEvent {
+    let answer = world::reply();
+    FleetEvent {
+        id: answer.request,
+        sender: answer.sender,
+        kind: name("restart_ok"),
+        text: "httpd: restarted".to_owned(),
+        data: Map::from_iter([("pid".to_owned(), 4711.into())]),
         time: NOW,
     }
 }

@@ -203,9 +203,18 @@ impl CommandContext<'_> {
 
     /// Prints a warning for each reason for which replies failed verification.
     pub fn warn_of_rejected(&self, rejected: &BTreeMap<&'static str, usize>) {
+        self.warn_of_rejected_messages(("reply", "replies"), rejected);
+    }
+
+    /// Prints a warning for each reason for which messages of a kind failed verification. The kind is given in singular and plural.
+    pub fn warn_of_rejected_messages(
+        &self,
+        (singular, plural): (&str, &str),
+        rejected: &BTreeMap<&'static str, usize>,
+    ) {
         for (reason, count) in rejected {
-            let replies = count_text(*count, "reply", "replies");
-            self.printer.print_warning(format_args!("{replies} failed verification ({reason})"));
+            let messages = count_text(*count, singular, plural);
+            self.printer.print_warning(format_args!("{messages} failed verification ({reason})"));
         }
     }
 

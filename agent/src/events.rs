@@ -1,0 +1,160 @@
+//! Publishes fleet events: signed messages about what happened on this node when nobody waits for it. These are the outcomes of restarts.
+//!
+//! The worker of a restart is another process, and it may restart this daemon, so the daemon reads the outcomes from the restart store. The ids of
+//! published events are on disk: after a crash between publishing and writing, an event is published again with the same id.
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use muster_api::base::{error_chain, replace_file};
+use muster_api::system::SystemError;
+use muster_bus::Bus;
+use muster_restart::{RestartCycle, RestartState, RestartStore};
+use muster_wire::event::FleetEvent;
+use muster_wire::identity::{Identity, SubjectName};
+use muster_wire::limits::MAX_EVENT_TEXT_BYTES;
+use muster_wire::sign::{EnvelopeKind, sign_envelope};
+use muster_wire::subject::EventAddress;
+use serde_json::json;
+use uuid::Uuid;
+
+use crate::core::DaemonCore;
+
+/// How often the restart store is read; a restart takes longer.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// Number of remembered ids of published events: several times the finished restarts that the store keeps for a service.
+const MAX_PUBLISHED_IDS: usize = 512;
+/// File of the published ids, in the daemon's state directory.
+const PUBLISHED_FILE: &str = "events.json";
+/// Mode of the file of published ids.
+const PUBLISHED_FILE_MODE: u32 = 0o600;
+
+/// Publishes the outcome of each restart, for the daemon's lifetime.
+pub(crate) async fn publish_restart_outcomes(
+    core: Arc<DaemonCore>,
+    store: RestartStore,
+    state: PathBuf,
+    bus: Bus,
+) {
+    let path = state.join(PUBLISHED_FILE);
+    let mut published = PublishedEvents::load(path.clone()).await;
+    let mut tick = tokio::time::interval(POLL_INTERVAL);
+    loop {
+        tick.tick().await;
+        if !bus.is_connected() {
+            continue;
+        }
+        let (reader, node) = (store.clone(), core.identity().clone());
+        let read = tokio::task::spawn_blocking(move || finished_restarts(&reader, &node)).await;
+        let mut outcomes = match read {
+            Ok(Ok(outcomes)) => outcomes,
+            Ok(Err(error)) => {
+                tracing::debug!(
+                    error = error_chain(&error),
+                    "cannot read the outcomes of restarts"
+                );
+                continue;
+            }
+            Err(_) => return,
+        };
+        outcomes.retain(|event| !published.ids.contains(&event.id));
+        for event in &outcomes {
+            match publish_event(&core, &bus, event).await {
+                Ok(()) => published.add(event.id),
+                Err(error) => tracing::warn!(error, id = %event.id, "cannot publish an event"),
+            }
+        }
+        if !outcomes.is_empty() {
+            published.save(path.clone()).await;
+        }
+    }
+}
+
+/// Signs an event and publishes it. Returns when the broker has received it.
+async fn publish_event(core: &DaemonCore, bus: &Bus, event: &FleetEvent) -> Result<(), String> {
+    let signed = sign_envelope(EnvelopeKind::Event, event, &core.signer);
+    let signed = signed.map_err(|error| error_chain(&error))?;
+    let address = EventAddress { kind: event.kind.clone(), node: event.sender.clone() };
+    bus.publish(&address.subject(), signed.into()).await.map_err(|error| error_chain(&error))?;
+    bus.flush().await.map_err(|error| error_chain(&error))
+}
+
+/// The outcomes of all finished restarts that the store keeps, as events.
+fn finished_restarts(
+    store: &RestartStore,
+    node: &Identity,
+) -> Result<Vec<FleetEvent>, SystemError> {
+    let mut events = Vec::new();
+    for key in store.list_keys()? {
+        let Some(record) = store.read_record(&key)? else {
+            continue;
+        };
+        let target = record.target.to_string();
+        let cycles = record.past.iter().chain([&record.current]);
+        events.extend(cycles.filter_map(|cycle| outcome_event(cycle, &target, node)));
+    }
+    Ok(events)
+}
+
+/// The event of a finished restart; its id is that of the restart.
+fn outcome_event(cycle: &RestartCycle, target: &str, node: &Identity) -> Option<FleetEvent> {
+    let kind = match cycle.state {
+        RestartState::Ok => "restart_ok",
+        RestartState::Failed => "restart_failed",
+        RestartState::Timeout => "restart_timeout",
+        _ => return None,
+    };
+    let pid = cycle.after.as_ref().map(|process| process.pid);
+    Some(FleetEvent {
+        id: cycle.id,
+        sender: node.clone(),
+        kind: SubjectName::parse(kind).ok()?,
+        text: shorten_text(&format!("{target}: {}", cycle.text)),
+        data: json!({"target": target, "requests": cycle.requests, "pid": pid})
+            .as_object()?
+            .clone(),
+        time: cycle.finished_at()?.wall,
+    })
+}
+
+/// The text up to the protocol's limit, cut between characters.
+fn shorten_text(text: &str) -> String {
+    let mut end = text.len().min(MAX_EVENT_TEXT_BYTES);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text.get(..end).unwrap_or_default().to_owned()
+}
+
+/// The ids of published events, oldest first.
+#[derive(Debug, Default)]
+struct PublishedEvents {
+    ids: VecDeque<Uuid>,
+}
+
+impl PublishedEvents {
+    /// Reads the file. A missing or unreadable file counts as empty: events are then published again.
+    async fn load(path: PathBuf) -> Self {
+        let read = tokio::task::spawn_blocking(move || std::fs::read(path).ok()).await;
+        let ids = read.ok().flatten().and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        Self { ids: ids.unwrap_or_default() }
+    }
+
+    fn add(&mut self, id: Uuid) {
+        self.ids.push_back(id);
+        while self.ids.len() > MAX_PUBLISHED_IDS {
+            self.ids.pop_front();
+        }
+    }
+
+    async fn save(&self, path: PathBuf) {
+        // Serializing ids cannot fail.
+        let bytes = serde_json::to_vec(&self.ids).unwrap_or_default();
+        let write = move || replace_file(&path, &bytes, PUBLISHED_FILE_MODE);
+        if let Ok(Err(error)) = tokio::task::spawn_blocking(write).await {
+            tracing::warn!(%error, "cannot store the ids of published events");
+        }
+    }
+}

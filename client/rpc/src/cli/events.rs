@@ -1,0 +1,40 @@
+//! Arguments of `rpc events`.
+
+use std::time::Duration;
+
+use clap::Args;
+use muster_wire::identity::Identity;
+
+use super::seconds::parse_seconds;
+
+/// Examples.
+pub const AFTER_HELP: &str = "Examples:
+  rpc events                              every event, until Ctrl-C
+  rpc events --kind restart               the outcomes of restarts
+  rpc events --kind restart_failed -I web1.acme.net
+  rpc events --count 1 -t 3600 --jsonl    wait for one event, at most an hour
+
+Nodes publish an event when something ends that nobody waits for: restart_ok,
+restart_failed and restart_timeout. Each is signed by its node and verified. The
+broker stores no events: those of before the command are not shown. Exits with 3
+if --count was given and fewer events arrived.";
+
+/// `rpc events`.
+#[derive(Debug, Args)]
+pub struct EventsArgs {
+    /// Only events whose kind begins with this; may be repeated
+    #[arg(long = "kind", value_name = "KIND")]
+    pub kinds: Vec<String>,
+    /// Only events of this node; may be repeated
+    #[arg(short = 'I', long = "identity", value_name = "NODE")]
+    pub nodes: Vec<Identity>,
+    /// End after N events
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub count: Option<u32>,
+    /// End after this time
+    #[arg(short, long, value_name = "SECONDS", value_parser = parse_seconds)]
+    pub timeout: Option<Duration>,
+    /// Print each event as a line of JSON
+    #[arg(long)]
+    pub jsonl: bool,
+}

@@ -1,0 +1,42 @@
+//! `rpc events`: prints the events of the fleet as they arrive.
+
+use muster_request::{EventSelection, FleetConnection, TargetSelection};
+
+use crate::cli::events::EventsArgs;
+use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Error};
+use crate::error::ResultWriteError;
+use crate::render::events::{EventLine, render_event};
+use crate::render::json;
+
+/// Runs the command.
+pub async fn run(args: EventsArgs, cx: CommandContext<'_>) -> CommandResult {
+    let count = args.count.map(|count| usize::try_from(count).unwrap_or(usize::MAX));
+    let selection = EventSelection {
+        kinds: args.kinds,
+        nodes: args.nodes.into_iter().collect(),
+        count,
+        time: args.timeout,
+    };
+    let settings = cx.load_settings()?;
+    let fleet = FleetConnection::connect(&settings, &TargetSelection::for_collective(None)).await?;
+    let print_ready = || cx.printer.print_message("Waiting for events");
+    let events = fleet.follow_events::<Error>(&selection, print_ready, |event| {
+        if args.jsonl {
+            let line =
+                json::to_safe_line(&EventLine::new(event)).map_err(ResultWriteError::from)?;
+            return Ok(cx.printer.print_line(line)?);
+        }
+        Ok(cx.printer.print_line(render_event(event))?)
+    });
+    let summary = events.await?;
+    cx.warn_of_rejected_messages(("event", "events"), &summary.rejected);
+    if summary.incomplete {
+        cx.printer.print_warning(
+            "incomplete: the connection to the broker was interrupted, or events arrived too fast; some may be missing",
+        );
+    }
+    Ok(match count {
+        Some(count) if summary.shown < count => CommandExitCode::NoneAnswered,
+        _ => CommandExitCode::Passed,
+    })
+}

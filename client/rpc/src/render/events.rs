@@ -1,0 +1,48 @@
+//! Renders fleet events: one line each, for people or as JSON.
+
+use muster_base::{format_rfc3339, format_utc};
+use muster_wire::event::FleetEvent;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::escape_to_line;
+use crate::printer::{BAD, STRONG};
+
+/// Renders an event as a line: time, node, kind and text.
+pub fn render_event(event: &FleetEvent) -> String {
+    let time = format_utc(event.time / 1000);
+    let (node, kind, text) = (&event.sender, &event.kind, escape_to_line(&event.text));
+    let kind = kind.as_str();
+    let is_bad = kind.ends_with("_failed") || kind.ends_with("_timeout");
+    let style = if is_bad { BAD } else { STRONG };
+    format!("{time}  {node}  {style}{kind}{style:#}  {text}")
+}
+
+/// An event as a line of JSON.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct EventLine<'a> {
+    schema: &'static str,
+    id: String,
+    sender: &'a str,
+    kind: &'a str,
+    text: &'a str,
+    time_utc: String,
+    // Details, which the kind defines.
+    data: &'a Map<String, Value>,
+}
+
+impl<'a> EventLine<'a> {
+    /// Creates the line of this event.
+    pub fn new(event: &'a FleetEvent) -> Self {
+        Self {
+            schema: "muster.event.line.v1",
+            id: event.id.to_string(),
+            sender: event.sender.as_str(),
+            kind: event.kind.as_str(),
+            text: &event.text,
+            time_utc: format_rfc3339(event.time),
+            data: &event.data,
+        }
+    }
+}
