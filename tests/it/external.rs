@@ -161,7 +161,7 @@ impl AgentFixture {
         fixture
     }
 
-    pub(crate) fn context(&self, action: &str, timeout: Duration) -> CallContext {
+    pub(crate) fn context(action: &str, timeout: Duration) -> CallContext {
         let node = TestNode::named("node1").unwrap();
         let system = Arc::new(FakeSystem::new());
         let context = node.context("rogue", action, system).unwrap();
@@ -174,7 +174,7 @@ impl AgentFixture {
     }
 
     pub(crate) async fn call(&self, action: &str, input: Value, timeout: Duration) -> CallOutcome {
-        self.dispatch(self.context(action, timeout), input).await
+        self.dispatch(Self::context(action, timeout), input).await
     }
 
     pub(crate) async fn call_default(&self, action: &str) -> CallOutcome {

@@ -42,7 +42,7 @@ async fn mcollective_scripts_reply_with_file_exit_code_and_stderr() {
             "{text}"
         );
     }
-    let mut context = fixture.context("script", Duration::from_secs(30));
+    let mut context = AgentFixture::context("script", Duration::from_secs(30));
     context.reply_wanted = false;
     let unwanted = fixture.dispatch(context, json!({})).await;
     assert_eq!(unwanted.data["said"], json!("script False"));
@@ -57,7 +57,7 @@ async fn cancelled_program_can_reply_within_its_grace_period() {
     let fixture = AgentFixture::with_rogue_agent(options, |_| {}).await;
     let begun = fixture.directory.path().join("begun");
     let call_and_cancel = async |action: &str| {
-        let context = fixture.context(action, Duration::from_secs(60));
+        let context = AgentFixture::context(action, Duration::from_mins(1));
         let cancel = context.cancel.clone();
         let call = fixture.dispatch(context, json!({}));
         let cancel_call = async {

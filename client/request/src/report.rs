@@ -73,6 +73,8 @@ impl RequestReport {
         self.replies.extend(other.replies);
         self.summaries.clear();
         self.stats.merge(other.stats);
+        self.job = self.job.or(other.job);
+        self.stop = self.stop.or(other.stop);
         self
     }
 }

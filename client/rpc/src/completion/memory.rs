@@ -167,8 +167,8 @@ mod tests {
     #[test]
     fn caches_seen_names_up_to_a_limit() {
         let scratch = tempfile::tempdir().unwrap();
-        let path = scratch.path().join("fleet/seen.json");
-        let path = Some(path.as_path());
+        let file = scratch.path().join("fleet/seen.json");
+        let path = Some(file.as_path());
         assert_eq!(SeenNamesCache::load(path), SeenNamesCache::default());
         SeenNamesCache::add_names(path, nodes(["a", "b"]));
         SeenNamesCache::add_names(path, nodes(["b", "c", "no name", ""]));
@@ -176,7 +176,7 @@ mod tests {
         let many: Vec<String> = (0..2 * MAX_NAMES).map(|n| format!("n{n}")).collect();
         SeenNamesCache::add_names(path, nodes(many.iter().map(String::as_str)));
         assert_eq!(SeenNamesCache::load(path).nodes.len(), MAX_NAMES);
-        std::fs::write(path.unwrap(), "{").unwrap();
+        std::fs::write(&file, "{").unwrap();
         assert_eq!(SeenNamesCache::load(path), SeenNamesCache::default());
         SeenNamesCache::add_names(None, nodes(["a"]));
     }
