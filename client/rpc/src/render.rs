@@ -48,7 +48,7 @@ pub mod value;
 
 pub use page::TextPage;
 pub use plan::{count_text, list_first_nodes, node_count_text};
-pub use printable::escape_to_line;
+pub use printable::{escape_to_line, shell_word};
 
 /// Width in tests, in columns.
 #[cfg(test)]

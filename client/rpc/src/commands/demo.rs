@@ -4,6 +4,7 @@
 //! DIR/.muster-demo    marks the directory as one of a demonstration
 //! DIR/demo.json       processes that were started
 //! DIR/rpc.toml        configuration of the client, with its credentials in the same directory
+//! DIR/guest/          the same for a second user, who may only read
 //! DIR/org/            the organisation
 //! DIR/nodes/NAME/     a node: rpcd.toml, facts, classes, policies, state, and root/, its scratch root
 //! DIR/virtual/        used instead for one process that runs many nodes
@@ -13,10 +14,14 @@
 mod broker;
 mod error;
 mod fleet;
+mod machine;
 mod node;
+mod policies;
 mod process;
 mod ready;
 mod record;
+mod services;
+mod steps;
 mod up;
 mod virtual_nodes;
 
@@ -74,8 +79,7 @@ fn show_status(directory: &Path, printer: &OutputPrinter) -> CommandResult {
         rows.push(process_row(&name, node.process, path.display().to_string()));
     }
     printer.print_text(format_table(["NAME", "PID", "STATE", "MEMORY", "WHERE"], &rows))?;
-    let all_alive = record.nodes_first().iter().all(DemoProcess::is_alive);
-    if rows.is_empty() || !all_alive {
+    if !record.is_running() {
         printer.print_warning("not all processes are running; run `rpc demo down` to clean up");
         return Ok(CommandExitCode::Local);
     }
@@ -100,6 +104,9 @@ async fn stop_demo(directory: &Path, printer: &OutputPrinter) -> CommandResult {
     let record = DemoRecord::load(directory)?;
     let nodes: Vec<_> = record.nodes.iter().map(|node| node.process).collect();
     process::stop_processes(&nodes, STOP_TIMEOUT).await?;
+    // Services and jobs that the nodes started. No more are started, now that the nodes have stopped.
+    let started = process::find_root_processes(&record::scratch_roots(directory));
+    process::stop_processes(&started, STOP_TIMEOUT).await?;
     let broker: Vec<_> = record.broker.iter().map(|broker| broker.process).collect();
     process::stop_processes(&broker, STOP_TIMEOUT).await?;
     record::remove_directory(directory)?;
