@@ -25,8 +25,7 @@ impl Demo {
         let up = demo.rpc(&[&up, more].concat());
         assert!(up.status.success(), "{}", describe_output(&up));
         let output = String::from_utf8(up.stdout).unwrap();
-        let setting = format!("export RPC_CONFIG={}/rpc.toml", fleet.display());
-        assert_eq!(output.lines().next(), Some(setting.as_str()));
+        assert!(output.starts_with(&format!("export RPC_CONFIG={}/rpc.toml\n", fleet.display())));
         demo
     }
 
@@ -61,6 +60,7 @@ impl Demo {
             .env("RPC_CONFIG", self.fleet().join("rpc.toml"))
             .env("RPCD", find_program("rpcd"))
             .env("XDG_STATE_HOME", self.directory.path().join("state"))
+            .env("XDG_CONFIG_HOME", self.directory.path().join("config"))
             .env("PATH", path)
             .stdin(input)
             .output()
@@ -310,16 +310,12 @@ fn repeat_until(query: impl Fn() -> String, is_complete: impl Fn(&String) -> boo
 
 #[test]
 fn too_many_node_processes_are_refused() {
-    let scratch = TempDir::new().unwrap();
-    let demo = Demo { directory: scratch };
+    let demo = Demo { directory: TempDir::new().unwrap() };
     let fleet = demo.fleet();
     let up = demo.rpc(&["demo", "up", "--nodes", "501", "--dir", fleet.to_str().unwrap()]);
+    let output = describe_output(&up);
     assert_eq!(up.status.code(), Some(1));
-    assert!(
-        describe_output(&up).contains("--virtual") && !fleet.exists(),
-        "{}",
-        describe_output(&up)
-    );
+    assert!(output.contains("--virtual") && !fleet.exists(), "{output}");
 }
 
 #[test]

@@ -195,3 +195,36 @@ fn guest_may_read_and_is_denied_changes_with_the_rule() {
     assert!(denied.contains("guest is not allowed to call service restart"), "{denied}");
     assert!(denied.contains("service.policy:1 (default)"), "{denied}");
 }
+
+#[test]
+fn demonstration_adds_contexts_and_keeps_the_selected_one() {
+    let demo = Demo::start_with(&["--nodes", "1"]);
+    let contexts = demo.run_text(&["context", "list"]).0;
+    for name in ["demo", "demo-guest"] {
+        assert!(contexts.lines().any(|line| line.split_whitespace().any(|word| word == name)));
+    }
+    let whoami = |more: &[&str]| {
+        let (document, code) = demo.run_json(&[&["whoami"], more].concat());
+        assert_eq!(code, 0, "{document:#}");
+        document
+    };
+    // The variable RPC_CONFIG selects the file; the new contexts are not selected.
+    let own = whoami(&[]);
+    assert_eq!((&own["user"], &own["context"]), (&"demo".into(), &Value::Null), "{own:#}");
+    assert_eq!((&own["fleet"], &own["selected_by"]), (&"demo".into(), &"RPC_CONFIG".into()));
+    assert!(own["expires"].as_u64().unwrap() > 0 && own["valid"] == true, "{own:#}");
+    let guest = whoami(&["--context", "demo-guest"]);
+    assert_eq!((&guest["user"], &guest["context"]), (&"guest".into(), &"demo-guest".into()));
+    let (found, code) = demo.run_text(&["find", "--context", "demo-guest"]);
+    assert_eq!((found.lines().count(), code), (1, 0), "{found}");
+    let unknown = demo.rpc(&["find", "--context", "dem"]);
+    assert_eq!(unknown.status.code(), Some(1));
+    assert!(describe_output(&unknown).contains("did you mean `demo`"), "{unknown:?}");
+
+    let used = demo.rpc(&["context", "use", "demo-guest"]);
+    assert!(used.status.success() && describe_output(&used).contains("RPC_CONFIG is set"));
+    let fleet = demo.fleet();
+    let down = demo.rpc(&["demo", "down", "--dir", fleet.to_str().unwrap()]);
+    assert!(down.status.success(), "{}", describe_output(&down));
+    assert!(!demo.run_text(&["context", "list"]).0.contains("demo"));
+}

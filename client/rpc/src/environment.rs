@@ -8,6 +8,8 @@ use muster_wire::trace::TRACEPARENT_VARIABLE;
 
 /// The client's configuration file.
 pub const CONFIG: &str = "RPC_CONFIG";
+/// The name of a context, instead of the selected one.
+pub const CONTEXT: &str = "RPC_CONTEXT";
 /// The client's credentials, instead of those that the configuration names.
 pub const CREDENTIALS: &str = "RPC_CREDENTIALS";
 /// The directory of the organisation.
@@ -22,6 +24,8 @@ pub const RPCD: &str = "RPCD";
 pub struct ProcessEnvironment {
     /// [`CONFIG`].
     pub config: Option<PathBuf>,
+    /// [`CONTEXT`].
+    pub context: Option<String>,
     /// [`CREDENTIALS`].
     pub credentials: Option<PathBuf>,
     /// [`ORGANISATION`].
@@ -62,6 +66,7 @@ impl ProcessEnvironment {
         let home_path = |name: &str| path("HOME").map(|home| home.join(name));
         Self {
             config: path(CONFIG),
+            context: value(CONTEXT).map(|name| name.to_string_lossy().into_owned()),
             credentials: path(CREDENTIALS),
             organisation: path(ORGANISATION),
             nats_server: path(NATS_SERVER),

@@ -45,6 +45,7 @@ pub mod template_values;
 pub(crate) mod testing;
 pub mod trace;
 pub mod value;
+pub mod whoami;
 
 pub use page::TextPage;
 pub use plan::{count_text, list_first_nodes, node_count_text};

@@ -15,7 +15,8 @@ pub enum DemoCommand {
 
 Each node has a directory as its /, with a service, packages, files and a
 catalog: `httpd` runs on nodes of the class `apache`, `mysqld` on the others.
-The user `demo` may do everything, the user `guest` may only read. If the
+The user `demo` may do everything, the user `guest` may only read. Both are
+contexts: `rpc --context demo ...`, `rpc --context demo-guest ...`. If the
 demonstration is running already, this prints its settings again.")]
     Up(DemoUpArgs),
     /// Show the processes of the demonstration

@@ -12,6 +12,7 @@
 //! ```
 
 mod broker;
+mod contexts;
 mod error;
 mod fleet;
 mod machine;
@@ -48,7 +49,7 @@ pub async fn run(command: DemoCommand, cx: CommandContext<'_>) -> CommandResult 
     match command {
         DemoCommand::Up(args) => up::run(&args, directory(&args.demo)?, cx).await,
         DemoCommand::Status(args) => show_status(&directory(&args)?, cx.printer),
-        DemoCommand::Down(args) => stop_demo(&directory(&args)?, cx.printer).await,
+        DemoCommand::Down(args) => stop_demo(&directory(&args)?, cx).await,
     }
 }
 
@@ -100,7 +101,8 @@ fn memory_text(process: DemoProcess) -> String {
 }
 
 /// Stops all processes, nodes before the broker, and removes the directory.
-async fn stop_demo(directory: &Path, printer: &OutputPrinter) -> CommandResult {
+async fn stop_demo(directory: &Path, cx: CommandContext<'_>) -> CommandResult {
+    let CommandContext { environment, printer, .. } = cx;
     let record = DemoRecord::load(directory)?;
     let nodes: Vec<_> = record.nodes.iter().map(|node| node.process).collect();
     process::stop_processes(&nodes, STOP_TIMEOUT).await?;
@@ -109,6 +111,7 @@ async fn stop_demo(directory: &Path, printer: &OutputPrinter) -> CommandResult {
     process::stop_processes(&started, STOP_TIMEOUT).await?;
     let broker: Vec<_> = record.broker.iter().map(|broker| broker.process).collect();
     process::stop_processes(&broker, STOP_TIMEOUT).await?;
+    contexts::remove_contexts(directory, environment, printer);
     record::remove_directory(directory)?;
     printer.print_message(format_args!(
         "{GOOD}down{GOOD:#}: all processes are stopped, and {} is removed",

@@ -52,6 +52,8 @@ fn made(name: &str) -> Value {
         "muster.job.v1" => of::<render::job::JobDocument<'_>>(),
         "muster.job.diff.v1" => of::<render::job::JobDifference>(),
         "muster.doctor.v1" => of::<render::doctor::DoctorDocument<'_>>(),
+        "muster.whoami.v1" => of::<render::whoami::WhoamiDocument>(),
+        "muster.contexts.v1" => of::<render::whoami::ContextListDocument>(),
         "muster.provision.v1" => of::<render::provision::ProvisioningDocument<'_>>(),
         "muster.plugins.v1" => of::<render::plugins::PluginListDocument<'_>>(),
         "muster.plugin.check.v1" => of::<render::ddl_check::DdlCheckDocument<'_>>(),

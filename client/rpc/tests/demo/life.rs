@@ -34,6 +34,7 @@ impl World {
             .arg("--dir")
             .arg(self.directory())
             .env("RPCD", &self.daemon)
+            .env("XDG_CONFIG_HOME", self.scratch.path().join("config"))
             .env("NATS_SERVER", nats_server())
             .output()
             .unwrap()

@@ -5,9 +5,10 @@ use std::path::Path;
 
 use muster_organisation::bundle::name::USER_CONFIG;
 
+use super::contexts::{GUEST_CONTEXT, has_context};
 use super::up::GUEST_DIRECTORY;
 use crate::commands::context::{CommandContext, Result};
-use crate::environment::{CONFIG, ProcessEnvironment};
+use crate::environment::{CONFIG, CONTEXT, ProcessEnvironment};
 use crate::printer::HINT;
 use crate::render::shell_word;
 
@@ -24,6 +25,10 @@ pub fn print_settings(directory: &Path, is_virtual: bool, cx: CommandContext<'_>
 fn shell_settings(directory: &Path, environment: &ProcessEnvironment) -> Vec<String> {
     let word = |path: &Path| shell_word(&path.display().to_string());
     let mut lines = vec![format!("export {CONFIG}={}", word(&directory.join(USER_CONFIG)))];
+    // Both variables at once would be an error.
+    if environment.context.is_some() {
+        lines.push(format!("unset {CONTEXT}"));
+    }
     if let Some(programs) = environment.program_directory()
         && !is_in_path(environment)
     {
@@ -39,8 +44,12 @@ fn print_next_steps(directory: &Path, is_virtual: bool, cx: CommandContext<'_>) 
         Some(default) if default == directory => String::new(),
         _ => format!(" --dir {word}"),
     };
-    let guest =
-        shell_word(&directory.join(GUEST_DIRECTORY).join(USER_CONFIG).display().to_string());
+    let guest = if has_context(GUEST_CONTEXT, directory, cx.environment) {
+        format!("--context {GUEST_CONTEXT}")
+    } else {
+        let path = directory.join(GUEST_DIRECTORY).join(USER_CONFIG);
+        format!("--config {}", shell_word(&path.display().to_string()))
+    };
     if std::io::stdout().is_terminal() {
         let up = format!("{} demo up{option}", program_word(cx.environment));
         cx.printer.print_message(format_args!("\nTo use it in this shell, run: eval \"$({up})\""));
@@ -67,7 +76,7 @@ fn print_next_steps(directory: &Path, is_virtual: bool, cx: CommandContext<'_>) 
     steps.extend([
         (
             "as a user who may only read: the nodes deny it",
-            format!("rpc --config {guest} puppetral do type=user name=rip"),
+            format!("rpc {guest} puppetral do type=user name=rip"),
         ),
         ("stop the demonstration and remove its files", format!("rpc demo down{option}")),
     ]);

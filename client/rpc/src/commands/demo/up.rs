@@ -24,7 +24,8 @@ use super::policies::DemoPolicies;
 use super::ready::ReadinessListener;
 use super::record::DemoRecord;
 use super::{
-    DemoError, broker, fleet, node, process, ready, record, services, steps, virtual_nodes,
+    DemoError, broker, contexts, fleet, node, process, ready, record, services, steps,
+    virtual_nodes,
 };
 use crate::broker_program;
 use crate::cli::demo::DemoUpArgs;
@@ -103,6 +104,7 @@ pub async fn run(args: &DemoUpArgs, directory: PathBuf, cx: CommandContext<'_>) 
         process::stop_processes(&programs, STOP_TIMEOUT).await?;
         return Err(error.into());
     }
+    contexts::add_contexts(&directory, environment, printer);
     let took = format_duration(started.elapsed());
     printer.print_message(format_args!("{GOOD}up{GOOD:#}: a broker and {kind}, in {took}"));
     steps::print_settings(&directory, args.in_memory, cx)?;
