@@ -55,7 +55,7 @@ async fn undo_job(
     cx.confirm_request(&settings, (args.noop, nodes.len(), args.yes), preview).await?;
     let output = RequestOutput::new(form, None, &args.output, plan.action, cx).with_noop(args.noop);
     let (agent, action) = (plan.ddl.name(), plan.action.name());
-    output.print_found(agent, action, &nodes)?;
+    output.print_found((agent, action), &nodes, None)?;
     let progress = ProgressReporter::new(cx.printer, !form.is_json() && !args.output.no_progress);
     let mut report = RequestReport::empty(agent, action);
     report.noop = args.noop;
