@@ -29,7 +29,7 @@ macro_rules! published {
 }
 
 /// All published schemas.
-pub const PUBLISHED_SCHEMAS: [PublishedSchema; 33] = [
+pub const PUBLISHED_SCHEMAS: [PublishedSchema; 34] = [
     published!("muster.request.v1", "rpc do -j, rpc listen -j, rpc cancel -j"),
     published!("muster.request.lines.v1", "each line of rpc do --jsonl, rpc listen --jsonl"),
     published!("muster.event.line.v1", "each line of rpc events --jsonl"),
