@@ -4,15 +4,18 @@ SHELL := /bin/bash
 TOOLS := $(CURDIR)/target/tools
 export PATH := $(TOOLS):$(HOME)/.cargo/bin:$(PATH)
 export CARGO_TERM_COLOR ?= never
+BUILD := $(or $(CARGO_TARGET_DIR),target)
+PROFILE ?= release
 
 .PHONY: help demo demo-provision test check fmt lint unit doc deny audit sbom tools puppet parity bench bench-permits bench-gate bench-baseline bench-programs faults fuzz install clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
 
-demo: tools ## start a broker and five nodes, run example requests, and remove everything
-	@cargo build --quiet --release --bin rpc --bin rpcd
-	@tools/demo target/release
+demo: ## start a broker and five nodes, run example requests, and remove everything (PROFILE=dev builds faster)
+	@tools/fetch $(TOOLS) demo
+	cargo build --locked --profile $(PROFILE) --bin rpc --bin rpcd
+	@tools/demo $(BUILD)/$(PROFILE:dev=debug)
 
 demo-provision: tools puppet ## enrol ten new machines with a real Puppet Server, provision them, and retire one
 	@cargo build --quiet --release --bin rpc --bin rpcd

@@ -9,6 +9,7 @@ mod certificate_authority;
 mod coverage;
 mod data_sources;
 mod demo;
+mod demo_machines;
 mod discovery;
 mod docs;
 mod doctor;

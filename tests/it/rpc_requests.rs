@@ -115,11 +115,22 @@ async fn changing_many_nodes_at_a_terminal_needs_confirmation() {
     for (answer, exit, done) in [("n\n", 1, 0), ("\n", 1, 0), ("y\n", 0, 2)] {
         let terminal = nix::pty::openpty(None, None).unwrap();
         let slave = || std::process::Stdio::from(terminal.slave.try_clone().unwrap());
-        let mut command = fixture.rpc.prepare_command(&["do", "work", "what=x", "--np"]);
+        let request = ["do", "work", "what=x", "-F", "number=/[12]/", "--np"];
+        // The answer decides whether it is sent.
+        let secret: &[&str] = if done == 0 { &["token=s3cret"] } else { &[] };
+        let mut command = fixture.rpc.prepare_command(&[&request[..], secret].concat());
         let child = command.stdin(slave()).stderr(slave()).spawn().unwrap();
         nix::unistd::write(&terminal.master, answer.as_bytes()).unwrap();
         let output = child.wait_with_output().await.unwrap();
         assert_eq!(output.status.code(), Some(exit), "{answer:?}: {}", describe_output(&output));
+        let mut shown = [0; 4096];
+        let length = nix::unistd::read(&terminal.master, &mut shown).unwrap();
+        let shown = String::from_utf8_lossy(&shown[..length]).into_owned();
+        for part in ["fleet:", "(collective muster)", "filter: nodes", "number", "what=x"] {
+            assert!(shown.contains(part), "{part}: {shown}");
+        }
+        assert!(!shown.contains("s3cret"), "{shown}");
+        assert_eq!(shown.contains("token=[redacted]"), done == 0, "{shown}");
         assert_eq!(fixture.gate.total.load(Ordering::Relaxed), done, "{answer:?}");
     }
 }

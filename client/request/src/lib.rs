@@ -11,8 +11,11 @@
 
 mod approval;
 mod cache_file;
+mod caller_summary;
 mod collect;
 mod confirm;
+mod context_selection;
+mod contexts;
 mod ddl_cache;
 mod ddl_fetch;
 mod error;
@@ -45,7 +48,10 @@ pub use approval::{
     write_approval_file,
 };
 pub use cache_file::{read_cache_file, replace_cache_file};
+pub use caller_summary::{CallerSummary, CallerSummaryError, fleet_name};
 pub use confirm::{ConfirmContext, ConfirmDecision, ConfirmMode};
+pub use context_selection::{ConfigSelection, SelectedConfig};
+pub use contexts::{ClientContext, ContextError, ContextName, ContextStore, DEFAULT_CONTEXT};
 pub use ddl_cache::DdlCache;
 pub use ddl_fetch::{DdlFetchError, FetchedDdl};
 pub use error::FleetRequestError;

@@ -15,6 +15,7 @@ use muster_wire::identity::SubjectName;
 use muster_wire::token::{AccountTrust, KeyKind, PublicKey};
 
 use crate::confirm::ConfirmMode;
+use crate::contexts::{ContextError, ContextName};
 use file::SettingsFile;
 pub use file::SettingsSyntaxError;
 
@@ -68,6 +69,8 @@ pub struct RpcSettings {
     pub plain_secrets: bool,
     /// Directory of cached data; nothing is cached when absent. Not a key of the file.
     pub caches: Option<PathBuf>,
+    /// The context that selected the file. Not a key of the file.
+    pub context: Option<ContextName>,
     /// Warnings about the file, to be printed.
     pub warnings: Vec<String>,
 }
@@ -78,6 +81,9 @@ pub enum RpcSettingsError {
     /// No file is given, and none exists in the default places.
     #[error("no configuration file found; searched {}", list_paths(.0))]
     NotFound(Vec<PathBuf>),
+    /// The context cannot be used.
+    #[error(transparent)]
+    Context(#[from] ContextError),
     /// The file cannot be read, or is too large.
     #[error(transparent)]
     File(#[from] FileAccessError),
@@ -178,6 +184,7 @@ impl RpcSettings {
             ddls: resolve_or(file.paths.ddls, "ddl"),
             plain_secrets: file.requests.plain_secrets,
             caches: None,
+            context: None,
             warnings: unknown.iter().map(|key| format!("{}: {key}", path.display())).collect(),
         })
     }

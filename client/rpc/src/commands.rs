@@ -7,6 +7,7 @@ mod broker;
 mod cancel;
 mod completion;
 mod context;
+pub mod contexts;
 pub mod demo;
 mod doctor;
 mod events;
@@ -31,6 +32,7 @@ mod schema;
 mod seen;
 mod stats;
 pub mod table;
+mod whoami;
 
 use std::cell::OnceCell;
 
@@ -50,7 +52,8 @@ pub async fn run(
 ) -> Result<CommandExitCode, Error> {
     let loaded_settings = &OnceCell::new();
     let config = cli.global.config.as_deref();
-    let cx = CommandContext { config, environment, loaded_settings, printer };
+    let context = cli.global.context.as_deref();
+    let cx = CommandContext { config, context, environment, loaded_settings, printer };
     match cli.command {
         Command::Ping(args) => ping::run(args, cx).await,
         Command::Find(args) => find::run(args, cx).await,
@@ -70,6 +73,8 @@ pub async fn run(
         Command::Permit(command) => Box::pin(permit::run(command, cx)).await,
         Command::Plugin(command) => plugin::run(command, cx).await,
         Command::Audit(command) => audit::run(command, cx),
+        Command::Whoami(args) => whoami::run(&args, cx),
+        Command::Context(command) => contexts::run(command, cx),
         Command::Policy(command) => policy::run(command, cx),
         Command::Org(command) => org::run(command, cx).await,
         Command::Provision(command) => provision::run(command, cx).await,

@@ -2,12 +2,14 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use muster_wire::trace::TRACEPARENT_VARIABLE;
 
 /// The client's configuration file.
 pub const CONFIG: &str = "RPC_CONFIG";
+/// The name of a context, instead of the selected one.
+pub const CONTEXT: &str = "RPC_CONTEXT";
 /// The client's credentials, instead of those that the configuration names.
 pub const CREDENTIALS: &str = "RPC_CREDENTIALS";
 /// The directory of the organisation.
@@ -22,6 +24,8 @@ pub const RPCD: &str = "RPCD";
 pub struct ProcessEnvironment {
     /// [`CONFIG`].
     pub config: Option<PathBuf>,
+    /// [`CONTEXT`].
+    pub context: Option<String>,
     /// [`CREDENTIALS`].
     pub credentials: Option<PathBuf>,
     /// [`ORGANISATION`].
@@ -42,6 +46,8 @@ pub struct ProcessEnvironment {
     pub traceparent: Option<String>,
     /// Search path of programs: `PATH`.
     pub path: Option<OsString>,
+    /// This program's file.
+    pub program: Option<PathBuf>,
     /// Whether output may contain characters beyond ASCII: the first of `LC_ALL`, `LC_CTYPE` and `LANG` that is set names UTF-8.
     pub utf8: bool,
 }
@@ -60,6 +66,7 @@ impl ProcessEnvironment {
         let home_path = |name: &str| path("HOME").map(|home| home.join(name));
         Self {
             config: path(CONFIG),
+            context: value(CONTEXT).map(|name| name.to_string_lossy().into_owned()),
             credentials: path(CREDENTIALS),
             organisation: path(ORGANISATION),
             nats_server: path(NATS_SERVER),
@@ -70,6 +77,7 @@ impl ProcessEnvironment {
             state_home: path("XDG_STATE_HOME").or_else(|| home_path(".local/state")),
             traceparent: value(TRACEPARENT_VARIABLE).and_then(|text| text.into_string().ok()),
             path: value("PATH"),
+            program: env::current_exe().ok(),
             utf8: ["LC_ALL", "LC_CTYPE", "LANG"]
                 .iter()
                 .find_map(|name| value(name)?.into_string().ok())
@@ -80,6 +88,11 @@ impl ProcessEnvironment {
     /// This program's cache directory; `None` without a home directory.
     pub fn cache_directory(&self) -> Option<PathBuf> {
         self.cache_home.as_ref().map(|home| home.join("muster"))
+    }
+
+    /// The directory of this program; in a build directory it also has `rpcd`, and `../tools` has what `make tools` downloads.
+    pub fn program_directory(&self) -> Option<&Path> {
+        self.program.as_deref().and_then(Path::parent)
     }
 
     /// Finds the first file with this name in `PATH`.

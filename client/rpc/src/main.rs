@@ -26,11 +26,12 @@ mod screen;
 mod skeleton;
 mod terminal;
 
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use anstream::AutoStream;
 
-use crate::cli::Cli;
+use crate::cli::{Cli, CommandLineMessage};
 use crate::environment::ProcessEnvironment;
 use crate::error::{Error, RuntimeStartError};
 use crate::exit::CommandExitCode;
@@ -64,10 +65,16 @@ fn run_command(
 }
 
 /// Help and version succeed; every other clap message is a usage error.
-fn print_usage(message: &clap::Error) -> CommandExitCode {
-    let printed = message.print();
-    match (message.use_stderr(), printed) {
-        (false, _) => CommandExitCode::Passed,
-        (true, _) => CommandExitCode::Usage,
+fn print_usage(message: &CommandLineMessage) -> CommandExitCode {
+    match message {
+        // An error of standard output cannot be reported.
+        CommandLineMessage::ShortHelp(page) => {
+            let _ = write!(anstream::stdout(), "{}", page.ansi());
+            CommandExitCode::Passed
+        }
+        CommandLineMessage::Clap(error) => {
+            let _ = error.print();
+            if error.use_stderr() { CommandExitCode::Usage } else { CommandExitCode::Passed }
+        }
     }
 }

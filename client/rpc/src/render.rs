@@ -45,10 +45,11 @@ pub mod template_values;
 pub(crate) mod testing;
 pub mod trace;
 pub mod value;
+pub mod whoami;
 
 pub use page::TextPage;
 pub use plan::{count_text, list_first_nodes, node_count_text};
-pub use printable::escape_to_line;
+pub use printable::{escape_to_line, shell_word};
 
 /// Width in tests, in columns.
 #[cfg(test)]

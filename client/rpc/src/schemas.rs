@@ -29,7 +29,7 @@ macro_rules! published {
 }
 
 /// All published schemas.
-pub const PUBLISHED_SCHEMAS: [PublishedSchema; 32] = [
+pub const PUBLISHED_SCHEMAS: &[PublishedSchema] = &[
     published!("muster.request.v1", "rpc do -j, rpc listen -j, rpc cancel -j"),
     published!("muster.request.lines.v1", "each line of rpc do --jsonl, rpc listen --jsonl"),
     published!("muster.event.line.v1", "each line of rpc events --jsonl"),
@@ -47,6 +47,8 @@ pub const PUBLISHED_SCHEMAS: [PublishedSchema; 32] = [
     published!("muster.job.diff.v1", "rpc job diff -j"),
     published!("muster.doctor.v1", "rpc doctor -j"),
     published!("muster.stats.v1", "rpc stats -j"),
+    published!("muster.whoami.v1", "rpc whoami -j, rpc context show -j"),
+    published!("muster.contexts.v1", "rpc context list -j"),
     published!("muster.puppet.status.v1", "rpc puppet status -j"),
     published!("muster.puppet.count.v1", "rpc puppet count -j"),
     published!("muster.puppet.summary.v1", "rpc puppet summary -j"),

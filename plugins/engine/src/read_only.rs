@@ -152,6 +152,14 @@ impl System for ReadOnlySystem {
         refuse_access(format!("run `{}`", command.program_name()))
     }
 
+    fn list_processes(&self) -> SystemResult<Vec<u32>> {
+        self.0.list_processes()
+    }
+
+    fn read_process_file(&self, pid: u32, name: &str, limit: u64) -> SystemResult<Vec<u8>> {
+        self.0.read_process_file(pid, name, limit)
+    }
+
     fn is_running(&self, process: &ProcessId) -> bool {
         self.0.is_running(process)
     }

@@ -40,18 +40,12 @@ impl ProcessEntry {
     }
 }
 
-/// All processes by PID. A machine without `/proc`, such as a scratch root, has none.
+/// All processes by PID. A scratch root has only those that run inside it.
 pub(crate) fn read_processes(
     system: &dyn System,
     cancel: &CancelFlag,
 ) -> Result<Vec<ProcessEntry>, SystemError> {
-    let all = Path::new("/proc");
-    if system.metadata(all)?.is_none() {
-        return Ok(Vec::new());
-    }
-    let names = system.read_dir(all)?;
-    let mut pids: Vec<u32> = names.iter().filter_map(|name| name.parse().ok()).collect();
-    pids.sort_unstable();
+    let pids = system.list_processes()?;
     let running = pids.into_iter().take_while(|_| !cancel.is_cancelled());
     Ok(running.filter_map(|pid| read_process(system, pid)).collect())
 }
@@ -59,7 +53,7 @@ pub(crate) fn read_processes(
 /// The process with this PID, if it exists.
 pub(crate) fn read_process(system: &dyn System, pid: u32) -> Option<ProcessEntry> {
     let text = |file: &str, limit: u64| {
-        let bytes = system.read_file(Path::new(&format!("/proc/{pid}/{file}")), limit).ok()?;
+        let bytes = system.read_process_file(pid, file, limit).ok()?;
         Some(String::from_utf8_lossy(&bytes).into_owned())
     };
     let name = text("comm", MAX_NAME_BYTES)?.trim_end().to_owned();

@@ -9,9 +9,15 @@ use clap::{Args, Subcommand};
 pub enum DemoCommand {
     /// Start a broker and some nodes on this machine, each with its own scratch root
     #[command(after_help = "Examples:
-  rpc demo up
+  eval \"$(rpc demo up)\"             start it, and use it in this shell
   rpc demo up --nodes 20 --dir /tmp/fleet
-  rpc demo up --nodes 10000 --virtual")]
+  rpc demo up --nodes 10000 --virtual
+
+Each node has a directory as its /, with a service, packages, files and a
+catalog: `httpd` runs on nodes of the class `apache`, `mysqld` on the others.
+The user `demo` may do everything, the user `guest` may only read. Both are
+contexts: `rpc --context demo ...`, `rpc --context demo-guest ...`. If the
+demonstration is running already, this prints its settings again.")]
     Up(DemoUpArgs),
     /// Show the processes of the demonstration
     #[command(after_help = "Examples:
@@ -37,9 +43,9 @@ pub struct DemoUpArgs {
     /// The demonstration.
     #[command(flatten)]
     pub demo: DemoDirectoryArgs,
-    /// Number of nodes; at most 500 without --virtual
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=50_000))]
-    pub nodes: u32,
+    /// Number of nodes; at most 500 without --virtual [default: 5]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=50_000))]
+    pub nodes: Option<u32>,
     /// Run all nodes in one process, each with an in-memory machine: allows thousands of nodes; changes are not stored
     #[arg(long = "virtual")]
     pub in_memory: bool,

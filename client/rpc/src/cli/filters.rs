@@ -18,22 +18,22 @@ pub(super) const HELP_HEADING: &str = "Filters";
 /// Conditions on nodes. Without conditions, all nodes match.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
 pub struct ConditionArgs {
-    /// Nodes with this fact: FACT=VALUE, also != < <= > >= =~ and /regex/
+    /// Fact; also != < <= > >= =~, and /regex/
     #[arg(short = 'F', long = "with-fact", alias = "wf", value_name = "FACT=VALUE", help_heading = HELP_HEADING)]
     pub facts: Vec<String>,
-    /// Nodes with this class, a name or /regex/
+    /// Class, a name or /regex/
     #[arg(short = 'C', long = "with-class", alias = "wc", value_name = "CLASS", help_heading = HELP_HEADING)]
     pub classes: Vec<String>,
-    /// Nodes with this agent, a name or /regex/
+    /// Agent, a name or /regex/
     #[arg(short = 'A', long = "with-agent", alias = "wa", value_name = "AGENT", help_heading = HELP_HEADING)]
     pub agents: Vec<String>,
-    /// Nodes with this identity, a name or /regex/
+    /// Identity of a node, or /regex/
     #[arg(short = 'I', long = "with-identity", alias = "wi", value_name = "NODE", help_heading = HELP_HEADING)]
     pub identities: Vec<String>,
-    /// Nodes with these facts and classes, for example "country=uk apache"
+    /// Facts and classes: "country=uk apache"
     #[arg(short = 'W', long = "with", value_name = "WORDS", help_heading = HELP_HEADING)]
     pub mixed: Vec<String>,
-    /// Expression, for example "(country=uk or country=de) and not apache"
+    /// Expression: "country=uk and not apache"
     #[arg(short = 'S', long = "select", value_name = "EXPR", help_heading = HELP_HEADING)]
     pub select: Vec<String>,
 }
@@ -44,20 +44,20 @@ pub struct FilterArgs {
     /// Conditions.
     #[command(flatten)]
     pub conditions: ConditionArgs,
-    /// Use this collective instead of the configured one
+    /// Collective, if not the configured one
     #[arg(short = 'T', long, value_name = "COLLECTIVE", help_heading = HELP_HEADING)]
     pub target: Option<SubjectName>,
-    /// Listen for replies to the discovery for exactly this long
+    /// Discover nodes for exactly this long
     #[arg(long, alias = "dt", value_name = "SECONDS", value_parser = parse_seconds, help_heading = HELP_HEADING)]
     pub discovery_timeout: Option<Duration>,
-    /// Use the nodes listed in this file, as lines, JSON or YAML; - is standard input
+    /// File that lists the nodes; - is stdin
     #[arg(long, value_name = "FILE", conflicts_with_all = ["method", "options"], help_heading = HELP_HEADING)]
     pub nodes: Option<PathBuf>,
-    /// Discovery method: broadcast, flat, stdin, external, inventory or puppetdb
-    #[arg(long = "dm", visible_alias = "disc-method", value_name = "METHOD", help_heading = HELP_HEADING)]
+    /// Discovery method, such as puppetdb
+    #[arg(long = "dm", alias = "disc-method", value_name = "METHOD", help_heading = HELP_HEADING)]
     pub method: Option<DiscoveryMethod>,
-    /// Option of the discovery method, for example file=fleet.json
-    #[arg(long = "do", visible_alias = "disc-option", value_name = "KEY=VALUE", requires = "method", help_heading = HELP_HEADING)]
+    /// Its options, such as file=fleet.json
+    #[arg(long = "do", alias = "disc-option", value_name = "KEY=VALUE", requires = "method", help_heading = HELP_HEADING)]
     pub options: Vec<String>,
 }
 

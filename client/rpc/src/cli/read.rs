@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 
+use clap::builder::StyledStr;
 use clap::error::ErrorKind;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser as _};
 
@@ -10,21 +11,37 @@ use super::{Cli, Command};
 /// Commands with the name of an agent that lack some of its actions.
 const AGENTS_NAMED_LIKE_COMMANDS: [&str; 3] = ["permit", "provision", "puppet"];
 
+/// What is printed instead of running a command.
+#[derive(Debug)]
+pub enum CommandLineMessage {
+    /// A usage error, a page of help, or the version.
+    Clap(clap::Error),
+    /// The short page of `-h`.
+    ShortHelp(StyledStr),
+}
+
 impl Cli {
     /// Parses these arguments, including the program's name.
     pub fn parse_arguments(
         arguments: impl IntoIterator<Item = OsString>,
-    ) -> Result<Self, clap::Error> {
+    ) -> Result<Self, CommandLineMessage> {
         let arguments: Vec<OsString> = arguments.into_iter().collect();
-        match Self::parse_line(arguments.clone()) {
+        let parsed = match Self::parse_line(arguments.clone()) {
             Err(error) if error.kind() == ErrorKind::DisplayHelp => {
-                Self::parse_agent_help(arguments).ok_or(error)
+                if let Some(cli) = Self::parse_agent_help(arguments.clone()) {
+                    return Ok(cli);
+                }
+                let short = Self::short_help(&arguments);
+                return Err(
+                    short.map_or(CommandLineMessage::Clap(error), CommandLineMessage::ShortHelp)
+                );
             }
             Err(error) if error.kind() == ErrorKind::InvalidSubcommand => {
                 Self::parse_agent_action(arguments).ok_or(error)
             }
             result => result,
-        }
+        };
+        parsed.map_err(CommandLineMessage::Clap)
     }
 
     /// Parses a request with `--help`, which is answered from the agent's schema.
@@ -82,6 +99,15 @@ mod tests {
 
     use crate::cli::request::RequestArgs;
     use crate::cli::{Cli, Command, GlobalArgs};
+
+    impl super::CommandLineMessage {
+        fn kind(&self) -> clap::error::ErrorKind {
+            match self {
+                Self::Clap(error) => error.kind(),
+                Self::ShortHelp(_) => clap::error::ErrorKind::DisplayHelp,
+            }
+        }
+    }
 
     fn request(line: &str) -> (GlobalArgs, RequestArgs) {
         let words = line.split(' ').map(OsString::from);

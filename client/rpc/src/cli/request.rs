@@ -57,18 +57,18 @@ pub struct RequestArgs {
     /// Time limit for a node to start the action
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, default_value = "60")]
     pub ttl: Duration,
+    /// Limits and batches.
+    #[command(flatten)]
+    pub pace: PaceArgs,
+    /// Options of the request.
+    #[command(flatten)]
+    pub flags: RequestFlags,
     /// Output format.
     #[command(flatten)]
     pub output: OutputArgs,
     /// Approval by a second user.
     #[command(flatten)]
     pub approval: ApprovalArgs,
-    /// Options of the request.
-    #[command(flatten)]
-    pub flags: RequestFlags,
-    /// Limits and batches.
-    #[command(flatten)]
-    pub pace: PaceArgs,
     /// The nodes.
     #[command(flatten)]
     pub filters: FilterArgs,

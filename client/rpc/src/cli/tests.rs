@@ -48,3 +48,69 @@ fn command_line_is_valid_and_every_command_has_examples() {
         waiting.extend(subcommands);
     }
 }
+
+/// A line of the template is `  NAME  SUMMARY`; a line without indentation ends a group.
+#[test]
+fn every_command_is_in_exactly_one_group_of_the_help() {
+    let mut listed = Vec::new();
+    let mut groups = Vec::new();
+    for line in super::help::TEMPLATE.lines().take_while(|line| *line != "Options:") {
+        match (line.strip_suffix(':'), line.strip_prefix("  ")) {
+            (Some(group), None) => groups.push(group),
+            (_, Some(entry)) if !groups.is_empty() => {
+                let (name, summary) = entry.split_once(' ').unwrap();
+                listed.push((name.to_owned(), summary.trim().to_owned()));
+            }
+            _ => {}
+        }
+    }
+    assert_eq!(groups, ["Run", "Inspect", "Jobs", "Access", "Setup"]);
+    let command = Cli::command();
+    let visible = command.get_subcommands().filter(|below| !below.is_hide_set());
+    let mut visible: Vec<(String, String)> = visible
+        .map(|below| (below.get_name().to_owned(), below.get_about().unwrap().to_string()))
+        .collect();
+    let top: Vec<&str> = listed.iter().take(10).map(|(name, _)| name.as_str()).collect();
+    assert_eq!(
+        top,
+        [
+            "do",
+            "find",
+            "ping",
+            "puppet",
+            "cancel",
+            "facts",
+            "inventory",
+            "doctor",
+            "explain",
+            "stats"
+        ]
+    );
+    visible.sort();
+    listed.sort();
+    assert_eq!(listed, visible);
+}
+
+#[test]
+fn short_help_has_the_most_used_options_and_no_examples() {
+    let page = |line: &str| {
+        let words: Vec<std::ffi::OsString> = line.split(' ').map(Into::into).collect();
+        Cli::short_help(&words).map(|page| page.to_string())
+    };
+    for line in ["rpc --help", "rpc find --help", "rpc help find", "rpc find -C x"] {
+        assert_eq!(page(line), None, "{line}");
+    }
+    for (line, name) in [
+        ("rpc -h", "short"),
+        ("rpc find -C apache -h", "short_find"),
+        ("rpc do -h", "short_do"),
+        ("rpc puppet runall -h", "short_puppet_runall"),
+        ("rpc -c x.toml job -h", "short_job"),
+    ] {
+        let page = page(line).unwrap();
+        assert!(is_within_width(&page), "{page}");
+        assert!(!page.contains("Examples:") && page.lines().count() < 60, "{page}");
+        let page = page.lines().map(|line| format!("{}\n", line.trim_end())).collect::<String>();
+        insta::assert_snapshot!(name, page);
+    }
+}

@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use muster_base::error_chain;
-use muster_client::DataDdlStore;
+use muster_client::{DataDdlStore, DiscoveryMethod};
 use muster_organisation::{Organisation, OrganisationError};
 use muster_request::{
-    AgentSchemas, ConfirmContext, ConfirmDecision, DdlCache, FleetRequestError, RequestReport,
-    ResultGap, RpcSettings, RpcSettingsError, TargetSelection,
+    AgentSchemas, ConfigSelection, ConfirmContext, ConfirmDecision, ContextName, DdlCache,
+    FleetRequestError, RequestPlan, RequestReport, ResultGap, RpcSettings, RpcSettingsError,
+    TargetSelection, fleet_name,
 };
 use muster_wire::identity::Identity;
 use serde::Serialize;
@@ -19,6 +20,7 @@ use crate::cli::filters::FilterArgs;
 use crate::cli::org::OrgDirectoryArgs;
 use crate::environment::ProcessEnvironment;
 use crate::printer::{OutputPrinter, VerbosityLevel};
+use crate::render::plan::ChangeScope;
 use crate::render::{count_text, escape_to_line, json, node_count_text};
 use crate::terminal::{PromptError, ask_confirmation, is_terminal};
 
@@ -34,6 +36,8 @@ pub type CommandResult = Result<CommandExitCode>;
 pub struct CommandContext<'a> {
     /// Value of `--config`.
     pub config: Option<&'a Path>,
+    /// Value of `--context`.
+    pub context: Option<&'a str>,
     /// The environment.
     pub environment: &'a ProcessEnvironment,
     /// The settings, once they are loaded.
@@ -64,15 +68,26 @@ impl CommandContext<'_> {
         )
     }
 
+    /// What selects the configuration.
+    pub fn config_selection(&self) -> ConfigSelection<'_> {
+        ConfigSelection {
+            config: self.config,
+            context: self.context,
+            config_variable: self.environment.config.as_deref(),
+            context_variable: self.environment.context.as_deref(),
+            config_home: self.environment.config_home.as_deref(),
+        }
+    }
+
     /// Returns the settings. They are loaded once; nothing is printed.
     pub fn settings(&self) -> Result<RpcSettings, RpcSettingsError> {
         if let Some(settings) = self.loaded_settings.get() {
             return Ok(settings.clone());
         }
         let environment = self.environment;
-        let named = self.config.or(environment.config.as_deref());
-        let file = RpcSettings::find_file(named, environment.config_home.as_deref())?;
-        let mut settings = RpcSettings::load(&file)?;
+        let selected = self.config_selection().select()?;
+        let mut settings = RpcSettings::load(&selected.file)?;
+        settings.context = selected.context;
         settings.caches = environment.cache_directory();
         if let Some(credentials) = &environment.credentials {
             settings.credentials.clone_from(credentials);
@@ -253,6 +268,29 @@ impl CommandContext<'_> {
                 yes.then_some(true).ok_or(PromptError::Declined.into())
             }
         }
+    }
+
+    /// The fleet, the filter and the inputs of a change, for the question before it. `plan` has the inputs.
+    pub fn describe_change(
+        &self,
+        settings: &RpcSettings,
+        target: &TargetSelection,
+        plan: &RequestPlan<'_>,
+    ) -> String {
+        let collective = target.collective.as_ref().unwrap_or(&settings.collective);
+        let method = target.discovery_source(Some(settings)).map(|source| source.method());
+        let method = method.ok().filter(|method| *method != DiscoveryMethod::Broadcast);
+        let method = method.map(|method| format!(" (found by {method})")).unwrap_or_default();
+        let filter = target.filter.explain() + &method;
+        let fleet = fleet_name(settings);
+        let scope = ChangeScope {
+            fleet: fleet.as_deref(),
+            context: settings.context.as_ref().map(ContextName::as_str),
+            collective: collective.as_str(),
+            filter: &filter,
+            inputs: &plan.action.redact_input(&plan.data),
+        };
+        scope.render_text()
     }
 
     /// Prints that no request was sent because no nodes matched.

@@ -4,6 +4,7 @@
 //! DIR/.muster-demo    marks the directory as one of a demonstration
 //! DIR/demo.json       processes that were started
 //! DIR/rpc.toml        configuration of the client, with its credentials in the same directory
+//! DIR/guest/          the same for a second user, who may only read
 //! DIR/org/            the organisation
 //! DIR/nodes/NAME/     a node: rpcd.toml, facts, classes, policies, state, and root/, its scratch root
 //! DIR/virtual/        used instead for one process that runs many nodes
@@ -11,12 +12,17 @@
 //! ```
 
 mod broker;
+mod contexts;
 mod error;
 mod fleet;
+mod machine;
 mod node;
+mod policies;
 mod process;
 mod ready;
 mod record;
+mod services;
+mod steps;
 mod up;
 mod virtual_nodes;
 
@@ -43,7 +49,7 @@ pub async fn run(command: DemoCommand, cx: CommandContext<'_>) -> CommandResult 
     match command {
         DemoCommand::Up(args) => up::run(&args, directory(&args.demo)?, cx).await,
         DemoCommand::Status(args) => show_status(&directory(&args)?, cx.printer),
-        DemoCommand::Down(args) => stop_demo(&directory(&args)?, cx.printer).await,
+        DemoCommand::Down(args) => stop_demo(&directory(&args)?, cx).await,
     }
 }
 
@@ -74,8 +80,7 @@ fn show_status(directory: &Path, printer: &OutputPrinter) -> CommandResult {
         rows.push(process_row(&name, node.process, path.display().to_string()));
     }
     printer.print_text(format_table(["NAME", "PID", "STATE", "MEMORY", "WHERE"], &rows))?;
-    let all_alive = record.nodes_first().iter().all(DemoProcess::is_alive);
-    if rows.is_empty() || !all_alive {
+    if !record.is_running() {
         printer.print_warning("not all processes are running; run `rpc demo down` to clean up");
         return Ok(CommandExitCode::Local);
     }
@@ -96,12 +101,17 @@ fn memory_text(process: DemoProcess) -> String {
 }
 
 /// Stops all processes, nodes before the broker, and removes the directory.
-async fn stop_demo(directory: &Path, printer: &OutputPrinter) -> CommandResult {
+async fn stop_demo(directory: &Path, cx: CommandContext<'_>) -> CommandResult {
+    let CommandContext { environment, printer, .. } = cx;
     let record = DemoRecord::load(directory)?;
     let nodes: Vec<_> = record.nodes.iter().map(|node| node.process).collect();
     process::stop_processes(&nodes, STOP_TIMEOUT).await?;
+    // Services and jobs that the nodes started. No more are started, now that the nodes have stopped.
+    let started = process::find_root_processes(&record::scratch_roots(directory));
+    process::stop_processes(&started, STOP_TIMEOUT).await?;
     let broker: Vec<_> = record.broker.iter().map(|broker| broker.process).collect();
     process::stop_processes(&broker, STOP_TIMEOUT).await?;
+    contexts::remove_contexts(directory, environment, printer);
     record::remove_directory(directory)?;
     printer.print_message(format_args!(
         "{GOOD}down{GOOD:#}: all processes are stopped, and {} is removed",

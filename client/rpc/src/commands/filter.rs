@@ -69,6 +69,7 @@ mod tests {
         let (printer, data, talk) = printer(VerbosityLevel::Verbose);
         let cx = CommandContext {
             config: None,
+            context: None,
             environment: &ProcessEnvironment::default(),
             loaded_settings: &std::cell::OnceCell::new(),
             printer: &printer,

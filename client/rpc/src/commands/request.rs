@@ -171,7 +171,7 @@ async fn ask_action(
     let mut request = build_fleet_request(&args, &plan, (form, earlier_job.as_ref()), cx);
     request.approval = approval;
     fleet.check_request_size(&request, &found.nodes)?;
-    confirm_request(&request, &found.nodes, &args, &settings, cx).await?;
+    confirm_request(&request, (&found.nodes, &target), &args, &settings, cx).await?;
     let candidate = JobCandidate {
         request: &request,
         nodes: &found.nodes,
@@ -314,7 +314,7 @@ fn request_words(
 /// Prints what will be done, and asks for confirmation if required.
 async fn confirm_request(
     request: &FleetRequest<'_>,
-    nodes: &BTreeSet<Identity>,
+    (nodes, target): (&BTreeSet<Identity>, &TargetSelection),
     args: &RequestArgs,
     settings: &RpcSettings,
     cx: CommandContext<'_>,
@@ -323,7 +323,8 @@ async fn confirm_request(
     let (limits, pause) = (request.limits, request.pause);
     let preview = RolloutPreview { request: (ddl.name(), action.name()), nodes, limits, pause };
     let conditions = (request.plan.changes_nothing(), nodes.len(), args.flags.yes);
-    let was_asked = cx.confirm_request(settings, conditions, || preview.render_text()).await?;
+    let question = || preview.render_text() + &cx.describe_change(settings, target, request.plan);
+    let was_asked = cx.confirm_request(settings, conditions, question).await?;
     if !was_asked && request.limits.batches(nodes.iter().cloned()).len() >= 2 {
         cx.printer.print_message(preview.render_text().trim_end());
     }

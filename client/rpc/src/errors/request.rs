@@ -1,7 +1,10 @@
 //! Hints and exit codes of requests, their configuration and approvals.
 
 use muster_client::ClientError;
-use muster_request::{ApprovalFileError, DdlFetchError, FleetRequestError, RpcSettingsError};
+use muster_request::{
+    ApprovalFileError, CallerSummaryError, ContextError, DdlFetchError, FleetRequestError,
+    RpcSettingsError,
+};
 use muster_secret::files::FileAccessError;
 
 use crate::error::CommandError;
@@ -119,11 +122,51 @@ impl CommandError for RpcSettingsError {
                 "run `rpc demo up` to try a demo fleet; it prints the path of its configuration"
                     .to_owned(),
             ],
+            Self::Context(error) => error.hints(),
             Self::File(FileAccessError::TooLarge { .. }) => {
                 vec!["check that it is a configuration file".to_owned()]
             }
             _ => Vec::new(),
         }
+    }
+
+    fn exit_code(&self) -> CommandExitCode {
+        match self {
+            Self::Context(error) => error.exit_code(),
+            _ => CommandExitCode::Local,
+        }
+    }
+}
+
+impl CommandError for ContextError {
+    fn hints(&self) -> Vec<String> {
+        match self {
+            Self::Unknown { nearest: Some(nearest), .. } => {
+                vec![format!("did you mean `{nearest}`? `rpc context list` lists all of them")]
+            }
+            Self::Unknown { directory, .. } => vec![
+                "run `rpc context list` to list the contexts".to_owned(),
+                format!(
+                    "run `rpc org add user NAME --bundle {}/CONTEXT` to create one",
+                    directory.display()
+                ),
+            ],
+            Self::TwoVariables => vec!["unset one of them".to_owned()],
+            _ => Vec::new(),
+        }
+    }
+
+    fn exit_code(&self) -> CommandExitCode {
+        match self {
+            Self::Name(_) => CommandExitCode::Usage,
+            _ => CommandExitCode::Local,
+        }
+    }
+}
+
+impl CommandError for CallerSummaryError {
+    fn hints(&self) -> Vec<String> {
+        vec!["run `rpc doctor` to check the configuration".to_owned()]
     }
 }
 

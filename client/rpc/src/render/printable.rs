@@ -16,6 +16,15 @@ pub fn escape_to_line(text: &str) -> Cow<'_, str> {
     escape_matching(text, |_| false)
 }
 
+/// The text as one word of a POSIX shell, in single quotes if it needs them.
+pub fn shell_word(text: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./:@%+=,".contains(c);
+    if !text.is_empty() && text.chars().all(is_plain) {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', "'\\''"))
+}
+
 fn escape_matching(text: &str, is_kept: fn(char) -> bool) -> Cow<'_, str> {
     let needs_escape = |c: char| is_harmful(c) && !is_kept(c);
     if !text.contains(needs_escape) {
@@ -43,7 +52,7 @@ fn escape_matching(text: &str, is_kept: fn(char) -> bool) -> Cow<'_, str> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{escape_to_line, escape_unprintable, is_harmful};
+    use super::{escape_to_line, escape_unprintable, is_harmful, shell_word};
 
     #[test]
     fn escape_sequences_are_made_visible() {
@@ -53,6 +62,20 @@ mod tests {
         assert_eq!(escape_unprintable("50%\r100%"), "50%\\x0d100%");
         assert_eq!(escape_unprintable("a\r\nb\tc ä 漢"), "a\nb\tc ä 漢");
         assert_eq!(escape_to_line("a\r\nb\tc"), "a\\x0d\\nb\\tc");
+    }
+
+    #[test]
+    fn words_for_the_shell_are_quoted_if_needed() {
+        for (text, word) in [
+            ("/tmp/demo", "/tmp/demo"),
+            ("/tmp/my demo", "'/tmp/my demo'"),
+            ("$HOME", "'$HOME'"),
+            ("it's", "'it'\\''s'"),
+            ("~/x", "'~/x'"),
+            ("", "''"),
+        ] {
+            assert_eq!(shell_word(text), word, "{text}");
+        }
     }
 
     proptest! {

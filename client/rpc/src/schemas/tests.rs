@@ -52,6 +52,8 @@ fn made(name: &str) -> Value {
         "muster.job.v1" => of::<render::job::JobDocument<'_>>(),
         "muster.job.diff.v1" => of::<render::job::JobDifference>(),
         "muster.doctor.v1" => of::<render::doctor::DoctorDocument<'_>>(),
+        "muster.whoami.v1" => of::<render::whoami::WhoamiDocument>(),
+        "muster.contexts.v1" => of::<render::whoami::ContextListDocument>(),
         "muster.provision.v1" => of::<render::provision::ProvisioningDocument<'_>>(),
         "muster.plugins.v1" => of::<render::plugins::PluginListDocument<'_>>(),
         "muster.plugin.check.v1" => of::<render::ddl_check::DdlCheckDocument<'_>>(),
@@ -106,7 +108,7 @@ fn open(value: &mut Value) {
 #[test]
 fn published_schemas_equal_those_of_the_types() {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/schemas");
-    for published in &PUBLISHED_SCHEMAS {
+    for published in PUBLISHED_SCHEMAS {
         let text = serde_json::to_string_pretty(&made(published.name)).unwrap() + "\n";
         if std::env::var_os("UPDATE_GOLDEN").is_some() {
             std::fs::write(directory.join(published.name).with_added_extension("json"), text)

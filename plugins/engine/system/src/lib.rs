@@ -127,6 +127,19 @@ pub trait System: fmt::Debug + Send + Sync {
     /// cancellation of the command do not apply. Its output limit applies to each line.
     fn start_interactive(&self, command: &Command) -> SystemResult<Box<dyn InteractiveProcess>>;
 
+    /// The ids of the machine's processes, ascending. A machine without `/proc` has none. A scratch root has those whose root directory it is.
+    fn list_processes(&self) -> SystemResult<Vec<u32>> {
+        let names = error::found_or_none(self.read_dir(Path::new("/proc")))?.unwrap_or_default();
+        let mut pids: Vec<u32> = names.iter().filter_map(|name| name.parse().ok()).collect();
+        pids.sort_unstable();
+        Ok(pids)
+    }
+
+    /// The content of a file of at most `limit` bytes below `/proc/PID`, for one of these processes.
+    fn read_process_file(&self, pid: u32, name: &str, limit: u64) -> SystemResult<Vec<u8>> {
+        self.read_file(Path::new(&format!("/proc/{pid}/{name}")), limit)
+    }
+
     /// Whether this process is still running; a reused process id does not match.
     fn is_running(&self, process: &ProcessId) -> bool;
 

@@ -116,8 +116,7 @@ fn read_stat(system: &dyn System, pid: u32) -> Option<ProcessStat> {
 }
 
 fn read_proc_file(system: &dyn System, pid: u32, file: &str) -> Option<String> {
-    let path = format!("/proc/{pid}/{file}");
-    let bytes = system.read_file(Path::new(&path), MAX_PROC_FILE_BYTES).ok()?;
+    let bytes = system.read_process_file(pid, file, MAX_PROC_FILE_BYTES).ok()?;
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 

@@ -138,3 +138,30 @@ async fn summary_counts_processes() {
         .collect();
     assert!(memory.is_sorted_by(|a, b| a >= b) && memory.len() <= 3);
 }
+
+/// A scratch root, such as a node of the demonstration: the processes of the host are neither listed nor signalled.
+#[tokio::test]
+async fn scratch_root_has_no_processes_of_the_host() {
+    let root = tempfile::tempdir().unwrap();
+    let system: Arc<dyn System> = Arc::new(RealSystem::new(root.path().to_owned()));
+    let agent = ProcessPlugin::create_agent().unwrap();
+    let node = TestNode::named("dev1.example.net").unwrap();
+    let (process, _spool) = sleeper("muster-test-scratch-root");
+    let host_pid = process.pid;
+    for (action, input, output) in [
+        ("list", json!({}), json!({"count": 0, "processes": []})),
+        (
+            "kill",
+            json!({"pid": host_pid, "signal": "KILL"}),
+            json!({"matched": 0, "signalled": 0, "pids": []}),
+        ),
+    ] {
+        let declared = agent.ddl().find_action(action).unwrap();
+        let input = declared.validate_input(input.as_object().unwrap()).unwrap();
+        let cx = node.context("process", action, Arc::clone(&system)).unwrap();
+        let found = agent.find_handler(action).unwrap().call(&cx, input).await.unwrap();
+        assert_eq!(Value::Object(declared.validate_output(&found).unwrap()), output, "{action}");
+    }
+    assert!(host().is_running(&process));
+    host().signal_process(&process, Signal::SIGKILL, true).unwrap();
+}

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use muster_base::format_duration;
 use muster_organisation::{OrganisationError, PushError};
+use muster_request::{FleetRequestError, RpcSettingsError};
 use muster_secret::files::FileAccessError;
 
 use crate::broker_program::BrokerProgramError;
@@ -18,9 +19,19 @@ pub enum DemoError {
     /// There is no home directory, and no directory was given.
     #[error("no directory for the demonstration: neither XDG_CACHE_HOME nor HOME is set")]
     NoDirectory,
-    /// The directory already holds a demonstration.
-    #[error("{} already contains a demonstration", .0.display())]
+    /// The directory already holds a demonstration that does not run completely.
+    #[error("{} already contains a demonstration, but not all of its processes run", .0.display())]
     AlreadyExists(PathBuf),
+    /// The running demonstration differs from the requested one.
+    #[error("a demonstration with {} is already running in {}", kind_of_nodes(*.nodes, *.is_virtual), directory.display())]
+    Different {
+        /// Its directory.
+        directory: PathBuf,
+        /// Number of its nodes.
+        nodes: usize,
+        /// Whether they are virtual.
+        is_virtual: bool,
+    },
     /// The directory holds other files.
     #[error("{} is not empty; nothing was changed", .0.display())]
     NotEmpty(PathBuf),
@@ -44,6 +55,12 @@ pub enum DemoError {
     /// Creating the organisation failed.
     #[error(transparent)]
     Organisation(#[from] OrganisationError),
+    /// The client's configuration is invalid.
+    #[error(transparent)]
+    Settings(#[from] RpcSettingsError),
+    /// Starting the services failed.
+    #[error(transparent)]
+    Request(#[from] FleetRequestError),
     /// Creating the broker's stores failed.
     #[error(transparent)]
     Stores(#[from] PushError),
@@ -93,6 +110,9 @@ impl CommandError for DemoError {
             Self::AlreadyExists(_) => {
                 "run `rpc demo status` to show it, or `rpc demo down` to remove it"
             }
+            Self::Different { .. } => {
+                "run `rpc demo down` first, or give another directory with `--dir`"
+            }
             Self::NotFound(_) => {
                 "run `rpc demo up` to start one, or give its directory with `--dir`"
             }
@@ -107,6 +127,13 @@ impl CommandError for DemoError {
         };
         vec![hint.to_owned()]
     }
+}
+
+/// `5 nodes` or `5 virtual nodes`.
+pub fn kind_of_nodes(count: usize, is_virtual: bool) -> String {
+    let kind = if is_virtual { "virtual " } else { "" };
+    let noun = if count == 1 { "node" } else { "nodes" };
+    format!("{count} {kind}{noun}")
 }
 
 fn join_pids(pids: &[u32]) -> String {

@@ -3,8 +3,11 @@
 use muster_wire::identity::{Identity, NameError};
 use serde::Serialize;
 
-/// Name of the demonstration's user.
+/// Name of the demonstration's user, who may do everything.
 pub const DEMO_USER: &str = "demo";
+
+/// Name of a second user, who may only read.
+pub const GUEST_USER: &str = "guest";
 
 /// Description of a node to create.
 #[derive(Debug)]
@@ -15,6 +18,27 @@ pub struct DemoNode {
     pub facts: DemoFacts,
     /// Its classes.
     pub classes: Vec<&'static str>,
+    /// The service that runs on it.
+    pub service: &'static str,
+    /// The package of the service.
+    pub package: DemoPackage,
+}
+
+/// A package that is installed in the first of two versions.
+#[derive(Debug)]
+pub struct DemoPackage {
+    /// Its name.
+    pub name: &'static str,
+    /// The installed version, and a newer one.
+    pub versions: [&'static str; 2],
+}
+
+/// The service and the package of nodes with these roles.
+fn role_software(role: &str) -> (&'static str, DemoPackage) {
+    match role {
+        "web" => ("httpd", DemoPackage { name: "apache2", versions: ["2.4.57-2", "2.4.62-1"] }),
+        _ => ("mysqld", DemoPackage { name: "mysql-server", versions: ["8.0.36-1", "8.0.39-1"] }),
+    }
 }
 
 /// Facts that differ between the nodes.
@@ -50,10 +74,13 @@ pub fn demo_nodes(count: usize) -> Result<Vec<DemoNode>, NameError> {
                 && node.name.as_str().split_once('.').is_some_and(|(_, rest)| rest == *domain)
         };
         let number = nodes.iter().filter(has_same_role).count() + 1;
+        let (service, package) = role_software(role);
         nodes.push(DemoNode {
             name: Identity::parse(&format!("{role}{number}.{domain}"))?,
             facts: DemoFacts { country, customer, environment, role },
             classes: vec!["common", class],
+            service,
+            package,
         });
     }
     Ok(nodes)

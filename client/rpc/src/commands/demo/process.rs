@@ -2,10 +2,12 @@
 //!
 //! A PID alone does not identify a process, because the kernel reuses it.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::process::CommandExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 #[expect(clippy::disallowed_types, reason = "the demonstration runs the broker and nodes")]
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -94,6 +96,20 @@ pub async fn stop_processes(processes: &[DemoProcess], timeout: Duration) -> Res
     await_exit(processes, KILL_TIMEOUT).await
 }
 
+/// The processes whose root directory is one of these: services and other programs that nodes have started in their scratch roots.
+pub fn find_root_processes(roots: &[PathBuf]) -> Vec<DemoProcess> {
+    let identify = |path: &Path| fs::metadata(path).ok().map(|found| (found.dev(), found.ino()));
+    let roots: BTreeSet<(u64, u64)> = roots.iter().filter_map(|root| identify(root)).collect();
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let found = pids.filter_map(|pid| {
+        let start_time = read_stat(pid).filter(|stat| !stat.is_dead)?.start_time;
+        let root = identify(Path::new(&format!("/proc/{pid}/root")))?;
+        roots.contains(&root).then_some(DemoProcess { pid, start_time })
+    });
+    found.collect()
+}
+
 async fn await_exit(processes: &[DemoProcess], timeout: Duration) -> Result<(), DemoError> {
     let deadline = Instant::now() + timeout;
     let mut ticks = interval(POLL_INTERVAL);
@@ -144,8 +160,8 @@ mod tests {
     use tokio::time::interval;
 
     use super::{
-        DemoProcess, POLL_INTERVAL, ProcStatFields, parse_stat, proportional_set_size, read_stat,
-        stop_processes,
+        DemoProcess, POLL_INTERVAL, ProcStatFields, find_root_processes, parse_stat,
+        proportional_set_size, read_stat, stop_processes,
     };
 
     #[test]
@@ -173,6 +189,16 @@ mod tests {
         let start_time = read_stat(pid).unwrap().start_time;
         assert!(DemoProcess { pid, start_time }.is_alive());
         assert!(!DemoProcess { pid, start_time: start_time + 1 }.is_alive());
+    }
+
+    #[test]
+    fn processes_outside_a_scratch_root_do_not_belong_to_it() {
+        let scratch = tempfile::tempdir().unwrap();
+        let roots = [scratch.path().to_owned(), scratch.path().join("missing")];
+        assert_eq!(find_root_processes(&roots), []);
+        let own = std::process::id();
+        let on_host = find_root_processes(&["/".into()]);
+        assert!(on_host.iter().any(|process| process.pid == own));
     }
 
     #[tokio::test]

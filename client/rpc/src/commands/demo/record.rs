@@ -17,6 +17,9 @@ const MAX_RECORD_BYTES: u64 = 1024 * 1024;
 /// The processes of a demonstration.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct DemoRecord {
+    /// Whether everything was started.
+    #[serde(default)]
+    pub is_complete: bool,
     /// The broker.
     pub broker: Option<BrokerProcess>,
     /// The nodes.
@@ -51,6 +54,20 @@ impl DemoRecord {
     pub fn nodes_first(&self) -> Vec<DemoProcess> {
         let nodes = self.nodes.iter().map(|node| node.process);
         nodes.chain(self.broker.iter().map(|broker| broker.process)).collect()
+    }
+
+    /// Whether everything was started and still runs.
+    pub fn is_running(&self) -> bool {
+        self.is_complete && self.nodes_first().iter().all(DemoProcess::is_alive)
+    }
+
+    /// The number of nodes, and whether they are virtual.
+    pub fn count_nodes(&self) -> (usize, bool) {
+        let in_memory = self.nodes.iter().filter_map(|node| node.virtual_count).next();
+        match in_memory {
+            Some(count) => (usize::try_from(count).unwrap_or(usize::MAX), true),
+            None => (self.nodes.len(), false),
+        }
     }
 
     /// Writes the record.
@@ -93,6 +110,12 @@ pub fn claim_directory(directory: &Path) -> Result<(), DemoError> {
         &directory.join(MARKER_FILE),
         b"`rpc demo down` removes this directory with all its files\n",
     )?)
+}
+
+/// The scratch roots of all nodes.
+pub fn scratch_roots(directory: &Path) -> Vec<PathBuf> {
+    let nodes = fs::read_dir(directory.join("nodes")).into_iter().flatten().flatten();
+    nodes.map(|node| node.path().join("root")).collect()
 }
 
 /// Deletes the directory of a demonstration. Symbolic links in it are removed, not followed.

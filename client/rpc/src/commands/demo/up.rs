@@ -1,5 +1,6 @@
 //! `rpc demo up`: creates an organisation, starts its broker and some nodes, and waits until all nodes are ready.
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Child;
@@ -17,18 +18,30 @@ use muster_wire::identity::{Identity, NameError, SubjectName};
 use muster_wire::token::scope::CallerGrant;
 use tokio::time::Instant;
 
+use super::error::kind_of_nodes;
+use super::fleet::DemoNode;
+use super::policies::DemoPolicies;
 use super::ready::ReadinessListener;
 use super::record::DemoRecord;
-use super::{DemoError, broker, fleet, node, process, ready, record, virtual_nodes};
+use super::{
+    DemoError, broker, contexts, fleet, node, process, ready, record, services, steps,
+    virtual_nodes,
+};
 use crate::broker_program;
 use crate::cli::demo::DemoUpArgs;
 use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
-use crate::diagnostics::print_steps;
-use crate::environment::{CONFIG, ProcessEnvironment};
+use crate::environment::ProcessEnvironment;
 use crate::printer::{GOOD, OutputPrinter};
+use crate::render::escape_to_line;
 
 /// Timeout for all nodes together to become ready.
 pub const READY_TIMEOUT: Duration = Duration::from_secs(30);
+/// Number of nodes unless the user chooses another one.
+const DEFAULT_NODES: u32 = 5;
+/// Subdirectory of the configuration of the second user.
+pub const GUEST_DIRECTORY: &str = "guest";
+/// With more nodes, the progress of starting services is printed.
+const SILENT_NODES: usize = 25;
 /// Most nodes as separate processes.
 const MAX_PROCESS_NODES: u32 = 500;
 /// Bytes read from the end of a log.
@@ -58,54 +71,78 @@ pub struct StartingNode {
     pub listener: ReadinessListener,
 }
 
-/// Runs the command.
+/// Runs the command. A demonstration that already runs is not changed; its settings are printed again.
 pub async fn run(args: &DemoUpArgs, directory: PathBuf, cx: CommandContext<'_>) -> CommandResult {
     let CommandContext { environment, printer, .. } = cx;
-    if !args.in_memory && args.nodes > MAX_PROCESS_NODES {
-        let (nodes, maximum) = (args.nodes, MAX_PROCESS_NODES);
+    let count = args.nodes.unwrap_or(DEFAULT_NODES);
+    if !args.in_memory && count > MAX_PROCESS_NODES {
+        let (nodes, maximum) = (count, MAX_PROCESS_NODES);
         return Err(DemoError::TooMany { nodes, maximum }.into());
+    }
+    if let Some(record) = find_running(&directory)? {
+        let (nodes, is_virtual) = check_equal(args, &directory, &record)?;
+        let kind = kind_of_nodes(nodes, is_virtual);
+        printer.print_message(format_args!(
+            "{GOOD}already up{GOOD:#}: a broker and {kind}, in {}",
+            directory.display()
+        ));
+        steps::print_settings(&directory, is_virtual, cx)?;
+        return Ok(CommandExitCode::Passed);
     }
     let server = broker_program::find_nats_server(environment)?;
     let daemon = find_daemon(environment)?;
     record::claim_directory(&directory)?;
     let record = DemoRecord::default();
     let mut demo = DemoStart { directory: &directory, daemon, record, printer };
+    let kind = kind_of_nodes(usize::try_from(count).unwrap_or(usize::MAX), args.in_memory);
+    printer
+        .print_message(format_args!("starting a broker and {kind} in {} ...", directory.display()));
     let started = Instant::now();
-    if let Err(error) = demo.start_all(args, &server).await {
+    if let Err(error) = demo.start_all(args, count, &server).await {
         process::stop_processes(&demo.record.nodes_first(), STOP_TIMEOUT).await?;
+        let programs = process::find_root_processes(&record::scratch_roots(&directory));
+        process::stop_processes(&programs, STOP_TIMEOUT).await?;
         return Err(error.into());
     }
-    let (nodes, took) = (args.nodes, format_duration(started.elapsed()));
-    let kind = if args.in_memory { "virtual nodes" } else { "nodes" };
-    printer.print_message(format_args!("{GOOD}up{GOOD:#}: a broker and {nodes} {kind}, in {took}"));
-    printer.print_line(format_args!("export {CONFIG}={}", directory.join("rpc.toml").display()))?;
-    print_next_steps(args, printer);
+    contexts::add_contexts(&directory, environment, printer);
+    let took = format_duration(started.elapsed());
+    printer.print_message(format_args!("{GOOD}up{GOOD:#}: a broker and {kind}, in {took}"));
+    steps::print_settings(&directory, args.in_memory, cx)?;
     Ok(CommandExitCode::Passed)
 }
 
-fn print_next_steps(args: &DemoUpArgs, printer: &OutputPrinter) {
-    let directory_option = args.demo.directory.as_ref();
-    let directory_option =
-        directory_option.map_or_else(String::new, |path| format!(" --dir {}", path.display()));
-    printer.print_message("\nRun the line above, then try:");
-    let steps = [
-        ("rpc ping", "list the nodes that reply"),
-        (
-            "rpc find -W \"environment=development customer=acme mysql::master\"",
-            "list the nodes that match",
-        ),
-        ("rpc do puppetral type=user name=rip -C mysql::master", "create a user on each of them"),
-        (
-            &format!("rpc demo down{directory_option}"),
-            "stop the demonstration and remove its files",
-        ),
-    ];
-    print_steps(&steps, printer);
+/// The demonstration in this directory, if it runs. One that does not run is an error.
+fn find_running(directory: &Path) -> Result<Option<DemoRecord>, DemoError> {
+    match DemoRecord::load(directory) {
+        Ok(record) if record.is_running() => Ok(Some(record)),
+        Ok(_) => Err(DemoError::AlreadyExists(directory.to_owned())),
+        Err(DemoError::NotFound(_)) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The kind and number of nodes, if the arguments do not ask for others.
+fn check_equal(
+    args: &DemoUpArgs,
+    directory: &Path,
+    record: &DemoRecord,
+) -> Result<(usize, bool), DemoError> {
+    let (nodes, is_virtual) = record.count_nodes();
+    let is_other_count = args.nodes.is_some_and(|count| usize::try_from(count).ok() != Some(nodes));
+    if is_other_count || (args.in_memory && !is_virtual) {
+        return Err(DemoError::Different { directory: directory.to_owned(), nodes, is_virtual });
+    }
+    Ok((nodes, is_virtual))
 }
 
 impl DemoStart<'_> {
     /// Starts all processes. Records each process before waiting for any.
-    async fn start_all(&mut self, args: &DemoUpArgs, server: &Path) -> Result<(), DemoError> {
+    async fn start_all(
+        &mut self,
+        args: &DemoUpArgs,
+        count: u32,
+        server: &Path,
+    ) -> Result<(), DemoError> {
         let directory = self.directory;
         let mut organisation = make_organisation(directory, args.port)?;
         for subdirectory in ["log", "run"] {
@@ -121,31 +158,68 @@ impl DemoStart<'_> {
         self.record.broker = Some(broker);
 
         organisation.declare_stores(1, unix_millis_now()).await?;
-        make_user(&organisation, directory)?;
+        make_user(&organisation, fleet::DEMO_USER, directory)?;
+        make_user(&organisation, fleet::GUEST_USER, &directory.join(GUEST_DIRECTORY))?;
         if args.in_memory {
-            return virtual_nodes::run(args.nodes, &organisation, self).await;
+            virtual_nodes::run(count, &organisation, self).await?;
+        } else {
+            self.start_machines(count, &organisation).await?;
         }
-        let mut nodes = self.start_nodes(args.nodes, &organisation)?;
+        self.record.is_complete = true;
+        self.record.save(directory)
+    }
+
+    /// Starts the nodes with scratch roots, and their services.
+    async fn start_machines(
+        &mut self,
+        count: u32,
+        organisation: &Organisation,
+    ) -> Result<(), DemoError> {
+        let nodes = fleet::demo_nodes(usize::try_from(count).unwrap_or(usize::MAX));
+        let nodes = nodes.map_err(name_error)?;
+        let mut starting = self.start_nodes(&nodes, organisation)?;
         let deadline = Instant::now() + READY_TIMEOUT;
-        for node in &mut nodes {
-            await_node(node, directory, (deadline, READY_TIMEOUT), |_| {}).await?;
+        for node in &mut starting {
+            await_node(node, self.directory, (deadline, READY_TIMEOUT), |_| {}).await?;
             self.printer.print_detail(format_args!("{} is ready", node.name));
+        }
+        let mut services: BTreeMap<&'static str, Vec<Identity>> = BTreeMap::new();
+        for node in &nodes {
+            services.entry(node.service).or_default().push(node.name.clone());
+        }
+        let print_progress = |done: usize| {
+            if nodes.len() > SILENT_NODES {
+                let total = nodes.len();
+                self.printer
+                    .print_message(format_args!("services started on {done} of {total} nodes"));
+            }
+        };
+        let failed = services::start_services(self.directory, &services, print_progress).await?;
+        if !failed.nodes.is_empty() {
+            self.printer.print_warning(format_args!(
+                "{} have no running service: {}",
+                kind_of_nodes(failed.nodes.len(), false),
+                escape_to_line(&failed.reason)
+            ));
+            self.printer.print_hint(
+                "services, packages, `shell` and `exec` need mount namespaces; accounts, files and queries work without",
+            );
         }
         Ok(())
     }
 
     fn start_nodes(
         &mut self,
-        count: u32,
+        nodes: &[DemoNode],
         organisation: &Organisation,
     ) -> Result<Vec<StartingNode>, DemoError> {
         let lock = organisation.lock()?;
-        let nodes = fleet::demo_nodes(usize::try_from(count).unwrap_or(usize::MAX));
-        let nodes = nodes.map_err(name_error)?.into_iter().enumerate().map(|(index, node)| {
+        let policies = DemoPolicies::from_schemas()?;
+        let nodes = nodes.iter().enumerate().map(|(index, node)| {
             let directory = self.directory.join("nodes").join(node.name.as_str());
             let now = unix_millis_now();
-            let config = node::make_node(organisation, &lock, &directory, &node, now)?;
-            self.start_daemon(node.name, &config, (index, None), &[])
+            let config = node::make_node(organisation, &lock, &directory, (node, &policies), now)?;
+            self.start_daemon(node.name.clone(), &config, (index, None), &[])
         });
         nodes.collect()
     }
@@ -190,11 +264,11 @@ fn make_organisation(directory: &Path, port: u16) -> Result<Organisation, DemoEr
     Ok(create_organisation(spec, unix_millis_now())?)
 }
 
-/// Creates the user, with its configuration in the top directory.
-fn make_user(organisation: &Organisation, directory: &Path) -> Result<(), DemoError> {
+/// Creates a user, with its configuration in this directory. The broker allows both users everything; the nodes' policies differ.
+fn make_user(organisation: &Organisation, name: &str, directory: &Path) -> Result<(), DemoError> {
     let spec = CredentialSpec {
         kind: PrincipalKind::User,
-        name: Identity::parse(fleet::DEMO_USER).map_err(name_error)?,
+        name: Identity::parse(name).map_err(name_error)?,
         tags: vec![CallerGrant::Everything.to_tag(), PLUGIN_SIGN_TAG.to_owned()],
         expires: Some(node::CREDENTIAL_LIFETIME),
         renew: false,

@@ -118,6 +118,7 @@ mod tests {
         let environment = ProcessEnvironment::default();
         let cx = CommandContext {
             config: None,
+            context: None,
             environment: &environment,
             loaded_settings: &OnceCell::new(),
             printer: &printer,
@@ -159,6 +160,7 @@ mod tests {
         let environment = ProcessEnvironment::default();
         let cx = CommandContext {
             config: None,
+            context: None,
             environment: &environment,
             loaded_settings: &OnceCell::new(),
             printer: &printer,

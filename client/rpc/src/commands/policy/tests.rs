@@ -38,7 +38,13 @@ fn rpc(line: &str, directory: &Path) -> (CommandExitCode, String, String) {
     // The command works without a configuration file; the one of the user who runs the tests must not apply.
     let environment = ProcessEnvironment::default();
     let (environment, loaded_settings) = (&environment, &OnceCell::new());
-    let cx = CommandContext { config: None, environment, loaded_settings, printer: &printer };
+    let cx = CommandContext {
+        config: None,
+        context: None,
+        environment,
+        loaded_settings,
+        printer: &printer,
+    };
     let exit = run(command, cx).unwrap();
     let plain = |text: String| text.replace(&format!("{place}/"), "");
     (exit, plain(data.text()), plain(talk.text()))
@@ -235,6 +241,7 @@ fn invalid_test_files_are_errors_that_name_the_file() {
         let (printer, ..) = printer(VerbosityLevel::Quiet);
         let cx = CommandContext {
             config: None,
+            context: None,
             environment: &ProcessEnvironment::default(),
             loaded_settings: &OnceCell::new(),
             printer: &printer,

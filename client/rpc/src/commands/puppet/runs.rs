@@ -166,7 +166,8 @@ async fn run_round(
         let concurrency = rollout.limit.map(|limit| format!("{limit} at a time"));
         let concurrency = concurrency.unwrap_or_else(|| "all at once".to_owned());
         let (count, names) = (node_count_text(nodes.len()), list_sample_nodes(&nodes));
-        format!("Plan: puppet runs on {count}, {concurrency}: {names}\n")
+        let scope = cx.describe_change(&settings, &target, &plan);
+        format!("Plan: puppet runs on {count}, {concurrency}: {names}\n{scope}")
     };
     cx.confirm_request(&settings, (false, nodes.len(), rollout.yes), preview).await?;
 

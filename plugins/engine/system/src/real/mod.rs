@@ -9,6 +9,7 @@ pub(crate) mod lock;
 mod process;
 mod process_setup;
 mod replace;
+mod root_processes;
 mod xattrs;
 
 use std::ffi::OsStr;
@@ -254,6 +255,25 @@ impl System for RealSystem {
     fn start_interactive(&self, command: &Command) -> SystemResult<Box<dyn InteractiveProcess>> {
         let process = process_setup::prepare_process(self, command)?;
         Ok(Box::new(interactive::start_process(&process, command)?))
+    }
+
+    fn list_processes(&self) -> SystemResult<Vec<u32>> {
+        let root = (!self.is_host()).then_some(&*self.root);
+        root_processes::list_processes(root).map_err(file_error("list", Path::new("/proc")))
+    }
+
+    fn read_process_file(&self, pid: u32, name: &str, limit: u64) -> SystemResult<Vec<u8>> {
+        let path = PathBuf::from(format!("/proc/{pid}/{name}"));
+        let (size, content) = read_limited(&path, limit).map_err(file_error("read", &path))?;
+        // Checked after the read: the id may have been reused before it.
+        if !self.is_host() && !root_processes::has_root(pid, &self.root) {
+            let problem = io::Error::from(io::ErrorKind::NotFound);
+            return Err(file_error("read", &path)(problem));
+        }
+        if size > limit {
+            return Err(SystemError::TooLarge { path, size, limit });
+        }
+        Ok(content)
     }
 
     fn is_running(&self, process: &ProcessId) -> bool {

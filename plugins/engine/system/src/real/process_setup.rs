@@ -1,7 +1,9 @@
 //! Converts a node command to a host process: program path, environment, user, umask and root.
 //!
 //! For a scratch root the command runs inside it: a mount namespace
-//! exposes the host's programs, `/dev` and `/proc` in the root, followed by `chroot`. `/etc` is the root's own.
+//! exposes the host's programs, `/dev` and `/proc` in the root, followed by `chroot`. `/etc` is the root's own, except for
+//! `/etc/alternatives`. A root with a `/usr/local`
+//! and no `/usr/bin` keeps its `/usr/local` and gets the other directories of the host's `/usr`, so it can replace single programs.
 //! util-linux does this, so no unsafe code is needed; without root privileges a user namespace is used.
 
 use std::collections::BTreeMap;
@@ -26,26 +28,36 @@ const MAX_PASSWD_BYTES: u64 = 16 * 1024 * 1024;
 
 /// Arguments: root; `strict` if running as root, where host directories must be mounted read-only; then the command for `chroot`.
 const ENTER_ROOT_SCRIPT: &str = r#"
-root=$1 strict=$2; shift 2
+root=$1 strict=$2 borrowed=; shift 2
 fail() { echo "cannot enter the scratch root: $1" >&2; exit 125; }
 borrow() {
   [ -L "$root/$1" ] && return
-  mkdir -p "$root/$1" || fail "cannot create $1"
+  [ -d "$root/$1" ] || mkdir -p "$root/$1" || fail "cannot create $1"
   case $1 in dev|proc) ;; *) [ -z "$(ls -A "$root/$1")" ] || return 0 ;; esac
   if [ "$strict" = strict ] && [ "$2" = ro ]; then
     mount --bind "/$1" "$root/$1" && mount -o remount,bind,ro "$root/$1" || fail "cannot mount /$1"
   else
     mount --rbind "/$1" "$root/$1" || fail "cannot mount /$1"
   fi
+  case $1 in usr|usr/bin) borrowed=yes ;; esac
+}
+provide() {
+  if [ -L "/$1" ]; then
+    [ -e "$root/$1" ] || [ -L "$root/$1" ] || ln -sn "$(readlink "/$1")" "$root/$1" 2>/dev/null \
+      || [ -L "$root/$1" ] || fail "cannot link $1"
+  elif [ -d "/$1" ]; then
+    borrow "$1" ro
+  fi
 }
 for name in usr bin sbin lib lib32 lib64 libx32; do
-  if [ -L "/$name" ]; then
-    [ -e "$root/$name" ] || [ -L "$root/$name" ] || ln -sn "$(readlink "/$name")" "$root/$name" 2>/dev/null \
-      || [ -L "$root/$name" ] || fail "cannot link $name"
-  elif [ -d "/$name" ]; then
-    borrow "$name" ro
+  if [ "$name" = usr ] && [ ! -L "$root/usr" ] && [ -d "$root/usr/local" ] && [ -z "$(ls -A "$root/usr/bin" 2>/dev/null)" ]; then
+    for path in /usr/*; do provide "${path#/}"; done
+  else
+    provide "$name"
   fi
 done
+# Programs of Debian and Red Hat are links by way of this directory.
+if [ "$borrowed" = yes ] && [ -d /etc/alternatives ]; then borrow etc/alternatives ro; fi
 borrow dev rw
 borrow proc rw
 exec chroot "$root" "$@"

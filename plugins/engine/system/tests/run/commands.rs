@@ -299,12 +299,68 @@ fn scratch_root_is_isolated() {
     assert!(matches!(error, SystemError::Start { .. }), "{error}");
 }
 
+/// Debian's `awk` is a link to `/etc/alternatives/awk`.
+#[test]
+fn scratch_root_has_the_alternatives_of_borrowed_programs() {
+    let (scratch, system) = scratch();
+    for _ in 0..2 {
+        let output = system.run_command(&sh("awk 'BEGIN { print 6 * 7 }'")).unwrap();
+        assert_eq!(output.combined_text(), "42\n");
+    }
+    let own = fs::read_dir(scratch.path().join("etc/alternatives")).into_iter().flatten();
+    assert_eq!(own.count(), 0);
+}
+
 #[test]
 fn scratch_root_cannot_change_host_programs() {
     let (_scratch, system) = scratch();
     let output = system.run_command(&sh("touch /usr/bin/muster-test")).unwrap();
     assert!(!output.is_success(), "{}", output.combined_text());
     assert!(!Path::new("/usr/bin/muster-test").exists());
+}
+
+#[test]
+fn scratch_root_can_replace_single_programs() {
+    let (scratch, system) = scratch();
+    for name in ["/usr", "/usr/local", "/usr/local/bin"] {
+        system.create_dir(Path::new(name), &FileAttributes::default()).unwrap();
+    }
+    let executable = FileAttributes::with_mode(0o755);
+    let script = b"#!/bin/sh\necho own\n";
+    for name in ["date", "muster-own"] {
+        let path = Path::new("/usr/local/bin").join(name);
+        system.write_file(&path, script, &executable).unwrap();
+    }
+    for name in ["date", "muster-own"] {
+        let output = system.run_command(&Command::new([name])).unwrap();
+        assert_eq!(output.combined_text(), "own\n", "{name}");
+    }
+    // The other directories of /usr are those of the host, and remain empty in the root.
+    for _ in 0..2 {
+        assert!(system.run_command(&Command::new(["/usr/bin/env"])).unwrap().is_success());
+    }
+    assert_eq!(fs::read_dir(scratch.path().join("usr/bin")).unwrap().count(), 0);
+    let output = system.run_command(&sh("touch /usr/bin/muster-test")).unwrap();
+    assert!(!output.is_success(), "{}", output.combined_text());
+}
+
+#[test]
+fn scratch_root_has_only_the_processes_inside_it() {
+    let (_scratch, system) = scratch();
+    let (_other_scratch, other) = scratch();
+    let own = std::process::id();
+    assert!(host().list_processes().unwrap().contains(&own));
+    assert_eq!(system.list_processes().unwrap(), Vec::<u32>::new());
+    assert!(system.read_process_file(own, "stat", 1000).unwrap_err().is_not_found());
+    let output = system.run_command(&sh("sleep 600 </dev/null >/dev/null 2>&1 & echo $!")).unwrap();
+    let pid: u32 = output.stdout_text().trim().parse().unwrap();
+    assert_eq!(system.list_processes().unwrap(), [pid]);
+    assert_eq!(system.read_process_file(pid, "comm", 1000).unwrap(), b"sleep\n");
+    assert_eq!(other.list_processes().unwrap(), Vec::<u32>::new());
+    let process = ProcessId::from_pid(pid).unwrap();
+    assert!(system.signal_process(&process, Signal::SIGKILL, false).unwrap());
+    await_death(&pid.to_string());
+    assert_eq!(system.list_processes().unwrap(), Vec::<u32>::new());
 }
 
 #[test]

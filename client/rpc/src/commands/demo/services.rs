@@ -1,0 +1,84 @@
+//! Starts the services of the nodes with requests of the demonstration's user, as `rpc service start` does.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use muster_organisation::bundle::name::USER_CONFIG;
+use muster_request::{
+    AgentSchemas, DiscoveredNodes, FleetConnection, FleetRequest, FleetRequestError, JobRecorder,
+    RequestEvent, RequestObserver, RequestPlan, RequestWords, RpcSettings, TargetSelection,
+};
+use muster_wire::identity::Identity;
+
+use super::DemoError;
+
+/// Nodes in one request, so that a small machine does not start too many programs at once.
+const NODES_PER_REQUEST: usize = 25;
+
+/// The nodes whose service did not start, with the reason of the first.
+#[derive(Debug, Default)]
+pub struct FailedServices {
+    /// The nodes.
+    pub nodes: BTreeSet<Identity>,
+    /// Why the first of them failed.
+    pub reason: String,
+}
+
+/// Shows nothing of a request.
+#[derive(Debug)]
+struct SilentObserver;
+
+impl RequestObserver for SilentObserver {
+    fn observe(&self, _: RequestEvent<'_>) {}
+}
+
+/// Starts each service on its nodes, and calls `report_progress` with the number of nodes after each request.
+pub async fn start_services(
+    directory: &Path,
+    services: &BTreeMap<&'static str, Vec<Identity>>,
+    mut report_progress: impl FnMut(usize),
+) -> Result<FailedServices, DemoError> {
+    let settings = RpcSettings::load(&directory.join(USER_CONFIG))?;
+    let fleet = FleetConnection::connect(&settings, &TargetSelection::default()).await?;
+    let schemas = AgentSchemas::load(Some(&settings))?;
+    let mut failed = FailedServices::default();
+    let mut count = 0;
+    for (service, nodes) in services {
+        let words = ["start".to_owned(), format!("service={service}")];
+        let words = RequestWords::parse("service", &words)?;
+        let (ddl, action) = schemas.find_action(&words)?;
+        let plan = RequestPlan::new(ddl, action, &words.inputs)?;
+        for nodes in nodes.chunks(NODES_PER_REQUEST) {
+            let named: BTreeSet<Identity> = nodes.iter().cloned().collect();
+            let target = DiscoveredNodes::from_names(named.clone());
+            let mut recorder = JobRecorder::new(None, &SilentObserver);
+            let report = fleet
+                .run_request::<FleetRequestError>(
+                    FleetRequest::new(&plan),
+                    target,
+                    &mut recorder,
+                    &SilentObserver,
+                    |_| Ok(()),
+                )
+                .await?;
+            let started: BTreeSet<Identity> = report
+                .replies
+                .iter()
+                .filter(|reply| reply.is_ok())
+                .map(|reply| reply.node.clone())
+                .collect();
+            if let Some(reply) = report.replies.iter().find(|reply| !reply.is_ok())
+                && failed.reason.is_empty()
+            {
+                failed.reason.clone_from(&reply.message);
+            }
+            failed.nodes.extend(&named - &started);
+            count += nodes.len();
+            report_progress(count);
+        }
+    }
+    if failed.reason.is_empty() {
+        "no reply".clone_into(&mut failed.reason);
+    }
+    Ok(failed)
+}

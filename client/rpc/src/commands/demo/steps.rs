@@ -1,0 +1,134 @@
+//! Prints how to use a demonstration: settings for the shell to standard output, and commands to try to standard error.
+
+use std::io::IsTerminal as _;
+use std::path::Path;
+
+use muster_organisation::bundle::name::USER_CONFIG;
+
+use super::contexts::{GUEST_CONTEXT, has_context};
+use super::up::GUEST_DIRECTORY;
+use crate::commands::context::{CommandContext, Result};
+use crate::environment::{CONFIG, CONTEXT, ProcessEnvironment};
+use crate::printer::HINT;
+use crate::render::shell_word;
+
+/// Prints lines that a shell can evaluate, and commands to try.
+pub fn print_settings(directory: &Path, is_virtual: bool, cx: CommandContext<'_>) -> Result<()> {
+    for line in shell_settings(directory, cx.environment) {
+        cx.printer.print_line(line)?;
+    }
+    print_next_steps(directory, is_virtual, cx);
+    Ok(())
+}
+
+/// The client's configuration, and the search path if this program is not in it.
+fn shell_settings(directory: &Path, environment: &ProcessEnvironment) -> Vec<String> {
+    let word = |path: &Path| shell_word(&path.display().to_string());
+    let mut lines = vec![format!("export {CONFIG}={}", word(&directory.join(USER_CONFIG)))];
+    // Both variables at once would be an error.
+    if environment.context.is_some() {
+        lines.push(format!("unset {CONTEXT}"));
+    }
+    if let Some(programs) = environment.program_directory()
+        && !is_in_path(environment)
+    {
+        lines.push(format!("export PATH={}:\"$PATH\"", word(programs)));
+    }
+    lines
+}
+
+fn print_next_steps(directory: &Path, is_virtual: bool, cx: CommandContext<'_>) {
+    let default = cx.environment.cache_directory().map(|cache| cache.join("demo"));
+    let word = shell_word(&directory.display().to_string());
+    let option = match default {
+        Some(default) if default == directory => String::new(),
+        _ => format!(" --dir {word}"),
+    };
+    let guest = if has_context(GUEST_CONTEXT, directory, cx.environment) {
+        format!("--context {GUEST_CONTEXT}")
+    } else {
+        let path = directory.join(GUEST_DIRECTORY).join(USER_CONFIG);
+        format!("--config {}", shell_word(&path.display().to_string()))
+    };
+    if std::io::stdout().is_terminal() {
+        let up = format!("{} demo up{option}", program_word(cx.environment));
+        cx.printer.print_message(format_args!("\nTo use it in this shell, run: eval \"$({up})\""));
+    }
+    let mut steps = vec![
+        ("list the nodes that reply", "rpc ping".to_owned()),
+        (
+            "list the nodes that match",
+            "rpc find -W \"environment=development customer=acme mysql::master\"".to_owned(),
+        ),
+        (
+            "create a user on each of them",
+            "rpc puppetral do type=user name=rip -C mysql::master".to_owned(),
+        ),
+    ];
+    // A virtual node has no programs.
+    if !is_virtual {
+        steps.extend([
+            ("restart a service", "rpc service restart service=httpd -C apache".to_owned()),
+            ("install a package", "rpc package install package=tree".to_owned()),
+            ("apply the nodes' catalogs, two nodes at a time", "rpc puppet runall 2".to_owned()),
+        ]);
+    }
+    steps.extend([
+        (
+            "as a user who may only read: the nodes deny it",
+            format!("rpc {guest} puppetral do type=user name=rip"),
+        ),
+        ("stop the demonstration and remove its files", format!("rpc demo down{option}")),
+    ]);
+    cx.printer.print_message("");
+    for (purpose, command) in steps {
+        cx.printer.print_message(format_args!("# {purpose}\n{HINT}{command}{HINT:#}"));
+    }
+}
+
+/// This program as a word of the shell: its name if the search path has it, otherwise its path.
+fn program_word(environment: &ProcessEnvironment) -> String {
+    match &environment.program {
+        Some(program) if !is_in_path(environment) => shell_word(&program.display().to_string()),
+        _ => "rpc".to_owned(),
+    }
+}
+
+/// Whether `rpc` in the search path is this program.
+fn is_in_path(environment: &ProcessEnvironment) -> bool {
+    let canonical = |path: &Path| path.canonicalize().ok();
+    let found = environment.find_program("rpc").and_then(|path| canonical(&path));
+    environment.program.as_deref().and_then(canonical) == found
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::shell_settings;
+    use crate::environment::ProcessEnvironment;
+
+    #[test]
+    fn settings_can_be_evaluated_with_any_path() {
+        let programs = tempfile::tempdir().unwrap();
+        let program = programs.path().join("rpc");
+        std::fs::write(&program, "").unwrap();
+        let environment = |path: &Path| ProcessEnvironment {
+            program: Some(program.clone()),
+            path: Some(path.as_os_str().to_owned()),
+            ..ProcessEnvironment::default()
+        };
+        let in_path = environment(programs.path());
+        assert_eq!(
+            shell_settings(Path::new("/tmp/my demo"), &in_path),
+            ["export RPC_CONFIG='/tmp/my demo/rpc.toml'"]
+        );
+        assert_eq!(
+            shell_settings(Path::new("/tmp/demo"), &environment(Path::new("/usr/bin"))),
+            [
+                "export RPC_CONFIG=/tmp/demo/rpc.toml".to_owned(),
+                format!("export PATH={}:\"$PATH\"", programs.path().display()),
+            ]
+        );
+    }
+}

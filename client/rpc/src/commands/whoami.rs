@@ -1,0 +1,31 @@
+//! `rpc whoami`: shows who the caller is to the nodes. Sends nothing.
+
+use muster_base::unix_millis_now;
+use muster_request::{CallerSummary, RpcSettings};
+
+use super::form;
+use crate::cli::json::JsonArgs;
+use crate::cli::whoami::WhoamiArgs;
+use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
+use crate::render::whoami::WhoamiDocument;
+
+/// Runs the command.
+pub fn run(args: &WhoamiArgs, cx: CommandContext<'_>) -> CommandResult {
+    let settings = cx.load_settings()?;
+    let origin = cx.config_selection().select()?.origin;
+    print_caller(&settings, origin, &args.json, cx)
+}
+
+/// Prints the caller of these settings. Returns [`CommandExitCode::Local`] if nodes reject its credentials.
+pub fn print_caller(
+    settings: &RpcSettings,
+    origin: &str,
+    json: &JsonArgs,
+    cx: CommandContext<'_>,
+) -> CommandResult {
+    let json = form::parse_json_form(json)?;
+    let caller = CallerSummary::load(settings, unix_millis_now())?;
+    let document = WhoamiDocument::new(settings, origin, &caller);
+    cx.print_result(json.as_ref(), &document, || document.render_text())?;
+    Ok(if caller.problem.is_none() { CommandExitCode::Passed } else { CommandExitCode::Local })
+}
