@@ -13,6 +13,7 @@ mod approval;
 mod cache_file;
 mod collect;
 mod confirm;
+mod copy;
 mod ddl_cache;
 mod ddl_fetch;
 mod error;
@@ -46,6 +47,10 @@ pub use approval::{
 };
 pub use cache_file::{read_cache_file, replace_cache_file};
 pub use confirm::{ConfirmContext, ConfirmDecision, ConfirmMode};
+pub use copy::{
+    CopyReport, FetchDestination, FetchRequest, LocalFile, LocalFileError, NodeCopyOutcome,
+    NodeCopyResult, PushRequest,
+};
 pub use ddl_cache::DdlCache;
 pub use ddl_fetch::{DdlFetchError, FetchedDdl};
 pub use error::FleetRequestError;

@@ -9,7 +9,7 @@ pub(crate) mod lock;
 mod process;
 mod process_setup;
 mod replace;
-mod xattrs;
+pub(crate) mod xattrs;
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
