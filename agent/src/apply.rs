@@ -24,8 +24,8 @@ use muster_system::{StateDir, System};
 
 use crate::terminal::{escape_json, escape_text};
 
-/// The default directory of the engine's state.
-pub const DEFAULT_STATE_DIR: &str = "/var/lib/muster/engine";
+/// The default directory of the engine's state, in the root directory of the system that is changed.
+const DEFAULT_STATE_DIR: &str = "var/lib/muster/engine";
 
 /// What `rpcd apply` takes.
 #[derive(Debug, Args)]
@@ -36,20 +36,21 @@ Examples:
   rpcd apply catalog.json --detailed-exitcodes  apply a Puppet catalog; return Puppet's exit codes
   puppet catalog compile NODE --render-as json | tail -n +2 | rpcd apply -
 
-Exit codes: 0 success, 1 the run or a resource failed. With --detailed-exitcodes: 0 no change was necessary,
-1 the run itself failed, 2 resources changed or refreshes are pending, 4 resources failed, 6 both 2 and 4.")]
+Exit codes: 0 success, 1 the run or a resource failed, or refreshes are pending. With --detailed-exitcodes:
+0 no change was necessary, 1 the run itself failed, 2 resources changed or refreshes are pending,
+4 resources failed, 6 both 2 and 4.")]
 pub struct ApplyArgs {
     /// The catalog: Puppet's JSON, a JSON list of resources, or TOML with [[resource]] tables; `-` reads standard input
     file: PathBuf,
     /// Show what would change; change nothing
     #[arg(long)]
     noop: bool,
-    /// Apply the catalog to the system whose root directory is DIR
+    /// Apply the catalog to the system whose root directory is DIR; ledger, locks, reports and caches are below it too
     #[arg(long, value_name = "DIR", default_value = "/")]
     root: PathBuf,
-    /// Directory of the refresh ledger, the schedules and the reports
-    #[arg(long, value_name = "DIR", default_value = DEFAULT_STATE_DIR)]
-    state_dir: PathBuf,
+    /// Directory of the refresh ledger, the run lock, the schedules and the reports [default: var/lib/muster/engine in the root directory]
+    #[arg(long, value_name = "DIR")]
+    state_dir: Option<PathBuf>,
     /// Apply only resources with at least one of these tags
     #[arg(long, value_name = "TAG", value_delimiter = ',')]
     tags: Vec<String>,
@@ -101,7 +102,9 @@ pub fn apply_catalog(arguments: &ApplyArgs) -> anyhow::Result<ExitCode> {
     if arguments.lint {
         return report_lint(&engine, &catalog, arguments.strict);
     }
-    let state = StateDir::open(&arguments.state_dir)?;
+    let state_dir = arguments.state_dir.clone();
+    let state_dir = state_dir.unwrap_or_else(|| system.root().join(DEFAULT_STATE_DIR));
+    let state = StateDir::open(&state_dir)?;
     let puppet_dirs = if arguments.puppet_state.is_empty() {
         puppet_state_dirs(system.root())
     } else {
@@ -178,7 +181,7 @@ fn exit_code(report: &RunReport, detailed: bool) -> ExitCode {
     let code = report.exit_code();
     if detailed {
         ExitCode::from(code)
-    } else if code == 1 || code & 4 != 0 {
+    } else if code == 1 || code & 4 != 0 || !report.pending_refreshes.is_empty() {
         ExitCode::FAILURE
     } else {
         ExitCode::SUCCESS

@@ -9,7 +9,7 @@ use std::time::Duration;
 use muster_permits::{Permit, PermitClient, PermitError, PermitRequest};
 use muster_tests::nats_server::NatsServer;
 use muster_tests::organisation::{Organisation, connect};
-use muster_tests::simulate_delay;
+use muster_tests::{await_state, simulate_delay};
 use muster_wire::identity::{Identity, SubjectName};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -188,6 +188,36 @@ async fn permits_are_granted_by_priority_then_arrival() {
     assert_eq!(*order.lock().unwrap(), ["urgent", "late", "later", "slow"]);
 }
 
+/// A run without a limit of its own waits for the limits of others and counts for them; each permit knows the highest
+/// number of runs at once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn run_without_a_limit_keeps_the_limits_of_others() {
+    let fixture = PermitFixture::new().await;
+    let client =
+        async |name: &str| fixture.connect_permit_client(&format!("{name}.example.net")).await;
+    let (limited, free, other) =
+        (client("limited").await, client("free").await, client("other").await);
+    let without_limit = |timeout| PermitRequest::without_limit(pool(), Uuid::now_v7(), timeout);
+    let held = acquire(&limited, permit_request(1)).await.unwrap();
+    let refused = acquire(&free, without_limit(Duration::from_millis(300))).await.unwrap_err();
+    assert!(refused.to_string().contains("limited.example.net"), "{refused}");
+    held.release().await;
+    let first = acquire(&free, without_limit(WAIT_TIMEOUT)).await.unwrap();
+    let second = acquire(&other, without_limit(WAIT_TIMEOUT)).await.unwrap();
+    let short = PermitRequest { timeout: Duration::from_millis(300), ..permit_request(1) };
+    let refused = acquire(&limited, short).await.unwrap_err().to_string();
+    assert!(refused.contains("free") && refused.contains("other"), "{refused}");
+    await_state("both permits have seen both runs", || {
+        (first.highest_count(), second.highest_count()) == (2, 2)
+    })
+    .await;
+    first.release().await;
+    second.release().await;
+    let alone = acquire(&limited, permit_request(1)).await.unwrap();
+    assert_eq!(alone.highest_count(), 1);
+    alone.release().await;
+}
+
 /// A run that was started outside of the pool occupies a slot that others respect, even if no slot was free.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn foreign_run_occupies_a_slot() {
@@ -197,8 +227,10 @@ async fn foreign_run_occupies_a_slot() {
         fixture.connect_permit_client("theirs.example.net").await,
     );
     let first = acquire(&ours, permit_request(1)).await.unwrap();
-    let foreign =
-        theirs.occupy_permit(&pool(), Uuid::now_v7(), Duration::from_mins(1)).await.unwrap();
+    let foreign = theirs
+        .occupy_permit(&PermitRequest::without_limit(pool(), Uuid::now_v7(), WAIT_TIMEOUT))
+        .await
+        .unwrap();
     assert!(foreign.fence() > first.fence());
     first.release().await;
     let short = PermitRequest { timeout: Duration::from_millis(300), ..permit_request(1) };

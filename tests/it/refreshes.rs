@@ -97,7 +97,7 @@ impl RefreshFixture {
         let catalog = self.path("catalog.json");
         std::fs::write(&catalog, self.catalog(broken).to_string()).unwrap();
         let mut command = Command::new(find_program("rpcd"));
-        command.arg("apply").arg(catalog).arg("--detailed-exitcodes");
+        command.arg("apply").arg(catalog);
         command.arg("--state-dir").arg(self.path("state"));
         command.arg("--report").arg(self.path("report.json"));
         // A child of a killed run may hold the lock between its fork and its exec.
@@ -111,7 +111,7 @@ impl RefreshFixture {
     }
 
     fn run(&self, broken: bool) -> Output {
-        self.command(broken).output().unwrap()
+        self.command(broken).arg("--detailed-exitcodes").output().unwrap()
     }
 
     /// Starts a run and kills it after this time.
@@ -209,6 +209,39 @@ fn check_with_kills(cause: RefreshBlocker) {
         assert!(y >= 1 && z >= 1, "lost: Y ran {y} times, Z {z} times\n{context}");
         // An interrupted refresh is repeated once; further repetitions are an error.
         assert!(y <= 2 && z <= 3, "Y ran {y} times, Z {z} times\n{context}");
+    }
+}
+
+/// Without `--detailed-exitcodes`, too, a run does not succeed while refreshes are pending.
+#[test]
+fn apply_does_not_succeed_with_pending_refreshes() {
+    let fixture = RefreshFixture::new(RefreshBlocker::Tags);
+    let output = fixture.command(true).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", output_text(&output));
+    assert_eq!(fixture.pending_count(), 1);
+    let output = fixture.command(false).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", output_text(&output));
+}
+
+/// With `--root`, ledger, lock and reports are below this directory; nothing is written outside.
+#[test]
+fn apply_keeps_its_state_below_the_root() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path().join("root");
+    for name in ["etc", "opt/puppetlabs/puppet/cache/state"] {
+        std::fs::create_dir_all(root.join(name)).unwrap();
+    }
+    let catalog = directory.path().join("catalog.json");
+    let resources = json!([{"type": "file", "title": "/etc/motd", "content": "hello\n"}]);
+    std::fs::write(&catalog, resources.to_string()).unwrap();
+    let mut command = Command::new(find_program("rpcd"));
+    command.arg("apply").arg(&catalog).arg("--root").arg(&root);
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", output_text(&output));
+    assert!(root.join("etc/motd").exists());
+    for name in ["refreshes.journal", "run.lock", "last_run_report.json", "catalog"] {
+        let path = root.join("var/lib/muster/engine").join(name);
+        assert!(path.exists(), "{} is missing", path.display());
     }
 }
 

@@ -91,3 +91,28 @@ async fn action_timeout_applies_on_node_and_caller() {
     assert!(seconds(&["slow"]).await > 2);
     assert!(seconds(&["plain"]).await <= 2, "the agent's timeout is the default");
 }
+
+/// `-t` is the time that the action gets: a program is stopped at that time, not before, and its output still arrives.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn action_gets_the_whole_time_of_the_request() {
+    let jobs = tempfile::tempdir().unwrap();
+    let shell =
+        muster_shell::build_agent(muster_shell::Options::default(), jobs.path().join("jobs"))
+            .unwrap();
+    let fixture = NodeFixture::new(|node| node.agents.push(shell)).await;
+    let caller = fixture.organisation.caller("anna");
+    let rpc = RpcCommand::new(&fixture.server, &fixture.organisation, &caller, "");
+    let run = async |script: &str, seconds: &str| {
+        let script = format!("script={script}");
+        let arguments = ["do", "shell", "run", &script, "-t", seconds, "-I", "node1.example.net"];
+        let (document, exit) = rpc.run_json(&arguments).await;
+        (document["replies"][0].clone(), exit)
+    };
+    let (reply, exit) = run("sleep 1.5; echo done", "2").await;
+    assert_eq!((exit, reply["data"]["stdout"].as_str()), (0, Some("done\n")), "{reply}");
+    let (reply, exit) = run("echo begun; sleep 60", "4").await;
+    assert_eq!((exit, reply["data"]["stdout"].as_str()), (2, Some("begun\n")), "{reply}");
+    let after = reply["reason"]["after_ms"].as_u64().unwrap_or_default();
+    // The time on the way from the acceptance of the request to the program is part of the limit.
+    assert!((3800..=4000).contains(&after), "{reply}");
+}

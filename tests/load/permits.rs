@@ -6,12 +6,14 @@
 //! Several fleets, each with its own broker, process the seeds in parallel, because they mostly wait. An exceeded limit
 //! ends the measurement.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use clap::Args;
 use muster_tests::puppet::{SimulatedBehaviour, SimulatedFleet};
+use muster_wire::identity::Identity;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 
@@ -56,6 +58,8 @@ struct RolloutResult {
     ratio: f64,
     /// Ratio to an ideal rollout in the same order, in which requests take no time.
     to_order: f64,
+    /// Number of runs that began before one that precedes them in the order.
+    out_of_order: usize,
 }
 
 /// The order of the nodes.
@@ -112,7 +116,7 @@ async fn bench_seeds(arguments: &PermitsArgs, order: RunOrder) {
     let (nodes, seeds, scale) = (arguments.nodes, arguments.seeds, arguments.scale);
     println!("\n{nodes} nodes, {order_name}, {seeds} seeds, mean duration 40 s divided by {scale}");
     println!(
-        "{:>6} {:>13} {:>11} {:>11} {:>8} {:>8} {:>8} {:>11}",
+        "{:>6} {:>13} {:>11} {:>11} {:>8} {:>8} {:>8} {:>11} {:>8} {:>8} {:>12}",
         "limit",
         "highest seen",
         "makespan",
@@ -120,7 +124,10 @@ async fn bench_seeds(arguments: &PermitsArgs, order: RunOrder) {
         "median x",
         "worst x",
         "<= 1.10",
-        "x the order"
+        "x the order",
+        "worst x",
+        "<= 1.10",
+        "out of order"
     );
     for limit in LIMITS {
         let of_limit = measured.iter().filter(|one| one.limit == limit);
@@ -172,7 +179,21 @@ async fn measure(
         minimum: stats.least_duration(limit),
         ratio: stats.makespan_ratio(limit).unwrap_or(1.0),
         to_order: stats.makespan.as_secs_f64() / ideal.as_secs_f64(),
+        out_of_order: count_out_of_order(fleet),
     }
+}
+
+/// Number of runs that began before the run of a node that precedes them by name.
+fn count_out_of_order(fleet: &SimulatedFleet) -> usize {
+    let starts: BTreeMap<Identity, u64> = fleet.with_records(|records| {
+        records.spans.iter().map(|(node, span)| (node.clone(), span.start)).collect()
+    });
+    let mut latest = 0;
+    let is_early = |start: &&u64| {
+        latest = latest.max(**start);
+        **start < latest
+    };
+    starts.values().filter(is_early).count()
 }
 
 /// The duration of an ideal rollout: each run starts, in this order, as soon as an earlier one has ended.
@@ -198,12 +219,16 @@ fn print_row(limit: usize, measured: &[RolloutResult]) {
     let highest = measured.iter().map(|one| one.highest).max().unwrap_or(0);
     let worst = measured.iter().map(|one| one.ratio).fold(0.0, f64::max);
     let within_limit = measured.iter().filter(|one| one.ratio <= 1.10).count();
+    let worst_to_order = measured.iter().map(|one| one.to_order).fold(0.0, f64::max);
+    let within_order = measured.iter().filter(|one| one.to_order <= 1.10).count();
+    let out_of_order = measured.iter().map(|one| one.out_of_order).max().unwrap_or(0);
     println!(
-        "{limit:>6} {highest:>13} {:>8.0} ms {:>8.0} ms {:>8.3} {worst:>8.3} {within_limit:>4}/{:<3} {:>11.3}",
+        "{limit:>6} {highest:>13} {:>8.0} ms {:>8.0} ms {:>8.3} {worst:>8.3} {within_limit:>4}/{:<3} {:>11.3} {worst_to_order:>8.3} {within_order:>4}/{:<3} {out_of_order:>12}",
         ms(&|one| one.makespan),
         ms(&|one| one.minimum),
         middle(measured.iter().map(|one| one.ratio).collect()),
         measured.len(),
-        middle(measured.iter().map(|one| one.to_order).collect())
+        middle(measured.iter().map(|one| one.to_order).collect()),
+        measured.len()
     );
 }

@@ -245,24 +245,19 @@ impl SimulatedPuppet {
         let limit = input.limit;
         let limit = limit.and_then(|limit| NonZeroU32::new(u32::try_from(limit).ok()?));
         let pool = input.pool.as_deref().unwrap_or("puppet");
-        let permit = match limit {
-            None => None,
-            Some(limit) => {
-                let pool = SubjectName::parse(pool).unwrap();
-                let request = PermitRequest::new(pool, limit, run, Duration::from_mins(10));
-                match self.permits.acquire_permit(request, cancel).await {
-                    Ok(permit) => Some(permit),
-                    Err(error) => {
-                        let error = format_error(&error);
-                        let state = PuppetRunState::Refused;
-                        return end(
-                            state,
-                            PuppetRunClass::NoPermit,
-                            Some(&error),
-                            base_outcome(state),
-                        );
-                    }
-                }
+        let (pool_name, timeout) = (SubjectName::parse(pool).unwrap(), Duration::from_mins(10));
+        let request = match limit {
+            Some(limit) => PermitRequest::new(pool_name, limit, run, timeout),
+            None => PermitRequest::without_limit(pool_name, run, timeout),
+        };
+        let rollout = input.rollout.as_deref().map(|rollout| Uuid::parse_str(rollout).unwrap());
+        let request = PermitRequest { rollout, ..request };
+        let permit = match self.permits.acquire_permit(request, cancel).await {
+            Ok(permit) => permit,
+            Err(error) => {
+                let error = format_error(&error);
+                let state = PuppetRunState::Refused;
+                return end(state, PuppetRunClass::NoPermit, Some(&error), base_outcome(state));
             }
         };
         let started = now();
@@ -273,15 +268,9 @@ impl SimulatedPuppet {
         updates.send_replace(base_outcome(PuppetRunState::Starting));
         tokio::task::yield_now().await;
         updates.send_replace(base_outcome(PuppetRunState::Applying));
-        let lost = async {
-            match &permit {
-                Some(permit) => permit.lost_token().cancelled().await,
-                None => std::future::pending().await,
-            }
-        };
         let fenced = tokio::select! {
             () = crate::simulate_delay(work) => false,
-            () = lost => true,
+            () = permit.lost_token().cancelled() => true,
         };
         let finished = now();
         self.record(|records| {
@@ -289,10 +278,8 @@ impl SimulatedPuppet {
             let span = PermitInterval { start: started, end: finished };
             records.spans.push((self.node.clone(), span));
         });
-        let fence = permit.as_ref().map(muster_permits::Permit::fence);
-        if let Some(permit) = permit {
-            permit.release().await;
-        }
+        let (fence, pool_highest) = (permit.fence(), permit.highest_count() as u64);
+        permit.release().await;
         let failed = class.as_str().contains("failed");
         let ran = PuppetRunOutcome {
             total: Some(61),
@@ -302,7 +289,8 @@ impl SimulatedPuppet {
             finished_at: Some(finished),
             duration: Some(work.as_secs_f64()),
             pool: Some(pool.to_owned()),
-            fence,
+            fence: Some(fence),
+            pool_highest: Some(pool_highest),
             ..base_outcome(PuppetRunState::Finished)
         };
         if fenced {
@@ -503,6 +491,7 @@ impl SimulatedFleet {
         let mut rollout = client.start_puppet_rollout(PuppetRolloutSpec {
             runs: runs.collect(),
             data: to_object(&json!({"limit": limit, "pool": pool})),
+            rollout: Some(Uuid::now_v7()),
             limits: RolloutLimits { concurrency: Some(limit), ..RolloutLimits::default() },
             silence: Duration::from_mins(1),
             timeout: None,

@@ -1,6 +1,7 @@
 //! Requests, signed by a caller. The envelope is in [`crate::sign`].
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use muster_base::format_millis;
 use serde::{Deserialize, Serialize};
@@ -14,6 +15,10 @@ use crate::limits;
 use crate::trace::TraceContext;
 use crate::unique::check_unique_keys;
 use muster_filter::NodeFilter;
+
+/// How long after the time limit of an action its node may still reply, so that the action gets the whole time: programs are stopped, and their output
+/// is collected. Callers wait for this time in addition.
+pub const REPLY_GRACE: Duration = Duration::from_secs(3);
 
 /// The body of a signed request. Unknown fields are refused: an older node must not ignore a field that restricts a request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -6,6 +6,7 @@ use muster_client::runs::{PuppetRollout, PuppetRolloutEvent, PuppetRolloutSpec};
 use muster_client::{ClientError, RolloutStopReason};
 use muster_ddl::ActionSchema;
 use muster_jobs::JobEnd;
+use muster_wire::request::REPLY_GRACE;
 
 use crate::fleet::FleetConnection;
 use crate::interrupt::InterruptListener;
@@ -29,9 +30,10 @@ pub enum PuppetRolloutNotice {
 }
 
 impl FleetConnection {
-    /// Maximum time to wait for a reply, in addition to the action's own timeout.
+    /// Maximum time to wait for a reply, in addition to the time that the action gets: the node stops the action and collects its results, and the
+    /// reply is on its way.
     pub fn reply_grace_time(&self) -> Duration {
-        self.listen
+        REPLY_GRACE + self.listen
     }
 
     /// Executes the rollout, and adds the results to the runs. After the first Ctrl-C no further request is sent; nodes in flight are awaited.

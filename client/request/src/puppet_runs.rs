@@ -67,12 +67,15 @@ impl PuppetRunsReport {
         self.ended.len() - self.ok_count()
     }
 
-    /// Concurrency by the nodes' own times, of all runs that began, including earlier parts of the job.
+    /// Concurrency by the nodes' own times, of all runs that began, including earlier parts of the job. The maximum also includes runs that others
+    /// started, as far as the nodes saw them in the pool.
     pub fn concurrency_stats(&self) -> Option<ConcurrencyStats> {
-        let ended = self.ended.values();
+        let outcomes = || self.ended.values().map(|ended| &ended.outcome);
         let spans: Vec<PermitInterval> =
-            ended.filter_map(|ended| ended.outcome.permit_interval).collect();
-        measure_concurrency(&spans)
+            outcomes().filter_map(|outcome| outcome.permit_interval).collect();
+        let seen = outcomes().filter_map(|outcome| outcome.pool_highest).max();
+        let stats = measure_concurrency(&spans)?;
+        Some(ConcurrencyStats { highest: stats.highest.max(seen.unwrap_or_default()), ..stats })
     }
 
     /// Number of nodes whose times were converted to the local clock.
@@ -80,11 +83,13 @@ impl PuppetRunsReport {
         self.ended.values().filter(|ended| ended.outcome.is_skewed()).count()
     }
 
-    /// How the runs ended. A node that was skipped because Puppet is disabled is not a failure.
+    /// How the runs ended. Without a run on every node, not all have succeeded: that includes nodes that were skipped because Puppet is disabled.
     pub fn outcome(&self) -> RequestOutcome {
-        if self.ended.is_empty() && self.not_asked.is_empty() {
+        let is_partial =
+            !self.not_asked.is_empty() || !self.disabled.is_empty() || self.halt.is_some();
+        if self.ended.is_empty() && !is_partial {
             RequestOutcome::NoNodes
-        } else if !self.not_asked.is_empty() || self.halt.is_some() {
+        } else if is_partial {
             RequestOutcome::SomeFailed
         } else if !self.ended.values().any(|ended| ended.outcome.is_heard()) {
             RequestOutcome::NoReplies
@@ -93,6 +98,21 @@ impl PuppetRunsReport {
         } else {
             RequestOutcome::Succeeded
         }
+    }
+
+    /// Why no node is left to run on: the number of nodes for each reason, the most frequent first.
+    pub fn idle_reasons(&self) -> Vec<(usize, String)> {
+        let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+        if !self.disabled.is_empty() {
+            counts.insert("Puppet is disabled".to_owned(), self.disabled.len());
+        }
+        for EndedRun { outcome, .. } in self.ended.values() {
+            *counts.entry(format!("{}: {}", outcome.class, outcome.message)).or_default() += 1;
+        }
+        let mut reasons: Vec<(usize, String)> =
+            counts.into_iter().map(|(reason, count)| (count, reason)).collect();
+        reasons.sort_by(|(one, a), (other, b)| other.cmp(one).then_with(|| a.cmp(b)));
+        reasons
     }
 }
 
@@ -127,7 +147,32 @@ mod tests {
         assert_eq!(stopped.outcome(), RequestOutcome::SomeFailed);
         let mut disabled = runs(good());
         disabled.disabled.insert("d".parse().unwrap(), "moving".to_owned());
-        assert_eq!(disabled.outcome(), RequestOutcome::Succeeded);
+        assert_eq!(disabled.outcome(), RequestOutcome::SomeFailed);
+        disabled.ended.clear();
+        assert_eq!(disabled.outcome(), RequestOutcome::SomeFailed);
+    }
+
+    #[test]
+    fn reasons_without_a_run_are_counted() {
+        let mut runs = runs(vec![
+            ("a", RunOutcome::without_reply("no_answer", "silent")),
+            ("b", RunOutcome::without_reply("no_answer", "silent")),
+            ("c", RunOutcome::without_reply("not_connected", "gone")),
+        ]);
+        runs.disabled.insert("d".parse().unwrap(), "moving".to_owned());
+        let reasons = runs.idle_reasons();
+        let reasons: Vec<_> = reasons.iter().map(|(count, why)| (*count, why.as_str())).collect();
+        assert_eq!(
+            reasons,
+            [(2, "no_answer: silent"), (1, "Puppet is disabled"), (1, "not_connected: gone")]
+        );
+    }
+
+    #[test]
+    fn highest_concurrency_includes_runs_that_others_started() {
+        let mut one = ran("clean", 0, 1);
+        one.pool_highest = Some(3);
+        assert_eq!(runs(vec![("a", one)]).concurrency_stats().unwrap().highest, 3);
     }
 
     #[test]

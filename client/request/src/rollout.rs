@@ -268,7 +268,7 @@ impl FleetConnection {
         let RequestPlan { ddl, action, data } = request.plan;
         let call = RpcCall::new(ddl.name(), action.name(), CallTarget::Nodes(nodes))
             .map_err(ClientError::from)?;
-        let wait = request.timeout.unwrap_or(ddl.timeout_of(action)) + self.listen;
+        let wait = request.timeout.unwrap_or(ddl.timeout_of(action)) + self.reply_grace_time();
         let sensitive = data.keys().filter(|name| action.is_sensitive(name));
         let sensitive = sensitive.filter(|_| !self.plain_secrets).cloned().collect();
         Ok(RpcCall {

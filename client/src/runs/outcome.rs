@@ -44,6 +44,8 @@ pub struct RunOutcome {
     /// The interval in which the run held its lock and permit: by the node's clock, or converted to the local clock if the two differ by more than a
     /// second. `None` if the run never began.
     pub permit_interval: Option<PermitInterval>,
+    /// Maximum number of runs of the pool at once during this run, as the node saw it: those that others started count too.
+    pub pool_highest: Option<usize>,
     /// The node's clock minus the local clock, in milliseconds; 0 within the tolerance.
     skew: i64,
 }
@@ -86,6 +88,7 @@ impl RunOutcome {
             class: outcome_class(status, reason, &output),
             attached: output.attached,
             permit_interval: permit_interval(&output, skew),
+            pool_highest: output.pool_highest.and_then(|highest| usize::try_from(highest).ok()),
             message: outcome_message(ok, output).unwrap_or_else(|| message.to_owned()),
             data,
             skew,
@@ -110,6 +113,7 @@ impl RunOutcome {
             data: Map::new(),
             attached: false,
             permit_interval: None,
+            pool_highest: None,
             skew: 0,
         }
     }

@@ -43,6 +43,8 @@ pub struct PuppetRolloutSpec {
     pub runs: Vec<(Identity, Uuid)>,
     /// The inputs of `runonce`, without the run id.
     pub data: Map<String, Value>,
+    /// Id of the rollout: nodes that wait for a permit start in the order of their run ids, which must be ascending. Without one, in order of arrival.
+    pub rollout: Option<Uuid>,
     /// Concurrency limit and stop conditions.
     pub limits: RolloutLimits,
     /// Maximum silence of a node before it is given up.
@@ -221,6 +223,9 @@ impl PuppetRollout {
         let mut data = self.spec.data.clone();
         if let Some(run) = self.runs.get(node) {
             data.insert("run".to_owned(), run.to_string().into());
+        }
+        if let Some(rollout) = self.spec.rollout {
+            data.insert("rollout".to_owned(), rollout.to_string().into());
         }
         let target = CallTarget::Nodes([node.clone()].into());
         Ok(RpcCall {

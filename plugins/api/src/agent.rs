@@ -1,7 +1,7 @@
 //! An agent: a schema and exactly one handler for each of its actions.
 
 use std::any::TypeId;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::future::ready;
 use std::sync::Arc;
@@ -20,6 +20,7 @@ use crate::error::ActionError;
 pub struct Agent {
     ddl: Arc<AgentDdl>,
     actions: BTreeMap<String, RegisteredAction>,
+    ending_at_deadline: BTreeSet<String>,
 }
 
 /// A handler with the types of its inputs and outputs, if they are known.
@@ -70,7 +71,7 @@ impl Agent {
 
     /// Starts a builder from a shared schema: many nodes in one process keep one copy of it.
     pub fn builder_from_ddl(ddl: Arc<AgentDdl>) -> AgentBuilder {
-        AgentBuilder { ddl, actions: BTreeMap::new() }
+        AgentBuilder { ddl, actions: BTreeMap::new(), ending_at_deadline: BTreeSet::new() }
     }
 
     /// The name, as in subjects.
@@ -86,6 +87,11 @@ impl Agent {
     /// The handler of one action.
     pub fn find_handler(&self, action: &str) -> Option<&Arc<dyn ActionHandler>> {
         self.actions.get(action).map(|registered| &registered.handler)
+    }
+
+    /// Whether the action ends by itself at its deadline: see [`AgentBuilder::ending_at_deadline`].
+    pub fn ends_at_deadline(&self, action: &str) -> bool {
+        self.ending_at_deadline.contains(action)
     }
 
     /// Whether the action was registered as a function from `I` to `O`.
@@ -108,6 +114,7 @@ impl fmt::Debug for Agent {
 pub struct AgentBuilder {
     ddl: Arc<AgentDdl>,
     actions: BTreeMap<String, RegisteredAction>,
+    ending_at_deadline: BTreeSet<String>,
 }
 
 impl AgentBuilder {
@@ -174,6 +181,14 @@ impl AgentBuilder {
         })
     }
 
+    /// States that these actions end by themselves at the deadline of a call, and reply then with what they have. The host ends them only
+    /// [`REPLY_GRACE`](muster_wire::request::REPLY_GRACE) later; it ends other actions at the deadline.
+    #[must_use]
+    pub fn ending_at_deadline<'a>(mut self, actions: impl IntoIterator<Item = &'a str>) -> Self {
+        self.ending_at_deadline.extend(actions.into_iter().map(str::to_owned));
+        self
+    }
+
     /// Adds an action that is known only at run time, such as an action of an external agent.
     #[must_use]
     pub fn with_handler(self, name: &str, handler: Arc<dyn ActionHandler>) -> Self {
@@ -207,11 +222,12 @@ impl AgentBuilder {
                 return Err(AgentError::Missing { agent, action: action.name().to_owned() });
             }
         }
-        if let Some(action) = self.actions.keys().find(|name| self.ddl.find_action(name).is_none())
-        {
+        let mut names = self.actions.keys().chain(&self.ending_at_deadline);
+        if let Some(action) = names.find(|name| self.ddl.find_action(name).is_none()) {
             return Err(AgentError::Undeclared { agent, action: action.clone() });
         }
-        Ok(Agent { ddl: self.ddl, actions: self.actions })
+        let Self { ddl, actions, ending_at_deadline } = self;
+        Ok(Agent { ddl, actions, ending_at_deadline })
     }
 }
 

@@ -30,7 +30,8 @@ pub struct CallContext {
     pub action: SubjectName,
     /// The trace of the call. Programs started for the call get it in the environment variable [`muster_wire::trace::TRACEPARENT_VARIABLE`].
     pub trace: Option<TraceContext>,
-    /// When the reply is due; the caller ignores later replies.
+    /// When the time that the action gets is over. An action that ends by itself then has [`REPLY_GRACE`](muster_wire::request::REPLY_GRACE) for its
+    /// reply: see [`AgentBuilder::ending_at_deadline`](crate::AgentBuilder::ending_at_deadline).
     pub deadline: Instant,
     /// Cancelled when the caller cancels, the deadline passes, or the daemon stops.
     pub cancel: CancellationToken,
@@ -45,10 +46,9 @@ pub struct CallContext {
 }
 
 impl CallContext {
-    /// The time until the deadline, without `margin` for the reply. With a short deadline, half of the time remains.
-    pub fn time_left(&self, margin: Duration) -> Duration {
-        let left = self.deadline.saturating_duration_since(Instant::now());
-        left.saturating_sub(margin).max(left / 2)
+    /// The time until the deadline.
+    pub fn time_left(&self) -> Duration {
+        self.deadline.saturating_duration_since(Instant::now())
     }
 
     /// Emits a progress event if the caller requested progress; see [`ProgressSink::emit_event`]. Never waits.

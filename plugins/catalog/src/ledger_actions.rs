@@ -30,6 +30,8 @@ pub(crate) struct OwedRefreshRow {
     target: String,
     source: String,
     since: i64,
+    /// Seconds since then.
+    age: i64,
     certain: bool,
     attempts: u32,
     reason: Option<String>,
@@ -62,15 +64,17 @@ pub(crate) struct LedgerDataOutput {
 
 pub(crate) fn list_owed(
     options: &Arc<Options>,
-    _: &BlockingContext,
+    cx: &BlockingContext,
     _: EmptyInput,
 ) -> Result<LedgerListOutput, ActionError> {
     let refreshes = read_owed_refreshes(options)?;
+    let now = epoch_seconds(cx);
     let row = |refresh: OwedRefresh| OwedRefreshRow {
         id: refresh.id,
         target: refresh.target,
         source: refresh.source,
         since: refresh.since,
+        age: now.saturating_sub(refresh.since).max(0),
         certain: refresh.certainty == RefreshCertainty::Pending,
         attempts: refresh.attempts,
         reason: refresh.reason,
@@ -83,20 +87,54 @@ pub(crate) fn list_owed(
 }
 
 /// Makes the owed refreshes now, with the catalog that was applied last. Only the targets are evaluated. Noop, schedules and failures apply to them
-/// as in any run.
+/// as in any run. A refresh can notify other resources; their refreshes follow. Fails if one of these refreshes is still owed.
 pub(crate) fn replay_owed(
     options: &Arc<Options>,
     cx: &BlockingContext,
     LedgerReplayInput { target }: LedgerReplayInput,
 ) -> Result<CatalogRunOutcome, ActionError> {
-    let targets = read_owed_refreshes(options)?.into_iter().map(|refresh| refresh.target);
-    let only: BTreeSet<String> =
-        targets.filter(|owed| target.as_ref().is_none_or(|target| target == owed)).collect();
+    let owed = read_owed_refreshes(options)?.into_iter().map(|refresh| refresh.target);
+    let mut only: BTreeSet<String> =
+        owed.filter(|owed| target.as_ref().is_none_or(|target| target == owed)).collect();
     if only.is_empty() {
         return Err(ActionError::failed("no matching refresh is pending"));
     }
-    let run_options = RunOptions { only, ..RunOptions::default() };
-    runs::apply_catalog(cx, options, CatalogSource::Stored, run_options)
+    let mut attempted = BTreeSet::new();
+    let mut total: Option<CatalogRunOutcome> = None;
+    while !only.is_empty() {
+        attempted.append(&mut only.clone());
+        let run_options = RunOptions { only: only.clone(), ..RunOptions::default() };
+        let outcome = runs::apply_catalog(cx, options, CatalogSource::Stored, run_options)?;
+        only = read_owed_refreshes(options)?
+            .into_iter()
+            .filter(|owed| only.contains(&owed.source) && !attempted.contains(&owed.target))
+            .map(|owed| owed.target)
+            .collect();
+        total = Some(match total {
+            Some(earlier) => earlier.followed_by(outcome),
+            None => outcome,
+        });
+    }
+    let outcome = total.ok_or_else(|| ActionError::failed("no matching refresh is pending"))?;
+    let mut owed = read_owed_refreshes(options)?;
+    owed.retain(|refresh| attempted.contains(&refresh.target));
+    if owed.is_empty() {
+        return Ok(outcome);
+    }
+    Err(ActionError::failed(describe_owed(&owed)).with_output(&outcome))
+}
+
+/// The refreshes that are still owed, with their reasons.
+fn describe_owed(owed: &[OwedRefresh]) -> String {
+    let text = |refresh: &OwedRefresh| {
+        let reason = refresh.reason.as_deref().unwrap_or("reason not known");
+        format!("{}: {reason}", refresh.target)
+    };
+    let listed: BTreeSet<String> = owed.iter().map(text).collect();
+    let texts: Vec<&str> = listed.iter().take(5).map(String::as_str).collect();
+    let more = listed.len().saturating_sub(texts.len());
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("refreshes are still pending: {}{more}", texts.join("; "))
 }
 
 /// Removes owed refreshes, for targets that were refreshed by other means. Takes the run lock, because a running engine writes the same file.
@@ -128,7 +166,7 @@ pub(crate) fn summarise_owed(
     _: &str,
 ) -> Result<LedgerDataOutput, ActionError> {
     let refreshes = read_owed_refreshes(options)?;
-    let now = i64::try_from(since_epoch(cx.system.now()).as_secs()).unwrap_or(i64::MAX);
+    let now = epoch_seconds(cx);
     let targets = refreshes.iter().map(|refresh| refresh.target.as_str());
     let targets: BTreeSet<&str> = targets.collect();
     Ok(LedgerDataOutput {
@@ -136,6 +174,10 @@ pub(crate) fn summarise_owed(
         oldest: refreshes.iter().map(|refresh| now - refresh.since).max(),
         targets: Vec::from_iter(targets).join(", "),
     })
+}
+
+fn epoch_seconds(cx: &BlockingContext) -> i64 {
+    i64::try_from(since_epoch(cx.system.now()).as_secs()).unwrap_or(i64::MAX)
 }
 
 /// Reads the owed refreshes without the run lock, so it works during a run.

@@ -48,6 +48,24 @@ pub(crate) struct CatalogRunOutcome {
     pub(crate) run: String,
 }
 
+impl CatalogRunOutcome {
+    /// The outcome of this run and a later one, with the totals of both and the id of the later one.
+    pub(crate) fn followed_by(self, later: Self) -> Self {
+        let is_changed = [&self, &later].iter().any(|outcome| outcome.status == "changed");
+        let mut events = self.events;
+        events.extend(later.events);
+        events.truncate(MAX_LISTED_EVENTS);
+        Self {
+            status: if is_changed { "changed".to_owned() } else { later.status },
+            exit_code: self.exit_code | later.exit_code,
+            changed: self.changed + later.changed,
+            failed: self.failed + later.failed,
+            events,
+            ..later
+        }
+    }
+}
+
 /// One event of it.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct CatalogRunEvent {
@@ -114,7 +132,11 @@ pub(crate) fn read_catalog(
         }
         CatalogSource::Stored => open_state_dir(options)?
             .read_file(run_files::CATALOG_FILE, catalog::MAX_CATALOG_BYTES)?
-            .ok_or_else(|| ActionError::failed("no catalog has been applied on this node yet")),
+            .ok_or_else(|| {
+                ActionError::failed(
+                    "this node has no catalog of an earlier run; `puppet apply` with a manifest leaves none",
+                )
+            }),
     }
 }
 

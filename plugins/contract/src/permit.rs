@@ -46,7 +46,7 @@ pub struct PoolMemberRow {
     /// The priority of the run.
     #[serde(default)]
     pub priority: i64,
-    /// The limit of the pool, as its request specified it; 0 for a run that Muster did not start.
+    /// The limit of the pool, as its request specified it; 0 for a run without a limit of its own.
     #[serde(default)]
     pub limit: u64,
     /// Seconds since its arrival.

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use muster_api::{ActionError, ActionHandler, CallContext};
+use muster_wire::request::REPLY_GRACE;
 use muster_wire::status::{ReplyReason, ReplyStatus};
 use serde_json::{Map, Value};
 use tokio::sync::OwnedSemaphorePermit;
@@ -89,7 +90,8 @@ impl AgentRegistry {
             Ok(permit) => permit,
             Err(outcome) => return CallOutcome { queued, ..outcome },
         };
-        let outcome = run_action(Arc::clone(handler), call, permit).await;
+        let grace = if slot.agent.ends_at_deadline(&action) { REPLY_GRACE } else { Duration::ZERO };
+        let outcome = run_action(Arc::clone(handler), (call, grace), permit).await;
         let outcome = slot.check_outcome(&action, outcome);
         CallOutcome { queued, ..outcome }
     }
@@ -253,10 +255,11 @@ impl Drop for QueueGuard<'_> {
     }
 }
 
-/// Runs the action in a separate task. The permit is released when the task ends, not when the caller stops waiting.
+/// Runs the action in a separate task, until its deadline and the grace time for its reply. The permit is released when the task ends, not when the
+/// caller stops waiting.
 async fn run_action(
     handler: Arc<dyn ActionHandler>,
-    call: ActionCall,
+    (call, grace): (ActionCall, Duration),
     permit: OwnedSemaphorePermit,
 ) -> CallOutcome {
     let ActionCall { context, input } = call;
@@ -270,7 +273,7 @@ async fn run_action(
     let mut task = tokio::spawn(action.in_current_span());
     let join_result = tokio::select! {
         join_result = &mut task => join_result,
-        () = tokio::time::sleep_until(deadline) => {
+        () = tokio::time::sleep_until(deadline + grace) => {
             cancel.cancel();
             task.abort();
             return timeout_outcome(started_at.elapsed());

@@ -24,6 +24,7 @@ impl StatelessPlugin for NettestPlugin {
             .action("connect", &NoState, connect::connect_port)
             .action("dns", &NoState, dns::resolve_name)
             .blocking_action("ping", &NoState, ping::ping_host)
+            .ending_at_deadline(["connect", "dns", "ping"])
             .build()
     }
 }

@@ -24,7 +24,7 @@ fn member_row(member: &PoolMember, at: Millis) -> PoolMemberRow {
         run: member.run.to_string(),
         fence: member.revision,
         priority: member.priority.into(),
-        limit: if member.occupied { 0 } else { member.limit.into() },
+        limit: if member.occupied || member.limit == u32::MAX { 0 } else { member.limit.into() },
         age: at.saturating_sub(member.since) / 1000,
         expires: member.expires.saturating_sub(at) / 1000,
         occupied: member.occupied,

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::DEFAULT_LEASE;
-use crate::permit::{Permit, PermitRegistration};
+use crate::permit::{AcquiredClaim, Permit, PermitRegistration, PermitRenewal};
 use crate::pool::PoolMember;
 use crate::record::{PermitKeyKind, WaitRecord, parse_pool_name};
 use crate::slots::SlotAllocator;
@@ -27,22 +27,42 @@ use crate::watched_pool::{MAX_POLL_INTERVAL, WatchedPool};
 pub struct PermitRequest {
     /// The pool.
     pub pool: SubjectName,
-    /// How many nodes may hold the pool at once, this node included.
+    /// How many nodes may hold the pool at once, this node included. [`NonZeroU32::MAX`]: the run imposes no limit, and waits for those of others.
     pub limit: NonZeroU32,
     /// Higher goes first; 0 is the default.
     pub priority: i8,
     /// The run that the permit is for.
     pub run: Uuid,
+    /// The rollout that the run belongs to: its waiting runs are served in the order of their ids.
+    pub rollout: Option<Uuid>,
     /// Maximum time to wait for a place.
     pub timeout: Duration,
     /// How long the permit stays valid without a heartbeat; normally [`DEFAULT_LEASE`].
     pub lease: Duration,
+    /// What happens when the permit cannot be renewed in time.
+    pub on_loss: PermitLoss,
+}
+
+/// What happens when the broker does not accept the heartbeats of a permit in time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PermitLoss {
+    /// The permit is lost: its run must stop. See [`Permit::lost_token`].
+    StopRun,
+    /// The run goes on, and its claim is renewed as soon as the broker can be reached again. For runs that impose no limit.
+    KeepRun,
 }
 
 impl PermitRequest {
-    /// Request with priority 0 and the default lease.
+    /// Request with priority 0 and the default lease. Its run stops when the permit is lost.
     pub fn new(pool: SubjectName, limit: NonZeroU32, run: Uuid, timeout: Duration) -> Self {
-        Self { pool, limit, priority: 0, run, timeout, lease: DEFAULT_LEASE }
+        let (lease, on_loss) = (DEFAULT_LEASE, PermitLoss::StopRun);
+        Self { pool, limit, priority: 0, run, rollout: None, timeout, lease, on_loss }
+    }
+
+    /// Request of a run without a limit of its own, which waits for the limits of others. Its run goes on when the permit cannot be renewed.
+    pub fn without_limit(pool: SubjectName, run: Uuid, timeout: Duration) -> Self {
+        let request = Self::new(pool, NonZeroU32::MAX, run, timeout);
+        Self { on_loss: PermitLoss::KeepRun, ..request }
     }
 }
 
@@ -94,6 +114,13 @@ pub enum PermitError {
     },
 }
 
+impl PermitError {
+    /// Whether permits cannot be read or written, or the node takes part in too many pools. A run without a limit of its own does not depend on that.
+    pub fn is_store_failure(&self) -> bool {
+        !matches!(self, Self::Full { .. } | Self::Cancelled { .. })
+    }
+}
+
 /// Acquires permits for this node in any pool. Clones share their state.
 #[derive(Debug, Clone)]
 pub struct PermitClient {
@@ -123,6 +150,11 @@ impl PermitClient {
         self.bus.send_replace(Some(bus));
     }
 
+    /// Whether the daemon has had a connection to the broker.
+    pub fn is_connected(&self) -> bool {
+        self.bus.borrow().is_some()
+    }
+
     /// Waits for a place in the pool. Removes the written entries if no place was acquired.
     pub async fn acquire_permit(
         &self,
@@ -138,34 +170,38 @@ impl PermitClient {
             let registration =
                 self.allocate_registration(&pool, request.run, request.lease).await?;
             let mut registration_guard = RegistrationGuard(Some(registration.clone()));
-            let attempt = AcquireAttempt { limit: request.limit.get(), priority: request.priority };
+            let attempt = AcquireAttempt {
+                limit: request.limit.get(),
+                priority: request.priority,
+                rollout: request.rollout,
+            };
             let acquired = attempt.wait_for_permit(&registration, &mut last_claims).await;
-            let (fence, renewed_at) = acquired.map_err(store_error(&pool))?;
+            let acquired = acquired.map_err(store_error(&pool))?;
             registration_guard.0 = None;
-            Ok((registration, fence, renewed_at, pool_guard))
+            Ok((registration, acquired, pool_guard))
         };
-        let (registration, fence, renewed_at, pool_guard) = tokio::select! {
+        let (registration, acquired, pool_guard) = tokio::select! {
             acquired = acquisition => acquired?,
             () = tokio::time::sleep_until(deadline) => return Err(pool_full_error(&request, &last_claims)),
             () = cancel.cancelled() => return Err(PermitError::Cancelled { pool }),
         };
         let lost = self.track_permit(&pool, request.run);
-        Ok(Permit::with_renewal(registration, fence, renewed_at, pool_guard, lost))
+        let renewal = PermitRenewal { lost, on_loss: request.on_loss };
+        Ok(Permit::with_renewal(registration, acquired, pool_guard, renewal))
     }
 
-    /// Takes a place for a process that was started outside and cannot be stopped. The claim counts even if the pool is full.
-    pub async fn occupy_permit(
-        &self,
-        pool: &SubjectName,
-        run: Uuid,
-        lease: Duration,
-    ) -> Result<Permit, PermitError> {
+    /// Takes a place for a run that is in progress already, without waiting. The claim counts even if the pool is full.
+    pub async fn occupy_permit(&self, request: &PermitRequest) -> Result<Permit, PermitError> {
+        let PermitRequest { pool, limit, priority, run, lease, on_loss, .. } = request;
+        let (run, on_loss) = (*run, *on_loss);
         let pool_guard = self.pool_mutex(pool).lock_owned().await;
-        let registration = self.allocate_registration(pool, run, lease).await?;
+        let registration = self.allocate_registration(pool, run, *lease).await?;
         let sent_at = Instant::now();
-        let fence = registration.put_claim(0, u32::MAX, true).await.map_err(store_error(pool))?;
-        let lost = self.track_permit(pool, run);
-        Ok(Permit::with_renewal(registration, fence, sent_at, pool_guard, lost))
+        let claimed = registration.put_claim(*priority, limit.get(), true).await;
+        let fence = claimed.map_err(store_error(pool))?;
+        let acquired = AcquiredClaim { fence, renewed_at: sent_at, watched: None };
+        let renewal = PermitRenewal { lost: self.track_permit(pool, run), on_loss };
+        Ok(Permit::with_renewal(registration, acquired, pool_guard, renewal))
     }
 
     /// Returns the broker's time, the current holders and the current waiters of a pool.
@@ -288,15 +324,16 @@ impl Drop for RegistrationGuard {
 struct AcquireAttempt {
     limit: u32,
     priority: i8,
+    rollout: Option<Uuid>,
 }
 
 impl AcquireAttempt {
-    /// Waits for a place; returns the claim's revision and the time at which the last heartbeat was sent.
+    /// Waits for a place.
     async fn wait_for_permit(
         &self,
         registration: &PermitRegistration,
         last_claims: &mut Vec<PoolMember>,
-    ) -> Result<(u64, Instant), BucketError> {
+    ) -> Result<AcquiredClaim, BucketError> {
         let mut watch = registration.bucket.watch(">").await?;
         let mut state = WatchedPool::new(registration.pool.clone());
         let mut renewed_at = Instant::now();
@@ -306,6 +343,7 @@ impl AcquireAttempt {
             priority: self.priority,
             limit: self.limit,
             lease: duration_millis(registration.lease),
+            rollout: self.rollout,
         };
         let own_revision = registration.put_entry(PermitKeyKind::Wait, &wait).await?;
         loop {
@@ -317,7 +355,7 @@ impl AcquireAttempt {
             if state.pool.is_turn_of(&registration.node, state.broker_time()) {
                 renewed_at = Instant::now();
                 if let Some(fence) = self.try_claim(registration, &mut state, &mut watch).await? {
-                    return Ok((fence, renewed_at));
+                    return Ok(AcquiredClaim { fence, renewed_at, watched: Some((state, watch)) });
                 }
             }
             if renewed_at.elapsed() >= registration.lease / 3 {

@@ -2,8 +2,10 @@
 //!
 //! A *pool* is stored in one bucket of the broker. Each node writes only keys that end in its own name. A node that wants to run writes a *wait*
 //! entry; when it is its turn it writes a *claim*. The broker assigns a total order of revisions to all claims. **The oldest claims, up to the limit,
-//! hold the pool.** Each node evaluates this rule by itself, and concurrent claims give the same result on every node. The claim's revision is the
-//! permit's *fence*.
+//! hold the pool**, where the limit is the smallest of the claim itself and of all older ones. Each node evaluates this rule by itself, and
+//! concurrent claims give the same result on every node. The claim's revision is the permit's *fence*.
+//!
+//! Every run has a claim, also a run without a limit of its own: it imposes none, and keeps those of the others.
 //!
 //! A claim stays valid as long as its node sends heartbeats: one every third of the *lease*, by the broker's clock. A node that cannot send them must
 //! stop its run before the lease ends, because the other nodes do not wait longer; see [`Permit::lost_token`].
@@ -30,7 +32,7 @@ use muster_api::{Agent, AgentError, DaemonContext, NoOptions, NodePlugin, Plugin
 
 use actions::release_permits;
 
-pub use client::{PermitClient, PermitError, PermitRequest};
+pub use client::{PermitClient, PermitError, PermitLoss, PermitRequest};
 pub use permit::Permit;
 pub use record::{ClaimRecord, PermitKeyKind, WaitRecord};
 

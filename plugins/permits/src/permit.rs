@@ -1,10 +1,12 @@
 //! A held permit: renewed in the background, released at the end, and lost when heartbeats do not reach the broker.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use muster_api::base::duration_millis;
 use muster_api::wire::identity::{Identity, SubjectName};
-use muster_bus::{Bucket, BucketError, Bytes};
+use muster_bus::{Bucket, BucketError, BucketWatch, Bytes};
 use serde::Serialize;
 use tokio::sync::OwnedMutexGuard;
 use tokio::task::JoinHandle;
@@ -12,8 +14,10 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use crate::client::PermitLoss;
 use crate::record::{ClaimRecord, PermitKeyKind};
 use crate::slots::AllocatedSlot;
+use crate::watched_pool::{MAX_POLL_INTERVAL, WatchedPool};
 
 /// A place in a pool. Release it with [`Permit::release`]; on drop it is released in the background.
 #[derive(Debug)]
@@ -22,6 +26,9 @@ pub struct Permit {
     registration: Option<PermitRegistration>,
     lost: CancellationToken,
     renewal: JoinHandle<()>,
+    observation: JoinHandle<()>,
+    /// Maximum number of places that were held at once while this permit was held.
+    highest: Arc<AtomicUsize>,
     /// Serialises this node's runs of the same pool.
     pool_guard: Option<OwnedMutexGuard<()>>,
 }
@@ -37,22 +44,50 @@ pub(crate) struct PermitRegistration {
     pub(crate) lease: Duration,
 }
 
+/// A claim that holds a place.
+pub(crate) struct AcquiredClaim {
+    /// The revision of the claim.
+    pub(crate) fence: u64,
+    /// When the last heartbeat that the broker accepted was sent.
+    pub(crate) renewed_at: Instant,
+    /// The pool, and the watch that delivers its changes.
+    pub(crate) watched: Option<(WatchedPool, BucketWatch)>,
+}
+
+/// How a permit is renewed.
+#[derive(Debug, Clone)]
+pub(crate) struct PermitRenewal {
+    /// Cancelled when the permit is lost or revoked.
+    pub(crate) lost: CancellationToken,
+    pub(crate) on_loss: PermitLoss,
+}
+
 impl Permit {
-    /// Wraps a confirmed place and starts its renewal. `renewed_at` is when the last heartbeat that the broker accepted was sent.
+    /// Wraps a confirmed place; starts its renewal and the observation of the pool.
     pub(crate) fn with_renewal(
         registration: PermitRegistration,
-        fence: u64,
-        renewed_at: Instant,
+        acquired: AcquiredClaim,
         pool_guard: OwnedMutexGuard<()>,
-        lost: CancellationToken,
+        renewal: PermitRenewal,
     ) -> Self {
+        let AcquiredClaim { fence, renewed_at, watched } = acquired;
+        let highest = Arc::new(AtomicUsize::new(1));
+        let observation = observe_pool(registration.clone(), watched, Arc::clone(&highest));
         Self {
             fence,
-            renewal: tokio::spawn(renew_until_lost(registration.clone(), renewed_at, lost.clone())),
+            lost: renewal.lost.clone(),
+            renewal: tokio::spawn(renew_until_lost(registration.clone(), renewed_at, renewal)),
+            observation: tokio::spawn(observation),
+            highest,
             registration: Some(registration),
-            lost,
             pool_guard: Some(pool_guard),
         }
+    }
+
+    /// Maximum number of places of the pool that were held at once since this permit was acquired, itself included. Includes runs that were started
+    /// outside, by whatever node.
+    pub fn highest_count(&self) -> usize {
+        self.highest.load(Ordering::Relaxed)
     }
 
     /// The claim's revision: larger than that of every earlier permit of the pool.
@@ -68,6 +103,7 @@ impl Permit {
     /// Releases the place, and returns when the broker has confirmed it. If the broker cannot be reached, the place expires with the lease.
     pub async fn release(mut self) {
         self.renewal.abort();
+        self.observation.abort();
         if let Some(registration) = self.registration.take() {
             registration.remove_entries().await;
         }
@@ -78,6 +114,7 @@ impl Permit {
 impl Drop for Permit {
     fn drop(&mut self) {
         self.renewal.abort();
+        self.observation.abort();
         let pool_guard = self.pool_guard.take();
         if let Some(registration) = self.registration.take()
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
@@ -141,11 +178,11 @@ impl PermitRegistration {
     }
 }
 
-/// Sends a heartbeat every third of the lease, and cancels `lost` when the broker no longer accepts them in time.
+/// Sends a heartbeat every third of the lease. When the broker no longer accepts them in time, cancels `lost`, or goes on if the run does.
 async fn renew_until_lost(
     registration: PermitRegistration,
     mut renewed_at: Instant,
-    lost: CancellationToken,
+    renewal: PermitRenewal,
 ) {
     let interval = registration.lease / 3;
     loop {
@@ -155,10 +192,35 @@ async fn renew_until_lost(
             renewed_at = sent_at;
         }
         // Cancel after two thirds of the lease: the run has the last third to stop.
-        if renewed_at.elapsed() >= interval * 2 {
+        if renewed_at.elapsed() >= interval * 2 && renewal.on_loss == PermitLoss::StopRun {
             tracing::error!(pool = %registration.pool, run = %registration.run, "permit lost: it could not be renewed in time");
-            lost.cancel();
+            renewal.lost.cancel();
             return;
+        }
+    }
+}
+
+/// Records the maximum number of held places, until it is aborted. Opens the watch again when it ends.
+async fn observe_pool(
+    registration: PermitRegistration,
+    mut watched: Option<(WatchedPool, BucketWatch)>,
+    highest: Arc<AtomicUsize>,
+) {
+    loop {
+        while let Some((state, watch)) = &mut watched {
+            if watch.is_current() {
+                let held = state.pool.held_claims(state.broker_time()).len();
+                highest.fetch_max(held, Ordering::Relaxed);
+            }
+            if !matches!(state.apply_next_entry(watch).await, Ok(true)) {
+                tokio::time::sleep(MAX_POLL_INTERVAL).await;
+                break;
+            }
+        }
+        let opened = registration.bucket.watch(">").await;
+        watched = opened.ok().map(|watch| (WatchedPool::new(registration.pool.clone()), watch));
+        if watched.is_none() {
+            tokio::time::sleep(MAX_POLL_INTERVAL).await;
         }
     }
 }

@@ -48,11 +48,13 @@ pub struct PoolMember {
     pub since: Millis,
     /// Higher goes first.
     pub priority: i8,
-    /// The limit that the node applies: how many may hold the pool at once, itself included.
+    /// The rollout that a waiting run belongs to.
+    pub rollout: Option<Uuid>,
+    /// The limit of the run: how many may hold the pool at once, itself included. `u32::MAX`: the run imposes no limit.
     pub limit: u32,
     /// When the entry expires without another heartbeat.
     pub expires: Millis,
-    /// The run was started outside; the claim counts beyond the limit.
+    /// The run was in progress before the claim was written; the claim counts beyond the limit.
     pub occupied: bool,
 }
 
@@ -127,6 +129,7 @@ impl PermitPool {
                 revision: record.revision,
                 since: record.created,
                 priority,
+                rollout: None,
                 limit,
                 expires,
                 occupied,
@@ -137,11 +140,12 @@ impl PermitPool {
         first_per_node(claims)
     }
 
-    /// Waiting nodes that are not expired at this instant, in the order of their turns: priority, then revision.
+    /// Waiting nodes that are not expired at this instant, in the order of their turns: priority, then revision. The runs of a rollout exchange their
+    /// places, so that they are in the order of their ids.
     pub fn waiting_members(&self, at: Millis) -> Vec<PoolMember> {
         let wait = |((node, _), member): (&(Identity, u8), &MemberState)| {
             let record = member.wait.as_ref()?;
-            let WaitRecord { run, priority, limit, lease, .. } = record.value;
+            let WaitRecord { run, priority, limit, lease, rollout, .. } = record.value;
             let expires = member.last_heartbeat.saturating_add(lease_with_grace(lease));
             let is_waiting = member.claim.is_none() && expires >= at;
             is_waiting.then(|| PoolMember {
@@ -150,6 +154,7 @@ impl PermitPool {
                 revision: record.revision,
                 since: record.created,
                 priority,
+                rollout,
                 limit,
                 expires,
                 occupied: false,
@@ -157,25 +162,43 @@ impl PermitPool {
         };
         let mut waiting: Vec<PoolMember> = self.members.iter().filter_map(wait).collect();
         waiting.sort_by_key(|wait| (Reverse(wait.priority), wait.revision));
-        first_per_node(waiting)
+        let mut waiting = first_per_node(waiting);
+        arrange_rollouts(&mut waiting);
+        waiting
     }
 
-    /// The fence of this node's claim if it holds a place; `None` if there is no claim or it is beyond the limit.
+    /// Claims that hold a place at this instant, oldest first: they are within their own limit and the limits of all older claims, or occupied. A
+    /// claim that holds a place keeps it, because only older claims count, and they only become fewer.
+    pub fn held_claims(&self, at: Millis) -> Vec<PoolMember> {
+        let mut limit = u32::MAX;
+        let mut claims = self.live_claims(at);
+        let mut position = 0;
+        claims.retain(|claim| {
+            limit = limit.min(claim.limit);
+            let is_held = claim.occupied || position < limit_as_usize(limit);
+            position += 1;
+            is_held
+        });
+        claims
+    }
+
+    /// The fence of this node's claim if it holds a place; `None` if there is no claim or it is beyond a limit.
     pub fn held_fence(&self, node: &Identity, at: Millis) -> Option<u64> {
-        let claims = self.live_claims(at);
-        let position = claims.iter().position(|claim| claim.node == *node)?;
-        let claim = claims.get(position)?;
-        (claim.occupied || position < limit_as_usize(claim.limit)).then_some(claim.revision)
+        let claims = self.held_claims(at);
+        claims.iter().find(|claim| claim.node == *node).map(|claim| claim.revision)
     }
 
-    /// Whether this node may claim: enough places are free for it and for all waiters before it.
+    /// Whether this node may claim: by its own limit, those of all claims and those of all waiters before it, enough places are free for it and
+    /// for these waiters.
     pub fn is_turn_of(&self, node: &Identity, at: Millis) -> bool {
+        let claims = self.live_claims(at);
         let waiting = self.waiting_members(at);
-        let claimed = self.live_claims(at).len();
         let Some(position) = waiting.iter().position(|wait| wait.node == *node) else {
             return false;
         };
-        waiting.get(position).is_some_and(|wait| claimed + position < limit_as_usize(wait.limit))
+        let limits = claims.iter().chain(waiting.iter().take(position + 1));
+        let limit = limits.map(|member| member.limit).min().unwrap_or(u32::MAX);
+        claims.len() + position < limit_as_usize(limit)
     }
 
     /// When the next live entry expires.
@@ -183,6 +206,26 @@ impl PermitPool {
         let claims = self.live_claims(at).into_iter();
         let members = claims.chain(self.waiting_members(at));
         members.map(|member| member.expires).min()
+    }
+}
+
+/// Sorts the members of each rollout and priority by run id, within the places that they have.
+fn arrange_rollouts(members: &mut [PoolMember]) {
+    let mut places: BTreeMap<(Uuid, i8), Vec<usize>> = BTreeMap::new();
+    for (place, member) in members.iter().enumerate() {
+        if let Some(rollout) = member.rollout {
+            places.entry((rollout, member.priority)).or_default().push(place);
+        }
+    }
+    for places in places.values() {
+        let runs = places.iter().filter_map(|place| members.get(*place).cloned());
+        let mut runs: Vec<PoolMember> = runs.collect();
+        runs.sort_by_key(|member| member.run);
+        for (place, run) in places.iter().zip(runs) {
+            if let Some(member) = members.get_mut(*place) {
+                *member = run;
+            }
+        }
     }
 }
 

@@ -21,10 +21,13 @@ pub struct WaitRecord {
     pub run: Uuid,
     /// Higher goes first; equal priorities are ordered by revision.
     pub priority: i8,
-    /// How many may hold the pool at once, this node included.
+    /// How many may hold the pool at once, this node included; [`u32::MAX`] if the run imposes no limit.
     pub limit: u32,
     /// How long the entry stays valid without a heartbeat, in milliseconds.
     pub lease: Millis,
+    /// The rollout that the run belongs to. Its waiting runs are served in the order of their ids, in the places that they have among all waiting runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rollout: Option<Uuid>,
 }
 
 /// A node claims a place. Whether it holds one depends on the rank of the claim's revision.
@@ -36,7 +39,7 @@ pub struct ClaimRecord {
     pub run: Uuid,
     /// The priority of the wait entry.
     pub priority: i8,
-    /// How many may hold the pool at once, this node included.
+    /// How many may hold the pool at once, this node included; [`u32::MAX`] if the run imposes no limit.
     pub limit: u32,
     /// How long the claim stays valid without a heartbeat, in milliseconds.
     pub lease: Millis,

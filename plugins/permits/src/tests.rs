@@ -113,11 +113,33 @@ fn broker_time_is_never_overestimated() {
     assert_eq!(reckoning.time_at(after(300)), Some(5_100));
 }
 
+#[test]
+fn waiting_runs_of_a_rollout_are_served_in_the_order_of_their_ids() {
+    let mut state = PermitPool::new(pool());
+    let rollout = Some(Uuid::from_u128(9));
+    // The entries arrive as 3, 20 (another run), 1, 2.
+    let arrivals = [(1, 3, rollout), (2, 20, None), (3, 1, rollout), (4, 2, rollout)];
+    for (node_number, run, rollout) in arrivals {
+        let run = Uuid::from_u128(run);
+        let wait = WaitRecord { pool: pool(), run, priority: 0, limit: 1, lease: LEASE, rollout };
+        state.apply_entry(&BucketEntry {
+            key: PermitKeyKind::Wait.entry_key(1, &node(node_number)),
+            value: serde_json::to_vec(&wait).ok().map(Bytes::from),
+            revision: node_number.into(),
+            created: 1,
+        });
+    }
+    let runs = state.waiting_members(1);
+    let runs: Vec<u128> = runs.iter().map(|member| member.run.as_u128()).collect();
+    assert_eq!(runs, [1, 20, 2, 3]);
+    assert!(state.is_turn_of(&node(3), 1));
+}
+
 /// A step of a node in the model.
 #[derive(Debug, Clone, Copy)]
 enum Step {
-    Wait { node: u8, priority: i8 },
-    Claim { node: u8 },
+    Wait { node: u8, priority: i8, limit: u32 },
+    Claim { node: u8, limit: u32 },
     Occupy { node: u8 },
     Beat { node: u8 },
     Leave { node: u8 },
@@ -127,8 +149,8 @@ enum Step {
 fn step() -> impl Strategy<Value = Step> {
     let node = 0..6_u8;
     prop_oneof![
-        3 => (node.clone(), -1..2_i8).prop_map(|(node, priority)| Step::Wait { node, priority }),
-        3 => node.clone().prop_map(|node| Step::Claim { node }),
+        3 => (node.clone(), -1..2_i8, limit()).prop_map(|(node, priority, limit)| Step::Wait { node, priority, limit }),
+        3 => (node.clone(), limit()).prop_map(|(node, limit)| Step::Claim { node, limit }),
         1 => node.clone().prop_map(|node| Step::Occupy { node }),
         2 => node.clone().prop_map(|node| Step::Beat { node }),
         2 => node.prop_map(|node| Step::Leave { node }),
@@ -136,10 +158,14 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
+/// The limit of a run; one in four imposes none.
+fn limit() -> impl Strategy<Value = u32> {
+    prop_oneof![3 => 1..4_u32, 1 => Just(u32::MAX)]
+}
+
 const LEASE: u64 = 1_000;
 
 struct World {
-    limit: u32,
     at: u64,
     revision: u64,
     entries: Vec<BucketEntry>,
@@ -157,8 +183,8 @@ impl World {
     }
 
     fn take(&mut self, step: Step) {
-        let (run, limit, lease) = (Uuid::nil(), self.limit, LEASE);
-        let claim = |occupied| {
+        let (run, lease) = (Uuid::nil(), LEASE);
+        let claim = |limit, occupied| {
             serde_json::to_vec(&ClaimRecord {
                 pool: pool(),
                 run,
@@ -170,12 +196,14 @@ impl World {
             .ok()
         };
         match step {
-            Step::Wait { node, priority } => {
-                let wait = WaitRecord { pool: pool(), run, priority, limit, lease };
+            Step::Wait { node, priority, limit } => {
+                let wait = WaitRecord { pool: pool(), run, priority, limit, lease, rollout: None };
                 self.write(PermitKeyKind::Wait, node, serde_json::to_vec(&wait).ok());
             }
-            Step::Claim { node } => self.write(PermitKeyKind::Claim, node, claim(false)),
-            Step::Occupy { node } => self.write(PermitKeyKind::Claim, node, claim(true)),
+            Step::Claim { node, limit } => {
+                self.write(PermitKeyKind::Claim, node, claim(limit, false));
+            }
+            Step::Occupy { node } => self.write(PermitKeyKind::Claim, node, claim(u32::MAX, true)),
             Step::Beat { node } => self.write(PermitKeyKind::Beat, node, Some(Vec::new())),
             Step::Leave { node } => {
                 self.write(PermitKeyKind::Claim, node, None);
@@ -187,14 +215,13 @@ impl World {
 }
 
 proptest! {
-    /// For any sequence of entries: at most `limit` regular holders exist; a member that sees only the last entry of each key
-    /// reaches the same state; the next turn belongs to the oldest member with the highest priority.
+    /// For any sequence of entries: there are at most as many regular holders as each of them allows; a member that sees only the last entry of
+    /// each key reaches the same state; the next turn belongs to the oldest member with the highest priority; who has a turn holds its claim.
     #[test]
     fn no_sequence_of_entries_exceeds_the_limit(
         steps in proptest::collection::vec(step(), 1..60),
-        limit in 1..4_u32,
     ) {
-        let mut world = World { limit, at: 1_000_000, revision: 0, entries: Vec::new() };
+        let mut world = World { at: 1_000_000, revision: 0, entries: Vec::new() };
         let mut seen = PermitPool::new(pool());
         let mut fences = std::collections::BTreeMap::new();
         for step in steps {
@@ -205,11 +232,13 @@ proptest! {
             }
             let claims = seen.live_claims(world.at);
             let holders: Vec<_> = claims.iter().filter(|claim| seen.held_fence(&claim.node, world.at).is_some()).collect();
-            let regular = holders.iter().filter(|claim| !claim.occupied).count();
-            prop_assert!(regular <= limit as usize, "{holders:?}");
-            for (place, claim) in claims.iter().enumerate() {
+            let regular: Vec<_> = holders.iter().filter(|claim| !claim.occupied).collect();
+            for holder in &regular {
+                prop_assert!(regular.len() <= holder.limit as usize, "{holders:?}");
+            }
+            prop_assert_eq!(&seen.held_claims(world.at), &holders.iter().map(|claim| (*claim).clone()).collect::<Vec<_>>());
+            for claim in &claims {
                 let holds = seen.held_fence(&claim.node, world.at);
-                prop_assert_eq!(holds.is_some(), claim.occupied || place < limit as usize);
                 if let Some(fence) = holds {
                     let earlier = fences.insert(claim.node.clone(), fence).unwrap_or(0);
                     prop_assert!(earlier <= fence, "a fence number decreased");
@@ -218,7 +247,9 @@ proptest! {
             let turns: Vec<_> = seen.waiting_members(world.at);
             let taken = claims.len();
             for (place, wait) in turns.iter().enumerate() {
-                prop_assert_eq!(seen.is_turn_of(&wait.node, world.at), taken + place < limit as usize);
+                let limits = claims.iter().chain(&turns[..=place]).map(|member| member.limit);
+                let free = taken + place < limits.min().unwrap() as usize;
+                prop_assert_eq!(seen.is_turn_of(&wait.node, world.at), free);
             }
             let rank = |party: &crate::pool::PoolMember| (Reverse(party.priority), party.revision);
             let in_order = turns.iter().map(rank).is_sorted();

@@ -63,6 +63,14 @@ pub fn build_agent(
         .action("bootstrap_puppet", &context, run::bootstrap_puppet)
         .action("run_puppet", &context, run::run_puppet)
         .blocking_action("daemonize_puppet", &context, daemonize::daemonize_puppet)
+        .ending_at_deadline([
+            "reprovision",
+            "has_cert",
+            "request_certificate",
+            "bootstrap_puppet",
+            "run_puppet",
+            "daemonize_puppet",
+        ])
         .build()
 }
 

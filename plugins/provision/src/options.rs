@@ -29,7 +29,7 @@ pub struct Options {
     pub run_timeout: u64,
     /// Longest certificate request, in seconds.
     pub request_timeout: u64,
-    /// How many nodes of the pool may run Puppet at once; when absent, runs acquire no permit.
+    /// How many nodes of the pool may run Puppet at once; when absent, runs keep the limits of others.
     pub limit: Option<NonZeroU32>,
     /// The permit pool.
     pub pool: String,

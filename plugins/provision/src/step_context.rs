@@ -12,9 +12,6 @@ use crate::fenced_lock::FencedLock;
 use crate::options::Options;
 use crate::puppet::PuppetRunner;
 
-/// Programs are stopped this long before the call's deadline, so that the reply still arrives.
-const ANSWER_MARGIN: Duration = Duration::from_secs(3);
-
 /// State shared by all steps.
 #[derive(Debug)]
 pub(crate) struct StepContext {
@@ -59,7 +56,7 @@ impl StepContext {
         cx: &'a BlockingContext,
         seconds: u64,
     ) -> PuppetRunner<'a> {
-        let timeout = Duration::from_secs(seconds).min(cx.time_left(ANSWER_MARGIN));
+        let timeout = Duration::from_secs(seconds).min(cx.time_left());
         PuppetRunner::new(&self.options, cx, timeout)
     }
 }

@@ -7,6 +7,7 @@ use muster_contract::puppet::{PuppetRunClass, PuppetRunOutcome, PuppetRunState};
 
 use crate::files::report::PuppetRunReport;
 use crate::files::summary::PuppetRunSummary;
+use crate::session::StartFailure;
 
 /// Evidence that is available when the program has ended.
 #[derive(Debug, Default)]
@@ -25,6 +26,8 @@ pub(crate) struct RunEvidence {
     pub(crate) log: Vec<String>,
     /// Whether the log reported that another run is in progress.
     pub(crate) was_locked: bool,
+    /// The last error of Puppet itself before it had a catalog.
+    pub(crate) start_failure: Option<StartFailure>,
 }
 
 /// Maximum number of log lines in a result.
@@ -152,9 +155,21 @@ fn format_cause(line: Option<String>) -> String {
 }
 
 fn record_missing_report(outcome: &mut PuppetRunOutcome, evidence: &RunEvidence) {
-    let first_line = || format_cause(evidence.log.first().cloned());
+    let start_failure = evidence.start_failure.as_ref();
+    let first_line = || {
+        let failure = start_failure.map(|failure| failure.message.clone());
+        format_cause(failure.or_else(|| evidence.log.first().cloned()))
+    };
     if evidence.disabled.is_some() || evidence.was_locked {
         outcome.started_at = None;
+    } else if let (Some(1..=128), Some(failure)) =
+        (evidence.exit, start_failure.filter(|failure| failure.is_about_catalog()))
+    {
+        // `puppet apply` writes no report when it cannot compile or read the catalog.
+        outcome.state = PuppetRunState::Finished;
+        outcome.class = Some(PuppetRunClass::CompileFailed);
+        outcome.error = Some(format!("Puppet had no catalog to apply: {}", failure.message));
+        return;
     }
     let (class, error) = match (&evidence.disabled, evidence.exit) {
         (Some(reason), _) => (PuppetRunClass::Disabled, disabled_message(reason)),
@@ -190,6 +205,7 @@ mod tests {
     use super::{RunEvidence, record_result};
     use crate::files::report::PuppetRunReport;
     use crate::files::summary::PuppetRunSummary;
+    use crate::session::StartFailure;
     use muster_contract::puppet::{PuppetRunClass, PuppetRunOutcome};
 
     fn report(status: &str, total: u64, changed: u64, failed: u64, more: &str) -> PuppetRunReport {
@@ -206,6 +222,36 @@ mod tests {
         let mut outcome = PuppetRunOutcome { started_at: Some(1), ..PuppetRunOutcome::default() };
         record_result(&mut outcome, evidence);
         outcome.class.unwrap().as_str().to_owned()
+    }
+
+    #[test]
+    fn parse_error_without_a_report_is_a_failed_compilation() {
+        let failed = |message: &str, is_located| {
+            let message = message.to_owned();
+            RunEvidence {
+                exit: Some(1),
+                log: vec!["err: Facter: no cloud".to_owned()],
+                start_failure: Some(StartFailure { message, is_located }),
+                ..RunEvidence::default()
+            }
+        };
+        let message = "Syntax error at 'content' (file: /site.pp, line: 3, column: 3)";
+        let mut outcome = PuppetRunOutcome { started_at: Some(1), ..PuppetRunOutcome::default() };
+        record_result(&mut outcome, &failed(message, true));
+        assert_eq!(outcome.class, Some(PuppetRunClass::CompileFailed));
+        assert_eq!(
+            outcome.error.unwrap(),
+            format!("Puppet had no catalog to apply: {message}"),
+            "Facter's error is not the cause"
+        );
+        assert_eq!(
+            class(&failed("Could not deserialize catalog from json", false)),
+            "compile_failed"
+        );
+        assert_eq!(
+            class(&failed("Could not initialize global default settings", false)),
+            "not_started"
+        );
     }
 
     fn reported(report: PuppetRunReport) -> RunEvidence {

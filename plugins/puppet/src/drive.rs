@@ -28,7 +28,7 @@ use crate::permit::{OptionalPermit, PermitParameters};
 use crate::program;
 use crate::record::PuppetRunRecord;
 use crate::runs::{ActiveRun, PuppetRunManager, PuppetRunRequest};
-use crate::session::SessionOutcome;
+use crate::session::{SessionOutcome, StartFailure};
 use muster_api::base::unix_millis;
 
 /// Why a run ends without a result.
@@ -75,8 +75,9 @@ impl RunDriver {
         Self {
             permit_parameters: PermitParameters {
                 pool: pool.unwrap_or_else(|| runs.pool.clone()),
-                limit: None,
+                limit: record.limit,
                 priority: 0,
+                rollout: None,
                 timeout: Duration::from_secs(runs.options.wait),
             },
             paths: PuppetPaths::find(&runs.options, &*system).ok(),
@@ -109,13 +110,9 @@ impl RunDriver {
         // Another process may have taken the lock meanwhile, and the ledger is written only under it.
         let _lock = self.acquire_lock(deadline).await?;
         // The program is already running, so its place in the pool is taken without waiting for one.
-        let permit = match self.record.outcome.fence {
-            Some(_) => {
-                let pool = &self.permit_parameters.pool;
-                OptionalPermit::occupy_permit(&self.runs.permits, pool, self.record.id).await
-            }
-            None => OptionalPermit::default(),
-        };
+        let parameters = &self.permit_parameters;
+        let permit =
+            OptionalPermit::occupy_permit(&self.runs.permits, parameters, self.record.id).await;
         let result = self.follow_program(&permit).await;
         let result = self.conclude_program(result, &permit).await;
         self.release_permit(permit).await;
@@ -136,14 +133,19 @@ impl RunDriver {
             self.wait_for_puppet(deadline).await?;
             self.record.outcome.waited_lock =
                 wait_started.elapsed().as_secs_f64() - self.record.outcome.waited_permit;
-            let permit = self.acquire_permit().await?;
-            let result = self.run_with_permit(&permit, deadline).await;
-            self.release_permit(permit).await;
+            let attempt = match self.acquire_permit().await? {
+                Some(permit) => {
+                    let result = self.run_with_permit(&permit, deadline).await;
+                    self.release_permit(permit).await;
+                    result?
+                }
+                None => AttemptOutcome::Retry,
+            };
             drop(lock);
-            match result? {
+            match attempt {
                 AttemptOutcome::Finished => return Ok(()),
                 AttemptOutcome::Retry => {
-                    self.record.outcome.fence = None;
+                    (self.record.outcome.fence, self.record.outcome.pool_highest) = (None, None);
                     self.record.step = None;
                     self.set_state(PuppetRunState::WaitingLock);
                 }
@@ -274,9 +276,48 @@ impl RunDriver {
             disabled: lock::disabled_reason(&self.puppet_state()),
             log: session.log,
             was_locked: session.was_locked,
+            start_failure: self.locate_start_failure(session.start_failure).await?,
         };
         classification::record_result(&mut self.record.outcome, &evidence);
+        if session.had_catalog && self.record.run_options.noop != Some(true) {
+            self.keep_catalog().await?;
+        }
         Ok(())
+    }
+
+    /// Adds file, line and reason to Puppet's error about a catalog file, which names none of them.
+    async fn locate_start_failure(
+        &self,
+        failure: Option<StartFailure>,
+    ) -> Result<Option<StartFailure>, RunFailure> {
+        let catalog = self.runs.options.catalog.clone();
+        let is_unlocated =
+            |failure: &StartFailure| failure.is_about_catalog() && !failure.is_located;
+        let (Some(failure), Some(path)) = (failure.clone().filter(is_unlocated), catalog) else {
+            return Ok(failure);
+        };
+        let system = Arc::clone(&self.system);
+        let reason = run_blocking(move || program::catalog_file_problem(&*system, &path)).await?;
+        Ok(Some(match reason {
+            Some(message) => StartFailure { message, is_located: true },
+            None => failure,
+        }))
+    }
+
+    /// Keeps the catalog of the run for `rpc ledger replay`, as the native engine does.
+    async fn keep_catalog(&self) -> Result<(), RunFailure> {
+        let Some(paths) = self.paths.clone() else {
+            return Ok(());
+        };
+        let (system, engine) = (Arc::clone(&self.system), self.runs.engine_dir());
+        let options = self.runs.options.clone();
+        run_blocking(move || {
+            let path = program::catalog_path(&options, &paths, &*system)?;
+            program::keep_catalog(&*system, &path, &engine);
+            Some(())
+        })
+        .await
+        .map(drop)
     }
 
     /// Targets of owed refreshes that another run could refresh now.
@@ -323,7 +364,7 @@ impl RunDriver {
             outcome.end_without_result(reason, error);
         }
         outcome.pending = program::owed_targets(&self.runs.engine_dir());
-        if outcome.class == Some(PuppetRunClass::Clean) && !outcome.pending.is_empty() {
+        if outcome.is_success() && !outcome.pending.is_empty() {
             outcome.class = Some(PuppetRunClass::Pending);
         }
         outcome.summary = Some(outcome.summary_sentence());

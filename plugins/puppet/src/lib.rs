@@ -109,6 +109,7 @@ impl NodePlugin for PuppetPlugin {
             .blocking_action("last_run_summary", runs, last_run_summary::summarise_last_run)
             .blocking_action("last_run_report", runs, last_run_report::report_last_run)
             .blocking_action("locks", runs, locks::list_locks)
+            .ending_at_deadline(["runonce"])
             .build()
     }
 

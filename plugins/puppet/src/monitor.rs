@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::paths::{PuppetPaths, host_path};
-use crate::permit::OptionalPermit;
+use crate::permit::{OptionalPermit, PermitParameters};
 use crate::runs::PuppetRunManager;
 
 /// How often Puppet's lock is checked.
@@ -68,9 +68,9 @@ impl PuppetRunMonitor {
                 continue;
             };
             tracing::debug!(pid, "a Puppet run was started outside this agent");
-            let occupy = || {
-                OptionalPermit::occupy_permit(&self.runs.permits, &self.runs.pool, Uuid::now_v7())
-            };
+            let parameters = PermitParameters::without_limit(self.runs.pool.clone());
+            let occupy =
+                || OptionalPermit::occupy_permit(&self.runs.permits, &parameters, Uuid::now_v7());
             let mut permit = occupy().await;
             let mut polls = 0_u32;
             while self.foreign_puppet(&mut cache) == Some(pid) {

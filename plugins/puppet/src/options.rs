@@ -46,7 +46,7 @@ pub struct Options {
     pub allow_server_override: bool,
     /// The permit pool.
     pub pool: String,
-    /// Default limit of concurrent runs in the pool, if the caller does not say. 0: no permit is acquired.
+    /// Default limit of concurrent runs in the pool, if the caller does not say. 0: the run imposes no limit, and keeps those of other runs.
     pub limit: u32,
     /// Whether a run that was started outside (cron, console) takes a place in the pool.
     pub occupy: bool,

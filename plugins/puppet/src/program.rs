@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use muster_api::system::process::pause;
 use muster_api::system::{FileAttributes, ProcessId, StateDir, System, SystemError};
+use muster_engine::run::run_files;
 
 use crate::arguments::{PuppetRunFiles, PuppetRunOptions, build_arguments};
 use crate::files::activity;
@@ -131,6 +132,31 @@ impl PreparedProgram<'_> {
         self.system.write_file(&path, &bytes, &FileAttributes::default())?;
         Ok(None)
     }
+}
+
+/// Stores a copy of the run's catalog in the engine's directory. A failure is logged: it concerns only a later replay.
+pub(crate) fn keep_catalog(system: &dyn System, path: &Path, engine: &Path) {
+    let keep = || {
+        let catalog = system.read_file(path, MAX_CATALOG_BYTES)?;
+        StateDir::open(engine)?.replace_file(run_files::CATALOG_FILE, &catalog)
+    };
+    if let Err(error) = keep() {
+        let path = path.display();
+        tracing::warn!(%error, %path, "cannot keep the catalog of the run; `rpc do ledger replay` needs it");
+    }
+}
+
+/// Why a catalog file is not valid JSON, with file, line and column; `None` if it is, or if it cannot be read.
+pub(crate) fn catalog_file_problem(system: &dyn System, path: &Path) -> Option<String> {
+    let bytes = system.read_file(path, MAX_CATALOG_BYTES).ok()?;
+    let error = serde_json::from_slice::<serde::de::IgnoredAny>(&bytes).err()?;
+    let (line, column) = (error.line(), error.column());
+    let text = error.to_string();
+    let reason = text.split(" at line ").next().unwrap_or_default();
+    Some(format!(
+        "the catalog is not valid JSON: {reason} (file: {}, line: {line}, column: {column})",
+        path.display()
+    ))
 }
 
 /// Restores the agent's catalog if it was changed for the program that ran in this directory.

@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::io;
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
 use muster_api::system::{ProcessId, StateDir, SystemError};
@@ -28,6 +29,9 @@ pub(crate) struct PuppetRunRecord {
     pub(crate) outcome: PuppetRunOutcome,
     /// The program, once started.
     pub(crate) step: Option<ProgramRecord>,
+    /// The limit of concurrent runs that the request specified.
+    #[serde(default)]
+    pub(crate) limit: Option<NonZeroU32>,
     /// Result of the run itself, while its replay is in progress.
     pub(crate) before_replay: Option<PuppetRunOutcome>,
 }

@@ -110,10 +110,7 @@ impl PuppetRunManager {
             run: request.id.to_string(),
             state: PuppetRunState::WaitingLock,
             initiated_at: unix_millis(system.now()) / 1000,
-            pool: request
-                .permit_parameters
-                .limit
-                .map(|_| request.permit_parameters.pool.to_string()),
+            pool: Some(request.permit_parameters.pool.to_string()),
             ..PuppetRunOutcome::default()
         };
         let record = PuppetRunRecord {
@@ -123,6 +120,7 @@ impl PuppetRunManager {
             run_options: request.run_options.clone(),
             outcome: outcome.clone(),
             step: None,
+            limit: request.permit_parameters.limit,
             before_replay: None,
         };
         self.records.write(&record)?;

@@ -29,6 +29,8 @@ const MAX_READ_BYTES: u64 = 4 * 1024 * 1024;
 const MAX_OUTPUT_BYTES: u64 = 1024 * 1024;
 /// Puppet's message when another run is in progress.
 const IN_PROGRESS_MESSAGE: &str = "already in progress";
+/// Source of the messages of Puppet itself, not of Facter or a resource.
+const PUPPET_SOURCE: &str = "Puppet";
 /// `PATH` of the program; Puppet's providers search commands in it.
 const PROGRAM_PATH: &str =
     "/opt/puppetlabs/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -56,6 +58,30 @@ pub(crate) struct SessionOutcome {
     pub(crate) stopped: Option<PuppetRunClass>,
     pub(crate) log: Vec<String>,
     pub(crate) was_locked: bool,
+    /// Whether Puppet had a catalog and began to apply it.
+    pub(crate) had_catalog: bool,
+    /// The last error of Puppet itself before it had a catalog.
+    pub(crate) start_failure: Option<StartFailure>,
+}
+
+/// An error of Puppet before it had a catalog.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct StartFailure {
+    /// The message, with file and line if they are known.
+    pub(crate) message: String,
+    /// Whether it names a place in a manifest.
+    pub(crate) is_located: bool,
+}
+
+impl StartFailure {
+    /// Whether Puppet could not compile or read the catalog. Other errors concern Puppet's settings or its program.
+    pub(crate) fn is_about_catalog(&self) -> bool {
+        let message = &self.message;
+        self.is_located
+            || ["catalog", "Could not parse", "Could not find class", "Evaluation Error"]
+                .iter()
+                .any(|part| message.contains(part))
+    }
 }
 
 /// Starts the program with output and log in `directory`, which must exist.
@@ -166,10 +192,19 @@ impl ProcessWatcher<'_> {
 
 fn collect_log_line(outcome: &mut SessionOutcome, line: &TraceLine) {
     outcome.was_locked |= line.message.contains(IN_PROGRESS_MESSAGE);
+    match line.classify_line() {
+        TraceEvent::Applying => outcome.had_catalog = true,
+        TraceEvent::Failed if !outcome.had_catalog && line.source == PUPPET_SOURCE => {
+            let is_located = line.file.is_some();
+            outcome.start_failure =
+                Some(StartFailure { message: line.located_message(), is_located });
+        }
+        _ => {}
+    }
     let is_reportable = !matches!(line.level.as_str(), "debug" | "info" | "notice");
     if is_reportable && outcome.log.len() < MAX_LOG_LINES {
-        let TraceLine { level, message, source } = line;
-        outcome.log.push(format!("{level}: {source}: {message}"));
+        let TraceLine { level, source, .. } = line;
+        outcome.log.push(format!("{level}: {source}: {}", line.located_message()));
     }
 }
 

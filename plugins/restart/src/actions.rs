@@ -19,8 +19,6 @@ use crate::target_status::query_target;
 
 /// Interval at which the outcome of a restart is polled.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
-/// Time reserved before the caller's deadline to send the reply.
-const REPLY_MARGIN: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct RestartRequestInput {
@@ -116,7 +114,6 @@ async fn await_outcome(
     target: RestartTarget,
     accepted: AcceptedRestart,
 ) -> Result<RestartRequestOutput, ActionError> {
-    let reply_deadline = cx.deadline.checked_sub(REPLY_MARGIN).unwrap_or(cx.deadline);
     let mut reported = None;
     loop {
         let cycle = find_cycle(restarts, cx, target.clone(), accepted.id).await?;
@@ -131,7 +128,7 @@ async fn await_outcome(
         if cycle.state.is_finished() {
             return Err(ActionError::failed(cycle.text).with_output(&output));
         }
-        if Instant::now() >= reply_deadline {
+        if Instant::now() >= cx.deadline {
             let problem =
                 format!("the restart has not ended yet ({}); call `status` later", cycle.text);
             return Err(ActionError::failed(problem).with_output(&output));

@@ -36,6 +36,7 @@ pub fn build_agent(restarts: RestartManager) -> Result<Agent, AgentError> {
     Agent::builtin("restart")?
         .action("request", &restarts, actions::request_restart)
         .blocking_action("status", &restarts, actions::query_status)
+        .ending_at_deadline(["request"])
         .build()
 }
 

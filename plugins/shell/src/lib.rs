@@ -50,6 +50,7 @@ pub fn build_agent(options: Options, directory: PathBuf) -> Result<Agent, AgentE
         .action("tail", &jobs, tail::tail_job)
         .blocking_action("list", &jobs, actions::jobs::list_jobs)
         .blocking_action("kill", &jobs, actions::jobs::kill_job)
+        .ending_at_deadline(["run", "tail"])
         .build()
 }
 

@@ -287,10 +287,16 @@ async fn rpc_provision_shows_states_and_accepts_requests() {
         describe_output(&watched)
     );
 
-    let unconfirmed = rpc.run(&["provision", "retire", "web1.example.net"]).await;
+    let unconfirmed = rpc.run(&["provision", "retire", "web1.example.net", "--keep-tokens"]).await;
     assert_eq!(unconfirmed.status.code(), Some(4), "{}", describe_output(&unconfirmed));
     assert!(authority.certificates().signed.contains_key("web1.example.net"));
-    let retired = rpc.run(&["provision", "retire", "web1.example.net", "--yes"]).await;
+    // Without the organisation's keys the token cannot be revoked, and nothing is done.
+    let keyless = rpc.run(&["provision", "retire", "web1.example.net", "--yes"]).await;
+    assert_eq!(keyless.status.code(), Some(1), "{}", describe_output(&keyless));
+    assert!(describe_output(&keyless).contains("--keep-tokens"), "{}", describe_output(&keyless));
+    assert!(authority.certificates().signed.contains_key("web1.example.net"));
+    let keeping = ["provision", "retire", "web1.example.net", "--keep-tokens", "--yes"];
+    let retired = rpc.run(&keeping).await;
     assert_eq!(retired.status.code(), Some(0), "{}", describe_output(&retired));
     fixture
         .await_records("the node is retired", |record| record.state == ProvisioningState::Retired)

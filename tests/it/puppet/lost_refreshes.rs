@@ -3,6 +3,10 @@
 
 #![expect(clippy::indexing_slicing, reason = "the structure of the documents is known")]
 
+use muster_tests::command::RpcCommand;
+use muster_tests::nats_server::NatsServer;
+use muster_tests::organisation::Organisation;
+use muster_tests::rpcd::Rpcd;
 use serde_json::{Value, json};
 
 use super::puppet_node::{PuppetNode, has_puppet, run_once};
@@ -145,7 +149,92 @@ async fn m29_result_is_read_from_the_report_of_puppet() {
     let outcome = run_once(&puppet, json!({})).await;
     assert_eq!(
         (&outcome["state"], &outcome["class"]),
-        (&json!("aborted"), &json!("not_started")),
+        (&json!("finished"), &json!("compile_failed")),
         "{outcome}"
     );
+}
+
+/// A daemon with the real Puppet, its broker, and the real `rpc`.
+struct PuppetDaemonFixture {
+    _server: NatsServer,
+    _daemon: Rpcd,
+    rpc: RpcCommand,
+}
+
+impl PuppetDaemonFixture {
+    async fn start(node: &PuppetNode) -> Self {
+        let organisation = Organisation::new(&["muster"]);
+        let server = organisation.start_broker_with_stores().await;
+        let caller = organisation.caller("rip");
+        let rpc = RpcCommand::new(&server, &organisation, &caller, "confirm = \"never\"");
+        let daemon = node.start_daemon((&organisation, &server), &rpc).await;
+        Self { _server: server, _daemon: daemon, rpc }
+    }
+
+    /// Runs Puppet; returns the outputs of its run, and the exit code of `rpc`.
+    async fn run_puppet(&self, more: &[&str]) -> (Value, i32) {
+        let (document, exit) = self.rpc.run_json(&[&["puppet", "runonce"], more].concat()).await;
+        (document["nodes"][0]["data"].clone(), exit)
+    }
+}
+
+/// `rpc do ledger replay` makes the refreshes that a run of the real Puppet left, and those that follow from them.
+#[tokio::test]
+async fn ledger_replays_refreshes_of_real_puppet_runs() {
+    if !has_puppet() {
+        return;
+    }
+    let node = prepare_node(LossCause::Refresh);
+    let fixture = PuppetDaemonFixture::start(&node).await;
+    let (first, exit) = fixture.run_puppet(&[]).await;
+    assert_eq!((exit, &first["class"]), (2, &json!("failed+changed")), "{first}");
+    let (failed, exit) = fixture.rpc.run_json(&["do", "ledger", "replay"]).await;
+    assert_eq!(exit, 2, "the cause is still there: {failed}");
+    remove_cause(&node);
+    let (replayed, exit) = fixture.rpc.run_json(&["do", "ledger", "replay"]).await;
+    assert_eq!(exit, 0, "{replayed}");
+    assert_eq!(replayed["replies"][0]["data"]["pending"], 0, "{replayed}");
+    assert_eq!(node.log(), ["Y", "Z"], "{replayed}");
+    let (last, exit) = fixture.run_puppet(&[]).await;
+    assert_eq!((exit, &last["class"]), (0, &json!("clean")), "{last}");
+    assert_eq!(node.log(), ["Y", "Z"], "a further run must not repeat them");
+}
+
+/// A run without a failure does not succeed while refreshes are pending.
+#[tokio::test]
+async fn run_with_pending_refreshes_does_not_succeed() {
+    if !has_puppet() {
+        return;
+    }
+    let node = prepare_node(LossCause::Refresh);
+    remove_cause(&node);
+    let fixture = PuppetDaemonFixture::start(&node).await;
+    let (run, exit) = fixture.run_puppet(&["--tags", "file"]).await;
+    assert_eq!((exit, &run["class"]), (2, &json!("pending")), "{run}");
+    assert_eq!(run["pending"], json!(["Exec[Y]"]), "{run}");
+    let (run, exit) = fixture.run_puppet(&[]).await;
+    assert_eq!((exit, &run["pending"]), (0, &json!([])), "{run}");
+}
+
+/// A manifest or a catalog that cannot be parsed is reported with file, line and reason.
+#[tokio::test]
+async fn parse_errors_name_file_line_and_reason() {
+    if !has_puppet() {
+        return;
+    }
+    let mut node = PuppetNode::new("n1");
+    let manifest = node.path("bad.pp");
+    std::fs::write(&manifest, "file { '/x':\n  ensure => file\n  content => 'x',\n}\n").unwrap();
+    std::fs::write(node.path("catalog.json"), "{\"resources\": [\n  {,}\n]}").unwrap();
+    for (is_manifest, place, reason) in [
+        (true, format!("{}, line: 3", manifest.display()), "Syntax error at 'content'"),
+        (false, format!("{}, line: 2", node.path("catalog.json").display()), "not valid JSON"),
+    ] {
+        node.options.manifest = is_manifest.then(|| manifest.clone());
+        node.options.catalog = (!is_manifest).then(|| node.path("catalog.json"));
+        let run = run_once(&node.without_permits(), json!({})).await;
+        assert_eq!(run["class"], "compile_failed", "{run}");
+        let error = run["error"].as_str().unwrap();
+        assert!(error.contains(&place) && error.contains(reason), "{error}");
+    }
 }

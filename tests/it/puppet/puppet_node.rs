@@ -13,6 +13,11 @@ use muster_api::testing::TestNode;
 use muster_api::{CallContext, NodePlugin as _};
 use muster_permits::PermitClient;
 use muster_puppet::{Options, PuppetApplication, PuppetPlugin};
+use muster_tests::command::{RpcCommand, describe_output};
+use muster_tests::nats_server::NatsServer;
+use muster_tests::organisation::Organisation;
+use muster_tests::poll_until_ok;
+use muster_tests::rpcd::{DaemonHome, Rpcd};
 use muster_wire::identity::Identity;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -92,6 +97,39 @@ impl PuppetNode {
 
     pub(crate) fn create_plugin(&self, permits: PermitClient) -> PuppetPlugin {
         PuppetPlugin::new(self.options.clone(), permits).unwrap()
+    }
+
+    /// Starts a real daemon with this Puppet, and waits until it replies to `rpc ping`.
+    pub(crate) async fn start_daemon(
+        &self,
+        (organisation, server): (&Organisation, &NatsServer),
+        rpc: &RpcCommand,
+    ) -> Rpcd {
+        let signer = organisation.node(&self.name);
+        let mut config = "[plugins.shell]\nenabled = true\n[plugins.puppet]\n".to_owned();
+        let options = &self.options;
+        for (name, path) in [
+            ("command", &options.command),
+            ("catalog", &options.catalog),
+            ("confdir", &options.confdir),
+            ("codedir", &options.codedir),
+            ("vardir", &options.vardir),
+            ("rundir", &options.rundir),
+            ("logdir", &options.logdir),
+            ("publicdir", &options.publicdir),
+            ("ssldir", &options.ssldir),
+        ] {
+            let path = path.as_ref().unwrap().display();
+            config.push_str(&format!("{name} = \"{path}\"\n"));
+        }
+        config.push_str(&format!("application = \"apply\"\ncertname = \"{}\"\n", self.name));
+        let daemon = DaemonHome::new(organisation, &signer, &server.url(), &config).start();
+        poll_until_ok("the daemon replies", Duration::from_mins(2), async || {
+            let output = rpc.run(&["ping", "-I", &self.name]).await;
+            if output.status.success() { Ok(()) } else { Err(describe_output(&output)) }
+        })
+        .await;
+        daemon
     }
 
     /// A plugin without permits.

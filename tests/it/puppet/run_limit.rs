@@ -7,14 +7,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_api::system::real::RealSystem;
-use muster_permits::PermitClient;
+use muster_permits::{PermitClient, PermitRequest};
 use muster_puppet::PuppetPlugin;
+use muster_tests::command::{RpcCommand, describe_output};
 use muster_tests::nats_server::NatsServer;
 use muster_tests::organisation::{Organisation, connect};
-use muster_tests::poll_until_ok;
+use muster_tests::rpcd::Rpcd;
+use muster_tests::{await_state, poll_until_ok};
 use muster_wire::identity::SubjectName;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
 
 use super::puppet_node::{PuppetNode, has_puppet, run_once};
 
@@ -129,6 +132,122 @@ async fn a2_4_foreign_run_occupies_a_slot_of_the_pool() {
     );
     stop.cancel();
     monitor.await.unwrap();
+}
+
+impl PuppetLimitFixture {
+    /// The real `rpc`.
+    fn rpc(&self) -> RpcCommand {
+        let caller = self.organisation.caller("rip");
+        RpcCommand::new(&self.server, &self.organisation, &caller, "confirm = \"never\"")
+    }
+
+    async fn start_daemon(&self, node: &PuppetNode, rpc: &RpcCommand) -> Rpcd {
+        node.start_daemon((&self.organisation, &self.server), rpc).await
+    }
+}
+
+async fn await_file(node: &PuppetNode, name: &str) {
+    await_state(&format!("{name} exists"), || node.path(name).exists()).await;
+}
+
+/// A2.1 with the real programs: `runonce` without a limit waits for the limit of a `runall`, and both report the
+/// maximum of all runs.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn runonce_keeps_the_limit_of_a_runall() {
+    let fixture = PuppetLimitFixture::new().await;
+    let rpc = fixture.rpc();
+    let [first, second] = ["n1", "n2"].map(|name| PuppetNode::scripted(name, WAITING_PUPPET));
+    let _daemons =
+        (fixture.start_daemon(&first, &rpc).await, fixture.start_daemon(&second, &rpc).await);
+    let observer = fixture.permit_client("observer").await;
+    let limited = rpc.run_json(&["puppet", "runall", "1", "-I", "n1"]);
+    let free = async {
+        await_file(&first, "begun").await;
+        let (result, ()) = tokio::join!(rpc.run_json(&["puppet", "runonce", "-I", "n2"]), async {
+            poll_until_ok("n2 waits for its turn", STATE_TIMEOUT, async || {
+                assert!(!second.path("begun").exists(), "n2 runs beside the limited run");
+                let (_, _, waiting) =
+                    observer.inspect_pool(&pool()).await.map_err(|error| error.to_string())?;
+                if waiting.len() == 1 { Ok(()) } else { Err(format!("{waiting:?}")) }
+            })
+            .await;
+            std::fs::write(first.path("go"), "").unwrap();
+            await_file(&second, "begun").await;
+            std::fs::write(second.path("go"), "").unwrap();
+        });
+        result
+    };
+    for (document, exit) in <[_; 2]>::from(tokio::join!(limited, free)) {
+        assert_eq!(exit, 2, "the script writes no report: {document}");
+        assert_eq!(document["proof"]["highest_concurrency"], 1, "{document}");
+        assert_eq!(document["nodes"][0]["data"]["pool_highest"], 1, "{document}");
+    }
+}
+
+/// A run that another program starts while a run of the agent waits for its permit counts at once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn foreign_run_counts_while_a_run_of_the_node_waits() {
+    let fixture = PuppetLimitFixture::new().await;
+    let node = PuppetNode::scripted("n1", "exit 1");
+    let (puppet, permits) = fixture.create_plugin(&node, "n1").await;
+    let stop = CancellationToken::new();
+    let monitor = puppet.build_monitor(Arc::new(RealSystem::new("/".into())));
+    let monitor = tokio::spawn(monitor.run(stop.clone()));
+    let holder = fixture.permit_client("holder").await;
+    let limit = std::num::NonZeroU32::new(1).unwrap();
+    let request = PermitRequest::new(pool(), limit, Uuid::now_v7(), STATE_TIMEOUT);
+    let held = holder.acquire_permit(request, &stop).await.unwrap();
+    let await_members = async |what: &str, holders: usize, waiting: usize| {
+        poll_until_ok(what, STATE_TIMEOUT, async || {
+            let members = permits.inspect_pool(&pool()).await.map_err(|error| error.to_string())?;
+            let counts = (members.1.len(), members.2.len());
+            if counts == (holders, waiting) { Ok(()) } else { Err(format!("{counts:?}")) }
+        })
+        .await;
+    };
+    let (outcome, ()) = tokio::join!(run_once(&puppet, json!({"limit": 1})), async {
+        await_members("n1 waits", 1, 1).await;
+        let program = node.path("bin-puppet");
+        std::fs::copy("/bin/sleep", &program).unwrap();
+        let mut foreign = std::process::Command::new(&program).arg("600").spawn().unwrap();
+        let lock = node.path("var/state/agent_catalog_run.lock");
+        std::fs::write(lock, foreign.id().to_string()).unwrap();
+        await_members("the foreign run counts", 2, 0).await;
+        assert_eq!(held.highest_count(), 2);
+        foreign.kill().unwrap();
+        foreign.wait().unwrap();
+        await_members("n1 waits again", 1, 1).await;
+        held.release().await;
+    });
+    assert_eq!(outcome["reason"], "not_started", "the script fails: {outcome}");
+    stop.cancel();
+    monitor.await.unwrap();
+}
+
+/// `runall` states why no node can run, and does not succeed when Puppet is disabled on a node.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn runall_states_why_nodes_do_not_run() {
+    let fixture = PuppetLimitFixture::new().await;
+    let rpc = fixture.rpc();
+    let node = PuppetNode::scripted("n1", "exit 1");
+    let daemon = fixture.start_daemon(&node, &rpc).await;
+    let lock = node.path("var/state/agent_disabled.lock");
+    std::fs::write(&lock, r#"{"disabled_message":"moving"}"#).unwrap();
+    let output = rpc.run(&["puppet", "runall", "1"]).await;
+    let text = describe_output(&output);
+    assert_eq!(output.status.code(), Some(2), "{text}");
+    assert!(text.contains("nothing to run: 1 node: Puppet is disabled"), "{text}");
+    std::fs::remove_file(&lock).unwrap();
+    daemon.home().write("policies/puppet.policy", "policy default deny\n", 0o644);
+    let pid = nix::unistd::Pid::from_raw(daemon.pid());
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGHUP).unwrap();
+    poll_until_ok("the node denies", STATE_TIMEOUT, async || {
+        let output = rpc.run(&["puppet", "runall", "1"]).await;
+        let text = describe_output(&output);
+        let is_denied = text.contains("nothing to run: 1 node: denied:");
+        if is_denied && output.status.code() == Some(2) { Ok(()) } else { Err(text) }
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -33,7 +33,7 @@ pub enum ProvisionCommand {
     /// Resume paused nodes
     #[command(after_help = "Examples:\n  rpc provision resume web1.example.com")]
     Resume(ProvisionNodesArgs),
-    /// Remove nodes from the fleet, and revoke their certificates on all masters
+    /// Remove nodes from the fleet, and revoke their tokens, and their certificates on all masters
     #[command(after_help = RETIRE_HELP)]
     Retire(ProvisionRetireArgs),
     /// Release the name of a revoked node, so that another machine can enrol under it
@@ -68,8 +68,10 @@ Examples:
 Exit codes: 0 no node failed, 1 no host runs the service, 2 a node failed.";
 
 const RETIRE_HELP: &str = "\
-Asks for confirmation. The node's own token stays valid until it expires or
-until `rpc org revoke NODE` is run on the machine with the organisation's keys.
+Asks for confirmation. The nodes' tokens are revoked first, as by `rpc org
+revoke`: that needs the organisation's keys, which the provisioning service does
+not have. Without them, nothing is done, unless --keep-tokens is given; then the
+tokens stay valid until they expire or are revoked.
 
 Examples:
   rpc provision retire web1.example.com
@@ -292,6 +294,12 @@ pub struct ProvisionRetireArgs {
     /// Names of the nodes
     #[arg(required = true)]
     pub nodes: Vec<Identity>,
+    /// Do not revoke the nodes' tokens
+    #[arg(long)]
+    pub keep_tokens: bool,
+    /// The organisation, whose keys revoke the tokens.
+    #[command(flatten)]
+    pub organisation: OrgDirectoryArgs,
     /// Do not ask for confirmation
     #[arg(short, long)]
     pub yes: bool,

@@ -7,7 +7,7 @@ pub mod list;
 pub mod names;
 pub mod newcomers;
 mod push;
-mod revoke;
+pub(in crate::commands) mod revoke;
 pub mod show;
 
 use crate::cli::org::OrgCommand;

@@ -15,6 +15,8 @@ use crate::printer::{BAD, GOOD, STRONG};
 
 /// Maximum node names beside a count.
 const MAX_NAMED_NODES: usize = 4;
+/// Maximum number of reasons in the error when nothing can run.
+const MAX_IDLE_REASONS: usize = 4;
 
 /// A log line, prefixed with its time.
 pub fn format_log_line(now: Millis, text: &str) -> String {
@@ -60,7 +62,7 @@ pub fn render_runs_summary(runs: &PuppetRunsReport) -> String {
         rows.push((escape_to_line(class).into_owned(), ok, names, nodes.len()));
     }
     for (title, ok, nodes) in [
-        ("skipped: disabled", true, runs.disabled.keys().collect::<Vec<_>>()),
+        ("skipped: disabled", false, runs.disabled.keys().collect::<Vec<_>>()),
         ("no request sent", false, runs.not_asked.iter().collect()),
     ] {
         if !nodes.is_empty() {
@@ -107,12 +109,26 @@ fn describe_times(runs: &PuppetRunsReport) -> String {
     format!("{count} in {took}: together they took {work}, the longest {longest}.")
 }
 
-/// Describes whether the limit was held. The evidence is the permit times that nodes report, not an observation of this process.
+/// The error when no node is left to run on, with the reasons and the numbers of nodes.
+pub fn describe_idle_nodes(runs: &PuppetRunsReport) -> String {
+    let reasons = runs.idle_reasons();
+    let mut parts: Vec<String> = reasons
+        .iter()
+        .take(MAX_IDLE_REASONS)
+        .map(|(count, reason)| format!("{}: {}", node_count_text(*count), escape_to_line(reason)))
+        .collect();
+    if reasons.len() > MAX_IDLE_REASONS {
+        parts.push("for other nodes see -j".to_owned());
+    }
+    format!("nothing to run: {}", parts.join("; "))
+}
+
+/// Describes whether the limit was held. The evidence is what nodes measured of all runs of the pool, not an observation of this process.
 fn describe_concurrency(limit: Option<usize>, stats: &ConcurrencyStats) -> String {
     let highest = stats.highest;
-    let observation = format!("by the nodes' clocks, at most {highest} ran at once");
+    let observation = format!("nodes measured at most {highest} runs at once, of all runs");
     match limit {
-        None => format!("By the nodes' clocks, at most {highest} ran at once."),
+        None => format!("Nodes measured at most {highest} runs at once, of all runs."),
         Some(limit) if highest <= limit => {
             format!("{GOOD}The limit of {limit} was kept{GOOD:#}: {observation}.")
         }
@@ -174,7 +190,7 @@ pub struct PuppetRunDocument<'a> {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct ConcurrencyDocument {
     runs: usize,
-    /// Maximum number of nodes with a permit at the same time.
+    /// Maximum number of runs at the same time, as nodes measured it in the pool: those that others started count too.
     highest_concurrency: usize,
     work_ms: u64,
     longest_ms: u64,

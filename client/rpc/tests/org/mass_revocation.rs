@@ -21,7 +21,7 @@ const REVOKED: usize = 10_000;
 const DAY: u64 = 24 * 60 * 60;
 
 /// A running daemon, stopped on drop.
-struct Daemon(Child);
+pub(crate) struct Daemon(Child);
 
 impl Drop for Daemon {
     fn drop(&mut self) {
@@ -38,12 +38,17 @@ fn rpcd() -> PathBuf {
 }
 
 fn start_node(world: &World) -> Daemon {
+    start_daemon(world, "web1", "")
+}
+
+/// Starts the daemon of a new node that allows everything. `more` is added to its configuration.
+pub(crate) fn start_daemon(world: &World, name: &str, more: &str) -> Daemon {
     let directory = world.scratch.path().join("node");
-    world.ok(&["org", "add", "node", "web1", "--bundle", directory.to_str().unwrap()]);
+    world.ok(&["org", "add", "node", name, "--bundle", directory.to_str().unwrap()]);
     fs::create_dir_all(directory.join("conf.d")).unwrap();
     let paths =
         "[paths]\nstate = \"../state\"\naudit = \"../audit.log\"\n[policy]\ndefault = \"allow\"\n";
-    fs::write(directory.join("conf.d/test.toml"), paths).unwrap();
+    fs::write(directory.join("conf.d/test.toml"), format!("{paths}{more}")).unwrap();
     let child = Command::new(rpcd())
         .arg("--config")
         .arg(directory.join("rpcd.toml"))
@@ -91,7 +96,7 @@ fn account(path: &Path) -> (usize, Option<AccountClaims>) {
     (text.trim().len(), claims)
 }
 
-async fn await_state(what: &str, mut holds: impl FnMut() -> bool) {
+pub(crate) async fn await_state(what: &str, mut holds: impl FnMut() -> bool) {
     let latest = Instant::now() + Duration::from_mins(1);
     let mut ticks = tokio::time::interval(Duration::from_millis(50));
     while !holds() {

@@ -14,6 +14,7 @@ use muster_wire::token::{AccountTrust, KeyKind, KeyPair, PublicKey, UserCredenti
 use serde_json::json;
 
 use crate::broker::{Broker, nats_server};
+use crate::mass_revocation::{await_state, start_daemon};
 use crate::world::{World, pair, talk};
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -171,6 +172,32 @@ async fn enrolled_node_is_revoked_by_name_until_the_name_is_released() {
     let states = fleet.world.states();
     assert!(states.contains(&pair("web1.acme.net", "revoked")), "{states:?}");
     assert!(states.contains(&pair("web1.acme.net", "valid")), "{states:?}");
+}
+
+/// `rpc provision retire` revokes the token with the organisation's keys, and the service frees the name.
+#[tokio::test]
+async fn retire_revokes_the_token_of_the_node() {
+    let fleet = Fleet::new().await;
+    fleet.world.ok(&["org", "push"]);
+    let key = fleet.enrol("web2.acme.net").await;
+    let world = &fleet.world;
+    let credentials = world.org().join("creds/services/directory.creds");
+    let more = format!(
+        "[plugins.provisioner]\nenabled = true\ndiscover_seconds = 0\ncredentials = {credentials:?}\n"
+    );
+    let _daemon = start_daemon(world, "prov1.acme.net", &more);
+    let user = world.scratch.path().join("anna");
+    world.ok(&["org", "add", "user", "anna", "--bundle", user.to_str().unwrap()]);
+    let config = user.join("rpc.toml");
+    let config = ["--config", config.to_str().unwrap()];
+    let status = [&config[..], &["provision", "status"]].concat();
+    await_state("the service replies", || world.rpc(&status).status.code() == Some(0)).await;
+    let retire = [&config[..], &["provision", "retire", "web2.acme.net", "--yes"]].concat();
+    let told = world.rpc(&retire);
+    assert_eq!(told.status.code(), Some(0), "{}", talk(&told));
+    assert!(talk(&told).contains("revoked node web2.acme.net"), "{}", talk(&told));
+    assert!(fleet.trust().has_revocation(&key));
+    assert!(fleet.entry("web2.acme.net").await.unwrap().revoked);
 }
 
 /// The revocation was signed while the broker was down, and the enroller, without it, signed another token for that key.

@@ -36,9 +36,11 @@ pub struct PuppetRunOnceInput {
     pub use_cached_catalog: Option<bool>,
     /// The run id, a UUID: a repeated request returns the result of that run.
     pub run: Option<String>,
+    /// The rollout that the run belongs to, a UUID: its waiting runs are served in the order of their ids.
+    pub rollout: Option<String>,
     /// The pool of permits.
     pub pool: Option<String>,
-    /// Maximum concurrent runs of the pool in the fleet; without one, no permit is needed.
+    /// Maximum concurrent runs of the pool in the fleet; without one, the run keeps the limits of others.
     pub limit: Option<i64>,
     /// Waiters with a higher priority come first.
     pub priority: Option<i64>,

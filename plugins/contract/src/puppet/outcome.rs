@@ -65,7 +65,7 @@ pub enum PuppetRunClass {
     Clean,
     /// Resources were changed, and none failed.
     Changed,
-    /// Nothing failed, but refreshes are still pending.
+    /// Nothing failed, but refreshes are still pending: the node is not in the described state.
     Pending,
     /// Resources failed, and none was changed.
     Failed,
@@ -145,9 +145,9 @@ impl PuppetRunClass {
         }
     }
 
-    /// Whether nothing failed.
+    /// Whether nothing failed and nothing is pending.
     pub fn is_success(&self) -> bool {
-        matches!(self, Self::Clean | Self::Changed | Self::Pending)
+        matches!(self, Self::Clean | Self::Changed)
     }
 }
 
@@ -213,6 +213,8 @@ pub struct PuppetRunOutcome {
     pub pool: Option<String>,
     /// The number of the permit: larger than that of every earlier holder.
     pub fence: Option<u64>,
+    /// Maximum number of runs of the pool at once while this run had its permit, as the node saw it: those that others started count too.
+    pub pool_highest: Option<u64>,
     /// Resources whose pending refresh was executed.
     pub replayed: Vec<String>,
     /// Resources whose refresh is still pending.

@@ -126,8 +126,13 @@ impl CatalogRun<'_> {
         let now = self.epoch_seconds();
         let owed_refreshes: Vec<OwedRefresh> = self.ledger.owed_refreshes().cloned().collect();
         for owed in owed_refreshes {
-            let has_source = self.node_of(&owed.source).is_some();
-            if owed.certainty == RefreshCertainty::Uncertain && has_source {
+            let only = &self.options.only;
+            let is_selected = only.is_empty() || only.contains(&owed.target);
+            let is_source_evaluated = self.node_of(&owed.source).is_some()
+                && (only.is_empty() || only.contains(&owed.source));
+            // A replay does not evaluate the source, so it makes an uncertain refresh of a selected target.
+            let is_undecided = is_source_evaluated || !is_selected;
+            if owed.certainty == RefreshCertainty::Uncertain && is_undecided {
                 continue;
             }
             if owed.certainty == RefreshCertainty::Uncertain {
@@ -157,8 +162,10 @@ impl CatalogRun<'_> {
             self.update_ledger(|ledger| ledger.remove_owed(&[owed.id]));
             return;
         }
+        // Entries of Puppet's runs have no digest of the definition.
         let changed = self.resolved.resource_of(member).is_some_and(|resource| {
-            super::evaluate::definition_digest(resource) != owed.target_definition
+            !owed.target_definition.is_empty()
+                && super::evaluate::definition_digest(resource) != owed.target_definition
         });
         let suffix = if changed { "; its definition has changed since" } else { "" };
         let message =

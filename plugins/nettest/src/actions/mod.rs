@@ -8,12 +8,9 @@ use std::time::Duration;
 
 use muster_api::CallContext;
 
-/// Part of the call's time that is reserved for the reply.
-const REPLY_MARGIN: Duration = Duration::from_secs(1);
-
 /// The requested timeout, limited by the remaining time of the call.
 fn effective_timeout(cx: &CallContext, seconds: u64) -> Duration {
-    Duration::from_secs(seconds).min(cx.time_left(REPLY_MARGIN))
+    Duration::from_secs(seconds).min(cx.time_left())
 }
 
 /// Rounds to a useful precision in milliseconds.

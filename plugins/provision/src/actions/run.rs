@@ -101,14 +101,15 @@ pub(crate) async fn run_puppet(
     result.map_err(|error| run_error(PuppetRunClass::Stopped, reason).with_data(error.data))
 }
 
-/// Acquires a permit, if a limit is configured.
+/// Acquires a permit. Without a configured limit the run keeps the limits of others, and needs no permit where none can be stored.
 async fn acquire_permit(
     context: &StepContext,
     cx: &CallContext,
 ) -> Result<Option<Permit>, ActionError> {
-    let Some(limit) = context.options.limit else {
+    let limit = context.options.limit;
+    if limit.is_none() && !context.permits.is_connected() {
         return Ok(None);
-    };
+    }
     let pool = SubjectName::parse(&context.options.pool).map_err(|error| {
         ActionError::failed(with_causes(
             "`pool` in [plugins.provision] is not a valid name",
@@ -116,10 +117,22 @@ async fn acquire_permit(
         ))
     })?;
     let timeout = Duration::from_secs(context.options.permit_wait);
-    let request = PermitRequest::new(pool, limit, cx.request, timeout);
+    let request = match limit {
+        Some(limit) => PermitRequest::new(pool, limit, cx.request, timeout),
+        None => PermitRequest::without_limit(pool, cx.request, timeout),
+    };
     cx.report_progress("waiting for a permit");
-    let permit = context.permits.acquire_permit(request, &cx.cancel).await;
-    permit.map(Some).map_err(|error| run_error(PuppetRunClass::NoPermit, &error_chain(&error)))
+    match context.permits.acquire_permit(request, &cx.cancel).await {
+        Ok(permit) => Ok(Some(permit)),
+        Err(error) if limit.is_none() && error.is_store_failure() => {
+            cx.report_progress(format!(
+                "the run is not counted in its pool: {}",
+                error_chain(&error)
+            ));
+            Ok(None)
+        }
+        Err(error) => Err(run_error(PuppetRunClass::NoPermit, &error_chain(&error))),
+    }
 }
 
 /// Acquires the engine's run lock only; Puppet takes its own lock.

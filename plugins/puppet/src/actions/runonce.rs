@@ -23,9 +23,6 @@ use crate::permit::PermitParameters;
 use crate::runs::{BeginRunResult, PuppetRunManager, PuppetRunRequest, RunWaiter};
 use muster_api::base::unix_millis;
 
-/// The reply is sent this long before the request's deadline.
-const ANSWER_MARGIN: Duration = Duration::from_secs(2);
-
 pub(crate) async fn run_once(
     runs: Arc<PuppetRunManager>,
     cx: CallContext,
@@ -66,7 +63,6 @@ async fn wait_for_outcome(
         cx.emit_event(Value::Object(write_values(&progress)));
     };
     report_state(&updates.borrow_and_update());
-    let deadline = cx.deadline - ANSWER_MARGIN;
     loop {
         tokio::select! {
             outcome = next_outcome(&mut updates) => {
@@ -75,7 +71,7 @@ async fn wait_for_outcome(
                     return check_outcome(PuppetRunOutcome { attached: was_running, ..outcome });
                 }
             }
-            () = tokio::time::sleep_until(deadline) => return Err(still_running_error(&active_run.outcome.borrow(), "the request reached its deadline")),
+            () = tokio::time::sleep_until(cx.deadline) => return Err(still_running_error(&active_run.outcome.borrow(), "the request reached its deadline")),
             () = runs.stopping.cancelled() => return Err(still_running_error(&active_run.outcome.borrow(), "the daemon is stopping")),
             () = cx.cancel.cancelled() => {
                 waiter.cancel_run();
@@ -130,6 +126,7 @@ fn parse_request(
         ));
     }
     let id = input.run.as_deref().map(parse_run_id).transpose()?;
+    let rollout = input.rollout.as_deref().map(parse_run_id).transpose()?;
     let pool = match input.pool.as_deref() {
         None => runs.pool.clone(),
         Some(pool) => SubjectName::parse(pool)
@@ -175,6 +172,7 @@ fn parse_request(
                     "priority {priority} is not between -128 and 127"
                 ))
             })?,
+            rollout,
             timeout: Duration::from_secs(wait.unwrap_or(options.wait)),
         },
         in_background: input.background == Some(true),

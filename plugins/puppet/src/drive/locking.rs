@@ -71,21 +71,28 @@ impl RunDriver {
         }
     }
 
-    pub(super) async fn acquire_permit(&mut self) -> Result<OptionalPermit, RunFailure> {
-        if self.permit_parameters.limit.is_none() {
-            return Ok(OptionalPermit::default());
-        }
+    /// Waits for a permit; `None` if Puppet was started outside meanwhile. That run must take the node's place in the pool, so the wait ends.
+    pub(super) async fn acquire_permit(&mut self) -> Result<Option<OptionalPermit>, RunFailure> {
         self.set_state(PuppetRunState::WaitingPermit);
         let wait_started = Instant::now();
         let (permits, cancel) = (&self.runs.permits, &self.active_run.cancel);
-        let parameters = &self.permit_parameters;
-        let result =
-            OptionalPermit::acquire_permit(permits, parameters, self.record.id, cancel).await;
+        let (parameters, run) = (&self.permit_parameters, self.record.id);
+        let result = tokio::select! {
+            result = OptionalPermit::acquire_permit(permits, parameters, run, cancel) => result.map(Some),
+            () = self.until_foreign_puppet() => Ok(None),
+        };
         self.record.outcome.waited_permit += wait_started.elapsed().as_secs_f64();
         result.map_err(|error| match error {
             PermitError::Cancelled { .. } => cancelled_failure(),
             error => RunFailure::from_cause(PuppetRunClass::NoPermit, &error),
         })
+    }
+
+    /// Returns when a Puppet that was started outside is running.
+    async fn until_foreign_puppet(&self) {
+        while self.foreign_puppet().is_none() {
+            tokio::time::sleep(LOCK_POLL_INTERVAL).await;
+        }
     }
 
     /// Releases the permit, so that another node may run.
@@ -100,6 +107,7 @@ impl RunDriver {
             let duration = now.saturating_sub(started) as f64 / 1000.0;
             self.record.outcome.duration = Some(duration);
         }
+        self.record.outcome.pool_highest = permit.highest_count();
         permit.release().await;
     }
 

@@ -14,6 +14,15 @@ pub struct TraceLine {
     pub message: String,
     /// Source of the message: `Puppet`, `Class[Main]`, `/Stage[main]/Main/File[/etc/motd]/ensure`.
     pub source: String,
+    /// The file that an error is about.
+    #[serde(default)]
+    pub file: Option<String>,
+    /// The line in this file, from 1.
+    #[serde(default)]
+    pub line: Option<u64>,
+    /// The column in this line, from 1.
+    #[serde(default)]
+    pub pos: Option<u64>,
 }
 
 /// Meaning of a line.
@@ -61,6 +70,22 @@ impl TraceLine {
             return None;
         }
         serde_json::from_slice(line).ok()
+    }
+
+    /// The message, with file, line and column in Puppet's format if they are known and the message does not contain them.
+    pub fn located_message(&self) -> String {
+        let number = |name: &str, value: Option<u64>| {
+            value.map(|value| format!(", {name}: {value}")).unwrap_or_default()
+        };
+        match &self.file {
+            Some(file) if !self.message.contains(file.as_str()) => format!(
+                "{} (file: {file}{}{})",
+                self.message,
+                number("line", self.line),
+                number("column", self.pos)
+            ),
+            _ => self.message.clone(),
+        }
     }
 
     /// Returns the meaning of the line.

@@ -14,9 +14,6 @@ use serde::Deserialize;
 use crate::output::{LiveOutputBuffer, ShellRunOutput};
 use crate::program::ShellProgramInput;
 
-/// Part of the call's time that is reserved for the reply after the program is stopped.
-const REPLY_MARGIN: Duration = Duration::from_secs(3);
-
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct ShellRunInput {
     #[serde(flatten)]
@@ -30,7 +27,7 @@ pub(crate) fn run_program(
     cx: &BlockingContext,
     ShellRunInput { program, timeout }: ShellRunInput,
 ) -> Result<ShellRunOutput, ActionError> {
-    let left = cx.time_left(REPLY_MARGIN);
+    let left = cx.time_left();
     let timeout = timeout.map_or(left, |seconds| left.min(Duration::from_secs(seconds)));
     let mut command = program.build_command(&*cx.system)?;
     let buffer = Arc::new(LiveOutputBuffer::new(cx.progress.clone()));

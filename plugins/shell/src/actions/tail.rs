@@ -17,8 +17,6 @@ use crate::output::{LineSplitter, emit_line};
 const MAX_CHUNK_BYTES: u64 = 64 * 1024;
 /// Poll interval while a job is followed.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
-/// Part of the call's time that is reserved for the reply after following.
-const REPLY_MARGIN: Duration = Duration::from_secs(3);
 
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct ShellTailInput {
@@ -95,7 +93,6 @@ impl StreamFollower {
 
     /// Streams lines until the job ends or the call's time is nearly over. The reply contains the offset to continue at.
     async fn follow_stream(mut self, cx: &CallContext) -> Result<ShellTailOutput, ActionError> {
-        let reply_deadline = cx.deadline - REPLY_MARGIN;
         loop {
             let (mut follower, chunk, is_running) = cx
                 .run_blocking_in_context(move |_| {
@@ -106,7 +103,7 @@ impl StreamFollower {
             let emit = |line: String| emit_line(&cx.progress, follower.stream, &line);
             follower.lines.push_bytes(&chunk, emit);
             let end = chunk.is_empty() && !is_running;
-            if end || Instant::now() >= reply_deadline {
+            if end || Instant::now() >= cx.deadline {
                 follower.lines.flush_line(emit);
                 return Ok(ShellTailOutput { text: String::new(), offset: follower.offset, end });
             }

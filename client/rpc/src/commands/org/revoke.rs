@@ -28,13 +28,36 @@ const MAX_CLEARED: usize = 200;
 pub async fn run(args: &OrgRevokeArgs, cx: CommandContext<'_>) -> CommandResult {
     let (organisation, printer) = (&cx.open_organisation(&args.organisation)?, cx.printer);
     let names = targets::read_names(args)?;
+    let confirm = |selected: &[RevokedKey]| {
+        args.yes || confirm_revocation(selected, args.from.is_some(), printer)
+    };
+    revoke_principals((organisation, printer), &names, args.kind, confirm).await
+}
+
+/// Revokes every token of these nodes, without a question.
+pub async fn revoke_nodes(
+    organisation: &Organisation,
+    nodes: &[Identity],
+    printer: &OutputPrinter,
+) -> CommandResult {
+    let names: Vec<String> = nodes.iter().map(ToString::to_string).collect();
+    let kind = Some(PrincipalKind::Node);
+    revoke_principals((organisation, printer), &names, kind, |_| true).await
+}
+
+/// Revokes the keys of these names with one new account token, and pushes it.
+async fn revoke_principals(
+    (organisation, printer): (&Organisation, &OutputPrinter),
+    names: &[String],
+    kind: Option<PrincipalKind>,
+    confirm: impl FnOnce(&[RevokedKey]) -> bool,
+) -> CommandResult {
     let register = open_register(organisation, printer).await?;
     let now = unix_millis_now();
     let selected =
-        targets::resolve_keys(organisation, register.as_ref(), &names, args.kind, now / 1000)
-            .await?;
+        targets::resolve_keys(organisation, register.as_ref(), names, kind, now / 1000).await?;
     warn_of_unlisted(&selected, printer);
-    if !args.yes && !confirm_revocation(&selected, args.from.is_some(), printer) {
+    if !confirm(&selected) {
         printer.print_message("nothing was revoked");
         return Ok(CommandExitCode::Local);
     }
@@ -44,7 +67,7 @@ pub async fn run(args: &OrgRevokeArgs, cx: CommandContext<'_>) -> CommandResult 
     let unrevoked: Vec<RevokedKey> =
         selected.into_iter().filter(|candidate| !candidate.is_revoked(&trusts)).collect();
     if unrevoked.is_empty() {
-        match names.as_slice() {
+        match names {
             [name] => printer.print_message(format_args!("{name} is already revoked")),
             _ => printer.print_message(format_args!("all {} are already revoked", names.len())),
         }

@@ -1,4 +1,5 @@
-//! `rpc provision retry|pause|resume|retire`: stores the command in the provisioning service, whose leader executes it.
+//! `rpc provision retry|pause|resume|retire`: stores the command in the provisioning service, whose leader executes it. `retire` first revokes the
+//! nodes' tokens with the organisation's keys, which the service does not have.
 
 use muster_contract::provisioner::NodeControlOutput;
 use muster_wire::identity::Identity;
@@ -6,15 +7,25 @@ use muster_wire::identity::Identity;
 use super::service::ProvisionerClient;
 use crate::cli::provision::ProvisionRetireArgs;
 use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
+use crate::commands::org::revoke::revoke_nodes;
 use crate::printer::{BAD, GOOD};
 use crate::render::printable::escape_to_line;
 use crate::terminal::{ask_confirmation, is_terminal};
 
 /// Sends the command for each node.
 pub async fn run(action: &str, nodes: &[Identity], cx: CommandContext<'_>) -> CommandResult {
-    let Some(service) = ProvisionerClient::find_hosts(cx).await? else {
-        return Ok(CommandExitCode::Local);
-    };
+    match ProvisionerClient::find_hosts(cx).await? {
+        Some(service) => send_commands(&service, action, nodes, cx).await,
+        None => Ok(CommandExitCode::Local),
+    }
+}
+
+async fn send_commands(
+    service: &ProvisionerClient<'_>,
+    action: &str,
+    nodes: &[Identity],
+    cx: CommandContext<'_>,
+) -> CommandResult {
     let mut exit = CommandExitCode::Passed;
     for node in nodes {
         let inputs = [("node", node.as_str())];
@@ -34,8 +45,22 @@ pub async fn run(action: &str, nodes: &[Identity], cx: CommandContext<'_>) -> Co
     Ok(exit)
 }
 
-/// Retires nodes after confirmation, because a revoked certificate cannot be restored.
+/// Retires nodes after confirmation, because neither a revoked certificate nor a revoked token can be restored. The tokens are revoked first: the
+/// name is released last, and a released name of a revoked key is free.
 pub async fn retire_nodes(args: &ProvisionRetireArgs, cx: CommandContext<'_>) -> CommandResult {
+    let organisation = if args.keep_tokens {
+        None
+    } else {
+        match cx.open_organisation(&args.organisation) {
+            Ok(organisation) => Some(organisation),
+            Err(error) => {
+                cx.printer.print_hint(
+                    "retiring a node revokes its token, which needs the organisation's keys: run the command where they are, or pass `--keep-tokens` and run `rpc org revoke NODE` there",
+                );
+                return Err(error.into());
+            }
+        }
+    };
     if !args.yes {
         let names = args.nodes.iter().map(Identity::as_str).collect::<Vec<_>>().join(", ");
         if !is_terminal() {
@@ -44,16 +69,26 @@ pub async fn retire_nodes(args: &ProvisionRetireArgs, cx: CommandContext<'_>) ->
             ));
             return Ok(CommandExitCode::Usage);
         }
-        let question =
-            format!("Revoke the certificates of {names} and remove them from the fleet? [y/N] ");
+        let question = format!(
+            "Revoke the tokens and certificates of {names} and remove them from the fleet? [y/N] "
+        );
         if !ask_confirmation(&question, cx.printer).await? {
             cx.printer.print_message("Nothing was done");
             return Ok(CommandExitCode::Local);
         }
     }
-    let exit = run("retire", &args.nodes, cx).await?;
-    cx.printer.print_hint(
-        "the nodes' own tokens remain valid; to revoke them, run `rpc org revoke NODE` where the organisation's keys are",
-    );
-    Ok(exit)
+    let Some(service) = ProvisionerClient::find_hosts(cx).await? else {
+        return Ok(CommandExitCode::Local);
+    };
+    let revoked = match &organisation {
+        Some(organisation) => revoke_nodes(organisation, &args.nodes, cx.printer).await?,
+        None => CommandExitCode::Passed,
+    };
+    let retired = send_commands(&service, "retire", &args.nodes, cx).await?;
+    if organisation.is_none() {
+        cx.printer.print_hint(
+            "the nodes' own tokens remain valid; to revoke them, run `rpc org revoke NODE` where the organisation's keys are",
+        );
+    }
+    Ok(if retired == CommandExitCode::Passed { revoked } else { retired })
 }

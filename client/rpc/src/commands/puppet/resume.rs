@@ -8,6 +8,7 @@ use muster_contract::puppet::PuppetRunOnceInput;
 use muster_contract::read_values;
 use muster_jobs::{JobReply, SavedJob, SavedJobError};
 use muster_request::{EndedRun, PuppetRunsReport};
+use uuid::Uuid;
 
 /// The remaining part of a job.
 #[derive(Debug)]
@@ -53,6 +54,7 @@ pub fn remaining_rollout(
         limits: remaining_limits(job, &runs, left.len()),
         runs: left,
         data: job.header.inputs.clone(),
+        rollout: job_limit(job).map(|_| Uuid::now_v7()),
         silence,
         timeout,
         wait: timeout.unwrap_or(wait).max(wait),

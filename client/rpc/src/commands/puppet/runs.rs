@@ -25,6 +25,7 @@ use crate::commands::request::save::{JobCandidate, open_journal};
 use crate::progress::ProgressReporter;
 use crate::render::plan::{list_sample_nodes, node_count_text};
 use crate::render::puppet::status::node_states;
+use crate::render::runs::describe_idle_nodes;
 
 /// A rollout that was asked for by one of the commands.
 #[expect(clippy::struct_excessive_bools, reason = "the flags of the command line")]
@@ -155,9 +156,7 @@ async fn run_round(
         if none_found {
             cx.report_no_nodes(&target);
         } else {
-            cx.printer.print_error(
-                "nothing to run: Puppet is disabled on all nodes, or they do not reply",
-            );
+            cx.printer.print_error(&describe_idle_nodes(&runs));
         }
         output.print_end(&runs)?;
         return Ok(runs);
@@ -197,6 +196,7 @@ async fn run_round(
         limits: RolloutLimits { concurrency, ..rollout.limits },
         runs: order,
         data: plan.data.clone(),
+        rollout: rollout.limit.map(|_| Uuid::now_v7()),
         silence: options.deadline,
         timeout: options.timeout,
         wait: run_timeout(&plan, options.timeout) + fleet.reply_grace_time(),
