@@ -1,6 +1,6 @@
 //! Tests of the agent through its handlers, with a scratch directory as root.
 
-use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::sync::Arc;
 
