@@ -14,7 +14,7 @@ pub fn run(args: &SchemaArgs, cx: CommandContext<'_>) -> CommandResult {
             }
         }
         None => {
-            for schema in &PUBLISHED_SCHEMAS {
+            for schema in PUBLISHED_SCHEMAS {
                 let (name, commands) = (schema.name, schema.commands);
                 cx.printer.print_line(format_args!("{name:<26}  {commands}"))?;
             }
