@@ -171,6 +171,7 @@ async fn collect_documents(fixture: &OutputFixture) -> Vec<Value> {
         &["ping", "-F", "name=nobody"],
         &["find", "-W", "name=good"],
         &["facts", "name"],
+        &["facts"],
         &["filter", "test", &fleet, "name=good and puppet().enabled"],
         &["inventory", "good"],
         &["inventory", "gone"],

@@ -86,7 +86,8 @@ fn actions_without_noop_or_undo_say_so_before_anything_is_sent() {
 #[test]
 fn equal_failures_are_shown_once_with_their_nodes() {
     let demo = Demo::start();
-    let failed = output_text(&demo, &["do", "puppetral", "type=user", "name=rip", "wings=2"], 2);
+    let request = ["do", "puppetral", "type=user", "name=rip", "wings=2", "--skip-input-check"];
+    let failed = output_text(&demo, &request, 2);
     assert_eq!(failed.matches("wings").count(), 1, "{failed}");
     assert!(failed.contains("5 nodes") && failed.contains("5 failed (5 invalid data)"), "{failed}");
 }

@@ -155,19 +155,20 @@ fn attributes_of_a_resource_are_converted_by_its_type() {
 fn words_complete_earlier_inputs() {
     let ddl = puppetral();
     let action = ddl.find_action("do").unwrap();
-    let base = json!({"type": "host", "name": "db", "params": {"type": "a"}, "ip": "10.0.0.1"});
+    let base = json!({"type": "sshkey", "name": "db", "params": {"type": "a"}, "key": "x"});
     let Value::Object(base) = base else { panic!("an object") };
     let given = words(&[("params.type", "b")]);
     let values = action.coerce_words_onto(&given, base.clone(), AttributeChecking::Strict).unwrap();
     assert_eq!(values["params"], json!({"type": "b"}));
-    let given = words(&[("ip", "10.0.0.2"), ("params.name", "x")]);
+    let given = words(&[("key", "y"), ("params.name", "x")]);
     let values = action.coerce_words_onto(&given, base.clone(), AttributeChecking::Strict).unwrap();
-    let expected = json!({"type": "host", "name": "db", "params": {"type": "a", "name": "x"}, "ip": "10.0.0.2"});
+    let expected =
+        json!({"type": "sshkey", "name": "db", "params": {"type": "a", "name": "x"}, "key": "y"});
     assert_eq!(Value::from(values), expected);
-    let given = words(&[("ipp", "x")]);
+    let given = words(&[("keyy", "x")]);
     let error =
         action.coerce_words_onto(&given, base.clone(), AttributeChecking::Strict).unwrap_err();
-    assert!(error.is_about_attributes() && error.to_string().contains("`ip`"), "{error}");
+    assert!(error.is_about_attributes() && error.to_string().contains("`key`"), "{error}");
     assert!(action.coerce_words_onto(&given, base, AttributeChecking::Off).is_ok());
 }
 
@@ -202,4 +203,12 @@ proptest! {
             prop_assert!(act.find_input("x").unwrap().check_value(values.get("x").unwrap()).is_ok());
         }
     }
+}
+
+/// An invalid document of the resource types would check nothing, without a message.
+#[test]
+fn document_of_the_resource_types_is_valid() {
+    let types = muster_ddl::builtin_resource_types();
+    assert!(types.contains_key("user") && types.contains_key("file"), "{:?}", types.keys());
+    assert!(resource("type=user nme=rip").is_err());
 }
