@@ -291,8 +291,7 @@ async fn lines_are_printed_while_a_node_is_still_working() {
     let first = read_line(&mut lines).await.unwrap();
     assert_eq!(first["kind"], "discovered");
     assert_eq!(first["nodes"], json!(["good", SLOW]));
-    let job = read_line(&mut lines).await.unwrap();
-    assert_eq!(job["kind"], "job");
+    assert_eq!(read_line(&mut lines).await.unwrap()["kind"], "job");
     // The slow node is released only after this line was read.
     let second = read_line(&mut lines).await.unwrap();
     assert_eq!((&second["kind"], &second["sender"]), (&json!("result"), &json!("good")));

@@ -186,7 +186,7 @@ impl SavedJob {
         failed.map(|reply| reply.sender.clone()).collect()
     }
 
-    /// The requests that changed nodes, in the order of the waves, each with the nodes that it changed: those that replied with `changed: true`, also
+    /// The requests that changed nodes, in the order of the batches, each with the nodes that it changed: those that replied with `changed: true`, also
     /// if the action failed in the end, and those whose outputs were too large to store. Empty for a noop job, which changes nothing.
     pub fn changed_parts(&self) -> Vec<(String, BTreeSet<Identity>)> {
         if self.header.inputs.get("noop") == Some(&Value::Bool(true)) {
