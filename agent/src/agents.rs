@@ -14,6 +14,7 @@ use muster_api::{
 };
 use muster_catalog::CatalogPlugin;
 use muster_engine::lock::puppet_state_dirs;
+use muster_filecopy::FilecopyPlugin;
 use muster_filemgr::FilemgrPlugin;
 use muster_host::external::{AgentDirectory, ExternalOptions, SandboxHelper};
 use muster_host::{AgentRegistry, RegistryError};
@@ -119,6 +120,7 @@ fn build_plugins(
         permits: permits(),
         engine_dir: catalog.options().state_dir.clone(),
     })?;
+    builder.add::<FilecopyPlugin>(())?;
     builder.add::<FilemgrPlugin>(())?;
     builder.add::<NettestPlugin>(())?;
     builder.add::<PackagePlugin>(())?;

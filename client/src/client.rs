@@ -119,6 +119,11 @@ impl Client {
         tokens.export_verified(&self.inner.trust(), signer.key_pair(), unix_millis_now())
     }
 
+    /// Maximum size of a message, in bytes, as the broker states.
+    pub fn max_payload(&self) -> usize {
+        self.inner.bus.max_payload()
+    }
+
     /// The collective that requests are sent to.
     pub fn collective(&self) -> &SubjectName {
         &self.inner.collective

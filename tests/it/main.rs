@@ -49,6 +49,7 @@ mod resources;
 mod restarts;
 mod rollouts;
 mod rpc_requests;
+mod run_and_copy;
 mod run_states;
 mod runs;
 mod secrets;

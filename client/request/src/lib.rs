@@ -16,6 +16,7 @@ mod collect;
 mod confirm;
 mod context_selection;
 mod contexts;
+mod copy;
 mod ddl_cache;
 mod ddl_fetch;
 mod error;
@@ -52,6 +53,10 @@ pub use caller_summary::{CallerSummary, CallerSummaryError, fleet_name};
 pub use confirm::{ConfirmContext, ConfirmDecision, ConfirmMode};
 pub use context_selection::{ConfigSelection, SelectedConfig};
 pub use contexts::{ClientContext, ContextError, ContextName, ContextStore, DEFAULT_CONTEXT};
+pub use copy::{
+    CopyReport, FetchDestination, FetchRequest, LocalFile, LocalFileError, NodeCopyOutcome,
+    NodeCopyResult, PushRequest,
+};
 pub use ddl_cache::DdlCache;
 pub use ddl_fetch::{DdlFetchError, FetchedDdl};
 pub use error::FleetRequestError;

@@ -38,6 +38,10 @@ pub enum RequestEvent<'a> {
     BatchFailed(&'a ClientError),
     /// The rollout stops.
     RolloutStopped(RolloutStopReason),
+    /// Copies of this many bytes in all begin.
+    CopyStarted(u64),
+    /// The number of bytes that were copied so far.
+    BytesCounted(u64),
     /// No further request is sent, and no reply is awaited.
     CallsEnded,
     /// The journal of the job with this id cannot be written, so that the job cannot be resumed from here.

@@ -7,6 +7,7 @@ pub mod broker;
 pub mod cancel;
 pub mod completion;
 pub mod context;
+pub mod copy;
 pub mod demo;
 pub mod events;
 pub mod explain;
@@ -32,6 +33,7 @@ mod read;
 pub mod request;
 pub mod request_flags;
 pub mod rollout_flags;
+pub mod run;
 pub mod schema;
 mod seconds;
 pub mod whoami;
@@ -66,6 +68,7 @@ Environment:
 Examples:
   rpc find -W \"country=uk apache\"      list the matching nodes
   rpc puppetral do type=user name=rip  run on all nodes with the agent
+  rpc run uptime -C web                run a command line on these nodes
   rpc demo up                          start a broker and five nodes
   rpc org init /srv/acme --name acme   create an organisation and its keys";
 
@@ -133,6 +136,12 @@ pub enum Command {
     /// Run an action on all matching nodes; also `rpc AGENT ACTION`
     #[command(override_usage = request::USAGE, after_help = request::AFTER_HELP)]
     Do(Box<request::RequestArgs>),
+    /// Run a command line on all matching nodes
+    #[command(override_usage = run::USAGE, after_help = run::AFTER_HELP)]
+    Run(Box<run::RunArgs>),
+    /// Copy a file to all matching nodes, or from them
+    #[command(override_usage = copy::USAGE, after_help = copy::AFTER_HELP)]
+    Cp(Box<copy::CopyArgs>),
     /// Receive the replies to requests that were sent with --reply-to
     #[command(after_help = listen::AFTER_HELP)]
     Listen(Box<listen::ListenArgs>),

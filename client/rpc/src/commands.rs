@@ -8,6 +8,7 @@ mod cancel;
 mod completion;
 mod context;
 pub mod contexts;
+mod copy;
 pub mod demo;
 mod doctor;
 mod events;
@@ -28,6 +29,7 @@ mod policy;
 mod provision;
 mod puppet;
 mod request;
+mod run;
 mod schema;
 mod seen;
 mod stats;
@@ -60,6 +62,8 @@ pub async fn run(
         Command::Facts(args) => facts::run(args, cx).await,
         Command::Inventory(args) => inventory::run(args, cx).await,
         Command::Do(args) => Box::pin(request::run(*args, cx)).await,
+        Command::Run(args) => Box::pin(run::run(*args, cx)).await,
+        Command::Cp(args) => Box::pin(copy::run(*args, cx)).await,
         Command::Listen(args) => Box::pin(listen::run(*args, cx)).await,
         Command::Events(args) => events::run(args, cx).await,
         Command::Cancel(args) => cancel::run(args, cx).await,

@@ -49,6 +49,18 @@ impl<'a> ProgressReporter<'a> {
         self.bar.replace(bar);
     }
 
+    /// Shows the bar of a copy, or updates its length.
+    fn show_copy(&self, bytes: u64) {
+        let bar = self.bar.borrow().clone();
+        if bar.length().is_some() && !bar.is_finished() {
+            bar.set_length(bytes);
+        } else {
+            let template =
+                "{bytes} / {total_bytes}  {bytes_per_sec} [{bar:40}] {percent:>3}%  {eta}";
+            self.show_bar(Some(bytes), template);
+        }
+    }
+
     fn set_count(&self, count: usize) {
         let bar = self.bar.borrow();
         bar.set_position(to_u64(count));
@@ -84,6 +96,8 @@ impl RequestObserver for ProgressReporter<'_> {
             RequestEvent::NodesCounted(count) | RequestEvent::RepliesCounted(count) => {
                 self.set_count(count);
             }
+            RequestEvent::CopyStarted(bytes) => self.show_copy(bytes),
+            RequestEvent::BytesCounted(bytes) => self.bar.borrow().set_position(bytes),
             RequestEvent::CallsEnded => self.bar.borrow().finish_and_clear(),
             message => self.suspend(|| self.printer.observe(message)),
         }

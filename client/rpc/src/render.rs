@@ -6,6 +6,8 @@ pub mod agent_help;
 pub mod audit;
 pub mod collectives;
 pub mod columns;
+pub mod command_output;
+pub mod copy;
 pub mod ddl_check;
 pub mod doctor;
 pub mod duration;

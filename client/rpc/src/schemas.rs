@@ -30,9 +30,13 @@ macro_rules! published {
 
 /// All published schemas.
 pub const PUBLISHED_SCHEMAS: &[PublishedSchema] = &[
-    published!("muster.request.v1", "rpc do -j, rpc listen -j, rpc cancel -j"),
-    published!("muster.request.lines.v1", "each line of rpc do --jsonl, rpc listen --jsonl"),
+    published!("muster.request.v1", "rpc do -j, rpc run -j, rpc listen -j, rpc cancel -j"),
+    published!(
+        "muster.request.lines.v1",
+        "each line of rpc do --jsonl, rpc run --jsonl, rpc listen --jsonl"
+    ),
     published!("muster.event.line.v1", "each line of rpc events --jsonl"),
+    published!("muster.copy.v1", "rpc cp -j"),
     published!("muster.ping.v1", "rpc ping -j"),
     published!("muster.nodes.v1", "rpc find -j"),
     published!("muster.facts.v1", "rpc facts -j"),

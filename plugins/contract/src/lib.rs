@@ -4,6 +4,7 @@
 
 #![warn(missing_docs)]
 
+pub mod filecopy;
 pub mod permit;
 pub mod provision;
 pub mod provisioner;

@@ -6,7 +6,7 @@
 #![warn(missing_docs)]
 
 mod actions;
-mod path_policy;
+pub mod path_policy;
 #[cfg(test)]
 mod tests;
 
@@ -17,7 +17,7 @@ use muster_api::{Agent, AgentError, DaemonContext, NodePlugin, PluginError};
 use serde::Deserialize;
 
 use actions::{create, list, read, remove, status};
-use path_policy::PathPolicy;
+use path_policy::{PathPolicy, PathRules};
 
 /// The section `[plugins.filemgr]`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -41,7 +41,14 @@ impl Default for Options {
 /// Builds the agent with every action that its DDL declares. `daemon_paths` are the daemon's configuration, state, audit log and credentials, as
 /// paths of the host; no action touches them.
 pub fn build_agent(options: Options, daemon_paths: Vec<PathBuf>) -> Result<Agent, AgentError> {
-    let policy = Arc::new(PathPolicy::new(options, daemon_paths));
+    let Options { allow, deny } = options;
+    let rules = PathRules {
+        allow,
+        deny,
+        allow_key: "plugins.filemgr.allow",
+        deny_key: "plugins.filemgr.deny",
+    };
+    let policy = Arc::new(PathPolicy::new(rules, daemon_paths));
     Agent::builtin("filemgr")?
         .blocking_action("status", &policy, status::inspect_path)
         .blocking_action("list", &policy, list::list_directory)

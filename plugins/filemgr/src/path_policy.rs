@@ -8,8 +8,6 @@ use muster_api::ActionError;
 use muster_api::system::confined::{ConfinedEntry, ConfinedFile, ConfinedRoot, EntryStatus};
 use muster_api::system::{FileEntryKind, System};
 
-use crate::Options;
-
 /// Maximum number of links followed in one path.
 const MAX_LINKS: usize = 40;
 
@@ -30,34 +28,50 @@ const PROTECTED_PATHS: [&str; 11] = [
 /// Directory of the SSH host keys.
 const SSH_DIRECTORY: &str = "/etc/ssh";
 
+/// The configured rules.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PathRules {
+    /// Allowed directories and files, with everything below them.
+    pub allow: Vec<PathBuf>,
+    /// Exceptions from `allow`.
+    pub deny: Vec<PathBuf>,
+    /// The configuration key of `allow`, for refusals.
+    pub allow_key: &'static str,
+    /// The configuration key of `deny`, for refusals.
+    pub deny_key: &'static str,
+}
+
 /// The configured and built-in rules.
 #[derive(Debug)]
-pub(crate) struct PathPolicy {
-    options: Options,
+pub struct PathPolicy {
+    rules: PathRules,
     /// Files of the daemon, as paths of the host.
     daemon_paths: Vec<PathBuf>,
 }
 
 /// A path that passed the policy, with its parent directory held open.
 #[derive(Debug)]
-pub(crate) struct AdmittedPath {
+pub struct AdmittedPath {
     /// The path with all links resolved.
-    pub(crate) path: PathBuf,
+    pub path: PathBuf,
     /// `None` when the parent directory does not exist.
-    pub(crate) entry: Option<ConfinedEntry>,
+    pub entry: Option<ConfinedEntry>,
     /// Denied files by device and inode: a hard link gives a denied file another path.
     denied_files: Vec<EntryStatus>,
+    /// The configuration key of denied paths.
+    deny_key: &'static str,
     /// Denied paths.
     denied_paths: Vec<PathBuf>,
 }
 
 impl PathPolicy {
-    pub(crate) fn new(options: Options, daemon_paths: Vec<PathBuf>) -> Self {
-        Self { options, daemon_paths }
+    /// Creates a policy. `daemon_paths` are always denied.
+    pub fn new(rules: PathRules, daemon_paths: Vec<PathBuf>) -> Self {
+        Self { rules, daemon_paths }
     }
 
     /// Checks a path and opens its parent directory. With `follow`, a link as the last component is resolved; otherwise it is kept. Blocks.
-    pub(crate) fn admit_path(
+    pub fn admit_path(
         &self,
         system: &dyn System,
         path: &str,
@@ -83,6 +97,7 @@ impl PathPolicy {
         Ok(AdmittedPath {
             entry: root.find_entry(&resolved)?,
             denied_files: denied_files.collect(),
+            deny_key: self.rules.deny_key,
             denied_paths,
             path: resolved,
         })
@@ -92,11 +107,11 @@ impl PathPolicy {
         let unnumbered = without_rotation_suffix(path);
         let is_denied = |denied: &PathBuf| path.starts_with(denied) || unnumbered == *denied;
         if denied_paths.iter().any(is_denied) || is_host_key(path) {
-            return Err(denied_error(path, "deny"));
+            return Err(denied_error(path, self.rules.deny_key));
         }
-        let allow = &self.options.allow;
+        let allow = &self.rules.allow;
         if !allow.iter().any(|allowed| path.starts_with(allowed)) {
-            return Err(denied_error(path, "allow"));
+            return Err(denied_error(path, self.rules.allow_key));
         }
         Ok(())
     }
@@ -108,7 +123,7 @@ impl PathPolicy {
             Some(Path::new("/").join(relative))
         };
         let mut paths: Vec<PathBuf> = PROTECTED_PATHS.iter().map(PathBuf::from).collect();
-        paths.extend(self.options.deny.iter().cloned());
+        paths.extend(self.rules.deny.iter().cloned());
         paths.extend(self.daemon_paths.iter().filter_map(to_system_path));
         let resolved = paths.iter().filter_map(|path| resolve_links(system, path, true).ok());
         let resolved: Vec<PathBuf> = resolved.collect();
@@ -121,7 +136,7 @@ impl PathPolicy {
 
 impl AdmittedPath {
     /// Whether the directory contains a denied path; then it is not removed recursively.
-    pub(crate) fn contains_denied_path(&self) -> bool {
+    pub fn contains_denied_path(&self) -> bool {
         let ssh = Path::new(SSH_DIRECTORY);
         let mut denied_paths = self.denied_paths.iter().map(PathBuf::as_path);
         denied_paths.any(|denied| denied.starts_with(&self.path)) || ssh.starts_with(&self.path)
@@ -129,7 +144,7 @@ impl AdmittedPath {
 
     /// Opens the file or directory; `None` when it does not exist. Rejects hard links to denied files, and any file with several hard links that is
     /// not world-readable, because one of its links may be in a denied directory.
-    pub(crate) fn open_target(&self) -> Result<Option<ConfinedFile>, ActionError> {
+    pub fn open_target(&self) -> Result<Option<ConfinedFile>, ActionError> {
         let Some(entry) = &self.entry else {
             return Ok(None);
         };
@@ -141,15 +156,15 @@ impl AdmittedPath {
         let is_same = |other: &EntryStatus| status.is_same_file(other);
         let is_protected = status.is_hard_linked() && !file.is_world_readable();
         if is_protected || self.denied_files.iter().any(is_same) {
-            return Err(denied_error(&self.path, "deny"));
+            return Err(denied_error(&self.path, self.deny_key));
         }
         Ok(Some(file))
     }
 }
 
-fn denied_error(path: &Path, rule: &str) -> ActionError {
+fn denied_error(path: &Path, key: &'static str) -> ActionError {
     let message = format!("access to {} is denied on this node", path.display());
-    ActionError::denied_by_rule(message, format!("plugins.filemgr.{rule}"))
+    ActionError::denied_by_rule(message, key)
 }
 
 /// Removes a numeric extension: `audit.log.3` is a rotated part of `audit.log`.
@@ -224,13 +239,17 @@ mod tests {
     use muster_api::wire::status::ReplyStatus;
     use proptest::prelude::*;
 
-    use super::PathPolicy;
-    use crate::Options;
+    use super::{PathPolicy, PathRules};
 
     fn fence(allow: &[&str], deny: &[&str]) -> PathPolicy {
         let paths = |texts: &[&str]| texts.iter().map(Into::into).collect();
-        let options = Options { allow: paths(allow), deny: paths(deny) };
-        PathPolicy::new(options, Vec::new())
+        let rules = PathRules {
+            allow: paths(allow),
+            deny: paths(deny),
+            allow_key: "plugins.filemgr.allow",
+            deny_key: "plugins.filemgr.deny",
+        };
+        PathPolicy::new(rules, Vec::new())
     }
 
     struct Machine {

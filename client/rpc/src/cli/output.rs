@@ -13,6 +13,17 @@ const HELP_HEADING: &str = "Output";
 /// Mutually exclusive formats.
 const FORMAT_FLAGS: [&str; 6] = ["json", "jsonl", "senders", "table", "group", "template"];
 
+/// How the output of command lines is shown as text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CommandOutputMode {
+    /// By node, when its command has ended or after a second.
+    ByNode,
+    /// Line by line, as it arrives.
+    Streamed,
+    /// Identical output once, after all nodes have replied.
+    Folded,
+}
+
 /// Output format of results; text by default.
 #[derive(Debug, Clone, Default, Args)]
 #[command(group = ArgGroup::new("form").args(FORMAT_FLAGS))]
@@ -60,6 +71,9 @@ pub struct OutputArgs {
     /// Do not show a progress bar
     #[arg(long, alias = "np", help_heading = HELP_HEADING)]
     pub no_progress: bool,
+    /// Show the replies as output of command lines.
+    #[arg(skip)]
+    pub command_output: Option<CommandOutputMode>,
 }
 
 impl OutputArgs {

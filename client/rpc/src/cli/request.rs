@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
+use serde_json::{Map, Value};
 
 use super::approval::ApprovalArgs;
 use super::filters::FilterArgs;
@@ -72,6 +73,9 @@ pub struct RequestArgs {
     /// The nodes.
     #[command(flatten)]
     pub filters: FilterArgs,
+    /// Inputs as values, in addition to the words.
+    #[arg(skip)]
+    pub base: Map<String, Value>,
     /// Whether the agent is in the place of a command: `rpc AGENT ACTION`.
     #[arg(skip)]
     pub bare: bool,

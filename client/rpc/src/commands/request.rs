@@ -1,5 +1,6 @@
 //! `rpc do AGENT ACTION`, `rpc AGENT ACTION`: calls an action on all matching nodes and shows their replies.
 
+mod command_output;
 pub mod output;
 mod propose;
 mod refresh;
@@ -7,6 +8,7 @@ mod resume;
 pub mod save;
 
 use std::collections::BTreeSet;
+use std::pin::pin;
 use std::time::Duration;
 
 use muster_client::{DiscoverySource, ReplyDelivery, choose_nodes};
@@ -41,6 +43,9 @@ use crate::render::agent_help;
 use crate::render::plan::{RolloutPreview, node_count_text};
 use crate::render::trace::RequestTrace;
 
+/// Interval in which output that is held back is checked.
+const HELD_OUTPUT_INTERVAL: Duration = Duration::from_millis(200);
+
 /// Runs the command. Prints replies as they arrive, unless they are sorted or part of a document.
 pub async fn run(args: RequestArgs, cx: CommandContext<'_>) -> CommandResult {
     if args.help {
@@ -62,6 +67,7 @@ pub async fn send_words(
     let request = RequestArgs {
         agent: Some(agent.to_owned()),
         words,
+        base: serde_json::Map::new(),
         timeout: None,
         ttl: Duration::from_mins(1),
         output: OutputArgs { json, jq, ..OutputArgs::default() },
@@ -121,7 +127,7 @@ async fn ask_action(
     let source = target.discovery_source(settings.as_ref())?;
     let (inputs, base) = match &earlier_job {
         Some(earlier_job) => earlier_job.merge_inputs(&words.inputs)?,
-        None => (words.inputs.clone(), serde_json::Map::new()),
+        None => (words.inputs.clone(), args.base.clone()),
     };
     let stdin_use = match source {
         DiscoverySource::Stdin { .. } => StdinUse::Nodes,
@@ -246,7 +252,7 @@ impl PendingRequest<'_> {
             progress,
             |update| progress.suspend(|| output.print_news(update)),
         );
-        let mut report = replies.await?;
+        let mut report = show_meanwhile(replies, &output, progress).await?;
         if args.output.sort {
             report.replies.sort_by(|a, b| a.node.cmp(&b.node));
         }
@@ -291,6 +297,24 @@ impl PendingRequest<'_> {
             "no request sent to nodes whose key for the encryption of secrets is not known: {names}"
         ));
         Ok(if sent_count > 0 { CommandExitCode::SomeFailed } else { CommandExitCode::NoneAnswered })
+    }
+}
+
+/// Waits for the replies, and prints output that was held back meanwhile.
+async fn show_meanwhile(
+    replies: impl Future<Output = Result<RequestReport>>,
+    output: &RequestOutput<'_>,
+    progress: &ProgressReporter<'_>,
+) -> Result<RequestReport> {
+    let mut replies = pin!(replies);
+    let mut ticks = tokio::time::interval(HELD_OUTPUT_INTERVAL);
+    loop {
+        tokio::select! {
+            report = &mut replies => return report,
+            _ = ticks.tick(), if output.form.holds_lines() => {
+                progress.suspend(|| output.print_overdue())?;
+            }
+        }
     }
 }
 

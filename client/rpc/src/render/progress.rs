@@ -14,7 +14,7 @@ pub fn render_progress_update(update: &ProgressUpdate) -> String {
     let mut text = String::new();
     let node = &update.node;
     // Writing to a String cannot fail.
-    if let Some(loss) = loss_text(update) {
+    if let Some(loss) = describe_lost_events(update) {
         let _ = writeln!(text, "{HINT}{node}:{HINT:#} {WARNING}({loss}){WARNING:#}");
     }
     for event in &update.events {
@@ -40,7 +40,7 @@ fn event_text(event: &Value) -> String {
 }
 
 /// Describes the events that are missing before these.
-fn loss_text(update: &ProgressUpdate) -> Option<String> {
+pub fn describe_lost_events(update: &ProgressUpdate) -> Option<String> {
     match (update.lost, update.dropped) {
         (0, 0) => None,
         (0, dropped) => Some(format!("{dropped} events exceeded the send rate and were dropped")),

@@ -306,6 +306,13 @@ fn reason_detail(reason: &ReplyReason, message: &str) -> Option<String> {
     }
 }
 
+/// Renders the nodes without a successful reply, by kind; empty if there are none.
+pub fn render_absences(report: &RequestReport, width: usize) -> String {
+    let mut page = TextPage::default();
+    add_absences(report, width, &mut page);
+    page.into_text()
+}
+
 /// Adds nodes without a successful reply, by kind.
 fn add_absences(report: &RequestReport, width: usize, page: &mut TextPage) {
     let stats = &report.stats;

@@ -25,6 +25,7 @@ fn made(name: &str) -> Value {
         "muster.request.v1" => of::<render::json::RequestDocument<'_>>(),
         "muster.request.lines.v1" => of::<render::jsonl::RequestJsonLine<'_>>(),
         "muster.event.line.v1" => of::<render::events::EventLine<'_>>(),
+        "muster.copy.v1" => of::<render::copy::CopyDocument<'_>>(),
         "muster.ping.v1" => of::<render::ping::PingDocument<'_>>(),
         "muster.nodes.v1" => of::<render::nodes::FoundNodesDocument<'_>>(),
         "muster.facts.v1" => of::<ReportDocument<'_, render::facts::FactsDocument<'_>>>(),

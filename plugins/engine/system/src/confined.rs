@@ -4,6 +4,8 @@
 //! its directory's descriptor. If a directory is replaced by a link during a call, the call fails. Does not decide
 //! which paths are allowed and does not resolve links: the caller passes a path without links.
 
+mod writing;
+
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Permissions};
 use std::io::{self, Read as _};
@@ -18,6 +20,8 @@ use rustix::io::Errno;
 use crate::error::file_error;
 use crate::real::convert_metadata;
 use crate::{FileEntryKind, FileMetadata, SystemError, SystemResult};
+
+pub use writing::WritableFile;
 
 /// Maximum depth of a directory tree that is removed; each level holds one descriptor.
 const MAX_TREE_DEPTH: usize = 128;

@@ -7,6 +7,7 @@ use muster_ddl::ActionSchema;
 use muster_request::{FleetRequestUpdate, NodeReply, ReplyFilter, RequestReport, TargetSelection};
 use muster_wire::identity::Identity;
 
+use super::command_output::CommandOutputPrinter;
 use crate::cli::output::OutputArgs as Flags;
 use crate::commands::context::{CommandContext, CommandResult, Error, Result};
 use crate::commands::form;
@@ -43,6 +44,8 @@ pub enum RequestOutputForm {
     Senders,
     /// The user's template, rendered for each reply.
     Template(Box<OutputTemplate>),
+    /// The output of command lines.
+    Command(CommandOutputPrinter),
 }
 
 impl RequestOutputForm {
@@ -67,13 +70,19 @@ impl RequestOutputForm {
             Flags { template: Some(text), .. } => {
                 Self::Template(Box::new(form::parse_template(text, &REPLY_TEMPLATE_NAMES)?))
             }
+            Flags { command_output: Some(mode), .. } => {
+                Self::Command(CommandOutputPrinter::new(*mode))
+            }
             _ => Self::Text,
         })
     }
 
     /// Whether the form shows progress before the reply.
     pub fn shows_progress(&self) -> bool {
-        matches!(self, Self::Text | Self::Lines)
+        match self {
+            Self::Command(command) => command.shows_progress(),
+            form => matches!(form, Self::Text | Self::Lines),
+        }
     }
 
     /// Whether the form is JSON.
@@ -88,7 +97,15 @@ impl RequestOutputForm {
 
     /// Whether output must wait for all replies.
     fn waits_for_all(&self) -> bool {
-        matches!(self, Self::Document(_) | Self::Table | Self::Groups)
+        match self {
+            Self::Command(command) => command.waits_for_all(),
+            form => matches!(form, Self::Document(_) | Self::Table | Self::Groups),
+        }
+    }
+
+    /// Whether output is held back for a time.
+    pub fn holds_lines(&self) -> bool {
+        matches!(self, Self::Command(_))
     }
 }
 
@@ -167,6 +184,18 @@ impl<'a> RequestOutput<'a> {
                 let stop = json::RolloutStopDocument::new(reason);
                 Ok(self.print_line(&RequestJsonLine::Stopped { stop, job })?)
             }
+            (
+                FleetRequestUpdate::Progress(progress_update),
+                RequestOutputForm::Command(command),
+            ) => Ok(command.handle_progress(progress_update, self.cx)?),
+            _ => Ok(()),
+        }
+    }
+
+    /// Prints output that was held back long enough.
+    pub fn print_overdue(&self) -> Result<()> {
+        match self.form {
+            RequestOutputForm::Command(command) => Ok(command.print_overdue(self.cx)?),
             _ => Ok(()),
         }
     }
@@ -206,6 +235,7 @@ impl<'a> RequestOutput<'a> {
                 self.cx.printer.print_message(balance_line(report).trim_end());
                 return Ok(());
             }
+            RequestOutputForm::Command(command) => return Ok(command.print_end(report, self.cx)?),
             RequestOutputForm::Table => self.print_table(report)?,
             RequestOutputForm::Groups => self.print_groups(self.shown_replies(report))?,
             // Failures are printed last, and equal ones once: a policy may have denied a request on a thousand nodes.
@@ -291,6 +321,7 @@ impl<'a> RequestOutput<'a> {
             RequestOutputForm::Text if self.is_shown(reply) => {
                 self.cx.printer.print_text(self.view.render_reply(reply))?;
             }
+            RequestOutputForm::Command(command) => command.print_reply(reply, self.cx)?,
             RequestOutputForm::Lines => {
                 self.print_line(&RequestJsonLine::Result(json::ReplyDocument::new(reply)))?;
             }

@@ -10,7 +10,7 @@ mod process;
 mod process_setup;
 mod replace;
 mod root_processes;
-mod xattrs;
+pub(crate) mod xattrs;
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};

@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
-use rustix::fs::{XattrFlags, fsetxattr, lgetxattr, llistxattr};
+use rustix::fs::{XattrFlags, fgetxattr, flistxattr, fsetxattr, lgetxattr, llistxattr};
 use rustix::io::Errno;
 
 /// The kernel's limit for a list of names and for a value.
@@ -14,8 +14,21 @@ const MAX_XATTR_BYTES: usize = 64 * 1024;
 
 /// Copies extended attributes to a new file. If the file system does not support or permit this, its defaults apply.
 pub(super) fn copy_xattrs(old: &Path, new: &File) -> io::Result<()> {
+    copy_listed(|list| llistxattr(old, list), |name, value| lgetxattr(old, name, value), new)
+}
+
+/// Like [`copy_xattrs`], from an open file.
+pub(crate) fn copy_file_xattrs(old: &File, new: &File) -> io::Result<()> {
+    copy_listed(|list| flistxattr(old, list), |name, value| fgetxattr(old, name, value), new)
+}
+
+fn copy_listed(
+    list_names: impl Fn(&mut [u8]) -> rustix::io::Result<usize>,
+    read_value: impl Fn(&[u8], &mut [u8]) -> rustix::io::Result<usize>,
+    new: &File,
+) -> io::Result<()> {
     let mut buffer = vec![0; MAX_XATTR_BYTES];
-    let length = match llistxattr(old, buffer.as_mut_slice()) {
+    let length = match list_names(buffer.as_mut_slice()) {
         Ok(length) => length,
         Err(Errno::OPNOTSUPP | Errno::NOSYS) => return Ok(()),
         Err(error) => return Err(error.into()),
@@ -25,7 +38,7 @@ pub(super) fn copy_xattrs(old: &Path, new: &File) -> io::Result<()> {
     }
     let names = buffer.get(..length).unwrap_or_default().to_vec();
     for name in names.split(|byte| *byte == 0).filter(|name| is_copied_xattr(name)) {
-        let length = match lgetxattr(old, name, buffer.as_mut_slice()) {
+        let length = match read_value(name, buffer.as_mut_slice()) {
             Ok(length) => length,
             // Removed since it was listed.
             Err(Errno::NODATA) => continue,

@@ -1,0 +1,244 @@
+//! `rpc cp SOURCE TARGET`: copies a file to all matching nodes, or a file of nodes to this machine.
+
+mod location;
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use location::{CopyLocation, CopyLocationError};
+use muster_client::{RolloutLimits, choose_nodes};
+use muster_request::{
+    CopyReport, FetchDestination, FetchRequest, FleetConnection, LocalFile, LocalFileError,
+    PushRequest, RequestWords, RpcSettings, TargetSelection,
+};
+use muster_wire::identity::Identity;
+
+use super::form;
+use super::form::JsonForm;
+use crate::cli::copy::CopyArgs;
+use crate::cli::filters::{ConditionArgs, FilterArgs};
+use crate::commands::context::{CommandContext, CommandResult, Result};
+use crate::error::CommandError;
+use crate::exit::CommandExitCode;
+use crate::progress::ProgressReporter;
+use crate::render::copy::{CopyDirection, CopyView};
+use crate::render::plan::RolloutPreview;
+
+/// The agent that copies files.
+const COPY_AGENT: &str = "filecopy";
+
+/// The directory for the files of nodes cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot use {} as the directory for the files of the nodes", path.display())]
+struct FetchDirectoryError {
+    path: PathBuf,
+    #[source]
+    source: io::Error,
+}
+
+impl CommandError for FetchDirectoryError {}
+
+impl CommandError for LocalFileError {}
+
+/// The nodes of a copy, and how the result is shown.
+struct PreparedCopy<'a> {
+    settings: RpcSettings,
+    target: TargetSelection,
+    json: Option<JsonForm>,
+    args: &'a CopyArgs,
+    cx: CommandContext<'a>,
+}
+
+/// Runs the command.
+pub async fn run(args: CopyArgs, cx: CommandContext<'_>) -> CommandResult {
+    let json = form::parse_json_form(&args.json)?;
+    let source = CopyLocation::parse(&args.source)?;
+    let target = CopyLocation::parse(&args.target)?;
+    match (source, target) {
+        (CopyLocation::Local(file), CopyLocation::Remote(node, path)) => {
+            let path = with_file_name(path, &file)?;
+            // Read before the nodes are looked for: it may be missing.
+            let file = LocalFile::open(&file)?;
+            let copy = PreparedCopy::new(&args, (node, "begin"), json, cx)?;
+            Box::pin(copy.push(&file, &path)).await
+        }
+        (CopyLocation::Remote(node, path), CopyLocation::Local(target)) => {
+            check_fetch_flags(&args)?;
+            if path.ends_with('/') {
+                return Err(CopyLocationError::Directory(path).into());
+            }
+            let destination = fetch_destination(node.as_ref(), &path, target)?;
+            let copy = PreparedCopy::new(&args, (node, "inspect"), json, cx)?;
+            Box::pin(copy.fetch(&path, &destination)).await
+        }
+        (CopyLocation::Local(_), CopyLocation::Local(_)) => Err(CopyLocationError::NoNodes.into()),
+        _ => Err(CopyLocationError::TwoNodes.into()),
+    }
+}
+
+/// The target path; below a directory, by its slash, with the name of the file.
+fn with_file_name(path: String, file: &Path) -> Result<String, CopyLocationError> {
+    if !path.ends_with('/') {
+        return Ok(path);
+    }
+    let name = file.file_name().and_then(|name| name.to_str());
+    let name = name.ok_or_else(|| CopyLocationError::Directory(file.display().to_string()))?;
+    Ok(path + name)
+}
+
+fn check_fetch_flags(args: &CopyArgs) -> Result<(), CopyLocationError> {
+    if args.mode.is_some() || args.owner.is_some() || args.group.is_some() {
+        return Err(CopyLocationError::LocalAttributes);
+    }
+    if args.pace.batches.limits() != RolloutLimits::default() {
+        return Err(CopyLocationError::LocalBatches);
+    }
+    Ok(())
+}
+
+/// Where the files are written: for a named node the target itself or a file in it, otherwise a directory with a file for each node.
+fn fetch_destination(
+    node: Option<&Identity>,
+    path: &str,
+    target: PathBuf,
+) -> Result<FetchDestination, FetchDirectoryError> {
+    if node.is_some() {
+        let name = path.rsplit('/').next().unwrap_or_default();
+        let is_directory = target.is_dir() || target.as_os_str().as_encoded_bytes().ends_with(b"/");
+        return Ok(FetchDestination::File(if is_directory { target.join(name) } else { target }));
+    }
+    match std::fs::create_dir(&target) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && target.is_dir() => {}
+        Err(source) => return Err(FetchDirectoryError { path: target, source }),
+        Ok(()) => {}
+    }
+    Ok(FetchDestination::Directory(target))
+}
+
+/// The filters, with the named node. Both at once are refused, because several names are alternatives.
+fn node_filters(
+    filters: &FilterArgs,
+    node: Option<Identity>,
+) -> Result<FilterArgs, CopyLocationError> {
+    let mut filters = filters.clone();
+    if let Some(node) = node {
+        let is_free = filters.conditions == ConditionArgs::default()
+            && filters.nodes.is_none()
+            && filters.method.is_none();
+        if !is_free {
+            return Err(CopyLocationError::NamedNode(node));
+        }
+        filters.conditions.identities.push(node.to_string());
+    }
+    Ok(filters)
+}
+
+impl<'a> PreparedCopy<'a> {
+    fn new(
+        args: &'a CopyArgs,
+        (node, action): (Option<Identity>, &str),
+        json: Option<JsonForm>,
+        cx: CommandContext<'a>,
+    ) -> Result<Self> {
+        let filters = node_filters(&args.filters, node)?;
+        let target = cx.read_target(&filters)?.with_agent(COPY_AGENT)?;
+        let settings = cx.load_settings()?;
+        let schemas = cx.load_schemas(Some(&settings))?;
+        let words = RequestWords {
+            agent: COPY_AGENT.to_owned(),
+            action: Some(action.to_owned()),
+            inputs: Vec::new(),
+        };
+        let (_, schema) = schemas.find_action(&words)?;
+        let source = target.discovery_source(Some(&settings))?;
+        target.check_required_filter(&source, schema, &settings)?;
+        Ok(Self { settings, target, json, args, cx })
+    }
+
+    async fn push(self, file: &LocalFile, path: &str) -> CommandResult {
+        let (fleet, nodes) = self.find_nodes().await?;
+        let PaceLimits { limits, pause } = self.pace_limits();
+        let what = format!("{} to {path}", file.path.display());
+        let preview = RolloutPreview { request: ("copy", &what), nodes: &nodes, limits, pause };
+        let conditions = (false, nodes.len(), self.args.yes);
+        self.cx.confirm_request(&self.settings, conditions, || preview.render_text()).await?;
+        let request = PushRequest {
+            file,
+            path,
+            mode: self.args.mode.as_deref(),
+            owner: self.args.owner.as_deref(),
+            group: self.args.group.as_deref(),
+            limits,
+            pause,
+        };
+        let progress = self.progress_reporter();
+        let report = fleet.push_file(&request, nodes, &progress).await?;
+        let local = file.path.display().to_string();
+        self.print(&report, CopyDirection::ToNodes, (&local, path))
+    }
+
+    async fn fetch(self, path: &str, destination: &FetchDestination) -> CommandResult {
+        let (fleet, nodes) = self.find_nodes().await?;
+        let progress = self.progress_reporter();
+        let request = FetchRequest { path, destination };
+        let report = fleet.fetch_file(request, nodes, &progress).await?;
+        let local = match destination {
+            FetchDestination::File(path) | FetchDestination::Directory(path) => path,
+        };
+        self.print(&report, CopyDirection::FromNodes, (&local.display().to_string(), path))
+    }
+
+    async fn find_nodes(&self) -> Result<(FleetConnection, BTreeSet<Identity>)> {
+        let fleet = FleetConnection::connect(&self.settings, &self.target).await?;
+        let found = fleet.discover_nodes(&self.target, &self.progress_reporter()).await?;
+        self.cx.remember_nodes(&found.nodes);
+        for gap in &found.stats.gaps {
+            self.cx.warn_of_gap(*gap);
+        }
+        let nodes = match self.args.pace.node_limit() {
+            Some(limit) => choose_nodes(&found.nodes, limit, self.args.pace.limit_seed),
+            None => found.nodes,
+        };
+        Ok((fleet, nodes))
+    }
+
+    fn progress_reporter(&self) -> ProgressReporter<'a> {
+        let is_shown = self.json.is_none() && !self.args.no_progress;
+        ProgressReporter::new(self.cx.printer, is_shown)
+    }
+
+    fn pace_limits(&self) -> PaceLimits {
+        let pace = &self.args.pace;
+        PaceLimits { limits: pace.batches.limits(), pause: pace.batch_sleep }
+    }
+
+    fn print(
+        &self,
+        report: &CopyReport,
+        direction: CopyDirection,
+        (local, path): (&str, &str),
+    ) -> CommandResult {
+        let view = CopyView { report, direction, local, path };
+        if let Some(form) = &self.json {
+            self.cx.print_json(&view.document(), form)?;
+        } else if report.nodes.is_empty() {
+            self.cx.report_no_nodes(&self.target);
+        } else {
+            self.cx.printer.print_text(view.render_nodes())?;
+            self.cx.printer.print_message(view.render_totals());
+        }
+        let code = CommandExitCode::from(report.outcome());
+        if code != CommandExitCode::Passed && view.can_be_resumed() {
+            let hint = "run the same command again to continue with the parts that nodes lack";
+            self.cx.printer.print_hint(hint);
+        }
+        Ok(code)
+    }
+}
+
+/// Batches of a copy, and the pause between them.
+struct PaceLimits {
+    limits: RolloutLimits,
+    pause: std::time::Duration,
+}

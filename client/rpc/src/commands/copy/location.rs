@@ -1,0 +1,108 @@
+//! Parses the two operands of `rpc cp`: a path of this machine, or a path on nodes.
+
+use std::path::PathBuf;
+
+use muster_wire::identity::Identity;
+
+use crate::error::CommandError;
+use crate::exit::CommandExitCode;
+
+/// An operand.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CopyLocation {
+    /// A path of this machine.
+    Local(PathBuf),
+    /// An absolute path on nodes: on the named one, or on those that match the filters.
+    Remote(Option<Identity>, String),
+}
+
+/// A copy that cannot be made, by its operands.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum CopyLocationError {
+    /// The text before the colon is no name of a node.
+    #[error("{0:?} is not the name of a node")]
+    Node(String),
+    /// The path on nodes is relative.
+    #[error("{0:?} is not an absolute path on a node")]
+    Relative(String),
+    /// Both operands are paths of this machine.
+    #[error("neither SOURCE nor TARGET is a path on nodes")]
+    NoNodes,
+    /// Both operands are paths on nodes.
+    #[error("SOURCE and TARGET are both on nodes; a file cannot be copied between nodes")]
+    TwoNodes,
+    /// A node is named, and filters are given.
+    #[error("the node {0} is named, so filters cannot be used")]
+    NamedNode(Identity),
+    /// Attributes are given for a copy to this machine.
+    #[error("--mode, --owner and --group apply to copies to nodes only")]
+    LocalAttributes,
+    /// Batches are given for a copy to this machine.
+    #[error("--batch, --canary and --max-failures apply to copies to nodes only")]
+    LocalBatches,
+    /// The source is a directory, by its name.
+    #[error("{0:?} is a directory; only files can be copied")]
+    Directory(String),
+}
+
+impl CommandError for CopyLocationError {
+    fn hints(&self) -> Vec<String> {
+        let hint = match self {
+            Self::Node(_) => "write a file of this machine whose name has a colon as `./a:b`",
+            Self::Relative(_) | Self::NoNodes | Self::TwoNodes => {
+                "write it like `rpc cp motd :/etc/motd -C web` or `rpc cp web1.acme.net:/etc/motd .`"
+            }
+            Self::NamedNode(_) => "write `:PATH` to copy to all nodes that match the filters",
+            Self::Directory(_) => "use tar to make a file of it",
+            Self::LocalAttributes | Self::LocalBatches => return Vec::new(),
+        };
+        vec![hint.to_owned()]
+    }
+
+    fn exit_code(&self) -> CommandExitCode {
+        CommandExitCode::Usage
+    }
+}
+
+impl CopyLocation {
+    /// Parses an operand. A colon before the first slash separates the node from the path.
+    pub fn parse(text: &str) -> Result<Self, CopyLocationError> {
+        let remote = text.split_once(':').filter(|(node, _)| !node.contains('/'));
+        let Some((node, path)) = remote else {
+            return Ok(Self::Local(text.into()));
+        };
+        let node = match node {
+            "" => None,
+            node => {
+                let parsed = Identity::parse(node);
+                Some(parsed.map_err(|_| CopyLocationError::Node(node.to_owned()))?)
+            }
+        };
+        if !path.starts_with('/') {
+            return Err(CopyLocationError::Relative(path.to_owned()));
+        }
+        Ok(Self::Remote(node, path.to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CopyLocation, CopyLocationError};
+
+    #[test]
+    fn colon_before_the_first_slash_separates_the_node() {
+        let remote = |node: Option<&str>, path: &str| {
+            Ok(CopyLocation::Remote(node.map(|node| node.parse().unwrap()), path.to_owned()))
+        };
+        assert_eq!(CopyLocation::parse(":/etc/motd"), remote(None, "/etc/motd"));
+        assert_eq!(
+            CopyLocation::parse("web1.acme.net:/a:b"),
+            remote(Some("web1.acme.net"), "/a:b")
+        );
+        for local in ["motd", "./a:b", "/srv/a:b", "."] {
+            assert_eq!(CopyLocation::parse(local), Ok(CopyLocation::Local(local.into())));
+        }
+        assert_eq!(CopyLocation::parse("a b:/x"), Err(CopyLocationError::Node("a b".to_owned())));
+        assert_eq!(CopyLocation::parse("web1:x"), Err(CopyLocationError::Relative("x".to_owned())));
+    }
+}

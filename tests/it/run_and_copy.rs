@@ -1,0 +1,329 @@
+//! `rpc run` and `rpc cp` with the real `rpc`: output of commands by node, and files that are copied to nodes and from them.
+
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+use muster_contract::filecopy::{MAX_CHUNK_BYTES, encode_chunk};
+use muster_tests::command::{RpcCommand, describe_output};
+use muster_tests::fleet::{NodeSetup, TestNode};
+use muster_tests::nats_server::NatsServer;
+use muster_tests::organisation::Organisation;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::node_fixture::TestCaller;
+
+/// Nodes that run commands, and send and receive files below `/tmp`.
+struct CopyFleet {
+    organisation: Organisation,
+    server: NatsServer,
+    nodes: Vec<TestNode>,
+    rpc: RpcCommand,
+    state: TempDir,
+}
+
+impl CopyFleet {
+    async fn new(count: usize) -> Self {
+        let organisation = Organisation::new(&["muster"]);
+        let server = organisation.start_broker().await;
+        let state = TempDir::new().unwrap();
+        let mut nodes = Vec::new();
+        for number in 1..=count {
+            let mut setup = NodeSetup::new(organisation.node(&format!("n{number}")));
+            setup.facts = json!({ "number": number });
+            let directory = state.path().join(number.to_string());
+            let shell = muster_shell::Options { enabled: true, ..muster_shell::Options::default() };
+            let copy = muster_filecopy::Options {
+                write: vec!["/tmp".into()],
+                read: vec!["/tmp".into()],
+                ..muster_filecopy::Options::default()
+            };
+            setup.agents = vec![
+                muster_shell::build_agent(shell, directory.join("shell")).unwrap(),
+                muster_filecopy::build_agent(copy, directory.join("filecopy"), Vec::new()).unwrap(),
+            ];
+            nodes.push(TestNode::start(&organisation, &server, setup).await);
+        }
+        let rpc = RpcCommand::new(&server, &organisation, &organisation.caller("rip"), "");
+        Self { organisation, server, nodes, rpc, state }
+    }
+
+    fn node_path(&self, number: usize, path: &str) -> PathBuf {
+        self.nodes[number - 1].root().join(path.trim_start_matches('/'))
+    }
+
+    fn write_on_node(&self, number: usize, path: &str, content: impl AsRef<[u8]>) {
+        std::fs::write(self.node_path(number, path), content).unwrap();
+    }
+
+    fn read_on_node(&self, number: usize, path: &str) -> Vec<u8> {
+        std::fs::read(self.node_path(number, path)).unwrap()
+    }
+
+    async fn run(&self, arguments: &[&str], code: i32) -> Output {
+        let output = self.rpc.run(arguments).await;
+        assert_eq!(output.status.code(), Some(code), "{}", describe_output(&output));
+        output
+    }
+
+    /// Standard output, sorted by line because nodes reply in any order.
+    async fn sorted_lines(&self, arguments: &[&str], code: i32) -> Vec<String> {
+        let output = self.run(arguments, code).await;
+        let text = String::from_utf8(output.stdout).unwrap();
+        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    }
+
+    /// Runs `rpc cp` with `-j`; returns the document.
+    async fn copy(&self, arguments: &[&str], code: i32) -> Value {
+        let (document, found) = self.rpc.run_json(&[&["cp"], arguments].concat()).await;
+        assert_eq!(found, code, "{document:#}");
+        document
+    }
+}
+
+/// The result of each node, with the message of a failure.
+fn results(document: &Value) -> Vec<(String, String)> {
+    let rows = document["results"].as_array().unwrap().iter();
+    let text = |row: &Value, key: &str| row[key].as_str().unwrap_or_default().to_owned();
+    rows.map(|row| (text(row, "sender"), text(row, "result") + &text(row, "message"))).collect()
+}
+
+fn pairs<const N: usize>(pairs: [(&str, &str); N]) -> Vec<(String, String)> {
+    pairs.map(|(node, result)| (node.to_owned(), result.to_owned())).into()
+}
+
+/// The names in a directory, hidden ones too.
+fn names(directory: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(directory).unwrap();
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+fn content(bytes: usize) -> Vec<u8> {
+    (0..bytes).map(|number| u8::try_from(number % 251).unwrap()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn output_of_commands_is_shown_by_node_and_counted_by_exit_code() {
+    let fleet = CopyFleet::new(3).await;
+    assert_eq!(fleet.sorted_lines(&["run", "echo hi"], 0).await, ["n1: hi", "n2: hi", "n3: hi"]);
+
+    fleet.write_on_node(2, "/tmp/code", "3");
+    let script =
+        "echo one; echo two; test ! -e /tmp/code || { echo no >&2; exit $(cat /tmp/code); }";
+    let output = fleet.run(&["run", script, "--sort"], 2).await;
+    let block = |node: &str| format!("{node}:\n   one\n   two\n");
+    let failed = block("n2") + "   stderr: no\n   exited with code 3\n";
+    let expected = block("n1") + &failed + &block("n3");
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), expected);
+    let totals = String::from_utf8(output.stderr).unwrap();
+    assert!(totals.contains("(exit code 0: 2 nodes, exit code 3: 1 node)"), "{totals}");
+
+    let folded = fleet.run(&["run", script, "-b"], 2).await;
+    let expected = "n2\n   one\n   two\n   stderr: no\n   exited with code 3\nn[1,3] (2 nodes)\n   one\n   two\n";
+    assert_eq!(String::from_utf8(folded.stdout).unwrap(), expected);
+
+    let streamed = fleet.sorted_lines(&["run", script, "--stream", "-I", "n2"], 2).await;
+    assert_eq!(streamed, ["n2: exited with code 3", "n2: one", "n2: stderr: no", "n2: two"]);
+
+    let (document, code) = fleet.rpc.run_json(&["run", script]).await;
+    assert_eq!((code, &document["schema"]), (2, &json!("muster.request.v1")));
+    let of_n2 =
+        document["replies"].as_array().unwrap().iter().find(|reply| reply["sender"] == "n2");
+    assert_eq!(of_n2.unwrap()["data"]["exitcode"], 3);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn command_is_killed_at_its_time_limit() {
+    let fleet = CopyFleet::new(1).await;
+    let output = fleet.run(&["run", "echo begun; exec sleep 600", "-t", "1", "--stream"], 2).await;
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.starts_with("n1: begun\nn1: killed: it did not end within "), "{text}");
+    let totals = String::from_utf8(output.stderr).unwrap();
+    assert!(totals.contains("(timed out: 1 node)"), "{totals}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn command_has_directory_and_environment_that_is_not_recorded() {
+    let fleet = CopyFleet::new(1).await;
+    let arguments = ["run", "echo $PWD $SECRET", "--cwd", "/tmp", "--env", "SECRET=hunter2"];
+    assert_eq!(fleet.sorted_lines(&arguments, 0).await, ["n1: /tmp hunter2"]);
+    let audit = serde_json::to_string(&fleet.nodes[0].audit_records()).unwrap();
+    assert!(audit.contains("echo $PWD $SECRET") && !audit.contains("hunter2"), "{audit}");
+    let lost = fleet.run(&["run", "true", "--user", "nobody"], 2).await;
+    assert!(describe_output(&lost).contains("this node has no user nobody"), "{lost:?}");
+    assert_eq!(fleet.rpc.run(&["run", "true", "-t", "0"]).await.status.code(), Some(4));
+    assert_eq!(fleet.rpc.run(&["run", ""]).await.status.code(), Some(4));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn file_is_copied_to_many_nodes_and_unchanged_the_second_time() {
+    let fleet = CopyFleet::new(3).await;
+    let content = content(3 * 1024 * 1024 + 17);
+    let file = fleet.rpc.path("data.bin");
+    std::fs::write(&file, &content).unwrap();
+    let file = file.to_str().unwrap();
+    let all = |result| pairs([("n1", result), ("n2", result), ("n3", result)]);
+    let first = fleet.copy(&[file, ":/tmp/", "--mode", "0640"], 0).await;
+    assert_eq!(results(&first), all("copied"));
+    for number in 1..=3 {
+        assert_eq!(fleet.read_on_node(number, "/tmp/data.bin"), content);
+        assert_eq!(names(&fleet.node_path(number, "/tmp")), ["data.bin"]);
+    }
+    let second = fleet.copy(&[file, ":/tmp/data.bin"], 0).await;
+    assert_eq!(results(&second), all("unchanged"));
+    fleet.write_on_node(2, "/tmp/data.bin", "other");
+    let third = fleet
+        .copy(&[file, ":/tmp/data.bin", "--mode", "0600", "--batch", "1", "--batch-sleep", "0"], 0)
+        .await;
+    let expected = [("n1", "attributes"), ("n2", "copied"), ("n3", "attributes")];
+    assert_eq!(results(&third), pairs(expected));
+    assert_eq!(third["counts"]["discovered"], 3);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn interrupted_copy_continues_with_the_missing_parts() {
+    let fleet = CopyFleet::new(2).await;
+    let chunk = usize::try_from(MAX_CHUNK_BYTES).unwrap();
+    let content = content(3 * chunk);
+    let file = fleet.rpc.path("data.bin");
+    std::fs::write(&file, &content).unwrap();
+    let rip = fleet.organisation.caller("rip");
+    let caller = TestCaller::connect(&fleet.organisation, &fleet.server, rip).await;
+    // As an earlier `rpc cp` that was stopped after its second part.
+    let sha256 = sha256_text(&content);
+    let begin = json!({"path": "/tmp/data.bin", "size": content.len(), "sha256": sha256, "chunk_bytes": chunk});
+    let begun = caller.call_action("n1", "filecopy", "begin", begin).await.reply.data;
+    let part = json!({"transfer": begun["transfer"], "index": 1, "content": encode_chunk(&content[chunk..2 * chunk])});
+    assert!(caller.call_action("n1", "filecopy", "write", part).await.is_ok());
+    let document = fleet.copy(&[file.to_str().unwrap(), ":/tmp/data.bin"], 0).await;
+    assert_eq!(results(&document), pairs([("n1", "copied"), ("n2", "copied")]));
+    let resumed = |index: usize| document["results"][index]["resumed_bytes"].as_u64().unwrap();
+    assert_eq!((resumed(0), resumed(1)), (MAX_CHUNK_BYTES, 0));
+    for number in 1..=2 {
+        assert_eq!(fleet.read_on_node(number, "/tmp/data.bin"), content);
+        let records = fleet.state.path().join(number.to_string()).join("filecopy");
+        assert_eq!(names(&records), Vec::<String>::new());
+    }
+}
+
+/// SHA-256 as `sha256sum` prints it.
+fn sha256_text(content: &[u8]) -> String {
+    use sha2::Digest as _;
+    format!("{:x}", sha2::Sha256::digest(content))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_failure_of_a_copy_has_its_own_result() {
+    let fleet = CopyFleet::new(3).await;
+    let file = fleet.rpc.path("motd");
+    std::fs::write(&file, "hello\n").unwrap();
+    let file = file.to_str().unwrap();
+    std::fs::create_dir(fleet.node_path(1, "/tmp/motd")).unwrap();
+    fleet.write_on_node(2, "/tmp/motd", "hello\n");
+    let document = fleet.copy(&[file, ":/tmp/motd"], 2).await;
+    let expected =
+        [("n1", "failed/tmp/motd is a directory"), ("n2", "unchanged"), ("n3", "copied")];
+    assert_eq!(results(&document), pairs(expected));
+    let denied = fleet.copy(&[file, "n3:/etc/motd"], 2).await;
+    assert_eq!(
+        results(&denied),
+        pairs([("n3", "failedaccess to /etc/motd is denied on this node")])
+    );
+    let absent = fleet.copy(&[file, "n9:/tmp/motd"], 3).await;
+    assert_eq!(results(&absent), pairs([("n9", "no_replynot connected at the start")]));
+    let none = fleet.run(&["cp", file, ":/tmp/motd", "-F", "number=9"], 1).await;
+    assert!(describe_output(&none).contains("we did not discover any nodes"));
+    for wrong in [
+        vec!["cp", file, "copy"],
+        vec!["cp", ":/a", ":/b"],
+        vec!["cp", file, "n1:motd"],
+        vec!["cp", file, "n1:/tmp/motd", "-C", "web"],
+    ] {
+        fleet.run(&wrong, 4).await;
+    }
+    fleet.run(&["cp", "missing", ":/tmp/motd"], 1).await;
+    let canary = fleet.copy(&[file, ":/tmp/motd", "--canary", "1"], 2).await;
+    let stopped = [
+        ("n1", "failed/tmp/motd is a directory"),
+        ("n2", "not_completed"),
+        ("n3", "not_completed"),
+    ];
+    assert_eq!(results(&canary), pairs(stopped));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn files_of_nodes_are_fetched_and_verified() {
+    let fleet = CopyFleet::new(2).await;
+    let content = content(1024 * 1024 + 5);
+    for number in 1..=2 {
+        fleet.write_on_node(
+            number,
+            "/tmp/log",
+            [&content[..], &[u8::try_from(number).unwrap()]].concat(),
+        );
+    }
+    let directory = fleet.rpc.path("logs");
+    let target = directory.to_str().unwrap();
+    let first = fleet.copy(&[":/tmp/log", target], 0).await;
+    assert_eq!(results(&first), pairs([("n1", "copied"), ("n2", "copied")]));
+    assert_eq!(names(&directory), ["log.n1", "log.n2"]);
+    for number in 1..=2 {
+        let fetched = std::fs::read(directory.join(format!("log.n{number}"))).unwrap();
+        assert_eq!(fetched, fleet.read_on_node(number, "/tmp/log"));
+    }
+    let second = fleet.copy(&[":/tmp/log", target], 0).await;
+    assert_eq!(results(&second), pairs([("n1", "unchanged"), ("n2", "unchanged")]));
+    let one = fleet.copy(&["n1:/tmp/log", target], 0).await;
+    assert_eq!(one["results"][0]["file"], json!(directory.join("log")));
+    let missing = fleet.copy(&["n1:/tmp/none", target], 2).await;
+    assert_eq!(results(&missing), pairs([("n1", "failed/tmp/none does not exist")]));
+    assert_eq!(names(&directory), ["log", "log.n1", "log.n2"]);
+}
+
+/// 200 MiB to twenty nodes; `MUSTER_COPY_MIB` sets another size. Prints the time, and the memory of `rpc`:
+/// `cargo nextest run --release --run-ignored only -E 'test(large_file)' --no-capture`.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "copies four gigabytes"]
+async fn large_file_is_copied_to_twenty_nodes_in_bounded_memory() {
+    let size = std::env::var("MUSTER_COPY_MIB").ok().and_then(|text| text.parse().ok());
+    let mib: usize = size.unwrap_or(200);
+    let fleet = CopyFleet::new(20).await;
+    let file = fleet.rpc.path("large.bin");
+    std::fs::write(&file, content(mib * 1024 * 1024)).unwrap();
+    let started = std::time::Instant::now();
+    let arguments = ["cp", file.to_str().unwrap(), ":/tmp/large.bin", "-q"];
+    let mut command = fleet.rpc.prepare_command(&arguments).spawn().unwrap();
+    let pid = command.id().unwrap();
+    let mut peak = 0;
+    let status = loop {
+        tokio::select! {
+            status = command.wait() => break status.unwrap(),
+            () = muster_tests::simulate_delay(std::time::Duration::from_millis(100)) => {
+                peak = peak.max(resident_kib(&pid.to_string()));
+            }
+        }
+    };
+    assert!(status.success(), "{status:?}");
+    let nodes = resident_kib("self");
+    println!(
+        "{mib} MiB to 20 nodes in {:?}; rpc: {peak} KiB, 20 nodes: {nodes} KiB",
+        started.elapsed()
+    );
+    assert!(peak < 200 * 1024, "rpc used {peak} KiB");
+    for number in 1..=20 {
+        let size = fleet.node_path(number, "/tmp/large.bin").metadata().unwrap().len();
+        assert_eq!(size, (mib * 1024 * 1024) as u64);
+    }
+}
+
+/// Largest resident memory of a process, in KiB.
+fn resident_kib(process: &str) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    line.and_then(|line| line.trim().strip_suffix(" kB")?.trim().parse().ok()).unwrap_or(0)
+}
