@@ -192,7 +192,7 @@ impl<'a> PreparedCopy<'a> {
     async fn find_nodes(&self) -> Result<(FleetConnection, BTreeSet<Identity>)> {
         let fleet = FleetConnection::connect(&self.settings, &self.target).await?;
         let found = fleet.discover_nodes(&self.target, &self.progress_reporter()).await?;
-        self.cx.remember_nodes(&found.nodes);
+        self.cx.remember_found(&self.target, &found.nodes);
         for gap in &found.stats.gaps {
             self.cx.warn_of_gap(*gap);
         }

@@ -3,12 +3,11 @@
 use std::collections::BTreeMap;
 
 use indicatif::BinaryBytes;
-use muster_base::duration_millis;
+use muster_base::{duration_millis, format_duration};
 use muster_request::{CopyReport, NodeCopyOutcome, NodeCopyResult};
 use muster_wire::identity::Identity;
 use serde::Serialize;
 
-use super::duration::format_duration;
 use super::printable::escape_to_line;
 use super::{TextPage, node_count_text};
 use crate::printer::{BAD, HINT};
