@@ -27,6 +27,7 @@ fn request_of(args: RunArgs) -> RequestArgs {
         agent: Some("shell".to_owned()),
         words: vec!["run".to_owned()],
         base,
+        literal_values: false,
         timeout: Some(Duration::from_secs(args.timeout) + REPLY_TIME),
         ttl: args.ttl,
         output: output_flags(args.output),
@@ -36,7 +37,6 @@ fn request_of(args: RunArgs) -> RequestArgs {
         filters: args.filters,
         bare: false,
         help: false,
-        literal_values: true,
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use muster_base::format_millis;
 use muster_request::{NodeReply, RequestReport};
 use muster_wire::status::ReplyReason;
 use serde_json::Value;
@@ -10,7 +11,6 @@ use super::group::EqualReplyGroup;
 use super::printable::{escape_to_line, escape_unprintable};
 use super::{TextPage, node_count_text};
 use crate::printer::{BAD, HINT, STRONG, WARNING};
-use muster_base::format_duration;
 
 /// Indentation of the lines of a block.
 const INDENT: &str = "   ";
@@ -140,8 +140,7 @@ fn failure_text(reply: &NodeReply) -> Option<String> {
     }
     Some(match &reply.reason {
         Some(ReplyReason::Timeout { after_ms }) => {
-            let after = format_duration(std::time::Duration::from_millis(*after_ms));
-            format!("killed: it did not end within {after}")
+            format!("killed: it did not end within {}", format_millis(*after_ms))
         }
         _ => escape_to_line(&reply.message).into_owned(),
     })

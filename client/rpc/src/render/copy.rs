@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use indicatif::BinaryBytes;
-use muster_base::duration_millis;
+use muster_base::{duration_millis, format_duration};
 use muster_request::{CopyReport, NodeCopyOutcome, NodeCopyResult};
 use muster_wire::identity::Identity;
 use serde::Serialize;
@@ -11,7 +11,6 @@ use serde::Serialize;
 use super::printable::escape_to_line;
 use super::{TextPage, node_count_text};
 use crate::printer::{BAD, HINT};
-use muster_base::format_duration;
 
 /// The direction of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -254,9 +253,6 @@ mod tests {
         /srv/motd to logs, 3.00 MiB, 6 nodes in 1.23 s: 1 copied, 1 unchanged, 1 attributes set, 1 failed, 1 no reply, 1 not completed
         ");
         assert!(view.can_be_resumed());
-        insta::assert_snapshot!(
-            "copy_json",
-            serde_json::to_string_pretty(&view.document()).unwrap()
-        );
+        insta::assert_snapshot!("copy_json", serde_json::to_string_pretty(&view.document()).unwrap());
     }
 }
