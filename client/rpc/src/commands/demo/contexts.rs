@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use muster_organisation::bundle::name::USER_CONFIG;
 use muster_request::{ContextError, ContextName, ContextStore};
 
-use super::up::GUEST_DIRECTORY;
 use crate::environment::ProcessEnvironment;
 use crate::printer::OutputPrinter;
 
@@ -15,6 +14,9 @@ use crate::printer::OutputPrinter;
 const DEMO_CONTEXT: &str = "demo";
 /// The context of the user who may only read.
 pub const GUEST_CONTEXT: &str = "demo-guest";
+
+/// Subdirectory of the configuration of the second user.
+pub const GUEST_DIRECTORY: &str = "guest";
 
 /// The contexts and their directories.
 fn demo_contexts(directory: &Path) -> [(&'static str, PathBuf); 2] {

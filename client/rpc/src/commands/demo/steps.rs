@@ -5,8 +5,7 @@ use std::path::Path;
 
 use muster_organisation::bundle::name::USER_CONFIG;
 
-use super::contexts::{GUEST_CONTEXT, has_context};
-use super::up::GUEST_DIRECTORY;
+use super::contexts::{GUEST_CONTEXT, GUEST_DIRECTORY, has_context};
 use crate::commands::context::{CommandContext, Result};
 use crate::environment::{CONFIG, CONTEXT, ProcessEnvironment};
 use crate::printer::HINT;

@@ -18,6 +18,7 @@ use muster_wire::identity::{Identity, NameError, SubjectName};
 use muster_wire::token::scope::CallerGrant;
 use tokio::time::Instant;
 
+use super::contexts::GUEST_DIRECTORY;
 use super::error::kind_of_nodes;
 use super::fleet::DemoNode;
 use super::policies::DemoPolicies;
@@ -38,8 +39,6 @@ use crate::render::escape_to_line;
 pub const READY_TIMEOUT: Duration = Duration::from_secs(30);
 /// Number of nodes unless the user chooses another one.
 const DEFAULT_NODES: u32 = 5;
-/// Subdirectory of the configuration of the second user.
-pub const GUEST_DIRECTORY: &str = "guest";
 /// With more nodes, the progress of starting services is printed.
 const SILENT_NODES: usize = 25;
 /// Most nodes as separate processes.
