@@ -46,6 +46,7 @@ takes precedence; --config and RPC_CONFIG select a file instead.")]
 #[derive(Debug, Args)]
 pub struct ContextShowArgs {
     /// Name of the context [default: the one that is used]
+    #[arg(value_name = "CONTEXT")]
     pub name: Option<String>,
     /// JSON output.
     #[command(flatten)]
@@ -56,6 +57,7 @@ pub struct ContextShowArgs {
 #[derive(Debug, Args)]
 pub struct ContextUseArgs {
     /// Name of the context; `default` for none
+    #[arg(value_name = "CONTEXT")]
     pub name: String,
 }
 
@@ -72,5 +74,6 @@ pub struct ContextAddArgs {
 #[derive(Debug, Args)]
 pub struct ContextRemoveArgs {
     /// Name of the context
+    #[arg(value_name = "CONTEXT")]
     pub name: String,
 }

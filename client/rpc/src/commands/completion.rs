@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::CommandFactory as _;
 use muster_jobs::{JobHeader, JobStore};
-use muster_request::{AgentSchemas, DdlCache, RpcSettings};
+use muster_request::{AgentSchemas, ContextStore, DEFAULT_CONTEXT, DdlCache, RpcSettings};
 
 use crate::cli::Cli;
 use crate::cli::completion::{CompleteArgs, CompletionArgs, ManPagesArgs};
@@ -30,7 +30,12 @@ pub fn run(args: &CompletionArgs, cx: CommandContext<'_>) -> CommandResult {
 pub fn answer_shell(args: &CompleteArgs, cx: CommandContext<'_>) -> CommandResult {
     let line = CompletionLine::from_shell(args.shell, &args.words);
     let config = line.option_value(&["-c", "--config"]).map(PathBuf::from);
-    let cx = CommandContext { config: config.as_deref().or(cx.config), ..cx };
+    let context = line.option_value(&["--context"]);
+    let cx = CommandContext {
+        config: config.as_deref().or(cx.config),
+        context: context.or(cx.context),
+        ..cx
+    };
     let settings = cx.settings().ok();
     let mut schemas =
         AgentSchemas::load(settings.as_ref()).or_else(|_| AgentSchemas::load(None))?;
@@ -39,12 +44,21 @@ pub fn answer_shell(args: &CompleteArgs, cx: CommandContext<'_>) -> CommandResul
     }
     let seen = cx.seen_names();
     let sources =
-        CompletionSources::new(&schemas.store, &seen, || job_candidates(settings.as_ref(), cx));
+        CompletionSources::new(&schemas.store, &seen, || job_candidates(settings.as_ref(), cx))
+            .with_contexts(context_names(cx));
     let mut root = Cli::command();
     root.build();
     let candidates = complete_word(&root, &sources, &line.before, &line.current);
     cx.printer.print_text(line.render_answer(args.shell, &candidates))?;
     Ok(CommandExitCode::Passed)
+}
+
+/// The names of all contexts.
+fn context_names(cx: CommandContext<'_>) -> Vec<String> {
+    let store = ContextStore::new(cx.environment.config_home.as_deref());
+    let contexts = store.and_then(|store| store.list()).unwrap_or_default();
+    let names = contexts.into_iter().map(|context| context.name.to_string());
+    names.chain([DEFAULT_CONTEXT.to_owned()]).collect()
 }
 
 /// The newest jobs of the configured fleet; without one, of every fleet.

@@ -28,6 +28,7 @@ pub struct CompletionSources<'a> {
     agents: &'a DdlStore,
     seen: &'a SeenNamesCache,
     jobs: LazyCell<Vec<CompletionCandidate>, JobReader<'a>>,
+    contexts: Vec<String>,
 }
 
 impl<'a> CompletionSources<'a> {
@@ -37,7 +38,14 @@ impl<'a> CompletionSources<'a> {
         seen: &'a SeenNamesCache,
         jobs: impl FnOnce() -> Vec<CompletionCandidate> + 'a,
     ) -> Self {
-        Self { agents, seen, jobs: LazyCell::new(Box::new(jobs)) }
+        Self { agents, seen, jobs: LazyCell::new(Box::new(jobs)), contexts: Vec::new() }
+    }
+
+    /// Adds the names of contexts.
+    #[must_use]
+    pub fn with_contexts(mut self, contexts: Vec<String>) -> Self {
+        self.contexts = contexts;
+        self
     }
 
     /// Values of an option or argument, if they can be listed.
@@ -54,6 +62,7 @@ impl<'a> CompletionSources<'a> {
             ("display", _) => {
                 ["ok", "failed", "all", "none"].map(CompletionCandidate::without_help).into()
             }
+            ("context", _) | (_, Some("CONTEXT")) => plain_candidates(&self.contexts),
             (_, Some("NODE")) => plain_candidates(&self.seen.nodes),
             (_, Some("CLASS")) => plain_candidates(&self.seen.classes),
             (_, Some("AGENT")) => self.known_agent_candidates(),

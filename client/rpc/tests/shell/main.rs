@@ -78,6 +78,14 @@ fn bash_completes_commands_agents_actions_inputs_and_values() {
     assert_eq!(offered("rpc -c umbrella.toml inventory w"), ["web2.umbrella.net"]);
     assert!(offered("rpc find -c umbrella.toml -C ").is_empty());
     assert!(offered("rpc inventory w").is_empty());
+    let contexts = home.path().join(".config/muster/contexts");
+    std::fs::create_dir_all(&contexts).unwrap();
+    std::fs::copy(home.path().join("acme.toml"), contexts.join("acme.toml")).unwrap();
+    assert_eq!(offered("rpc --context "), ["acme", "default"]);
+    assert_eq!(offered("rpc context use a"), ["acme"]);
+    assert_eq!(offered("rpc --context acme inventory w"), ["web1.acme.net"]);
+    assert_eq!(offered("rpc find --context=acme -C "), ["apache"]);
+    assert!(offered("rpc find --context=other -C ").is_empty());
 }
 
 const OPERATOR: &str = "OAAACAQDAQCQMBYIBEFAWDANBYHRAEISCMKBKFQXDAMRUGY4DUPB7JSU";
