@@ -21,9 +21,11 @@ pub const TEMPLATE: &str = "\
 
 Run:
   do          Run an action on all matching nodes; also `rpc AGENT ACTION`
+  run         Run a command line on all matching nodes
   find        List the nodes that match the filters
   ping        Ping nodes and show their round-trip times
   puppet      Run Puppet with a concurrency limit, and show its state
+  cp          Copy a file to all matching nodes, or from them
   cancel      Cancel a request that is running or queued on nodes
 
 Inspect:
