@@ -61,10 +61,30 @@ impl Demo {
             .env("RPCD", find_program("rpcd"))
             .env("XDG_STATE_HOME", self.directory.path().join("state"))
             .env("XDG_CONFIG_HOME", self.directory.path().join("config"))
+            .env("XDG_CACHE_HOME", self.directory.path().join("cache"))
             .env("PATH", path)
             .stdin(input)
             .output()
             .unwrap()
+    }
+
+    /// Ends the daemon of a node, and waits until it is gone.
+    pub(crate) fn stop_node(&self, name: &str) {
+        let config = self.fleet().join("nodes").join(name).join("rpcd.toml");
+        let config = config.to_str().unwrap();
+        let find = || {
+            std::fs::read_dir("/proc").unwrap().find_map(|entry| {
+                let path = entry.unwrap().path();
+                let line = std::fs::read(path.join("cmdline")).unwrap_or_default();
+                let is_daemon = String::from_utf8_lossy(&line).contains(config);
+                is_daemon.then(|| path.file_name()?.to_str()?.parse().ok()).flatten()
+            })
+        };
+        let pid = nix::unistd::Pid::from_raw(find().unwrap());
+        nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).unwrap();
+        while find().is_some() {
+            std::thread::yield_now();
+        }
     }
 
     /// Runs a request with `-j`; returns its document and exit code.

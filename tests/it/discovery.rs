@@ -348,3 +348,20 @@ async fn waits_for_known_nodes_until_each_replied_or_is_absent() {
     assert!(complete && started.elapsed() < UNREACHABLE_DURATION / 2);
     assert_eq!(replied.into_iter().collect::<Vec<_>>(), ["node1.example.net"]);
 }
+
+/// A node that was there and is not is named by the commands that look at the whole fleet.
+#[test]
+fn absent_nodes_are_named() {
+    let demo = Demo::start();
+    let named = |arguments: &[&str]| {
+        let output = describe_output(&demo.rpc(arguments));
+        output.contains("1 node replied within the last 7 days, but not now: web1.dev.acme.net")
+    };
+    assert!(!named(&["ping"]));
+    demo.stop_node("web1.dev.acme.net");
+    for arguments in [&["ping"][..], &["find"], &["doctor"]] {
+        assert!(named(arguments), "{arguments:?}");
+    }
+    // Nothing is known about a node that may not match the filter.
+    assert!(!named(&["find", "-C", "apache"]));
+}

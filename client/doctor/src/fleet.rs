@@ -20,8 +20,13 @@ const NOTABLE_SKEW_MS: u64 = 1000;
 /// Clock differences above this are rejected by nodes in their default configuration, in milliseconds.
 const REFUSED_SKEW_MS: u64 = 30_000;
 
-/// Connects, asks the target nodes for their diagnosis, and evaluates the replies.
-pub async fn check_fleet(settings: &RpcSettings, target: &TargetSelection) -> DiagnosisSection {
+/// Connects, asks the target nodes for their diagnosis, and evaluates the replies. `describe_absent` gets the nodes that replied, and describes those
+/// that are known and did not.
+pub async fn check_fleet(
+    settings: &RpcSettings,
+    target: &TargetSelection,
+    describe_absent: impl FnOnce(&BTreeSet<&Identity>) -> Option<String>,
+) -> DiagnosisSection {
     let roll_call = async {
         let schemas = AgentSchemas::load(Some(settings))?;
         let fleet = FleetConnection::connect(settings, target).await?;
@@ -35,7 +40,16 @@ pub async fn check_fleet(settings: &RpcSettings, target: &TargetSelection) -> Di
                 "check that rpcd runs on the nodes in this collective, and that the filter matches",
             )
         }
-        Ok((call, schemas)) => return fleet_section(&call, &schemas),
+        Ok((call, schemas)) => {
+            let mut section = fleet_section(&call, &schemas);
+            let replied = call.answers.iter().map(|answer| &answer.reply.sender).collect();
+            let absent = describe_absent(&replied).map(|absent| {
+                DiagnosisFinding::warning("absent nodes", absent)
+                    .with_advice("check that rpcd runs there, and that it can reach a broker")
+            });
+            section.findings.extend(absent);
+            return section;
+        }
     };
     DiagnosisSection::single("Fleet", finding)
 }

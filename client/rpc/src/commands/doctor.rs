@@ -1,7 +1,10 @@
 //! `rpc doctor`: checks each step between a command and its replies, and reports errors.
 
+use std::collections::BTreeSet;
+
 use muster_base::unix_millis_now;
 use muster_doctor::{DiagnosisSection, check_broker, check_fleet, check_local_files};
+use muster_wire::identity::Identity;
 
 use super::form;
 use crate::cli::filters::QueryArgs;
@@ -25,7 +28,9 @@ pub async fn run(args: QueryArgs, cx: CommandContext<'_>) -> CommandResult {
     for url in &settings.urls {
         add_section(check_broker(url, &settings).await)?;
     }
-    add_section(check_fleet(&settings, &target).await)?;
+    let describe_absent =
+        |replied: &BTreeSet<&Identity>| cx.describe_absent(&target, replied.iter().copied());
+    add_section(check_fleet(&settings, &target, describe_absent).await)?;
     if let Some(json) = &json {
         cx.print_json(&DoctorDocument::new(&sections), json)?;
     }

@@ -6,6 +6,7 @@ mod unanswered;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
+use muster_client::DiscoveryMethod;
 use muster_request::{
     AgentSchemas, FleetConnection, PingRequest, ResultGap, TargetSelection, locate_nodes,
 };
@@ -62,6 +63,11 @@ pub async fn run(args: FindArgs, cx: CommandContext<'_>) -> CommandResult {
         cx.printer.print_text(names.collect::<String>())?;
     }
     warn_of_unanswered(&unanswered, cx);
+    if method == DiscoveryMethod::Broadcast
+        && let Some(absent) = cx.describe_absent(&target, &nodes)
+    {
+        cx.printer.print_warning(absent);
+    }
     if !complete {
         cx.warn_of_gap(ResultGap::Discovery);
     }

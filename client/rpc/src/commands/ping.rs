@@ -1,6 +1,6 @@
 //! `rpc ping`: lists the nodes that reply, with round-trip time and clock difference.
 
-use muster_client::{CallStats, ReceivedReply};
+use muster_client::{CallStats, DiscoveryMethod, ReceivedReply};
 use muster_request::{FleetConnection, NodeTrace, PingRequest, ResultGap, reply_skew};
 use muster_wire::identity::Identity;
 
@@ -55,6 +55,12 @@ pub async fn run(args: PingArgs, cx: CommandContext<'_>) -> CommandResult {
             let request_trace = build_trace(&request, stats, &traces);
             cx.printer.print_text(format_args!("\n{}", request_trace.render_text(verbose)))?;
         }
+    }
+    if fleet.discovery_method() == DiscoveryMethod::Broadcast
+        && request.expect.is_none()
+        && let Some(absent) = cx.describe_absent(&target, pongs.iter().map(|pong| &pong.node))
+    {
+        cx.printer.print_warning(absent);
     }
     if !complete {
         cx.warn_of_gap(ResultGap::Discovery);

@@ -1,13 +1,18 @@
-//! Remembers the names that a command has seen in the fleet, and suggests them for names that match nothing.
+//! Remembers the names that a command has seen in the fleet: suggests them for names that match nothing, and names nodes that have disappeared.
 
 use std::path::PathBuf;
 
-use muster_request::{RequestReport, TargetSelection};
+use muster_base::{format_duration, unix_millis_now};
+use muster_request::{LastSeenNodes, RequestReport, TargetSelection};
 use muster_wire::identity::Identity;
 
 use super::context::CommandContext;
 use crate::completion::memory::SeenNamesCache;
 use crate::completion::{suggest_names, suggest_nodes};
+use crate::render::node_count_text;
+
+/// Maximum number of absent nodes that are named.
+const MAX_ABSENT_NAMES: usize = 10;
 
 impl CommandContext<'_> {
     /// The file with the names that were seen in the configured fleet.
@@ -18,6 +23,35 @@ impl CommandContext<'_> {
     /// The names that were seen in the configured fleet.
     pub fn seen_names(&self) -> SeenNamesCache {
         SeenNamesCache::load(self.seen_names_path().as_deref())
+    }
+
+    /// Records that these nodes replied to a question to the whole fleet, and describes the nodes that replied within the last 7 days and did not now;
+    /// nothing if there are none, or if the question had filters.
+    pub fn describe_absent<'n>(
+        &self,
+        target: &TargetSelection,
+        replied: impl IntoIterator<Item = &'n Identity>,
+    ) -> Option<String> {
+        let directory = self.settings().ok()?.fleet_cache_directory()?;
+        if !target.filter.is_empty() {
+            return None;
+        }
+        let path = directory.join("last-seen.json");
+        let mut seen = LastSeenNodes::load(&path);
+        let absent = seen.record_replies(unix_millis_now() / 1000, replied);
+        seen.save(&path);
+        if absent.is_empty() {
+            return None;
+        }
+        let names = absent.iter().take(MAX_ABSENT_NAMES);
+        let names = names.map(|(node, age)| format!("{node} ({} ago)", format_duration(*age)));
+        let names = names.collect::<Vec<_>>().join(", ");
+        let more = match absent.len().saturating_sub(MAX_ABSENT_NAMES) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let count = node_count_text(absent.len());
+        Some(format!("{count} replied within the last 7 days, but not now: {names}{more}"))
     }
 
     /// Saves names.
