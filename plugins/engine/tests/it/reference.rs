@@ -10,7 +10,7 @@ use muster_engine::schema::{
     AttributeKind, AttributeRole, AttributeSchema, METAPARAMETERS, RELATION_METAPARAMETERS,
     TypeSchema,
 };
-use serde_json::{Value, json};
+use serde::Serialize;
 
 const HEAD: &str = "# Resource types
 
@@ -88,9 +88,29 @@ fn value(kind: AttributeKind) -> String {
     }
 }
 
-/// An attribute, as `muster-ddl` reads it.
-fn attribute_rule(attribute: &AttributeSchema) -> Value {
-    let (accepts, values): (&str, &[&str]) = match attribute.kind {
+/// The document that `muster-ddl` reads. Structs fix the order of its keys, which otherwise depends on how `serde_json` is built.
+#[derive(Serialize)]
+struct TypesDocument {
+    metaparameters: BTreeMap<&'static str, AttributeEntry>,
+    types: BTreeMap<&'static str, TypeEntry>,
+}
+
+#[derive(Serialize)]
+struct TypeEntry {
+    description: &'static str,
+    attributes: BTreeMap<&'static str, AttributeEntry>,
+}
+
+#[derive(Serialize)]
+struct AttributeEntry {
+    description: &'static str,
+    accepts: &'static str,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    values: &'static [&'static str],
+}
+
+fn attribute_entry(attribute: &AttributeSchema) -> AttributeEntry {
+    let (accepts, values): (&'static str, &'static [&'static str]) = match attribute.kind {
         AttributeKind::Word(words) => ("word", words),
         _ if RELATION_METAPARAMETERS.contains(&attribute.name) => ("relation", &[]),
         AttributeKind::List if attribute.comma_separated => ("comma_list", &[]),
@@ -104,16 +124,11 @@ fn attribute_rule(attribute: &AttributeSchema) -> Value {
         AttributeKind::Options => ("options", &[]),
         AttributeKind::Seconds => ("seconds", &[]),
     };
-    let mut rule = json!({"description": attribute.doc, "accepts": accepts});
-    if !values.is_empty() {
-        rule["values"] = json!(values);
-    }
-    rule
+    AttributeEntry { description: attribute.doc, accepts, values }
 }
 
-fn attribute_rules(attributes: &[AttributeSchema]) -> Value {
-    let rules = attributes.iter().map(|attribute| (attribute.name, attribute_rule(attribute)));
-    json!(rules.collect::<BTreeMap<_, _>>())
+fn attribute_entries(attributes: &[AttributeSchema]) -> BTreeMap<&'static str, AttributeEntry> {
+    attributes.iter().map(|attribute| (attribute.name, attribute_entry(attribute))).collect()
 }
 
 /// All types and their attributes, for callers.
@@ -121,11 +136,11 @@ fn rules() -> String {
     let types = muster_engine::types::builtin_types();
     let types = types.iter().map(|known| {
         let schema = known.schema();
-        let attributes = attribute_rules(schema.attributes);
-        (schema.type_name, json!({"description": schema.doc, "attributes": attributes}))
+        let attributes = attribute_entries(schema.attributes);
+        (schema.type_name, TypeEntry { description: schema.doc, attributes })
     });
-    let types: BTreeMap<_, _> = types.collect();
-    let document = json!({"metaparameters": attribute_rules(METAPARAMETERS), "types": types});
+    let types = types.collect();
+    let document = TypesDocument { metaparameters: attribute_entries(METAPARAMETERS), types };
     serde_json::to_string_pretty(&document).unwrap() + "\n"
 }
 

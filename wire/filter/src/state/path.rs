@@ -88,7 +88,7 @@ fn is_plain(c: char) -> bool {
         && !is_query_char(c)
 }
 
-/// Whether a character belongs to a query in the path languages of gjson or JSONPath.
+/// Whether a character belongs to a query in the path languages of gjson or `JSONPath`.
 fn is_query_char(c: char) -> bool {
     "#*?|()[]{}\\".contains(c)
 }
