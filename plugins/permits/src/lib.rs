@@ -18,6 +18,7 @@
 mod actions;
 mod client;
 mod permit;
+mod permit_request;
 pub mod pool;
 mod record;
 mod slots;
@@ -32,8 +33,9 @@ use muster_api::{Agent, AgentError, DaemonContext, NoOptions, NodePlugin, Plugin
 
 use actions::release_permits;
 
-pub use client::{PermitClient, PermitError, PermitLoss, PermitRequest};
+pub use client::{PermitClient, PermitError};
 pub use permit::Permit;
+pub use permit_request::{PermitLoss, PermitRequest};
 pub use record::{ClaimRecord, PermitKeyKind, WaitRecord};
 
 /// Default time that a permit stays valid without a heartbeat.

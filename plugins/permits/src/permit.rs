@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::client::PermitLoss;
+use crate::permit_request::PermitLoss;
 use crate::record::{ClaimRecord, PermitKeyKind};
 use crate::slots::AllocatedSlot;
 use crate::watched_pool::{MAX_POLL_INTERVAL, WatchedPool};

@@ -2,6 +2,7 @@
 
 #![expect(clippy::disallowed_types, reason = "starts the real Puppet")]
 
+use std::fmt::Write as _;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -120,9 +121,9 @@ impl PuppetNode {
             ("ssldir", &options.ssldir),
         ] {
             let path = path.as_ref().unwrap().display();
-            config.push_str(&format!("{name} = \"{path}\"\n"));
+            writeln!(config, "{name} = \"{path}\"").unwrap();
         }
-        config.push_str(&format!("application = \"apply\"\ncertname = \"{}\"\n", self.name));
+        writeln!(config, "application = \"apply\"\ncertname = \"{}\"", self.name).unwrap();
         let daemon = DaemonHome::new(organisation, &signer, &server.url(), &config).start();
         poll_until_ok("the daemon replies", Duration::from_mins(2), async || {
             let output = rpc.run(&["ping", "-I", &self.name]).await;

@@ -15,8 +15,6 @@ use crate::printer::{BAD, GOOD, STRONG};
 
 /// Maximum node names beside a count.
 const MAX_NAMED_NODES: usize = 4;
-/// Maximum number of reasons in the error when nothing can run.
-const MAX_IDLE_REASONS: usize = 4;
 
 /// A log line, prefixed with its time.
 pub fn format_log_line(now: Millis, text: &str) -> String {
@@ -107,20 +105,6 @@ fn describe_times(runs: &PuppetRunsReport) -> String {
     let count = count_text(stats.runs, "run", "runs");
     let (work, longest) = (format_duration(stats.work), format_duration(stats.longest));
     format!("{count} in {took}: together they took {work}, the longest {longest}.")
-}
-
-/// The error when no node is left to run on, with the reasons and the numbers of nodes.
-pub fn describe_idle_nodes(runs: &PuppetRunsReport) -> String {
-    let reasons = runs.idle_reasons();
-    let mut parts: Vec<String> = reasons
-        .iter()
-        .take(MAX_IDLE_REASONS)
-        .map(|(count, reason)| format!("{}: {}", node_count_text(*count), escape_to_line(reason)))
-        .collect();
-    if reasons.len() > MAX_IDLE_REASONS {
-        parts.push("for other nodes see -j".to_owned());
-    }
-    format!("nothing to run: {}", parts.join("; "))
 }
 
 /// Describes whether the limit was held. The evidence is what nodes measured of all runs of the pool, not an observation of this process.

@@ -24,8 +24,7 @@ use crate::commands::inquiry::{ask_nodes, plan_action};
 use crate::commands::request::save::{JobCandidate, open_journal};
 use crate::progress::ProgressReporter;
 use crate::render::plan::{list_sample_nodes, node_count_text};
-use crate::render::puppet::status::node_states;
-use crate::render::runs::describe_idle_nodes;
+use crate::render::puppet::status::{describe_idle_nodes, node_states};
 
 /// A rollout that was asked for by one of the commands.
 #[expect(clippy::struct_excessive_bools, reason = "the flags of the command line")]
@@ -156,7 +155,7 @@ async fn run_round(
         if none_found {
             cx.report_no_nodes(&target);
         } else {
-            cx.printer.print_error(&describe_idle_nodes(&runs));
+            cx.printer.print_error(describe_idle_nodes(&runs));
         }
         output.print_end(&runs)?;
         return Ok(runs);

@@ -4,13 +4,16 @@ use std::time::Duration;
 
 use muster_base::format_duration;
 use muster_contract::puppet::PuppetStatusOutput;
-use muster_request::{NodeReply, RequestReport};
+use muster_request::{NodeReply, PuppetRunsReport, RequestReport};
 use muster_wire::identity::Identity;
 use serde::Serialize;
 
 use crate::render::grid::{TableRow, lay_out_table};
 use crate::render::request::balance_line;
-use crate::render::{TextPage, escape_to_line};
+use crate::render::{TextPage, escape_to_line, node_count_text};
+
+/// Maximum number of reasons in the error when nothing can run.
+const MAX_IDLE_REASONS: usize = 4;
 
 /// State of Puppet on one node.
 #[derive(Debug, Serialize)]
@@ -140,6 +143,20 @@ pub fn render_status_table(
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PuppetStatusDocument<'a> {
     pub nodes: &'a [PuppetNodeState],
+}
+
+/// The error when no node is left to run on, with the reasons and the numbers of nodes.
+pub fn describe_idle_nodes(runs: &PuppetRunsReport) -> String {
+    let reasons = runs.idle_reasons();
+    let mut parts: Vec<String> = reasons
+        .iter()
+        .take(MAX_IDLE_REASONS)
+        .map(|(count, reason)| format!("{}: {}", node_count_text(*count), escape_to_line(reason)))
+        .collect();
+    if reasons.len() > MAX_IDLE_REASONS {
+        parts.push("for other nodes see -j".to_owned());
+    }
+    format!("nothing to run: {}", parts.join("; "))
 }
 
 #[cfg(test)]
