@@ -38,7 +38,7 @@ pub struct CopyArgs {
     #[arg(value_name = "SOURCE")]
     pub source: String,
     /// Where to copy it: NODE:PATH, or :PATH with filters, or a file or directory of this machine
-    #[arg(value_name = "TARGET")]
+    #[arg(id = "destination", value_name = "TARGET")]
     pub target: String,
     /// Permissions of the target on nodes, in octal [default: as described below]
     #[arg(long, value_name = "MODE", value_parser = parse_mode, help_heading = HELP_HEADING)]
