@@ -270,29 +270,6 @@ impl CommandContext<'_> {
         }
     }
 
-    /// The fleet, the filter and the inputs of a change, for the question before it. `plan` has the inputs.
-    pub fn describe_change(
-        &self,
-        settings: &RpcSettings,
-        target: &TargetSelection,
-        plan: &RequestPlan<'_>,
-    ) -> String {
-        let collective = target.collective.as_ref().unwrap_or(&settings.collective);
-        let method = target.discovery_source(Some(settings)).map(|source| source.method());
-        let method = method.ok().filter(|method| *method != DiscoveryMethod::Broadcast);
-        let method = method.map(|method| format!(" (found by {method})")).unwrap_or_default();
-        let filter = target.filter.explain() + &method;
-        let fleet = fleet_name(settings);
-        let scope = ChangeScope {
-            fleet: fleet.as_deref(),
-            context: settings.context.as_ref().map(ContextName::as_str),
-            collective: collective.as_str(),
-            filter: &filter,
-            inputs: &plan.action.redact_input(&plan.data),
-        };
-        scope.render_text()
-    }
-
     /// Prints that no request was sent because no nodes matched.
     pub fn report_no_nodes(&self, target: &TargetSelection) {
         self.printer.print_error("no request sent, we did not discover any nodes");
@@ -302,4 +279,26 @@ impl CommandContext<'_> {
         ));
         self.suggest_names(target);
     }
+}
+
+/// The fleet, the filter and the inputs of a change, for the question before it. `plan` has the inputs.
+pub fn describe_change(
+    settings: &RpcSettings,
+    target: &TargetSelection,
+    plan: &RequestPlan<'_>,
+) -> String {
+    let collective = target.collective.as_ref().unwrap_or(&settings.collective);
+    let method = target.discovery_source(Some(settings)).map(|source| source.method());
+    let method = method.ok().filter(|method| *method != DiscoveryMethod::Broadcast);
+    let method = method.map(|method| format!(" (found by {method})")).unwrap_or_default();
+    let filter = target.filter.explain() + &method;
+    let fleet = fleet_name(settings);
+    let scope = ChangeScope {
+        fleet: fleet.as_deref(),
+        context: settings.context.as_ref().map(ContextName::as_str),
+        collective: collective.as_str(),
+        filter: &filter,
+        inputs: &plan.action.redact_input(&plan.data),
+    };
+    scope.render_text()
 }

@@ -35,7 +35,9 @@ use crate::cli::output::OutputArgs;
 use crate::cli::request::RequestArgs;
 use crate::cli::request_flags::RequestFlags;
 use crate::cli::rollout_flags::PaceArgs;
-use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Result};
+use crate::commands::context::{
+    CommandContext, CommandExitCode, CommandResult, Result, describe_change,
+};
 use crate::environment::ProcessEnvironment;
 use crate::input_values::{StdinUse, read_input_values};
 use crate::progress::ProgressReporter;
@@ -347,7 +349,7 @@ async fn confirm_request(
     let (limits, pause) = (request.limits, request.pause);
     let preview = RolloutPreview { request: (ddl.name(), action.name()), nodes, limits, pause };
     let conditions = (request.plan.changes_nothing(), nodes.len(), args.flags.yes);
-    let question = || preview.render_text() + &cx.describe_change(settings, target, request.plan);
+    let question = || preview.render_text() + &describe_change(settings, target, request.plan);
     let was_asked = cx.confirm_request(settings, conditions, question).await?;
     if !was_asked && request.limits.batches(nodes.iter().cloned()).len() >= 2 {
         cx.printer.print_message(preview.render_text().trim_end());

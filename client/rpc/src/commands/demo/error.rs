@@ -121,6 +121,10 @@ impl CommandError for DemoError {
             Self::Ended { .. } | Self::NotReady { .. } => {
                 "all processes were stopped; `rpc demo down` removes the logs"
             }
+            // The limit of the account's buckets is 1.5 GiB, and nats-server offers three quarters of the free space.
+            Self::Stores(PushError::Stores(_)) => {
+                "the broker needs 2 GiB of free disk space, even if it uses less; free some, or give a directory on another disk with `--dir`, after `rpc demo down`"
+            }
             Self::Organisation(error) => return error.hints(),
             Self::Broker(error) => return error.hints(),
             _ => return Vec::new(),

@@ -63,7 +63,7 @@ impl DemoRecord {
 
     /// The number of nodes, and whether they are virtual.
     pub fn count_nodes(&self) -> (usize, bool) {
-        let in_memory = self.nodes.iter().filter_map(|node| node.virtual_count).next();
+        let in_memory = self.nodes.iter().find_map(|node| node.virtual_count);
         match in_memory {
             Some(count) => (usize::try_from(count).unwrap_or(usize::MAX), true),
             None => (self.nodes.len(), false),

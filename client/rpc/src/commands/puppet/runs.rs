@@ -19,7 +19,7 @@ use super::PUPPET_AGENT;
 use super::output::{PuppetOutput, PuppetOutputForm};
 use super::resume::{RemainingRollout, remaining_rollout};
 use crate::cli::puppet::{PuppetRolloutArgs, PuppetRunArgs, PuppetRunallArgs, PuppetRunonceArgs};
-use crate::commands::context::{CommandContext, CommandResult, Result};
+use crate::commands::context::{CommandContext, CommandResult, Result, describe_change};
 use crate::commands::inquiry::{ask_nodes, plan_action};
 use crate::commands::request::save::{JobCandidate, open_journal};
 use crate::progress::ProgressReporter;
@@ -164,7 +164,7 @@ async fn run_round(
         let concurrency = rollout.limit.map(|limit| format!("{limit} at a time"));
         let concurrency = concurrency.unwrap_or_else(|| "all at once".to_owned());
         let (count, names) = (node_count_text(nodes.len()), list_sample_nodes(&nodes));
-        let scope = cx.describe_change(&settings, &target, &plan);
+        let scope = describe_change(&settings, &target, &plan);
         format!("Plan: puppet runs on {count}, {concurrency}: {names}\n{scope}")
     };
     cx.confirm_request(&settings, (false, nodes.len(), rollout.yes), preview).await?;
