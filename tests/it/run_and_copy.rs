@@ -1,5 +1,7 @@
 //! `rpc run` and `rpc cp` with the real `rpc`: output of commands by node, and files that are copied to nodes and from them.
 
+#![expect(clippy::indexing_slicing, reason = "documents are indexed; tests end by panic")]
+
 use std::path::{Path, PathBuf};
 use std::process::Output;
 

@@ -1,6 +1,6 @@
 //! Tests of the agent through its handlers, with a scratch directory as root.
 
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -152,7 +152,8 @@ fn types_names_and_examples_equal_the_ddl() {
 async fn file_is_replaced_when_it_is_verified() {
     let machine = Machine::new(options());
     std::fs::write(machine.path("/srv/app/x"), "old").unwrap();
-    std::fs::set_permissions(machine.path("/srv/app/x"), PermissionsExt::from_mode(0o640)).unwrap();
+    std::fs::set_permissions(machine.path("/srv/app/x"), std::fs::Permissions::from_mode(0o640))
+        .unwrap();
     let content = content();
     let begun = machine.begin("/srv/app/x", &content, json!({})).await.unwrap();
     assert_eq!((&begun["missing_chunks"], &begun["missing"]), (&json!(4), &json!([[0, 3]])));

@@ -36,11 +36,10 @@ const HELP_HEADING: &str = "Copy options";
 pub struct CopyArgs {
     /// File to copy: a file of this machine, or NODE:PATH, or :PATH with filters
     #[arg(value_name = "SOURCE")]
-    pub source: String,
+    pub source_operand: String,
     /// Where to copy it: NODE:PATH, or :PATH with filters, or a file or directory of this machine
-    // The filters have an argument with the id `target`: the collective.
-    #[arg(id = "destination", value_name = "TARGET")]
-    pub target: String,
+    #[arg(value_name = "TARGET")]
+    pub target_operand: String,
     /// Permissions of the target on nodes, in octal [default: as described below]
     #[arg(long, value_name = "MODE", value_parser = parse_mode, help_heading = HELP_HEADING)]
     pub mode: Option<String>,

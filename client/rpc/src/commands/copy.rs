@@ -53,8 +53,8 @@ struct PreparedCopy<'a> {
 /// Runs the command.
 pub async fn run(args: CopyArgs, cx: CommandContext<'_>) -> CommandResult {
     let json = form::parse_json_form(&args.json)?;
-    let source = CopyLocation::parse(&args.source)?;
-    let target = CopyLocation::parse(&args.target)?;
+    let source = CopyLocation::parse(&args.source_operand)?;
+    let target = CopyLocation::parse(&args.target_operand)?;
     match (source, target) {
         (CopyLocation::Local(file), CopyLocation::Remote(node, path)) => {
             let path = with_file_name(path, &file)?;

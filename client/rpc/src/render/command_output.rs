@@ -244,7 +244,7 @@ mod tests {
            x
            exited with code 3
         web4
-           killed: it did not end within 2.00 s
+           killed: it did not end within 2 s
         web5
            (no output)
         web[1,2] (2 nodes)

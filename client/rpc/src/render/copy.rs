@@ -253,9 +253,7 @@ mod tests {
         /srv/motd to logs, 3.00 MiB, 6 nodes in 1.23 s: 1 copied, 1 unchanged, 1 attributes set, 1 failed, 1 no reply, 1 not completed
         ");
         assert!(view.can_be_resumed());
-        insta::assert_snapshot!(
-            "copy_json",
-            serde_json::to_string_pretty(&view.document()).unwrap()
-        );
+        let document = serde_json::to_string_pretty(&view.document()).unwrap();
+        insta::assert_snapshot!("copy_json", document);
     }
 }

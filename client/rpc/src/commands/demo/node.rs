@@ -44,10 +44,11 @@ fn common_config() -> BTreeMap<&'static str, Value> {
     plugins
 }
 
-/// Sections of plugins that run programs in the scratch root. A real node has these agents only if its operator enables them.
+/// Sections of plugins that run programs or write files in the scratch root. A real node has these agents only if its operator enables them.
 fn program_config() -> BTreeMap<&'static str, Value> {
     BTreeMap::from([
         ("shell", json!({"enabled": true})),
+        ("filecopy", json!({"write": ["/"], "read": ["/"]})),
         ("catalog", json!({"enabled": true})),
         ("puppet", json!({"engine": "native", "catalog": CATALOG_PATH})),
     ])
