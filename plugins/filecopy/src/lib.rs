@@ -63,20 +63,21 @@ pub fn build_agent(
     directory: PathBuf,
     daemon_paths: Vec<PathBuf>,
 ) -> Result<Agent, AgentError> {
-    let rules = |allow: &[PathBuf], allow_key| PathRules {
-        allow: allow.to_vec(),
-        deny: options.deny.clone(),
+    let Options { write, read, deny, max_bytes, transfers, expiry_seconds } = options;
+    let rules = |allow: Vec<PathBuf>, allow_key| PathRules {
+        allow,
+        deny: deny.clone(),
         allow_key,
         deny_key: "plugins.filecopy.deny",
     };
-    let writable = rules(&options.write, "plugins.filecopy.write");
-    let readable = rules(&options.read, "plugins.filecopy.read");
+    let writable = rules(write, "plugins.filecopy.write");
+    let readable = rules(read, "plugins.filecopy.read");
     let readable = Arc::new(PathPolicy::new(readable, daemon_paths.clone()));
     let store = Arc::new(TransferStore::new(
         directory,
         PathPolicy::new(writable, daemon_paths),
-        Duration::from_secs(options.expiry_seconds),
-        (options.transfers, options.max_bytes),
+        Duration::from_secs(expiry_seconds),
+        (transfers, max_bytes),
     ));
     Agent::builtin("filecopy")?
         .blocking_action("begin", &store, receive::begin_transfer)

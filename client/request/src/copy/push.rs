@@ -86,14 +86,14 @@ impl FleetConnection {
         while let Some(batch) = schedule.next_batch() {
             number += 1;
             observer.observe(RequestEvent::BatchStarted { number, count, nodes: batch.len() });
-            let pushed = tokio::select! {
-                pushed = pusher.push_to_batch(batch, &mut report.nodes) => pushed,
+            let ended = tokio::select! {
+                ended = pusher.push_to_batch(batch, &mut report.nodes) => ended,
                 () = interrupt.wait_for_signal() => {
                     schedule.stop(RolloutStopReason::Interrupted);
                     break;
                 }
             };
-            match pushed {
+            match ended {
                 Ok(()) => {}
                 Err(error) if report.nodes.is_empty() => return Err(error.into()),
                 Err(error) => {
@@ -159,10 +159,10 @@ impl FilePusher<'_> {
         nodes: BTreeSet<Identity>,
         results: &mut CopyResults,
     ) -> Result<Receivers, ClientError> {
-        let PushRequest { file, path, mode, owner, group, .. } = self.request;
-        let text = |value: &Option<&str>| value.map(str::to_owned);
+        let PushRequest { file, path, mode, owner, group, .. } = *self.request;
+        let text = |value: Option<&str>| value.map(str::to_owned);
         let input = FilecopyBeginInput {
-            path: (*path).to_owned(),
+            path: path.to_owned(),
             size: file.size,
             sha256: file.sha256.clone(),
             chunk_bytes: self.chunk_bytes,

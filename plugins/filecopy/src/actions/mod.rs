@@ -5,12 +5,12 @@ pub(crate) mod receive;
 
 use muster_api::ActionError;
 use muster_api::system::FileEntryKind;
-use muster_api::system::confined::ConfinedFile;
+use muster_api::system::confined::{ConfinedEntry, ConfinedFile};
 use muster_filemgr::path_policy::AdmittedPath;
 
 /// Opens a regular file; `None` if nothing exists at the path.
 fn open_file(admitted: &AdmittedPath) -> Result<Option<ConfinedFile>, ActionError> {
-    let found = admitted.entry.as_ref().map(|entry| entry.status()).transpose()?.flatten();
+    let found = admitted.entry.as_ref().map(ConfinedEntry::status).transpose()?.flatten();
     let path = admitted.path.display();
     match found.map(|found| found.metadata.kind) {
         None => Ok(None),

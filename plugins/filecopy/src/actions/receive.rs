@@ -20,6 +20,7 @@ use crate::transfer_store::{TransferStore, TransferStoreError};
 const MIN_CHUNK_BYTES: u64 = 4096;
 
 /// Prepares a copy, or finds that the target needs none.
+#[expect(clippy::needless_pass_by_value, reason = "the signature of actions")]
 pub(crate) fn begin_transfer(
     store: &Arc<TransferStore>,
     cx: &BlockingContext,
