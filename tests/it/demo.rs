@@ -193,7 +193,8 @@ fn queries_find_the_right_nodes_and_set_exit_codes() {
     for (line, expected) in [
         (&["find", "-C", "unicorn"][..], 1),
         (&["do", "puppetral", "type=user", "name=rip", "-C", "unicorn"], 1),
-        (&["do", "puppetral", "type=user", "name=rip", "wings=2"], 2),
+        (&["do", "puppetral", "type=user", "name=rip", "wings=2"], 4),
+        (&["do", "puppetral", "type=user", "name=rip", "wings=2", "--skip-input-check"], 2),
         (&["do", "puppetral", "type=user", "name=rip", "-I", "gone.example.net"], 3),
         (&["do", "puppetral", "type=user"], 4),
         (&["do", "unicorn", "fly"], 4),
@@ -252,7 +253,7 @@ fn check_limits_and_output_forms(demo: &Demo) {
 }
 
 fn check_failing_rollouts_stop(demo: &Demo) {
-    let failing = ["do", "puppetral", "type=user", "name=rip", "wings=2"];
+    let failing = ["do", "puppetral", "type=user", "name=rip", "wings=2", "--skip-input-check"];
     for (more, sent) in [
         (&["--canary", "1"][..], 1),
         (&["--batch", "2", "--batch-sleep", "0", "--max-failures", "2"], 4),

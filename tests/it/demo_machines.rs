@@ -1,6 +1,8 @@
 //! The machines of the demonstration with the real programs: services, packages, processes, files, programs and catalogs work below each
 //! node's root, and nothing outside of it is changed.
 
+#![expect(clippy::indexing_slicing, reason = "documents are indexed; tests end by panic")]
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 

@@ -28,7 +28,7 @@ impl OwedRefreshFixture {
         let directory = tempfile::tempdir().unwrap();
         std::fs::create_dir(directory.path().join("puppet")).unwrap();
         let fixture = Self { directory };
-        let failing = fixture.exec(&["/bin/sh", "-c", "exit 3"], &json!({}));
+        let failing = OwedRefreshFixture::exec(&["/bin/sh", "-c", "exit 3"], &json!({}));
         let first = fixture.apply(&[fixture.source("one"), failing]);
         assert_eq!(fixture.pending(), ["its refresh failed"], "{}", describe_output(&first));
         fixture
@@ -49,7 +49,7 @@ impl OwedRefreshFixture {
         json!({"type": "file", "title": self.path("source"), "ensure": "file", "content": "one"})
     }
 
-    fn exec(&self, command: &[&str], more: &Value) -> Value {
+    fn exec(command: &[&str], more: &Value) -> Value {
         let mut exec =
             json!({"type": "exec", "title": "Y", "command": command, "refreshonly": true});
         exec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -59,7 +59,7 @@ impl OwedRefreshFixture {
     /// Y with a command that records its execution.
     fn working_exec(&self, more: &Value) -> Value {
         let line = format!("echo Y >> {}", self.path("log").display());
-        self.exec(&["/bin/sh", "-c", &line], more)
+        Self::exec(&["/bin/sh", "-c", &line], more)
     }
 
     fn run_count(&self) -> usize {
@@ -171,20 +171,20 @@ fn lint_reports_fragile_and_orphaned_execs() {
     let command = ["/bin/true"];
     let dependency =
         json!({"type": "exec", "title": "site", "command": command, "before": "Exec[Y]"});
-    let fragile = [fixture.source("one"), dependency, fixture.exec(&command, &json!({}))];
+    let fragile = [fixture.source("one"), dependency, OwedRefreshFixture::exec(&command, &json!({}))];
     let output = fixture.run(&fragile, &["--lint"]);
     let text = describe_output(&output);
     assert_eq!(output.status.code(), Some(0), "{text}");
     assert!(text.contains("Exec[Y]") && text.contains("if Exec[site] fails"), "{text}");
     assert_eq!(fixture.run(&fragile, &["--lint", "--strict"]).status.code(), Some(1));
 
-    let orphan = [fixture.silent_source(), fixture.exec(&command, &json!({"creates": "/bin/x"}))];
+    let orphan = [fixture.silent_source(), OwedRefreshFixture::exec(&command, &json!({"creates": "/bin/x"}))];
     let output = fixture.run(&orphan, &["--lint", "--strict"]);
     let text = describe_output(&output);
     assert_eq!(output.status.code(), Some(1), "{text}");
     assert!(text.contains("Exec[Y] never runs"), "{text}");
 
-    let sound = [fixture.source("one"), fixture.exec(&command, &json!({"creates": "/bin/x"}))];
+    let sound = [fixture.source("one"), OwedRefreshFixture::exec(&command, &json!({"creates": "/bin/x"}))];
     let output = fixture.run(&sound, &["--lint", "--strict"]);
     assert_eq!(output.status.code(), Some(0), "{}", describe_output(&output));
 }

@@ -199,8 +199,8 @@ async fn interrupted_copy_continues_with_the_missing_parts() {
     // As an earlier `rpc cp` that was stopped after its second part.
     let sha256 = sha256_text(&content);
     let begin = json!({"path": "/tmp/data.bin", "size": content.len(), "sha256": sha256, "chunk_bytes": chunk});
-    let begun = caller.call_action("n1", "filecopy", "begin", begin).await.reply.data;
-    let part = json!({"transfer": begun["transfer"], "index": 1, "content": encode_chunk(&content[chunk..2 * chunk])});
+    let transfer = caller.call_action("n1", "filecopy", "begin", begin).await.reply.data;
+    let part = json!({"transfer": transfer["transfer"], "index": 1, "content": encode_chunk(&content[chunk..2 * chunk])});
     assert!(caller.call_action("n1", "filecopy", "write", part).await.is_ok());
     let document = fleet.copy(&[file.to_str().unwrap(), ":/tmp/data.bin"], 0).await;
     assert_eq!(results(&document), pairs([("n1", "copied"), ("n2", "copied")]));

@@ -79,6 +79,9 @@ impl RequestReport {
     }
 }
 
+/// The output of `puppetral` with the content of a changed file.
+const DIFF_OUTPUT: &str = "diff";
+
 /// One node's reply.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NodeReply {
@@ -106,10 +109,17 @@ impl From<&NodeReply> for JobReply {
             statusmsg: reply.message.clone(),
             reason: reply.reason.clone(),
             took_ms: reply.took,
-            data: reply.data.clone(),
+            data: record_outputs(&reply.data),
             data_omitted: None,
         }
     }
+}
+
+/// The outputs that a job keeps. A diff shows the content of a file, of which jobs and audit records keep digests only.
+fn record_outputs(outputs: &Map<String, Value>) -> Map<String, Value> {
+    let mut recorded = outputs.clone();
+    recorded.retain(|name, _| name != DIFF_OUTPUT);
+    recorded
 }
 
 /// Timings of a request to one node and its reply.

@@ -156,7 +156,7 @@ pub async fn read_input_values(
                     printer.print_message(message);
                 }
                 let path = PathBuf::from("-");
-                let bytes = read_on_thread(|input| read_limited(input)).await?;
+                let bytes = read_on_thread(read_limited).await?;
                 let failed = |source| InputValueError::Read {
                     input: name.clone(),
                     path: path.clone(),

@@ -52,7 +52,8 @@ async fn half_open_connections_are_reported_and_recover() {
     let output = rpc.run(&["do", "rpcutil", "ping", "--nodes", &nodes, "-t", "2"]).await;
     let text = describe_output(&output);
     assert_eq!(output.status.code(), Some(2), "{text}");
-    assert!(disconnected.names().iter().all(|node| text.contains(node.as_str())), "{text}");
+    // The names of many missing nodes are folded.
+    assert!(text.contains("node[20-29].example.net"), "{text}");
 
     proxy.heal();
     poll_until_ok("all nodes have reconnected", RECOVERY_TIMEOUT, async || {

@@ -155,7 +155,7 @@ async fn read_actions_start_no_program_that_the_caller_names() {
     let server = organisation.start_broker().await;
     let config = "[requests]\nplain_secrets = true\n[plugins.puppetral]\ndeny_types = []\n\
                   [plugins.catalog]\nenabled = true\n[plugins.shell]\nenabled = true\n\
-                  [plugins.provision]\nenabled = true\n";
+                  [plugins.provision]\nenabled = true\n[plugins.filecopy]\nread = [\"/\"]\nwrite = [\"/\"]\n";
     let node = organisation.node("web1.example.com");
     let mut daemon = DaemonHome::new(&organisation, &node, &server.url(), config).start();
     await_log(&mut daemon, "ready identity=").await;

@@ -33,16 +33,16 @@ pub async fn run(args: FindArgs, cx: CommandContext<'_>) -> CommandResult {
     let started = Instant::now();
     let query = target.discovery_query(&source, Some(&settings.collective));
     let mut unanswered = UnansweredNodes::new();
-    let (nodes, complete) = match locate_nodes(&source, &query, cx.printer).await? {
-        Some(nodes) => (nodes, true),
-        None => {
-            let fleet = FleetConnection::connect(&settings, &target).await?;
-            let (nodes, complete) = ping_nodes(&fleet, &target, cx).await?;
-            let schemas = AgentSchemas::load(Some(&settings))?;
-            let (flags, connection) = (&args.query.filters, (&fleet, &schemas));
-            unanswered = find_unanswered(flags, &target, &nodes, connection, cx).await?;
-            (nodes, complete)
-        }
+    let located = locate_nodes(&source, &query, cx.printer).await?;
+    let (nodes, complete) = if let Some(nodes) = located {
+        (nodes, true)
+    } else {
+        let fleet = FleetConnection::connect(&settings, &target).await?;
+        let (nodes, complete) = ping_nodes(&fleet, &target, cx).await?;
+        let schemas = AgentSchemas::load(Some(&settings))?;
+        let (flags, connection) = (&args.query.filters, (&fleet, &schemas));
+        unanswered = find_unanswered(flags, &target, &nodes, connection, cx).await?;
+        (nodes, complete)
     };
     cx.remember_found(&target, &nodes);
     let method = source.method();

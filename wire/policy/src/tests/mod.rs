@@ -220,7 +220,7 @@ fn all_faults_of_a_line_and_of_all_files_are_reported() {
         ("groups", "admins rip\nadmins eve\n"),
     ];
     let (set, problems) = load(&files, RuleVerdict::Allow);
-    let places: Vec<String> = problems.iter().map(|problem| problem.to_string()).collect();
+    let places: Vec<String> = problems.iter().map(ToString::to_string).collect();
     assert_eq!(places.len(), 7, "{places:#?}");
     assert_eq!(decision_text(&set, "rip", "package", "status"), "-groups:2: malformed");
 }
