@@ -171,20 +171,25 @@ fn lint_reports_fragile_and_orphaned_execs() {
     let command = ["/bin/true"];
     let dependency =
         json!({"type": "exec", "title": "site", "command": command, "before": "Exec[Y]"});
-    let fragile = [fixture.source("one"), dependency, OwedRefreshFixture::exec(&command, &json!({}))];
+    let fragile =
+        [fixture.source("one"), dependency, OwedRefreshFixture::exec(&command, &json!({}))];
     let output = fixture.run(&fragile, &["--lint"]);
     let text = describe_output(&output);
     assert_eq!(output.status.code(), Some(0), "{text}");
     assert!(text.contains("Exec[Y]") && text.contains("if Exec[site] fails"), "{text}");
     assert_eq!(fixture.run(&fragile, &["--lint", "--strict"]).status.code(), Some(1));
 
-    let orphan = [fixture.silent_source(), OwedRefreshFixture::exec(&command, &json!({"creates": "/bin/x"}))];
+    let orphan = [
+        fixture.silent_source(),
+        OwedRefreshFixture::exec(&command, &json!({"creates": "/bin/x"})),
+    ];
     let output = fixture.run(&orphan, &["--lint", "--strict"]);
     let text = describe_output(&output);
     assert_eq!(output.status.code(), Some(1), "{text}");
     assert!(text.contains("Exec[Y] never runs"), "{text}");
 
-    let sound = [fixture.source("one"), OwedRefreshFixture::exec(&command, &json!({"creates": "/bin/x"}))];
+    let sound =
+        [fixture.source("one"), OwedRefreshFixture::exec(&command, &json!({"creates": "/bin/x"}))];
     let output = fixture.run(&sound, &["--lint", "--strict"]);
     assert_eq!(output.status.code(), Some(0), "{}", describe_output(&output));
 }
