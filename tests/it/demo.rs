@@ -243,8 +243,8 @@ fn check_limits_and_output_forms(demo: &Demo) {
     let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let kinds: Vec<&str> =
         lines.iter().map(|line| line.get("kind").and_then(Value::as_str).unwrap()).collect();
-    let [r, expected] = ["result", "discovered"];
-    assert_eq!(kinds, [expected, r, r, r, r, r, "summaries", "stats"]);
+    let [w, r, expected] = ["wave", "result", "discovered"];
+    assert_eq!(kinds, [expected, w, r, r, w, r, r, w, r, "summaries", "stats"]);
     let stats = lines.last().unwrap();
     assert_eq!((stat(stats, "ok").as_u64(), code), (Some(5), 0));
     assert_eq!(stat(stats, "requestids").as_array().unwrap().len(), 3);
