@@ -1,4 +1,4 @@
-//! Publishes fleet events: signed messages about what happened on this node when nobody waits for it. These are the outcomes of restarts.
+//! Publishes fleet events: signed messages about what happened on this node outside of a request. These are the outcomes of restarts.
 //!
 //! The worker of a restart is another process, and it may restart this daemon, so the daemon reads the outcomes from the restart store. The ids of
 //! published events are on disk: after a crash between publishing and writing, an event is published again with the same id.
@@ -22,8 +22,10 @@ use uuid::Uuid;
 
 use crate::core::DaemonCore;
 
-/// How often the restart store is read; a restart takes longer.
-const POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// How often the restart store is read while a restart is in progress.
+const ACTIVE_INTERVAL: Duration = Duration::from_millis(500);
+/// How often it is read otherwise: an idle daemon wakes up rarely. An event of a short restart is late by at most this time.
+const IDLE_INTERVAL: Duration = Duration::from_secs(5);
 /// Number of remembered ids of published events: several times the finished restarts that the store keeps for a service.
 const MAX_PUBLISHED_IDS: usize = 512;
 /// File of the published ids, in the daemon's state directory.
@@ -40,16 +42,17 @@ pub(crate) async fn publish_restart_outcomes(
 ) {
     let path = state.join(PUBLISHED_FILE);
     let mut published = PublishedEvents::load(path.clone()).await;
-    let mut tick = tokio::time::interval(POLL_INTERVAL);
+    let mut interval = Duration::ZERO;
     loop {
-        tick.tick().await;
+        tokio::time::sleep(interval).await;
+        interval = IDLE_INTERVAL;
         if !bus.is_connected() {
             continue;
         }
         let (reader, node) = (store.clone(), core.identity().clone());
-        let read = tokio::task::spawn_blocking(move || finished_restarts(&reader, &node)).await;
-        let mut outcomes = match read {
-            Ok(Ok(outcomes)) => outcomes,
+        let read = tokio::task::spawn_blocking(move || read_restarts(&reader, &node)).await;
+        let StoredRestarts { mut outcomes, in_progress } = match read {
+            Ok(Ok(stored)) => stored,
             Ok(Err(error)) => {
                 tracing::debug!(
                     error = error_chain(&error),
@@ -59,6 +62,9 @@ pub(crate) async fn publish_restart_outcomes(
             }
             Err(_) => return,
         };
+        if in_progress {
+            interval = ACTIVE_INTERVAL;
+        }
         outcomes.retain(|event| !published.ids.contains(&event.id));
         for event in &outcomes {
             match publish_event(&core, &bus, event).await {
@@ -81,21 +87,27 @@ async fn publish_event(core: &DaemonCore, bus: &Bus, event: &FleetEvent) -> Resu
     bus.flush().await.map_err(|error| error_chain(&error))
 }
 
-/// The outcomes of all finished restarts that the store keeps, as events.
-fn finished_restarts(
-    store: &RestartStore,
-    node: &Identity,
-) -> Result<Vec<FleetEvent>, SystemError> {
-    let mut events = Vec::new();
+/// What the restart store has.
+#[derive(Debug, Default)]
+struct StoredRestarts {
+    /// The outcomes of finished restarts, as events.
+    outcomes: Vec<FleetEvent>,
+    /// Whether a restart has not finished.
+    in_progress: bool,
+}
+
+fn read_restarts(store: &RestartStore, node: &Identity) -> Result<StoredRestarts, SystemError> {
+    let mut stored = StoredRestarts::default();
     for key in store.list_keys()? {
         let Some(record) = store.read_record(&key)? else {
             continue;
         };
         let target = record.target.to_string();
+        stored.in_progress |= !record.current.state.is_finished();
         let cycles = record.past.iter().chain([&record.current]);
-        events.extend(cycles.filter_map(|cycle| outcome_event(cycle, &target, node)));
+        stored.outcomes.extend(cycles.filter_map(|cycle| outcome_event(cycle, &target, node)));
     }
-    Ok(events)
+    Ok(stored)
 }
 
 /// The event of a finished restart; its id is that of the restart.

@@ -98,6 +98,27 @@ impl<'a> FleetRequest<'a> {
     }
 }
 
+/// Decides after a batch with this number of failures so far whether the rollout continues, and waits for the pause before the next batch. If it
+/// does not continue, the schedule has the reason.
+pub(crate) async fn wait_for_next_batch(
+    schedule: &mut RolloutSchedule,
+    (failed, pause): (usize, Duration),
+    interrupt: &mut InterruptListener,
+    observer: &dyn RequestObserver,
+) -> bool {
+    if let Some(stop) = schedule.record_batch_end(failed) {
+        observer.observe(RequestEvent::RolloutStopped(stop));
+        return false;
+    }
+    tokio::select! {
+        () = tokio::time::sleep(pause) => true,
+        () = interrupt.wait_for_signal() => {
+            schedule.stop(RolloutStopReason::Interrupted);
+            false
+        }
+    }
+}
+
 impl FleetConnection {
     /// Sends the request to the nodes, and shows each reply as it arrives. Without nodes, nothing is sent. An interrupt ends the wait and the
     /// rollout, but not the actions that nodes have started. A batch that cannot be sent does the same, unless it is the first: then it is an error,
@@ -143,7 +164,6 @@ impl FleetConnection {
                 BatchEnd::Finished => {}
                 BatchEnd::Interrupted => {
                     schedule.stop(RolloutStopReason::Interrupted);
-                    builder.add_gap(ResultGap::Interrupted);
                     let id = recorder.job_id().or(builder.current_request());
                     if let Some(id) = id.filter(|_| !action.is_read_only()) {
                         observer.observe(RequestEvent::NodesContinue(id));
@@ -161,25 +181,24 @@ impl FleetConnection {
                     break;
                 }
             }
-            if number == count {
-                break;
-            }
             let failed = builder.stats().unsuccessful_count();
-            if let Some(stop) = schedule.record_batch_end(failed) {
-                observer.observe(RequestEvent::RolloutStopped(stop));
+            if number == count
+                || !wait_for_next_batch(
+                    &mut schedule,
+                    (failed, request.pause),
+                    &mut interrupt,
+                    observer,
+                )
+                .await
+            {
                 break;
-            }
-            tokio::select! {
-                () = tokio::time::sleep(request.pause) => {}
-                () = interrupt.wait_for_signal() => {
-                    schedule.stop(RolloutStopReason::Interrupted);
-                    builder.add_gap(ResultGap::Interrupted);
-                    break;
-                }
             }
         }
         observer.observe(RequestEvent::CallsEnded);
         let stop = schedule.stop_reason();
+        if stop == Some(RolloutStopReason::Interrupted) {
+            builder.add_gap(ResultGap::Interrupted);
+        }
         recorder.record_end(JobEnd::of_rollout(stop));
         if let Some(reason) = stop {
             show(FleetRequestUpdate::Stopped { reason, job: job.as_deref() })?;

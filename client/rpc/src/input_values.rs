@@ -55,7 +55,7 @@ pub enum InputValueError {
         input: String,
         /// The file; `-` is the standard input.
         path: PathBuf,
-        /// What is there.
+        /// What the bytes are instead: `a NUL byte`, or bytes that are not UTF-8.
         problem: &'static str,
         /// The position, from 0.
         offset: usize,

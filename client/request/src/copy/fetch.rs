@@ -275,7 +275,7 @@ impl FileFetcher {
     }
 }
 
-/// A read that ends when nobody waits for it.
+/// A read in a task of its own; dropping it aborts the task.
 struct AbortingTask(JoinHandle<Result<StepAnswer, ClientError>>);
 
 impl Drop for AbortingTask {

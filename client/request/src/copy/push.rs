@@ -23,6 +23,7 @@ use crate::error::FleetRequestError;
 use crate::fleet::FleetConnection;
 use crate::interrupt::InterruptListener;
 use crate::observer::{RequestEvent, RequestObserver};
+use crate::rollout::wait_for_next_batch;
 
 /// A file for nodes.
 #[derive(Debug, Clone, Copy)]
@@ -102,19 +103,17 @@ impl FleetConnection {
                     break;
                 }
             }
-            if number == count {
+            let failed = report.unsuccessful_count();
+            if number == count
+                || !wait_for_next_batch(
+                    &mut schedule,
+                    (failed, request.pause),
+                    &mut interrupt,
+                    observer,
+                )
+                .await
+            {
                 break;
-            }
-            if let Some(stop) = schedule.record_batch_end(report.unsuccessful_count()) {
-                observer.observe(RequestEvent::RolloutStopped(stop));
-                break;
-            }
-            tokio::select! {
-                () = tokio::time::sleep(request.pause) => {}
-                () = interrupt.wait_for_signal() => {
-                    schedule.stop(RolloutStopReason::Interrupted);
-                    break;
-                }
             }
         }
         observer.observe(RequestEvent::CallsEnded);

@@ -14,10 +14,10 @@ pub const AFTER_HELP: &str = "Examples:
   rpc events --kind restart_failed -I web1.acme.net
   rpc events --count 1 -t 3600 --jsonl    wait for one event, at most an hour
 
-Nodes publish an event when something ends that nobody waits for: restart_ok,
-restart_failed and restart_timeout. Each is signed by its node and verified. The
-broker stores no events: those of before the command are not shown. Exits with 3
-if --count was given and fewer events arrived.";
+Nodes publish an event when a restart ends: restart_ok, restart_failed or
+restart_timeout. Each event is signed by its node and verified here. The broker
+does not store events, so earlier ones are not shown. Exits with 3 if --count is
+given and fewer events arrive.";
 
 /// `rpc events`.
 #[derive(Debug, Args)]

@@ -14,7 +14,7 @@ use serde_json::Value;
 
 /// Maximum number of names of each kind.
 const MAX_NAMES: usize = 5000;
-/// Maximum number of values of one fact. A fact with more is different on each node, and nobody types its values.
+/// Maximum number of values of one fact. A fact with more differs between nodes, such as an address; completing it is of no use.
 const MAX_VALUES_PER_FACT: usize = 100;
 /// Maximum number of values of all facts.
 const MAX_VALUES: usize = 20_000;

@@ -101,8 +101,8 @@ mod tests {
             ["no node has the fact os.family with the value \"Debain\"; did you mean \"Debian\"?"]
         );
         let filter = NodeFilter::default().with_identity("web1.acme.nt").unwrap();
-        let told = suggest_names(&filter.with_agent("servce").unwrap(), &seen());
-        assert_eq!(told.len(), 2, "{told:?}");
+        let suggestions = suggest_names(&filter.with_agent("servce").unwrap(), &seen());
+        assert_eq!(suggestions.len(), 2, "{suggestions:?}");
         assert_eq!(
             suggest("country=uk apach"),
             ["no known node has the class \"apach\"; did you mean \"apache\"?"]

@@ -193,9 +193,9 @@ async fn retire_revokes_the_token_of_the_node() {
     let status = [&config[..], &["provision", "status"]].concat();
     await_state("the service replies", || world.rpc(&status).status.code() == Some(0)).await;
     let retire = [&config[..], &["provision", "retire", "web2.acme.net", "--yes"]].concat();
-    let told = world.rpc(&retire);
-    assert_eq!(told.status.code(), Some(0), "{}", talk(&told));
-    assert!(talk(&told).contains("revoked node web2.acme.net"), "{}", talk(&told));
+    let retired = world.rpc(&retire);
+    assert_eq!(retired.status.code(), Some(0), "{}", talk(&retired));
+    assert!(talk(&retired).contains("revoked node web2.acme.net"), "{}", talk(&retired));
     assert!(fleet.trust().has_revocation(&key));
     assert!(fleet.entry("web2.acme.net").await.unwrap().revoked);
 }
