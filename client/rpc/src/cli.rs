@@ -8,6 +8,7 @@ pub mod cancel;
 pub mod completion;
 pub mod context;
 pub mod copy;
+mod deferred;
 pub mod demo;
 pub mod events;
 pub mod explain;
@@ -44,6 +45,7 @@ use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
 use crate::printer::VerbosityLevel;
 
+pub use deferred::Deferred;
 pub use read::CommandLineMessage;
 
 const GLOBAL_HEADING: &str = "Global options";
@@ -123,43 +125,43 @@ pub enum ColorMode {
 pub enum Command {
     /// Ping nodes and show their round-trip times
     #[command(after_help = ping::AFTER_HELP)]
-    Ping(ping::PingArgs),
+    Ping(Deferred<ping::PingArgs>),
     /// List the nodes that match the filters
     #[command(after_help = find::AFTER_HELP)]
-    Find(find::FindArgs),
+    Find(Deferred<find::FindArgs>),
     /// Show the distribution of a fact's values
     #[command(after_help = facts::AFTER_HELP)]
-    Facts(facts::FactsArgs),
+    Facts(Deferred<facts::FactsArgs>),
     /// Show the inventory of one node, or report on many nodes
     #[command(override_usage = inventory::USAGE, after_help = inventory::AFTER_HELP)]
-    Inventory(inventory::InventoryArgs),
+    Inventory(Deferred<inventory::InventoryArgs>),
     /// Run an action on all matching nodes; also `rpc AGENT ACTION`
     #[command(override_usage = request::USAGE, after_help = request::AFTER_HELP)]
-    Do(Box<request::RequestArgs>),
+    Do(Deferred<request::RequestArgs>),
     /// Run a command line on all matching nodes
     #[command(override_usage = run::USAGE, after_help = run::AFTER_HELP)]
-    Run(Box<run::RunArgs>),
+    Run(Deferred<run::RunArgs>),
     /// Copy a file to all matching nodes, or from them
     #[command(override_usage = copy::USAGE, after_help = copy::AFTER_HELP)]
-    Cp(Box<copy::CopyArgs>),
+    Cp(Deferred<copy::CopyArgs>),
     /// Receive the replies to requests that were sent with --reply-to
     #[command(after_help = listen::AFTER_HELP)]
-    Listen(Box<listen::ListenArgs>),
+    Listen(Deferred<listen::ListenArgs>),
     /// Show the events of nodes as they happen
     #[command(after_help = events::AFTER_HELP)]
-    Events(events::EventsArgs),
+    Events(Deferred<events::EventsArgs>),
     /// Cancel a request that is running or queued on nodes
     #[command(after_help = cancel::AFTER_HELP)]
-    Cancel(cancel::CancelArgs),
+    Cancel(Deferred<cancel::CancelArgs>),
     /// Show what a request would send, without sending it
     #[command(override_usage = "rpc explain AGENT [ACTION] [KEY=VALUE]... [OPTIONS]", after_help = explain::AFTER_HELP)]
-    Explain(explain::ExplainArgs),
+    Explain(Deferred<explain::ExplainArgs>),
     /// List, show, compare, undo and delete stored jobs
     #[command(subcommand)]
-    Job(job::JobCommand),
+    Job(Deferred<job::JobCommand>),
     /// Review and approve a request that another user proposed
     #[command(after_help = approve::AFTER_HELP)]
-    Approve(approve::ApproveArgs),
+    Approve(Deferred<approve::ApproveArgs>),
     /// Show the request counters of daemons
     #[command(after_help = "Examples:
   rpc stats                          counters of all daemons
@@ -171,7 +173,7 @@ were not authentic: missing, invalid or foreign signature, another collective,
 or a role without permission to send requests. EXPIRED were too old or from the
 future, REPLAYED were seen before, OTHERS were for other nodes, DENIED were
 denied by a policy. REPLIES is the number of replies.")]
-    Stats(filters::QueryArgs),
+    Stats(Deferred<filters::QueryArgs>),
     /// Diagnose problems of the client, the brokers and the nodes
     #[command(after_help = "Examples:
   rpc doctor                         the client, the brokers, the whole fleet
@@ -183,55 +185,55 @@ and TLS of the brokers; clocks, duplicate names, versions and DDLs of the nodes,
 and problems that daemons report: policies, facts, disks, audit, credentials.
 Changes nothing. Exits with 1 for an error of the client or a broker, with 2 for
 an error of a node; warnings do not count.")]
-    Doctor(filters::QueryArgs),
+    Doctor(Deferred<filters::QueryArgs>),
     /// Explain and test filters
     #[command(subcommand)]
-    Filter(filter::FilterCommand),
+    Filter(Deferred<filter::FilterCommand>),
     /// Run Puppet with a concurrency limit, and show its state
     #[command(subcommand)]
-    Puppet(Box<puppet::PuppetCommand>),
+    Puppet(Deferred<puppet::PuppetCommand>),
     /// Show and release run permits
     #[command(subcommand)]
-    Permit(permit::PermitCommand),
+    Permit(Deferred<permit::PermitCommand>),
     /// List, document, create, check and install agents
     #[command(subcommand)]
-    Plugin(plugin::PluginCommand),
+    Plugin(Deferred<plugin::PluginCommand>),
     /// Show who you are to the nodes, and until when
     #[command(after_help = whoami::AFTER_HELP)]
-    Whoami(whoami::WhoamiArgs),
+    Whoami(Deferred<whoami::WhoamiArgs>),
     /// List and select contexts: fleets and users
     #[command(subcommand)]
-    Context(context::ContextCommand),
+    Context(Deferred<context::ContextCommand>),
     /// Check, explain and test policies
     #[command(subcommand)]
-    Policy(policy::PolicyCommand),
+    Policy(Deferred<policy::PolicyCommand>),
     /// Create and manage an organisation: keys, credentials, revocations
     #[command(subcommand)]
-    Org(org::OrgCommand),
+    Org(Deferred<org::OrgCommand>),
     /// Enrol and provision new machines
     #[command(subcommand)]
-    Provision(provision::ProvisionCommand),
+    Provision(Deferred<provision::ProvisionCommand>),
     /// Verify and show a node's audit log
     #[command(subcommand)]
-    Audit(audit::AuditCommand),
+    Audit(Deferred<audit::AuditCommand>),
     /// Configure and run the broker
     #[command(subcommand)]
-    Broker(broker::BrokerCommand),
+    Broker(Deferred<broker::BrokerCommand>),
     /// Run a demonstration fleet on this machine: a broker and some nodes
     #[command(subcommand)]
-    Demo(demo::DemoCommand),
+    Demo(Deferred<demo::DemoCommand>),
     /// Print the JSON Schema of a command's JSON output
     #[command(after_help = schema::AFTER_HELP)]
-    Schema(schema::SchemaArgs),
+    Schema(Deferred<schema::SchemaArgs>),
     /// Print a shell completion script
     #[command(after_help = completion::AFTER_HELP)]
-    Completion(completion::CompletionArgs),
+    Completion(Deferred<completion::CompletionArgs>),
     /// Print completion candidates for a shell's completion script
     #[command(hide = true, after_help = completion::AFTER_HELP)]
-    Complete(completion::CompleteArgs),
+    Complete(Deferred<completion::CompleteArgs>),
     /// Write the manual pages: `rpc man DIR`
     #[command(hide = true, after_help = "Example:\n  rpc man /usr/share/man/man1")]
-    Man(completion::ManPagesArgs),
+    Man(Deferred<completion::ManPagesArgs>),
 }
 
 /// The name of a value, as on the command line.

@@ -40,7 +40,7 @@ use std::cell::OnceCell;
 
 use context::CommandContext;
 
-use crate::cli::{Cli, Command};
+use crate::cli::{Cli, Command, Deferred};
 use crate::environment::ProcessEnvironment;
 use crate::error::Error;
 use crate::exit::CommandExitCode;
@@ -57,36 +57,36 @@ pub async fn run(
     let context = cli.global.context.as_deref();
     let cx = CommandContext { config, context, environment, loaded_settings, printer };
     match cli.command {
-        Command::Ping(args) => ping::run(args, cx).await,
-        Command::Find(args) => find::run(args, cx).await,
-        Command::Facts(args) => facts::run(args, cx).await,
-        Command::Inventory(args) => inventory::run(args, cx).await,
-        Command::Do(args) => Box::pin(request::run(*args, cx)).await,
-        Command::Run(args) => Box::pin(run::run(*args, cx)).await,
-        Command::Cp(args) => Box::pin(copy::run(*args, cx)).await,
-        Command::Listen(args) => Box::pin(listen::run(*args, cx)).await,
-        Command::Events(args) => events::run(args, cx).await,
-        Command::Cancel(args) => cancel::run(args, cx).await,
-        Command::Stats(args) => stats::run(args, cx).await,
-        Command::Doctor(args) => doctor::run(args, cx).await,
-        Command::Approve(args) => approve::run(&args, cx),
-        Command::Explain(args) => explain::run(args, cx).await,
-        Command::Job(command) => job::run(command, cx).await,
-        Command::Filter(command) => filter::run(&command, cx),
-        Command::Puppet(command) => Box::pin(puppet::run(*command, cx)).await,
-        Command::Permit(command) => Box::pin(permit::run(command, cx)).await,
-        Command::Plugin(command) => plugin::run(command, cx).await,
-        Command::Audit(command) => audit::run(command, cx),
-        Command::Whoami(args) => whoami::run(&args, cx),
-        Command::Context(command) => contexts::run(command, cx),
-        Command::Policy(command) => policy::run(command, cx),
-        Command::Org(command) => org::run(command, cx).await,
-        Command::Provision(command) => provision::run(command, cx).await,
-        Command::Broker(command) => broker::run(command, cx),
-        Command::Demo(command) => demo::run(command, cx).await,
-        Command::Schema(args) => schema::run(&args, cx),
-        Command::Completion(args) => completion::run(&args, cx),
-        Command::Complete(args) => completion::answer_shell(&args, cx),
-        Command::Man(args) => completion::write_man_pages(&args),
+        Command::Ping(Deferred(args)) => ping::run(*args, cx).await,
+        Command::Find(Deferred(args)) => find::run(*args, cx).await,
+        Command::Facts(Deferred(args)) => facts::run(*args, cx).await,
+        Command::Inventory(Deferred(args)) => inventory::run(*args, cx).await,
+        Command::Do(Deferred(args)) => Box::pin(request::run(*args, cx)).await,
+        Command::Run(Deferred(args)) => Box::pin(run::run(*args, cx)).await,
+        Command::Cp(Deferred(args)) => Box::pin(copy::run(*args, cx)).await,
+        Command::Listen(Deferred(args)) => Box::pin(listen::run(*args, cx)).await,
+        Command::Events(Deferred(args)) => events::run(*args, cx).await,
+        Command::Cancel(Deferred(args)) => cancel::run(*args, cx).await,
+        Command::Stats(Deferred(args)) => stats::run(*args, cx).await,
+        Command::Doctor(Deferred(args)) => doctor::run(*args, cx).await,
+        Command::Approve(Deferred(args)) => approve::run(&args, cx),
+        Command::Explain(Deferred(args)) => explain::run(*args, cx).await,
+        Command::Job(Deferred(command)) => job::run(*command, cx).await,
+        Command::Filter(Deferred(command)) => filter::run(&command, cx),
+        Command::Puppet(Deferred(command)) => Box::pin(puppet::run(*command, cx)).await,
+        Command::Permit(Deferred(command)) => Box::pin(permit::run(*command, cx)).await,
+        Command::Plugin(Deferred(command)) => plugin::run(*command, cx).await,
+        Command::Audit(Deferred(command)) => audit::run(*command, cx),
+        Command::Whoami(Deferred(args)) => whoami::run(&args, cx),
+        Command::Context(Deferred(command)) => contexts::run(*command, cx),
+        Command::Policy(Deferred(command)) => policy::run(*command, cx),
+        Command::Org(Deferred(command)) => org::run(*command, cx).await,
+        Command::Provision(Deferred(command)) => provision::run(*command, cx).await,
+        Command::Broker(Deferred(command)) => broker::run(*command, cx),
+        Command::Demo(Deferred(command)) => demo::run(*command, cx).await,
+        Command::Schema(Deferred(args)) => schema::run(&args, cx),
+        Command::Completion(Deferred(args)) => completion::run(&args, cx),
+        Command::Complete(Deferred(args)) => completion::answer_shell(&args, cx),
+        Command::Man(Deferred(args)) => completion::write_man_pages(&args),
     }
 }

@@ -6,7 +6,7 @@ use clap::builder::StyledStr;
 use clap::error::ErrorKind;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser as _};
 
-use super::{Cli, Command};
+use super::{Cli, Command, Deferred};
 
 /// Commands with the name of an agent that lack some of its actions.
 const AGENTS_NAMED_LIKE_COMMANDS: [&str; 3] = ["permit", "provision", "puppet"];
@@ -48,7 +48,7 @@ impl Cli {
     fn parse_agent_help(mut arguments: Vec<OsString>) -> Option<Self> {
         arguments.retain(|word| word != "--help" && word != "-h");
         let mut cli = Self::parse_line(arguments).ok()?;
-        let Command::Do(request) = &mut cli.command else {
+        let Command::Do(Deferred(request)) = &mut cli.command else {
             return None;
         };
         // `rpc do --resume JOB --help` specifies no agent, so there is no schema for the help.
@@ -79,7 +79,7 @@ impl Cli {
         };
         arguments.insert(arguments.len().saturating_sub(word_count), "do".into());
         let mut cli = Self::try_parse_from(&arguments)?;
-        if let Command::Do(request) = &mut cli.command {
+        if let Command::Do(Deferred(request)) = &mut cli.command {
             request.bare = true;
         }
         Ok(cli)
@@ -98,7 +98,7 @@ mod tests {
     use std::ffi::OsString;
 
     use crate::cli::request::RequestArgs;
-    use crate::cli::{Cli, Command, GlobalArgs};
+    use crate::cli::{Cli, Command, Deferred, GlobalArgs};
 
     impl super::CommandLineMessage {
         fn kind(&self) -> clap::error::ErrorKind {
@@ -113,7 +113,7 @@ mod tests {
         let words = line.split(' ').map(OsString::from);
         let cli = Cli::parse_arguments(words).unwrap();
         match cli.command {
-            Command::Do(request) => (cli.global, *request),
+            Command::Do(Deferred(request)) => (cli.global, *request),
             other => panic!("{line} is {other:?}"),
         }
     }

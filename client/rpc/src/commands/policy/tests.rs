@@ -8,7 +8,7 @@ use clap::Parser as _;
 use tempfile::TempDir;
 
 use super::{CommandContext, run};
-use crate::cli::{Cli, Command};
+use crate::cli::{Cli, Command, Deferred};
 use crate::environment::ProcessEnvironment;
 use crate::exit::CommandExitCode;
 use crate::printer::VerbosityLevel;
@@ -33,7 +33,9 @@ fn rpc(line: &str, directory: &Path) -> (CommandExitCode, String, String) {
     let place = directory.display().to_string();
     let words = line.split(' ').map(|word| word.replace('@', &place));
     let cli = Cli::try_parse_from(words).unwrap();
-    let Command::Policy(command) = cli.command else { panic!("{line} is not a policy command") };
+    let Command::Policy(Deferred(command)) = cli.command else {
+        panic!("{line} is not a policy command")
+    };
     let (printer, data, talk) = printer(VerbosityLevel::Normal);
     // The command works without a configuration file; the one of the user who runs the tests must not apply.
     let environment = ProcessEnvironment::default();
@@ -45,7 +47,7 @@ fn rpc(line: &str, directory: &Path) -> (CommandExitCode, String, String) {
         loaded_settings,
         printer: &printer,
     };
-    let exit = run(command, cx).unwrap();
+    let exit = run(*command, cx).unwrap();
     let plain = |text: String| text.replace(&format!("{place}/"), "");
     (exit, plain(data.text()), plain(talk.text()))
 }
@@ -237,7 +239,7 @@ fn invalid_test_files_are_errors_that_name_the_file() {
             scratch.path().join(name).to_str().unwrap(),
         ])
         .unwrap();
-        let Command::Policy(command) = cli.command else { panic!() };
+        let Command::Policy(Deferred(command)) = cli.command else { panic!() };
         let (printer, ..) = printer(VerbosityLevel::Quiet);
         let cx = CommandContext {
             config: None,
@@ -246,7 +248,7 @@ fn invalid_test_files_are_errors_that_name_the_file() {
             loaded_settings: &OnceCell::new(),
             printer: &printer,
         };
-        let error = run(command, cx).unwrap_err();
+        let error = run(*command, cx).unwrap_err();
         assert!(error.to_string().contains(name), "{error}");
         assert_eq!(error.exit_code(), CommandExitCode::Local);
     }
