@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use muster_api::base::{error_chain, replace_file};
 use muster_api::system::SystemError;
-use muster_bus::Bus;
+use muster_bus::{Bus, BusError};
 use muster_restart::{RestartCycle, RestartState, RestartStore};
 use muster_wire::event::FleetEvent;
 use muster_wire::identity::{Identity, SubjectName};
 use muster_wire::limits::MAX_EVENT_TEXT_BYTES;
-use muster_wire::sign::{EnvelopeKind, sign_envelope};
+use muster_wire::sign::{EnvelopeKind, EnvelopeSignError, sign_envelope};
 use muster_wire::subject::EventAddress;
 use serde_json::json;
 use uuid::Uuid;
@@ -69,7 +69,10 @@ pub(crate) async fn publish_restart_outcomes(
         for event in &outcomes {
             match publish_event(&core, &bus, event).await {
                 Ok(()) => published.add(event.id),
-                Err(error) => tracing::warn!(error, id = %event.id, "cannot publish an event"),
+                Err(error) => {
+                    let error = error_chain(&error);
+                    tracing::warn!(error, id = %event.id, "cannot publish an event");
+                }
             }
         }
         if !outcomes.is_empty() {
@@ -79,12 +82,25 @@ pub(crate) async fn publish_restart_outcomes(
 }
 
 /// Signs an event and publishes it. Returns when the broker has received it.
-async fn publish_event(core: &DaemonCore, bus: &Bus, event: &FleetEvent) -> Result<(), String> {
-    let signed = sign_envelope(EnvelopeKind::Event, event, &core.signer);
-    let signed = signed.map_err(|error| error_chain(&error))?;
+async fn publish_event(
+    core: &DaemonCore,
+    bus: &Bus,
+    event: &FleetEvent,
+) -> Result<(), EventPublishError> {
+    let signed = sign_envelope(EnvelopeKind::Event, event, &core.signer)?;
     let address = EventAddress { kind: event.kind.clone(), node: event.sender.clone() };
-    bus.publish(&address.subject(), signed.into()).await.map_err(|error| error_chain(&error))?;
-    bus.flush().await.map_err(|error| error_chain(&error))
+    bus.publish(&address.subject(), signed.into()).await?;
+    bus.flush().await?;
+    Ok(())
+}
+
+/// Why an event was not published.
+#[derive(Debug, thiserror::Error)]
+enum EventPublishError {
+    #[error("cannot sign the event")]
+    Sign(#[from] EnvelopeSignError),
+    #[error("the broker did not receive the event")]
+    Bus(#[from] BusError),
 }
 
 /// What the restart store has.

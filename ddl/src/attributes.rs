@@ -8,6 +8,7 @@ use crate::coerce::{LIST_REQUIREMENT, parse_json, split_list};
 use crate::error::{InputValidationError, shown_value, truncate_text};
 use crate::resource_types::{
     self, AttributeForm, KnownResourceType, ResourceAttribute, attribute_names, nearest_attribute,
+    nearest_type,
 };
 use crate::schema::ActionSchema;
 use crate::validate::ValueViolation;
@@ -37,16 +38,14 @@ impl<'a> AttributeCoercion<'a> {
         type_name: Option<&str>,
         checking: AttributeChecking,
     ) -> Result<Self, InputValidationError> {
-        let known = match type_name.map(resource_types::find_type) {
-            Some(Ok(known)) => known,
-            Some(Err(nearest)) if checking == AttributeChecking::Strict => {
-                return Err(InputValidationError::UnknownResourceType {
-                    type_name: truncate_text(type_name.unwrap_or_default()),
-                    nearest,
-                });
-            }
-            Some(Err(_)) | None => KnownResourceType::Foreign,
-        };
+        let known = type_name.map_or(KnownResourceType::Foreign, resource_types::find_type);
+        if let (Some(name), KnownResourceType::Foreign, AttributeChecking::Strict) =
+            (type_name, known, checking)
+            && let Some(nearest) = nearest_type(name)
+        {
+            let type_name = truncate_text(name);
+            return Err(InputValidationError::UnknownResourceType { type_name, nearest });
+        }
         Ok(Self { action, checking, known })
     }
 

@@ -96,17 +96,20 @@ pub(crate) enum KnownResourceType {
     Foreign,
 }
 
-/// The built-in type of this name, or a foreign type. Fails with the name of the built-in type that was probably meant.
-pub(crate) fn find_type(name: &str) -> Result<KnownResourceType, String> {
+/// The type of this name.
+pub(crate) fn find_type(name: &str) -> KnownResourceType {
     let name = name.to_lowercase();
-    let types = &BUILTIN_TYPES.types;
-    if let Some((known, _)) = types.get_key_value(&name) {
-        return Ok(KnownResourceType::Builtin(known));
-    }
-    match nearest_name(&name, types.keys().map(String::as_str)) {
-        Some(nearest) if !FOREIGN_TYPES.contains(&name.as_str()) => Err(nearest),
-        _ => Ok(KnownResourceType::Foreign),
-    }
+    BUILTIN_TYPES
+        .types
+        .get_key_value(&name)
+        .map_or(KnownResourceType::Foreign, |(known, _)| KnownResourceType::Builtin(known))
+}
+
+/// The built-in type that was probably meant by the name of a foreign type.
+pub(crate) fn nearest_type(name: &str) -> Option<String> {
+    let name = name.to_lowercase();
+    let nearest = nearest_name(&name, BUILTIN_TYPES.types.keys().map(String::as_str));
+    nearest.filter(|_| !FOREIGN_TYPES.contains(&name.as_str()))
 }
 
 /// The built-in resource types by name.

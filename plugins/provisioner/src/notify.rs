@@ -4,10 +4,11 @@
 //! and sends it again *under the same id*: a webhook gets the id as `Idempotency-Key`, a mail as `Message-ID`, a program in the document. A receiver
 //! that deduplicates by id processes each message exactly once.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use lettre::message::Mailbox;
 use lettre::message::header::ContentType;
 use lettre::transport::smtp::client::{Tls, TlsParameters};
 use lettre::{SmtpTransport, Transport as _};
@@ -109,7 +110,30 @@ pub async fn send_message(
         NotificationChannel::Smtp { server, from, to } => send_mail(server, from, to, &message),
         NotificationChannel::Command { .. } => Ok(()),
     });
-    sent.await.map_err(|error| error.to_string()).flatten().map_err(StepError::transient)
+    let failed = |error: &dyn std::error::Error| StepError::transient(error_chain(error));
+    sent.await.map_err(|error| failed(&error))?.map_err(|error| failed(&error))
+}
+
+/// Why a webhook or a mail was not delivered. Errors are stored and logged, so none contains the path or query of a webhook, which often is its
+/// secret.
+#[derive(Debug, thiserror::Error)]
+enum DeliveryError {
+    #[error("cannot read the token")]
+    Token(#[from] muster_secret::SecretFileError),
+    #[error("cannot read the certificates in {}", path.display())]
+    Certificates { path: PathBuf, source: std::io::Error },
+    #[error("cannot send to {origin}")]
+    Webhook { origin: String, source: Box<ureq::Error> },
+    #[error("{origin} replied with status {status}")]
+    Status { origin: String, status: u16 },
+    #[error("`{0}` is not of the form host:port")]
+    ServerAddress(String),
+    #[error("`{0}` is not a mail address")]
+    MailAddress(String, #[source] lettre::address::AddressError),
+    #[error("cannot write the mail")]
+    Mail(#[from] lettre::error::Error),
+    #[error("cannot send to {server}")]
+    Smtp { server: String, source: lettre::transport::smtp::Error },
 }
 
 fn post_webhook(
@@ -117,7 +141,7 @@ fn post_webhook(
     token_file: Option<&Path>,
     ca: Option<&Path>,
     message: &NotificationMessage,
-) -> Result<(), String> {
+) -> Result<(), DeliveryError> {
     let tls = ureq::tls::TlsConfig::builder()
         .root_certs(load_root_certificates(ca)?)
         .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
@@ -135,27 +159,24 @@ fn post_webhook(
         .header("content-type", "application/json")
         .header("idempotency-key", message.id.to_string());
     if let Some(path) = token_file {
-        let token = muster_secret::read_secret(path, SecretOwner::Daemon, MAX_TOKEN_BYTES)
-            .map_err(|error| error_chain(&error))?;
+        let token = muster_secret::read_secret(path, SecretOwner::Daemon, MAX_TOKEN_BYTES)?;
         request = request.header("authorization", format!("Bearer {}", token.trim()));
     }
     let body = message.document.to_string();
-    // Errors are stored and logged, and the path or query of a webhook often is its secret.
-    let origin = url.origin();
-    let response = request.send(body).map_err(|error| format!("{origin}: {error}"))?;
-    let status = response.status();
+    let failed = |source| DeliveryError::Webhook { origin: url.origin(), source: Box::new(source) };
+    let status = request.send(body).map_err(failed)?.status();
     if status.is_success() {
         return Ok(());
     }
-    Err(format!("{origin} replied with status {status}"))
+    Err(DeliveryError::Status { origin: url.origin(), status: status.as_u16() })
 }
 
 /// Root certificates with which a webhook's certificate is verified.
-fn load_root_certificates(ca: Option<&Path>) -> Result<ureq::tls::RootCerts, String> {
+fn load_root_certificates(ca: Option<&Path>) -> Result<ureq::tls::RootCerts, DeliveryError> {
     let certificates = match ca {
         Some(path) => {
-            let pem =
-                std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
+            let failed = |source| DeliveryError::Certificates { path: path.to_owned(), source };
+            let pem = std::fs::read(path).map_err(failed)?;
             let to_certificate = |item: Result<ureq::tls::PemItem<'static>, _>| match item {
                 Ok(ureq::tls::PemItem::Certificate(certificate)) => Some(certificate),
                 _ => None,
@@ -176,10 +197,14 @@ fn send_mail(
     from: &str,
     to: &[String],
     message: &NotificationMessage,
-) -> Result<(), String> {
+) -> Result<(), DeliveryError> {
     let (host, port) = server.rsplit_once(':').unwrap_or((server, "25"));
-    let port: u16 = port.parse().map_err(|_| format!("`{server}` is not of the form host:port"))?;
-    let tls = TlsParameters::new(host.to_owned()).map_err(|error| error.to_string())?;
+    let port: u16 = port.parse().map_err(|_| DeliveryError::ServerAddress(server.to_owned()))?;
+    let failed = |source| DeliveryError::Smtp { server: server.to_owned(), source };
+    let mailbox = |address: &str| -> Result<Mailbox, DeliveryError> {
+        address.parse().map_err(|source| DeliveryError::MailAddress(address.to_owned(), source))
+    };
+    let tls = TlsParameters::new(host.to_owned()).map_err(failed)?;
     let transport = SmtpTransport::builder_dangerous(host)
         .port(port)
         // Opportunistic: a relay that offers TLS must use it; one on this machine may not offer it.
@@ -190,15 +215,14 @@ fn send_mail(
     let subject = format!("{}: {}", node.unwrap_or_default(), message.event.as_str());
     let text = serde_json::to_string_pretty(&message.document).unwrap_or_default();
     let mut mail = lettre::Message::builder()
-        .from(from.parse().map_err(|error| format!("{from}: {error}"))?)
+        .from(mailbox(from)?)
         .message_id(Some(format!("<{}@muster>", message.id)))
         .subject(subject);
     for address in to {
-        mail = mail.to(address.parse().map_err(|error| format!("{address}: {error}"))?);
+        mail = mail.to(mailbox(address)?);
     }
-    let mail =
-        mail.header(ContentType::TEXT_PLAIN).body(text).map_err(|error| error.to_string())?;
-    transport.send(&mail).map(drop).map_err(|error| format!("{server}: {error}"))
+    let mail = mail.header(ContentType::TEXT_PLAIN).body(text)?;
+    transport.send(&mail).map(drop).map_err(failed)
 }
 
 #[cfg(test)]
@@ -211,7 +235,7 @@ mod tests {
     use serde_json::json;
     use uuid::Uuid;
 
-    use super::{NotificationMessage, post_webhook};
+    use super::{NotificationMessage, error_chain, post_webhook};
     use crate::options::{NotificationEvent, WebhookUrl};
 
     #[test]
@@ -231,6 +255,7 @@ mod tests {
         for mode in [0o640, 0o604, 0o666] {
             set_permissions(&token, Permissions::from_mode(mode)).unwrap();
             let refused = post_webhook(&url, Some(&token), None, &message).unwrap_err();
+            let refused = error_chain(&refused);
             assert!(refused.contains(&format!("(mode {mode:04o})")), "{refused}");
             assert!(refused.contains("run `chmod 600 "), "{refused}");
             assert!(!refused.contains("hush"), "{refused}");
@@ -258,6 +283,7 @@ mod tests {
         answering.join().unwrap();
         let closed = post_webhook(&url, None, None, &message).unwrap_err();
         for error in [refused, closed] {
+            let error = error_chain(&error);
             assert!(error.contains(&address.to_string()), "{error}");
             assert!(!error.contains("hush"), "{error}");
         }

@@ -70,11 +70,16 @@ fn default_namevar() -> String {
     "name".to_owned()
 }
 
+/// A description without a property: there is nothing to compare.
+#[derive(Debug, thiserror::Error)]
+#[error("a type needs at least one attribute with `property`: true")]
+pub(super) struct MissingPropertyError;
+
 /// Leaks the schema, because schemas are `'static`. One allocation per version of a description.
 pub(super) fn leak_schema(
     name: &str,
     description: &ExternalTypeDescription,
-) -> Result<&'static TypeSchema, String> {
+) -> Result<&'static TypeSchema, MissingPropertyError> {
     let mut attributes: Vec<AttributeSchema> = description
         .attributes
         .iter()
@@ -90,7 +95,7 @@ pub(super) fn leak_schema(
         ));
     }
     if !attributes.iter().any(|attribute| attribute.role == AttributeRole::Property) {
-        return Err("a type needs at least one attribute with `property`: true".to_owned());
+        return Err(MissingPropertyError);
     }
     Ok(Box::leak(Box::new(TypeSchema {
         type_name: leak_text(name),

@@ -7,7 +7,7 @@ use muster_system::Command;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 
-use super::description::{ExternalTypeDescription, leak_schema};
+use super::description::{ExternalTypeDescription, MissingPropertyError, leak_schema};
 use crate::error::{DescribeOperation as _, EngineError, Result};
 use crate::plan::{PropertyChange, ResourcePlan, ResourceState};
 use crate::resource::{Resource, ResourceValue, ResourceValues};
@@ -66,7 +66,7 @@ impl ExternalResourceType {
         name: &str,
         description: &ExternalTypeDescription,
         program: PathBuf,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, MissingPropertyError> {
         let requires = description.attributes.iter().filter_map(|(name, attribute)| {
             Some((name.clone(), leak_text(attribute.requires.as_deref()?)))
         });
