@@ -22,7 +22,7 @@ use muster_nettest::NettestPlugin;
 use muster_package::PackagePlugin;
 use muster_permits::{PermitClient, PermitPlugin};
 use muster_process::ProcessPlugin;
-use muster_provision::{ProvisionPlugin, ProvisionShared};
+use muster_provision::{DeliveryTarget, ProvisionPlugin, ProvisionShared};
 use muster_provisioner::{ProvisionerHandle, ProvisionerPlugin};
 use muster_puppet::{PuppetPlugin, PuppetShared};
 use muster_puppetca::PuppetcaPlugin;
@@ -37,6 +37,7 @@ use serde_json::{Map, Value};
 use tokio::sync::Notify;
 
 use crate::config::Config;
+use crate::delivery::DaemonFiles;
 
 /// Why the plugins cannot be set up.
 #[derive(Debug, thiserror::Error)]
@@ -67,6 +68,8 @@ pub struct BrokerHandles {
     pub provisioner: ProvisionerHandle,
     /// Notified when the agent `provision` changes the markers of the node.
     pub provisioning_changed: Arc<Notify>,
+    /// Notified when the agent `provision` has replaced files that the daemon reads when it starts.
+    pub restart_requested: Arc<Notify>,
 }
 
 impl BrokerHandles {
@@ -76,6 +79,7 @@ impl BrokerHandles {
             permits: PermitClient::new(identity),
             provisioner: ProvisionerHandle::default(),
             provisioning_changed: Arc::default(),
+            restart_requested: Arc::default(),
         }
     }
 }
@@ -104,7 +108,8 @@ pub(crate) fn configured_plugins(
     config: &Config,
     handles: &BrokerHandles,
 ) -> Result<ConfiguredPlugins, PluginSetupError> {
-    build_plugins(&config.plugins, &daemon_context(config), handles)
+    let delivery = DaemonFiles::new(config, Arc::clone(&handles.restart_requested));
+    build_plugins(&config.plugins, &daemon_context(config), handles, Some(Arc::new(delivery)))
 }
 
 /// Every plugin of the daemon, with options from these sections `[plugins.NAME]`.
@@ -112,6 +117,7 @@ fn build_plugins(
     sections: &BTreeMap<String, Map<String, Value>>,
     daemon: &DaemonContext,
     handles: &BrokerHandles,
+    delivery: Option<Arc<dyn DeliveryTarget>>,
 ) -> Result<ConfiguredPlugins, PluginSetupError> {
     let mut builder = PluginListBuilder::new(sections, daemon);
     let permits = || handles.permits.clone();
@@ -129,6 +135,7 @@ fn build_plugins(
     builder.add::<ProvisionPlugin>(ProvisionShared {
         permits: permits(),
         changed: Arc::clone(&handles.provisioning_changed),
+        delivery,
     })?;
     builder.add::<ProvisionerPlugin>(handles.provisioner.clone())?;
     builder.add::<PuppetcaPlugin>(())?;
@@ -196,7 +203,7 @@ pub fn default_data_sources(
     state: &Path,
 ) -> Result<Vec<ValidatedDataSource>, PluginSetupError> {
     let daemon = DaemonContext { root: "/".into(), state: state.to_owned(), own_paths: Vec::new() };
-    let plugins = build_plugins(&BTreeMap::new(), &daemon, &BrokerHandles::new(identity))?;
+    let plugins = build_plugins(&BTreeMap::new(), &daemon, &BrokerHandles::new(identity), None)?;
     Ok(plugins.data_sources)
 }
 

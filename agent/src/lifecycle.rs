@@ -103,6 +103,11 @@ pub async fn run_until_signal(
     let mut tasks = vec![
         tokio::spawn(supervisor.clone().handle_signals(signals)),
         tokio::spawn(supervisor.clone().refresh_periodically()),
+        tokio::spawn(
+            supervisor
+                .clone()
+                .restart_when_requested(Arc::clone(&broker_handles.restart_requested)),
+        ),
         tokio::spawn(watch_provisioning(
             Arc::clone(&core),
             identity_store,
@@ -261,6 +266,12 @@ impl DaemonSupervisor {
                 DaemonSignal::Shutdown(kind) => self.begin_shutdown(kind),
             }
         }
+    }
+
+    /// Restarts the daemon when an action has replaced files that are read at the start. The action replies before the daemon restarts.
+    async fn restart_when_requested(self, requested: Arc<Notify>) {
+        requested.notified().await;
+        self.begin_shutdown(ShutdownKind::Restart);
     }
 
     /// Starts the shutdown. A stop overrides a pending restart.

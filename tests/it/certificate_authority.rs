@@ -228,8 +228,7 @@ async fn provisioning_runs_respect_the_limit_of_their_pool() {
         let agent = muster_provision::build_agent(
             options,
             directory.join("state"),
-            permits,
-            Arc::default(),
+            muster_provision::ProvisionShared::without_daemon(permits),
         )
         .unwrap();
         runs.push(async move { call_action(&agent, "run_puppet", json!({})).await });
@@ -265,7 +264,8 @@ fn provision(server: &PuppetServer, state: &Path, name: &str) -> Agent {
     let options = json!({"enabled": true, "command": ["/usr/bin/puppet"], "arguments": server.agent_arguments(name)});
     let options = serde_json::from_value(options).unwrap();
     let permits = PermitClient::new(Identity::parse(name).unwrap());
-    muster_provision::build_agent(options, state.join(name), permits, Arc::default()).unwrap()
+    let shared = muster_provision::ProvisionShared::without_daemon(permits);
+    muster_provision::build_agent(options, state.join(name), shared).unwrap()
 }
 
 /// A9.2 from the node's side: request, signature, first run, second run.

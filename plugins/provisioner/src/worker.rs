@@ -57,6 +57,11 @@ impl StepWorker {
                 let answer = self.call_agent(agent, record).await?;
                 Ok(single_value(step.name.as_str(), Value::Object(answer)))
             }
+            StepKind::Configure(settings, helper) => {
+                let settings = self.node_settings(settings, helper.as_ref(), record).await?;
+                let timeout = step.timeout.unwrap_or(SHORT_CALL_TIMEOUT);
+                self.configure_node(&record.identity, settings, fence, timeout).await
+            }
             StepKind::Helper(program) => {
                 let answer = helper::run_helper(Arc::clone(&self.system), program, record).await?;
                 Ok(single_value(step.name.as_str(), Value::Object(answer)))
@@ -113,8 +118,8 @@ impl StepWorker {
             BuiltinStep::Release => {
                 provision("release", fenced(Map::new()), SHORT_CALL_TIMEOUT).await.map(no_values)
             }
-            // Sent by the workflow, because the delivery states are part of the record.
-            BuiltinStep::Notify => Ok(Map::new()),
+            // The plan has a kind of its own for the first; the workflow sends the second, because the delivery states are part of the record.
+            BuiltinStep::Configure | BuiltinStep::Notify => Ok(Map::new()),
         }
     }
 
@@ -307,6 +312,6 @@ fn no_values(_: StepValues) -> StepValues {
     Map::new()
 }
 
-fn single_value(name: &str, value: Value) -> StepValues {
+pub(crate) fn single_value(name: &str, value: Value) -> StepValues {
     Map::from_iter([(name.to_owned(), value)])
 }

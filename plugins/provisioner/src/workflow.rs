@@ -278,6 +278,7 @@ fn needs_node_lock(work: &StepKind) -> bool {
             builtin,
             BuiltinStep::Place | BuiltinStep::Clean | BuiltinStep::Sign | BuiltinStep::Notify
         ),
+        StepKind::Configure(..) => true,
         StepKind::Agent(_) | StepKind::Helper(_) => false,
     }
 }
