@@ -6,7 +6,8 @@ use std::time::Duration;
 use muster_api::system::System;
 use muster_api::wire::identity::Identity;
 use muster_contract::provision::{
-    ProvisionLockInput, ProvisionUnlockInput, RequestCertificateOutput, RunPuppetOutput,
+    IsDisabledOutput, ProvisionLockInput, ProvisionUnlockInput, RequestCertificateOutput,
+    RunPuppetOutput,
 };
 use muster_contract::puppetca::{
     CertNameInput, PuppetcaCleanOutput, PuppetcaSignInput, PuppetcaSignOutput,
@@ -147,6 +148,25 @@ impl StepWorker {
         if let Err(error) = unlocked {
             tracing::warn!(%node, %error, "cannot unlock the node; its lock will expire");
         }
+    }
+
+    /// Whether the node reports that its provisioning has ended.
+    pub(crate) async fn is_provisioning_ended(&self, node: &Identity) -> Result<bool, StepError> {
+        let answer = self
+            .fleet
+            .call_node(node, "provision", "is_disabled", Map::new(), SHORT_CALL_TIMEOUT)
+            .await?;
+        Ok(read_values::<IsDisabledOutput>(&answer).is_ok_and(|output| output.disabled))
+    }
+
+    /// Ends provisioning of a node that nobody has locked.
+    pub(crate) async fn release_without_lock(
+        &self,
+        node: &Identity,
+    ) -> Result<StepValues, StepError> {
+        let released =
+            self.fleet.call_node(node, "provision", "release", Map::new(), SHORT_CALL_TIMEOUT);
+        released.await.map(no_values)
     }
 
     async fn place_node(&self, node: &Identity) -> Result<StepValues, StepError> {

@@ -17,6 +17,7 @@ use rcgen::KeyPair;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use self::certificates::certificate_params;
@@ -29,6 +30,7 @@ pub struct PuppetCa {
     database: Arc<Mutex<CaDatabase>>,
     directory: TempDir,
     port: u16,
+    held: watch::Sender<bool>,
     running: JoinHandle<()>,
 }
 
@@ -67,16 +69,23 @@ impl PuppetCa {
         let acceptor = build_acceptor(&directory);
         let database = Arc::new(Mutex::new(database));
         let served = Arc::clone(&database);
+        let (held, is_held) = watch::channel(false);
         let running = tokio::spawn(async move {
             loop {
                 let Ok((stream, _)) = listener.accept().await else {
                     continue;
                 };
                 let (acceptor, database) = (acceptor.clone(), Arc::clone(&served));
-                tokio::spawn(async move { serve(stream, acceptor, database).await });
+                let is_held = is_held.clone();
+                tokio::spawn(async move { serve(stream, acceptor, database, is_held).await });
             }
         });
-        Self { database, directory, port, running }
+        Self { database, directory, port, held, running }
+    }
+
+    /// While held, the authority reads requests over HTTP, and handles them later.
+    pub fn hold_requests(&self, held: bool) {
+        self.held.send_replace(held);
     }
 
     fn database(&self) -> MutexGuard<'_, CaDatabase> {

@@ -10,6 +10,7 @@ use rustls::server::WebPkiClientVerifier;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
+use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
@@ -56,6 +57,7 @@ pub(super) async fn serve(
     stream: TcpStream,
     acceptor: TlsAcceptor,
     database: Arc<Mutex<CaDatabase>>,
+    mut is_held: watch::Receiver<bool>,
 ) {
     let Ok(stream) = acceptor.accept(stream).await else {
         return;
@@ -63,6 +65,8 @@ pub(super) async fn serve(
     let (serial, is_admin) = identify_client(&stream);
     let mut stream = BufReader::new(stream);
     while let Some(request) = read_request(&mut stream).await {
+        // An error means that the authority has ended.
+        let _ = is_held.wait_for(|held| !held).await;
         let response = {
             let mut database = database.lock().unwrap();
             // Closes connections of clients whose certificate was revoked.
