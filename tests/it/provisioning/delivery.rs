@@ -230,6 +230,18 @@ async fn a9_10_invalid_deliveries_change_nothing() {
         fixture.configure(json!({ "configuration": { "log.level": "debug" }, "noop": true })).await;
     assert_eq!(planned.pointer("/data/changed"), Some(&json!(true)), "{planned}");
     assert_eq!(planned.pointer("/data/restarting"), Some(&json!(false)), "{planned}");
+    // The commands of the guide.
+    fixture.rpc.write("service.policy", DENY_SERVICE);
+    let policy_file = fixture.rpc.path("service.policy");
+    for input in [
+        "configuration.log.level=debug".to_owned(),
+        format!("policies.service.policy=@{}", policy_file.display()),
+    ] {
+        let arguments = ["do", "provision", "configure", &input, "noop=true", "-I", NODE];
+        let (document, code) = fixture.rpc.run_json(&arguments).await;
+        assert_eq!(code, 0, "{document:#}");
+        assert_eq!(document.pointer("/replies/0/data/changed"), Some(&json!(true)), "{document:#}");
+    }
     assert_eq!(fixture.files(), before);
 
     // A node accepts nothing by default.
