@@ -37,7 +37,6 @@ use serde_json::{Map, Value};
 use tokio::sync::Notify;
 
 use crate::config::Config;
-use crate::delivery::DaemonFiles;
 
 /// Why the plugins cannot be set up.
 #[derive(Debug, thiserror::Error)]
@@ -68,8 +67,8 @@ pub struct BrokerHandles {
     pub provisioner: ProvisionerHandle,
     /// Notified when the agent `provision` changes the markers of the node.
     pub provisioning_changed: Arc<Notify>,
-    /// Notified when the agent `provision` has replaced files that the daemon reads when it starts.
-    pub restart_requested: Arc<Notify>,
+    /// The daemon's files to which a provisioner can deliver; `None` if the daemon does not run.
+    pub delivery: Option<Arc<dyn DeliveryTarget>>,
 }
 
 impl BrokerHandles {
@@ -79,7 +78,7 @@ impl BrokerHandles {
             permits: PermitClient::new(identity),
             provisioner: ProvisionerHandle::default(),
             provisioning_changed: Arc::default(),
-            restart_requested: Arc::default(),
+            delivery: None,
         }
     }
 }
@@ -108,8 +107,7 @@ pub(crate) fn configured_plugins(
     config: &Config,
     handles: &BrokerHandles,
 ) -> Result<ConfiguredPlugins, PluginSetupError> {
-    let delivery = DaemonFiles::new(config, Arc::clone(&handles.restart_requested));
-    build_plugins(&config.plugins, &daemon_context(config), handles, Some(Arc::new(delivery)))
+    build_plugins(&config.plugins, &daemon_context(config), handles)
 }
 
 /// Every plugin of the daemon, with options from these sections `[plugins.NAME]`.
@@ -117,7 +115,6 @@ fn build_plugins(
     sections: &BTreeMap<String, Map<String, Value>>,
     daemon: &DaemonContext,
     handles: &BrokerHandles,
-    delivery: Option<Arc<dyn DeliveryTarget>>,
 ) -> Result<ConfiguredPlugins, PluginSetupError> {
     let mut builder = PluginListBuilder::new(sections, daemon);
     let permits = || handles.permits.clone();
@@ -135,7 +132,7 @@ fn build_plugins(
     builder.add::<ProvisionPlugin>(ProvisionShared {
         permits: permits(),
         changed: Arc::clone(&handles.provisioning_changed),
-        delivery,
+        delivery: handles.delivery.clone(),
     })?;
     builder.add::<ProvisionerPlugin>(handles.provisioner.clone())?;
     builder.add::<PuppetcaPlugin>(())?;
@@ -203,7 +200,7 @@ pub fn default_data_sources(
     state: &Path,
 ) -> Result<Vec<ValidatedDataSource>, PluginSetupError> {
     let daemon = DaemonContext { root: "/".into(), state: state.to_owned(), own_paths: Vec::new() };
-    let plugins = build_plugins(&BTreeMap::new(), &daemon, &BrokerHandles::new(identity), None)?;
+    let plugins = build_plugins(&BTreeMap::new(), &daemon, &BrokerHandles::new(identity))?;
     Ok(plugins.data_sources)
 }
 

@@ -5,7 +5,7 @@
 
 use std::fs::{self, DirBuilder};
 use std::io;
-use std::os::unix::fs::DirBuilderExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -159,11 +159,13 @@ fn settings_path(config_file: &Path) -> PathBuf {
 }
 
 impl DeliveredFile<'_> {
-    /// Whether the file on disk has another content. A file that cannot be read is replaced.
+    /// Whether the file on disk has another content, or can be changed by other users. A file that cannot be read is replaced.
     fn differs(&self) -> bool {
         let found = allow_missing(read_bytes(&self.path, MAX_POLICY_FILE_BYTES));
         let expected = self.content.map(str::as_bytes);
-        found.map_or(true, |found| found.as_deref() != expected)
+        let is_unprotected =
+            || fs::metadata(&self.path).is_ok_and(|found| found.mode() & 0o022 != 0);
+        found.map_or(true, |found| found.as_deref() != expected) || is_unprotected()
     }
 
     fn file_error(&self) -> impl Fn(io::Error) -> DeliveryError {

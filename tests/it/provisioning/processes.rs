@@ -21,7 +21,7 @@ use serde_json::Value;
 use crate::enrolled_names::await_log;
 
 /// How long one step of a scenario may take before a test fails.
-const STATE_TIMEOUT: Duration = Duration::from_secs(60);
+const STATE_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// The scripted Puppet of a node. It submits the prepared request with `curl`, and logs its runs. Two runs at once are
 /// logged too.
@@ -100,8 +100,8 @@ impl ProcessFleet {
         let home = DaemonHome::new(&self.organisation, &node, &self.server.url(), "");
         let puppet = home.path("puppet");
         let config = format!(
-            "[plugins.provision]\ncommand = [{:?}]\nhosts = \"../hosts\"\n{options}",
-            puppet.join("puppet")
+            "[plugins.provision]\ncommand = [\"{}\"]\nhosts = \"../hosts\"\n{options}",
+            puppet.join("puppet").display()
         );
         home.write("conf.d/test.toml", &config, 0o644);
         home.write("facts.d/country.json", r#"{"country": "mt"}"#, 0o644);
@@ -128,11 +128,11 @@ impl ProcessFleet {
         let creds = UserCredentials::new(&service.token(), service.key_pair().clone()).unwrap();
         home.write("service.creds", &creds.to_text(), 0o600);
         let config = format!(
-            "[plugins.provisioner]\nenabled = true\ncredentials = {:?}\ncriteria = [\"country\"]\n\
+            "[plugins.provisioner]\nenabled = true\ncredentials = \"{}\"\ncriteria = [\"country\"]\n\
              address_fact = \"address\"\ntries = 30\nbackoff = 1\nbackoff_most = 1\n\
              discover_seconds = 0\nlease_millis = 600\n\
              [[plugins.provisioner.notify]]\nname = \"hook\"\nkind = \"webhook\"\nurl = {:?}\n{steps}",
-            home.path("service.creds"),
+            home.path("service.creds").display(),
             self.hook.url(),
             steps = steps.replace('@', home.path("").to_str().unwrap().trim_end_matches('/')),
         );
