@@ -7,6 +7,7 @@ use muster_provisioner::plan::ProvisioningPlan;
 use muster_provisioner::record::EventKind;
 use muster_provisioner::store::NodeRecordStore;
 use muster_tests::command::describe_output;
+use muster_tests::puppet_ca::RequestHold;
 use muster_tests::rpcd::Rpcd;
 use serde_json::Value;
 
@@ -129,13 +130,13 @@ impl KilledHost<'_> {
         for machine in machines {
             machine.freeze().await;
         }
-        self.fleet.ca.hold_requests(true);
+        self.fleet.ca.hold_requests(RequestHold::All);
         self.fleet.hook.hold_answers(true);
     }
 
     fn release_calls(&self, machines: &[Rpcd]) {
         machines.iter().for_each(Rpcd::thaw);
-        self.fleet.ca.hold_requests(false);
+        self.fleet.ca.hold_requests(RequestHold::None);
         self.fleet.hook.hold_answers(false);
     }
 

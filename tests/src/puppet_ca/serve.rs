@@ -15,8 +15,8 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-use super::HandledRequest;
 use super::database::{ADMINISTRATOR, CaDatabase};
+use super::{HandledRequest, RequestHold};
 
 /// Maximum size of a request's head and of its body in bytes.
 const MAX_BYTES: usize = 256 * 1024;
@@ -57,7 +57,7 @@ pub(super) async fn serve(
     stream: TcpStream,
     acceptor: TlsAcceptor,
     database: Arc<Mutex<CaDatabase>>,
-    mut is_held: watch::Receiver<bool>,
+    held: watch::Sender<RequestHold>,
 ) {
     let Ok(stream) = acceptor.accept(stream).await else {
         return;
@@ -65,8 +65,7 @@ pub(super) async fn serve(
     let (serial, is_admin) = identify_client(&stream);
     let mut stream = BufReader::new(stream);
     while let Some(request) = read_request(&mut stream).await {
-        // An error means that the authority has ended.
-        let _ = is_held.wait_for(|held| !held).await;
+        RequestHold::wait_released(&held).await;
         let response = {
             let mut database = database.lock().unwrap();
             // Closes connections of clients whose certificate was revoked.
