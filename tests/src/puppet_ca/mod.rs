@@ -30,7 +30,7 @@ pub struct PuppetCa {
     database: Arc<Mutex<CaDatabase>>,
     directory: TempDir,
     port: u16,
-    held: watch::Sender<RequestHold>,
+    hold: watch::Sender<RequestHold>,
     running: JoinHandle<()>,
 }
 
@@ -102,29 +102,29 @@ impl PuppetCa {
         let acceptor = build_acceptor(&directory);
         let database = Arc::new(Mutex::new(database));
         let served = Arc::clone(&database);
-        let held = watch::Sender::new(RequestHold::None);
-        let holder = held.clone();
+        let hold = watch::Sender::new(RequestHold::None);
+        let shared_hold = hold.clone();
         let running = tokio::spawn(async move {
             loop {
                 let Ok((stream, _)) = listener.accept().await else {
                     continue;
                 };
                 let (acceptor, database) = (acceptor.clone(), Arc::clone(&served));
-                let holder = holder.clone();
-                tokio::spawn(async move { serve(stream, acceptor, database, holder).await });
+                let hold = shared_hold.clone();
+                tokio::spawn(async move { serve(stream, acceptor, database, hold).await });
             }
         });
-        Self { database, directory, port, held, running }
+        Self { database, directory, port, hold, running }
     }
 
     /// Which requests over HTTP the authority reads, and handles when nothing is held any more.
     pub fn hold_requests(&self, held: RequestHold) {
-        self.held.send_replace(held);
+        self.hold.send_replace(held);
     }
 
     /// Whether the one request of [`RequestHold::Next`] has arrived.
     pub fn is_holding_next(&self) -> bool {
-        *self.held.borrow() == RequestHold::Taken
+        *self.hold.borrow() == RequestHold::Taken
     }
 
     fn database(&self) -> MutexGuard<'_, CaDatabase> {

@@ -57,7 +57,7 @@ pub(super) async fn serve(
     stream: TcpStream,
     acceptor: TlsAcceptor,
     database: Arc<Mutex<CaDatabase>>,
-    held: watch::Sender<RequestHold>,
+    hold: watch::Sender<RequestHold>,
 ) {
     let Ok(stream) = acceptor.accept(stream).await else {
         return;
@@ -65,7 +65,7 @@ pub(super) async fn serve(
     let (serial, is_admin) = identify_client(&stream);
     let mut stream = BufReader::new(stream);
     while let Some(request) = read_request(&mut stream).await {
-        RequestHold::wait_released(&held).await;
+        RequestHold::wait_released(&hold).await;
         let response = {
             let mut database = database.lock().unwrap();
             // Closes connections of clients whose certificate was revoked.
