@@ -242,7 +242,7 @@ impl FencedLock {
     }
 
     /// Opens the directory, and excludes other writers until the guard is dropped.
-    pub(crate) fn open_guarded(&self) -> Result<(StateDir, Box<dyn LockGuard>), SystemError> {
+    fn open_guarded(&self) -> Result<(StateDir, Box<dyn LockGuard>), SystemError> {
         let files = StateDir::open(&self.directory)?;
         let guard = files.acquire_lock(GUARD_FILE, GUARD_TIMEOUT)?;
         Ok((files, guard))
