@@ -160,6 +160,17 @@ impl Rpcd {
         .await;
     }
 
+    /// Continues a frozen process.
+    pub fn thaw(&self) {
+        kill(Pid::from_raw(self.pid()), Signal::SIGCONT).unwrap();
+    }
+
+    /// Kills the process, as a power failure does, and waits until it has ended.
+    pub fn kill_and_wait(&mut self) -> std::process::ExitStatus {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap()
+    }
+
     /// The exit status, if the daemon has exited.
     pub fn exit_status(&mut self) -> Option<std::process::ExitStatus> {
         self.child.try_wait().unwrap()

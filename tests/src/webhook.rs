@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 /// One message: its id and the document.
@@ -16,6 +17,7 @@ pub type WebhookMessage = (String, Value);
 pub struct Webhook {
     url: String,
     received: Arc<Mutex<Vec<WebhookMessage>>>,
+    held: watch::Sender<bool>,
     running: JoinHandle<()>,
 }
 
@@ -26,12 +28,18 @@ impl Webhook {
         let url = format!("http://{}/hook", listener.local_addr().unwrap());
         let received = Arc::new(Mutex::new(Vec::new()));
         let stored = Arc::clone(&received);
+        let (held, is_held) = watch::channel(false);
         let running = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(receive_message(stream, Arc::clone(&stored)));
+                tokio::spawn(receive_message(stream, Arc::clone(&stored), is_held.clone()));
             }
         });
-        Self { url, received, running }
+        Self { url, received, held, running }
+    }
+
+    /// While held, a message is received and stored, but not answered.
+    pub fn hold_answers(&self, held: bool) {
+        self.held.send_replace(held);
     }
 
     /// The URL to post to.
@@ -65,7 +73,11 @@ impl Drop for Webhook {
 }
 
 /// Reads one request: headers up to the empty line, then the body of the announced length.
-async fn receive_message(mut stream: TcpStream, stored: Arc<Mutex<Vec<WebhookMessage>>>) {
+async fn receive_message(
+    mut stream: TcpStream,
+    stored: Arc<Mutex<Vec<WebhookMessage>>>,
+    mut is_held: watch::Receiver<bool>,
+) {
     let mut bytes = Vec::new();
     let mut buffer = [0; 4096];
     let (head, length) = loop {
@@ -87,6 +99,8 @@ async fn receive_message(mut stream: TcpStream, stored: Arc<Mutex<Vec<WebhookMes
         let id = header(&head, "idempotency-key");
         stored.lock().unwrap_or_else(PoisonError::into_inner).push((id, document));
     }
+    // An error means that the receiver has ended.
+    let _ = is_held.wait_for(|held| !held).await;
     let _ = stream.write_all(b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n").await;
 }
 

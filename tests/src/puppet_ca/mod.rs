@@ -17,6 +17,7 @@ use rcgen::KeyPair;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use self::certificates::certificate_params;
@@ -29,7 +30,41 @@ pub struct PuppetCa {
     database: Arc<Mutex<CaDatabase>>,
     directory: TempDir,
     port: u16,
+    hold: watch::Sender<RequestHold>,
     running: JoinHandle<()>,
+}
+
+/// Requests that a simulated authority holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RequestHold {
+    /// None.
+    None,
+    /// All.
+    All,
+    /// The next one only.
+    Next,
+    /// The one that has arrived since [`Self::Next`].
+    Taken,
+}
+
+impl RequestHold {
+    /// Waits while the request that has just arrived is held.
+    async fn wait_released(held: &watch::Sender<Self>) {
+        let is_next = held.send_if_modified(|held| {
+            let is_next = *held == Self::Next;
+            if is_next {
+                *held = Self::Taken;
+            }
+            is_next
+        });
+        let is_released = |held: &Self| match held {
+            Self::None | Self::Next => true,
+            Self::All => false,
+            Self::Taken => !is_next,
+        };
+        // An error means that the authority has ended.
+        let _ = held.subscribe().wait_for(is_released).await;
+    }
 }
 
 /// A request that was handled.
@@ -67,16 +102,29 @@ impl PuppetCa {
         let acceptor = build_acceptor(&directory);
         let database = Arc::new(Mutex::new(database));
         let served = Arc::clone(&database);
+        let hold = watch::Sender::new(RequestHold::None);
+        let shared_hold = hold.clone();
         let running = tokio::spawn(async move {
             loop {
                 let Ok((stream, _)) = listener.accept().await else {
                     continue;
                 };
                 let (acceptor, database) = (acceptor.clone(), Arc::clone(&served));
-                tokio::spawn(async move { serve(stream, acceptor, database).await });
+                let hold = shared_hold.clone();
+                tokio::spawn(async move { serve(stream, acceptor, database, hold).await });
             }
         });
-        Self { database, directory, port, running }
+        Self { database, directory, port, hold, running }
+    }
+
+    /// Which requests over HTTP the authority reads, and handles when nothing is held any more.
+    pub fn hold_requests(&self, held: RequestHold) {
+        self.hold.send_replace(held);
+    }
+
+    /// Whether the one request of [`RequestHold::Next`] has arrived.
+    pub fn is_holding_next(&self) -> bool {
+        *self.hold.borrow() == RequestHold::Taken
     }
 
     fn database(&self) -> MutexGuard<'_, CaDatabase> {

@@ -10,12 +10,13 @@ use rustls::server::WebPkiClientVerifier;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
+use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-use super::HandledRequest;
 use super::database::{ADMINISTRATOR, CaDatabase};
+use super::{HandledRequest, RequestHold};
 
 /// Maximum size of a request's head and of its body in bytes.
 const MAX_BYTES: usize = 256 * 1024;
@@ -56,6 +57,7 @@ pub(super) async fn serve(
     stream: TcpStream,
     acceptor: TlsAcceptor,
     database: Arc<Mutex<CaDatabase>>,
+    hold: watch::Sender<RequestHold>,
 ) {
     let Ok(stream) = acceptor.accept(stream).await else {
         return;
@@ -63,6 +65,7 @@ pub(super) async fn serve(
     let (serial, is_admin) = identify_client(&stream);
     let mut stream = BufReader::new(stream);
     while let Some(request) = read_request(&mut stream).await {
+        RequestHold::wait_released(&hold).await;
         let response = {
             let mut database = database.lock().unwrap();
             // Closes connections of clients whose certificate was revoked.
