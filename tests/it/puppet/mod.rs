@@ -2,6 +2,8 @@
 //!
 //! Where Puppet is not installed, these tests are skipped if `MUSTER_TESTS_WITHOUT` names it; otherwise they fail.
 
+mod kill_windows;
 mod lost_refreshes;
+mod puppet_daemon;
 mod puppet_node;
 mod run_limit;

@@ -106,6 +106,16 @@ impl PuppetNode {
         (organisation, server): (&Organisation, &NatsServer),
         rpc: &RpcCommand,
     ) -> Rpcd {
+        let daemon = self.create_daemon_home((organisation, server)).start();
+        self.await_daemon(rpc).await;
+        daemon
+    }
+
+    /// The files of a daemon with this Puppet.
+    pub(crate) fn create_daemon_home(
+        &self,
+        (organisation, server): (&Organisation, &NatsServer),
+    ) -> DaemonHome {
         let signer = organisation.node(&self.name);
         let mut config = "[plugins.shell]\nenabled = true\n[plugins.puppet]\n".to_owned();
         let options = &self.options;
@@ -123,14 +133,23 @@ impl PuppetNode {
             let path = path.as_ref().unwrap().display();
             writeln!(config, "{name} = \"{path}\"").unwrap();
         }
-        writeln!(config, "application = \"apply\"\ncertname = \"{}\"", self.name).unwrap();
-        let daemon = DaemonHome::new(organisation, &signer, &server.url(), &config).start();
+        let application = match options.application {
+            PuppetApplication::Apply => "apply",
+            PuppetApplication::Agent => "agent",
+        };
+        let (name, arguments) = (&self.name, &options.arguments);
+        writeln!(config, "application = \"{application}\"\ncertname = \"{name}\"").unwrap();
+        writeln!(config, "arguments = {arguments:?}").unwrap();
+        DaemonHome::new(organisation, &signer, &server.url(), &config)
+    }
+
+    /// Waits until the daemon replies to `rpc ping`.
+    pub(crate) async fn await_daemon(&self, rpc: &RpcCommand) {
         poll_until_ok("the daemon replies", Duration::from_mins(2), async || {
             let output = rpc.run(&["ping", "-I", &self.name]).await;
             if output.status.success() { Ok(()) } else { Err(describe_output(&output)) }
         })
         .await;
-        daemon
     }
 
     /// A plugin without permits.
@@ -139,9 +158,13 @@ impl PuppetNode {
     }
 
     /// Runs Puppet directly, as a node without Muster does; returns its output for assert messages.
-    pub(crate) fn run_stock_puppet(&self) -> String {
+    pub(crate) fn run_stock_puppet(&self, more: &[&str]) -> String {
         let mut command = Command::new(PUPPET_PROGRAM);
-        command.arg("apply").env_clear().env("PATH", PATH).env("LC_ALL", "C.UTF-8");
+        let application = match self.options.application {
+            PuppetApplication::Apply => "apply",
+            PuppetApplication::Agent => "agent",
+        };
+        command.arg(application).args(more).env_clear().env("PATH", PATH).env("LC_ALL", "C.UTF-8");
         let options = &self.options;
         for (flag, directory) in [
             ("--confdir", &options.confdir),
@@ -151,13 +174,24 @@ impl PuppetNode {
             ("--logdir", &options.logdir),
             ("--publicdir", &options.publicdir),
             ("--ssldir", &options.ssldir),
-            ("--catalog", &options.catalog),
         ] {
             command.arg(flag).arg(directory.as_ref().unwrap());
         }
-        let output = command.args(["--certname", &self.name, "--color=false"]).output().unwrap();
+        if options.application == PuppetApplication::Apply {
+            command.arg("--catalog").arg(options.catalog.as_ref().unwrap());
+        }
+        command.args(["--certname", &self.name, "--color=false"]).args(&options.arguments);
+        let output = command.output().unwrap();
         String::from_utf8_lossy(&output.stdout).into_owned()
             + &String::from_utf8_lossy(&output.stderr)
+    }
+
+    /// The status in Puppet's last report: `changed`, `unchanged` or `failed`.
+    pub(crate) fn report_status(&self) -> String {
+        let report = std::fs::read_to_string(self.path("var/state/last_run_report.yaml"));
+        let report = report.unwrap_or_default();
+        let status = report.lines().find_map(|line| line.strip_prefix("status: "));
+        status.unwrap_or("no report").to_owned()
     }
 
     /// The lines that commands of the catalog wrote.

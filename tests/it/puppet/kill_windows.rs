@@ -1,0 +1,297 @@
+//! SIGKILL at each moment of a run of the real Puppet, and of the daemon that follows it. No refresh is lost; one is
+//! repeated only if the kill came between its effect and Puppet's log line about it.
+//!
+//! The exec S is changed and notifies Y, which notifies Z. Commands of the catalog kill Puppet, or wait for the test,
+//! so each window is hit exactly.
+
+#![expect(clippy::indexing_slicing, reason = "the structure of the documents is known")]
+
+use std::fs;
+use std::io::Write as _;
+use std::path::Path;
+use std::time::Duration;
+
+use muster_tests::poll_until_ok;
+use nix::sys::signal::{Signal, kill};
+use nix::sys::stat::Mode;
+use nix::unistd::{Pid, mkfifo};
+use serde_json::{Value, json};
+
+use super::puppet_daemon::PuppetDaemonFixture;
+use super::puppet_node::{PuppetNode, has_puppet};
+
+/// When Puppet is killed.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum KillWindow {
+    /// While S is evaluated, before its change.
+    BeforeChange,
+    /// After the change of S, before Puppet logs it.
+    AfterChange,
+    /// After S notified Y, before Y is refreshed.
+    AfterNotification,
+    /// After the effect of Y's refresh, before Puppet logs it.
+    DuringRefresh,
+    /// After Y was refreshed and notified Z, before Z is refreshed.
+    AfterRefresh,
+    /// After all refreshes, before report and summary are written.
+    BeforeReport,
+}
+
+impl KillWindow {
+    /// What the commands have written when both runs have ended without the agent.
+    fn stock_log(self) -> &'static [&'static str] {
+        match self {
+            // Puppet repeats the change.
+            Self::BeforeChange => &["S", "Y", "Z"],
+            Self::AfterChange | Self::AfterNotification => &["S"],
+            Self::DuringRefresh | Self::AfterRefresh => &["S", "Y"],
+            Self::BeforeReport => &["S", "Y", "Z"],
+        }
+    }
+
+    /// The same with the agent.
+    fn agent_log(self) -> &'static [&'static str] {
+        match self {
+            Self::DuringRefresh => &["S", "Y", "Y", "Z"],
+            _ => &["S", "Y", "Z"],
+        }
+    }
+
+    /// The refreshes that are pending after the killed run.
+    fn pending(self) -> &'static [&'static str] {
+        match self {
+            Self::BeforeChange | Self::AfterChange | Self::AfterNotification => &["Exec[Y]"],
+            Self::DuringRefresh => &["Exec[Y]", "Exec[Z]"],
+            Self::AfterRefresh => &["Exec[Z]"],
+            Self::BeforeReport => &[],
+        }
+    }
+}
+
+/// Shell code that kills Puppet, its parent, while the file `w/kill` exists.
+fn kill_parent(node: &PuppetNode) -> String {
+    format!("if test -e {}; then kill -9 $PPID; fi", node.path("w/kill").display())
+}
+
+/// A node whose Puppet is killed in this window; never without one.
+fn prepare_node(window: Option<KillWindow>) -> PuppetNode {
+    let mut node = PuppetNode::new("n1");
+    let w = node.path("w").display().to_string();
+    let suicide = kill_parent(&node);
+    let code =
+        |at: KillWindow| if window == Some(at) { suicide.clone() } else { "true".to_owned() };
+    let script = |name: &str, code: &str| {
+        fs::write(node.path(name), format!("{code}\n")).unwrap();
+        format!("/bin/sh {}", node.path(name).display())
+    };
+    let check = script("check", &format!("{}; test -e {w}/s", code(KillWindow::BeforeChange)));
+    let shell = |line: String| json!(["/bin/sh", "-c", line]);
+    let write = |word: &str| format!("echo {word} >> {w}/log");
+    // Waits while the pipe `gate` exists, and tells the process id of Puppet.
+    let gate = format!(
+        "if test -p {w}/gate; then echo $PPID > {w}/pid.new; mv {w}/pid.new {w}/pid; cat {w}/gate; fi"
+    );
+    let between = format!("{}; {gate}", code(KillWindow::AfterNotification));
+    let refresh = format!(
+        "test ! -e {w}/broken || exit 1; {}; {}",
+        write("Y"),
+        code(KillWindow::DuringRefresh)
+    );
+    // These run only while a test needs them, so that a later run is clean.
+    let needed = format!("/usr/bin/test -e {w}/kill -o -p {w}/gate");
+    let exec = |title: &str, parameters: Value| json!({"type": "Exec", "title": title, "tags": ["exec"], "parameters": parameters});
+    let titles = ["S", "between", "Y", "after", "Z"];
+    let mut edges = vec![json!({"source": "Stage[main]", "target": "Class[main]"})];
+    edges.extend(
+        titles.map(|title| json!({"source": "Class[main]", "target": format!("Exec[{title}]")})),
+    );
+    node.write_catalog(&json!({
+        "name": "n1", "version": "1", "environment": "production", "catalog_format": 1,
+        "resources": [
+            {"type": "Stage", "title": "main", "parameters": {"name": "main"}},
+            {"type": "Class", "title": "main", "parameters": {"name": "main"}},
+            exec("S", json!({"command": shell(format!("touch {w}/s; {}; {}", write("S"), code(KillWindow::AfterChange))),
+                "unless": check, "notify": "Exec[Y]", "before": "Exec[between]"})),
+            exec("between", json!({"command": shell(between), "onlyif": needed, "before": "Exec[Y]"})),
+            exec("Y", json!({"command": shell(refresh), "refreshonly": true, "notify": "Exec[Z]", "before": "Exec[after]"})),
+            exec("after", json!({"command": shell(code(KillWindow::AfterRefresh)), "onlyif": needed, "before": "Exec[Z]"})),
+            exec("Z", json!({"command": shell(write("Z")), "refreshonly": true})),
+        ],
+        "edges": edges,
+    }));
+    if window == Some(KillWindow::BeforeReport) {
+        // Puppet runs it after the catalog, and before it writes the report.
+        let hook = script("hook", &suicide);
+        node.options.arguments = vec!["--postrun_command".to_owned(), hook];
+    }
+    if window.is_some() {
+        fs::write(node.path("w/kill"), "").unwrap();
+    }
+    node
+}
+
+fn stop_killing(node: &PuppetNode) {
+    fs::remove_file(node.path("w/kill")).unwrap();
+}
+
+/// Without the agent: neither report nor state of the killed run exists, and the next run looks clean.
+fn assert_stock_puppet(window: KillWindow) {
+    let node = prepare_node(Some(window));
+    let output = node.run_stock_puppet(&[]);
+    assert_eq!(node.report_status(), "no report", "{window:?}: {output}");
+    stop_killing(&node);
+    let output = node.run_stock_puppet(&[]);
+    let status = if window == KillWindow::BeforeChange { "changed" } else { "unchanged" };
+    assert_eq!(node.report_status(), status, "{window:?}: {output}");
+    assert_eq!(node.log(), window.stock_log(), "{window:?}: {output}");
+}
+
+async fn assert_agent(window: KillWindow) {
+    let node = prepare_node(Some(window));
+    let fixture = PuppetDaemonFixture::start(&node).await;
+    let (first, exit) = fixture.run_puppet(&[]).await;
+    assert_eq!((exit, &first["class"]), (2, &json!("killed")), "{first}");
+    assert_eq!(first["pending"], json!(window.pending()), "{first}");
+    stop_killing(&node);
+    let (second, exit) = fixture.run_puppet(&[]).await;
+    assert_eq!((exit, &second["pending"]), (0, &json!([])), "{second}");
+    assert_eq!(node.log(), window.agent_log(), "{second}");
+    let (third, exit) = fixture.run_puppet(&[]).await;
+    assert_eq!((exit, &third["class"]), (0, &json!("clean")), "{third}");
+    assert_eq!(node.log(), window.agent_log(), "a further run must not repeat them");
+}
+
+macro_rules! windows {
+    ($($window:ident: $name:ident;)*) => {$(
+        #[tokio::test]
+        async fn $name() {
+            if has_puppet() {
+                assert_stock_puppet(KillWindow::$window);
+                assert_agent(KillWindow::$window).await;
+            }
+        }
+    )*};
+}
+
+windows! {
+    BeforeChange: m6_kill_before_the_change_makes_one_refresh;
+    AfterChange: m6_kill_between_change_and_its_log_line_loses_no_refresh;
+    AfterNotification: m6_kill_between_change_and_refresh_loses_no_refresh;
+    DuringRefresh: m6_kill_during_the_refresh_repeats_it_once;
+    AfterRefresh: m6_kill_after_the_refresh_repeats_nothing_and_loses_no_later_refresh;
+    BeforeReport: m6_kill_before_the_report_repeats_nothing;
+}
+
+/// A run of the daemon that waits between S and Y.
+struct WaitingRun {
+    node: PuppetNode,
+    fixture: PuppetDaemonFixture,
+    id: String,
+}
+
+impl WaitingRun {
+    async fn begin(node: PuppetNode) -> Self {
+        mkfifo(&node.path("w/gate"), Mode::S_IRWXU).unwrap();
+        let fixture = PuppetDaemonFixture::start(&node).await;
+        let id = fixture.begin_run().await;
+        await_file(&node.path("w/pid")).await;
+        Self { node, fixture, id }
+    }
+
+    /// Lets the waiting command go on.
+    fn open_gate(&self) {
+        let mut gate = fs::OpenOptions::new().write(true).open(self.node.path("w/gate")).unwrap();
+        gate.write_all(b"go\n").unwrap();
+        fs::remove_file(self.node.path("w/gate")).unwrap();
+    }
+
+    fn kill_puppet(&self) {
+        let pid = fs::read_to_string(self.node.path("w/pid")).unwrap();
+        kill(Pid::from_raw(pid.trim().parse().unwrap()), Signal::SIGKILL).unwrap();
+    }
+
+    /// The result of the run, when the restarted daemon has it.
+    async fn await_result(&self) -> Value {
+        poll_until_ok("the run has a result", Duration::from_mins(1), async || {
+            let run = self.fixture.find_run(&self.id).await;
+            if run["class"].is_string() { Ok(run) } else { Err(run) }
+        })
+        .await
+    }
+
+    /// The next run has this class, and each command has run once.
+    async fn assert_next_run(&self, class: &str) {
+        let (run, exit) = self.fixture.run_puppet(&[]).await;
+        assert_eq!((exit, &run["class"]), (0, &json!(class)), "{run}");
+        assert_eq!(run["pending"], json!([]), "{run}");
+        assert_eq!(self.node.log(), ["S", "Y", "Z"], "{run}");
+    }
+}
+
+async fn await_file(path: &Path) {
+    let what = format!("{} exists", path.display());
+    let exists = async || if path.exists() { Ok(()) } else { Err("it does not") };
+    poll_until_ok(&what, Duration::from_mins(1), exists).await;
+}
+
+/// The daemon is killed, and then Puppet, which nothing watches at that time.
+#[tokio::test]
+async fn m6_kill_of_daemon_and_puppet_loses_no_refresh() {
+    if !has_puppet() {
+        return;
+    }
+    let mut run = WaitingRun::begin(prepare_node(None)).await;
+    let exit_file = run.fixture.exit_file(&run.id);
+    run.fixture.kill_daemon();
+    run.kill_puppet();
+    await_file(&exit_file).await;
+    run.open_gate();
+    run.fixture.restart_daemon(&run.node).await;
+    let result = run.await_result().await;
+    assert_eq!(result["class"], "killed", "{result}");
+    assert_eq!(result["pending"], json!(["Exec[Y]"]), "{result}");
+    run.assert_next_run("changed").await;
+    run.assert_next_run("clean").await;
+}
+
+/// The daemon is killed between the end of Puppet, whose refresh failed, and the write to the ledger: it is stopped
+/// before Puppet goes on, so it sees nothing of it.
+#[tokio::test]
+async fn m6_kill_of_daemon_before_the_ledger_write_loses_no_refresh() {
+    if !has_puppet() {
+        return;
+    }
+    let node = prepare_node(None);
+    fs::write(node.path("w/broken"), "").unwrap();
+    let result = end_run_without_daemon(node, "failed+changed", &["Exec[Y]"]).await;
+    fs::remove_file(result.node.path("w/broken")).unwrap();
+    result.assert_next_run("changed").await;
+    result.assert_next_run("clean").await;
+}
+
+/// The same with a refresh that succeeded: it is not repeated.
+#[tokio::test]
+async fn m6_kill_of_daemon_before_the_ledger_write_repeats_no_refresh() {
+    if has_puppet() {
+        let run = end_run_without_daemon(prepare_node(None), "changed", &[]).await;
+        run.assert_next_run("clean").await;
+    }
+}
+
+/// Stops the daemon during a run, kills it when Puppet has ended, and starts it again. It then knows how the run ended.
+async fn end_run_without_daemon(node: PuppetNode, class: &str, pending: &[&str]) -> WaitingRun {
+    let mut run = WaitingRun::begin(node).await;
+    let exit_file = run.fixture.exit_file(&run.id);
+    run.fixture.daemon().freeze().await;
+    run.open_gate();
+    await_file(&exit_file).await;
+    run.fixture.kill_daemon();
+    run.fixture.restart_daemon(&run.node).await;
+    let result = run.await_result().await;
+    assert_eq!(
+        (&result["class"], &result["pending"]),
+        (&json!(class), &json!(pending)),
+        "{result}"
+    );
+    run
+}
