@@ -3,10 +3,11 @@
 //! A restarted daemon may read the same log twice; a refresh that is already owed is not entered again.
 
 use muster_api::base::since_epoch;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use muster_api::system::{StateDir, System, SystemError};
-use muster_engine::ledger::{OwedRefresh, RefreshCertainty, RefreshLedger};
+use muster_engine::ledger::{OwedRefresh, RefreshCertainty, RefreshLedger, SourceChange};
 use serde_json::Value;
 
 use super::interpreter::{RefreshEvent, TraceInterpreter};
@@ -52,7 +53,9 @@ impl RefreshTracker {
         system: &dyn System,
     ) -> Result<(), SystemError> {
         if self.relations.is_none() && line.classify_line() == TraceEvent::Started {
-            self.relations = Some(self.read_relations(system));
+            let relations = self.read_relations(system);
+            self.compare_catalog(&relations, system)?;
+            self.relations = Some(relations);
         }
         let relations = self.relations.get_or_insert_default();
         let event = self.interpreter.process_line(line, relations);
@@ -72,6 +75,7 @@ impl RefreshTracker {
         let relations = self.relations.take().unwrap_or_default();
         let mut events = self.interpreter.finish_run(&relations);
         events.extend(self.interpreter.unrefreshable_targets(replayed));
+        self.relations = Some(relations);
         self.apply_events(events, system)
     }
 
@@ -79,6 +83,40 @@ impl RefreshTracker {
         let read = |path: &PathBuf| read_catalog(system, path);
         let document = self.catalog.as_ref().and_then(read);
         CatalogRelations::from_catalog(&document.unwrap_or_default())
+    }
+
+    /// Flags the entries whose target has another definition in this catalog, and drops those whose target left it long ago.
+    fn compare_catalog(
+        &mut self,
+        relations: &CatalogRelations,
+        system: &dyn System,
+    ) -> Result<(), SystemError> {
+        if relations.is_empty() {
+            return Ok(());
+        }
+        let owed: Vec<OwedRefresh> = self.ledger.owed_refreshes().cloned().collect();
+        let is_missing = |owed: &&OwedRefresh| relations.catalog_spelling(&owed.target).is_none();
+        let (missing, present): (Vec<&OwedRefresh>, Vec<&OwedRefresh>) =
+            owed.iter().partition(is_missing);
+        for owed in present {
+            let is_changed = owed.has_other_definition(relations.definition(&owed.target));
+            self.ledger.record_target_changed(&[owed.id], is_changed)?;
+        }
+        let missing: BTreeSet<String> = missing.iter().map(|owed| owed.target.clone()).collect();
+        for target in &missing {
+            self.ledger.record_reason(target, "it is not in the catalog")?;
+        }
+        for OwedRefresh { target, source, run, .. } in
+            self.ledger.expire_missing(unix_seconds(system), &missing)?
+        {
+            tracing::warn!(
+                target,
+                source,
+                run,
+                "dropped a refresh whose target left the catalog 30 days ago"
+            );
+        }
+        Ok(())
     }
 
     fn apply_events(
@@ -120,8 +158,15 @@ impl RefreshTracker {
             Some(_) => return Ok(()),
             None => {}
         }
-        let targets = [(target.to_owned(), String::new())];
-        let intent = self.ledger.record_intent(&self.run, source, "", self.now, &targets)?;
+        let definition = self.relations.as_ref().map_or("", |known| known.definition(target));
+        let targets = [(target.to_owned(), definition.to_owned())];
+        let change = SourceChange {
+            run: self.run.clone(),
+            source: source.to_owned(),
+            time: self.now,
+            ..SourceChange::default()
+        };
+        let intent = self.ledger.record_intent(&change, &targets)?;
         if is_certain {
             self.ledger.mark_change_made(&intent)?;
         }
