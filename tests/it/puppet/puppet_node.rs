@@ -18,6 +18,7 @@ use muster_tests::command::{RpcCommand, describe_output};
 use muster_tests::nats_server::NatsServer;
 use muster_tests::organisation::Organisation;
 use muster_tests::poll_until_ok;
+use muster_tests::puppetserver::PuppetServer;
 use muster_tests::rpcd::{DaemonHome, Rpcd};
 use muster_wire::identity::Identity;
 use serde_json::{Value, json};
@@ -77,6 +78,18 @@ impl PuppetNode {
         Self { directory, name: name.to_owned(), options }
     }
 
+    /// A node whose real Puppet requests its catalogs from this server. It has no certificate yet.
+    pub(crate) fn of_server(name: &str, server: &PuppetServer) -> Self {
+        let mut node = Self::new(name);
+        node.options.application = PuppetApplication::Agent;
+        let port = server.port().to_string();
+        let arguments = ["--server", "localhost", "--serverport", &port, "--ca_port", &port];
+        node.options.arguments = arguments.map(str::to_owned).to_vec();
+        let more = ["--keylength", "2048", "--waitforcert", "0"];
+        node.options.arguments.extend(more.map(str::to_owned));
+        node
+    }
+
     /// A node whose Puppet is this shell script.
     pub(crate) fn scripted(name: &str, script: &str) -> Self {
         let mut node = Self::new(name);
@@ -86,6 +99,11 @@ impl PuppetNode {
         node.options.command = Some(program);
         node.write_catalog(&json!({"name": name, "resources": []}));
         node
+    }
+
+    /// The node's name, which is its certname.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -159,13 +177,17 @@ impl PuppetNode {
 
     /// Runs Puppet directly, as a node without Muster does; returns its output for assert messages.
     pub(crate) fn run_stock_puppet(&self, more: &[&str]) -> String {
+        let options = &self.options;
         let mut command = Command::new(PUPPET_PROGRAM);
-        let application = match self.options.application {
+        let application = match options.application {
             PuppetApplication::Apply => "apply",
             PuppetApplication::Agent => "agent",
         };
-        command.arg(application).args(more).env_clear().env("PATH", PATH).env("LC_ALL", "C.UTF-8");
-        let options = &self.options;
+        command.arg(application).args(more);
+        if options.application == PuppetApplication::Agent {
+            command.arg("--test");
+        }
+        command.env_clear().env("PATH", PATH).env("LC_ALL", "C.UTF-8");
         for (flag, directory) in [
             ("--confdir", &options.confdir),
             ("--codedir", &options.codedir),
