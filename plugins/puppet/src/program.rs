@@ -189,6 +189,8 @@ pub(crate) struct ProgramMonitor {
     pub(crate) step: ProgramRecord,
     pub(crate) stop: Arc<StopRequest>,
     pub(crate) grace: Duration,
+    /// Whether an earlier daemon started it.
+    pub(crate) is_resumed: bool,
 }
 
 impl ProgramMonitor {
@@ -197,7 +199,8 @@ impl ProgramMonitor {
         mut on_applying: impl FnMut(),
     ) -> Result<SessionOutcome, SystemError> {
         let engine = StateDir::open(&self.engine)?;
-        let tracker = RefreshTracker::open(&engine, self.run, self.is_noop, self.catalog)?;
+        let Self { run, is_noop, catalog, is_resumed, .. } = self;
+        let tracker = RefreshTracker::open(&engine, run, is_noop, catalog, is_resumed)?;
         let watcher = ProcessWatcher {
             system: &*self.system,
             process: self.step.process,

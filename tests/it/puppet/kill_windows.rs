@@ -11,6 +11,7 @@ use std::io::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
+use muster_tests::command::{describe_output, find_program};
 use muster_tests::poll_until_ok;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::stat::Mode;
@@ -214,7 +215,8 @@ impl WaitingRun {
     async fn await_result(&self) -> Value {
         poll_until_ok("the run has a result", Duration::from_mins(1), async || {
             let run = self.fixture.find_run(&self.id).await;
-            if run["class"].is_string() { Ok(run) } else { Err(run) }
+            let is_over = run["state"] == "finished" || run["state"] == "aborted";
+            if is_over { Ok(run) } else { Err(run) }
         })
         .await
     }
@@ -278,14 +280,59 @@ async fn m6_kill_of_daemon_before_the_ledger_write_repeats_no_refresh() {
     }
 }
 
-/// Stops the daemon during a run, kills it when Puppet has ended, and starts it again. It then knows how the run ended.
-async fn end_run_without_daemon(node: PuppetNode, class: &str, pending: &[&str]) -> WaitingRun {
-    let mut run = WaitingRun::begin(node).await;
+/// While no daemon runs, `rpcd apply` leaves a newer refresh of Y pending. The daemon that then reads the older log, in
+/// which Y was refreshed, does not take that for the newer one.
+#[tokio::test]
+async fn m6_late_reading_of_the_log_settles_no_newer_refresh() {
+    if !has_puppet() {
+        return;
+    }
+    let mut run = WaitingRun::begin(prepare_node(None)).await;
+    end_without_daemon(&mut run).await;
+    apply_failing_refresh(&run);
+    run.fixture.restart_daemon(&run.node).await;
+    // The resumed run made the newer refresh, too.
+    let result = run.await_result().await;
+    let made = (&result["replayed"], &result["pending"]);
+    assert_eq!(made, (&json!(["Exec[Y]"]), &json!([])), "{result}");
+    assert_eq!(run.node.log(), ["S", "Y", "Z", "Y", "Z"], "{result}");
+}
+
+/// Applies a catalog in which a file notifies Y, whose command fails.
+#[expect(clippy::disallowed_types, reason = "runs the real program")]
+fn apply_failing_refresh(run: &WaitingRun) {
+    let catalog = json!([
+        {"type": "file", "title": run.node.path("w/newer"), "ensure": "file", "notify": "Exec[Y]"},
+        {"type": "exec", "title": "Y", "command": ["/bin/false"], "refreshonly": true},
+    ]);
+    let path = run.node.path("newer.json");
+    fs::write(&path, catalog.to_string()).unwrap();
+    let output = std::process::Command::new(find_program("rpcd"))
+        .arg("apply")
+        .arg(path)
+        .arg("--detailed-exitcodes")
+        .arg("--state-dir")
+        .arg(run.fixture.engine_dir())
+        .arg("--puppet-state")
+        .arg(run.node.path("var/state"))
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(6), "{}", describe_output(&output));
+}
+
+/// Stops the daemon during a run, and kills it when Puppet has ended.
+async fn end_without_daemon(run: &mut WaitingRun) {
     let exit_file = run.fixture.exit_file(&run.id);
     run.fixture.daemon().freeze().await;
     run.open_gate();
     await_file(&exit_file).await;
     run.fixture.kill_daemon();
+}
+
+/// Stops the daemon during a run, kills it when Puppet has ended, and starts it again. It then knows how the run ended.
+async fn end_run_without_daemon(node: PuppetNode, class: &str, pending: &[&str]) -> WaitingRun {
+    let mut run = WaitingRun::begin(node).await;
+    end_without_daemon(&mut run).await;
     run.fixture.restart_daemon(&run.node).await;
     let result = run.await_result().await;
     assert_eq!(

@@ -73,6 +73,11 @@ impl PuppetDaemonFixture {
         self.home.path("state/puppet/runs").join(id).join("run/exit")
     }
 
+    /// Directory of the daemon's ledger.
+    pub(crate) fn engine_dir(&self) -> PathBuf {
+        self.home.path("state/engine")
+    }
+
     /// Target and reason of each entry of `rpc ledger list`.
     pub(crate) async fn list_ledger(&self) -> Vec<(String, String)> {
         let (document, exit) = self.rpc.run_json(&["ledger", "list"]).await;

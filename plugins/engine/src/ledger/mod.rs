@@ -234,6 +234,15 @@ impl RefreshLedger {
         self.remove_owed(&ids)
     }
 
+    /// Marks a refresh as successful that `run` made at `time`, and that is known only later: newer entries of other runs remain. An entry of the same
+    /// second counts as newer, because an extra refresh is preferable to a lost one.
+    pub fn mark_refreshed_at(&mut self, target: &str, run: &str, time: i64) -> SystemResult<()> {
+        let of_target = self.owed_refreshes.values().filter(|owed| owed.target == target);
+        let is_older = |owed: &&OwedRefresh| owed.run == run || owed.since < time;
+        let ids: Vec<u64> = of_target.filter(is_older).map(|owed| owed.id).collect();
+        self.remove_owed(&ids)
+    }
+
     /// Records why the target cannot be refreshed now.
     pub fn record_reason(&mut self, target: &str, reason: &str) -> SystemResult<()> {
         let has_other_reason =

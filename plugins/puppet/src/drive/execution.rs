@@ -100,6 +100,7 @@ impl RunDriver {
             step,
             stop: Arc::clone(&stop_request),
             grace: Duration::from_secs(self.runs.options.grace),
+            is_resumed: std::mem::take(&mut self.is_resumed),
         };
         let active_run = Arc::clone(&self.active_run);
         let on_applying = move || {

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 
 use muster_api::system::{StateDir, System, SystemError};
 use muster_engine::ledger::{OwedRefresh, RefreshCertainty, RefreshLedger, SourceChange};
+use muster_engine::report::parse_timestamp;
 use serde_json::Value;
 
 use super::interpreter::{RefreshEvent, TraceInterpreter};
@@ -26,7 +27,10 @@ pub(crate) struct RefreshTracker {
     /// Path of the catalog once the run has it; a path of the node.
     catalog: Option<PathBuf>,
     relations: Option<CatalogRelations>,
+    /// Time of the events being applied, in seconds since the epoch.
     now: i64,
+    /// Whether the log is read after a restart of the daemon. Other runs may have written to the ledger since.
+    is_resumed: bool,
 }
 
 impl RefreshTracker {
@@ -35,6 +39,7 @@ impl RefreshTracker {
         run: String,
         is_noop: bool,
         catalog: Option<PathBuf>,
+        is_resumed: bool,
     ) -> Result<Self, SystemError> {
         Ok(Self {
             ledger: RefreshLedger::open(engine)?,
@@ -43,6 +48,7 @@ impl RefreshTracker {
             catalog,
             relations: None,
             now: 0,
+            is_resumed,
         })
     }
 
@@ -63,7 +69,9 @@ impl RefreshTracker {
             // Read the catalog again: the earlier lines were processed before the run had its catalog.
             self.relations = None;
         }
-        self.apply_events(event, system)
+        let logged_at = line.time.as_deref().and_then(parse_timestamp);
+        self.now = logged_at.filter(|_| self.is_resumed).unwrap_or_else(|| unix_seconds(system));
+        self.apply_events(event)
     }
 
     /// Processes the end of the run. `replayed` are the targets that it was to refresh.
@@ -76,7 +84,10 @@ impl RefreshTracker {
         let mut events = self.interpreter.finish_run(&relations);
         events.extend(self.interpreter.unrefreshable_targets(replayed));
         self.relations = Some(relations);
-        self.apply_events(events, system)
+        if !self.is_resumed {
+            self.now = unix_seconds(system);
+        }
+        self.apply_events(events)
     }
 
     fn read_relations(&self, system: &dyn System) -> CatalogRelations {
@@ -122,13 +133,14 @@ impl RefreshTracker {
     fn apply_events(
         &mut self,
         events: impl IntoIterator<Item = RefreshEvent>,
-        system: &dyn System,
     ) -> Result<(), SystemError> {
         for event in events {
-            self.now = unix_seconds(system);
             match event {
                 RefreshEvent::Owed { source, target, is_certain } => {
                     self.record_owed_refresh(&source, &target, is_certain)?;
+                }
+                RefreshEvent::Refreshed { target } if self.is_resumed => {
+                    self.ledger.mark_refreshed_at(&target, &self.run, self.now)?;
                 }
                 RefreshEvent::Refreshed { target } => self.ledger.mark_refreshed(&target)?,
                 RefreshEvent::Failed { target, reason } => {
