@@ -1,4 +1,4 @@
-//! What becomes of a pending refresh when the catalog changes, and what `--lint` reports, with the real `rpcd apply`.
+//! What becomes of a pending refresh when the catalog changes, with the real `rpcd apply`.
 
 #![expect(
     clippy::disallowed_types,
@@ -298,42 +298,36 @@ async fn await_events_file(path: &Path) {
 
 /// A13.9: an exec whose guard says that it is not needed does not run, and clears its own entry.
 #[test]
-fn satisfied_guard_clears_the_entry_without_a_run() {
-    for guard in [json!({"creates": "/bin/sh"}), json!({"unless": "/bin/true"})] {
+fn a13_9_satisfied_guard_clears_the_entry_without_a_run() {
+    for guard in [
+        json!({"creates": "/bin/sh"}),
+        json!({"unless": "/bin/true"}),
+        json!({"onlyif": "/bin/false"}),
+    ] {
         let fixture = OwedRefreshFixture::new();
         let resources = [fixture.source("one"), fixture.working_exec(&guard)];
-        let output = describe_output(&fixture.apply(&resources));
-        assert_eq!((fixture.run_count(), fixture.pending().len()), (0, 0), "{guard}: {output}");
+        let output = fixture.apply(&resources);
+        let text = describe_output(&output);
+        assert_eq!((fixture.run_count(), fixture.pending().len()), (0, 0), "{guard}: {text}");
+        // The node is clean again, and stays so when the guard no longer holds.
+        let output = fixture.apply(&resources);
+        assert_eq!(output.status.code(), Some(0), "{guard}: {}", describe_output(&output));
+        let output = fixture.apply(&[fixture.source("one"), fixture.working_exec(&json!({}))]);
+        assert_eq!(fixture.run_count(), 0, "{guard}: {}", describe_output(&output));
     }
 }
 
-/// A13.8: the lint reports execs that can lose their refresh, with the path to the resource whose failure loses it, and orphans. It
-/// fails under `--strict` only.
+/// A13.9: the other way round: a guard that says that the command is needed does not clear the entry, but runs it.
 #[test]
-fn lint_reports_fragile_and_orphaned_execs() {
-    let fixture = OwedRefreshFixture::new();
-    let command = ["/bin/true"];
-    let dependency =
-        json!({"type": "exec", "title": "site", "command": command, "before": "Exec[Y]"});
-    let fragile =
-        [fixture.source("one"), dependency, OwedRefreshFixture::exec(&command, &json!({}))];
-    let output = fixture.run(&fragile, &["--lint"]);
-    let text = describe_output(&output);
-    assert_eq!(output.status.code(), Some(0), "{text}");
-    assert!(text.contains("Exec[Y]") && text.contains("if Exec[site] fails"), "{text}");
-    assert_eq!(fixture.run(&fragile, &["--lint", "--strict"]).status.code(), Some(1));
-
-    let orphan = [
-        fixture.silent_source(),
-        OwedRefreshFixture::exec(&command, &json!({"creates": "/bin/x"})),
-    ];
-    let output = fixture.run(&orphan, &["--lint", "--strict"]);
-    let text = describe_output(&output);
-    assert_eq!(output.status.code(), Some(1), "{text}");
-    assert!(text.contains("Exec[Y] never runs"), "{text}");
-
-    let sound =
-        [fixture.source("one"), OwedRefreshFixture::exec(&command, &json!({"creates": "/bin/x"}))];
-    let output = fixture.run(&sound, &["--lint", "--strict"]);
-    assert_eq!(output.status.code(), Some(0), "{}", describe_output(&output));
+fn a13_9_unsatisfied_guard_runs_the_refresh_once() {
+    for guard in [
+        json!({"creates": "/nonexistent"}),
+        json!({"unless": "/bin/false"}),
+        json!({"onlyif": "/bin/true"}),
+    ] {
+        let fixture = OwedRefreshFixture::new();
+        let resources = [fixture.source("one"), fixture.working_exec(&guard)];
+        let text = describe_output(&fixture.apply(&resources));
+        assert_eq!((fixture.run_count(), fixture.pending().len()), (1, 0), "{guard}: {text}");
+    }
 }

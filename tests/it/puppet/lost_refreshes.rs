@@ -182,6 +182,51 @@ scenarios! {
     Kill: m6_killed_puppet_keeps_the_refresh;
 }
 
+/// The catalog, with `creates` for Y.
+fn guarded_catalog(node: &PuppetNode, cause: LossCause) -> Value {
+    let mut catalog = catalog(node, cause, true);
+    let resources = catalog["resources"].as_array_mut().unwrap();
+    let y = resources.iter_mut().find(|resource| resource["title"] == "Y").unwrap();
+    y["parameters"]["creates"] = json!(node.path("w/done"));
+    catalog
+}
+
+/// A13.8: what the lint says of guards: besides `refreshonly`, `creates` does not run the command later.
+#[test]
+fn a13_8_stock_puppet_loses_the_refresh_of_a_guarded_exec() {
+    if !has_puppet() {
+        return;
+    }
+    let node = prepare_node(LossCause::Dependency);
+    node.write_catalog(&guarded_catalog(&node, LossCause::Dependency));
+    let output = node.run_stock_puppet(&[]);
+    assert_eq!(node.report_status(), "failed", "{output}");
+    std::fs::remove_file(node.path("w/broken")).unwrap();
+    let output = node.run_stock_puppet(&[]);
+    assert_eq!((node.report_status().as_str(), node.log().len()), ("unchanged", 0), "{output}");
+}
+
+/// A13.9 with the real Puppet: the command failed, and its work was done by hand; `creates` now holds. The entry is
+/// cleared, and the command does not run.
+#[tokio::test]
+async fn a13_9_satisfied_guard_clears_the_entry_of_a_puppet_run() {
+    if !has_puppet() {
+        return;
+    }
+    let node = prepare_node(LossCause::Refresh);
+    node.write_catalog(&guarded_catalog(&node, LossCause::Refresh));
+    let puppet = node.without_permits();
+    let first = run_once(&puppet, json!({})).await;
+    assert_eq!(first["pending"], json!(["Exec[Y]"]), "{first}");
+    std::fs::write(node.path("w/done"), "").unwrap();
+    std::fs::remove_file(node.path("w/broken")).unwrap();
+    let second = run_once(&puppet, json!({})).await;
+    assert_eq!(second["pending"], json!([]), "{second}");
+    assert!(!node.log().contains(&"Y".to_owned()), "{second}");
+    let third = run_once(&puppet, json!({})).await;
+    assert_eq!(third["class"], "clean", "{third}");
+}
+
 /// The result is read from the real report, not from the exit code, which is 0 for `puppet apply --catalog` (M29).
 #[tokio::test]
 async fn m29_result_is_read_from_the_report_of_puppet() {
