@@ -1,10 +1,6 @@
 //! What `rpcd apply --lint` reports of a compiled catalog.
 
-#![expect(
-    clippy::disallowed_types,
-    clippy::indexing_slicing,
-    reason = "the test starts the real program, and changes documents that it knows"
-)]
+#![expect(clippy::disallowed_types, reason = "the test starts the real program")]
 
 use std::process::{Command, Output};
 
