@@ -270,6 +270,31 @@ async fn m6_kill_of_daemon_before_the_ledger_write_loses_no_refresh() {
     result.assert_next_run("clean").await;
 }
 
+/// The daemon is killed between the start of Puppet and the record of its process: the next daemon finds the process, and
+/// knows how it ended.
+#[tokio::test]
+async fn m6_kill_of_daemon_at_the_start_of_puppet_loses_no_refresh() {
+    if !has_puppet() {
+        return;
+    }
+    let node = prepare_node(None);
+    fs::write(node.path("w/broken"), "").unwrap();
+    let mut run = WaitingRun::begin(node).await;
+    run.fixture.kill_daemon();
+    run.fixture.forget_process(&run.id);
+    run.fixture.restart_daemon(&run.node).await;
+    // Puppet still runs, so the run has no result yet.
+    let state = run.fixture.find_run(&run.id).await["state"].clone();
+    assert!(state == "starting" || state == "applying", "{state}");
+    run.open_gate();
+    let result = run.await_result().await;
+    let class = (&result["class"], &result["pending"]);
+    assert_eq!(class, (&json!("failed+changed"), &json!(["Exec[Y]"])), "{result}");
+    fs::remove_file(run.node.path("w/broken")).unwrap();
+    run.assert_next_run("changed").await;
+    run.assert_next_run("clean").await;
+}
+
 /// The same with a refresh that succeeded: it is not repeated.
 #[tokio::test]
 async fn m6_kill_of_daemon_before_the_ledger_write_repeats_no_refresh() {

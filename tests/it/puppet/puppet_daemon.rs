@@ -41,6 +41,15 @@ impl PuppetDaemonFixture {
         self.daemon = None;
     }
 
+    /// Makes the record of a run what it is between the start of its program and the record of the process.
+    pub(crate) fn forget_process(&self, id: &str) {
+        let path = self.home.path("state/puppet/runs").join(id).join("run.json");
+        let mut record: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+        assert!(record["step"]["process"].is_object(), "{record}");
+        record["step"]["process"] = Value::Null;
+        std::fs::write(&path, record.to_string()).unwrap();
+    }
+
     /// Starts the daemon again after [`Self::kill_daemon`].
     pub(crate) async fn restart_daemon(&mut self, node: &PuppetNode) {
         self.daemon = Some(self.home.clone().start());
