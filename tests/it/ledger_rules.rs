@@ -10,10 +10,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use muster_engine::ledger::JOURNAL_FILE;
 use muster_engine::ledger::expiry::read_expired;
-use muster_engine::ledger::journal::{LedgerRecord, parse_journal};
 use muster_tests::command::{RpcCommand, describe_output, find_program};
+use muster_tests::ledger::age_absence;
 use muster_tests::organisation::Organisation;
 use muster_tests::poll_until_ok;
 use muster_tests::rpcd::DaemonHome;
@@ -104,21 +103,7 @@ impl OwedRefreshFixture {
 
     /// Moves the time since which the target is missing into the past.
     fn age_absence(&self, seconds: i64) {
-        let path = self.state.join(JOURNAL_FILE);
-        let (records, damage) = parse_journal(&std::fs::read(&path).unwrap());
-        assert_eq!(damage, Vec::<String>::new());
-        let aged = records.into_iter().map(|record| match record {
-            LedgerRecord::Owed { mut refresh } => {
-                refresh.missing_since = refresh.missing_since.map(|since| since - seconds);
-                LedgerRecord::Owed { refresh }
-            }
-            LedgerRecord::Missing { ids, since } => {
-                LedgerRecord::Missing { ids, since: since.map(|since| since - seconds) }
-            }
-            record => record,
-        });
-        std::fs::write(&path, aged.flat_map(|record| record.to_line()).collect::<Vec<u8>>())
-            .unwrap();
+        age_absence(&self.state, seconds);
     }
 
     /// Values of this field of the pending refreshes, as reported by the last run.

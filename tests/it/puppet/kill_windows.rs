@@ -146,8 +146,7 @@ fn assert_stock_puppet(window: KillWindow) {
     assert_eq!(node.log(), window.stock_log(), "{window:?}: {output}");
 }
 
-async fn assert_agent(window: KillWindow) {
-    let node = prepare_node(Some(window));
+async fn assert_agent(node: PuppetNode, window: KillWindow) {
     let fixture = PuppetDaemonFixture::start(&node).await;
     let (first, exit) = fixture.run_puppet(&[]).await;
     assert_eq!((exit, &first["class"]), (2, &json!("killed")), "{first}");
@@ -167,7 +166,7 @@ macro_rules! windows {
         async fn $name() {
             if has_puppet() {
                 assert_stock_puppet(KillWindow::$window);
-                assert_agent(KillWindow::$window).await;
+                assert_agent(prepare_node(Some(KillWindow::$window)), KillWindow::$window).await;
             }
         }
     )*};
@@ -180,6 +179,20 @@ windows! {
     DuringRefresh: m6_kill_during_the_refresh_repeats_it_once;
     AfterRefresh: m6_kill_after_the_refresh_repeats_nothing_and_loses_no_later_refresh;
     BeforeReport: m6_kill_before_the_report_repeats_nothing;
+}
+
+/// Puppet does not log the begin of a catalog without a version.
+#[tokio::test]
+async fn m6_kill_with_a_catalog_without_version_loses_no_refresh() {
+    if !has_puppet() {
+        return;
+    }
+    let node = prepare_node(Some(KillWindow::AfterChange));
+    let catalog = fs::read_to_string(node.path("catalog.json")).unwrap();
+    let mut catalog: Value = serde_json::from_str(&catalog).unwrap();
+    catalog.as_object_mut().unwrap().remove("version").unwrap();
+    node.write_catalog(&catalog);
+    assert_agent(node, KillWindow::AfterChange).await;
 }
 
 /// A run of the daemon that waits between S and Y.

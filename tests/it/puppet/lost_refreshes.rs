@@ -3,6 +3,10 @@
 
 #![expect(clippy::indexing_slicing, reason = "the structure of the documents is known")]
 
+use muster_api::system::StateDir;
+use muster_engine::ledger::RefreshLedger;
+use muster_engine::ledger::expiry::read_expired;
+use muster_tests::ledger::age_absence;
 use serde_json::{Value, json};
 
 use super::puppet_daemon::PuppetDaemonFixture;
@@ -185,9 +189,8 @@ scenarios! {
 /// The catalog, with `creates` for Y.
 fn guarded_catalog(node: &PuppetNode, cause: LossCause) -> Value {
     let mut catalog = catalog(node, cause, true);
-    let resources = catalog["resources"].as_array_mut().unwrap();
-    let y = resources.iter_mut().find(|resource| resource["title"] == "Y").unwrap();
-    y["parameters"]["creates"] = json!(node.path("w/done"));
+    let y = position_of_y(&catalog);
+    catalog["resources"][y]["parameters"]["creates"] = json!(node.path("w/done"));
     catalog
 }
 
@@ -225,6 +228,52 @@ async fn a13_9_satisfied_guard_clears_the_entry_of_a_puppet_run() {
     assert!(!node.log().contains(&"Y".to_owned()), "{second}");
     let third = run_once(&puppet, json!({})).await;
     assert_eq!(third["class"], "clean", "{third}");
+}
+
+/// A13.4 with the real Puppet: a target with another definition is flagged, while it is pending and when only its
+/// relations change it is not; one that left the catalog is kept, and expires after 30 days.
+#[tokio::test]
+async fn a13_4_changed_and_vanished_targets_of_puppet_runs() {
+    if !has_puppet() {
+        return;
+    }
+    let node = prepare_node(LossCause::Refresh);
+    let puppet = node.without_permits();
+    run_once(&puppet, json!({})).await;
+    let owed = || {
+        let state = StateDir::open(&node.path("muster/engine")).unwrap();
+        let mut owed = RefreshLedger::read_owed(&state).unwrap();
+        (owed.len() == 1).then(|| owed.remove(0)).unwrap_or_else(|| panic!("{owed:?}"))
+    };
+    assert!(!owed().target_changed);
+    let mut catalog = catalog(&node, LossCause::Refresh, true);
+    let y = position_of_y(&catalog);
+    catalog["resources"][y]["parameters"]["schedule"] = json!("closed");
+    node.write_catalog(&catalog);
+    run_once(&puppet, json!({})).await;
+    assert!(!owed().target_changed, "the schedule is not part of the definition");
+
+    catalog["resources"][y]["parameters"]["command"] = json!(["/bin/false"]);
+    node.write_catalog(&catalog);
+    let outcome = run_once(&puppet, json!({})).await;
+    assert!(owed().target_changed, "{outcome}");
+
+    let without_y = json!({"name": "n1", "catalog_format": 1, "environment": "production",
+        "resources": [{"type": "Class", "title": "main"}], "edges": []});
+    node.write_catalog(&without_y);
+    let outcome = run_once(&puppet, json!({})).await;
+    assert_eq!(outcome["pending"], json!(["Exec[Y]"]), "{outcome}");
+    assert_eq!(owed().reason.as_deref(), Some("it is not in the catalog"));
+    age_absence(&node.path("muster/engine"), 31 * 24 * 3600);
+    let outcome = run_once(&puppet, json!({})).await;
+    assert_eq!(outcome["pending"], json!([]), "{outcome}");
+    let expired = read_expired(&node.path("muster/engine")).unwrap();
+    assert_eq!(expired.iter().map(|one| one.target.as_str()).collect::<Vec<_>>(), ["Exec[Y]"]);
+}
+
+fn position_of_y(catalog: &Value) -> usize {
+    let mut resources = catalog["resources"].as_array().unwrap().iter();
+    resources.position(|resource| resource["title"] == "Y").unwrap()
 }
 
 /// The result is read from the real report, not from the exit code, which is 0 for `puppet apply --catalog` (M29).

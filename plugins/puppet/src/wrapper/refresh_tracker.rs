@@ -63,10 +63,13 @@ impl RefreshTracker {
             self.compare_catalog(&relations, system)?;
             self.relations = Some(relations);
         }
-        let relations = self.relations.get_or_insert_default();
+        // Lines before the first resource need no relations.
+        let none = CatalogRelations::default();
+        let relations = self.relations.as_ref().unwrap_or(&none);
         let event = self.interpreter.process_line(line, relations);
         if line.classify_line() == TraceEvent::Applying {
-            // Read the catalog again: the earlier lines were processed before the run had its catalog.
+            // Read the catalog at the next resource: before, the file may have been that of an earlier run. Puppet does not log this line if the
+            // catalog has no version.
             self.relations = None;
         }
         let logged_at = line.time.as_deref().and_then(parse_timestamp);
