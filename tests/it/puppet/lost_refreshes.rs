@@ -243,7 +243,8 @@ async fn a13_4_changed_and_vanished_targets_of_puppet_runs() {
     let owed = || {
         let state = StateDir::open(&node.path("muster/engine")).unwrap();
         let mut owed = RefreshLedger::read_owed(&state).unwrap();
-        (owed.len() == 1).then(|| owed.remove(0)).unwrap_or_else(|| panic!("{owed:?}"))
+        assert_eq!(owed.len(), 1, "{owed:?}");
+        owed.remove(0)
     };
     assert!(!owed().target_changed);
     let mut catalog = catalog(&node, LossCause::Refresh, true);
