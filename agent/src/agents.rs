@@ -92,6 +92,8 @@ pub struct ConfiguredPlugins {
     pub data_sources: Vec<ValidatedDataSource>,
     /// The agent `puppet`, which also works in the background between requests.
     pub puppet: PuppetPlugin,
+    /// Directory of the refresh ledger.
+    pub engine_dir: PathBuf,
 }
 
 /// Loads everything that is read-only, to check that the configured plugins can be loaded.
@@ -141,7 +143,7 @@ fn build_plugins(
     builder.add::<RpcutilPlugin>(())?;
     builder.add::<ServicePlugin>(())?;
     builder.add::<ShellPlugin>(())?;
-    Ok(builder.finish(puppet))
+    Ok(builder.finish(puppet, catalog.options().state_dir.clone()))
 }
 
 /// Configures plugins, and collects their agents and data sources.
@@ -164,9 +166,10 @@ impl<'a> PluginListBuilder<'a> {
         Ok(plugin)
     }
 
-    fn finish(mut self, puppet: PuppetPlugin) -> ConfiguredPlugins {
+    fn finish(mut self, puppet: PuppetPlugin, engine_dir: PathBuf) -> ConfiguredPlugins {
         self.data_sources.sort_by(|a, b| a.name().cmp(b.name()));
-        ConfiguredPlugins { agents: self.agents, data_sources: self.data_sources, puppet }
+        let Self { agents, data_sources, .. } = self;
+        ConfiguredPlugins { agents, data_sources, puppet, engine_dir }
     }
 }
 

@@ -244,9 +244,11 @@ impl EventPrinter {
         }
         for refresh in &report.pending_refreshes {
             let reason = refresh.reason.as_deref().unwrap_or("reason not known yet");
+            let remarks = refresh.remarks();
+            let separator = if remarks.is_empty() { "" } else { "; " };
             let _ = writeln!(
                 self.out,
-                "Warning: the refresh of {} by {} is still pending: {}",
+                "Warning: the refresh of {} by {} is still pending: {}{separator}{remarks}",
                 escape_text(&refresh.target),
                 escape_text(&refresh.source),
                 escape_text(reason)

@@ -95,6 +95,8 @@ pub struct AssembledDaemon {
     pub broker_handles: BrokerHandles,
     /// Resumes the Puppet runs of an earlier daemon, and counts runs that others start.
     pub puppet: PuppetRunMonitor,
+    /// Directory of the refresh ledger.
+    pub engine_dir: PathBuf,
     /// The machine that the daemon itself runs on; a source of facts too.
     pub host: Arc<dyn System>,
 }
@@ -170,7 +172,8 @@ pub fn assemble_daemon(
     restore_confirmation(&core, config);
     reload_facts(&core, &*host);
     let puppet = plugins.puppet.build_monitor(Arc::clone(&core.system));
-    Ok(AssembledDaemon { core: Arc::new(core), options, broker_handles, puppet, host })
+    let (core, engine_dir) = (Arc::new(core), plugins.engine_dir);
+    Ok(AssembledDaemon { core, options, broker_handles, puppet, engine_dir, host })
 }
 
 /// Sets the maximum age of the account token, counted from when an earlier daemon confirmed it.

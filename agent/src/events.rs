@@ -1,7 +1,8 @@
-//! Publishes fleet events: signed messages about what happened on this node outside of a request. These are the outcomes of restarts.
+//! Publishes fleet events: signed messages about what happened on this node outside of a request. These are the outcomes of restarts, and refreshes
+//! that were dropped because their target left the catalog.
 //!
-//! The worker of a restart is another process, and it may restart this daemon, so the daemon reads the outcomes from the restart store. The ids of
-//! published events are on disk: after a crash between publishing and writing, an event is published again with the same id.
+//! Both are written by other processes, too: the worker of a restart, which may restart this daemon, and `rpcd apply`. So the daemon reads them from
+//! their files. The ids of published events are on disk: after a crash between publishing and writing, an event is published again with the same id.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -11,6 +12,7 @@ use std::time::Duration;
 use muster_api::base::{error_chain, replace_file};
 use muster_api::system::SystemError;
 use muster_bus::{Bus, BusError};
+use muster_engine::ledger::expiry::{ExpiredRefresh, read_expired};
 use muster_restart::{RestartCycle, RestartState, RestartStore};
 use muster_wire::event::FleetEvent;
 use muster_wire::identity::{Identity, SubjectName};
@@ -22,21 +24,31 @@ use uuid::Uuid;
 
 use crate::core::DaemonCore;
 
-/// How often the restart store is read while a restart is in progress.
+/// How often the files are read while a restart is in progress.
 const ACTIVE_INTERVAL: Duration = Duration::from_millis(500);
-/// How often it is read otherwise: an idle daemon wakes up rarely. An event of a short restart is late by at most this time.
+/// How often they are read otherwise: an idle daemon wakes up rarely. An event is late by at most this time.
 const IDLE_INTERVAL: Duration = Duration::from_secs(5);
-/// Number of remembered ids of published events: several times the finished restarts that the store keeps for a service.
+/// Number of remembered ids of published events: several times the finished restarts that the store keeps for a service, and the dropped refreshes
+/// that the ledger lists.
 const MAX_PUBLISHED_IDS: usize = 512;
 /// File of the published ids, in the daemon's state directory.
 const PUBLISHED_FILE: &str = "events.json";
 /// Mode of the file of published ids.
 const PUBLISHED_FILE_MODE: u32 = 0o600;
 
-/// Publishes the outcome of each restart, for the daemon's lifetime.
-pub(crate) async fn publish_restart_outcomes(
+/// Where events come from.
+#[derive(Debug, Clone)]
+pub(crate) struct EventSources {
+    /// The restarts.
+    pub(crate) restarts: RestartStore,
+    /// Directory of the refresh ledger.
+    pub(crate) engine_dir: PathBuf,
+}
+
+/// Publishes the events of the node, for the daemon's lifetime.
+pub(crate) async fn publish_node_events(
     core: Arc<DaemonCore>,
-    store: RestartStore,
+    sources: EventSources,
     state: PathBuf,
     bus: Bus,
 ) {
@@ -49,15 +61,12 @@ pub(crate) async fn publish_restart_outcomes(
         if !bus.is_connected() {
             continue;
         }
-        let (reader, node) = (store.clone(), core.identity().clone());
-        let read = tokio::task::spawn_blocking(move || read_restarts(&reader, &node)).await;
-        let StoredRestarts { mut outcomes, in_progress } = match read {
+        let (reader, node) = (sources.clone(), core.identity().clone());
+        let read = tokio::task::spawn_blocking(move || read_events(&reader, &node)).await;
+        let StoredEvents { mut events, in_progress } = match read {
             Ok(Ok(stored)) => stored,
             Ok(Err(error)) => {
-                tracing::debug!(
-                    error = error_chain(&error),
-                    "cannot read the outcomes of restarts"
-                );
+                tracing::debug!(error = error_chain(&error), "cannot read the events of the node");
                 continue;
             }
             Err(_) => return,
@@ -65,8 +74,8 @@ pub(crate) async fn publish_restart_outcomes(
         if in_progress {
             interval = ACTIVE_INTERVAL;
         }
-        outcomes.retain(|event| !published.ids.contains(&event.id));
-        for event in &outcomes {
+        events.retain(|event| !published.ids.contains(&event.id));
+        for event in &events {
             match publish_event(&core, &bus, event).await {
                 Ok(()) => published.add(event.id),
                 Err(error) => {
@@ -75,7 +84,7 @@ pub(crate) async fn publish_restart_outcomes(
                 }
             }
         }
-        if !outcomes.is_empty() {
+        if !events.is_empty() {
             published.save(path.clone()).await;
         }
     }
@@ -103,17 +112,41 @@ enum EventPublishError {
     Bus(#[from] BusError),
 }
 
-/// What the restart store has.
+/// What the files have.
 #[derive(Debug, Default)]
-struct StoredRestarts {
-    /// The outcomes of finished restarts, as events.
-    outcomes: Vec<FleetEvent>,
+struct StoredEvents {
+    /// The outcomes of finished restarts, and the dropped refreshes.
+    events: Vec<FleetEvent>,
     /// Whether a restart has not finished.
     in_progress: bool,
 }
 
-fn read_restarts(store: &RestartStore, node: &Identity) -> Result<StoredRestarts, SystemError> {
-    let mut stored = StoredRestarts::default();
+fn read_events(sources: &EventSources, node: &Identity) -> Result<StoredEvents, SystemError> {
+    let mut stored = read_restarts(&sources.restarts, node)?;
+    let expired = read_expired(&sources.engine_dir)?;
+    stored.events.extend(expired.iter().filter_map(|refresh| expiry_event(refresh, node)));
+    Ok(stored)
+}
+
+/// The event of a refresh that was dropped because its target left the catalog.
+fn expiry_event(refresh: &ExpiredRefresh, node: &Identity) -> Option<FleetEvent> {
+    let ExpiredRefresh { source, target, run, since, expired_at, .. } = refresh;
+    Some(FleetEvent {
+        id: Uuid::try_parse(&refresh.id).ok()?,
+        sender: node.clone(),
+        kind: SubjectName::parse("refresh_expired").ok()?,
+        text: shorten_text(&format!(
+            "{target}: its refresh by {source} was dropped, because it left the catalog"
+        )),
+        data: json!({"target": target, "source": source, "run": run, "since": since})
+            .as_object()?
+            .clone(),
+        time: u64::try_from(*expired_at).ok()?.saturating_mul(1000),
+    })
+}
+
+fn read_restarts(store: &RestartStore, node: &Identity) -> Result<StoredEvents, SystemError> {
+    let mut stored = StoredEvents::default();
     for key in store.list_keys()? {
         let Some(record) = store.read_record(&key)? else {
             continue;
@@ -121,7 +154,7 @@ fn read_restarts(store: &RestartStore, node: &Identity) -> Result<StoredRestarts
         let target = record.target.to_string();
         stored.in_progress |= !record.current.state.is_finished();
         let cycles = record.past.iter().chain([&record.current]);
-        stored.outcomes.extend(cycles.filter_map(|cycle| outcome_event(cycle, &target, node)));
+        stored.events.extend(cycles.filter_map(|cycle| outcome_event(cycle, &target, node)));
     }
     Ok(stored)
 }

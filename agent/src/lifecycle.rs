@@ -24,7 +24,7 @@ use crate::core::DaemonCore;
 use crate::daemon::Daemon;
 use crate::delivery::DaemonFiles;
 use crate::enrolment::{self, IdentityStore, NodeEnrolmentError};
-use crate::events;
+use crate::events::{self, EventSources};
 use crate::external::ExternalAgentManager;
 use crate::memory;
 use crate::metrics;
@@ -78,7 +78,7 @@ pub async fn run_until_signal(
     };
     let restart_requested = Arc::new(Notify::new());
     let delivery = DaemonFiles::new(config, Arc::clone(&restart_requested));
-    let AssembledDaemon { core, options, broker_handles, puppet, host } =
+    let AssembledDaemon { core, options, broker_handles, puppet, engine_dir, host } =
         assemble::assemble_daemon(config, config_file, Arc::new(delivery))?;
     let identity_store = IdentityStore::in_directory(&config.paths.state);
     restrict_to_provisioning(&core, &identity_store);
@@ -148,9 +148,10 @@ pub async fn run_until_signal(
     tracing::info!(identity = %core.identity(), "ready");
     supervisor.ready.store(true, Ordering::Release);
     notify_systemd(&[NotifyState::Ready]);
-    tasks.push(tokio::spawn(events::publish_restart_outcomes(
+    let restarts = agents::restart_store(&config.paths.state);
+    tasks.push(tokio::spawn(events::publish_node_events(
         Arc::clone(&core),
-        agents::restart_store(&config.paths.state),
+        EventSources { restarts, engine_dir },
         config.paths.state.clone(),
         bus.clone(),
     )));

@@ -5,6 +5,7 @@
 mod approvals;
 mod architecture;
 mod bundles;
+mod catalog_lint;
 mod certificate_authority;
 mod coverage;
 mod data_sources;

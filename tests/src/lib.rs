@@ -15,6 +15,7 @@ pub mod cluster;
 pub mod command;
 pub mod fault_proxy;
 pub mod fleet;
+pub mod ledger;
 pub mod memory;
 pub mod nats_server;
 pub mod organisation;

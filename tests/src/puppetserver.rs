@@ -80,6 +80,30 @@ impl PuppetServer {
         Some(server)
     }
 
+    /// Replaces the manifest of the environment `production`; the next catalog is compiled from it.
+    pub fn write_manifest(&self, manifest: &str) {
+        let path = self.path("code/environments/production/manifests/site.pp");
+        fs::write(path, manifest).unwrap();
+    }
+
+    /// Signs the certificate request of a machine, over HTTP with the server's own certificate.
+    #[expect(clippy::disallowed_types, reason = "the harness speaks HTTP")]
+    pub async fn sign_request(&self, name: &str) {
+        let output = tokio::process::Command::new("curl")
+            .args(["-sS", "-f", "-X", "PUT", "-H", "Content-Type: application/json"])
+            .args(["--data-binary", r#"{"desired_state":"signed"}"#, "--cacert"])
+            .arg(self.path("ssl/certs/ca.pem"))
+            .arg("--cert")
+            .arg(self.path(&format!("ssl/certs/{SERVER_NAME}.pem")))
+            .arg("--key")
+            .arg(self.path(&format!("ssl/private_keys/{SERVER_NAME}.pem")))
+            .arg(format!("{}/puppet-ca/v1/certificate_status/{name}", self.url()))
+            .output()
+            .await
+            .unwrap();
+        assert!(output.status.success(), "{output:?}");
+    }
+
     /// The path of a file or directory of the server.
     pub fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)

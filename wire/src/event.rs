@@ -18,7 +18,7 @@ pub struct FleetEvent {
     pub id: Uuid,
     /// The name in the node's token, repeated here because the body is signed.
     pub sender: Identity,
-    /// What happened: `restart_ok`, `restart_failed`, `restart_timeout`. Also a part of the subject.
+    /// What happened: `restart_ok`, `restart_failed`, `restart_timeout`, `refresh_expired`. Also a part of the subject.
     #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub kind: SubjectName,
     /// What happened, in a sentence; at most 1024 bytes.

@@ -36,6 +36,10 @@ pub(crate) struct OwedRefreshRow {
     attempts: u32,
     reason: Option<String>,
     run: String,
+    /// The source is again as it was before the change.
+    source_reverted: bool,
+    /// The target has another definition than at the time of the change.
+    target_changed: bool,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -79,6 +83,8 @@ pub(crate) fn list_owed(
         attempts: refresh.attempts,
         reason: refresh.reason,
         run: refresh.run,
+        source_reverted: refresh.source_reverted,
+        target_changed: refresh.target_changed,
     };
     Ok(LedgerListOutput {
         pending: refreshes.len(),

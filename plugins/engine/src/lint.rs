@@ -1,7 +1,9 @@
 //! Finds execs in a compiled catalog that can lose notifications on stock Puppet, and orphans: execs that never run because nothing notifies them.
 //!
-//! An exec with `refreshonly` and no guard never runs if it is skipped in the run in which its notifier changes: in the next run the notifier
-//! is in sync and sends no refresh. This happens when a dependency of the exec fails that is not a dependency of the notifier.
+//! An exec with `refreshonly` never runs if it is skipped in the run in which its notifier changes: in the next run the notifier is in sync and sends
+//! no refresh. This happens when a dependency of the exec fails that is not a dependency of the notifier. A guard besides `refreshonly` does not help:
+//! without a refresh, Puppet does not consider it. So an exec without a guard is always reported, because it also does not show what it is for; one
+//! with a guard is reported if there is such a dependency.
 //! Our engine records pending refreshes; a catalog that Puppet also applies should be fixed.
 
 use std::collections::{BTreeSet, VecDeque};
@@ -25,6 +27,8 @@ pub struct CatalogLintFinding {
     pub at: Option<String>,
     /// Resources that notify it; empty for an orphan.
     pub notifiers: Vec<String>,
+    /// Whether it has `creates`, `unless` or `onlyif` besides `refreshonly`.
+    pub is_guarded: bool,
     /// For each way to lose the refresh: the path from the resource that may fail to the exec. Empty if only a crash or a failure of the exec itself
     /// loses it.
     pub failing_paths: Vec<Vec<String>>,
@@ -40,12 +44,13 @@ impl fmt::Display for CatalogLintFinding {
                 self.resource
             );
         }
-        write!(
-            f,
-            "{}{at} runs only when {} changes, and has no creates, unless or onlyif",
-            self.resource,
-            self.notifiers.join(" or ")
-        )?;
+        let notifiers = self.notifiers.join(" or ");
+        write!(f, "{}{at} runs only when {notifiers} changes", self.resource)?;
+        f.write_str(if self.is_guarded {
+            "; its guard does not run it later"
+        } else {
+            ", and has no creates, unless or onlyif"
+        })?;
         for path in &self.failing_paths {
             let Some((first, rest)) = path.split_first() else { continue };
             write!(f, "\n  the refresh is lost if {first} fails in that run:\n    {first}")?;
@@ -53,7 +58,11 @@ impl fmt::Display for CatalogLintFinding {
                 write!(f, "\n    {}└─> {name}", "   ".repeat(depth))?;
             }
         }
-        f.write_str("\n  add `creates`, `unless` or `onlyif`")
+        f.write_str(if self.is_guarded {
+            "\n  remove `refreshonly`: then the guard alone decides, in every run"
+        } else {
+            "\n  use `creates`, `unless` or `onlyif` instead of `refreshonly`"
+        })
     }
 }
 
@@ -74,7 +83,9 @@ pub fn lint_catalog(
             continue;
         };
         let notifiers: Vec<GraphNodeId> = built.graph.refresh_sources(node).into_iter().collect();
-        if !notifiers.is_empty() && is_guarded(resource) {
+        let failing_paths = find_failing_paths(&built.graph, node, &notifiers);
+        let is_guarded = is_guarded(resource);
+        if !notifiers.is_empty() && is_guarded && failing_paths.is_empty() {
             continue;
         }
         let name = |node: &GraphNodeId| cycle::node_name(&built.graph, &resolved, *node);
@@ -83,7 +94,8 @@ pub fn lint_catalog(
             resource: resource.reference(),
             at: at.map(|(file, line)| format!("{file}:{line}")),
             notifiers: notifiers.iter().map(name).collect(),
-            failing_paths: find_failing_paths(&built.graph, node, &notifiers)
+            is_guarded,
+            failing_paths: failing_paths
                 .iter()
                 .map(|path| {
                     let mut names: Vec<String> = path.iter().map(name).collect();
@@ -101,7 +113,7 @@ fn is_refresh_only(resource: &Resource) -> bool {
     resource.type_name == "exec" && resource.get_flag("refreshonly")
 }
 
-/// Whether the exec has a guard besides `refreshonly`, which also runs it when a notification was lost.
+/// Whether the exec has a guard besides `refreshonly`.
 fn is_guarded(resource: &Resource) -> bool {
     ["creates", "unless", "onlyif"].iter().any(|guard| resource.get(guard).is_some())
 }

@@ -46,6 +46,8 @@ pub(crate) struct RunDriver {
     paths: Option<PuppetPaths>,
     /// The report of the program that ended last.
     report: Option<PuppetRunReport>,
+    /// Whether an earlier daemon started the program that is followed next.
+    is_resumed: bool,
 }
 
 impl RunDriver {
@@ -58,7 +60,7 @@ impl RunDriver {
     ) -> Self {
         let PuppetRunRequest { permit_parameters, host, trace, .. } = request;
         let without_origin = Self::from_record(runs, active_run, record, system);
-        Self { permit_parameters, host, trace, ..without_origin }
+        Self { permit_parameters, host, trace, is_resumed: false, ..without_origin }
     }
 
     /// Creates the driver for a run whose program an earlier daemon started.
@@ -86,6 +88,7 @@ impl RunDriver {
             trace: None,
             system,
             report: None,
+            is_resumed: true,
         }
     }
 

@@ -51,21 +51,29 @@ pub(crate) struct PreparedProgram<'a> {
     pub(crate) trace: Option<String>,
 }
 
-/// A program that was started.
+/// A program whose files are in place.
 #[derive(Debug)]
-pub(crate) struct StartedProgram {
-    pub(crate) process: ProcessId,
+pub(crate) struct ReadyProgram {
+    argv: Vec<String>,
     pub(crate) directory: PathBuf,
     /// The refreshes that it is to make.
     pub(crate) targets: Vec<String>,
+    trace: Option<String>,
+}
+
+impl ReadyProgram {
+    /// Starts the program.
+    pub(crate) fn start(self, system: &dyn System) -> Result<ProcessId, ProgramStartError> {
+        Ok(session::start_process(system, self.argv, &self.directory, self.trace)?)
+    }
 }
 
 impl PreparedProgram<'_> {
-    /// Starts the program. Without `targets`, it gets the owed refreshes that are possible with the catalog that already exists.
-    pub(crate) fn start_program(
+    /// Writes the files of the program. Without `targets`, it gets the owed refreshes that are possible with the catalog that already exists.
+    pub(crate) fn write_files(
         self,
         targets: Vec<String>,
-    ) -> Result<StartedProgram, ProgramStartError> {
+    ) -> Result<ReadyProgram, ProgramStartError> {
         let options = self.options;
         let is_apply = options.application == PuppetApplication::Apply;
         if is_apply && options.catalog.is_none() && options.manifest.is_none() {
@@ -82,9 +90,7 @@ impl PreparedProgram<'_> {
             catalog: patched.as_deref().or(options.catalog.as_deref()),
         };
         let argv = build_arguments(options, self.run_options, files);
-        let process =
-            session::start_process(self.system, argv, &self.directory, self.trace.clone())?;
-        Ok(StartedProgram { process, directory: self.directory, targets })
+        Ok(ReadyProgram { argv, directory: self.directory, targets, trace: self.trace })
     }
 
     fn replay_targets(&self, targets: Vec<String>) -> Vec<String> {
@@ -189,6 +195,8 @@ pub(crate) struct ProgramMonitor {
     pub(crate) step: ProgramRecord,
     pub(crate) stop: Arc<StopRequest>,
     pub(crate) grace: Duration,
+    /// Whether an earlier daemon started it.
+    pub(crate) is_resumed: bool,
 }
 
 impl ProgramMonitor {
@@ -196,11 +204,15 @@ impl ProgramMonitor {
         self,
         mut on_applying: impl FnMut(),
     ) -> Result<SessionOutcome, SystemError> {
+        let Some(process) = self.step.process else {
+            return Ok(SessionOutcome::default());
+        };
         let engine = StateDir::open(&self.engine)?;
-        let tracker = RefreshTracker::open(&engine, self.run, self.is_noop, self.catalog)?;
+        let Self { run, is_noop, catalog, is_resumed, .. } = self;
+        let tracker = RefreshTracker::open(&engine, run, is_noop, catalog, is_resumed)?;
         let watcher = ProcessWatcher {
             system: &*self.system,
-            process: self.step.process,
+            process,
             directory: self.step.directory,
             tracker,
             targets: &self.step.targets,

@@ -39,7 +39,8 @@ pub(crate) struct PuppetRunRecord {
 /// One program that was started for a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ProgramRecord {
-    pub(crate) process: ProcessId,
+    /// Its process; `None` from just before the start until its id is known. A daemon that was killed meanwhile finds it by the spool.
+    pub(crate) process: Option<ProcessId>,
     /// Directory of its output and log.
     pub(crate) directory: PathBuf,
     /// Identity of the report that existed before the start.

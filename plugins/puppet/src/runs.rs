@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use muster_api::system::{System, SystemError};
+use muster_api::system::{ProcessSpool, System, SystemError};
 use muster_api::wire::identity::{NameError, SubjectName};
 use muster_contract::puppet::{PuppetRunClass, PuppetRunOutcome, PuppetRunState};
 use muster_permits::PermitClient;
@@ -20,6 +20,7 @@ use crate::arguments::PuppetRunOptions;
 use crate::drive::RunDriver;
 use crate::options::Options;
 use crate::permit::PermitParameters;
+use crate::program;
 use crate::record::{PuppetRunRecord, RunRecordStore};
 
 /// State shared by the actions and the monitor.
@@ -166,7 +167,7 @@ impl PuppetRunManager {
         mut record: PuppetRunRecord,
         system: &Arc<dyn System>,
     ) {
-        if record.step.is_none() {
+        if !find_program(&mut record, &**system) {
             let error = "the daemon was restarted before the run started";
             record.outcome.end_without_result(PuppetRunClass::DaemonRestart, error);
             // If the write fails, the next start finds the unfinished record and ends it again.
@@ -194,6 +195,22 @@ impl PuppetRunManager {
     pub(crate) fn engine_dir(&self) -> PathBuf {
         self.options.engine_dir.clone()
     }
+}
+
+/// Whether the program of this run was started. If the daemon was killed right after the start, finds its process; if it was killed right before,
+/// restores the catalog.
+fn find_program(record: &mut PuppetRunRecord, system: &dyn System) -> bool {
+    let Some(step) = &mut record.step else {
+        return false;
+    };
+    if step.process.is_none() {
+        step.process = ProcessSpool::find_process(&step.directory);
+    }
+    if step.process.is_none() {
+        program::restore_catalog(system, &step.directory);
+        record.step = None;
+    }
+    record.step.is_some()
 }
 
 impl ActiveRun {

@@ -193,7 +193,8 @@ impl ProcessWatcher<'_> {
 fn collect_log_line(outcome: &mut SessionOutcome, line: &TraceLine) {
     outcome.was_locked |= line.message.contains(IN_PROGRESS_MESSAGE);
     match line.classify_line() {
-        TraceEvent::Applying => outcome.had_catalog = true,
+        // The second, because Puppet does not log the first if the catalog has no version.
+        TraceEvent::Applying | TraceEvent::Started => outcome.had_catalog = true,
         TraceEvent::Failed if !outcome.had_catalog && line.source == PUPPET_SOURCE => {
             let is_located = line.file.is_some();
             outcome.start_failure =

@@ -2,6 +2,9 @@
 //!
 //! Where Puppet is not installed, these tests are skipped if `MUSTER_TESTS_WITHOUT` names it; otherwise they fail.
 
+mod agent_mode;
+mod kill_windows;
 mod lost_refreshes;
+mod puppet_daemon;
 mod puppet_node;
 mod run_limit;

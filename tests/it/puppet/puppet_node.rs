@@ -18,6 +18,7 @@ use muster_tests::command::{RpcCommand, describe_output};
 use muster_tests::nats_server::NatsServer;
 use muster_tests::organisation::Organisation;
 use muster_tests::poll_until_ok;
+use muster_tests::puppetserver::PuppetServer;
 use muster_tests::rpcd::{DaemonHome, Rpcd};
 use muster_wire::identity::Identity;
 use serde_json::{Value, json};
@@ -77,6 +78,18 @@ impl PuppetNode {
         Self { directory, name: name.to_owned(), options }
     }
 
+    /// A node whose real Puppet requests its catalogs from this server. It has no certificate yet.
+    pub(crate) fn of_server(name: &str, server: &PuppetServer) -> Self {
+        let mut node = Self::new(name);
+        node.options.application = PuppetApplication::Agent;
+        let port = server.port().to_string();
+        let arguments = ["--server", "localhost", "--serverport", &port, "--ca_port", &port];
+        node.options.arguments = arguments.map(str::to_owned).to_vec();
+        let more = ["--keylength", "2048", "--waitforcert", "0"];
+        node.options.arguments.extend(more.map(str::to_owned));
+        node
+    }
+
     /// A node whose Puppet is this shell script.
     pub(crate) fn scripted(name: &str, script: &str) -> Self {
         let mut node = Self::new(name);
@@ -86,6 +99,11 @@ impl PuppetNode {
         node.options.command = Some(program);
         node.write_catalog(&json!({"name": name, "resources": []}));
         node
+    }
+
+    /// The node's name, which is its certname.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -106,6 +124,16 @@ impl PuppetNode {
         (organisation, server): (&Organisation, &NatsServer),
         rpc: &RpcCommand,
     ) -> Rpcd {
+        let daemon = self.create_daemon_home((organisation, server)).start();
+        self.await_daemon(rpc).await;
+        daemon
+    }
+
+    /// The files of a daemon with this Puppet.
+    pub(crate) fn create_daemon_home(
+        &self,
+        (organisation, server): (&Organisation, &NatsServer),
+    ) -> DaemonHome {
         let signer = organisation.node(&self.name);
         let mut config = "[plugins.shell]\nenabled = true\n[plugins.puppet]\n".to_owned();
         let options = &self.options;
@@ -123,14 +151,23 @@ impl PuppetNode {
             let path = path.as_ref().unwrap().display();
             writeln!(config, "{name} = \"{path}\"").unwrap();
         }
-        writeln!(config, "application = \"apply\"\ncertname = \"{}\"", self.name).unwrap();
-        let daemon = DaemonHome::new(organisation, &signer, &server.url(), &config).start();
+        let application = match options.application {
+            PuppetApplication::Apply => "apply",
+            PuppetApplication::Agent => "agent",
+        };
+        let (name, arguments) = (&self.name, &options.arguments);
+        writeln!(config, "application = \"{application}\"\ncertname = \"{name}\"").unwrap();
+        writeln!(config, "arguments = {arguments:?}").unwrap();
+        DaemonHome::new(organisation, &signer, &server.url(), &config)
+    }
+
+    /// Waits until the daemon replies to `rpc ping`.
+    pub(crate) async fn await_daemon(&self, rpc: &RpcCommand) {
         poll_until_ok("the daemon replies", Duration::from_mins(2), async || {
             let output = rpc.run(&["ping", "-I", &self.name]).await;
             if output.status.success() { Ok(()) } else { Err(describe_output(&output)) }
         })
         .await;
-        daemon
     }
 
     /// A plugin without permits.
@@ -139,10 +176,18 @@ impl PuppetNode {
     }
 
     /// Runs Puppet directly, as a node without Muster does; returns its output for assert messages.
-    pub(crate) fn run_stock_puppet(&self) -> String {
-        let mut command = Command::new(PUPPET_PROGRAM);
-        command.arg("apply").env_clear().env("PATH", PATH).env("LC_ALL", "C.UTF-8");
+    pub(crate) fn run_stock_puppet(&self, more: &[&str]) -> String {
         let options = &self.options;
+        let mut command = Command::new(PUPPET_PROGRAM);
+        let application = match options.application {
+            PuppetApplication::Apply => "apply",
+            PuppetApplication::Agent => "agent",
+        };
+        command.arg(application).args(more);
+        if options.application == PuppetApplication::Agent {
+            command.arg("--test");
+        }
+        command.env_clear().env("PATH", PATH).env("LC_ALL", "C.UTF-8");
         for (flag, directory) in [
             ("--confdir", &options.confdir),
             ("--codedir", &options.codedir),
@@ -151,13 +196,24 @@ impl PuppetNode {
             ("--logdir", &options.logdir),
             ("--publicdir", &options.publicdir),
             ("--ssldir", &options.ssldir),
-            ("--catalog", &options.catalog),
         ] {
             command.arg(flag).arg(directory.as_ref().unwrap());
         }
-        let output = command.args(["--certname", &self.name, "--color=false"]).output().unwrap();
+        if options.application == PuppetApplication::Apply {
+            command.arg("--catalog").arg(options.catalog.as_ref().unwrap());
+        }
+        command.args(["--certname", &self.name, "--color=false"]).args(&options.arguments);
+        let output = command.output().unwrap();
         String::from_utf8_lossy(&output.stdout).into_owned()
             + &String::from_utf8_lossy(&output.stderr)
+    }
+
+    /// The status in Puppet's last report: `changed`, `unchanged` or `failed`.
+    pub(crate) fn report_status(&self) -> String {
+        let report = std::fs::read_to_string(self.path("var/state/last_run_report.yaml"));
+        let report = report.unwrap_or_default();
+        let status = report.lines().find_map(|line| line.strip_prefix("status: "));
+        status.unwrap_or("no report").to_owned()
     }
 
     /// The lines that commands of the catalog wrote.

@@ -15,9 +15,10 @@ pub const AFTER_HELP: &str = "Examples:
   rpc events --count 1 -t 3600 --jsonl    wait for one event, at most an hour
 
 Nodes publish an event when a restart ends: restart_ok, restart_failed or
-restart_timeout. Each event is signed by its node and verified here. The broker
-does not store events, so earlier ones are not shown. Exits with 3 if --count is
-given and fewer events arrive.";
+restart_timeout; and when a pending refresh is dropped because its target left
+the catalog: refresh_expired. Each event is signed by its node and verified here.
+The broker does not store events, so earlier ones are not shown. Exits with 3 if
+--count is given and fewer events arrive.";
 
 /// `rpc events`.
 #[derive(Debug, Args)]

@@ -40,6 +40,27 @@ pub enum LedgerRecord {
         /// The reason.
         reason: String,
     },
+    /// The source was reverted, or is so no longer.
+    Reverted {
+        /// Ids of the entries.
+        ids: BTreeSet<u64>,
+        /// Whether it is reverted now.
+        is_reverted: bool,
+    },
+    /// The definition of the target changed, or is the recorded one again.
+    Redefined {
+        /// Ids of the entries.
+        ids: BTreeSet<u64>,
+        /// Whether it differs from the recorded one.
+        is_changed: bool,
+    },
+    /// The target left the catalog, or returned.
+    Missing {
+        /// Ids of the entries.
+        ids: BTreeSet<u64>,
+        /// Since when it is missing, in seconds since the epoch; `None` if it is not.
+        since: Option<i64>,
+    },
     /// Entries were completed or dropped.
     Settled {
         /// Ids of the entries.
@@ -81,6 +102,15 @@ impl LedgerRecord {
             Self::Begun { ids } => for_each_id(owed_refreshes, &ids, |owed| owed.attempts += 1),
             Self::Explained { ids, reason } => for_each_id(owed_refreshes, &ids, |owed| {
                 owed.reason = Some(reason.clone());
+            }),
+            Self::Reverted { ids, is_reverted } => for_each_id(owed_refreshes, &ids, |owed| {
+                owed.source_reverted = is_reverted;
+            }),
+            Self::Redefined { ids, is_changed } => for_each_id(owed_refreshes, &ids, |owed| {
+                owed.target_changed = is_changed;
+            }),
+            Self::Missing { ids, since } => for_each_id(owed_refreshes, &ids, |owed| {
+                owed.missing_since = since;
             }),
             Self::Settled { ids } => owed_refreshes.retain(|id, _| !ids.contains(id)),
         }

@@ -4,8 +4,10 @@
 //! *pending* until the target is refreshed successfully, in this run or a later one. If the run dies after the intent, the entry
 //! is *uncertain*: the next evaluation of the source decides whether the change was made.
 //!
-//! [`journal`] defines the record format. All decisions about pending refreshes are made in this module.
+//! [`journal`] defines the record format, [`expiry`] drops the refreshes of targets that left the catalog. All decisions about pending refreshes
+//! are made in this module.
 
+pub mod expiry;
 pub mod journal;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -53,11 +55,59 @@ pub struct OwedRefresh {
     pub reason: Option<String>,
     /// Number of failed refresh attempts.
     pub attempts: u32,
+    /// Digests of the source's values before the change, by property. Empty if the change cannot be reverted, or if a value is secret.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub source_before: BTreeMap<String, String>,
+    /// Whether the source has these values again. The refresh is still made, because the change may have had effects meanwhile.
+    #[serde(default)]
+    pub source_reverted: bool,
+    /// Whether the definition of the target has changed since. The refresh is made by the new one.
+    #[serde(default)]
+    pub target_changed: bool,
+    /// Since when the target is missing from the catalog, in seconds since the epoch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub missing_since: Option<i64>,
+}
+
+/// Beginning of a digest that the wrapper of an unmodified Puppet made. It covers other values than those of the engine, so they are not compared.
+pub const PUPPET_DEFINITION_PREFIX: &str = "puppet:";
+
+impl OwedRefresh {
+    /// Whether the target's definition with this digest differs from the recorded one. False if they cannot be compared.
+    pub fn has_other_definition(&self, digest: &str) -> bool {
+        let is_of_puppet = |digest: &str| digest.starts_with(PUPPET_DEFINITION_PREFIX);
+        let recorded = self.target_definition.as_str();
+        !recorded.is_empty() && is_of_puppet(recorded) == is_of_puppet(digest) && recorded != digest
+    }
+
+    /// Remarks for users about what changed since the refresh was recorded; empty if nothing did.
+    pub fn remarks(&self) -> String {
+        let reverted = self.source_reverted.then_some("its source was reverted since");
+        let changed = self.target_changed.then_some("its definition has changed since");
+        let remarks: Vec<&str> = reverted.into_iter().chain(changed).collect();
+        remarks.join("; ")
+    }
+}
+
+/// A change that is about to be made, and that will cause refreshes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SourceChange {
+    /// The run that makes it.
+    pub run: String,
+    /// The resource that will be changed.
+    pub source: String,
+    /// Digest of the planned change.
+    pub plan: String,
+    /// See [`OwedRefresh::source_before`].
+    pub before: BTreeMap<String, String>,
+    /// The time, in seconds since the epoch.
+    pub time: i64,
 }
 
 /// The pending refreshes of one node, stored on disk.
 #[derive(Debug)]
 pub struct RefreshLedger {
+    state: StateDir,
     owed_refreshes: BTreeMap<u64, OwedRefresh>,
     /// `None` if the ledger is opened read-only; then nothing is written.
     journal: Option<FileAppender>,
@@ -97,7 +147,7 @@ impl RefreshLedger {
             }
             record.apply_to(&mut owed_refreshes);
         }
-        Ok(Self { owed_refreshes, journal: None, next_id, warnings })
+        Ok(Self { state: state.clone(), owed_refreshes, journal: None, next_id, warnings })
     }
 
     /// Reads pending refreshes without modifying anything; safe while another process runs.
@@ -118,10 +168,7 @@ impl RefreshLedger {
     /// Records the refreshes that a change will cause, before it is made. Durable on return.
     pub fn record_intent(
         &mut self,
-        run: &str,
-        source: &str,
-        plan: &str,
-        since: i64,
+        change: &SourceChange,
         targets: &[(String, String)],
     ) -> SystemResult<RefreshIntent> {
         let mut ids = Vec::with_capacity(targets.len());
@@ -129,15 +176,19 @@ impl RefreshLedger {
         for (target, definition) in targets {
             let owed = OwedRefresh {
                 id: self.next_id,
-                run: run.to_owned(),
-                source: source.to_owned(),
+                run: change.run.clone(),
+                source: change.source.clone(),
                 target: target.clone(),
                 certainty: RefreshCertainty::Uncertain,
-                plan: plan.to_owned(),
+                plan: change.plan.clone(),
                 target_definition: definition.clone(),
-                since,
+                since: change.time,
                 reason: None,
                 attempts: 0,
+                source_before: change.before.clone(),
+                source_reverted: false,
+                target_changed: false,
+                missing_since: None,
             };
             self.next_id += 1;
             ids.push(owed.id);
@@ -183,6 +234,15 @@ impl RefreshLedger {
         self.remove_owed(&ids)
     }
 
+    /// Marks a refresh as successful that `run` made at `time`, and that is known only later: newer entries of other runs remain. An entry of the same
+    /// second counts as newer, because an extra refresh is preferable to a lost one.
+    pub fn mark_refreshed_at(&mut self, target: &str, run: &str, time: i64) -> SystemResult<()> {
+        let of_target = self.owed_refreshes.values().filter(|owed| owed.target == target);
+        let is_older = |owed: &&OwedRefresh| owed.run == run || owed.since < time;
+        let ids: Vec<u64> = of_target.filter(is_older).map(|owed| owed.id).collect();
+        self.remove_owed(&ids)
+    }
+
     /// Records why the target cannot be refreshed now.
     pub fn record_reason(&mut self, target: &str, reason: &str) -> SystemResult<()> {
         let has_other_reason =
@@ -191,6 +251,23 @@ impl RefreshLedger {
             self.owed_refreshes.values().filter(has_other_reason).map(|owed| owed.id).collect();
         let reason = reason.to_owned();
         self.add_record(&changed, |ids| LedgerRecord::Explained { ids, reason })
+    }
+
+    /// Records whether the sources of these entries are again as they were before the change; returns the entries for which that is new.
+    pub fn record_source_reverted(
+        &mut self,
+        ids: &[u64],
+        is_reverted: bool,
+    ) -> SystemResult<Vec<OwedRefresh>> {
+        let changed = self.select_ids(ids, |owed| owed.source_reverted != is_reverted);
+        self.add_record(&changed, |ids| LedgerRecord::Reverted { ids, is_reverted })?;
+        Ok(changed.iter().filter_map(|id| self.owed_refreshes.get(id).cloned()).collect())
+    }
+
+    /// Records whether the definition of the targets of these entries has changed.
+    pub fn record_target_changed(&mut self, ids: &[u64], is_changed: bool) -> SystemResult<()> {
+        let changed = self.select_ids(ids, |owed| owed.target_changed != is_changed);
+        self.add_record(&changed, |ids| LedgerRecord::Redefined { ids, is_changed })
     }
 
     /// Whether the target has a pending (not uncertain) refresh.
@@ -206,6 +283,12 @@ impl RefreshLedger {
             owed.source == source && owed.certainty == RefreshCertainty::Uncertain
         };
         self.owed_refreshes.values().filter(uncertain).cloned().collect()
+    }
+
+    /// Of these entries, those for which the condition holds.
+    fn select_ids(&self, ids: &[u64], holds: impl Fn(&OwedRefresh) -> bool) -> Vec<u64> {
+        let is_selected = |id: &u64| self.owed_refreshes.get(id).is_some_and(&holds);
+        ids.iter().copied().filter(is_selected).collect()
     }
 
     fn ids_of(&self, target: &str) -> Vec<u64> {

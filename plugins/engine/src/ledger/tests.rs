@@ -1,17 +1,23 @@
 //! The ledger keeps each owed refresh over crashes until the refresh is made.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use muster_system::StateDir;
 use proptest::prelude::*;
 
+use super::expiry::{MISSING_TARGET_TTL_SECS, read_expired};
 use super::journal::{self, LedgerRecord};
-use super::{JOURNAL_FILE, OwedRefresh, RefreshCertainty, RefreshLedger};
+use super::{JOURNAL_FILE, OwedRefresh, RefreshCertainty, RefreshLedger, SourceChange};
 
 fn directory() -> (tempfile::TempDir, StateDir) {
     let directory = tempfile::tempdir().expect("a directory");
     let state = StateDir::open(directory.path()).expect("a state directory");
     (directory, state)
+}
+
+fn change(run: &str) -> SourceChange {
+    let (source, plan) = ("File[a]".to_owned(), "plan".to_owned());
+    SourceChange { run: run.to_owned(), source, plan, time: 100, ..SourceChange::default() }
 }
 
 fn targets(names: &[&str]) -> Vec<(String, String)> {
@@ -23,9 +29,8 @@ fn targets(names: &[&str]) -> Vec<(String, String)> {
 fn owed_refresh_survives_restarts_until_it_is_made() {
     let (_directory, state) = directory();
     let mut ledger = RefreshLedger::open(&state).expect("opens");
-    let intent = ledger
-        .record_intent("run-1", "File[a]", "plan", 100, &targets(&["Exec[x]", "Exec[y]"]))
-        .expect("intends");
+    let intent =
+        ledger.record_intent(&change("run-1"), &targets(&["Exec[x]", "Exec[y]"])).expect("intends");
     drop(ledger);
     let mut ledger = RefreshLedger::open(&state).expect("opens again");
     let uncertain = ledger.uncertain_from("File[a]");
@@ -51,8 +56,7 @@ fn owed_refresh_survives_restarts_until_it_is_made() {
 fn torn_line_is_reported_and_settles_no_refresh() {
     let (_directory, state) = directory();
     let mut ledger = RefreshLedger::open(&state).expect("opens");
-    let intent =
-        ledger.record_intent("r", "File[a]", "p", 1, &targets(&["Exec[x]"])).expect("intends");
+    let intent = ledger.record_intent(&change("r"), &targets(&["Exec[x]"])).expect("intends");
     ledger.mark_change_made(&intent).expect("made");
     ledger.mark_refreshed("Exec[x]").expect("pays");
     let whole = state.read_file(JOURNAL_FILE, 1 << 20).expect("reads").expect("is there");
@@ -79,7 +83,40 @@ fn debt(id: u64) -> OwedRefresh {
         since: 7,
         reason: None,
         attempts: 0,
+        source_before: BTreeMap::new(),
+        source_reverted: false,
+        target_changed: false,
+        missing_since: None,
     }
+}
+
+#[test]
+fn refresh_expires_30_days_after_its_target_left_not_after_the_change() {
+    let (directory, state) = directory();
+    let mut ledger = RefreshLedger::open(&state).expect("opens");
+    let targets = targets(&["Exec[x]", "Exec[y]"]);
+    let intent = ledger.record_intent(&change("run-1"), &targets).expect("intends");
+    ledger.mark_change_made(&intent).expect("made");
+    let missing = BTreeSet::from(["Exec[x]".to_owned()]);
+    let expire = |now: i64, missing: &BTreeSet<String>| {
+        let mut ledger = RefreshLedger::open(&state).expect("opens");
+        ledger.expire_missing(now, missing).expect("expires").len()
+    };
+    let left_at = 2 * MISSING_TARGET_TTL_SECS;
+    assert_eq!(expire(left_at, &missing), 0, "the change is old, but the target has just left");
+    assert_eq!(expire(left_at + MISSING_TARGET_TTL_SECS, &missing), 0);
+    // It returns for one run, so the time starts again.
+    assert_eq!(expire(left_at + MISSING_TARGET_TTL_SECS + 1, &BTreeSet::new()), 0);
+    let left_again = left_at + MISSING_TARGET_TTL_SECS + 2;
+    assert_eq!(expire(left_again, &missing), 0);
+    assert_eq!(expire(left_again + MISSING_TARGET_TTL_SECS, &missing), 0);
+    assert_eq!(expire(left_again + MISSING_TARGET_TTL_SECS + 1, &missing), 1);
+    let expired = read_expired(directory.path()).expect("reads");
+    assert_eq!(expired.len(), 1);
+    let first = expired.first().expect("one");
+    assert_eq!((first.target.as_str(), first.run.as_str(), first.since), ("Exec[x]", "run-1", 100));
+    let left = RefreshLedger::read_owed(&state).expect("reads");
+    assert_eq!(left.iter().map(|owed| owed.target.as_str()).collect::<Vec<_>>(), ["Exec[y]"]);
 }
 
 fn records() -> impl Strategy<Value = Vec<LedgerRecord>> {
@@ -89,6 +126,11 @@ fn records() -> impl Strategy<Value = Vec<LedgerRecord>> {
         ids().prop_map(|ids| LedgerRecord::Confirmed { ids }),
         ids().prop_map(|ids| LedgerRecord::Begun { ids }),
         ids().prop_map(|ids| LedgerRecord::Settled { ids }),
+        (ids(), any::<bool>())
+            .prop_map(|(ids, is_reverted)| LedgerRecord::Reverted { ids, is_reverted }),
+        (ids(), any::<bool>())
+            .prop_map(|(ids, is_changed)| LedgerRecord::Redefined { ids, is_changed }),
+        (ids(), any::<Option<i64>>()).prop_map(|(ids, since)| LedgerRecord::Missing { ids, since }),
         (ids(), "\\PC{0,10}").prop_map(|(ids, reason)| LedgerRecord::Explained { ids, reason }),
     ];
     prop::collection::vec(record, 0..20)

@@ -14,7 +14,7 @@ use serde_json::Value as Json;
 
 pub use builder::RunReportBuilder;
 pub use metrics::{MetricGroup, RunMetrics};
-pub use timestamp::format_timestamp;
+pub use timestamp::{format_timestamp, parse_timestamp};
 
 use crate::ledger::OwedRefresh;
 use crate::resource::Resource;

@@ -11,9 +11,22 @@ pub fn format_timestamp(instant: SystemTime) -> String {
     }
 }
 
+/// Seconds since the epoch of such a timestamp, with any offset; `None` if it is invalid.
+pub fn parse_timestamp(text: &str) -> Option<i64> {
+    text.parse().ok().map(jiff::Timestamp::as_second)
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::{Duration, UNIX_EPOCH};
+
+    #[test]
+    fn timestamps_of_any_offset_are_parsed() {
+        for text in ["2026-11-21T22:39:15.049941570+00:00", "2026-11-21T23:39:15.9+01:00"] {
+            assert_eq!(super::parse_timestamp(text), Some(1_795_300_755), "{text}");
+        }
+        assert_eq!(super::parse_timestamp("yesterday"), None);
+    }
 
     #[test]
     fn timestamp_has_nine_digits_and_an_offset() {

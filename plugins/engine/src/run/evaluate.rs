@@ -6,6 +6,7 @@ use serde_json::Value as Json;
 
 use super::CatalogRun;
 use super::notify::QueuedRefresh;
+use super::owed::values_before;
 use crate::engine::apply_change;
 use crate::error::EngineError;
 use crate::graph::GraphNodeId;
@@ -92,6 +93,7 @@ impl CatalogRun<'_> {
         }
         let planned = (!plan.is_empty()).then_some(digest.as_str());
         self.resolve_uncertain(&reference, planned);
+        self.flag_reverted(&plan, status);
         self.store_values(&plan, status);
         if !status.failed {
             let queued = |event: &ResourceEvent| QueuedRefresh { noop: event.status == "noop" };
@@ -117,7 +119,8 @@ impl CatalogRun<'_> {
         let reference = plan.resource.reference();
         // Must precede the intent, so that entries of a dead run are not confused with those of this run.
         self.resolve_uncertain(&reference, Some(digest));
-        let intent = match self.record_intent(node, &reference, digest) {
+        let before = values_before(plan);
+        let intent = match self.record_intent(node, &reference, digest, before) {
             Ok(intent) => intent,
             Err(error) => {
                 let problem = "nothing was changed because the refresh ledger cannot be written";
@@ -376,7 +379,7 @@ fn plan_digest(plan: &ResourcePlan) -> String {
     short_digest(&serde_json::to_vec(&changes).unwrap_or_default())
 }
 
-fn short_digest(bytes: &[u8]) -> String {
+pub(super) fn short_digest(bytes: &[u8]) -> String {
     let mut text = ChecksumKind::Sha256.hex_checksum(bytes);
     text.truncate(DIGEST_DIGITS);
     text

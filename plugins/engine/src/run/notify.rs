@@ -1,4 +1,6 @@
-//! Refresh notifications between resources, and the ledger of refreshes that are still pending.
+//! Refresh notifications between resources. The refreshes that earlier runs owe are in `owed`.
+
+use std::collections::BTreeMap;
 
 use muster_system::{SystemError, SystemResult};
 
@@ -6,13 +8,10 @@ use super::CatalogRun;
 use super::select::SkipReason;
 use crate::error::EngineError;
 use crate::graph::{ContainerAnchor, GraphNode, GraphNodeId};
-use crate::ledger::{OwedRefresh, RefreshCertainty, RefreshIntent};
+use crate::ledger::{RefreshIntent, SourceChange};
 use crate::report::{ResourceStatus, RunLogLevel};
 use crate::resolved_catalog::MemberId;
 use crate::resource::Resource;
-
-/// How long an entry is kept after its target has left the catalog, in seconds: 30 days.
-const ORPHANED_REFRESH_TTL_SECS: i64 = 30 * 24 * 3600;
 
 /// One refresh queued for a node by another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,7 +84,7 @@ impl CatalogRun<'_> {
             .unwrap_or_default()
     }
 
-    fn supports_refresh(&self, member: MemberId) -> bool {
+    pub(super) fn supports_refresh(&self, member: MemberId) -> bool {
         self.resolved.resource_of(member).is_some_and(|resource| {
             self.engine.type_satisfies(resource, |resource_type| resource_type.supports_refresh())
         })
@@ -97,6 +96,7 @@ impl CatalogRun<'_> {
         node: GraphNodeId,
         source: &str,
         plan: &str,
+        before: BTreeMap<String, String>,
     ) -> SystemResult<Option<RefreshIntent>> {
         let mut refreshed = self.built.graph.refresh_targets(node);
         if let Some(GraphNode::Resource(member)) = self.built.graph.get_node(node) {
@@ -116,83 +116,14 @@ impl CatalogRun<'_> {
         if targets.is_empty() {
             return Ok(None);
         }
-        let now = self.epoch_seconds();
-        let run = self.options.run_id.clone();
-        self.ledger.record_intent(&run, source, plan, now, &targets).map(Some)
-    }
-
-    /// Queues pending refreshes of earlier runs for their targets, if these are still in the catalog.
-    pub(super) fn queue_owed_refreshes(&mut self) {
-        let now = self.epoch_seconds();
-        let owed_refreshes: Vec<OwedRefresh> = self.ledger.owed_refreshes().cloned().collect();
-        for owed in owed_refreshes {
-            let only = &self.options.only;
-            let is_selected = only.is_empty() || only.contains(&owed.target);
-            let is_source_evaluated = self.node_of(&owed.source).is_some()
-                && (only.is_empty() || only.contains(&owed.source));
-            // A replay does not evaluate the source, so it makes an uncertain refresh of a selected target.
-            let is_undecided = is_source_evaluated || !is_selected;
-            if owed.certainty == RefreshCertainty::Uncertain && is_undecided {
-                continue;
-            }
-            if owed.certainty == RefreshCertainty::Uncertain {
-                self.update_ledger(|ledger| ledger.confirm_owed(&[owed.id]));
-            }
-            self.queue_owed_refresh(&owed, now);
-        }
-    }
-
-    fn queue_owed_refresh(&mut self, owed: &OwedRefresh, now: i64) {
-        let Some((node, member)) = self.node_of(&owed.target) else {
-            if now - owed.since > ORPHANED_REFRESH_TTL_SECS {
-                let message = format!(
-                    "Dropped the refresh of {} by {}, pending since run {}: it left the catalog",
-                    owed.target, owed.source, owed.run
-                );
-                self.log_message(RunLogLevel::Warning, &message);
-                self.update_ledger(|ledger| ledger.remove_owed(&[owed.id]));
-            } else {
-                self.update_ledger(|ledger| {
-                    ledger.record_reason(&owed.target, "it is not in the catalog")
-                });
-            }
-            return;
+        let change = SourceChange {
+            run: self.options.run_id.clone(),
+            source: source.to_owned(),
+            plan: plan.to_owned(),
+            before,
+            time: self.epoch_seconds(),
         };
-        if !self.supports_refresh(member) {
-            self.update_ledger(|ledger| ledger.remove_owed(&[owed.id]));
-            return;
-        }
-        // Entries of Puppet's runs have no digest of the definition.
-        let changed = self.resolved.resource_of(member).is_some_and(|resource| {
-            !owed.target_definition.is_empty()
-                && super::evaluate::definition_digest(resource) != owed.target_definition
-        });
-        let suffix = if changed { "; its definition has changed since" } else { "" };
-        let message =
-            format!("A refresh by {} has been pending since run {}{suffix}", owed.source, owed.run);
-        self.log_member_message(member, None, RunLogLevel::Info, &message);
-        if let Some(progress) = self.progress.get_mut(node) {
-            progress.queue.push(QueuedRefresh { noop: false });
-        }
-    }
-
-    /// Decides uncertain entries after the evaluation of their source, which shows whether the interrupted change was made.
-    pub(super) fn resolve_uncertain(&mut self, source: &str, plan: Option<&str>) {
-        let now = self.epoch_seconds();
-        for owed in self.ledger.uncertain_from(source) {
-            // The same change is still planned, so it had not been made.
-            if plan == Some(owed.plan.as_str()) {
-                self.update_ledger(|ledger| ledger.remove_owed(&[owed.id]));
-            } else {
-                self.update_ledger(|ledger| ledger.confirm_owed(&[owed.id]));
-                self.queue_owed_refresh(&owed, now);
-            }
-        }
-    }
-
-    fn node_of(&self, reference: &str) -> Option<(GraphNodeId, MemberId)> {
-        let member = self.resolved.find_member(&reference.parse().ok()?)?;
-        Some((*self.built.nodes.get(&member)?, member))
+        self.ledger.record_intent(&change, &targets).map(Some)
     }
 
     /// Executes the queued refreshes of a resource, at the end of its processing.
@@ -218,7 +149,8 @@ impl CatalogRun<'_> {
             return;
         }
         // Refreshes triggered by this one are recorded first: a crash may occur after the command finished but before its result is recorded.
-        let intent = self.record_intent(node, &reference, "refresh").unwrap_or_else(|error| {
+        let intent = self.record_intent(node, &reference, "refresh", BTreeMap::new());
+        let intent = intent.unwrap_or_else(|error| {
             self.log_ledger_error(&error);
             None
         });
@@ -299,7 +231,7 @@ impl CatalogRun<'_> {
         }
     }
 
-    fn log_ledger_error(&mut self, error: &SystemError) {
+    pub(super) fn log_ledger_error(&mut self, error: &SystemError) {
         let message = format!("the refresh ledger cannot be written: {error}");
         self.log_message(RunLogLevel::Err, &message);
     }

@@ -2,7 +2,7 @@
 //! notification.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -83,6 +83,21 @@ impl ProcessSpool {
     /// are complete once the started process is gone, which also waits for descendants; callers that do not
     /// wait for descendants wait [`OUTPUT_DRAIN_TIMEOUT`].
     pub const EXIT: &str = "exit";
+    /// Process id of the started process, written before the program starts.
+    pub const PID: &str = "pid";
+
+    /// The process that was started with this spool, whether it still runs or not; `None` if none was. For a starter that ended before it stored
+    /// the id. A process that has ended is returned with a start time that no process has.
+    pub fn find_process(directory: &Path) -> Option<ProcessId> {
+        let text = fs::read_to_string(directory.join(Self::PID)).ok()?;
+        let pid = text.trim().parse().ok()?;
+        // The directory is one of its arguments; a process that got the same pid later has another command line.
+        let command = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let mut words = command.split(|byte| *byte == 0);
+        let is_ours = words.any(|word| word == directory.as_os_str().as_encoded_bytes());
+        let running = ProcessId::from_pid(pid).filter(|_| is_ours);
+        Some(running.unwrap_or(ProcessId { pid, started: 0 }))
+    }
 }
 
 /// Contents of `/proc/PID/stat`.

@@ -9,7 +9,6 @@ use muster_contract::puppet::{PuppetRunClass, PuppetRunState};
 use super::{RunDriver, RunFailure, run_blocking};
 use crate::arguments::PuppetRunOptions;
 use crate::classification;
-use crate::files::report::ReportIdentity;
 use crate::native;
 use crate::paths::PuppetPaths;
 use crate::permit::OptionalPermit;
@@ -19,7 +18,7 @@ use crate::session::{SessionOutcome, StopRequest};
 use muster_api::base::unix_millis;
 
 impl RunDriver {
-    /// Starts a program, and records its process.
+    /// Starts a program. It is recorded before and after its start, so that a daemon that is killed in between loses none of its refreshes.
     pub(super) async fn start_program(
         &mut self,
         run_options: PuppetRunOptions,
@@ -29,7 +28,7 @@ impl RunDriver {
         let directory = self.runs.records.run_directory(self.record.id).join(name);
         let (options, engine) = (self.runs.options.clone(), self.runs.engine_dir());
         let (system, trace) = (Arc::clone(&self.system), self.trace.clone());
-        let start = move || {
+        let prepare = move || {
             let paths = PuppetPaths::find(&options, &*system).map_err(ProgramStartError::from)?;
             let mark =
                 program::wait_for_report(&*system, &paths).map(|report| report.report_identity());
@@ -42,31 +41,36 @@ impl RunDriver {
                 owed: program::owed_targets(&engine),
                 trace,
             };
-            let program = prepared.start_program(targets)?;
+            let program = prepared.write_files(targets)?;
             Ok((paths, mark, program))
         };
-        let started: Result<_, ProgramStartError> = run_blocking(start).await?;
-        let (paths, mark, program) =
-            started.map_err(|error| RunFailure::from_cause(PuppetRunClass::NotStarted, &error))?;
+        let not_started =
+            |error: ProgramStartError| RunFailure::from_cause(PuppetRunClass::NotStarted, &error);
+        let prepared: Result<_, ProgramStartError> = run_blocking(prepare).await?;
+        let (paths, mark, program) = prepared.map_err(not_started)?;
         self.paths = Some(paths);
-        self.record_start(program, mark)?;
+        let timeout = self.runs.options.timeout.saturating_mul(1000);
+        let step = ProgramRecord {
+            process: None,
+            directory: program.directory.clone(),
+            mark,
+            targets: program.targets.clone(),
+            until: unix_millis(self.system.now()).saturating_add(timeout),
+        };
+        self.record_step(step.clone())?;
+        let system = Arc::clone(&self.system);
+        let started = run_blocking(move || program.start(&*system)).await?;
+        let process = started.map_err(|error| {
+            program::restore_catalog(&*self.system, &step.directory);
+            not_started(error)
+        })?;
+        self.record_step(ProgramRecord { process: Some(process), ..step })?;
         self.set_state(PuppetRunState::Starting);
         Ok(())
     }
 
-    fn record_start(
-        &mut self,
-        program: program::StartedProgram,
-        mark: Option<ReportIdentity>,
-    ) -> Result<(), RunFailure> {
-        let timeout = self.runs.options.timeout.saturating_mul(1000);
-        self.record.step = Some(ProgramRecord {
-            process: program.process,
-            directory: program.directory,
-            mark,
-            targets: program.targets,
-            until: unix_millis(self.system.now()).saturating_add(timeout),
-        });
+    fn record_step(&mut self, step: ProgramRecord) -> Result<(), RunFailure> {
+        self.record.step = Some(step);
         self.record.outcome.state = PuppetRunState::Starting;
         self.runs
             .records
@@ -100,6 +104,7 @@ impl RunDriver {
             step,
             stop: Arc::clone(&stop_request),
             grace: Duration::from_secs(self.runs.options.grace),
+            is_resumed: std::mem::take(&mut self.is_resumed),
         };
         let active_run = Arc::clone(&self.active_run);
         let on_applying = move || {

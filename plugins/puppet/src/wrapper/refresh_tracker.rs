@@ -3,10 +3,12 @@
 //! A restarted daemon may read the same log twice; a refresh that is already owed is not entered again.
 
 use muster_api::base::since_epoch;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use muster_api::system::{StateDir, System, SystemError};
-use muster_engine::ledger::{OwedRefresh, RefreshCertainty, RefreshLedger};
+use muster_engine::ledger::{OwedRefresh, RefreshCertainty, RefreshLedger, SourceChange};
+use muster_engine::report::parse_timestamp;
 use serde_json::Value;
 
 use super::interpreter::{RefreshEvent, TraceInterpreter};
@@ -25,7 +27,10 @@ pub(crate) struct RefreshTracker {
     /// Path of the catalog once the run has it; a path of the node.
     catalog: Option<PathBuf>,
     relations: Option<CatalogRelations>,
+    /// Time of the events being applied, in seconds since the epoch.
     now: i64,
+    /// Whether the log is read after a restart of the daemon. Other runs may have written to the ledger since.
+    is_resumed: bool,
 }
 
 impl RefreshTracker {
@@ -34,6 +39,7 @@ impl RefreshTracker {
         run: String,
         is_noop: bool,
         catalog: Option<PathBuf>,
+        is_resumed: bool,
     ) -> Result<Self, SystemError> {
         Ok(Self {
             ledger: RefreshLedger::open(engine)?,
@@ -42,6 +48,7 @@ impl RefreshTracker {
             catalog,
             relations: None,
             now: 0,
+            is_resumed,
         })
     }
 
@@ -52,15 +59,22 @@ impl RefreshTracker {
         system: &dyn System,
     ) -> Result<(), SystemError> {
         if self.relations.is_none() && line.classify_line() == TraceEvent::Started {
-            self.relations = Some(self.read_relations(system));
+            let relations = self.read_relations(system);
+            self.compare_catalog(&relations, system)?;
+            self.relations = Some(relations);
         }
-        let relations = self.relations.get_or_insert_default();
+        // Lines before the first resource need no relations.
+        let none = CatalogRelations::default();
+        let relations = self.relations.as_ref().unwrap_or(&none);
         let event = self.interpreter.process_line(line, relations);
         if line.classify_line() == TraceEvent::Applying {
-            // Read the catalog again: the earlier lines were processed before the run had its catalog.
+            // Read the catalog at the next resource: before, the file may have been that of an earlier run. Puppet does not log this line if the
+            // catalog has no version.
             self.relations = None;
         }
-        self.apply_events(event, system)
+        let logged_at = line.time.as_deref().and_then(parse_timestamp);
+        self.now = logged_at.filter(|_| self.is_resumed).unwrap_or_else(|| unix_seconds(system));
+        self.apply_events(event)
     }
 
     /// Processes the end of the run. `replayed` are the targets that it was to refresh.
@@ -72,7 +86,11 @@ impl RefreshTracker {
         let relations = self.relations.take().unwrap_or_default();
         let mut events = self.interpreter.finish_run(&relations);
         events.extend(self.interpreter.unrefreshable_targets(replayed));
-        self.apply_events(events, system)
+        self.relations = Some(relations);
+        if !self.is_resumed {
+            self.now = unix_seconds(system);
+        }
+        self.apply_events(events)
     }
 
     fn read_relations(&self, system: &dyn System) -> CatalogRelations {
@@ -81,16 +99,51 @@ impl RefreshTracker {
         CatalogRelations::from_catalog(&document.unwrap_or_default())
     }
 
+    /// Flags the entries whose target has another definition in this catalog, and drops those whose target left it long ago.
+    fn compare_catalog(
+        &mut self,
+        relations: &CatalogRelations,
+        system: &dyn System,
+    ) -> Result<(), SystemError> {
+        if relations.is_empty() {
+            return Ok(());
+        }
+        let owed: Vec<OwedRefresh> = self.ledger.owed_refreshes().cloned().collect();
+        let is_missing = |owed: &&OwedRefresh| relations.catalog_spelling(&owed.target).is_none();
+        let (missing, present): (Vec<&OwedRefresh>, Vec<&OwedRefresh>) =
+            owed.iter().partition(is_missing);
+        for owed in present {
+            let is_changed = owed.has_other_definition(relations.definition(&owed.target));
+            self.ledger.record_target_changed(&[owed.id], is_changed)?;
+        }
+        let missing: BTreeSet<String> = missing.iter().map(|owed| owed.target.clone()).collect();
+        for target in &missing {
+            self.ledger.record_reason(target, "it is not in the catalog")?;
+        }
+        for OwedRefresh { target, source, run, .. } in
+            self.ledger.expire_missing(unix_seconds(system), &missing)?
+        {
+            tracing::warn!(
+                target,
+                source,
+                run,
+                "dropped a refresh whose target left the catalog 30 days ago"
+            );
+        }
+        Ok(())
+    }
+
     fn apply_events(
         &mut self,
         events: impl IntoIterator<Item = RefreshEvent>,
-        system: &dyn System,
     ) -> Result<(), SystemError> {
         for event in events {
-            self.now = unix_seconds(system);
             match event {
                 RefreshEvent::Owed { source, target, is_certain } => {
                     self.record_owed_refresh(&source, &target, is_certain)?;
+                }
+                RefreshEvent::Refreshed { target } if self.is_resumed => {
+                    self.ledger.mark_refreshed_at(&target, &self.run, self.now)?;
                 }
                 RefreshEvent::Refreshed { target } => self.ledger.mark_refreshed(&target)?,
                 RefreshEvent::Failed { target, reason } => {
@@ -120,8 +173,15 @@ impl RefreshTracker {
             Some(_) => return Ok(()),
             None => {}
         }
-        let targets = [(target.to_owned(), String::new())];
-        let intent = self.ledger.record_intent(&self.run, source, "", self.now, &targets)?;
+        let definition = self.relations.as_ref().map_or("", |known| known.definition(target));
+        let targets = [(target.to_owned(), definition.to_owned())];
+        let change = SourceChange {
+            run: self.run.clone(),
+            source: source.to_owned(),
+            time: self.now,
+            ..SourceChange::default()
+        };
+        let intent = self.ledger.record_intent(&change, &targets)?;
         if is_certain {
             self.ledger.mark_change_made(&intent)?;
         }

@@ -2,8 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use muster_engine::ledger::PUPPET_DEFINITION_PREFIX;
+use muster_engine::providers::digest::ChecksumKind;
 use serde_json::Value;
 
+/// Number of hexadecimal digits of a digest of parameters.
+const DIGEST_DIGITS: usize = 32;
 /// Maximum depth of nested containers.
 const MAX_CONTAINER_DEPTH: usize = 100;
 
@@ -16,6 +20,8 @@ pub struct CatalogRelations {
     container: BTreeMap<String, String>,
     /// Resources with the metaparameter `noop`.
     noop: BTreeSet<String>,
+    /// Digests of the parameters, by comparison key.
+    definitions: BTreeMap<String, String>,
 }
 
 /// Key by which references are compared: class names are case-insensitive.
@@ -67,8 +73,9 @@ impl CatalogRelations {
         }
         let noop = parameters.and_then(|parameters| parameters.get("noop"));
         if noop.and_then(Value::as_bool) == Some(true) {
-            self.noop.insert(key);
+            self.noop.insert(key.clone());
         }
+        self.definitions.insert(key, definition_digest(parameters));
     }
 
     fn add_notification(&mut self, source: String, target: String) {
@@ -78,6 +85,16 @@ impl CatalogRelations {
     /// The catalog's spelling of a reference; `None` if it is not in the catalog.
     pub fn catalog_spelling(&self, reference: &str) -> Option<&str> {
         self.spellings.get(&comparison_key(reference)).map(String::as_str)
+    }
+
+    /// Whether this is a catalog at all: even an empty one has classes and stages.
+    pub fn is_empty(&self) -> bool {
+        self.spellings.is_empty()
+    }
+
+    /// Digest of the resource's parameters; empty if it is not in the catalog.
+    pub fn definition(&self, reference: &str) -> &str {
+        self.definitions.get(&comparison_key(reference)).map_or("", String::as_str)
     }
 
     /// Whether the resource itself is in noop.
@@ -126,6 +143,18 @@ impl CatalogRelations {
         let guessed = suffixes.iter().rev().find(is_reference);
         exact.or(guessed).copied().unwrap_or(source).to_owned()
     }
+}
+
+/// Digest of the parameters, apart from those that say only when the resource is evaluated and for whom.
+fn definition_digest(parameters: Option<&Value>) -> String {
+    let unrelated =
+        ["before", "require", "notify", "subscribe", "noop", "schedule", "tag", "alias"];
+    let mut parameters = parameters.and_then(Value::as_object).cloned().unwrap_or_default();
+    parameters.retain(|name, _| !unrelated.contains(&name.as_str()));
+    let bytes = serde_json::to_vec(&parameters).unwrap_or_default();
+    let mut digest = ChecksumKind::Sha256.hex_checksum(&bytes);
+    digest.truncate(DIGEST_DIGITS);
+    format!("{PUPPET_DEFINITION_PREFIX}{digest}")
 }
 
 /// Keys of one reference or of a list of references.

@@ -14,6 +14,9 @@ pub struct TraceLine {
     pub message: String,
     /// Source of the message: `Puppet`, `Class[Main]`, `/Stage[main]/Main/File[/etc/motd]/ensure`.
     pub source: String,
+    /// When it was logged, in ISO 8601.
+    #[serde(default)]
+    pub time: Option<String>,
     /// The file that an error is about.
     #[serde(default)]
     pub file: Option<String>,

@@ -35,6 +35,7 @@ keep() {
   if command -v stdbuf >/dev/null; then stdbuf -o0 head -c "$limit"; else head -c "$limit"; fi >"$dir/$1"
   cat >/dev/null
 }
+echo $$ >"$dir/pid.new" && mv "$dir/pid.new" "$dir/pid"
 finish() { echo "$1" >"$dir/exit.new" && mv "$dir/exit.new" "$dir/exit"; }
 mkfifo -m 600 "$dir/out.pipe" "$dir/err.pipe" || { finish 125; exit 125; }
 keep stdout <"$dir/out.pipe" &
@@ -50,8 +51,9 @@ wait
 /// Input file of the program; removed once opened.
 const INPUT_FILE: &str = "stdin";
 /// Files in a spool; the pipes remain if the supervising shell was killed.
-const SPOOL_FILES: [&str; 6] = [
+const SPOOL_FILES: [&str; 7] = [
     ProcessSpool::EXIT,
+    ProcessSpool::PID,
     ProcessSpool::STDOUT,
     ProcessSpool::STDERR,
     INPUT_FILE,

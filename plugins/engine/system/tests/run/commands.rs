@@ -95,9 +95,29 @@ fn detached_process_leaves_its_output_and_exit_code() {
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
             .collect();
         left.sort();
-        assert_eq!(left, ["exit", "stderr", "stdout"]);
+        assert_eq!(left, ["exit", "pid", "stderr", "stdout"]);
     }
     drop(scratch);
+}
+
+#[test]
+fn detached_process_is_found_by_its_spool() {
+    let system = host();
+    let (spool, kept) = spool();
+    assert_eq!(ProcessSpool::find_process(spool.path()), None);
+    let process = system.start_detached(&sh("read line"), &kept).unwrap();
+    await_file(&spool.path().join(ProcessSpool::EXIT));
+    await_death(&process.pid.to_string());
+    let ended = ProcessSpool::find_process(spool.path()).unwrap();
+    assert_eq!(ended.pid, process.pid);
+    assert!(!system.is_running(&ended));
+    // A running one, and another process with the same id.
+    let process = system.start_detached(&sh("exec sleep 60"), &kept).unwrap();
+    await_file(&spool.path().join(ProcessSpool::PID));
+    assert_eq!(ProcessSpool::find_process(spool.path()), Some(process));
+    fs::write(spool.path().join(ProcessSpool::PID), std::process::id().to_string()).unwrap();
+    assert!(!system.is_running(&ProcessSpool::find_process(spool.path()).unwrap()));
+    system.signal_process(&process, Signal::SIGKILL, true).unwrap();
 }
 
 #[test]
