@@ -9,6 +9,7 @@
 #![warn(missing_docs)]
 
 mod actions;
+mod configure;
 mod enrol;
 mod enrolment_store;
 pub mod fleet;

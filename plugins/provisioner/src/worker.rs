@@ -6,7 +6,8 @@ use std::time::Duration;
 use muster_api::system::System;
 use muster_api::wire::identity::Identity;
 use muster_contract::provision::{
-    ProvisionLockInput, ProvisionUnlockInput, RequestCertificateOutput, RunPuppetOutput,
+    IsDisabledOutput, ProvisionLockInput, ProvisionUnlockInput, RequestCertificateOutput,
+    RunPuppetOutput,
 };
 use muster_contract::puppetca::{
     CertNameInput, PuppetcaCleanOutput, PuppetcaSignInput, PuppetcaSignOutput,
@@ -56,6 +57,11 @@ impl StepWorker {
             StepKind::Agent(agent) => {
                 let answer = self.call_agent(agent, record).await?;
                 Ok(single_value(step.name.as_str(), Value::Object(answer)))
+            }
+            StepKind::Configure(settings, helper) => {
+                let settings = self.node_settings(settings, helper.as_ref(), record).await?;
+                let timeout = step.timeout.unwrap_or(SHORT_CALL_TIMEOUT);
+                self.configure_node(&record.identity, settings, fence, timeout).await
             }
             StepKind::Helper(program) => {
                 let answer = helper::run_helper(Arc::clone(&self.system), program, record).await?;
@@ -113,8 +119,8 @@ impl StepWorker {
             BuiltinStep::Release => {
                 provision("release", fenced(Map::new()), SHORT_CALL_TIMEOUT).await.map(no_values)
             }
-            // Sent by the workflow, because the delivery states are part of the record.
-            BuiltinStep::Notify => Ok(Map::new()),
+            // The plan has a kind of its own for the first; the workflow sends the second, because the delivery states are part of the record.
+            BuiltinStep::Configure | BuiltinStep::Notify => Ok(Map::new()),
         }
     }
 
@@ -142,6 +148,25 @@ impl StepWorker {
         if let Err(error) = unlocked {
             tracing::warn!(%node, %error, "cannot unlock the node; its lock will expire");
         }
+    }
+
+    /// Whether the node reports that its provisioning has ended.
+    pub(crate) async fn is_provisioning_ended(&self, node: &Identity) -> Result<bool, StepError> {
+        let answer = self
+            .fleet
+            .call_node(node, "provision", "is_disabled", Map::new(), SHORT_CALL_TIMEOUT)
+            .await?;
+        Ok(read_values::<IsDisabledOutput>(&answer).is_ok_and(|output| output.disabled))
+    }
+
+    /// Ends provisioning of a node that nobody has locked.
+    pub(crate) async fn release_without_lock(
+        &self,
+        node: &Identity,
+    ) -> Result<StepValues, StepError> {
+        let released =
+            self.fleet.call_node(node, "provision", "release", Map::new(), SHORT_CALL_TIMEOUT);
+        released.await.map(no_values)
     }
 
     async fn place_node(&self, node: &Identity) -> Result<StepValues, StepError> {
@@ -307,6 +332,6 @@ fn no_values(_: StepValues) -> StepValues {
     Map::new()
 }
 
-fn single_value(name: &str, value: Value) -> StepValues {
+pub(crate) fn single_value(name: &str, value: Value) -> StepValues {
     Map::from_iter([(name.to_owned(), value)])
 }

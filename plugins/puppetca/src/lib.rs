@@ -11,6 +11,7 @@ mod authority;
 mod ca_service;
 mod command;
 mod name;
+mod name_locks;
 mod options;
 mod signing_records;
 #[cfg(test)]

@@ -2,6 +2,7 @@
 //!
 //! Where Puppet is not installed, these tests are skipped if `MUSTER_TESTS_WITHOUT` names it; otherwise they fail.
 
+mod daemon_fleet;
 mod lost_refreshes;
 mod puppet_node;
 mod run_limit;

@@ -1,6 +1,7 @@
 //! The actions, one file for each kind of step.
 
 pub(crate) mod certificate;
+pub(crate) mod configure;
 pub(crate) mod daemonize;
 pub(crate) mod hosts;
 pub(crate) mod lock;
