@@ -47,7 +47,6 @@ const REVIEWED: &[(&str, &str, ActionClass)] = &[
     ("provision", "is_disabled", Read),
     ("provision", "release", RootEquivalent),
     ("provision", "reprovision", RootEquivalent),
-    ("provision", "configure", RootEquivalent),
     ("provision", "set_puppet_host", RootEquivalent),
     ("provision", "has_cert", Read),
     ("provision", "request_certificate", RootEquivalent),
