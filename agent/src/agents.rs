@@ -22,7 +22,7 @@ use muster_nettest::NettestPlugin;
 use muster_package::PackagePlugin;
 use muster_permits::{PermitClient, PermitPlugin};
 use muster_process::ProcessPlugin;
-use muster_provision::{DeliveryTarget, ProvisionPlugin, ProvisionShared};
+use muster_provision::{ProvisionPlugin, ProvisionShared};
 use muster_provisioner::{ProvisionerHandle, ProvisionerPlugin};
 use muster_puppet::{PuppetPlugin, PuppetShared};
 use muster_puppetca::PuppetcaPlugin;
@@ -67,8 +67,6 @@ pub struct BrokerHandles {
     pub provisioner: ProvisionerHandle,
     /// Notified when the agent `provision` changes the markers of the node.
     pub provisioning_changed: Arc<Notify>,
-    /// The daemon's files to which a provisioner can deliver; `None` if the daemon does not run.
-    pub delivery: Option<Arc<dyn DeliveryTarget>>,
 }
 
 impl BrokerHandles {
@@ -78,7 +76,6 @@ impl BrokerHandles {
             permits: PermitClient::new(identity),
             provisioner: ProvisionerHandle::default(),
             provisioning_changed: Arc::default(),
-            delivery: None,
         }
     }
 }
@@ -132,7 +129,6 @@ fn build_plugins(
     builder.add::<ProvisionPlugin>(ProvisionShared {
         permits: permits(),
         changed: Arc::clone(&handles.provisioning_changed),
-        delivery: handles.delivery.clone(),
     })?;
     builder.add::<ProvisionerPlugin>(handles.provisioner.clone())?;
     builder.add::<PuppetcaPlugin>(())?;

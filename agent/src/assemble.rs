@@ -12,7 +12,6 @@ use muster_api::system::System;
 use muster_api::system::real::RealSystem;
 use muster_bus::{BusError, BusOptions};
 use muster_policy::PolicySet;
-use muster_provision::DeliveryTarget;
 use muster_puppet::PuppetRunMonitor;
 use muster_wire::Millis;
 use muster_wire::identity::Identity;
@@ -127,12 +126,10 @@ pub fn fact_sources(config: &Config) -> FactSources {
     }
 }
 
-/// Reads and builds everything, in a state directory that this process has locked. `delivery` are the files to which a provisioner can deliver.
-/// Blocks.
+/// Reads and builds everything, in a state directory that this process has locked. Blocks.
 pub fn assemble_daemon(
     config: &Config,
     config_file: &Path,
-    delivery: Arc<dyn DeliveryTarget>,
 ) -> Result<AssembledDaemon, AssembleError> {
     let clock = WallClock::system();
     let signer = load_signer(config)?;
@@ -142,8 +139,7 @@ pub fn assemble_daemon(
     let trust = load_trust(config)?;
     use_renewed_token(config, &signer, &trust, clock.now());
     let (policy, problems) = load_policies(config);
-    let handles = BrokerHandles::new(config.identity.clone());
-    let broker_handles = BrokerHandles { delivery: Some(delivery), ..handles };
+    let broker_handles = BrokerHandles::new(config.identity.clone());
     let plugins = agents::configured_plugins(config, &broker_handles)?;
     // Check before the log is opened, because opening creates the file. Other state files can already exist on a newly enrolled machine.
     let ran_before = state.join(AUDIT_HEAD_FILE).exists();

@@ -7,7 +7,6 @@
 //! - [`metrics`]: HTTP endpoints for monitoring.
 //! - [`enrolment`]: how a machine without credentials becomes a node.
 //! - [`apply`]: `rpcd apply`, which needs no daemon. [`restart`]: restarts of services and of the daemon, from the command line.
-//! - `delivery`: settings and policies from a provisioner.
 //! - [`virtual_nodes`]: many nodes in one process, with in-memory machines.
 //! - [`external`]: agents that are added and removed while the daemon runs.
 //! - [`config`], [`facts`], [`classes`], [`policy`], [`audit`], [`seen`]: the parts of a daemon.
@@ -23,7 +22,6 @@ pub mod core;
 pub mod counters;
 mod credentials;
 pub mod daemon;
-mod delivery;
 pub mod enrolment;
 mod events;
 pub mod external;

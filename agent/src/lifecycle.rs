@@ -22,7 +22,6 @@ use crate::assemble::{self, AssembleError, AssembledDaemon};
 use crate::config::Config;
 use crate::core::DaemonCore;
 use crate::daemon::Daemon;
-use crate::delivery::DaemonFiles;
 use crate::enrolment::{self, IdentityStore, NodeEnrolmentError};
 use crate::events;
 use crate::external::ExternalAgentManager;
@@ -76,10 +75,8 @@ pub async fn run_until_signal(
             return Ok(kind);
         }
     };
-    let restart_requested = Arc::new(Notify::new());
-    let delivery = DaemonFiles::new(config, Arc::clone(&restart_requested));
     let AssembledDaemon { core, options, broker_handles, puppet, host } =
-        assemble::assemble_daemon(config, config_file, Arc::new(delivery))?;
+        assemble::assemble_daemon(config, config_file)?;
     let identity_store = IdentityStore::in_directory(&config.paths.state);
     restrict_to_provisioning(&core, &identity_store);
     let agent_directory = agents::open_agent_directory(config, config_file, &core.all_agents.get())
@@ -106,7 +103,6 @@ pub async fn run_until_signal(
     let mut tasks = vec![
         tokio::spawn(supervisor.clone().handle_signals(signals)),
         tokio::spawn(supervisor.clone().refresh_periodically()),
-        tokio::spawn(supervisor.clone().restart_when_requested(restart_requested)),
         tokio::spawn(watch_provisioning(
             Arc::clone(&core),
             identity_store,
@@ -265,12 +261,6 @@ impl DaemonSupervisor {
                 DaemonSignal::Shutdown(kind) => self.begin_shutdown(kind),
             }
         }
-    }
-
-    /// Restarts the daemon when an action has replaced files that are read at the start. The action replies before the daemon restarts.
-    async fn restart_when_requested(self, requested: Arc<Notify>) {
-        requested.notified().await;
-        self.begin_shutdown(ShutdownKind::Restart);
     }
 
     /// Starts the shutdown. A stop overrides a pending restart.

@@ -2,7 +2,6 @@
 //!
 //! Files are read when policies are loaded, never for a request.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -17,30 +16,16 @@ use crate::files;
 /// Reads a directory; a missing one has no policies. `default` applies to agents without a policy. A file that other users can change denies its
 /// agent; a directory that they can change denies everything.
 pub fn load_policies(directory: &Path, default: RuleVerdict) -> (PolicySet, Vec<PolicyProblem>) {
-    load_policies_replacing(directory, default, &BTreeMap::new())
-}
-
-/// Like [`load_policies`], with these texts of the files that have these names.
-pub(crate) fn load_policies_replacing(
-    directory: &Path,
-    default: RuleVerdict,
-    replaced: &BTreeMap<String, String>,
-) -> (PolicySet, Vec<PolicyProblem>) {
-    let mut paths = match list_policies(directory) {
+    let paths = match list_policies(directory) {
         Ok(paths) => paths,
         Err(fault) => return PolicySet::deny_all(directory.to_owned(), fault),
     };
-    let replaced: BTreeMap<PathBuf, &String> =
-        replaced.iter().map(|(name, text)| (directory.join(name), text)).collect();
-    paths.retain(|path| !replaced.contains_key(path));
     let groups = read_source(directory.join(GROUPS_FILE_NAME));
     let groups = match &groups.text {
         Err(PolicyFault::Read(error)) if error.kind() == io::ErrorKind::NotFound => None,
         _ => Some(groups),
     };
-    let replaced =
-        replaced.into_iter().map(|(path, text)| PolicySource { path, text: Ok(text.clone()) });
-    PolicySet::new(paths.into_iter().map(read_source).chain(replaced), groups, default)
+    PolicySet::new(paths.into_iter().map(read_source), groups, default)
 }
 
 fn list_policies(directory: &Path) -> Result<Vec<PathBuf>, PolicyFault> {

@@ -14,7 +14,7 @@ use muster_api::wire::status::ReplyReason;
 use muster_api::{ActionError, Agent};
 use muster_permits::PermitClient;
 use muster_tests::organisation::{Organisation, connect};
-use muster_tests::puppet_ca::{PuppetCa, RequestHold, request};
+use muster_tests::puppet_ca::{PuppetCa, request};
 use muster_tests::puppetserver::PuppetServer;
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
@@ -153,37 +153,6 @@ async fn simulated_authority_signs_only_the_expected_request() {
     assert_eq!(ca.times_signed("web1.example.net"), 2);
 }
 
-/// A provisioner died while the authority was slow with its `clean`. The successor cleans, and has the new request signed:
-/// the late `clean` does not remove that certificate, because changes of one name are made one after the other.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn late_clean_does_not_remove_a_newer_certificate() {
-    const NAME: &str = "web1.example.net";
-    let (ca, state) = (PuppetCa::start().await, TempDir::new().unwrap());
-    let agent = Arc::new(puppetca(ca.options(), state.path()));
-    let clean = |agent: Arc<Agent>| async move {
-        call_action(&agent, "clean", json!({ "certname": NAME })).await.unwrap();
-    };
-    ca.hold_requests(RequestHold::Next);
-    let late = tokio::spawn(clean(Arc::clone(&agent)));
-    muster_tests::await_state("the clean waits for the authority", || ca.is_holding_next()).await;
-    let (csr, _) = request(NAME, &[]);
-    let submitted = muster_certificate::CertificateRequest::parse(&csr).unwrap();
-    let mut successor = std::pin::pin!(async {
-        clean(Arc::clone(&agent)).await;
-        assert_eq!(ca.submit(NAME, &csr).0, 200);
-        let sign = json!({"certname": NAME, "fingerprint": submitted.fingerprint});
-        call_action(&agent, "sign", sign).await.unwrap();
-    });
-    // How long the authority is slow.
-    let is_over = tokio::time::timeout(Duration::from_secs(1), successor.as_mut()).await.is_ok();
-    ca.hold_requests(RequestHold::None);
-    late.await.unwrap();
-    if !is_over {
-        successor.await;
-    }
-    assert_eq!(ca.state(NAME), Some("signed"));
-}
-
 #[tokio::test]
 async fn unauthorized_access_to_the_authority_is_explained() {
     let (ca, state) = (PuppetCa::start().await, TempDir::new().unwrap());
@@ -259,7 +228,8 @@ async fn provisioning_runs_respect_the_limit_of_their_pool() {
         let agent = muster_provision::build_agent(
             options,
             directory.join("state"),
-            muster_provision::ProvisionShared::without_daemon(permits),
+            permits,
+            Arc::default(),
         )
         .unwrap();
         runs.push(async move { call_action(&agent, "run_puppet", json!({})).await });
@@ -295,8 +265,7 @@ fn provision(server: &PuppetServer, state: &Path, name: &str) -> Agent {
     let options = json!({"enabled": true, "command": ["/usr/bin/puppet"], "arguments": server.agent_arguments(name)});
     let options = serde_json::from_value(options).unwrap();
     let permits = PermitClient::new(Identity::parse(name).unwrap());
-    let shared = muster_provision::ProvisionShared::without_daemon(permits);
-    muster_provision::build_agent(options, state.join(name), shared).unwrap()
+    muster_provision::build_agent(options, state.join(name), permits, Arc::default()).unwrap()
 }
 
 /// A9.2 from the node's side: request, signature, first run, second run.

@@ -62,30 +62,11 @@ impl Deref for Config {
 impl Config {
     /// Reads the file and those in `conf.d` beside it.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
-        Self::load_replacing(path, None)
-    }
-
-    /// Like [`Self::load`], with a different content of the one file in `conf.d` that has this name; the content `None` leaves the file out.
-    pub fn load_replacing(
-        path: &Path,
-        replaced: Option<(&str, Option<&str>)>,
-    ) -> Result<Self, ConfigError> {
         let read_error = |source| ConfigError::Read { path: path.to_owned(), source };
         let path = std::path::absolute(path).map_err(read_error)?;
-        let directory = path.with_file_name("conf.d");
-        let replaced = replaced.map(|(name, text)| (directory.join(name), text));
-        let mut extras = extra_files(&directory)?;
-        if let Some((extra, text)) = &replaced {
-            extras.retain(|found| found != extra);
-            extras.extend(text.map(|_| extra.clone()));
-            extras.sort();
-        }
         let mut files = vec![(path.clone(), read_file(&path)?)];
-        for extra in extras {
-            let text = match &replaced {
-                Some((path, Some(text))) if *path == extra => (*text).to_owned(),
-                _ => read_file(&extra)?,
-            };
+        for extra in extra_files(&path.with_file_name("conf.d"))? {
+            let text = read_file(&extra)?;
             files.push((extra, text));
         }
         Self::merge_files(&path, &DetectedDefaults::detect(), &files)

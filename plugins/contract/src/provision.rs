@@ -1,7 +1,5 @@
 //! The agent `provision`: steps on a node that is being provisioned.
 
-use std::collections::BTreeMap;
-
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -49,46 +47,6 @@ pub struct IsDisabledOutput {
     /// Whether its provisioning is in progress.
     #[serde(default)]
     pub provisioning: bool,
-}
-
-/// Settings and policies for a node.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct NodeSettings {
-    /// Settings of the daemon by dotted key; they replace all that were delivered before. `None` leaves those.
-    pub configuration: Option<Map<String, Value>>,
-    /// Texts of policy files by file name.
-    pub policies: Option<BTreeMap<String, String>>,
-}
-
-/// Inputs of `configure`.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct ProvisionConfigureInput {
-    /// See [`NodeSettings::configuration`].
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub configuration: Option<Map<String, Value>>,
-    /// See [`NodeSettings::policies`].
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub policies: Option<BTreeMap<String, String>>,
-    /// Whether to check only, and change nothing.
-    pub noop: bool,
-    /// Fence number of the caller's lock.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub fence: Option<u64>,
-}
-
-/// Outputs of `configure`.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(default)]
-pub struct ProvisionConfigureOutput {
-    /// Whether a file changed, or would change.
-    pub changed: bool,
-    /// These files.
-    pub files: Vec<String>,
-    /// Whether the daemon restarts to apply delivered files.
-    pub restarting: bool,
 }
 
 /// State of a certificate request.

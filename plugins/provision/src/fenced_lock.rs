@@ -176,21 +176,11 @@ impl FencedLock {
         fence: Option<u64>,
         now: SystemTime,
     ) -> Result<(), FencedLockError> {
-        self.admit_exclusive_step(fence, now).map(drop)
-    }
-
-    /// Like [`Self::admit_step`]; no other provisioner can take the lock until the guard is dropped.
-    pub(crate) fn admit_exclusive_step(
-        &self,
-        fence: Option<u64>,
-        now: SystemTime,
-    ) -> Result<Box<dyn LockGuard>, FencedLockError> {
-        let (files, guard) = self.open_guarded()?;
+        let (files, _guard) = self.open_guarded()?;
         if files.contains(DISABLED_FILE) {
             return Err(FencedLockError::Disabled);
         }
-        check_step_fence(&files, fence, now)?;
-        Ok(guard)
+        check_step_fence(&files, fence, now)
     }
 
     /// Marks provisioning as ended; with `unlock` also removes the lock. Returns whether it was not marked before. Idempotent.
@@ -242,7 +232,7 @@ impl FencedLock {
     }
 
     /// Opens the directory, and excludes other writers until the guard is dropped.
-    fn open_guarded(&self) -> Result<(StateDir, Box<dyn LockGuard>), SystemError> {
+    pub(crate) fn open_guarded(&self) -> Result<(StateDir, Box<dyn LockGuard>), SystemError> {
         let files = StateDir::open(&self.directory)?;
         let guard = files.acquire_lock(GUARD_FILE, GUARD_TIMEOUT)?;
         Ok((files, guard))

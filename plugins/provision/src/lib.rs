@@ -7,7 +7,6 @@
 
 mod actions;
 mod data;
-mod delivery;
 mod fenced_lock;
 mod hosts;
 mod options;
@@ -28,25 +27,22 @@ use muster_api::{
 use muster_permits::PermitClient as Permits;
 use tokio::sync::Notify;
 
-pub use delivery::{
-    DeliveredSettings, DeliveryError, DeliveryReport, DeliveryTarget, NodeDelivery, SETTINGS_FILE,
-    SettingPattern, SettingPatternError,
-};
 pub use fenced_lock::{DISABLED_FILE, PROVISIONING_FILE};
 pub use options::Options;
 
-use actions::{certificate, configure, daemonize, lock, markers, run};
+use actions::{certificate, daemonize, lock, markers, run};
 use fenced_lock::FencedLock;
 use step_context::StepContext;
 
 /// Builds the agent with every action that its DDL declares. `state` is the daemon's state directory, which contains the lock and the marker of a
-/// provisioned node.
+/// provisioned node. `permits` provides permits for runs, if the options require them. `changed` is notified when a marker has changed.
 pub fn build_agent(
     options: Options,
     state: PathBuf,
-    shared: ProvisionShared,
+    permits: Permits,
+    changed: Arc<Notify>,
 ) -> Result<Agent, AgentError> {
-    let context = Arc::new(StepContext::new(options, state, shared));
+    let context = Arc::new(StepContext::new(options, state, permits, changed));
     Agent::builtin("provision")?
         .blocking_action("lock", &context, lock::take_lock)
         .blocking_action("unlock", &context, lock::release_lock)
@@ -61,7 +57,6 @@ pub fn build_agent(
             markers::finish_provisioning(context, cx, input, true)
         })
         .blocking_action("reprovision", &context, markers::restart_provisioning)
-        .blocking_action("configure", &context, configure::configure_node)
         .blocking_action("set_puppet_host", &context, actions::hosts::set_puppet_host)
         .blocking_action("has_cert", &context, certificate::check_certificate_files)
         .blocking_action("request_certificate", &context, certificate::request_certificate)
@@ -86,15 +81,6 @@ pub struct ProvisionShared {
     pub permits: Permits,
     /// Notified when the agent changes the markers of the node.
     pub changed: Arc<Notify>,
-    /// The daemon's configuration and policies; `None` if the daemon has no files.
-    pub delivery: Option<Arc<dyn DeliveryTarget>>,
-}
-
-impl ProvisionShared {
-    /// For an agent without a daemon: nothing is notified, and nothing can be delivered.
-    pub fn without_daemon(permits: Permits) -> Self {
-        Self { permits, changed: Arc::default(), delivery: None }
-    }
 }
 
 /// The agent and the data source `provision`.
@@ -123,7 +109,8 @@ impl NodePlugin for ProvisionPlugin {
     }
 
     fn build_agent(&self) -> Result<Agent, AgentError> {
-        build_agent(self.options.clone(), self.state.clone(), self.shared.clone())
+        let ProvisionShared { permits, changed } = self.shared.clone();
+        build_agent(self.options.clone(), self.state.clone(), permits, changed)
     }
 
     fn data_sources(&self) -> Result<Vec<ValidatedDataSource>, DataSourceError> {

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use crate::delivery::{AcceptedDelivery, SettingPattern};
 use crate::fenced_lock::{DISABLED_FILE, PROVISIONING_FILE};
 
 /// The options. Unknown keys are rejected.
@@ -36,10 +35,6 @@ pub struct Options {
     pub pool: String,
     /// Longest wait for a permit, in seconds.
     pub permit_wait: u64,
-    /// Settings of the daemon that a provisioner may deliver: keys, or tables as `facts.*`. None by default.
-    pub accept_settings: Vec<SettingPattern>,
-    /// Whether a provisioner may deliver policies.
-    pub accept_policies: bool,
 }
 
 impl Default for Options {
@@ -57,8 +52,6 @@ impl Default for Options {
             limit: None,
             pool: "puppet".to_owned(),
             permit_wait: 900,
-            accept_settings: Vec::new(),
-            accept_policies: false,
         }
     }
 }
@@ -69,10 +62,5 @@ impl Options {
         let has_marker =
             || [PROVISIONING_FILE, DISABLED_FILE].iter().any(|name| state.join(name).exists());
         self.enabled.unwrap_or_else(has_marker)
-    }
-
-    /// What the node accepts from a provisioner.
-    pub(crate) fn accepted_delivery(&self) -> AcceptedDelivery<'_> {
-        AcceptedDelivery { settings: &self.accept_settings, policies: self.accept_policies }
     }
 }

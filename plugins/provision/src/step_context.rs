@@ -8,8 +8,6 @@ use muster_api::{ActionError, BlockingContext};
 use muster_permits::PermitClient as Permits;
 use tokio::sync::Notify;
 
-use crate::ProvisionShared;
-use crate::delivery::DeliveryTarget;
 use crate::fenced_lock::FencedLock;
 use crate::options::Options;
 use crate::puppet::PuppetRunner;
@@ -25,20 +23,18 @@ pub(crate) struct StepContext {
     pub(crate) permits: Permits,
     /// Notified when a marker has changed.
     pub(crate) changed: Arc<Notify>,
-    /// The daemon's configuration and policies; `None` if the daemon has no files.
-    pub(crate) delivery: Option<Arc<dyn DeliveryTarget>>,
 }
 
 impl StepContext {
     pub(crate) fn new(
         options: Options,
         state: PathBuf,
-        ProvisionShared { permits, changed, delivery }: ProvisionShared,
+        permits: Permits,
+        changed: Arc<Notify>,
     ) -> Self {
         Self {
             permits,
             changed,
-            delivery,
             options,
             engine: state.join("engine"),
             lock: FencedLock::new(state),

@@ -14,7 +14,7 @@ use muster_permits::PermitClient as Permits;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use serde_json::{Map, Value, json};
 
-use crate::{DISABLED_FILE, Options, PROVISIONING_FILE, ProvisionShared, actions, build_agent};
+use crate::{DISABLED_FILE, Options, PROVISIONING_FILE, actions, build_agent};
 
 /// An agent on this machine whose options point to a scratch directory.
 struct Machine {
@@ -55,8 +55,8 @@ impl Machine {
         };
         change(&mut options);
         let node = Identity::parse("web1.acme.net").unwrap();
-        let shared = ProvisionShared::without_daemon(Permits::new(node));
-        let agent = build_agent(options, path("state"), shared).unwrap();
+        let agent =
+            build_agent(options, path("state"), Permits::new(node), Arc::default()).unwrap();
         Self { directory, agent }
     }
 
@@ -98,10 +98,6 @@ fn types_names_and_examples_equal_the_ddl() {
             muster_contract::provision::FencedStepInput,
             actions::daemonize::DaemonizePuppetOutput,
         >(&agent, "daemonize_puppet"),
-        differences::<
-            muster_contract::provision::ProvisionConfigureInput,
-            muster_contract::provision::ProvisionConfigureOutput,
-        >(&agent, "configure"),
         differences::<actions::hosts::SetPuppetHostInput, actions::hosts::SetPuppetHostOutput>(
             &agent,
             "set_puppet_host",

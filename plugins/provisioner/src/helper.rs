@@ -1,7 +1,7 @@
 //! Runs a program that does a step: the node's record as JSON on its standard input, one JSON object on its standard output.
 //!
 //! `{"defer": true, "msg": "..."}` requests a later retry; `{"fail": "..."}` ends the provisioning; any other object is the result. Invalid JSON, a
-//! non-zero exit code, empty output and a timeout also defer, with the end of standard error in the message.
+//! non-zero exit code and empty output also defer, with the end of standard error as the message.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -97,14 +97,13 @@ pub(crate) async fn run_program(
             })),
             ..Command::new(argv)
         };
-        let result = system.run_command(&command);
+        let output = system.run_command(&command).map_err(|error| error.to_string())?;
         let stderr = stderr.lock().unwrap_or_else(PoisonError::into_inner);
-        let stderr = String::from_utf8_lossy(&stderr).trim().to_owned();
-        match result {
-            Ok(output) => Ok(ProgramExit { code: output.code, output: output.stdout, stderr }),
-            Err(error) if stderr.is_empty() => Err(error.to_string()),
-            Err(error) => Err(format!("{error}: {stderr}")),
-        }
+        Ok(ProgramExit {
+            code: output.code,
+            output: output.stdout,
+            stderr: String::from_utf8_lossy(&stderr).trim().to_owned(),
+        })
     });
     running.await.map_err(|error| error.to_string())?
 }

@@ -9,7 +9,6 @@
 #![warn(missing_docs)]
 
 mod actions;
-mod configure;
 mod enrol;
 mod enrolment_store;
 pub mod fleet;

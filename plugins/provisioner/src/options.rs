@@ -120,7 +120,7 @@ pub struct StepOptions {
     /// An agent's action that does the step instead.
     #[serde(default)]
     pub agent: Option<AgentStep>,
-    /// A program that does the step instead. The program of `configure` returns what is delivered to the node.
+    /// A program that does the step instead.
     #[serde(default)]
     pub helper: Option<HelperStep>,
     /// Number of tries, instead of the default.
@@ -129,7 +129,7 @@ pub struct StepOptions {
     /// Timeout of one try, in seconds, for built-in steps; the default for runs of Puppet is one hour.
     #[serde(default)]
     pub timeout: Option<u64>,
-    /// Additional inputs of the built-in action: `environment`, `server` and so on; what `configure` delivers to every node.
+    /// Additional inputs of the built-in action: `environment`, `server` and so on.
     #[serde(default)]
     pub inputs: Map<String, Value>,
 }

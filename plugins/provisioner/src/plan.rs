@@ -6,9 +6,6 @@ use std::time::Duration;
 use muster_api::wire::Millis;
 use serde_json::{Map, Value};
 
-use muster_contract::provision::NodeSettings;
-use muster_contract::read_values;
-
 use crate::options::{AgentStep, HelperStep, Options, StepName, StepOptions};
 
 /// Maximum number of steps in a plan.
@@ -19,8 +16,6 @@ const MAX_STEPS: usize = 64;
 pub enum BuiltinStep {
     /// Locks the node for this service.
     Lock,
-    /// Delivers settings and policies to the node.
-    Configure,
     /// Chooses its master.
     Place,
     /// Writes the master's address to the node's hosts file.
@@ -48,9 +43,8 @@ type StepRule = (BuiltinStep, &'static str, &'static [BuiltinStep]);
 
 impl BuiltinStep {
     /// All steps, in their order of execution.
-    const RULES: [StepRule; 12] = [
+    const RULES: [StepRule; 11] = [
         (Self::Lock, "lock", &[]),
-        (Self::Configure, "configure", &[Self::Lock]),
         (Self::Place, "place", &[]),
         (Self::Host, "set_puppet_host", &[Self::Place]),
         (Self::Clean, "clean", &[Self::Place]),
@@ -88,8 +82,6 @@ pub enum StepKind {
     Agent(AgentStep),
     /// A program.
     Helper(HelperStep),
-    /// Delivers these settings, and those that a program returns for the node.
-    Configure(NodeSettings, Option<HelperStep>),
 }
 
 /// One step of a plan.
@@ -157,14 +149,6 @@ pub enum ProvisioningPlanError {
         /// The step that it needs.
         needs: StepName,
     },
-    /// The step `configure` has nothing to deliver.
-    #[error(
-        "the step configure has nothing to deliver; give it `inputs` or a `helper`, or remove it"
-    )]
-    NothingToDeliver,
-    /// The inputs of the step `configure` are invalid.
-    #[error("the `inputs` of the step configure are not valid: {0}")]
-    Inputs(String),
     /// A helper has an empty command.
     #[error("the `helper` of the step {0} has an empty `command`")]
     NoProgram(StepName),
@@ -191,9 +175,9 @@ impl ProvisioningPlan {
         for (builtin, ..) in BuiltinStep::RULES {
             let name = builtin.step_name();
             let step_options = configured(&name);
-            // Off by default: Puppet's own daemon competes with orchestrated runs, and there is nothing to deliver.
-            let is_optional = matches!(builtin, BuiltinStep::Daemonize | BuiltinStep::Configure);
-            let is_enabled = step_options.map_or(!is_optional, |step| step.enabled);
+            // Off by default: Puppet's own daemon competes with orchestrated runs.
+            let is_enabled =
+                step_options.map_or(builtin != BuiltinStep::Daemonize, |step| step.enabled);
             if is_enabled {
                 steps.push(build_step(name, step_options, options.tries)?);
             }
@@ -285,9 +269,6 @@ fn build_step(
         Some(StepOptions { helper: Some(helper), .. }) if helper.command.is_empty() => {
             return Err(ProvisioningPlanError::NoProgram(name));
         }
-        Some(step_options) if name == BuiltinStep::Configure.step_name() => {
-            configure_step(step_options)?
-        }
         Some(StepOptions { helper: Some(helper), .. }) => StepKind::Helper(helper.clone()),
         _ => {
             let rule = BuiltinStep::find_rule(&name);
@@ -299,15 +280,4 @@ fn build_step(
     let tries = step_options.and_then(|options| options.tries).unwrap_or(tries).max(1);
     let timeout = step_options.and_then(|options| options.timeout).map(Duration::from_secs);
     Ok(PlanStep { name, work, tries, timeout })
-}
-
-/// The step `configure`. Its helper does not replace it, but returns what is delivered.
-fn configure_step(step_options: &StepOptions) -> Result<StepKind, ProvisioningPlanError> {
-    let (inputs, helper) = (step_options.inputs.clone(), step_options.helper.clone());
-    if inputs.is_empty() && helper.is_none() {
-        return Err(ProvisioningPlanError::NothingToDeliver);
-    }
-    let settings =
-        read_values(&inputs).map_err(|error| ProvisioningPlanError::Inputs(error.to_string()))?;
-    Ok(StepKind::Configure(settings, helper))
 }

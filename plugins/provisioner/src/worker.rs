@@ -6,8 +6,7 @@ use std::time::Duration;
 use muster_api::system::System;
 use muster_api::wire::identity::Identity;
 use muster_contract::provision::{
-    IsDisabledOutput, ProvisionLockInput, ProvisionUnlockInput, RequestCertificateOutput,
-    RunPuppetOutput,
+    ProvisionLockInput, ProvisionUnlockInput, RequestCertificateOutput, RunPuppetOutput,
 };
 use muster_contract::puppetca::{
     CertNameInput, PuppetcaCleanOutput, PuppetcaSignInput, PuppetcaSignOutput,
@@ -57,11 +56,6 @@ impl StepWorker {
             StepKind::Agent(agent) => {
                 let answer = self.call_agent(agent, record).await?;
                 Ok(single_value(step.name.as_str(), Value::Object(answer)))
-            }
-            StepKind::Configure(settings, helper) => {
-                let settings = self.node_settings(settings, helper.as_ref(), record).await?;
-                let timeout = step.timeout.unwrap_or(SHORT_CALL_TIMEOUT);
-                self.configure_node(&record.identity, settings, fence, timeout).await
             }
             StepKind::Helper(program) => {
                 let answer = helper::run_helper(Arc::clone(&self.system), program, record).await?;
@@ -119,8 +113,8 @@ impl StepWorker {
             BuiltinStep::Release => {
                 provision("release", fenced(Map::new()), SHORT_CALL_TIMEOUT).await.map(no_values)
             }
-            // The plan has a kind of its own for the first; the workflow sends the second, because the delivery states are part of the record.
-            BuiltinStep::Configure | BuiltinStep::Notify => Ok(Map::new()),
+            // Sent by the workflow, because the delivery states are part of the record.
+            BuiltinStep::Notify => Ok(Map::new()),
         }
     }
 
@@ -148,25 +142,6 @@ impl StepWorker {
         if let Err(error) = unlocked {
             tracing::warn!(%node, %error, "cannot unlock the node; its lock will expire");
         }
-    }
-
-    /// Whether the node reports that its provisioning has ended.
-    pub(crate) async fn is_provisioning_ended(&self, node: &Identity) -> Result<bool, StepError> {
-        let answer = self
-            .fleet
-            .call_node(node, "provision", "is_disabled", Map::new(), SHORT_CALL_TIMEOUT)
-            .await?;
-        Ok(read_values::<IsDisabledOutput>(&answer).is_ok_and(|output| output.disabled))
-    }
-
-    /// Ends provisioning of a node that nobody has locked.
-    pub(crate) async fn release_without_lock(
-        &self,
-        node: &Identity,
-    ) -> Result<StepValues, StepError> {
-        let released =
-            self.fleet.call_node(node, "provision", "release", Map::new(), SHORT_CALL_TIMEOUT);
-        released.await.map(no_values)
     }
 
     async fn place_node(&self, node: &Identity) -> Result<StepValues, StepError> {
@@ -332,6 +307,6 @@ fn no_values(_: StepValues) -> StepValues {
     Map::new()
 }
 
-pub(crate) fn single_value(name: &str, value: Value) -> StepValues {
+fn single_value(name: &str, value: Value) -> StepValues {
     Map::from_iter([(name.to_owned(), value)])
 }

@@ -116,10 +116,8 @@ impl NodeWorkflow {
         let node_fence = match *fence {
             Some(node_fence) => node_fence,
             None if needs_node_lock(&step.work) => {
-                if step.name != BuiltinStep::Lock.step_name()
-                    && let Err(error) = self.worker.lock_node(record, revision).await
-                {
-                    return self.complete_release(step, error).await;
+                if step.name != BuiltinStep::Lock.step_name() {
+                    self.worker.lock_node(record, revision).await?;
                 }
                 *fence = Some(revision);
                 revision
@@ -127,21 +125,6 @@ impl NodeWorkflow {
             None => revision,
         };
         self.worker.execute_step(step, record, node_fence).await
-    }
-
-    /// Completes a release that an earlier leader has begun. The node refuses the lock since then, because its provisioning has ended. Otherwise
-    /// the refused lock is the error of the step.
-    async fn complete_release(
-        &self,
-        step: &PlanStep,
-        lock_error: StepError,
-    ) -> Result<Map<String, Value>, StepError> {
-        let is_release = matches!(step.work, StepKind::Builtin(BuiltinStep::Release, _));
-        if !is_release || !self.worker.is_provisioning_ended(&self.node).await? {
-            return Err(lock_error);
-        }
-        self.worker.unlock_node(&self.node).await;
-        self.worker.release_without_lock(&self.node).await
     }
 
     /// Handles a failure: revokes what was signed, unlocks the node, sends the notifications.
@@ -295,7 +278,6 @@ fn needs_node_lock(work: &StepKind) -> bool {
             builtin,
             BuiltinStep::Place | BuiltinStep::Clean | BuiltinStep::Sign | BuiltinStep::Notify
         ),
-        StepKind::Configure(..) => true,
         StepKind::Agent(_) | StepKind::Helper(_) => false,
     }
 }

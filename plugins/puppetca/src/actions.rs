@@ -106,8 +106,6 @@ pub(crate) fn sign_request(
         public_key: input.public_key,
         ttl: input.ttl,
     };
-    // Before the connection, whose time limit is what is left of the call's.
-    let _lock = service.name_locks.lock_name(&spec.name);
     let authority = service.connect_authority(cx)?;
     let (changed, details) = service.sign_verified_request(&*authority, &spec)?;
     let message = if changed { "signed" } else { "already signed" };
@@ -129,7 +127,6 @@ pub(crate) fn revoke_certificate(
     CertNameInput { certname }: CertNameInput,
 ) -> Result<PuppetcaRevokeOutput, ActionError> {
     let name = CertName::parse(&certname)?;
-    let _lock = service.name_locks.lock_name(&name);
     let authority = service.connect_authority(cx)?;
     let (changed, serial) = CaService::revoke_certificate(&*authority, &name)?;
     Ok(PuppetcaRevokeOutput { certname, changed, serial })
@@ -142,7 +139,6 @@ pub(crate) fn clean_certificate(
     CertNameInput { certname }: CertNameInput,
 ) -> Result<PuppetcaCleanOutput, ActionError> {
     let name = CertName::parse(&certname)?;
-    let _lock = service.name_locks.lock_name(&name);
     let output = service.clean_certificate(&*service.connect_authority(cx)?, &name)?;
     Ok(PuppetcaCleanOutput { certname, ..output })
 }

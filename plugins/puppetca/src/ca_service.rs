@@ -17,7 +17,6 @@ use crate::api::CaHttpClient;
 use crate::authority::{CaError, CertAuthority, CertEntry, CertState};
 use crate::command::CaCommandLine;
 use crate::name::CertName;
-use crate::name_locks::NameLocks;
 use crate::options::{CaBackend, Options};
 use crate::signing_records::{SigningRecord, SigningRecordStore};
 
@@ -25,8 +24,6 @@ use crate::signing_records::{SigningRecord, SigningRecordStore};
 #[derive(Debug)]
 pub(crate) struct CaService {
     pub(crate) options: Options,
-    /// Held during each change of a name.
-    pub(crate) name_locks: NameLocks,
     records: SigningRecordStore,
 }
 
@@ -55,7 +52,7 @@ pub(crate) struct SigningSpec {
 
 impl CaService {
     pub(crate) fn new(options: Options, state: PathBuf) -> Self {
-        Self { options, name_locks: NameLocks::new(), records: SigningRecordStore::new(state) }
+        Self { options, records: SigningRecordStore::new(state) }
     }
 
     /// Opens the configured backend for one call.

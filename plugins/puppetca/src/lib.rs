@@ -11,7 +11,6 @@ mod authority;
 mod ca_service;
 mod command;
 mod name;
-mod name_locks;
 mod options;
 mod signing_records;
 #[cfg(test)]

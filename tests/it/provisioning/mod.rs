@@ -1,10 +1,7 @@
 //! Tests the provisioner with real nodes on a real broker; Puppet and its authority are simulated
-//! (`muster_tests::provisioning`). In [`killed_hosts`] and [`delivery`], nodes, masters and provisioners are processes.
+//! (`muster_tests::provisioning`).
 
-mod delivery;
 mod fixture;
-mod killed_hosts;
-mod processes;
 
 use std::sync::Arc;
 use std::time::Duration;

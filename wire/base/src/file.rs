@@ -3,43 +3,19 @@
 use std::fs::{File, Permissions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Replaces a file atomically and durably: after a crash, the old or the new content exists under this name, with these
 /// permission bits. Writes a temporary file in the same directory, syncs it, renames it, and syncs the directory.
 pub fn replace_file(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
-    StagedFile::write(path, content, mode)?.commit()
-}
-
-/// New content of a file under a temporary name. Removed unless it is committed, so that several files can be written before the first
-/// is replaced.
-#[derive(Debug)]
-pub struct StagedFile {
-    file: tempfile::NamedTempFile,
-    path: PathBuf,
-}
-
-impl StagedFile {
-    /// Writes and syncs the content in the directory of the file.
-    pub fn write(path: &Path, content: &[u8], mode: u32) -> io::Result<Self> {
-        let mut file = tempfile::NamedTempFile::new_in(parent_directory(path))?;
-        file.write_all(content)?;
-        // Set explicitly: a temporary file has 0600, and the umask does not apply here.
-        file.as_file().set_permissions(Permissions::from_mode(mode))?;
-        file.as_file().sync_all()?;
-        Ok(Self { file, path: path.to_owned() })
-    }
-
-    /// The file that it will replace.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// Replaces the file, and syncs its directory.
-    pub fn commit(self) -> io::Result<()> {
-        self.file.persist(&self.path).map_err(|error| error.error)?;
-        sync_parent_directory(&self.path)
-    }
+    let directory = parent_directory(path);
+    let mut file = tempfile::NamedTempFile::new_in(directory)?;
+    file.write_all(content)?;
+    // Set explicitly: a temporary file has 0600, and the umask does not apply here.
+    file.as_file().set_permissions(Permissions::from_mode(mode))?;
+    file.as_file().sync_all()?;
+    file.persist(path).map_err(|error| error.error)?;
+    sync_parent_directory(path)
 }
 
 /// Syncs the directory that contains a file, so that a rename in it survives a power failure.

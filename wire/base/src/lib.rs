@@ -6,7 +6,7 @@ mod file;
 mod text;
 mod time;
 
-pub use file::{StagedFile, replace_file, sync_parent_directory};
+pub use file::{replace_file, sync_parent_directory};
 pub use text::{
     compare_natural, encode_hex, error_chain, is_harmful, join_causes, nearest_name, with_causes,
 };

@@ -40,8 +40,9 @@ pub(crate) fn set_puppet_host(
         addresses.retain(|first| *first != second);
         addresses.push(second);
     }
-    // Exclusive, so that no concurrent edit is lost, and no older provisioner edits after a newer one.
-    let _guard = context.lock.admit_exclusive_step(fence, cx.system.now())?;
+    context.admit_step(cx, fence)?;
+    // Serialise edits, so that no concurrent edit is lost.
+    let _guard = context.lock.open_guarded().map_err(ActionError::from_cause)?;
     Ok(write_hosts_file(&*cx.system, &context.options.hosts, &host, &addresses)?)
 }
 

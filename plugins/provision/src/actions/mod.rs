@@ -1,7 +1,6 @@
 //! The actions, one file for each kind of step.
 
 pub(crate) mod certificate;
-pub(crate) mod configure;
 pub(crate) mod daemonize;
 pub(crate) mod hosts;
 pub(crate) mod lock;
