@@ -54,6 +54,12 @@ fn change_is_shown_as_a_diff_and_job_undo_restores_the_content() {
     let undone = output_text(&demo, &["job", "undo", &job, "-y"], 0);
     assert!(undone.contains("-new") && undone.contains("Finished processing 5 / 5"), "{undone}");
     assert_eq!(contents(&demo, "etc/motd"), ["old\n"; 5]);
+    // The undo of three batches is one job.
+    let shown: Value =
+        serde_json::from_slice(&demo.rpc(&["job", "show", &newest_job(&demo), "-j"]).stdout)
+            .unwrap();
+    assert_eq!(shown["replies"].as_array().map(Vec::len), Some(5), "{shown}");
+    assert_eq!(shown["job"]["state"], "finished", "{shown}");
 }
 
 #[test]

@@ -30,6 +30,7 @@ mod gate;
 mod machine;
 mod measure;
 mod micro;
+mod permit_daemons;
 mod permits;
 mod process;
 mod provision;

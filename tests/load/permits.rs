@@ -13,9 +13,12 @@ use std::time::Duration;
 
 use clap::Args;
 use muster_tests::puppet::{SimulatedBehaviour, SimulatedFleet};
+use muster_tests::puppet_daemons::list_schedule;
 use muster_wire::identity::Identity;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
+
+use crate::permit_daemons;
 
 /// The limits of the first table.
 const LIMITS: [usize; 4] = [1, 2, 4, 16];
@@ -27,16 +30,16 @@ const THREADS: usize = 2;
 pub(crate) struct PermitsArgs {
     /// Number of seeds for random durations
     #[arg(long, default_value_t = 50)]
-    seeds: u64,
+    pub(crate) seeds: u64,
     /// Nodes of each fleet
     #[arg(long, default_value_t = 47)]
-    nodes: usize,
+    pub(crate) nodes: usize,
     /// Fleets that run in parallel
     #[arg(long, default_value_t = 6)]
     fleets: usize,
     /// Divisor of durations
     #[arg(long, default_value_t = 100)]
-    scale: u32,
+    pub(crate) scale: u32,
     /// Nodes of the large fleet
     #[arg(long, default_value_t = 500)]
     large: usize,
@@ -46,6 +49,15 @@ pub(crate) struct PermitsArgs {
     /// Divisor of durations in the large fleet
     #[arg(long, default_value_t = 10)]
     large_scale: u32,
+    /// Start a real rpcd for each node, and measure the lock of a scripted Puppet; for --seeds, --nodes, --limits and --scale
+    #[arg(long)]
+    pub(crate) daemons: bool,
+    /// With --daemons: the limits
+    #[arg(long, value_delimiter = ',', default_values_t = LIMITS)]
+    pub(crate) limits: Vec<usize>,
+    /// With --daemons: the first seed
+    #[arg(long, default_value_t = 0)]
+    pub(crate) first_seed: u64,
 }
 
 /// The result of one rollout.
@@ -78,6 +90,10 @@ pub(crate) fn bench(arguments: &PermitsArgs) {
         .enable_all()
         .build()
         .unwrap();
+    if arguments.daemons {
+        runtime.block_on(permit_daemons::bench(arguments));
+        return runtime.shutdown_background();
+    }
     runtime.block_on(async {
         for order in [RunOrder::Name, RunOrder::Longest] {
             bench_seeds(arguments, order).await;
@@ -161,7 +177,7 @@ async fn measure(
     if let RunOrder::Longest = order {
         behaviours.sort_by_key(|behaviour| std::cmp::Reverse(behaviour.work));
     }
-    let ideal = ideal_makespan(behaviours.iter().map(|behaviour| behaviour.work), limit);
+    let ideal = list_schedule(behaviours.iter().map(|behaviour| behaviour.work), limit);
     for (node, behaviour) in fleet.nodes.values().zip(behaviours) {
         node.set_behaviour(behaviour);
     }
@@ -194,18 +210,6 @@ fn count_out_of_order(fleet: &SimulatedFleet) -> usize {
         **start < latest
     };
     starts.values().filter(is_early).count()
-}
-
-/// The duration of an ideal rollout: each run starts, in this order, as soon as an earlier one has ended.
-fn ideal_makespan(works: impl Iterator<Item = Duration>, limit: usize) -> Duration {
-    let mut free = vec![Duration::ZERO; limit];
-    for work in works {
-        free.sort_unstable();
-        if let Some(first) = free.first_mut() {
-            *first += work;
-        }
-    }
-    free.into_iter().max().unwrap_or_default()
 }
 
 fn print_row(limit: usize, measured: &[RolloutResult]) {

@@ -23,6 +23,7 @@ pub mod provisioning;
 pub mod published_schemas;
 pub mod puppet;
 pub mod puppet_ca;
+pub mod puppet_daemons;
 pub mod puppetserver;
 pub mod raw_nats;
 pub mod rpcd;

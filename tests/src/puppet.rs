@@ -83,6 +83,12 @@ impl SimulatedBehaviour {
         serde_json::from_value(self.class.into()).unwrap()
     }
 
+    /// Like [`Self::random`], with a delay that is not divided.
+    pub fn random_with_full_delay(rng: &mut StdRng, scale: u32) -> Self {
+        let behaviour = Self::random(rng, scale);
+        Self { delay: behaviour.delay * scale, ..behaviour }
+    }
+
     /// A random delay of up to 500 ms, and a random duration with a mean of 40 s and a maximum of 150 s, as measured on
     /// the machines of the article; both divided by `scale`.
     pub fn random(rng: &mut StdRng, scale: u32) -> Self {
@@ -177,9 +183,11 @@ impl SimulatedPuppet {
     }
 
     fn enable(&self, message: Option<&'static str>) -> Map<String, Value> {
+        let changed = self.behaviour().disabled != message;
         self.behaviour.lock().unwrap().disabled = message;
         let (enabled, status) = (message.is_none(), message.unwrap_or("enabled"));
-        let mut data = to_object(&json!({"status": status, "enabled": enabled}));
+        let mut data =
+            to_object(&json!({"status": status, "enabled": enabled, "changed": changed}));
         if let Some(message) = message {
             data.insert("disable_message".to_owned(), message.into());
         }

@@ -16,17 +16,24 @@ pub struct JobRecorder<'a> {
     observer: &'a dyn RequestObserver,
     /// Nodes already recorded as not connected.
     absent: BTreeSet<Identity>,
+    /// Whether the job has further requests after the current one.
+    has_more: bool,
 }
 
 impl<'a> JobRecorder<'a> {
     /// Creates a recorder for this journal; without one it records nothing.
     pub fn new(journal: Option<JobJournal>, observer: &'a dyn RequestObserver) -> Self {
-        Self { journal, observer, absent: BTreeSet::new() }
+        Self { journal, observer, absent: BTreeSet::new(), has_more: false }
     }
 
     /// The job's id, if it is recorded.
     pub fn job_id(&self) -> Option<&str> {
         self.journal.as_ref().map(JobJournal::job_id)
+    }
+
+    /// States whether further requests of the same job follow the next one. If so, its completion does not end the job.
+    pub fn set_has_more(&mut self, has_more: bool) {
+        self.has_more = has_more;
     }
 
     /// Records a run request to this node. Its run id is on disk already, so a lost entry does no harm.
@@ -62,6 +69,9 @@ impl<'a> JobRecorder<'a> {
 
     /// Records the end of the job.
     pub(crate) fn record_end(&mut self, end: JobEnd) {
+        if self.has_more && end == JobEnd::of_rollout(None) {
+            return;
+        }
         self.append_entry(&JobEntry::End { end, time: unix_millis_now() });
         self.write_journal(|journal| journal.sync());
     }

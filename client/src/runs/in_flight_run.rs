@@ -11,6 +11,8 @@ use muster_wire::identity::Identity;
 
 /// A node that waits this long for another run of its own no longer counts against the limit.
 const MAX_LOCK_WAIT: Duration = Duration::from_secs(2);
+/// A node that takes longer from its request to its wait for a permit no longer delays the requests beyond the limit.
+const MAX_QUEUE_WAIT: Duration = Duration::from_secs(2);
 
 /// A message about one node, from its call or a state poll.
 #[derive(Debug)]
@@ -32,6 +34,8 @@ pub(super) struct InFlightRun {
     last_message: Instant,
     /// The broker reports no subscriber.
     pub(super) absent: bool,
+    /// It waits for its permit, or a later stage.
+    pub(super) has_queued: bool,
     /// Since when it waits for another run of its own.
     pub(super) lock_wait_started: Option<Instant>,
     /// Time of the next retry.
@@ -48,6 +52,7 @@ impl InFlightRun {
             requested_at: Instant::now(),
             last_message: Instant::now(),
             absent: false,
+            has_queued: false,
             lock_wait_started: None,
             next_retry: None,
             unknown_replies: 0,
@@ -58,6 +63,11 @@ impl InFlightRun {
     pub(super) fn mark_heard(&mut self) {
         self.last_message = Instant::now();
         self.absent = false;
+    }
+
+    /// Whether the requests beyond the limit wait for this node, so that no later one takes its permit.
+    pub(super) fn is_expected_to_queue(&self) -> bool {
+        !self.has_queued && !self.absent && self.requested_at.elapsed() < MAX_QUEUE_WAIT
     }
 
     /// Whether no message arrived for a duration.

@@ -193,6 +193,8 @@ impl PuppetRollout {
         let node = if let Some((node, run)) = due_run {
             run.next_retry = None;
             node.clone()
+        } else if self.must_wait_for_queue() {
+            return None;
         } else {
             let node = self.schedule.next_node()?;
             self.in_flight.insert(node.clone(), InFlightRun::new());
@@ -200,6 +202,14 @@ impl PuppetRollout {
         };
         self.pending_request = Some(PendingRunRequest { node: node.clone(), is_sent: false });
         Some(PuppetRolloutEvent::Requested(node))
+    }
+
+    /// Whether the next request would overtake an earlier one: as many nodes as may run have requests, and one of them
+    /// does not wait for its permit yet. The node of a later request would take its place.
+    fn must_wait_for_queue(&self) -> bool {
+        let limit = self.spec.limits.concurrency.unwrap_or(usize::MAX);
+        self.in_flight.len() >= limit
+            && self.in_flight.values().any(InFlightRun::is_expected_to_queue)
     }
 
     fn send_request(&mut self, node: Identity) {
@@ -263,6 +273,7 @@ impl PuppetRollout {
                 // Later versions may send other events.
                 let states = progress.events.iter().map(PuppetRunProgress::deserialize);
                 for PuppetRunProgress { state, .. } in states.flatten() {
+                    run.has_queued |= state != PuppetRunState::WaitingLock;
                     run.lock_wait_started =
                         (state == PuppetRunState::WaitingLock).then(Instant::now);
                     self.ready.push_back(PuppetRolloutEvent::State { node: node.clone(), state });

@@ -45,17 +45,20 @@ pub(crate) struct OwedRefreshRow {
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct LedgerReplayInput {
     target: Option<String>,
+    noop: Option<bool>,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct LedgerDropInput {
     target: String,
+    noop: Option<bool>,
 }
 
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct LedgerDropOutput {
     dropped: usize,
     pending: usize,
+    changed: bool,
 }
 
 /// The number of owed refreshes, and the age of the oldest.
@@ -97,7 +100,7 @@ pub(crate) fn list_owed(
 pub(crate) fn replay_owed(
     options: &Arc<Options>,
     cx: &BlockingContext,
-    LedgerReplayInput { target }: LedgerReplayInput,
+    LedgerReplayInput { target, noop }: LedgerReplayInput,
 ) -> Result<CatalogRunOutcome, ActionError> {
     let owed = read_owed_refreshes(options)?.into_iter().map(|refresh| refresh.target);
     let mut only: BTreeSet<String> =
@@ -105,11 +108,12 @@ pub(crate) fn replay_owed(
     if only.is_empty() {
         return Err(ActionError::failed("no matching refresh is pending"));
     }
+    let is_noop = noop == Some(true);
     let mut attempted = BTreeSet::new();
     let mut total: Option<CatalogRunOutcome> = None;
     while !only.is_empty() {
         attempted.append(&mut only.clone());
-        let run_options = RunOptions { only: only.clone(), ..RunOptions::default() };
+        let run_options = RunOptions { only: only.clone(), noop: is_noop, ..RunOptions::default() };
         let outcome = runs::apply_catalog(cx, options, CatalogSource::Stored, run_options)?;
         only = read_owed_refreshes(options)?
             .into_iter()
@@ -124,7 +128,8 @@ pub(crate) fn replay_owed(
     let outcome = total.ok_or_else(|| ActionError::failed("no matching refresh is pending"))?;
     let mut owed = read_owed_refreshes(options)?;
     owed.retain(|refresh| attempted.contains(&refresh.target));
-    if owed.is_empty() {
+    // Without a change, all of them are still owed.
+    if owed.is_empty() || is_noop {
         return Ok(outcome);
     }
     Err(ActionError::failed(describe_owed(&owed)).with_output(&outcome))
@@ -147,7 +152,7 @@ fn describe_owed(owed: &[OwedRefresh]) -> String {
 pub(crate) fn drop_owed(
     options: &Arc<Options>,
     _: &BlockingContext,
-    LedgerDropInput { target }: LedgerDropInput,
+    LedgerDropInput { target, noop }: LedgerDropInput,
 ) -> Result<LedgerDropOutput, ActionError> {
     let state = open_state_dir(options)?;
     let lock_timeout = Duration::from_secs(options.lock_wait);
@@ -162,8 +167,11 @@ pub(crate) fn drop_owed(
     if ids.is_empty() {
         return Err(ActionError::failed(format!("no pending refresh matches `{target}`")));
     }
-    ledger.remove_owed(&ids).map_err(ActionError::from_cause)?;
-    Ok(LedgerDropOutput { dropped: ids.len(), pending: ledger.owed_refreshes().count() })
+    if noop != Some(true) {
+        ledger.remove_owed(&ids).map_err(ActionError::from_cause)?;
+    }
+    let pending = ledger.owed_refreshes().count();
+    Ok(LedgerDropOutput { dropped: ids.len(), pending, changed: true })
 }
 
 pub(crate) fn summarise_owed(

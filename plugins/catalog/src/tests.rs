@@ -115,8 +115,17 @@ async fn owed_refresh_can_be_dropped_by_target() {
     let text = catalog(directory.path(), "exit 1");
     ask(&apply, "apply", json!({"catalog": text})).await.unwrap_err();
     ask(&ledger, "drop", json!({"target": "Exec[other]"})).await.unwrap_err();
-    let dropped = ask(&ledger, "drop", json!({"target": "Exec[reload]"})).await.unwrap();
-    assert_eq!(dropped, json!({"dropped": 1, "pending": 0}));
+    let drop = |noop: bool| json!({"target": "Exec[reload]", "noop": noop});
+    let planned = ask(&ledger, "drop", drop(true)).await.unwrap();
+    assert_eq!(planned, json!({"dropped": 1, "pending": 1, "changed": true}));
+    let replayed = ask(&ledger, "replay", json!({"noop": true})).await.unwrap();
+    assert_eq!(
+        (&replayed["failed"], &replayed["pending"]),
+        (&json!(0), &json!(1)),
+        "{replayed}: the command would fail"
+    );
+    let dropped = ask(&ledger, "drop", drop(false)).await.unwrap();
+    assert_eq!(dropped, json!({"dropped": 1, "pending": 0, "changed": true}));
 }
 
 #[tokio::test]

@@ -69,11 +69,13 @@ fn parse_pool_input(text: &str) -> Result<SubjectName, ActionError> {
 pub(crate) struct PermitReleaseInput {
     pool: String,
     run: Option<String>,
+    noop: Option<bool>,
 }
 
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct PermitReleaseOutput {
     released: usize,
+    changed: bool,
 }
 
 pub(crate) fn release_permits(
@@ -83,5 +85,10 @@ pub(crate) fn release_permits(
     let pool = parse_pool_input(&input.pool)?;
     let run = input.run.as_deref().map(Uuid::parse_str).transpose();
     let run = run.map_err(|error| ActionError::invalid_input(format!("run: {error}")))?;
-    Ok(PermitReleaseOutput { released: client.revoke_permits(&pool, run) })
+    let released = if input.noop == Some(true) {
+        client.count_permits(&pool, run)
+    } else {
+        client.revoke_permits(&pool, run)
+    };
+    Ok(PermitReleaseOutput { released, changed: released > 0 })
 }

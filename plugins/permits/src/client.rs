@@ -196,11 +196,22 @@ impl PermitClient {
 
     /// Cancels this node's permits of a pool, or only that of `run`, which stops their runs. Returns how many were cancelled.
     pub fn revoke_permits(&self, pool: &SubjectName, run: Option<Uuid>) -> usize {
+        let tokens = self.held_tokens(pool, run);
+        tokens.iter().for_each(CancellationToken::cancel);
+        tokens.len()
+    }
+
+    /// Returns how many permits [`PermitClient::revoke_permits`] would cancel.
+    pub fn count_permits(&self, pool: &SubjectName, run: Option<Uuid>) -> usize {
+        self.held_tokens(pool, run).len()
+    }
+
+    fn held_tokens(&self, pool: &SubjectName, run: Option<Uuid>) -> Vec<CancellationToken> {
         let lost_tokens = self.lost_tokens.lock().unwrap_or_else(PoisonError::into_inner);
         let matching = lost_tokens.iter().filter(|((held_pool, held_run), lost)| {
             held_pool == pool && run.is_none_or(|run| run == *held_run) && !lost.is_cancelled()
         });
-        matching.map(|(_, lost)| lost.cancel()).count()
+        matching.map(|(_, lost)| lost.clone()).collect()
     }
 
     fn is_pool_in_use(&self, pool: &SubjectName) -> bool {

@@ -9,8 +9,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use muster_api::system::process::pause;
-use muster_api::system::{Command, ProcessId, ProcessSpool, Signal, System, SystemError};
+use muster_api::system::{
+    Command, ProcessId, ProcessSpool, Signal, SpoolWatch, System, SystemError,
+};
 use muster_contract::puppet::PuppetRunClass;
 
 use crate::classification::MAX_LOG_LINES;
@@ -19,7 +20,7 @@ use crate::wrapper::trace::{TraceEvent, TraceLine, TraceSplitter};
 
 /// Log of the program, in its directory.
 pub(crate) const TRACE_FILE: &str = "trace.jsonl";
-/// How often the program is polled. No system call waits for both its exit and its log.
+/// How often the log is read, and a program that was killed without an exit code is noticed. An exit code is noticed at once.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Maximum wait for a killed program to disappear.
 const KILL_TIMEOUT: Duration = Duration::from_secs(5);
@@ -126,6 +127,7 @@ impl ProcessWatcher<'_> {
         let mut outcome = SessionOutcome::default();
         let mut log = LogTail::new(self.directory.join(TRACE_FILE));
         let mut stop_sent_at = None;
+        let mut spool_watch = SpoolWatch::open(&self.directory);
         loop {
             // Check for exit first, so that everything written before the exit is read afterwards.
             let is_over = self.is_over();
@@ -139,7 +141,7 @@ impl ProcessWatcher<'_> {
                     break;
                 }
             }
-            pause(POLL_INTERVAL);
+            spool_watch.wait(POLL_INTERVAL);
         }
         while self.read_log(&mut log, &mut outcome, on_applying)? {}
         self.tracker.finish_run(self.targets, self.system)?;

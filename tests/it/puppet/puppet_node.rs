@@ -223,7 +223,7 @@ impl PuppetNode {
     }
 }
 
-fn context(action: &str) -> CallContext {
+pub(crate) fn context(action: &str) -> CallContext {
     let node = TestNode::named("dev1.example.net").unwrap();
     let system = Arc::new(RealSystem::new("/".into()));
     let mut cx = node.context("puppet", action, system).unwrap();

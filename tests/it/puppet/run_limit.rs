@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::puppet_node::{PuppetNode, has_puppet, run_once};
+use super::puppet_node::{PuppetNode, context, has_puppet, run_once};
 
 const STATE_TIMEOUT: Duration = Duration::from_mins(1);
 
@@ -260,7 +260,12 @@ async fn run_without_its_permit_is_stopped_and_reported() {
             node.path("begun").exists().then_some(()).ok_or("not yet")
         })
         .await;
-        assert_eq!(permits.revoke_permits(&pool(), None), 1);
+        let agent = muster_permits::build_agent(&permits).unwrap();
+        let release = agent.find_handler("release").unwrap();
+        let input = json!({"pool": "puppet", "noop": true}).as_object().unwrap().clone();
+        let planned = release.call(&context("release"), input).await.unwrap();
+        assert_eq!(Value::Object(planned), json!({"released": 1, "changed": true}));
+        assert_eq!(permits.revoke_permits(&pool(), None), 1, "noop must not release it");
     });
     assert_eq!(
         (&outcome["state"], &outcome["reason"]),

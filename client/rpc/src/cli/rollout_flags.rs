@@ -54,12 +54,20 @@ pub struct PaceArgs {
     /// Batches and stop conditions.
     #[command(flatten)]
     pub batches: BatchArgs,
-    /// Pause between batches
-    #[arg(long, value_name = "SECONDS", value_parser = parse_pause, default_value = "1", help_heading = HELP_HEADING)]
-    pub batch_sleep: Duration,
+    /// Pause between batches [default: 1, or that of the resumed job]
+    #[arg(long, value_name = "SECONDS", value_parser = parse_pause, help_heading = HELP_HEADING)]
+    pub batch_sleep: Option<Duration>,
 }
 
+/// Pause between batches of a new request.
+const DEFAULT_BATCH_SLEEP: Duration = Duration::from_secs(1);
+
 impl PaceArgs {
+    /// Pause between batches of a new request.
+    pub fn pause(&self) -> Duration {
+        self.batch_sleep.unwrap_or(DEFAULT_BATCH_SLEEP)
+    }
+
     /// Number of discovered nodes to use; all when absent.
     pub fn node_limit(&self) -> Option<CountOrPercent> {
         self.one.then_some(CountOrPercent::Count(1)).or(self.limit)
@@ -104,11 +112,11 @@ mod tests {
             batch: Some(CountOrPercent::Count(5)),
             max_failures: Some(CountOrPercent::Count(0)),
         };
-        assert_eq!((pace.batches.limits(), pace.batch_sleep.as_secs()), (rollout, 1));
+        assert_eq!((pace.batches.limits(), pace.pause().as_secs()), (rollout, 1));
         assert_eq!(read("-1").unwrap().node_limit(), Some(CountOrPercent::Count(1)));
         assert_eq!(read("").unwrap().batches.limits(), RolloutLimits::default());
         let sleepless = read("--batch 2 --batch-sleep 0").unwrap();
-        assert!(sleepless.batch_sleep.is_zero());
+        assert!(sleepless.pause().is_zero());
     }
 
     #[test]

@@ -210,7 +210,7 @@ impl<'a> PreparedCopy<'a> {
 
     fn pace_limits(&self) -> PaceLimits {
         let pace = &self.args.pace;
-        PaceLimits { limits: pace.batches.limits(), pause: pace.batch_sleep }
+        PaceLimits { limits: pace.batches.limits(), pause: pace.pause() }
     }
 
     fn print(

@@ -211,7 +211,7 @@ fn build_fleet_request<'a>(
         ttl: args.ttl,
         stream: form.shows_progress() && args.output.wants_progress(plan.action),
         limits: args.pace.batches.limits(),
-        pause: args.pace.batch_sleep,
+        pause: args.pace.pause(),
         expect: expect.map(|count| usize::try_from(count).unwrap_or(usize::MAX)),
         trace: args.flags.trace,
         traceparent: request_traceparent(args.flags.trace, cx.environment),

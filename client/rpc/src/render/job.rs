@@ -32,7 +32,7 @@ pub fn render_job_list(jobs: &[SavedJob], width: usize) -> String {
 
 fn job_row(job: &SavedJob) -> TableRow {
     let header = &job.header;
-    let name = header.name.as_ref().map(|name| format!(" ({name})")).unwrap_or_default();
+    let name = header.name.as_ref().map(|name| format!("{name}: ")).unwrap_or_default();
     let request = [request_text(job), inputs_text(job)].join(" ");
     let cells = vec![
         header.id.clone(),
@@ -40,7 +40,7 @@ fn job_row(job: &SavedJob) -> TableRow {
         header.fleet.as_ref().map_or("-".to_owned(), fleet_name),
         job.state().as_str().to_owned(),
         result_text(job),
-        format!("{}{name}", request.trim_end()),
+        format!("{name}{}", request.trim_end()),
     ];
     TableRow { cells, is_bad: job.outcome() != RequestOutcome::Succeeded }
 }

@@ -20,6 +20,7 @@ mod path;
 pub mod pid_lock;
 pub mod process;
 pub mod real;
+pub mod spool_watch;
 pub mod state_dir;
 
 use std::fmt;
@@ -31,6 +32,7 @@ pub use error::{SystemError, SystemResult};
 pub use file::{FileAttributes, FileEntryKind, FileMetadata};
 pub use interactive::InteractiveProcess;
 pub use process::{ProcessId, ProcessSpool, Signal};
+pub use spool_watch::SpoolWatch;
 pub use state_dir::{FileAppender, StateDir};
 
 /// One machine. All paths are absolute and exclude the `root` prefix.

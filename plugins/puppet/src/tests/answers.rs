@@ -34,6 +34,30 @@ async fn m14_disable_writes_the_format_of_puppet_and_keeps_the_first_message() {
 }
 
 #[tokio::test]
+async fn noop_of_disable_and_enable_changes_nothing() {
+    let machine = Machine::new("exit 1");
+    let puppet = machine.puppet();
+    let lock = machine.state("agent_disabled.lock");
+    let input = json!({"message": "moving", "noop": true});
+    let planned = ask(&puppet, "disable", input.clone()).await.unwrap();
+    assert_eq!(
+        planned,
+        json!({"status": "would be disabled: moving", "enabled": true, "disable_message": "moving", "changed": true})
+    );
+    let nothing = ask(&puppet, "enable", json!({"noop": true})).await.unwrap();
+    assert_eq!((&nothing["enabled"], &nothing["changed"]), (&json!(true), &json!(false)));
+    assert!(!lock.exists());
+    std::fs::write(&lock, r#"{"disabled_message":"first"}"#).unwrap();
+    let nothing = ask(&puppet, "disable", input).await.unwrap();
+    assert_eq!((&nothing["enabled"], &nothing["changed"]), (&json!(false), &json!(false)));
+    let planned = ask(&puppet, "enable", json!({"noop": true})).await.unwrap();
+    assert_eq!((&planned["enabled"], &planned["changed"]), (&json!(false), &json!(true)));
+    assert!(lock.exists());
+    assert_eq!(ask(&puppet, "enable", json!({})).await.unwrap()["changed"], true);
+    assert!(!lock.exists());
+}
+
+#[tokio::test]
 async fn m14_lock_file_with_any_content_disables() {
     let machine = Machine::new("exit 1");
     let puppet = machine.puppet();

@@ -31,7 +31,9 @@ fn types_names_and_examples_equal_the_ddls() {
         differences::<actions::disable::PuppetDisableInput, actions::disable::PuppetDisableOutput>(
             &agent, "disable",
         ),
-        differences::<EmptyInput, actions::disable::PuppetEnableOutput>(&agent, "enable"),
+        differences::<actions::disable::PuppetEnableInput, actions::disable::PuppetEnableOutput>(
+            &agent, "enable",
+        ),
         differences::<
             actions::last_run_report::LastRunReportInput,
             actions::last_run_report::LastRunReportOutput,

@@ -1,6 +1,7 @@
 //! `rpc job undo`: undoes the changes of a saved job on the nodes that it changed.
 //!
-//! Each node keeps what a request replaced under the request's id. So a job that was sent in batches is undone batch by batch.
+//! Each node keeps what a request replaced under the request's id. So a job that was sent in batches is undone batch by batch. The
+//! undo is stored as one job.
 
 use std::collections::BTreeSet;
 
@@ -59,17 +60,17 @@ async fn undo_job(
     let progress = ProgressReporter::new(cx.printer, !form.is_json() && !args.output.no_progress);
     let mut report = RequestReport::empty(agent, action);
     report.noop = args.noop;
-    for (plan, nodes) in &plans {
+    let candidate = JobCandidate {
+        request: &FleetRequest { timeout: args.timeout, ..FleetRequest::new(plan) },
+        nodes: &nodes,
+        fleet: &fleet,
+        target: &target,
+        earlier_job: None,
+    };
+    let mut recorder = JobRecorder::new(open_journal(&candidate, None, cx)?, cx.printer);
+    for (number, (plan, nodes)) in plans.iter().enumerate() {
+        recorder.set_has_more(number + 1 < plans.len());
         let request = FleetRequest { timeout: args.timeout, ..FleetRequest::new(plan) };
-        let candidate = JobCandidate {
-            request: &request,
-            nodes,
-            fleet: &fleet,
-            target: &target,
-            earlier_job: None,
-        };
-        let journal = open_journal(&candidate, None, cx)?;
-        let mut recorder = JobRecorder::new(journal, cx.printer);
         let found = DiscoveredNodes::from_names(nodes.clone());
         let replies = fleet.run_request(request, found, &mut recorder, &progress, |update| {
             progress.suspend(|| output.print_news(update))

@@ -100,16 +100,19 @@ impl EarlierJob {
 
     /// Applies the job's batch sizes and timings to a resumed request, unless others were given. A retry does not inherit them.
     pub fn apply_shaping(&self, request: &mut FleetRequest<'_>, pace: &PaceArgs) {
-        if !self.resumes || pace.batches.limits() != RolloutLimits::default() {
+        if !self.resumes {
             return;
         }
         let shaping = &self.job.header.shaping;
+        request.pause = pace.batch_sleep.unwrap_or(Duration::from_millis(shaping.pause_ms));
+        if pace.batches.limits() != RolloutLimits::default() {
+            return;
+        }
         request.limits = RolloutLimits {
             canary: self.remaining_canaries(shaping.canary),
             ..shaping
                 .remaining_limits(self.job.header.nodes.len(), self.job.unsuccessful_nodes().len())
         };
-        request.pause = Duration::from_millis(shaping.pause_ms);
         request.ttl = Duration::from_millis(shaping.ttl_ms);
         request.timeout = request.timeout.or(shaping.timeout_ms.map(Duration::from_millis));
     }

@@ -68,9 +68,15 @@ fn interrupted_job_lists_failed_missing_and_unasked_nodes() {
     ");
     insta::assert_snapshot!(plain(&render_job_list(&[job], 120)), @"
     JOB                     STARTED               FLEET  STATE        RESULT                  REQUEST
-    20260101-000000-00000a  2026-01-01 00:00:00Z  acme   interrupted  1/4 ok, 1 failed, 1 no  service restart force=true
-                                                                      response, 1 not called  service=httpd (patch)
+    20260101-000000-00000a  2026-01-01 00:00:00Z  acme   interrupted  1/4 ok, 1 failed, 1 no  patch: service restart
+                                                                      response, 1 not called  force=true service=httpd
     ");
+}
+
+#[test]
+fn name_of_a_job_is_not_cut_in_a_narrow_list() {
+    let list = plain(&render_job_list(&[interrupted()], 80));
+    assert!(list.contains("patch:"), "{list}");
 }
 
 #[test]
