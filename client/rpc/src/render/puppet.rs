@@ -29,12 +29,17 @@ pub(crate) mod fixtures {
     pub(crate) fn states() -> RequestReport {
         let run = "019a9f2e-7c1b-7d44-9a57-0e6f5c1d2b3a";
         let replies = vec![
-            reply("web1.example.net", 0, "OK", state("idling", json!({}))),
+            reply(
+                "web1.example.net",
+                0,
+                "OK",
+                state("idling", json!({"last_class": "compile_failed", "last_failed": 0})),
+            ),
             reply(
                 "web2.example.net",
                 0,
                 "OK",
-                state("stopped", json!({"pending": 2, "lastrun": 0, "since_lastrun": 0})),
+                state("stopped", json!({"pending": 1, "lastrun": 0, "since_lastrun": 0})),
             ),
             reply(
                 "web3.example.net",
@@ -69,7 +74,7 @@ pub(crate) mod fixtures {
                 "OK",
                 state(
                     "stopped",
-                    json!({"holder": "stale", "run": run, "run_state": "waiting_permit"}),
+                    json!({"holder": "stale", "run": run, "run_state": "waiting_permit", "last_class": "failed+changed", "last_failed": 2}),
                 ),
             ),
             reply("mail.example.net", 5, "denied by default.policy:1", json!({})),

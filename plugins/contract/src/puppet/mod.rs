@@ -88,6 +88,11 @@ pub struct PuppetStatusOutput {
     pub lastrun: u64,
     /// Seconds since then.
     pub since_lastrun: u64,
+    /// The outcome class of the last run, from Puppet's summary; none if there was no run.
+    #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
+    pub last_class: Option<PuppetRunClass>,
+    /// Resources of the last run that failed, or whose refresh failed.
+    pub last_failed: Option<u64>,
     /// The state as a sentence.
     pub message: String,
     /// Holder of the run lock: `ours`, `puppet`, `stale` or `none`.

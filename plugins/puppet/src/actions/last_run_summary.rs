@@ -41,7 +41,7 @@ pub(crate) fn summarise_last_run(
     };
     Ok(LastRunSummaryOutput {
         out_of_sync_resources: Some(count("out_of_sync")),
-        failed_resources: Some(count("failed") + count("failed_to_restart")),
+        failed_resources: Some(summary.failure_count()),
         corrected_resources: Some(count("corrective_change")),
         changed_resources: Some(count("changed")),
         total_resources: Some(count("total")),

@@ -7,6 +7,7 @@ use muster_api::{ActionError, BlockingContext, EmptyInput};
 use muster_contract::puppet::PuppetStatusOutput;
 
 use super::{find_paths, format_elapsed};
+use crate::classification;
 use crate::files::activity::{LockHolder, read_activity};
 use crate::files::summary::PuppetRunSummary;
 use crate::options::CatalogEngine;
@@ -33,6 +34,7 @@ pub(crate) fn query_status(
         .is_some_and(|outcome| !outcome.state.is_waiting() && !outcome.state.is_over());
     let now = since_epoch(system.now());
     let lastrun = activity.summary.as_ref().and_then(PuppetRunSummary::last_run);
+    let last_run = activity.summary.as_ref();
     let since = lastrun.map(|then| now.as_secs().saturating_sub(then));
     let (status, applying) = match activity.status_name() {
         "disabled" => ("disabled", activity.run.is_held() || is_ours),
@@ -60,6 +62,8 @@ pub(crate) fn query_status(
         disable_message: activity.disabled.unwrap_or_default(),
         lastrun: lastrun.unwrap_or_default(),
         since_lastrun: since.unwrap_or_default(),
+        last_class: last_run.map(classification::class_by_counts),
+        last_failed: last_run.map(PuppetRunSummary::failure_count),
         holder: holder.to_owned(),
         holder_pid: activity.run.pid().map(u64::from),
         run: current.as_ref().map(|outcome| outcome.run.clone()),

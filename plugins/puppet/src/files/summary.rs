@@ -61,14 +61,16 @@ impl PuppetRunSummary {
             || self.resource_count("total").unwrap_or_default() == 0
     }
 
+    /// Number of resources that failed, or whose refresh failed.
+    pub(crate) fn failure_count(&self) -> u64 {
+        let count = |name| self.resource_count(name).unwrap_or_default();
+        count("failed").saturating_add(count("failed_to_restart"))
+    }
+
     /// Whether the run or any resource failed.
     pub(crate) fn has_failures(&self) -> bool {
-        let has_any = |name| self.resource_count(name).unwrap_or_default() > 0;
         let failures = self.section_value("events", "failure").and_then(Value::as_u64);
-        self.is_failed_run()
-            || has_any("failed")
-            || has_any("failed_to_restart")
-            || failures.unwrap_or_default() > 0
+        self.is_failed_run() || self.failure_count() > 0 || failures.unwrap_or_default() > 0
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use muster_base::format_duration;
-use muster_contract::puppet::PuppetStatusOutput;
+use muster_contract::puppet::{PuppetRunClass, PuppetStatusOutput};
 use muster_request::{NodeReply, PuppetRunsReport, RequestReport};
 use muster_wire::identity::Identity;
 use serde::Serialize;
@@ -33,6 +33,13 @@ pub struct PuppetNodeState {
     lastrun: u64,
     /// Seconds since then.
     since_lastrun: u64,
+    /// The outcome class of the last run, if there was one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, schemars(with = "Option<String>"))]
+    last_class: Option<PuppetRunClass>,
+    /// Resources of the last run that failed, or whose refresh failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_failed: Option<u64>,
     /// Holder of the run lock: `ours`, `puppet`, `stale` or `none`.
     #[serde(skip_serializing_if = "Option::is_none")]
     holder: Option<String>,
@@ -72,6 +79,8 @@ impl PuppetNodeState {
             disable_message: Some(output.disable_message).filter(is_present),
             lastrun: output.lastrun,
             since_lastrun: output.since_lastrun,
+            last_class: output.last_class,
+            last_failed: output.last_failed,
             holder: Some(output.holder).filter(is_present),
             holder_pid: output.holder_pid,
             run: output.run.filter(is_present),
@@ -108,9 +117,25 @@ impl PuppetNodeState {
             notes.push("stale lock".to_owned());
         }
         if self.pending > 0 {
-            notes.push(format!("{} pending refreshes", self.pending));
+            let noun = if self.pending == 1 { "refresh" } else { "refreshes" };
+            notes.push(format!("{} pending {noun}", self.pending));
         }
+        notes.extend(self.last_failure_text());
         notes.join("; ")
+    }
+
+    /// Why the last run failed, if it did.
+    fn last_failure_text(&self) -> Option<String> {
+        let class = self.last_class.as_ref()?;
+        match (class, self.last_failed.unwrap_or_default()) {
+            (PuppetRunClass::CompileFailed, _) => Some("last run failed: no catalog".to_owned()),
+            (_, 1) => Some("last run failed: 1 resource".to_owned()),
+            (_, failed @ 2..) => Some(format!("last run failed: {failed} resources")),
+            (PuppetRunClass::Failed | PuppetRunClass::FailedChanged, 0) => {
+                Some("last run failed".to_owned())
+            }
+            _ => None,
+        }
     }
 }
 
@@ -128,7 +153,8 @@ pub fn render_status_table(
         };
         let word = escape_to_line(&state.status).into_owned();
         let cells = vec![state.node.to_string(), word, last, state.note_text()];
-        TableRow { cells, is_bad: !state.enabled }
+        let is_bad = !state.enabled || state.last_failure_text().is_some();
+        TableRow { cells, is_bad }
     };
     let rows: Vec<TableRow> = states.iter().map(row).collect();
     let mut page = TextPage::default();
