@@ -87,12 +87,12 @@ impl Demo {
         let pid = nix::unistd::Pid::from_raw(i32::try_from(pid).unwrap());
         nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).unwrap();
         let config = home.join("rpcd.toml");
-        let mut text = std::fs::read_to_string(&config).unwrap();
-        text.push_str(
-            "\n[plugins.shell]\nenabled = true\n\n[plugins.puppet]\nenabled = true\n\n[plugins.provision]\nenabled = true\n\n\
-             [plugins.puppetca]\nenabled = true\n",
-        );
-        std::fs::write(&config, text).unwrap();
+        // A file of its own: the demo's file has some of these tables.
+        let drop_in = home.join("conf.d/all-plugins.toml");
+        std::fs::create_dir_all(drop_in.parent().unwrap()).unwrap();
+        let plugins = ["shell", "puppet", "provision", "puppetca"];
+        let text = plugins.map(|name| format!("[plugins.{name}]\nenabled = true\n")).concat();
+        std::fs::write(&drop_in, text).unwrap();
         let policy = "policy default allow\n";
         std::fs::write(home.join("policies/default.policy"), policy).unwrap();
         let log = home.join("everything.log");

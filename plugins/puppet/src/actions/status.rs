@@ -33,8 +33,8 @@ pub(crate) fn query_status(
         .as_ref()
         .is_some_and(|outcome| !outcome.state.is_waiting() && !outcome.state.is_over());
     let now = since_epoch(system.now());
-    let lastrun = activity.summary.as_ref().and_then(PuppetRunSummary::last_run);
-    let last_run = activity.summary.as_ref();
+    let summary = activity.summary.as_ref();
+    let lastrun = summary.and_then(PuppetRunSummary::last_run);
     let since = lastrun.map(|then| now.as_secs().saturating_sub(then));
     let (status, applying) = match activity.status_name() {
         "disabled" => ("disabled", activity.run.is_held() || is_ours),
@@ -62,8 +62,8 @@ pub(crate) fn query_status(
         disable_message: activity.disabled.unwrap_or_default(),
         lastrun: lastrun.unwrap_or_default(),
         since_lastrun: since.unwrap_or_default(),
-        last_class: last_run.map(classification::class_by_counts),
-        last_failed: last_run.map(PuppetRunSummary::failure_count),
+        last_class: summary.map(classification::class_by_counts),
+        last_failed: summary.map(PuppetRunSummary::failure_count),
         holder: holder.to_owned(),
         holder_pid: activity.run.pid().map(u64::from),
         run: current.as_ref().map(|outcome| outcome.run.clone()),
