@@ -7,7 +7,7 @@ export CARGO_TERM_COLOR ?= never
 BUILD := $(or $(CARGO_TARGET_DIR),target)
 PROFILE ?= release
 
-.PHONY: help demo demo-provision test check fmt lint unit doc deny audit sbom tools puppet parity bench bench-permits bench-gate bench-baseline bench-programs faults fuzz install clean
+.PHONY: help demo demo-provision test check fmt lint unit doc docs deny audit sbom tools puppet parity bench bench-permits bench-gate bench-baseline bench-programs faults fuzz install clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -21,7 +21,7 @@ demo-provision: tools puppet ## enrol ten new machines with a real Puppet Server
 	@cargo build --quiet --release --bin rpc --bin rpcd
 	@tools/demo-provision target/release
 
-test: fmt lint unit doc deny ## run everything that CI runs
+test: fmt lint unit doc docs deny ## run everything that CI runs
 
 fmt: ## check the format of the code
 	cargo fmt --all --check
@@ -39,6 +39,9 @@ unit: tools puppet ## run all tests, with a real nats-server; run the commands i
 doc: ## build the API documentation; warnings, such as broken links, are errors
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
 
+docs: tools ## build the book from docs/SUMMARY.md in target/book; warnings and broken links are errors
+	tools/book mdbook $(BUILD)/book
+
 deny: tools ## check licences, sources and banned crates
 	cargo deny --offline --locked check bans licenses sources
 
@@ -48,7 +51,7 @@ audit: tools ## check the dependencies against a local advisory database (exit c
 sbom: ## write the bill of materials of rpc and rpcd in CycloneDX format: target/sbom.cdx.json
 	@tools/sbom target/sbom.cdx.json
 
-tools: ## download nats-server, cargo-nextest and cargo-deny if they are missing
+tools: ## download nats-server, mdbook, cargo-nextest and cargo-deny if they are missing
 	@tools/fetch $(TOOLS)
 
 puppet: ## install Puppet and Puppet Server, which tests need, if they are missing and the user is root

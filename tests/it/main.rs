@@ -4,6 +4,7 @@
 
 mod approvals;
 mod architecture;
+mod book;
 mod bundles;
 mod catalog_lint;
 mod certificate_authority;
