@@ -169,6 +169,11 @@ impl DaemonCore {
         TokenLife::of_claims(&self.signer.claims())
     }
 
+    /// Whether the account lists another key than the one that signed the node's own token: the key is being rotated.
+    pub(crate) fn is_signing_key_rotated(&self) -> bool {
+        self.trust.get().has_other_key(&self.signer.claims().iss)
+    }
+
     /// Replaces the node's own token with a renewed one.
     pub(crate) fn renew_token(&self, token: &str) -> Result<(), NodeTokenRenewalError> {
         renewal::renew_token(&self.signer, &self.trust.get(), token, self.clock.now())

@@ -2,7 +2,7 @@
 
 use muster_wire::Millis;
 use muster_wire::sign::{Signer, SignerRenewError};
-use muster_wire::token::{AccountTrust, TokenError};
+use muster_wire::token::{AccountTrust, TokenError, UserRole};
 
 /// Why a renewed token is rejected.
 #[derive(Debug, thiserror::Error)]
@@ -18,7 +18,8 @@ pub enum NodeTokenRenewalError {
     Role,
 }
 
-/// Uses this token from now on, if the account certifies it in the node's role, and it expires later than the current one.
+/// Uses this token from now on, if the account certifies it in the node's role, and it expires later than the current one or was signed later
+/// with another key of the role.
 pub(crate) fn renew_token(
     signer: &Signer,
     trust: &AccountTrust,
@@ -26,8 +27,10 @@ pub(crate) fn renew_token(
     now: Millis,
 ) -> Result<(), NodeTokenRenewalError> {
     let renewed = trust.verify_user(token, now)?;
-    // The current token may have expired and then fails verification; its issuer still determines the role.
-    if trust.role_of_key(&signer.claims().iss) != Some(renewed.role) {
+    // The current token may have expired and then fails verification; its issuer still determines the role. The account does not list the issuer
+    // after a rotation of its key; then only a node's token is accepted.
+    let role = trust.role_of_key(&signer.claims().iss).unwrap_or(UserRole::Node);
+    if role != renewed.role {
         return Err(NodeTokenRenewalError::Role);
     }
     Ok(signer.renew_token(token)?)

@@ -1,5 +1,6 @@
 //! Keeps the account token of a running daemon current: reads it from the fleet's trust bucket before the daemon serves, after each reconnect, when
-//! the bucket's head changes, and at intervals. Reads the node's own renewed token from the bucket too, when renewal is due.
+//! the bucket's head changes, and at intervals. Reads the node's own renewed token from the bucket too, when renewal is due and while the key that
+//! signs nodes is being rotated.
 //!
 //! It makes no decision about requests: [`TrustFreshness`] records since when it is unknown whether the token is the newest; the pipeline and the
 //! health report use that.
@@ -241,12 +242,14 @@ impl TrustSync {
         Ok(true)
     }
 
-    /// Uses the node's renewed token, if renewal is due and the new token expires later.
+    /// Uses the node's renewed token, if renewal is due and the new token expires later, or if another key of the role signed it.
     async fn take_renewed(&self) -> Result<(), TokenUpdateError> {
         let now = self.core.clock.now();
-        let Some(life) = self.core.token_life().filter(|life| life.is_renewal_due(now)) else {
+        let life = self.core.token_life();
+        let is_due = life.is_some_and(|life| life.is_renewal_due(now));
+        if !is_due && !self.core.is_signing_key_rotated() {
             return Ok(());
-        };
+        }
         let key = stores::renewed_token_key(self.core.identity().as_str());
         let entry = self.bus.bucket(TRUST_BUCKET.name).get_once(&key).await?;
         let Some(value) = entry.and_then(|entry| entry.value) else {
@@ -262,9 +265,10 @@ impl TrustSync {
             Err(NodeTokenRenewalError::Renew(SignerRenewError::NotLonger { .. })) => return Ok(()),
             Err(error) => return Err(error.into()),
         }
+        let seconds_left = life.map(|life| life.seconds_left(now));
         tracing::info!(
-            seconds = life.seconds_left(now),
-            "renewed the node's token before it expired"
+            seconds_left,
+            "renewed the node's token before it expired or lost its signing key"
         );
         let change = TokenChange::Node(token.trim().to_owned());
         let _ = self.changed.try_send(change);

@@ -20,10 +20,10 @@ use tokio::net::TcpStream;
 use crate::node_fixture::{TestCaller, to_object};
 
 const NODE: &str = "node1.example.net";
-const METRICS_CONFIG: &str = "[metrics]\nlisten = \"0\"\n[log]\nformat = \"json\"\n";
+pub(crate) const METRICS_CONFIG: &str = "[metrics]\nlisten = \"0\"\n[log]\nformat = \"json\"\n";
 
 /// An organisation, its broker, and the home of a node that is not started; `more` is added to its configuration.
-async fn prepare_node(more: &str) -> (Organisation, NatsServer, DaemonHome) {
+pub(crate) async fn prepare_node(more: &str) -> (Organisation, NatsServer, DaemonHome) {
     let organisation = Organisation::new(&["muster"]);
     let server = organisation.start_broker().await;
     let node = organisation.node(NODE);
@@ -32,7 +32,7 @@ async fn prepare_node(more: &str) -> (Organisation, NatsServer, DaemonHome) {
 }
 
 /// The address on which a daemon serves metrics, from its log.
-async fn await_metrics_address(node: &mut Rpcd) -> String {
+pub(crate) async fn await_metrics_address(node: &mut Rpcd) -> String {
     let mut found = None;
     await_state("the daemon serves metrics", || {
         assert!(node.is_running(), "rpcd ended: {}", node.log());
@@ -57,7 +57,7 @@ async fn exchange(address: &str, request: &[u8]) -> String {
 }
 
 /// Status and body of a page.
-async fn get(address: &str, path: &str) -> (u16, String) {
+pub(crate) async fn get(address: &str, path: &str) -> (u16, String) {
     let head = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nAccept: */*\r\n\r\n");
     let answer = exchange(address, head.as_bytes()).await;
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();

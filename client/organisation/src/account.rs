@@ -106,7 +106,7 @@ impl Organisation {
     }
 
     /// Signs an account token with these claims, with a later issue time than the one in force, and saves it.
-    fn sign_account(
+    pub(crate) fn sign_account(
         &self,
         _lock: &OrganisationLock,
         realm: AccountRealm,
@@ -146,7 +146,7 @@ fn account_limits(realm: AccountRealm) -> AccountLimits {
 }
 
 /// The permissions of a role in this account; `None` if the account does not have the role.
-fn permission_template(
+pub(crate) fn permission_template(
     realm: AccountRealm,
     role: UserRole,
     collectives: &[SubjectName],

@@ -60,7 +60,9 @@ pub(crate) fn issue_broker_certificate(
     broker.distinguished_name = DistinguishedName::new();
     broker.distinguished_name.push(DnType::CommonName, common);
     broker.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-    broker.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    // Servers of a cluster connect to each other with the same certificate, as servers and as clients.
+    broker.extended_key_usages =
+        vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
     broker.use_authority_key_identifier_extension = true;
     set_validity(&mut broker);
     let key = KeyPair::generate()?;

@@ -140,7 +140,7 @@ impl Organisation {
         Ok(files::create_secret(&self.layout.authority_key(), generated.key.as_bytes())?)
     }
 
-    fn write_certificate(&self, hosts: &[String]) -> Result<(), OrganisationError> {
+    pub(crate) fn write_certificate(&self, hosts: &[String]) -> Result<(), OrganisationError> {
         let layout = &self.layout;
         let key = files::read_secret(&layout.authority_key(), MAX_FILE_BYTES)?;
         let issued = authority::issue_broker_certificate(&self.profile.name, &key, hosts)?;

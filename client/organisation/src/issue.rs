@@ -157,13 +157,6 @@ impl Organisation {
     ) -> Result<(UserCredentials, CredentialRecord), OrganisationError> {
         let issued_at = now / 1000;
         let expires = spec.expires.map(|time| issued_at.saturating_add(time.as_secs()));
-        let role = match spec.kind {
-            PrincipalKind::User => OrganisationKey::Caller,
-            PrincipalKind::Node => OrganisationKey::Node,
-            PrincipalKind::Service => OrganisationKey::Service,
-            PrincipalKind::Newcomer => OrganisationKey::Newcomer,
-            PrincipalKind::Enroller => OrganisationKey::Enroller,
-        };
         let account = match spec.kind.realm() {
             AccountRealm::Fleet => self.profile().account,
             AccountRealm::Newcomers => {
@@ -172,7 +165,7 @@ impl Organisation {
         };
         let claims = |_| UserClaims::new(account, spec.tags.clone());
         let validity = TokenValidity { issued_at, expires };
-        let creds = self.issue_user(&spec.name, role, validity, claims)?;
+        let creds = self.issue_user(&spec.name, spec.kind.signing_key(), validity, claims)?;
         let record = CredentialRecord {
             kind: spec.kind,
             name: spec.name.clone(),

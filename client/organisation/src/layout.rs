@@ -89,6 +89,8 @@ paths! {
     keys_directory = "keys";
     /// The secret key of the TLS authority.
     authority_key = "keys/ca.key";
+    /// Certificate and secret key of the authority that replaces the present one, while a rotation is in progress.
+    next_authority = "keys/ca.next.pem";
     /// The directory of credentials.
     creds_directory = "creds";
     /// The credentials that push account tokens to the broker.
@@ -129,6 +131,11 @@ impl OrganisationLayout {
     /// The file of a secret key.
     pub fn key_file(&self, key: OrganisationKey) -> PathBuf {
         self.keys_directory().join(key.file_name())
+    }
+
+    /// The file of the secret key that replaces this one, while a rotation is being started.
+    pub(crate) fn next_key_file(&self, key: OrganisationKey) -> PathBuf {
+        self.keys_directory().join(format!("{}.next", key.file_name()))
     }
 
     /// The default path of a principal's credentials.

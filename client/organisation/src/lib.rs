@@ -10,6 +10,7 @@
 
 mod account;
 mod authority;
+mod authority_rotation;
 pub mod bundle;
 pub mod cloud_init;
 mod create;
@@ -24,6 +25,7 @@ mod profile;
 mod prune;
 mod push;
 mod renewal;
+mod rotation;
 #[cfg(test)]
 mod testing;
 
@@ -45,6 +47,7 @@ pub use nats_config::NatsServerConfig;
 pub use newcomers::AccountTrusts;
 pub use profile::{BrokerProfile, OrganisationProfile};
 pub use push::PushError;
+pub use rotation::RotationStart;
 
 /// Largest organisation file that is read, in bytes.
 const MAX_FILE_BYTES: u64 = 16 * 1024 * 1024;

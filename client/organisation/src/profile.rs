@@ -26,6 +26,7 @@ const PROFILE_HEADER: &str = "\
 #   keys/role-*.nk      sign the credentials of nodes, callers (users), services, users of the system account,
 #                       newcomers (bootstrap tokens) and enrollers
 #   keys/ca.key         signs the broker's certificate
+#   keys/*.next, keys/ca.next.pem   exist while a key is being replaced (`rpc org rotate`)
 #   creds/              issued credentials, until they are moved to their destination
 #   broker/broker.key   secret key of the broker's certificate
 

@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// One record for each node.
-type NodeRecords = BTreeMap<Identity, CredentialRecord>;
+pub(crate) type NodeRecords = BTreeMap<Identity, CredentialRecord>;
 
 impl Organisation {
     /// Renews the token of every node once a third of its validity has passed. Returns the nodes. `push_names` must run before, because
@@ -38,11 +38,11 @@ impl Organisation {
             node_role: &self.load_key(OrganisationKey::Node)?,
         };
         let renewed = renewal.renew_due(now).await?;
-        for (node, stored) in stored_tokens(&trust, &tokens, now).await? {
-            if issued.get(&node).is_some_and(|known| stored.renews(known)) {
-                ledger::append_record(&self.layout().ledger_file(), &stored)?;
-            }
-        }
+        let stored = stored_tokens(&trust, &tokens, now).await?;
+        let is_renewed = |stored: &CredentialRecord| {
+            issued.get(&stored.name).is_some_and(|known| stored.renews(known))
+        };
+        self.append_records(stored.into_values().filter(is_renewed))?;
         register.close().await?;
         Ok(renewed)
     }
@@ -59,8 +59,28 @@ impl Organisation {
         register.close().await
     }
 
+    /// Appends records to the list of issued credentials.
+    pub(crate) fn append_records(
+        &self,
+        records: impl Iterator<Item = CredentialRecord>,
+    ) -> Result<(), OrganisationError> {
+        let path = self.layout().ledger_file();
+        records.into_iter().try_for_each(|record| ledger::append_record(&path, &record))
+    }
+
     /// The newest record of each node, if its token is valid and expires.
     fn expiring_nodes(
+        &self,
+        trust: &AccountTrust,
+        now: Millis,
+    ) -> Result<NodeRecords, OrganisationError> {
+        let mut nodes = self.valid_nodes(trust, now)?;
+        nodes.retain(|_, node| node.expires.is_some());
+        Ok(nodes)
+    }
+
+    /// The newest record of each node, if its token is valid.
+    pub(crate) fn valid_nodes(
         &self,
         trust: &AccountTrust,
         now: Millis,
@@ -69,8 +89,7 @@ impl Organisation {
         let nodes = records.filter(|record| record.kind == PrincipalKind::Node);
         let mut newest: NodeRecords = nodes.map(|node| (node.name.clone(), node)).collect();
         newest.retain(|_, node| {
-            let state = node.credential_state(&trust.claims().nats, now / 1000);
-            node.expires.is_some() && state == CredentialState::Valid
+            node.credential_state(&trust.claims().nats, now / 1000) == CredentialState::Valid
         });
         Ok(newest)
     }
@@ -81,10 +100,17 @@ impl CredentialRecord {
     fn renews(&self, earlier: &Self) -> bool {
         self.key == earlier.key && self.expires > earlier.expires
     }
+
+    /// Whether this is another token of the same key, signed no earlier.
+    pub(crate) fn replaces(&self, earlier: &Self) -> bool {
+        self.key == earlier.key
+            && self.token != earlier.token
+            && self.issued_at >= earlier.issued_at
+    }
 }
 
 /// Publishes each issued token unless the bucket has it or a renewed one.
-async fn publish_missing(
+pub(crate) async fn publish_missing(
     issued: &NodeRecords,
     trust: &AccountTrust,
     tokens: &Bucket,
@@ -109,7 +135,7 @@ async fn put_token(tokens: &Bucket, record: &CredentialRecord) -> Result<(), Pus
 }
 
 /// The tokens of nodes in the trust bucket. Services can write it, so tokens that fail verification are left out.
-async fn stored_tokens(
+pub(crate) async fn stored_tokens(
     trust: &AccountTrust,
     tokens: &Bucket,
     now: Millis,

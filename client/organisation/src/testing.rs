@@ -11,13 +11,22 @@ pub(crate) const NOW: Millis = 1_800_000_000_000;
 
 /// A new organisation in this directory.
 pub(crate) fn organisation(directory: &Path) -> Organisation {
+    create(directory, false)
+}
+
+/// A new organisation in this directory whose broker uses TLS.
+pub(crate) fn organisation_with_tls(directory: &Path) -> Organisation {
+    create(directory, true)
+}
+
+fn create(directory: &Path, tls: bool) -> Organisation {
     let plan = OrganisationSpec {
         directory: directory.join("org"),
         name: Some("acme".to_owned()),
         collectives: vec!["muster".parse().unwrap()],
         hosts: Vec::new(),
         port: 4222,
-        tls: false,
+        tls,
     };
     create_organisation(plan, NOW - 1_000_000).unwrap()
 }

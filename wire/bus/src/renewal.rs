@@ -1,5 +1,5 @@
 //! Renews node tokens: reads the current tokens from the trust bucket, signs a new token for the same name and key once a third of the
-//! lifetime has passed, and writes it in place of the old one.
+//! lifetime has passed, or once the signing key is replaced, and writes it in place of the old one.
 //!
 //! Services can write the trust bucket and the name register, so neither is trusted. Name, key and lifetime of a new token come from the
 //! current token alone, which the signing key of the role node must have signed: a stolen service key cannot have a token signed for a key
@@ -52,11 +52,21 @@ pub struct TokenRenewal<'a> {
     pub node_role: &'a KeyPair,
 }
 
-/// A current token that is due, as its issuer signed it.
+/// A current token that is to be replaced, as its issuer signed it.
 struct DueToken {
     node: Identity,
     key: PublicKey,
-    lifetime: Seconds,
+    /// `None` never expires.
+    lifetime: Option<Seconds>,
+}
+
+/// Which tokens to replace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ReplacementRule {
+    /// Those of which a third of the lifetime has passed.
+    Due,
+    /// Those that another key signed.
+    SignedByOtherKey,
 }
 
 /// The user of a node token that is stored under this key of the trust bucket. `None` if the token fails verification, is not a node's, or
@@ -75,10 +85,23 @@ pub fn verify_stored_token(
 impl TokenRenewal<'_> {
     /// Renews all tokens that are due, and returns the names.
     pub async fn renew_due(&self, now: Millis) -> Result<Vec<Identity>, TokenRenewalError> {
+        self.replace_tokens(ReplacementRule::Due, now).await
+    }
+
+    /// Signs a new token for each node whose token another key signed, with the same lifetime, and returns the names.
+    pub async fn sign_again(&self, now: Millis) -> Result<Vec<Identity>, TokenRenewalError> {
+        self.replace_tokens(ReplacementRule::SignedByOtherKey, now).await
+    }
+
+    async fn replace_tokens(
+        &self,
+        rule: ReplacementRule,
+        now: Millis,
+    ) -> Result<Vec<Identity>, TokenRenewalError> {
         let mut renewed = Vec::new();
         for entry in self.tokens.list(&stores::renewed_token_key(">")).await? {
             let token = entry.value.as_deref().unwrap_or_default();
-            if let Some(due) = self.due_token(&entry.key, token, now)
+            if let Some(due) = self.due_token(&entry.key, token, rule, now)
                 && self.renew_token(&due, now).await?
             {
                 renewed.push(due.node);
@@ -87,21 +110,32 @@ impl TokenRenewal<'_> {
         Ok(renewed)
     }
 
-    /// The token under this key of the trust bucket, if it is the valid token of that node and due. A token that has expired is not
-    /// renewed, and neither is one of a key that the account revokes.
-    fn due_token(&self, bucket_key: &str, token: &[u8], now: Millis) -> Option<DueToken> {
+    /// The token under this key of the trust bucket, if it is the valid token of that node and the rule applies. A token that has expired is
+    /// not replaced, and neither is one of a key that the account revokes.
+    fn due_token(
+        &self,
+        bucket_key: &str,
+        token: &[u8],
+        rule: ReplacementRule,
+        now: Millis,
+    ) -> Option<DueToken> {
         let token = std::str::from_utf8(token).ok()?.trim();
         let decoded = decode_token::<UserClaims>(token).ok()?;
-        let life = TokenLife::of_claims(decoded.unverified_claims())?;
+        let claims = decoded.unverified_claims();
+        let life = TokenLife::of_claims(claims);
+        let is_due = match rule {
+            ReplacementRule::Due => life.is_some_and(|life| life.is_renewal_due(now)),
+            ReplacementRule::SignedByOtherKey => claims.iss != self.node_role.public_key(),
+        };
         // Checked before the signature, which costs far more: few tokens are due at a time.
-        if !life.is_renewal_due(now) || life.has_expired(now) {
+        if !is_due || life.is_some_and(|life| life.has_expired(now)) {
             return None;
         }
         let verified = verify_stored_token(self.trust, bucket_key, token, now)?;
         (!self.trust.has_revocation(&verified.key)).then_some(DueToken {
             node: verified.identity,
             key: verified.key,
-            lifetime: life.lifetime,
+            lifetime: life.map(|life| life.lifetime),
         })
     }
 
@@ -118,8 +152,8 @@ impl TokenRenewal<'_> {
             return Ok(false);
         }
         let account = self.trust.account_key();
-        let life = TokenLife::from_now(due.lifetime, now);
-        let token = issue_node_token(&due.node, due.key, account, Some(life), self.node_role, now);
+        let life = due.lifetime.map(|lifetime| TokenLife::from_now(lifetime, now));
+        let token = issue_node_token(&due.node, due.key, account, life, self.node_role, now);
         let token =
             token.map_err(|source| TokenRenewalError::Issue { node: due.node.clone(), source })?;
         let key = stores::renewed_token_key(due.node.as_str());

@@ -102,8 +102,8 @@ impl Signer {
         self.current_token().claims
     }
 
-    /// Replaces the token by one of the same name, key and issuing account that expires later. The caller must verify the issuer's
-    /// signature.
+    /// Replaces the token by one of the same name, key and issuing account that expires later, or that another key of the role signed later
+    /// and that expires no earlier. The caller must verify the issuer's signature.
     pub fn renew_token(&self, token: &str) -> Result<(), SignerRenewError> {
         let decoded = decode_token::<UserClaims>(token)?;
         let claims = decoded.unverified_claims();
@@ -118,8 +118,10 @@ impl Signer {
                 key: claims.sub,
             });
         }
-        // 0 means never.
-        if known.exp == 0 || (claims.exp != 0 && claims.exp <= known.exp) {
+        let (current_expiry, new_expiry) = (expiry_order(known.exp), expiry_order(claims.exp));
+        let is_newly_signed =
+            claims.iss != known.iss && claims.iat >= known.iat && new_expiry >= current_expiry;
+        if new_expiry <= current_expiry && !is_newly_signed {
             return Err(SignerRenewError::NotLonger { current: known.exp, found: claims.exp });
         }
         *current = SignerToken { text: token.into(), claims: Arc::new(claims.clone()) };
@@ -144,6 +146,11 @@ impl fmt::Debug for Signer {
             .field("key", &self.public_key())
             .finish_non_exhaustive()
     }
+}
+
+/// Orders expiry times: 0 in a token means never.
+fn expiry_order(expiry: Seconds) -> Seconds {
+    if expiry == 0 { Seconds::MAX } else { expiry }
 }
 
 /// Capacity that fits most bodies.

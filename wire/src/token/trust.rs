@@ -136,6 +136,13 @@ impl AccountTrust {
         self.keys.get(issuer).map(|(role, _)| *role)
     }
 
+    /// Whether the account lists another key for the role of this one, or does not list this one.
+    pub fn has_other_key(&self, issuer: &PublicKey) -> bool {
+        let role = self.role_of_key(issuer);
+        role.is_none()
+            || self.keys.iter().any(|(key, (other, _))| key != issuer && Some(*other) == role)
+    }
+
     /// Whether the account token has a revocation of this key, of any time. Tokens issued after the revocation are valid.
     pub fn has_revocation(&self, key: &PublicKey) -> bool {
         self.revoked.contains_key(key)

@@ -44,6 +44,17 @@ pub enum OrgCommand {
   rpc org grant anna package puppetral.do --for 30m --out ./anna.creds
   RPC_CREDENTIALS=./anna.creds rpc service restart service=httpd")]
     Grant(OrgGrantArgs),
+    /// Replace a key that signs credentials, or the TLS authority, in two steps, without downtime
+    #[command(after_help = "Examples:
+  rpc org rotate node            connected nodes get new tokens
+  rpc org rotate node --finish   tokens that the old key signed end
+
+  rpc org rotate authority       a new TLS authority, beside the present one
+
+Between the two steps, create new credentials for users, services and
+enrollers with `rpc org add ... --renew`, and install them. For the TLS
+authority, install the new ca.pem on all nodes and clients.")]
+    Rotate(OrgRotateArgs),
     /// Push the account token to the running broker, and publish it to nodes and clients
     #[command(after_help = "Examples:
   rpc org push
@@ -232,6 +243,53 @@ pub struct OrgGrantArgs {
     /// Write the credentials to this file instead of the organisation's directory
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
+}
+
+/// `rpc org rotate`.
+#[derive(Debug, Args)]
+pub struct OrgRotateArgs {
+    /// What to replace: the key that signs credentials of this kind, or the TLS authority
+    #[arg(value_name = "WHAT", value_parser = rotated_key_parser())]
+    pub key: RotatedKey,
+    /// The organisation.
+    #[command(flatten)]
+    pub organisation: OrgDirectoryArgs,
+    /// Finish the rotation: credentials that the old key signed end
+    #[arg(long)]
+    pub finish: bool,
+    /// Finish even if valid credentials of the old key have no replacement
+    #[arg(long, requires = "finish")]
+    pub force: bool,
+}
+
+/// What `rpc org rotate` replaces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RotatedKey {
+    /// The key that signs credentials of this kind.
+    Signing(PrincipalKind),
+    /// The TLS authority.
+    Authority,
+}
+
+/// The TLS authority on the command line.
+const AUTHORITY_WORD: &str = "authority";
+
+/// Parses the name of a kind of principal, or of the TLS authority.
+fn rotated_key_parser() -> impl TypedValueParser<Value = RotatedKey> {
+    let kinds = PRINCIPAL_KINDS.map(|(kind, _)| {
+        PossibleValue::new(kind.name())
+            .help(format!("The key that signs credentials of each {kind}"))
+    });
+    let authority =
+        PossibleValue::new(AUTHORITY_WORD).help("The TLS authority of the broker's certificate");
+    PossibleValuesParser::new(kinds.into_iter().chain([authority])).try_map(|name| {
+        if name == AUTHORITY_WORD {
+            return Ok(RotatedKey::Authority);
+        }
+        let mut kinds = PRINCIPAL_KINDS.into_iter().map(|(kind, _)| kind);
+        let kind = kinds.find(|kind| kind.name() == name).ok_or("not a kind of principal")?;
+        Ok::<_, &str>(RotatedKey::Signing(kind))
+    })
 }
 
 /// `rpc org push`.

@@ -8,6 +8,7 @@ pub mod names;
 pub mod newcomers;
 mod push;
 pub(in crate::commands) mod revoke;
+mod rotate;
 pub mod show;
 
 use crate::cli::org::OrgCommand;
@@ -21,6 +22,7 @@ pub async fn run(command: OrgCommand, cx: CommandContext<'_>) -> CommandResult {
         OrgCommand::List(args) => list::run(&args, cx),
         OrgCommand::Revoke(args) => revoke::run(&args, cx).await,
         OrgCommand::Grant(args) => grant::run(&args, cx),
+        OrgCommand::Rotate(args) => rotate::run(&args, cx).await,
         OrgCommand::Push(args) => push::run(&args, cx).await,
         OrgCommand::Newcomers(args) => newcomers::run(&args, cx).await,
         OrgCommand::Show(args) => show::run(&args, cx),

@@ -45,7 +45,7 @@ fn refresh_scopes(organisation: &Organisation, printer: &OutputPrinter) -> Resul
 }
 
 /// Writes the issued names for the enroller. Revokes a key again if it got a token after its revocation.
-async fn push_names(organisation: &Organisation, printer: &OutputPrinter) -> Result<()> {
+pub(super) async fn push_names(organisation: &Organisation, printer: &OutputPrinter) -> Result<()> {
     let lock = organisation.lock()?;
     let now = unix_millis_now();
     let outdated = organisation.push_names(&organisation.fleet_trust()?, now).await?;
@@ -88,7 +88,7 @@ pub async fn push_account_tokens(
 }
 
 /// Publishes the fleet's token for nodes and callers. A broker without that bucket still rejects revoked principals itself.
-async fn publish_account(organisation: &Organisation, printer: &OutputPrinter) {
+pub(super) async fn publish_account(organisation: &Organisation, printer: &OutputPrinter) {
     if let Err(error) = organisation.publish_account(unix_millis_now()).await {
         printer.print_warning(format_args!(
             "cannot publish the account's token to nodes and callers: {}",
@@ -98,7 +98,10 @@ async fn publish_account(organisation: &Organisation, printer: &OutputPrinter) {
     }
 }
 
-async fn push_to_broker(organisation: &Organisation, printer: &OutputPrinter) -> Result<()> {
+pub(super) async fn push_to_broker(
+    organisation: &Organisation,
+    printer: &OutputPrinter,
+) -> Result<()> {
     organisation.push_tokens(unix_millis_now()).await?;
     let urls = organisation.profile().broker.urls.join(", ");
     printer.print_message(format_args!("{GOOD}pushed{GOOD:#} the account's token to {urls}"));

@@ -1,0 +1,134 @@
+//! The dashboard and the alert rules of `packaging/monitoring`: each metric in them is served by a real daemon or broker, and promtool accepts them.
+
+#![expect(clippy::disallowed_types, reason = "runs promtool")]
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use muster_tests::nats_server::NatsServer;
+use muster_tests::organisation::Organisation;
+use muster_tests::tools;
+use regex::Regex;
+use serde_json::Value;
+
+use crate::monitoring::{METRICS_CONFIG, await_metrics_address, get, prepare_node};
+
+/// Files with names of metrics.
+const FILES: [&str; 2] = ["muster-dashboard.json", "muster.rules.yml"];
+
+/// Prefix of the broker's metrics; the rest of the name is a key of nats-server's page `/varz`.
+const BROKER_PREFIX: &str = "gnatsd_varz_";
+
+fn monitoring_directory() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../packaging/monitoring")
+}
+
+/// The names with this prefix in the files.
+fn names_with_prefix(prefix: &str) -> BTreeSet<String> {
+    // No letter or hyphen before the prefix: `job="muster-broker"` and `uid: muster-fleet` are no metrics.
+    let name = Regex::new(&format!(r"\b{prefix}[a-z_]+\b")).unwrap();
+    let mut found = BTreeSet::new();
+    for file in FILES {
+        let text = std::fs::read_to_string(monitoring_directory().join(file)).unwrap();
+        let names: BTreeSet<String> =
+            name.find_iter(&text).map(|m| m.as_str().to_owned()).collect();
+        assert!(!names.is_empty(), "{file} names no metric {prefix}*");
+        found.extend(names);
+    }
+    found
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn daemon_serves_each_metric_that_the_files_name() {
+    let (_organisation, _server, home) = prepare_node(METRICS_CONFIG).await;
+    let mut node = home.start();
+    let address = await_metrics_address(&mut node).await;
+    let (status, page) = get(&address, "/metrics").await;
+    assert_eq!(status, 200, "{page}");
+    let served: BTreeSet<&str> =
+        page.lines().filter_map(|line| line.strip_prefix("# HELP ")?.split(' ').next()).collect();
+    let is_served = |name: &String| {
+        let family = name.strip_suffix("_sum").or_else(|| name.strip_suffix("_count"));
+        served.contains(name.as_str()) || family.is_some_and(|family| served.contains(family))
+    };
+    let named = names_with_prefix("muster_");
+    assert!(named.len() > 25, "only {} metrics", named.len());
+    let missing: Vec<_> = named.iter().filter(|name| !is_served(name)).collect();
+    assert!(missing.is_empty(), "no daemon serves {missing:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn broker_reports_each_value_that_the_files_name() {
+    let organisation = Organisation::new(&["muster"]);
+    let text = format!("{}http: \"127.0.0.1:-1\"\n", organisation.broker_configuration());
+    let server = NatsServer::start(&text).await;
+    let (status, page) = get(&monitoring_address(&server), "/varz").await;
+    assert_eq!(status, 200, "{page}");
+    let values: Value = serde_json::from_str(&page).unwrap();
+    for name in names_with_prefix(BROKER_PREFIX) {
+        let key = name.strip_prefix(BROKER_PREFIX).unwrap();
+        let is_reported = values.get(key).is_some_and(Value::is_number);
+        assert!(is_reported, "/varz has no number {key}: {page}");
+    }
+}
+
+/// The address of the monitoring endpoint, from the server's log.
+fn monitoring_address(server: &NatsServer) -> String {
+    let log = server.log();
+    let (_, after) = log.split_once("Starting http monitor on ").expect("the endpoint is open");
+    after.split_whitespace().next().unwrap().to_owned()
+}
+
+/// promtool, from `make tools` or in `PATH`.
+fn find_promtool() -> PathBuf {
+    let fetched = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/tools/promtool");
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut directories = std::env::split_paths(&path).map(|directory| directory.join("promtool"));
+    Some(fetched)
+        .filter(|path| path.is_file())
+        .or_else(|| directories.find(|path| path.is_file()))
+        .expect("there is no promtool: run `make tools`, or set MUSTER_TESTS_WITHOUT=promtool")
+}
+
+fn run_promtool(arguments: &[&str], directory: &Path) {
+    let run =
+        Command::new(find_promtool()).args(arguments).current_dir(directory).output().unwrap();
+    let output = [run.stdout, run.stderr].concat();
+    assert!(run.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output));
+}
+
+#[test]
+fn promtool_accepts_rules_and_their_tests() {
+    if tools::is_skipped("promtool") {
+        return;
+    }
+    let directory = monitoring_directory();
+    run_promtool(&["check", "rules", "muster.rules.yml"], &directory);
+    run_promtool(&["test", "rules", "muster.rules.test.yml"], &directory);
+}
+
+/// The expressions of the dashboard, as recording rules, with Grafana's variables replaced.
+#[test]
+fn promtool_accepts_the_expressions_of_the_dashboard() {
+    if tools::is_skipped("promtool") {
+        return;
+    }
+    let path = monitoring_directory().join("muster-dashboard.json");
+    let dashboard: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap().iter();
+    let targets = panels.filter_map(|panel| panel["targets"].as_array()).flatten();
+    let expressions = targets.map(|target| target["expr"].as_str().unwrap());
+    let rules: Vec<Value> = expressions
+        .map(|expression| expression.replace("$__rate_interval", "5m").replace("$instance", ".*"))
+        .enumerate()
+        .map(|(number, expression)| {
+            serde_json::json!({"record": format!("panel:{number}"), "expr": expression})
+        })
+        .collect();
+    assert!(rules.len() > 20, "only {} expressions", rules.len());
+    let scratch = tempfile::tempdir().unwrap();
+    let groups = serde_json::json!({"groups": [{"name": "dashboard", "rules": rules}]});
+    std::fs::write(scratch.path().join("rules.yml"), groups.to_string()).unwrap();
+    run_promtool(&["check", "rules", "rules.yml"], scratch.path());
+}
