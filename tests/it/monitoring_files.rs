@@ -76,7 +76,7 @@ async fn broker_reports_each_value_that_the_files_name() {
 /// The address of the monitoring endpoint, from the server's log.
 fn monitoring_address(server: &NatsServer) -> String {
     let log = server.log();
-    let (_, after) = log.split_once("Starting http monitor on ").expect("the endpoint is open");
+    let (_, after) = log.split_once("Starting http monitor on ").unwrap();
     after.split_whitespace().next().unwrap().to_owned()
 }
 
@@ -88,7 +88,9 @@ fn find_promtool() -> PathBuf {
     Some(fetched)
         .filter(|path| path.is_file())
         .or_else(|| directories.find(|path| path.is_file()))
-        .expect("there is no promtool: run `make tools`, or set MUSTER_TESTS_WITHOUT=promtool")
+        .unwrap_or_else(|| {
+            panic!("there is no promtool: run `make tools`, or set MUSTER_TESTS_WITHOUT=promtool")
+        })
 }
 
 fn run_promtool(arguments: &[&str], directory: &Path) {

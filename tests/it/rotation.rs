@@ -83,7 +83,7 @@ impl RotatedFleet {
     }
 
     /// Runs the command, and sends requests to all nodes meanwhile and until `is_done`. Returns the number of requests; each must succeed.
-    async fn run_under_load(&self, arguments: &[&str], is_done: impl Fn() -> bool) -> usize {
+    fn run_under_load(&self, arguments: &[&str], is_done: impl Fn() -> bool) -> usize {
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let load = scope.spawn(|| {
@@ -116,7 +116,7 @@ impl RotatedFleet {
         let entries = std::fs::read_dir("/proc").unwrap();
         let mut pids =
             entries.filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok());
-        let pid = Pid::from_raw(pids.find(is_broker).expect("the broker runs"));
+        let pid = Pid::from_raw(pids.find(is_broker).unwrap());
         kill(pid, Signal::SIGHUP).unwrap();
     }
 
@@ -168,7 +168,7 @@ async fn key_that_signs_nodes_is_rotated_on_a_running_fleet() {
         let new = fleet.signing_key("node");
         NODES.iter().all(|node| stored_issuer(&fleet.node(node)) == Some(new))
     };
-    let requests = fleet.run_under_load(&["rotate", "node"], has_new_tokens).await;
+    let requests = fleet.run_under_load(&["rotate", "node"], has_new_tokens);
     assert!(requests >= 5, "only {requests} requests");
     let new = fleet.signing_key("node");
     assert_ne!(old, new);
