@@ -46,7 +46,7 @@ pub(crate) async fn await_metrics_address(node: &mut Rpcd) -> String {
 }
 
 /// Sends bytes and returns the complete response.
-async fn exchange(address: &str, request: &[u8]) -> String {
+pub(crate) async fn exchange(address: &str, request: &[u8]) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
     // A server that refuses the request may close the connection before it was written completely.
     let _ = stream.write_all(request).await;

@@ -193,11 +193,22 @@ mod tests {
     use crate::token::{KeyKind, KeyPair, UserCredentials};
 
     fn token(name: &str, key: u8, account: u8, expires: Option<u64>) -> (String, KeyPair) {
+        signed_token(name, key, account, (9, 100), expires)
+    }
+
+    /// A token that the role's key from this seed signed at this time.
+    fn signed_token(
+        name: &str,
+        key: u8,
+        account: u8,
+        (role, issued_at): (u8, u64),
+        expires: Option<u64>,
+    ) -> (String, KeyPair) {
         let [role, account] =
-            [9, account].map(|seed| KeyPair::from_raw(KeyKind::Account, &[seed; 32]));
+            [role, account].map(|seed| KeyPair::from_raw(KeyKind::Account, &[seed; 32]));
         let pair = KeyPair::from_raw(KeyKind::User, &[key; 32]);
         let user = UserClaims::new(account.public_key(), Vec::new());
-        let validity = TokenValidity { issued_at: 100, expires };
+        let validity = TokenValidity { issued_at, expires };
         let name = Identity::parse(name).unwrap();
         let text =
             encode::issue_user_token(&name, pair.public_key(), user, validity, &role).unwrap();
@@ -234,5 +245,30 @@ mod tests {
             matches!(refused, Err(SignerRenewError::NotLonger { .. })),
             "a token that never expires was replaced"
         );
+    }
+
+    /// A token of another key of the role replaces one that does not end earlier, so that the key can be rotated.
+    #[test]
+    fn token_of_another_signing_key_may_have_the_same_expiry() {
+        const NEW_KEY: u8 = 8;
+        for expires in [None, Some(1_000)] {
+            let (first, pair) = token("web1", 1, 1, expires);
+            let signer = Signer::new(UserCredentials::new(&first, pair).unwrap()).unwrap();
+            let refused = [
+                (signed_token("web1", 1, 1, (NEW_KEY, 99), expires), "signed before"),
+                (signed_token("web1", 1, 1, (NEW_KEY, 200), Some(999)), "ends earlier"),
+                (signed_token("web1", 1, 1, (9, 200), expires), "the same key"),
+            ];
+            for ((other, _), why) in refused {
+                let refused = signer.renew_token(&other);
+                assert!(matches!(refused, Err(SignerRenewError::NotLonger { .. })), "{why}");
+            }
+            let (other, _) = signed_token("web2", 1, 1, (NEW_KEY, 200), expires);
+            let refused = signer.renew_token(&other);
+            assert!(matches!(refused, Err(SignerRenewError::Foreign { .. })));
+            let (rotated, _) = signed_token("web1", 1, 1, (NEW_KEY, 100), expires);
+            signer.renew_token(&rotated).unwrap();
+            assert_eq!(&*signer.token(), rotated);
+        }
     }
 }
