@@ -39,7 +39,8 @@ unit: tools puppet ## run all tests, with a real nats-server; run the commands i
 doc: ## build the API documentation; warnings, such as broken links, are errors
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
 
-docs: tools ## build the book from docs/SUMMARY.md in target/book; warnings and broken links are errors
+docs: ## build the book from docs/SUMMARY.md in target/book/html; warnings and broken links are errors
+	@tools/fetch $(TOOLS) docs
 	tools/book mdbook $(BUILD)/book
 
 deny: tools ## check licences, sources and banned crates
