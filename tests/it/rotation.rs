@@ -98,14 +98,13 @@ impl RotatedFleet {
             });
             self.run_org(arguments);
             let deadline = Instant::now() + RECONNECT_TIMEOUT;
-            while !load.is_finished()
-                && !(is_done() && count.load(Ordering::Acquire) >= MIN_REQUESTS)
-            {
-                assert!(Instant::now() < deadline, "the rotation did not reach all nodes");
+            let is_complete = || is_done() && count.load(Ordering::Acquire) >= MIN_REQUESTS;
+            while !load.is_finished() && !is_complete() && Instant::now() < deadline {
                 std::thread::yield_now();
             }
             stop.store(true, Ordering::Release);
             load.join().unwrap().unwrap();
+            assert!(is_complete(), "the rotation did not reach all nodes in time");
         });
         count.into_inner()
     }
