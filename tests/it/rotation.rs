@@ -96,7 +96,7 @@ impl RotatedFleet {
                 }
                 Ok::<(), String>(())
             });
-            self.run_org(arguments);
+            let output = self.org(arguments);
             let deadline = Instant::now() + RECONNECT_TIMEOUT;
             let is_complete = || is_done() && count.load(Ordering::Acquire) >= MIN_REQUESTS;
             while !load.is_finished() && !is_complete() && Instant::now() < deadline {
@@ -104,6 +104,7 @@ impl RotatedFleet {
             }
             stop.store(true, Ordering::Release);
             load.join().unwrap().unwrap();
+            assert!(output.status.success(), "{}", describe_output(&output));
             assert!(is_complete(), "the rotation did not reach all nodes in time");
         });
         count.into_inner()
