@@ -48,7 +48,6 @@ pub enum OrgCommand {
     #[command(after_help = "Examples:
   rpc org rotate node            connected nodes get new tokens
   rpc org rotate node --finish   tokens that the old key signed end
-
   rpc org rotate authority       a new TLS authority, beside the present one
 
 Between the two steps, create new credentials for users, services and
