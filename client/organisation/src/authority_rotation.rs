@@ -1,4 +1,4 @@
-//! Rotation of the TLS authority, without downtime, in two steps. Start: `ca.pem` has the certificates of the present and of a new authority; every node
+//! Rotation of the TLS authority, in two steps. Start: `ca.pem` has the certificates of the present and of a new authority; every node
 //! and client gets that file. Finish: the broker's certificate is of the new authority, and `ca.pem` has only that.
 //!
 //! Does not distribute `ca.pem` and does not reload the broker.

@@ -1,4 +1,4 @@
-//! Rotation of the keys that sign credentials, without downtime, in two steps. Start: the account token lists a new key beside the old one, and new
+//! Rotation of the keys that sign credentials, in two steps. Start: the account token lists a new key beside the old one, and new
 //! credentials are signed with the new key. Finish: the account token lists the new key only, so credentials of the old key end.
 //!
 //! Between the steps, nodes get new tokens from the trust bucket; other principals get new credentials. The keys of operator, account and system

@@ -44,7 +44,7 @@ pub enum OrgCommand {
   rpc org grant anna package puppetral.do --for 30m --out ./anna.creds
   RPC_CREDENTIALS=./anna.creds rpc service restart service=httpd")]
     Grant(OrgGrantArgs),
-    /// Replace a key that signs credentials, or the TLS authority, in two steps, without downtime
+    /// Replace a key that signs credentials, or the TLS authority, in two steps, while the fleet runs
     #[command(after_help = "Examples:
   rpc org rotate node            connected nodes get new tokens
   rpc org rotate node --finish   tokens that the old key signed end
