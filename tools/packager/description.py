@@ -72,7 +72,7 @@ def load(family, maintainer=None):
             requires_systemd=entry.get("requires_systemd", False),
             recommends=entry.get("recommends", []),
             suggests=entry.get("suggests", []),
-            files=[parse_file(path, file, family) for path, file in entry["files"].items()],
+            files=[parse_file(path, file, family) for path, file in entry["files"].items() if file.get("only", family) == family],
         )
         for name, entry in text["packages"].items()
     ]
