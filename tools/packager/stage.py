@@ -51,9 +51,9 @@ def write(path, data, mode=0o644):
     path.chmod(mode)
 
 
-def compress(data):
+def compress(data, level=9):
     """gzip without a name and a time, so that the same data has the same bytes."""
-    return gzip.compress(data, compresslevel=9, mtime=0)
+    return gzip.compress(data, compresslevel=level, mtime=0)
 
 
 def replace_words(data, words):
