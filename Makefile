@@ -7,7 +7,7 @@ export CARGO_TERM_COLOR ?= never
 BUILD := $(or $(CARGO_TARGET_DIR),target)
 PROFILE ?= release
 
-.PHONY: help demo demo-provision test check fmt lint unit doc deny audit sbom tools puppet parity bench bench-permits bench-gate bench-baseline bench-programs faults fuzz install clean
+.PHONY: help demo demo-provision test check fmt lint unit doc deny audit sbom tools puppet parity bench bench-permits bench-gate bench-baseline bench-programs faults fuzz deb rpm image release install clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -96,6 +96,20 @@ install: ## install rpc, rpcd, manual pages and completions below DESTDIR and PR
 	install -D -m 0644 packaging/rpcd.service $(DESTDIR)/usr/lib/systemd/system/rpcd.service
 	install -D -m 0644 packaging/sysusers.d/muster.conf $(DESTDIR)/usr/lib/sysusers.d/muster.conf
 	install -D -m 0644 packaging/rpcd.service.d/observe.conf $(DESTDIR)$(or $(PREFIX),/usr/local)/share/muster/rpcd.service.d/observe.conf
+
+PACKAGE = cargo build --quiet --release --locked --bin rpc --bin rpcd && tools/package $(1) --binaries $(BUILD)/release --out dist
+
+deb: ## build Debian packages of rpc, rpcd and the broker's service into dist/ (needs dpkg-dev)
+	@$(call PACKAGE,deb)
+
+rpm: ## build rpm packages into dist/ (needs rpmbuild)
+	@$(call PACKAGE,rpm)
+
+image: ## build container images of rpc and of rpcd virtual into dist/, as OCI archives
+	@$(call PACKAGE,image)
+
+release: ## build all packages and images without paths of this machine, manual pages, SBOM and SHA256SUMS into dist/
+	@tools/release dist
 
 clean: ## remove all build results
 	cargo clean

@@ -11,13 +11,11 @@ const MAX_TOKEN_BYTES: u64 = 1024 * 1024;
 
 /// Directory of the broker's state when the package `muster-broker` runs it.
 const PACKAGE_STATE_DIR: &str = "/var/lib/muster-broker";
-/// Names of the files in a broker's bundle.
-mod name {
-    pub const CONFIG: &str = "nats.conf";
-    pub const OPERATOR: &str = "operator.jwt";
-    pub const CERTIFICATE: &str = "broker.pem";
-    pub const KEY: &str = "broker.key";
-}
+// Names of the files in a broker's bundle.
+const BUNDLE_CONFIG: &str = "nats.conf";
+const BUNDLE_OPERATOR: &str = "operator.jwt";
+const BUNDLE_CERTIFICATE: &str = "broker.pem";
+const BUNDLE_KEY: &str = "broker.key";
 
 /// The files that the configuration refers to.
 #[derive(Debug, Clone)]
@@ -80,9 +78,9 @@ impl<'a> NatsServerConfig<'a> {
         let mut config = Self::for_organisation(organisation).with_embedded_accounts()?;
         let state = Path::new(PACKAGE_STATE_DIR);
         config.paths = BrokerPaths {
-            operator: name::OPERATOR.into(),
-            certificate: name::CERTIFICATE.into(),
-            key: name::KEY.into(),
+            operator: BUNDLE_OPERATOR.into(),
+            certificate: BUNDLE_CERTIFICATE.into(),
+            key: BUNDLE_KEY.into(),
             tokens: state.join("accounts"),
         };
         config.jetstream = Some(state.join("jetstream"));
@@ -96,13 +94,13 @@ impl<'a> NatsServerConfig<'a> {
         files::create_private_directory(directory)?;
         if self.organisation.profile().broker.tls {
             let key = files::read_secret(&layout.broker_key(), MAX_TOKEN_BYTES)?;
-            files::replace_secret(&directory.join(name::KEY), key.as_bytes())?;
+            files::replace_secret(&directory.join(BUNDLE_KEY), key.as_bytes())?;
             let certificate = files::read_text(&layout.broker_certificate(), MAX_TOKEN_BYTES)?;
-            files::replace_public(&directory.join(name::CERTIFICATE), certificate.as_bytes())?;
+            files::replace_public(&directory.join(BUNDLE_CERTIFICATE), certificate.as_bytes())?;
         }
         let operator = files::read_text(&layout.operator_token(), MAX_TOKEN_BYTES)?;
-        files::replace_public(&directory.join(name::OPERATOR), operator.as_bytes())?;
-        Ok(files::replace_public(&directory.join(name::CONFIG), self.render_text().as_bytes())?)
+        files::replace_public(&directory.join(BUNDLE_OPERATOR), operator.as_bytes())?;
+        Ok(files::replace_public(&directory.join(BUNDLE_CONFIG), self.render_text().as_bytes())?)
     }
 
     /// Renders the file's text. The limits disconnect slow consumers, and detect a dead connection within 90 seconds.
