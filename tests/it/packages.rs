@@ -315,17 +315,23 @@ fn rpm_installs_the_packages_into_an_empty_root() {
         command
     };
     // An empty root has no glibc and no shell.
-    run(rpm().args(["--install", "--nodeps", "--noscripts", "--nouser", "--nogroup"]).args(&packages));
+    run(rpm()
+        .args(["--install", "--nodeps", "--noscripts", "--nouser", "--nogroup"])
+        .args(&packages));
     assert_eq!(run(rpm().args(["--query", "--all"])).lines().count(), 2);
     let rpcd = root.path().join("usr/sbin/rpcd");
-    assert_eq!(run(Command::new(&rpcd).arg("--version")), format!("rpcd {}\n", env!("CARGO_PKG_VERSION")));
+    assert_eq!(
+        run(Command::new(&rpcd).arg("--version")),
+        format!("rpcd {}\n", env!("CARGO_PKG_VERSION"))
+    );
     let config = run(rpm().args(["--query", "--configfiles", "muster-node"]));
     assert_eq!(config, "/etc/logrotate.d/muster-node\n/etc/muster/conf.d/10-package.toml\n");
     let requires = run(rpm().args(["--query", "--requires", "muster-node"]));
     assert!(requires.contains("libc.so.6") && requires.contains("systemd"), "{requires}");
     for package in ["muster-node", "muster-broker"] {
         for tag in ["POSTIN", "PREUN", "POSTUN"] {
-            let script = run(rpm().args(["--query", "--queryformat", &format!("%{{{tag}}}"), package]));
+            let script =
+                run(rpm().args(["--query", "--queryformat", &format!("%{{{tag}}}"), package]));
             assert!(script.contains("systemctl"), "{package} {tag}: {script}");
             run(Command::new("sh").args(["-n", "-c", &script]));
         }
@@ -335,7 +341,8 @@ fn rpm_installs_the_packages_into_an_empty_root() {
 /// The only manifest of an OCI archive, and the directory with the files of its layer.
 fn unpack_image(archive: &Path, directory: &Path) -> (Value, PathBuf) {
     run(Command::new("tar").arg("-xf").arg(archive).arg("-C").arg(directory));
-    let read = |path: PathBuf| -> Value { serde_json::from_slice(&fs::read(path).unwrap()).unwrap() };
+    let read =
+        |path: PathBuf| -> Value { serde_json::from_slice(&fs::read(path).unwrap()).unwrap() };
     let blob = |entry: &Value| {
         let digest = entry["digest"].as_str().unwrap().strip_prefix("sha256:").unwrap();
         let path = directory.join("blobs/sha256").join(digest);
