@@ -87,7 +87,8 @@ def build(builder, package, out):
     set_times(root, builder.epoch)
     target = out / f"{package.name}_{builder.version}_{architecture(builder, package)}.deb"
     compression = ["-Zgzip", "-z1"] if builder.fast else ["-Zxz"]
-    # One thread: the number of threads changes the compressed bytes.
-    builder.run("dpkg-deb", "--root-owner-group", *compression, "--threads-max=1", "--build", root, target)
+    # The number of threads changes the compressed bytes. Versions of dpkg without this setting use one.
+    environment = builder.environment | {"DPKG_DEB_THREADS_MAX": "1"}
+    builder.run("dpkg-deb", "--root-owner-group", *compression, "--build", root, target, env=environment)
     shutil.rmtree(root)
     return target
