@@ -66,7 +66,7 @@ def spec(builder, package, root):
     return (
         "\n".join(tags)
         + f"\n\n%description\n{package.description}\n\n%prep\n\n%build\n\n"
-        + f"%install\nmkdir -p %{{buildroot}}\ncp -a '{root}/.' %{{buildroot}}/\n\n"
+        + f"%install\nmkdir -p '%{{buildroot}}'\ncp -a '{root}/.' '%{{buildroot}}/'\n\n"
         + f"{scripts(package)}\n%files\n{list_files(package, root)}\n\n"
         + f"%changelog\n* {day} {package.maintainer} - {builder.version}-{RELEASE}\n"
         + "- Release; CHANGELOG.md of the project lists the changes\n"
