@@ -91,18 +91,13 @@ def stage_file(builder, file, root):
 
 def stage(builder, package, root):
     """Writes all files of the package below `root`."""
-    # The umask of the caller must not change the package.
-    mask = os.umask(0o022)
-    try:
-        root.mkdir(parents=True)
-        for file in package.files:
-            stage_file(builder, file, root)
-        for file in package.files:
-            if file.kind == "directory":
-                (root / file.path.lstrip("/")).chmod(file.mode)
-        write(root / f"usr/share/doc/{package.name}/copyright", (ROOT / "packaging/copyright").read_bytes())
-    finally:
-        os.umask(mask)
+    root.mkdir(parents=True)
+    for file in package.files:
+        stage_file(builder, file, root)
+    for file in package.files:
+        if file.kind == "directory":
+            (root / file.path.lstrip("/")).chmod(file.mode)
+    write(root / f"usr/share/doc/{package.name}/copyright", (ROOT / "packaging/copyright").read_bytes())
 
 
 def set_times(root, epoch):
