@@ -3,6 +3,7 @@
 //! The programs are those of the tests, not a release build. Installation on machines with systemd is tested elsewhere.
 
 #![expect(clippy::disallowed_types, reason = "runs package managers and the packaged programs")]
+#![expect(clippy::indexing_slicing, reason = "documents are indexed; tests end by panic")]
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -95,7 +96,8 @@ fn list_files(package: &Path) -> Vec<[String; 3]> {
     let listing = run(Command::new("dpkg-deb").arg("--contents").arg(package));
     let lines = listing.lines().map(|line| {
         let words: Vec<&str> = line.split_whitespace().collect();
-        [words[0], words[1], words[5].strip_prefix('.').unwrap()].map(str::to_owned)
+        let [mode, owner, _size, _date, _time, path] = words[..] else { panic!("{line}") };
+        [mode, owner, path.strip_prefix('.').unwrap()].map(str::to_owned)
     });
     lines.filter(|[_, _, path]| path != "/").collect()
 }
@@ -115,8 +117,8 @@ fn debian_packages_have_the_described_files_and_scripts() {
     };
     let files = list_files(node);
     let listed = files.iter().filter(|[_, _, path]| is_listed(path));
-    let listed: String = listed.map(|[mode, _, path]| format!("{mode} {path}\n")).collect();
-    assert_eq!(listed, NODE_FILES);
+    let listed: Vec<_> = listed.map(|[mode, _, path]| format!("{mode} {path}")).collect();
+    assert_eq!(listed, NODE_FILES.lines().collect::<Vec<_>>());
     let all = [list_files(client), files, list_files(broker)].concat();
     for path in [
         "/usr/bin/rpc",
@@ -143,7 +145,7 @@ fn check_debian_package(package: &Path) {
     let directory = TempDir::new().unwrap();
     run(Command::new("dpkg-deb").arg("--raw-extract").arg(package).arg(directory.path()));
     let control = directory.path().join("DEBIAN");
-    for script in ["postinst", "prerm", "postrm"] {
+    for script in ["preinst", "postinst", "prerm", "postrm"] {
         let script = control.join(script);
         if script.exists() {
             assert_eq!(script.metadata().unwrap().permissions().mode() & 0o777, 0o755);
@@ -171,7 +173,7 @@ fn walk(directory: &Path) -> Vec<PathBuf> {
     nested.collect::<Vec<_>>().concat()
 }
 
-/// dpkg with a root directory of its own. Scripts run outside of it, and find it in DPKG_ROOT.
+/// dpkg with a root directory of its own. Scripts run outside of it, and find it in `DPKG_ROOT`.
 fn run_dpkg(root: &Path, arguments: &[&str], package: &Path) -> Output {
     let mut command = Command::new("dpkg");
     command.arg(format!("--root={}", root.display()));
@@ -338,7 +340,7 @@ fn rpm_installs_the_packages_into_an_empty_root() {
     }
 }
 
-/// The only manifest of an OCI archive, and the directory with the files of its layer.
+/// The configuration of the image in an OCI archive, and the directory with the files of its layer.
 fn unpack_image(archive: &Path, directory: &Path) -> (Value, PathBuf) {
     run(Command::new("tar").arg("-xf").arg(archive).arg("-C").arg(directory));
     let read =
