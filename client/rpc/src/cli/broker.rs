@@ -19,7 +19,7 @@ pub enum BrokerCommand {
   rpc broker config --org /srv/acme
   rpc broker config --jetstream-dir /var/lib/nats --write
   rpc broker config --out /etc/nats/nats.conf
-  rpc broker config --bundle ./broker      for /etc/muster-broker of the package muster-broker")]
+  rpc broker config --bundle ./broker      for the package muster-broker")]
     Config(BrokerConfigArgs),
     /// Change the broker's host names, in its certificate and in the addresses for nodes and clients
     #[command(after_help = "Examples:
