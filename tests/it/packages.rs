@@ -77,9 +77,9 @@ fn run(command: &mut Command) -> String {
 }
 
 /// `tools/package` with the programs of the tests.
-fn package_command(format: &str, version: &str, out: &Path, only: &[&str]) -> Command {
+fn package_command(formats: &[&str], version: &str, out: &Path, only: &[&str]) -> Command {
     let mut command = Command::new(project_root().join("tools/package"));
-    command.args([format, "--fast", "--version", version, "--out"]).arg(out);
+    command.args(formats).args(["--fast", "--version", version, "--out"]).arg(out);
     command.arg("--binaries").arg(find_program("rpcd").parent().unwrap());
     command.args(only.iter().flat_map(|name| ["--only", *name]));
     command.env("SOURCE_DATE_EPOCH", "1790000000");
@@ -87,8 +87,8 @@ fn package_command(format: &str, version: &str, out: &Path, only: &[&str]) -> Co
 }
 
 /// Makes packages; returns their paths.
-fn make_packages(format: &str, version: &str, out: &Path, only: &[&str]) -> Vec<PathBuf> {
-    run(&mut package_command(format, version, out, only)).lines().map(PathBuf::from).collect()
+fn make_packages(formats: &[&str], version: &str, out: &Path, only: &[&str]) -> Vec<PathBuf> {
+    run(&mut package_command(formats, version, out, only)).lines().map(PathBuf::from).collect()
 }
 
 /// Type and mode, owner and path of each file of a Debian package.
@@ -108,7 +108,7 @@ fn debian_packages_have_the_described_files_and_scripts() {
         return;
     }
     let out = TempDir::new().unwrap();
-    let packages = make_packages("deb", "0.1.0", out.path(), &[]);
+    let packages = make_packages(&["deb"], "0.1.0", out.path(), &[]);
     let [client, node, broker] = &packages[..] else { panic!("{packages:?}") };
     let is_listed = |path: &str| {
         !(path.contains("/examples/policies/") || path.contains("/rpcd-"))
@@ -200,7 +200,7 @@ fn dpkg_installs_upgrades_and_purges_the_node() {
     fs::write(root.join("etc/passwd"), "root:x:0:0:root:/root:/bin/sh\n").unwrap();
     let read = |path: &str| fs::read_to_string(root.join(path)).unwrap_or_default();
 
-    let first = make_packages("deb", "0.1.0", out, &["muster-node"]);
+    let first = make_packages(&["deb"], "0.1.0", out, &["muster-node"]);
     let done = run_dpkg(root, &["--install"], &first[0]);
     assert!(done.status.success(), "{}", describe_output(&done));
     assert!(read("etc/passwd").contains("\nmuster-agent:"), "{}", read("etc/passwd"));
@@ -211,7 +211,7 @@ fn dpkg_installs_upgrades_and_purges_the_node() {
     fs::write(root.join("etc/muster/conf.d/10-package.toml"), "[audit]\nkeep = 3\n").unwrap();
     fs::create_dir_all(root.join("var/lib/muster/seen")).unwrap();
     fs::remove_file(&enabled).unwrap();
-    let second = make_packages("deb", "0.1.1", out, &["muster-node"]);
+    let second = make_packages(&["deb"], "0.1.1", out, &["muster-node"]);
     let done = run_dpkg(root, &["--install"], &second[0]);
     assert!(done.status.success(), "{}", describe_output(&done));
     assert!(read("var/lib/dpkg/status").contains("Version: 0.1.1"));
@@ -284,23 +284,21 @@ fn packages_are_reproducible() {
         return;
     }
     let (one, other) = (TempDir::new().unwrap(), TempDir::new().unwrap());
-    for format in ["deb", "rpm", "image"] {
-        let only = if format == "image" { "muster-rpc" } else { "muster-node" };
-        let first = make_packages(format, "0.1.0", one.path(), &[only]);
-        let temporary = other.path().join("a longer directory");
-        fs::create_dir_all(&temporary).unwrap();
-        let mut command = Command::new("sh");
-        let again = package_command(format, "0.1.0", other.path(), &[only]);
-        command.args(["-c", "umask 077; exec \"$@\"", "sh"]);
-        command.arg(again.get_program()).args(again.get_args());
-        command.env("SOURCE_DATE_EPOCH", "1790000000").env("TMPDIR", &temporary);
-        command.env("TZ", "Asia/Tokyo").env("LC_ALL", "C").env("HOME", other.path());
-        let second = run(&mut command);
-        assert!(
-            fs::read(&first[0]).unwrap() == fs::read(second.trim()).unwrap(),
-            "{} differs between two builds",
-            first[0].display()
-        );
+    let names = ["muster-node", "muster-virtual"];
+    let first = make_packages(&["deb", "rpm", "image"], "0.1.0", one.path(), &names);
+    let temporary = other.path().join("a longer directory");
+    fs::create_dir_all(&temporary).unwrap();
+    let again = package_command(&["deb", "rpm", "image"], "0.1.0", other.path(), &names);
+    let mut command = Command::new("sh");
+    command.args(["-c", "umask 077; exec \"$@\"", "sh"]);
+    command.arg(again.get_program()).args(again.get_args());
+    command.env("SOURCE_DATE_EPOCH", "1790000000").env("TMPDIR", &temporary);
+    command.env("TZ", "Asia/Tokyo").env("LC_ALL", "C").env("HOME", other.path());
+    let second = run(&mut command);
+    assert_eq!((first.len(), second.lines().count()), (3, 3), "{second}");
+    for (one, other) in first.iter().zip(second.lines()) {
+        let same = fs::read(one).unwrap() == fs::read(other).unwrap();
+        assert!(same, "{} differs between two builds", one.display());
     }
 }
 
@@ -310,7 +308,7 @@ fn rpm_installs_the_packages_into_an_empty_root() {
         return;
     }
     let (root, out) = (TempDir::new().unwrap(), TempDir::new().unwrap());
-    let packages = make_packages("rpm", "0.1.0", out.path(), &["muster-node", "muster-broker"]);
+    let packages = make_packages(&["rpm"], "0.1.0", out.path(), &["muster-node", "muster-broker"]);
     let rpm = || {
         let mut command = Command::new("rpm");
         command.arg("--root").arg(root.path());
@@ -367,7 +365,7 @@ fn images_contain_what_their_programs_need() {
         return;
     }
     let out = TempDir::new().unwrap();
-    for archive in make_packages("image", "0.1.0", out.path(), &[]) {
+    for archive in make_packages(&["image"], "0.1.0", out.path(), &[]) {
         let directory = TempDir::new().unwrap();
         let (config, root) = unpack_image(&archive, directory.path());
         let config = &config["config"];

@@ -1,6 +1,7 @@
 """Makes .deb files with dpkg-deb. Dependencies on libraries come from dpkg-shlibdeps."""
 
 import email.utils
+import os
 import shutil
 
 from .description import ROOT
@@ -18,10 +19,13 @@ def libraries(builder, package):
     if not package.programs:
         return []
     # dpkg-shlibdeps reads a source package's control file.
-    source = builder.work / "shlibdeps"
+    source = builder.work / "shlibdeps" / package.name
     write(source / "debian/control", f"Source: muster\n\nPackage: {package.name}\nArchitecture: any\n".encode())
-    programs = [f"-e{builder.program(name)}" for name in package.programs]
-    output = builder.run("dpkg-shlibdeps", "-O", "--warnings=0", *programs, cwd=source)
+    installed = source / "debian" / package.name
+    installed.mkdir()
+    for name in package.programs:
+        os.link(builder.program(name), installed / name)
+    output = builder.run("dpkg-shlibdeps", "-O", *(f"-e{path}" for path in installed.iterdir()), cwd=source)
     return output.strip().removeprefix("shlibs:Depends=").split(", ")
 
 
