@@ -21,11 +21,13 @@ def libraries(builder, package):
     # dpkg-shlibdeps reads a source package's control file.
     source = builder.work / "shlibdeps" / package.name
     write(source / "debian/control", f"Source: muster\n\nPackage: {package.name}\nArchitecture: any\n".encode())
+    # It expects programs in the directory of the package, which it recognises by DEBIAN.
     installed = source / "debian" / package.name
-    installed.mkdir()
+    (installed / "DEBIAN").mkdir(parents=True)
     for name in package.programs:
         os.link(builder.program(name), installed / name)
-    output = builder.run("dpkg-shlibdeps", "-O", *(f"-e{path}" for path in installed.iterdir()), cwd=source)
+    programs = [f"-e{installed / name}" for name in package.programs]
+    output = builder.run("dpkg-shlibdeps", "-O", *programs, cwd=source)
     return output.strip().removeprefix("shlibs:Depends=").split(", ")
 
 
