@@ -70,7 +70,7 @@ fn lacks(tool: &str) -> bool {
 }
 
 /// The output of a command that must succeed.
-fn run(command: &mut Command) -> String {
+pub(crate) fn run_command(command: &mut Command) -> String {
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     assert!(output.status.success(), "{command:?}\n{}", describe_output(&output));
     String::from_utf8(output.stdout).unwrap()
@@ -88,12 +88,15 @@ fn package_command(formats: &[&str], version: &str, out: &Path, only: &[&str]) -
 
 /// Makes packages; returns their paths.
 fn make_packages(formats: &[&str], version: &str, out: &Path, only: &[&str]) -> Vec<PathBuf> {
-    run(&mut package_command(formats, version, out, only)).lines().map(PathBuf::from).collect()
+    run_command(&mut package_command(formats, version, out, only))
+        .lines()
+        .map(PathBuf::from)
+        .collect()
 }
 
 /// Type and mode, owner and path of each file of a Debian package.
 fn list_files(package: &Path) -> Vec<[String; 3]> {
-    let listing = run(Command::new("dpkg-deb").arg("--contents").arg(package));
+    let listing = run_command(Command::new("dpkg-deb").arg("--contents").arg(package));
     let lines = listing.lines().map(|line| {
         let words: Vec<&str> = line.split_whitespace().collect();
         let [mode, owner, _size, _date, _time, path] = words[..] else { panic!("{line}") };
@@ -143,13 +146,13 @@ fn debian_packages_have_the_described_files_and_scripts() {
 /// Scripts are valid for a POSIX shell; the files contain no path of this machine; files in /etc are configuration files.
 fn check_debian_package(package: &Path) {
     let directory = TempDir::new().unwrap();
-    run(Command::new("dpkg-deb").arg("--raw-extract").arg(package).arg(directory.path()));
+    run_command(Command::new("dpkg-deb").arg("--raw-extract").arg(package).arg(directory.path()));
     let control = directory.path().join("DEBIAN");
     for script in ["preinst", "postinst", "prerm", "postrm"] {
         let script = control.join(script);
         if script.exists() {
             assert_eq!(script.metadata().unwrap().permissions().mode() & 0o777, 0o755);
-            run(Command::new("sh").arg("-n").arg(&script));
+            run_command(Command::new("sh").arg("-n").arg(&script));
         }
     }
     let listed = fs::read_to_string(control.join("conffiles")).unwrap_or_default();
@@ -167,7 +170,7 @@ fn check_debian_package(package: &Path) {
 }
 
 /// All files below a directory.
-fn walk(directory: &Path) -> Vec<PathBuf> {
+pub(crate) fn walk(directory: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
     let nested = entries.map(|path| if path.is_dir() { walk(&path) } else { vec![path] });
     nested.collect::<Vec<_>>().concat()
@@ -235,7 +238,7 @@ fn dpkg_installs_upgrades_and_purges_the_node() {
 }
 
 fn is_root() -> bool {
-    run(Command::new("id").arg("-u")).trim() == "0"
+    run_command(Command::new("id").arg("-u")).trim() == "0"
 }
 
 /// `rpc` and a node on one machine share a directory, and each is removed without the other's files.
@@ -257,11 +260,13 @@ fn purge_of_the_node_keeps_the_files_of_rpc() {
         fs::create_dir_all(helper.parent().unwrap()).unwrap();
         fs::copy("/bin/true", &helper).unwrap();
         let path = format!("{}:/usr/sbin:/usr/bin:/sbin:/bin", helper.parent().unwrap().display());
-        run(Command::new("sh")
-            .arg(script)
-            .arg("purge")
-            .env("DPKG_ROOT", root.path())
-            .env("PATH", path));
+        run_command(
+            Command::new("sh")
+                .arg(script)
+                .arg("purge")
+                .env("DPKG_ROOT", root.path())
+                .env("PATH", path),
+        );
     };
     purge("muster-node");
     let left = || {
@@ -294,7 +299,7 @@ fn packages_are_reproducible() {
     command.arg(again.get_program()).args(again.get_args());
     command.env("SOURCE_DATE_EPOCH", "1790000000").env("TMPDIR", &temporary);
     command.env("TZ", "Asia/Tokyo").env("LC_ALL", "C").env("HOME", other.path());
-    let second = run(&mut command);
+    let second = run_command(&mut command);
     assert_eq!((first.len(), second.lines().count()), (3, 3), "{second}");
     for (one, other) in first.iter().zip(second.lines()) {
         let same = fs::read(one).unwrap() == fs::read(other).unwrap();
@@ -315,38 +320,44 @@ fn rpm_installs_the_packages_into_an_empty_root() {
         command
     };
     // An empty root has no glibc and no shell.
-    run(rpm()
-        .args(["--install", "--nodeps", "--noscripts", "--nouser", "--nogroup"])
-        .args(&packages));
-    assert_eq!(run(rpm().args(["--query", "--all"])).lines().count(), 2);
+    run_command(
+        rpm()
+            .args(["--install", "--nodeps", "--noscripts", "--nouser", "--nogroup"])
+            .args(&packages),
+    );
+    assert_eq!(run_command(rpm().args(["--query", "--all"])).lines().count(), 2);
     let rpcd = root.path().join("usr/sbin/rpcd");
     assert_eq!(
-        run(Command::new(&rpcd).arg("--version")),
+        run_command(Command::new(&rpcd).arg("--version")),
         format!("rpcd {}\n", env!("CARGO_PKG_VERSION"))
     );
-    let config = run(rpm().args(["--query", "--configfiles", "muster-node"]));
+    let config = run_command(rpm().args(["--query", "--configfiles", "muster-node"]));
     assert_eq!(config, "/etc/logrotate.d/muster-node\n/etc/muster/conf.d/10-package.toml\n");
-    let requires = run(rpm().args(["--query", "--requires", "muster-node"]));
+    let requires = run_command(rpm().args(["--query", "--requires", "muster-node"]));
     assert!(requires.contains("libc.so.6") && requires.contains("systemd"), "{requires}");
     for package in ["muster-node", "muster-broker"] {
         for tag in ["POSTIN", "PREUN", "POSTUN"] {
-            let script =
-                run(rpm().args(["--query", "--queryformat", &format!("%{{{tag}}}"), package]));
+            let script = run_command(rpm().args([
+                "--query",
+                "--queryformat",
+                &format!("%{{{tag}}}"),
+                package,
+            ]));
             assert!(script.contains("systemctl"), "{package} {tag}: {script}");
-            run(Command::new("sh").args(["-n", "-c", &script]));
+            run_command(Command::new("sh").args(["-n", "-c", &script]));
         }
     }
 }
 
 /// The configuration of the image in an OCI archive, and the directory with the files of its layer.
 fn unpack_image(archive: &Path, directory: &Path) -> (Value, PathBuf) {
-    run(Command::new("tar").arg("-xf").arg(archive).arg("-C").arg(directory));
+    run_command(Command::new("tar").arg("-xf").arg(archive).arg("-C").arg(directory));
     let read =
         |path: PathBuf| -> Value { serde_json::from_slice(&fs::read(path).unwrap()).unwrap() };
     let blob = |entry: &Value| {
         let digest = entry["digest"].as_str().unwrap().strip_prefix("sha256:").unwrap();
         let path = directory.join("blobs/sha256").join(digest);
-        let sum = run(Command::new("sha256sum").arg(&path));
+        let sum = run_command(Command::new("sha256sum").arg(&path));
         assert!(sum.starts_with(digest), "{sum} is the sum of {digest}");
         assert_eq!(entry["size"].as_u64().unwrap(), path.metadata().unwrap().len());
         path
@@ -355,7 +366,9 @@ fn unpack_image(archive: &Path, directory: &Path) -> (Value, PathBuf) {
     let root = directory.join("root");
     fs::create_dir(&root).unwrap();
     let layer = blob(&manifest["layers"][0]);
-    run(Command::new("tar").arg("-xzf").arg(layer).arg("-C").arg(&root).arg("--no-same-owner"));
+    run_command(
+        Command::new("tar").arg("-xzf").arg(layer).arg("-C").arg(&root).arg("--no-same-owner"),
+    );
     (read(blob(&manifest["config"])), root)
 }
 
@@ -374,7 +387,7 @@ fn images_contain_what_their_programs_need() {
         let name = program.rsplit('/').next().unwrap();
         let mut command = Command::new("unshare");
         command.arg("--map-root-user").arg(format!("--root={}", root.display()));
-        let version = run(command.arg(program).arg("--version"));
+        let version = run_command(command.arg(program).arg("--version"));
         assert_eq!(version, format!("{name} {}\n", env!("CARGO_PKG_VERSION")));
         let root_text = project_root().display().to_string();
         for file in walk(&root) {
@@ -383,34 +396,4 @@ fn images_contain_what_their_programs_need() {
             assert!(!is_text || !String::from_utf8_lossy(&data).contains(&root_text), "{file:?}");
         }
     }
-}
-
-/// What `rpc broker config --bundle` writes is a valid configuration when it is in the service's directory.
-#[test]
-fn broker_bundle_is_a_valid_configuration() {
-    let directory = TempDir::new().unwrap();
-    let (org, bundle) = (directory.path().join("acme"), directory.path().join("bundle"));
-    let rpc = || {
-        let mut command = Command::new(find_program("rpc"));
-        command.env("HOME", directory.path()).current_dir(directory.path());
-        command
-    };
-    run(rpc().args(["org", "init"]).arg(&org).args(["--name", "acme", "--host", "127.0.0.1"]));
-    run(rpc().args(["broker", "config", "--org"]).arg(&org).arg("--bundle").arg(&bundle));
-    let mode = |name: &str| bundle.join(name).metadata().unwrap().permissions().mode() & 0o777;
-    assert_eq!(mode("broker.key"), 0o600);
-    let files: Vec<_> = walk(&bundle);
-    assert_eq!(files.len(), 4, "{files:?}");
-    let text = fs::read_to_string(bundle.join("nats.conf")).unwrap();
-    assert!(!text.contains(&directory.path().display().to_string()), "{text}");
-    for path in ["/var/lib/muster-broker/accounts", "/var/lib/muster-broker/jetstream"] {
-        assert!(text.contains(path), "no {path} in\n{text}");
-    }
-    let state = directory.path().join("state").display().to_string();
-    fs::write(bundle.join("nats.conf"), text.replace("/var/lib/muster-broker", &state)).unwrap();
-    let mut server = Command::new(muster_tests::nats_server::find_binary());
-    run(server.args(["--config", "nats.conf", "-t"]).current_dir(&bundle));
-    fs::remove_file(bundle.join("broker.key")).unwrap();
-    let broken = server.output().unwrap();
-    assert!(!broken.status.success(), "nats-server does not read the files of the bundle");
 }

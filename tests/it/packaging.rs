@@ -1,13 +1,17 @@
 //! The files of `packaging/`: systemd accepts the units, and their security scores are those in the documentation. What packages run:
-//! the version and the manual pages of the daemon.
+//! the version and the manual pages of the daemon, the broker's configuration.
 
 #![expect(clippy::disallowed_types, reason = "runs systemd-analyze and the daemon")]
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use muster_tests::command::find_program;
 use tempfile::TempDir;
+
+use crate::packages::{run_command, walk};
 
 fn project_root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
@@ -148,7 +152,7 @@ fn misspelt_directive_is_reported() {
 
 #[test]
 fn daemon_names_itself_and_writes_its_manual_pages() {
-    let rpcd = muster_tests::command::find_program("rpcd");
+    let rpcd = find_program("rpcd");
     let version = Command::new(&rpcd).arg("--version").output().unwrap();
     let version = String::from_utf8(version.stdout).unwrap();
     assert_eq!(version, format!("rpcd {}\n", env!("CARGO_PKG_VERSION")));
@@ -159,4 +163,39 @@ fn daemon_names_itself_and_writes_its_manual_pages() {
     let page = fs::read_to_string(pages.join("rpcd.8")).unwrap();
     assert!(page.contains("rpcd.toml") && page.contains("restart\\-when\\-idle"), "{page}");
     assert!(pages.join("rpcd-apply.8").exists() && !pages.join("rpcd-exec-sandboxed.8").exists());
+}
+
+/// What `rpc broker config --bundle` writes is a valid configuration when it is in the service's directory.
+#[test]
+fn broker_bundle_is_a_valid_configuration() {
+    let directory = TempDir::new().unwrap();
+    let (org, bundle) = (directory.path().join("acme"), directory.path().join("bundle"));
+    let rpc = || {
+        let mut command = Command::new(find_program("rpc"));
+        command.env("HOME", directory.path()).current_dir(directory.path());
+        command
+    };
+    run_command(rpc().args(["org", "init"]).arg(&org).args([
+        "--name",
+        "acme",
+        "--host",
+        "127.0.0.1",
+    ]));
+    run_command(rpc().args(["broker", "config", "--org"]).arg(&org).arg("--bundle").arg(&bundle));
+    let mode = |name: &str| bundle.join(name).metadata().unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode("broker.key"), 0o600);
+    let files: Vec<_> = walk(&bundle);
+    assert_eq!(files.len(), 4, "{files:?}");
+    let text = fs::read_to_string(bundle.join("nats.conf")).unwrap();
+    assert!(!text.contains(&directory.path().display().to_string()), "{text}");
+    for path in ["/var/lib/muster-broker/accounts", "/var/lib/muster-broker/jetstream"] {
+        assert!(text.contains(path), "no {path} in\n{text}");
+    }
+    let state = directory.path().join("state").display().to_string();
+    fs::write(bundle.join("nats.conf"), text.replace("/var/lib/muster-broker", &state)).unwrap();
+    let mut server = Command::new(muster_tests::nats_server::find_binary());
+    run_command(server.args(["--config", "nats.conf", "-t"]).current_dir(&bundle));
+    fs::remove_file(bundle.join("broker.key")).unwrap();
+    let broken = server.output().unwrap();
+    assert!(!broken.status.success(), "nats-server does not read the files of the bundle");
 }
