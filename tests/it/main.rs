@@ -40,6 +40,7 @@ mod monitoring;
 mod monitoring_files;
 mod moved_broker;
 mod node_fixture;
+mod packages;
 mod packaging;
 mod parity;
 mod permits;

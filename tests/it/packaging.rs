@@ -1,13 +1,17 @@
-//! The files of `packaging/`: systemd accepts the units, and their security score is the one in the documentation. What packages run:
-//! the version and the manual pages of the daemon.
+//! The files of `packaging/`: systemd accepts the units, and their security scores are those in the documentation. What packages run:
+//! the version and the manual pages of the daemon, the broker's configuration.
 
 #![expect(clippy::disallowed_types, reason = "runs systemd-analyze and the daemon")]
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use muster_tests::command::find_program;
 use tempfile::TempDir;
+
+use crate::packages::{run_command, walk};
 
 fn project_root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
@@ -29,6 +33,25 @@ fn analyze(arguments: &[&str], directory: &Path) -> Option<String> {
     };
     let (data, messages) = (output.stdout, output.stderr);
     Some(String::from_utf8_lossy(&[data, messages].concat()).into_owned())
+}
+
+/// A unit of nats-server in its own directory, with a program that exists.
+fn write_broker_unit() -> (TempDir, String) {
+    let directory = TempDir::new().unwrap();
+    let unit = fs::read_to_string(project_root().join("packaging/muster-broker.service")).unwrap();
+    let path = directory.path().join("muster-broker.service");
+    fs::write(&path, unit.replace("ExecStart=nats-server", "ExecStart=/bin/true")).unwrap();
+    (directory, path.display().to_string())
+}
+
+/// The exposure that `systemd-analyze security` reports for the unit; `None` if the tool may be missing.
+fn read_score(name: &str, unit: &str, directory: &Path) -> Option<f64> {
+    let output = analyze(&["security", "--offline=true", "--no-pager", unit], directory)?;
+    let prefix = format!("Overall exposure level for {name}: ");
+    let score = output.lines().rev().find_map(|line| {
+        line.split_once(&prefix)?.1.split_whitespace().next()?.parse::<f64>().ok()
+    });
+    Some(score.unwrap_or_else(|| panic!("no score in\n{output}")))
 }
 
 /// The unit in its own directory, with these drop-ins, and with a program that exists.
@@ -75,14 +98,7 @@ fn unit_scores_match_the_guide() {
     for (drop_ins, documented) in rows {
         let names: Vec<&str> = drop_ins.iter().map(String::as_str).collect();
         let (directory, unit) = write_unit(&names);
-        let output =
-            analyze(&["security", "--offline=true", "--no-pager", &unit], directory.path());
-        let Some(output) = output else { return };
-        let score = output.lines().rev().find_map(|line| {
-            let (_, score) = line.split_once("Overall exposure level for rpcd.service: ")?;
-            score.split_whitespace().next()?.parse::<f64>().ok()
-        });
-        let score = score.unwrap_or_else(|| panic!("no score in\n{output}"));
+        let Some(score) = read_score("rpcd.service", &unit, directory.path()) else { return };
         let installed = analyze(&["--version"], directory.path()).unwrap_or_default();
         if installed.starts_with(&format!("systemd {version} ")) {
             assert!(score <= documented, "{names:?}: {score}, the guide has {documented}");
@@ -106,6 +122,23 @@ fn systemd_accepts_the_units() {
     }
 }
 
+#[test]
+fn broker_unit_is_accepted_and_its_score_is_in_the_guide() {
+    let (directory, unit) = write_broker_unit();
+    let arguments = ["verify", "--man=no", "--recursive-errors=no", &unit];
+    let Some(output) = analyze(&arguments, directory.path()) else { return };
+    assert!(!output.contains("muster-broker.service"), "{output}");
+    let (version, _) = documented_scores();
+    let page = fs::read_to_string(project_root().join("docs/guides/hardening.md")).unwrap();
+    let documented = page.split("| `muster-broker.service` | ").nth(1).unwrap();
+    let documented: f64 = documented.split(' ').next().unwrap().parse().unwrap();
+    let Some(score) = read_score("muster-broker.service", &unit, directory.path()) else { return };
+    let installed = analyze(&["--version"], directory.path()).unwrap_or_default();
+    if installed.starts_with(&format!("systemd {version} ")) {
+        assert!(score <= documented, "{score}, the guide has {documented}");
+    }
+}
+
 /// systemd ignores a misspelt directive and only logs it; the test above must detect that.
 #[test]
 fn misspelt_directive_is_reported() {
@@ -119,7 +152,7 @@ fn misspelt_directive_is_reported() {
 
 #[test]
 fn daemon_names_itself_and_writes_its_manual_pages() {
-    let rpcd = muster_tests::command::find_program("rpcd");
+    let rpcd = find_program("rpcd");
     let version = Command::new(&rpcd).arg("--version").output().unwrap();
     let version = String::from_utf8(version.stdout).unwrap();
     assert_eq!(version, format!("rpcd {}\n", env!("CARGO_PKG_VERSION")));
@@ -130,4 +163,39 @@ fn daemon_names_itself_and_writes_its_manual_pages() {
     let page = fs::read_to_string(pages.join("rpcd.8")).unwrap();
     assert!(page.contains("rpcd.toml") && page.contains("restart\\-when\\-idle"), "{page}");
     assert!(pages.join("rpcd-apply.8").exists() && !pages.join("rpcd-exec-sandboxed.8").exists());
+}
+
+/// What `rpc broker config --bundle` writes is a valid configuration when it is in the service's directory.
+#[test]
+fn broker_bundle_is_a_valid_configuration() {
+    let directory = TempDir::new().unwrap();
+    let (org, bundle) = (directory.path().join("acme"), directory.path().join("bundle"));
+    let rpc = || {
+        let mut command = Command::new(find_program("rpc"));
+        command.env("HOME", directory.path()).current_dir(directory.path());
+        command
+    };
+    run_command(rpc().args(["org", "init"]).arg(&org).args([
+        "--name",
+        "acme",
+        "--host",
+        "127.0.0.1",
+    ]));
+    run_command(rpc().args(["broker", "config", "--org"]).arg(&org).arg("--bundle").arg(&bundle));
+    let mode = |name: &str| bundle.join(name).metadata().unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode("broker.key"), 0o600);
+    let files: Vec<_> = walk(&bundle);
+    assert_eq!(files.len(), 4, "{files:?}");
+    let text = fs::read_to_string(bundle.join("nats.conf")).unwrap();
+    assert!(!text.contains(&directory.path().display().to_string()), "{text}");
+    for path in ["/var/lib/muster-broker/accounts", "/var/lib/muster-broker/jetstream"] {
+        assert!(text.contains(path), "no {path} in\n{text}");
+    }
+    let state = directory.path().join("state").display().to_string();
+    fs::write(bundle.join("nats.conf"), text.replace("/var/lib/muster-broker", &state)).unwrap();
+    let mut server = Command::new(muster_tests::nats_server::find_binary());
+    run_command(server.args(["--config", "nats.conf", "-t"]).current_dir(&bundle));
+    fs::remove_file(bundle.join("broker.key")).unwrap();
+    let broken = server.output().unwrap();
+    assert!(!broken.status.success(), "nats-server does not read the files of the bundle");
 }
