@@ -22,7 +22,7 @@ pub(crate) struct NextDaemon {
 
 /// The next daemon would not start.
 #[derive(Debug, thiserror::Error)]
-#[error("`{} --check` failed, so rpcd goes on with the program that runs: {problem}", program.display())]
+#[error("`{} --check` failed, so rpcd is not restarted: {problem}", program.display())]
 pub(crate) struct NextDaemonError {
     program: PathBuf,
     problem: String,
