@@ -272,7 +272,7 @@ impl<'a> ResourceContext<'a> {
         self
     }
 
-    /// Adds a line to [`crate::engine::ApplyOutcome::log`].
+    /// Adds a line to [`crate::apply::ApplyOutcome::log`].
     pub fn log_line(&self, line: impl Into<String>) {
         self.log.borrow_mut().push(line.into());
     }

@@ -7,7 +7,7 @@ use serde_json::Value as Json;
 use super::CatalogRun;
 use super::notify::QueuedRefresh;
 use super::owed::values_before;
-use crate::engine::apply_change;
+use crate::apply::apply_change;
 use crate::error::EngineError;
 use crate::graph::GraphNodeId;
 use crate::plan::{ChangeOutcome, PropertyChange, REDACTED, ResourcePlan, quote_value};

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use muster_engine::engine::ApplyOutcome;
+use muster_engine::apply::ApplyOutcome;
 use muster_engine::event::{ChangeEvent, ChangeEventStatus};
 use muster_engine::resource::{Resource, ResourceValue};
 use muster_engine::{AutoRequire, CatalogResources, EngineError, ResourceContext, ResourceEngine};

@@ -94,7 +94,7 @@ async fn impossible_undo_returns_the_reason() {
     );
     let both = json!({"undo": unknown, "type": "file", "name": "/tmp/motd"});
     let error = machine.ask("do", both).await.unwrap_err();
-    assert!(error.message.contains("only `undo`"), "{}", error.message);
+    assert!(error.message.contains("only `undo` and `force`"), "{}", error.message);
     let nothing = Machine::new(memory(), json!({}));
     let error = nothing.ask("do", json!({"undo": unknown})).await.unwrap_err();
     assert!(error.message.contains("keeps no undo records"), "{}", error.message);
