@@ -12,7 +12,9 @@ use muster_engine::apply::{ApplyHooks, ApplyOutcome};
 use muster_engine::event::ChangeEventStatus;
 use muster_engine::plan::ResourcePlan;
 use muster_engine::resource::Resource;
-use muster_engine::undo::{RestoreTarget, UndoError, UndoRecord, remaining_differences};
+use muster_engine::undo::{
+    RestoreTarget, UndoError, UndoRecord, prepare_targets, remaining_differences,
+};
 use muster_engine::{EngineError, ResourceEngine};
 use serde_json::{Map, Value};
 
@@ -194,8 +196,8 @@ impl ChangeTask {
         cancel: CancelFlag,
     ) -> Result<ChangeOutcome, ActionError> {
         let (mut resources, mut unrestored, mut conflicts) = (Vec::new(), Vec::new(), Vec::new());
-        for target in targets {
-            let prepared = target.prepare(&self.engine, force).map_err(from_engine_error)?;
+        let all = prepare_targets(&self.engine, targets, force).map_err(from_engine_error)?;
+        for prepared in all {
             unrestored.extend(prepared.unrestored);
             conflicts.extend(prepared.conflict);
             if let Some(resource) = prepared.resource {

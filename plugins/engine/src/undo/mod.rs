@@ -16,7 +16,9 @@ use crate::engine::ResourceEngine;
 use crate::plan::ResourcePlan;
 use crate::resource::{Resource, ResourceValues, format_reference};
 use crate::state_store::replace_json_file;
-pub use restore::{PreparedRestore, RestoreConflict, RestoreTarget, remaining_differences};
+pub use restore::{
+    PreparedRestore, RestoreConflict, RestoreTarget, prepare_targets, remaining_differences,
+};
 
 /// Directory of the records in the state directory.
 const UNDO_DIRECTORY: &str = "undo";

@@ -1,6 +1,7 @@
 //! Turns a record into the resources that restore the recorded state. Refuses to overwrite what was changed since, unless it is forced.
 
-use std::path::Path;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 
 use muster_system::FileEntryKind;
 use muster_system::command::CancelFlag;
@@ -8,7 +9,7 @@ use serde_json::{Map, Value as Json};
 
 use super::{ChangeRecord, MAX_LEFT_CONTENT_BYTES, Prerequisite, UnrestoredProperty, location_of};
 use crate::engine::ResourceEngine;
-use crate::error::{EngineError, Result};
+use crate::error::{DescribeOperation as _, EngineError, Result};
 use crate::plan::{REDACTED, ResourceState, is_absent, quote_value};
 use crate::providers::digest::ChecksumKind;
 use crate::resource::{Resource, ResourceValue};
@@ -18,6 +19,13 @@ use crate::types::file::diff_of_contents;
 /// One resource that has to be restored.
 #[derive(Clone)]
 pub struct RestoreTarget(ChangeRecord);
+
+impl std::fmt::Debug for RestoreTarget {
+    /// Prints the resource without values, because a value may be a password.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("RestoreTarget").field(&self.0.reference()).finish()
+    }
+}
 
 /// A resource that was changed after the change that is to be undone.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,6 +63,24 @@ pub(super) fn list_targets(changes: Vec<ChangeRecord>, omitted: usize) -> Vec<Re
     targets
 }
 
+/// Builds the resources of all targets, and compares the machine with what the changes left. Reads only.
+pub fn prepare_targets(
+    engine: &ResourceEngine,
+    targets: &[RestoreTarget],
+    force: bool,
+) -> Result<Vec<PreparedRestore>> {
+    let mut removed = BTreeSet::new();
+    let prepare = |target: &RestoreTarget| {
+        let prepared = target.prepare(engine, force, &removed)?;
+        let gone = prepared.resource.as_ref().filter(|resource| {
+            resource.type_name == "file" && resource.get_text("ensure") == Some("absent")
+        });
+        removed.extend(gone.map(|resource| PathBuf::from(&resource.name)));
+        Ok(prepared)
+    };
+    targets.iter().map(prepare).collect()
+}
+
 impl RestoreTarget {
     fn from_prerequisite(prerequisite: Prerequisite) -> Self {
         let Prerequisite { type_name, title, attributes } = prerequisite;
@@ -75,8 +101,13 @@ impl RestoreTarget {
         &self.0.type_name
     }
 
-    /// Builds the resource, and compares the machine with what the change left. Reads only.
-    pub fn prepare(&self, engine: &ResourceEngine, force: bool) -> Result<PreparedRestore> {
+    /// Builds the resource, and compares the machine with what the change left. Reads only. `removed`: the paths that earlier targets remove.
+    fn prepare(
+        &self,
+        engine: &ResourceEngine,
+        force: bool,
+        removed: &BTreeSet<PathBuf>,
+    ) -> Result<PreparedRestore> {
         let change = &self.0;
         let mut prepared = PreparedRestore::default();
         let Some(mut attributes) = change.attributes.clone() else {
@@ -100,7 +131,7 @@ impl RestoreTarget {
         let cx = engine.resource_context(CancelFlag::default());
         let mut resource = prepared.build_resource(engine, change, attributes)?;
         if change.type_name == "file" {
-            prepared.check_directory(&cx, change, &mut resource, force)?;
+            prepared.check_directory(&cx, change, &mut resource, (force, removed))?;
         }
         if prepared.conflict.is_none() && !force {
             prepared.conflict = find_conflict(engine, &cx, change, &resource)?;
@@ -176,9 +207,8 @@ impl PreparedRestore {
         cx: &ResourceContext<'_>,
         change: &ChangeRecord,
         resource: &mut Resource,
-        force: bool,
+        (force, removed): (bool, &BTreeSet<PathBuf>),
     ) -> Result<()> {
-        use crate::error::DescribeOperation as _;
         let doing = format_args!("inspecting {}", resource.name);
         let path = Path::new(&resource.name);
         let found = cx.system.metadata(path).during(resource, doing)?;
@@ -186,7 +216,8 @@ impl PreparedRestore {
         if !is_directory || matches!(resource.get_text("ensure"), None | Some("directory")) {
             return Ok(());
         }
-        let entries = cx.system.read_dir(path).during(resource, doing)?.len();
+        let entries = cx.system.read_dir(path).during(resource, doing)?.into_iter();
+        let entries = entries.filter(|name| !removed.contains(&path.join(name))).count();
         if entries > 0 && !force {
             let description = format!(
                 "{}: the directory is not empty, it has {entries} entries",

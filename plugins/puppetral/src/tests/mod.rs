@@ -2,6 +2,7 @@
 
 mod article;
 mod foreign;
+mod generated;
 mod order;
 mod parity;
 mod permission;
@@ -9,6 +10,7 @@ mod planning;
 mod reading;
 mod refusals;
 mod undo;
+mod undo_exactness;
 
 use std::sync::Arc;
 

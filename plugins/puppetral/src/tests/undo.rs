@@ -10,7 +10,7 @@ use super::{Machine, memory, scratch};
 fn machine(state: &Path) -> (tempfile::TempDir, Machine) {
     let (directory, system) = scratch();
     std::fs::write(directory.path().join("tmp/motd"), "old\n").unwrap();
-    let options = json!({"state_dir": state, "allow_types": ["file", "user", "host", "exec"]});
+    let options = json!({"state_dir": state, "allow_types": ["file", "user", "group", "host", "exec", "tidy", "resources", "cron", "service"]});
     (directory, Machine::new(system, options))
 }
 
