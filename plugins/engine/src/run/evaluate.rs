@@ -59,6 +59,7 @@ impl CatalogRun<'_> {
     ) {
         let reference = resource.reference();
         let now = self.epoch_seconds();
+        self.cx.earlier_changes_pending = self.is_noop(resource);
         let planned = self.engine.type_of(resource).and_then(|known| {
             status.provider_used = known.provider_name(&self.cx, resource);
             known.read_and_plan(&self.cx, resource)
