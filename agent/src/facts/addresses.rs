@@ -225,13 +225,12 @@ mod tests {
                 let done = Command::new("ip").args(line.split(' ')).status().unwrap();
                 assert!(done.success(), "ip {line}");
             };
-            ip("link add eth9 type dummy");
             let mut expected = Vec::new();
             for number in [9, 2, 7, 1, 8, 3] {
                 let address = format!("10.91.{number}.5/24");
-                ip(&format!("address add {address} dev eth9"));
+                ip(&format!("address add {address} dev lo"));
                 expected.push(address);
-                assert_eq!(addresses_of("eth9"), expected);
+                assert_eq!(addresses_of("lo"), expected);
             }
         };
         std::thread::spawn(in_namespace).join().unwrap();
