@@ -184,8 +184,12 @@ impl ChangeTask {
         let noop = self.change_guard.is_none();
         let state = open_undo_state(&self.options)?;
         let mut hooks = ChangeHooks { task: self, state, record: None };
-        let outcome = self.engine.apply_resources(resources, cancel, noop, &mut hooks);
-        hooks.save_result()?;
+        let mut outcome = self.engine.apply_resources(resources, cancel, noop, &mut hooks);
+        // The changes are made, so this is no failure of them: without it, an undo asks for `force`.
+        if let Err(error) = hooks.save_result() {
+            let problem = error_chain(&error);
+            outcome.log.push(format!("what the changes left could not be recorded: {problem}"));
+        }
         Ok(outcome)
     }
 
@@ -258,12 +262,12 @@ impl ChangeHooks<'_> {
     }
 
     /// Adds to the record what the changes left.
-    fn save_result(&mut self) -> Result<(), ActionError> {
+    fn save_result(&mut self) -> Result<(), UndoError> {
         let Some(mut record) = self.record.take() else {
             return Ok(());
         };
         record.record_result(&self.task.engine);
-        self.save(&record).map_err(ActionError::from_cause)
+        self.save(&record)
     }
 }
 
