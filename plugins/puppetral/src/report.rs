@@ -67,10 +67,8 @@ pub(crate) fn build_report(change: ChangeOutcome) -> Result<AppliedChange, Actio
     let failure = match (failure, unrestored) {
         (Some(failure), Some(unrestored)) => Some(format!("{failure}; {unrestored}")),
         (Some(failure), None) => Some(failure),
-        (None, Some(unrestored)) => Some(match events.is_empty() {
-            true => unrestored,
-            false => format!("{}; {unrestored}", summary()),
-        }),
+        (None, Some(unrestored)) if events.is_empty() => Some(unrestored),
+        (None, Some(unrestored)) => Some(format!("{}; {unrestored}", summary())),
         (None, None) => None,
     };
     let result = failure.clone().or(not_evaluated).unwrap_or_else(summary);

@@ -18,7 +18,7 @@ use crate::schema::{AttributeKind, AttributeRole, METAPARAMETERS};
 const LOCATION_ATTRIBUTES: [&str; 7] =
     ["path", "target", "provider", "user", "name", "links", "forcelocal"];
 /// Properties of types of Puppet that can be read, but not set.
-const READ_ONLY_PROPERTIES: [&str; 4] = ["ctime", "mtime", "type", "status"];
+const READ_ONLY_PROPERTIES: [&str; 3] = ["ctime", "mtime", "status"];
 
 /// Why there is no previous state to restore.
 #[derive(Debug, thiserror::Error)]

@@ -120,7 +120,8 @@ impl RestoreTarget {
             match forced_attribute {
                 Some(name) if force => drop(attributes.insert(name.clone(), Json::from(true))),
                 Some(_) => {
-                    prepared.note(change, property, &format!("{reason}; `force` removes it"))
+                    let reason = format!("{reason}; an undo with `force` removes it too");
+                    prepared.note(change, property, &reason);
                 }
                 None => prepared.note(change, property, reason),
             }
@@ -260,11 +261,8 @@ fn find_conflict(
         let name = property.name;
         let is_concerned = is_removal || resource.get(name).is_some();
         if is_concerned && is_changed(name, &left, &current, resource) {
-            let redact = |value: Option<&ResourceValue>| match property.sensitive {
-                true => REDACTED.to_owned(),
-                false => quote_value(value),
-            };
-            let (now, then) = (redact(current.get(name)), redact(left.get(name)));
+            let show = |value| show_value(property.sensitive, value);
+            let (now, then) = (show(current.get(name)), show(left.get(name)));
             names.push(format!("{name} is {now}, the change left {then}"));
         }
     }
@@ -275,6 +273,10 @@ fn find_conflict(
         description: format!("{}: {}", change.reference(), names.join(", ")),
         diff: edit_diff(cx, change, &location, [&left, &current]),
     }))
+}
+
+fn show_value(sensitive: bool, value: Option<&ResourceValue>) -> String {
+    if sensitive { REDACTED.to_owned() } else { quote_value(value) }
 }
 
 fn is_changed(
@@ -325,10 +327,7 @@ pub fn remaining_differences(engine: &ResourceEngine, resource: &Resource) -> Ve
         Err(error) => vec![format!("{reference}: {}", error.reason())],
         Ok(plan) => {
             let still = |change: &crate::plan::PropertyChange| {
-                let found = match change.sensitive {
-                    true => REDACTED.to_owned(),
-                    false => quote_value(change.from.as_ref()),
-                };
+                let found = show_value(change.sensitive, change.from.as_ref());
                 format!("{reference}: {}: it is still {found}", change.property)
             };
             plan.changes.iter().map(still).collect()

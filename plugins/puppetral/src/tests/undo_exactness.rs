@@ -292,6 +292,32 @@ async fn home_directories_are_named_where_they_are_lost_or_kept() {
 }
 
 #[tokio::test]
+async fn removed_records_of_files_are_restored_with_all_their_fields() {
+    let undo = UndoMachine::new();
+    undo.write("/etc/ssh/.keep", "");
+    for (input, file) in [
+        (
+            json!({"type": "ssh_authorized_key", "name": "k1", "user": "rip", "key": "AAAA", "params": {"type": "ssh-ed25519"}, "options": "no-pty"}),
+            "/home/rip/.ssh/authorized_keys",
+        ),
+        (
+            json!({"type": "sshkey", "name": "db1", "key": "AAAA", "params": {"type": "ssh-ed25519"}}),
+            "/etc/ssh/ssh_known_hosts",
+        ),
+        (json!({"type": "mailalias", "name": "ops", "recipient": "rip"}), "/etc/aliases"),
+        (
+            json!({"type": "cron", "name": "job", "user": "rip", "command": "/bin/x", "hour": "3", "environment": "A=b"}),
+            "/var/spool/cron/crontabs/rip",
+        ),
+    ] {
+        undo.machine.ask("do", input.clone()).await.unwrap();
+        let mut removal = input;
+        removal["ensure"] = json!("absent");
+        undo.restores(removal, &[file]).await;
+    }
+}
+
+#[tokio::test]
 async fn service_with_a_static_unit_is_started_again() {
     let system = FakeSystem::new();
     system.add_directory("/run/systemd/system");

@@ -30,6 +30,9 @@ const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
 /// Directory of the lock files. They are not beside the edited files, where other programs would read them as configuration.
 const LOCK_DIRECTORY: &str = "/run/muster";
 
+/// Returns the content behind a header.
+pub type HeaderFilter = fn(&[u8]) -> &[u8];
+
 /// A file of records.
 #[derive(Debug)]
 pub struct ParsedFile {
@@ -44,7 +47,7 @@ pub struct ParsedFile {
     /// A program that reads the new content on standard input and installs it, instead of writing the file.
     pub installer: Option<Vec<String>>,
     /// Removes what the installer itself adds to the content, so that it is not installed again.
-    pub strip_header: Option<fn(&[u8]) -> &[u8]>,
+    pub strip_header: Option<HeaderFilter>,
 }
 
 impl ParsedFile {
