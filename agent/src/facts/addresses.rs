@@ -150,7 +150,8 @@ fn read_u16(bytes: &[u8], at: usize) -> Option<u16> {
 
 #[cfg(test)]
 mod tests {
-    use std::process::Command;
+    use muster_system::real::RealSystem;
+    use muster_system::{Command, System as _};
 
     use super::{InterfaceAddress, ReportedAddress, list_addresses, parse_part};
 
@@ -222,8 +223,9 @@ mod tests {
         let in_namespace = || {
             nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET).unwrap();
             let ip = |line: &str| {
-                let done = Command::new("ip").args(line.split(' ')).status().unwrap();
-                assert!(done.success(), "ip {line}");
+                let command = Command::new(["ip"].into_iter().chain(line.split(' ')));
+                let done = RealSystem::new("/".into()).run_command(&command).unwrap();
+                assert!(done.is_success(), "ip {line}: {}", done.combined_text());
             };
             let mut expected = Vec::new();
             for number in [9, 2, 7, 1, 8, 3] {

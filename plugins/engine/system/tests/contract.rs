@@ -9,7 +9,7 @@ mod contract {
 
     use muster_system::fake::FakeSystem;
     use muster_system::real::RealSystem;
-    use muster_system::{FileAttributes, FileEntryKind, System, SystemError};
+    use muster_system::{Command, FileAttributes, FileEntryKind, System, SystemError};
 
     const LIMIT: u64 = 1 << 20;
 
@@ -51,21 +51,25 @@ mod contract {
         });
     }
 
+    fn run<'p>(words: impl Iterator<Item = &'p Path>) {
+        let command = Command::new(words.map(|word| word.to_str().unwrap()));
+        let done = RealSystem::new("/".into()).run_command(&command).unwrap();
+        assert!(done.is_success(), "{}", done.combined_text());
+    }
+
     /// A file that is mounted over another one, until it is dropped.
     struct BindMount(std::path::PathBuf);
 
     impl BindMount {
         fn new(from: &Path, over: &Path) -> Self {
-            let mut mount = std::process::Command::new("mount");
-            let done = mount.arg("--bind").args([from, over]).status().unwrap();
-            assert!(done.success(), "only root can mount");
+            run(["mount", "--bind"].map(Path::new).into_iter().chain([from, over]));
             Self(over.to_owned())
         }
     }
 
     impl Drop for BindMount {
         fn drop(&mut self) {
-            drop(std::process::Command::new("umount").arg(&self.0).status());
+            run([Path::new("umount"), &self.0].into_iter());
         }
     }
 
