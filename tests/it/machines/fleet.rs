@@ -111,11 +111,13 @@ impl MachineFleet {
 
     /// Waits until a shell script succeeds on a machine; returns its standard output.
     pub(crate) async fn await_script(&self, machine: &str, script: &str) -> String {
-        let output = poll_until_ok(&format!("{machine}: {script}"), COMMAND_TIMEOUT, async || {
+        let what = format!("{machine}: {script}");
+        let output = poll_until_ok(&what, COMMAND_TIMEOUT, async || {
             let output = self.run(machine, script).await;
             if output.status.success() { Ok(output) } else { Err(describe_output(&output)) }
-        });
-        String::from_utf8_lossy(&output.await.stdout).trim_end().to_owned()
+        })
+        .await;
+        String::from_utf8_lossy(&output.stdout).trim_end().to_owned()
     }
 
     /// Copies a file or the content of a directory to a path of a machine that is on or off. Modes are kept; root owns
