@@ -28,10 +28,12 @@ use crate::events::{self, EventSources};
 use crate::external::ExternalAgentManager;
 use crate::memory;
 use crate::metrics;
-use crate::presence::{PresenceWriter, resume_restarts};
+use crate::presence::{PresenceWriter, report_connection, resume_restarts};
 use crate::services;
 pub use crate::signals::ShutdownKind;
-use crate::signals::{DaemonSignal, SignalStreams, notify_reloading, notify_systemd};
+use crate::signals::{
+    CONNECTED_STATUS, DaemonSignal, SignalStreams, notify_reloading, notify_systemd,
+};
 use crate::state_lock;
 use crate::trust_sync::TokenChange;
 
@@ -103,6 +105,8 @@ pub async fn run_until_signal(
     };
     let presence = PresenceWriter::announce_start(agents::restart_store(&config.paths.state)).await;
     resume_restarts(config).await;
+    // Ready means that the daemon runs. A broker that is away or refuses this node must not keep the machine from booting.
+    notify_systemd(&[NotifyState::Ready, NotifyState::Status("connecting to the broker")]);
     let mut tasks = vec![
         tokio::spawn(supervisor.clone().handle_signals(signals)),
         tokio::spawn(supervisor.clone().refresh_periodically()),
@@ -118,6 +122,7 @@ pub async fn run_until_signal(
         tasks.push(tokio::spawn(externals.poll_changes(interval, supervisor.stop.clone())));
     }
     let bus = options.connect().await.map_err(LifecycleError::Connect)?;
+    tasks.push(tokio::spawn(report_connection(bus.clone(), Arc::clone(&supervisor.ready))));
     broker_handles.permits.connect(bus.clone());
     if let Some(address) = config.metrics.listen {
         let context = metrics::MetricsContext {
@@ -147,7 +152,7 @@ pub async fn run_until_signal(
     }
     tracing::info!(identity = %core.identity(), "ready");
     supervisor.ready.store(true, Ordering::Release);
-    notify_systemd(&[NotifyState::Ready]);
+    notify_systemd(&[NotifyState::Status(CONNECTED_STATUS)]);
     let restarts = agents::restart_store(&config.paths.state);
     tasks.push(tokio::spawn(events::publish_node_events(
         Arc::clone(&core),
@@ -179,7 +184,7 @@ async fn wait_for_enrolment(
     signals: &mut SignalStreams,
 ) -> Result<BootstrapOutcome, LifecycleError> {
     if enrolment::bootstrap_path(config).is_some() {
-        notify_systemd(&[NotifyState::Status("waiting for enrolment")]);
+        notify_systemd(&[NotifyState::Ready, NotifyState::Status("waiting for enrolment")]);
     }
     let retry = Notify::new();
     let enrolling = enrolment::ensure_enrolled(config, &retry);
@@ -252,6 +257,7 @@ struct DaemonSupervisor {
     externals: Arc<ExternalAgentManager>,
     host: Arc<dyn System>,
     config: Config,
+    /// Whether the subscriptions are confirmed; the connection may be lost later.
     ready: Arc<AtomicBool>,
     stop: CancellationToken,
     /// Whether to restart after shutdown.
@@ -301,10 +307,7 @@ impl DaemonSupervisor {
     }
 
     async fn reload(&self) {
-        let ready = self.ready.load(Ordering::Acquire);
-        if ready {
-            notify_reloading();
-        }
+        notify_reloading();
         let (core, config) = (Arc::clone(&self.core), self.config.clone());
         let files = tokio::task::spawn_blocking(move || {
             assemble::reload_policies(&core, &config);
@@ -318,9 +321,7 @@ impl DaemonSupervisor {
         self.collect_facts().await;
         self.externals.scan_and_apply(ScanMode::Complete).await;
         tracing::info!("reloaded policies, facts, classes and external agents");
-        if ready {
-            notify_systemd(&[NotifyState::Ready]);
-        }
+        notify_systemd(&[NotifyState::Ready]);
     }
 
     /// Collects facts and reads classes at the configured interval, forgets expired requests, and releases unused memory.

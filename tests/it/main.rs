@@ -54,6 +54,7 @@ mod run_and_copy;
 mod run_states;
 mod runs;
 mod secrets;
+mod service_manager;
 mod stats;
 mod statuses;
 mod supply;
