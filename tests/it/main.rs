@@ -62,6 +62,7 @@ mod timeouts;
 mod token_renewal;
 mod trust;
 mod trust_sync;
+mod unanswered;
 mod undo;
 mod wording;
 mod worker_fixture;
