@@ -141,7 +141,7 @@ impl RequestWorker {
         let cancel = self.cancel_actions.clone();
         self.work.spawn(async move {
             if let Some(reply) = answer_request(&core, admission, &cancel, &bus).await {
-                send_reply(&bus, reply).await;
+                send_begun_reply(&core, &bus, reply).await;
             }
         });
     }
@@ -177,6 +177,18 @@ async fn answer_request(
         }
     };
     pipeline::execute_request(core, accepted, cancel, bus).await
+}
+
+/// Sends the reply to a request that is in the journal of begun requests, and then removes it there: a daemon that is killed in between leaves a
+/// request that the next one reports as lost, and the caller ignores the second reply.
+pub(crate) async fn send_begun_reply(core: &DaemonCore, bus: &Bus, reply: OutgoingReply) {
+    let begun = reply.begun;
+    send_reply(bus, reply).await;
+    let Some(request) = begun else { return };
+    if let Err(error) = bus.flush().await {
+        tracing::debug!(%error, "cannot flush a reply");
+    }
+    core.begun.end(request);
 }
 
 async fn send_reply(bus: &Bus, reply: OutgoingReply) {

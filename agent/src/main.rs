@@ -66,6 +66,12 @@ enum DaemonCommand {
     /// Perform the requested restarts of one service; started by the requesting process
     #[command(hide = true)]
     RestartWorker(restart::RestartWorkerArgs),
+    /// Change packages in a process that outlives the daemon; started by the daemon
+    #[command(hide = true)]
+    PackageWorker {
+        /// Directory with the change
+        directory: PathBuf,
+    },
     /// Apply the limits of a plan and execute its program; the daemon starts external agents this way
     #[command(hide = true)]
     ExecSandboxed {
@@ -92,6 +98,10 @@ fn main() -> ExitCode {
             restart::restart_when_idle(args, &arguments.config)
         }
         Some(DaemonCommand::RestartWorker(args)) => restart::run_worker(args),
+        Some(DaemonCommand::PackageWorker { directory }) => {
+            let changed = muster_package::worker::run_worker(directory);
+            changed.map(|()| ExitCode::SUCCESS).map_err(anyhow::Error::from)
+        }
         Some(DaemonCommand::Man { directory }) => write_man_pages(directory),
         Some(DaemonCommand::Virtual(args)) => start_virtual_nodes(args, &arguments.config),
         None => run_daemon(&arguments).map(|()| ExitCode::SUCCESS),
