@@ -169,9 +169,9 @@ async fn change_in_worker(
     };
     match progress.map_err(|error| ActionError::internal_error(error.to_string()))? {
         WorkProgress::Ended(Some(result)) => result,
-        WorkProgress::Ended(None) => {
-            Err(ActionError::failed("the process that changed the packages was killed; check them with `dpkg --audit`"))
-        }
+        WorkProgress::Ended(None) => Err(ActionError::failed(
+            "the process that changed the packages was killed; check them with `dpkg --audit`",
+        )),
         WorkProgress::Running => {
             cx.node.hand_over(cx.request);
             Err(ActionError::failed("the daemon stopped; the next one replies"))

@@ -259,6 +259,7 @@ pub fn run_worker(directory: &Path) -> Result<(), SystemError> {
 
 fn read_order(state: &StateDir) -> Result<WorkOrder, ActionError> {
     let bytes = state.read_file(WORK_FILE, MAX_FILE_BYTES).map_err(ActionError::from_cause)?;
-    serde_json::from_slice(&bytes.unwrap_or_default())
-        .map_err(|error| ActionError::internal_error(format!("the stored change is damaged: {error}")))
+    serde_json::from_slice(&bytes.unwrap_or_default()).map_err(|error| {
+        ActionError::internal_error(format!("the stored change is damaged: {error}"))
+    })
 }

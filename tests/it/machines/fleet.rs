@@ -109,6 +109,17 @@ impl MachineFleet {
         String::from_utf8_lossy(&output.stdout).trim_end().to_owned()
     }
 
+    /// Pipes a script to the shell of a machine, as `ssh MACHINE sh` does; it must succeed.
+    pub(crate) async fn pipe(&self, machine: &str, script: &str) {
+        let mut command = tool_command(&["exec", &self.fleet, machine, "sh"]);
+        let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
+        let mut input = child.stdin.take().unwrap();
+        tokio::io::AsyncWriteExt::write_all(&mut input, script.as_bytes()).await.unwrap();
+        drop(input);
+        let output = child.wait_with_output().await.unwrap();
+        assert!(output.status.success(), "{machine}: {}", describe_output(&output));
+    }
+
     /// Waits until a shell script succeeds on a machine; returns its standard output.
     pub(crate) async fn await_script(&self, machine: &str, script: &str) -> String {
         let what = format!("{machine}: {script}");

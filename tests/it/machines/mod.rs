@@ -4,8 +4,11 @@
 //! broker, and [`nodes::MachineNodes`] puts both together. A run without root or systemd-nspawn sets
 //! `MUSTER_TESTS_WITHOUT=machines`, and the tests return at once.
 
+mod apt_repository;
 mod boot;
 pub(crate) mod fleet;
+mod install;
+pub(crate) mod load;
 pub(crate) mod nodes;
 pub(crate) mod organisation;
 

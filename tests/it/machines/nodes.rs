@@ -53,13 +53,7 @@ impl MachineNodes {
 
     /// Waits until this many nodes answer a ping.
     pub(crate) async fn await_answers(&self, count: usize) {
-        poll_until_ok(&format!("{count} nodes answer"), RECOVERY_TIMEOUT, async || {
-            let output = self.operator.run(&["ping"]).await;
-            let text = String::from_utf8_lossy(&output.stdout);
-            let answers = text.lines().filter(|line| line.contains("time=")).count();
-            if answers == count { Ok(()) } else { Err(describe_output(&output)) }
-        })
-        .await;
+        count_answers(&self.operator, count).await;
     }
 
     /// Calls an action on the node of one machine; returns its reply, which must exist.
@@ -71,6 +65,17 @@ impl MachineNodes {
         let reply = document["replies"].as_array().and_then(|replies| replies.first());
         reply.cloned().unwrap_or_else(|| panic!("{arguments:?}: no reply: {document:#}"))
     }
+}
+
+/// Waits until exactly this many nodes answer a ping; returns the output of that ping.
+pub(crate) async fn count_answers(operator: &OperatorHost, count: usize) -> String {
+    poll_until_ok(&format!("{count} nodes answer"), RECOVERY_TIMEOUT, async || {
+        let output = operator.run(&["ping"]).await;
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let answers = text.lines().filter(|line| line.contains("time=")).count();
+        if answers == count { Ok(text) } else { Err(describe_output(&output)) }
+    })
+    .await
 }
 
 /// The node of a machine.
