@@ -156,8 +156,25 @@ impl MachineFleet {
         run_tool_successfully(&words).await;
     }
 
-    /// The name of a machine's interface on this host, as its peer on the bridge: `ip link set NAME down` cuts it off.
-    pub(crate) fn interface(&self, machine: &str) -> String {
+    /// Limits the memory of a machine that is on.
+    pub(crate) async fn limit_memory(&self, machine: &str, bytes: u64) {
+        run_tool_successfully(&["limit", &self.fleet, machine, &bytes.to_string()]).await;
+    }
+
+    /// Connects a machine to the others or cuts it off, as by its cable.
+    pub(crate) async fn set_link(&self, machine: &str, is_up: bool) {
+        let interface = self.interface(machine);
+        let state = if is_up { "up" } else { "down" };
+        let output = tokio::process::Command::new("ip")
+            .args(["link", "set", &interface, state])
+            .output()
+            .await
+            .unwrap();
+        assert!(output.status.success(), "{}", describe_output(&output));
+    }
+
+    /// The name of a machine's interface on this host, a port of the fleet's bridge.
+    fn interface(&self, machine: &str) -> String {
         format!("vb-{}{machine}", self.fleet.replace('-', ""))
     }
 }

@@ -1,5 +1,7 @@
 //! Packages on real machines: installed by apt, enrolled by one command, upgraded under load, purged.
 
+#![expect(clippy::indexing_slicing, reason = "documents are indexed; tests end by panic")]
+
 use std::time::Instant;
 
 use futures_util::future::join_all;
@@ -107,6 +109,11 @@ async fn installed_by_apt_enrolled_by_one_command_and_purged() {
     machines.pipe("m2", &script).await;
     let answers = count_answers(&operator, 2).await;
     assert!(answers.contains("m2.example.net"), "{answers}");
+    poll_until_ok("m2 is provisioned", RECOVERY_TIMEOUT, async || {
+        let (document, _) = operator.run_json(&["provision", "status", "m2.example.net"]).await;
+        if document["nodes"][0]["state"] == "done" { Ok(()) } else { Err(document) }
+    })
+    .await;
     assert_eq!(machines.sh("m2", "stat -c '%a %U' /etc/muster/bootstrap.creds").await, "600 root");
 
     machines.sh("m2", "DEBIAN_FRONTEND=noninteractive apt-get -q -y purge muster-node").await;

@@ -9,8 +9,12 @@ mod boot;
 pub(crate) mod fleet;
 mod install;
 pub(crate) mod load;
+mod network;
 pub(crate) mod nodes;
 pub(crate) mod organisation;
+mod power_cuts;
+mod shortages;
+mod systemd;
 
 use std::time::Duration;
 

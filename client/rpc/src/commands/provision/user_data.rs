@@ -104,7 +104,7 @@ fn machine_files(
     }
     let policy = format!(
         "# Allows only the service that provisions this machine.\n\
-         policy default deny\nallow\t{}\t*\t*\t*\n",
+         policy default deny\nallow\tservice={}\t*\t*\t*\n",
         args.provisioner
     );
     files.push(file("policies/provision.policy", 0o644, policy));
