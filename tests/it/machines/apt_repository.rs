@@ -38,7 +38,7 @@ impl AptRepository {
     }
 }
 
-fn write_index(directory: &Path) {
+pub(crate) fn write_index(directory: &Path) {
     let output =
         Command::new("dpkg-scanpackages").args(["-m", "."]).current_dir(directory).output();
     let output = output.expect("dpkg-scanpackages is installed (apt install dpkg-dev)");

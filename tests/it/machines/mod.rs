@@ -13,6 +13,7 @@ mod network;
 pub(crate) mod nodes;
 pub(crate) mod organisation;
 mod power_cuts;
+mod resources;
 mod shortages;
 mod systemd;
 
