@@ -186,7 +186,7 @@ impl Drop for MachineFleet {
         };
         if std::thread::panicking() {
             for machine in self.machines.keys() {
-                let journal = ["journalctl", "--no-pager", "--lines=60", "--output=short-precise"];
+                let journal = ["journalctl", "--unit=rpcd", "--no-pager", "--lines=40"];
                 let words = [&["exec", &self.fleet, machine], &journal[..]].concat();
                 print_journal(machine, command(&words).ok());
             }
