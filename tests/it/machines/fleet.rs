@@ -150,12 +150,6 @@ impl MachineFleet {
         run_tool_successfully(&words).await;
     }
 
-    /// Boots machines that are off, without waiting.
-    pub(crate) async fn begin_boot(&self, machines: &[&str]) {
-        let words = [&["boot", &self.fleet, "--no-wait"], machines].concat();
-        run_tool_successfully(&words).await;
-    }
-
     /// Limits the memory of a machine that is on.
     pub(crate) async fn limit_memory(&self, machine: &str, bytes: u64) {
         run_tool_successfully(&["limit", &self.fleet, machine, &bytes.to_string()]).await;

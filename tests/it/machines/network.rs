@@ -16,11 +16,11 @@ const PARTITION_TIME: Duration = Duration::from_secs(45);
 
 /// Drops one of ten packets in each direction.
 const LOSS: &str = "nft 'table inet fault { \
-    chain i { type filter hook input priority 0; numgen random mod 10 == 0 drop; } \
-    chain o { type filter hook output priority 0; numgen random mod 10 == 0 drop; } }'";
+    chain i { type filter hook input priority 0; numgen random mod 10 == 0 drop; }; \
+    chain o { type filter hook output priority 0; numgen random mod 10 == 0 drop; }; }'";
 /// Drops what arrives from the broker, and nothing that is sent to it.
 const HALF_OPEN: &str = "nft 'table inet fault { \
-    chain i { type filter hook input priority 0; iifname \"host0\" drop; } }'";
+    chain i { type filter hook input priority 0; iifname \"host0\" drop; }; }'";
 const NO_RULES: &str = "nft delete table inet fault";
 /// 256 kbit/s behind a queue of up to 2 s.
 const DELAY: &str = "tc qdisc add dev host0 root tbf rate 256kbit burst 2000 latency 2s";

@@ -26,7 +26,7 @@ const ENROLLING: &str = "m4";
 /// The latest moment of a cut after the request.
 const LATEST_CUT: Duration = Duration::from_millis(1500);
 
-const CONFIGURATION: &str = "[plugins.shell]\nenabled = true\n";
+const CONFIGURATION: &str = "[plugins.catalog]\nenabled = true\n";
 
 /// A service for restarts; it counts its starts.
 const STUB: &str = "[Service]\nExecStartPre=/bin/sh -c 'echo start >>/var/stub-starts; sync -f /var/stub-starts'\n\
