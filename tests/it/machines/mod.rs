@@ -6,6 +6,7 @@
 
 mod apt_repository;
 mod boot;
+mod duplicates;
 pub(crate) mod fleet;
 mod install;
 pub(crate) mod load;
@@ -13,6 +14,7 @@ mod network;
 pub(crate) mod nodes;
 pub(crate) mod organisation;
 mod power_cuts;
+mod puppet_runs;
 mod resources;
 mod shortages;
 mod systemd;

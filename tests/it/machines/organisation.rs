@@ -34,6 +34,8 @@ impl OperatorHost {
         operator.run_successfully(&init).await;
         operator.run_successfully(&["org", "add", "user", "rip", "--bundle", "rip"]).await;
         operator.start_broker().await;
+        // Creates the stores for presence, permits and provisioning.
+        operator.run_successfully(&["org", "push"]).await;
         operator
     }
 

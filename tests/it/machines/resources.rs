@@ -46,10 +46,11 @@ const CASES: &[ResourceCase] = &[
         attributes: &["content=a = 1\n", "mode=0640", "owner=games", "group=adm"],
         shown: &[("ensure", "'file'"), ("mode", "'0640'"), ("owner", "5"), ("group", "4")],
     },
+    // With `force`, because an undo does not remove a directory otherwise.
     ResourceCase {
         kind: "file",
         name: "/srv/data",
-        attributes: &["ensure=directory", "mode=2750"],
+        attributes: &["ensure=directory", "mode=2750", "force=true"],
         shown: &[("ensure", "'directory'"), ("mode", "'2750'")],
     },
     ResourceCase {
