@@ -150,11 +150,7 @@ async fn change_in_worker(
     let stopped = stop.clone();
     let mut waiting = tokio::task::spawn_blocking(move || {
         let _guard = guard;
-        let progress = started.wait_until_ended(&stopped);
-        if matches!(progress, WorkProgress::Ended(_)) {
-            started.remove_files();
-        }
-        progress
+        started.wait_until_ended(&stopped)
     });
     let progress = tokio::select! {
         progress = &mut waiting => progress,
