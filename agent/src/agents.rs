@@ -10,7 +10,8 @@ use std::sync::Arc;
 use muster_api::system::System;
 use muster_api::system::real::RealSystem;
 use muster_api::{
-    ActionError, Agent, AgentError, DaemonContext, DataSourceError, NodePlugin, PluginError, ValidatedDataSource,
+    ActionError, Agent, AgentError, DaemonContext, DataSourceError, NodePlugin, PluginError,
+    ValidatedDataSource,
 };
 use muster_catalog::CatalogPlugin;
 use muster_engine::lock::puppet_state_dirs;

@@ -134,11 +134,8 @@ impl BegunRequests {
             return;
         }
         let due = state.bytes >= COMPACT_THRESHOLD;
-        let written = if due {
-            self.rewrite(&mut state)
-        } else {
-            state.append(&JournalLine::Ended(request))
-        };
+        let written =
+            if due { self.rewrite(&mut state) } else { state.append(&JournalLine::Ended(request)) };
         self.report_failure(written);
     }
 

@@ -24,12 +24,7 @@ pub(crate) async fn answer_left_requests(
 ) {
     let mut answers = JoinSet::new();
     for begun in left {
-        answers.spawn(answer_request(
-            Arc::clone(&core),
-            bus.clone(),
-            begun,
-            Arc::clone(&packages),
-        ));
+        answers.spawn(answer_request(Arc::clone(&core), bus.clone(), begun, Arc::clone(&packages)));
     }
     while answers.join_next().await.is_some() {}
 }
@@ -50,7 +45,8 @@ async fn answer_request(
             Some(None) => lost_outcome(&begun),
         },
     };
-    let (status, reason) = (outcome.status.code(), outcome.reason.as_ref().map(ReplyReason::as_str));
+    let (status, reason) =
+        (outcome.status.code(), outcome.reason.as_ref().map(ReplyReason::as_str));
     tracing::warn!(
         request = %id, caller = %begun.caller, agent = %begun.agent, action = %begun.action, status, reason,
         "answering a request that an earlier daemon had begun"

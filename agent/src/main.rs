@@ -135,8 +135,7 @@ fn become_program(plan: &str) -> ExitCode {
 #[expect(clippy::print_stderr, reason = "the only output before or without the log")]
 fn print_error(line: &str) {
     let is_journal = journal::is_stderr_connected();
-    let priority =
-        if is_journal { journal::priority_prefix(tracing::Level::ERROR) } else { "" };
+    let priority = if is_journal { journal::priority_prefix(tracing::Level::ERROR) } else { "" };
     eprintln!("{priority}{line}");
 }
 

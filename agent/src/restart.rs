@@ -178,7 +178,8 @@ pub fn restart_daemon(args: &DaemonRestartArgs, config_file: &Path) -> anyhow::R
     // This program is the one that the daemon becomes. The daemon checks it too, but can only log what is wrong.
     if config_file.exists() {
         let config = Config::load(config_file)?;
-        assemble::check_config(&config).context("rpcd would not start again, so it is not restarted")?;
+        assemble::check_config(&config)
+            .context("rpcd would not start again, so it is not restarted")?;
     }
     let start = Instant::now();
     let host = RealSystem::new("/".into());

@@ -37,7 +37,8 @@ impl NextDaemon {
     /// Runs the program with `--check`, which reads everything and changes nothing. Blocks.
     pub(crate) fn check(&self) -> Result<(), NextDaemonError> {
         let (program, config) = (self.program.display(), self.config_file.display());
-        let arguments = [program.to_string(), "--config".into(), config.to_string(), "--check".into()];
+        let arguments =
+            [program.to_string(), "--config".into(), config.to_string(), "--check".into()];
         let mut command = Command::new(arguments);
         command.timeout = Some(CHECK_TIMEOUT);
         command.cwd = std::env::current_dir().ok();
@@ -46,7 +47,8 @@ impl NextDaemon {
             Ok(output) => {
                 let text = output.combined_text();
                 let last = text.lines().rev().find(|line| !line.trim().is_empty());
-                let last: String = last.unwrap_or_default().chars().take(MAX_OUTPUT_CHARS).collect();
+                let last: String =
+                    last.unwrap_or_default().chars().take(MAX_OUTPUT_CHARS).collect();
                 format!("code {}: {last}", output.code)
             }
             Err(error) => error_chain(&error),

@@ -257,8 +257,7 @@ async fn request_that_a_power_failure_ended_is_reported_as_lost() {
             fixture.kill_all(&mut first);
             (fixture.start().await, Instant::now())
         };
-        let (reply, (second, back)) =
-            tokio::join!(fixture.call(agent, action, data), failing);
+        let (reply, (second, back)) = tokio::join!(fixture.call(agent, action, data), failing);
         assert!(back.elapsed() < Duration::from_secs(5), "{:?}", back.elapsed());
         let reply = reply.reply;
         assert_eq!((reply.statuscode, reply.reason), (ReplyStatus::Other, Some(ReplyReason::Lost)));
@@ -280,11 +279,25 @@ async fn request_that_a_power_failure_ended_is_reported_as_lost() {
 async fn rpc_shows_a_lost_request_as_such() {
     let fixture = Fixture::new().await;
     let mut first = fixture.start().await;
-    let rpc =
-        RpcCommand::new(&fixture.server, &fixture.organisation, &fixture.organisation.caller("anna"), "");
+    let rpc = RpcCommand::new(
+        &fixture.server,
+        &fixture.organisation,
+        &fixture.organisation.caller("anna"),
+        "",
+    );
     let command = "command=echo > /tmp/begun; while :; do sleep 0.1; done";
-    let arguments =
-        ["do", "puppetral", "type=exec", "name=wait", "provider=shell", command, "-I", NODE, "-t", "120"];
+    let arguments = [
+        "do",
+        "puppetral",
+        "type=exec",
+        "name=wait",
+        "provider=shell",
+        command,
+        "-I",
+        NODE,
+        "-t",
+        "120",
+    ];
     let started = Instant::now();
     let failing = async {
         fixture.await_begun().await;

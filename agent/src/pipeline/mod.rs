@@ -50,12 +50,12 @@ use crate::core::DaemonCore;
 use crate::lookup::RequestLookups;
 use crate::metrics::request_metrics::KnownAction;
 pub use admission::{PendingAdmission, RequestAdmission};
-pub(crate) use audit::record_lost;
-pub(crate) use reply::build_late_reply;
 use admission::{PendingCheck, RefusedRequest, RequestRejection};
+pub(crate) use audit::record_lost;
 use authorise::AuthorisationOutcome;
 use matches::TargetMatch;
 use progress::ProgressListener;
+pub(crate) use reply::build_late_reply;
 use stage_timer::StageTimer;
 
 /// A received message.

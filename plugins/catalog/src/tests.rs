@@ -125,7 +125,8 @@ async fn refresh_of_a_run_that_was_cut_off_is_replayed() {
             directory.path().display()
         );
         let text = catalog(directory.path(), &script);
-        let running = tokio::spawn(async move { ask(&apply, "apply", json!({"catalog": text})).await });
+        let running =
+            tokio::spawn(async move { ask(&apply, "apply", json!({"catalog": text})).await });
         while !path("begun").exists() {
             tokio::task::yield_now().await;
         }

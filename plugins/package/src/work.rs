@@ -22,7 +22,10 @@ pub(crate) enum PackageWork {
 
 impl PackageWork {
     /// Performs the change, and returns the outputs of the action. Blocks.
-    pub(crate) fn perform(&self, packages: &NodePackages) -> Result<Map<String, Value>, ActionError> {
+    pub(crate) fn perform(
+        &self,
+        packages: &NodePackages,
+    ) -> Result<Map<String, Value>, ActionError> {
         let changed = match self {
             Self::Ensure { package, ensure } => packages.ensure_state(package, ensure, false),
             Self::Update { package } => packages.update_package(package, false),

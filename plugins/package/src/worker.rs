@@ -39,7 +39,7 @@ const LOCK_FILE: &str = "lock";
 /// Largest request and result, in bytes. Outputs are limited to less than this.
 const MAX_FILE_BYTES: u64 = 4 * 1024 * 1024;
 /// How long a worker may take from its launch until it runs, on a busy machine.
-const START_TIMEOUT: Duration = Duration::from_secs(60);
+const START_TIMEOUT: Duration = Duration::from_mins(1);
 /// How long a worker tries to lock its file: a daemon that checks whether it runs holds the lock for an instant.
 const RUNNING_LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 /// Poll interval for the result: there is no notification of another process's file.
@@ -277,6 +277,7 @@ pub fn run_worker(directory: &Path) -> Result<(), SystemError> {
 
 fn read_order(state: &StateDir) -> Result<WorkOrder, ActionError> {
     let bytes = state.read_file(WORK_FILE, MAX_FILE_BYTES).map_err(ActionError::from_cause)?;
-    serde_json::from_slice(&bytes.unwrap_or_default())
-        .map_err(|error| ActionError::internal_error(format!("the stored change is damaged: {error}")))
+    serde_json::from_slice(&bytes.unwrap_or_default()).map_err(|error| {
+        ActionError::internal_error(format!("the stored change is damaged: {error}"))
+    })
 }

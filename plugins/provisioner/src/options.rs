@@ -11,6 +11,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 /// Provisioning options of this host.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "independent switches of a configuration section"
+)]
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Options {

@@ -216,7 +216,10 @@ async fn daemon_does_not_give_way_to_a_program_that_does_not_start() {
     let mut node = home.clone().start_through(&[&program]);
     await_ready(&mut node, 1).await;
     for (broken, problem) in [
-        ("#!/bin/sh\necho 'rpcd: no such symbol' >&2\nexit 127\n", "code 127: rpcd: no such symbol"),
+        (
+            "#!/bin/sh\necho 'rpcd: no such symbol' >&2\nexit 127\n",
+            "code 127: rpcd: no such symbol",
+        ),
         ("not a program", "rpcd"),
     ] {
         install(Some(broken));

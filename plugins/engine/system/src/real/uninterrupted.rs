@@ -102,7 +102,11 @@ fn kill_group(child: &mut Child) {
     let _ = child.wait();
 }
 
-fn collect_output(output: &mut File, status: ExitStatus, limit: usize) -> io::Result<CommandOutput> {
+fn collect_output(
+    output: &mut File,
+    status: ExitStatus,
+    limit: usize,
+) -> io::Result<CommandOutput> {
     output.rewind()?;
     let length = output.metadata()?.len();
     let mut bytes = Vec::new();
