@@ -2,7 +2,7 @@
 //! counted; the count is in the statement's next line and in the metrics. Levels below info are enabled by the operator and not bounded.
 
 use std::collections::HashMap;
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -118,12 +118,9 @@ where
         mut out: Writer<'_>,
         event: &Event<'_>,
     ) -> fmt::Result {
-        let left_out = match self.admit(event) {
-            None => {
-                LEFT_OUT_LINES.fetch_add(1, Ordering::Relaxed);
-                return Ok(());
-            }
-            Some(left_out) => left_out,
+        let Some(left_out) = self.admit(event) else {
+            LEFT_OUT_LINES.fetch_add(1, Ordering::Relaxed);
+            return Ok(());
         };
         if self.has_priorities {
             out.write_str(journal::priority_prefix(*event.metadata().level()))?;

@@ -30,7 +30,7 @@ impl Notifications {
         std::thread::spawn(move || {
             let mut buffer = [0; 4096];
             while let Ok(length) = socket.recv(&mut buffer) {
-                let text = String::from_utf8_lossy(&buffer[..length]).into_owned();
+                let text = String::from_utf8_lossy(buffer.get(..length).unwrap()).into_owned();
                 lines.lock().unwrap().extend(text.lines().map(str::to_owned));
             }
         });
@@ -171,9 +171,9 @@ async fn log_lines_for_the_journal_have_a_priority_and_no_time() {
             let year = |line: &str| line.contains("\"timestamp\"") || line.starts_with("20");
             for line in log.lines() {
                 let level = ["ERROR", "WARN", "INFO"].iter().position(|level| line.contains(level));
-                let priority = level.map(|level| ["<3>", "<4>", "<6>"][level]).unwrap();
-                assert_eq!(line.starts_with(priority), is_journal, "{line}");
-                assert_eq!(year(line.trim_start_matches(priority)), !is_journal, "{line}");
+                let priority = level.and_then(|level| ["<3>", "<4>", "<6>"].get(level)).unwrap();
+                assert_eq!(line.starts_with(*priority), is_journal, "{line}");
+                assert_eq!(year(line.trim_start_matches(*priority)), !is_journal, "{line}");
             }
             assert!(log.contains("ERROR"), "the policy is reported: {log}");
         }
