@@ -95,7 +95,7 @@ impl BegunRequests {
         }
         state.open.retain(|_, begun| now.saturating_sub(begun.since) < MAX_TTL_MILLIS);
         let begun = Self { path: Some(path.to_owned()), state: Mutex::new(state) };
-        begun.report_failure(begun.rewrite(&mut lock_mutex(&begun.state)));
+        Self::report_failure(begun.rewrite(&mut lock_mutex(&begun.state)));
         begun
     }
 
@@ -117,14 +117,14 @@ impl BegunRequests {
             // The disk was full. The rewrite includes the request.
             None => self.rewrite(&mut state),
         };
-        self.report_failure(written.map_err(|error| with_path(&error, path)));
+        Self::report_failure(written.map_err(|error| with_path(&error, path)));
     }
 
     /// Writes all begun requests to disk. Blocks.
     pub fn sync(&self) {
         let file = lock_mutex(&self.state).file.clone();
         let synced = file.map_or(Ok(()), |file| file.sync_data());
-        self.report_failure(synced);
+        Self::report_failure(synced);
     }
 
     /// Records that the reply to a request is on its way.
@@ -136,7 +136,7 @@ impl BegunRequests {
         let due = state.bytes >= COMPACT_THRESHOLD;
         let written =
             if due { self.rewrite(&mut state) } else { state.append(&JournalLine::Ended(request)) };
-        self.report_failure(written);
+        Self::report_failure(written);
     }
 
     /// Leaves a request to the next daemon, because its work outlives this one.
@@ -165,7 +165,7 @@ impl BegunRequests {
     }
 
     /// A failure delays no request: its caller would only wait longer after a crash.
-    fn report_failure(&self, written: io::Result<()>) {
+    fn report_failure(written: io::Result<()>) {
         if let Err(error) = written {
             tracing::warn!(%error, "cannot record which requests run; their callers are not told if the daemon is killed");
         }

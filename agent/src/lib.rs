@@ -32,6 +32,7 @@ pub mod external;
 pub mod facts;
 mod files;
 pub mod health;
+pub mod journal;
 pub mod lifecycle;
 pub mod log_limit;
 pub mod lookup;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use muster_api::system::{System, launch};
-use muster_bus::BusError;
+use muster_bus::{Bus, BusError};
 use muster_host::external::ScanMode;
 use muster_wire::token::AccountTrust;
 use sd_notify::NotifyState;
@@ -93,16 +93,7 @@ pub async fn run_until_signal(
     packages.remove_ended(|request| left.iter().any(|begun| begun.request == request));
     let identity_store = IdentityStore::in_directory(&config.paths.state);
     restrict_to_provisioning(&core, &identity_store);
-    let agent_directory = agents::open_agent_directory(config, config_file, &core.all_agents.get())
-        .map_err(AssembleError::from)?;
-    let poll_interval =
-        agents::external_options(config).map_err(AssembleError::from)?.poll_interval();
-    let externals = Arc::new(ExternalAgentManager::new(
-        Arc::clone(&core),
-        config.limits.clone(),
-        agent_directory,
-    ));
-    externals.scan_and_apply(ScanMode::Complete).await;
+    let (externals, poll_interval) = start_externals(&core, config, config_file).await?;
     let supervisor = DaemonSupervisor {
         core: Arc::clone(&core),
         externals: Arc::clone(&externals),
@@ -134,15 +125,7 @@ pub async fn run_until_signal(
     let bus = options.connect().await.map_err(LifecycleError::Connect)?;
     tasks.push(tokio::spawn(report_connection(bus.clone(), Arc::clone(&supervisor.ready))));
     broker_handles.permits.connect(bus.clone());
-    if let Some(address) = config.metrics.listen {
-        let context = metrics::MetricsContext {
-            core: Arc::clone(&core),
-            bus: bus.clone(),
-            ready: Arc::clone(&supervisor.ready),
-            stopping: supervisor.stop.clone(),
-        };
-        tasks.push(tokio::spawn(metrics::serve_metrics(address, context)));
-    }
+    tasks.extend(supervisor.start_metrics(&bus));
     tokio::select! {
         () = bus.wait_connected() => {}
         () = supervisor.stop.cancelled() => {
@@ -185,6 +168,20 @@ pub async fn run_until_signal(
     seal_audit(core).await;
     tracing::info!("stopped");
     Ok(supervisor.shutdown_kind())
+}
+
+/// The external agents, which are offered when this returns, and the interval at which their files are checked.
+async fn start_externals(
+    core: &Arc<DaemonCore>,
+    config: &Config,
+    config_file: &Path,
+) -> Result<(Arc<ExternalAgentManager>, Option<Duration>), LifecycleError> {
+    let directory = agents::open_agent_directory(config, config_file, &core.all_agents.get())
+        .map_err(AssembleError::from)?;
+    let options = agents::external_options(config).map_err(AssembleError::from)?;
+    let externals = ExternalAgentManager::new(Arc::clone(core), config.limits.clone(), directory);
+    externals.scan_and_apply(ScanMode::Complete).await;
+    Ok((Arc::new(externals), options.poll_interval()))
 }
 
 /// The result of waiting for enrolment.
@@ -271,6 +268,18 @@ struct DaemonSupervisor {
 }
 
 impl DaemonSupervisor {
+    /// Serves the metrics, if the configuration has an address for them.
+    fn start_metrics(&self, bus: &Bus) -> Option<JoinHandle<()>> {
+        let address = self.config.metrics.listen?;
+        let context = metrics::MetricsContext {
+            core: Arc::clone(&self.core),
+            bus: bus.clone(),
+            ready: Arc::clone(&self.ready),
+            stopping: self.stop.clone(),
+        };
+        Some(tokio::spawn(metrics::serve_metrics(address, context)))
+    }
+
     async fn handle_signals(self, mut signals: SignalStreams) {
         loop {
             match signals.next_signal().await {

@@ -107,6 +107,37 @@ fn systemd_accepts_the_units() {
     }
 }
 
+/// The values of a list directive, over all its lines.
+fn directive_values(text: &str, directive: &str) -> Vec<String> {
+    let lines = text.lines().filter_map(|line| line.strip_prefix(directive)?.strip_prefix('='));
+    lines.flat_map(str::split_whitespace).map(str::to_owned).collect()
+}
+
+/// Root needs no capability to ask another daemon for a change, so the sockets of these daemons must be out of reach.
+#[test]
+fn observing_node_reaches_no_daemon_that_changes_the_machine() {
+    let path = project_root().join("packaging/rpcd.service.d/observe.conf");
+    let text = fs::read_to_string(path).unwrap();
+    let hidden = directive_values(&text, "InaccessiblePaths");
+    for socket in [
+        "/run/dbus",
+        "/run/systemd/private",
+        "/run/docker.sock",
+        "/run/containerd",
+        "/run/podman",
+        "/run/snapd.socket",
+        "/run/libvirt",
+    ] {
+        // The sign lets the unit start on a machine without that daemon.
+        assert!(hidden.contains(&format!("-{socket}")), "{socket}: {hidden:?}");
+    }
+    assert!(!hidden.iter().any(|path| path.ends_with("/run/systemd/notify")), "READY=1 needs it");
+    assert_eq!(directive_values(&text, "CapabilityBoundingSet"), ["CAP_DAC_READ_SEARCH"]);
+    assert_eq!(directive_values(&text, "AmbientCapabilities"), Vec::<String>::new());
+    assert_eq!(directive_values(&text, "ProtectSystem"), ["strict"]);
+    assert_eq!(directive_values(&text, "NoNewPrivileges"), ["yes"]);
+}
+
 /// systemd ignores a misspelt directive and only logs it; the test above must detect that.
 #[test]
 fn misspelt_directive_is_reported() {

@@ -30,7 +30,7 @@ impl Notifications {
         std::thread::spawn(move || {
             let mut buffer = [0; 4096];
             while let Ok(length) = socket.recv(&mut buffer) {
-                let text = String::from_utf8_lossy(&buffer[..length]).into_owned();
+                let text = String::from_utf8_lossy(buffer.get(..length).unwrap()).into_owned();
                 lines.lock().unwrap().extend(text.lines().map(str::to_owned));
             }
         });
@@ -141,4 +141,41 @@ fn the_unit_does_not_wait_for_the_broker() {
     let timeout = unit.lines().find(|line| line.starts_with("TimeoutStartSec="));
     assert_eq!(timeout, None, "READY=1 comes within systemd's default of 90 s");
     assert!(unit.contains("\nType=notify\n"));
+}
+
+/// Runs the daemon as systemd does, with its standard error connected to the journal: here, to the log file.
+const RUN_WITH_JOURNAL: &str =
+    r#"JOURNAL_STREAM=$(stat -L -c %d:%i /proc/self/fd/2) && export JOURNAL_STREAM && exec "$@""#;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn log_lines_for_the_journal_have_a_priority_and_no_time() {
+    let organisation = Organisation::new(&["muster"]);
+    let broker = organisation.start_broker().await;
+    let rpcd = find_program("rpcd").into_os_string();
+    for format in ["text", "json"] {
+        for is_journal in [true, false] {
+            let more = format!("[log]\nformat = \"{format}\"\n");
+            let node = organisation.node(NODE);
+            let home = DaemonHome::new(&organisation, &node, &broker.url(), &more);
+            home.write("policies/broken.policy", "this is no policy\n", 0o644);
+            let shell = ["sh", "-c", RUN_WITH_JOURNAL, "sh"].map(OsString::from);
+            let command: Vec<OsString> =
+                shell.into_iter().filter(|_| is_journal).chain([rpcd.clone()]).collect();
+            let mut daemon = home.start_through(&command);
+            await_state("the node is connected", || {
+                assert!(daemon.is_running(), "rpcd ended: {}", daemon.log());
+                daemon.log().lines().any(|line| line.contains("ready") && line.contains("INFO"))
+            })
+            .await;
+            let log = daemon.log();
+            let year = |line: &str| line.contains("\"timestamp\"") || line.starts_with("20");
+            for line in log.lines() {
+                let level = ["ERROR", "WARN", "INFO"].iter().position(|level| line.contains(level));
+                let priority = level.and_then(|level| ["<3>", "<4>", "<6>"].get(level)).unwrap();
+                assert_eq!(line.starts_with(*priority), is_journal, "{line}");
+                assert_eq!(year(line.trim_start_matches(*priority)), !is_journal, "{line}");
+            }
+            assert!(log.contains("ERROR"), "the policy is reported: {log}");
+        }
+    }
 }

@@ -111,17 +111,16 @@ async fn make_change<T: DeserializeOwned>(
     cx: CallContext,
     work: PackageWork,
 ) -> Result<T, ActionError> {
-    let outputs = match &changes.workers {
-        Some(workers) => change_in_worker(&changes.queue, workers, &cx, work).await?,
-        None => {
-            let guard = changes.queue.lock_owned().await;
-            let change = cx.run_blocking_in_context(move |cx| {
-                // The guard moves into the task: the tool may still run after the caller has timed out, and the next change must wait for it.
-                let _guard = guard;
-                work.perform(&NodePackages::new(cx))
-            });
-            change.await?
-        }
+    let outputs = if let Some(workers) = &changes.workers {
+        change_in_worker(&changes.queue, workers, &cx, work).await?
+    } else {
+        let guard = changes.queue.lock_owned().await;
+        let change = cx.run_blocking_in_context(move |cx| {
+            // The guard moves into the task: the tool may still run after the caller has timed out, and the next change must wait for it.
+            let _guard = guard;
+            work.perform(&NodePackages::new(cx))
+        });
+        change.await?
     };
     serde_json::from_value(Value::Object(outputs))
         .map_err(|error| ActionError::internal_error(error.to_string()))
@@ -142,19 +141,15 @@ async fn change_in_worker(
         () = leaving.cancelled() => None,
         () = cx.cancel.cancelled() => return Err(ActionError::cancelled()),
     };
-    let (starter, request) = (Arc::clone(workers), cx.request);
-    let started = tokio::task::spawn_blocking(move || starter.start_work(request, work));
-    let started = started.await.map_err(|error| ActionError::internal_error(error.to_string()))?;
-    let started = started.map_err(ActionError::from_cause)?;
+    let (workers, request) = (Arc::clone(workers), cx.request);
+    let starting = tokio::task::spawn_blocking(move || workers.start_work(request, work));
+    let change = starting.await.map_err(|error| ActionError::internal_error(error.to_string()))?;
+    let change = change.map_err(ActionError::from_cause)?;
     let stop = CancelFlag::default();
     let stopped = stop.clone();
     let mut waiting = tokio::task::spawn_blocking(move || {
         let _guard = guard;
-        let progress = started.wait_until_ended(&stopped);
-        if matches!(progress, WorkProgress::Ended(_)) {
-            started.remove_files();
-        }
-        progress
+        change.wait_until_ended(&stopped)
     });
     let progress = tokio::select! {
         progress = &mut waiting => progress,

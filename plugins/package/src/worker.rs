@@ -9,7 +9,8 @@
 //! STATE/package/lock                   held by the worker that changes packages
 //! ```
 //!
-//! The daemon, or the next one, reads the result. Nothing ends a worker but its package tool, and that tool's own time limit.
+//! The daemon, or the next one, reads the result. It stays until the reply is certainly sent. Nothing ends a worker but its package tool, and that
+//! tool's own time limit.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -38,13 +39,16 @@ const LOCK_FILE: &str = "lock";
 /// Largest request and result, in bytes. Outputs are limited to less than this.
 const MAX_FILE_BYTES: u64 = 4 * 1024 * 1024;
 /// How long a worker may take from its launch until it runs, on a busy machine.
-const START_TIMEOUT: Duration = Duration::from_secs(60);
+const START_TIMEOUT: Duration = Duration::from_mins(1);
 /// How long a worker tries to lock its file: a daemon that checks whether it runs holds the lock for an instant.
 const RUNNING_LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 /// Poll interval for the result: there is no notification of another process's file.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// How long a worker waits for the ones before it. Longer than a package tool may run.
 const QUEUE_TIMEOUT: Duration = Duration::from_hours(6);
+
+/// How long a result is kept. A daemon that is killed before it has sent the reply leaves it to the next one, which starts within seconds.
+const RESULT_RETENTION: Duration = Duration::from_hours(1);
 
 /// The result of an action.
 pub type ActionResult = Result<Map<String, Value>, ActionError>;
@@ -111,6 +115,7 @@ impl PackageWorkers {
         request: Uuid,
         work: PackageWork,
     ) -> Result<StartedWork, SystemError> {
+        self.remove_old_results();
         let directory = StateDir::recreate(&self.work_path(request))?;
         let order = WorkOrder { root: self.root.clone(), work };
         // Strings and paths; a path that is not UTF-8 fails in the worker.
@@ -146,20 +151,33 @@ impl PackageWorkers {
         let _ = tokio::task::spawn_blocking(move || fs::remove_dir_all(path)).await;
     }
 
-    /// Removes the files of changes that ended and that no request waits for: a caller may stop waiting before its change ends.
+    /// Removes the files of changes that ended, at the start of a daemon, except those that requests of the daemon before wait for.
     pub fn remove_ended(&self, is_awaited: impl Fn(Uuid) -> bool) {
-        let entries = fs::read_dir(&self.directory).into_iter().flatten().flatten();
-        for entry in entries {
-            let Ok(request) = Uuid::try_parse(&entry.file_name().to_string_lossy()) else {
-                continue;
-            };
-            let Ok(directory) = StateDir::open(&entry.path()) else { continue };
-            let work = StartedWork { directory, launched: Instant::now() };
-            let ended = matches!(work.check_progress(), WorkProgress::Ended(_));
-            if ended && !is_awaited(request) {
+        for (request, work) in self.all_work() {
+            if !is_awaited(request) && matches!(work.check_progress(), WorkProgress::Ended(_)) {
                 work.remove_files();
             }
         }
+    }
+
+    fn remove_old_results(&self) {
+        for (_, work) in self.all_work() {
+            let written = work.directory.path().join(RESULT_FILE).metadata();
+            let age = written.and_then(|file| file.modified()).map(|at| at.elapsed());
+            if age.is_ok_and(|age| age.is_ok_and(|age| age > RESULT_RETENTION)) {
+                work.remove_files();
+            }
+        }
+    }
+
+    fn all_work(&self) -> Vec<(Uuid, StartedWork)> {
+        let entries = fs::read_dir(&self.directory).into_iter().flatten().flatten();
+        let work = entries.filter_map(|entry| {
+            let request = Uuid::try_parse(&entry.file_name().to_string_lossy()).ok()?;
+            let directory = StateDir::open(&entry.path()).ok()?;
+            Some((request, StartedWork { directory, launched: Instant::now() }))
+        });
+        work.collect()
     }
 
     fn work_path(&self, request: Uuid) -> PathBuf {
