@@ -39,6 +39,7 @@ mod misbehaving_actions;
 mod monitoring;
 mod moved_broker;
 mod node_fixture;
+mod packages;
 mod packaging;
 mod parity;
 mod permits;

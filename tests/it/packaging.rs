@@ -1,4 +1,4 @@
-//! The files of `packaging/`: systemd accepts the units, and their security score is the one in the documentation. What packages run:
+//! The files of `packaging/`: systemd accepts the units, and their security scores are those in the documentation. What packages run:
 //! the version and the manual pages of the daemon.
 
 #![expect(clippy::disallowed_types, reason = "runs systemd-analyze and the daemon")]
@@ -29,6 +29,25 @@ fn analyze(arguments: &[&str], directory: &Path) -> Option<String> {
     };
     let (data, messages) = (output.stdout, output.stderr);
     Some(String::from_utf8_lossy(&[data, messages].concat()).into_owned())
+}
+
+/// A unit of nats-server in its own directory, with a program that exists.
+fn write_broker_unit() -> (TempDir, String) {
+    let directory = TempDir::new().unwrap();
+    let unit = fs::read_to_string(project_root().join("packaging/muster-broker.service")).unwrap();
+    let path = directory.path().join("muster-broker.service");
+    fs::write(&path, unit.replace("ExecStart=nats-server", "ExecStart=/bin/true")).unwrap();
+    (directory, path.display().to_string())
+}
+
+/// The exposure that `systemd-analyze security` reports for the unit; `None` if the tool may be missing.
+fn read_score(name: &str, unit: &str, directory: &Path) -> Option<f64> {
+    let output = analyze(&["security", "--offline=true", "--no-pager", unit], directory)?;
+    let prefix = format!("Overall exposure level for {name}: ");
+    let score = output.lines().rev().find_map(|line| {
+        line.split_once(&prefix)?.1.split_whitespace().next()?.parse::<f64>().ok()
+    });
+    Some(score.unwrap_or_else(|| panic!("no score in\n{output}")))
 }
 
 /// The unit in its own directory, with these drop-ins, and with a program that exists.
@@ -76,14 +95,7 @@ fn unit_scores_match_the_guide() {
     for (drop_ins, documented) in rows {
         let names: Vec<&str> = drop_ins.iter().map(String::as_str).collect();
         let (directory, unit) = write_unit(&names);
-        let output =
-            analyze(&["security", "--offline=true", "--no-pager", &unit], directory.path());
-        let Some(output) = output else { return };
-        let score = output.lines().rev().find_map(|line| {
-            let (_, score) = line.split_once("Overall exposure level for rpcd.service: ")?;
-            score.split_whitespace().next()?.parse::<f64>().ok()
-        });
-        let score = score.unwrap_or_else(|| panic!("no score in\n{output}"));
+        let Some(score) = read_score("rpcd.service", &unit, directory.path()) else { return };
         let installed = analyze(&["--version"], directory.path()).unwrap_or_default();
         if installed.starts_with(&format!("systemd {version} ")) {
             assert!(score <= documented, "{names:?}: {score}, the guide has {documented}");
@@ -104,6 +116,23 @@ fn systemd_accepts_the_units() {
         let installed: Vec<&str> =
             output.lines().filter(|line| line.contains("rpcd.service")).collect();
         assert!(installed.is_empty(), "{installed:#?}");
+    }
+}
+
+#[test]
+fn broker_unit_is_accepted_and_its_score_is_in_the_guide() {
+    let (directory, unit) = write_broker_unit();
+    let arguments = ["verify", "--man=no", "--recursive-errors=no", &unit];
+    let Some(output) = analyze(&arguments, directory.path()) else { return };
+    assert!(!output.contains("muster-broker.service"), "{output}");
+    let (version, _) = documented_scores();
+    let page = fs::read_to_string(project_root().join("docs/guides/hardening.md")).unwrap();
+    let documented = page.split("| `muster-broker.service` | ").nth(1).unwrap();
+    let documented: f64 = documented.split(' ').next().unwrap().parse().unwrap();
+    let Some(score) = read_score("muster-broker.service", &unit, directory.path()) else { return };
+    let installed = analyze(&["--version"], directory.path()).unwrap_or_default();
+    if installed.starts_with(&format!("systemd {version} ")) {
+        assert!(score <= documented, "{score}, the guide has {documented}");
     }
 }
 

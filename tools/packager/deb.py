@@ -1,6 +1,7 @@
 """Makes .deb files with dpkg-deb. Dependencies on libraries come from dpkg-shlibdeps."""
 
 import email.utils
+import os
 import shutil
 
 from .description import ROOT
@@ -18,10 +19,15 @@ def libraries(builder, package):
     if not package.programs:
         return []
     # dpkg-shlibdeps reads a source package's control file.
-    source = builder.work / "shlibdeps"
+    source = builder.work / "shlibdeps" / package.name
     write(source / "debian/control", f"Source: muster\n\nPackage: {package.name}\nArchitecture: any\n".encode())
-    programs = [f"-e{builder.program(name)}" for name in package.programs]
-    output = builder.run("dpkg-shlibdeps", "-O", "--warnings=0", *programs, cwd=source)
+    # It expects programs in the directory of the package, which it recognises by DEBIAN.
+    installed = source / "debian" / package.name
+    (installed / "DEBIAN").mkdir(parents=True)
+    for name in package.programs:
+        os.link(builder.program(name), installed / name)
+    programs = [f"-e{installed / name}" for name in package.programs]
+    output = builder.run("dpkg-shlibdeps", "-O", *programs, cwd=source)
     return output.strip().removeprefix("shlibs:Depends=").split(", ")
 
 
@@ -87,7 +93,8 @@ def build(builder, package, out):
     set_times(root, builder.epoch)
     target = out / f"{package.name}_{builder.version}_{architecture(builder, package)}.deb"
     compression = ["-Zgzip", "-z1"] if builder.fast else ["-Zxz"]
-    # One thread: the number of threads changes the compressed bytes.
-    builder.run("dpkg-deb", "--root-owner-group", *compression, "--threads-max=1", "--build", root, target)
+    # The number of threads changes the compressed bytes. Versions of dpkg without this setting use one.
+    environment = builder.environment | {"DPKG_DEB_THREADS_MAX": "1"}
+    builder.run("dpkg-deb", "--root-owner-group", *compression, "--build", root, target, env=environment)
     shutil.rmtree(root)
     return target

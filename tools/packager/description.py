@@ -57,7 +57,13 @@ def parse_file(path, entry, family):
     )
 
 
-def load(family, maintainer=None):
+def load_images():
+    """The container images, as in the description, with their names."""
+    text = tomllib.loads((ROOT / "packaging/packages.toml").read_text())
+    return [image | {"name": name, "license": text["license"]} for name, image in text["images"].items()]
+
+
+def load_packages(family, maintainer=None):
     """All packages, for one family of package managers."""
     text = tomllib.loads((ROOT / "packaging/packages.toml").read_text())
     return [
@@ -72,7 +78,7 @@ def load(family, maintainer=None):
             requires_systemd=entry.get("requires_systemd", False),
             recommends=entry.get("recommends", []),
             suggests=entry.get("suggests", []),
-            files=[parse_file(path, file, family) for path, file in entry["files"].items()],
+            files=[parse_file(path, file, family) for path, file in entry["files"].items() if file.get("only", family) == family],
         )
         for name, entry in text["packages"].items()
     ]

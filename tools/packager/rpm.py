@@ -25,7 +25,7 @@ def list_files(package, root):
         name, mode = f"/{path.relative_to(root)}", path.stat().st_mode & 0o7777
         if path.is_dir():
             if is_owned(name, package):
-                # The scriptlet gives the directory of secrets to the group of the service.
+                # The service gives its directory of secrets to its group.
                 verify = "%verify(not group) " if mode != 0o755 else ""
                 lines.append(f"%dir {verify}%attr({mode:04o}, root, root) {name}")
             continue
@@ -66,7 +66,7 @@ def spec(builder, package, root):
     return (
         "\n".join(tags)
         + f"\n\n%description\n{package.description}\n\n%prep\n\n%build\n\n"
-        + f"%install\nmkdir -p %{{buildroot}}\ncp -a '{root}/.' %{{buildroot}}/\n\n"
+        + f"%install\nmkdir -p '%{{buildroot}}'\ncp -a '{root}/.' '%{{buildroot}}/'\n\n"
         + f"{scripts(package)}\n%files\n{list_files(package, root)}\n\n"
         + f"%changelog\n* {day} {package.maintainer} - {builder.version}-{RELEASE}\n"
         + "- Release; CHANGELOG.md of the project lists the changes\n"

@@ -51,9 +51,9 @@ def write(path, data, mode=0o644):
     path.chmod(mode)
 
 
-def compress(data):
+def compress(data, level=9):
     """gzip without a name and a time, so that the same data has the same bytes."""
-    return gzip.compress(data, compresslevel=9, mtime=0)
+    return gzip.compress(data, compresslevel=level, mtime=0)
 
 
 def replace_words(data, words):
@@ -91,18 +91,13 @@ def stage_file(builder, file, root):
 
 def stage(builder, package, root):
     """Writes all files of the package below `root`."""
-    # The umask of the caller must not change the package.
-    mask = os.umask(0o022)
-    try:
-        root.mkdir(parents=True)
-        for file in package.files:
-            stage_file(builder, file, root)
-        for file in package.files:
-            if file.kind == "directory":
-                (root / file.path.lstrip("/")).chmod(file.mode)
-        write(root / f"usr/share/doc/{package.name}/copyright", (ROOT / "packaging/copyright").read_bytes())
-    finally:
-        os.umask(mask)
+    root.mkdir(parents=True)
+    for file in package.files:
+        stage_file(builder, file, root)
+    for file in package.files:
+        if file.kind == "directory":
+            (root / file.path.lstrip("/")).chmod(file.mode)
+    write(root / f"usr/share/doc/{package.name}/copyright", (ROOT / "packaging/copyright").read_bytes())
 
 
 def set_times(root, epoch):
