@@ -19,8 +19,8 @@ use super::nodes::{MachineNodes, NodeOptions, node_name};
 use super::organisation::OperatorHost;
 
 const CUTS: usize = 10;
-/// The latest moment of a cut after the request.
-const LATEST_CUT: Duration = Duration::from_millis(300);
+/// The latest moment of the request after the start of a cut.
+const LATEST_REQUEST: Duration = Duration::from_millis(300);
 
 /// A connection of `rip` for messages that the client library does not send.
 struct RawCaller {
@@ -103,9 +103,12 @@ async fn repeated_request_has_no_second_effect_after_a_power_cut() {
     let mut begun = 0;
     for number in 0..CUTS {
         let request = caller.sign(&node_name("m1"), number);
-        caller.send(&request).await;
-        simulate_delay(random.random_range(Duration::ZERO..LATEST_CUT)).await;
-        machines.cut_power(&["m1"]).await;
+        // The cut takes some time to begin: some requests arrive before it, some after it.
+        let send = async {
+            simulate_delay(random.random_range(Duration::ZERO..LATEST_REQUEST)).await;
+            caller.send(&request).await;
+        };
+        tokio::join!(machines.cut_power(&["m1"]), send);
         machines.power_on(&["m1"]).await;
         let count = format!("grep -cx {number} /var/ran || true");
         begun += machines.sh("m1", &count).await.parse::<usize>().unwrap();

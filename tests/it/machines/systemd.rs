@@ -1,5 +1,7 @@
 //! `rpcd.service` under a real systemd: start, reload, watchdog, security score.
 
+#![expect(clippy::indexing_slicing, reason = "documents are indexed; tests end by panic")]
+
 use std::time::Duration;
 
 use muster_tests::{poll_until_ok, simulate_delay};
@@ -79,5 +81,34 @@ async fn security_scores_on_a_machine_are_those_of_the_guide() {
         );
         // With all restrictions it still runs and answers.
         nodes.await_answers(1).await;
+    }
+}
+
+/// journald has the level of each line as its priority, the daemon as its unit, and no second time in the message.
+#[tokio::test(flavor = "multi_thread")]
+async fn journal_has_priorities_and_one_time() {
+    let Some(nodes) = MachineNodes::start(1, NodeOptions::default()).await else { return };
+    let machines = &nodes.machines;
+    // A line of each of two levels: a policy that cannot be read, and a reload.
+    machines
+        .sh("m1", "echo 'no policy' >/etc/muster/policies/shell.policy; systemctl reload rpcd")
+        .await;
+    let entries = machines.sh("m1", "journalctl --unit=rpcd --output=json --no-pager").await;
+    let entries: Vec<serde_json::Value> =
+        entries.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let own: Vec<_> = entries.iter().filter(|entry| entry["SYSLOG_IDENTIFIER"] == "rpcd").collect();
+    let find = |text: &str| {
+        let has_text = |entry: &&&serde_json::Value| {
+            entry["MESSAGE"].as_str().is_some_and(|message| message.contains(text))
+        };
+        *own.iter().find(has_text).unwrap_or_else(|| panic!("{text}: {own:#?}"))
+    };
+    assert_eq!(find("ready")["PRIORITY"], "6");
+    let priorities: Vec<_> = own.iter().filter_map(|entry| entry["PRIORITY"].as_str()).collect();
+    assert!(priorities.iter().any(|priority| ["3", "4"].contains(priority)), "{own:#?}");
+    for entry in own {
+        assert_eq!(entry["_SYSTEMD_UNIT"], "rpcd.service");
+        let message = entry["MESSAGE"].as_str().unwrap_or_default();
+        assert!(!message.starts_with("20") && !message.starts_with('<'), "{message}");
     }
 }
