@@ -91,10 +91,10 @@ const CASES: &[ResourceCase] = &[
     },
 ];
 
-/// Services, one that runs when it is told to and one that cannot start; and a local repository with two versions of a package.
+/// Services where packages have them, two that run and one that cannot start; and a local repository with two versions of a package.
 const PREPARE: &str = "printf '[Service]\\nExecStart=/bin/sleep infinity\\n[Install]\\nWantedBy=multi-user.target\\n' \
-    | tee /etc/systemd/system/stub.service >/etc/systemd/system/unwanted.service; \
-    printf '[Service]\\nExecStart=/bin/false\\n' >/etc/systemd/system/failing.service; systemctl daemon-reload; \
+    | tee /usr/lib/systemd/system/stub.service >/usr/lib/systemd/system/unwanted.service; \
+    printf '[Service]\\nExecStart=/bin/false\\n' >/usr/lib/systemd/system/failing.service; systemctl daemon-reload; \
     echo 'deb [trusted=yes] file:/srv/demo ./' >/etc/apt/sources.list; apt-get -q update";
 
 /// A repository with `demo-tool` in the versions 1.0 and 2.0.
