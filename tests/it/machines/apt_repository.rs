@@ -41,7 +41,8 @@ impl AptRepository {
 pub(crate) fn write_index(directory: &Path) {
     let output =
         Command::new("dpkg-scanpackages").args(["-m", "."]).current_dir(directory).output();
-    let output = output.expect("dpkg-scanpackages is installed (apt install dpkg-dev)");
+    let output =
+        output.unwrap_or_else(|error| panic!("dpkg-scanpackages (apt install dpkg-dev): {error}"));
     assert!(output.status.success(), "{output:?}");
     std::fs::write(directory.join("Packages"), output.stdout).unwrap();
 }

@@ -1,7 +1,5 @@
 //! Packages on real machines: installed by apt, enrolled by one command, upgraded under load, purged.
 
-#![expect(clippy::indexing_slicing, reason = "documents are indexed; tests end by panic")]
-
 use std::time::Instant;
 
 use futures_util::future::join_all;

@@ -49,7 +49,9 @@ impl OperatorHost {
             .stdout(Stdio::null())
             .stderr(log)
             .spawn()
-            .expect("nats-server can be started; run `make tools`, or set NATS_SERVER");
+            .unwrap_or_else(|error| {
+                panic!("nats-server (run `make tools`, or set NATS_SERVER): {error}")
+            });
         self.broker = Some(broker);
         await_state("the broker accepts connections", || {
             TcpStream::connect((self.host.as_str(), PORT)).is_ok()

@@ -1,7 +1,5 @@
 //! `rpcd.service` under a real systemd: start, reload, watchdog, security score.
 
-#![expect(clippy::indexing_slicing, reason = "documents are indexed; tests end by panic")]
-
 use std::time::Duration;
 
 use muster_tests::{poll_until_ok, simulate_delay};
