@@ -21,11 +21,12 @@ const SERVER_PORT: u16 = 8140;
 /// Machines whose Puppet starts at the same time for its certificate.
 const CONCURRENT: usize = 3;
 
-/// Each run records when its work began and ended; machines share the clock of this host.
+/// Each run records when its work began and ended; machines share the clock of this host. The work is long enough for runs to overlap although one
+/// server compiles their catalogs.
 const MANIFEST: &str = r#"
 file { '/etc/motd': content => "from puppet\n" }
 exec { 'work':
-  command => '/bin/sh -c "echo begin $(date +%s%N) >>/var/runs; sleep 1; echo end $(date +%s%N) >>/var/runs"',
+  command => '/bin/sh -c "echo begin $(date +%s%N) >>/var/runs; sleep 6; echo end $(date +%s%N) >>/var/runs"',
 }
 "#;
 
