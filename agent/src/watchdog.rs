@@ -88,7 +88,9 @@ impl LoopMonitor {
         let turned: Vec<_> = loops.iter().filter_map(Weak::upgrade).collect();
         let all = turned.iter().all(|turned| turned.load(Ordering::Acquire));
         if all {
-            turned.iter().for_each(|turned| turned.store(false, Ordering::Release));
+            for turned in turned {
+                turned.store(false, Ordering::Release);
+            }
         }
         all
     }

@@ -145,5 +145,7 @@ impl Drop for OperatorHost {
 fn print_log(log: &str) {
     let tail: Vec<&str> = log.lines().rev().take(40).collect();
     eprintln!("---- broker ----");
-    tail.iter().rev().for_each(|line| eprintln!("{line}"));
+    for line in tail.iter().rev() {
+        eprintln!("{line}");
+    }
 }
