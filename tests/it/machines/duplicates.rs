@@ -104,11 +104,11 @@ async fn repeated_request_has_no_second_effect_after_a_power_cut() {
     for number in 0..CUTS {
         let request = caller.sign(&node_name("m1"), number);
         // The cut takes some time to begin: some requests arrive before it, some after it.
-        let send = async {
+        let late_request = async {
             simulate_delay(random.random_range(Duration::ZERO..LATEST_REQUEST)).await;
             caller.send(&request).await;
         };
-        tokio::join!(machines.cut_power(&["m1"]), send);
+        tokio::join!(machines.cut_power(&["m1"]), late_request);
         machines.power_on(&["m1"]).await;
         let count = format!("grep -cx {number} /var/ran || true");
         begun += machines.sh("m1", &count).await.parse::<usize>().unwrap();
