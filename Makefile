@@ -7,7 +7,7 @@ export CARGO_TERM_COLOR ?= never
 BUILD := $(or $(CARGO_TARGET_DIR),target)
 PROFILE ?= release
 
-.PHONY: help demo demo-provision test check fmt lint unit doc deny audit sbom tools puppet parity bench bench-permits bench-gate bench-baseline bench-programs faults fuzz install clean
+.PHONY: help demo demo-provision test check fmt lint unit doc deny audit sbom tools puppet packaging parity bench bench-permits bench-gate bench-baseline bench-programs faults machines fuzz deb rpm image release install clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -21,7 +21,7 @@ demo-provision: tools puppet ## enrol ten new machines with a real Puppet Server
 	@cargo build --quiet --release --bin rpc --bin rpcd
 	@tools/demo-provision target/release
 
-test: fmt lint unit doc deny ## run everything that CI runs
+test: fmt lint unit machines doc deny ## run everything that CI runs
 
 fmt: ## check the format of the code
 	cargo fmt --all --check
@@ -30,9 +30,9 @@ lint: ## run clippy on all targets, warnings are errors; check the limits for na
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	tools/names --check
 
-unit: tools puppet ## run all tests, with a real nats-server; run the commands in the documentation
+unit: tools puppet packaging ## run all tests, with a real nats-server; run the commands in the documentation
 	cargo build --locked --bin rpc --bin rpcd
-	cargo nextest run --workspace --locked
+	cargo nextest run --workspace --locked -E 'not test(/^machines::/)'
 	cargo test --workspace --doc --locked --quiet
 	tools/check-docs target/debug
 
@@ -54,6 +54,9 @@ tools: ## download nats-server, cargo-nextest and cargo-deny if they are missing
 puppet: ## install Puppet and Puppet Server, which tests need, if they are missing and the user is root
 	@tools/fetch-puppet
 	@tools/fetch-puppetserver
+
+packaging:
+	@tools/fetch-packaging
 
 parity: tools puppet ## apply N random catalogs (default 200) with Puppet and with rpcd, and compare the results
 	cargo build --quiet --locked --bin rpcd
@@ -80,6 +83,12 @@ faults: tools ## run the fault tests of tests/it/faults N times in a row (defaul
 	cargo build --quiet --locked --bin rpc --bin rpcd
 	tools/faults $(or $(N),10)
 
+machines: tools ## run the tests on booted Debian machines (needs root, systemd-container, debootstrap, dpkg-dev; says so if they are missing)
+	@if tools/machines check; then \
+	  cargo build --locked --bin rpc --bin rpcd && tools/machines base --with puppet && \
+	  cargo nextest run --workspace --locked -E 'test(/^machines::/)'; \
+	else echo "machines: the tests on booted machines were NOT run"; fi
+
 fuzz: ## fuzz each decoder for one minute (needs nightly and cargo-fuzz)
 	tools/fuzz
 
@@ -96,6 +105,20 @@ install: ## install rpc, rpcd, manual pages and completions below DESTDIR and PR
 	install -D -m 0644 packaging/rpcd.service $(DESTDIR)/usr/lib/systemd/system/rpcd.service
 	install -D -m 0644 packaging/sysusers.d/muster.conf $(DESTDIR)/usr/lib/sysusers.d/muster.conf
 	install -D -m 0644 packaging/rpcd.service.d/observe.conf $(DESTDIR)$(or $(PREFIX),/usr/local)/share/muster/rpcd.service.d/observe.conf
+
+PACKAGE = cargo build --quiet --release --locked --bin rpc --bin rpcd && tools/package $(1) --binaries $(BUILD)/release --out dist
+
+deb: packaging ## build Debian packages of rpc, rpcd and the broker's service into dist/
+	@$(call PACKAGE,deb)
+
+rpm: packaging ## build rpm packages into dist/
+	@$(call PACKAGE,rpm)
+
+image: packaging ## build container images of rpc and of rpcd virtual into dist/, as OCI archives
+	@$(call PACKAGE,image)
+
+release: packaging ## build all packages and images without paths of this machine, manual pages, SBOM and SHA256SUMS into dist/
+	@tools/release dist
 
 clean: ## remove all build results
 	cargo clean

@@ -10,7 +10,8 @@ use std::sync::Arc;
 use muster_api::system::System;
 use muster_api::system::real::RealSystem;
 use muster_api::{
-    Agent, AgentError, DaemonContext, DataSourceError, NodePlugin, PluginError, ValidatedDataSource,
+    ActionError, Agent, AgentError, DaemonContext, DataSourceError, NodePlugin, PluginError,
+    ValidatedDataSource,
 };
 use muster_catalog::CatalogPlugin;
 use muster_engine::lock::puppet_state_dirs;
@@ -19,7 +20,7 @@ use muster_filemgr::FilemgrPlugin;
 use muster_host::external::{AgentDirectory, ExternalOptions, SandboxHelper};
 use muster_host::{AgentRegistry, RegistryError};
 use muster_nettest::NettestPlugin;
-use muster_package::PackagePlugin;
+use muster_package::{PackagePlugin, PackageWorkers};
 use muster_permits::{PermitClient, PermitPlugin};
 use muster_process::ProcessPlugin;
 use muster_provision::{DeliveryTarget, ProvisionPlugin, ProvisionShared};
@@ -28,15 +29,20 @@ use muster_puppet::{PuppetPlugin, PuppetShared};
 use muster_puppetca::PuppetcaPlugin;
 use muster_puppetral::PuppetralPlugin;
 use muster_restart::cycle::MachinePaths;
-use muster_restart::{DetachedLauncher, RestartManager, RestartPlugin, RestartStore};
+use muster_restart::{
+    DetachedLauncher, RestartManager, RestartOptions, RestartPlugin, RestartStore, RestartTarget,
+};
 use muster_rpcutil::RpcutilPlugin;
-use muster_service::ServicePlugin;
+use muster_service::{DaemonRestarter, ServicePlugin};
 use muster_shell::ShellPlugin;
 use muster_wire::identity::Identity;
 use serde_json::{Map, Value};
 use tokio::sync::Notify;
 
 use crate::config::Config;
+
+/// The daemon's own service.
+const DAEMON_UNIT: &str = "rpcd";
 
 /// Why the plugins cannot be set up.
 #[derive(Debug, thiserror::Error)]
@@ -94,6 +100,8 @@ pub struct ConfiguredPlugins {
     pub puppet: PuppetPlugin,
     /// Directory of the refresh ledger.
     pub engine_dir: PathBuf,
+    /// The workers that change packages.
+    pub packages: Arc<PackageWorkers>,
 }
 
 /// Loads everything that is read-only, to check that the configured plugins can be loaded.
@@ -128,7 +136,8 @@ fn build_plugins(
     builder.add::<FilecopyPlugin>(())?;
     builder.add::<FilemgrPlugin>(())?;
     builder.add::<NettestPlugin>(())?;
-    builder.add::<PackagePlugin>(())?;
+    let workers = PackageWorkers::new(daemon, current_program()?);
+    let packages = builder.add::<PackagePlugin>(workers)?.workers();
     builder.add::<PermitPlugin>(permits())?;
     builder.add::<ProcessPlugin>(())?;
     builder.add::<ProvisionPlugin>(ProvisionShared {
@@ -139,11 +148,12 @@ fn build_plugins(
     builder.add::<ProvisionerPlugin>(handles.provisioner.clone())?;
     builder.add::<PuppetcaPlugin>(())?;
     builder.add::<PuppetralPlugin>(())?;
-    builder.add::<RestartPlugin>(restart_manager(daemon, catalog.options())?)?;
+    let restarts = restart_manager(daemon, catalog.options())?;
+    builder.add::<RestartPlugin>(restarts.clone())?;
     builder.add::<RpcutilPlugin>(())?;
-    builder.add::<ServicePlugin>(())?;
+    builder.add::<ServicePlugin>(Arc::new(DaemonRestart(restarts)))?;
     builder.add::<ShellPlugin>(())?;
-    Ok(builder.finish(puppet, catalog.options().state_dir.clone()))
+    Ok(builder.finish(puppet, catalog.options().state_dir.clone(), packages))
 }
 
 /// Configures plugins, and collects their agents and data sources.
@@ -166,10 +176,33 @@ impl<'a> PluginListBuilder<'a> {
         Ok(plugin)
     }
 
-    fn finish(mut self, puppet: PuppetPlugin, engine_dir: PathBuf) -> ConfiguredPlugins {
+    fn finish(
+        mut self,
+        puppet: PuppetPlugin,
+        engine_dir: PathBuf,
+        packages: Arc<PackageWorkers>,
+    ) -> ConfiguredPlugins {
         self.data_sources.sort_by(|a, b| a.name().cmp(b.name()));
         let Self { agents, data_sources, .. } = self;
-        ConfiguredPlugins { agents, data_sources, puppet, engine_dir }
+        ConfiguredPlugins { agents, data_sources, puppet, engine_dir, packages }
+    }
+}
+
+/// The daemon's own program, as it was when this process started.
+fn current_program() -> Result<PathBuf, PluginSetupError> {
+    std::env::current_exe().map_err(PluginSetupError::CurrentExe)
+}
+
+/// Hands the restart of the daemon to the agent `restart`.
+#[derive(Debug)]
+struct DaemonRestart(RestartManager);
+
+impl DaemonRestarter for DaemonRestart {
+    fn request_restart(&self) -> Result<(), ActionError> {
+        let target = RestartTarget::parse_unit(DAEMON_UNIT).map_err(ActionError::from_cause)?;
+        // Like any restart of the agent `service`, it does not wait for runs.
+        let options = RestartOptions { when_idle: false, ..RestartOptions::default() };
+        self.0.request_restart(&target, &options).map(drop).map_err(ActionError::from_cause)
     }
 }
 
@@ -295,11 +328,10 @@ pub(crate) fn build_restart_manager(
         engine,
         puppet: puppet.unwrap_or_else(|| puppet_state_dirs(system.root())),
     };
-    let program = std::env::current_exe().map_err(PluginSetupError::CurrentExe)?;
     Ok(RestartManager::new(
         restart_store(state),
         paths,
-        Arc::new(DetachedLauncher(program)),
+        Arc::new(DetachedLauncher(current_program()?)),
         system,
     ))
 }

@@ -123,13 +123,10 @@ pub fn apply_catalog(arguments: &ApplyArgs) -> anyhow::Result<ExitCode> {
         cancel: CancelFlag::default(),
     };
     let mut printer = EventPrinter::new(arguments.jsonl);
-    let report = run::apply_catalog(&engine, &catalog, &state, &options, &mut |event| {
+    let source = (&catalog, bytes.as_slice());
+    let report = run::apply_stored_catalog(&engine, source, &state, &options, &mut |event| {
         printer.print_event(event);
     })?;
-    if !arguments.noop {
-        // `rpc ledger replay` starts from this file.
-        state.replace_file(run::run_files::CATALOG_FILE, &bytes)?;
-    }
     if let Some(path) = &arguments.report {
         let json = serde_json::to_vec(&report)?;
         std::fs::write(path, json)

@@ -11,6 +11,7 @@ use muster_api::base::{duration_millis, error_chain, unix_millis};
 use muster_api::system::System;
 use muster_api::system::real::RealSystem;
 use muster_bus::{BusError, BusOptions};
+use muster_package::PackageWorkers;
 use muster_policy::PolicySet;
 use muster_provision::DeliveryTarget;
 use muster_puppet::PuppetRunMonitor;
@@ -21,6 +22,7 @@ use muster_wire::token::AccountTrust;
 
 use crate::agents::{self, BrokerHandles, PluginSetupError};
 use crate::audit::{AuditLog, AuditLogError, AuditOptions};
+use crate::begun::BegunRequests;
 use crate::classes::ClassStore;
 use crate::clock::WallClock;
 use crate::config::Config;
@@ -99,6 +101,8 @@ pub struct AssembledDaemon {
     pub engine_dir: PathBuf,
     /// The machine that the daemon itself runs on; a source of facts too.
     pub host: Arc<dyn System>,
+    /// The workers that change packages.
+    pub packages: Arc<PackageWorkers>,
 }
 
 /// Loads everything that is read-only, to check that a daemon can be built. Does not touch files that a running daemon uses.
@@ -160,6 +164,7 @@ pub fn assemble_daemon(
         registry: SharedValue::new(agents::build_registry(config, plugins.agents)?),
         data_sources: plugins.data_sources.into(),
         seen: SeenRequests::open(&state.join("seen"), clock.now(), ran_before)?,
+        begun: BegunRequests::open(&state.join("begun"), clock.now()),
         skew: duration_millis(config.requests.skew),
         plain_secrets: config.requests.plain_secrets,
         config: Some(config.clone()),
@@ -172,8 +177,8 @@ pub fn assemble_daemon(
     restore_confirmation(&core, config);
     reload_facts(&core, &*host);
     let puppet = plugins.puppet.build_monitor(Arc::clone(&core.system));
-    let (core, engine_dir) = (Arc::new(core), plugins.engine_dir);
-    Ok(AssembledDaemon { core, options, broker_handles, puppet, engine_dir, host })
+    let (core, engine_dir, packages) = (Arc::new(core), plugins.engine_dir, plugins.packages);
+    Ok(AssembledDaemon { core, options, broker_handles, puppet, engine_dir, host, packages })
 }
 
 /// Sets the maximum age of the account token, counted from when an earlier daemon confirmed it.

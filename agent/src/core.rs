@@ -24,9 +24,11 @@ use muster_wire::token::lifetime::TokenLife;
 use muster_wire::token::{AccountTrust, TokenCache, TokenError};
 use serde::Deserialize;
 use serde_json::Value;
+use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::audit::AuditLog;
+use crate::begun::BegunRequests;
 use crate::classes::ClassStore;
 use crate::clock::WallClock;
 use crate::config::Config;
@@ -81,6 +83,8 @@ pub struct CoreParts {
     pub system: Arc<dyn System>,
     /// The seen requests.
     pub seen: SeenRequests,
+    /// The requests that have begun and are not answered.
+    pub begun: BegunRequests,
     /// The audit log.
     pub audit: Arc<AuditLog>,
     /// The tolerated clock difference, in milliseconds.
@@ -117,6 +121,8 @@ pub struct DaemonCore {
     pub(crate) running: RunningRequests,
     /// The problems found while loading.
     pub health: HealthState,
+    /// Cancelled when the daemon begins to stop or restart; running actions go on until the drain ends.
+    pub leaving: CancellationToken,
     started: Millis,
 }
 
@@ -145,6 +151,7 @@ impl DaemonCore {
             request_metrics: RequestMetrics::default(),
             running: RunningRequests::default(),
             health: HealthState::default(),
+            leaving: CancellationToken::new(),
             started,
             parts,
         }
@@ -301,6 +308,14 @@ impl NodeHandle for DaemonCore {
     fn describe_sandboxes(&self) -> BTreeMap<String, String> {
         let config = self.config.as_ref();
         config.map(|config| health::describe_sandboxes(self, config)).unwrap_or_default()
+    }
+
+    fn leaving(&self) -> CancellationToken {
+        self.leaving.clone()
+    }
+
+    fn hand_over(&self, request: Uuid) {
+        self.begun.hand_over(request);
     }
 
     fn collect_findings(&self) -> Vec<HealthFinding> {

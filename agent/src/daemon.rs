@@ -16,6 +16,7 @@ use tokio_util::task::TaskTracker;
 use crate::core::DaemonCore;
 use crate::pipeline::{self, IncomingMessage, OutgoingReply, RequestAdmission};
 use crate::trust_sync::{TokenChange, TrustSync};
+use crate::watchdog::{LoopMonitor, LoopPulse};
 
 /// A daemon whose subscriptions the broker has confirmed.
 #[derive(Debug)]
@@ -26,6 +27,7 @@ pub struct Daemon {
     trust_sync: TrustSync,
     /// Accepted tokens, for the task that stores them on disk.
     changes: Option<mpsc::Receiver<TokenChange>>,
+    monitor: Arc<LoopMonitor>,
 }
 
 impl Daemon {
@@ -40,7 +42,13 @@ impl Daemon {
         let trust_sync =
             Box::pin(TrustSync::start(Arc::clone(&core), bus.clone(), token_changed)).await;
         let requests = bus.subscribe_all(&subjects).await?;
-        Ok(Self { core, bus, requests, trust_sync, changes: Some(changes) })
+        let monitor = LoopMonitor::without_watchdog();
+        Ok(Self { core, bus, requests, trust_sync, changes: Some(changes), monitor })
+    }
+
+    /// Lets a watchdog watch the loops that receive requests.
+    pub(crate) fn watch_with(&mut self, monitor: Arc<LoopMonitor>) {
+        self.monitor = monitor;
     }
 
     /// The tokens that this daemon accepts while it runs. There is one receiver.
@@ -51,7 +59,7 @@ impl Daemon {
     /// Runs until `stop` is cancelled; then accepts no more requests, gives running actions at most `drain_timeout` to reply, and closes the
     /// connection.
     pub async fn run(self, stop: CancellationToken, drain_timeout: Duration) {
-        let Self { core, bus, requests, trust_sync, .. } = self;
+        let Self { core, bus, requests, trust_sync, monitor, .. } = self;
         let work = TaskTracker::new();
         let cancel_actions = CancellationToken::new();
         // Tasks in the set are aborted when this future is dropped, so an aborted daemon accepts nothing more.
@@ -63,7 +71,7 @@ impl Daemon {
                 work: work.clone(),
                 cancel_actions: cancel_actions.clone(),
             };
-            receivers.spawn(worker.receive_requests(requests, stop.clone()));
+            receivers.spawn(worker.receive_requests(requests, monitor.watch_loop(), stop.clone()));
         }
         receivers.spawn(trust_sync.follow_changes(stop.clone()));
         // Receivers end when `stop` is cancelled and their subscriptions are drained.
@@ -90,10 +98,17 @@ struct RequestWorker {
 }
 
 impl RequestWorker {
-    async fn receive_requests(self, mut requests: BusSubscription, stop: CancellationToken) {
+    async fn receive_requests(
+        self,
+        mut requests: BusSubscription,
+        mut pulse: LoopPulse,
+        stop: CancellationToken,
+    ) {
         loop {
             tokio::select! {
                 biased;
+                // First: requests that arrive without a pause must not look like a loop that hangs.
+                () = pulse.tick() => {}
                 message = requests.next() => match message {
                     Some(message) => self.accept_message(&message),
                     None => return,
@@ -101,6 +116,7 @@ impl RequestWorker {
                 () = stop.cancelled() => break,
             }
         }
+        drop(pulse);
         self.drain_remaining(requests).await;
     }
 
@@ -141,7 +157,7 @@ impl RequestWorker {
         let cancel = self.cancel_actions.clone();
         self.work.spawn(async move {
             if let Some(reply) = answer_request(&core, admission, &cancel, &bus).await {
-                send_reply(&bus, reply).await;
+                send_begun_reply(&core, &bus, reply).await;
             }
         });
     }
@@ -177,6 +193,18 @@ async fn answer_request(
         }
     };
     pipeline::execute_request(core, accepted, cancel, bus).await
+}
+
+/// Sends the reply to a request that is in the journal of begun requests, and then removes it there: a daemon that is killed in between leaves a
+/// request that the next one reports as lost, and the caller ignores the second reply.
+pub(crate) async fn send_begun_reply(core: &DaemonCore, bus: &Bus, reply: OutgoingReply) {
+    let begun = reply.begun;
+    send_reply(bus, reply).await;
+    let Some(request) = begun else { return };
+    if let Err(error) = bus.flush().await {
+        tracing::debug!(%error, "cannot flush a reply");
+    }
+    core.begun.end(request);
 }
 
 async fn send_reply(bus: &Bus, reply: OutgoingReply) {

@@ -10,12 +10,14 @@
 //! - `delivery`: settings and policies from a provisioner.
 //! - [`virtual_nodes`]: many nodes in one process, with in-memory machines.
 //! - [`external`]: agents that are added and removed while the daemon runs.
-//! - [`config`], [`facts`], [`classes`], [`policy`], [`audit`], [`seen`]: the parts of a daemon.
+//! - [`config`], [`facts`], [`classes`], [`policy`], [`audit`], [`seen`], [`begun`]: the parts of a daemon.
+//! - `lost`: answers what an earlier daemon left unanswered.
 
 pub mod agents;
 pub mod apply;
 pub mod assemble;
 pub mod audit;
+pub mod begun;
 pub mod classes;
 pub mod clock;
 pub mod config;
@@ -30,9 +32,11 @@ pub mod external;
 pub mod facts;
 mod files;
 pub mod health;
+pub mod journal;
 pub mod lifecycle;
 pub mod log_limit;
 pub mod lookup;
+mod lost;
 pub mod memory;
 pub mod metrics;
 pub mod pipeline;
@@ -47,4 +51,7 @@ mod signals;
 mod state_lock;
 pub mod terminal;
 pub mod trust_sync;
+mod upgrade;
+mod upkeep;
 pub mod virtual_nodes;
+mod watchdog;

@@ -8,14 +8,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use muster_api::system::{System, launch};
-use muster_base::replace_file;
-use muster_bus::BusError;
+use muster_bus::{Bus, BusError};
 use muster_host::external::ScanMode;
 use muster_wire::token::AccountTrust;
 use sd_notify::NotifyState;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::agents;
 use crate::assemble::{self, AssembleError, AssembledDaemon};
@@ -26,20 +26,21 @@ use crate::delivery::DaemonFiles;
 use crate::enrolment::{self, IdentityStore, NodeEnrolmentError};
 use crate::events::{self, EventSources};
 use crate::external::ExternalAgentManager;
-use crate::memory;
+use crate::lost;
 use crate::metrics;
-use crate::presence::{PresenceWriter, resume_restarts};
+use crate::presence::{PresenceWriter, report_connection, resume_restarts};
 use crate::services;
 pub use crate::signals::ShutdownKind;
-use crate::signals::{DaemonSignal, SignalStreams, notify_reloading, notify_systemd};
+use crate::signals::{
+    CONNECTED_STATUS, DaemonSignal, SignalStreams, notify_reloading, notify_systemd,
+};
 use crate::state_lock;
-use crate::trust_sync::TokenChange;
+use crate::upgrade::NextDaemon;
+use crate::upkeep;
+use crate::watchdog::LoopMonitor;
 
 /// Poll interval of the provisioning marker, for a marker that an administrator changes by hand.
 const MARKER_POLL_INTERVAL: Duration = Duration::from_secs(5);
-
-/// Delay from readiness to the release of start-up memory. By then presence is written and early requests are answered.
-const MEMORY_RELEASE_DELAY: Duration = Duration::from_secs(3);
 
 /// Why a daemon ended with an error.
 #[derive(Debug, thiserror::Error)]
@@ -53,6 +54,9 @@ pub enum LifecycleError {
     /// Signals cannot be received.
     #[error("cannot install signal handlers")]
     Signals(#[source] std::io::Error),
+    /// The daemon's own program cannot be found.
+    #[error("cannot find the path of the rpcd program")]
+    Program(#[source] std::io::Error),
     /// The connection options are invalid.
     #[error("cannot set up the connection to the broker")]
     Connect(#[source] BusError),
@@ -68,6 +72,11 @@ pub async fn run_until_signal(
 ) -> Result<ShutdownKind, LifecycleError> {
     let mut signals = SignalStreams::install_handlers().map_err(LifecycleError::Signals)?;
     launch::unblock_signals();
+    let monitor = LoopMonitor::from_environment();
+    let _watchdog =
+        AbortOnDropHandle::new(tokio::spawn(Arc::clone(&monitor).notify_while_turning()));
+    let next_daemon =
+        NextDaemon::for_current_process(config_file).map_err(LifecycleError::Program)?;
     let _state_lock = state_lock::acquire_state_lock(&config.paths.state).await?;
     let config = &match wait_for_enrolment(config, &mut signals).await? {
         BootstrapOutcome::Enrolled(config) => *config,
@@ -78,20 +87,13 @@ pub async fn run_until_signal(
     };
     let restart_requested = Arc::new(Notify::new());
     let delivery = DaemonFiles::new(config, Arc::clone(&restart_requested));
-    let AssembledDaemon { core, options, broker_handles, puppet, engine_dir, host } =
+    let AssembledDaemon { core, options, broker_handles, puppet, engine_dir, host, packages } =
         assemble::assemble_daemon(config, config_file, Arc::new(delivery))?;
+    let left = core.begun.unanswered();
+    packages.remove_ended(|request| left.iter().any(|begun| begun.request == request));
     let identity_store = IdentityStore::in_directory(&config.paths.state);
     restrict_to_provisioning(&core, &identity_store);
-    let agent_directory = agents::open_agent_directory(config, config_file, &core.all_agents.get())
-        .map_err(AssembleError::from)?;
-    let poll_interval =
-        agents::external_options(config).map_err(AssembleError::from)?.poll_interval();
-    let externals = Arc::new(ExternalAgentManager::new(
-        Arc::clone(&core),
-        config.limits.clone(),
-        agent_directory,
-    ));
-    externals.scan_and_apply(ScanMode::Complete).await;
+    let (externals, poll_interval) = start_externals(&core, config, config_file).await?;
     let supervisor = DaemonSupervisor {
         core: Arc::clone(&core),
         externals: Arc::clone(&externals),
@@ -100,9 +102,12 @@ pub async fn run_until_signal(
         ready: Arc::default(),
         stop: CancellationToken::new(),
         restart: Arc::default(),
+        next_daemon,
     };
     let presence = PresenceWriter::announce_start(agents::restart_store(&config.paths.state)).await;
     resume_restarts(config).await;
+    // Ready means that the daemon runs. A broker that is away or refuses this node must not keep the machine from booting.
+    notify_systemd(&[NotifyState::Ready, NotifyState::Status("connecting to the broker")]);
     let mut tasks = vec![
         tokio::spawn(supervisor.clone().handle_signals(signals)),
         tokio::spawn(supervisor.clone().refresh_periodically()),
@@ -112,22 +117,15 @@ pub async fn run_until_signal(
             identity_store,
             Arc::clone(&broker_handles.provisioning_changed),
         )),
-        tokio::spawn(compact_seen_journal(Arc::clone(&core))),
+        tokio::spawn(upkeep::compact_seen_journal(Arc::clone(&core))),
     ];
     if let Some(interval) = poll_interval {
         tasks.push(tokio::spawn(externals.poll_changes(interval, supervisor.stop.clone())));
     }
     let bus = options.connect().await.map_err(LifecycleError::Connect)?;
+    tasks.push(tokio::spawn(report_connection(bus.clone(), Arc::clone(&supervisor.ready))));
     broker_handles.permits.connect(bus.clone());
-    if let Some(address) = config.metrics.listen {
-        let context = metrics::MetricsContext {
-            core: Arc::clone(&core),
-            bus: bus.clone(),
-            ready: Arc::clone(&supervisor.ready),
-            stopping: supervisor.stop.clone(),
-        };
-        tasks.push(tokio::spawn(metrics::serve_metrics(address, context)));
-    }
+    tasks.extend(supervisor.start_metrics(&bus));
     tokio::select! {
         () = bus.wait_connected() => {}
         () = supervisor.stop.cancelled() => {
@@ -142,12 +140,19 @@ pub async fn run_until_signal(
         services::start_services(config, &broker_handles.provisioner, trust, host, stop).await?;
     let mut daemon =
         Daemon::start(Arc::clone(&core), bus.clone()).await.map_err(LifecycleError::Subscribe)?;
+    daemon.watch_with(monitor);
     if let Some(changes) = daemon.token_changes() {
-        tasks.push(tokio::spawn(keep_tokens(changes, config.clone())));
+        tasks.push(tokio::spawn(upkeep::keep_tokens(changes, config.clone())));
     }
     tracing::info!(identity = %core.identity(), "ready");
     supervisor.ready.store(true, Ordering::Release);
-    notify_systemd(&[NotifyState::Ready]);
+    notify_systemd(&[NotifyState::Status(CONNECTED_STATUS)]);
+    tasks.push(tokio::spawn(lost::answer_left_requests(
+        Arc::clone(&core),
+        bus.clone(),
+        left,
+        packages,
+    )));
     let restarts = agents::restart_store(&config.paths.state);
     tasks.push(tokio::spawn(events::publish_node_events(
         Arc::clone(&core),
@@ -156,13 +161,27 @@ pub async fn run_until_signal(
         bus.clone(),
     )));
     tasks.push(tokio::spawn(presence.follow_connection(bus)));
-    tasks.push(tokio::spawn(release_startup_memory()));
+    tasks.push(tokio::spawn(upkeep::release_startup_memory()));
     daemon.run(supervisor.stop.clone(), config.drain.timeout).await;
     services.wait_stopped().await;
     tasks.iter().for_each(JoinHandle::abort);
     seal_audit(core).await;
     tracing::info!("stopped");
     Ok(supervisor.shutdown_kind())
+}
+
+/// The external agents, which are offered when this returns, and the interval at which their files are checked.
+async fn start_externals(
+    core: &Arc<DaemonCore>,
+    config: &Config,
+    config_file: &Path,
+) -> Result<(Arc<ExternalAgentManager>, Option<Duration>), LifecycleError> {
+    let directory = agents::open_agent_directory(config, config_file, &core.all_agents.get())
+        .map_err(AssembleError::from)?;
+    let options = agents::external_options(config).map_err(AssembleError::from)?;
+    let externals = ExternalAgentManager::new(Arc::clone(core), config.limits.clone(), directory);
+    externals.scan_and_apply(ScanMode::Complete).await;
+    Ok((Arc::new(externals), options.poll_interval()))
 }
 
 /// The result of waiting for enrolment.
@@ -179,7 +198,7 @@ async fn wait_for_enrolment(
     signals: &mut SignalStreams,
 ) -> Result<BootstrapOutcome, LifecycleError> {
     if enrolment::bootstrap_path(config).is_some() {
-        notify_systemd(&[NotifyState::Status("waiting for enrolment")]);
+        notify_systemd(&[NotifyState::Ready, NotifyState::Status("waiting for enrolment")]);
     }
     let retry = Notify::new();
     let enrolling = enrolment::ensure_enrolled(config, &retry);
@@ -225,18 +244,6 @@ async fn watch_provisioning(
     }
 }
 
-/// Compacts the journal of seen requests each time it has grown.
-async fn compact_seen_journal(core: Arc<DaemonCore>) {
-    loop {
-        core.seen.wait_until_grown().await;
-        let core = Arc::clone(&core);
-        let compacted = tokio::task::spawn_blocking(move || core.seen.compact()).await;
-        if let Ok(Err(error)) = compacted {
-            tracing::warn!(%error, "cannot compact the journal of seen requests");
-        }
-    }
-}
-
 /// Signs the audit log and syncs it to disk.
 async fn seal_audit(core: Arc<DaemonCore>) {
     let sealed = tokio::task::spawn_blocking(move || core.audit.seal()).await;
@@ -252,26 +259,56 @@ struct DaemonSupervisor {
     externals: Arc<ExternalAgentManager>,
     host: Arc<dyn System>,
     config: Config,
+    /// Whether the subscriptions are confirmed; the connection may be lost later.
     ready: Arc<AtomicBool>,
     stop: CancellationToken,
     /// Whether to restart after shutdown.
     restart: Arc<AtomicBool>,
+    next_daemon: NextDaemon,
 }
 
 impl DaemonSupervisor {
+    /// Serves the metrics, if the configuration has an address for them.
+    fn start_metrics(&self, bus: &Bus) -> Option<JoinHandle<()>> {
+        let address = self.config.metrics.listen?;
+        let context = metrics::MetricsContext {
+            core: Arc::clone(&self.core),
+            bus: bus.clone(),
+            ready: Arc::clone(&self.ready),
+            stopping: self.stop.clone(),
+        };
+        Some(tokio::spawn(metrics::serve_metrics(address, context)))
+    }
+
     async fn handle_signals(self, mut signals: SignalStreams) {
         loop {
             match signals.next_signal().await {
                 DaemonSignal::Reload => self.reload().await,
+                DaemonSignal::Shutdown(ShutdownKind::Restart) => {
+                    // In the background, so that a signal to stop is not delayed.
+                    tokio::spawn(self.clone().restart_if_possible());
+                }
                 DaemonSignal::Shutdown(kind) => self.begin_shutdown(kind),
             }
         }
     }
 
+    /// Restarts, unless the next daemon would not start.
+    async fn restart_if_possible(self) {
+        let next = self.next_daemon.clone();
+        match tokio::task::spawn_blocking(move || next.check()).await {
+            Ok(Ok(())) => self.begin_shutdown(ShutdownKind::Restart),
+            Ok(Err(error)) => tracing::error!(%error, "not restarting"),
+            Err(error) => tracing::error!(%error, "not restarting"),
+        }
+    }
+
     /// Restarts the daemon when an action has replaced files that are read at the start. The action replies before the daemon restarts.
     async fn restart_when_requested(self, requested: Arc<Notify>) {
-        requested.notified().await;
-        self.begin_shutdown(ShutdownKind::Restart);
+        loop {
+            requested.notified().await;
+            self.clone().restart_if_possible().await;
+        }
     }
 
     /// Starts the shutdown. A stop overrides a pending restart.
@@ -289,6 +326,7 @@ impl DaemonSupervisor {
             tracing::info!("stopping: waiting for running actions");
             notify_systemd(&[NotifyState::Stopping]);
         }
+        self.core.leaving.cancel();
         self.stop.cancel();
     }
 
@@ -301,10 +339,7 @@ impl DaemonSupervisor {
     }
 
     async fn reload(&self) {
-        let ready = self.ready.load(Ordering::Acquire);
-        if ready {
-            notify_reloading();
-        }
+        notify_reloading();
         let (core, config) = (Arc::clone(&self.core), self.config.clone());
         let files = tokio::task::spawn_blocking(move || {
             assemble::reload_policies(&core, &config);
@@ -318,9 +353,7 @@ impl DaemonSupervisor {
         self.collect_facts().await;
         self.externals.scan_and_apply(ScanMode::Complete).await;
         tracing::info!("reloaded policies, facts, classes and external agents");
-        if ready {
-            notify_systemd(&[NotifyState::Ready]);
-        }
+        notify_systemd(&[NotifyState::Ready]);
     }
 
     /// Collects facts and reads classes at the configured interval, forgets expired requests, and releases unused memory.
@@ -332,7 +365,7 @@ impl DaemonSupervisor {
             interval.tick().await;
             self.core.forget_expired();
             self.collect_facts().await;
-            release_memory().await;
+            upkeep::release_memory().await;
         }
     }
 
@@ -342,39 +375,6 @@ impl DaemonSupervisor {
             tokio::task::spawn_blocking(move || assemble::reload_facts(&core, &*host)).await;
         if let Err(error) = collected {
             tracing::error!(%error, "fact collection failed");
-        }
-    }
-}
-
-/// Releases memory that only the start needed.
-async fn release_startup_memory() {
-    tokio::time::sleep(MEMORY_RELEASE_DELAY).await;
-    release_memory().await;
-}
-
-/// Releases unused memory on a blocking thread, so that requests do not wait.
-async fn release_memory() {
-    // A failure only keeps the memory; there is nothing to report.
-    let _ = tokio::task::spawn_blocking(memory::release_unused).await;
-}
-
-/// Stores each accepted token, so that a restart returns neither to a state before a revocation nor to an expired token.
-async fn keep_tokens(mut changes: mpsc::Receiver<TokenChange>, config: Config) {
-    while let Some(change) = changes.recv().await {
-        let (path, token) = match change {
-            TokenChange::Account(token) => (assemble::account_token_path(&config), token),
-            TokenChange::Node(token) => (assemble::renewed_token_path(&config), token),
-            // The file is empty; only its modification time counts.
-            TokenChange::Confirmed => (assemble::confirmation_path(&config), String::new()),
-        };
-        let target = path.clone();
-        let written = move || replace_file(&target, token.as_bytes(), 0o600);
-        let problem = match tokio::task::spawn_blocking(written).await {
-            Ok(written) => written.err().map(|error| error.to_string()),
-            Err(panic) => Some(panic.to_string()),
-        };
-        if let Some(error) = problem {
-            tracing::error!(error, path = %path.display(), "cannot store a received token");
         }
     }
 }

@@ -14,6 +14,7 @@ use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
 use crate::config::LogFormat;
+use crate::journal;
 use crate::shared::lock_mutex;
 
 /// Maximum number of lines of one statement per window.
@@ -62,6 +63,8 @@ pub struct LimitedFormat<F> {
     format: LogFormat,
     statements: Mutex<HashMap<Identifier, StatementWindow>>,
     clock: Arc<dyn Fn() -> Instant + Send + Sync>,
+    /// Whether each line begins with its priority, for the journal.
+    has_priorities: bool,
 }
 
 impl<F> LimitedFormat<F> {
@@ -75,7 +78,13 @@ impl<F> LimitedFormat<F> {
         format: LogFormat,
         clock: Arc<dyn Fn() -> Instant + Send + Sync>,
     ) -> Self {
-        Self { inner, format, statements: Mutex::default(), clock }
+        Self { inner, format, statements: Mutex::default(), clock, has_priorities: false }
+    }
+
+    /// Begins each line with its priority; see [`journal::priority_prefix`].
+    #[must_use]
+    pub fn with_priorities(self) -> Self {
+        Self { has_priorities: true, ..self }
     }
 
     fn admit(&self, event: &Event<'_>) -> Option<u64> {
@@ -109,14 +118,16 @@ where
         mut out: Writer<'_>,
         event: &Event<'_>,
     ) -> fmt::Result {
-        let left_out = match self.admit(event) {
-            None => {
-                LEFT_OUT_LINES.fetch_add(1, Ordering::Relaxed);
-                return Ok(());
-            }
-            Some(0) => return self.inner.format_event(context, out, event),
-            Some(left_out) => left_out,
+        let Some(left_out) = self.admit(event) else {
+            LEFT_OUT_LINES.fetch_add(1, Ordering::Relaxed);
+            return Ok(());
         };
+        if self.has_priorities {
+            out.write_str(journal::priority_prefix(*event.metadata().level()))?;
+        }
+        if left_out == 0 {
+            return self.inner.format_event(context, out, event);
+        }
         let mut line = String::new();
         self.inner.format_event(context, Writer::new(&mut line), event)?;
         let line = line.trim_end();

@@ -13,7 +13,7 @@ use muster_agent::lifecycle::{LifecycleError, ShutdownKind};
 use muster_agent::log_limit::LimitedFormat;
 use muster_agent::terminal::escape_text;
 use muster_agent::virtual_nodes::command as virtual_nodes;
-use muster_agent::{apply, assemble, lifecycle, memory, restart};
+use muster_agent::{apply, assemble, journal, lifecycle, memory, restart};
 use muster_host::sandbox::SandboxPlan;
 use muster_system::launch;
 use tracing_subscriber::fmt::format;
@@ -66,6 +66,12 @@ enum DaemonCommand {
     /// Perform the requested restarts of one service; started by the requesting process
     #[command(hide = true)]
     RestartWorker(restart::RestartWorkerArgs),
+    /// Change packages in a process that outlives the daemon; started by the daemon
+    #[command(hide = true)]
+    PackageWorker {
+        /// Directory with the change
+        directory: PathBuf,
+    },
     /// Apply the limits of a plan and execute its program; the daemon starts external agents this way
     #[command(hide = true)]
     ExecSandboxed {
@@ -92,6 +98,10 @@ fn main() -> ExitCode {
             restart::restart_when_idle(args, &arguments.config)
         }
         Some(DaemonCommand::RestartWorker(args)) => restart::run_worker(args),
+        Some(DaemonCommand::PackageWorker { directory }) => {
+            let changed = muster_package::worker::run_worker(directory);
+            changed.map(|()| ExitCode::SUCCESS).map_err(anyhow::Error::from)
+        }
         Some(DaemonCommand::Man { directory }) => write_man_pages(directory),
         Some(DaemonCommand::Virtual(args)) => start_virtual_nodes(args, &arguments.config),
         None => run_daemon(&arguments).map(|()| ExitCode::SUCCESS),
@@ -124,7 +134,9 @@ fn become_program(plan: &str) -> ExitCode {
 
 #[expect(clippy::print_stderr, reason = "the only output before or without the log")]
 fn print_error(line: &str) {
-    eprintln!("{line}");
+    let is_journal = journal::is_stderr_connected();
+    let priority = if is_journal { journal::priority_prefix(tracing::Level::ERROR) } else { "" };
+    eprintln!("{priority}{line}");
 }
 
 fn run_daemon(arguments: &DaemonArgs) -> anyhow::Result<()> {
@@ -192,17 +204,22 @@ fn start_log(config: &Config) {
     let filter = tracing_subscriber::EnvFilter::try_new(level)
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info,async_nats=error"));
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    match config.log.format {
-        LogFormat::Text => log
-            .with_ansi(false)
-            .event_format(LimitedFormat::new(format().with_ansi(false), LogFormat::Text))
-            .init(),
-        LogFormat::Json => log
-            .json()
-            .event_format(LimitedFormat::new(
-                format().json().with_span_list(false),
-                LogFormat::Json,
-            ))
-            .init(),
+    let (text, json) = (format().with_ansi(false), format().json().with_span_list(false));
+    // The journal has a time and a priority for each line.
+    match (config.log.format, journal::is_stderr_connected()) {
+        (LogFormat::Text, false) => {
+            log.with_ansi(false).event_format(LimitedFormat::new(text, LogFormat::Text)).init();
+        }
+        (LogFormat::Text, true) => {
+            let lines = LimitedFormat::new(text.without_time(), LogFormat::Text);
+            log.with_ansi(false).event_format(lines.with_priorities()).init();
+        }
+        (LogFormat::Json, false) => {
+            log.json().event_format(LimitedFormat::new(json, LogFormat::Json)).init();
+        }
+        (LogFormat::Json, true) => {
+            let lines = LimitedFormat::new(json.without_time(), LogFormat::Json);
+            log.json().event_format(lines.with_priorities()).init();
+        }
     }
 }

@@ -1,12 +1,18 @@
-//! The presence file that a daemon writes for restart commands, and the resumption of pending restarts at start.
+//! What a daemon tells its machine about itself: the presence file for restart commands, and the connection status for the service manager.
+//! Resumes pending restarts at start.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use muster_api::base::error_chain;
-use muster_bus::Bus;
+use muster_bus::{Bus, BusEvent};
 use muster_restart::{DaemonInstance, RestartStore};
+use sd_notify::NotifyState;
 use tokio::sync::broadcast::error::RecvError;
 
 use crate::agents;
 use crate::config::Config;
+use crate::signals::{CONNECTED_STATUS, notify_systemd};
 
 /// Writes the daemon's presence for commands that restart it or check its readiness.
 pub(crate) struct PresenceWriter {
@@ -48,6 +54,30 @@ impl PresenceWriter {
                 "cannot store the state of this daemon; its restarts cannot be verified"
             );
         }
+    }
+}
+
+/// Reports the broker connection to the service manager, for `systemctl status`. `subscribed` is set by the lifecycle, which reports the first
+/// connection itself: a connected daemon answers only once its subscriptions are confirmed.
+pub(crate) async fn report_connection(bus: Bus, subscribed: Arc<AtomicBool>) {
+    let mut events = bus.subscribe_events();
+    loop {
+        let problem = match events.recv().await {
+            Err(RecvError::Closed) | Ok(BusEvent::Closed) => return,
+            Ok(BusEvent::Refused(problem) | BusEvent::Unreachable(problem)) => Some(problem),
+            Ok(_) | Err(RecvError::Lagged(_)) => None,
+        };
+        let status = match problem {
+            _ if bus.is_connected() && subscribed.load(Ordering::Acquire) => {
+                CONNECTED_STATUS.to_owned()
+            }
+            _ if bus.is_connected() => continue,
+            Some(problem) => format!("not connected to the broker, retrying: {problem}"),
+            None => "not connected to the broker, retrying".to_owned(),
+        };
+        // A line break would begin another assignment.
+        let status = status.replace(['\n', '\r'], " ");
+        notify_systemd(&[NotifyState::Status(&status)]);
     }
 }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use anyhow::bail;
+use anyhow::{Context as _, bail};
 use clap::Args;
 use muster_base::{error_chain, format_duration};
 use muster_restart::{
@@ -17,8 +17,8 @@ use muster_system::process::pause;
 use muster_system::real::RealSystem;
 use muster_system::{Signal, System};
 
-use crate::agents;
 use crate::config::Config;
+use crate::{agents, assemble};
 
 /// The default state directory of a daemon.
 const DEFAULT_STATE_DIR: &str = "/var/lib/muster";
@@ -175,6 +175,12 @@ pub fn restart_daemon(args: &DaemonRestartArgs, config_file: &Path) -> anyhow::R
             state.display()
         );
     };
+    // This program is the one that the daemon becomes. The daemon checks it too, but can only log what is wrong.
+    if config_file.exists() {
+        let config = Config::load(config_file)?;
+        assemble::check_config(&config)
+            .context("rpcd would not start again, so it is not restarted")?;
+    }
     let start = Instant::now();
     let host = RealSystem::new("/".into());
     if !host.signal_process(&previous.process, Signal::SIGUSR2, false)? {

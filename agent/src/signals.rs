@@ -3,6 +3,9 @@
 use sd_notify::NotifyState;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+/// The status text of a daemon that answers requests. `rpc demo` waits for it.
+pub(crate) const CONNECTED_STATUS: &str = "connected to the broker";
+
 /// How a daemon ended without an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ShutdownKind {

@@ -1,5 +1,6 @@
 //! Bootstrapping nodes with the real `rpcd`: each enrols exactly once, and refused ones do not become nodes.
 
+use std::ffi::OsString;
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
@@ -9,6 +10,7 @@ use muster_agent::config::Config;
 use muster_agent::enrolment;
 use muster_bus::Bytes;
 use muster_tests::bootstrap::EnrolmentService;
+use muster_tests::command::find_program;
 use muster_tests::nats_server::NatsServer;
 use muster_tests::organisation::{Organisation, connect, options};
 use muster_tests::rpcd::{DaemonHome, Rpcd};
@@ -227,6 +229,38 @@ async fn sharing_a_bootstrap_token_reveals_no_usable_credentials() {
     eavesdropper.publish(&somewhere, Bytes::from_static(b"welcome")).await.unwrap();
     eavesdropper.flush().await.unwrap();
     assert!(crate::trust::await_refusal(events).await.contains(&somewhere));
+}
+
+/// At an early boot, a machine may have a bare host name, which no bootstrap token allows.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[expect(clippy::disallowed_types, reason = "changes the host name in the daemon's namespace")]
+async fn refused_host_name_is_reported_and_tried_again_when_it_changes() {
+    let fixture = EnrolmentFixture::new().await;
+    let _enrolment = EnrolmentService::start(&fixture.organisation, &fixture.server, true).await;
+    let bootstrap = fixture.bootstrap(&WEB_TAGS);
+    let home = fixture.create_machine_with("", &bootstrap, "");
+    let rename = "hostname web-9; exec \"$@\"";
+    let rpcd = find_program("rpcd").into_os_string();
+    let namespace = ["unshare", "--uts", "sh", "-c", rename, "sh"].map(OsString::from);
+    let command: Vec<OsString> = namespace.into_iter().chain([rpcd]).collect();
+    let mut node = home.start_through(&command);
+    await_state("the refusal is reported", || {
+        assert!(node.is_running(), "rpcd ended: {}", node.log());
+        node.log().contains("set `identity = ")
+    })
+    .await;
+    let log = node.log();
+    assert!(log.contains("enrolment as `web-9") && log.contains("host name"), "{log}");
+    let pid = node.pid().to_string();
+    let output = std::process::Command::new("nsenter")
+        .args(["-t", &pid, "--uts", "hostname", "web-9.example.com"])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    // HUP checks at once; otherwise the name is checked every 10 s.
+    kill(Pid::from_raw(node.pid()), Signal::SIGHUP).unwrap();
+    await_ready(&mut node).await;
+    assert!(node.log().contains("ready identity=web-9.example.com"), "{}", node.log());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,4 +1,4 @@
-//! The files of `packaging/`: systemd accepts the units, and their security score is the one in the documentation. What packages run:
+//! The files of `packaging/`: systemd accepts the units, and their security scores are those in the documentation. What packages run:
 //! the version and the manual pages of the daemon.
 
 #![expect(clippy::disallowed_types, reason = "runs systemd-analyze and the daemon")]
@@ -31,6 +31,25 @@ fn analyze(arguments: &[&str], directory: &Path) -> Option<String> {
     Some(String::from_utf8_lossy(&[data, messages].concat()).into_owned())
 }
 
+/// A unit of nats-server in its own directory, with a program that exists.
+fn write_broker_unit() -> (TempDir, String) {
+    let directory = TempDir::new().unwrap();
+    let unit = fs::read_to_string(project_root().join("packaging/muster-broker.service")).unwrap();
+    let path = directory.path().join("muster-broker.service");
+    fs::write(&path, unit.replace("ExecStart=nats-server", "ExecStart=/bin/true")).unwrap();
+    (directory, path.display().to_string())
+}
+
+/// The exposure that `systemd-analyze security` reports for the unit; `None` if the tool may be missing.
+fn read_score(name: &str, unit: &str, directory: &Path) -> Option<f64> {
+    let output = analyze(&["security", "--offline=true", "--no-pager", unit], directory)?;
+    let prefix = format!("Overall exposure level for {name}: ");
+    let score = output.lines().rev().find_map(|line| {
+        line.split_once(&prefix)?.1.split_whitespace().next()?.parse::<f64>().ok()
+    });
+    Some(score.unwrap_or_else(|| panic!("no score in\n{output}")))
+}
+
 /// The unit in its own directory, with these drop-ins, and with a program that exists.
 fn write_unit(drop_ins: &[&str]) -> (TempDir, String) {
     let directory = TempDir::new().unwrap();
@@ -48,10 +67,11 @@ fn write_unit(drop_ins: &[&str]) -> (TempDir, String) {
 }
 
 /// The version of systemd, and the rows of the guide's table: drop-ins, and the score with them.
-fn documented_scores() -> (String, Vec<(Vec<String>, f64)>) {
+pub(crate) fn documented_scores() -> (String, Vec<(Vec<String>, f64)>) {
     let page = fs::read_to_string(project_root().join("docs/guides/hardening.md")).unwrap();
-    let version = page.split("systemd ").nth(1).unwrap();
+    let version = page.split("with systemd ").nth(1).unwrap();
     let version: String = version.chars().take_while(char::is_ascii_digit).collect();
+    assert!(!version.is_empty(), "the guide names the version of systemd");
     let row = |line: &str| {
         let mut cells = line.trim_matches('|').split('|').map(str::trim);
         let files = cells.next()?.strip_prefix("`rpcd.service`")?;
@@ -75,14 +95,7 @@ fn unit_scores_match_the_guide() {
     for (drop_ins, documented) in rows {
         let names: Vec<&str> = drop_ins.iter().map(String::as_str).collect();
         let (directory, unit) = write_unit(&names);
-        let output =
-            analyze(&["security", "--offline=true", "--no-pager", &unit], directory.path());
-        let Some(output) = output else { return };
-        let score = output.lines().rev().find_map(|line| {
-            let (_, score) = line.split_once("Overall exposure level for rpcd.service: ")?;
-            score.split_whitespace().next()?.parse::<f64>().ok()
-        });
-        let score = score.unwrap_or_else(|| panic!("no score in\n{output}"));
+        let Some(score) = read_score("rpcd.service", &unit, directory.path()) else { return };
         let installed = analyze(&["--version"], directory.path()).unwrap_or_default();
         if installed.starts_with(&format!("systemd {version} ")) {
             assert!(score <= documented, "{names:?}: {score}, the guide has {documented}");
@@ -104,6 +117,54 @@ fn systemd_accepts_the_units() {
             output.lines().filter(|line| line.contains("rpcd.service")).collect();
         assert!(installed.is_empty(), "{installed:#?}");
     }
+}
+
+#[test]
+fn broker_unit_is_accepted_and_its_score_is_in_the_guide() {
+    let (directory, unit) = write_broker_unit();
+    let arguments = ["verify", "--man=no", "--recursive-errors=no", &unit];
+    let Some(output) = analyze(&arguments, directory.path()) else { return };
+    assert!(!output.contains("muster-broker.service"), "{output}");
+    let (version, _) = documented_scores();
+    let page = fs::read_to_string(project_root().join("docs/guides/hardening.md")).unwrap();
+    let documented = page.split("| `muster-broker.service` | ").nth(1).unwrap();
+    let documented: f64 = documented.split(' ').next().unwrap().parse().unwrap();
+    let Some(score) = read_score("muster-broker.service", &unit, directory.path()) else { return };
+    let installed = analyze(&["--version"], directory.path()).unwrap_or_default();
+    if installed.starts_with(&format!("systemd {version} ")) {
+        assert!(score <= documented, "{score}, the guide has {documented}");
+    }
+}
+
+/// The values of a list directive, over all its lines.
+fn directive_values(text: &str, directive: &str) -> Vec<String> {
+    let lines = text.lines().filter_map(|line| line.strip_prefix(directive)?.strip_prefix('='));
+    lines.flat_map(str::split_whitespace).map(str::to_owned).collect()
+}
+
+/// Root needs no capability to ask another daemon for a change, so the sockets of these daemons must be out of reach.
+#[test]
+fn observing_node_reaches_no_daemon_that_changes_the_machine() {
+    let path = project_root().join("packaging/rpcd.service.d/observe.conf");
+    let text = fs::read_to_string(path).unwrap();
+    let hidden = directive_values(&text, "InaccessiblePaths");
+    for socket in [
+        "/run/dbus",
+        "/run/systemd/private",
+        "/run/docker.sock",
+        "/run/containerd",
+        "/run/podman",
+        "/run/snapd.socket",
+        "/run/libvirt",
+    ] {
+        // The sign lets the unit start on a machine without that daemon.
+        assert!(hidden.contains(&format!("-{socket}")), "{socket}: {hidden:?}");
+    }
+    assert!(!hidden.iter().any(|path| path.ends_with("/run/systemd/notify")), "READY=1 needs it");
+    assert_eq!(directive_values(&text, "CapabilityBoundingSet"), ["CAP_DAC_READ_SEARCH"]);
+    assert_eq!(directive_values(&text, "AmbientCapabilities"), Vec::<String>::new());
+    assert_eq!(directive_values(&text, "ProtectSystem"), ["strict"]);
+    assert_eq!(directive_values(&text, "NoNewPrivileges"), ["yes"]);
 }
 
 /// systemd ignores a misspelt directive and only logs it; the test above must detect that.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_agent::audit::{self, AuditLog, RecordClass};
+use muster_agent::begun::BegunRequests;
 use muster_agent::classes::ClassStore;
 use muster_agent::clock::WallClock;
 use muster_agent::core::{CoreParts, DaemonCore, PolicyOptions};
@@ -233,6 +234,7 @@ fn build_core(
         data_sources: data_sources.into(),
         system: Arc::new(RealSystem::new(path("root"))),
         seen: SeenRequests::open(&path("seen"), now, false).unwrap(),
+        begun: BegunRequests::open(&path("begun"), now),
         audit: Arc::new(AuditLog::open(audit).unwrap()),
         skew: muster_wire::fresh::CLOCK_SKEW_MILLIS,
         authority: setup.authority,

@@ -96,6 +96,8 @@ pub enum ReplyReason {
     Broken,
     /// The daemon is stopping and accepts no requests.
     Stopping,
+    /// The daemon was killed, or its machine lost power, while the action ran; the next daemon reports it. The action may have changed the node.
+    Lost,
 }
 
 impl ReplyReason {
@@ -110,6 +112,7 @@ impl ReplyReason {
             Self::Oversized { .. } => "oversized",
             Self::Broken => "broken",
             Self::Stopping => "stopping",
+            Self::Lost => "lost",
         }
     }
 }

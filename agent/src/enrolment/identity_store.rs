@@ -166,6 +166,17 @@ impl IdentityStore {
         Ok(proposal)
     }
 
+    /// Stores another name for the same key, because the bootstrap token does not allow the first.
+    pub(super) fn rename_proposal(
+        &self,
+        proposal: &ProposedIdentity,
+        identity: Identity,
+    ) -> Result<ProposedIdentity, NodeEnrolmentError> {
+        let renamed = ProposedIdentity { identity, key: proposal.key.clone() };
+        self.save_proposal(&renamed)?;
+        Ok(renamed)
+    }
+
     fn save_proposal(&self, proposal: &ProposedIdentity) -> Result<(), NodeEnrolmentError> {
         let seed = proposal.key.seed_text();
         let stored = StoredIdentityRef { identity: &proposal.identity, seed: &seed };

@@ -1,4 +1,4 @@
-//! Retries enrolment with jittered backoff until accepted or permanently refused.
+//! Retries enrolment with jittered backoff until accepted or permanently refused. A refused host name is not permanent: it may change.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,13 +10,14 @@ use muster_filter::state::NodeFacts;
 use muster_system::System;
 use muster_system::real::RealSystem;
 use muster_wire::enrol::{
-    EnrolmentAcceptance, EnrolmentNonce, EnrolmentOutcome, EnrolmentRefusalReason,
-    EnrolmentRequest, open_enrolment_answer, sign_enrolment_request,
+    EnrolmentAcceptance, EnrolmentNonce, EnrolmentOutcome, EnrolmentRefusal,
+    EnrolmentRefusalReason, EnrolmentRequest, open_enrolment_answer, sign_enrolment_request,
 };
 use muster_wire::identity::Identity;
 use muster_wire::sign::{EnvelopeSignError, Signer};
 use muster_wire::subject::{self, AnswerAddress};
 use muster_wire::token::{AccountTrust, TokenCache};
+use sd_notify::NotifyState;
 use serde_json::{Map, Value};
 use tokio::sync::Notify;
 use uuid::Uuid;
@@ -27,13 +28,17 @@ use crate::assemble;
 use crate::clock::WallClock;
 use crate::config::Config;
 use crate::credentials;
+use crate::facts::hostname::read_host_name;
 use crate::facts::{self, FactMachines};
+use crate::signals::notify_systemd;
 
 /// Backoff between failed attempts. The first attempt is immediate; later ones are spread out, because hundreds of machines may start together.
 const RETRY_BACKOFF: ReconnectBackoff =
     ReconnectBackoff { first: Duration::from_secs(1), max: Duration::from_mins(1) };
 /// Upper bound of the pause that a service may request.
 const MAX_RETRY_PAUSE: Duration = Duration::from_mins(10);
+/// Interval at which the machine's name is checked after it was refused.
+const NAME_POLL_INTERVAL: Duration = Duration::from_secs(10);
 /// How long an enroller may take to reply.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a connection attempt may take before more detail is logged.
@@ -75,59 +80,111 @@ pub(super) async fn enrol_node(
     retry: &Notify,
 ) -> Result<(), NodeEnrolmentError> {
     let bootstrap = BootstrapCredentials::read_files(config, bootstrap)?;
-    let facts = collect_facts(config).await;
+    let mut facts = collect_facts(config).await;
     let detected_name = cloud_name(&facts).unwrap_or_else(|| config.identity.clone());
-    let proposal = store.load_or_propose(configured_name(config), &detected_name)?;
-    tracing::info!(
-        identity = %proposal.identity, key = %proposal.key.public_key(),
-        "this machine has no credentials; requesting enrolment"
-    );
-    let session = EnrolmentSession {
-        bus: bootstrap.connect_options(config, &proposal.identity)?.connect().await?,
-        facts: reported_facts(&facts),
-        clock: WallClock::system(),
-        cache: TokenCache::default(),
-        bootstrap,
-        proposal,
+    let mut proposal = store.load_or_propose(configured_name(config), &detected_name)?;
+    let (proposal, acceptance) = loop {
+        tracing::info!(
+            identity = %proposal.identity, key = %proposal.key.public_key(),
+            "this machine has no credentials; requesting enrolment"
+        );
+        let session = EnrolmentSession {
+            bus: bootstrap.connect_options(config, &proposal.identity)?.connect().await?,
+            facts: reported_facts(&facts),
+            clock: WallClock::system(),
+            cache: TokenCache::default(),
+            bootstrap: &bootstrap,
+            proposal: &proposal,
+        };
+        let decision = session.retry_until_decided(retry).await?;
+        if let Err(error) = session.bus.close().await {
+            tracing::debug!(%error, "cannot close the connection to the bootstrap account cleanly");
+        }
+        match decision {
+            EnrolmentDecision::Accepted(acceptance) => break (proposal, acceptance),
+            EnrolmentDecision::Refused(refused) => {
+                let is_name = refused.reason == EnrolmentRefusalReason::NameNotAllowed;
+                if configured_name(config).is_some() || !is_name {
+                    return Err(NodeEnrolmentError::Refused {
+                        identity: proposal.identity,
+                        refused,
+                    });
+                }
+                report_refused_name(&proposal.identity, &refused);
+                let name = wait_for_other_name(config, &proposal.identity, retry).await;
+                proposal = store.rename_proposal(&proposal, name)?;
+                facts = collect_facts(config).await;
+            }
+        }
     };
-    let acceptance = session.retry_until_welcome(retry).await?;
-    store.store_enrolment(&session.proposal, &acceptance)?;
-    tracing::info!(identity = %session.proposal.identity, "enrolled");
-    if let Err(error) = session.bus.close().await {
-        tracing::debug!(%error, "cannot close the connection to the bootstrap account cleanly");
-    }
+    store.store_enrolment(&proposal, &acceptance)?;
+    tracing::info!(identity = %proposal.identity, "enrolled");
     Ok(())
 }
 
+/// A name that nobody configured is not refused for ever: at an early boot the machine may not have its name yet.
+fn report_refused_name(name: &Identity, refused: &EnrolmentRefusal) {
+    let bare = if name.as_str().contains('.') { "" } else { ", which has no domain" };
+    let problem = format!(
+        "enrolment as `{name}` was refused: {}; `{name}` is the machine's own host name{bare}; set `identity = \"NAME\"` in rpcd.toml and restart \
+         rpcd, or set the host name: rpcd asks again when it changes",
+        refused.message
+    );
+    tracing::error!(reason = refused.reason.as_str(), "{problem}");
+    let status = problem.replace(['\n', '\r'], " ");
+    notify_systemd(&[NotifyState::Status(&status)]);
+}
+
+/// Waits until the machine has another name. `retry` triggers an immediate check.
+async fn wait_for_other_name(config: &Config, refused: &Identity, retry: &Notify) -> Identity {
+    loop {
+        let host_name = || Identity::parse(&read_host_name().fqdn()).ok();
+        let name = cloud_name(&collect_facts(config).await).or_else(host_name);
+        if let Some(name) = name.filter(|name| name != refused) {
+            return name;
+        }
+        tokio::select! {
+            () = tokio::time::sleep(NAME_POLL_INTERVAL) => {}
+            () = retry.notified() => {}
+        }
+    }
+}
+
 /// The state that is constant over all attempts.
-struct EnrolmentSession {
+struct EnrolmentSession<'a> {
     bus: Bus,
-    bootstrap: BootstrapCredentials,
-    proposal: ProposedIdentity,
+    bootstrap: &'a BootstrapCredentials,
+    proposal: &'a ProposedIdentity,
     facts: NodeFacts,
     clock: WallClock,
     cache: TokenCache,
 }
 
+/// The final answer to a proposed name.
+enum EnrolmentDecision {
+    Accepted(Box<EnrolmentAcceptance>),
+    Refused(EnrolmentRefusal),
+}
+
 /// The result of an attempt.
 enum EnrolmentAttempt {
-    Accepted(Box<EnrolmentAcceptance>),
+    Decided(EnrolmentDecision),
     /// Retry after at least this pause.
     RetryAfter(Duration),
     /// Retry with the normal backoff.
     Retry,
 }
 
-impl EnrolmentSession {
-    async fn retry_until_welcome(
+impl EnrolmentSession<'_> {
+    async fn retry_until_decided(
         &self,
         retry: &Notify,
-    ) -> Result<EnrolmentAcceptance, NodeEnrolmentError> {
+    ) -> Result<EnrolmentDecision, NodeEnrolmentError> {
         let mut failures = 0;
         loop {
             self.wait_connected().await;
             let pause = match self.attempt_enrolment().await? {
-                EnrolmentAttempt::Accepted(acceptance) => return Ok(*acceptance),
+                EnrolmentAttempt::Decided(decision) => return Ok(decision),
                 EnrolmentAttempt::RetryAfter(pause) => {
                     failures = 0;
                     // Add up to 50 % jitter, so that machines that got the same pause do not retry together.
@@ -181,7 +238,7 @@ impl EnrolmentSession {
                 tracing::warn!("no enroller is connected; the enrolment request will be retried");
                 Ok(EnrolmentAttempt::Retry)
             }
-            Ok(message) => self.evaluate_answer(&request, &message),
+            Ok(message) => Ok(self.evaluate_answer(&request, &message)),
             Err(error) => {
                 tracing::warn!(error = error_chain(&error), "no reply to the enrolment request");
                 Ok(EnrolmentAttempt::Retry)
@@ -219,7 +276,7 @@ impl EnrolmentSession {
         &self,
         request: &EnrolmentRequest,
         message: &BusMessage,
-    ) -> Result<EnrolmentAttempt, NodeEnrolmentError> {
+    ) -> EnrolmentAttempt {
         let now = self.clock.now();
         let enrolment_account = &self.bootstrap.enrolment_account;
         let outcome = match open_enrolment_answer(
@@ -232,43 +289,40 @@ impl EnrolmentSession {
             Ok(outcome) => outcome,
             Err(error) => {
                 tracing::warn!(error = error_chain(&error), "rejected an enrolment reply");
-                return Ok(EnrolmentAttempt::Retry);
+                return EnrolmentAttempt::Retry;
             }
         };
         match outcome {
             EnrolmentOutcome::Welcome(acceptance) => {
                 let operator = enrolment_account.operator_key();
                 match acceptance.verify_tokens(operator, request.key, now) {
-                    Ok(_) => Ok(EnrolmentAttempt::Accepted(acceptance)),
+                    Ok(_) => EnrolmentAttempt::Decided(EnrolmentDecision::Accepted(acceptance)),
                     Err(error) => {
                         tracing::error!(
                             error = error_chain(&error),
                             "rejected the credentials in an enrolment reply"
                         );
-                        Ok(EnrolmentAttempt::Retry)
+                        EnrolmentAttempt::Retry
                     }
                 }
             }
             EnrolmentOutcome::Wait(wait) => {
                 tracing::info!(reason = wait.message, "not enrolled yet");
                 let pause = Duration::from_millis(wait.retry_after_ms);
-                Ok(EnrolmentAttempt::RetryAfter(
-                    pause.clamp(Duration::from_secs(1), MAX_RETRY_PAUSE),
-                ))
+                EnrolmentAttempt::RetryAfter(pause.clamp(Duration::from_secs(1), MAX_RETRY_PAUSE))
             }
             EnrolmentOutcome::Refused(refused) if refused.reason.is_final() => {
-                let identity = request.identity.clone();
-                Err(NodeEnrolmentError::Refused { identity, refused })
+                EnrolmentAttempt::Decided(EnrolmentDecision::Refused(refused))
             }
             EnrolmentOutcome::Refused(refused) => {
                 let reason = refused.reason.as_str();
                 tracing::error!(reason, "refused: {}", refused.message);
-                Ok(match refused.reason {
+                match refused.reason {
                     EnrolmentRefusalReason::NameTaken => {
                         EnrolmentAttempt::RetryAfter(RETRY_BACKOFF.max)
                     }
                     _ => EnrolmentAttempt::Retry,
-                })
+                }
             }
         }
     }

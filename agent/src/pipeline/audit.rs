@@ -3,10 +3,12 @@
 use muster_base::duration_millis;
 use muster_host::CallOutcome;
 use muster_wire::status::{ReplyReason, ReplyStatus};
+use muster_wire::token::UserRole;
 use serde_json::Map;
 
 use super::{AcceptedRequest, RefusedRequest, VerifiedRequest};
 use crate::audit::{AuditRecord, AuditVerdict as Verdict, RecordClass};
+use crate::begun::BegunRequest;
 use crate::core::DaemonCore;
 
 /// Records the start of an action. Returns a refusal if the log must be complete and cannot be written.
@@ -47,6 +49,31 @@ pub(super) fn record_end(
         reason: outcome.reason.as_ref().map(ReplyReason::as_str),
         took_ms: Some(duration_millis(outcome.took)),
         ..new_record(core, &accepted.verified, (verdict, class))
+    };
+    write_record(core, &ended);
+}
+
+/// Records the end of a request that an earlier daemon had begun. The inputs are in the record of its start.
+pub(crate) fn record_lost(core: &DaemonCore, begun: &BegunRequest, outcome: &CallOutcome) {
+    let now = core.clock.now();
+    let ended = AuditRecord {
+        class: if begun.changes { RecordClass::Change } else { RecordClass::Read },
+        time: now,
+        verdict: Verdict::Executed,
+        request: begun.request,
+        caller: begun.caller.clone(),
+        caller_key: Some(begun.caller_key.clone()),
+        caller_role: begun.caller_role.parse().unwrap_or(UserRole::Caller),
+        collective: begun.collective.clone(),
+        agent: begun.agent.clone(),
+        action: begun.action.clone(),
+        traceparent: None,
+        data: Map::new(),
+        rule: None,
+        approval: None,
+        status: Some(outcome.status),
+        reason: outcome.reason.as_ref().map(ReplyReason::as_str),
+        took_ms: Some(now.saturating_sub(begun.since)),
     };
     write_record(core, &ended);
 }

@@ -26,8 +26,8 @@ enum JournalSyncError {
     Task(#[from] JoinError),
 }
 
-/// Runs the action to an outcome, and returns whether it started. A request that changes the node is first synced to the journal, so that it cannot
-/// run twice even after a crash.
+/// Runs the action to an outcome, and returns whether it started. A request that changes the node is first synced to the journals, so that after a
+/// crash it cannot run twice, and its caller is told.
 pub(super) async fn run_action(
     core: &Arc<DaemonCore>,
     accepted: &mut AcceptedRequest,
@@ -118,6 +118,11 @@ async fn sync_seen_journal(
     if !journaled {
         return Err(JournalSyncError::NotWritten);
     }
-    let core = Arc::clone(core);
-    Ok(tokio::task::spawn_blocking(move || core.seen.sync()).await??)
+    let (seen, begun) = (Arc::clone(core), Arc::clone(core));
+    // Both at once: a journaling file system then commits both files together.
+    let seen = tokio::task::spawn_blocking(move || seen.seen.sync());
+    let begun = tokio::task::spawn_blocking(move || begun.begun.sync());
+    let (seen, begun) = tokio::join!(seen, begun);
+    begun?;
+    Ok(seen??)
 }

@@ -42,16 +42,20 @@ use muster_wire::trace::StageName;
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
+use uuid::Uuid;
 
 use crate::audit::ApprovalRecord;
+use crate::begun::BegunRequest;
 use crate::core::DaemonCore;
 use crate::lookup::RequestLookups;
 use crate::metrics::request_metrics::KnownAction;
 pub use admission::{PendingAdmission, RequestAdmission};
 use admission::{PendingCheck, RefusedRequest, RequestRejection};
+pub(crate) use audit::record_lost;
 use authorise::AuthorisationOutcome;
 use matches::TargetMatch;
 use progress::ProgressListener;
+pub(crate) use reply::build_late_reply;
 use stage_timer::StageTimer;
 
 /// A received message.
@@ -112,6 +116,8 @@ pub struct OutgoingReply {
     pub subject: String,
     /// The signed reply.
     pub payload: Bytes,
+    /// The request, if the journal of begun requests has it.
+    pub begun: Option<Uuid>,
 }
 
 /// An unauthenticated message: it was counted, and no reply is sent.
@@ -289,6 +295,7 @@ async fn run_request(
         count_outcome(core, &accepted, &refused);
         return reply::build_reply(core, &accepted.verified, &refused, (None, bus.max_payload()));
     }
+    core.begun.begin(accepted.to_begun_request(core.clock.now()));
     let ((outcome, started), progress) =
         if let Some(listener) = accepted.verified.progress_listener() {
             let (sink, source) = progress_channel();
@@ -305,7 +312,16 @@ async fn run_request(
                 dispatch::run_action(core, &mut accepted, stopping, ProgressSink::default()).await;
             (outcome, None)
         };
-    finish_request(core, &mut accepted, (&outcome, started), progress, bus)
+    let request = accepted.verified.request.id;
+    if core.begun.is_handed_over(request) {
+        tracing::info!("the work goes on outside of this daemon; the next daemon replies");
+        return None;
+    }
+    let reply = finish_request(core, &mut accepted, (&outcome, started), progress, bus);
+    if reply.is_none() {
+        core.begun.end(request);
+    }
+    reply.map(|reply| OutgoingReply { begun: Some(request), ..reply })
 }
 
 /// Counts, records and replies after the action has ended.
@@ -347,6 +363,25 @@ fn count_refusal(core: &DaemonCore, refused: &RefusedRequest) {
     let stage = refused.stage.unwrap_or(StageName::Other);
     core.request_metrics.record_refusal(stage, reason);
     tracing::debug!(status = refused.status.code(), reason, %stage, "refused");
+}
+
+impl AcceptedRequest {
+    /// The entry in the journal of begun requests.
+    fn to_begun_request(&self, now: Millis) -> BegunRequest {
+        let (request, caller) = (&self.verified.request, &self.verified.caller);
+        BegunRequest {
+            request: request.id,
+            caller: request.caller.clone(),
+            caller_key: caller.key.to_string(),
+            caller_role: caller.role.as_str().to_owned(),
+            collective: request.collective.clone(),
+            agent: request.agent.clone(),
+            action: request.action.clone(),
+            changes: !self.read_only,
+            reply_to: self.verified.reply_to.clone(),
+            since: now,
+        }
+    }
 }
 
 impl VerifiedRequest {

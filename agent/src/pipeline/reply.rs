@@ -15,6 +15,7 @@ use muster_wire::trace::StageName;
 use serde_json::Map;
 
 use super::{OutgoingReply, RefusedRequest, VerifiedRequest};
+use crate::begun::BegunRequest;
 use crate::core::DaemonCore;
 
 /// The reply to an executed request. `max_payload` is the broker's maximum message size, in bytes.
@@ -43,7 +44,35 @@ pub(super) fn build_reply(
     let reply = add_stages(core, verified, reply);
     let payload = seal_reply(core, reply, max_payload)?;
     core.counters.replies.increment();
-    Some(OutgoingReply { subject, payload })
+    Some(OutgoingReply { subject, payload, begun: None })
+}
+
+/// The reply to a request that an earlier daemon had begun.
+pub(crate) fn build_late_reply(
+    core: &DaemonCore,
+    begun: &BegunRequest,
+    outcome: &CallOutcome,
+    max_payload: usize,
+) -> Option<OutgoingReply> {
+    let subject = begun.reply_to.clone()?;
+    let now = core.clock.now();
+    let reply = Reply {
+        request: begun.request,
+        sender: core.identity().clone(),
+        agent: begun.agent.clone(),
+        action: begun.action.clone(),
+        statuscode: outcome.status,
+        statusmsg: outcome.message.clone(),
+        reason: outcome.reason.clone(),
+        data: outcome.data.clone(),
+        time: now,
+        took: now.saturating_sub(begun.since),
+        stages: Vec::new(),
+        progress: None,
+    };
+    let payload = seal_reply(core, reply, max_payload)?;
+    core.counters.replies.increment();
+    Some(OutgoingReply { subject, payload, begun: Some(begun.request) })
 }
 
 /// The reply to a refused request.

@@ -25,7 +25,7 @@ use super::node::VirtualNode;
 use super::template::NodeTemplate;
 use crate::clock::WallClock;
 use crate::config::Config;
-use crate::signals::notify_systemd;
+use crate::signals::{CONNECTED_STATUS, notify_systemd};
 use crate::{agents, assemble, credentials, state_lock};
 
 /// Maximum number of nodes that connect at the same time.
@@ -90,7 +90,7 @@ async fn run_until_signal(args: &VirtualNodesArgs, config: &Config) -> anyhow::R
         _ = interrupt.recv() => return Ok(()),
     }
     tracing::info!(nodes = factory.fleet.len(), "ready");
-    notify_systemd(&[NotifyState::Ready]);
+    notify_systemd(&[NotifyState::Ready, NotifyState::Status(CONNECTED_STATUS)]);
     tokio::select! {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}

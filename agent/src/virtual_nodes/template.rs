@@ -21,6 +21,7 @@ use super::machine::new_machine;
 use super::node::VirtualNode;
 use crate::agents::PluginSetupError;
 use crate::audit::AuditLog;
+use crate::begun::BegunRequests;
 use crate::classes::ClassStore;
 use crate::clock::WallClock;
 use crate::core::{CoreParts, DaemonCore, PolicyOptions};
@@ -83,6 +84,7 @@ impl NodeTemplate {
             data_sources: Arc::clone(&self.data_sources),
             system: Arc::new(new_machine(&node.name)),
             seen: SeenRequests::in_memory(),
+            begun: BegunRequests::disabled(),
             audit,
             skew: muster_wire::fresh::CLOCK_SKEW_MILLIS,
             authority: PolicyOptions::default(),

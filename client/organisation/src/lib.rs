@@ -13,6 +13,7 @@ mod authority;
 pub mod bundle;
 pub mod cloud_init;
 mod create;
+pub mod enrol_script;
 mod error;
 mod issue;
 mod layout;

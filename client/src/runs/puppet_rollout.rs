@@ -281,10 +281,10 @@ impl PuppetRollout {
             }
             CallEvent::Reply(answer) => {
                 let outcome = RunOutcome::from_reply(&answer.reply, unix_millis_now());
-                // The daemon is running and busy, or the run continues and only the wait for it ended.
+                // The daemon is running and busy, or the run continues and only the wait for it ended. A run outlives a daemon that was killed.
                 let busy = matches!(
                     answer.reply.reason,
-                    Some(ReplyReason::Busy { .. } | ReplyReason::Stopping)
+                    Some(ReplyReason::Busy { .. } | ReplyReason::Stopping | ReplyReason::Lost)
                 );
                 let continues = busy || outcome.class == UNFINISHED;
                 if continues && run.requested_at.elapsed() < self.spec.wait {

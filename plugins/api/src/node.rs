@@ -12,6 +12,7 @@ use muster_wire::identity::{Identity, SubjectName};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::data_source::ValidatedDataSource;
@@ -52,6 +53,12 @@ pub trait NodeHandle: fmt::Debug + Send + Sync {
     fn describe_sandboxes(&self) -> BTreeMap<String, String> {
         BTreeMap::new()
     }
+    /// Cancelled when the daemon begins to stop or restart. Work that outlives the daemon can then be handed over; other actions go on.
+    fn leaving(&self) -> CancellationToken {
+        CancellationToken::new()
+    }
+    /// Leaves the reply to a running request to the next daemon, because its work outlives this one. The action's own outcome is then not sent.
+    fn hand_over(&self, _request: Uuid) {}
     /// Current problems of the daemon and its environment. Inspects disks, so it may block briefly.
     fn collect_findings(&self) -> Vec<HealthFinding>;
 }

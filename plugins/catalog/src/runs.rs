@@ -30,7 +30,7 @@ pub(crate) enum CatalogSource {
     Given(String),
     /// A file on the node.
     File(String),
-    /// The catalog that was applied last.
+    /// The catalog of the last run that began.
     Stored,
 }
 
@@ -104,14 +104,12 @@ pub(crate) fn apply_catalog(
             cx.emit_event(json!({"message": format!("{}: {}", log.source, log.message)}));
         }
     };
-    let report = run::apply_catalog(&engine, &catalog, &state, &run_options, &mut on_event)
+    let source = (&catalog, bytes.as_slice());
+    let report = run::apply_stored_catalog(&engine, source, &state, &run_options, &mut on_event)
         .map_err(|error| match error {
             CatalogRunError::Catalog(error) => invalid_catalog_error(&error),
             CatalogRunError::State(error) => ActionError::from_cause(error),
         })?;
-    if !run_options.noop {
-        state.replace_file(run_files::CATALOG_FILE, &bytes)?;
-    }
     build_outcome(&report)
 }
 

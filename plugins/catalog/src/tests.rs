@@ -108,6 +108,48 @@ async fn catalog_is_planned_and_applied_and_owed_refreshes_are_replayed() {
     assert_eq!(again["status"], "unchanged");
 }
 
+/// The state directory in the middle of a run is what a power failure leaves. The refresh is replayed by the catalog that was cut off: there may be no
+/// other, and an earlier one does not have the target.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn refresh_of_a_run_that_was_cut_off_is_replayed() {
+    for has_earlier_run in [false, true] {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        let apply = agent("catalog", directory.path());
+        if has_earlier_run {
+            let other = json!([{"type": "file", "title": path("other"), "content": "x"}]);
+            ask(&apply, "apply", json!({"catalog": other.to_string()})).await.unwrap();
+        }
+        let script = format!(
+            ": > {0}/begun; until test -e {0}/may; do sleep 0.05; done",
+            directory.path().display()
+        );
+        let text = catalog(directory.path(), &script);
+        let running =
+            tokio::spawn(async move { ask(&apply, "apply", json!({"catalog": text})).await });
+        while !path("begun").exists() {
+            tokio::task::yield_now().await;
+        }
+        std::fs::create_dir_all(path("cut/state")).unwrap();
+        for entry in std::fs::read_dir(path("state")).unwrap().map(Result::unwrap) {
+            if entry.file_type().unwrap().is_file() {
+                std::fs::copy(entry.path(), path("cut/state").join(entry.file_name())).unwrap();
+            }
+        }
+        std::fs::write(path("may"), "").unwrap();
+        running.await.unwrap().unwrap();
+        let ledger = agent("ledger", &path("cut"));
+        let owed = ask(&ledger, "list", json!({})).await.unwrap();
+        assert_eq!(owed["debts"][0]["target"], "Exec[reload]", "{owed}");
+        let paid = ask(&ledger, "replay", json!({})).await.unwrap();
+        assert_eq!(
+            (&paid["pending"], &paid["events"][0]["message"]),
+            (&json!(0), &json!("Triggered 'refresh' from 1 event")),
+            "{paid}"
+        );
+    }
+}
+
 #[tokio::test]
 async fn owed_refresh_can_be_dropped_by_target() {
     let directory = tempfile::tempdir().unwrap();

@@ -57,6 +57,21 @@ impl CallOutcome {
         Self::from_error(ActionError { status, message, reason, data: Map::new() }, Duration::ZERO)
     }
 
+    /// The outcome of an action that returned this result.
+    pub fn from_result(result: Result<Map<String, Value>, ActionError>, took: Duration) -> Self {
+        match result {
+            Ok(data) => Self {
+                status: ReplyStatus::Ok,
+                message: "OK".to_owned(),
+                reason: None,
+                data,
+                queued: Duration::ZERO,
+                took,
+            },
+            Err(error) => Self::from_error(error, took),
+        }
+    }
+
     /// Whether the call was rejected because the agent's slots and queue are full.
     pub fn was_rejected_busy(&self) -> bool {
         self.took.is_zero() && matches!(self.reason, Some(ReplyReason::Busy { .. }))
@@ -134,7 +149,7 @@ fn immediate_outcome(
     took: Duration,
 ) -> CallOutcome {
     match call_result {
-        Ok(Some(result)) => result_outcome(result, took),
+        Ok(Some(result)) => CallOutcome::from_result(result, took),
         Ok(None) => {
             let message = "the action is declared to reply immediately, but did not";
             CallOutcome::from_error(ActionError::internal_error(message), took)
@@ -313,26 +328,12 @@ fn task_outcome(
     took: Duration,
 ) -> CallOutcome {
     match join_result {
-        Ok(result) => result_outcome(result, took),
+        Ok(result) => CallOutcome::from_result(result, took),
         Err(error) => {
             // The panic hook logs the panic message; the caller only gets the fact that it panicked.
             tracing::error!(%error, "an action panicked");
             panic_outcome(took)
         }
-    }
-}
-
-fn result_outcome(result: Result<Map<String, Value>, ActionError>, took: Duration) -> CallOutcome {
-    match result {
-        Ok(data) => CallOutcome {
-            status: ReplyStatus::Ok,
-            message: "OK".to_owned(),
-            reason: None,
-            data,
-            queued: Duration::ZERO,
-            took,
-        },
-        Err(error) => CallOutcome::from_error(error, took),
     }
 }
 

@@ -2,16 +2,32 @@
 
 use std::sync::Arc;
 
+use muster_api::system::command::CancelFlag;
 use muster_api::{ActionError, BlockingContext, CallContext, EmptyInput, NoState};
-use muster_engine::EngineError;
 use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 use tokio::sync::Mutex;
 
 use crate::package::{NodePackages, property_text};
+use crate::work::{PackageWork, to_action_error};
+use crate::worker::{PackageWorkers, WorkProgress};
 
-/// Queue of changes, in order of arrival.
-pub(crate) type PackageQueue = Arc<Mutex<()>>;
+/// Makes changes one after the other, in order of arrival.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct PackageChanges {
+    queue: Arc<Mutex<()>>,
+    /// `None` to change packages in this process, for machines that are simulated.
+    workers: Option<Arc<PackageWorkers>>,
+}
+
+impl PackageChanges {
+    /// Makes each change in a worker.
+    pub(crate) fn in_workers(workers: Arc<PackageWorkers>) -> Self {
+        Self { queue: Arc::default(), workers: Some(workers) }
+    }
+}
 
 /// The input of the actions on one package.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -77,7 +93,7 @@ struct OutdatedPackageRow {
 
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct PackageRefreshOutput {
-    output: String,
+    pub(crate) output: String,
 }
 
 /// Whether a package is installed, and its version.
@@ -89,66 +105,126 @@ pub(crate) struct PackageDataOutput {
     held: bool,
 }
 
-/// Runs a changing operation after all earlier ones have finished.
-async fn run_exclusive<T: Send + 'static>(
-    queue: PackageQueue,
+/// Makes a change after all earlier ones have finished: in a worker that outlives the daemon, or in this process without workers.
+async fn make_change<T: DeserializeOwned>(
+    changes: PackageChanges,
     cx: CallContext,
-    work: impl FnOnce(&NodePackages) -> Result<T, EngineError> + Send + 'static,
+    work: PackageWork,
 ) -> Result<T, ActionError> {
-    let guard = queue.lock_owned().await;
-    let work = cx.run_blocking_in_context(move |cx| {
-        // The guard moves into the task: the tool may still run after the caller has timed out, and the next change must wait for it.
+    let outputs = if let Some(workers) = &changes.workers {
+        change_in_worker(&changes.queue, workers, &cx, work).await?
+    } else {
+        let guard = changes.queue.lock_owned().await;
+        let change = cx.run_blocking_in_context(move |cx| {
+            // The guard moves into the task: the tool may still run after the caller has timed out, and the next change must wait for it.
+            let _guard = guard;
+            work.perform(&NodePackages::new(cx))
+        });
+        change.await?
+    };
+    serde_json::from_value(Value::Object(outputs))
+        .map_err(|error| ActionError::internal_error(error.to_string()))
+}
+
+/// Makes a change in a worker. If the daemon leaves meanwhile, the next one replies. A package tool is never interrupted, because that leaves packages
+/// half-configured: a cancelled change goes on.
+async fn change_in_worker(
+    queue: &Arc<Mutex<()>>,
+    workers: &Arc<PackageWorkers>,
+    cx: &CallContext,
+    work: PackageWork,
+) -> Result<Map<String, Value>, ActionError> {
+    let leaving = cx.node.leaving();
+    let guard = tokio::select! {
+        guard = Arc::clone(queue).lock_owned() => Some(guard),
+        // The workers' own lock keeps the changes apart.
+        () = leaving.cancelled() => None,
+        () = cx.cancel.cancelled() => return Err(ActionError::cancelled()),
+    };
+    let (workers, request) = (Arc::clone(workers), cx.request);
+    let starting = tokio::task::spawn_blocking(move || workers.start_work(request, work));
+    let change = starting.await.map_err(|error| ActionError::internal_error(error.to_string()))?;
+    let change = change.map_err(ActionError::from_cause)?;
+    let stop = CancelFlag::default();
+    let stopped = stop.clone();
+    let mut waiting = tokio::task::spawn_blocking(move || {
         let _guard = guard;
-        work(&NodePackages::new(cx)).map_err(to_action_error)
+        change.wait_until_ended(&stopped)
     });
-    work.await
+    let progress = tokio::select! {
+        progress = &mut waiting => progress,
+        () = leaving.cancelled() => {
+            stop.cancel();
+            waiting.await
+        }
+        () = cx.cancel.cancelled() => return Err(ActionError {
+            message: "cancelled; the change of packages that has begun is not interrupted".to_owned(),
+            ..ActionError::cancelled()
+        }),
+    };
+    match progress.map_err(|error| ActionError::internal_error(error.to_string()))? {
+        WorkProgress::Ended(Some(result)) => result,
+        WorkProgress::Ended(None) => Err(ActionError::failed(
+            "the process that changed the packages was killed; check them with `dpkg --audit`",
+        )),
+        WorkProgress::Running => {
+            cx.node.hand_over(cx.request);
+            Err(ActionError::failed("the daemon stopped; the next one replies"))
+        }
+    }
 }
 
 /// Installs a missing package, or changes it to a given version.
 pub(crate) async fn install_package(
-    queue: PackageQueue,
+    changes: PackageChanges,
     cx: CallContext,
     PackageInstallInput { package, version, noop }: PackageInstallInput,
 ) -> Result<PackageChangeOutput, ActionError> {
     let ensure = version.unwrap_or_else(|| "present".to_owned());
-    run_exclusive(queue, cx, move |packages| {
-        packages.ensure_state(&package, &ensure, noop == Some(true))
-    })
-    .await
+    if noop == Some(true) {
+        return cx.run_blocking_in_context(move |cx| plan_state(cx, &package, &ensure)).await;
+    }
+    make_change(changes, cx, PackageWork::Ensure { package, ensure }).await
 }
 
 /// Updates an installed package to the newest version.
 pub(crate) async fn update_package(
-    queue: PackageQueue,
+    changes: PackageChanges,
     cx: CallContext,
     PackageChangeInput { package, noop }: PackageChangeInput,
 ) -> Result<PackageChangeOutput, ActionError> {
-    let noop = noop == Some(true);
-    run_exclusive(queue, cx, move |packages| packages.update_package(&package, noop)).await
+    if noop == Some(true) {
+        let plan = move |cx: &BlockingContext| {
+            NodePackages::new(cx).update_package(&package, true).map_err(to_action_error)
+        };
+        return cx.run_blocking_in_context(plan).await;
+    }
+    make_change(changes, cx, PackageWork::Update { package }).await
 }
 
 /// Removes a package: `absent` keeps its configuration, `purged` removes that as well.
 pub(crate) async fn remove_package(
-    queue: PackageQueue,
+    changes: PackageChanges,
     cx: CallContext,
     PackageChangeInput { package, noop }: PackageChangeInput,
     ensure: &'static str,
 ) -> Result<PackageChangeOutput, ActionError> {
-    let noop = noop == Some(true);
-    run_exclusive(queue, cx, move |packages| packages.ensure_state(&package, ensure, noop)).await
+    if noop == Some(true) {
+        return cx.run_blocking_in_context(move |cx| plan_state(cx, &package, ensure)).await;
+    }
+    make_change(changes, cx, PackageWork::Ensure { package, ensure: ensure.to_owned() }).await
 }
 
 /// Updates the package lists from the repositories.
 pub(crate) async fn refresh_lists(
-    queue: PackageQueue,
+    changes: PackageChanges,
     cx: CallContext,
     PackageRefreshInput { noop }: PackageRefreshInput,
 ) -> Result<PackageRefreshOutput, ActionError> {
     if noop == Some(true) {
         return Ok(PackageRefreshOutput { output: "would update the package lists".to_owned() });
     }
-    let output = run_exclusive(queue, cx, NodePackages::refresh_lists).await?;
-    Ok(PackageRefreshOutput { output: output.trim_end().to_owned() })
+    make_change(changes, cx, PackageWork::Refresh).await
 }
 
 /// Shows whether a package is installed, and its version. Changes nothing.
@@ -198,12 +274,11 @@ pub(crate) fn find_package(
     })
 }
 
-/// Reports an invalid request with status 4 and a failure of the machine with status 1.
-#[expect(clippy::needless_pass_by_value, reason = "a function for `map_err`")]
-fn to_action_error(error: EngineError) -> ActionError {
-    if error.is_invalid() {
-        ActionError::invalid_input(error.one_line_message())
-    } else {
-        ActionError::failed(error.one_line_message())
-    }
+/// What setting the state of a package would change.
+fn plan_state(
+    cx: &BlockingContext,
+    package: &str,
+    ensure: &str,
+) -> Result<PackageChangeOutput, ActionError> {
+    NodePackages::new(cx).ensure_state(package, ensure, true).map_err(to_action_error)
 }

@@ -1,7 +1,7 @@
 //! `package`: installs, updates and removes packages, and lists installed and outdated ones.
 //!
-//! The engine selects the package tool and runs it. Changes on one node run one after the other, because the tool locks itself; queries run
-//! concurrently. Upgrades of whole machines are not supported.
+//! The engine selects the package tool and runs it. Changes on one node run one after the other, because the tool locks itself, each in a process
+//! that outlives the daemon (`worker`); queries run concurrently. Upgrades of whole machines are not supported.
 
 #![warn(missing_docs)]
 
@@ -9,36 +9,71 @@ mod actions;
 mod package;
 #[cfg(test)]
 mod tests;
+mod work;
+pub mod worker;
+
+use std::sync::Arc;
 
 use muster_api::{
-    Agent, AgentError, DataSourceError, NoState, StatelessPlugin, ValidatedDataSource,
+    Agent, AgentError, DaemonContext, DataSourceError, NoOptions, NoState, NodePlugin, PluginError,
+    ValidatedDataSource,
 };
 
-use actions::{PackageQueue, remove_package};
+use actions::{PackageChanges, remove_package};
+pub use worker::PackageWorkers;
 
 /// The agent and the data source `package`.
-#[derive(Debug, Default, Clone, Copy)]
-pub struct PackagePlugin;
+#[derive(Debug, Clone)]
+pub struct PackagePlugin(Arc<PackageWorkers>);
 
-impl StatelessPlugin for PackagePlugin {
-    const NAME: &'static str = "package";
+impl PackagePlugin {
+    /// An agent that changes packages in this process, for machines that are simulated.
+    pub fn create_agent() -> Result<Agent, AgentError> {
+        build_agent(&PackageChanges::default())
+    }
 
-    fn create_agent() -> Result<Agent, AgentError> {
-        let queue = PackageQueue::default();
-        Agent::builtin(Self::NAME)?
-            .action("install", &queue, actions::install_package)
-            .action("update", &queue, actions::update_package)
-            .action("uninstall", &queue, |queue, cx, input| {
-                remove_package(queue, cx, input, "absent")
-            })
-            .action("purge", &queue, |queue, cx, input| remove_package(queue, cx, input, "purged"))
-            .blocking_action("status", &NoState, actions::query_package)
-            .blocking_action("checkupdates", &NoState, actions::list_updates)
-            .action("refresh", &queue, actions::refresh_lists)
-            .build()
+    /// The workers of this daemon.
+    pub fn workers(&self) -> Arc<PackageWorkers> {
+        Arc::clone(&self.0)
     }
 
     fn create_data_sources() -> Result<Vec<ValidatedDataSource>, DataSourceError> {
         Ok(vec![ValidatedDataSource::blocking(Self::NAME, &NoState, actions::find_package)?])
     }
+}
+
+impl NodePlugin for PackagePlugin {
+    const NAME: &'static str = "package";
+    type Options = NoOptions;
+    type Shared = PackageWorkers;
+
+    fn configure(
+        _: NoOptions,
+        _: &DaemonContext,
+        workers: PackageWorkers,
+    ) -> Result<Self, PluginError> {
+        Ok(Self(Arc::new(workers)))
+    }
+
+    fn build_agent(&self) -> Result<Agent, AgentError> {
+        build_agent(&PackageChanges::in_workers(self.workers()))
+    }
+
+    fn data_sources(&self) -> Result<Vec<ValidatedDataSource>, DataSourceError> {
+        Self::create_data_sources()
+    }
+}
+
+fn build_agent(changes: &PackageChanges) -> Result<Agent, AgentError> {
+    Agent::builtin(PackagePlugin::NAME)?
+        .action("install", changes, actions::install_package)
+        .action("update", changes, actions::update_package)
+        .action("uninstall", changes, |changes, cx, input| {
+            remove_package(changes, cx, input, "absent")
+        })
+        .action("purge", changes, |changes, cx, input| remove_package(changes, cx, input, "purged"))
+        .blocking_action("status", &NoState, actions::query_package)
+        .blocking_action("checkupdates", &NoState, actions::list_updates)
+        .action("refresh", changes, actions::refresh_lists)
+        .build()
 }

@@ -23,9 +23,12 @@ pub(crate) struct NodePackages {
 
 impl NodePackages {
     pub(crate) fn new(cx: &BlockingContext) -> Self {
-        let system = Arc::clone(&cx.system);
+        Self::for_system(Arc::clone(&cx.system), cx.cancel_flag.clone())
+    }
+
+    pub(crate) fn for_system(system: Arc<dyn System>, cancel: CancelFlag) -> Self {
         let engine = ResourceEngine::new(Arc::clone(&system));
-        Self { engine, system, cancel: cx.cancel_flag.clone() }
+        Self { system, engine, cancel }
     }
 
     /// The state of one package.

@@ -8,7 +8,7 @@ use muster_api::system::command::CommandOutput;
 use muster_api::system::fake::FakeSystem;
 use muster_api::testing::{TestNode, differences};
 use muster_api::wire::status::ReplyStatus;
-use muster_api::{ActionError, Agent, EmptyInput, StatelessPlugin as _};
+use muster_api::{ActionError, Agent, EmptyInput};
 use serde_json::{Value, json};
 
 use crate::{PackagePlugin, actions};

@@ -11,6 +11,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 /// Provisioning options of this host.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "independent switches of a configuration section"
+)]
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Options {
@@ -20,6 +24,8 @@ pub struct Options {
     pub credentials: PathBuf,
     /// Enrolment of bootstrapping nodes; without it only nodes that already have credentials are provisioned.
     pub newcomers: Option<EnrolmentOptions>,
+    /// Whether nodes are provisioned for Puppet. Otherwise the steps with masters, certificates and runs are not in the plan, unless `steps` names them.
+    pub puppet: bool,
     /// Facts by which a node's master is chosen: the first for which any master has the node's value decides.
     pub criteria: Vec<String>,
     /// Filter for masters, in the syntax of `-W`; when empty, all nodes with the agent `puppetca`.
@@ -54,6 +60,7 @@ impl Default for Options {
             enabled: false,
             credentials: PathBuf::from("/etc/muster/provisioner/service.creds"),
             newcomers: None,
+            puppet: true,
             criteria: vec!["cloud.region".to_owned(), "country".to_owned()],
             masters: String::new(),
             address_fact: "networking.ip".to_owned(),

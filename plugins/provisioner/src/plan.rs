@@ -74,6 +74,21 @@ impl BuiltinStep {
         StepName::builtin(self.as_str())
     }
 
+    /// Whether the step serves a node that runs Puppet.
+    fn is_for_puppet(self) -> bool {
+        match self {
+            Self::Lock | Self::Configure | Self::Release | Self::Notify => false,
+            Self::Place
+            | Self::Host
+            | Self::Clean
+            | Self::Csr
+            | Self::Sign
+            | Self::Bootstrap
+            | Self::Final
+            | Self::Daemonize => true,
+        }
+    }
+
     fn find_rule(name: &StepName) -> Option<&'static StepRule> {
         Self::RULES.iter().find(|(_, known, _)| *known == name.as_str())
     }
@@ -193,7 +208,8 @@ impl ProvisioningPlan {
             let step_options = configured(&name);
             // Off by default: Puppet's own daemon competes with orchestrated runs, and there is nothing to deliver.
             let is_optional = matches!(builtin, BuiltinStep::Daemonize | BuiltinStep::Configure);
-            let is_enabled = step_options.map_or(!is_optional, |step| step.enabled);
+            let is_default = !is_optional && (options.puppet || !builtin.is_for_puppet());
+            let is_enabled = step_options.map_or(is_default, |step| step.enabled);
             if is_enabled {
                 steps.push(build_step(name, step_options, options.tries)?);
             }
@@ -248,9 +264,11 @@ impl ProvisioningPlan {
 
     /// Checks that each step comes after those that it needs. Disabled steps count as done.
     fn check_order(&self, options: &Options) -> Result<(), ProvisioningPlanError> {
-        let is_disabled = |name: &StepName| {
-            let step_options = options.steps.iter().find(|step| step.name == *name);
-            step_options.is_some_and(|step| !step.enabled)
+        let is_disabled = |needed: BuiltinStep| {
+            let name = needed.step_name();
+            let step_options = options.steps.iter().find(|step| step.name == name);
+            let is_default = options.puppet || !needed.is_for_puppet();
+            step_options.map_or(!is_default, |step| !step.enabled)
         };
         for (index, step) in self.steps.iter().enumerate() {
             let Some((.., required_steps)) = BuiltinStep::find_rule(&step.name) else {
@@ -259,7 +277,7 @@ impl ProvisioningPlan {
             for needed in *required_steps {
                 let needs = needed.step_name();
                 let is_before = self.step_position(&needs).is_some_and(|at| at < index);
-                if !is_before && !is_disabled(&needs) {
+                if !is_before && !is_disabled(*needed) {
                     return Err(ProvisioningPlanError::Order { step: step.name.clone(), needs });
                 }
             }

@@ -109,6 +109,25 @@ fn steps_can_be_disabled_added_moved_and_replaced() {
 }
 
 #[test]
+fn plan_without_puppet_ends_and_keeps_the_steps_that_are_named() {
+    let plan = |steps: Value| {
+        ProvisioningPlan::from_options(&options(json!({ "puppet": false, "steps": steps })))
+    };
+    assert_eq!(names(&plan(json!([])).unwrap()), ["lock", "release", "notify"]);
+    let named = json!([
+        { "name": "configure", "inputs": { "configuration": { "log.level": "debug" } } },
+        { "name": "site", "agent": { "agent": "catalog", "action": "apply" }, "after": "configure" },
+        { "name": "place" },
+    ]);
+    assert_eq!(
+        names(&plan(named).unwrap()),
+        ["lock", "configure", "site", "place", "release", "notify"]
+    );
+    let disabled = plan(json!([{ "name": "lock", "enabled": false }])).unwrap();
+    assert_eq!(names(&disabled), ["release", "notify"]);
+}
+
+#[test]
 fn invalid_plans_and_unknown_options_are_refused() {
     let refused = |steps: Value| {
         ProvisioningPlan::from_options(&options(json!({ "steps": steps }))).unwrap_err()

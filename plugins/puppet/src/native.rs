@@ -12,7 +12,7 @@ use muster_engine::ResourceEngine;
 use muster_engine::catalog::{self, Catalog, CatalogError};
 use muster_engine::lock::{CatalogRunLock, LockError};
 use muster_engine::report::{ResourceStatus, RunLogLevel, RunReport};
-use muster_engine::run::{self, CatalogRunError, RunOptions, run_files};
+use muster_engine::run::{self, CatalogRunError, RunOptions};
 use muster_engine::type_source::machine_type_sources;
 
 use crate::arguments::PuppetRunOptions;
@@ -64,11 +64,8 @@ pub(crate) fn apply_catalog(
         cancel,
         ..RunOptions::default()
     };
-    let report = run::apply_catalog(&engine, &catalog, &state, &options, &mut |_| {})?;
-    if !options.noop {
-        state.replace_file(run_files::CATALOG_FILE, &bytes)?;
-    }
-    Ok(report)
+    let source = (&catalog, bytes.as_slice());
+    Ok(run::apply_stored_catalog(&engine, source, &state, &options, &mut |_| {})?)
 }
 
 /// Writes the result into `outcome`.

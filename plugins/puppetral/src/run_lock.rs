@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_api::system::pid_lock::PidLock;
+use muster_api::system::pid_lock::{PidLock, is_left_over};
 use muster_api::system::{FileAttributes, LockGuard, System, SystemError};
 use muster_api::{ActionError, CallContext};
 use muster_engine::lock::{LockError, acquire_puppet_locks};
@@ -96,7 +96,7 @@ fn busy_error(pid: u32) -> ActionError {
 }
 
 /// The process that applies a catalog, if any. A lock that is empty, malformed, or of a process that is gone or is not Puppet is ignored, as Puppet
-/// itself would remove it.
+/// itself would remove it; so is one that an earlier process with the same id has left.
 fn find_puppet_run(system: &dyn System, lock: Option<&Path>) -> Result<Option<u32>, SystemError> {
     for path in puppet::state_file(lock, "agent_catalog_run.lock") {
         let content = match system.read_file(&path, MAX_FILE_BYTES) {
@@ -106,7 +106,9 @@ fn find_puppet_run(system: &dyn System, lock: Option<&Path>) -> Result<Option<u3
             Err(error) => return Err(error),
         };
         let pid = String::from_utf8_lossy(&content).trim().parse::<u32>().ok();
-        if let Some(pid) = pid.filter(|pid| is_puppet(system, *pid)) {
+        let host_path = system.root().join(path.strip_prefix("/").unwrap_or(&path));
+        let is_holder = |pid: &u32| is_puppet(system, *pid) && !is_left_over(&host_path, *pid);
+        if let Some(pid) = pid.filter(is_holder) {
             return Ok(Some(pid));
         }
     }

@@ -10,34 +10,73 @@ mod service;
 #[cfg(test)]
 mod tests;
 
+use std::fmt;
+use std::sync::Arc;
+
 use muster_api::{
-    Agent, AgentError, DataSourceError, NoState, StatelessPlugin, ValidatedDataSource,
+    ActionError, Agent, AgentError, DaemonContext, DataSourceError, NoOptions, NoState, NodePlugin,
+    PluginError, ValidatedDataSource,
 };
 
 use actions::{ServiceChangeInput, change_state};
 use service::ServiceRunState::{Running, Stopped};
 
+/// Requests the restart of the daemon itself, which no action can perform: it would wait for its own end.
+pub trait DaemonRestarter: fmt::Debug + Send + Sync {
+    /// Requests the restart; it happens after the action has replied.
+    fn request_restart(&self) -> Result<(), ActionError>;
+}
+
+/// How the agent restarts the daemon; `None` where no daemon runs as a service.
+pub(crate) type SelfRestart = Option<Arc<dyn DaemonRestarter>>;
+
 /// The agent and the data source `service`.
-#[derive(Debug, Default, Clone, Copy)]
-pub struct ServicePlugin;
+#[derive(Debug, Clone)]
+pub struct ServicePlugin(Arc<dyn DaemonRestarter>);
 
-impl StatelessPlugin for ServicePlugin {
-    const NAME: &'static str = "service";
-
-    fn create_agent() -> Result<Agent, AgentError> {
-        Agent::builtin(Self::NAME)?
-            .blocking_action("status", &NoState, actions::query_service)
-            .blocking_action("start", &NoState, |_, cx, input: ServiceChangeInput| {
-                change_state(cx, input, Running)
-            })
-            .blocking_action("stop", &NoState, |_, cx, input: ServiceChangeInput| {
-                change_state(cx, input, Stopped)
-            })
-            .blocking_action("restart", &NoState, actions::restart_service)
-            .build()
+impl ServicePlugin {
+    /// An agent of a node that is not a service of its machine.
+    pub fn create_agent() -> Result<Agent, AgentError> {
+        build_agent(None)
     }
 
     fn create_data_sources() -> Result<Vec<ValidatedDataSource>, DataSourceError> {
         Ok(vec![ValidatedDataSource::blocking(Self::NAME, &NoState, actions::find_service)?])
     }
+}
+
+impl NodePlugin for ServicePlugin {
+    const NAME: &'static str = "service";
+    type Options = NoOptions;
+    type Shared = Arc<dyn DaemonRestarter>;
+
+    fn configure(
+        _: NoOptions,
+        _: &DaemonContext,
+        restarter: Arc<dyn DaemonRestarter>,
+    ) -> Result<Self, PluginError> {
+        Ok(Self(restarter))
+    }
+
+    fn build_agent(&self) -> Result<Agent, AgentError> {
+        build_agent(Some(Arc::clone(&self.0)))
+    }
+
+    fn data_sources(&self) -> Result<Vec<ValidatedDataSource>, DataSourceError> {
+        Self::create_data_sources()
+    }
+}
+
+fn build_agent(restarter: SelfRestart) -> Result<Agent, AgentError> {
+    let restarter = Arc::new(restarter);
+    Agent::builtin(ServicePlugin::NAME)?
+        .blocking_action("status", &NoState, actions::query_service)
+        .blocking_action("start", &NoState, |_, cx, input: ServiceChangeInput| {
+            change_state(cx, input, Running)
+        })
+        .blocking_action("stop", &NoState, |_, cx, input: ServiceChangeInput| {
+            change_state(cx, input, Stopped)
+        })
+        .blocking_action("restart", &restarter, actions::restart_service)
+        .build()
 }

@@ -9,7 +9,7 @@ use muster_api::system::fake::FakeSystem;
 use muster_api::system::real::RealSystem;
 use muster_api::testing::{TestNode, differences};
 use muster_api::wire::status::ReplyStatus;
-use muster_api::{ActionError, Agent, StatelessPlugin as _};
+use muster_api::{ActionError, Agent};
 use serde_json::{Value, json};
 
 use crate::{ServicePlugin, actions};

@@ -66,6 +66,22 @@ async fn machines_are_provisioned_by_the_nearest_master() {
     service.stop_and_wait().await;
 }
 
+/// A fleet without Puppet: no master is needed, and each node is released.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn machines_are_provisioned_without_puppet() {
+    let mut fixture = ProvisioningFixture::new().await;
+    let machine = fixture.add_machine("web1.example.net", "a").await;
+    let options = Options { puppet: false, ..fixture.options() };
+    let service = fixture.start_service("prov1.example.net", options).await;
+    let done = fixture.await_all_done().await;
+    assert_eq!(done["web1.example.net"].text_value("master"), None);
+    let disk = machine.disk();
+    assert!(disk.released && !disk.locked);
+    assert_eq!(disk.finished_runs, Vec::<String>::new());
+    assert_eq!(fixture.hook.nodes("done"), ["web1.example.net"]);
+    service.stop_and_wait().await;
+}
+
 /// A9.3: a request that was replaced by one of another key is not signed, and the node is not retried.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn request_of_another_key_is_not_signed() {

@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use muster_client::{CallEvent, CallTarget, RpcCall};
 use muster_tests::command::{describe_output, find_program};
@@ -174,6 +174,77 @@ async fn a11_8_daemon_finishes_running_actions_and_restarts() {
     assert!(cycle["text"].as_str().unwrap().starts_with("rpcd is ready again"), "{cycle:#}");
     let (document, code) = anna.run_json(&["restart", "request", "unit=rpcd", "wait=true"]).await;
     assert!(code == 2 && document.to_string().contains("cannot wait for its own"), "{document:#}");
+}
+
+/// A restart that an action waited for would wait for that action: the reply comes first, and the agent `restart` does the rest.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn service_agent_hands_the_restart_of_rpcd_to_the_restart_agent() {
+    let fleet = RestartFleet::new().await;
+    let mut node = fleet.start().await;
+    let (anna, started) = (fleet.rpc(), Instant::now());
+    for (service, times) in [("rpcd", 2), ("rpcd.service", 3)] {
+        let service = format!("service={service}");
+        let (document, code) = anna.run_json(&["service", "restart", &service]).await;
+        assert_eq!(code, 0, "{document:#}");
+        let data = &document["replies"][0]["data"];
+        assert_eq!(*data, json!({"status": "running", "changed": true}), "{document:#}");
+        await_ready(&mut node, times).await;
+        fleet.fixture.await_key_cycle("unit.rpcd", &["ok"]).await;
+    }
+    assert!(started.elapsed() < Duration::from_secs(25), "{:?}", started.elapsed());
+    let (document, code) = anna.run_json(&["service", "stop", "service=rpcd"]).await;
+    assert!(code == 2 && document.to_string().contains("rpcd cannot stop itself"), "{document:#}");
+    assert!(node.is_running());
+}
+
+/// A broken upgrade does not take the node off the bus.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn daemon_does_not_give_way_to_a_program_that_does_not_start() {
+    let fleet = RestartFleet::new().await;
+    let home = fleet.home();
+    let program = home.path("bin/rpcd");
+    let install = |text: Option<&str>| {
+        let new = home.path("bin/new");
+        match text {
+            Some(text) => home.write("bin/new", text, 0o755),
+            None => drop(fs::copy(find_program("rpcd"), &new).unwrap()),
+        }
+        fs::rename(&new, &program).unwrap();
+    };
+    fs::create_dir(home.path("bin")).unwrap();
+    install(None);
+    let mut node = home.clone().start_through(&[&program]);
+    await_ready(&mut node, 1).await;
+    for (broken, problem) in [
+        (
+            "#!/bin/sh\necho 'rpcd: no such symbol' >&2\nexit 127\n",
+            "code 127: rpcd: no such symbol",
+        ),
+        ("not a program", "rpcd"),
+    ] {
+        install(Some(broken));
+        kill(Pid::from_raw(node.pid()), Signal::SIGUSR2).unwrap();
+        await_state("the daemon says why it does not restart", || {
+            let log = node.log();
+            log.lines().any(|line| line.contains("not restarting") && line.contains(problem))
+        })
+        .await;
+        let (document, code) = fleet.rpc().run_json(&["rpcutil", "ping", "-I", NODE]).await;
+        assert_eq!(code, 0, "{document:#}");
+    }
+    // A configuration that became invalid is found too, also by the command itself.
+    install(None);
+    home.write("conf.d/broken.toml", "[broker]\nurls = 5\n", 0o644);
+    let mut restart = Command::new(find_program("rpcd"));
+    let output = restart.arg("--config").arg(home.path("rpcd.toml")).arg("restart").output();
+    let output = output.unwrap();
+    assert!(describe_output(&output).contains("broken.toml"), "{}", describe_output(&output));
+    assert_eq!(output.status.code(), Some(1));
+    fs::remove_file(home.path("conf.d/broken.toml")).unwrap();
+
+    kill(Pid::from_raw(node.pid()), Signal::SIGUSR2).unwrap();
+    await_ready(&mut node, 2).await;
+    assert!(node.is_running());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

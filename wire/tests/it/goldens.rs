@@ -150,6 +150,7 @@ fn reply_for_each_reason() {
         ReplyReason::Oversized { bytes: 2_000_000 },
         ReplyReason::Broken,
         ReplyReason::Stopping,
+        ReplyReason::Lost,
     ] {
         let mut answer = reply();
         answer.statuscode = ReplyStatus::Other;

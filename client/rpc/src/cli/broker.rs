@@ -18,7 +18,8 @@ pub enum BrokerCommand {
     #[command(after_help = "Examples:
   rpc broker config --org /srv/acme
   rpc broker config --jetstream-dir /var/lib/nats --write
-  rpc broker config --out /etc/nats/nats.conf")]
+  rpc broker config --out /etc/nats/nats.conf
+  rpc broker config --bundle ./broker      for the package muster-broker")]
     Config(BrokerConfigArgs),
     /// Change the broker's host names, in its certificate and in the addresses for nodes and clients
     #[command(after_help = "Examples:
@@ -49,6 +50,9 @@ pub struct BrokerConfigArgs {
     /// Write to the file that `rpc broker run` uses
     #[arg(long, conflicts_with = "out")]
     pub write: bool,
+    /// Write the configuration of the package muster-broker, with the files that it needs, into this directory
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["out", "write", "jetstream_dir"])]
+    pub bundle: Option<PathBuf>,
 }
 
 /// `rpc broker rename`.

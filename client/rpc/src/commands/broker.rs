@@ -3,7 +3,7 @@
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 
-use muster_organisation::NatsServerConfig;
+use muster_organisation::{NatsServerConfig, Organisation};
 use muster_secret::files;
 
 use crate::broker_program;
@@ -24,6 +24,9 @@ pub fn run(command: BrokerCommand, cx: CommandContext<'_>) -> CommandResult {
 /// Prints the configuration or writes it to a file. Outside the organisation's directory, it contains the account tokens.
 fn print_config(args: &BrokerConfigArgs, cx: CommandContext<'_>) -> CommandResult {
     let organisation = cx.open_organisation(&args.organisation)?;
+    if let Some(directory) = &args.bundle {
+        return write_bundle(&organisation, directory, args.port, cx);
+    }
     let default_path = organisation.layout().broker_config();
     let out = if args.write { Some(&default_path) } else { args.out.as_ref() };
     let mut conf = NatsServerConfig::for_organisation(&organisation);
@@ -43,6 +46,25 @@ fn print_config(args: &BrokerConfigArgs, cx: CommandContext<'_>) -> CommandResul
             cx.printer.print_message(format_args!("{GOOD}wrote{GOOD:#} {}", path.display()));
         }
     }
+    Ok(CommandExitCode::Passed)
+}
+
+/// Writes the files for the package `muster-broker`.
+fn write_bundle(
+    organisation: &Organisation,
+    directory: &Path,
+    port: Option<u16>,
+    cx: CommandContext<'_>,
+) -> CommandResult {
+    let mut conf = NatsServerConfig::for_package(organisation)?;
+    if let Some(port) = port {
+        conf.port = i32::from(port);
+    }
+    conf.write_bundle(directory)?;
+    cx.printer.print_message(format_args!("{GOOD}wrote{GOOD:#} {}", directory.display()));
+    cx.printer.print_hint(
+        "copy its files to /etc/muster-broker on the broker's machine, then run there: systemctl restart muster-broker",
+    );
     Ok(CommandExitCode::Passed)
 }
 

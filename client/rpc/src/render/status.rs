@@ -16,6 +16,7 @@ pub fn outcome_words(status: ReplyStatus, reason: Option<&ReplyReason>) -> &'sta
         Some(ReplyReason::Cancelled) => "Cancelled",
         Some(ReplyReason::Broken) => "Agent error",
         Some(ReplyReason::Stopping) => "Daemon stopping",
+        Some(ReplyReason::Lost) => "Lost",
         None => match status {
             ReplyStatus::Ok => "OK",
             ReplyStatus::Failed => "Failed",

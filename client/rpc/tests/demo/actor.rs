@@ -25,7 +25,7 @@ fn runs_as_the_daemon() {
     let Some(path) = env::var_os("NOTIFY_SOCKET") else {
         return;
     };
-    UnixDatagram::unbound().unwrap().send_to(b"STATUS=here\nREADY=1", path).unwrap();
+    UnixDatagram::unbound().unwrap().send_to(b"READY=1\nSTATUS=connected here", path).unwrap();
     loop {
         std::thread::park();
     }

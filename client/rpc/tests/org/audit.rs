@@ -1,5 +1,7 @@
 //! `rpc audit` on the log of a node with credentials from `rpc org`.
 
+#![expect(clippy::disallowed_types, reason = "compresses a log")]
+
 use std::fs;
 use std::path::PathBuf;
 
@@ -95,6 +97,26 @@ fn intact_log_passes_and_altered_lines_are_reported() {
         let output = log.world.rpc(&[&log.verify()[..], &more].concat());
         assert_eq!(output.status.code(), Some(2), "{more:?}");
     }
+}
+
+/// `delaycompress` of logrotate: the newest rotated file is as it was, older ones are compressed.
+#[test]
+fn files_that_logrotate_compressed_are_verified() {
+    let mut log = Log::new();
+    let output = std::process::Command::new("gzip").arg(&log.files[0]).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    log.files[0] = log.world.scratch.path().join("audit.log.1.gz");
+    let document = log.world.json(&[&log.verify()[..], &["-j"]].concat());
+    assert_eq!((&document["lines"], &document["signed"]["seq"]), (&8.into(), &7.into()));
+    let shown = log.world.ok(&["audit", "show", log.files[0].to_str().unwrap()]);
+    assert_eq!(shown.lines().count(), 2, "{shown}");
+
+    // A cut file is an error, not the end of the log.
+    let bytes = fs::read(&log.files[0]).unwrap();
+    fs::write(&log.files[0], &bytes[..bytes.len() - 9]).unwrap();
+    let output = log.world.rpc(&log.verify());
+    assert_eq!(output.status.code(), Some(1));
+    assert!(talk(&output).contains("damaged or incomplete"), "{}", talk(&output));
 }
 
 #[test]

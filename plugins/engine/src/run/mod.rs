@@ -69,6 +69,31 @@ pub enum CatalogRunError {
     State(#[from] SystemError),
 }
 
+/// Applies the catalog like [`apply_catalog`], and stores its text in the state directory for a replay of owed refreshes: before the first change,
+/// because a run that is cut off owes refreshes too. A catalog that is rejected, or only planned, is not stored.
+pub fn apply_stored_catalog(
+    engine: &ResourceEngine,
+    (catalog, text): (&Catalog, &[u8]),
+    state: &StateDir,
+    options: &RunOptions,
+    on_event: &mut dyn FnMut(&RunEvent),
+) -> Result<RunReport, CatalogRunError> {
+    let mut stored = Ok(());
+    let cancel = options.cancel.clone();
+    let report = apply_catalog(engine, catalog, state, options, &mut |event| {
+        if matches!(event, RunEvent::Start(_)) && !options.noop && !engine.is_read_only() {
+            stored = state.replace_file(run_files::CATALOG_FILE, text);
+            if stored.is_err() {
+                // Nothing is changed without it.
+                cancel.cancel();
+            }
+        }
+        on_event(event);
+    });
+    stored?;
+    report
+}
+
 /// Applies the catalog and returns the report. `on_event` receives every event as it happens. A read-only engine only plans, regardless of
 /// options and resources, and writes nothing to the state directory.
 pub fn apply_catalog(

@@ -8,7 +8,7 @@ use crate::state_store::replace_json_file;
 
 /// The report of the last run, as JSON.
 pub const REPORT_FILE: &str = "last_run_report.json";
-/// The last applied catalog, in its input format.
+/// The catalog of the last run that began, in its input format. Replays of owed refreshes use it.
 pub const CATALOG_FILE: &str = "catalog";
 /// Metrics of the last run, as YAML.
 pub const SUMMARY_FILE: &str = "last_run_summary.yaml";

@@ -33,6 +33,10 @@ pub struct Command {
     pub output_limit: usize,
     /// Ends the process group early when set.
     pub cancel: CancelFlag,
+    /// Never end it because of a cancellation or the end of this process: the call then fails with [`SystemError::LeftRunning`], and the program goes
+    /// on. Its timeout still applies while this process waits. For tools that leave the machine half-changed when they are interrupted. Both output
+    /// streams are kept as one, and the listener gets nothing.
+    pub uninterrupted: bool,
     /// Receives all output as it arrives, including output beyond the limit and before a timeout.
     pub listener: Option<OutputListener>,
 }
@@ -51,6 +55,7 @@ impl Command {
             timeout: Some(Duration::from_mins(5)),
             output_limit: 1024 * 1024,
             cancel: CancelFlag::default(),
+            uninterrupted: false,
             listener: None,
         }
     }

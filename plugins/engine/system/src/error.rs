@@ -86,6 +86,14 @@ pub enum SystemError {
         /// The operation, as in "run `/bin/sh`".
         operation: String,
     },
+    /// The caller cancelled the request, or the daemon stops; the program goes on.
+    #[error("`{program}` was not interrupted and goes on as process {pid}; its outcome is unknown")]
+    LeftRunning {
+        /// The requested program.
+        program: String,
+        /// Its process id.
+        pid: u32,
+    },
     /// The caller cancelled the request; the process group was killed.
     #[error("`{program}` was stopped because the request was cancelled")]
     Cancelled {

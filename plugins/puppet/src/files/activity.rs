@@ -1,9 +1,10 @@
 //! Activity of Puppet's agent and results of its last run, from the files that Puppet writes.
 //!
-//! A lock counts only while a live Puppet process holds it, by the same test as Puppet's own. Paths are the node's own.
+//! A lock counts only while a live Puppet process holds it, by the same test as Puppet's own, and not if an earlier process with the same id has left it. Paths are the node's own.
 
 use std::path::Path;
 
+use muster_api::system::pid_lock::is_left_over;
 use muster_api::system::{System, SystemError};
 use serde::Deserialize;
 
@@ -120,7 +121,9 @@ pub(crate) fn lock_holder(system: &dyn System, path: &Path) -> Result<LockHolder
         || name.contains("puppet-")
         || (name.contains("ruby")
             && proc("cmdline")?.is_some_and(|words| words.contains("puppet")));
-    Ok(if is_puppet { LockHolder::Process(pid) } else { LockHolder::Stale(Some(pid)) })
+    let host_path = system.root().join(path.strip_prefix("/").unwrap_or(path));
+    let is_held = is_puppet && !is_left_over(&host_path, pid);
+    Ok(if is_held { LockHolder::Process(pid) } else { LockHolder::Stale(Some(pid)) })
 }
 
 /// The summary at the first location where one exists; `None` if it cannot be parsed, for example while it is being written.

@@ -1,4 +1,5 @@
-//! Waits until a node reports readiness with `READY=1` on a datagram socket, the protocol of systemd (`sd_notify(3)`).
+//! Waits until a node reports on a datagram socket, by the protocol of systemd (`sd_notify(3)`), that it is connected to the broker. `READY=1` only
+//! means that it runs.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -33,7 +34,7 @@ impl ReadinessListener {
         &self.path
     }
 
-    /// Waits until the node is ready, and calls `report_status` with each of its status messages. Returns false when `has_exited` returns true,
+    /// Waits until the node is connected, and calls `report_status` with each of its status messages. Returns false when `has_exited` returns true,
     /// or at the deadline.
     pub async fn await_ready(
         &self,
@@ -49,7 +50,7 @@ impl ReadinessListener {
                     biased;
                     received = self.socket.recv(&mut buffer) => {
                         let message = received.ok().and_then(|length| buffer.get(..length));
-                        if message.is_some_and(is_ready) {
+                        if message.is_some_and(is_connected) {
                             return true;
                         }
                         if let Some(status) = message.and_then(status_text) {
@@ -66,9 +67,12 @@ impl ReadinessListener {
     }
 }
 
-/// Whether the message contains `READY=1`. A message has one assignment per line.
-fn is_ready(message: &[u8]) -> bool {
-    message.split(|byte| *byte == b'\n').any(|line| line == b"READY=1")
+/// Start of the status text of a node that answers requests.
+const CONNECTED_STATUS: &str = "connected";
+
+/// Whether the message reports a connected node. A message has one assignment per line.
+fn is_connected(message: &[u8]) -> bool {
+    status_text(message).is_some_and(|status| status.starts_with(CONNECTED_STATUS))
 }
 
 /// The status text of a message.
@@ -84,13 +88,14 @@ mod tests {
 
     use tokio::time::Instant;
 
-    use super::{ReadinessListener, is_ready};
+    use super::{ReadinessListener, is_connected};
 
     #[test]
-    fn ready_must_be_a_separate_line() {
-        assert!(is_ready(b"STATUS=connected\nREADY=1\nMAINPID=3"));
-        assert!(!is_ready(b"READY=10"));
-        assert!(!is_ready(b"STATUS=READY=1"));
+    fn only_the_status_line_tells_that_a_node_is_connected() {
+        assert!(is_connected(b"READY=1\nSTATUS=connected to the broker\nMAINPID=3"));
+        assert!(!is_connected(b"READY=1"));
+        assert!(!is_connected(b"READY=1\nSTATUS=not connected to the broker"));
+        assert!(!is_connected(b"MAINPID=connected"));
     }
 
     #[tokio::test]
@@ -99,7 +104,7 @@ mod tests {
         let listener = ReadinessListener::new(scratch.path().join("s")).unwrap();
         let node = UnixDatagram::unbound().unwrap();
         let deadline = || Instant::now() + Duration::from_mins(1);
-        node.send_to(b"STATUS=connecting", listener.path()).unwrap();
+        node.send_to(b"READY=1\nSTATUS=connecting", listener.path()).unwrap();
         let mut looks = 0;
         let over = || {
             looks += 1;
@@ -109,7 +114,7 @@ mod tests {
         let tell = |status: &str| told.push(status.to_owned());
         assert!(!listener.await_ready(deadline(), over, tell).await);
         assert_eq!(told, ["connecting"]);
-        node.send_to(b"READY=1\n", listener.path()).unwrap();
+        node.send_to(b"STATUS=connected to the broker\n", listener.path()).unwrap();
         assert!(listener.await_ready(deadline(), || false, |_| {}).await);
         assert!(!listener.await_ready(Instant::now(), || false, |_| {}).await);
     }

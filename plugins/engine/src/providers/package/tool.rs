@@ -84,13 +84,14 @@ pub(super) fn run_change(
     run_change_command(cx, resource, &build_command(cx, argv)).map(drop)
 }
 
-/// Like `run_change`, for a prepared command; returns its output.
+/// Like `run_change`, for a prepared command; returns its output. The tool is never interrupted: it would leave packages half-configured.
 pub(super) fn run_change_command(
     cx: &ResourceContext<'_>,
     resource: &Resource,
     command: &Command,
 ) -> Result<CommandOutput> {
     cx.cache.packages.clear();
+    let command = &Command { uninterrupted: true, ..command.clone() };
     let output = run_tool_command(cx, resource, command)?;
     require_success(resource, &command.argv.join(" "), output)
 }

@@ -10,6 +10,7 @@ mod process;
 mod process_setup;
 mod replace;
 mod root_processes;
+mod uninterrupted;
 pub(crate) mod xattrs;
 
 use std::ffi::OsStr;
@@ -242,7 +243,11 @@ impl System for RealSystem {
 
     fn run_command(&self, command: &Command) -> SystemResult<CommandOutput> {
         let process = process_setup::prepare_process(self, command)?;
-        let output = process::run_process(&process, command)?;
+        let output = if command.uninterrupted {
+            uninterrupted::run_uninterrupted(&process, command)?
+        } else {
+            process::run_process(&process, command)?
+        };
         process_setup::check_wrapper_failure(self, command, output)
     }
 

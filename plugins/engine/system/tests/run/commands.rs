@@ -269,6 +269,47 @@ fn cancellation_ends_a_command() {
     assert!(matches!(host().run_command(&late), Err(SystemError::Cancelled { .. })));
 }
 
+/// apt that is killed leaves packages half-configured: it goes on, and its output does not break.
+#[test]
+fn uninterrupted_command_goes_on_after_a_cancellation() {
+    let scratch = tempfile::tempdir().unwrap();
+    let script = format!(
+        "trap 'exit 9' PIPE; cat; : > {0}/begun; until test -e {0}/go; do sleep 0.02; done; echo more && : > {0}/end",
+        scratch.path().display()
+    );
+    let mut command = Command { uninterrupted: true, stdin: b"input\n".to_vec(), ..sh(&script) };
+    command.cancel = CancelFlag::default();
+    let running = {
+        let command = command.clone();
+        std::thread::spawn(move || host().run_command(&command))
+    };
+    while !scratch.path().join("begun").exists() {
+        std::thread::yield_now();
+    }
+    command.cancel.cancel();
+    let error = running.join().unwrap().unwrap_err();
+    let SystemError::LeftRunning { pid, .. } = error else { panic!("{error}") };
+    assert!(Path::new(&format!("/proc/{pid}")).exists());
+    fs::write(scratch.path().join("go"), "").unwrap();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !scratch.path().join("end").exists() {
+        assert!(Instant::now() < deadline, "the program did not reach its end");
+        std::thread::yield_now();
+    }
+
+    // Not cancelled, it returns both streams and its code.
+    let plain = Command { uninterrupted: true, ..sh("echo out; echo err >&2; exit 3") };
+    let output = host().run_command(&plain).unwrap();
+    assert_eq!((output.code, output.combined_text().as_str()), (3, "out\nerr\n"));
+    let slow = Command {
+        uninterrupted: true,
+        timeout: Some(Duration::from_millis(200)),
+        ..sh("sleep 100")
+    };
+    let error = host().run_command(&slow).unwrap_err();
+    assert!(matches!(error, SystemError::Timeout { .. }), "{error}");
+}
+
 #[test]
 fn background_process_that_keeps_the_streams_is_not_awaited() {
     let begin = Instant::now();

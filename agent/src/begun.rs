@@ -1,0 +1,294 @@
+//! The journal of requests that the daemon has begun and not answered, so that the next daemon can answer them after a crash or a power failure.
+//!
+//! A line of JSON for each begin and each end. The line of a request that changes the node is synced to disk before its action starts; others are
+//! only written. `lost` answers what an earlier daemon has left. Does not decide whether a request was seen: that is `seen`.
+
+use std::collections::{HashMap, HashSet};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use muster_base::replace_file;
+use muster_wire::Millis;
+use muster_wire::identity::{Identity, SubjectName};
+use muster_wire::limits::MAX_TTL_MILLIS;
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::files;
+use crate::shared::lock_mutex;
+
+/// The file is rewritten with the unanswered requests alone at this number of bytes.
+const COMPACT_THRESHOLD: u64 = 1024 * 1024;
+/// Maximum number of bytes that are read at a start. A journal is a little larger than the threshold at most, unless many requests run.
+const MAX_JOURNAL_BYTES: u64 = 64 * 1024 * 1024;
+const JOURNAL_MODE: u32 = 0o600;
+
+/// A request that has begun, with what a reply needs. No inputs: they may be secret.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BegunRequest {
+    /// Its id.
+    pub request: Uuid,
+    /// The caller.
+    pub caller: Identity,
+    /// The public key that signed the request.
+    pub caller_key: String,
+    /// The role of its token.
+    pub caller_role: String,
+    /// The collective.
+    pub collective: SubjectName,
+    /// The agent.
+    pub agent: SubjectName,
+    /// The action.
+    pub action: SubjectName,
+    /// Whether the action may change the node.
+    pub changes: bool,
+    /// Where the reply goes, if the caller wants one.
+    pub reply_to: Option<String>,
+    /// The start, by the node's clock.
+    pub since: Millis,
+}
+
+/// A line of the journal.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum JournalLine {
+    Begun(BegunRequest),
+    Ended(Uuid),
+}
+
+/// The unanswered requests of this daemon and of the one before it.
+#[derive(Debug)]
+pub struct BegunRequests {
+    /// `None` for virtual nodes, which keep nothing.
+    path: Option<PathBuf>,
+    state: Mutex<BegunState>,
+}
+
+#[derive(Debug, Default)]
+struct BegunState {
+    open: HashMap<Uuid, BegunRequest>,
+    /// Requests whose work continues outside of the daemon; the next daemon answers them.
+    handed_over: HashSet<Uuid>,
+    /// `None` if the file cannot be written.
+    file: Option<Arc<File>>,
+    bytes: u64,
+}
+
+impl BegunRequests {
+    /// Keeps nothing.
+    pub fn disabled() -> Self {
+        Self { path: None, state: Mutex::default() }
+    }
+
+    /// Opens the journal. Requests that an earlier daemon left are [`Self::unanswered`]; those older than a request can be are dropped. A damaged line
+    /// is skipped: a power failure tears only lines of requests that were not started. A full disk is reported, and delays nothing.
+    pub fn open(path: &Path, now: Millis) -> Self {
+        let mut state = BegunState::default();
+        match read_journal(path) {
+            Ok(open) => state.open = open,
+            Err(error) => {
+                tracing::warn!(%error, path = %path.display(), "cannot read which requests were running");
+            }
+        }
+        state.open.retain(|_, begun| now.saturating_sub(begun.since) < MAX_TTL_MILLIS);
+        let begun = Self { path: Some(path.to_owned()), state: Mutex::new(state) };
+        Self::report_failure(begun.rewrite(&mut lock_mutex(&begun.state)));
+        begun
+    }
+
+    /// The requests that have begun and not ended, oldest first.
+    pub fn unanswered(&self) -> Vec<BegunRequest> {
+        let mut open: Vec<BegunRequest> = lock_mutex(&self.state).open.values().cloned().collect();
+        open.sort_by_key(|begun| (begun.since, begun.request));
+        open
+    }
+
+    /// Records the start of a request.
+    pub fn begin(&self, begun: BegunRequest) {
+        let Some(path) = &self.path else { return };
+        let mut state = lock_mutex(&self.state);
+        let line = JournalLine::Begun(begun.clone());
+        state.open.insert(begun.request, begun);
+        let written = match state.file {
+            Some(_) => state.append(&line),
+            // The disk was full. The rewrite includes the request.
+            None => self.rewrite(&mut state),
+        };
+        Self::report_failure(written.map_err(|error| with_path(&error, path)));
+    }
+
+    /// Writes all begun requests to disk. Blocks.
+    pub fn sync(&self) {
+        let file = lock_mutex(&self.state).file.clone();
+        let synced = file.map_or(Ok(()), |file| file.sync_data());
+        Self::report_failure(synced);
+    }
+
+    /// Records that the reply to a request is on its way.
+    pub fn end(&self, request: Uuid) {
+        let mut state = lock_mutex(&self.state);
+        if state.open.remove(&request).is_none() {
+            return;
+        }
+        let due = state.bytes >= COMPACT_THRESHOLD;
+        let written =
+            if due { self.rewrite(&mut state) } else { state.append(&JournalLine::Ended(request)) };
+        Self::report_failure(written);
+    }
+
+    /// Leaves a request to the next daemon, because its work outlives this one.
+    pub fn hand_over(&self, request: Uuid) {
+        lock_mutex(&self.state).handed_over.insert(request);
+    }
+
+    /// Whether the next daemon answers this request.
+    pub fn is_handed_over(&self, request: Uuid) -> bool {
+        lock_mutex(&self.state).handed_over.contains(&request)
+    }
+
+    /// Replaces the file by one with the open requests alone.
+    fn rewrite(&self, state: &mut BegunState) -> io::Result<()> {
+        let Some(path) = &self.path else { return Ok(()) };
+        state.file = None;
+        let mut text = Vec::new();
+        for begun in state.open.values() {
+            text.extend(encode_line(&JournalLine::Begun(begun.clone()))?);
+        }
+        replace_file(path, &text, JOURNAL_MODE)?;
+        let file = OpenOptions::new().append(true).mode(JOURNAL_MODE).open(path)?;
+        state.file = Some(Arc::new(file));
+        state.bytes = text.len() as u64;
+        Ok(())
+    }
+
+    /// A failure delays no request: its caller would only wait longer after a crash.
+    fn report_failure(written: io::Result<()>) {
+        if let Err(error) = written {
+            tracing::warn!(%error, "cannot record which requests run; their callers are not told if the daemon is killed");
+        }
+    }
+}
+
+impl BegunState {
+    fn append(&mut self, line: &JournalLine) -> io::Result<()> {
+        let Some(file) = &self.file else { return Ok(()) };
+        let bytes = encode_line(line)?;
+        (&**file).write_all(&bytes)?;
+        self.bytes += bytes.len() as u64;
+        Ok(())
+    }
+}
+
+fn with_path(error: &io::Error, path: &Path) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}
+
+fn encode_line(line: &JournalLine) -> io::Result<Vec<u8>> {
+    let mut bytes = serde_json::to_vec(line)?;
+    bytes.push(b'\n');
+    Ok(bytes)
+}
+
+/// The requests of a journal that have not ended.
+fn read_journal(path: &Path) -> io::Result<HashMap<Uuid, BegunRequest>> {
+    let bytes = files::allow_missing(files::read_bytes(path, MAX_JOURNAL_BYTES))?;
+    let bytes = bytes.unwrap_or_default();
+    let mut open = HashMap::new();
+    for line in bytes.split(|byte| *byte == b'\n') {
+        match serde_json::from_slice(line) {
+            Ok(JournalLine::Begun(begun)) => {
+                open.insert(begun.request, begun);
+            }
+            Ok(JournalLine::Ended(request)) => {
+                open.remove(&request);
+            }
+            Err(_) => {}
+        }
+    }
+    Ok(open)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::io::Write as _;
+
+    use muster_wire::identity::{Identity, SubjectName};
+    use muster_wire::limits::MAX_TTL_MILLIS;
+    use uuid::Uuid;
+
+    use super::{BegunRequest, BegunRequests, COMPACT_THRESHOLD};
+
+    const NOW: u64 = 1_800_000_000_000;
+
+    fn begun(number: u128) -> BegunRequest {
+        BegunRequest {
+            request: Uuid::from_u128(number),
+            caller: Identity::parse("rip").unwrap(),
+            caller_key: "K".to_owned(),
+            caller_role: "caller".to_owned(),
+            collective: SubjectName::parse("muster").unwrap(),
+            agent: SubjectName::parse("package").unwrap(),
+            action: SubjectName::parse("install").unwrap(),
+            changes: true,
+            reply_to: Some(format!("_R.K.{number}.n")),
+            since: NOW + u64::try_from(number).unwrap(),
+        }
+    }
+
+    #[test]
+    fn the_next_daemon_finds_what_was_begun_and_not_ended() {
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path().join("begun");
+        let requests = BegunRequests::open(&path, NOW);
+        (1..=4).for_each(|number| requests.begin(begun(number)));
+        requests.end(Uuid::from_u128(2));
+        requests.end(Uuid::from_u128(9));
+        requests.sync();
+        drop(requests);
+        // A power failure tears the last line.
+        let mut file = fs::OpenOptions::new().append(true).open(&path).unwrap();
+        file.write_all(b"{\"ended\":\"0000").unwrap();
+        drop(file);
+        let next = BegunRequests::open(&path, NOW);
+        assert_eq!(next.unanswered(), [begun(1), begun(3), begun(4)]);
+        next.end(Uuid::from_u128(3));
+        drop(next);
+        let later = BegunRequests::open(&path, NOW);
+        assert_eq!(later.unanswered(), [begun(1), begun(4)]);
+        drop(later);
+        let much_later = BegunRequests::open(&path, NOW + MAX_TTL_MILLIS + 4);
+        assert_eq!(much_later.unanswered(), []);
+    }
+
+    #[test]
+    fn the_journal_stays_small() {
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path().join("begun");
+        let requests = BegunRequests::open(&path, NOW);
+        requests.begin(begun(1));
+        for number in 2..10_000 {
+            requests.begin(begun(number));
+            requests.end(Uuid::from_u128(number));
+        }
+        let size = fs::metadata(&path).unwrap().len();
+        assert!(size < COMPACT_THRESHOLD + 1024, "{size}");
+        drop(requests);
+        assert_eq!(BegunRequests::open(&path, NOW).unanswered(), [begun(1)]);
+    }
+
+    #[test]
+    fn an_unreadable_journal_is_not_fatal() {
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path().join("begun");
+        fs::create_dir(&path).unwrap();
+        let requests = BegunRequests::open(&path, NOW);
+        requests.begin(begun(1));
+        assert_eq!(requests.unanswered(), [begun(1)]);
+        requests.hand_over(Uuid::from_u128(1));
+        assert!(requests.is_handed_over(Uuid::from_u128(1)));
+    }
+}

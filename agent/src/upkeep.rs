@@ -1,0 +1,61 @@
+//! Background tasks of a running daemon: the seen journal stays small, memory is released, and received tokens are stored.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use muster_base::replace_file;
+use tokio::sync::mpsc;
+
+use crate::assemble;
+use crate::config::Config;
+use crate::core::DaemonCore;
+use crate::memory;
+use crate::trust_sync::TokenChange;
+
+/// Delay from readiness to the release of start-up memory. By then presence is written and early requests are answered.
+const MEMORY_RELEASE_DELAY: Duration = Duration::from_secs(3);
+
+/// Compacts the journal of seen requests each time it has grown.
+pub(crate) async fn compact_seen_journal(core: Arc<DaemonCore>) {
+    loop {
+        core.seen.wait_until_grown().await;
+        let core = Arc::clone(&core);
+        let compacted = tokio::task::spawn_blocking(move || core.seen.compact()).await;
+        if let Ok(Err(error)) = compacted {
+            tracing::warn!(%error, "cannot compact the journal of seen requests");
+        }
+    }
+}
+
+/// Releases memory that only the start needed.
+pub(crate) async fn release_startup_memory() {
+    tokio::time::sleep(MEMORY_RELEASE_DELAY).await;
+    release_memory().await;
+}
+
+/// Releases unused memory on a blocking thread, so that requests do not wait.
+pub(crate) async fn release_memory() {
+    // A failure only keeps the memory; there is nothing to report.
+    let _ = tokio::task::spawn_blocking(memory::release_unused).await;
+}
+
+/// Stores each accepted token, so that a restart returns neither to a state before a revocation nor to an expired token.
+pub(crate) async fn keep_tokens(mut changes: mpsc::Receiver<TokenChange>, config: Config) {
+    while let Some(change) = changes.recv().await {
+        let (path, token) = match change {
+            TokenChange::Account(token) => (assemble::account_token_path(&config), token),
+            TokenChange::Node(token) => (assemble::renewed_token_path(&config), token),
+            // The file is empty; only its modification time counts.
+            TokenChange::Confirmed => (assemble::confirmation_path(&config), String::new()),
+        };
+        let target = path.clone();
+        let written = move || replace_file(&target, token.as_bytes(), 0o600);
+        let problem = match tokio::task::spawn_blocking(written).await {
+            Ok(written) => written.err().map(|error| error.to_string()),
+            Err(panic) => Some(panic.to_string()),
+        };
+        if let Some(error) = problem {
+            tracing::error!(error, path = %path.display(), "cannot store a received token");
+        }
+    }
+}

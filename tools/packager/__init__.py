@@ -1,0 +1,1 @@
+"""Makes packages and container images from packaging/packages.toml."""
