@@ -6,6 +6,7 @@
 
 mod apt_repository;
 mod boot;
+mod engine_findings;
 mod duplicates;
 pub(crate) mod fleet;
 mod install;
