@@ -93,7 +93,7 @@ pub(crate) fn conflict_error(conflicts: Vec<RestoreConflict>) -> ActionError {
     let descriptions: Vec<String> =
         conflicts.into_iter().map(|conflict| conflict.description).collect();
     let problem = format!(
-        "changed after the change that is to be undone: {}; nothing was undone; with `force=true` (`rpc job undo --force`) it is undone all the same",
+        "changed after the change that is to be undone: {}; nothing was undone; use `force=true` (`rpc job undo --force`) to undo it and lose these changes",
         limit_sentences(&descriptions)
     );
     let report = ChangeReport { result: problem.clone(), ..ChangeReport::default() };
