@@ -6,8 +6,8 @@
 
 mod apt_repository;
 mod boot;
-mod engine_findings;
 mod duplicates;
+mod engine_findings;
 pub(crate) mod fleet;
 mod install;
 pub(crate) mod load;
