@@ -7,7 +7,7 @@ export CARGO_TERM_COLOR ?= never
 BUILD := $(or $(CARGO_TARGET_DIR),target)
 PROFILE ?= release
 
-.PHONY: help demo demo-provision test check fmt lint unit doc docs deny audit sbom tools puppet packaging parity bench bench-permits bench-gate bench-baseline bench-programs faults fuzz deb rpm image release install clean
+.PHONY: help demo demo-provision test check fmt lint unit doc docs deny audit sbom tools puppet packaging parity bench bench-permits bench-gate bench-baseline bench-programs faults machines fuzz deb rpm image release install clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -21,7 +21,7 @@ demo-provision: tools puppet ## enrol ten new machines with a real Puppet Server
 	@cargo build --quiet --release --bin rpc --bin rpcd
 	@tools/demo-provision target/release
 
-test: fmt lint unit doc docs deny ## run everything that CI runs
+test: fmt lint unit machines doc docs deny ## run everything that CI runs
 
 fmt: ## check the format of the code
 	cargo fmt --all --check
@@ -32,7 +32,7 @@ lint: ## run clippy on all targets, warnings are errors; check the limits for na
 
 unit: tools puppet packaging ## run all tests, with a real nats-server; run the commands in the documentation
 	cargo build --locked --bin rpc --bin rpcd
-	cargo nextest run --workspace --locked
+	cargo nextest run --workspace --locked -E 'not test(/^machines::/)'
 	cargo test --workspace --doc --locked --quiet
 	tools/check-docs target/debug
 
@@ -86,6 +86,12 @@ bench-programs:
 faults: tools ## run the fault tests of tests/it/faults N times in a row (default 10)
 	cargo build --quiet --locked --bin rpc --bin rpcd
 	tools/faults $(or $(N),10)
+
+machines: tools ## run the tests on booted Debian machines (needs root, systemd-container, debootstrap, dpkg-dev; says so if they are missing)
+	@if tools/machines check; then \
+	  cargo build --locked --bin rpc --bin rpcd && tools/machines base --with puppet && \
+	  cargo nextest run --workspace --locked -E 'test(/^machines::/)'; \
+	else echo "machines: the tests on booted machines were NOT run"; fi
 
 fuzz: ## fuzz each decoder for one minute (needs nightly and cargo-fuzz)
 	tools/fuzz

@@ -16,6 +16,7 @@ use tokio_util::task::TaskTracker;
 use crate::core::DaemonCore;
 use crate::pipeline::{self, IncomingMessage, OutgoingReply, RequestAdmission};
 use crate::trust_sync::{TokenChange, TrustSync};
+use crate::watchdog::{LoopMonitor, LoopPulse};
 
 /// A daemon whose subscriptions the broker has confirmed.
 #[derive(Debug)]
@@ -26,6 +27,7 @@ pub struct Daemon {
     trust_sync: TrustSync,
     /// Accepted tokens, for the task that stores them on disk.
     changes: Option<mpsc::Receiver<TokenChange>>,
+    monitor: Arc<LoopMonitor>,
 }
 
 impl Daemon {
@@ -40,7 +42,13 @@ impl Daemon {
         let trust_sync =
             Box::pin(TrustSync::start(Arc::clone(&core), bus.clone(), token_changed)).await;
         let requests = bus.subscribe_all(&subjects).await?;
-        Ok(Self { core, bus, requests, trust_sync, changes: Some(changes) })
+        let monitor = LoopMonitor::without_watchdog();
+        Ok(Self { core, bus, requests, trust_sync, changes: Some(changes), monitor })
+    }
+
+    /// Lets a watchdog watch the loops that receive requests.
+    pub(crate) fn watch_with(&mut self, monitor: Arc<LoopMonitor>) {
+        self.monitor = monitor;
     }
 
     /// The tokens that this daemon accepts while it runs. There is one receiver.
@@ -51,7 +59,7 @@ impl Daemon {
     /// Runs until `stop` is cancelled; then accepts no more requests, gives running actions at most `drain_timeout` to reply, and closes the
     /// connection.
     pub async fn run(self, stop: CancellationToken, drain_timeout: Duration) {
-        let Self { core, bus, requests, trust_sync, .. } = self;
+        let Self { core, bus, requests, trust_sync, monitor, .. } = self;
         let work = TaskTracker::new();
         let cancel_actions = CancellationToken::new();
         // Tasks in the set are aborted when this future is dropped, so an aborted daemon accepts nothing more.
@@ -63,7 +71,7 @@ impl Daemon {
                 work: work.clone(),
                 cancel_actions: cancel_actions.clone(),
             };
-            receivers.spawn(worker.receive_requests(requests, stop.clone()));
+            receivers.spawn(worker.receive_requests(requests, monitor.watch_loop(), stop.clone()));
         }
         receivers.spawn(trust_sync.follow_changes(stop.clone()));
         // Receivers end when `stop` is cancelled and their subscriptions are drained.
@@ -90,10 +98,17 @@ struct RequestWorker {
 }
 
 impl RequestWorker {
-    async fn receive_requests(self, mut requests: BusSubscription, stop: CancellationToken) {
+    async fn receive_requests(
+        self,
+        mut requests: BusSubscription,
+        mut pulse: LoopPulse,
+        stop: CancellationToken,
+    ) {
         loop {
             tokio::select! {
                 biased;
+                // First: requests that arrive without a pause must not look like a loop that hangs.
+                () = pulse.tick() => {}
                 message = requests.next() => match message {
                     Some(message) => self.accept_message(&message),
                     None => return,
@@ -101,6 +116,7 @@ impl RequestWorker {
                 () = stop.cancelled() => break,
             }
         }
+        drop(pulse);
         self.drain_remaining(requests).await;
     }
 

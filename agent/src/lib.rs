@@ -54,3 +54,4 @@ pub mod trust_sync;
 mod upgrade;
 mod upkeep;
 pub mod virtual_nodes;
+mod watchdog;

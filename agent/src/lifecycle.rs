@@ -15,6 +15,7 @@ use sd_notify::NotifyState;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::agents;
 use crate::assemble::{self, AssembleError, AssembledDaemon};
@@ -36,6 +37,7 @@ use crate::signals::{
 use crate::state_lock;
 use crate::upgrade::NextDaemon;
 use crate::upkeep;
+use crate::watchdog::LoopMonitor;
 
 /// Poll interval of the provisioning marker, for a marker that an administrator changes by hand.
 const MARKER_POLL_INTERVAL: Duration = Duration::from_secs(5);
@@ -70,6 +72,9 @@ pub async fn run_until_signal(
 ) -> Result<ShutdownKind, LifecycleError> {
     let mut signals = SignalStreams::install_handlers().map_err(LifecycleError::Signals)?;
     launch::unblock_signals();
+    let monitor = LoopMonitor::from_environment();
+    let _watchdog =
+        AbortOnDropHandle::new(tokio::spawn(Arc::clone(&monitor).notify_while_turning()));
     let next_daemon =
         NextDaemon::for_current_process(config_file).map_err(LifecycleError::Program)?;
     let _state_lock = state_lock::acquire_state_lock(&config.paths.state).await?;
@@ -135,6 +140,7 @@ pub async fn run_until_signal(
         services::start_services(config, &broker_handles.provisioner, trust, host, stop).await?;
     let mut daemon =
         Daemon::start(Arc::clone(&core), bus.clone()).await.map_err(LifecycleError::Subscribe)?;
+    daemon.watch_with(monitor);
     if let Some(changes) = daemon.token_changes() {
         tasks.push(tokio::spawn(upkeep::keep_tokens(changes, config.clone())));
     }

@@ -35,6 +35,7 @@ mod ledger_rules;
 mod lifecycle;
 mod listen;
 mod long_actions;
+mod machines;
 mod misbehaving_actions;
 mod monitoring;
 mod monitoring_files;

@@ -71,10 +71,11 @@ fn write_unit(drop_ins: &[&str]) -> (TempDir, String) {
 }
 
 /// The version of systemd, and the rows of the guide's table: drop-ins, and the score with them.
-fn documented_scores() -> (String, Vec<(Vec<String>, f64)>) {
+pub(crate) fn documented_scores() -> (String, Vec<(Vec<String>, f64)>) {
     let page = fs::read_to_string(project_root().join("docs/guides/hardening.md")).unwrap();
-    let version = page.split("systemd ").nth(1).unwrap();
+    let version = page.split("with systemd ").nth(1).unwrap();
     let version: String = version.chars().take_while(char::is_ascii_digit).collect();
+    assert!(!version.is_empty(), "the guide names the version of systemd");
     let row = |line: &str| {
         let mut cells = line.trim_matches('|').split('|').map(str::trim);
         let files = cells.next()?.strip_prefix("`rpcd.service`")?;

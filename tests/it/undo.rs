@@ -63,6 +63,26 @@ fn change_is_shown_as_a_diff_and_job_undo_restores_the_content() {
 }
 
 #[test]
+fn undo_of_a_file_edited_by_hand_is_refused_with_the_diff_unless_forced() {
+    let demo = Demo::start();
+    let change = ["do", "puppetral", "type=file", "name=/etc/motd", "content=new\n", "mode=0644"];
+    output_text(&demo, &change, 0);
+    let nodes = std::fs::read_dir(demo.fleet().join("nodes")).unwrap();
+    let edited = nodes.map(|node| node.unwrap().path()).min().unwrap();
+    std::fs::write(edited.join("root/etc/motd"), "new\nby hand\n").unwrap();
+    let job = newest_job(&demo);
+    let refused = output_text(&demo, &["job", "undo", &job, "-y"], 2);
+    for part in ["+by hand", "nothing was undone", "--force"] {
+        assert!(refused.contains(part), "{part}: {refused}");
+    }
+    let left = contents(&demo, "etc/motd");
+    assert_eq!(left.iter().filter(|content| *content == "new\nby hand\n").count(), 1, "{left:?}");
+    assert_eq!(left.iter().filter(|content| content.is_empty()).count(), 4, "{left:?}");
+    output_text(&demo, &["job", "undo", &job, "-y", "--force"], 0);
+    assert_eq!(contents(&demo, "etc/motd"), [""; 5]);
+}
+
+#[test]
 fn diff_of_a_file_that_not_everyone_may_read_is_not_shown() {
     let demo = Demo::start();
     let line = |content, more: &[&'static str]| {

@@ -5,6 +5,7 @@
 //! `networking.ip`), so that filters and policies written for it work. Collection blocks: call it from a thread that may block. Filters compare
 //! facts, not this module.
 
+mod addresses;
 mod builtin;
 pub mod cloud;
 mod error;

@@ -117,17 +117,12 @@ pub fn render_user_data(
     files: &[CloudInitFile],
     install: &DaemonInstallMethod,
 ) -> Result<String, serde_saphyr::ser::Error> {
-    let unit = CloudInitFile {
-        path: UNIT_FILE_PATH.to_owned(),
-        mode: 0o644,
-        content: UNIT_TEXT.to_owned(),
-    };
-    let needs_unit = matches!(install, DaemonInstallMethod::Fetch(fetch) if fetch.kind == PackageFileKind::Program);
+    let unit = unit_file(install);
     let package = match install {
         DaemonInstallMethod::Package(name) => Some(name.as_str()),
         DaemonInstallMethod::Image | DaemonInstallMethod::Fetch(_) => None,
     };
-    let written = files.iter().chain(needs_unit.then_some(&unit)).map(|file| WrittenFile {
+    let written = files.iter().chain(&unit).map(|file| WrittenFile {
         path: &file.path,
         owner: "root:root",
         permissions: format!("{:04o}", file.mode),
@@ -142,8 +137,22 @@ pub fn render_user_data(
     Ok(DOCUMENT_HEAD.to_owned() + &serde_saphyr::to_string(&document)?)
 }
 
+/// The unit file, if the daemon is installed as a bare program; packages and images contain it.
+pub(crate) fn unit_file(install: &DaemonInstallMethod) -> Option<CloudInitFile> {
+    match install {
+        DaemonInstallMethod::Fetch(fetch) if fetch.kind == PackageFileKind::Program => {
+            Some(CloudInitFile {
+                path: UNIT_FILE_PATH.to_owned(),
+                mode: 0o644,
+                content: UNIT_TEXT.to_owned(),
+            })
+        }
+        _ => None,
+    }
+}
+
 /// The commands at the end of the first boot. The daemon starts only if all previous commands have succeeded.
-fn boot_script(install: &DaemonInstallMethod) -> String {
+pub(crate) fn boot_script(install: &DaemonInstallMethod) -> String {
     let mut script = "set -eu\n".to_owned();
     if let DaemonInstallMethod::Fetch(fetch) = install {
         let PackageDownload { url, sha256, kind } = fetch;

@@ -14,6 +14,7 @@ mod authority_rotation;
 pub mod bundle;
 pub mod cloud_init;
 mod create;
+pub mod enrol_script;
 mod error;
 mod issue;
 mod layout;

@@ -1,4 +1,4 @@
-//! Engine API for single resources: check, plan, apply, find and search by type name.
+//! Engine API for single resources: check, plan, find and search by type name. [`apply`](crate::apply) applies them.
 
 use muster_base::nearest_name;
 use std::sync::Arc;
@@ -6,45 +6,15 @@ use std::sync::Arc;
 use muster_system::System;
 use muster_system::command::CancelFlag;
 
-use crate::error::{DescribeOperation as _, EngineError, Result};
-use crate::event::{ChangeEvent, ChangeEventStatus};
+use crate::error::{EngineError, Result};
 use crate::munge;
-use crate::plan::{ChangeOutcome, PropertyChange, ResourcePlan, ResourceState};
+use crate::plan::{ResourcePlan, ResourceState};
 use crate::read_only::{ReadOnlySystem, UnevaluatedResourceType};
 use crate::resource::{Resource, ResourceValue, ResourceValues};
 use crate::resource_type::{ResourceContext, ResourceType};
 use crate::schema::{RELATION_METAPARAMETERS, TypeSchema};
 use crate::type_source::ResourceTypeSource;
 use crate::types;
-
-/// The result of applying one resource.
-#[derive(Debug, Default)]
-pub struct ApplyOutcome {
-    /// `User[rip]`.
-    pub resource: String,
-    /// Changes made, or in noop mode pending; includes failures.
-    pub events: Vec<ChangeEvent>,
-    /// The unified diff of the content of a file. A read-only engine makes none.
-    pub diff: Option<String>,
-    /// Log lines: command output, messages.
-    pub log: Vec<String>,
-    /// Why a read-only engine did not evaluate the resource: the program it would have had to run.
-    pub not_evaluated: Option<String>,
-    /// The first error, if any.
-    pub error: Option<EngineError>,
-}
-
-impl ApplyOutcome {
-    /// Whether something was changed.
-    pub fn has_changed(&self) -> bool {
-        self.events.iter().any(|event| event.status == ChangeEventStatus::Success)
-    }
-
-    /// Whether something would be changed without noop.
-    pub fn would_change(&self) -> bool {
-        self.events.iter().any(|event| event.status == ChangeEventStatus::Noop)
-    }
-}
 
 /// All resource types on one machine.
 #[derive(Debug, Clone)]
@@ -147,56 +117,6 @@ impl ResourceEngine {
         resource_type.read_and_plan(&self.resource_context(cancel), resource)
     }
 
-    /// Applies the resource; with `noop` (option or attribute) only reports the pending changes.
-    pub fn apply_resource(
-        &self,
-        resource: &Resource,
-        cancel: CancelFlag,
-        noop: bool,
-    ) -> ApplyOutcome {
-        self.apply_with_plan_hook(resource, cancel, noop, &mut |_| Ok(()))
-    }
-
-    /// Like `apply_resource`, but calls `before_change` with the plan before the first change. If it fails, nothing is changed.
-    pub fn apply_with_plan_hook(
-        &self,
-        resource: &Resource,
-        cancel: CancelFlag,
-        noop: bool,
-        before_change: &mut dyn FnMut(&ResourcePlan) -> Result<()>,
-    ) -> ApplyOutcome {
-        let cx = self.resource_context(cancel);
-        let mut outcome =
-            ApplyOutcome { resource: resource.reference(), ..ApplyOutcome::default() };
-        let planned = self.type_of(resource).and_then(|resource_type| {
-            resource_type.read_and_plan(&cx, resource).map(|plan| (resource_type, plan))
-        });
-        if let Ok((resource_type, plan)) = &planned
-            && !self.read_only
-        {
-            outcome.diff = resource_type.content_diff(&cx, plan);
-        }
-        match planned {
-            Err(error) if error.is_not_evaluated() => outcome.not_evaluated = Some(error.reason()),
-            Ok((_, plan)) if noop || self.read_only || resource.get_flag("noop") => {
-                let to_event = |change: &PropertyChange| {
-                    change.to_event(&outcome.resource, &ChangeOutcome::Planned)
-                };
-                outcome.events = plan.changes.iter().map(to_event).collect();
-            }
-            Ok((_, plan)) if plan.is_empty() => {}
-            Ok((resource_type, plan)) => match before_change(&plan) {
-                Ok(()) => apply_changes(&*resource_type, &cx, &plan, &mut outcome),
-                Err(error) => outcome.error = Some(error),
-            },
-            Err(error) => outcome.error = Some(error),
-        }
-        let synced = cx.sync_created_files().during(resource, "syncing changed files to disk");
-        outcome.error = outcome.error.or(synced.err());
-        outcome.log = cx.log.take();
-        outcome
-    }
-
     /// The full state of one resource; `ensure` is `absent` if it does not exist.
     pub fn find_state(&self, type_name: &str, title: &str) -> Result<ResourceState> {
         let resource_type = self.type_named(type_name)?;
@@ -267,38 +187,4 @@ impl ResourceEngine {
             }),
         }
     }
-}
-
-/// Applies changes in order. Continues after a failed change, as Puppet does; stops on cancellation.
-fn apply_changes(
-    resource_type: &dyn ResourceType,
-    cx: &ResourceContext<'_>,
-    plan: &ResourcePlan,
-    outcome: &mut ApplyOutcome,
-) {
-    for change in &plan.changes {
-        match apply_change(resource_type, cx, plan, change) {
-            Ok(()) => outcome.events.push(change.to_event(&outcome.resource, &ChangeOutcome::Made)),
-            Err(error) => {
-                let reason = error.reason();
-                let failed = change.to_event(&outcome.resource, &ChangeOutcome::Failed(&reason));
-                outcome.events.push(failed);
-                outcome.error.get_or_insert(error);
-            }
-        }
-    }
-}
-
-/// Applies one change unless the request was cancelled.
-pub(crate) fn apply_change(
-    resource_type: &dyn ResourceType,
-    cx: &ResourceContext<'_>,
-    plan: &ResourcePlan,
-    change: &PropertyChange,
-) -> Result<()> {
-    if cx.cancel.is_cancelled() {
-        let problem = "the request was cancelled before this change";
-        return Err(EngineError::failed(&plan.resource, problem));
-    }
-    resource_type.apply_change(cx, plan, change)
 }

@@ -8,13 +8,15 @@
 //! - [`types`]: one file per resource type. [`providers`]: platform implementations, one trait per kind.
 //! - [`type_source`]: sources of types outside the engine. [`puppet`]: types of the installed Puppet. [`external`]: types implemented by external
 //!   programs.
-//! - [`engine`]: API for a single resource: check, plan, apply, find, search by type name.
+//! - [`engine`]: API for a single resource: check, plan, find, search by type name. [`apply`]: applies it, with those that it generates.
+//!   [`undo`]: records of replaced state, and how it is restored.
 //! - [`catalog`]: resources and their relationships. [`run`]: API for a whole catalog. [`ledger`]: pending refreshes.
 //!   [`lint`]: notifications that stock Puppet can lose. [`lock`]: one run at a time, Puppet included. [`report`]: run reports.
 //!   [`state_store`]: state kept between runs.
 
 #![warn(missing_docs)]
 
+pub mod apply;
 pub mod catalog;
 pub mod engine;
 pub mod error;

@@ -28,7 +28,7 @@ const READ_TOOLS: &[&[&str]] = &[
     &["getent", "passwd"],
     &["getent", "group"],
     &["ps", "-eo"],
-    &["systemctl", "show", "--property=LoadState,ActiveState,UnitFileState", "--"],
+    &["systemctl", "show", "--property=LoadState,ActiveState,UnitFileState,SourcePath", "--"],
     &["systemctl", "list-unit-files"],
     &["dpkg-query", "-W", "-f"],
     &["apt-cache", "policy", "--"],

@@ -225,6 +225,9 @@ pub struct ResourceContext<'a> {
     pub(crate) log: RefCell<Vec<String>>,
     /// Cached data.
     pub(crate) cache: EvaluationCache,
+    /// Whether earlier resources of a catalog may still have to create what this one needs: set while a catalog is evaluated in noop mode. Then a
+    /// service that is not installed yet is a pending change and not an error.
+    pub(crate) earlier_changes_pending: bool,
     /// Directories with new files that are not yet synced to disk.
     unsynced_directories: RefCell<BTreeSet<PathBuf>>,
     /// Resolver for `puppet:` sources.
@@ -239,6 +242,7 @@ impl<'a> ResourceContext<'a> {
             cancel,
             log: RefCell::default(),
             cache: EvaluationCache::default(),
+            earlier_changes_pending: false,
             unsynced_directories: RefCell::default(),
             sources: None,
         }
@@ -272,7 +276,7 @@ impl<'a> ResourceContext<'a> {
         self
     }
 
-    /// Adds a line to [`crate::engine::ApplyOutcome::log`].
+    /// Adds a line to [`crate::apply::ApplyOutcome::log`].
     pub fn log_line(&self, line: impl Into<String>) {
         self.log.borrow_mut().push(line.into());
     }

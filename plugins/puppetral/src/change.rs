@@ -1,4 +1,4 @@
-//! Applies or plans one resource: shared by the actions `do` and `plan`.
+//! Applies or plans one resource, with those that it generates, or undoes an earlier request: shared by the actions `do` and `plan`.
 //!
 //! Order: validate, check policy, wait for the turn, check whether Puppet manages it, apply, report. Nothing is changed before `apply`.
 
@@ -8,20 +8,21 @@ use muster_api::base::error_chain;
 use muster_api::system::command::CancelFlag;
 use muster_api::system::{StateDir, System};
 use muster_api::{ActionError, CallContext};
-use muster_engine::engine::ApplyOutcome;
-use muster_engine::event::{ChangeEvent, ChangeEventStatus};
+use muster_engine::apply::{ApplyHooks, ApplyOutcome};
+use muster_engine::event::ChangeEventStatus;
 use muster_engine::plan::ResourcePlan;
 use muster_engine::resource::Resource;
-use muster_engine::undo::UndoRecord;
+use muster_engine::undo::{
+    RestoreTarget, UndoError, UndoRecord, prepare_targets, remaining_differences,
+};
 use muster_engine::{EngineError, ResourceEngine};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::engines::{EngineFactory, check_foreign, from_engine_error};
 use crate::managed::{self, ManagedStatus};
 use crate::options::Options;
 use crate::policy;
+use crate::report::{self, AppliedChange, ChangeOutcome};
 use crate::run_lock::{ChangeGuard, ChangeQueue, acquire_lock_file, lock_puppet};
 
 /// Applies changes within the options, one at a time.
@@ -50,49 +51,9 @@ pub(crate) enum ChangeMode {
     Plan,
 }
 
-/// How it went.
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct ChangeReport {
-    /// Whether anything changed; in a plan, whether anything would, or could where the resource was not evaluated.
-    pub(crate) changed: bool,
-    pub(crate) result: String,
-    #[schemars(with = "Vec<Value>")]
-    pub(crate) events: Vec<ChangeEvent>,
-    pub(crate) resource: String,
-    pub(crate) log: Vec<String>,
-}
-
-/// How it went, for callers that may change the node and so may see the content of files.
-#[derive(Debug, Serialize, Deserialize, JsonSchema)]
-pub(crate) struct AppliedChange {
-    #[serde(flatten)]
-    pub(crate) report: ChangeReport,
-    /// The unified diff of the content of a file.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) diff: Option<String>,
-}
-
 impl ResourceChanger {
     pub(crate) fn new(engines: Arc<EngineFactory>) -> Self {
         Self { options: Arc::clone(&engines.options), engines, lock: ChangeQueue::default() }
-    }
-
-    /// The resource as it was before an earlier request, as a new desired state.
-    pub(crate) async fn recall_resource(
-        &self,
-        cx: &CallContext,
-        id: String,
-    ) -> Result<DesiredResource, ActionError> {
-        let options = Arc::clone(&self.options);
-        cx.run_blocking_in_context(move |_| {
-            let state = open_undo_state(&options)?
-                .ok_or_else(|| ActionError::failed("this node keeps no undo records"))?;
-            let record = UndoRecord::load(&state, &id).map_err(ActionError::from_cause)?;
-            let (type_name, title) = (record.type_name.clone(), record.title.clone());
-            let attributes = record.into_values().map_err(ActionError::from_cause)?;
-            Ok(DesiredResource { type_name, title, attributes })
-        })
-        .await
     }
 
     /// Applies the resource, or reports what would change.
@@ -119,6 +80,43 @@ impl ResourceChanger {
             Ok::<_, ActionError>(resource)
         });
         let resource = check.await??;
+        self.run_task(cx, engine, RequestedChange::Desired(Box::new(resource)), mode).await
+    }
+
+    /// Undoes the changes of an earlier request, or reports what would change. Without `force` it refuses to overwrite later changes.
+    pub(crate) async fn undo_request(
+        &self,
+        cx: &CallContext,
+        id: String,
+        force: bool,
+        mode: ChangeMode,
+    ) -> Result<AppliedChange, ActionError> {
+        let options = Arc::clone(&self.options);
+        let engine = self.engines.engine_for(&cx.system);
+        let checker = engine.clone();
+        let targets = cx.run_blocking(move |_| {
+            let state = open_undo_state(&options)?
+                .ok_or_else(|| ActionError::failed("this node keeps no undo records"))?;
+            let record = UndoRecord::load(&state, &id).map_err(ActionError::from_cause)?;
+            let targets = record.into_targets().map_err(ActionError::from_cause)?;
+            for target in &targets {
+                policy::check_type(&options, target.type_name())?;
+                check_foreign(&options, &checker, target.type_name())?;
+            }
+            Ok::<_, ActionError>(targets)
+        });
+        let targets = targets.await??;
+        self.run_task(cx, engine, RequestedChange::Undo { targets, force }, mode).await
+    }
+
+    /// Waits for the turn of the change and makes it on a blocking thread.
+    async fn run_task(
+        &self,
+        cx: &CallContext,
+        engine: ResourceEngine,
+        requested: RequestedChange,
+        mode: ChangeMode,
+    ) -> Result<AppliedChange, ActionError> {
         let change_guard = match mode {
             ChangeMode::Apply => Some(self.lock.wait_for_turn(cx, &self.options).await?),
             ChangeMode::Noop | ChangeMode::Plan => None,
@@ -127,13 +125,18 @@ impl ResourceChanger {
             system: Arc::clone(&cx.system),
             options: Arc::clone(&self.options),
             engine,
-            resource,
             change_guard,
             request: cx.request.to_string(),
         };
-        let outcome = cx.run_blocking(move |cancel| task.run_change(cancel)).await??;
-        build_report(outcome)
+        let outcome = cx.run_blocking(move |cancel| task.run_change(requested, cancel)).await??;
+        report::build_report(outcome)
     }
+}
+
+/// What was requested.
+enum RequestedChange {
+    Desired(Box<Resource>),
+    Undo { targets: Vec<RestoreTarget>, force: bool },
 }
 
 /// Work that runs on a blocking thread.
@@ -141,7 +144,6 @@ struct ChangeTask {
     system: Arc<dyn System>,
     options: Arc<Options>,
     engine: ResourceEngine,
-    resource: Resource,
     /// Absent when nothing is to be changed.
     change_guard: Option<ChangeGuard>,
     /// Id under which the change can be undone.
@@ -149,8 +151,14 @@ struct ChangeTask {
 }
 
 impl ChangeTask {
-    fn run_change(self, cancel: CancelFlag) -> Result<ApplyOutcome, ActionError> {
-        self.refuse_managed()?;
+    fn run_change(
+        self,
+        requested: RequestedChange,
+        cancel: CancelFlag,
+    ) -> Result<ChangeOutcome, ActionError> {
+        if let RequestedChange::Desired(resource) = &requested {
+            self.refuse_managed(resource)?;
+        }
         let lock = match self.change_guard {
             Some(_) => Some(acquire_lock_file(&*self.system, self.options.lock_wait)),
             None => None,
@@ -159,77 +167,142 @@ impl ChangeTask {
         let puppet_locks =
             self.change_guard.as_ref().map(|_| lock_puppet(&*self.system, &self.options));
         let _puppet_locks = puppet_locks.transpose()?;
-        let state = open_undo_state(&self.options)?;
-        // Saves the undo record before the change; if that fails, nothing is changed.
-        let mut save_undo = |plan: &ResourcePlan| {
-            let Some(state) = &state else { return Ok(()) };
-            let saved = UndoRecord::from_plan(&*self.system, plan).save(state, &self.request);
-            saved.map_err(|error| {
-                let problem = format!("nothing was changed: {}", error_chain(&error));
-                EngineError::failed(&plan.resource, problem)
-            })
-        };
-        let noop = self.change_guard.is_none();
-        Ok(self.engine.apply_with_plan_hook(&self.resource, cancel, noop, &mut save_undo))
+        match requested {
+            RequestedChange::Desired(resource) => {
+                let outcome = self.apply(std::slice::from_ref(&resource), cancel)?;
+                Ok(ChangeOutcome { outcome, unrestored: Vec::new() })
+            }
+            RequestedChange::Undo { targets, force } => self.undo(&targets, force, cancel),
+        }
     }
 
-    fn refuse_managed(&self) -> Result<(), ActionError> {
-        if self.options.allow_managed {
-            return Ok(());
+    fn apply(
+        &self,
+        resources: &[Resource],
+        cancel: CancelFlag,
+    ) -> Result<ApplyOutcome, ActionError> {
+        let noop = self.change_guard.is_none();
+        let state = open_undo_state(&self.options)?;
+        let mut hooks = ChangeHooks { task: self, state, record: None };
+        let mut outcome = self.engine.apply_resources(resources, cancel, noop, &mut hooks);
+        // The changes are made, so this is no failure of them: without it, an undo asks for `force`.
+        if let Err(error) = hooks.save_result() {
+            let problem = error_chain(&error);
+            outcome.log.push(format!("what the changes left could not be recorded: {problem}"));
         }
-        let managed = managed::look_up_managed(&*self.system, &self.options, &self.resource);
-        if managed? != ManagedStatus::Yes {
+        Ok(outcome)
+    }
+
+    fn undo(
+        &self,
+        targets: &[RestoreTarget],
+        force: bool,
+        cancel: CancelFlag,
+    ) -> Result<ChangeOutcome, ActionError> {
+        let (mut resources, mut unrestored, mut conflicts) = (Vec::new(), Vec::new(), Vec::new());
+        let all = prepare_targets(&self.engine, targets, force).map_err(from_engine_error)?;
+        for prepared in all {
+            unrestored.extend(prepared.unrestored);
+            conflicts.extend(prepared.conflict);
+            if let Some(resource) = prepared.resource {
+                policy::check_resource(&self.options, &self.engine, &resource)?;
+                self.refuse_managed(&resource)?;
+                resources.push(resource);
+            }
+        }
+        if !conflicts.is_empty() {
+            return Err(report::conflict_error(conflicts));
+        }
+        let outcome = self.apply(&resources, cancel)?;
+        if self.change_guard.is_some() {
+            let failed = |resource: &&Resource| {
+                outcome.events.iter().any(|event| {
+                    event.resource == resource.reference()
+                        && event.status == ChangeEventStatus::Failure
+                })
+            };
+            let applied = resources.iter().filter(|resource| !failed(resource));
+            unrestored
+                .extend(applied.flat_map(|resource| remaining_differences(&self.engine, resource)));
+        }
+        Ok(ChangeOutcome { outcome, unrestored })
+    }
+
+    fn is_managed(&self, resource: &Resource) -> Result<bool, ActionError> {
+        if self.options.allow_managed {
+            return Ok(false);
+        }
+        let managed = managed::look_up_managed(&*self.system, &self.options, resource);
+        Ok(managed? == ManagedStatus::Yes)
+    }
+
+    fn refuse_managed(&self, resource: &Resource) -> Result<(), ActionError> {
+        if !self.is_managed(resource)? {
             return Ok(());
         }
         let message = format!(
             "{} is managed by Puppet, which would revert the change; change the manifest instead",
-            self.resource.reference()
+            resource.reference()
         );
         Err(ActionError::denied_by_rule(message, "plugins.puppetral.allow_managed"))
+    }
+}
+
+/// Applies the node's policy to generated resources, and keeps the undo record of the request.
+struct ChangeHooks<'a> {
+    task: &'a ChangeTask,
+    state: Option<StateDir>,
+    record: Option<UndoRecord>,
+}
+
+impl ChangeHooks<'_> {
+    fn save(&self, record: &UndoRecord) -> Result<(), UndoError> {
+        let state = self.state.as_ref();
+        state.map_or(Ok(()), |state| record.save(state, &self.task.request))
+    }
+
+    /// Adds to the record what the changes left.
+    fn save_result(&mut self) -> Result<(), UndoError> {
+        let Some(mut record) = self.record.take() else {
+            return Ok(());
+        };
+        record.record_result(&self.task.engine);
+        self.save(&record)
+    }
+}
+
+impl ApplyHooks for ChangeHooks<'_> {
+    /// A resource that Puppet manages is left alone, as a resource of the catalog is in a run. One that the caller may not change refuses the
+    /// request: a `tidy` must not remove what a `file` may not.
+    fn admit_generated(&mut self, resource: &Resource) -> Result<bool, EngineError> {
+        let task = self.task;
+        let check = policy::check_type(&task.options, &resource.type_name)
+            .and_then(|()| policy::check_resource(&task.options, &task.engine, resource))
+            .and_then(|()| task.is_managed(resource));
+        check.map(|is_managed| !is_managed).map_err(|error| {
+            EngineError::failed(resource, format!("nothing was changed: {}", error.message))
+        })
+    }
+
+    /// Saves the undo record before the changes; if that fails, nothing is changed.
+    fn before_changes(&mut self, plans: &[&ResourcePlan]) -> Result<(), EngineError> {
+        if self.state.is_none() {
+            return Ok(());
+        }
+        let record = UndoRecord::from_plans(&self.task.engine, plans);
+        let saved = self.save(&record);
+        self.record = Some(record);
+        match (saved, plans.first()) {
+            (Err(error), Some(plan)) => {
+                let problem = format!("nothing was changed: {}", error_chain(&error));
+                Err(EngineError::failed(&plan.resource, problem))
+            }
+            _ => Ok(()),
+        }
     }
 }
 
 /// Opens the directory of the undo records, if configured.
 fn open_undo_state(options: &Options) -> Result<Option<StateDir>, ActionError> {
     Ok(options.state_dir.as_deref().map(StateDir::open).transpose()?)
-}
-
-fn build_report(outcome: ApplyOutcome) -> Result<AppliedChange, ActionError> {
-    let ApplyOutcome { resource, events, diff, log, not_evaluated, error } = outcome;
-    let not_evaluated = not_evaluated.map(|reason| format!("not evaluated: {reason}"));
-    let failure = events.iter().find(|event| event.status == ChangeEventStatus::Failure);
-    let failure = match (failure, error) {
-        (None, None) => None,
-        (None, Some(error)) if error.is_invalid() => return Err(from_engine_error(error)),
-        (None, Some(error)) => Some(error.reason()),
-        (Some(event), _) => Some(event.message.clone()),
-    };
-    let report = ChangeReport {
-        changed: not_evaluated.is_some()
-            || events.iter().any(|event| event.status != ChangeEventStatus::Failure),
-        result: failure.clone().or(not_evaluated).unwrap_or_else(|| summarise_events(&events)),
-        events,
-        resource,
-        log,
-    };
-    let Some(failure) = failure else {
-        return Ok(AppliedChange { report, diff });
-    };
-    let failed = ActionError::failed(format!("{}: {failure}", report.resource));
-    Err(failed.with_output(&AppliedChange { report, diff }))
-}
-
-/// The events as one sentence.
-fn summarise_events(events: &[ChangeEvent]) -> String {
-    if events.is_empty() {
-        return "no changes".to_owned();
-    }
-    let messages: Vec<String> = events
-        .iter()
-        .map(|event| match event.status {
-            ChangeEventStatus::Noop => format!("{}: {}", event.property, event.message),
-            ChangeEventStatus::Success | ChangeEventStatus::Failure => event.message.clone(),
-        })
-        .collect();
-    messages.join("; ")
 }

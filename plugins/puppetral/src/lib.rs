@@ -14,6 +14,7 @@ mod options;
 mod policy;
 mod properties;
 mod puppet;
+mod report;
 mod run_lock;
 #[cfg(test)]
 mod tests;

@@ -157,7 +157,7 @@ fn failed_restart_has_the_message_of_systemd() {
     );
     let missing = "LoadState=not-found\nActiveState=inactive\nUnitFileState=\n";
     machine.becomes(std::process::id());
-    let shown = ["systemctl", "show", "--property=LoadState,ActiveState,UnitFileState"];
+    let shown = ["systemctl", "show", "--property=LoadState,ActiveState,UnitFileState,SourcePath"];
     machine.system.script_output(&shown, CommandOutput::new(0, missing));
     let cycle = machine.restart(&RestartOptions::default());
     let text = "there is no such service: looked for a systemd unit puppet.service";

@@ -39,11 +39,15 @@ Exits with 0 if the replies are equal, with 2 if they differ.")]
   rpc job undo 20260131-235959-3f9a2c --noop  show what would be undone
   rpc job undo 20260131-235959-3f9a2c
   rpc job undo motd                           the newest job with this name
+  rpc job undo motd --force                   even where it was changed since
 
 Nodes keep what `puppetral do` replaced: the values of properties, and the
 content of files up to 8 MiB, for the last 1000 changes. Each is restored as an
 ordinary change, which is a job of its own and can be undone as well. Other
-actions cannot be undone.")]
+actions cannot be undone.
+
+A node refuses to undo what was changed since then, and shows the difference.
+What a node cannot restore, it names with the reason; it restores the rest.")]
     Undo(Box<JobUndoArgs>),
     /// Delete jobs
     #[command(after_help = "Examples:
@@ -86,6 +90,9 @@ pub struct JobUndoArgs {
     /// Report what would change, and change nothing
     #[arg(long)]
     pub noop: bool,
+    /// Undo even what was changed since, and remove what was added to created directories
+    #[arg(long)]
+    pub force: bool,
     /// Do not ask for confirmation
     #[arg(short, long)]
     pub yes: bool,

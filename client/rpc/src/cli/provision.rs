@@ -108,6 +108,8 @@ data or in the image.
 
 Examples:
   rpc provision user-data --token web.creds --apt muster-node > user-data
+  rpc provision user-data --token web.creds --shell --apt muster-node \\
+    | ssh root@web1.acme.net sh
   rpc provision user-data --token web.creds --set log.level=debug \\
     --package-url https://pkg.acme.net/muster-node_0.1.0_amd64.deb --sha256 9f86d0...";
 
@@ -168,6 +170,9 @@ pub struct UserDataArgs {
     /// Setting for the machine's rpcd.toml; repeatable
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub settings: Vec<ConfigSetting>,
+    /// Print a shell script instead, for a machine that runs already
+    #[arg(long)]
+    pub shell: bool,
     /// Name of the provisioning service; the machine gets a policy that allows it
     #[arg(long, value_name = "NAME", default_value = "provisioner")]
     pub provisioner: Identity,

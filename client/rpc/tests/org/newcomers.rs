@@ -319,7 +319,7 @@ fn user_data_writes_the_files_that_the_daemon_reads() {
     let operator = PublicKey::parse(config["trust"]["operator"].as_str().unwrap()).unwrap();
     AccountTrust::new(operator, read("newcomers.jwt").trim()).unwrap();
     assert!(read("ca.pem").contains("BEGIN CERTIFICATE"));
-    assert!(read("policies/provision.policy").contains("allow\tprovisioner\t*"));
+    assert!(read("policies/provision.policy").contains("allow\tservice=provisioner\t*"));
 }
 
 /// Runs the first-boot script with stubs for the programs that it calls.

@@ -7,7 +7,7 @@ use serde_json::Value as Json;
 use super::CatalogRun;
 use super::notify::QueuedRefresh;
 use super::owed::values_before;
-use crate::engine::apply_change;
+use crate::apply::apply_change;
 use crate::error::EngineError;
 use crate::graph::GraphNodeId;
 use crate::plan::{ChangeOutcome, PropertyChange, REDACTED, ResourcePlan, quote_value};
@@ -59,6 +59,7 @@ impl CatalogRun<'_> {
     ) {
         let reference = resource.reference();
         let now = self.epoch_seconds();
+        self.cx.earlier_changes_pending = self.is_noop(resource);
         let planned = self.engine.type_of(resource).and_then(|known| {
             status.provider_used = known.provider_name(&self.cx, resource);
             known.read_and_plan(&self.cx, resource)

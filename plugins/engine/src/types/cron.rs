@@ -8,8 +8,8 @@ use muster_system::{FileAttributes, FileEntryKind};
 use crate::error::{DescribeOperation as _, EngineError, Result};
 use crate::plan::{PropertyChange, ResourcePlan, ResourceState, is_absent};
 use crate::providers::account_names;
-use crate::providers::parsed_file::crontab::{CrontabFormat, TIME_FIELDS, UNMANAGED_PREFIX};
-use crate::providers::parsed_file::{FOUND_NAME_KEY, ParsedFile};
+use crate::providers::parsed_file::crontab::{self, CrontabFormat, TIME_FIELDS, UNMANAGED_PREFIX};
+use crate::providers::parsed_file::{FOUND_NAME_KEY, HeaderFilter, ParsedFile};
 use crate::resource::{Resource, ResourceValue, ResourceValues};
 use crate::resource_type::{
     AutoRequire, CatalogResources, ResourceContext, ResourceType, find_instance,
@@ -169,6 +169,7 @@ fn crontab_file(cx: &ResourceContext<'_>, resource: &Resource) -> Result<ParsedF
         created: FileAttributes { mode: Some(0o600), ..owner },
         directory: Some(FileAttributes::with_mode(0o1730)),
         installer: is_local.then_some(installer),
+        strip_header: is_local.then_some(crontab::without_installed_header as HeaderFilter),
         ..ParsedFile::new(&CrontabFormat, path)
     })
 }

@@ -78,8 +78,9 @@ impl ResourceType for ServiceResourceType {
         // Some reads are not preceded by `check`, and a name with slashes would leave /etc/init.d.
         check_name(resource)?;
         let found = choose_provider(cx, resource)?.query_service(cx, resource)?;
-        let must_exist = resource.get_text("ensure") == Some("running")
-            || matches!(resource.get_text("enable"), Some("true" | "mask"));
+        let must_exist = !cx.earlier_changes_pending
+            && (resource.get_text("ensure") == Some("running")
+                || matches!(resource.get_text("enable"), Some("true" | "mask")));
         let found = if must_exist { found.require_known(resource)? } else { found };
         Ok(ResourceState { values: service_values(&found) })
     }

@@ -9,7 +9,7 @@ mod contract {
 
     use muster_system::fake::FakeSystem;
     use muster_system::real::RealSystem;
-    use muster_system::{FileAttributes, FileEntryKind, System, SystemError};
+    use muster_system::{Command, FileAttributes, FileEntryKind, System, SystemError};
 
     const LIMIT: u64 = 1 << 20;
 
@@ -49,6 +49,57 @@ mod contract {
             system.remove_file(path).unwrap();
             assert_eq!(system.metadata(path).unwrap(), None);
         });
+    }
+
+    fn run<'p>(words: impl Iterator<Item = &'p Path>) {
+        let command = Command::new(words.map(|word| word.to_str().unwrap()));
+        let done = RealSystem::new("/".into()).run_command(&command).unwrap();
+        assert!(done.is_success(), "{}", done.combined_text());
+    }
+
+    /// A file that is mounted over another one, until it is dropped.
+    struct BindMount(std::path::PathBuf);
+
+    impl BindMount {
+        fn new(from: &Path, over: &Path) -> Self {
+            run(["mount", "--bind"].map(Path::new).into_iter().chain([from, over]));
+            Self(over.to_owned())
+        }
+    }
+
+    impl Drop for BindMount {
+        fn drop(&mut self) {
+            run([Path::new("umount"), &self.0].into_iter());
+        }
+    }
+
+    #[test]
+    fn mounted_file_is_overwritten_in_place() {
+        use std::os::unix::fs::MetadataExt as _;
+        if !nix::unistd::geteuid().is_root() {
+            return;
+        }
+        let scratch = tempfile::tempdir().unwrap();
+        let (from, over) = (scratch.path().join("volume"), scratch.path().join("hosts"));
+        std::fs::write(&from, "127.0.0.1 localhost # a long line\n").unwrap();
+        std::fs::write(&over, "").unwrap();
+        let system = RealSystem::new(scratch.path().to_owned());
+        system.set_attributes(Path::new("/volume"), &mode(0o640)).unwrap();
+        let _mount = BindMount::new(&from, &over);
+        let before = std::fs::metadata(&over).unwrap();
+        system.write_file(Path::new("/hosts"), b"::1 ip6\n", &FileAttributes::default()).unwrap();
+        assert_eq!(text(&system, "/hosts"), "::1 ip6\n");
+        assert_eq!(text(&system, "/volume"), "::1 ip6\n", "the mounted file itself is written");
+        let after = std::fs::metadata(&over).unwrap();
+        assert_eq!(
+            (after.ino(), after.uid(), after.mode()),
+            (before.ino(), before.uid(), before.mode())
+        );
+        system.write_file(Path::new("/hosts"), b"longer than before\n", &mode(0o600)).unwrap();
+        assert_eq!(text(&system, "/volume"), "longer than before\n");
+        assert_eq!(mode_of(&system, "/volume"), 0o600);
+        let left = system.read_dir(Path::new("/")).unwrap();
+        assert_eq!(left, ["hosts", "volume"], "no temporary file is left");
     }
 
     #[test]

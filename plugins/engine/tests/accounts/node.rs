@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use muster_engine::engine::ApplyOutcome;
+use muster_engine::apply::ApplyOutcome;
 use muster_engine::{EngineError, ResourceEngine};
 use muster_system::command::CancelFlag;
 use muster_system::fake::FakeSystem;

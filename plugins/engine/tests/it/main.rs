@@ -15,6 +15,7 @@ mod file;
 mod file_sources;
 mod mounts;
 mod munge;
+mod noop_runs;
 mod package;
 mod package_tools;
 mod parsed_files;

@@ -98,6 +98,45 @@ fn every_initial_state_reaches_the_desired_state() {
 }
 
 #[test]
+fn errors_of_apt_and_dpkg_are_shown_and_name_the_package_that_failed() {
+    let unmet = "Reading package lists...\nThe following packages have unmet dependencies:\n \
+        x : Depends: liby (>= 2) but it is not installable\n\
+        E: Unable to correct problems, you have held broken packages.\n";
+    let postinst = |name: &str| {
+        format!(
+            "Setting up {name} (1.0) ...\nno such database\n\
+             dpkg: error processing package {name} (--configure):\n installed {name} package post-installation script subprocess returned error exit status 3\n\
+             Processing triggers for man-db (2.11) ...\n\
+             Errors were encountered while processing:\n {name}\n\
+             E: Sub-process /usr/bin/dpkg returned an error code (1)\n"
+        )
+    };
+    for (text, expected) in [
+        (
+            unmet.to_owned(),
+            "ended with code 100: The following packages have unmet dependencies: x : Depends: liby (>= 2) but it is not installable; E: Unable to correct problems, you have held broken packages.",
+        ),
+        (
+            postinst("x"),
+            "ended with code 100: dpkg: error processing package x (--configure): installed x package post-installation script subprocess returned error exit status 3; E: Sub-process /usr/bin/dpkg returned an error code (1)",
+        ),
+        (
+            postinst("broken:amd64"),
+            "ended with code 100 because of other packages (broken:amd64): dpkg: error processing package broken:amd64 (--configure):",
+        ),
+        (format!("E: {}\n", "Unable to fetch some archives. ".repeat(10)).repeat(100), "; ..."),
+    ] {
+        let (system, engine) = fake();
+        with_apt(&system, "");
+        system.script_output(&["apt-get"], output(100, &text));
+        let outcome = apply(&engine, "package", "x", json!({}));
+        let message = error(&outcome);
+        assert!(message.contains(expected), "{message}");
+        assert!(message.len() < 4096, "{} bytes", message.len());
+    }
+}
+
+#[test]
 fn apt_get_runs_noninteractively_with_the_install_options() {
     let (system, engine) = fake();
     with_apt(&system, "");

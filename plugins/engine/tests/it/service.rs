@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use muster_engine::ResourceContext;
 use muster_engine::providers::service::{ServiceOperation, choose_provider};
 use muster_engine::resource::ResourceValue;
+use muster_system::System;
 use muster_system::command::CancelFlag;
 use muster_system::fake::FakeSystem;
 use muster_system::real::RealSystem;
@@ -171,6 +172,58 @@ fn systemctl_gets_the_expected_commands() {
             lines.iter().filter(|line| !line.starts_with("systemctl show")).collect();
         assert_eq!(changes, calls, "{words}");
     }
+}
+
+/// `update-rc.d` of Debian, which `systemctl enable` runs for an init script: links in the run levels.
+fn with_init_script(system: &FakeSystem, enabled: bool) {
+    with_systemd(system, "loaded", "active", "generated");
+    system.script_handler(&["systemctl", "show"], |_, _| {
+        output(0, "LoadState=loaded\nActiveState=active\nUnitFileState=generated\nSourcePath=/etc/init.d/legacy\n")
+    });
+    let relink = |system: &FakeSystem, enabled: bool| {
+        for level in ["2", "3", "4", "5"] {
+            let letter = if enabled { "S" } else { "K" };
+            let directory = format!("/etc/rc{level}.d");
+            system.remove_tree(directory.as_ref()).unwrap();
+            system.add_file(&format!("{directory}/{letter}01legacy"), "");
+        }
+    };
+    relink(system, enabled);
+    system.script_handler(&["systemctl", "enable"], move |system, _| {
+        relink(system, true);
+        output(0, "")
+    });
+    system.script_handler(&["systemctl", "disable"], move |system, _| {
+        relink(system, false);
+        output(0, "")
+    });
+    system.script_output(&["systemctl", "unmask"], output(0, ""));
+}
+
+#[test]
+fn init_script_under_systemd_is_enabled_by_its_links() {
+    for (enabled, wanted) in [(false, "true"), (true, "false")] {
+        let (system, engine) = fake();
+        with_init_script(&system, enabled);
+        let events = converges(&engine, "service", "legacy", json!({"enable": wanted}));
+        assert_eq!(messages(&events), [format!("enable changed '{enabled}' to '{wanted}'")]);
+        let found = engine.find_state("service", "legacy").unwrap();
+        assert_eq!(found.get("enable"), Some(&ResourceValue::from(wanted)));
+    }
+}
+
+#[test]
+fn changed_unit_file_is_reloaded_before_a_start() {
+    let (system, engine) = fake();
+    with_systemd(&system, "loaded", "inactive", "enabled");
+    let shown = ["systemctl", "show", "--property=NeedDaemonReload"];
+    system.script_output(&shown, output(0, "NeedDaemonReload=yes\n"));
+    system.script_output(&["systemctl", "daemon-reload"], output(0, ""));
+    converges(&engine, "service", "nginx", json!({"ensure": "running"}));
+    let lines = system.recorded_command_lines();
+    let changes: Vec<&String> =
+        lines.iter().filter(|line| !line.starts_with("systemctl show")).collect();
+    assert_eq!(changes, ["systemctl daemon-reload", "systemctl start -- nginx.service"]);
 }
 
 #[test]

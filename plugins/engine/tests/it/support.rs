@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use muster_engine::engine::ApplyOutcome;
+use muster_engine::apply::{ApplyHooks, ApplyOutcome};
 use muster_engine::event::{ChangeEvent, ChangeEventStatus};
 use muster_engine::resource::{Resource, ResourceValue};
 use muster_engine::{AutoRequire, CatalogResources, EngineError, ResourceContext, ResourceEngine};
@@ -173,11 +173,22 @@ pub(crate) fn autorequires(resource: &Resource, others: &Others) -> Vec<AutoRequ
     known.autorequires(resource, others)
 }
 
-/// Applies all resources in order; returns `REFERENCE: MESSAGE` of all events.
+/// Applies resources without those that they generate.
+struct WithoutGenerated;
+
+impl ApplyHooks for WithoutGenerated {
+    fn admit_generated(&mut self, _: &Resource) -> Result<bool, EngineError> {
+        Ok(false)
+    }
+}
+
+/// Applies all resources in order, but none that they generate; returns `REFERENCE: MESSAGE` of all events.
 pub(crate) fn apply_all(engine: &ResourceEngine, all: &[Resource]) -> Vec<String> {
     let mut said = Vec::new();
     for resource in all {
-        let outcome = engine.apply_resource(resource, CancelFlag::default(), false);
+        let resources = std::slice::from_ref(resource);
+        let hooks = &mut WithoutGenerated;
+        let outcome = engine.apply_resources(resources, CancelFlag::default(), false, hooks);
         assert!(outcome.error.is_none(), "{:?}", outcome.error);
         said.extend(
             outcome.events.iter().map(|event| format!("{}: {}", event.resource, event.message)),

@@ -7,7 +7,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use crate::change::{AppliedChange, ChangeMode, ChangeReport, DesiredResource, ResourceChanger};
+use crate::change::{ChangeMode, DesiredResource, ResourceChanger};
+use crate::report::{AppliedChange, ChangeReport};
 
 /// Without `Debug`: there may be passwords in it.
 #[derive(Deserialize, JsonSchema)]
@@ -63,16 +64,36 @@ pub(crate) async fn apply_resource(
 ) -> Result<AppliedChange, ActionError> {
     let PuppetralDoInput { type_name, name, undo, noop, params, attributes } = input;
     let attributes = merge_params(attributes, params)?;
-    let desired = match (undo, type_name, name) {
-        (Some(id), None, None) if attributes.is_empty() => changer.recall_resource(&cx, id).await?,
-        (None, Some(type_name), Some(title)) => DesiredResource { type_name, title, attributes },
-        _ => {
-            let problem = "specify either `type` and `name`, or only `undo`";
-            return Err(ActionError::invalid_input(problem));
-        }
-    };
     let mode = if noop == Some(true) { ChangeMode::Noop } else { ChangeMode::Apply };
-    changer.apply_resource(&cx, desired, mode).await
+    match (undo, type_name, name) {
+        (Some(id), None, None) => {
+            let force = undo_force(&attributes)?;
+            changer.undo_request(&cx, id, force, mode).await
+        }
+        (None, Some(type_name), Some(title)) => {
+            let desired = DesiredResource { type_name, title, attributes };
+            changer.apply_resource(&cx, desired, mode).await
+        }
+        _ => Err(undo_usage_error()),
+    }
+}
+
+/// The only attribute beside `undo`: `force`, from the command line as text.
+fn undo_force(attributes: &Map<String, Value>) -> Result<bool, ActionError> {
+    if attributes.keys().any(|name| name != "force") {
+        return Err(undo_usage_error());
+    }
+    match attributes.get("force") {
+        None | Some(Value::Bool(false)) => Ok(false),
+        Some(Value::Bool(true)) => Ok(true),
+        Some(Value::String(word)) if word == "true" => Ok(true),
+        Some(Value::String(word)) if word == "false" => Ok(false),
+        Some(_) => Err(ActionError::invalid_input("`force` must be true or false")),
+    }
+}
+
+fn undo_usage_error() -> ActionError {
+    ActionError::invalid_input("specify either `type` and `name`, or only `undo` and `force`")
 }
 
 pub(crate) async fn plan_resource(

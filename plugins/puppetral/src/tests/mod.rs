@@ -2,6 +2,7 @@
 
 mod article;
 mod foreign;
+mod generated;
 mod order;
 mod parity;
 mod permission;
@@ -9,6 +10,7 @@ mod planning;
 mod reading;
 mod refusals;
 mod undo;
+mod undo_exactness;
 
 use std::sync::Arc;
 
@@ -112,11 +114,11 @@ fn memory() -> FakeSystem {
 fn types_names_and_examples_equal_the_ddl() {
     let agent = build_agent(Options::default()).unwrap();
     let found: Vec<String> = [
-        differences::<actions::apply::PuppetralDoInput, crate::change::AppliedChange>(&agent, "do"),
+        differences::<actions::apply::PuppetralDoInput, crate::report::AppliedChange>(&agent, "do"),
         differences::<actions::read::PuppetralFindInput, actions::read::PuppetralFindOutput>(
             &agent, "find",
         ),
-        differences::<actions::apply::PuppetralPlanInput, crate::change::ChangeReport>(
+        differences::<actions::apply::PuppetralPlanInput, crate::report::ChangeReport>(
             &agent, "plan",
         ),
         differences::<actions::read::PuppetralSearchInput, actions::read::PuppetralSearchOutput>(

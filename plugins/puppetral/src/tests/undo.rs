@@ -10,7 +10,7 @@ use super::{Machine, memory, scratch};
 fn machine(state: &Path) -> (tempfile::TempDir, Machine) {
     let (directory, system) = scratch();
     std::fs::write(directory.path().join("tmp/motd"), "old\n").unwrap();
-    let options = json!({"state_dir": state, "allow_types": ["file", "user", "host", "exec"]});
+    let options = json!({"state_dir": state, "allow_types": ["file", "user", "group", "host", "exec", "tidy", "resources", "cron", "service"]});
     (directory, Machine::new(system, options))
 }
 
@@ -94,7 +94,7 @@ async fn impossible_undo_returns_the_reason() {
     );
     let both = json!({"undo": unknown, "type": "file", "name": "/tmp/motd"});
     let error = machine.ask("do", both).await.unwrap_err();
-    assert!(error.message.contains("only `undo`"), "{}", error.message);
+    assert!(error.message.contains("only `undo` and `force`"), "{}", error.message);
     let nothing = Machine::new(memory(), json!({}));
     let error = nothing.ask("do", json!({"undo": unknown})).await.unwrap_err();
     assert!(error.message.contains("keeps no undo records"), "{}", error.message);

@@ -22,6 +22,8 @@ use crate::render::plan::list_sample_nodes;
 
 /// The input with the id of the request to undo.
 const UNDO_INPUT: &str = "undo";
+/// The input that undoes what was changed since.
+const FORCE_INPUT: &str = "force";
 
 /// Runs the command.
 pub async fn run(args: JobUndoArgs, store: &JobStore, cx: CommandContext<'_>) -> CommandResult {
@@ -42,7 +44,7 @@ async fn undo_job(
     let nodes: BTreeSet<Identity> = parts.iter().flat_map(|(_, nodes)| nodes.clone()).collect();
     let plans: Vec<(RequestPlan<'_>, BTreeSet<Identity>)> = parts
         .into_iter()
-        .map(|(request, nodes)| Ok((plan_undo(&schemas, &job, &request, args.noop)?, nodes)))
+        .map(|(request, nodes)| Ok((plan_undo(&schemas, &job, &request, args)?, nodes)))
         .collect::<Result<_>>()?;
     let Some((plan, _)) = plans.first() else {
         let id = job.header.id.clone();
@@ -91,7 +93,7 @@ fn plan_undo<'a>(
     schemas: &'a AgentSchemas,
     job: &SavedJob,
     request: &str,
-    noop: bool,
+    args: &JobUndoArgs,
 ) -> Result<RequestPlan<'a>> {
     let words = RequestWords {
         agent: job.header.agent.clone(),
@@ -104,7 +106,10 @@ fn plan_undo<'a>(
         return Err(SavedJobError::NotUndoable { id: job.header.id.clone(), agent, action }.into());
     }
     let mut inputs = words.inputs;
-    if noop {
+    if args.force {
+        inputs.push((FORCE_INPUT.to_owned(), "true".to_owned()));
+    }
+    if args.noop {
         request_noop(ddl, action, &mut inputs)?;
     }
     Ok(RequestPlan::new(ddl, action, &inputs)?)

@@ -6,6 +6,7 @@ use muster_base::{format_utc, unix_millis_now};
 use muster_organisation::cloud_init::{
     CONFIG_DIRECTORY, CloudInitFile, DaemonInstallMethod, PackageDownload,
 };
+use muster_organisation::enrol_script::render_enrol_script;
 use muster_organisation::{AccountRealm, Organisation, OrganisationError, bundle, cloud_init};
 use muster_secret::files;
 use muster_wire::enrol::{NamePattern, TokenGrant};
@@ -37,6 +38,12 @@ pub fn run(args: &UserDataArgs, cx: CommandContext<'_>) -> CommandResult {
         (_, _, Some(package)) => DaemonInstallMethod::Package(package.clone()),
         _ => DaemonInstallMethod::Image,
     };
+    if args.shell {
+        let script = render_enrol_script(&machine_files(args, &text, organisation)?, &install);
+        printer.print_text(script)?;
+        printer.print_hint("it contains the bootstrap token: pipe it to `sh` on the machine");
+        return Ok(CommandExitCode::Passed);
+    }
     let document =
         cloud_init::render_user_data(&machine_files(args, &text, organisation)?, &install)
             .map_err(OrganisationError::from)?;
@@ -97,7 +104,7 @@ fn machine_files(
     }
     let policy = format!(
         "# Allows only the service that provisions this machine.\n\
-         policy default deny\nallow\t{}\t*\t*\t*\n",
+         policy default deny\nallow\tservice={}\t*\t*\t*\n",
         args.provisioner
     );
     files.push(file("policies/provision.policy", 0o644, policy));

@@ -1,5 +1,4 @@
-//! Runs package managers non-interactively; errors include the last lines of the tool's
-//! output.
+//! Runs package managers non-interactively; errors include the lines in which the tool says what failed, and in which package.
 
 use std::time::Duration;
 
@@ -15,6 +14,13 @@ use crate::resource_type::ResourceContext;
 const TOOL_TIMEOUT: Duration = Duration::from_hours(1);
 /// Output limit in bytes; sufficient for the package list of a large machine.
 const MAX_OUTPUT_BYTES: usize = 16 * 1024 * 1024;
+
+/// Maximum number of lines of a tool's errors, with their continuations.
+const MAX_ERROR_LINES: usize = 20;
+/// Maximum size of these lines, in bytes.
+const MAX_ERROR_BYTES: usize = 2048;
+/// The line after which dpkg lists the packages that failed.
+const FAILED_PACKAGES_HEADING: &str = "Errors were encountered while processing:";
 
 /// A tool command with the common settings.
 pub(super) fn build_command(cx: &ResourceContext<'_>, argv: &[&str]) -> Command {
@@ -112,14 +118,57 @@ pub(super) fn tool_error(
             "another process holds the lock of the package system; retry when it has finished";
         return EngineError::failed(resource, problem);
     }
-    let errors: Vec<&str> = text.lines().filter(|line| line.starts_with("E: ")).collect();
+    let errors = error_lines(&text);
     let message = if errors.is_empty() {
         text.lines().last().unwrap_or_default().to_owned()
     } else {
         errors.join("; ")
     };
-    let problem = format!("`{command_line}` ended with code {}: {message}", output.code);
+    let blame = match failed_packages(&text).as_slice() {
+        [] => String::new(),
+        names if names.iter().any(|name| is_requested(resource, name)) => String::new(),
+        names => format!(" because of other packages ({})", names.join(", ")),
+    };
+    let problem = format!("`{command_line}` ended with code {}{blame}: {message}", output.code);
     EngineError::failed(resource, problem)
+}
+
+/// The lines in which apt and dpkg say what failed, with the indented lines that continue them, up to the limits.
+fn error_lines(text: &str) -> Vec<String> {
+    let mut errors: Vec<String> = Vec::new();
+    let (mut bytes, mut continues) = (0, false);
+    for line in text.lines() {
+        let starts = ["E: ", "dpkg: error", "The following packages have unmet dependencies"]
+            .iter()
+            .any(|beginning| line.starts_with(beginning));
+        continues = starts || (continues && line.starts_with(' '));
+        if !continues {
+            continue;
+        }
+        let line = line.trim();
+        bytes += line.len();
+        if errors.len() == MAX_ERROR_LINES || bytes > MAX_ERROR_BYTES {
+            errors.push("...".to_owned());
+            break;
+        }
+        match errors.last_mut() {
+            Some(last) if !starts => last.extend([" ", line]),
+            _ => errors.push(line.to_owned()),
+        }
+    }
+    errors
+}
+
+/// The packages that dpkg lists at its end as failed.
+fn failed_packages(text: &str) -> Vec<&str> {
+    let lines = text.lines().skip_while(|line| *line != FAILED_PACKAGES_HEADING).skip(1);
+    lines.take_while(|line| line.starts_with(' ')).map(str::trim).collect()
+}
+
+/// Whether dpkg's name, which may have an architecture or be the path of a file, is that of the resource.
+fn is_requested(resource: &Resource, name: &str) -> bool {
+    let plain = |name: &str| name.split(':').next().unwrap_or_default().to_owned();
+    plain(name) == plain(&resource.name) || resource.get_text("source") == Some(name)
 }
 
 /// The program to run: `command`, or the first of these names that is installed.

@@ -30,6 +30,9 @@ const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
 /// Directory of the lock files. They are not beside the edited files, where other programs would read them as configuration.
 const LOCK_DIRECTORY: &str = "/run/muster";
 
+/// Returns the content behind a header.
+pub type HeaderFilter = fn(&[u8]) -> &[u8];
+
 /// A file of records.
 #[derive(Debug)]
 pub struct ParsedFile {
@@ -43,13 +46,16 @@ pub struct ParsedFile {
     pub directory: Option<FileAttributes>,
     /// A program that reads the new content on standard input and installs it, instead of writing the file.
     pub installer: Option<Vec<String>>,
+    /// Removes what the installer itself adds to the content, so that it is not installed again.
+    pub strip_header: Option<HeaderFilter>,
 }
 
 impl ParsedFile {
     /// A plain file in an existing directory.
     pub fn new(format: &'static dyn RecordFormat, path: impl Into<PathBuf>) -> Self {
         let path = path.into();
-        Self { format, path, created: FileAttributes::default(), directory: None, installer: None }
+        let created = FileAttributes::default();
+        Self { format, path, created, directory: None, installer: None, strip_header: None }
     }
 
     /// Autorequires the file itself, if it is in the catalog.
@@ -61,6 +67,7 @@ impl ParsedFile {
     pub fn load_document(&self, system: &dyn System) -> SystemResult<ParsedDocument<'static>> {
         let bytes = found_or_none(system.read_file(&self.path, MAX_FILE_BYTES))?;
         let bytes = bytes.as_deref().unwrap_or_default();
+        let bytes = self.strip_header.map_or(bytes, |strip_header| strip_header(bytes));
         Ok(ParsedDocument::parse(self.format, bytes))
     }
 

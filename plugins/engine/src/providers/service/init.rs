@@ -19,6 +19,8 @@ const SCRIPT_DIRECTORY: &str = "/etc/init.d";
 /// Run levels in which a service is started, and in which it is stopped, as in Debian.
 const START_RUNLEVELS: [&str; 4] = ["2", "3", "4", "5"];
 const KILL_RUNLEVELS: [&str; 3] = ["0", "1", "6"];
+/// The run level whose scripts start before all others.
+const BOOT_RUNLEVEL: &str = "S";
 
 /// The init script provider.
 #[derive(Debug)]
@@ -110,6 +112,12 @@ fn in_process_table(cx: &ResourceContext<'_>, resource: &Resource) -> Result<boo
     Ok(output.is_success() && output.stdout_text().lines().any(|line| pattern.is_match(line)))
 }
 
+/// Whether any run level starts the service, the one before all others (`S`) included.
+pub(super) fn is_enabled_at_boot(cx: &ResourceContext<'_>, name: &str) -> SystemResult<bool> {
+    let links = runlevel_links(cx, name, 'S')?;
+    Ok(!links.is_empty() || !links_in_level(cx, name, 'S', BOOT_RUNLEVEL)?.is_empty())
+}
+
 /// Links with that letter to the service, in all run levels.
 fn runlevel_links(
     cx: &ResourceContext<'_>,
@@ -118,18 +126,27 @@ fn runlevel_links(
 ) -> SystemResult<Vec<PathBuf>> {
     let mut links = Vec::new();
     for level in START_RUNLEVELS.iter().chain(&KILL_RUNLEVELS) {
-        let directory = PathBuf::from(format!("/etc/rc{level}.d"));
-        let entries = found_or_none(cx.system.read_dir(&directory))?.unwrap_or_default();
-        // The letter, two digits and the name.
-        let is_link = |entry: &&String| {
-            let digits = entry.strip_prefix(letter).and_then(|rest| rest.strip_suffix(name));
-            digits.is_some_and(|digits| {
-                digits.len() == 2 && digits.bytes().all(|digit| digit.is_ascii_digit())
-            })
-        };
-        links.extend(entries.iter().filter(is_link).map(|entry| directory.join(entry)));
+        links.extend(links_in_level(cx, name, letter, level)?);
     }
     Ok(links)
+}
+
+fn links_in_level(
+    cx: &ResourceContext<'_>,
+    name: &str,
+    letter: char,
+    level: &str,
+) -> SystemResult<Vec<PathBuf>> {
+    let directory = PathBuf::from(format!("/etc/rc{level}.d"));
+    let entries = found_or_none(cx.system.read_dir(&directory))?.unwrap_or_default();
+    // The letter, two digits and the name.
+    let is_link = |entry: &&String| {
+        let digits = entry.strip_prefix(letter).and_then(|rest| rest.strip_suffix(name));
+        digits.is_some_and(|digits| {
+            digits.len() == 2 && digits.bytes().all(|digit| digit.is_ascii_digit())
+        })
+    };
+    Ok(entries.iter().filter(is_link).map(|entry| directory.join(entry)).collect())
 }
 
 /// `update-rc.d` handles dependencies between services; in a scratch root the links are created here.

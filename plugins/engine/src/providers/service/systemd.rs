@@ -1,7 +1,7 @@
 //! Services through `systemctl`.
 
-use super::{ServiceOperation, ServiceProvider, ServiceState, run_checked, run_program};
-use crate::error::{EngineError, Result};
+use super::{ServiceOperation, ServiceProvider, ServiceState, init, run_checked, run_program};
+use crate::error::{DescribeOperation as _, EngineError, Result};
 use crate::resource::Resource;
 use crate::resource_type::ResourceContext;
 
@@ -12,13 +12,21 @@ pub struct SystemdServiceProvider;
 impl ServiceProvider for SystemdServiceProvider {
     fn query_service(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<ServiceState> {
         let unit = unit_name(&resource.name);
-        let argv =
-            ["systemctl", "show", "--property=LoadState,ActiveState,UnitFileState", "--", &unit];
+        let properties = "--property=LoadState,ActiveState,UnitFileState,SourcePath";
+        let argv = ["systemctl", "show", properties, "--", &unit];
         let output = run_program(cx, resource, &argv)?;
         if !output.is_success() {
             return Err(EngineError::failed(resource, output.failure_text(&argv.join(" "))));
         }
-        Ok(parse_properties(&unit, &output.stdout_text()))
+        let text = output.stdout_text();
+        let mut found = parse_properties(&unit, &text);
+        // A unit generated from an init script is enabled by the script's links; `systemctl enable` passes it on to the tool that makes them.
+        if let Some(script) = init_script_name(&text).filter(|_| found.enable == "generated") {
+            let enabled =
+                init::is_enabled_at_boot(cx, script).during(resource, "inspecting /etc/rc?.d")?;
+            found.enable = enabled.to_string();
+        }
+        Ok(found)
     }
 
     fn run_operation(
@@ -31,6 +39,9 @@ impl ServiceProvider for SystemdServiceProvider {
         let run_systemctl = |verb| run_checked(cx, resource, &["systemctl", verb, "--", &unit]);
         if matches!(operation, ServiceOperation::Enable | ServiceOperation::Disable) {
             run_systemctl("unmask")?;
+        }
+        if matches!(operation, ServiceOperation::Start | ServiceOperation::Restart) {
+            reload_changed_unit(cx, resource, &unit)?;
         }
         run_systemctl(match operation {
             ServiceOperation::Start => "start",
@@ -62,11 +73,28 @@ fn unit_name(name: &str) -> String {
     }
 }
 
+/// systemd reads a unit file that was changed since only after a reload; without it, the service would start with the earlier one.
+fn reload_changed_unit(cx: &ResourceContext<'_>, resource: &Resource, unit: &str) -> Result<()> {
+    let argv = ["systemctl", "show", "--property=NeedDaemonReload", "--", unit];
+    let text = run_program(cx, resource, &argv)?.stdout_text();
+    if property_value(&text, "NeedDaemonReload") == "yes" {
+        run_checked(cx, resource, &["systemctl", "daemon-reload"])?;
+    }
+    Ok(())
+}
+
+/// The name of the init script from which the unit was generated.
+fn init_script_name(text: &str) -> Option<&str> {
+    property_value(text, "SourcePath").strip_prefix("/etc/init.d/")
+}
+
+fn property_value<'t>(text: &'t str, key: &str) -> &'t str {
+    let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('='));
+    line.unwrap_or_default().trim()
+}
+
 fn parse_properties(unit: &str, text: &str) -> ServiceState {
-    let value = |key: &str| {
-        let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('='));
-        line.unwrap_or_default().trim()
-    };
+    let value = |key: &str| property_value(text, key);
     let enable = match value("UnitFileState") {
         "enabled" | "enabled-runtime" | "linked" | "linked-runtime" | "alias" => "true",
         "masked" | "masked-runtime" => "mask",

@@ -20,6 +20,8 @@ const MAX_DIFF_BYTES: usize = 16 * 1024;
 const MAX_COMPARE_TIME: Duration = Duration::from_millis(500);
 /// The mode bit that lets every user read a file.
 const WORLD_READABLE: u32 = 0o004;
+/// Replaces the diff of other files.
+const RESTRICTED: &str = "[not shown: not every user may read the file]";
 
 /// The diff of the planned content; `None` if the plan changes no content, or `show_diff` is false. A file that not
 /// every user may read is not shown: the caller may be allowed to replace it, but its content would also be in jobs and terminals.
@@ -32,11 +34,9 @@ pub(super) fn content_diff(cx: &ResourceContext<'_>, plan: &ResourcePlan) -> Opt
     if plan.resource.get("show_diff").and_then(ResourceValue::as_bool) == Some(false) {
         return None;
     }
-    let is_restricted =
-        |mode: &str| u32::from_str_radix(mode, 8).is_ok_and(|mode| mode & WORLD_READABLE == 0);
-    let mut modes = [plan.state.get_text("mode"), plan.resource.get_text("mode")].into_iter();
-    if change.sensitive || modes.any(|mode| mode.is_some_and(is_restricted)) {
-        return Some("[not shown: not every user may read the file]".to_owned());
+    let modes = [plan.state.get_text("mode"), plan.resource.get_text("mode")];
+    if change.sensitive || modes.into_iter().flatten().any(is_restricted) {
+        return Some(RESTRICTED.to_owned());
     }
     let after = change::desired_content(cx, plan).ok()?;
     let before = match plan.state.get_text("ensure") {
@@ -51,11 +51,33 @@ pub(super) fn content_diff(cx: &ResourceContext<'_>, plan: &ResourcePlan) -> Opt
         }
         _ => Vec::new(),
     };
-    Some(compare_contents(&plan.resource.name, &before, &after))
+    let path = &plan.resource.name;
+    Some(compare_contents(path, ("current", &before), ("desired", &after)))
 }
 
-/// The unified diff of two contents, or a description of binary or large ones.
-fn compare_contents(path: &str, before: &[u8], after: &[u8]) -> String {
+/// The diff of two contents of a file with these modes, under the same rule.
+pub(crate) fn diff_of_contents(
+    path: &str,
+    modes: &[&str],
+    before: (&str, &[u8]),
+    after: (&str, &[u8]),
+) -> String {
+    if modes.iter().copied().any(is_restricted) {
+        return RESTRICTED.to_owned();
+    }
+    compare_contents(path, before, after)
+}
+
+fn is_restricted(mode: &str) -> bool {
+    u32::from_str_radix(mode, 8).is_ok_and(|mode| mode & WORLD_READABLE == 0)
+}
+
+/// The unified diff of two labelled contents, or a description of binary or large ones.
+fn compare_contents(
+    path: &str,
+    (old_label, before): (&str, &[u8]),
+    (new_label, after): (&str, &[u8]),
+) -> String {
     if u64::try_from(after.len()).unwrap_or(u64::MAX) > MAX_COMPARED_BYTES {
         return format!("[not shown: larger than {MAX_COMPARED_BYTES} bytes]");
     }
@@ -63,7 +85,7 @@ fn compare_contents(path: &str, before: &[u8], after: &[u8]) -> String {
         return format!("[binary content: {} bytes before, {} after]", before.len(), after.len());
     };
     let diff = TextDiff::configure().timeout(MAX_COMPARE_TIME).diff_lines(old_text, new_text);
-    let header = (format!("{path} (current)"), format!("{path} (desired)"));
+    let header = (format!("{path} ({old_label})"), format!("{path} ({new_label})"));
     limit_lines(&diff.unified_diff().header(&header.0, &header.1).to_string())
 }
 
@@ -96,7 +118,11 @@ mod tests {
     fn changed_lines_have_context_and_a_header() {
         let (before, after) = ("a\nb\nc\n", "a\nB\nc\n");
         assert_eq!(
-            compare_contents("/etc/motd", before.as_bytes(), after.as_bytes()),
+            compare_contents(
+                "/etc/motd",
+                ("current", before.as_bytes()),
+                ("desired", after.as_bytes())
+            ),
             "--- /etc/motd (current)\n+++ /etc/motd (desired)\n@@ -1,3 +1,3 @@\n a\n-b\n+B\n c"
         );
     }
@@ -104,17 +130,18 @@ mod tests {
     #[test]
     fn long_diffs_are_cut_at_a_line() {
         let after: String = "line\n".repeat(10_000);
-        let diff = compare_contents("/f", b"", after.as_bytes());
+        let diff = compare_contents("/f", ("a", b""), ("b", after.as_bytes()));
         assert_eq!(diff.lines().count(), MAX_DIFF_LINES + 1);
         assert!(diff.ends_with(" more lines]"), "{diff}");
-        let wide = compare_contents("/f", b"", "x".repeat(2 * MAX_DIFF_BYTES).as_bytes());
+        let wide =
+            compare_contents("/f", ("a", b""), ("b", "x".repeat(2 * MAX_DIFF_BYTES).as_bytes()));
         assert!(wide.len() < MAX_DIFF_BYTES && wide.contains("more lines]"));
     }
 
     #[test]
     fn binary_contents_are_only_counted() {
         assert_eq!(
-            compare_contents("/f", b"text", b"\0\xff"),
+            compare_contents("/f", ("a", b"text"), ("b", b"\0\xff")),
             "[binary content: 4 bytes before, 2 after]"
         );
     }

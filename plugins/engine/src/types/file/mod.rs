@@ -10,6 +10,7 @@ mod check;
 mod children;
 mod compare;
 mod diff;
+pub(crate) use diff::diff_of_contents;
 mod mode;
 mod plan;
 mod read;

@@ -1,6 +1,6 @@
 //! Changes of single files on the host: atomic replacement, attributes, durability of renames.
 
-use std::fs::{self, File, Permissions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown, lchown};
 use std::path::Path;
@@ -55,8 +55,25 @@ pub(super) fn replace_file(
     if durability == WriteDurability::Immediate {
         new.as_file().sync_all()?;
     }
-    new.persist(host).map_err(|error| error.error)?;
+    match new.persist(host) {
+        Ok(_) => {}
+        Err(error) if error.error.kind() == io::ErrorKind::ResourceBusy => {
+            return write_in_place(host, content, attributes);
+        }
+        Err(error) => return Err(error.error),
+    }
     if durability == WriteDurability::Immediate { sync_parent(host) } else { Ok(()) }
+}
+
+/// Overwrites a file that cannot be replaced because it is a mount point, as `/etc/hosts` is in containers. The file keeps its inode, owner and
+/// mode. It is not atomic: a reader can see a part of the new content, and a crash can leave such a part.
+fn write_in_place(host: &Path, content: &[u8], attributes: &FileAttributes) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).open(host)?;
+    file.write_all(content)?;
+    // Shortened only at the end: the file is never empty in between.
+    file.set_len(u64::try_from(content.len()).unwrap_or(u64::MAX))?;
+    apply_attributes(host, attributes)?;
+    file.sync_all()
 }
 
 /// Owner first: changing it clears the set-user-id bits. Links have no mode of their own on Linux.

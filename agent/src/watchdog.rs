@@ -1,0 +1,153 @@
+//! The service manager's watchdog (`WatchdogSec=`): `WATCHDOG=1` is sent only while every loop that must not stop still turns.
+//!
+//! A timer of its own would also run while requests are no longer received, for example because a lock is never released. So
+//! each loop holds a [`LoopPulse`] and ticks it beside its other events.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use sd_notify::NotifyState;
+use tokio::time::{Interval, MissedTickBehavior};
+
+use crate::signals::notify_systemd;
+
+/// Pulses within the time limit of the service manager. A notification needs one of each loop: two or three fit into the limit.
+const PULSES_PER_LIMIT: u32 = 6;
+
+/// The loops that are watched.
+#[derive(Debug)]
+pub(crate) struct LoopMonitor {
+    /// The time between pulses; none without a watchdog.
+    period: Option<Duration>,
+    loops: Mutex<Vec<Weak<AtomicBool>>>,
+}
+
+/// Held by one loop; dropped when the loop has ended, which is then no longer watched.
+#[derive(Debug)]
+pub(crate) struct LoopPulse {
+    interval: Option<Interval>,
+    turned: Arc<AtomicBool>,
+}
+
+impl LoopMonitor {
+    /// A monitor for the time limit that the service manager has set in the environment, if any.
+    pub(crate) fn from_environment() -> Arc<Self> {
+        Self::with_limit(sd_notify::watchdog_enabled())
+    }
+
+    /// A monitor that does nothing, for daemons inside another process.
+    pub(crate) fn without_watchdog() -> Arc<Self> {
+        Self::with_limit(None)
+    }
+
+    fn with_limit(limit: Option<Duration>) -> Arc<Self> {
+        let period = limit.map(|limit| (limit / PULSES_PER_LIMIT).max(Duration::from_millis(1)));
+        Arc::new(Self { period, loops: Mutex::default() })
+    }
+
+    /// Watches one more loop.
+    pub(crate) fn watch_loop(&self) -> LoopPulse {
+        let turned = Arc::new(AtomicBool::new(true));
+        let mut loops = self.loops.lock().unwrap_or_else(PoisonError::into_inner);
+        loops.push(Arc::downgrade(&turned));
+        let interval = self.period.map(|period| {
+            let mut interval = tokio::time::interval(period);
+            interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            interval
+        });
+        LoopPulse { interval, turned }
+    }
+
+    /// Notifies the service manager, as long as all loops turn. Returns at once without a watchdog.
+    pub(crate) async fn notify_while_turning(self: Arc<Self>) {
+        self.run(|| notify_systemd(&[NotifyState::Watchdog])).await;
+    }
+
+    async fn run(&self, mut notify: impl FnMut()) {
+        let Some(period) = self.period else { return };
+        let mut is_reported = false;
+        loop {
+            if self.have_all_turned() {
+                notify();
+                is_reported = false;
+            } else if !is_reported {
+                tracing::debug!(
+                    "a loop has not turned since the last notification of the watchdog"
+                );
+                is_reported = true;
+            }
+            tokio::time::sleep(period).await;
+        }
+    }
+
+    /// Whether each loop has turned since this was last true.
+    fn have_all_turned(&self) -> bool {
+        let mut loops = self.loops.lock().unwrap_or_else(PoisonError::into_inner);
+        loops.retain(|turned| turned.strong_count() > 0);
+        let turned: Vec<_> = loops.iter().filter_map(Weak::upgrade).collect();
+        let all = turned.iter().all(|turned| turned.load(Ordering::Acquire));
+        if all {
+            for turned in turned {
+                turned.store(false, Ordering::Release);
+            }
+        }
+        all
+    }
+}
+
+impl LoopPulse {
+    /// Waits for the time of the next pulse and records it; never returns without a watchdog. Cancel safe.
+    pub(crate) async fn tick(&mut self) {
+        match &mut self.interval {
+            Some(interval) => {
+                interval.tick().await;
+                self.turned.store(true, Ordering::Release);
+            }
+            None => std::future::pending().await,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(60);
+
+    /// Counts the notifications within this time.
+    async fn count_notifications(monitor: &LoopMonitor, time: Duration) -> u32 {
+        let mut count = 0;
+        let _ = tokio::time::timeout(time, monitor.run(|| count += 1)).await;
+        count
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn notifies_only_while_all_loops_turn() {
+        let monitor = LoopMonitor::with_limit(Some(LIMIT));
+        let mut pulse = monitor.watch_loop();
+        let turning = tokio::spawn(async move {
+            loop {
+                pulse.tick().await;
+            }
+        });
+        let enough = count_notifications(&monitor, LIMIT).await;
+        assert!(enough >= 2, "{enough} notifications within the limit");
+        // A loop that no longer turns: after one notification at most there are no more.
+        let hanging = monitor.watch_loop();
+        assert!(count_notifications(&monitor, LIMIT * 5).await <= 1);
+        assert_eq!(count_notifications(&monitor, LIMIT * 5).await, 0);
+        // A loop that has ended is not watched.
+        drop(hanging);
+        assert!(count_notifications(&monitor, LIMIT).await >= 2);
+        turning.abort();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_runs_without_a_watchdog() {
+        let monitor = LoopMonitor::with_limit(None);
+        let mut pulse = monitor.watch_loop();
+        assert!(tokio::time::timeout(LIMIT, pulse.tick()).await.is_err());
+        assert_eq!(count_notifications(&monitor, LIMIT).await, 0);
+    }
+}

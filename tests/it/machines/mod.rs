@@ -1,0 +1,26 @@
+//! Tests on booted Debian machines, each with its own systemd, journald, apt, disk and address: `make machines`.
+//!
+//! [`fleet::MachineFleet`] boots machines and cuts their power, [`organisation::OperatorHost`] is the operator's side with the
+//! broker, and [`nodes::MachineNodes`] puts both together. A run without root or systemd-nspawn sets
+//! `MUSTER_TESTS_WITHOUT=machines`, and the tests return at once.
+
+mod apt_repository;
+mod boot;
+mod duplicates;
+mod engine_findings;
+pub(crate) mod fleet;
+mod install;
+pub(crate) mod load;
+mod network;
+pub(crate) mod nodes;
+pub(crate) mod organisation;
+mod power_cuts;
+mod puppet_runs;
+mod resources;
+mod shortages;
+mod systemd;
+
+use std::time::Duration;
+
+/// How long nodes may take to answer after a boot or a fault.
+pub(crate) const RECOVERY_TIMEOUT: Duration = Duration::from_secs(60);

@@ -1,0 +1,257 @@
+//! Power failures: machines lose their power at random moments of changes, catalogs, restarts and enrolments, with everything that
+//! was not synced to their disks. Booted again: nothing that was promised is lost, nothing runs twice, no file is corrupt.
+
+#![expect(clippy::indexing_slicing, reason = "documents are indexed; tests end by panic")]
+
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use muster_tests::{poll_until_ok, simulate_delay};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use serde_json::{Value, json};
+
+use super::RECOVERY_TIMEOUT;
+use super::fleet::MachineFleet;
+use super::nodes::{MachineNodes, NodeOptions, count_answers, node_name};
+use super::organisation::OperatorHost;
+
+/// Rounds; in each, all machines lose their power once: 4 × 13 = 52.
+const ROUNDS: usize = 13;
+/// The machines, and what their power cuts interrupt.
+const CHANGING: &str = "m1";
+const CATALOG: &str = "m2";
+const RESTARTING: &str = "m3";
+const ENROLLING: &str = "m4";
+/// The latest moment of a cut after the request.
+const LATEST_CUT: Duration = Duration::from_millis(1500);
+
+const CONFIGURATION: &str = "[plugins.catalog]\nenabled = true\n";
+
+/// A service for restarts; it counts its starts.
+const STUB: &str = "[Service]\nExecStartPre=/bin/sh -c 'echo start >>/var/stub-starts; sync -f /var/stub-starts'\n\
+    ExecStart=/bin/sleep infinity\n[Install]\nWantedBy=multi-user.target\n";
+
+/// What the operator was told of a request that a power cut may have interrupted.
+async fn call(operator: &OperatorHost, machine: &str, words: &[&str]) -> Option<Value> {
+    let name = node_name(machine);
+    let words = [&["do"], words, &["-I", &name, "--timeout", "10"]].concat();
+    let (document, _) = operator.run_json(&words).await;
+    document["replies"].as_array().and_then(|replies| replies.first()).cloned()
+}
+
+fn is_ok(reply: Option<&Value>) -> bool {
+    reply.is_some_and(|reply| reply["statuscode"] == 0)
+}
+
+/// Starts a request, cuts the power of its machine at a random moment, boots it, and returns the reply, if there was one.
+async fn interrupt(
+    nodes: &MachineNodes,
+    machine: &str,
+    after: Duration,
+    words: &[&str],
+) -> Option<Value> {
+    let cut = async {
+        simulate_delay(after).await;
+        nodes.machines.cut_power(&[machine]).await;
+        nodes.machines.power_on(&[machine]).await;
+    };
+    tokio::join!(call(&nodes.operator, machine, words), cut).0
+}
+
+/// Whether the state files and user databases of a machine are whole, and its audit log is consistent.
+async fn check_machine(machines: &MachineFleet, machine: &str) {
+    machines.sh(machine, "pwck -rq && grpck -r").await;
+    machines.sh(machine, "systemctl is-active rpcd").await;
+    // A file that was not complete when the power failed must have its temporary name.
+    machines.sh(machine, "for f in $(find /var/lib/muster -name '*.json'); do test -s $f || { echo empty: $f; exit 1; }; done").await;
+}
+
+/// A file of 64 KiB, a user and a host entry: each is as before or as after, and as after if the reply said so.
+async fn cut_during_changes(nodes: &MachineNodes, round: usize, after: Duration) -> bool {
+    let machines = &nodes.machines;
+    let content = format!("{round:04}\n").repeat(13_000);
+    let file = ["puppetral", "do", "type=file", "name=/etc/changed", &format!("content={content}")];
+    let uid = format!("uid={}", 3000 + round);
+    let user = ["puppetral", "do", "type=user", &format!("name=user{round}"), &uid];
+    let host = ["puppetral", "do", "type=host", &format!("name=host{round}"), "ip=10.9.9.9"];
+    let words: &[&str] = match round % 3 {
+        0 => &file,
+        1 => &user,
+        _ => &host,
+    };
+    let reply = interrupt(nodes, CHANGING, after, words).await;
+    let is_answered = is_ok(reply.as_ref());
+    check_machine(machines, CHANGING).await;
+    let is_applied = match round % 3 {
+        0 => {
+            let found = machines
+                .sh(CHANGING, "sort -u /etc/changed 2>&- ; wc -c </etc/changed 2>&- || true")
+                .await;
+            let expected = format!("{round:04}\n{}", content.len());
+            let lines: Vec<&str> = found.lines().collect();
+            assert!(
+                lines.is_empty() || lines.len() == 2 && lines[1] == content.len().to_string(),
+                "round {round}: mixed or cut: {found}"
+            );
+            found == expected
+        }
+        1 => !machines.sh(CHANGING, &format!("getent passwd user{round} || true")).await.is_empty(),
+        _ => {
+            !machines.sh(CHANGING, &format!("grep host{round} /etc/hosts || true")).await.is_empty()
+        }
+    };
+    assert!(is_applied || !is_answered, "round {round}: reported, and lost: {}", words[3]);
+    // Entries that were there before any round are still there.
+    machines.sh(CHANGING, "grep -q m99.example.net /etc/hosts").await;
+    let reply = call(&nodes.operator, CHANGING, words).await;
+    assert!(is_ok(reply.as_ref()), "round {round}: the change cannot be repeated: {reply:#?}");
+    is_answered
+}
+
+/// A file that notifies a command: after the next complete run the command has run for every content that the file had.
+async fn cut_during_catalog(nodes: &MachineNodes, round: usize, after: Duration) -> bool {
+    let machines = &nodes.machines;
+    let catalog = json!([
+        {"type": "file", "title": "/etc/trigger", "content": format!("{round}\n"), "notify": "Exec[refresh]"},
+        {"type": "exec", "title": "pause", "command": ["/bin/sleep", "0.3"], "require": "File[/etc/trigger]", "before": "Exec[refresh]"},
+        {"type": "exec", "title": "refresh", "refreshonly": true,
+         "command": ["/bin/sh", "-c", "cat /etc/trigger >>/var/refreshed && sync -f /var/refreshed"]},
+    ]);
+    let input = format!("catalog={catalog}");
+    let words = ["catalog", "apply", input.as_str()];
+    let reply = interrupt(nodes, CATALOG, after, &words).await;
+    let is_answered = is_ok(reply.as_ref());
+    check_machine(machines, CATALOG).await;
+    let refreshed = format!("grep -cx {round} /var/refreshed || true");
+    if is_answered {
+        assert_ne!(
+            machines.sh(CATALOG, &refreshed).await,
+            "0",
+            "round {round}: reported, and lost"
+        );
+    }
+    let reply = poll_until_ok("the catalog is applied", RECOVERY_TIMEOUT, async || {
+        let reply = call(&nodes.operator, CATALOG, &words).await;
+        if is_ok(reply.as_ref()) { Ok(reply) } else { Err(reply) }
+    })
+    .await;
+    assert_eq!(machines.sh(CATALOG, "cat /etc/trigger").await, round.to_string());
+    let count = machines.sh(CATALOG, &refreshed).await;
+    assert_ne!(count, "0", "round {round}: the refresh is lost: {reply:#?}");
+    is_answered
+}
+
+/// A restart that was accepted is carried out; the service runs.
+async fn cut_during_restart(nodes: &MachineNodes, round: usize, after: Duration) -> bool {
+    let machines = &nodes.machines;
+    let reply =
+        interrupt(nodes, RESTARTING, after, &["restart", "request", "unit=stub.service"]).await;
+    let is_answered = is_ok(reply.as_ref());
+    check_machine(machines, RESTARTING).await;
+    machines.await_script(RESTARTING, "systemctl is-active stub").await;
+    if is_answered {
+        poll_until_ok("the restart ends", RECOVERY_TIMEOUT, async || {
+            let status =
+                call(&nodes.operator, RESTARTING, &["restart", "status", "unit=stub.service"])
+                    .await;
+            match &status {
+                Some(found) if found["data"]["state"] == "ok" => Ok(()),
+                _ => Err(format!("round {round}: {status:#?}")),
+            }
+        })
+        .await;
+    }
+    is_answered
+}
+
+/// A new machine whose power fails while it enrols: it is enrolled in the end, under its name.
+async fn cut_during_enrolment(nodes: &MachineNodes, round: usize, after: Duration) {
+    let (machines, operator) = (&nodes.machines, &nodes.operator);
+    let identity = format!("new{round}.example.net");
+    let setting = format!("identity={identity}");
+    let script = operator
+        .run_successfully(&[
+            "provision",
+            "user-data",
+            "--token",
+            "new.creds",
+            "--shell",
+            "--set",
+            &setting,
+        ])
+        .await;
+    machines
+        .sh(ENROLLING, "systemctl stop rpcd; rm -rf /var/lib/muster /etc/muster; sync -f /etc")
+        .await;
+    // The configuration is on the disk, as it is on that of a cloud machine; enrolment itself is interrupted.
+    let (write, start) = script.split_once("systemctl daemon-reload").unwrap();
+    machines.pipe(ENROLLING, &format!("{write}sync -f /etc\n")).await;
+    machines.pipe(ENROLLING, &format!("systemctl daemon-reload{start}")).await;
+    simulate_delay(after).await;
+    machines.cut_power(&[ENROLLING]).await;
+    machines.power_on(&[ENROLLING]).await;
+    poll_until_ok(&format!("{identity} answers"), RECOVERY_TIMEOUT, async || {
+        let output = operator.run(&["ping", "-I", &identity]).await;
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        if text.contains("time=") { Ok(()) } else { Err(text) }
+    })
+    .await;
+    check_machine(machines, ENROLLING).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fifty_power_cuts_lose_nothing_and_repeat_nothing() {
+    let seed: u64 = std::env::var("MUSTER_SEED")
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or_else(rand::random);
+    println!("MUSTER_SEED={seed}");
+    let mut random = StdRng::seed_from_u64(seed);
+    let options = NodeOptions { puppet: false, configuration: CONFIGURATION };
+    let Some(nodes) = MachineNodes::start(4, options).await else { return };
+    prepare(&nodes).await;
+    let (started, mut answered) = (Instant::now(), 0);
+    for round in 0..ROUNDS {
+        let mut after = || random.random_range(Duration::ZERO..LATEST_CUT);
+        let (change, catalog, restart, enrolment) = (after(), after(), after(), after());
+        let (first, second, third, ()) = tokio::join!(
+            cut_during_changes(&nodes, round, change),
+            cut_during_catalog(&nodes, round, catalog),
+            cut_during_restart(&nodes, round, restart),
+            cut_during_enrolment(&nodes, round, enrolment),
+        );
+        answered += [first, second, third].into_iter().filter(|answered| *answered).count();
+    }
+    count_answers(&nodes.operator, 4).await;
+    println!("{} power cuts in {:?}", ROUNDS * 4, started.elapsed());
+    println!("{answered} of {} interrupted requests were answered", ROUNDS * 3);
+}
+
+/// The service that is restarted, and an enroller on the machine whose changes are interrupted.
+async fn prepare(nodes: &MachineNodes) {
+    let (machines, operator) = (&nodes.machines, &nodes.operator);
+    let unit = format!(
+        "cat >/etc/systemd/system/stub.service <<'END'\n{STUB}END\nsystemctl enable --now stub; sync -f /etc"
+    );
+    machines.sh(RESTARTING, &unit).await;
+    operator.run_successfully(&["provision", "host", "provisioner", "--out", "provisioner"]).await;
+    operator
+        .run_successfully(&[
+            "provision",
+            "token",
+            "--names",
+            "new*.example.net",
+            "--out",
+            "new.creds",
+        ])
+        .await;
+    operator.run_successfully(&["org", "push"]).await;
+    // On a machine that stays on for longest: enrolment must survive the enroller's power cuts, too.
+    machines.copy(CHANGING, &operator.path("provisioner"), "/etc/muster/provisioner").await;
+    machines
+        .sh(CHANGING, "mv /etc/muster/provisioner/provisioner.toml /etc/muster/conf.d/ && sync -f /etc && systemctl restart rpcd")
+        .await;
+    join_all(machines.names().iter().map(|machine| machines.sh(machine, "sync -f /var"))).await;
+    count_answers(operator, 4).await;
+}
