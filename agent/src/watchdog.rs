@@ -113,7 +113,7 @@ impl LoopPulse {
 mod tests {
     use super::*;
 
-    const LIMIT: Duration = Duration::from_secs(60);
+    const LIMIT: Duration = Duration::from_mins(1);
 
     /// Counts the notifications within this time.
     async fn count_notifications(monitor: &LoopMonitor, time: Duration) -> u32 {

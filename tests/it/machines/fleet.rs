@@ -13,7 +13,7 @@ use muster_tests::{poll_until_ok, tools};
 use serde::Deserialize;
 
 /// How long a command on a machine may take before a test fails.
-const COMMAND_TIMEOUT: Duration = Duration::from_secs(120);
+const COMMAND_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// What the machines of a fleet have below their own disks.
 #[derive(Debug, Default, Clone)]
@@ -98,7 +98,7 @@ impl MachineFleet {
             .output();
         match tokio::time::timeout(COMMAND_TIMEOUT, run).await {
             Ok(output) => output.unwrap(),
-            Err(_) => panic!("{machine}: no end within {COMMAND_TIMEOUT:?}: {script}"),
+            Err(elapsed) => panic!("{machine}: {script}: {elapsed} after {COMMAND_TIMEOUT:?}"),
         }
     }
 

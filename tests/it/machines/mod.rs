@@ -23,4 +23,4 @@ mod systemd;
 use std::time::Duration;
 
 /// How long nodes may take to answer after a boot or a fault.
-pub(crate) const RECOVERY_TIMEOUT: Duration = Duration::from_secs(60);
+pub(crate) const RECOVERY_TIMEOUT: Duration = Duration::from_mins(1);

@@ -23,8 +23,10 @@ const CHANGING: &str = "m1";
 const CATALOG: &str = "m2";
 const RESTARTING: &str = "m3";
 const ENROLLING: &str = "m4";
-/// The latest moment of a cut after the request.
-const LATEST_CUT: Duration = Duration::from_millis(1500);
+/// A cut takes some 0.3 s to begin, and a request some 0.1 s to arrive: the request is sent at a random moment until this time after the
+/// cut was started, or before it by as much as [`EARLIEST_REQUEST`].
+const LATEST_REQUEST: Duration = Duration::from_millis(500);
+const EARLIEST_REQUEST: Duration = Duration::from_millis(300);
 
 const CONFIGURATION: &str = "[plugins.catalog]\nenabled = true\n";
 
@@ -52,11 +54,15 @@ async fn interrupt(
     words: &[&str],
 ) -> Option<Value> {
     let cut = async {
-        simulate_delay(after).await;
+        simulate_delay(EARLIEST_REQUEST).await;
         nodes.machines.cut_power(&[machine]).await;
         nodes.machines.power_on(&[machine]).await;
     };
-    tokio::join!(call(&nodes.operator, machine, words), cut).0
+    let request = async {
+        simulate_delay(after).await;
+        call(&nodes.operator, machine, words).await
+    };
+    tokio::join!(request, cut).0
 }
 
 /// Whether the state files and user databases of a machine are whole, and its audit log is consistent.
@@ -213,7 +219,7 @@ async fn fifty_power_cuts_lose_nothing_and_repeat_nothing() {
     prepare(&nodes).await;
     let (started, mut answered) = (Instant::now(), 0);
     for round in 0..ROUNDS {
-        let mut after = || random.random_range(Duration::ZERO..LATEST_CUT);
+        let mut after = || random.random_range(Duration::ZERO..EARLIEST_REQUEST + LATEST_REQUEST);
         let (change, catalog, restart, enrolment) = (after(), after(), after(), after());
         let (first, second, third, ()) = tokio::join!(
             cut_during_changes(&nodes, round, change),
