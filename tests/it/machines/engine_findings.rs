@@ -1,6 +1,8 @@
 //! What an operator's trial on booted machines found in the resource engine: undo, generated resources, init scripts, crontabs, errors of
 //! apt, mounted files, the main address. Where Puppet has an answer, the machine's own Puppet gives it.
 
+#![expect(clippy::indexing_slicing, reason = "replies are indexed; tests end by panic")]
+
 use muster_tests::command::describe_output;
 use serde_json::Value;
 
