@@ -143,6 +143,24 @@ async fn interrupted_rollout_lists_replied_running_and_unsent_nodes() {
     assert_eq!(fixture.only_job().await["job"]["state"], "interrupted");
 }
 
+/// The job is stored with an hour between its batches; `--batch-sleep` replaces it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn resume_takes_another_pause_between_batches() {
+    let fixture = WorkerFixture::new(4, "").await;
+    let blocked = fixture.gate.block("n1");
+    let request = ["do", "work", "what=x", "--batch", "1", "--batch-sleep", "3600"];
+    let child = fixture.rpc.prepare_command(&request).spawn().unwrap();
+    await_state("the first node is working", || fixture.gate.call_count("n1") == 1).await;
+    kill(process_id(&child), Signal::SIGINT).unwrap();
+    let output = child.wait_with_output().await.unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", describe_output(&output));
+    blocked.add_permits(8);
+    let id = fixture.only_job().await["job"]["id"].as_str().unwrap().to_owned();
+    let (resumed, exit) =
+        fixture.rpc.run_json(&["do", "--resume", &id, "--batch-sleep", "0"]).await;
+    assert_eq!((senders(&resumed), exit), (vec!["n2", "n3", "n4"], 0), "{resumed}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn cancelling_a_job_affects_the_nodes_that_got_its_requests() {
     let fixture = WorkerFixture::new(3, "").await;

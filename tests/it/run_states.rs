@@ -15,8 +15,14 @@ use crate::runs::{classes, run_valid_json, working};
 async fn shows_states_counts_and_summaries() {
     let fleet = SimulatedFleet::with_size(3).await;
     let first = "node001.example.net";
-    let (disabled, exit) =
-        fleet.rpc.run_json(&["puppet", "disable", "moving to new racks", "-I", first]).await;
+    let disable = ["puppet", "disable", "moving to new racks", "-I", first];
+    let planned = fleet.rpc.run(&[&disable[..], &["--noop"]].concat()).await;
+    assert!(
+        describe_output(&planned).contains("Would Change = 1"),
+        "{}",
+        describe_output(&planned)
+    );
+    let (disabled, exit) = fleet.rpc.run_json(&disable).await;
     assert_eq!((exit, &disabled["replies"][0]["data"]["enabled"]), (0, &json!(false)));
     let (states, exit) = run_valid_json(&fleet, &["puppet", "status"]).await;
     assert_eq!(exit, 0);
@@ -36,6 +42,9 @@ async fn shows_states_counts_and_summaries() {
     let (summary, _) = run_valid_json(&fleet, &["puppet", "summary"]).await;
     let total = &summary["distributions"]["total_resources"];
     assert_eq!((&total["count"], &total["max"]), (&json!(3), &json!(61.0)));
+    let (planned, _) = fleet.rpc.run_json(&["puppet", "enable", "-I", first, "--noop"]).await;
+    let data = &planned["replies"][0]["data"];
+    assert_eq!((&data["changed"], &data["enabled"]), (&json!(true), &json!(false)));
     let (enabled, _) = fleet.rpc.run_json(&["puppet", "enable", "-I", first]).await;
     assert_eq!(enabled["replies"][0]["data"]["enabled"], true);
 }

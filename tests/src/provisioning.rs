@@ -292,6 +292,7 @@ impl PuppetcaHandler {
         PuppetcaCleanOutput {
             certname: name.to_owned(),
             found: request || signed.is_some(),
+            changed: request || signed.is_some(),
             revoked: signed.is_some(),
             serial: signed.map_or(String::new(), |serial| format!("{serial:04X}")),
             message: "cleaned".to_owned(),

@@ -139,8 +139,8 @@ impl ActionHandler for SimulatedAction {
             match self.1 {
                 "status" => Ok(self.0.status()),
                 "runonce" => runonce(&self.0, cx, input).await,
-                "enable" => Ok(self.0.enable(None)),
-                "disable" => Ok(self.0.enable(Some("disabled by a test"))),
+                "enable" => Ok(self.0.enable(None, &input)),
+                "disable" => Ok(self.0.enable(Some("disabled by a test"), &input)),
                 "last_run_summary" => Ok(self.0.summary()),
                 other => Err(ActionError::failed(format!("{other} is not simulated"))),
             }
@@ -182,10 +182,17 @@ impl SimulatedPuppet {
         })
     }
 
-    fn enable(&self, message: Option<&'static str>) -> Map<String, Value> {
+    fn enable(
+        &self,
+        message: Option<&'static str>,
+        input: &Map<String, Value>,
+    ) -> Map<String, Value> {
         let changed = self.behaviour().disabled != message;
-        self.behaviour.lock().unwrap().disabled = message;
-        let (enabled, status) = (message.is_none(), message.unwrap_or("enabled"));
+        if input.get("noop") != Some(&json!(true)) {
+            self.behaviour.lock().unwrap().disabled = message;
+        }
+        let current = self.behaviour().disabled;
+        let (enabled, status) = (current.is_none(), current.unwrap_or("enabled"));
         let mut data =
             to_object(&json!({"status": status, "enabled": enabled, "changed": changed}));
         if let Some(message) = message {

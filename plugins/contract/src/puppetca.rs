@@ -2,12 +2,23 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Inputs of the actions on one name.
+/// Inputs of `status`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CertNameInput {
     /// The name of the certificate.
     pub certname: String,
+}
+
+/// Inputs of `revoke` and `clean`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct CertChangeInput {
+    /// The name of the certificate.
+    pub certname: String,
+    /// Whether to report what would change, and change nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub noop: Option<bool>,
 }
 
 /// Inputs of `sign`; the request is signed only if it matches the fingerprint or the key.
@@ -25,6 +36,9 @@ pub struct PuppetcaSignInput {
     /// Lifetime of the certificate, in seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttl: Option<u64>,
+    /// Whether to check the request only, and sign nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub noop: Option<bool>,
 }
 
 /// Outputs of `sign`.
@@ -57,6 +71,8 @@ pub struct PuppetcaCleanOutput {
     pub certname: String,
     /// Whether the authority knew the name.
     pub found: bool,
+    /// Whether an entry was removed.
+    pub changed: bool,
     /// Whether a certificate was revoked.
     pub revoked: bool,
     /// Serial number of that certificate, in hexadecimal digits.

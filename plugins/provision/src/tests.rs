@@ -95,7 +95,7 @@ fn types_names_and_examples_equal_the_ddl() {
             muster_contract::provision::RequestCertificateOutput,
         >(&agent, "request_certificate"),
         differences::<
-            muster_contract::provision::FencedStepInput,
+            actions::daemonize::DaemonizePuppetInput,
             actions::daemonize::DaemonizePuppetOutput,
         >(&agent, "daemonize_puppet"),
         differences::<
@@ -321,6 +321,10 @@ async fn released_node_refuses_every_step_until_reprovisioned() {
     }
     assert_eq!(machine.calls(), Vec::<String>::new());
     machine.write("hostprivkey", "secret");
+    let planned = machine.ask("reprovision", json!({"wipe": true, "noop": true})).await.unwrap();
+    assert_eq!(planned["changed"], json!(true));
+    assert!(machine.path("hostprivkey").exists());
+    assert!(machine.path("state").join(DISABLED_FILE).exists());
     let begun = machine.ask("reprovision", json!({})).await.unwrap();
     assert_eq!(Value::Object(begun), json!({"changed": true, "wiped": []}));
     assert!(machine.path("hostprivkey").exists());
@@ -337,6 +341,11 @@ async fn hosts_file_keeps_its_other_lines_and_mode() {
     machine.write("hosts", "127.0.0.1 localhost\n");
     std::fs::set_permissions(machine.path("hosts"), PermissionsExt::from_mode(0o640)).unwrap();
     let input = json!({"ipaddress": "192.0.2.10", "ipaddress6": "2001:db8::a"});
+    let mut noop = input.clone();
+    noop["noop"] = json!(true);
+    assert_eq!(machine.ask("set_puppet_host", noop).await.unwrap()["changed"], json!(true));
+    let text = std::fs::read_to_string(machine.path("hosts")).unwrap();
+    assert_eq!(text, "127.0.0.1 localhost\n");
     for changed in [true, false] {
         let answer = machine.ask("set_puppet_host", input.clone()).await.unwrap();
         assert_eq!(answer["changed"], json!(changed));
@@ -361,6 +370,9 @@ async fn daemonize_runs_the_configured_command() {
     let machine = Machine::with("", |options| {
         options.daemon_command = ["/bin/false"].map(str::to_owned).to_vec();
     });
+    let planned = machine.ask("daemonize_puppet", json!({"noop": true})).await.unwrap();
+    let would_run = json!({"changed": true, "output": "would run `/bin/false`"});
+    assert_eq!(Value::Object(planned), would_run);
     let error = machine.ask("daemonize_puppet", json!({})).await.unwrap_err();
     assert!(error.message.contains("`/bin/false` exited with code 1"), "{error}");
 }

@@ -242,6 +242,7 @@ impl StepWorker {
             fingerprint: stored_value("fingerprint").map(str::to_owned),
             public_key: stored_value("public_key").map(str::to_owned),
             ttl: None,
+            noop: None,
         }));
         let answer =
             self.fleet.call_node(&master, "puppetca", "sign", data, SHORT_CALL_TIMEOUT).await?;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use muster_api::{ActionError, BlockingContext};
 use muster_contract::puppetca::{
-    CertNameInput, PuppetcaCleanOutput, PuppetcaSignInput, PuppetcaSignOutput,
+    CertChangeInput, CertNameInput, PuppetcaCleanOutput, PuppetcaSignInput, PuppetcaSignOutput,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -105,12 +105,17 @@ pub(crate) fn sign_request(
         fingerprint: input.fingerprint,
         public_key: input.public_key,
         ttl: input.ttl,
+        is_noop: input.noop == Some(true),
     };
     // Before the connection, whose time limit is what is left of the call's.
     let _lock = service.name_locks.lock_name(&spec.name);
     let authority = service.connect_authority(cx)?;
     let (changed, details) = service.sign_verified_request(&*authority, &spec)?;
-    let message = if changed { "signed" } else { "already signed" };
+    let message = match (changed, spec.is_noop) {
+        (true, true) => "would be signed",
+        (true, false) => "signed",
+        (false, _) => "already signed",
+    };
     Ok(PuppetcaSignOutput {
         changed,
         message: message.to_owned(),
@@ -126,12 +131,12 @@ pub(crate) fn sign_request(
 pub(crate) fn revoke_certificate(
     service: &Arc<CaService>,
     cx: &BlockingContext,
-    CertNameInput { certname }: CertNameInput,
+    CertChangeInput { certname, noop }: CertChangeInput,
 ) -> Result<PuppetcaRevokeOutput, ActionError> {
     let name = CertName::parse(&certname)?;
     let _lock = service.name_locks.lock_name(&name);
     let authority = service.connect_authority(cx)?;
-    let (changed, serial) = CaService::revoke_certificate(&*authority, &name)?;
+    let (changed, serial) = CaService::revoke_certificate(&*authority, &name, noop == Some(true))?;
     Ok(PuppetcaRevokeOutput { certname, changed, serial })
 }
 
@@ -139,10 +144,11 @@ pub(crate) fn revoke_certificate(
 pub(crate) fn clean_certificate(
     service: &Arc<CaService>,
     cx: &BlockingContext,
-    CertNameInput { certname }: CertNameInput,
+    CertChangeInput { certname, noop }: CertChangeInput,
 ) -> Result<PuppetcaCleanOutput, ActionError> {
     let name = CertName::parse(&certname)?;
     let _lock = service.name_locks.lock_name(&name);
-    let output = service.clean_certificate(&*service.connect_authority(cx)?, &name)?;
+    let authority = service.connect_authority(cx)?;
+    let output = service.clean_certificate(&*authority, &name, noop == Some(true))?;
     Ok(PuppetcaCleanOutput { certname, ..output })
 }

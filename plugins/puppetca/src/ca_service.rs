@@ -51,6 +51,8 @@ pub(crate) struct SigningSpec {
     pub(crate) fingerprint: Option<String>,
     pub(crate) public_key: Option<String>,
     pub(crate) ttl: Option<u64>,
+    /// Whether the request is only checked.
+    pub(crate) is_noop: bool,
 }
 
 impl CaService {
@@ -85,8 +87,8 @@ impl CaService {
         certificate_details(ca, name, entry)
     }
 
-    /// Signs the request of a name if it matches the fingerprint or public key of `ask`. Returns whether this call
-    /// signed it.
+    /// Signs the request of a name if it matches the fingerprint or public key of `spec`. Returns whether this call signed it, or would
+    /// sign it, and the details of the certificate; in a noop, those of the request.
     pub(crate) fn sign_verified_request(
         &self,
         ca: &dyn CertAuthority,
@@ -108,6 +110,9 @@ impl CaService {
             None => None,
         };
         self.check_request(spec, &entry, request.as_ref())?;
+        if spec.is_noop {
+            return Ok((true, certificate_details(ca, name, entry)?));
+        }
         if let Some(request) = &request {
             let record = SigningRecord {
                 fingerprint: request.fingerprint.clone(),
@@ -234,10 +239,11 @@ impl CaService {
         Ok(details)
     }
 
-    /// Revokes the certificate of a name. Returns whether it was valid before.
+    /// Revokes the certificate of a name, unless `is_noop`. Returns whether it was valid before, and its serial number.
     pub(crate) fn revoke_certificate(
         ca: &dyn CertAuthority,
         name: &CertName,
+        is_noop: bool,
     ) -> Result<(bool, String), CaError> {
         let no_certificate = || CaError::NoCertificate { name: name.clone() };
         let entry = ca.find_entry(name)?.ok_or_else(no_certificate)?;
@@ -246,25 +252,45 @@ impl CaService {
             CertState::Revoked => Ok((false, certificate_details(ca, name, entry)?.serial)),
             CertState::Signed => {
                 let serial = certificate_details(ca, name, entry)?.serial;
-                ca.revoke_certificate(name)?;
+                if !is_noop {
+                    ca.revoke_certificate(name)?;
+                }
                 Ok((true, serial))
             }
         }
     }
 
-    /// Revokes the certificate of a name, then deletes its certificate, request and record.
+    /// Revokes the certificate of a name, then deletes its certificate, request and record; with `is_noop`, only reports that.
     pub(crate) fn clean_certificate(
         &self,
         ca: &dyn CertAuthority,
         name: &CertName,
+        is_noop: bool,
     ) -> Result<PuppetcaCleanOutput, CaError> {
         let Some(entry) = ca.find_entry(name)? else {
-            self.records.remove_record(name)?;
+            if !is_noop {
+                self.records.remove_record(name)?;
+            }
             let message = "the CA has no entry for this name".to_owned();
             return Ok(PuppetcaCleanOutput { message, ..PuppetcaCleanOutput::default() });
         };
         let is_signed = entry.state == CertState::Signed;
         let serial = certificate_details(ca, name, entry)?.serial;
+        let output = |message: &str| PuppetcaCleanOutput {
+            certname: name.to_string(),
+            found: true,
+            changed: true,
+            revoked: is_signed && !is_noop,
+            serial,
+            message: message.to_owned(),
+        };
+        if is_noop {
+            return Ok(output(if is_signed {
+                "would revoke the certificate and remove it"
+            } else {
+                "would remove the entry; there is no valid certificate to revoke"
+            }));
+        }
         if is_signed {
             match ca.revoke_certificate(name) {
                 // Another call may have revoked or deleted it in between.
@@ -274,18 +300,11 @@ impl CaService {
         }
         ca.delete_entry(name)?;
         self.records.remove_record(name)?;
-        let message = if is_signed {
+        Ok(output(if is_signed {
             "revoked the certificate and removed it"
         } else {
             "removed the entry; there was no valid certificate to revoke"
-        };
-        Ok(PuppetcaCleanOutput {
-            certname: name.to_string(),
-            found: true,
-            revoked: is_signed,
-            serial,
-            message: message.to_owned(),
-        })
+        }))
     }
 }
 

@@ -142,6 +142,7 @@ fn ask(name: &str, fingerprint: Option<&str>, public_key: Option<&str>) -> Signi
         fingerprint: fingerprint.map(str::to_owned),
         public_key: public_key.map(str::to_owned),
         ttl: None,
+        is_noop: false,
     }
 }
 
@@ -150,11 +151,11 @@ fn types_names_and_examples_equal_the_ddl() {
     let agent = build_agent(Options::default(), "/nonexistent".into()).unwrap();
     let found: Vec<String> = [
         differences::<
-            muster_contract::puppetca::CertNameInput,
+            muster_contract::puppetca::CertChangeInput,
             muster_contract::puppetca::PuppetcaCleanOutput,
         >(&agent, "clean"),
         differences::<actions::PuppetcaListInput, actions::PuppetcaListOutput>(&agent, "list"),
-        differences::<muster_contract::puppetca::CertNameInput, actions::PuppetcaRevokeOutput>(
+        differences::<muster_contract::puppetca::CertChangeInput, actions::PuppetcaRevokeOutput>(
             &agent, "revoke",
         ),
         differences::<
@@ -274,15 +275,15 @@ fn cleaning_revokes_and_is_idempotent() {
     let (_directory, desk) = desk(Options::default());
     let ca = Memory::new();
     let name = CertName::parse("web1").unwrap();
-    assert!(!desk.clean_certificate(&ca, &name).unwrap().found);
+    assert!(!desk.clean_certificate(&ca, &name, false).unwrap().found);
     let request = ca.ask("web1", &[]);
     desk.sign_verified_request(&ca, &ask("web1", Some(&request.fingerprint), None)).unwrap();
-    let cleaned = desk.clean_certificate(&ca, &name).unwrap();
+    let cleaned = desk.clean_certificate(&ca, &name, false).unwrap();
     assert!(cleaned.found && cleaned.revoked);
     assert_eq!(cleaned.serial, "1F");
-    assert!(!desk.clean_certificate(&ca, &name).unwrap().found);
+    assert!(!desk.clean_certificate(&ca, &name, false).unwrap().found);
     ca.ask("web1", &[]);
-    let cleaned = desk.clean_certificate(&ca, &name).unwrap();
+    let cleaned = desk.clean_certificate(&ca, &name, false).unwrap();
     assert!(cleaned.found && !cleaned.revoked);
     assert!(ca.names.borrow().is_empty());
 }
@@ -292,12 +293,12 @@ fn revoking_is_idempotent_and_needs_a_certificate() {
     let (_directory, desk) = desk(Options::default());
     let ca = Memory::new();
     let name = CertName::parse("web1").unwrap();
-    assert!(CaService::revoke_certificate(&ca, &name).is_err());
+    assert!(CaService::revoke_certificate(&ca, &name, false).is_err());
     let request = ca.ask("web1", &[]);
-    assert!(CaService::revoke_certificate(&ca, &name).is_err());
+    assert!(CaService::revoke_certificate(&ca, &name, false).is_err());
     desk.sign_verified_request(&ca, &ask("web1", Some(&request.fingerprint), None)).unwrap();
-    assert_eq!(CaService::revoke_certificate(&ca, &name).unwrap(), (true, "1F".to_owned()));
-    assert_eq!(CaService::revoke_certificate(&ca, &name).unwrap(), (false, "1F".to_owned()));
+    assert_eq!(CaService::revoke_certificate(&ca, &name, false).unwrap(), (true, "1F".to_owned()));
+    assert_eq!(CaService::revoke_certificate(&ca, &name, false).unwrap(), (false, "1F".to_owned()));
     let again = desk.sign_verified_request(&ca, &ask("web1", Some(&request.fingerprint), None));
     assert!(matches!(again, Err(CaError::Revoked { .. })));
 }
@@ -390,4 +391,27 @@ async fn invalid_names_are_refused() {
         let error = call(&agent, action, json!({"certname": "a..b"})).await.unwrap_err();
         assert_eq!(error.status, ReplyStatus::InvalidData, "{action}");
     }
+}
+
+#[test]
+fn noop_checks_and_changes_nothing() {
+    let (_directory, desk) = desk(Options::default());
+    let ca = Memory::new();
+    let name = CertName::parse("web1").unwrap();
+    let request = ca.ask("web1", &[]);
+    let asked = ask("web1", Some(&request.fingerprint), None);
+    let planned = SigningSpec { is_noop: true, ..asked.clone() };
+    let wrong = SigningSpec { is_noop: true, ..ask("web1", Some(&"00".repeat(32)), None) };
+    assert!(desk.sign_verified_request(&ca, &wrong).is_err());
+    let (changed, details) = desk.sign_verified_request(&ca, &planned).unwrap();
+    assert_eq!((changed, details.state.as_str()), (true, "requested"));
+    assert_eq!(ca.names.borrow()["web1"].state, CertState::Requested);
+    desk.sign_verified_request(&ca, &asked).unwrap();
+    assert!(!desk.sign_verified_request(&ca, &planned).unwrap().0, "already signed");
+    let revoked = CaService::revoke_certificate(&ca, &name, true).unwrap();
+    assert_eq!(revoked, (true, "1F".to_owned()));
+    let cleaned = desk.clean_certificate(&ca, &name, true).unwrap();
+    assert_eq!((cleaned.changed, cleaned.revoked), (true, false));
+    assert_eq!(cleaned.message, "would revoke the certificate and remove it");
+    assert_eq!(ca.names.borrow()["web1"].state, CertState::Signed);
 }

@@ -28,6 +28,7 @@ pub(crate) struct RestartRequestInput {
     force: Option<bool>,
     verify_bus: Option<u64>,
     wait: Option<bool>,
+    noop: Option<bool>,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -52,17 +53,36 @@ pub(crate) struct RestartRequestOutput {
     text: String,
     id: String,
     merged: bool,
+    changed: bool,
     requests: u32,
     pid: Option<u32>,
 }
 
 impl RestartRequestOutput {
+    /// The reply to a noop, which has no effect: `pending` is the restart that the request would share.
+    fn planned(pending: Option<&RestartCycle>) -> Self {
+        let text = match pending {
+            Some(cycle) => format!("would share the restart in progress ({})", cycle.text),
+            None => "would be restarted".to_owned(),
+        };
+        Self {
+            state: "planned".to_owned(),
+            text,
+            id: pending.map(|cycle| cycle.id.to_string()).unwrap_or_default(),
+            merged: pending.is_some(),
+            changed: pending.is_none(),
+            requests: pending.map_or(0, |cycle| cycle.requests),
+            pid: None,
+        }
+    }
+
     fn new(cycle: &RestartCycle, accepted: AcceptedRestart) -> Self {
         Self {
             state: cycle.state.as_str().to_owned(),
             text: cycle.text.clone(),
             id: accepted.id.to_string(),
             merged: accepted.merged,
+            changed: !accepted.merged,
             requests: cycle.requests,
             pid: cycle.after.map(|process| process.pid),
         }
@@ -89,14 +109,13 @@ pub(crate) async fn request_restart(
         verify_bus: input.verify_bus.map(Duration::from_secs),
         pid_file: None,
     };
+    if input.noop == Some(true) {
+        return plan_restart(&restarts, &cx, target).await;
+    }
     let (manager, requested) = (Arc::clone(&restarts), target.clone());
     let accepted = cx
         .run_blocking_in_context(move |cx| {
-            let is_running_daemon = requested.is_daemon()
-                && DaemonInstance::read_from(manager.store()).is_ok_and(|found| found.is_some());
-            if !is_running_daemon {
-                check_known(&cx.system, &requested)?;
-            }
+            check_known(&manager, &cx.system, &requested)?;
             manager.request_restart(&requested, &options).map_err(ActionError::from_cause)
         })
         .await?;
@@ -105,6 +124,22 @@ pub(crate) async fn request_restart(
     }
     let cycle = find_cycle(&restarts, &cx, target, accepted.id).await?;
     Ok(RestartRequestOutput::new(&cycle, accepted))
+}
+
+/// The reply to a noop: whether the service exists, and whether its restart is in progress.
+async fn plan_restart(
+    restarts: &Arc<RestartManager>,
+    cx: &CallContext,
+    target: RestartTarget,
+) -> Result<RestartRequestOutput, ActionError> {
+    let manager = Arc::clone(restarts);
+    cx.run_blocking_in_context(move |cx| {
+        check_known(&manager, &cx.system, &target)?;
+        let cycle = manager.find_cycle(&target, None)?;
+        let pending = cycle.filter(|cycle| !cycle.state.is_finished());
+        Ok(RestartRequestOutput::planned(pending.as_ref()))
+    })
+    .await
 }
 
 /// Waits for the outcome. The restart continues even if the caller stops waiting.
@@ -151,8 +186,17 @@ async fn find_cycle(
     found.ok_or_else(|| ActionError::failed("the record of the restart no longer exists"))
 }
 
-/// Fails if the machine has no such service, so that the caller gets the error at once.
-fn check_known(system: &Arc<dyn System>, target: &RestartTarget) -> Result<(), ActionError> {
+/// Fails if the machine has no such service, so that the caller gets the error at once. A daemon that runs is known.
+fn check_known(
+    restarts: &RestartManager,
+    system: &Arc<dyn System>,
+    target: &RestartTarget,
+) -> Result<(), ActionError> {
+    if target.is_daemon()
+        && DaemonInstance::read_from(restarts.store()).is_ok_and(|found| found.is_some())
+    {
+        return Ok(());
+    }
     let found = query_target(system, target, None)
         .map_err(|error| ActionError::failed(error.one_line_message()))?;
     match found.missing {

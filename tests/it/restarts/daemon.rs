@@ -119,6 +119,13 @@ async fn a11_5_request_survives_daemon_and_worker_and_runs_once() {
     assert_eq!(code, 2, "{answer:#}");
     let reply = &answer["replies"][0];
     assert!(reply.to_string().contains("the configuration is wrong"), "{answer:#}");
+    let starts = fleet.fixture.start_count();
+    let (planned, code) = anna.run_json(&["restart", "request", "unit=stub", "noop=true"]).await;
+    let data = &planned["replies"][0]["data"];
+    assert_eq!((code, &data["state"], &data["changed"]), (0, &json!("planned"), &json!(true)));
+    let (answer, code) = anna.run_json(&["restart", "request", "unit=ghost", "noop=true"]).await;
+    assert!(code == 2 && answer.to_string().contains("no such service"), "{answer:#}");
+    assert_eq!(fleet.fixture.start_count(), starts, "a noop restarts nothing");
     let (answer, code) = anna.run_json(&["restart", "request", "unit=ghost"]).await;
     assert!(code == 2 && answer.to_string().contains("no such service"), "{answer:#}");
 }

@@ -44,7 +44,8 @@ LC_ALL, LC_CTYPE or LANG does not specify UTF-8.")]
     Runall(Box<PuppetRunallArgs>),
     /// Enable Puppet runs
     #[command(after_help = "Examples:
-  rpc puppet enable -I web1.example.net")]
+  rpc puppet enable -I web1.example.net
+  rpc puppet enable --noop")]
     Enable(PuppetChangeArgs),
     /// Disable Puppet runs, with a message that states the reason
     #[command(after_help = "Examples:
@@ -104,6 +105,9 @@ pub struct PuppetChangeArgs {
     /// Do not ask for confirmation before changing many nodes
     #[arg(short, long)]
     pub yes: bool,
+    /// Report what would change, and change nothing
+    #[arg(long)]
+    pub noop: bool,
     /// JSON output, and the nodes.
     #[command(flatten)]
     pub query: QueryArgs,

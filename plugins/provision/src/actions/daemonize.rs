@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use muster_api::system::Command;
 use muster_api::{ActionError, BlockingContext};
-use muster_contract::provision::FencedStepInput;
 use muster_engine::ResourceEngine;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -16,6 +15,12 @@ use crate::outcome::first_error_line;
 use crate::puppet::printable_tail;
 use crate::step_context::StepContext;
 
+#[derive(Debug, Deserialize, JsonSchema)]
+pub(crate) struct DaemonizePuppetInput {
+    noop: Option<bool>,
+    fence: Option<u64>,
+}
+
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct DaemonizePuppetOutput {
     changed: bool,
@@ -25,13 +30,13 @@ pub(crate) struct DaemonizePuppetOutput {
 pub(crate) fn daemonize_puppet(
     context: &Arc<StepContext>,
     cx: &BlockingContext,
-    FencedStepInput { fence }: FencedStepInput,
+    DaemonizePuppetInput { noop, fence }: DaemonizePuppetInput,
 ) -> Result<DaemonizePuppetOutput, ActionError> {
     context.admit_step(cx, fence)?;
     if context.options.daemon_command.is_empty() {
-        start_service(&context.options.service, cx)
+        start_service(&context.options.service, cx, noop == Some(true))
     } else {
-        run_daemon_command(&context.options, cx)
+        run_daemon_command(&context.options, cx, noop == Some(true))
     }
 }
 
@@ -39,6 +44,7 @@ pub(crate) fn daemonize_puppet(
 fn start_service(
     service: &str,
     cx: &BlockingContext,
+    is_noop: bool,
 ) -> Result<DaemonizePuppetOutput, ActionError> {
     let engine = ResourceEngine::new(Arc::clone(&cx.system));
     let properties = Map::from_iter([
@@ -48,7 +54,7 @@ fn start_service(
     let resource = engine
         .check_resource("service", service, &properties)
         .map_err(|error| ActionError::failed(error.one_line_message()))?;
-    let outcome = engine.apply_resource(&resource, cx.cancel_flag.clone(), false);
+    let outcome = engine.apply_resource(&resource, cx.cancel_flag.clone(), is_noop);
     let changed = outcome.has_changed();
     match outcome.error {
         Some(error) => Err(ActionError::failed(error.one_line_message())),
@@ -60,10 +66,15 @@ fn start_service(
 fn run_daemon_command(
     options: &Options,
     cx: &BlockingContext,
+    is_noop: bool,
 ) -> Result<DaemonizePuppetOutput, ActionError> {
     let mut command = Command::new(options.daemon_command.clone());
     command.cancel = cx.cancel_flag.clone();
     command.timeout = Some(Duration::from_secs(options.request_timeout));
+    if is_noop {
+        let output = format!("would run `{}`", command.program_name());
+        return Ok(DaemonizePuppetOutput { changed: true, output });
+    }
     let output = cx.system.run_command(&command)?;
     if !output.is_success() {
         return Err(ActionError::failed(format!(

@@ -20,6 +20,7 @@ pub(crate) struct SetPuppetHostInput {
     ipaddress: String,
     ipaddress6: Option<String>,
     host: String,
+    noop: Option<bool>,
     fence: Option<u64>,
 }
 
@@ -32,7 +33,7 @@ pub(crate) struct SetPuppetHostOutput {
 pub(crate) fn set_puppet_host(
     context: &Arc<StepContext>,
     cx: &BlockingContext,
-    SetPuppetHostInput { ipaddress, ipaddress6, host, fence }: SetPuppetHostInput,
+    SetPuppetHostInput { ipaddress, ipaddress6, host, noop, fence }: SetPuppetHostInput,
 ) -> Result<SetPuppetHostOutput, ActionError> {
     let mut addresses = vec![parse_address::<IpAddr>(&ipaddress)?];
     if let Some(second) = &ipaddress6 {
@@ -42,7 +43,8 @@ pub(crate) fn set_puppet_host(
     }
     // Exclusive, so that no concurrent edit is lost, and no older provisioner edits after a newer one.
     let _guard = context.lock.admit_exclusive_step(fence, cx.system.now())?;
-    Ok(write_hosts_file(&*cx.system, &context.options.hosts, &host, &addresses)?)
+    let is_noop = noop == Some(true);
+    Ok(write_hosts_file(&*cx.system, &context.options.hosts, &host, &addresses, is_noop)?)
 }
 
 fn parse_address<T: std::str::FromStr>(text: &str) -> Result<T, ActionError> {
@@ -60,6 +62,7 @@ fn write_hosts_file(
     path: &Path,
     host: &str,
     addresses: &[IpAddr],
+    is_noop: bool,
 ) -> Result<SetPuppetHostOutput, SystemError> {
     let before = match system.read_file(path, MAX_HOSTS_BYTES) {
         Err(error) if error.is_not_found() => Vec::new(),
@@ -67,7 +70,7 @@ fn write_hosts_file(
     };
     let (after, lines) = edit_hosts(&before, host, addresses);
     let changed = after != before;
-    if changed {
+    if changed && !is_noop {
         system.write_file(path, &after, &FileAttributes::default())?;
     }
     Ok(SetPuppetHostOutput { changed, lines })

@@ -16,6 +16,7 @@ const WIPED_SETTINGS: [&str; 6] =
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct ReprovisionInput {
     wipe: bool,
+    noop: Option<bool>,
 }
 
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
@@ -50,19 +51,26 @@ pub(crate) fn query_markers(context: &StepContext) -> IsDisabledOutput {
 pub(crate) fn restart_provisioning(
     context: &Arc<StepContext>,
     cx: &BlockingContext,
-    ReprovisionInput { wipe }: ReprovisionInput,
+    ReprovisionInput { wipe, noop }: ReprovisionInput,
 ) -> Result<ReprovisionOutput, ActionError> {
+    let is_noop = noop == Some(true);
     let mut wiped = Vec::new();
     if wipe {
         let puppet = context.puppet_runner(cx, context.options.request_timeout);
         let settings = puppet.read_settings()?;
         for path in WIPED_SETTINGS.map(|setting| settings.setting_path(setting)) {
             let existing = cx.system.metadata(&path)?;
-            cx.system.remove_file(&path)?;
+            if !is_noop {
+                cx.system.remove_file(&path)?;
+            }
             if existing.is_some() {
                 wiped.push(path.display().to_string());
             }
         }
+    }
+    if is_noop {
+        let changed = context.lock.read_markers().0 || !wiped.is_empty();
+        return Ok(ReprovisionOutput { changed, wiped });
     }
     // Last, so that no provisioning begins while files are being removed.
     let is_cleared = context.lock.clear_disabled()?;

@@ -12,14 +12,14 @@ const PUPPET_UNIT: &str = "puppet";
 
 /// Enables runs.
 pub async fn enable_runs(args: PuppetChangeArgs, cx: CommandContext<'_>) -> CommandResult {
-    send_words(PUPPET_AGENT, vec!["enable".to_owned()], args.yes, args.query, cx).await
+    send_change(PUPPET_AGENT, vec!["enable".to_owned()], args, cx).await
 }
 
 /// Disables runs.
 pub async fn disable_runs(args: PuppetDisableArgs, cx: CommandContext<'_>) -> CommandResult {
     let message = args.message.map(|message| format!("message={message}"));
     let words = std::iter::once("disable".to_owned()).chain(message).collect();
-    send_words(PUPPET_AGENT, words, args.change.yes, args.change.query, cx).await
+    send_change(PUPPET_AGENT, words, args.change, cx).await
 }
 
 /// Restarts Puppet's daemon and prints the outcome.
@@ -33,5 +33,15 @@ pub async fn restart_daemon(args: PuppetRestartArgs, cx: CommandContext<'_>) -> 
     if let Some(deadline) = args.deadline {
         words.push(format!("deadline={}", deadline.as_secs_f64().ceil()));
     }
-    send_words(RESTART_AGENT, words, args.change.yes, args.change.query, cx).await
+    send_change(RESTART_AGENT, words, args.change, cx).await
+}
+
+async fn send_change(
+    agent: &str,
+    mut words: Vec<String>,
+    args: PuppetChangeArgs,
+    cx: CommandContext<'_>,
+) -> CommandResult {
+    words.extend(args.noop.then(|| "noop=true".to_owned()));
+    send_words(agent, words, args.yes, args.query, cx).await
 }
