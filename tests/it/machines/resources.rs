@@ -75,7 +75,7 @@ const CASES: &[ResourceCase] = &[
         kind: "service",
         name: "unwanted",
         attributes: &["enable=mask"],
-        // `puppet resource` shows a masked unit as disabled; `check_sequences` asks systemd.
+        // `puppet resource` shows a masked unit as disabled.
         shown: &[("enable", "'false'")],
     },
     ResourceCase {
