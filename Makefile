@@ -87,7 +87,8 @@ faults: tools ## run the fault tests of tests/it/faults N times in a row (defaul
 	cargo build --quiet --locked --bin rpc --bin rpcd
 	tools/faults $(or $(N),10)
 
-machines: tools ## run the tests on booted Debian machines (needs root, systemd-container, debootstrap, dpkg-dev; says so if they are missing)
+machines: tools puppet packaging ## run the tests on booted Debian machines (needs root; prints what is missing otherwise)
+	@tools/fetch-machines
 	@if tools/machines check; then \
 	  cargo build --locked --bin rpc --bin rpcd && tools/machines base --with puppet && \
 	  cargo nextest run --workspace --locked -E 'test(/^machines::/)'; \
