@@ -1,8 +1,8 @@
 //! Records of replaced state, so that changes can be undone.
 //!
 //! Before changes are made, the current property values are recorded, and the content of files that are about to
-//! be replaced ([`inverse`]); after them, what they left. Undo applies the recorded state as ordinary resources
-//! ([`restore`]), so it can be planned, rejected and undone itself. Executed commands and messages cannot be undone.
+//! be replaced (`inverse`); after them, what they left. Undo applies the recorded state as ordinary resources
+//! (`restore`), so it can be planned, rejected and undone itself. Executed commands and messages cannot be undone.
 
 mod inverse;
 mod restore;
