@@ -17,7 +17,7 @@ use crate::Millis;
 pub const DEFAULT_CAPACITY: usize = 100_000;
 
 /// Smaller capacities are not shrunk.
-const MIN_RETAINED_CAPACITY: usize = 256;
+const MIN_RETAINED_CAPACITY: usize = 64;
 
 /// After a restart the wall clock may be wrong. Journal entries that expired less than this long ago are restored,
 const RESTORE_GRACE_MILLIS: Millis = 90 * 60 * 1000;
