@@ -41,9 +41,6 @@ use tokio::sync::Notify;
 
 use crate::config::Config;
 
-/// The daemon's own service.
-const DAEMON_UNIT: &str = "rpcd";
-
 /// Why the plugins cannot be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum PluginSetupError {
@@ -136,8 +133,8 @@ fn build_plugins(
     builder.add::<FilecopyPlugin>(())?;
     builder.add::<FilemgrPlugin>(())?;
     builder.add::<NettestPlugin>(())?;
-    let workers = PackageWorkers::new(daemon, current_program()?);
-    let packages = builder.add::<PackagePlugin>(workers)?.workers();
+    let packages = Arc::new(PackageWorkers::new(daemon, current_program()?));
+    builder.add::<PackagePlugin>(Arc::clone(&packages))?;
     builder.add::<PermitPlugin>(permits())?;
     builder.add::<ProcessPlugin>(())?;
     builder.add::<ProvisionPlugin>(ProvisionShared {
@@ -198,11 +195,17 @@ fn current_program() -> Result<PathBuf, PluginSetupError> {
 struct DaemonRestart(RestartManager);
 
 impl DaemonRestarter for DaemonRestart {
+    fn is_daemon(&self, service: &str) -> bool {
+        RestartTarget::parse_unit(service).is_ok_and(|target| target.is_daemon())
+    }
+
     fn request_restart(&self) -> Result<(), ActionError> {
-        let target = RestartTarget::parse_unit(DAEMON_UNIT).map_err(ActionError::from_cause)?;
         // Like any restart of the agent `service`, it does not wait for runs.
         let options = RestartOptions { when_idle: false, ..RestartOptions::default() };
-        self.0.request_restart(&target, &options).map(drop).map_err(ActionError::from_cause)
+        self.0
+            .request_restart(&RestartTarget::daemon(), &options)
+            .map(drop)
+            .map_err(ActionError::from_cause)
     }
 }
 

@@ -3,6 +3,7 @@
 //! A line of JSON for each begin and each end. The line of a request that changes the node is synced to disk before its action starts; others are
 //! only written. `lost` answers what an earlier daemon has left. Does not decide whether a request was seen: that is `seen`.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
@@ -20,8 +21,10 @@ use uuid::Uuid;
 use crate::files;
 use crate::shared::lock_mutex;
 
-/// The file is rewritten with the unanswered requests alone at this number of bytes.
-const COMPACT_THRESHOLD: u64 = 1024 * 1024;
+/// The file is emptied at this number of bytes, once all its requests have ended. That needs no sync: after a crash, old lines only repeat ended requests.
+const EMPTY_THRESHOLD: u64 = 64 * 1024;
+/// If requests run all the time, the file is rewritten with the unanswered ones at this number of bytes. That syncs, and delays other requests meanwhile.
+const REWRITE_THRESHOLD: u64 = 4 * 1024 * 1024;
 /// Maximum number of bytes that are read at a start. A journal is a little larger than the threshold at most, unless many requests run.
 const MAX_JOURNAL_BYTES: u64 = 64 * 1024 * 1024;
 const JOURNAL_MODE: u32 = 0o600;
@@ -54,8 +57,8 @@ pub struct BegunRequest {
 /// A line of the journal.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum JournalLine {
-    Begun(BegunRequest),
+enum JournalLine<'a> {
+    Begun(Cow<'a, BegunRequest>),
     Ended(Uuid),
 }
 
@@ -95,7 +98,8 @@ impl BegunRequests {
         }
         state.open.retain(|_, begun| now.saturating_sub(begun.since) < MAX_TTL_MILLIS);
         let begun = Self { path: Some(path.to_owned()), state: Mutex::new(state) };
-        Self::report_failure(begun.rewrite(&mut lock_mutex(&begun.state)));
+        let written = begun.rewrite(&mut lock_mutex(&begun.state));
+        begun.report_failure(written);
         begun
     }
 
@@ -108,23 +112,22 @@ impl BegunRequests {
 
     /// Records the start of a request.
     pub fn begin(&self, begun: BegunRequest) {
-        let Some(path) = &self.path else { return };
+        if self.path.is_none() {
+            return;
+        }
         let mut state = lock_mutex(&self.state);
-        let line = JournalLine::Begun(begun.clone());
+        let written = state.append(&JournalLine::Begun(Cow::Borrowed(&begun)));
         state.open.insert(begun.request, begun);
-        let written = match state.file {
-            Some(_) => state.append(&line),
-            // The disk was full. The rewrite includes the request.
-            None => self.rewrite(&mut state),
-        };
-        Self::report_failure(written.map_err(|error| with_path(&error, path)));
+        // Without a file the disk was full; the rewrite includes the request.
+        let written = if state.file.is_none() { self.rewrite(&mut state) } else { written };
+        self.report_failure(written);
     }
 
     /// Writes all begun requests to disk. Blocks.
     pub fn sync(&self) {
         let file = lock_mutex(&self.state).file.clone();
         let synced = file.map_or(Ok(()), |file| file.sync_data());
-        Self::report_failure(synced);
+        self.report_failure(synced);
     }
 
     /// Records that the reply to a request is on its way.
@@ -133,10 +136,13 @@ impl BegunRequests {
         if state.open.remove(&request).is_none() {
             return;
         }
-        let due = state.bytes >= COMPACT_THRESHOLD;
-        let written =
-            if due { self.rewrite(&mut state) } else { state.append(&JournalLine::Ended(request)) };
-        Self::report_failure(written);
+        state.handed_over.remove(&request);
+        let written = match state.bytes {
+            bytes if bytes >= EMPTY_THRESHOLD && state.open.is_empty() => state.clear_file(),
+            bytes if bytes >= REWRITE_THRESHOLD => self.rewrite(&mut state),
+            _ => state.append(&JournalLine::Ended(request)),
+        };
+        self.report_failure(written);
     }
 
     /// Leaves a request to the next daemon, because its work outlives this one.
@@ -155,7 +161,7 @@ impl BegunRequests {
         state.file = None;
         let mut text = Vec::new();
         for begun in state.open.values() {
-            text.extend(encode_line(&JournalLine::Begun(begun.clone()))?);
+            text.extend(encode_line(&JournalLine::Begun(Cow::Borrowed(begun)))?);
         }
         replace_file(path, &text, JOURNAL_MODE)?;
         let file = OpenOptions::new().append(true).mode(JOURNAL_MODE).open(path)?;
@@ -165,28 +171,35 @@ impl BegunRequests {
     }
 
     /// A failure delays no request: its caller would only wait longer after a crash.
-    fn report_failure(written: io::Result<()>) {
-        if let Err(error) = written {
-            tracing::warn!(%error, "cannot record which requests run; their callers are not told if the daemon is killed");
+    fn report_failure(&self, written: io::Result<()>) {
+        if let (Err(error), Some(path)) = (written, &self.path) {
+            tracing::warn!(%error, path = %path.display(), "cannot record which requests run; if the daemon is killed, their callers wait until their timeout");
         }
     }
 }
 
 impl BegunState {
-    fn append(&mut self, line: &JournalLine) -> io::Result<()> {
+    fn clear_file(&mut self) -> io::Result<()> {
+        let Some(file) = &self.file else { return Ok(()) };
+        file.set_len(0)?;
+        self.bytes = 0;
+        Ok(())
+    }
+
+    fn append(&mut self, line: &JournalLine<'_>) -> io::Result<()> {
         let Some(file) = &self.file else { return Ok(()) };
         let bytes = encode_line(line)?;
-        (&**file).write_all(&bytes)?;
+        let written = (&**file).write_all(&bytes);
+        if written.is_err() {
+            // It may end with a part of the line, and is replaced.
+            self.file = None;
+        }
         self.bytes += bytes.len() as u64;
-        Ok(())
+        written
     }
 }
 
-fn with_path(error: &io::Error, path: &Path) -> io::Error {
-    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
-}
-
-fn encode_line(line: &JournalLine) -> io::Result<Vec<u8>> {
+fn encode_line(line: &JournalLine<'_>) -> io::Result<Vec<u8>> {
     let mut bytes = serde_json::to_vec(line)?;
     bytes.push(b'\n');
     Ok(bytes)
@@ -200,7 +213,7 @@ fn read_journal(path: &Path) -> io::Result<HashMap<Uuid, BegunRequest>> {
     for line in bytes.split(|byte| *byte == b'\n') {
         match serde_json::from_slice(line) {
             Ok(JournalLine::Begun(begun)) => {
-                open.insert(begun.request, begun);
+                open.insert(begun.request, begun.into_owned());
             }
             Ok(JournalLine::Ended(request)) => {
                 open.remove(&request);
@@ -220,7 +233,7 @@ mod tests {
     use muster_wire::limits::MAX_TTL_MILLIS;
     use uuid::Uuid;
 
-    use super::{BegunRequest, BegunRequests, COMPACT_THRESHOLD};
+    use super::{BegunRequest, BegunRequests, EMPTY_THRESHOLD, REWRITE_THRESHOLD};
 
     const NOW: u64 = 1_800_000_000_000;
 
@@ -269,13 +282,19 @@ mod tests {
         let scratch = tempfile::tempdir().unwrap();
         let path = scratch.path().join("begun");
         let requests = BegunRequests::open(&path, NOW);
+        let size = || fs::metadata(&path).unwrap().len();
+        for number in 2..1000 {
+            requests.begin(begun(number));
+            requests.end(Uuid::from_u128(number));
+            assert!(size() < EMPTY_THRESHOLD + 1024, "{}", size());
+        }
+        // While a request runs, the lines of others are kept up to the larger limit.
         requests.begin(begun(1));
-        for number in 2..10_000 {
+        for number in 1000..16_000 {
             requests.begin(begun(number));
             requests.end(Uuid::from_u128(number));
         }
-        let size = fs::metadata(&path).unwrap().len();
-        assert!(size < COMPACT_THRESHOLD + 1024, "{size}");
+        assert!((EMPTY_THRESHOLD..REWRITE_THRESHOLD + 1024).contains(&size()), "{}", size());
         drop(requests);
         assert_eq!(BegunRequests::open(&path, NOW).unanswered(), [begun(1)]);
     }

@@ -32,7 +32,7 @@ use crate::presence::{PresenceWriter, report_connection, resume_restarts};
 use crate::services;
 pub use crate::signals::ShutdownKind;
 use crate::signals::{
-    CONNECTED_STATUS, DaemonSignal, SignalStreams, notify_reloading, notify_systemd,
+    CONNECTED_STATUS, DaemonSignal, SignalStreams, notify_reloading, notify_status, notify_systemd,
 };
 use crate::state_lock;
 use crate::upgrade::NextDaemon;
@@ -146,7 +146,7 @@ pub async fn run_until_signal(
     }
     tracing::info!(identity = %core.identity(), "ready");
     supervisor.ready.store(true, Ordering::Release);
-    notify_systemd(&[NotifyState::Status(CONNECTED_STATUS)]);
+    notify_status(CONNECTED_STATUS);
     tasks.push(tokio::spawn(lost::answer_left_requests(
         Arc::clone(&core),
         bus.clone(),

@@ -15,7 +15,7 @@ use crate::core::DaemonCore;
 use crate::daemon::send_begun_reply;
 use crate::pipeline::{build_late_reply, record_lost};
 
-/// Answers these requests of an earlier daemon. Returns when the last one is answered: work that goes on may take as long as it wants.
+/// Answers these requests of an earlier daemon. Returns when the last one is answered. Work in other processes has no time limit.
 pub(crate) async fn answer_left_requests(
     core: Arc<DaemonCore>,
     bus: Bus,

@@ -1,5 +1,5 @@
-//! What a daemon tells its machine about itself: the presence file for restart commands, and the connection status for the service manager.
-//! Resumes pending restarts at start.
+//! Reports a daemon to its machine: the presence file for restart commands, and the connection status for the service manager. Resumes pending
+//! restarts at start.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,12 +7,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use muster_api::base::error_chain;
 use muster_bus::{Bus, BusEvent};
 use muster_restart::{DaemonInstance, RestartStore};
-use sd_notify::NotifyState;
 use tokio::sync::broadcast::error::RecvError;
 
 use crate::agents;
 use crate::config::Config;
-use crate::signals::{CONNECTED_STATUS, notify_systemd};
+use crate::signals::{CONNECTED_STATUS, notify_status};
 
 /// Writes the daemon's presence for commands that restart it or check its readiness.
 pub(crate) struct PresenceWriter {
@@ -75,9 +74,7 @@ pub(crate) async fn report_connection(bus: Bus, subscribed: Arc<AtomicBool>) {
             Some(problem) => format!("not connected to the broker, retrying: {problem}"),
             None => "not connected to the broker, retrying".to_owned(),
         };
-        // A line break would begin another assignment.
-        let status = status.replace(['\n', '\r'], " ");
-        notify_systemd(&[NotifyState::Status(&status)]);
+        notify_status(&status);
     }
 }
 

@@ -59,6 +59,13 @@ pub(crate) fn notify_reloading() {
     }
 }
 
+/// Reports a line for `systemctl status`.
+pub(crate) fn notify_status(text: &str) {
+    // A line break would begin another assignment.
+    let line = text.replace(['\n', '\r'], " ");
+    notify_systemd(&[NotifyState::Status(&line)]);
+}
+
 /// Sends these states to the service manager, if there is one.
 pub(crate) fn notify_systemd(states: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {

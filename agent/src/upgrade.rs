@@ -1,5 +1,5 @@
-//! Tries the program file on disk before the daemon gives way to it: a broken upgrade, or a configuration that became invalid, must not take a node
-//! off the bus.
+//! Checks the program file on disk before the daemon restarts into it: with a broken upgrade, or a configuration that became invalid, the node would
+//! not come back.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -12,6 +12,7 @@ use muster_filter::NodeFilter;
 use muster_tests::fleet::{NodeSetup, TestNode};
 use muster_tests::nats_server::{NETWORK_TIMEOUT, NatsServer};
 use muster_tests::organisation::{Broker, Organisation, connect};
+use muster_tests::requests::unsigned_request;
 use muster_wire::identity::{Identity, SubjectName};
 use muster_wire::reply::Reply;
 use muster_wire::request::{Request, RequestTarget};
@@ -19,7 +20,6 @@ use muster_wire::sign::{EnvelopeKind, ExpectedAnswer, Signer, open_reply, sign_e
 use muster_wire::subject::{self, AnswerAddress};
 use muster_wire::token::TokenCache;
 use serde_json::{Map, Value};
-use uuid::Uuid;
 
 /// One broker, one node, one caller.
 pub(crate) struct NodeFixture {
@@ -130,24 +130,11 @@ impl TestCaller {
 
     /// A ping for all nodes, which a test can modify before it is signed.
     pub(crate) fn ping_request(&self) -> Request {
-        Request {
-            id: Uuid::now_v7(),
-            caller: self.signer.identity().clone(),
-            collective: self.collective.clone(),
-            agent: SubjectName::parse("rpcutil").unwrap(),
-            action: SubjectName::parse("ping").unwrap(),
-            target: RequestTarget::Filter(NodeFilter::default()),
-            issued_at: muster_tests::now(),
-            ttl: 60_000,
-            timeout: None,
-            reply: true,
-            trace: false,
-            traceparent: None,
-            stream: false,
-            approval: None,
-            data: Map::new(),
-            sealed: None,
-        }
+        unsigned_request(
+            self.signer.identity(),
+            [self.collective.as_str(), "rpcutil", "ping"],
+            RequestTarget::Filter(NodeFilter::default()),
+        )
     }
 
     /// Signs a request with the caller's key.

@@ -244,7 +244,7 @@ async fn package_that_restarts_rpcd_does_not_deadlock() {
     assert_installed(&fixture, &reply);
 }
 
-/// A machine that loses power in the middle of a change: its caller is told as soon as the node is back, not at the end of its timeout.
+/// A machine loses power during a change: the caller gets a reply as soon as the node is back, before the timeout.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn request_that_a_power_failure_ended_is_reported_as_lost() {
     let script = "echo > /tmp/begun; while :; do sleep 0.1; done";
@@ -276,7 +276,7 @@ async fn request_that_a_power_failure_ended_is_reported_as_lost() {
     }
 }
 
-/// A daemon that is killed while it reads leaves nobody waiting either, and `rpc` shows the reason.
+/// A daemon is killed during a read: the next one replies, and `rpc` shows the reason.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rpc_shows_a_lost_request_as_such() {
     let fixture = Fixture::new().await;

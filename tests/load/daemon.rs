@@ -6,10 +6,11 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt as _;
-use muster_client::{BrokerAddress, CallTarget, Client, ClientSettings, DiscoveryWindow};
+use muster_client::{CallTarget, Client};
 use muster_filter::NodeFilter;
+use muster_tests::requests::read_client_settings;
 use muster_wire::fresh::{CLOCK_SKEW_MILLIS, remember_until};
-use muster_wire::identity::{Identity, SubjectName};
+use muster_wire::identity::Identity;
 
 use crate::caller::{finish, ping_call};
 use crate::demo::Demo;
@@ -118,7 +119,9 @@ fn measure_work(section: &mut Section, demo: &Demo, node: &str, pid: u32, reques
     let start = Instant::now();
     let before = record_memory("before the first request");
     runtime.block_on(async {
-        let client = Client::connect(demo.settings()).await.unwrap();
+        let client = Client::connect(read_client_settings(&demo.directory().join("rpc.toml")))
+            .await
+            .unwrap();
         send_requests(&client, node, 1000.min(requests)).await;
         record_memory("after its first requests");
         send_requests(&client, node, requests).await;
@@ -165,23 +168,4 @@ async fn send_requests(client: &Client, node: &str, requests: u64) {
     futures_util::stream::iter(0..requests)
         .for_each_concurrent(usize::try_from(CONCURRENT_REQUESTS).unwrap(), one)
         .await;
-}
-
-impl Demo {
-    /// The client settings of the demonstration's user.
-    fn settings(&self) -> ClientSettings {
-        let directory = self.directory();
-        let text = std::fs::read_to_string(directory.join("rpc.toml")).unwrap();
-        let file: serde_json::Value = toml::from_str(&text).unwrap();
-        let value = |pointer| file.pointer(pointer).unwrap().as_str().unwrap();
-        ClientSettings {
-            servers: vec![BrokerAddress::parse(value("/broker/urls/0"), false).unwrap()],
-            authority: Some(directory.join(value("/broker/ca"))),
-            credentials: directory.join(value("/broker/credentials")),
-            operator: value("/trust/operator").to_owned(),
-            account: directory.join(value("/trust/account")),
-            collective: SubjectName::parse(value("/collective")).unwrap(),
-            window: DiscoveryWindow::default(),
-        }
-    }
 }

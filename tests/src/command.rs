@@ -1,6 +1,6 @@
 //! Runs the real `rpc` command as a caller of a test's organisation, with its own configuration, credentials and state.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 
 use muster_wire::sign::Signer;
@@ -71,18 +71,8 @@ impl RpcCommand {
     /// The command with these arguments, with an empty standard input and without a terminal.
     #[expect(clippy::disallowed_types, reason = "runs the real program")]
     pub fn prepare_command(&self, arguments: &[&str]) -> tokio::process::Command {
-        let mut command = tokio::process::Command::new(find_program("rpc"));
-        command
-            .args(arguments)
-            .env("RPC_CONFIG", self.path("rpc.toml"))
-            .env("HOME", self.home.path())
-            .env("XDG_STATE_HOME", self.path("state"))
-            .env_remove("XDG_CACHE_HOME")
-            .env_remove("TRACEPARENT")
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .kill_on_drop(true);
+        let mut command = prepare_rpc(self.home.path(), &self.path("rpc.toml"), arguments);
+        command.env("XDG_STATE_HOME", self.path("state"));
         command
     }
 
@@ -117,4 +107,24 @@ pub fn find_program(name: &str) -> PathBuf {
     beside
         .find(|path| path.is_file())
         .expect("rpc and rpcd must be next to the tests: run `cargo build --bin rpc --bin rpcd`")
+}
+
+/// `rpc` with these arguments, for the user with this home directory and configuration: an empty standard input, captured output, nothing of the
+/// environment of the tests.
+#[expect(clippy::disallowed_types, reason = "runs the real program")]
+pub fn prepare_rpc(home: &Path, config: &Path, arguments: &[&str]) -> tokio::process::Command {
+    let mut command = tokio::process::Command::new(find_program("rpc"));
+    command
+        .args(arguments)
+        .env("HOME", home)
+        .env("RPC_CONFIG", config)
+        .env_remove("XDG_STATE_HOME")
+        .env_remove("XDG_CACHE_HOME")
+        .env_remove("XDG_CONFIG_HOME")
+        .env_remove("TRACEPARENT")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true);
+    command
 }

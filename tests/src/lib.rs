@@ -26,6 +26,7 @@ pub mod puppet_ca;
 pub mod puppet_daemons;
 pub mod puppetserver;
 pub mod raw_nats;
+pub mod requests;
 pub mod rpcd;
 pub mod tools;
 pub mod webhook;

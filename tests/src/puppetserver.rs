@@ -9,10 +9,11 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tokio::time::{Instant, sleep};
 use x509_parser::pem::Pem;
 use x509_parser::prelude::FromDer as _;
 use x509_parser::revocation_list::CertificateRevocationList;
+
+use crate::poll_until_ok;
 
 /// The program.
 const JAR: &str = "/usr/share/puppetserver/puppetserver.jar";
@@ -70,13 +71,13 @@ impl PuppetServer {
         let port = free_port();
         let child = spawn(directory.path(), port);
         let mut server = Self { child, directory, port };
-        let deadline = Instant::now() + START_TIMEOUT;
-        while fs::read_to_string(server.path("ready")).unwrap_or_default() != "1" {
+        poll_until_ok("puppetserver is ready", START_TIMEOUT, async || {
             let ended = server.child.try_wait().unwrap();
             assert!(ended.is_none(), "puppetserver ended: {}", server.log());
-            assert!(Instant::now() < deadline, "puppetserver does not start: {}", server.log());
-            sleep(Duration::from_millis(100)).await;
-        }
+            let is_ready = fs::read_to_string(server.path("ready")).is_ok_and(|text| text == "1");
+            if is_ready { Ok(()) } else { Err(server.log()) }
+        })
+        .await;
         Some(server)
     }
 

@@ -17,7 +17,6 @@ use muster_wire::identity::Identity;
 use muster_wire::sign::{EnvelopeSignError, Signer};
 use muster_wire::subject::{self, AnswerAddress};
 use muster_wire::token::{AccountTrust, TokenCache};
-use sd_notify::NotifyState;
 use serde_json::{Map, Value};
 use tokio::sync::Notify;
 use uuid::Uuid;
@@ -30,7 +29,7 @@ use crate::config::Config;
 use crate::credentials;
 use crate::facts::hostname::read_host_name;
 use crate::facts::{self, FactMachines};
-use crate::signals::notify_systemd;
+use crate::signals::notify_status;
 
 /// Backoff between failed attempts. The first attempt is immediate; later ones are spread out, because hundreds of machines may start together.
 const RETRY_BACKOFF: ReconnectBackoff =
@@ -122,24 +121,22 @@ pub(super) async fn enrol_node(
     Ok(())
 }
 
-/// A name that nobody configured is not refused for ever: at an early boot the machine may not have its name yet.
+/// Reports a refused detected name. It is not final: early in the boot the machine may not have its name yet.
 fn report_refused_name(name: &Identity, refused: &EnrolmentRefusal) {
     let bare = if name.as_str().contains('.') { "" } else { ", which has no domain" };
     let problem = format!(
         "enrolment as `{name}` was refused: {}; `{name}` is the machine's own host name{bare}; set `identity = \"NAME\"` in rpcd.toml and restart \
-         rpcd, or set the host name: rpcd asks again when it changes",
+         rpcd, or set the host name: rpcd retries when it changes",
         refused.message
     );
     tracing::error!(reason = refused.reason.as_str(), "{problem}");
-    let status = problem.replace(['\n', '\r'], " ");
-    notify_systemd(&[NotifyState::Status(&status)]);
+    notify_status(&problem);
 }
 
 /// Waits until the machine has another name. `retry` triggers an immediate check.
 async fn wait_for_other_name(config: &Config, refused: &Identity, retry: &Notify) -> Identity {
     loop {
-        let host_name = || Identity::parse(&read_host_name().fqdn()).ok();
-        let name = cloud_name(&collect_facts(config).await).or_else(host_name);
+        let name = detect_name(config).await;
         if let Some(name) = name.filter(|name| name != refused) {
             return name;
         }
@@ -148,6 +145,18 @@ async fn wait_for_other_name(config: &Config, refused: &Identity, retry: &Notify
             () = retry.notified() => {}
         }
     }
+}
+
+/// The name of the machine: that of its cloud, or else its host name. Collects no other facts.
+async fn detect_name(config: &Config) -> Option<Identity> {
+    let cloud = assemble::fact_sources(config).cloud;
+    let detecting = tokio::task::spawn_blocking(move || {
+        let facts = cloud.and_then(|cloud| cloud.collect_facts().ok());
+        let facts = facts.and_then(|facts| NodeFacts::from_map(facts).ok());
+        let host_name = || Identity::parse(&read_host_name().fqdn()).ok();
+        facts.as_ref().and_then(cloud_name).or_else(host_name)
+    });
+    detecting.await.ok().flatten()
 }
 
 /// The state that is constant over all attempts.

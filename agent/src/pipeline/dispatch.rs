@@ -27,7 +27,7 @@ enum JournalSyncError {
 }
 
 /// Runs the action to an outcome, and returns whether it started. A request that changes the node is first synced to the journals, so that after a
-/// crash it cannot run twice, and its caller is told.
+/// crash it cannot run twice, and the next daemon replies.
 pub(super) async fn run_action(
     core: &Arc<DaemonCore>,
     accepted: &mut AcceptedRequest,

@@ -314,7 +314,7 @@ async fn run_request(
         };
     let request = accepted.verified.request.id;
     if core.begun.is_handed_over(request) {
-        tracing::info!("the work goes on outside of this daemon; the next daemon replies");
+        tracing::info!("the work continues in another process; the next daemon replies");
         return None;
     }
     let reply = finish_request(core, &mut accepted, (&outcome, started), progress, bus);

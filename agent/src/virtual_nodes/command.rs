@@ -25,7 +25,7 @@ use super::node::VirtualNode;
 use super::template::NodeTemplate;
 use crate::clock::WallClock;
 use crate::config::Config;
-use crate::signals::{CONNECTED_STATUS, notify_systemd};
+use crate::signals::{CONNECTED_STATUS, notify_status, notify_systemd};
 use crate::{agents, assemble, credentials, state_lock};
 
 /// Maximum number of nodes that connect at the same time.
@@ -146,7 +146,7 @@ impl NodeFactory {
                 let connected = connected.fetch_add(1, Ordering::Relaxed) + 1;
                 if connected.is_multiple_of(stride) {
                     let status = format!("{connected} of {nodes} nodes are connected");
-                    notify_systemd(&[NotifyState::Status(&status)]);
+                    notify_status(&status);
                 }
                 Ok(())
             })

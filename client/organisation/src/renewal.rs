@@ -18,6 +18,15 @@ use crate::{
 /// One record for each node.
 pub(crate) type NodeRecords = BTreeMap<Identity, CredentialRecord>;
 
+/// Which tokens of nodes are signed again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NodeTokenUpdate {
+    /// Those of which a third of the validity has passed. Tokens that never expire are left.
+    Due,
+    /// Those that another key signed.
+    SignedByOtherKey,
+}
+
 impl Organisation {
     /// Renews the token of every node once a third of its validity has passed. Returns the nodes. `push_names` must run before, because
     /// the register of names can forbid a renewal.
@@ -26,10 +35,22 @@ impl Organisation {
         _lock: &OrganisationLock,
         now: Millis,
     ) -> Result<Vec<Identity>, PushError> {
+        self.update_node_tokens(NodeTokenUpdate::Due, now).await
+    }
+
+    /// Has the tokens that the rule selects signed again, and records the new ones. Returns the nodes.
+    pub(crate) async fn update_node_tokens(
+        &self,
+        update: NodeTokenUpdate,
+        now: Millis,
+    ) -> Result<Vec<Identity>, PushError> {
         let trust = self.fleet_trust()?;
         let register = self.open_name_register(now).await?;
         let tokens = register.bus.bucket(TRUST_BUCKET.name);
-        let issued = self.expiring_nodes(&trust, now)?;
+        let mut issued = self.valid_nodes(&trust, now)?;
+        if update == NodeTokenUpdate::Due {
+            issued.retain(|_, node| node.expires.is_some());
+        }
         publish_missing(&issued, &trust, &tokens, now).await?;
         let renewal = TokenRenewal {
             names: &register.names,
@@ -37,14 +58,21 @@ impl Organisation {
             trust: &trust,
             node_role: &self.load_key(OrganisationKey::Node)?,
         };
-        let renewed = renewal.renew_due(now).await?;
-        let stored = stored_tokens(&trust, &tokens, now).await?;
-        let is_renewed = |stored: &CredentialRecord| {
-            issued.get(&stored.name).is_some_and(|known| stored.renews(known))
+        let signed = match update {
+            NodeTokenUpdate::Due => renewal.renew_due(now).await?,
+            NodeTokenUpdate::SignedByOtherKey => renewal.sign_again(now).await?,
         };
-        self.append_records(stored.into_values().filter(is_renewed))?;
+        for (node, stored) in stored_tokens(&trust, &tokens, now).await? {
+            let is_new = issued.get(&node).is_some_and(|known| match update {
+                NodeTokenUpdate::Due => stored.renews(known),
+                NodeTokenUpdate::SignedByOtherKey => stored.replaces(known),
+            });
+            if is_new {
+                ledger::append_record(&self.layout().ledger_file(), &stored)?;
+            }
+        }
         register.close().await?;
-        Ok(renewed)
+        Ok(signed)
     }
 
     /// Publishes the token of a node that was just issued, so that an enroller can renew it.
@@ -59,28 +87,8 @@ impl Organisation {
         register.close().await
     }
 
-    /// Appends records to the list of issued credentials.
-    pub(crate) fn append_records(
-        &self,
-        records: impl Iterator<Item = CredentialRecord>,
-    ) -> Result<(), OrganisationError> {
-        let path = self.layout().ledger_file();
-        records.into_iter().try_for_each(|record| ledger::append_record(&path, &record))
-    }
-
-    /// The newest record of each node, if its token is valid and expires.
-    fn expiring_nodes(
-        &self,
-        trust: &AccountTrust,
-        now: Millis,
-    ) -> Result<NodeRecords, OrganisationError> {
-        let mut nodes = self.valid_nodes(trust, now)?;
-        nodes.retain(|_, node| node.expires.is_some());
-        Ok(nodes)
-    }
-
     /// The newest record of each node, if its token is valid.
-    pub(crate) fn valid_nodes(
+    fn valid_nodes(
         &self,
         trust: &AccountTrust,
         now: Millis,
@@ -102,7 +110,7 @@ impl CredentialRecord {
     }
 
     /// Whether this is another token of the same key, signed no earlier.
-    pub(crate) fn replaces(&self, earlier: &Self) -> bool {
+    fn replaces(&self, earlier: &Self) -> bool {
         self.key == earlier.key
             && self.token != earlier.token
             && self.issued_at >= earlier.issued_at
@@ -110,7 +118,7 @@ impl CredentialRecord {
 }
 
 /// Publishes each issued token unless the bucket has it or a renewed one.
-pub(crate) async fn publish_missing(
+async fn publish_missing(
     issued: &NodeRecords,
     trust: &AccountTrust,
     tokens: &Bucket,

@@ -6,7 +6,6 @@
 
 use std::collections::BTreeMap;
 
-use muster_bus::TokenRenewal;
 use muster_secret::files;
 use muster_wire::Millis;
 use muster_wire::identity::Identity;
@@ -17,10 +16,10 @@ use muster_wire::token::{KeyPair, PublicKey, UserRole};
 
 use crate::account::permission_template;
 use crate::push::PushError;
-use crate::renewal;
+use crate::renewal::{self, NodeTokenUpdate};
 use crate::{
-    CredentialRecord, CredentialState, MAX_FILE_BYTES, Organisation, OrganisationError,
-    OrganisationKey, OrganisationLock, PrincipalKind,
+    CredentialState, MAX_FILE_BYTES, Organisation, OrganisationError, OrganisationKey,
+    OrganisationLock, PrincipalKind,
 };
 
 /// Whether a rotation was started or continued.
@@ -131,25 +130,7 @@ impl Organisation {
         _lock: &OrganisationLock,
         now: Millis,
     ) -> Result<Vec<Identity>, PushError> {
-        let trust = self.fleet_trust()?;
-        let register = self.open_name_register(now).await?;
-        let tokens = register.bus.bucket(TRUST_BUCKET.name);
-        let issued = self.valid_nodes(&trust, now)?;
-        renewal::publish_missing(&issued, &trust, &tokens, now).await?;
-        let replacement = TokenRenewal {
-            names: &register.names,
-            tokens: &tokens,
-            trust: &trust,
-            node_role: &self.load_key(OrganisationKey::Node)?,
-        };
-        let signed = replacement.sign_again(now).await?;
-        let stored = renewal::stored_tokens(&trust, &tokens, now).await?;
-        let is_new = |stored: &CredentialRecord| {
-            issued.get(&stored.name).is_some_and(|known| stored.replaces(known))
-        };
-        self.append_records(stored.into_values().filter(is_new))?;
-        register.close().await?;
-        Ok(signed)
+        self.update_node_tokens(NodeTokenUpdate::SignedByOtherKey, now).await
     }
 
     /// Nodes whose token in the trust bucket was signed with another key than the present one, such as those that an enroller admitted.

@@ -95,8 +95,8 @@ pub(crate) fn list_owed(
     })
 }
 
-/// Makes the owed refreshes now, with the catalog of the last run that began, whether it ended or not. Only the targets are evaluated. Noop, schedules and failures apply to them
-/// as in any run. A refresh can notify other resources; their refreshes follow. Fails if one of these refreshes is still owed.
+/// Makes the owed refreshes now, with the catalog of the last run that began, whether it ended or not. Only the targets are evaluated. Noop,
+/// schedules and failures apply to them as in any run. A refresh can notify other resources; their refreshes follow. Fails if one of these refreshes is still owed.
 pub(crate) fn replay_owed(
     options: &Arc<Options>,
     cx: &BlockingContext,

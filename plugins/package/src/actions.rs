@@ -127,7 +127,7 @@ async fn make_change<T: DeserializeOwned>(
 }
 
 /// Makes a change in a worker. If the daemon leaves meanwhile, the next one replies. A package tool is never interrupted, because that leaves packages
-/// half-configured: a cancelled change goes on.
+/// half-configured: a cancelled change continues.
 async fn change_in_worker(
     queue: &Arc<Mutex<()>>,
     workers: &Arc<PackageWorkers>,

@@ -32,11 +32,6 @@ impl PackagePlugin {
         build_agent(&PackageChanges::default())
     }
 
-    /// The workers of this daemon.
-    pub fn workers(&self) -> Arc<PackageWorkers> {
-        Arc::clone(&self.0)
-    }
-
     fn create_data_sources() -> Result<Vec<ValidatedDataSource>, DataSourceError> {
         Ok(vec![ValidatedDataSource::blocking(Self::NAME, &NoState, actions::find_package)?])
     }
@@ -45,18 +40,18 @@ impl PackagePlugin {
 impl NodePlugin for PackagePlugin {
     const NAME: &'static str = "package";
     type Options = NoOptions;
-    type Shared = PackageWorkers;
+    type Shared = Arc<PackageWorkers>;
 
     fn configure(
         _: NoOptions,
         _: &DaemonContext,
-        workers: PackageWorkers,
+        workers: Arc<PackageWorkers>,
     ) -> Result<Self, PluginError> {
-        Ok(Self(Arc::new(workers)))
+        Ok(Self(workers))
     }
 
     fn build_agent(&self) -> Result<Agent, AgentError> {
-        build_agent(&PackageChanges::in_workers(self.workers()))
+        build_agent(&PackageChanges::in_workers(Arc::clone(&self.0)))
     }
 
     fn data_sources(&self) -> Result<Vec<ValidatedDataSource>, DataSourceError> {

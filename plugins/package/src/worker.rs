@@ -42,7 +42,7 @@ const MAX_FILE_BYTES: u64 = 4 * 1024 * 1024;
 const START_TIMEOUT: Duration = Duration::from_mins(1);
 /// How long a worker tries to lock its file: a daemon that checks whether it runs holds the lock for an instant.
 const RUNNING_LOCK_TIMEOUT: Duration = Duration::from_secs(5);
-/// Poll interval for the result: there is no notification of another process's file.
+/// Poll interval for the result. A change of packages takes a second or more.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// How long a worker waits for the ones before it. Longer than a package tool may run.
 const QUEUE_TIMEOUT: Duration = Duration::from_hours(6);

@@ -176,8 +176,7 @@ impl<'a> PuppetRunner<'a> {
     /// Whether a run of Puppet is in progress, by Puppet's lock.
     pub(crate) fn is_locked(&self, settings: &PuppetSettings) -> bool {
         let path = settings.setting_path("agent_catalog_run_lockfile");
-        let relative = path.strip_prefix("/").unwrap_or(&path);
-        pid_lock::lock_holder(&self.cx.system.root().join(relative)).is_some()
+        pid_lock::lock_holder(&self.cx.system.host_path(&path)).is_some()
     }
 }
 

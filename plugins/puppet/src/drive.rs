@@ -21,7 +21,7 @@ use tokio::task::JoinError;
 use crate::classification;
 use crate::files::report::PuppetRunReport;
 use crate::options::CatalogEngine;
-use crate::paths::{self, PuppetPaths};
+use crate::paths::PuppetPaths;
 use crate::permit::{OptionalPermit, PermitParameters};
 use crate::program;
 use crate::record::PuppetRunRecord;
@@ -274,7 +274,7 @@ impl RunDriver {
 
     fn puppet_state(&self) -> Vec<PathBuf> {
         let paths = self.paths.iter();
-        paths.map(|paths| paths::host_path(&*self.system, &paths.state_dir())).collect()
+        paths.map(|paths| self.system.host_path(&paths.state_dir())).collect()
     }
 
     fn set_state(&mut self, state: PuppetRunState) {

@@ -11,7 +11,7 @@ use muster_engine::lock;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::paths::{PuppetPaths, host_path};
+use crate::paths::PuppetPaths;
 use crate::permit::{OptionalPermit, PermitParameters};
 use crate::runs::PuppetRunManager;
 
@@ -91,7 +91,7 @@ impl PuppetRunMonitor {
         }
         let state = cache.cached_state_dir(|| {
             let paths = PuppetPaths::find(&self.runs.options, &*self.system).ok()?;
-            Some(host_path(&*self.system, &paths.state_dir()))
+            Some(self.system.host_path(&paths.state_dir()))
         })?;
         lock::applying_process(&[state]).filter(|pid| *pid != std::process::id())
     }

@@ -122,12 +122,6 @@ pub(crate) fn find_program(
     Err(PuppetPathsError::Program(PROGRAM_CANDIDATES.join(", ")))
 }
 
-/// Converts a path of the node into a path of the host.
-pub(crate) fn host_path(system: &dyn System, path: &Path) -> PathBuf {
-    let relative = path.strip_prefix("/").unwrap_or(path);
-    system.root().join(relative)
-}
-
 fn find_ssldir(system: &dyn System) -> Result<PathBuf, SystemError> {
     for path in SSLDIR_CANDIDATES {
         if path_exists(system, Path::new(path))? {

@@ -96,7 +96,9 @@ pub(crate) fn conflict_error(conflicts: Vec<RestoreConflict>) -> ActionError {
         "changed after the change that is to be undone: {}; nothing was undone; use `force=true` (`rpc job undo --force`) to undo it and lose these changes",
         limit_sentences(&descriptions)
     );
-    let report = ChangeReport { result: problem.clone(), ..ChangeReport::default() };
+    // The message has the reason.
+    let report =
+        ChangeReport { result: "nothing was undone".to_owned(), ..ChangeReport::default() };
     let diff = (!diffs.is_empty()).then(|| diffs.join("\n"));
     ActionError::failed(problem).with_output(&AppliedChange { report, diff })
 }

@@ -77,12 +77,8 @@ pub(crate) fn lock_puppet(
     system: &dyn System,
     options: &Options,
 ) -> Result<Vec<PidLock>, ActionError> {
-    let to_host_path = |path: PathBuf| {
-        let relative = path.strip_prefix("/").unwrap_or(&path).to_owned();
-        system.root().join(relative)
-    };
     let locks = puppet::state_file(options.lock.as_deref(), "agent_catalog_run.lock");
-    let locks: Vec<PathBuf> = locks.into_iter().map(to_host_path).collect();
+    let locks: Vec<PathBuf> = locks.iter().map(|path| system.host_path(path)).collect();
     acquire_puppet_locks(&locks, options.lock_wait).map_err(|error| match error {
         LockError::Puppet { pid, .. } => busy_error(pid),
         LockError::System(error) => error.into(),
@@ -106,7 +102,7 @@ fn find_puppet_run(system: &dyn System, lock: Option<&Path>) -> Result<Option<u3
             Err(error) => return Err(error),
         };
         let pid = String::from_utf8_lossy(&content).trim().parse::<u32>().ok();
-        let host_path = system.root().join(path.strip_prefix("/").unwrap_or(&path));
+        let host_path = system.host_path(&path);
         let is_holder = |pid: &u32| is_puppet(system, *pid) && !is_left_over(&host_path, *pid);
         if let Some(pid) = pid.filter(is_holder) {
             return Ok(Some(pid));

@@ -37,6 +37,11 @@ pub enum RestartTargetError {
 }
 
 impl RestartTarget {
+    /// The daemon itself.
+    pub fn daemon() -> Self {
+        Self::Unit(DAEMON_UNIT.to_owned())
+    }
+
     /// Parses a service name.
     pub fn parse_unit(name: &str) -> Result<Self, RestartTargetError> {
         let is_named = |byte: u8| byte.is_ascii_alphanumeric() || b"_.@:-".contains(&byte);

@@ -1,7 +1,5 @@
 //! The actions of `service`, and its data source: `service("sshd")`.
 
-use std::sync::Arc;
-
 use muster_api::{ActionError, BlockingContext, NoState};
 use muster_engine::EngineError;
 use schemars::JsonSchema;
@@ -9,9 +7,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::SelfRestart;
 use crate::service::{NodeService, ServiceRunState};
-
-/// The daemon's own service.
-const DAEMON_SERVICE: &str = "rpcd";
 
 /// The input of `status`.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -58,29 +53,38 @@ pub(crate) fn query_service(
     Ok(ServiceStatusOutput { status })
 }
 
-/// Starts a stopped service, or stops a running one. Refuses to stop the daemon: it could not reply, and nothing could start it again.
+/// Stops a running service. Refuses to stop the daemon.
+pub(crate) fn stop_service(
+    restart: &SelfRestart,
+    cx: &BlockingContext,
+    input: ServiceChangeInput,
+) -> Result<ServiceChangeOutput, ActionError> {
+    if restart.for_service(&input.service).is_some() {
+        return Err(ActionError::invalid_input(
+            "rpcd cannot stop itself: it could not reply, and rpc could not start it again; stop it on the node",
+        ));
+    }
+    change_state(cx, input, ServiceRunState::Stopped)
+}
+
+/// Starts a stopped service, or stops a running one.
 pub(crate) fn change_state(
     cx: &BlockingContext,
     input: ServiceChangeInput,
     desired: ServiceRunState,
 ) -> Result<ServiceChangeOutput, ActionError> {
     let noop = input.noop == Some(true);
-    if desired == ServiceRunState::Stopped && is_daemon(&input.service) {
-        return Err(ActionError::invalid_input(
-            "rpcd cannot stop itself: it could not reply, and rpc could not start it again; stop it on the node",
-        ));
-    }
     NodeService::new(cx, input.service).ensure_state(desired, noop).map_err(to_action_error)
 }
 
 /// Stops and starts a service. The daemon itself is restarted after the reply: an action that waited for it would keep it from stopping.
 pub(crate) fn restart_service(
-    restarter: &Arc<SelfRestart>,
+    restart: &SelfRestart,
     cx: &BlockingContext,
     input: ServiceChangeInput,
 ) -> Result<ServiceChangeOutput, ActionError> {
     let noop = input.noop == Some(true);
-    if let Some(restarter) = restarter.as_ref().as_ref().filter(|_| is_daemon(&input.service)) {
+    if let Some(restarter) = restart.for_service(&input.service) {
         if !noop {
             restarter.request_restart()?;
         }
@@ -88,11 +92,6 @@ pub(crate) fn restart_service(
     }
     let status = NodeService::new(cx, input.service).restart(noop).map_err(to_action_error)?;
     Ok(ServiceChangeOutput { status, changed: true })
-}
-
-/// Whether this is the service of the daemon that runs this action.
-fn is_daemon(service: &str) -> bool {
-    service.strip_suffix(".service").unwrap_or(service) == DAEMON_SERVICE
 }
 
 pub(crate) fn find_service(

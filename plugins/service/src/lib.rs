@@ -19,16 +19,26 @@ use muster_api::{
 };
 
 use actions::{ServiceChangeInput, change_state};
-use service::ServiceRunState::{Running, Stopped};
+use service::ServiceRunState::Running;
 
 /// Requests the restart of the daemon itself, which no action can perform: it would wait for its own end.
 pub trait DaemonRestarter: fmt::Debug + Send + Sync {
+    /// Whether this is the daemon's own service.
+    fn is_daemon(&self, service: &str) -> bool;
     /// Requests the restart; it happens after the action has replied.
     fn request_restart(&self) -> Result<(), ActionError>;
 }
 
-/// How the agent restarts the daemon; `None` where no daemon runs as a service.
-pub(crate) type SelfRestart = Option<Arc<dyn DaemonRestarter>>;
+/// Restarts the daemon, where it is a service of the machine.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct SelfRestart(Option<Arc<dyn DaemonRestarter>>);
+
+impl SelfRestart {
+    /// The restarter, if this is the daemon's own service.
+    pub(crate) fn for_service(&self, service: &str) -> Option<&dyn DaemonRestarter> {
+        self.0.as_deref().filter(|restarter| restarter.is_daemon(service))
+    }
+}
 
 /// The agent and the data source `service`.
 #[derive(Debug, Clone)]
@@ -37,7 +47,7 @@ pub struct ServicePlugin(Arc<dyn DaemonRestarter>);
 impl ServicePlugin {
     /// An agent of a node that is not a service of its machine.
     pub fn create_agent() -> Result<Agent, AgentError> {
-        build_agent(None)
+        build_agent(&SelfRestart::default())
     }
 
     fn create_data_sources() -> Result<Vec<ValidatedDataSource>, DataSourceError> {
@@ -59,7 +69,7 @@ impl NodePlugin for ServicePlugin {
     }
 
     fn build_agent(&self) -> Result<Agent, AgentError> {
-        build_agent(Some(Arc::clone(&self.0)))
+        build_agent(&SelfRestart(Some(Arc::clone(&self.0))))
     }
 
     fn data_sources(&self) -> Result<Vec<ValidatedDataSource>, DataSourceError> {
@@ -67,16 +77,13 @@ impl NodePlugin for ServicePlugin {
     }
 }
 
-fn build_agent(restarter: SelfRestart) -> Result<Agent, AgentError> {
-    let restarter = Arc::new(restarter);
+fn build_agent(restart: &SelfRestart) -> Result<Agent, AgentError> {
     Agent::builtin(ServicePlugin::NAME)?
         .blocking_action("status", &NoState, actions::query_service)
         .blocking_action("start", &NoState, |_, cx, input: ServiceChangeInput| {
             change_state(cx, input, Running)
         })
-        .blocking_action("stop", &NoState, |_, cx, input: ServiceChangeInput| {
-            change_state(cx, input, Stopped)
-        })
-        .blocking_action("restart", &restarter, actions::restart_service)
+        .blocking_action("stop", restart, actions::stop_service)
+        .blocking_action("restart", restart, actions::restart_service)
         .build()
 }

@@ -4,16 +4,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_bus::{BrokerAddress, BrokerCredentials, Bus, BusOptions};
+use muster_tests::requests::unsigned_request;
 use muster_tests::simulate_delay;
-use muster_wire::identity::{Identity, SubjectName};
-use muster_wire::request::{Request, RequestTarget};
+use muster_wire::identity::Identity;
+use muster_wire::request::RequestTarget;
 use muster_wire::sign::{EnvelopeKind, Signer, sign_envelope};
 use muster_wire::subject::{self, AnswerAddress};
 use muster_wire::token::UserCredentials;
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 use serde_json::{Value, json};
-use uuid::Uuid;
 
 use super::nodes::{MachineNodes, NodeOptions, node_name};
 use super::organisation::OperatorHost;
@@ -45,25 +45,10 @@ impl RawCaller {
         let script = format!("echo {number} >>/var/ran; sync -f /var/ran");
         let Value::Object(data) = json!({"script": script}) else { panic!("not an object") };
         let node = Identity::parse(node).unwrap();
-        let name = |text| SubjectName::parse(text).unwrap();
-        let request = Request {
-            id: Uuid::now_v7(),
-            caller: self.signer.identity().clone(),
-            collective: name("muster"),
-            agent: name("shell"),
-            action: name("run"),
-            target: RequestTarget::Nodes([node.clone()].into()),
-            issued_at: muster_tests::now(),
-            ttl: 60_000,
-            timeout: None,
-            reply: true,
-            trace: false,
-            traceparent: None,
-            stream: false,
-            approval: None,
-            data,
-            sealed: None,
-        };
+        let target = RequestTarget::Nodes([node.clone()].into());
+        let mut request =
+            unsigned_request(self.signer.identity(), ["muster", "shell", "run"], target);
+        request.data = data;
         let key = self.signer.public_key().to_string();
         SignedRequest {
             subject: subject::node_request(

@@ -12,30 +12,8 @@ use super::load::{RequestLoad, compare_records, connect_client};
 use super::nodes::{count_answers, node_name};
 use super::organisation::OperatorHost;
 
-/// A provisioner for a fleet without Puppet: all steps that need a Puppet Server are disabled.
-const PROVISIONER: &str = r#"
-[[plugins.provisioner.steps]]
-name = "place"
-enabled = false
-[[plugins.provisioner.steps]]
-name = "set_puppet_host"
-enabled = false
-[[plugins.provisioner.steps]]
-name = "clean"
-enabled = false
-[[plugins.provisioner.steps]]
-name = "request_certificate"
-enabled = false
-[[plugins.provisioner.steps]]
-name = "sign"
-enabled = false
-[[plugins.provisioner.steps]]
-name = "bootstrap"
-enabled = false
-[[plugins.provisioner.steps]]
-name = "final_run"
-enabled = false
-"#;
+/// A provisioner for a fleet without Puppet.
+const PROVISIONER: &str = "[plugins.provisioner]\npuppet = false\n";
 
 /// All files of a machine, except those of apt, dpkg and the running system.
 const LIST_FILES: &str = "find / -xdev \\( -path /proc -o -path /sys -o -path /dev -o -path /run -o -path /tmp -o -path /var/tmp \

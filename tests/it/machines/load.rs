@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use muster_client::{
-    BrokerAddress, CallEvent, CallTarget, Client, ClientSettings, DiscoveryWindow, RpcCall,
-};
-use muster_wire::identity::{Identity, SubjectName};
+use muster_client::{CallEvent, CallTarget, Client, RpcCall};
+use muster_tests::requests::read_client_settings;
+use muster_wire::identity::Identity;
 use serde_json::{Value, json};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
@@ -20,7 +19,7 @@ const RECORD: &str = "/var/ran";
 /// How long a caller waits for the reply.
 const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What a caller was told about its request.
+/// The reply that a caller got for its request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum CallResult {
     /// The action succeeded.
@@ -48,23 +47,7 @@ pub(crate) struct RequestLoad {
 
 /// A client with the files of `rip`.
 pub(crate) async fn connect_client(operator: &OperatorHost) -> Client {
-    let text = std::fs::read_to_string(operator.path("rip/rpc.toml")).unwrap();
-    let table: toml::Table = text.parse().unwrap();
-    let broker = table.get("broker").unwrap();
-    let urls = broker.get("urls").unwrap().as_array().unwrap();
-    let settings = ClientSettings {
-        servers: urls
-            .iter()
-            .map(|url| BrokerAddress::parse(url.as_str().unwrap(), false).unwrap())
-            .collect(),
-        authority: Some(operator.path("rip/ca.pem")),
-        credentials: operator.path("rip/user.creds"),
-        operator: table.get("trust").unwrap().get("operator").unwrap().as_str().unwrap().to_owned(),
-        account: operator.path("rip/account.jwt"),
-        collective: SubjectName::parse("muster").unwrap(),
-        window: DiscoveryWindow::default(),
-    };
-    Client::connect(settings).await.unwrap()
+    Client::connect(read_client_settings(&operator.path("rip/rpc.toml"))).await.unwrap()
 }
 
 impl RequestLoad {
@@ -136,7 +119,7 @@ pub(crate) struct LoadSummary {
     pub(crate) missing: usize,
 }
 
-/// Compares what callers were told with what the nodes ran: no request ran twice, and each that succeeded ran.
+/// Compares the replies with the runs on the nodes: no request ran twice, and each successful one ran.
 pub(crate) async fn compare_records(fleet: &MachineFleet, records: &[CallRecord]) -> LoadSummary {
     let mut summary = LoadSummary::default();
     for machine in fleet.names() {

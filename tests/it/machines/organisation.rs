@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Output, Stdio};
 
 use muster_tests::await_state;
-use muster_tests::command::{describe_output, find_program};
+use muster_tests::command::{describe_output, prepare_rpc};
 use muster_tests::nats_server::find_binary;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -74,21 +74,9 @@ impl OperatorHost {
 
     /// A command line of `rpc` for `rip`, in the operator's home directory.
     pub(crate) fn prepare_command(&self, arguments: &[&str]) -> tokio::process::Command {
-        let mut command = tokio::process::Command::new(find_program("rpc"));
-        command
-            .args(arguments)
-            .current_dir(self.directory.path())
-            .env("HOME", self.directory.path())
-            .env("MUSTER_ORG", self.path("acme"))
-            .env("RPC_CONFIG", self.path("rip/rpc.toml"))
-            .env_remove("XDG_STATE_HOME")
-            .env_remove("XDG_CACHE_HOME")
-            .env_remove("XDG_CONFIG_HOME")
-            .env_remove("TRACEPARENT")
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .kill_on_drop(true);
+        let home = self.directory.path();
+        let mut command = prepare_rpc(home, &self.path("rip/rpc.toml"), arguments);
+        command.current_dir(home).env("MUSTER_ORG", self.path("acme"));
         command
     }
 

@@ -34,7 +34,7 @@ const CONFIGURATION: &str = "[plugins.catalog]\nenabled = true\n";
 const STUB: &str = "[Service]\nExecStartPre=/bin/sh -c 'echo start >>/var/stub-starts; sync -f /var/stub-starts'\n\
     ExecStart=/bin/sleep infinity\n[Install]\nWantedBy=multi-user.target\n";
 
-/// What the operator was told of a request that a power cut may have interrupted.
+/// The reply to a request that a power cut may have interrupted.
 async fn call(operator: &OperatorHost, machine: &str, words: &[&str]) -> Option<Value> {
     let name = node_name(machine);
     let words = [&["do"], words, &["-I", &name, "--timeout", "10"]].concat();

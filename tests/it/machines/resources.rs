@@ -200,7 +200,6 @@ async fn check_sequences(nodes: &MachineNodes) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "masked services onwards have not passed yet: see the list of cases"]
 async fn resources_are_changed_once_and_undone_as_puppet_sees_it() {
     let repository = TempDir::new().unwrap();
     write_repository(&repository.path().join("srv/demo"));

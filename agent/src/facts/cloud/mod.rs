@@ -99,7 +99,7 @@ impl CloudCollector {
     }
 
     /// Collects the facts. In detection mode, no response means no facts, and is not an error. Blocks.
-    pub(super) fn collect_facts(&self) -> Result<Map<String, Value>, FactError> {
+    pub(crate) fn collect_facts(&self) -> Result<Map<String, Value>, FactError> {
         if let Some(provider) = self.provider.or_else(|| self.detected.get().copied()) {
             let metadata = self.fetch_metadata(provider)?;
             let metadata = metadata.ok_or(CloudError::NoResponse(provider.as_str()))?;

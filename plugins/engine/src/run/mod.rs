@@ -78,20 +78,7 @@ pub fn apply_stored_catalog(
     options: &RunOptions,
     on_event: &mut dyn FnMut(&RunEvent),
 ) -> Result<RunReport, CatalogRunError> {
-    let mut stored = Ok(());
-    let cancel = options.cancel.clone();
-    let report = apply_catalog(engine, catalog, state, options, &mut |event| {
-        if matches!(event, RunEvent::Start(_)) && !options.noop && !engine.is_read_only() {
-            stored = state.replace_file(run_files::CATALOG_FILE, text);
-            if stored.is_err() {
-                // Nothing is changed without it.
-                cancel.cancel();
-            }
-        }
-        on_event(event);
-    });
-    stored?;
-    report
+    run_catalog(engine, (catalog, Some(text)), state, options, on_event)
 }
 
 /// Applies the catalog and returns the report. `on_event` receives every event as it happens. A read-only engine only plans, regardless of
@@ -99,6 +86,16 @@ pub fn apply_stored_catalog(
 pub fn apply_catalog(
     engine: &ResourceEngine,
     catalog: &Catalog,
+    state: &StateDir,
+    options: &RunOptions,
+    on_event: &mut dyn FnMut(&RunEvent),
+) -> Result<RunReport, CatalogRunError> {
+    run_catalog(engine, (catalog, None), state, options, on_event)
+}
+
+fn run_catalog(
+    engine: &ResourceEngine,
+    (catalog, text): (&Catalog, Option<&[u8]>),
     state: &StateDir,
     options: &RunOptions,
     on_event: &mut dyn FnMut(&RunEvent),
@@ -125,6 +122,9 @@ pub fn apply_catalog(
         failed_to_generate: false,
         on_event,
     };
+    if let Some(text) = text.filter(|_| !options.noop && !engine.is_read_only()) {
+        state.replace_file(run_files::CATALOG_FILE, text)?;
+    }
     run.emit_start(catalog);
     let warnings: Vec<String> = run.ledger.warnings().to_vec();
     for warning in catalog.warnings.iter().chain(&warnings).chain(&warning) {

@@ -139,7 +139,9 @@ impl InverseBuilder<'_> {
         }
         let ensure = self.plan.changes.iter().find(|change| change.property == "ensure");
         match ensure {
-            Some(change) if change.from.as_ref().is_none_or(is_absent) => self.undo_creation(),
+            Some(change) if change.from.as_ref().is_none_or(|from| is_missing(type_name, from)) => {
+                self.undo_creation(change.from.as_ref());
+            }
             // Its changes are all in the plan; what it does not change stays as it is.
             Some(_) if type_name == "service" => self.undo_properties()?,
             Some(change) => self.undo_replacement(change)?,
@@ -159,8 +161,8 @@ impl InverseBuilder<'_> {
         self.inverse.unrestored.push(UnrestoredProperty { property, reason, forced_attribute });
     }
 
-    fn undo_creation(&mut self) {
-        self.set("ensure", &"absent".into());
+    fn undo_creation(&mut self, before: Option<&ResourceValue>) {
+        self.set("ensure", before.unwrap_or(&"absent".into()));
         let resource = &self.plan.resource;
         if resource.type_name != "user" || !resource.get_flag("managehome") {
             return;
@@ -289,6 +291,11 @@ impl InverseBuilder<'_> {
             attributes.insert(parameter.to_owned(), value);
         }
     }
+}
+
+/// Whether `ensure` had a value of a resource that does not exist.
+fn is_missing(type_name: &str, ensure: &ResourceValue) -> bool {
+    is_absent(ensure) || (type_name == "package" && ensure.as_text() == Some("purged"))
 }
 
 /// Whether a property of this kind can have this value, as opposed to a state that is only reported, such as `static`.

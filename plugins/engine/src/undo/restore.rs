@@ -256,6 +256,7 @@ fn find_conflict(
         return Ok(is_at_risk.then_some(RestoreConflict { description, diff: None }));
     };
     let left = ResourceState { values: left.clone() };
+    let diff = edit_diff(cx, change, &location, [&left, &current]);
     let mut names = Vec::new();
     for property in schema.properties() {
         let name = property.name;
@@ -263,7 +264,11 @@ fn find_conflict(
         if is_concerned && is_changed(name, &left, &current, resource) {
             let show = |value| show_value(property.sensitive, value);
             let (now, then) = (show(current.get(name)), show(left.get(name)));
-            names.push(format!("{name} is {now}, the change left {then}"));
+            names.push(match name {
+                // The diff shows it; the values are checksums.
+                "content" if diff.is_some() => name.to_owned(),
+                _ => format!("{name} is {now}, the change left {then}"),
+            });
         }
     }
     if names.is_empty() {
@@ -271,7 +276,7 @@ fn find_conflict(
     }
     Ok(Some(RestoreConflict {
         description: format!("{}: {}", change.reference(), names.join(", ")),
-        diff: edit_diff(cx, change, &location, [&left, &current]),
+        diff,
     }))
 }
 

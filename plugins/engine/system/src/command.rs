@@ -33,8 +33,8 @@ pub struct Command {
     pub output_limit: usize,
     /// Ends the process group early when set.
     pub cancel: CancelFlag,
-    /// Never end it because of a cancellation or the end of this process: the call then fails with [`SystemError::LeftRunning`], and the program goes
-    /// on. Its timeout still applies while this process waits. For tools that leave the machine half-changed when they are interrupted. Both output
+    /// Never end it because of a cancellation or the end of this process: the call then fails with [`SystemError::LeftRunning`], and the program
+    /// keeps running. Its timeout still applies while this process waits. For tools that leave the machine half-changed when they are interrupted. Both output
     /// streams are kept as one, and the listener gets nothing.
     pub uninterrupted: bool,
     /// Receives all output as it arrives, including output beyond the limit and before a timeout.

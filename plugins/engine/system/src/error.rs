@@ -86,8 +86,10 @@ pub enum SystemError {
         /// The operation, as in "run `/bin/sh`".
         operation: String,
     },
-    /// The caller cancelled the request, or the daemon stops; the program goes on.
-    #[error("`{program}` was not interrupted and goes on as process {pid}; its outcome is unknown")]
+    /// The caller cancelled the request, or the daemon stops; the program keeps running.
+    #[error(
+        "`{program}` was not interrupted; it is still running as process {pid}, and its outcome is unknown"
+    )]
     LeftRunning {
         /// The requested program.
         program: String,

@@ -40,6 +40,11 @@ pub trait System: fmt::Debug + Send + Sync {
     /// The real path of the machine's `/`; `/` for the local machine.
     fn root(&self) -> &Path;
 
+    /// The real path of a path of the machine: `/etc` of a machine at `/srv/node` is `/srv/node/etc`.
+    fn host_path(&self, path: &Path) -> PathBuf {
+        self.root().join(path.strip_prefix("/").unwrap_or(path))
+    }
+
     /// Metadata of a path. Does not follow a symbolic link in the last component; `None` if the path does not exist.
     fn metadata(&self, path: &Path) -> SystemResult<Option<FileMetadata>>;
 

@@ -1,6 +1,7 @@
 //! Activity of Puppet's agent and results of its last run, from the files that Puppet writes.
 //!
-//! A lock counts only while a live Puppet process holds it, by the same test as Puppet's own, and not if an earlier process with the same id has left it. Paths are the node's own.
+//! A lock counts only while a live Puppet process holds it, by the same test as Puppet's own, and not if an earlier process with the same id has
+//! left it. Paths are the node's own.
 
 use std::path::Path;
 
@@ -121,8 +122,7 @@ pub(crate) fn lock_holder(system: &dyn System, path: &Path) -> Result<LockHolder
         || name.contains("puppet-")
         || (name.contains("ruby")
             && proc("cmdline")?.is_some_and(|words| words.contains("puppet")));
-    let host_path = system.root().join(path.strip_prefix("/").unwrap_or(path));
-    let is_held = is_puppet && !is_left_over(&host_path, pid);
+    let is_held = is_puppet && !is_left_over(&system.host_path(path), pid);
     Ok(if is_held { LockHolder::Process(pid) } else { LockHolder::Stale(Some(pid)) })
 }
 

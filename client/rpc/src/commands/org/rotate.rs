@@ -110,9 +110,10 @@ async fn finish_rotation(
     let outdated = if force { Vec::new() } else { find_outdated(organisation, kind).await? };
     if !outdated.is_empty() {
         print_names(&outdated, "have credentials of the old key only", printer);
-        printer.print_error("the rotation was not finished: these credentials would end");
+        printer
+            .print_error("the rotation was not finished: these credentials would become invalid");
         printer.print_hint(format_args!(
-            "run `rpc org rotate {kind}` again for nodes, or `rpc org add ... --renew` for others; --force ends these credentials"
+            "run `rpc org rotate {kind}` again for nodes, or `rpc org add ... --renew` for others; --force makes them invalid"
         ));
         return Ok(CommandExitCode::Local);
     }
@@ -121,7 +122,7 @@ async fn finish_rotation(
     drop(lock);
     printer.print_message(match removed {
         0 => format!("only one key signs the credentials of each {kind}"),
-        _ => format!("{GOOD}removed{GOOD:#} the old key; its credentials are not valid any more"),
+        _ => format!("{GOOD}removed{GOOD:#} the old key; its credentials are invalid now"),
     });
     push::push_account_tokens(organisation, printer).await
 }

@@ -96,9 +96,8 @@ fn start_service(cx: &ResourceContext<'_>, resource: &Resource) -> Result<()> {
     let private = FileAttributes::with_mode(0o700);
     paths::create_dirs(cx.system, &state_directory, &private).during(resource, doing)?;
     cx.system.remove_file(&process_file).during(resource, doing)?;
-    let relative_path = state_directory.strip_prefix("/").unwrap_or(&state_directory);
     let spool =
-        ProcessSpool { directory: cx.system.root().join(relative_path), limit: MAX_STREAM_BYTES };
+        ProcessSpool { directory: cx.system.host_path(&state_directory), limit: MAX_STREAM_BYTES };
     let command = Command::new(["/bin/sh", "-c", line]);
     let process = cx.system.start_detached(&command, &spool).during(resource, doing)?;
     let text = serde_json::to_vec(&process)

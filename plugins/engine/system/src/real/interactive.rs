@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::process::{Child, ChildStderr, ChildStdin, ChildStdout};
+use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 
-use super::process::{CANCEL_POLL_INTERVAL, PreparedProcess, ProcessGroup, spawn_process};
+use super::process::{CANCEL_POLL_INTERVAL, PreparedProcess, ProcessGroup};
 use crate::command::CancelFlag;
 use crate::interactive::InteractiveProcess;
 use crate::process::OUTPUT_DRAIN_TIMEOUT;
@@ -50,7 +50,8 @@ pub(super) fn start_process(
     prepared: &PreparedProcess,
     command: &Command,
 ) -> SystemResult<RealInteractiveProcess> {
-    let mut child = spawn_process(prepared, true).map_err(command.start_error())?;
+    let child = prepared.spawn(Stdio::piped(), Stdio::piped(), Stdio::piped());
+    let mut child = child.map_err(command.start_error())?;
     let group = ProcessGroup::from_child(&child).map_err(command.start_error())?;
     match spawn_pipe_threads(&mut child, command.output_limit) {
         Ok((input, output, stderr)) => Ok(RealInteractiveProcess {

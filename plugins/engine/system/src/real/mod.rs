@@ -55,16 +55,16 @@ impl RealSystem {
     }
 
     /// The path on the host: links before the last component are resolved, and with `follow` the last component too.
-    fn host_path(&self, path: &Path, follow: bool) -> SystemResult<PathBuf> {
-        let inside = resolve_path(path, follow, &|link| read_link(&join_root(&self.root, link)))?;
-        Ok(join_root(&self.root, &inside))
+    fn resolve_host_path(&self, path: &Path, follow: bool) -> SystemResult<PathBuf> {
+        let inside = resolve_path(path, follow, &|link| read_link(&self.host_path(link)))?;
+        Ok(self.host_path(&inside))
     }
 
     /// The path on the host, for read-only access. On the local machine the kernel resolves the links
     /// before the last component, which saves a system call for each component.
     fn inspected_path(&self, path: &Path, follow: bool) -> SystemResult<PathBuf> {
         if !self.is_host() {
-            return self.host_path(path, follow);
+            return self.resolve_host_path(path, follow);
         }
         check_path(path)?;
         Ok(path.to_owned())
@@ -90,7 +90,7 @@ impl RealSystem {
         follow: bool,
         operation: impl FnOnce(&Path) -> io::Result<T>,
     ) -> SystemResult<T> {
-        let host = self.host_path(path, follow)?;
+        let host = self.resolve_host_path(path, follow)?;
         operation(&host).map_err(file_error(verb, path))
     }
 }
@@ -117,7 +117,7 @@ impl System for RealSystem {
     }
 
     fn read_world_readable(&self, path: &Path, limit: u64) -> SystemResult<Option<Vec<u8>>> {
-        let inside = resolve_path(path, false, &|link| read_link(&join_root(&self.root, link)))?;
+        let inside = resolve_path(path, false, &|link| read_link(&self.host_path(link)))?;
         crate::confined::read_world_readable(&self.root, &inside, limit)
     }
 
@@ -224,7 +224,7 @@ impl System for RealSystem {
     }
 
     fn rename(&self, from: &Path, to: &Path) -> SystemResult<()> {
-        let to = self.host_path(to, false)?;
+        let to = self.resolve_host_path(to, false)?;
         self.with_host_path("rename", from, false, |host| {
             fs::rename(host, &to)?;
             sync_parent(&to)?;
@@ -298,11 +298,6 @@ impl System for RealSystem {
     fn now(&self) -> SystemTime {
         SystemTime::now()
     }
-}
-
-/// `/etc` below `/srv/node` is `/srv/node/etc`.
-fn join_root(root: &Path, inside: &Path) -> PathBuf {
-    root.join(inside.strip_prefix("/").unwrap_or(inside))
 }
 
 /// The link target; `None` if the path is missing or not a link.

@@ -65,8 +65,9 @@ pub(super) fn run_process(
     if command.cancel.is_cancelled() {
         return Err(SystemError::Cancelled { program: command.program_name().to_owned() });
     }
-    let mut child =
-        spawn_process(prepared, !command.stdin.is_empty()).map_err(command.start_error())?;
+    let stdin = if command.stdin.is_empty() { Stdio::null() } else { Stdio::piped() };
+    let child = prepared.spawn(stdin, Stdio::piped(), Stdio::piped());
+    let mut child = child.map_err(command.start_error())?;
     let group = ProcessGroup::from_child(&child).map_err(command.start_error())?;
     let events = watch_process(&mut child, command.stdin.clone());
     let mut output = OutputCollector::new(command.output_limit);
@@ -87,26 +88,29 @@ pub(super) fn run_process(
     }
 }
 
-#[expect(clippy::disallowed_types, reason = "this module starts processes")]
-pub(super) fn spawn_process(prepared: &PreparedProcess, with_input: bool) -> io::Result<Child> {
-    let (program, arguments) = prepared
-        .argv
-        .split_first()
-        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the command is empty"))?;
-    let mut process = Process::new(program);
-    process
-        .args(arguments)
-        .env_clear()
-        .envs(&prepared.env)
-        .current_dir(&prepared.cwd)
-        .stdin(if with_input { Stdio::piped() } else { Stdio::null() })
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .process_group(0);
-    if let Some((uid, gid)) = prepared.ids {
-        process.uid(uid).gid(gid);
+impl PreparedProcess {
+    /// Starts the process as the leader of a process group of its own.
+    #[expect(clippy::disallowed_types, reason = "this module starts processes")]
+    pub(super) fn spawn(&self, stdin: Stdio, stdout: Stdio, stderr: Stdio) -> io::Result<Child> {
+        let (program, arguments) = self
+            .argv
+            .split_first()
+            .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the command is empty"))?;
+        let mut process = Process::new(program);
+        process
+            .args(arguments)
+            .env_clear()
+            .envs(&self.env)
+            .current_dir(&self.cwd)
+            .stdin(stdin)
+            .stdout(stdout)
+            .stderr(stderr)
+            .process_group(0);
+        if let Some((uid, gid)) = self.ids {
+            process.uid(uid).gid(gid);
+        }
+        process.spawn()
     }
-    process.spawn()
 }
 
 /// Starts the waiting threads: one for the exit of the leader, and one per stream.

@@ -224,7 +224,7 @@ fn find_program(system: &RealSystem, program: &str, search_path: &str) -> io::Re
 
 /// Whether the file is executable; `None` if it does not exist.
 fn is_executable(system: &RealSystem, program: &Path) -> Option<bool> {
-    let mut paths = vec![system.host_path(program, true).ok()?];
+    let mut paths = vec![system.resolve_host_path(program, true).ok()?];
     let first = program.components().nth(1)?.as_os_str().to_str()?;
     if !system.is_host() && BORROWED_DIRECTORIES.contains(&first) {
         paths.push(program.to_owned());

@@ -4,9 +4,7 @@
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, Write as _};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
-#[expect(clippy::disallowed_types, reason = "this module starts processes")]
-use std::process::Command as Process;
+use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ExitStatus, Stdio};
 use std::thread;
 use std::time::Instant;
@@ -48,30 +46,13 @@ pub(super) fn run_uninterrupted(
     collect_output(&mut output, status, command.output_limit).map_err(&start_error)
 }
 
-#[expect(clippy::disallowed_types, reason = "this module starts processes")]
 fn spawn_process(
     prepared: &PreparedProcess,
     output: &File,
     command: &Command,
 ) -> io::Result<Child> {
-    let (program, arguments) = prepared
-        .argv
-        .split_first()
-        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the command is empty"))?;
-    let mut process = Process::new(program);
-    process
-        .args(arguments)
-        .env_clear()
-        .envs(&prepared.env)
-        .current_dir(&prepared.cwd)
-        .stdin(open_input(&command.stdin)?)
-        .stdout(output.try_clone()?)
-        .stderr(output.try_clone()?)
-        .process_group(0);
-    if let Some((uid, gid)) = prepared.ids {
-        process.uid(uid).gid(gid);
-    }
-    process.spawn()
+    let (stdout, stderr) = (output.try_clone()?, output.try_clone()?);
+    prepared.spawn(open_input(&command.stdin)?, stdout.into(), stderr.into())
 }
 
 /// A file too, so that the program can read it all after this process has ended.
