@@ -212,7 +212,7 @@ async fn file_edited_after_the_change_is_refused_with_its_diff() {
     undo.write("/tmp/motd", "new\nby hand\nlast\n");
     for noop in [true, false] {
         let error = undo.machine.ask("do", json!({"undo": id, "noop": noop})).await.unwrap_err();
-        assert!(error.message.contains("File[/tmp/motd]: content is"), "{}", error.message);
+        assert!(error.message.contains("File[/tmp/motd]: content; "), "{}", error.message);
         assert!(error.message.contains("nothing was undone"), "{}", error.message);
         let diff = diff_of(&error);
         assert!(diff.contains("+by hand") && !diff.contains("old"), "{diff}");
