@@ -269,7 +269,12 @@ async fn request_that_a_power_failure_ended_is_reported_as_lost() {
             fixture.audit_of_changes() == [("started".to_owned(), None), lost]
         })
         .await;
-        // It is reported once.
+        // It is reported once: its end is written after the reply was sent.
+        await_state("the end of the request is written", || {
+            let journal = fs::read_to_string(fixture.home.path("state/begun")).unwrap();
+            journal.contains("\"ended\"")
+        })
+        .await;
         drop(second);
         let third = fixture.start().await;
         assert!(!third.log().contains("an earlier daemon had begun"), "{}", third.log());

@@ -109,6 +109,8 @@ impl Demo {
 /// Starts a daemon and returns it when it is ready; `None` if another daemon still holds the lock of its state.
 fn start_daemon(config: &Path, log: &Path, deadline: Instant) -> Option<Child> {
     let mut child = Command::new(find_program("rpcd"))
+        // As the unit and `rpc demo up` do.
+        .env("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0")
         .arg("--config")
         .arg(config)
         .stdin(Stdio::null())

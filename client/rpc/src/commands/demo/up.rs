@@ -35,6 +35,9 @@ use crate::environment::ProcessEnvironment;
 use crate::printer::{GOOD, OutputPrinter};
 use crate::render::escape_to_line;
 
+/// As in the daemon's unit: freed blocks are not kept for the thread that freed them.
+const ALLOCATOR_SETTING: (&str, &str) = ("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0");
+
 /// Timeout for all nodes together to become ready.
 pub const READY_TIMEOUT: Duration = Duration::from_secs(30);
 /// Number of nodes unless the user chooses another one.
@@ -234,7 +237,8 @@ impl DemoStart<'_> {
         // The path of a Unix socket is limited to 107 bytes, so the index is used instead of the name.
         let listener = ReadinessListener::new(self.directory.join(format!("run/{index}")))?;
         let arguments = [&["--config".as_ref(), config.as_os_str()], arguments].concat();
-        let environment = [(ready::NOTIFY_SOCKET_VARIABLE, listener.path().as_os_str())];
+        let socket = (ready::NOTIFY_SOCKET_VARIABLE, listener.path().as_os_str());
+        let environment = [socket, (ALLOCATOR_SETTING.0, ALLOCATOR_SETTING.1.as_ref())];
         let log = log_path(self.directory, &name);
         let (child, process) =
             process::start_process(&self.daemon, &arguments, &environment, &log)?;
