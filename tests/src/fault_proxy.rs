@@ -30,11 +30,36 @@ pub enum NetworkFault {
     Delay(Duration),
     /// Limits the rate to this many bytes per second.
     Throttle(u32),
+    /// A slow link: data arrives later by this duration, at this rate in bytes per second.
+    SlowLink {
+        /// The delay in each direction.
+        delay: Duration,
+        /// The rate in each direction.
+        bytes_per_second: u32,
+    },
     /// Data is dropped without a signal to either side: no end of stream and no reset is forwarded. When the fault
     /// ends, the proxy resets the connection, as a host does that has lost the connection's state.
     HalfOpen,
     /// Every message is delivered twice in succession.
     Duplicate,
+}
+
+impl NetworkFault {
+    fn delay(self) -> Duration {
+        match self {
+            Self::Delay(delay) | Self::SlowLink { delay, .. } => delay,
+            _ => Duration::ZERO,
+        }
+    }
+
+    fn bytes_per_second(self) -> Option<u32> {
+        match self {
+            Self::Throttle(rate) | Self::SlowLink { bytes_per_second: rate, .. } => {
+                Some(rate.max(1))
+            }
+            _ => None,
+        }
+    }
 }
 
 /// How a connection is ended.

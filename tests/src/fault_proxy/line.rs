@@ -13,10 +13,10 @@ use tokio::time::{Instant, sleep_until};
 
 use super::{CapturedMessage, Disconnect, Frame, FrameSplitter, LineCommand, NetworkFault, Tap};
 
-/// Bytes that may be buffered in the proxy before it stops reading.
+/// Bytes that may be buffered in the proxy before it stops reading, beside those that a slow link has under way.
 const MAX_BUFFERED_BYTES: usize = 64 * 1024;
-/// Interval at which a throttled direction forwards data.
-const THROTTLE_INTERVAL: Duration = Duration::from_millis(50);
+/// A rate is kept over intervals of this length.
+const RATE_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Forwards data between a client and its server until the connection ends.
 pub(super) async fn forward_frames(
@@ -105,7 +105,7 @@ impl Direction {
                     }
                 }
                 () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => self.write_due(to).await?,
-                count = from.read(&mut piece), if self.size < MAX_BUFFERED_BYTES => {
+                count = from.read(&mut piece), if self.size < self.max_buffered_bytes() => {
                     let count = count?;
                     if count == 0 {
                         return self.drain_and_close(to).await;
@@ -116,6 +116,12 @@ impl Direction {
                 }
             }
         }
+    }
+
+    fn max_buffered_bytes(&self) -> usize {
+        let rate = self.fault.bytes_per_second().map_or(0.0, f64::from);
+        // A delay without a rate needs no room: its tests send little.
+        MAX_BUFFERED_BYTES + (rate * self.fault.delay().as_secs_f64()) as usize
     }
 
     /// Applies the newest command; returns true if the connection must be reset.
@@ -149,10 +155,7 @@ impl Direction {
                 bytes.extend_from_within(..);
             }
             if self.fault != NetworkFault::HalfOpen {
-                let mut due = Instant::now();
-                if let NetworkFault::Delay(delay) = self.fault {
-                    due += delay;
-                }
+                let due = Instant::now() + self.fault.delay();
                 self.size += bytes.len();
                 self.buffered.push_back((due, bytes));
             }
@@ -164,13 +167,17 @@ impl Direction {
         let Some((due, mut bytes)) = self.buffered.pop_front() else {
             return Ok(());
         };
-        if let NetworkFault::Throttle(rate) = self.fault {
-            let share = usize::try_from(rate).unwrap_or(usize::MAX) / 20;
-            if bytes.len() > share.max(1) {
-                let rest = bytes.split_off(share.max(1));
+        if let Some(rate) = self.fault.bytes_per_second() {
+            let share = usize::try_from(rate / 20).unwrap_or(usize::MAX).max(1);
+            if bytes.len() > share {
+                let rest = bytes.split_off(share);
                 self.buffered.push_front((due, rest));
             }
-            self.not_before = Instant::now() + THROTTLE_INTERVAL;
+            let now = Instant::now();
+            let earliest = now.checked_sub(RATE_INTERVAL).unwrap_or(now);
+            let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+            let takes = Duration::from_secs(1) * length / rate;
+            self.not_before = self.not_before.max(earliest) + takes;
         }
         self.size -= bytes.len();
         to.write_all(&bytes).await
