@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use muster_bus::Bus;
 use muster_client::{CallTarget, Client, DiscoveryWindow, RpcCall};
 use muster_tests::fault_proxy::{FaultProxy, NetworkFault};
 use muster_tests::filler::filler_agent;
@@ -68,7 +67,7 @@ async fn measure_fleet(
         connect(&format!("nats://127.0.0.1:{}", proxy.port()), &signer, ConnectionKind::Command)
             .await;
     let client = Client::new(
-        bus.clone(),
+        bus,
         signer,
         organisation.trust(),
         organisation.collective().clone(),
@@ -76,11 +75,11 @@ async fn measure_fleet(
     );
     for size in sizes {
         proxy.heal();
-        let unlimited = measure_call(&client, &bus, &fleet, *size).await;
+        let unlimited = measure_call(&client, &proxy, &fleet, *size).await;
         for megabits in rates {
             let bytes_per_second = megabits * 1_000_000 / 8;
             proxy.inject(NetworkFault::SlowLink { delay: DELAY, bytes_per_second });
-            let call = measure_call(&client, &bus, &fleet, *size).await;
+            let call = measure_call(&client, &proxy, &fleet, *size).await;
             let ideal = call.ideal(bytes_per_second).max(unlimited.took) + 2 * DELAY * ROUND_TRIPS;
             let ratio = call.took.as_secs_f64() / ideal.as_secs_f64();
             table.rows.push(vec![
@@ -119,19 +118,21 @@ fn megabytes(bytes: u64) -> String {
     format!("{:.1}", f64::from(u32::try_from(bytes).unwrap()) / 1e6)
 }
 
-async fn measure_call(client: &Client, bus: &Bus, fleet: &DaemonFleet, size: usize) -> CallCost {
+async fn measure_call(
+    client: &Client,
+    proxy: &FaultProxy,
+    fleet: &DaemonFleet,
+    size: usize,
+) -> CallCost {
     let nodes = fleet.buses().into_iter().map(|(name, _)| name).collect();
     let mut call = RpcCall::new("filler", "fill", CallTarget::Nodes(nodes)).unwrap();
     call.data.insert("bytes".to_owned(), Value::from(size));
     call.wait = WAIT;
-    let (before, started_at) = (bus.traffic(), Instant::now());
+    let traffic = proxy.traffic();
+    let (down, up, started_at) = (traffic.down(), traffic.up(), Instant::now());
     let stats = finish(client, call).await;
-    let (took, after) = (started_at.elapsed(), bus.traffic());
+    let took = started_at.elapsed();
     let is_complete = stats.missing.is_empty() && stats.failed == 0 && stats.incomplete.is_none();
     assert!(is_complete, "not every reply arrived: {stats:?}");
-    CallCost {
-        took,
-        received: after.bytes_in - before.bytes_in,
-        sent: after.bytes_out - before.bytes_out,
-    }
+    CallCost { took, received: traffic.down() - down, sent: traffic.up() - up }
 }

@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -11,7 +12,10 @@ use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-use super::{CapturedMessage, Disconnect, Frame, FrameSplitter, LineCommand, NetworkFault, Tap};
+use super::{
+    CapturedMessage, Disconnect, ForwardedBytes, Frame, FrameSplitter, LineCommand, NetworkFault,
+    Tap,
+};
 
 /// Bytes that may be buffered in the proxy before it stops reading, beside those that a slow link has under way.
 const MAX_BUFFERED_BYTES: usize = 64 * 1024;
@@ -23,13 +27,16 @@ pub(super) async fn forward_frames(
     (mut client, mut server): (TcpStream, TcpStream),
     mut commands: watch::Receiver<LineCommand>,
     tap: Option<Tap>,
+    traffic: &ForwardedBytes,
 ) {
     let _ = client.set_nodelay(true);
     let end = {
         let (from_client, to_client) = client.split();
         let (from_server, to_server) = server.split();
-        let up = Direction::new(commands.clone(), tap).forward_frames(from_client, to_server);
-        let down = Direction::new(commands.clone(), None).forward_frames(from_server, to_client);
+        let up = Direction::new(commands.clone(), tap, &traffic.up)
+            .forward_frames(from_client, to_server);
+        let down = Direction::new(commands.clone(), None, &traffic.down)
+            .forward_frames(from_server, to_client);
         tokio::select! {
             cut = await_disconnect(&mut commands) => cut,
             end = up => end,
@@ -55,7 +62,7 @@ async fn await_disconnect(commands: &mut watch::Receiver<LineCommand>) -> Discon
 }
 
 /// One direction of a connection.
-struct Direction {
+struct Direction<'a> {
     commands: watch::Receiver<LineCommand>,
     fault: NetworkFault,
     splitter: FrameSplitter,
@@ -66,10 +73,16 @@ struct Direction {
     /// Nothing is written before this time.
     not_before: Instant,
     tap: Option<Tap>,
+    /// Counts the bytes that were written.
+    forwarded: &'a AtomicU64,
 }
 
-impl Direction {
-    fn new(mut commands: watch::Receiver<LineCommand>, tap: Option<Tap>) -> Self {
+impl<'a> Direction<'a> {
+    fn new(
+        mut commands: watch::Receiver<LineCommand>,
+        tap: Option<Tap>,
+        forwarded: &'a AtomicU64,
+    ) -> Self {
         commands.mark_changed();
         Self {
             commands,
@@ -79,6 +92,7 @@ impl Direction {
             size: 0,
             not_before: Instant::now(),
             tap,
+            forwarded,
         }
     }
 
@@ -119,9 +133,10 @@ impl Direction {
     }
 
     fn max_buffered_bytes(&self) -> usize {
-        let rate = self.fault.bytes_per_second().map_or(0.0, f64::from);
         // A delay without a rate needs no room: its tests send little.
-        MAX_BUFFERED_BYTES + (rate * self.fault.delay().as_secs_f64()) as usize
+        let rate = u128::from(self.fault.bytes_per_second().unwrap_or(0));
+        let on_the_way = rate * self.fault.delay().as_millis() / 1000;
+        MAX_BUFFERED_BYTES.saturating_add(usize::try_from(on_the_way).unwrap_or(usize::MAX))
     }
 
     /// Applies the newest command; returns true if the connection must be reset.
@@ -180,7 +195,9 @@ impl Direction {
             self.not_before = self.not_before.max(earliest) + takes;
         }
         self.size -= bytes.len();
-        to.write_all(&bytes).await
+        to.write_all(&bytes).await?;
+        self.forwarded.fetch_add(u64::try_from(bytes.len()).unwrap_or(0), Ordering::Relaxed);
+        Ok(())
     }
 
     /// One side closed its socket: data that was sent before it is still delivered.
