@@ -55,6 +55,9 @@ pub struct RpcCall {
     pub stream: bool,
     /// End the call after this many replies, even if more nodes could reply.
     pub expect: Option<usize>,
+    /// The size of a reply in bytes, if it is known: how many known nodes are asked at once at the start depends on it. Later, the size of the
+    /// received replies counts.
+    pub expected_reply_bytes: Option<usize>,
     /// Where replies are delivered.
     pub reply_delivery: ReplyDelivery,
     /// Whether nodes report the duration of each of their stages.
@@ -82,6 +85,7 @@ impl RpcCall {
             ttl: Duration::from_mins(1),
             stream: false,
             expect: None,
+            expected_reply_bytes: None,
             reply_delivery: ReplyDelivery::Here,
             trace: false,
             traceparent: None,

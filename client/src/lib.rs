@@ -38,6 +38,8 @@ mod outgoing_request;
 mod progress;
 mod reply_collector;
 mod reply_listener;
+mod request_sender;
+mod request_window;
 mod rollout;
 pub mod runs;
 mod secrets;

@@ -45,59 +45,96 @@ pub struct RequestPublication {
     pub node: Option<Identity>,
 }
 
-/// The messages of the call with this id. Each is encoded and signed lazily, when the iterator yields it.
-pub fn outgoing_requests<'a>(
+/// Builds the messages of one call.
+#[derive(Debug, Clone)]
+pub(crate) struct RequestBuilder<'a> {
     signer: &'a Signer,
     collective: &'a SubjectName,
     call: &'a RpcCall,
     id: Uuid,
-    issued_at: Millis,
-) -> impl Iterator<Item = Result<OutgoingRequest, EnvelopeSignError>> + 'a {
-    let own_key = signer.public_key().to_string();
-    let reply_address = match &call.reply_delivery {
-        ReplyDelivery::Here => Some(AnswerAddress::of_request(&own_key, &id)),
-        ReplyDelivery::Unwanted => None,
-        ReplyDelivery::Elsewhere(address) => Some(address.clone()),
-    };
-    request_targets(call).into_iter().map(move |target| {
-        let RpcCall { agent, action, .. } = call;
-        let to = match &target {
+    /// `None` when no reply is wanted.
+    reply_address: Option<AnswerAddress>,
+}
+
+impl<'a> RequestBuilder<'a> {
+    pub(crate) fn new(
+        signer: &'a Signer,
+        collective: &'a SubjectName,
+        call: &'a RpcCall,
+        id: Uuid,
+    ) -> Self {
+        let reply_address = match &call.reply_delivery {
+            ReplyDelivery::Here => {
+                Some(AnswerAddress::of_request(&signer.public_key().to_string(), &id))
+            }
+            ReplyDelivery::Unwanted => None,
+            ReplyDelivery::Elsewhere(address) => Some(address.clone()),
+        };
+        Self { signer, collective, call, id, reply_address }
+    }
+
+    /// Encodes and signs the message for this target. Its time to live begins at `issued_at`.
+    pub(crate) fn sign_request(
+        &self,
+        target: RequestTarget,
+        issued_at: Millis,
+    ) -> Result<OutgoingRequest, EnvelopeSignError> {
+        let RpcCall { agent, action, .. } = self.call;
+        let to = self.publications(&target);
+        let (data, sealed) = split_inputs(self.call, self.id, &target)?;
+        let request = Request {
+            id: self.id,
+            caller: self.signer.identity().clone(),
+            collective: self.collective.clone(),
+            agent: agent.clone(),
+            action: action.clone(),
+            target,
+            issued_at,
+            ttl: duration_millis(self.call.ttl).max(1),
+            timeout: self.call.timeout.map(duration_millis),
+            reply: self.call.reply_delivery != ReplyDelivery::Unwanted,
+            trace: self.call.trace,
+            traceparent: self.call.traceparent,
+            stream: self.call.stream,
+            approval: self.call.approval.clone(),
+            data,
+            sealed,
+        };
+        let sealed = sign_envelope(EnvelopeKind::Request, &request, self.signer)?;
+        Ok(OutgoingRequest { request, sealed, to })
+    }
+
+    fn publications(&self, target: &RequestTarget) -> Vec<RequestPublication> {
+        let (collective, RpcCall { agent, action, .. }) = (self.collective, self.call);
+        let reply_address = self.reply_address.as_ref();
+        match target {
             RequestTarget::Filter(_) => vec![RequestPublication {
                 subject: subject::broadcast_request(collective, agent, action),
-                reply_to: reply_address.as_ref().map(AnswerAddress::of_broadcast),
+                reply_to: reply_address.map(AnswerAddress::of_broadcast),
                 node: None,
             }],
             RequestTarget::Nodes(nodes) => nodes
                 .iter()
                 .map(|node| RequestPublication {
                     subject: subject::node_request(collective, agent, action, node),
-                    reply_to: reply_address.as_ref().map(|address| address.of_node(node)),
+                    reply_to: reply_address.map(|address| address.of_node(node)),
                     node: Some(node.clone()),
                 })
                 .collect(),
-        };
-        let (data, sealed) = split_inputs(call, id, &target)?;
-        let request = Request {
-            id,
-            caller: signer.identity().clone(),
-            collective: collective.clone(),
-            agent: agent.clone(),
-            action: action.clone(),
-            target,
-            issued_at,
-            ttl: duration_millis(call.ttl).max(1),
-            timeout: call.timeout.map(duration_millis),
-            reply: call.reply_delivery != ReplyDelivery::Unwanted,
-            trace: call.trace,
-            traceparent: call.traceparent,
-            stream: call.stream,
-            approval: call.approval.clone(),
-            data,
-            sealed,
-        };
-        let sealed = sign_envelope(EnvelopeKind::Request, &request, signer)?;
-        Ok(OutgoingRequest { request, sealed, to })
-    })
+        }
+    }
+}
+
+/// The messages of the call with this id. Each is encoded and signed lazily, when the iterator yields it, and is valid from then on by `clock`.
+pub fn outgoing_requests<'a>(
+    signer: &'a Signer,
+    collective: &'a SubjectName,
+    call: &'a RpcCall,
+    id: Uuid,
+    clock: impl Fn() -> Millis + 'a,
+) -> impl Iterator<Item = Result<OutgoingRequest, EnvelopeSignError>> + 'a {
+    let builder = RequestBuilder::new(signer, collective, call, id);
+    request_targets(call).into_iter().map(move |target| builder.sign_request(target, clock()))
 }
 
 /// The size in bytes of the largest message of a call, which names as many of the longest names of nodes as a message can. Sealed inputs are estimated,
@@ -116,7 +153,7 @@ pub(crate) fn largest_message(
     let (mut sample, count) = (call.clone(), names.len());
     sample.target = CallTarget::Nodes(names.into_iter().cloned().collect());
     sample.data.retain(|name, _| !call.sensitive.contains(name));
-    let sizes = outgoing_requests(signer, collective, &sample, Uuid::nil(), 0)
+    let sizes = outgoing_requests(signer, collective, &sample, Uuid::nil(), || 0)
         .map(|message| message.map(|message| message.sealed.len()));
     let largest = sizes.collect::<Result<Vec<_>, _>>()?.into_iter().max().unwrap_or(0);
     Ok(largest + count * sealed_bytes_per_node(call))
@@ -153,7 +190,7 @@ fn split_inputs(
 }
 
 /// Number of nodes per message: fewer when each node has large sealed inputs of its own.
-fn nodes_per_request(call: &RpcCall) -> usize {
+pub(crate) fn nodes_per_request(call: &RpcCall) -> usize {
     // Twice the bytes for the base64 expansion, and names.
     let bytes_per_node = 2 * sensitive_bytes(call) + 512;
     (MAX_SEALED_BYTES / bytes_per_node).clamp(1, MAX_NODES_PER_SIGNATURE)

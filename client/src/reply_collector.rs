@@ -8,17 +8,17 @@
 //! node. Nodes share a signature in groups: a message names its whole group, so one signature serves many nodes, and no node has to read the whole
 //! list.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use muster_base::{duration_millis, unix_millis_now};
-use muster_bus::{BusMessage, Bytes, ConnectionDisturbance, ConnectionMark};
+use muster_bus::{BusMessage, ConnectionDisturbance, ConnectionMark};
 use muster_wire::Millis;
 use muster_wire::identity::Identity;
 use muster_wire::progress::ProgressMessage;
 use muster_wire::sign::{EnvelopeKind, MessageRefusal, OpenReply, open_progress};
-use muster_wire::subject::{self, AnswerAddress};
+use muster_wire::subject::AnswerAddress;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -31,6 +31,7 @@ use crate::event::{CallEvent, ReceivedReply};
 use crate::open_replies;
 use crate::outgoing_request::outgoing_requests;
 use crate::progress::ProgressTracker;
+use crate::request_sender::{self, RequestSender};
 use crate::secrets::{self, PreparedCall};
 use crate::stats::CallStats;
 
@@ -55,17 +56,16 @@ pub(crate) async fn run_call(
     let reply_address = AnswerAddress::of_request(&client.signer.public_key().to_string(), &id);
     let connection_mark = client.bus.mark_connection();
     let replies = client.bus.subscribe(&reply_address.subscription_pattern()).await?;
-    let started_at = Instant::now();
-    let nodes_by_reply_subject = publish_requests(client, &call, &mut stats).await?;
     let awaited = match &call.target {
         CallTarget::Nodes(nodes) => Some(nodes.clone()),
         CallTarget::Filter(_) => None,
     };
     let expected = awaited.as_ref().map(|nodes| nodes | &stats.missing);
     stats.expected = expected.as_ref().map(BTreeSet::len);
+    let mut sender = RequestSender::new(client, &call, id, reply_address.clone());
+    sender.send_first(&mut stats).await?;
     let _ = events.send(CallEvent::Published { request: id, expected }).await;
     let published = Instant::now();
-    stats.publishing = published - started_at;
     let selector =
         ReplySelector { agent: call.agent.clone(), action: call.action.clone(), request: Some(id) };
     let collector = ReplyCollector {
@@ -75,55 +75,22 @@ pub(crate) async fn run_call(
         reply_address,
         connection_mark,
         published,
-        nodes_by_reply_subject,
+        sender,
         awaited: awaited.unwrap_or_default(),
         answered: BTreeSet::new(),
         stats,
         progress_tracker: ProgressTracker::default(),
         no_responders: false,
         last: None,
+        final_probe: None,
     };
     collector.run(ReplyInbox::new(replies), events).await;
     Ok(())
 }
 
-/// Publishes the request, and returns the node for each reply subject.
-async fn publish_requests(
-    client: &ClientInner,
-    call: &RpcCall,
-    stats: &mut CallStats,
-) -> Result<HashMap<String, Identity>> {
-    let mut nodes_by_reply_subject = HashMap::new();
-    let (signer, collective) = (&client.signer, &client.collective);
-    let mut requests =
-        outgoing_requests(signer, collective, call, stats.request, unix_millis_now());
-    loop {
-        let started_at = Instant::now();
-        let Some(request) = requests.next() else {
-            break;
-        };
-        let request = request?;
-        stats.signing += started_at.elapsed();
-        let sealed = Bytes::from(request.sealed);
-        for to in request.to {
-            match &to.reply_to {
-                Some(reply_to) => {
-                    client.bus.publish_with_reply(&to.subject, reply_to, sealed.clone()).await?;
-                }
-                None => client.bus.publish(&to.subject, sealed.clone()).await?,
-            }
-            if let (Some(node), Some(reply_to)) = (to.node, to.reply_to) {
-                nodes_by_reply_subject.insert(reply_to, node);
-            }
-        }
-    }
-    client.bus.flush().await?;
-    Ok(nodes_by_reply_subject)
-}
-
 /// Publishes the request without waiting for replies, which go to another process or are not wanted.
 async fn publish_without_waiting(
-    client: &ClientInner,
+    client: &Arc<ClientInner>,
     call: &RpcCall,
     mut stats: CallStats,
     events: &CallEventSender,
@@ -132,7 +99,10 @@ async fn publish_without_waiting(
         client.answer_address(address.prefix())?;
     }
     let started_at = Instant::now();
-    publish_requests(client, call, &mut stats).await?;
+    let (signer, collective) = (&client.signer, &client.collective);
+    for request in outgoing_requests(signer, collective, call, stats.request, unix_millis_now) {
+        request_sender::publish(client, request?).await?;
+    }
     // No reply will confirm the request, so at least confirm that the broker received it.
     client.bus.confirm_delivery().await?;
     stats.publishing = started_at.elapsed();
@@ -150,9 +120,9 @@ struct ReplyCollector<'a> {
     selector: ReplySelector,
     reply_address: AnswerAddress,
     connection_mark: ConnectionMark,
+    /// When the first requests had been sent.
     published: Instant,
-    /// The node for each reply subject.
-    nodes_by_reply_subject: HashMap<String, Identity>,
+    sender: RequestSender<'a>,
     /// Expected nodes without a reply so far.
     awaited: BTreeSet<Identity>,
     answered: BTreeSet<Identity>,
@@ -162,20 +132,60 @@ struct ReplyCollector<'a> {
     /// The broker reports no subscriber for the broadcast.
     no_responders: bool,
     last: Option<Instant>,
+    /// The reply subject of the probe that was sent when the wait had ended.
+    final_probe: Option<String>,
 }
 
 impl ReplyCollector<'_> {
     async fn run(mut self, mut replies: ReplyInbox, events: &CallEventSender) {
-        while self.outstanding_count() > 0 {
-            let next = match tokio::time::timeout_at(self.ends_at(), replies.next()).await {
+        loop {
+            self.send_more(events).await;
+            if self.outstanding_count() == 0 {
+                break;
+            }
+            let wakes_at = self.sender.wakes_at();
+            let deadline = wakes_at.unwrap_or_else(|| self.ends_at());
+            let next = match tokio::time::timeout_at(deadline, replies.next()).await {
                 Ok(next) => next,
+                Err(_) if wakes_at.is_some() => {
+                    self.keep_going().await;
+                    continue;
+                }
                 Err(_) => self.wait_for_straggler(&mut replies).await,
             };
             let Some(first) = next else { break };
-            let messages = replies.collect_batch(first, self.outstanding_count()).await;
+            let messages = replies.collect_batch(first, self.in_flight_count()).await;
             self.handle_messages(messages, &mut replies, events).await;
         }
         let _ = events.send(CallEvent::Finished(Box::new(self.into_stats()))).await;
+    }
+
+    /// Sends what the window permits, unless nobody waits for the result any more.
+    async fn send_more(&mut self, events: &CallEventSender) {
+        if self.sender.unsent().is_empty() {
+            return;
+        }
+        if events.is_closed() {
+            return self.stop_sending();
+        }
+        let outstanding = self.sender.outstanding_count(&self.awaited);
+        if self.sender.send_more(outstanding, &mut self.stats).await.is_err() {
+            self.stop_sending();
+        }
+    }
+
+    async fn keep_going(&mut self) {
+        if self.sender.keep_going(&self.awaited).await.is_err() {
+            self.stop_sending();
+        }
+    }
+
+    /// Gives up on the nodes that were sent nothing, and waits for the others.
+    fn stop_sending(&mut self) {
+        for node in self.sender.stop() {
+            self.awaited.remove(&node);
+            self.stats.unsent.insert(node);
+        }
     }
 
     /// Maximum number of outstanding replies; `usize::MAX` when the number of nodes is unknown.
@@ -190,17 +200,21 @@ impl ReplyCollector<'_> {
         remaining.map_or(all, |remaining| remaining.min(all))
     }
 
+    /// Maximum number of replies that can arrive before more requests are sent.
+    fn in_flight_count(&self) -> usize {
+        if self.sender.unsent().is_empty() {
+            return self.outstanding_count();
+        }
+        self.sender.outstanding_count(&self.awaited)
+    }
+
     /// Waits for a late reply to a broadcast after the quiet window. Silence may mean a slow link, so probe the broker with a request that it answers
     /// itself ("no responders"): messages are ordered, so everything it sent before arrives before that answer.
     async fn wait_for_straggler(&mut self, replies: &mut ReplyInbox) -> Option<ArrivedMessage> {
         if !self.is_open_ended() {
-            return None;
+            return self.wait_for_last(replies).await;
         }
-        let token = Uuid::now_v7().simple().to_string();
-        let reply_subject = self.reply_address.of_confirmation(&token);
-        let subject_name = subject::CONFIRM_SUBJECT;
-        let probe =
-            self.client.bus.publish_with_reply(subject_name, &reply_subject, Bytes::new()).await;
+        let probe = self.sender.probe_broker().await;
         let deadline = self.latest_end() + ROUND_TRIP_TIMEOUT;
         loop {
             let Ok(next) = tokio::time::timeout_at(deadline, replies.next()).await else {
@@ -210,12 +224,27 @@ impl ReplyCollector<'_> {
                 return None;
             };
             match next {
-                Some(next) if next.message.subject() == reply_subject => return None,
+                Some(next) if probe.as_ref().is_ok_and(|it| next.message.subject() == it) => {
+                    return None;
+                }
                 // The confirmation of an earlier probe.
                 Some(next) if self.reply_address.is_confirmation(next.message.subject()) => {}
                 next => return next,
             }
         }
+    }
+
+    /// Waits for replies of known nodes that are still on their way from the broker after the wait: for the answer to one probe, or until nothing
+    /// arrives.
+    async fn wait_for_last(&mut self, replies: &mut ReplyInbox) -> Option<ArrivedMessage> {
+        let probe = match self.final_probe.take() {
+            Some(probe) => probe,
+            None => self.sender.probe_broker().await.ok()?,
+        };
+        let next = tokio::time::timeout(ROUND_TRIP_TIMEOUT, replies.next()).await.ok()??;
+        let is_answered = next.message.subject() == probe;
+        self.final_probe = Some(probe);
+        (!is_answered).then_some(next)
     }
 
     fn is_open_ended(&self) -> bool {
@@ -239,7 +268,7 @@ impl ReplyCollector<'_> {
             Some(_) if self.is_open_ended() => wait.max(self.client.window.max_wait),
             _ => wait,
         };
-        self.published + max_wait
+        self.sender.last_sent_at() + max_wait
     }
 
     async fn handle_messages(
@@ -252,8 +281,12 @@ impl ReplyCollector<'_> {
             (Vec::new(), Vec::new(), Vec::new());
         for ArrivedMessage { message, arrived_at } in messages {
             if message.is_no_responders() {
+                self.sender.record_confirmation(message.subject(), arrived_at);
                 self.handle_no_responders(message.subject(), events).await;
-            } else if self.is_progress(&message) {
+                continue;
+            }
+            self.sender.record_arrival(message.payload().len(), arrived_at);
+            if self.is_progress(&message) {
                 progress_messages.push(message.payload().clone());
             } else {
                 replies.push(message.payload().clone());
@@ -283,14 +316,15 @@ impl ReplyCollector<'_> {
     }
 
     async fn handle_no_responders(&mut self, reply_subject: &str, events: &CallEventSender) {
-        let Some(node) = self.nodes_by_reply_subject.get(reply_subject) else {
+        let Some(node) = self.sender.node_of(reply_subject).cloned() else {
             // Other subjects are late confirmations, or a node that reports itself absent.
             self.no_responders |= reply_subject == self.reply_address.of_broadcast();
             return;
         };
-        if self.awaited.remove(node) {
+        self.sender.record_answer(&node);
+        if self.awaited.remove(&node) {
             self.stats.absent.insert(node.clone());
-            let _ = events.send(CallEvent::Absent(node.clone())).await;
+            let _ = events.send(CallEvent::Absent(node)).await;
         }
     }
 
@@ -344,6 +378,7 @@ impl ReplyCollector<'_> {
             arrived: unix_millis_at(arrived_at),
             verifying,
         });
+        self.sender.record_answer(&sender);
         let first = self.answered.insert(sender.clone());
         let is_expected = first && (self.stats.expected.is_none() || self.awaited.remove(&sender));
         if !is_expected {
@@ -370,6 +405,7 @@ impl ReplyCollector<'_> {
         let mut stats = self.stats;
         stats.missing.extend(self.awaited);
         stats.missing.extend(stats.absent.iter().cloned());
+        stats.missing.extend(stats.unsent.iter().cloned());
         let disturbance = self.client.bus.disturbed_since(self.connection_mark);
         stats.incomplete = disturbance.or(stats.incomplete);
         let end = self.last.unwrap_or_else(Instant::now);

@@ -22,6 +22,8 @@ pub struct CallStats {
     pub missing: BTreeSet<Identity>,
     /// Those of them that the broker reports as not connected.
     pub absent: BTreeSet<Identity>,
+    /// Those of them that were not sent the request, because the connection failed or the events of the call were dropped.
+    pub unsent: BTreeSet<Identity>,
     /// Nodes that replied without being expected.
     pub unexpected: BTreeSet<Identity>,
     /// Replies that failed verification.

@@ -10,6 +10,7 @@ use futures_util::{StreamExt as _, stream};
 use muster_agent::agents::default_data_sources;
 use muster_agent::policy;
 use muster_agent::virtual_nodes::{NodeFleet, NodeTemplate, VirtualNode};
+use muster_api::Agent;
 use muster_bus::Bus;
 use muster_policy::RuleVerdict;
 use muster_tests::command::RpcCommand;
@@ -39,6 +40,15 @@ impl DaemonFleet {
     /// Starts a broker and all daemons; returns when they are ready. Each has its own connection, or all use `shared`
     /// connections.
     pub(crate) async fn connect(nodes: usize, shared: Option<usize>) -> Self {
+        Self::connect_with_agents(nodes, shared, Vec::new()).await
+    }
+
+    /// Like [`Self::connect`]; the daemons also have these agents.
+    pub(crate) async fn connect_with_agents(
+        nodes: usize,
+        shared: Option<usize>,
+        agents: Vec<Agent>,
+    ) -> Self {
         let organisation = Organisation::new(&["muster"]);
         let server = organisation.start_broker().await;
         let directory = TempDir::new().unwrap();
@@ -53,6 +63,7 @@ impl DaemonFleet {
         let data_sources =
             default_data_sources(auditor.identity().clone(), directory.path()).unwrap();
         let template = NodeTemplate::new(trust, collectives, policy, data_sources).unwrap();
+        let template = agents.into_iter().fold(template, NodeTemplate::with_agent);
         let account = organisation.account_token();
         let fleet = NodeFleet::new(nodes, directory.path(), &auditor, &account).unwrap();
         let shared = match shared {
@@ -93,6 +104,11 @@ impl DaemonFleet {
     pub(crate) fn broker(&self) -> String {
         let (_, bus) = self.fleet.node_connections().into_iter().next().unwrap();
         bus.server_version()
+    }
+
+    /// The broker.
+    pub(crate) fn server(&self) -> &NatsServer {
+        &self.server
     }
 
     /// The broker's URL.

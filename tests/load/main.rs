@@ -36,6 +36,7 @@ mod process;
 mod provision;
 mod report;
 mod run;
+mod slow_link;
 mod start;
 #[cfg(test)]
 mod tests;

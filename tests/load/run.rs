@@ -10,7 +10,9 @@ use clap::{Args, ValueEnum};
 use crate::gate::{self, Baseline};
 use crate::measure::{FleetSize, fan_out};
 use crate::report::{Report, Section};
-use crate::{broker_restart, client, daemon, discovery, engine, micro, provision, start};
+use crate::{
+    broker_restart, client, daemon, discovery, engine, micro, provision, slow_link, start,
+};
 
 /// The benches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -37,6 +39,8 @@ enum Bench {
     Provision,
     /// Restart of a broker with a fleet
     Storm,
+    /// Known nodes, asked over slow links
+    SlowLink,
 }
 
 /// Arguments of `load run`.
@@ -126,6 +130,10 @@ impl RunArgs {
             Bench::Engine => engine::bench(2_000),
             Bench::Provision => provision::bench(if short { &[100] } else { &[100, 1_000] }),
             Bench::Storm => broker_restart::bench(pick(500, 1_000)),
+            Bench::SlowLink if short => slow_link::bench(&[1_000], &[1_000, 20_000], &[100, 20]),
+            Bench::SlowLink => {
+                slow_link::bench(&[1_000, 5_000, 20_000], &[1_000, 20_000], &[100, 20, 7])
+            }
         })
     }
 

@@ -5,6 +5,7 @@ mod frames;
 mod line;
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -30,11 +31,36 @@ pub enum NetworkFault {
     Delay(Duration),
     /// Limits the rate to this many bytes per second.
     Throttle(u32),
+    /// A slow link: data arrives later by this duration, at this rate in bytes per second.
+    SlowLink {
+        /// The delay in each direction.
+        delay: Duration,
+        /// The rate in each direction.
+        bytes_per_second: u32,
+    },
     /// Data is dropped without a signal to either side: no end of stream and no reset is forwarded. When the fault
     /// ends, the proxy resets the connection, as a host does that has lost the connection's state.
     HalfOpen,
     /// Every message is delivered twice in succession.
     Duplicate,
+}
+
+impl NetworkFault {
+    fn delay(self) -> Duration {
+        match self {
+            Self::Delay(delay) | Self::SlowLink { delay, .. } => delay,
+            _ => Duration::ZERO,
+        }
+    }
+
+    fn bytes_per_second(self) -> Option<u32> {
+        match self {
+            Self::Throttle(rate) | Self::SlowLink { bytes_per_second: rate, .. } => {
+                Some(rate.max(1))
+            }
+            _ => None,
+        }
+    }
 }
 
 /// How a connection is ended.
@@ -62,7 +88,29 @@ pub struct ConnectionId(usize);
 pub struct FaultProxy {
     port: u16,
     shared: Arc<Mutex<ProxyState>>,
+    traffic: Arc<ForwardedBytes>,
     accept_task: JoinHandle<()>,
+}
+
+/// Bytes that a proxy has forwarded on all its connections.
+#[derive(Debug, Default)]
+pub struct ForwardedBytes {
+    /// From clients to the broker.
+    up: AtomicU64,
+    /// From the broker to clients.
+    down: AtomicU64,
+}
+
+impl ForwardedBytes {
+    /// From clients to the broker.
+    pub fn up(&self) -> u64 {
+        self.up.load(Ordering::Relaxed)
+    }
+
+    /// From the broker to clients.
+    pub fn down(&self) -> u64 {
+        self.down.load(Ordering::Relaxed)
+    }
 }
 
 /// State that the proxy shares with its connections.
@@ -97,8 +145,14 @@ impl FaultProxy {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let shared = Arc::new(Mutex::new(ProxyState { tap, ..ProxyState::default() }));
-        let accept_task = tokio::spawn(accept(listener, target, Arc::clone(&shared)));
-        Self { port, shared, accept_task }
+        let traffic = Arc::<ForwardedBytes>::default();
+        let accepting = accept(listener, target, Arc::clone(&shared), Arc::clone(&traffic));
+        Self { port, shared, traffic, accept_task: tokio::spawn(accepting) }
+    }
+
+    /// The bytes that were forwarded since the start.
+    pub fn traffic(&self) -> &ForwardedBytes {
+        &self.traffic
     }
 
     /// Applies a fault to all connections, including future ones.
@@ -164,7 +218,12 @@ fn lock(shared: &Mutex<ProxyState>) -> MutexGuard<'_, ProxyState> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-async fn accept(listener: TcpListener, target: u16, shared: Arc<Mutex<ProxyState>>) {
+async fn accept(
+    listener: TcpListener,
+    target: u16,
+    shared: Arc<Mutex<ProxyState>>,
+    traffic: Arc<ForwardedBytes>,
+) {
     loop {
         let Ok((client, _)) = listener.accept().await else {
             continue;
@@ -175,10 +234,11 @@ async fn accept(listener: TcpListener, target: u16, shared: Arc<Mutex<ProxyState
             shared.connections.push(command);
             (commands, shared.tap.clone())
         };
+        let traffic = Arc::clone(&traffic);
         tokio::spawn(async move {
             // Without a broker, the client's connection is closed at once, as a failing broker would do.
             if let Ok(server) = connect_to_broker(target).await {
-                line::forward_frames((client, server), commands, tap).await;
+                line::forward_frames((client, server), commands, tap, &traffic).await;
             }
         });
     }

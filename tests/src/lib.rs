@@ -14,6 +14,7 @@ pub mod bootstrap;
 pub mod cluster;
 pub mod command;
 pub mod fault_proxy;
+pub mod filler;
 pub mod fleet;
 pub mod ledger;
 pub mod memory;

@@ -65,6 +65,13 @@ impl NodeTemplate {
         })
     }
 
+    /// Adds an agent without state between requests.
+    #[must_use]
+    pub fn with_agent(mut self, agent: Agent) -> Self {
+        self.agents.push(agent);
+        self
+    }
+
     /// Creates the state of one node. Only its audit records are stored on disk.
     pub fn build_core(
         &self,

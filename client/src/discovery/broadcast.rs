@@ -16,6 +16,9 @@ use crate::error::{ClientError, Result};
 use crate::event::{CallEvent, ReceivedReply};
 use crate::stats::CallStats;
 
+/// The size of a reply to a ping, with the node's token.
+pub(crate) const PING_REPLY_BYTES: usize = 1500;
+
 /// The nodes of a filter that consists only of exact identities.
 pub(super) fn exact_nodes(filter: &NodeFilter) -> Option<BTreeSet<Identity>> {
     filter.identities_exact()?.into_iter().map(|name| Identity::parse(name).ok()).collect()
@@ -58,6 +61,7 @@ impl Client {
     ) -> Result<bool> {
         let mut call = RpcCall::new("rpcutil", "ping", target)?;
         call.wait = wait;
+        call.expected_reply_bytes = Some(PING_REPLY_BYTES);
         let on_ok_reply = |received: &ReceivedReply| {
             if received.is_ok() {
                 on_reply(received);

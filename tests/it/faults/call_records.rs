@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use muster_api::{Agent, EmptyInput, NoState};
+use muster_api::{Agent, EmptyInput};
 use muster_client::{CallEvent, CallStats, CallTarget, Client, ReceivedReply, RpcCall};
 use muster_wire::identity::Identity;
 use muster_wire::status::ReplyStatus;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 use uuid::Uuid;
@@ -37,11 +37,6 @@ impl EffectLog {
     }
 }
 
-#[derive(Deserialize)]
-struct FillInput {
-    bytes: usize,
-}
-
 #[derive(Serialize)]
 struct TextOutput {
     said: String,
@@ -49,15 +44,11 @@ struct TextOutput {
 
 fn ddl() -> Value {
     let output = json!({"said": {"description": "d", "display_as": "Said", "type": "string"}});
-    let bytes =
-        json!({"prompt": "Bytes", "description": "d", "type": "integer", "optional": false});
     json!({
         "metadata": {"name": "ledger", "description": "d", "author": "a", "license": "l",
                      "version": "1.0.0", "url": "u", "timeout": 20},
         "actions": [
             {"action": "strike", "description": "d", "display": "always", "input": {}, "output": output},
-            {"action": "fill", "description": "d", "display": "always", "read_only": true,
-             "input": {"bytes": bytes}, "output": output},
         ],
     })
 }
@@ -70,12 +61,6 @@ pub(super) fn ledger_agent(effects: &Arc<EffectLog>) -> Agent {
         .action("strike", effects, |effects: Arc<EffectLog>, cx, _: EmptyInput| async move {
             effects.record(cx.node.identity().clone(), cx.request);
             Ok(TextOutput { said: "done".to_owned() })
-        })
-        // Replies with the requested number of bytes, and sends them as progress.
-        .action("fill", &NoState, |_, cx, input: FillInput| async move {
-            let said = "x".repeat(input.bytes);
-            cx.emit_event(json!({ "said": said }));
-            Ok(TextOutput { said })
         })
         .build()
         .unwrap()

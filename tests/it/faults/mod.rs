@@ -27,6 +27,7 @@ use futures_util::{StreamExt as _, stream};
 use muster_agent::core::DaemonCore;
 use muster_client::{CallTarget, RpcCall};
 use muster_tests::await_state;
+use muster_tests::filler::filler_agent;
 use muster_tests::fleet::{NodeSetup, TestNode};
 use muster_tests::memory::anonymous_kib;
 use muster_tests::organisation::{Broker, Organisation};
@@ -40,7 +41,7 @@ const CONCURRENT_STARTS: usize = 8;
 /// Permitted growth of this process during a test while its nodes still run: allocators keep some memory.
 const GROWTH_KIB: u64 = 96 * 1024;
 
-/// Nodes of one fleet in this process, with the agent `ledger`.
+/// Nodes of one fleet in this process, with the agents `ledger` and `filler`.
 struct LedgerNodes(Vec<TestNode>);
 
 impl LedgerNodes {
@@ -54,7 +55,7 @@ impl LedgerNodes {
         let nodes = stream::iter(numbers).map(async |number| {
             let signer = organisation.node(&format!("node{number}.example.net"));
             let mut setup = NodeSetup::new(signer);
-            setup.agents = vec![call_records::ledger_agent(effects)];
+            setup.agents = vec![call_records::ledger_agent(effects), filler_agent()];
             TestNode::start(organisation, broker, setup).await
         });
         Self(nodes.buffer_unordered(CONCURRENT_STARTS).collect().await)

@@ -22,7 +22,7 @@ async fn call_fill(
     data: Value,
     stream: bool,
 ) -> (ReplyStatus, String, Option<ReplyReason>) {
-    let mut call = RpcCall::new("ledger", "fill", CallTarget::Nodes(nodes.names())).unwrap();
+    let mut call = RpcCall::new("filler", "fill", CallTarget::Nodes(nodes.names())).unwrap();
     call.data = to_object(data);
     call.stream = stream;
     call.wait = Duration::from_secs(10);

@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -11,25 +12,31 @@ use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-use super::{CapturedMessage, Disconnect, Frame, FrameSplitter, LineCommand, NetworkFault, Tap};
+use super::{
+    CapturedMessage, Disconnect, ForwardedBytes, Frame, FrameSplitter, LineCommand, NetworkFault,
+    Tap,
+};
 
-/// Bytes that may be buffered in the proxy before it stops reading.
+/// Bytes that may be buffered in the proxy before it stops reading, beside those that a slow link has under way.
 const MAX_BUFFERED_BYTES: usize = 64 * 1024;
-/// Interval at which a throttled direction forwards data.
-const THROTTLE_INTERVAL: Duration = Duration::from_millis(50);
+/// A rate is kept over intervals of this length.
+const RATE_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Forwards data between a client and its server until the connection ends.
 pub(super) async fn forward_frames(
     (mut client, mut server): (TcpStream, TcpStream),
     mut commands: watch::Receiver<LineCommand>,
     tap: Option<Tap>,
+    traffic: &ForwardedBytes,
 ) {
     let _ = client.set_nodelay(true);
     let end = {
         let (from_client, to_client) = client.split();
         let (from_server, to_server) = server.split();
-        let up = Direction::new(commands.clone(), tap).forward_frames(from_client, to_server);
-        let down = Direction::new(commands.clone(), None).forward_frames(from_server, to_client);
+        let up = Direction::new(commands.clone(), tap, &traffic.up)
+            .forward_frames(from_client, to_server);
+        let down = Direction::new(commands.clone(), None, &traffic.down)
+            .forward_frames(from_server, to_client);
         tokio::select! {
             cut = await_disconnect(&mut commands) => cut,
             end = up => end,
@@ -55,7 +62,7 @@ async fn await_disconnect(commands: &mut watch::Receiver<LineCommand>) -> Discon
 }
 
 /// One direction of a connection.
-struct Direction {
+struct Direction<'a> {
     commands: watch::Receiver<LineCommand>,
     fault: NetworkFault,
     splitter: FrameSplitter,
@@ -66,10 +73,16 @@ struct Direction {
     /// Nothing is written before this time.
     not_before: Instant,
     tap: Option<Tap>,
+    /// Counts the bytes that were written.
+    forwarded: &'a AtomicU64,
 }
 
-impl Direction {
-    fn new(mut commands: watch::Receiver<LineCommand>, tap: Option<Tap>) -> Self {
+impl<'a> Direction<'a> {
+    fn new(
+        mut commands: watch::Receiver<LineCommand>,
+        tap: Option<Tap>,
+        forwarded: &'a AtomicU64,
+    ) -> Self {
         commands.mark_changed();
         Self {
             commands,
@@ -79,6 +92,7 @@ impl Direction {
             size: 0,
             not_before: Instant::now(),
             tap,
+            forwarded,
         }
     }
 
@@ -105,7 +119,7 @@ impl Direction {
                     }
                 }
                 () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => self.write_due(to).await?,
-                count = from.read(&mut piece), if self.size < MAX_BUFFERED_BYTES => {
+                count = from.read(&mut piece), if self.size < self.max_buffered_bytes() => {
                     let count = count?;
                     if count == 0 {
                         return self.drain_and_close(to).await;
@@ -116,6 +130,13 @@ impl Direction {
                 }
             }
         }
+    }
+
+    fn max_buffered_bytes(&self) -> usize {
+        // A delay without a rate needs no room: its tests send little.
+        let rate = u128::from(self.fault.bytes_per_second().unwrap_or(0));
+        let on_the_way = rate * self.fault.delay().as_millis() / 1000;
+        MAX_BUFFERED_BYTES.saturating_add(usize::try_from(on_the_way).unwrap_or(usize::MAX))
     }
 
     /// Applies the newest command; returns true if the connection must be reset.
@@ -149,10 +170,7 @@ impl Direction {
                 bytes.extend_from_within(..);
             }
             if self.fault != NetworkFault::HalfOpen {
-                let mut due = Instant::now();
-                if let NetworkFault::Delay(delay) = self.fault {
-                    due += delay;
-                }
+                let due = Instant::now() + self.fault.delay();
                 self.size += bytes.len();
                 self.buffered.push_back((due, bytes));
             }
@@ -164,16 +182,22 @@ impl Direction {
         let Some((due, mut bytes)) = self.buffered.pop_front() else {
             return Ok(());
         };
-        if let NetworkFault::Throttle(rate) = self.fault {
-            let share = usize::try_from(rate).unwrap_or(usize::MAX) / 20;
-            if bytes.len() > share.max(1) {
-                let rest = bytes.split_off(share.max(1));
+        if let Some(rate) = self.fault.bytes_per_second() {
+            let share = usize::try_from(rate / 20).unwrap_or(usize::MAX).max(1);
+            if bytes.len() > share {
+                let rest = bytes.split_off(share);
                 self.buffered.push_front((due, rest));
             }
-            self.not_before = Instant::now() + THROTTLE_INTERVAL;
+            let now = Instant::now();
+            let earliest = now.checked_sub(RATE_INTERVAL).unwrap_or(now);
+            let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+            let takes = Duration::from_secs(1) * length / rate;
+            self.not_before = self.not_before.max(earliest) + takes;
         }
         self.size -= bytes.len();
-        to.write_all(&bytes).await
+        to.write_all(&bytes).await?;
+        self.forwarded.fetch_add(u64::try_from(bytes.len()).unwrap_or(0), Ordering::Relaxed);
+        Ok(())
     }
 
     /// One side closed its socket: data that was sent before it is still delivered.

@@ -96,7 +96,8 @@ impl ExplainContext {
     /// The messages of a call.
     fn call_messages(&self, call: &RpcCall) -> Result<Vec<ExplainedMessage>> {
         let now = unix_millis_now();
-        let messages = outgoing_requests(&self.signer, &self.collective, call, Uuid::now_v7(), now);
+        let messages =
+            outgoing_requests(&self.signer, &self.collective, call, Uuid::now_v7(), || now);
         messages
             .map(|message| {
                 let message =

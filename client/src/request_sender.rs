@@ -1,0 +1,252 @@
+//! Sends the requests of one call: a broadcast at once, requests to known nodes as their replies come, as far as [`RequestWindow`] permits.
+//! Receives nothing: `reply_collector` tells it what arrived.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use muster_base::unix_millis_now;
+use muster_bus::Bytes;
+use muster_wire::identity::Identity;
+use muster_wire::request::RequestTarget;
+use muster_wire::subject::{self, AnswerAddress};
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use crate::call::{CallTarget, RpcCall};
+use crate::client_inner::ClientInner;
+use crate::error::Result;
+use crate::outgoing_request::{
+    OutgoingRequest, RequestBuilder, RequestPublication, nodes_per_request,
+};
+use crate::request_window::RequestWindow;
+use crate::stats::CallStats;
+
+/// Interval of the probes that measure how long a message waits at the broker.
+const PROBE_INTERVAL: Duration = Duration::from_millis(100);
+/// If nothing arrives for this long although requests are outstanding, more are sent.
+const SILENCE: Duration = Duration::from_millis(500);
+/// A signature is made for at least this part of the window, so that few replies do not cause a signature each.
+const SIGNATURES_PER_WINDOW: usize = 4;
+
+/// What is left to send of one call.
+#[derive(Debug)]
+pub(crate) struct RequestSender<'a> {
+    client: &'a ClientInner,
+    builder: RequestBuilder<'a>,
+    call: &'a RpcCall,
+    reply_address: AnswerAddress,
+    /// Nodes that were sent nothing yet, in order.
+    unsent: VecDeque<Identity>,
+    window: RequestWindow,
+    /// The reply subject of the probe that is under way, and its time.
+    probe: Option<(String, Instant)>,
+    probe_due: Instant,
+    /// The last time at which a probe was answered.
+    confirmed_at: Option<Instant>,
+    /// The last time at which something arrived, or was sent because nothing did.
+    active_at: Instant,
+    last_sent_at: Instant,
+    /// Groups of nodes by the time of their request, oldest first.
+    sent: VecDeque<(Instant, Vec<Identity>)>,
+    /// Nodes that did not reply within the wait. They do not count as outstanding; a late reply is still accepted.
+    overdue: BTreeSet<Identity>,
+    /// The node for each reply subject.
+    nodes_by_reply_subject: HashMap<String, Identity>,
+}
+
+impl<'a> RequestSender<'a> {
+    pub(crate) fn new(
+        client: &'a Arc<ClientInner>,
+        call: &'a RpcCall,
+        id: Uuid,
+        reply_address: AnswerAddress,
+    ) -> Self {
+        let unsent = match &call.target {
+            CallTarget::Nodes(nodes) => nodes.iter().cloned().collect(),
+            CallTarget::Filter(_) => VecDeque::new(),
+        };
+        let now = Instant::now();
+        Self {
+            client,
+            builder: RequestBuilder::new(&client.signer, &client.collective, call, id),
+            call,
+            reply_address,
+            unsent,
+            window: RequestWindow::new(call.expected_reply_bytes),
+            probe: None,
+            probe_due: now,
+            confirmed_at: None,
+            active_at: now,
+            last_sent_at: now,
+            sent: VecDeque::new(),
+            overdue: BTreeSet::new(),
+            nodes_by_reply_subject: HashMap::new(),
+        }
+    }
+
+    /// Sends the broadcast, or the first requests to known nodes.
+    pub(crate) async fn send_first(&mut self, stats: &mut CallStats) -> Result<()> {
+        if let CallTarget::Filter(filter) = &self.call.target {
+            self.send_request(RequestTarget::Filter(filter.clone()), stats).await?;
+            self.last_sent_at = Instant::now();
+            return self.flush().await;
+        }
+        self.send_more(0, stats).await
+    }
+
+    /// Sends as many requests as the window permits beside `outstanding` ones.
+    pub(crate) async fn send_more(
+        &mut self,
+        mut outstanding: usize,
+        stats: &mut CallStats,
+    ) -> Result<()> {
+        let started_at = Instant::now();
+        let capacity = self.window.capacity();
+        let per_request =
+            nodes_per_request(self.call).min(capacity.div_ceil(SIGNATURES_PER_WINDOW));
+        let mut has_sent = false;
+        while let count = per_request.min(self.unsent.len())
+            && count > 0
+            && outstanding + count <= capacity
+        {
+            let nodes: Vec<Identity> = self.unsent.drain(..count).collect();
+            let target = RequestTarget::Nodes(nodes.iter().cloned().collect());
+            let sent = self.send_request(target, stats).await;
+            if sent.is_err() {
+                nodes.into_iter().rev().for_each(|node| self.unsent.push_front(node));
+                return sent;
+            }
+            self.last_sent_at = Instant::now();
+            self.sent.push_back((self.last_sent_at, nodes));
+            outstanding += count;
+            has_sent = true;
+        }
+        if has_sent {
+            self.flush().await?;
+            self.active_at = Instant::now();
+            stats.publishing += started_at.elapsed();
+        }
+        Ok(())
+    }
+
+    async fn send_request(&mut self, target: RequestTarget, stats: &mut CallStats) -> Result<()> {
+        let started_at = Instant::now();
+        let request = self.builder.sign_request(target, unix_millis_now())?;
+        stats.signing += started_at.elapsed();
+        for publication in publish(self.client, request).await? {
+            if let (Some(reply_to), Some(node)) = (publication.reply_to, publication.node) {
+                self.nodes_by_reply_subject.insert(reply_to, node);
+            }
+        }
+        Ok(())
+    }
+
+    async fn flush(&self) -> Result<()> {
+        Ok(self.client.bus.flush().await?)
+    }
+
+    /// The node whose reply has this subject.
+    pub(crate) fn node_of(&self, reply_subject: &str) -> Option<&Identity> {
+        self.nodes_by_reply_subject.get(reply_subject)
+    }
+
+    /// The time of the last request.
+    pub(crate) fn last_sent_at(&self) -> Instant {
+        self.last_sent_at
+    }
+
+    /// The nodes to which no request was sent.
+    pub(crate) fn unsent(&self) -> &VecDeque<Identity> {
+        &self.unsent
+    }
+
+    /// The number of nodes of `awaited` that hold a place in the window.
+    pub(crate) fn outstanding_count(&self, awaited: &BTreeSet<Identity>) -> usize {
+        awaited.len().saturating_sub(self.unsent.len() + self.overdue.len())
+    }
+
+    /// Drops what is left to send.
+    pub(crate) fn stop(&mut self) -> Vec<Identity> {
+        std::mem::take(&mut self.unsent).into()
+    }
+
+    /// Records a verified reply, or the report that a node is absent.
+    pub(crate) fn record_answer(&mut self, node: &Identity) {
+        self.overdue.remove(node);
+    }
+
+    /// Records the size of a received message.
+    pub(crate) fn record_arrival(&mut self, bytes: usize, arrived_at: Instant) {
+        self.window.record_reply(bytes);
+        self.active_at = self.active_at.max(arrived_at);
+    }
+
+    /// Records the answer to a probe.
+    pub(crate) fn record_confirmation(&mut self, reply_subject: &str, arrived_at: Instant) {
+        if let Some((_, sent_at)) = self.probe.take_if(|(subject, _)| subject == reply_subject) {
+            self.window.record_delay(arrived_at.saturating_duration_since(sent_at));
+            self.probe_due = arrived_at + PROBE_INTERVAL;
+            self.confirmed_at = Some(arrived_at);
+        }
+    }
+
+    /// When [`Self::keep_going`] has something to do. `None` if everything was sent.
+    pub(crate) fn wakes_at(&self) -> Option<Instant> {
+        if self.unsent.is_empty() {
+            return None;
+        }
+        let overdue_at = self.sent.front().map(|(sent_at, _)| *sent_at + self.call.wait);
+        let probe_due = self.probe.is_none().then_some(self.probe_due);
+        let silence_ends = self.active_at + SILENCE;
+        [overdue_at, probe_due].into_iter().flatten().chain([silence_ends]).min()
+    }
+
+    /// Does what is due: probes the broker, gives up places of nodes that did not reply in time, and notices silence.
+    pub(crate) async fn keep_going(&mut self, awaited: &BTreeSet<Identity>) -> Result<()> {
+        let now = Instant::now();
+        while let Some((_, nodes)) =
+            self.sent.pop_front_if(|(sent_at, _)| *sent_at + self.call.wait <= now)
+        {
+            self.overdue.extend(nodes.into_iter().filter(|node| awaited.contains(node)));
+        }
+        if self.active_at + SILENCE <= now {
+            // Without the answer to a probe, the connection may be the reason for the silence.
+            if self.confirmed_at.is_none_or(|confirmed_at| confirmed_at > self.active_at) {
+                self.window.record_silence();
+            }
+            self.active_at = now;
+        }
+        if self.probe.is_none() && self.probe_due <= now {
+            let reply_subject = self.probe_broker().await?;
+            self.probe = Some((reply_subject, Instant::now()));
+        }
+        Ok(())
+    }
+
+    /// Sends a message that the broker answers itself, after everything that it has sent before. Returns the subject of the answer.
+    pub(crate) async fn probe_broker(&self) -> Result<String> {
+        let token = Uuid::now_v7().simple().to_string();
+        let reply_subject = self.reply_address.of_confirmation(&token);
+        let bus = &self.client.bus;
+        bus.publish_with_reply(subject::CONFIRM_SUBJECT, &reply_subject, Bytes::new()).await?;
+        Ok(reply_subject)
+    }
+}
+
+/// Publishes a message to each of its subjects, and returns the publications.
+pub(crate) async fn publish(
+    client: &ClientInner,
+    request: OutgoingRequest,
+) -> Result<Vec<RequestPublication>> {
+    let sealed = Bytes::from(request.sealed);
+    for RequestPublication { subject, reply_to, .. } in &request.to {
+        match reply_to {
+            Some(reply_to) => {
+                client.bus.publish_with_reply(subject, reply_to, sealed.clone()).await?;
+            }
+            None => client.bus.publish(subject, sealed.clone()).await?,
+        }
+    }
+    Ok(request.to)
+}
