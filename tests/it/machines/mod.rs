@@ -19,6 +19,7 @@ mod puppet_runs;
 mod resources;
 mod shortages;
 mod systemd;
+mod tutorial;
 
 use std::time::Duration;
 

@@ -1,0 +1,127 @@
+//! The tutorial `docs/guides/first-machines.md`, word for word: each command runs on the machine that its prompt names, and each line
+//! of output that the page shows must be in the command's output.
+
+#![expect(clippy::disallowed_types, reason = "runs ssh-keygen on a machine")]
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use muster_tests::command::describe_output;
+use muster_tests::nats_server::find_binary;
+
+use super::apt_repository::AptRepository;
+use super::fleet::{MachineFleet, MachineLayers};
+
+const MACHINES: [(&str, &str); 3] = [("broker", "m1"), ("admin", "m2"), ("web1", "m3")];
+const VERSION: &str = "0.1.0";
+
+/// A command of the page, and the output that the page shows.
+#[derive(Debug, PartialEq, Eq)]
+struct TutorialStep {
+    machine: String,
+    command: String,
+    output: Vec<String>,
+}
+
+/// The commands of all blocks whose first line is a prompt.
+fn parse_steps(page: &str) -> Vec<TutorialStep> {
+    let mut steps: Vec<TutorialStep> = Vec::new();
+    let mut is_session = false;
+    for line in page.lines() {
+        if line.starts_with("```") {
+            is_session = line == "```text";
+        } else if is_session && let Some((machine, command)) = parse_prompt(line) {
+            let (machine, command) = (machine.to_owned(), command.to_owned());
+            steps.push(TutorialStep { machine, command, output: Vec::new() });
+        } else if is_session {
+            steps.last_mut().unwrap().output.push(line.to_owned());
+        }
+    }
+    steps
+}
+
+/// `root@MACHINE:~# COMMAND`
+fn parse_prompt(line: &str) -> Option<(&str, &str)> {
+    line.strip_prefix("root@")?.split_once(":~# ")
+}
+
+/// Whether each shown line is in the output, in order. Numbers with a unit of time differ between runs.
+fn is_shown(shown: &[String], output: &str) -> bool {
+    let without_times =
+        |line: &str| line.split("time=").next().unwrap_or_default().trim().to_owned();
+    let mut lines = output.lines().map(without_times);
+    let mut wanted = shown.iter().filter(|line| *line != "...");
+    wanted.all(|line| lines.any(|found| found == without_times(line)))
+}
+
+/// The preparations that the page asks of its reader: names, ssh from `admin` to the others, and the packages.
+async fn prepare(machines: &MachineFleet) {
+    let hosts: String = MACHINES
+        .iter()
+        .map(|(name, machine)| format!("{} {name}.acme.net {name}\n", machines.machines[*machine]))
+        .collect();
+    let key = machines
+        .sh("m2", "ssh-keygen -q -t ed25519 -N '' -f /root/.ssh/id_ed25519 && cat /root/.ssh/id_ed25519.pub")
+        .await;
+    for (name, machine) in MACHINES {
+        let script = format!(
+            "hostname {name}.acme.net && echo {name}.acme.net >/etc/hostname && printf '%s' '{hosts}' >>/etc/hosts && cp /srv/apt/{VERSION}/*.deb /root/ && \
+             mkdir -p -m 0700 /root/.ssh && echo '{key}' >>/root/.ssh/authorized_keys && systemctl start ssh"
+        );
+        machines.sh(machine, &script).await;
+    }
+    machines.copy("m1", &find_binary(), "/root/nats-server").await;
+    machines
+        .sh(
+            "m2",
+            "for name in broker web1; do ssh-keyscan $name.acme.net >>/root/.ssh/known_hosts; done",
+        )
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tutorial_from_packages_runs_as_written() {
+    let repository = AptRepository::with_versions(&[VERSION]);
+    let layers = MachineLayers { puppet: false, directories: vec![repository.layer()] };
+    let Some(machines) = MachineFleet::boot(3, &layers).await else { return };
+    prepare(&machines).await;
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/guides/first-machines.md");
+    let steps = parse_steps(&std::fs::read_to_string(page).unwrap());
+    assert!(steps.len() > 15, "{steps:#?}");
+    let machine_of = BTreeMap::from(MACHINES);
+    let mut exports: BTreeMap<String, String> = BTreeMap::new();
+    for TutorialStep { machine, command, output } in steps {
+        let exported = exports.entry(machine.clone()).or_default();
+        let script = format!("export HOME=/root; cd; {exported}{command}");
+        if command.starts_with("export ") {
+            exported.push_str(&format!("{command}; "));
+        }
+        let ran = machines.run(machine_of[machine.as_str()], &script).await;
+        let text = [&*ran.stdout, &*ran.stderr].map(String::from_utf8_lossy).concat();
+        let is_denied = output.iter().any(|line| line.contains("Denied"));
+        assert_eq!(
+            ran.status.success(),
+            !is_denied,
+            "{machine}: {command}: {}",
+            describe_output(&ran)
+        );
+        assert!(is_shown(&output, &text), "{machine}: {command}: {}", describe_output(&ran));
+    }
+}
+
+#[test]
+fn steps_are_parsed_with_their_output() {
+    let page =
+        "a\n```text\nroot@web1:~# id\nuid=0\n...\nroot@admin:~# ls\n```\nroot@web1:~# not a step\n";
+    let step = |machine: &str, command: &str, output: &[&str]| TutorialStep {
+        machine: machine.to_owned(),
+        command: command.to_owned(),
+        output: output.iter().map(|line| (*line).to_owned()).collect(),
+    };
+    let expected = [step("web1", "id", &["uid=0", "..."]), step("admin", "ls", &[])];
+    assert_eq!(parse_steps(page), expected);
+    let shown = |lines: &[&str]| lines.iter().map(|line| (*line).to_owned()).collect::<Vec<_>>();
+    assert!(is_shown(&shown(&["b", "..."]), "a\nb\n"));
+    assert!(!is_shown(&shown(&["b", "a"]), "a\nb\n"));
+    assert!(is_shown(&shown(&["n time=1 ms"]), "n   time=20 ms\n"));
+}
