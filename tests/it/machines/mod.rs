@@ -13,6 +13,7 @@ mod install;
 pub(crate) mod load;
 mod network;
 pub(crate) mod nodes;
+mod observe;
 pub(crate) mod organisation;
 mod power_cuts;
 mod puppet_runs;
