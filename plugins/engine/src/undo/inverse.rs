@@ -13,6 +13,7 @@ use crate::providers::digest::{self, ChecksumKind};
 use crate::resource::{Resource, ResourceValue, ResourceValues};
 use crate::resource_type::ResourceContext;
 use crate::schema::{AttributeKind, AttributeRole, METAPARAMETERS};
+use crate::types::service;
 
 /// Attributes that determine where the resource is on the machine.
 const LOCATION_ATTRIBUTES: [&str; 7] =
@@ -271,11 +272,35 @@ impl InverseBuilder<'_> {
                 ("service", "enable", Some(from)) if !is_settable(kind, from) => {
                     self.set(name, &"true".into());
                 }
+                ("service", "ensure", Some(from)) => {
+                    self.set(name, from);
+                    // A start removes the mask.
+                    let is_masked = plan.state.get_text("enable") == Some("mask");
+                    if is_masked && service::is_start(plan) {
+                        self.set("enable", &"mask".into());
+                    }
+                }
+                ("service", "enable", Some(from)) => {
+                    self.set(name, from);
+                    if change.to.as_text() == Some("mask") && from.as_text() == Some("false") {
+                        self.require_unmasking();
+                    }
+                }
                 (_, _, Some(from)) => self.set(name, from),
                 (_, _, None) => self.set(name, &unset_value(kind)),
             }
         }
         Ok(())
+    }
+
+    /// A masked unit is in sync with `enable=false`. Enabling removes the mask; the unit is disabled again afterwards.
+    fn require_unmasking(&mut self) {
+        let resource = &self.plan.resource;
+        self.inverse.prerequisites.push(Prerequisite {
+            type_name: resource.type_name.clone(),
+            title: resource.title.clone(),
+            attributes: Map::from_iter([("enable".to_owned(), Json::from("true"))]),
+        });
     }
 
     /// The recorded lists are complete, so further names are removed.
