@@ -18,9 +18,11 @@ mod observe;
 pub(crate) mod organisation;
 mod power_cuts;
 mod puppet_runs;
+mod resource_cases;
 mod resources;
 mod shortages;
 mod systemd;
+mod unit_states;
 
 use std::time::Duration;
 
