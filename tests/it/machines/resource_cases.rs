@@ -135,6 +135,7 @@ pub(super) const CASES: &[ResourceCase] = &[
         name: "ben",
         attributes: &["groups=adm,games", "managehome=true"],
         shown: &[("ensure", "'present'"), ("groups", "['adm', 'games']")],
+        undo_refusal: "the home directory /home/ben was created with the user and is kept",
         ..SHOWN
     },
     ResourceCase {

@@ -53,6 +53,9 @@ static SCHEMA: TypeSchema = TypeSchema {
     ],
 };
 
+/// Set by an undo, and no attribute of a request: `enable=false` removes a mask, too.
+pub(crate) const UNMASK: &str = "unmask";
+
 /// The resource type.
 #[derive(Debug)]
 pub struct ServiceResourceType;
@@ -95,10 +98,11 @@ impl ResourceType for ServiceResourceType {
                 state,
             ));
         }
-        let starts = is_start(&plan);
+        let removes_mask = is_start(&plan) || resource.get_flag(UNMASK);
         let from = state.get_text("enable").unwrap_or_default();
         plan.changes.retain(|change| {
-            change.property != "enable" || can_change_enable(from, change.to.as_text(), starts)
+            change.property != "enable"
+                || can_change_enable(from, change.to.as_text(), removes_mask)
         });
         plan
     }
@@ -169,9 +173,9 @@ pub(crate) fn is_start(plan: &ResourcePlan) -> bool {
 
 /// Whether `enable` is changed, as in Puppet. A masked unit counts as disabled, and may be enabled once its mask is removed. Units that
 /// systemd reports as indirect are left alone; static and generated ones can only be masked.
-fn can_change_enable(from: &str, to: Option<&str>, starts: bool) -> bool {
+fn can_change_enable(from: &str, to: Option<&str>, removes_mask: bool) -> bool {
     match (from, to) {
-        ("mask", Some("false")) => starts,
+        ("mask", Some("false")) => removes_mask,
         ("true" | "false" | "mask", _) => true,
         ("indirect", _) => false,
         (_, to) => to == Some("mask"),

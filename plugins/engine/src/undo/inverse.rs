@@ -280,27 +280,11 @@ impl InverseBuilder<'_> {
                         self.set("enable", &"mask".into());
                     }
                 }
-                ("service", "enable", Some(from)) => {
-                    self.set(name, from);
-                    if change.to.as_text() == Some("mask") && from.as_text() == Some("false") {
-                        self.require_unmasking();
-                    }
-                }
                 (_, _, Some(from)) => self.set(name, from),
                 (_, _, None) => self.set(name, &unset_value(kind)),
             }
         }
         Ok(())
-    }
-
-    /// A masked unit is in sync with `enable=false`. Enabling removes the mask; the unit is disabled again afterwards.
-    fn require_unmasking(&mut self) {
-        let resource = &self.plan.resource;
-        self.inverse.prerequisites.push(Prerequisite {
-            type_name: resource.type_name.clone(),
-            title: resource.title.clone(),
-            attributes: Map::from_iter([("enable".to_owned(), Json::from("true"))]),
-        });
     }
 
     /// The recorded lists are complete, so further names are removed.

@@ -4,6 +4,7 @@ use super::{ServiceOperation, ServiceProvider, ServiceState, init, run_checked, 
 use crate::error::{DescribeOperation as _, EngineError, Result};
 use crate::resource::Resource;
 use crate::resource_type::ResourceContext;
+use crate::types::service::UNMASK;
 
 /// The kinds of units.
 const UNIT_SUFFIXES: [&str; 11] = [
@@ -68,7 +69,12 @@ impl ServiceProvider for SystemdServiceProvider {
                 run_systemctl("unmask")?;
                 run_systemctl("enable")
             }
-            ServiceOperation::Disable => run_systemctl("disable"),
+            ServiceOperation::Disable => {
+                if resource.get_flag(UNMASK) {
+                    run_systemctl("unmask")?;
+                }
+                run_systemctl("disable")
+            }
             ServiceOperation::Mask => {
                 if run_program(cx, resource, &["systemctl", "cat", "--", &unit])?.is_success() {
                     run_systemctl("disable")?;
