@@ -60,6 +60,8 @@ pub(super) struct AuditLogTail {
     pub(super) position: Option<ChainPosition>,
     /// The bytes after the last newline.
     pub(super) torn: Vec<u8>,
+    /// Zeros at the end of the file, after `torn`.
+    pub(super) excess_zeros: usize,
     /// The file has complete lines, and the last one is not part of a chain.
     pub(super) foreign: bool,
 }
@@ -68,22 +70,38 @@ impl AuditLogTail {
     /// Reads the end of a file.
     pub(super) fn read_file(path: &Path) -> io::Result<Self> {
         let mut file = File::open(path)?;
-        let length = file.metadata()?.len();
+        let file_length = file.metadata()?.len();
+        let length = length_without_zeros(&file, file_length)?;
+        let zeros = usize::try_from(file_length - length).unwrap_or(usize::MAX);
         let max_bytes = 2 * limits::MAX_AUDIT_LINE_BYTES as u64;
         let mut tail_bytes = INITIAL_TAIL_BYTES;
         loop {
             let from = length.saturating_sub(tail_bytes);
             file.seek(SeekFrom::Start(from))?;
             let mut bytes = Vec::new();
-            (&mut file).take(tail_bytes).read_to_end(&mut bytes)?;
+            (&mut file).take(length - from).read_to_end(&mut bytes)?;
             match Self::parse_tail(bytes, from == 0) {
-                Some(tail) => return Ok(tail),
+                Some(tail) => return Ok(tail.with_zeros(zeros)),
                 None if tail_bytes >= max_bytes => {
                     return Ok(Self { foreign: true, ..Self::default() });
                 }
                 None => tail_bytes = tail_bytes.saturating_mul(8),
             }
         }
+    }
+
+    /// Adds the zeros at the end of the file to its torn line. More than a line can have are left out.
+    fn with_zeros(mut self, zeros: usize) -> Self {
+        let room = limits::MAX_AUDIT_LINE_BYTES.saturating_sub(self.torn.len());
+        self.torn.resize(self.torn.len() + zeros.min(room), 0);
+        self.excess_zeros = zeros.saturating_sub(room);
+        self
+    }
+
+    /// Whether the file has only zeros: no line of it has reached the disk.
+    pub(super) fn has_only_zeros(&self) -> bool {
+        let has_lines = self.position.is_some() || self.foreign;
+        !has_lines && !self.torn.is_empty() && self.torn.iter().all(|byte| *byte == 0)
     }
 
     /// Parses the last bytes of a file; `None` if the last line begins before them.
@@ -97,8 +115,25 @@ impl AuditLogTail {
         let begin = bytes.iter().rposition(is_newline).map(|end| end + 1);
         let begin = begin.or(is_whole_file.then_some(0))?;
         let position = bytes.get(begin..).and_then(ChainPosition::after_line);
-        Some(Self { foreign: position.is_none(), position, torn })
+        Some(Self { foreign: position.is_none(), position, torn, excess_zeros: 0 })
     }
+}
+
+/// The length of a file without the NUL bytes at its end. A power cut leaves them where bytes were written and not synced, on a file
+/// system that allocates blocks late.
+fn length_without_zeros(mut file: &File, length: u64) -> io::Result<u64> {
+    let mut end = length;
+    while end > 0 {
+        let from = end.saturating_sub(INITIAL_TAIL_BYTES);
+        file.seek(SeekFrom::Start(from))?;
+        let mut bytes = Vec::new();
+        file.take(end - from).read_to_end(&mut bytes)?;
+        if let Some(last) = bytes.iter().rposition(|byte| *byte != 0) {
+            return Ok(from + last as u64 + 1);
+        }
+        end = from;
+    }
+    Ok(0)
 }
 
 /// The name of an older file: `audit.log.3`.

@@ -81,6 +81,7 @@ impl ChainedLog {
             files::rotate_files(&options.path, options.settings.keep)?;
             (file, tail) = (files::open_log(&options.path, &options)?, AuditLogTail::default());
         }
+        remove_zeros(&file, &mut tail, &options)?;
         let stored = options.head.as_deref().and_then(files::read_head);
         let position = match tail.position {
             Some(position) => position,
@@ -327,6 +328,21 @@ impl ChainedLog {
             self.pending.torn = fragment.strip_prefix(b"\n").unwrap_or(fragment).to_vec();
         }
     }
+}
+
+/// Removes zeros that a power cut left in place of lines: all of a file that has nothing else, which then begins with a header, and those
+/// that make the last line too long. The others are kept and recorded as a torn line.
+fn remove_zeros(file: &File, tail: &mut AuditLogTail, options: &AuditOptions) -> io::Result<()> {
+    let mut removed = tail.excess_zeros;
+    if tail.has_only_zeros() {
+        removed += std::mem::take(&mut tail.torn).len();
+    }
+    if removed > 0 {
+        tracing::warn!(bytes = removed, path = %options.path.display(), "zeros after a power cut are removed from the audit log");
+        let length = file.metadata()?.len();
+        file.set_len(length.saturating_sub(removed as u64))?;
+    }
+    Ok(())
 }
 
 fn add_mark(group: &mut LineGroup, mark: &impl Serialize) -> io::Result<()> {

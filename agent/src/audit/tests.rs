@@ -18,6 +18,8 @@ use muster_wire::token::claims::{
 use muster_wire::token::encode::{self, TokenValidity};
 use muster_wire::token::{KeyKind, KeyPair, PublicKey, UserCredentials, UserRole};
 
+mod zeros;
+
 use crate::config::AuditConfig;
 
 use super::{

@@ -223,7 +223,7 @@ fn join_diffs(cx: &ResourceContext<'_>, planned: &[PlannedResource]) -> Option<S
     joined
 }
 
-/// Applies changes in order. Continues after a failed change, as Puppet does; stops on cancellation.
+/// Applies changes in order. Continues after a failed change unless that was `ensure`, as Puppet does; stops on cancellation.
 fn apply_changes(
     resource_type: &dyn ResourceType,
     cx: &ResourceContext<'_>,
@@ -238,6 +238,9 @@ fn apply_changes(
                 let reason = error.reason();
                 outcome.events.push(change.to_event(&reference, &ChangeOutcome::Failed(&reason)));
                 outcome.error.get_or_insert(error);
+                if change.property == "ensure" {
+                    break;
+                }
             }
         }
     }

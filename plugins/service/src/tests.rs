@@ -78,6 +78,7 @@ fn with_systemd(load: &str, active: &str) -> (FakeSystem, Machine) {
             CommandOutput::new(0, "")
         });
     }
+    system.script_output(&["systemctl", "unmask"], CommandOutput::new(0, ""));
     (system.clone(), Machine::new(system))
 }
 
@@ -142,7 +143,12 @@ async fn runs_systemctl_only_for_changes() {
     for (action, before, after, calls) in [
         ("status", "active", "running", vec![]),
         ("status", "failed", "stopped", vec![]),
-        ("start", "inactive", "running", vec!["systemctl start -- nginx.service"]),
+        (
+            "start",
+            "inactive",
+            "running",
+            vec!["systemctl unmask -- nginx.service", "systemctl start -- nginx.service"],
+        ),
         ("start", "active", "running", vec![]),
         ("stop", "active", "stopped", vec!["systemctl stop -- nginx.service"]),
         ("stop", "failed", "stopped", vec![]),

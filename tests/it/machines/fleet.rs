@@ -111,13 +111,19 @@ impl MachineFleet {
 
     /// Pipes a script to the shell of a machine, as `ssh MACHINE sh` does; it must succeed.
     pub(crate) async fn pipe(&self, machine: &str, script: &str) {
+        let output = self.pipe_until_cut(machine, script).await;
+        assert!(output.status.success(), "{machine}: {}", describe_output(&output));
+    }
+
+    /// Pipes a script to the shell of a machine that may lose its power meanwhile.
+    pub(crate) async fn pipe_until_cut(&self, machine: &str, script: &str) -> Output {
         let mut command = tool_command(&["exec", &self.fleet, machine, "sh"]);
         let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
         let mut input = child.stdin.take().unwrap();
-        tokio::io::AsyncWriteExt::write_all(&mut input, script.as_bytes()).await.unwrap();
+        // The shell may end before it has read all.
+        let _ = tokio::io::AsyncWriteExt::write_all(&mut input, script.as_bytes()).await;
         drop(input);
-        let output = child.wait_with_output().await.unwrap();
-        assert!(output.status.success(), "{machine}: {}", describe_output(&output));
+        child.wait_with_output().await.unwrap()
     }
 
     /// Waits until a shell script succeeds on a machine; returns its standard output.
@@ -142,6 +148,20 @@ impl MachineFleet {
     pub(crate) async fn cut_power(&self, machines: &[&str]) {
         let words = [&["kill", &self.fleet], machines].concat();
         run_tool_successfully(&words).await;
+    }
+
+    /// Cuts the power of a machine some time after the next change of a file; returns the content of files at the cut.
+    pub(crate) async fn cut_power_after(
+        &self,
+        machine: &str,
+        file: &str,
+        delay: Duration,
+        shown: &[&str],
+    ) -> BTreeMap<String, Option<String>> {
+        let delay = format!("{:.4}", delay.as_secs_f64());
+        let words = ["kill", &self.fleet, machine, "--after", file, "--delay", &delay, "--show"];
+        let output = run_tool_successfully(&[&words[..], shown].concat()).await;
+        serde_json::from_str(&output).unwrap()
     }
 
     /// Boots machines that are off, and waits until they have booted.

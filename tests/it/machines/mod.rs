@@ -6,6 +6,7 @@
 
 mod apt_repository;
 mod boot;
+mod daemon_findings;
 mod duplicates;
 mod engine_findings;
 pub(crate) mod fleet;
@@ -13,13 +14,16 @@ mod install;
 pub(crate) mod load;
 mod network;
 pub(crate) mod nodes;
+mod observe;
 pub(crate) mod organisation;
 mod power_cuts;
 mod puppet_runs;
+mod resource_cases;
 mod resources;
 mod shortages;
 mod systemd;
 mod tutorial;
+mod unit_states;
 
 use std::time::Duration;
 

@@ -1,8 +1,10 @@
 //! Power failures: machines lose their power at random moments of changes, catalogs, restarts and enrolments, with everything that
-//! was not synced to their disks. Booted again: nothing that was promised is lost, nothing runs twice, no file is corrupt.
+//! was not synced to their disks. Booted again: nothing that was promised is lost, nothing runs twice, no file is corrupt. Most cuts are
+//! made when the work has begun, and at least half of all hit it before its end.
 
 #![expect(clippy::indexing_slicing, reason = "documents are indexed; tests end by panic")]
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
@@ -28,6 +30,23 @@ const ENROLLING: &str = "m4";
 const LATEST_REQUEST: Duration = Duration::from_millis(500);
 const EARLIEST_REQUEST: Duration = Duration::from_millis(300);
 
+/// Every so many rounds, the cuts are made at any time around the request; in the others, when the work has begun.
+const ROUNDS_AROUND: usize = 6;
+/// A cut that waits for the work to begin is started this long before the request.
+const WATCH_TIME: Duration = Duration::from_millis(700);
+/// The longest time of a cut after the begin of a change, a catalog, a restart, and an enrolment.
+const LATEST_CUTS: [Duration; 4] = [
+    Duration::from_millis(15),
+    Duration::from_millis(600),
+    Duration::from_millis(30),
+    Duration::from_millis(100),
+];
+/// The files that say how far the work is: the journal of begun requests, the starts of the service, and the state of an enrolment.
+const BEGUN: &str = "/var/lib/muster/begun";
+const STUB_STARTS: &str = "/var/stub-starts";
+const PROPOSAL: &str = "/var/lib/muster/newcomer.json";
+const CREDENTIALS: &str = "/var/lib/muster/node.creds";
+
 const CONFIGURATION: &str = "[plugins.catalog]\nenabled = true\n";
 
 /// A service for restarts; it counts its starts.
@@ -46,23 +65,83 @@ fn is_ok(reply: Option<&Value>) -> bool {
     reply.is_some_and(|reply| reply["statuscode"] == 0)
 }
 
-/// Starts a request, cuts the power of its machine at a random moment, boots it, and returns the reply, if there was one.
+/// When the power is cut.
+#[derive(Debug, Clone, Copy)]
+enum CutMoment {
+    /// The request is sent this long after [`EARLIEST_REQUEST`] before the cut is started.
+    Around(Duration),
+    /// This long after the work has begun.
+    AfterBegin(Duration),
+}
+
+impl CutMoment {
+    /// A random moment; `kind` is the index in [`LATEST_CUTS`].
+    fn choose(random: &mut StdRng, round: usize, kind: usize) -> Self {
+        if round.is_multiple_of(ROUNDS_AROUND) {
+            Self::Around(random.random_range(Duration::ZERO..EARLIEST_REQUEST + LATEST_REQUEST))
+        } else {
+            Self::AfterBegin(random.random_range(Duration::ZERO..LATEST_CUTS[kind]))
+        }
+    }
+}
+
+/// What a power cut interrupted.
+#[derive(Debug, Default, Clone, Copy)]
+struct CutOutcome {
+    /// Whether the request was answered.
+    is_answered: bool,
+    /// Whether the work had begun and not ended, as the machine's files said at the cut.
+    is_hit: bool,
+}
+
+/// The content of the machine's files at the cut; empty if that was not read.
+#[derive(Debug, Default)]
+struct CutState(BTreeMap<String, Option<String>>);
+
+impl CutState {
+    fn text(&self, path: &str) -> Option<&str> {
+        self.0.get(path)?.as_deref()
+    }
+
+    /// Whether a request had begun and not ended.
+    fn has_unfinished_request(&self) -> bool {
+        let lines = self.text(BEGUN).unwrap_or_default();
+        let count = |word| lines.lines().filter(|line| line.contains(word)).count();
+        count("\"begun\"") > count("\"ended\"")
+    }
+}
+
+/// Starts a request, cuts the power of its machine, boots it, and returns the reply, if there was one.
 async fn interrupt(
     nodes: &MachineNodes,
     machine: &str,
-    after: Duration,
+    moment: CutMoment,
     words: &[&str],
-) -> Option<Value> {
-    let cut = async {
-        simulate_delay(EARLIEST_REQUEST).await;
-        nodes.machines.cut_power(&[machine]).await;
-        nodes.machines.power_on(&[machine]).await;
-    };
-    let request = async {
-        simulate_delay(after).await;
+) -> (Option<Value>, CutState) {
+    let machines = &nodes.machines;
+    let request = async |wait| {
+        simulate_delay(wait).await;
         call(&nodes.operator, machine, words).await
     };
-    tokio::join!(request, cut).0
+    match moment {
+        CutMoment::Around(after) => {
+            let cut = async {
+                simulate_delay(EARLIEST_REQUEST).await;
+                machines.cut_power(&[machine]).await;
+                machines.power_on(&[machine]).await;
+            };
+            (tokio::join!(request(after), cut).0, CutState::default())
+        }
+        CutMoment::AfterBegin(delay) => {
+            let cut = async {
+                let shown = [BEGUN, STUB_STARTS];
+                let state = machines.cut_power_after(machine, BEGUN, delay, &shown).await;
+                machines.power_on(&[machine]).await;
+                CutState(state)
+            };
+            tokio::join!(request(WATCH_TIME), cut)
+        }
+    }
 }
 
 /// Whether the state files and user databases of a machine are whole, and its audit log is consistent.
@@ -74,7 +153,7 @@ async fn check_machine(machines: &MachineFleet, machine: &str) {
 }
 
 /// A file of 64 KiB, a user and a host entry: each is as before or as after, and as after if the reply said so.
-async fn cut_during_changes(nodes: &MachineNodes, round: usize, after: Duration) -> bool {
+async fn cut_during_changes(nodes: &MachineNodes, round: usize, moment: CutMoment) -> CutOutcome {
     let machines = &nodes.machines;
     let content = format!("{round:04}\n").repeat(13_000);
     let file = ["puppetral", "do", "type=file", "name=/etc/changed", &format!("content={content}")];
@@ -86,7 +165,7 @@ async fn cut_during_changes(nodes: &MachineNodes, round: usize, after: Duration)
         1 => &user,
         _ => &host,
     };
-    let reply = interrupt(nodes, CHANGING, after, words).await;
+    let (reply, state) = interrupt(nodes, CHANGING, moment, words).await;
     let is_answered = is_ok(reply.as_ref());
     check_machine(machines, CHANGING).await;
     let is_applied = match round % 3 {
@@ -120,21 +199,21 @@ async fn cut_during_changes(nodes: &MachineNodes, round: usize, after: Duration)
         },
     )
     .await;
-    is_answered
+    CutOutcome { is_answered, is_hit: state.has_unfinished_request() }
 }
 
 /// A file that notifies a command: after the next complete run the command has run for every content that the file had.
-async fn cut_during_catalog(nodes: &MachineNodes, round: usize, after: Duration) -> bool {
+async fn cut_during_catalog(nodes: &MachineNodes, round: usize, moment: CutMoment) -> CutOutcome {
     let machines = &nodes.machines;
     let catalog = json!([
         {"type": "file", "title": "/etc/trigger", "content": format!("{round}\n"), "notify": "Exec[refresh]"},
-        {"type": "exec", "title": "pause", "command": ["/bin/sleep", "0.3"], "require": "File[/etc/trigger]", "before": "Exec[refresh]"},
+        {"type": "exec", "title": "pause", "command": ["/bin/sleep", "1"], "require": "File[/etc/trigger]", "before": "Exec[refresh]"},
         {"type": "exec", "title": "refresh", "refreshonly": true,
          "command": ["/bin/sh", "-c", "cat /etc/trigger >>/var/refreshed && sync -f /var/refreshed"]},
     ]);
     let input = format!("catalog={catalog}");
     let words = ["catalog", "apply", input.as_str()];
-    let reply = interrupt(nodes, CATALOG, after, &words).await;
+    let (reply, state) = interrupt(nodes, CATALOG, moment, &words).await;
     let is_answered = is_ok(reply.as_ref());
     check_machine(machines, CATALOG).await;
     let refreshed = format!("grep -cx {round} /var/refreshed || true");
@@ -153,14 +232,17 @@ async fn cut_during_catalog(nodes: &MachineNodes, round: usize, after: Duration)
     assert_eq!(machines.sh(CATALOG, "cat /etc/trigger").await, round.to_string());
     let count = machines.sh(CATALOG, &refreshed).await;
     assert_ne!(count, "0", "round {round}: the refresh is lost: {reply:#?}");
-    is_answered
+    CutOutcome { is_answered, is_hit: state.has_unfinished_request() }
 }
 
 /// A restart that was accepted is carried out; the service runs.
-async fn cut_during_restart(nodes: &MachineNodes, round: usize, after: Duration) -> bool {
+async fn cut_during_restart(nodes: &MachineNodes, round: usize, moment: CutMoment) -> CutOutcome {
     let machines = &nodes.machines;
-    let reply =
-        interrupt(nodes, RESTARTING, after, &["restart", "request", "unit=stub.service"]).await;
+    let starts = machines.sh(RESTARTING, &format!("cat {STUB_STARTS}")).await;
+    let words = ["restart", "request", "unit=stub.service"];
+    let (reply, state) = interrupt(nodes, RESTARTING, moment, &words).await;
+    // The service has not been started again.
+    let is_hit = state.text(STUB_STARTS).is_some_and(|found| found.trim_end() == starts);
     let is_answered = is_ok(reply.as_ref());
     check_machine(machines, RESTARTING).await;
     machines.await_script(RESTARTING, "systemctl is-active stub").await;
@@ -176,11 +258,11 @@ async fn cut_during_restart(nodes: &MachineNodes, round: usize, after: Duration)
         })
         .await;
     }
-    is_answered
+    CutOutcome { is_answered, is_hit: is_hit || state.has_unfinished_request() }
 }
 
 /// A new machine whose power fails while it enrols: it is enrolled in the end, under its name.
-async fn cut_during_enrolment(nodes: &MachineNodes, round: usize, after: Duration) {
+async fn cut_during_enrolment(nodes: &MachineNodes, round: usize, moment: CutMoment) -> CutOutcome {
     let (machines, operator) = (&nodes.machines, &nodes.operator);
     let identity = format!("new{round}.example.net");
     let setting = format!("identity={identity}");
@@ -201,9 +283,24 @@ async fn cut_during_enrolment(nodes: &MachineNodes, round: usize, after: Duratio
     // The configuration is on the disk, as it is on that of a cloud machine; enrolment itself is interrupted.
     let (write, start) = script.split_once("systemctl daemon-reload").unwrap();
     machines.pipe(ENROLLING, &format!("{write}sync -f /etc\n")).await;
-    machines.pipe(ENROLLING, &format!("systemctl daemon-reload{start}")).await;
-    simulate_delay(after).await;
-    machines.cut_power(&[ENROLLING]).await;
+    let start = format!("systemctl daemon-reload{start}");
+    let state = match moment {
+        CutMoment::Around(after) => {
+            machines.pipe(ENROLLING, &start).await;
+            simulate_delay(after).await;
+            machines.cut_power(&[ENROLLING]).await;
+            CutState::default()
+        }
+        CutMoment::AfterBegin(delay) => {
+            let shown = [PROPOSAL, CREDENTIALS];
+            let cut = machines.cut_power_after(ENROLLING, PROPOSAL, delay, &shown);
+            let begin = async {
+                simulate_delay(WATCH_TIME).await;
+                machines.pipe_until_cut(ENROLLING, &start).await;
+            };
+            CutState(tokio::join!(cut, begin).0)
+        }
+    };
     machines.power_on(&[ENROLLING]).await;
     poll_until_ok(&format!("{identity} answers"), RECOVERY_TIMEOUT, async || {
         let output = operator.run(&["ping", "-I", &identity]).await;
@@ -212,6 +309,8 @@ async fn cut_during_enrolment(nodes: &MachineNodes, round: usize, after: Duratio
     })
     .await;
     check_machine(machines, ENROLLING).await;
+    let is_hit = state.text(PROPOSAL).is_some() && state.text(CREDENTIALS).is_none();
+    CutOutcome { is_answered: false, is_hit }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -225,21 +324,31 @@ async fn fifty_power_cuts_lose_nothing_and_repeat_nothing() {
     let options = NodeOptions { puppet: false, configuration: CONFIGURATION };
     let Some(nodes) = MachineNodes::start(4, options).await else { return };
     prepare(&nodes).await;
-    let (started, mut answered) = (Instant::now(), 0);
+    let started = Instant::now();
+    let mut outcomes = Vec::new();
     for round in 0..ROUNDS {
-        let mut after = || random.random_range(Duration::ZERO..EARLIEST_REQUEST + LATEST_REQUEST);
-        let (change, catalog, restart, enrolment) = (after(), after(), after(), after());
-        let (first, second, third, ()) = tokio::join!(
+        let [change, catalog, restart, enrolment] =
+            [0, 1, 2, 3].map(|kind| CutMoment::choose(&mut random, round, kind));
+        let found = <[CutOutcome; 4]>::from(tokio::join!(
             cut_during_changes(&nodes, round, change),
             cut_during_catalog(&nodes, round, catalog),
             cut_during_restart(&nodes, round, restart),
             cut_during_enrolment(&nodes, round, enrolment),
-        );
-        answered += [first, second, third].into_iter().filter(|answered| *answered).count();
+        ));
+        println!("round {round}: hits {:?}", found.map(|outcome| outcome.is_hit));
+        outcomes.push(found);
     }
     count_answers(&nodes.operator, 4).await;
-    println!("{} power cuts in {:?}", ROUNDS * 4, started.elapsed());
+    let cuts = ROUNDS * 4;
+    println!("{cuts} power cuts in {:?}", started.elapsed());
+    let answered = outcomes.as_flattened().iter().filter(|outcome| outcome.is_answered).count();
     println!("{answered} of {} interrupted requests were answered", ROUNDS * 3);
+    let hits: Vec<usize> =
+        (0..4).map(|kind| outcomes.iter().filter(|outcome| outcome[kind].is_hit).count()).collect();
+    println!("hits of changes, catalogs, restarts, enrolments in {ROUNDS} cuts each: {hits:?}");
+    let hit = hits.iter().sum::<usize>();
+    assert!(hit * 2 >= cuts, "{hit} of {cuts} cuts hit work that had begun and not ended");
+    assert!(hits.iter().all(|hits| *hits > 0), "{hits:?}");
 }
 
 /// The service that is restarted, and an enroller on the machine whose changes are interrupted.

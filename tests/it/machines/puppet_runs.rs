@@ -1,10 +1,11 @@
-//! Runs of the real `puppet agent` on ten machines against a real Puppet Server on this host, limited by permits; and a service that
-//! restarts when the machine is idle.
+//! Runs of the real `puppet agent` on ten machines against a real Puppet Server on this host, limited by permits; a service that
+//! restarts when the machine is idle; and runs that an administrator starts on the machine.
 
 #![expect(clippy::indexing_slicing, reason = "documents are indexed; tests end by panic")]
 
 use futures_util::future::join_all;
 use futures_util::{StreamExt as _, stream};
+use muster_tests::command::describe_output;
 use muster_tests::poll_until_ok;
 use muster_tests::puppetserver::PuppetServer;
 use tokio::net::{TcpListener, TcpStream};
@@ -107,6 +108,8 @@ async fn puppetserver_runs_on_ten_machines_keep_the_limit() {
     assert!(counts.iter().all(|count| *count == 1), "runs of each machine: {counts:?}");
 
     restart_waits_for_the_run(&nodes).await;
+    interactive_run_and_requested_run_do_not_overlap(&nodes, "m2").await;
+    requested_run_refuses_an_interactive_run(&nodes, "m3").await;
     relay.abort();
 }
 
@@ -137,4 +140,52 @@ async fn restart_waits_for_the_run(nodes: &MachineNodes) {
     let ((document, code), ()) = tokio::join!(run, restart);
     assert_eq!(code, 0, "{document:#}");
     assert_eq!(document["nodes"].as_array().map(Vec::len), Some(1), "{document:#}");
+}
+
+/// The words of `/var/runs` in the order of their times.
+async fn read_moments(machines: &MachineFleet, machine: &str) -> Vec<String> {
+    let text = machines.sh(machine, "sort -k 2 -n /var/runs").await;
+    text.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect()
+}
+
+/// `puppet agent --test`, as an administrator types it on the machine, while a run is requested: the status shows the active run, the
+/// requested one waits for its end, and both are made.
+async fn interactive_run_and_requested_run_do_not_overlap(nodes: &MachineNodes, machine: &str) {
+    let (machines, name) = (&nodes.machines, node_name(machine));
+    machines.sh(machine, "rm /var/runs; echo x >/etc/motd").await;
+    let interactive = machines.run(machine, "puppet agent --test --color=false");
+    let requested = async {
+        machines.await_script(machine, "grep -q begin /var/runs").await;
+        let status = nodes.call(machine, &["puppet", "status"]).await;
+        assert_eq!(status["data"]["applying"], true, "{status:#}");
+        let words = ["puppet", "runonce", "--force", "-I", name.as_str()];
+        nodes.operator.run_json(&words).await
+    };
+    let (output, (document, code)) = tokio::join!(interactive, requested);
+    // With `--test`, 2 means that the run has changed something.
+    let text = describe_output(&output);
+    assert_eq!(output.status.code(), Some(2), "{text}");
+    assert!(text.contains("Exec[work]/returns: executed successfully"), "{text}");
+    assert_eq!(code, 0, "{document:#}");
+    assert_eq!(document["nodes"].as_array().map(Vec::len), Some(1), "{document:#}");
+    assert_eq!(read_moments(machines, machine).await, ["begin", "end", "begin", "end"]);
+    assert_eq!(machines.sh(machine, "cat /etc/motd").await, "from puppet");
+}
+
+/// An administrator who starts a run during a requested one gets Puppet's own notice, and the requested run ends undisturbed.
+async fn requested_run_refuses_an_interactive_run(nodes: &MachineNodes, machine: &str) {
+    let (machines, name) = (&nodes.machines, node_name(machine));
+    machines.sh(machine, "rm /var/runs").await;
+    let words = ["puppet", "runonce", "--force", "-I", name.as_str()];
+    let requested = nodes.operator.run_json(&words);
+    let interactive = async {
+        machines.await_script(machine, "grep -q begin /var/runs").await;
+        machines.run(machine, "puppet agent --test --color=false").await
+    };
+    let ((document, code), output) = tokio::join!(requested, interactive);
+    let text = describe_output(&output);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("Run of Puppet configuration client already in progress"), "{text}");
+    assert_eq!(code, 0, "{document:#}");
+    assert_eq!(read_moments(machines, machine).await, ["begin", "end"]);
 }

@@ -238,11 +238,23 @@ pub enum AuditNote {
         at: LineLocation,
         /// Its length in bytes.
         bytes: u64,
+        /// How many of these bytes, at the end, are NUL: a power cut left them where unsynced bytes were.
+        zeros: u64,
+        /// The time of the last line before it.
+        after: Option<String>,
+        /// When the daemon continued the log.
+        before: String,
     },
     /// The last line is truncated, and no daemon has continued the log since.
     TornEnd {
         /// What is left of the line.
         at: LineLocation,
+        /// Its length in bytes.
+        bytes: u64,
+        /// How many of these bytes, at the end, are NUL.
+        zeros: u64,
+        /// The time of the last line before it.
+        after: Option<String>,
     },
     /// The first line is not the first of a chain: earlier files are not included.
     BeginsLate {
@@ -254,12 +266,28 @@ pub enum AuditNote {
 impl fmt::Display for AuditNote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Torn { bytes, .. } => write!(
+            Self::Torn { zeros: 0, bytes, .. } => write!(
                 f,
                 "a crash or a full disk truncated this line after {bytes} bytes; the daemon continued the log"
             ),
-            Self::TornEnd { .. } => {
+            Self::Torn { zeros, after, before, .. } => {
+                write!(
+                    f,
+                    "{zeros} bytes of zeros at the end, from a power cut or a system crash "
+                )?;
+                match after {
+                    Some(after) => write!(f, "between {after} and {before}")?,
+                    None => write!(f, "before {before}")?,
+                }
+                f.write_str("; the daemon continued the log")
+            }
+            Self::TornEnd { zeros: 0, .. } => {
                 f.write_str("the last line is truncated, and no daemon has continued the log since")
+            }
+            Self::TornEnd { zeros, after, .. } => {
+                write!(f, "{zeros} bytes of zeros at the end, from a power cut or a system crash")?;
+                after.iter().try_for_each(|after| write!(f, " after {after}"))?;
+                f.write_str("; no daemon has continued the log since")
             }
             Self::BeginsLate { seq } => {
                 write!(f, "the files begin at line number {seq}; earlier lines are not included")

@@ -17,6 +17,7 @@
 
 mod chain;
 mod findings;
+mod key_trust;
 mod line_kinds;
 mod verify;
 
@@ -25,8 +26,9 @@ pub use findings::{
     AuditAnchor, AuditAnchorError, AuditFinding, AuditNote, ChainVerification, HeadRecord,
     LineLocation, VerifiedCheckpoint,
 };
+pub use key_trust::AuditKeyTrust;
 pub use line_kinds::{AuditCheckpoint, AuditGap, AuditHeader, AuditLineKind, GapKind};
-pub use verify::{AuditKeyTrust, ChainVerifier};
+pub use verify::ChainVerifier;
 
 /// The format name in a header, and the signature domain of a checkpoint.
 pub const AUDIT_FORMAT: &str = "muster.audit.v1";

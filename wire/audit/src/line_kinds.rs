@@ -181,6 +181,17 @@ pub enum AuditLineKind {
     Broken,
 }
 
+/// What a gap says about the torn line before it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct TornLine<'g> {
+    /// Its length in bytes.
+    pub(super) bytes: u64,
+    /// Its hash.
+    pub(super) fragment: &'g str,
+    /// When the daemon continued the log.
+    pub(super) time: &'g str,
+}
+
 /// A signature of everything before it.
 #[derive(Debug)]
 pub struct AuditCheckpoint {
@@ -202,11 +213,11 @@ struct CheckpointFields {
 }
 
 impl AuditLineKind {
-    /// The length and hash of the torn line that a gap closes off.
-    pub(super) fn torn_line(&self) -> Option<(u64, &String)> {
+    /// The torn line that a gap closes off.
+    pub(super) fn torn_line(&self) -> Option<TornLine<'_>> {
         match self {
-            Self::Gap(AuditGap { kind: GapKind::Torn { bytes, fragment }, .. }) => {
-                Some((*bytes, fragment))
+            Self::Gap(AuditGap { kind: GapKind::Torn { bytes, fragment }, time, .. }) => {
+                Some(TornLine { bytes: *bytes, fragment, time })
             }
             _ => None,
         }
@@ -251,4 +262,13 @@ impl AuditCheckpoint {
     pub(super) fn verify_signature(&self, key: &VerifyingKey) -> bool {
         key.verify_strict(&self.signed, &self.signature).is_ok()
     }
+}
+
+/// The time of a line of any kind, in the first field of that name.
+pub(super) fn line_time(line: &[u8]) -> Option<&str> {
+    const TIME_FIELD_PREFIX: &[u8] = b"\"time\":\"";
+    let start = line.windows(TIME_FIELD_PREFIX.len()).position(|part| part == TIME_FIELD_PREFIX)?;
+    let rest = line.get(start + TIME_FIELD_PREFIX.len()..)?;
+    let length = rest.iter().position(|byte| *byte == b'"')?;
+    std::str::from_utf8(rest.get(..length)?).ok()
 }

@@ -6,72 +6,18 @@
 use ed25519_dalek::VerifyingKey;
 use muster_base::error_chain;
 
-use super::AUDIT_FORMAT;
 use super::chain::{ChainLink, ChainPosition, LineHash};
 use super::findings::{
     AuditAnchor, AuditFinding, AuditNote, ChainVerification, LineLocation, VerifiedCheckpoint,
 };
-use super::line_kinds::{AuditCheckpoint, AuditGap, AuditHeader, AuditLineKind, GapKind};
-use muster_wire::identity::Identity;
-use muster_wire::token::{AccountTrust, KeyError, PublicKey, TokenError, UserRole};
+use super::key_trust::AuditKeyTrust;
+use super::line_kinds::{
+    AuditCheckpoint, AuditGap, AuditHeader, AuditLineKind, GapKind, TornLine, line_time,
+};
+use muster_wire::token::PublicKey;
 
 /// Limit of listed findings, because a corrupted log can have one per line.
 const MAX_FINDINGS: usize = 1000;
-
-/// How the verifier trusts a header's key.
-#[derive(Debug, Clone)]
-pub enum AuditKeyTrust {
-    /// By the tokens in the header, if this operator signed the account token.
-    Operator(PublicKey),
-    /// The key must be one of these.
-    Keys(Vec<PublicKey>),
-}
-
-/// Why the key in a header is not trusted.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum HeaderKeyError {
-    #[error("the format in the header is not {AUDIT_FORMAT}")]
-    Format,
-    #[error("{0} is not one of the given keys")]
-    NotGiven(PublicKey),
-    #[error(transparent)]
-    Token(#[from] TokenError),
-    #[error("the token in the header is for another key")]
-    OtherKey,
-    #[error("the token in the header belongs to {0}")]
-    OtherNode(Identity),
-    #[error("the token in the header has the role {0}, not node or service")]
-    WrongRole(UserRole),
-    #[error(transparent)]
-    Key(#[from] KeyError),
-}
-
-impl AuditKeyTrust {
-    /// Verifies the header's key by the tokens or by the pinned keys.
-    fn verify_header(&self, header: &AuditHeader) -> Result<VerifyingKey, HeaderKeyError> {
-        if header.format != AUDIT_FORMAT {
-            return Err(HeaderKeyError::Format);
-        }
-        match self {
-            Self::Keys(keys) if keys.contains(&header.key) => {}
-            Self::Keys(_) => return Err(HeaderKeyError::NotGiven(header.key)),
-            Self::Operator(operator) => {
-                let trust = AccountTrust::new(*operator, &header.account)?;
-                let user = trust.verify_user(&header.token, header.unix_ms)?;
-                if user.key != header.key {
-                    return Err(HeaderKeyError::OtherKey);
-                }
-                if user.identity != header.node {
-                    return Err(HeaderKeyError::OtherNode(user.identity));
-                }
-                if !matches!(user.role, UserRole::Node | UserRole::Service) {
-                    return Err(HeaderKeyError::WrongRole(user.role));
-                }
-            }
-        }
-        Ok(header.key.verifying_key()?)
-    }
-}
 
 /// Verifies lines in chain order.
 #[derive(Debug)]
@@ -86,6 +32,8 @@ pub struct ChainVerifier {
     suspect: Option<ChainLine>,
     key: Option<(PublicKey, VerifyingKey)>,
     location: LineLocation,
+    /// The time of the last accepted line.
+    last_time: Option<String>,
     verification: ChainVerification,
 }
 
@@ -95,6 +43,9 @@ struct ChainLine {
     at: LineLocation,
     hash: LineHash,
     bytes: u64,
+    /// NUL bytes at the end.
+    zeros: u64,
+    time: Option<String>,
     link: Option<ChainLink>,
     kind: AuditLineKind,
 }
@@ -110,6 +61,7 @@ impl ChainVerifier {
             suspect: None,
             key: None,
             location: LineLocation { file: 0, line: 0 },
+            last_time: None,
             verification: ChainVerification::default(),
         }
     }
@@ -133,7 +85,9 @@ impl ChainVerifier {
         let chain_line = ChainLine {
             at: self.location,
             hash: LineHash::of_bytes(bytes),
-            bytes: u64::try_from(bytes.len()).unwrap_or(u64::MAX),
+            bytes: to_u64(bytes.len()),
+            zeros: count_zeros(bytes),
+            time: link.and_then(|_| line_time(bytes)).map(str::to_owned),
             link,
             kind,
         };
@@ -151,6 +105,9 @@ impl ChainVerifier {
         self.resolve_last_suspect();
         self.verification.notes.push(AuditNote::TornEnd {
             at: LineLocation { line: self.location.line + 1, ..self.location },
+            bytes: to_u64(bytes.len()),
+            zeros: count_zeros(bytes),
+            after: self.last_time.clone(),
         });
     }
 
@@ -212,13 +169,14 @@ impl ChainVerifier {
         let (Some((position, at)), Some(previous)) = (self.chain, self.previous_position) else {
             return false;
         };
-        let Some((bytes, fragment)) = line.kind.torn_line() else {
+        let Some(torn) = line.kind.torn_line() else {
             return false;
         };
         let is_closed = line.link.is_some_and(|link| link.follows_position(&previous))
-            && *fragment == position.prev.to_string();
+            && torn.fragment == position.prev.to_string();
         if is_closed {
-            self.verification.notes.push(AuditNote::Torn { at, bytes });
+            // It has the form of a line, so it does not end with zeros.
+            self.add_torn_note(at, 0, torn);
         }
         is_closed
     }
@@ -244,6 +202,7 @@ impl ChainVerifier {
         ));
         self.verification.last = Some(AuditAnchor { seq: chain_link.seq, hash: line.hash });
         self.verification.unsigned += 1;
+        self.last_time = line.time.or(self.last_time.take());
         self.compare_anchor(chain_link.seq, line.hash, line.at);
         match line.kind {
             AuditLineKind::Header(header) => self.check_header(&header, line.at),
@@ -304,14 +263,24 @@ impl ChainVerifier {
 
     /// Handles a suspect before a line that follows the position before the suspect: the suspect was inserted.
     fn explain_suspect(&mut self, suspect: &ChainLine, next: &AuditLineKind) {
-        let &ChainLine { at, bytes, hash, .. } = suspect;
+        let &ChainLine { at, bytes, hash, zeros, .. } = suspect;
         let is_torn =
-            |(torn, fragment): (u64, &String)| torn == bytes && *fragment == hash.to_string();
-        if next.torn_line().is_some_and(is_torn) {
-            self.verification.notes.push(AuditNote::Torn { at, bytes });
-        } else {
-            self.add_finding(AuditFinding::Inserted { at });
+            |torn: &TornLine<'_>| torn.bytes == bytes && torn.fragment == hash.to_string();
+        match next.torn_line().filter(is_torn) {
+            Some(torn) => self.add_torn_note(at, zeros, torn),
+            None => self.add_finding(AuditFinding::Inserted { at }),
         }
+    }
+
+    fn add_torn_note(&mut self, at: LineLocation, zeros: u64, torn: TornLine<'_>) {
+        let (after, before) = (self.last_time.clone(), torn.time.to_owned());
+        self.verification.notes.push(AuditNote::Torn {
+            at,
+            bytes: torn.bytes,
+            zeros,
+            after,
+            before,
+        });
     }
 
     /// Handles a suspect before another line that does not follow either: the suspect is accepted, with a finding.
@@ -376,4 +345,13 @@ impl ChainVerifier {
             self.resolve_suspect(suspect, None);
         }
     }
+}
+
+/// NUL bytes at the end of a line. JSON has none.
+fn count_zeros(line: &[u8]) -> u64 {
+    to_u64(line.iter().rev().take_while(|byte| **byte == 0).count())
+}
+
+fn to_u64(length: usize) -> u64 {
+    u64::try_from(length).unwrap_or(u64::MAX)
 }

@@ -247,7 +247,9 @@ fn completed_torn_line_is_a_note_and_its_bytes_are_covered() {
     log.extend_from_slice(fragment);
     let open = verify(&[&log]);
     assert!(open.is_intact());
-    assert_eq!(open.notes, [AuditNote::TornEnd { at: line(3) }]);
+    let after = Some(TIME.to_owned());
+    let end = AuditNote::TornEnd { at: line(3), bytes: 21, zeros: 0, after: after.clone() };
+    assert_eq!(open.notes, [end]);
     log.push(b'\n');
     position =
         position.append_mark(&AuditGap::torn_line(TIME.to_owned(), fragment), &mut log).unwrap();
@@ -255,7 +257,8 @@ fn completed_torn_line_is_a_note_and_its_bytes_are_covered() {
     world.checkpoint(position, &mut log);
     let verdict = verify(&[&log]);
     assert!(verdict.is_intact(), "{:?}", verdict.findings);
-    let torn = AuditNote::Torn { at: line(3), bytes: 21 };
+    let before = TIME.to_owned();
+    let torn = AuditNote::Torn { at: line(3), bytes: 21, zeros: 0, after, before };
     assert_eq!(verdict.notes, [torn]);
     let mut altered = lines(&log);
     altered[2][5] ^= 1;

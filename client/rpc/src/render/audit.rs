@@ -58,7 +58,7 @@ pub fn render_verdict(verified: &VerifiedAuditLog<'_>) -> String {
     }
     for note in &verification.notes {
         let location = match note {
-            AuditNote::Torn { at, .. } | AuditNote::TornEnd { at } => Some(*at),
+            AuditNote::Torn { at, .. } | AuditNote::TornEnd { at, .. } => Some(*at),
             AuditNote::BeginsLate { .. } => None,
         };
         page.push_line(format_args!(

@@ -141,6 +141,10 @@ impl CatalogRun<'_> {
                 Err(error) => {
                     let reason = error.reason();
                     self.report_change(member, change, &ChangeOutcome::Failed(&reason), status);
+                    // As in Puppet: a service that cannot be started is not enabled either.
+                    if change.property == "ensure" {
+                        break;
+                    }
                 }
             }
         }

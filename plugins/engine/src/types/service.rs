@@ -53,6 +53,9 @@ static SCHEMA: TypeSchema = TypeSchema {
     ],
 };
 
+/// Set by an undo, and no attribute of a request: `enable=false` removes a mask, too.
+pub(crate) const UNMASK: &str = "unmask";
+
 /// The resource type.
 #[derive(Debug)]
 pub struct ServiceResourceType;
@@ -73,14 +76,14 @@ impl ResourceType for ServiceResourceType {
         Ok(resource)
     }
 
-    /// An unknown service is stopped and disabled; requesting any other state is an error.
+    /// An unknown service is stopped and disabled, and can be masked; requesting any other state is an error.
     fn read_state(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<ResourceState> {
         // Some reads are not preceded by `check`, and a name with slashes would leave /etc/init.d.
         check_name(resource)?;
         let found = choose_provider(cx, resource)?.query_service(cx, resource)?;
         let must_exist = !cx.earlier_changes_pending
             && (resource.get_text("ensure") == Some("running")
-                || matches!(resource.get_text("enable"), Some("true" | "mask")));
+                || resource.get_text("enable") == Some("true"));
         let found = if must_exist { found.require_known(resource)? } else { found };
         Ok(ResourceState { values: service_values(&found) })
     }
@@ -95,11 +98,11 @@ impl ResourceType for ServiceResourceType {
                 state,
             ));
         }
-        let enable = state.get_text("enable");
-        let fixed = enable.is_some_and(|word| !["true", "false", "mask"].contains(&word));
-        // Units that systemd reports as static or generated can only be masked.
+        let removes_mask = is_start(&plan) || resource.get_flag(UNMASK);
+        let from = state.get_text("enable").unwrap_or_default();
         plan.changes.retain(|change| {
-            change.property != "enable" || !fixed || change.to.as_text() == Some("mask")
+            change.property != "enable"
+                || can_change_enable(from, change.to.as_text(), removes_mask)
         });
         plan
     }
@@ -118,7 +121,16 @@ impl ResourceType for ServiceResourceType {
             (_, Some("mask")) => ServiceOperation::Mask,
             _ => ServiceOperation::Disable,
         };
-        choose_provider(cx, resource)?.run_operation(cx, resource, operation)
+        let provider = choose_provider(cx, resource)?;
+        provider.run_operation(cx, resource, operation)?;
+        // The start has removed a mask that is wanted.
+        if operation == ServiceOperation::Start
+            && resource.get_text("enable") == Some("mask")
+            && plan.state.get_text("enable") == Some("mask")
+        {
+            provider.run_operation(cx, resource, ServiceOperation::Mask)?;
+        }
+        Ok(())
     }
 
     fn supports_refresh(&self) -> bool {
@@ -148,6 +160,25 @@ impl ResourceType for ServiceResourceType {
             instances.push((name, service_values(&found)));
         }
         Ok(instances)
+    }
+}
+
+/// Whether the plan starts the service. A start removes its mask.
+pub(crate) fn is_start(plan: &ResourcePlan) -> bool {
+    let is_start = |change: &PropertyChange| {
+        change.property == "ensure" && change.to.as_text() == Some("running")
+    };
+    plan.changes.iter().any(is_start)
+}
+
+/// Whether `enable` is changed, as in Puppet. A masked unit counts as disabled, and may be enabled once its mask is removed. Units that
+/// systemd reports as indirect are left alone; static and generated ones can only be masked.
+fn can_change_enable(from: &str, to: Option<&str>, removes_mask: bool) -> bool {
+    match (from, to) {
+        ("mask", Some("false")) => removes_mask,
+        ("true" | "false" | "mask", _) => true,
+        ("indirect", _) => false,
+        (_, to) => to == Some("mask"),
     }
 }
 

@@ -13,6 +13,7 @@ use crate::providers::digest::{self, ChecksumKind};
 use crate::resource::{Resource, ResourceValue, ResourceValues};
 use crate::resource_type::ResourceContext;
 use crate::schema::{AttributeKind, AttributeRole, METAPARAMETERS};
+use crate::types::service;
 
 /// Attributes that determine where the resource is on the machine.
 const LOCATION_ATTRIBUTES: [&str; 7] =
@@ -270,6 +271,14 @@ impl InverseBuilder<'_> {
                 // A unit that cannot be enabled was masked: enabling it only removes the mask.
                 ("service", "enable", Some(from)) if !is_settable(kind, from) => {
                     self.set(name, &"true".into());
+                }
+                ("service", "ensure", Some(from)) => {
+                    self.set(name, from);
+                    // A start removes the mask.
+                    let is_masked = plan.state.get_text("enable") == Some("mask");
+                    if is_masked && service::is_start(plan) {
+                        self.set("enable", &"mask".into());
+                    }
                 }
                 (_, _, Some(from)) => self.set(name, from),
                 (_, _, None) => self.set(name, &unset_value(kind)),

@@ -15,6 +15,7 @@ use crate::providers::digest::ChecksumKind;
 use crate::resource::{Resource, ResourceValue};
 use crate::resource_type::ResourceContext;
 use crate::types::file::diff_of_contents;
+use crate::types::service::UNMASK;
 
 /// One resource that has to be restored.
 #[derive(Clone)]
@@ -169,6 +170,9 @@ impl PreparedRestore {
                 Err(error) => return Err(error),
             }
         };
+        if change.type_name == "service" && resource.get_text("enable") == Some("false") {
+            resource.set_value(UNMASK, ResourceValue::Bool(true));
+        }
         if let Some(Json::String(content)) = content {
             resource.values.entry("ensure".to_owned()).or_insert_with(|| "file".into());
             resource.set_value("content", content);

@@ -131,46 +131,102 @@ fn with_systemd(system: &FakeSystem, load: &str, active: &str, enabled: &str) {
             output(0, "")
         });
     }
+    let code = i32::from(load == "not-found");
+    system.script_output(&["systemctl", "cat"], output(code, ""));
 }
 
-#[test]
-fn systemctl_gets_the_expected_commands() {
-    for (active, enabled, words, calls) in [
-        (
-            "inactive",
-            "disabled",
-            json!({"ensure": "running"}),
-            vec!["systemctl start -- nginx.service"],
-        ),
-        (
-            "failed",
-            "disabled",
-            json!({"ensure": "running"}),
-            vec!["systemctl start -- nginx.service"],
-        ),
-        (
-            "active",
-            "enabled",
-            json!({"ensure": "stopped"}),
-            vec!["systemctl stop -- nginx.service"],
-        ),
-        (
-            "active",
-            "masked",
-            json!({"ensure": "running", "enable": true}),
-            vec!["systemctl unmask -- nginx.service", "systemctl enable -- nginx.service"],
-        ),
-        ("active", "enabled", json!({"enable": "mask"}), vec!["systemctl mask -- nginx.service"]),
-        ("reloading", "enabled", json!({"ensure": "running", "enable": "true"}), vec![]),
-        ("active", "static", json!({"enable": true}), vec![]),
-    ] {
+/// The command lines that change the machine.
+fn changing_commands(system: &FakeSystem) -> Vec<String> {
+    let is_query = |line: &String| {
+        ["systemctl show", "systemctl cat"].iter().any(|query| line.starts_with(query))
+    };
+    system.recorded_command_lines().into_iter().filter(|line| !is_query(line)).collect()
+}
+
+/// The state of a unit, the values of the resource, and the commands of Puppet's provider for them.
+type UnitCase = (&'static str, &'static str, serde_json::Value, &'static [&'static str]);
+
+fn check_units(cases: &[UnitCase]) {
+    for (active, enabled, words, verbs) in cases {
         let (system, engine) = fake();
         with_systemd(&system, "loaded", active, enabled);
         converges(&engine, "service", "nginx", words.clone());
-        let lines = system.recorded_command_lines();
-        let changes: Vec<&String> =
-            lines.iter().filter(|line| !line.starts_with("systemctl show")).collect();
-        assert_eq!(changes, calls, "{words}");
+        let expected: Vec<String> =
+            verbs.iter().map(|verb| format!("systemctl {verb} -- nginx.service")).collect();
+        assert_eq!(changing_commands(&system), expected, "{active} {enabled} {words}");
+    }
+}
+
+#[test]
+fn systemctl_gets_the_commands_of_puppet() {
+    let running = json!({"ensure": "running"});
+    check_units(&[
+        ("inactive", "disabled", running.clone(), &["unmask", "start"]),
+        ("failed", "disabled", running, &["unmask", "start"]),
+        ("active", "enabled", json!({"ensure": "stopped"}), &["stop"]),
+        ("active", "enabled", json!({"enable": false}), &["disable"]),
+        ("active", "disabled", json!({"enable": true}), &["unmask", "enable"]),
+        ("reloading", "enabled", json!({"ensure": "running", "enable": "true"}), &[]),
+        // A linked unit is known to systemd, and not enabled.
+        ("active", "linked", json!({"enable": true}), &["unmask", "enable"]),
+        ("active", "static", json!({"enable": true}), &[]),
+        ("active", "static", json!({"enable": false}), &[]),
+    ]);
+}
+
+#[test]
+fn masks_are_set_and_removed_as_in_puppet() {
+    let start_and = |enable: &str| json!({"ensure": "running", "enable": enable});
+    check_units(&[
+        ("active", "enabled", json!({"enable": "mask"}), &["disable", "mask"]),
+        ("active", "static", json!({"enable": "mask"}), &["disable", "mask"]),
+        ("active", "masked", json!({"enable": "mask"}), &[]),
+        // A mask until the next boot is not the mask that was asked for.
+        ("active", "masked-runtime", json!({"enable": "mask"}), &["disable", "mask"]),
+        ("active", "indirect", json!({"enable": "mask"}), &[]),
+        ("active", "masked", json!({"enable": false}), &[]),
+        ("active", "masked-runtime", json!({"enable": false}), &[]),
+        ("active", "masked", start_and("true"), &["unmask", "enable"]),
+        ("inactive", "masked", json!({"ensure": "running"}), &["unmask", "start"]),
+        ("inactive", "masked", start_and("true"), &["unmask", "start", "unmask", "enable"]),
+        // The start removes the mask, so the unit may be enabled again.
+        ("inactive", "masked", start_and("false"), &["unmask", "start", "disable"]),
+        ("inactive", "masked", start_and("mask"), &["unmask", "start", "disable", "mask"]),
+        ("inactive", "enabled", start_and("mask"), &["unmask", "start", "disable", "mask"]),
+    ]);
+}
+
+#[test]
+fn unit_that_cannot_be_started_is_not_enabled_as_in_puppet() {
+    let (system, engine) = fake();
+    with_systemd(&system, "loaded", "inactive", "disabled");
+    system.script_output(&["systemctl", "start"], output(1, ""));
+    let words = json!({"ensure": "running", "enable": "true"});
+    let outcome = apply(&engine, "service", "nginx", words);
+    assert!(error(&outcome).contains("systemctl start"), "{}", error(&outcome));
+    let commands = changing_commands(&system);
+    assert_eq!(
+        commands,
+        ["unmask", "start"].map(|verb| format!("systemctl {verb} -- nginx.service"))
+    );
+    assert_eq!(outcome.events.len(), 1);
+}
+
+#[test]
+fn unit_that_does_not_exist_is_masked_as_in_puppet() {
+    let (system, engine) = fake();
+    with_systemd(&system, "not-found", "inactive", "");
+    converges(&engine, "service", "later", json!({"enable": "mask"}));
+    assert_eq!(changing_commands(&system), ["systemctl mask -- later.service"]);
+}
+
+#[test]
+fn units_of_all_kinds_keep_their_suffix() {
+    for name in ["home.automount", "dev-sdb1.swap", "boot.mount", "nginx.service"] {
+        let (system, engine) = fake();
+        with_systemd(&system, "loaded", "active", "enabled");
+        converges(&engine, "service", name, json!({"ensure": "stopped"}));
+        assert_eq!(changing_commands(&system), [format!("systemctl stop -- {name}")]);
     }
 }
 
@@ -220,10 +276,8 @@ fn changed_unit_file_is_reloaded_before_a_start() {
     system.script_output(&shown, output(0, "NeedDaemonReload=yes\n"));
     system.script_output(&["systemctl", "daemon-reload"], output(0, ""));
     converges(&engine, "service", "nginx", json!({"ensure": "running"}));
-    let lines = system.recorded_command_lines();
-    let changes: Vec<&String> =
-        lines.iter().filter(|line| !line.starts_with("systemctl show")).collect();
-    assert_eq!(changes, ["systemctl daemon-reload", "systemctl start -- nginx.service"]);
+    let expected = ["daemon-reload", "unmask -- nginx.service", "start -- nginx.service"];
+    assert_eq!(changing_commands(&system), expected.map(|words| format!("systemctl {words}")));
 }
 
 #[test]

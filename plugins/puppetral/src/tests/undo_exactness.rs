@@ -317,11 +317,11 @@ async fn removed_records_of_files_are_restored_with_all_their_fields() {
     }
 }
 
-#[tokio::test]
-async fn service_with_a_static_unit_is_started_again() {
+/// A machine with one unit, whose state is in the files `/active` and `/enabled`.
+fn with_unit(active: &str, enabled: &str, state: &Path) -> Machine {
     let system = FakeSystem::new();
     system.add_directory("/run/systemd/system");
-    for (path, value) in [("/active", "active"), ("/enabled", "static")] {
+    for (path, value) in [("/active", active), ("/enabled", enabled)] {
         system.add_file(path, value);
     }
     system.script_handler(&["systemctl", "show"], |system, _| {
@@ -329,20 +329,52 @@ async fn service_with_a_static_unit_is_started_again() {
         let text = format!("LoadState=loaded\nActiveState={active}\nUnitFileState={enabled}\n");
         output(0, &text)
     });
+    let is_static = enabled == "static";
+    let or_static = |word| if is_static { "static" } else { word };
     for (verb, path, value) in [
         ("start", "/active", "active"),
         ("stop", "/active", "inactive"),
         ("mask", "/enabled", "masked"),
-        ("unmask", "/enabled", "static"),
-        ("enable", "/enabled", "static"),
+        ("unmask", "/enabled", or_static("disabled")),
+        ("enable", "/enabled", or_static("enabled")),
+        ("disable", "/enabled", or_static("disabled")),
     ] {
         system.script_handler(&["systemctl", verb], move |system, _| {
             system.add_file(path, value);
             output(0, "")
         });
     }
+    system.script_output(&["systemctl", "cat"], output(0, ""));
+    Machine::new(system, json!({"state_dir": state}))
+}
+
+#[tokio::test]
+async fn masks_are_removed_and_set_again() {
+    for (active, enabled, attributes) in [
+        ("active", "disabled", json!({"enable": "mask"})),
+        ("active", "enabled", json!({"enable": "mask"})),
+        ("active", "static", json!({"enable": "mask"})),
+        ("active", "masked", json!({"enable": "true"})),
+        ("inactive", "masked", json!({"ensure": "running"})),
+        ("inactive", "masked", json!({"ensure": "running", "enable": "true"})),
+        ("inactive", "masked", json!({"ensure": "running", "enable": "false"})),
+    ] {
+        let state = tempfile::tempdir().unwrap();
+        let machine = with_unit(active, enabled, state.path());
+        let mut request = json!({"type": "service", "name": "web"});
+        request.as_object_mut().unwrap().extend(attributes.as_object().unwrap().clone());
+        let reply = machine.ask("do", request.clone()).await.unwrap();
+        assert_eq!(reply["changed"], true, "{request}");
+        machine.ask("do", json!({"undo": newest_record(state.path())})).await.unwrap();
+        let found = (machine.text("/active"), machine.text("/enabled"));
+        assert_eq!(found, (active.to_owned(), enabled.to_owned()), "{request}");
+    }
+}
+
+#[tokio::test]
+async fn service_with_a_static_unit_is_started_again() {
     let state = tempfile::tempdir().unwrap();
-    let machine = Machine::new(system, json!({"state_dir": state.path()}));
+    let machine = with_unit("active", "static", state.path());
     let stopped = json!({"type": "service", "name": "logind", "ensure": "stopped"});
     machine.ask("do", stopped).await.unwrap();
     assert_eq!(machine.text("/active"), "inactive");

@@ -4,6 +4,22 @@ use super::{ServiceOperation, ServiceProvider, ServiceState, init, run_checked, 
 use crate::error::{DescribeOperation as _, EngineError, Result};
 use crate::resource::Resource;
 use crate::resource_type::ResourceContext;
+use crate::types::service::UNMASK;
+
+/// The kinds of units.
+const UNIT_SUFFIXES: [&str; 11] = [
+    ".service",
+    ".socket",
+    ".timer",
+    ".target",
+    ".mount",
+    ".automount",
+    ".swap",
+    ".path",
+    ".device",
+    ".slice",
+    ".scope",
+];
 
 /// The systemd provider.
 #[derive(Debug)]
@@ -37,20 +53,35 @@ impl ServiceProvider for SystemdServiceProvider {
     ) -> Result<()> {
         let unit = unit_name(&resource.name);
         let run_systemctl = |verb| run_checked(cx, resource, &["systemctl", verb, "--", &unit]);
-        if matches!(operation, ServiceOperation::Enable | ServiceOperation::Disable) {
-            run_systemctl("unmask")?;
+        // The steps of Puppet's provider, in its order.
+        match operation {
+            ServiceOperation::Start => {
+                reload_changed_unit(cx, resource, &unit)?;
+                run_systemctl("unmask")?;
+                run_systemctl("start")
+            }
+            ServiceOperation::Stop => run_systemctl("stop"),
+            ServiceOperation::Restart => {
+                reload_changed_unit(cx, resource, &unit)?;
+                run_systemctl("restart")
+            }
+            ServiceOperation::Enable => {
+                run_systemctl("unmask")?;
+                run_systemctl("enable")
+            }
+            ServiceOperation::Disable => {
+                if resource.get_flag(UNMASK) {
+                    run_systemctl("unmask")?;
+                }
+                run_systemctl("disable")
+            }
+            ServiceOperation::Mask => {
+                if run_program(cx, resource, &["systemctl", "cat", "--", &unit])?.is_success() {
+                    run_systemctl("disable")?;
+                }
+                run_systemctl("mask")
+            }
         }
-        if matches!(operation, ServiceOperation::Start | ServiceOperation::Restart) {
-            reload_changed_unit(cx, resource, &unit)?;
-        }
-        run_systemctl(match operation {
-            ServiceOperation::Start => "start",
-            ServiceOperation::Stop => "stop",
-            ServiceOperation::Restart => "restart",
-            ServiceOperation::Enable => "enable",
-            ServiceOperation::Disable => "disable",
-            ServiceOperation::Mask => "mask",
-        })
     }
 
     fn list_names(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<Vec<String>> {
@@ -65,8 +96,7 @@ impl ServiceProvider for SystemdServiceProvider {
 
 /// systemd also expands `x` to `x.service`, but interprets a dot in the name as a unit suffix.
 fn unit_name(name: &str) -> String {
-    let kinds = [".service", ".socket", ".timer", ".target", ".mount", ".path", ".slice", ".scope"];
-    if kinds.iter().any(|kind| name.ends_with(kind)) {
+    if UNIT_SUFFIXES.iter().any(|suffix| name.ends_with(suffix)) {
         name.to_owned()
     } else {
         format!("{name}.service")
@@ -96,9 +126,10 @@ fn property_value<'t>(text: &'t str, key: &str) -> &'t str {
 fn parse_properties(unit: &str, text: &str) -> ServiceState {
     let value = |key: &str| property_value(text, key);
     let enable = match value("UnitFileState") {
-        "enabled" | "enabled-runtime" | "linked" | "linked-runtime" | "alias" => "true",
-        "masked" | "masked-runtime" => "mask",
+        "enabled" | "enabled-runtime" | "alias" => "true",
+        "masked" => "mask",
         fixed @ ("static" | "indirect" | "generated" | "transient") => fixed,
+        // Also a unit that is only linked, and one that is masked until the next boot: `systemctl is-enabled` fails for both.
         _ => "false",
     };
     let missing = value("LoadState") == "not-found";
