@@ -41,6 +41,7 @@ mod monitoring;
 mod monitoring_files;
 mod moved_broker;
 mod node_fixture;
+mod operator_rotation;
 mod packages;
 mod packaging;
 mod parity;

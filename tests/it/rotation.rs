@@ -18,7 +18,7 @@ use nix::unistd::Pid;
 use crate::demo::{Demo, describe_output};
 
 /// The nodes of the demonstration.
-const NODES: [&str; 5] = [
+pub(crate) const NODES: [&str; 5] = [
     "db1.acme.net",
     "db1.dev.acme.net",
     "db2.dev.acme.net",
@@ -27,66 +27,66 @@ const NODES: [&str; 5] = [
 ];
 
 /// Time for the nodes to reconnect after the broker has closed all connections.
-const RECONNECT_TIMEOUT: Duration = Duration::from_secs(30);
+pub(crate) const RECONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Requests to all nodes during a rotation, at least.
 const MIN_REQUESTS: usize = 20;
 
 /// The demonstration and its organisation.
-struct RotatedFleet {
-    demo: Demo,
+pub(crate) struct RotatedFleet {
+    pub(crate) demo: Demo,
 }
 
 impl RotatedFleet {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let fleet = Self { demo: Demo::start() };
         fleet.run_org(&["push"]);
         fleet
     }
 
-    fn organisation(&self) -> PathBuf {
+    pub(crate) fn organisation(&self) -> PathBuf {
         self.demo.fleet().join("org")
     }
 
-    fn node(&self, name: &str) -> PathBuf {
+    pub(crate) fn node(&self, name: &str) -> PathBuf {
         self.demo.fleet().join("nodes").join(name)
     }
 
-    fn org(&self, arguments: &[&str]) -> Output {
+    pub(crate) fn org(&self, arguments: &[&str]) -> Output {
         let directory = self.organisation();
         let more = ["--org", directory.to_str().unwrap()];
         self.demo.rpc(&[&["org"], arguments, &more].concat())
     }
 
     /// Runs a command of `rpc org` that must succeed; returns its messages.
-    fn run_org(&self, arguments: &[&str]) -> String {
+    pub(crate) fn run_org(&self, arguments: &[&str]) -> String {
         let output = self.org(arguments);
         assert!(output.status.success(), "{arguments:?}: {}", describe_output(&output));
         describe_output(&output)
     }
 
     /// The key that signs new credentials of this role.
-    fn signing_key(&self, role: &str) -> PublicKey {
+    pub(crate) fn signing_key(&self, role: &str) -> PublicKey {
         let path = self.organisation().join(format!("keys/role-{role}.nk"));
         KeyPair::from_seed(std::fs::read_to_string(path).unwrap().trim()).unwrap().public_key()
     }
 
     /// Sends a request to these nodes by name; fails unless each of them replies.
-    fn ping(&self, nodes: &[&str]) -> Result<(), String> {
+    pub(crate) fn ping(&self, nodes: &[&str]) -> Result<(), String> {
         let mut arguments = vec!["rpcutil", "ping"];
         arguments.extend(nodes.iter().flat_map(|node| ["-I", node]));
         let output = self.demo.rpc(&arguments);
         output.status.success().then_some(()).ok_or_else(|| describe_output(&output))
     }
 
-    async fn await_replies(&self, nodes: &[&str]) -> Duration {
+    pub(crate) async fn await_replies(&self, nodes: &[&str]) -> Duration {
         let start = Instant::now();
         poll_until_ok("all nodes reply", RECONNECT_TIMEOUT, async || self.ping(nodes)).await;
         start.elapsed()
     }
 
     /// Runs the command, and sends requests to all nodes until `is_done` and [`MIN_REQUESTS`] were sent. Each must succeed.
-    fn run_under_load(&self, arguments: &[&str], is_done: impl Fn() -> bool) -> usize {
+    pub(crate) fn run_under_load(&self, arguments: &[&str], is_done: impl Fn() -> bool) -> usize {
         let (stop, count) = (AtomicBool::new(false), AtomicUsize::new(0));
         std::thread::scope(|scope| {
             let load = scope.spawn(|| {
@@ -110,8 +110,8 @@ impl RotatedFleet {
         count.into_inner()
     }
 
-    /// Sends HUP to the broker.
-    fn reload_broker(&self) {
+    /// The process of the broker, if it runs.
+    pub(crate) fn broker_process(&self) -> Option<Pid> {
         let directory = self.demo.fleet();
         let is_broker = |pid: &i32| {
             let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
@@ -121,11 +121,15 @@ impl RotatedFleet {
         let entries = std::fs::read_dir("/proc").unwrap();
         let mut pids =
             entries.filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok());
-        let pid = Pid::from_raw(pids.find(is_broker).unwrap());
-        kill(pid, Signal::SIGHUP).unwrap();
+        pids.find(is_broker).map(Pid::from_raw)
     }
 
-    fn start_node(&self, name: &str) -> Daemon {
+    /// Sends HUP to the broker.
+    pub(crate) fn reload_broker(&self) {
+        kill(self.broker_process().unwrap(), Signal::SIGHUP).unwrap();
+    }
+
+    pub(crate) fn start_node(&self, name: &str) -> Daemon {
         let config = self.node(name).join("rpcd.toml");
         let log = self.demo.fleet().join(format!("log/{name}.again"));
         let child = Command::new(find_program("rpcd"))
@@ -140,10 +144,10 @@ impl RotatedFleet {
     }
 }
 
-/// A daemon that the test started; dropping it kills it.
-struct Daemon {
-    child: Child,
-    log: PathBuf,
+/// A program that the test started; dropping it kills it.
+pub(crate) struct Daemon {
+    pub(crate) child: Child,
+    pub(crate) log: PathBuf,
 }
 
 impl Drop for Daemon {
@@ -294,4 +298,42 @@ async fn tls_authority_is_rotated_on_a_running_fleet() {
     std::fs::write(fleet.demo.fleet().join("ca.pem"), old).unwrap();
     let refused = fleet.ping(&NODES[1..]).unwrap_err();
     assert!(refused.contains("certificate"), "{refused}");
+}
+
+/// The keys for administration rotate in one step. Afterwards the identity keys of the accounts are not needed, and old copies of the replaced
+/// credentials and keys are worthless.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keys_for_administration_are_rotated_on_a_running_fleet() {
+    let fleet = RotatedFleet::start();
+    fleet.await_replies(&NODES).await;
+    for key in ["account.nk", "system.nk", "newcomers.nk"] {
+        std::fs::remove_file(fleet.organisation().join("keys").join(key)).unwrap();
+    }
+    let creds_file = fleet.organisation().join("creds/system.creds");
+    let (old_creds, old_key) = (std::fs::read(&creds_file).unwrap(), fleet.signing_key("system"));
+    let old_admin = fleet.signing_key("admin");
+    let admin_file = fleet.organisation().join("keys/role-admin.nk");
+    let old_admin_seed = std::fs::read(&admin_file).unwrap();
+
+    fleet.run_under_load(&["rotate", "admin"], || fleet.signing_key("admin") != old_admin);
+    fleet.run_under_load(&["rotate", "system"], || fleet.signing_key("system") != old_key);
+    assert_ne!(std::fs::read(&creds_file).unwrap(), old_creds);
+    fleet.run_org(&["push"]);
+    fleet.run_org(&["revoke", "guest", "--yes"]);
+    fleet.ping(&NODES).unwrap();
+
+    // A command that has the replaced credentials of the system account cannot push.
+    let new_creds = std::fs::read(&creds_file).unwrap();
+    std::fs::write(&creds_file, old_creds).unwrap();
+    let refused = fleet.org(&["push"]);
+    assert_eq!(refused.status.code(), Some(1), "{}", describe_output(&refused));
+    assert!(describe_output(&refused).contains("authorization"), "{}", describe_output(&refused));
+    std::fs::write(&creds_file, new_creds).unwrap();
+    // Nor can a command that has the replaced key for administrators write to the stores: the account token does not list it.
+    let new_admin_seed = std::fs::read(&admin_file).unwrap();
+    std::fs::write(&admin_file, old_admin_seed).unwrap();
+    let refused = describe_output(&fleet.org(&["push"]));
+    assert!(refused.contains("account.nk"), "{refused}");
+    std::fs::write(&admin_file, new_admin_seed).unwrap();
+    fleet.run_org(&["push"]);
 }

@@ -114,7 +114,7 @@ fn newer_account_trust(
             found: bundled.account_key(),
         });
     }
-    Ok(if bundled.issued_at() > known.issued_at() { bundled } else { known })
+    Ok(known.newest(&bundled))
 }
 
 fn verify_caller_signature<'a>(

@@ -10,13 +10,17 @@ use muster_wire::token::claims::{
     SubjectPermissions,
 };
 use muster_wire::token::encode::{self, TokenIssueError, TokenValidity};
-use muster_wire::token::{AccountTrust, PublicKey, Seconds, TokenError, UserRole};
+use muster_wire::token::scope::{self, ADMINISTRATOR_ROLE};
+use muster_wire::token::{AccountTrust, KeyPair, PublicKey, Seconds, TokenError, UserRole};
 use serde_json::{Map, Value};
 
 use crate::{
     AccountRealm, Organisation, OrganisationError, OrganisationKey, OrganisationLock, prune,
 };
 use muster_secret::files::{self, FileAccessError};
+
+/// Name of the key that signs users of the system account, in the account's token.
+const SYSTEM_ROLE: &str = "system";
 
 /// Claims of a new account of this realm: for each role the key that signs for it and its permissions at the broker.
 pub(crate) fn account_claims(
@@ -32,13 +36,38 @@ pub(crate) fn account_claims(
     AccountClaims::new(account_limits(realm), signing_keys)
 }
 
-/// Claims of the system account. Its users may update account tokens, send server and account requests, and read their events.
+/// The entry of a key that signs administrators of the fleet.
+pub(crate) fn administrator_entry(key: PublicKey) -> SigningKeyEntry {
+    SigningKeyEntry::Scoped(Box::new(ScopedKey {
+        kind: "user_scope".to_owned(),
+        key,
+        role: ADMINISTRATOR_ROLE.to_owned(),
+        template: scope::administrator_template(),
+    }))
+}
+
+/// The entry of a key that signs users of the system account.
+pub(crate) fn system_entry(role_key: PublicKey) -> SigningKeyEntry {
+    SigningKeyEntry::Scoped(Box::new(ScopedKey {
+        kind: "user_scope".to_owned(),
+        key: role_key,
+        role: SYSTEM_ROLE.to_owned(),
+        template: system_template(),
+    }))
+}
+
+/// Claims of the system account.
 pub(crate) fn system_claims(role_key: PublicKey) -> AccountClaims {
+    AccountClaims::new(AccountLimits::default(), vec![system_entry(role_key)])
+}
+
+/// Permissions of users of the system account: they update account tokens, send server and account requests, and read their events.
+fn system_template() -> PermissionTemplate {
     let allowing = |subjects: &[&str]| SubjectPermissions {
         allow: subjects.iter().map(|subject| (*subject).to_owned()).collect(),
         deny: Vec::new(),
     };
-    let template = PermissionTemplate {
+    PermissionTemplate {
         publish: allowing(&[
             "$SYS.REQ.CLAIMS.UPDATE",
             "$SYS.REQ.SERVER.>",
@@ -51,14 +80,7 @@ pub(crate) fn system_claims(role_key: PublicKey) -> AccountClaims {
         data: -1,
         payload: -1,
         rest: Map::new(),
-    };
-    let key = ScopedKey {
-        kind: "user_scope".to_owned(),
-        key: role_key,
-        role: "system".to_owned(),
-        template,
-    };
-    AccountClaims::new(AccountLimits::default(), vec![SigningKeyEntry::Scoped(Box::new(key))])
+    }
 }
 
 /// Replaces the file of a token.
@@ -92,12 +114,13 @@ impl Organisation {
         now: Millis,
     ) -> Result<Vec<AccountRealm>, OrganisationError> {
         let mut signed = Vec::new();
-        for realm in [AccountRealm::Fleet, AccountRealm::Newcomers] {
-            if realm == AccountRealm::Newcomers && self.profile().newcomers_account.is_none() {
-                continue;
-            }
+        for realm in self.realms() {
             let mut account = self.realm_trust(realm)?.claims().nats.clone();
-            if refresh_account(&mut account, realm, &self.profile().collectives) {
+            let mut is_changed = refresh_account(&mut account, realm, &self.profile().collectives);
+            if realm == AccountRealm::Fleet {
+                is_changed |= self.add_administrator_key(&mut account)?;
+            }
+            if is_changed {
                 self.sign_account(lock, realm, account, now)?;
                 signed.push(realm);
             }
@@ -108,19 +131,30 @@ impl Organisation {
     /// Signs an account token with these claims, with a later issue time than the one in force, and saves it.
     pub(crate) fn sign_account(
         &self,
-        _lock: &OrganisationLock,
+        lock: &OrganisationLock,
         realm: AccountRealm,
-        mut account: AccountClaims,
+        account: AccountClaims,
+        now: Millis,
+    ) -> Result<AccountTrust, OrganisationError> {
+        let operator = self.load_key(OrganisationKey::Operator)?;
+        self.sign_account_with(lock, &operator, (realm, account), now)
+    }
+
+    /// The same with the key of another operator, which the present one named as its successor.
+    pub(crate) fn sign_account_with(
+        &self,
+        _lock: &OrganisationLock,
+        operator: &KeyPair,
+        (realm, mut account): (AccountRealm, AccountClaims),
         now: Millis,
     ) -> Result<AccountTrust, OrganisationError> {
         let trust = self.realm_trust(realm)?;
         prune::remove_expired(&mut account, &self.read_records()?, now / 1000);
         let revocations = account.revocations.len();
         let validity = TokenValidity::without_end_after(trust.issued_at(), now);
-        let operator = self.load_key(OrganisationKey::Operator)?;
         let name = &trust.claims().name;
         let token =
-            encode::issue_account_token(name, trust.account_key(), account, validity, &operator);
+            encode::issue_account_token(name, trust.account_key(), account, validity, operator);
         let token = token.map_err(|error| match error {
             TokenIssueError::Unacceptable(TokenError::Oversized { limit, .. }) => {
                 OrganisationError::TooManyRevocations { revocations, limit }
@@ -169,10 +203,12 @@ fn refresh_account(
         let SigningKeyEntry::Scoped(scope) = entry else {
             continue;
         };
-        let Ok(role) = scope.role.parse::<UserRole>() else {
-            continue;
+        let template = match scope.role.parse::<UserRole>() {
+            Ok(role) => permission_template(realm, role, collectives),
+            Err(_) if scope.role == ADMINISTRATOR_ROLE => Some(scope::administrator_template()),
+            Err(_) => None,
         };
-        if let Some(mut template) = permission_template(realm, role, collectives) {
+        if let Some(mut template) = template {
             keep_unknown_fields(&mut template.rest, &scope.template.rest);
             scope.template = template;
         }
@@ -193,7 +229,7 @@ fn keep_unknown_fields(fields: &mut Map<String, Value>, earlier: &Map<String, Va
 mod tests {
     use muster_wire::token::claims::SigningKeyEntry;
 
-    use super::UserRole;
+    use super::{ADMINISTRATOR_ROLE, UserRole, scope};
     use crate::AccountRealm;
     use crate::testing::{NOW, organisation};
 
@@ -220,11 +256,14 @@ mod tests {
             let SigningKeyEntry::Scoped(scope) = entry else {
                 panic!("the role has no scope");
             };
-            let role: UserRole = scope.role.parse().unwrap();
-            assert_eq!(
-                scope.template,
-                role.permission_template(&organisation.profile().collectives)
-            );
+            let expected = match scope.role.as_str() {
+                ADMINISTRATOR_ROLE => scope::administrator_template(),
+                role => role
+                    .parse::<UserRole>()
+                    .unwrap()
+                    .permission_template(&organisation.profile().collectives),
+            };
+            assert_eq!(scope.template, expected);
         }
         assert_eq!(organisation.refresh_scopes(&lock, NOW).unwrap(), []);
     }

@@ -10,9 +10,8 @@ use std::path::{Path, PathBuf};
 
 use muster_secret::ProtectedFileError;
 use muster_wire::Millis;
-use muster_wire::identity::{Identity, SubjectName};
+use muster_wire::identity::SubjectName;
 use muster_wire::token::UserRole;
-use muster_wire::token::claims::{OperatorClaims, UserClaims};
 use muster_wire::token::encode::{self, TokenValidity};
 
 use crate::account::{account_claims, system_claims, write_token};
@@ -108,12 +107,11 @@ impl Organisation {
             (UserRole::Caller, public_key(OrganisationKey::Caller)?),
             (UserRole::Service, public_key(OrganisationKey::Service)?),
         ];
-        let fleet = account_claims(AccountRealm::Fleet, &role_keys, &profile.collectives);
+        let mut fleet = account_claims(AccountRealm::Fleet, &role_keys, &profile.collectives);
+        self.add_administrator_key(&mut fleet)?;
         let system = system_claims(public_key(OrganisationKey::SystemRole)?);
         let operator = self.load_key(OrganisationKey::Operator)?;
-        let claims = OperatorClaims::new(Some(profile.system_account));
-        let token = encode::issue_operator_token(&profile.name, claims, validity, &operator)?;
-        write_token(&layout.operator_token(), &token)?;
+        self.write_operator_token(&operator, Vec::new(), now)?;
         for (path, name, account, claims) in [
             (layout.account_token(), profile.name.as_str(), profile.account, fleet),
             (layout.system_token(), "system", profile.system_account, system),
@@ -121,13 +119,7 @@ impl Organisation {
             let token = encode::issue_account_token(name, account, claims, validity, &operator)?;
             write_token(&path, &token)?;
         }
-        let claims = |_| UserClaims::new(profile.system_account, Vec::new());
-        let creds = self.issue_user(
-            &Identity::parse("system")?,
-            OrganisationKey::SystemRole,
-            validity,
-            claims,
-        )?;
+        let creds = self.issue_system_user(OrganisationKey::SystemRole, now)?;
         Ok(files::create_secret(&layout.system_creds(), creds.to_text().as_bytes())?)
     }
 

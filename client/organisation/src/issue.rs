@@ -132,8 +132,8 @@ impl Organisation {
         Ok(self.sign_credentials(&spec, now)?.0)
     }
 
-    /// Issues credentials of the fleet's administrator. They are valid for one minute and are kept in memory only. The account's own key
-    /// signs them, so the broker takes their permissions from the token itself; nodes and callers reject such tokens.
+    /// Issues credentials of the fleet's administrator. They are valid for one minute and are kept in memory only. Nodes and callers reject such
+    /// tokens. In an organisation of an earlier version, the account's own key signs them, until `rpc org push` lists a key for them.
     pub fn administrator_credentials(
         &self,
         now: Millis,
@@ -147,6 +147,11 @@ impl Organisation {
             UserClaims::new_administrator(scope::administrator_permissions(&key.to_string()))
         };
         let name = Identity::parse(ADMINISTRATOR_NAME)?;
+        if self.has_administrator_key()? {
+            let account = self.profile().account;
+            let claims = |_| UserClaims::new(account, Vec::new());
+            return self.issue_user(&name, OrganisationKey::Administrator, validity, claims);
+        }
         self.issue_user(&name, OrganisationKey::Account, validity, claims)
     }
 

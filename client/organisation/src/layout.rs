@@ -28,6 +28,8 @@ pub enum OrganisationKey {
     Service,
     /// Signs tokens of system account users.
     SystemRole,
+    /// Signs tokens of the fleet's administrators. Missing in older organisations, where the identity key of the account signs them.
+    Administrator,
     /// Identity key of the bootstrap account.
     Newcomers,
     /// Signs bootstrap credentials, in the bootstrap account.
@@ -51,6 +53,7 @@ impl OrganisationKey {
             Self::Caller => "role-caller.nk",
             Self::Service => "role-service.nk",
             Self::SystemRole => "role-system.nk",
+            Self::Administrator => "role-admin.nk",
             Self::Newcomers => "newcomers.nk",
             Self::Newcomer => "role-newcomer.nk",
             Self::Enroller => "role-enroller.nk",

@@ -9,8 +9,10 @@
 #![warn(missing_docs)]
 
 mod account;
+mod administration_keys;
 mod authority;
 mod authority_rotation;
+mod broker_operators;
 pub mod bundle;
 pub mod cloud_init;
 mod create;
@@ -22,6 +24,7 @@ mod ledger;
 mod names;
 mod nats_config;
 mod newcomers;
+mod operator_rotation;
 mod profile;
 mod prune;
 mod push;
@@ -38,6 +41,7 @@ use muster_wire::token::{AccountTrust, KeyPair};
 
 use muster_secret::files;
 
+pub use broker_operators::BrokerOperators;
 pub use create::{OrganisationSpec, create_organisation};
 pub use error::OrganisationError;
 pub use issue::{CredentialSpec, IssuedCredentials, PreparedCredentials};
@@ -147,6 +151,12 @@ impl Organisation {
         let token = files::read_text(&path, MAX_FILE_BYTES)?;
         AccountTrust::new(self.profile.operator, token.trim())
             .map_err(|source| OrganisationError::Token(path, source))
+    }
+
+    /// The accounts that the organisation has, without the system account.
+    pub(crate) fn realms(&self) -> impl Iterator<Item = AccountRealm> + use<> {
+        let newcomers = self.profile.newcomers_account.map(|_| AccountRealm::Newcomers);
+        std::iter::once(AccountRealm::Fleet).chain(newcomers)
     }
 
     /// Reads one of the secret keys.

@@ -21,10 +21,10 @@ const PROFILE_HEADER: &str = "\
 #
 # Secret, readable by the owner only:
 #
-#   keys/operator.nk    root of trust; can be kept offline after the setup, except for revocations
-#   keys/account.nk, keys/system.nk, keys/newcomers.nk
-#   keys/role-*.nk      sign the credentials of nodes, callers (users), services, users of the system account,
-#                       newcomers (bootstrap tokens) and enrollers
+#   keys/operator.nk    root of trust; can be kept offline after the setup, except for revocations and rotations
+#   keys/account.nk, keys/system.nk, keys/newcomers.nk   identities of the accounts; no command needs them: keep them offline
+#   keys/role-*.nk      sign the credentials of nodes, callers (users), services, administrators, users of the system
+#                       account, newcomers (bootstrap tokens) and enrollers
 #   keys/ca.key         signs the broker's certificate
 #   keys/*.next, keys/ca.next.pem   exist while a key is being replaced (`rpc org rotate`)
 #   creds/              issued credentials, until they are moved to their destination

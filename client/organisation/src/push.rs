@@ -50,6 +50,9 @@ pub enum PushError {
     /// Renewing tokens of nodes failed.
     #[error("cannot renew tokens of nodes")]
     Renewal(#[from] TokenRenewalError),
+    /// No server of the broker described itself, so its operators are unknown.
+    #[error("no server of the broker answered a request for its operators within {0} s")]
+    NoServers(u64),
     /// The broker refused the token.
     #[error("the broker rejected the account token: {0}")]
     Refused(String),
@@ -75,15 +78,14 @@ impl Organisation {
     /// published by [`Self::publish_account`].
     pub async fn push_tokens(&self, now: Millis) -> Result<(), PushError> {
         let trusts = self.account_trusts()?;
-        let path = self.layout().system_creds();
-        let text = files::read_secret(&path, MAX_FILE_BYTES).map_err(OrganisationError::from)?;
-        let creds = UserCredentials::parse(&text)
-            .map_err(|source| OrganisationError::Creds(path, source))?;
-        let bus = self.connect(&creds).await?;
-        let tokens = [Some(trusts.fleet_trust()), trusts.newcomers_trust()];
-        for trust in tokens.into_iter().flatten() {
-            let token = Bytes::from(trust.account_token().to_owned());
-            check_update_reply(bus.request(CLAIMS_UPDATE_SUBJECT, token).await?.payload())?;
+        let bus = self.connect(&self.system_credentials()?).await?;
+        let accounts = [Some(trusts.fleet_trust()), trusts.newcomers_trust()];
+        let accounts = accounts.into_iter().flatten();
+        let mut tokens: Vec<_> = accounts.map(|trust| trust.account_token().to_owned()).collect();
+        // A broker keeps the token that was pushed last, so that of the system account must follow a new operator too.
+        tokens.push(self.system_token()?);
+        for token in tokens {
+            push_token(&bus, token).await?;
         }
         bus.close().await?;
         if let Some(newcomers) = trusts.newcomers_trust() {
@@ -149,6 +151,20 @@ impl Organisation {
         self.connect(&self.administrator_credentials(now)?).await
     }
 
+    /// Pushes the token of the system account only.
+    pub(super) async fn push_system_token(&self) -> Result<(), PushError> {
+        let bus = self.connect(&self.system_credentials()?).await?;
+        push_token(&bus, self.system_token()?).await?;
+        Ok(bus.close().await?)
+    }
+
+    /// The credentials that push account tokens to the broker.
+    pub(super) fn system_credentials(&self) -> Result<UserCredentials, OrganisationError> {
+        let path = self.layout().system_creds();
+        let text = files::read_secret(&path, MAX_FILE_BYTES)?;
+        UserCredentials::parse(&text).map_err(|source| OrganisationError::Creds(path, source))
+    }
+
     /// Connects to the account of this kind of principal for one operation.
     pub(super) async fn connect_temporarily(
         &self,
@@ -159,7 +175,7 @@ impl Organisation {
         self.connect(&self.temporary_credentials(kind, &name, now)?).await
     }
 
-    async fn connect(&self, creds: &UserCredentials) -> Result<Bus, PushError> {
+    pub(super) async fn connect(&self, creds: &UserCredentials) -> Result<Bus, PushError> {
         let broker = &self.profile().broker;
         let servers = broker.urls.iter().map(|url| BrokerAddress::parse(url, !broker.tls));
         let mut options = BusOptions::for_command(
@@ -175,6 +191,12 @@ impl Organisation {
         options.authority = broker.tls.then(|| self.layout().authority_certificate());
         Ok(options.connect().await?)
     }
+}
+
+/// Gives the broker an account token.
+async fn push_token(bus: &Bus, token: String) -> Result<(), PushError> {
+    let reply = bus.request(CLAIMS_UPDATE_SUBJECT, Bytes::from(token)).await?;
+    check_update_reply(reply.payload())
 }
 
 /// Fails if the broker refused the token.

@@ -1,8 +1,8 @@
 //! Rotation of the keys that sign credentials, in two steps. Start: the account token lists a new key beside the old one, and new
 //! credentials are signed with the new key. Finish: the account token lists the new key only, so credentials of the old key end.
 //!
-//! Between the steps, nodes get new tokens from the trust bucket; other principals get new credentials. The keys of operator, account and system
-//! account cannot be rotated here.
+//! Between the steps, nodes get new tokens from the trust bucket; other principals get new credentials. The operator's key is replaced in
+//! `operator_rotation`.
 
 use std::collections::BTreeMap;
 
@@ -145,7 +145,10 @@ impl Organisation {
     }
 
     /// The next key, from the file that an interrupted call left, or a new one.
-    fn create_next_key(&self, key: OrganisationKey) -> Result<KeyPair, OrganisationError> {
+    pub(crate) fn create_next_key(
+        &self,
+        key: OrganisationKey,
+    ) -> Result<KeyPair, OrganisationError> {
         let path = self.layout().next_key_file(key);
         if path.exists() {
             let seed = files::read_secret(&path, MAX_FILE_BYTES)?;

@@ -157,6 +157,22 @@ impl Bus {
         within_timeout("answer", answer).await.map(BusMessage)
     }
 
+    /// Sends one request that several servers answer, to this reply subject. Returns the answers when none has arrived for `quiet`.
+    pub async fn request_all(
+        &self,
+        (subject, reply_to): (&str, &str),
+        payload: Bytes,
+        quiet: Duration,
+    ) -> Result<Vec<BusMessage>> {
+        let mut subscription = self.subscribe(reply_to).await?;
+        self.publish_with_reply(subject, reply_to, payload).await?;
+        let mut answers = Vec::new();
+        while let Ok(Some(answer)) = timeout(quiet, subscription.next()).await {
+            answers.push(answer);
+        }
+        Ok(answers)
+    }
+
     /// Unsubscribes, and returns when every message that the broker sent before is buffered, to be read with
     /// [`BusSubscription::next`]. No message is lost.
     ///

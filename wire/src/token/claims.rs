@@ -74,6 +74,9 @@ pub struct OperatorClaims {
     /// The system account: the broker's own events and monitoring.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system_account: Option<PublicKey>,
+    /// Other keys whose account tokens the broker accepts: the next operator, while the present one is replaced.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub signing_keys: Vec<PublicKey>,
     /// [`NatsClaims::TYPE`].
     #[serde(rename = "type")]
     pub kind: String,
@@ -84,7 +87,12 @@ pub struct OperatorClaims {
 impl OperatorClaims {
     /// Creates claims of an operator with this system account.
     pub fn new(system_account: Option<PublicKey>) -> Self {
-        Self { system_account, kind: Self::TYPE.to_owned(), version: CLAIMS_VERSION }
+        Self {
+            system_account,
+            signing_keys: Vec::new(),
+            kind: Self::TYPE.to_owned(),
+            version: CLAIMS_VERSION,
+        }
     }
 }
 
@@ -100,6 +108,9 @@ pub struct AccountClaims {
     /// Per user key, or `*`: tokens issued up to this instant are revoked.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub revocations: BTreeMap<String, Seconds>,
+    /// Statements by which each operator names the next one, oldest first; see [`super::succession`]. Brokers ignore them.
+    #[serde(default, rename = "muster_successions", skip_serializing_if = "Vec::is_empty")]
+    pub successions: Vec<String>,
     /// [`NatsClaims::TYPE`].
     #[serde(rename = "type")]
     pub kind: String,
@@ -117,6 +128,7 @@ impl AccountClaims {
             limits,
             signing_keys,
             revocations: BTreeMap::new(),
+            successions: Vec::new(),
             kind: Self::TYPE.to_owned(),
             version: CLAIMS_VERSION,
             rest: Map::new(),

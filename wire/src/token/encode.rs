@@ -7,6 +7,7 @@ use sha2::{Digest as _, Sha512_256};
 
 use super::claims::{AccountClaims, NatsClaims, OperatorClaims, TokenClaims, UserClaims};
 use super::nkey::{KeyError, KeyPair, PublicKey};
+use super::succession::SuccessionClaims;
 use super::{Seconds, TokenError};
 use crate::Millis;
 use crate::identity::Identity;
@@ -68,6 +69,18 @@ pub fn issue_account_token(
     operator: &KeyPair,
 ) -> Result<String, TokenIssueError> {
     issue_token(name, account, nats, validity, operator)
+}
+
+/// The statement by which an operator names the next one for an account.
+pub fn issue_succession(
+    name: &str,
+    next: PublicKey,
+    account: PublicKey,
+    issued_at: Seconds,
+    operator: &KeyPair,
+) -> Result<String, TokenIssueError> {
+    let claims = SuccessionClaims::new(account);
+    issue_token(name, next, claims, TokenValidity::without_end(issued_at), operator)
 }
 
 /// A user's token; `role_key` is one of the account's scoped signing keys.

@@ -4,6 +4,7 @@ use muster_base::format_utc;
 
 use super::Seconds;
 use super::nkey::{KeyError, PublicKey};
+use super::succession::SuccessionError;
 use crate::Millis;
 use crate::identity::NameError;
 
@@ -88,6 +89,19 @@ pub enum TokenError {
     /// Revoked by the account.
     #[error("the token of {0} was revoked")]
     Revoked(String),
+    /// The succession statements of an account token are not valid.
+    #[error("the account token's succession of operators is not valid")]
+    Succession(#[from] SuccessionError),
+    /// The operator named another successor before, or the update lacks the statement.
+    #[error("the operator {operator} named {known} as its successor; the account token names {}", found.map_or_else(|| "none".to_owned(), |key| key.to_string()))]
+    OtherSuccessor {
+        /// The operator.
+        operator: PublicKey,
+        /// The successor that was accepted first.
+        known: PublicKey,
+        /// The successor in the update.
+        found: Option<PublicKey>,
+    },
     /// The update is not newer than the current token.
     #[error("the account token was issued at {}, not later than the known one at {}", format_utc(*found), format_utc(*known))]
     NotNewer {
@@ -112,6 +126,7 @@ impl TokenError {
             Self::Expired { .. } => "token_expired",
             Self::NotYet { .. } => "token_not_yet",
             Self::Revoked { .. } => "revoked",
+            Self::Succession(_) | Self::OtherSuccessor { .. } => "operator_succession",
             Self::NotNewer { .. } => "not_newer",
         }
     }

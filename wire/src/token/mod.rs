@@ -4,6 +4,8 @@
 //! operator key (pinned) --signs--> account token --names--> signing key of a role --signs--> user token
 //! ```
 //!
+//! If the operator's key was replaced, the account token carries the statement of the pinned operator that names its successor ([`succession`]).
+//!
 //! An organisation is an operator, a fleet is an account, and every node, caller and service is a user. The account's scoped
 //! signing keys are the roles ([`UserRole`]): the key that signed a user's token determines the user's permissions, at the broker
 //! and at every receiver. [`encode`] issues tokens, [`decode`] parses them, and [`AccountTrust`] verifies them.
@@ -21,6 +23,7 @@ pub mod lifetime;
 pub mod nkey;
 pub mod permission;
 pub mod scope;
+pub mod succession;
 pub mod trust;
 pub mod verified_cache;
 

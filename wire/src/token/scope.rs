@@ -265,6 +265,23 @@ pub fn administrator_permissions(user_key: &str) -> (SubjectPermissions, Subject
     (allow_only(publish), allow_only(vec![inbox]))
 }
 
+/// Name of the administrators' signing key in the fleet's account token. It is no [`UserRole`], so nodes and callers accept no message of theirs.
+pub const ADMINISTRATOR_ROLE: &str = "admin";
+
+/// The broker permissions of the users that the administrators' signing key signs.
+pub fn administrator_template() -> PermissionTemplate {
+    let (publish, subscribe) = administrator_permissions(USER_KEY_PLACEHOLDER);
+    PermissionTemplate {
+        publish,
+        subscribe,
+        resp: None,
+        subs: -1,
+        data: -1,
+        payload: -1,
+        rest: serde_json::Map::new(),
+    }
+}
+
 fn allow_only(allow: Vec<String>) -> SubjectPermissions {
     SubjectPermissions { allow, deny: Vec::new() }
 }

@@ -1,4 +1,4 @@
-//! Token verification: one pinned operator, one account that it signed, and the roles of the account's signing keys.
+//! Token verification: one pinned operator, one account that it or its successor signed, and the roles of the account's signing keys.
 //!
 //! Pure: account tokens are arguments. The daemon fetches newer ones.
 
@@ -11,6 +11,7 @@ use super::claims::{AccountClaims, PermissionTemplate, SigningKeyEntry, TokenCla
 use super::decode::{DecodedToken, decode_token};
 use super::error::Result;
 use super::nkey::{KeyKind, PublicKey};
+use super::succession::OperatorChain;
 use super::{Seconds, TokenError, UserRole};
 use crate::Millis;
 use crate::fresh::CLOCK_SKEW_MILLIS;
@@ -20,6 +21,7 @@ use crate::identity::Identity;
 #[derive(Debug, Clone)]
 pub struct AccountTrust {
     operator: PublicKey,
+    chain: OperatorChain,
     text: String,
     claims: TokenClaims<AccountClaims>,
     keys: HashMap<PublicKey, (UserRole, VerifyingKey)>,
@@ -69,14 +71,17 @@ impl UnverifiedToken<'_> {
 }
 
 impl AccountTrust {
-    /// Creates the trust in this operator and in the account whose token it signed.
+    /// Creates the trust in this operator and in the account whose token it, or an operator that succeeded it, signed.
     pub fn new(operator: PublicKey, account_token: &str) -> Result<Self> {
         let operator = operator.expect_kind(KeyKind::Operator)?;
+        Self::verify(operator, operator, account_token)
+    }
+
+    /// Verifies an account token that `known`, or an operator that succeeded it, signed. `operator` is the pinned one.
+    fn verify(operator: PublicKey, known: PublicKey, account_token: &str) -> Result<Self> {
         let decoded = decode_token::<AccountClaims>(account_token)?;
-        let found = decoded.unverified_claims().iss;
-        if found != operator {
-            return Err(TokenError::Foreign { expected: operator, found });
-        }
+        let chain = OperatorChain::verify(decoded.unverified_claims())?;
+        chain.require_ancestor(known)?;
         let claims = decoded.verify_signature()?;
         let keys = role_keys(&claims.nats)?;
         let all_revoked_until = claims.nats.revocations.get("*").copied();
@@ -88,18 +93,26 @@ impl AccountTrust {
         hash.update(account_token);
         let fingerprint = hash.finalize().into();
         let text = account_token.to_owned();
-        Ok(Self { operator, text, claims, keys, revoked, all_revoked_until, fingerprint })
+        Ok(Self { operator, chain, text, claims, keys, revoked, all_revoked_until, fingerprint })
     }
 
-    /// Replaces the account token. The new one must be of the same operator and account and issued later than the current one,
-    /// so that replaying an old token cannot undo a revocation.
+    /// Replaces the account token. The new one must be of the same account and issued later than the current one, so that replaying an old token
+    /// cannot undo a revocation. The operator that signed the current token, or its successor, must have signed it: once a successor's token is
+    /// accepted, its predecessor's tokens are refused. An operator names one successor; the one that is accepted first stays.
     pub fn update(&self, account_token: &str) -> Result<Self> {
-        let new = Self::new(self.operator, account_token)?;
+        let signer = self.chain.issuer();
+        let new = Self::verify(self.operator, signer, account_token)?;
         if new.account_key() != self.account_key() {
             return Err(TokenError::Foreign {
                 expected: self.account_key(),
                 found: new.account_key(),
             });
+        }
+        let found = new.chain.successor_of(signer);
+        if let Some(known) = self.chain.successor_of(signer)
+            && found != Some(known)
+        {
+            return Err(TokenError::OtherSuccessor { operator: signer, known, found });
         }
         let (known, found) = (self.issued_at(), new.issued_at());
         if found <= known {
@@ -108,9 +121,25 @@ impl AccountTrust {
         Ok(new)
     }
 
+    /// The one of two tokens of the account that is in force, by the rules of [`Self::update`].
+    #[must_use]
+    pub fn newest(self, other: &Self) -> Self {
+        self.update(&other.text).unwrap_or(self)
+    }
+
     /// The pinned operator.
     pub fn operator_key(&self) -> PublicKey {
         self.operator
+    }
+
+    /// The operator that signed the account token: the pinned one, or one that succeeded it.
+    pub fn signing_operator(&self) -> PublicKey {
+        self.chain.issuer()
+    }
+
+    /// The operator that will sign later account tokens, if the present one named it.
+    pub fn next_operator(&self) -> Option<PublicKey> {
+        self.chain.successor_of(self.chain.issuer())
     }
 
     /// The trusted account.

@@ -40,7 +40,7 @@ fn created_organisation_opens_and_its_secrets_are_private() {
     let keys = fs::read_dir(opened.layout().keys_directory()).unwrap();
     let modes: Vec<u32> =
         keys.map(|key| key.unwrap().metadata().unwrap().permissions().mode() & 0o777).collect();
-    assert_eq!(modes, [0o600; 11]);
+    assert_eq!(modes, [0o600; 12]);
     assert!(opened.load_key(OrganisationKey::Operator).is_ok());
     let again = create_organisation(spec(scratch.path()), NOW).unwrap_err();
     assert!(matches!(again, OrganisationError::NotEmpty(_)), "{again}");

@@ -44,15 +44,18 @@ pub enum OrgCommand {
   rpc org grant anna package puppetral.do --for 30m --out ./anna.creds
   RPC_CREDENTIALS=./anna.creds rpc service restart service=httpd")]
     Grant(OrgGrantArgs),
-    /// Replace a key that signs credentials, or the TLS authority, in two steps, while the fleet runs
+    /// Replace a key of the organisation, or the TLS authority, while the fleet runs; most in two steps
     #[command(after_help = "Examples:
   rpc org rotate node            connected nodes get new tokens
   rpc org rotate node --finish   tokens that the old key signed end
   rpc org rotate authority       a new TLS authority, beside the present one
+  rpc org rotate operator        the operator's key names its successor
+  rpc org rotate system          new credentials that push account tokens
 
 Between the two steps, create new credentials for users, services and
 enrollers with `rpc org add ... --renew`, and install them. For the TLS
-authority, install the new ca.pem on all nodes and clients.")]
+authority, install the new ca.pem on all nodes and clients. For the operator,
+copy operator.jwt to each broker and restart them, one at a time.")]
     Rotate(OrgRotateArgs),
     /// Push the account token to the running broker, and publish it to nodes and clients
     #[command(after_help = "Examples:
@@ -247,7 +250,7 @@ pub struct OrgGrantArgs {
 /// `rpc org rotate`.
 #[derive(Debug, Args)]
 pub struct OrgRotateArgs {
-    /// What to replace: the key that signs credentials of this kind, or the TLS authority
+    /// What to replace: the key that signs credentials of this kind, or another key
     #[arg(value_name = "WHAT", value_parser = rotated_key_parser())]
     pub key: RotatedKey,
     /// The organisation.
@@ -256,7 +259,7 @@ pub struct OrgRotateArgs {
     /// Finish the rotation: credentials that the old key signed end
     #[arg(long)]
     pub finish: bool,
-    /// Finish even if valid credentials of the old key have no replacement
+    /// Finish even if valid credentials of the old key have no replacement, or a broker does not accept the new operator
     #[arg(long, requires = "finish")]
     pub force: bool,
 }
@@ -268,22 +271,41 @@ pub enum RotatedKey {
     Signing(PrincipalKind),
     /// The TLS authority.
     Authority,
+    /// The operator's key.
+    Operator,
+    /// The key that signs administrators of the fleet.
+    Administrator,
+    /// The key that signs users of the system account, and its credentials.
+    System,
 }
 
-/// The TLS authority on the command line.
-const AUTHORITY_WORD: &str = "authority";
+/// What is replaced besides the keys of principals: word, value and help.
+const OTHER_KEYS: [(&str, RotatedKey, &str); 4] = [
+    ("authority", RotatedKey::Authority, "The TLS authority of the broker's certificate"),
+    ("operator", RotatedKey::Operator, "The operator's key, which signs account tokens"),
+    (
+        "admin",
+        RotatedKey::Administrator,
+        "The key that signs the administrators' credentials of `rpc org`; one step",
+    ),
+    (
+        "system",
+        RotatedKey::System,
+        "The key and the credentials that push account tokens to the broker; one step",
+    ),
+];
 
-/// Parses the name of a kind of principal, or of the TLS authority.
+/// Parses the name of a kind of principal, or of another key.
 fn rotated_key_parser() -> impl TypedValueParser<Value = RotatedKey> {
     let kinds = PRINCIPAL_KINDS.map(|(kind, _)| {
         PossibleValue::new(kind.name())
             .help(format!("The key that signs credentials of each {kind}"))
     });
-    let authority =
-        PossibleValue::new(AUTHORITY_WORD).help("The TLS authority of the broker's certificate");
-    PossibleValuesParser::new(kinds.into_iter().chain([authority])).try_map(|name| {
-        if name == AUTHORITY_WORD {
-            return Ok(RotatedKey::Authority);
+    let others = OTHER_KEYS.map(|(word, _, help)| PossibleValue::new(word).help(help));
+    PossibleValuesParser::new(kinds.into_iter().chain(others)).try_map(|name| {
+        let other = OTHER_KEYS.iter().find(|(word, ..)| *word == name);
+        if let Some((_, key, _)) = other {
+            return Ok(*key);
         }
         let mut kinds = PRINCIPAL_KINDS.into_iter().map(|(kind, _)| kind);
         let kind = kinds.find(|kind| kind.name() == name).ok_or("not a kind of principal")?;

@@ -6,6 +6,7 @@ use muster_bus::Bytes;
 use muster_wire::token::claims::{AccountClaims, SigningKeyEntry};
 use muster_wire::token::decode::decode_token;
 use muster_wire::token::encode::{self, TokenValidity};
+use muster_wire::token::scope::{self, ADMINISTRATOR_ROLE};
 use muster_wire::token::{AccountTrust, KeyPair, UserRole};
 
 use crate::broker::{Broker, nats_server};
@@ -18,10 +19,20 @@ fn account(world: &World) -> AccountTrust {
     AccountTrust::new(operator, text.trim()).unwrap()
 }
 
-/// Signs the fleet's account token with permissions that allow no publications.
+/// The role of a signing key.
+fn role(entry: &SigningKeyEntry) -> String {
+    match entry {
+        SigningKeyEntry::Scoped(scope) => scope.role.clone(),
+        SigningKeyEntry::Plain(_) => String::new(),
+    }
+}
+
+/// Signs the fleet's account token with permissions that allow no publications, and without a key for administrators.
 fn make_older(world: &World) {
     let trust = account(world);
     let mut older = trust.claims().nats.clone();
+    older.signing_keys.retain(|entry| role(entry) != ADMINISTRATOR_ROLE);
+    fs::remove_file(world.org().join("keys/role-admin.nk")).unwrap();
     for entry in &mut older.signing_keys {
         if let SigningKeyEntry::Scoped(scope) = entry {
             scope.template.publish.allow = vec!["older.subject".to_owned()];
@@ -48,13 +59,18 @@ async fn push_updates_the_permissions_of_an_older_organisation() {
         let SigningKeyEntry::Scoped(scope) = entry else {
             panic!("the role has no scope");
         };
-        let role: UserRole = scope.role.parse().unwrap();
-        assert_eq!(
-            scope.template,
-            role.permission_template(&["muster".parse().unwrap()]),
-            "{role}"
-        );
+        let expected = match scope.role.as_str() {
+            ADMINISTRATOR_ROLE => scope::administrator_template(),
+            role => {
+                role.parse::<UserRole>().unwrap().permission_template(&["muster".parse().unwrap()])
+            }
+        };
+        assert_eq!(scope.template, expected, "{}", scope.role);
     }
+    // Administrators have a key of their own now, so the account's own key is not needed.
+    let roles: Vec<_> = account(&world).claims().nats.signing_keys.iter().map(role).collect();
+    assert_eq!(roles, ["node", "caller", "service", ADMINISTRATOR_ROLE]);
+    fs::remove_file(world.org().join("keys/account.nk")).unwrap();
     // The broker applies the token: the publication is allowed now, and has no subscriber.
     let rip = broker.connect(&world, "creds/users/rip.creds").await.unwrap();
     let answer =

@@ -1,5 +1,7 @@
-//! `rpc org rotate`: replaces a key that signs credentials, or the TLS authority. The first call adds a new one, the second one removes the old one.
+//! `rpc org rotate`: replaces a key that signs credentials, the operator's key, or the TLS authority. The first call adds a new one, the second one removes the old one.
 //! A call that failed at the broker is repeated with the same command.
+
+mod operator;
 
 use muster_base::unix_millis_now;
 use muster_organisation::{Organisation, PrincipalKind, RotationStart};
@@ -15,8 +17,14 @@ const MAX_LISTED: usize = 20;
 
 /// Runs the command.
 pub async fn run(args: &OrgRotateArgs, cx: CommandContext<'_>) -> CommandResult {
-    let (organisation, printer) = (&cx.open_organisation(&args.organisation)?, cx.printer);
+    let (organisation, printer) = (&mut cx.open_organisation(&args.organisation)?, cx.printer);
     match (args.key, args.finish) {
+        (RotatedKey::Administrator, _) => rotate_administrator_key(organisation, printer).await,
+        (RotatedKey::System, _) => rotate_system_key(organisation, printer).await,
+        (RotatedKey::Operator, false) => operator::start_rotation(organisation, printer).await,
+        (RotatedKey::Operator, true) => {
+            operator::finish_rotation(organisation, args.force, printer).await
+        }
         (RotatedKey::Authority, false) => start_authority(organisation, printer),
         (RotatedKey::Authority, true) => finish_authority(organisation, printer),
         (RotatedKey::Signing(kind), false) => start_rotation(organisation, kind, printer).await,
@@ -24,6 +32,32 @@ pub async fn run(args: &OrgRotateArgs, cx: CommandContext<'_>) -> CommandResult 
             finish_rotation(organisation, kind, args.force, printer).await
         }
     }
+}
+
+/// Replaces the key that signs administrators. Their credentials are valid for one minute and belong to one command, so there is one step.
+async fn rotate_administrator_key(
+    organisation: &Organisation,
+    printer: &OutputPrinter,
+) -> CommandResult {
+    let lock = organisation.lock()?;
+    organisation.rotate_administrator_key(&lock, unix_millis_now())?;
+    drop(lock);
+    printer.print_message(format_args!("{GOOD}replaced{GOOD:#} the key that signs administrators"));
+    push::push_account_tokens(organisation, printer).await
+}
+
+/// Replaces the key that signs users of the system account, and the credentials of the one that this directory has.
+async fn rotate_system_key(organisation: &Organisation, printer: &OutputPrinter) -> CommandResult {
+    let lock = organisation.lock()?;
+    organisation.rotate_system_key(&lock, unix_millis_now()).await?;
+    printer.print_message(format_args!(
+        "{GOOD}replaced{GOOD:#} the key and the credentials of the system account; the old credentials are invalid now"
+    ));
+    printer.print_hint(format_args!(
+        "copies of {}, such as those of a monitoring system, must be replaced",
+        organisation.layout().system_creds().display()
+    ));
+    Ok(CommandExitCode::Passed)
 }
 
 /// Adds a new TLS authority to `ca.pem`.

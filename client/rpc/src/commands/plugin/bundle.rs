@@ -201,7 +201,8 @@ fn newest_account(
     let found = paths.filter_map(|path| read_trust(&path).ok());
     let account = given.as_ref().map(AccountTrust::account_key);
     let found = found.filter(|trust| account.is_none_or(|account| account == trust.account_key()));
-    let newest = given.iter().cloned().chain(found).max_by_key(AccountTrust::issued_at);
+    let all = given.iter().cloned().chain(found);
+    let newest = all.reduce(|newest, other| newest.newest(&other));
     newest.ok_or_else(|| BundleCommandError::NoAccount(args.state.clone()).into())
 }
 

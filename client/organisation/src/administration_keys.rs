@@ -1,0 +1,184 @@
+//! The keys that sign users for administration: of the fleet's administrators (`role-admin.nk`), and of the system account (`role-system.nk`). Their
+//! credentials are in this directory or in memory, so each rotation is one step.
+
+use muster_secret::files;
+use muster_wire::Millis;
+use muster_wire::identity::Identity;
+use muster_wire::token::claims::{AccountClaims, SigningKeyEntry, UserClaims};
+use muster_wire::token::encode::TokenValidity;
+use muster_wire::token::scope::ADMINISTRATOR_ROLE;
+use muster_wire::token::{KeyPair, PublicKey, UserCredentials};
+
+use crate::account::{administrator_entry, system_entry};
+use crate::push::PushError;
+use crate::{
+    AccountRealm, Organisation, OrganisationError, OrganisationKey, OrganisationLock, issue,
+};
+
+/// Name of the user of the system account.
+const SYSTEM_USER_NAME: &str = "system";
+
+impl Organisation {
+    /// Replaces the key that signs administrators: signs an account token that lists a new key only. The broker and the nodes must get it.
+    pub fn rotate_administrator_key(
+        &self,
+        lock: &OrganisationLock,
+        now: Millis,
+    ) -> Result<(), OrganisationError> {
+        let next = self.create_next_key(OrganisationKey::Administrator)?;
+        let mut account = self.fleet_trust()?.claims().nats.clone();
+        account.signing_keys.retain(|entry| administrator_key(entry).is_none());
+        account.signing_keys.push(administrator_entry(next.public_key()));
+        self.sign_account(lock, AccountRealm::Fleet, account, now)?;
+        self.install_next_key(OrganisationKey::Administrator, &next)?;
+        self.remove_next_key(OrganisationKey::Administrator)
+    }
+
+    /// Replaces the key that signs users of the system account, and its credentials in `creds/system.creds`. Pushes the token of the system account
+    /// twice: with both keys before the new credentials are used, and with the new key only.
+    pub async fn rotate_system_key(
+        &self,
+        _lock: &OrganisationLock,
+        now: Millis,
+    ) -> Result<(), PushError> {
+        let key = OrganisationKey::SystemRole;
+        let operator = self.load_key(OrganisationKey::Operator)?;
+        let present = self.load_key(key)?.public_key();
+        let next = self.create_next_key(key)?;
+        let mut entries = vec![system_entry(present)];
+        if present != next.public_key() {
+            entries.push(system_entry(next.public_key()));
+        }
+        self.write_system_account(self.with_system_keys(entries)?, &operator, now)?;
+        self.push_system_token().await?;
+        self.install_next_key(key, &next)?;
+        let creds = self.issue_system_user(key, now)?;
+        issue::write_credentials(&self.layout().system_creds(), &creds)?;
+        let entries = vec![system_entry(next.public_key())];
+        self.write_system_account(self.with_system_keys(entries)?, &operator, now)?;
+        self.push_system_token().await?;
+        Ok(self.remove_next_key(key)?)
+    }
+
+    /// Issues a user of the system account.
+    pub(crate) fn issue_system_user(
+        &self,
+        signing_key: OrganisationKey,
+        now: Millis,
+    ) -> Result<UserCredentials, OrganisationError> {
+        let account = self.profile().system_account;
+        let name = Identity::parse(SYSTEM_USER_NAME)?;
+        let claims = |_| UserClaims::new(account, Vec::new());
+        self.issue_user(&name, signing_key, TokenValidity::without_end(now / 1000), claims)
+    }
+
+    /// Whether the account token lists the administrators' key of this directory.
+    pub(crate) fn has_administrator_key(&self) -> Result<bool, OrganisationError> {
+        if !self.layout().key_file(OrganisationKey::Administrator).exists() {
+            return Ok(false);
+        }
+        let key = self.load_key(OrganisationKey::Administrator)?.public_key();
+        let trust = self.fleet_trust()?;
+        let mut entries = trust.claims().nats.signing_keys.iter();
+        Ok(entries.any(|entry| administrator_key(entry) == Some(key)))
+    }
+
+    /// Adds the administrators' key to claims that list none. Creates the key if it is missing. Returns whether it was added.
+    pub(crate) fn add_administrator_key(
+        &self,
+        account: &mut AccountClaims,
+    ) -> Result<bool, OrganisationError> {
+        if account.signing_keys.iter().any(|entry| administrator_key(entry).is_some()) {
+            return Ok(false);
+        }
+        let is_created = self.layout().key_file(OrganisationKey::Administrator).exists();
+        let pair = if is_created {
+            self.load_key(OrganisationKey::Administrator)?
+        } else {
+            self.layout().create_key(OrganisationKey::Administrator)?
+        };
+        account.signing_keys.push(administrator_entry(pair.public_key()));
+        Ok(true)
+    }
+
+    fn with_system_keys(
+        &self,
+        entries: Vec<SigningKeyEntry>,
+    ) -> Result<AccountClaims, OrganisationError> {
+        Ok(AccountClaims { signing_keys: entries, ..self.system_claims()?.nats })
+    }
+
+    fn install_next_key(
+        &self,
+        key: OrganisationKey,
+        next: &KeyPair,
+    ) -> Result<(), OrganisationError> {
+        Ok(files::replace_secret(&self.layout().key_file(key), next.seed_text().as_bytes())?)
+    }
+
+    fn remove_next_key(&self, key: OrganisationKey) -> Result<(), OrganisationError> {
+        let path = self.layout().next_key_file(key);
+        Ok(std::fs::remove_file(&path).map_err(files::file_error("remove", &path))?)
+    }
+}
+
+/// The key of an entry, if it signs administrators.
+fn administrator_key(entry: &SigningKeyEntry) -> Option<PublicKey> {
+    match entry {
+        SigningKeyEntry::Scoped(scope) if scope.role == ADMINISTRATOR_ROLE => Some(scope.key),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_wire::token::UserRole;
+
+    use crate::testing::{NOW, organisation};
+    use crate::{AccountRealm, OrganisationKey};
+
+    #[test]
+    fn administrators_have_a_key_of_their_own_that_rotates() {
+        let directory = tempfile::tempdir().unwrap();
+        let organisation = organisation(directory.path());
+        let lock = organisation.lock().unwrap();
+        let key = || organisation.load_key(OrganisationKey::Administrator).unwrap().public_key();
+        let issuer = || {
+            let creds = organisation.administrator_credentials(NOW).unwrap();
+            // Nodes and callers do not accept it.
+            let refused = organisation.fleet_trust().unwrap().verify_user(creds.jwt(), NOW);
+            assert_eq!(refused.unwrap_err().reason_code(), "unknown_issuer");
+            creds.claims().iss
+        };
+        let old = key();
+        assert_eq!(issuer(), old);
+        organisation.rotate_administrator_key(&lock, NOW).unwrap();
+        assert_ne!(key(), old);
+        assert_eq!(issuer(), key());
+        let account = organisation.fleet_trust().unwrap();
+        assert!(account.template_of_key(&old).is_none());
+        assert_eq!(account.claims().nats.signing_keys.len(), 4);
+        // The account's own key is not needed.
+        std::fs::remove_file(organisation.layout().key_file(OrganisationKey::Account)).unwrap();
+        assert_eq!(issuer(), key());
+    }
+
+    #[test]
+    fn older_organisation_gets_the_administrators_key_when_it_is_refreshed() {
+        let directory = tempfile::tempdir().unwrap();
+        let organisation = organisation(directory.path());
+        let lock = organisation.lock().unwrap();
+        let mut older = organisation.fleet_trust().unwrap().claims().nats.clone();
+        older.signing_keys.truncate(UserRole::ALL.len() - 1);
+        organisation.sign_account(&lock, AccountRealm::Fleet, older, NOW).unwrap();
+        let key_file = organisation.layout().key_file(OrganisationKey::Administrator);
+        std::fs::remove_file(&key_file).unwrap();
+        let issuer = || organisation.administrator_credentials(NOW).unwrap().claims().iss;
+        assert_eq!(issuer(), organisation.profile().account);
+        let signed = organisation.refresh_scopes(&lock, NOW).unwrap();
+        assert_eq!(signed, [AccountRealm::Fleet]);
+        let new = organisation.load_key(OrganisationKey::Administrator).unwrap().public_key();
+        assert_eq!(issuer(), new);
+        assert_eq!(organisation.refresh_scopes(&lock, NOW).unwrap(), []);
+    }
+}
