@@ -40,6 +40,7 @@ fn stats(incomplete: Option<ConnectionDisturbance>) -> CallStats {
         failed: 0,
         missing: BTreeSet::new(),
         absent: BTreeSet::new(),
+        unsent: BTreeSet::new(),
         unexpected: BTreeSet::new(),
         rejected: 0,
         incomplete,
