@@ -1,5 +1,5 @@
 //! Sends the requests of one call: a broadcast at once, requests to known nodes as their replies come, as far as [`RequestWindow`] permits.
-//! Receives nothing: `reply_collector` tells it what arrived.
+//! Receives nothing: `reply_collector` calls it for each message that arrived.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
