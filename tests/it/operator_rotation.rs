@@ -17,7 +17,7 @@ use crate::rotation::{Daemon, NODES, RECONNECT_TIMEOUT, RotatedFleet};
 fn operator(organisation: &Path) -> PublicKey {
     let profile = std::fs::read_to_string(organisation.join("organisation.toml")).unwrap();
     let profile: toml::Value = toml::from_str(&profile).unwrap();
-    PublicKey::parse(profile["operator"].as_str().unwrap()).unwrap()
+    PublicKey::parse(profile.get("operator").unwrap().as_str().unwrap()).unwrap()
 }
 
 /// The account token that a node stored, verified against the operator of its configuration.

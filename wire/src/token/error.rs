@@ -91,17 +91,7 @@ pub enum TokenError {
     Revoked(String),
     /// The succession statements of an account token are not valid.
     #[error("the account token's succession of operators is not valid")]
-    Succession(#[from] SuccessionError),
-    /// The operator named another successor before, or the update lacks the statement.
-    #[error("the operator {operator} named {known} as its successor; the account token names {}", found.map_or_else(|| "none".to_owned(), |key| key.to_string()))]
-    OtherSuccessor {
-        /// The operator.
-        operator: PublicKey,
-        /// The successor that was accepted first.
-        known: PublicKey,
-        /// The successor in the update.
-        found: Option<PublicKey>,
-    },
+    Succession(#[source] Box<SuccessionError>),
     /// The update is not newer than the current token.
     #[error("the account token was issued at {}, not later than the known one at {}", format_utc(*found), format_utc(*known))]
     NotNewer {
@@ -110,6 +100,12 @@ pub enum TokenError {
         /// Issue time of the update.
         found: Seconds,
     },
+}
+
+impl From<SuccessionError> for TokenError {
+    fn from(error: SuccessionError) -> Self {
+        Self::Succession(Box::new(error))
+    }
 }
 
 impl TokenError {
@@ -126,7 +122,7 @@ impl TokenError {
             Self::Expired { .. } => "token_expired",
             Self::NotYet { .. } => "token_not_yet",
             Self::Revoked { .. } => "revoked",
-            Self::Succession(_) | Self::OtherSuccessor { .. } => "operator_succession",
+            Self::Succession(_) => "operator_succession",
             Self::NotNewer { .. } => "not_newer",
         }
     }

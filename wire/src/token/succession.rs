@@ -82,6 +82,16 @@ pub enum SuccessionError {
         /// The operator that it names.
         to: PublicKey,
     },
+    /// The operator named another successor before, or the update lacks the statement.
+    #[error("the operator {operator} named {known} as its successor; the account token names {}", found.map_or_else(|| "none".to_owned(), |key| key.to_string()))]
+    OtherSuccessor {
+        /// The operator.
+        operator: PublicKey,
+        /// The successor that was accepted first.
+        known: PublicKey,
+        /// The successor in the update.
+        found: Option<PublicKey>,
+    },
     /// The issuer of the account token is neither the last operator nor the one before it.
     #[error(
         "the account token is signed by {0}, which is not one of the last two operators of its succession statements"

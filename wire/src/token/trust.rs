@@ -11,7 +11,7 @@ use super::claims::{AccountClaims, PermissionTemplate, SigningKeyEntry, TokenCla
 use super::decode::{DecodedToken, decode_token};
 use super::error::Result;
 use super::nkey::{KeyKind, PublicKey};
-use super::succession::OperatorChain;
+use super::succession::{OperatorChain, SuccessionError};
 use super::{Seconds, TokenError, UserRole};
 use crate::Millis;
 use crate::fresh::CLOCK_SKEW_MILLIS;
@@ -112,7 +112,7 @@ impl AccountTrust {
         if let Some(known) = self.chain.successor_of(signer)
             && found != Some(known)
         {
-            return Err(TokenError::OtherSuccessor { operator: signer, known, found });
+            return Err(SuccessionError::OtherSuccessor { operator: signer, known, found }.into());
         }
         let (known, found) = (self.issued_at(), new.issued_at());
         if found <= known {

@@ -30,6 +30,14 @@ fn token(world: &TestOrganisation, by: &KeyPair, age: u64, statements: &[String]
     encode::issue_account_token("test", world.account.public_key(), nats, validity, by).unwrap()
 }
 
+/// The error of the statements; panics for other errors.
+fn succession_error(error: TokenError) -> SuccessionError {
+    match error {
+        TokenError::Succession(error) => *error,
+        error => panic!("{error:?}"),
+    }
+}
+
 #[test]
 fn tokens_of_both_operators_are_accepted_until_the_successor_signs() {
     let (world, next) = (TestOrganisation::new(), operator(1));
@@ -89,8 +97,9 @@ fn first_successor_of_an_operator_stays() {
         [(&world.operator, &[][..]), (&world.operator, &forked), (&thief, &forked)]
     {
         let error = announced.update(&token(&world, by, 2, statements)).unwrap_err();
-        assert!(matches!(error, TokenError::OtherSuccessor { .. }), "{error:?}");
         assert_eq!(error.reason_code(), "operator_succession");
+        let error = succession_error(error);
+        assert!(matches!(error, SuccessionError::OtherSuccessor { .. }), "{error:?}");
     }
     assert!(announced.update(&token(&world, &next, 2, &named)).is_ok());
 }
@@ -104,11 +113,8 @@ fn statement_must_be_signed_by_the_operator_and_for_the_account() {
     };
     // Signed with another key in the name of the operator.
     let forged = resigned(&good, &thief, 1, |_| {});
-    let error = refusal(&next, &[forged]);
-    assert!(
-        matches!(error, TokenError::Succession(SuccessionError::Statement { number: 1, .. })),
-        "{error:?}"
-    );
+    let error = succession_error(refusal(&next, &[forged]));
+    assert!(matches!(error, SuccessionError::Statement { number: 1, .. }), "{error:?}");
     // Signed by the thief in its own name.
     let error = refusal(&next, &[statement(&world, &thief, &next)]);
     assert!(matches!(error, TokenError::Foreign { .. }), "{error:?}");
@@ -118,23 +124,16 @@ fn statement_must_be_signed_by_the_operator_and_for_the_account() {
         statement_for(other.account.public_key(), &other.operator, &next),
         statement_for(other.account.public_key(), &world.operator, &next),
     ] {
-        let error = refusal(&next, &[foreign]);
-        let found = matches!(
-            error,
-            TokenError::Succession(SuccessionError::OtherAccount { number: 1, .. })
-        );
-        assert!(found, "{error:?}");
+        let error = succession_error(refusal(&next, &[foreign]));
+        assert!(matches!(error, SuccessionError::OtherAccount { number: 1, .. }), "{error:?}");
     }
     // An operator's own token is not a statement, and neither is noise.
     let claims = muster_wire::token::claims::OperatorClaims::new(None);
     let validity = TokenValidity::without_end(ISSUED);
     let own = encode::issue_operator_token("test", claims, validity, &world.operator).unwrap();
     for bad in [own, String::new(), "a.b.c".to_owned()] {
-        let error = refusal(&next, &[bad]);
-        assert!(
-            matches!(error, TokenError::Succession(SuccessionError::Statement { .. })),
-            "{error:?}"
-        );
+        let error = succession_error(refusal(&next, &[bad]));
+        assert!(matches!(error, SuccessionError::Statement { .. }), "{error:?}");
     }
     // The token itself must be signed by the operator that it names.
     let stolen = resigned(&token(&world, &next, 1, std::slice::from_ref(&good)), &thief, 1, |_| {});
@@ -169,10 +168,11 @@ fn operators_succeed_each_other_repeatedly() {
         vec![link(&world.operator, &world.operator)],
     ] {
         let error = world.trust.update(&token(&world, b, 1, &statements)).unwrap_err();
-        let found = matches!(error, TokenError::Succession(SuccessionError::Order { .. }));
-        assert!(found, "{error:?}");
+        let error = succession_error(error);
+        assert!(matches!(error, SuccessionError::Order { .. }), "{error:?}");
     }
     let many = vec![link(&world.operator, a); MAX_SUCCESSIONS + 1];
     let error = world.trust.update(&token(&world, a, 1, &many)).unwrap_err();
-    assert!(matches!(error, TokenError::Succession(SuccessionError::TooMany(9))), "{error:?}");
+    let error = succession_error(error);
+    assert!(matches!(error, SuccessionError::TooMany(9)), "{error:?}");
 }
