@@ -106,7 +106,7 @@ async fn check_run_after_a_cut(nodes: &MachineNodes) {
     let reply = &document["replies"][0];
     assert_eq!(reply["statuscode"], 5, "{document:#}");
     assert!(reply.to_string().contains("lost"), "{document:#}");
-    assert!(started.elapsed() < Duration::from_secs(60), "answered at the deadline only");
+    assert!(started.elapsed() < Duration::from_mins(1), "answered at the deadline only");
 
     // The locks are on the disk, with process ids of the boot before; without them, this would prove nothing.
     let locks = "find / -xdev -name agent_catalog_run.lock -size +0 2>/dev/null";
@@ -127,11 +127,9 @@ async fn check_run_after_a_cut(nodes: &MachineNodes) {
 async fn check_boot_without_broker(nodes: &mut MachineNodes) {
     nodes.operator.kill_broker();
     nodes.machines.cut_power(&["m1"]).await;
-    let started = Instant::now();
     nodes.machines.power_on(&["m1"]).await;
     let active = nodes.machines.sh("m1", "systemctl is-active multi-user.target rpcd").await;
     assert_eq!(active, "active\nactive");
-    println!("multi-user without a broker after {:?}", started.elapsed());
     poll_until_ok("the status names the broker", RECOVERY_TIMEOUT, async || {
         let status = nodes.machines.sh("m1", "systemctl show -P StatusText rpcd").await;
         if status.contains("not connected") { Ok(()) } else { Err(status) }
