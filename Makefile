@@ -7,7 +7,7 @@ export CARGO_TERM_COLOR ?= never
 BUILD := $(or $(CARGO_TARGET_DIR),target)
 PROFILE ?= release
 
-.PHONY: help demo demo-provision test check fmt lint unit doc docs deny audit sbom tools puppet packaging parity bench bench-permits bench-gate bench-baseline bench-programs faults machines fuzz deb rpm image release install clean
+.PHONY: help demo demo-provision test check fmt lint unit slow doc docs deny audit sbom tools puppet packaging parity bench bench-permits bench-gate bench-baseline bench-programs faults machines fuzz deb rpm image release install clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -35,6 +35,10 @@ unit: tools puppet packaging ## run all tests, with a real nats-server; run the 
 	cargo nextest run --workspace --locked -E 'not test(/^machines::/)'
 	cargo test --workspace --doc --locked --quiet
 	tools/check-docs target/debug
+
+slow: tools puppet ## run the tests that `make test` leaves out: two minutes with a real Puppet Server, a copy of 4 GB
+	cargo build --locked --bin rpc --bin rpcd
+	cargo nextest run --workspace --locked --run-ignored only -E 'test(agent_mode) | test(run_and_copy)'
 
 doc: ## build the API documentation; warnings, such as broken links, are errors
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet

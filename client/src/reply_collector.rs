@@ -147,10 +147,7 @@ impl ReplyCollector<'_> {
             let deadline = wakes_at.unwrap_or_else(|| self.ends_at());
             let next = match tokio::time::timeout_at(deadline, replies.next()).await {
                 Ok(next) => next,
-                Err(_) if wakes_at.is_some() => {
-                    self.keep_going().await;
-                    continue;
-                }
+                Err(_) if wakes_at.is_some() => continue,
                 Err(_) => self.wait_for_straggler(&mut replies).await,
             };
             let Some(first) = next else { break };
@@ -160,7 +157,7 @@ impl ReplyCollector<'_> {
         let _ = events.send(CallEvent::Finished(Box::new(self.into_stats()))).await;
     }
 
-    /// Sends what the window permits, unless nobody waits for the result any more.
+    /// Sends what the window permits. Stops if the receiver of the events was dropped.
     async fn send_more(&mut self, events: &CallEventSender) {
         if self.sender.unsent().is_empty() {
             return;
@@ -168,14 +165,9 @@ impl ReplyCollector<'_> {
         if events.is_closed() {
             return self.stop_sending();
         }
+        let adapted = self.sender.adapt_window(&self.awaited).await;
         let outstanding = self.sender.outstanding_count(&self.awaited);
-        if self.sender.send_more(outstanding, &mut self.stats).await.is_err() {
-            self.stop_sending();
-        }
-    }
-
-    async fn keep_going(&mut self) {
-        if self.sender.keep_going(&self.awaited).await.is_err() {
+        if adapted.is_err() || self.sender.send_more(outstanding, &mut self.stats).await.is_err() {
             self.stop_sending();
         }
     }
@@ -285,8 +277,10 @@ impl ReplyCollector<'_> {
                 self.handle_no_responders(message.subject(), events).await;
                 continue;
             }
-            self.sender.record_arrival(message.payload().len(), arrived_at);
-            if self.is_progress(&message) {
+            let is_progress = self.is_progress(&message);
+            let reply_bytes = (!is_progress).then(|| message.payload().len());
+            self.sender.record_arrival(reply_bytes, arrived_at);
+            if is_progress {
                 progress_messages.push(message.payload().clone());
             } else {
                 replies.push(message.payload().clone());

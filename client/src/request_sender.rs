@@ -24,8 +24,10 @@ use crate::stats::CallStats;
 
 /// Interval of the probes that measure how long a message waits at the broker.
 const PROBE_INTERVAL: Duration = Duration::from_millis(100);
+/// A probe without an answer for this long counts as a long delay: the connection was interrupted, or is much too slow.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
 /// If nothing arrives for this long although requests are outstanding, more are sent.
-const SILENCE: Duration = Duration::from_millis(500);
+const SILENCE_LIMIT: Duration = Duration::from_millis(500);
 /// A signature is made for at least this part of the window, so that few replies do not cause a signature each.
 const SIGNATURES_PER_WINDOW: usize = 4;
 
@@ -87,12 +89,12 @@ impl<'a> RequestSender<'a> {
 
     /// Sends the broadcast, or the first requests to known nodes.
     pub(crate) async fn send_first(&mut self, stats: &mut CallStats) -> Result<()> {
-        if let CallTarget::Filter(filter) = &self.call.target {
-            self.send_request(RequestTarget::Filter(filter.clone()), stats).await?;
-            self.last_sent_at = Instant::now();
-            return self.flush().await;
-        }
-        self.send_more(0, stats).await
+        let CallTarget::Filter(filter) = &self.call.target else {
+            return self.send_more(0, stats).await;
+        };
+        let started_at = Instant::now();
+        self.send_request(RequestTarget::Filter(filter.clone()), stats).await?;
+        self.flush(started_at, stats).await
     }
 
     /// Sends as many requests as the window permits beside `outstanding` ones.
@@ -112,22 +114,13 @@ impl<'a> RequestSender<'a> {
         {
             let nodes: Vec<Identity> = self.unsent.drain(..count).collect();
             let target = RequestTarget::Nodes(nodes.iter().cloned().collect());
-            let sent = self.send_request(target, stats).await;
-            if sent.is_err() {
-                nodes.into_iter().rev().for_each(|node| self.unsent.push_front(node));
-                return sent;
-            }
-            self.last_sent_at = Instant::now();
-            self.sent.push_back((self.last_sent_at, nodes));
+            // After an error it is unknown which of these nodes got it, so they do not count as unsent.
+            self.send_request(target, stats).await?;
+            self.sent.push_back((Instant::now(), nodes));
             outstanding += count;
             has_sent = true;
         }
-        if has_sent {
-            self.flush().await?;
-            self.active_at = Instant::now();
-            stats.publishing += started_at.elapsed();
-        }
-        Ok(())
+        if has_sent { self.flush(started_at, stats).await } else { Ok(()) }
     }
 
     async fn send_request(&mut self, target: RequestTarget, stats: &mut CallStats) -> Result<()> {
@@ -142,8 +135,13 @@ impl<'a> RequestSender<'a> {
         Ok(())
     }
 
-    async fn flush(&self) -> Result<()> {
-        Ok(self.client.bus.flush().await?)
+    /// Waits until what was published since `started_at` is on its way.
+    async fn flush(&mut self, started_at: Instant, stats: &mut CallStats) -> Result<()> {
+        self.client.bus.flush().await?;
+        self.last_sent_at = Instant::now();
+        self.active_at = self.last_sent_at;
+        stats.publishing += self.last_sent_at - started_at;
+        Ok(())
     }
 
     /// The node whose reply has this subject.
@@ -176,9 +174,11 @@ impl<'a> RequestSender<'a> {
         self.overdue.remove(node);
     }
 
-    /// Records the size of a received message.
-    pub(crate) fn record_arrival(&mut self, bytes: usize, arrived_at: Instant) {
-        self.window.record_reply(bytes);
+    /// Records that a reply, or progress before it, has arrived.
+    pub(crate) fn record_arrival(&mut self, reply_bytes: Option<usize>, arrived_at: Instant) {
+        if let Some(bytes) = reply_bytes {
+            self.window.record_reply(bytes);
+        }
         self.active_at = self.active_at.max(arrived_at);
     }
 
@@ -191,31 +191,34 @@ impl<'a> RequestSender<'a> {
         }
     }
 
-    /// When [`Self::keep_going`] has something to do. `None` if everything was sent.
+    /// When [`Self::adapt_window`] has something to do. `None` if everything was sent.
     pub(crate) fn wakes_at(&self) -> Option<Instant> {
         if self.unsent.is_empty() {
             return None;
         }
         let overdue_at = self.sent.front().map(|(sent_at, _)| *sent_at + self.call.wait);
         let probe_due = self.probe.is_none().then_some(self.probe_due);
-        let silence_ends = self.active_at + SILENCE;
-        [overdue_at, probe_due].into_iter().flatten().chain([silence_ends]).min()
+        let silence_limit = self.active_at + SILENCE_LIMIT;
+        [overdue_at, probe_due].into_iter().flatten().chain([silence_limit]).min()
     }
 
-    /// Does what is due: probes the broker, gives up places of nodes that did not reply in time, and notices silence.
-    pub(crate) async fn keep_going(&mut self, awaited: &BTreeSet<Identity>) -> Result<()> {
+    /// Probes the broker, frees the places of nodes that did not reply in time, and admits more requests after silence, each when it is due.
+    pub(crate) async fn adapt_window(&mut self, awaited: &BTreeSet<Identity>) -> Result<()> {
         let now = Instant::now();
         while let Some((_, nodes)) =
             self.sent.pop_front_if(|(sent_at, _)| *sent_at + self.call.wait <= now)
         {
             self.overdue.extend(nodes.into_iter().filter(|node| awaited.contains(node)));
         }
-        if self.active_at + SILENCE <= now {
+        if self.active_at + SILENCE_LIMIT <= now {
             // Without the answer to a probe, the connection may be the reason for the silence.
             if self.confirmed_at.is_none_or(|confirmed_at| confirmed_at > self.active_at) {
                 self.window.record_silence();
             }
             self.active_at = now;
+        }
+        if self.probe.take_if(|(_, sent_at)| *sent_at + PROBE_TIMEOUT <= now).is_some() {
+            self.window.record_delay(PROBE_TIMEOUT);
         }
         if self.probe.is_none() && self.probe_due <= now {
             let reply_subject = self.probe_broker().await?;

@@ -4,7 +4,7 @@
 #![expect(clippy::disallowed_types, reason = "runs the real programs")]
 
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use muster_tests::{await_state, nats_server, poll_until_ok};
 use muster_wire::token::{AccountTrust, PublicKey};
@@ -35,16 +35,9 @@ async fn restart_broker(fleet: &RotatedFleet, port: &str, earlier: Option<Daemon
     }
     await_state("the broker has ended", || fleet.broker_process().is_none()).await;
     let log = fleet.demo.fleet().join(format!("log/broker.{round}"));
-    let child = Command::new(nats_server::find_binary())
-        .arg("--config")
-        .arg(fleet.organisation().join("broker/nats.conf"))
-        .args(["--port", port])
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(std::fs::File::create(&log).unwrap())
-        .spawn()
-        .unwrap();
-    Daemon { child, log }
+    let config = fleet.organisation().join("broker/nats.conf");
+    let mut command = Command::new(nats_server::find_binary());
+    Daemon::start(command.arg("--config").arg(config).args(["--port", port]), log)
 }
 
 fn copy_directory(from: &Path, to: &Path) {

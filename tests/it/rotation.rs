@@ -132,15 +132,7 @@ impl RotatedFleet {
     pub(crate) fn start_node(&self, name: &str) -> Daemon {
         let config = self.node(name).join("rpcd.toml");
         let log = self.demo.fleet().join(format!("log/{name}.again"));
-        let child = Command::new(find_program("rpcd"))
-            .arg("--config")
-            .arg(config)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(std::fs::File::create(&log).unwrap())
-            .spawn()
-            .unwrap();
-        Daemon { child, log }
+        Daemon::start(Command::new(find_program("rpcd")).arg("--config").arg(config), log)
     }
 }
 
@@ -148,6 +140,15 @@ impl RotatedFleet {
 pub(crate) struct Daemon {
     pub(crate) child: Child,
     pub(crate) log: PathBuf,
+}
+
+impl Daemon {
+    /// Starts a program whose messages go to this file.
+    pub(crate) fn start(command: &mut Command, log: PathBuf) -> Self {
+        let messages = std::fs::File::create(&log).unwrap();
+        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(messages).spawn();
+        Self { child: child.unwrap(), log }
+    }
 }
 
 impl Drop for Daemon {

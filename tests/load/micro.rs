@@ -9,6 +9,7 @@ use muster_agent::virtual_nodes::VirtualNode;
 use muster_filter::NodeFilter;
 use muster_filter::state::NodeView;
 use muster_tests::organisation::Organisation;
+use muster_tests::requests::unsigned_request;
 use muster_wire::Millis;
 use muster_wire::identity::{Identity, SubjectName};
 use muster_wire::reply::Reply;
@@ -19,7 +20,7 @@ use muster_wire::sign::{
 use muster_wire::status::ReplyStatus;
 use muster_wire::subject::RequestAddress;
 use muster_wire::token::{AccountTrust, TokenCache};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::report::{Figure, Section, Table, median};
@@ -169,21 +170,12 @@ impl Messages {
         let (id, now) = (Uuid::now_v7(), muster_tests::now());
         let request = Request {
             id,
-            caller: caller.identity().clone(),
-            collective: collective.clone(),
-            agent: agent.clone(),
-            action: action.clone(),
-            target: RequestTarget::Filter(NodeFilter::default()),
             issued_at: now,
-            ttl: 60_000,
-            timeout: None,
-            reply: true,
-            trace: false,
-            traceparent: None,
-            stream: false,
-            approval: None,
-            data: Map::new(),
-            sealed: None,
+            ..unsigned_request(
+                caller.identity(),
+                [collective.as_str(), agent.as_str(), action.as_str()],
+                RequestTarget::Filter(NodeFilter::default()),
+            )
         };
         let reply = |number: usize| {
             let node = VirtualNode::from_number(number).unwrap();

@@ -38,22 +38,17 @@ pub(crate) fn account_claims(
 
 /// The entry of a key that signs administrators of the fleet.
 pub(crate) fn administrator_entry(key: PublicKey) -> SigningKeyEntry {
-    SigningKeyEntry::Scoped(Box::new(ScopedKey {
-        kind: "user_scope".to_owned(),
-        key,
-        role: ADMINISTRATOR_ROLE.to_owned(),
-        template: scope::administrator_template(),
-    }))
+    let template = scope::administrator_template();
+    SigningKeyEntry::Scoped(Box::new(ScopedKey::with_role_name(key, ADMINISTRATOR_ROLE, template)))
 }
 
 /// The entry of a key that signs users of the system account.
-pub(crate) fn system_entry(role_key: PublicKey) -> SigningKeyEntry {
-    SigningKeyEntry::Scoped(Box::new(ScopedKey {
-        kind: "user_scope".to_owned(),
-        key: role_key,
-        role: SYSTEM_ROLE.to_owned(),
-        template: system_template(),
-    }))
+pub(crate) fn system_entry(key: PublicKey) -> SigningKeyEntry {
+    SigningKeyEntry::Scoped(Box::new(ScopedKey::with_role_name(
+        key,
+        SYSTEM_ROLE,
+        system_template(),
+    )))
 }
 
 /// Claims of the system account.

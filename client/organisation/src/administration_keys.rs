@@ -1,13 +1,12 @@
 //! The keys that sign users for administration: of the fleet's administrators (`role-admin.nk`), and of the system account (`role-system.nk`). Their
 //! credentials are in this directory or in memory, so each rotation is one step.
 
-use muster_secret::files;
 use muster_wire::Millis;
 use muster_wire::identity::Identity;
 use muster_wire::token::claims::{AccountClaims, SigningKeyEntry, UserClaims};
 use muster_wire::token::encode::TokenValidity;
 use muster_wire::token::scope::ADMINISTRATOR_ROLE;
-use muster_wire::token::{KeyPair, PublicKey, UserCredentials};
+use muster_wire::token::{PublicKey, UserCredentials};
 
 use crate::account::{administrator_entry, system_entry};
 use crate::push::PushError;
@@ -52,7 +51,7 @@ impl Organisation {
         self.write_system_account(self.with_system_keys(entries)?, &operator, now)?;
         self.push_system_token().await?;
         self.install_next_key(key, &next)?;
-        let creds = self.issue_system_user(key, now)?;
+        let creds = self.issue_system_user(now)?;
         issue::write_credentials(&self.layout().system_creds(), &creds)?;
         let entries = vec![system_entry(next.public_key())];
         self.write_system_account(self.with_system_keys(entries)?, &operator, now)?;
@@ -63,12 +62,12 @@ impl Organisation {
     /// Issues a user of the system account.
     pub(crate) fn issue_system_user(
         &self,
-        signing_key: OrganisationKey,
         now: Millis,
     ) -> Result<UserCredentials, OrganisationError> {
         let account = self.profile().system_account;
         let name = Identity::parse(SYSTEM_USER_NAME)?;
         let claims = |_| UserClaims::new(account, Vec::new());
+        let signing_key = OrganisationKey::SystemRole;
         self.issue_user(&name, signing_key, TokenValidity::without_end(now / 1000), claims)
     }
 
@@ -106,19 +105,6 @@ impl Organisation {
         entries: Vec<SigningKeyEntry>,
     ) -> Result<AccountClaims, OrganisationError> {
         Ok(AccountClaims { signing_keys: entries, ..self.system_claims()?.nats })
-    }
-
-    fn install_next_key(
-        &self,
-        key: OrganisationKey,
-        next: &KeyPair,
-    ) -> Result<(), OrganisationError> {
-        Ok(files::replace_secret(&self.layout().key_file(key), next.seed_text().as_bytes())?)
-    }
-
-    fn remove_next_key(&self, key: OrganisationKey) -> Result<(), OrganisationError> {
-        let path = self.layout().next_key_file(key);
-        Ok(std::fs::remove_file(&path).map_err(files::file_error("remove", &path))?)
     }
 }
 

@@ -119,7 +119,7 @@ impl Organisation {
             let token = encode::issue_account_token(name, account, claims, validity, &operator)?;
             write_token(&path, &token)?;
         }
-        let creds = self.issue_system_user(OrganisationKey::SystemRole, now)?;
+        let creds = self.issue_system_user(now)?;
         Ok(files::create_secret(&layout.system_creds(), creds.to_text().as_bytes())?)
     }
 

@@ -3,8 +3,6 @@
 //!
 //! The next key is in `keys/operator.nk.next` between the steps. Every step can be repeated after an interruption. Nothing here connects to a broker.
 
-use std::path::Path;
-
 use muster_secret::files;
 use muster_wire::Millis;
 use muster_wire::token::claims::{AccountClaims, OperatorClaims, TokenClaims};
@@ -58,8 +56,7 @@ impl Organisation {
 
     /// The operator that the present one named, while a rotation is in progress.
     pub fn next_operator(&self) -> Result<Option<PublicKey>, OrganisationError> {
-        let path = self.layout().next_key_file(OrganisationKey::Operator);
-        path.exists().then(|| read_key(&path).map(|next| next.public_key())).transpose()
+        Ok(self.load_next_key(OrganisationKey::Operator)?.map(|next| next.public_key()))
     }
 
     /// Signs all tokens with the next operator's key, which replaces the present one. Returns false if no rotation was started.
@@ -70,22 +67,20 @@ impl Organisation {
         lock: &OrganisationLock,
         now: Millis,
     ) -> Result<bool, OrganisationError> {
-        let path = self.layout().next_key_file(OrganisationKey::Operator);
-        if !path.exists() {
+        let key = OrganisationKey::Operator;
+        let Some(next) = self.load_next_key(key)? else {
             return Ok(false);
-        }
-        let next = read_key(&path)?;
+        };
         for realm in self.realms() {
             let account = self.realm_trust(realm)?.claims().nats.clone();
             self.sign_account_with(lock, &next, (realm, account), now)?;
         }
         self.sign_system_account(&next, now)?;
         self.write_operator_token(&next, Vec::new(), now)?;
-        let key_file = self.layout().key_file(OrganisationKey::Operator);
-        files::replace_secret(&key_file, next.seed_text().as_bytes())?;
+        self.install_next_key(key, &next)?;
         self.profile.operator = next.public_key();
         self.write_profile()?;
-        std::fs::remove_file(&path).map_err(files::file_error("remove", &path))?;
+        self.remove_next_key(key)?;
         Ok(true)
     }
 
@@ -147,20 +142,13 @@ impl Organisation {
 
     /// Removes the file of the next key if it is the present one: an interrupted end of a rotation left it.
     fn remove_installed_key(&self, operator: &KeyPair) -> Result<(), OrganisationError> {
-        let path = self.layout().next_key_file(OrganisationKey::Operator);
         if self.next_operator()? == Some(operator.public_key())
             && self.profile().operator == operator.public_key()
         {
-            std::fs::remove_file(&path).map_err(files::file_error("remove", &path))?;
+            self.remove_next_key(OrganisationKey::Operator)?;
         }
         Ok(())
     }
-}
-
-fn read_key(path: &Path) -> Result<KeyPair, OrganisationError> {
-    let seed = files::read_secret(path, MAX_FILE_BYTES)?;
-    KeyPair::from_seed(seed.trim())
-        .map_err(|source| OrganisationError::Key(path.to_owned(), source))
 }
 
 #[cfg(test)]

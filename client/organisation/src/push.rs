@@ -51,7 +51,9 @@ pub enum PushError {
     #[error("cannot renew tokens of nodes")]
     Renewal(#[from] TokenRenewalError),
     /// No server of the broker described itself, so its operators are unknown.
-    #[error("no server of the broker answered a request for its operators within {0} s")]
+    #[error(
+        "no server of the broker answered a request for its operators within {0} s; check that the broker runs, or use --force"
+    )]
     NoServers(u64),
     /// The broker refused the token.
     #[error("the broker rejected the account token: {0}")]

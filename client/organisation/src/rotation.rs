@@ -77,8 +77,8 @@ impl Organisation {
             account.signing_keys.push(SigningKeyEntry::Scoped(Box::new(scope)));
             self.sign_account(lock, realm, account, now)?;
         }
-        files::replace_secret(&self.layout().key_file(key), next.seed_text().as_bytes())?;
-        std::fs::remove_file(&next_file).map_err(files::file_error("remove", &next_file))?;
+        self.install_next_key(key, &next)?;
+        self.remove_next_key(key)?;
         Ok(RotationStart::Started)
     }
 
@@ -149,15 +149,41 @@ impl Organisation {
         &self,
         key: OrganisationKey,
     ) -> Result<KeyPair, OrganisationError> {
-        let path = self.layout().next_key_file(key);
-        if path.exists() {
-            let seed = files::read_secret(&path, MAX_FILE_BYTES)?;
-            return KeyPair::from_seed(seed.trim())
-                .map_err(|source| OrganisationError::Key(path, source));
+        if let Some(pair) = self.load_next_key(key)? {
+            return Ok(pair);
         }
         let pair = KeyPair::generate(key.key_kind()).map_err(OrganisationError::NewKey)?;
-        files::replace_secret(&path, pair.seed_text().as_bytes())?;
+        files::replace_secret(&self.layout().next_key_file(key), pair.seed_text().as_bytes())?;
         Ok(pair)
+    }
+
+    /// Reads the next key of this kind, if a rotation has created it.
+    pub(crate) fn load_next_key(
+        &self,
+        key: OrganisationKey,
+    ) -> Result<Option<KeyPair>, OrganisationError> {
+        let path = self.layout().next_key_file(key);
+        if !path.exists() {
+            return Ok(None);
+        }
+        let seed = files::read_secret(&path, MAX_FILE_BYTES)?;
+        let pair = KeyPair::from_seed(seed.trim());
+        pair.map(Some).map_err(|source| OrganisationError::Key(path, source))
+    }
+
+    /// Replaces the present key by the next one, whose own file stays until the rotation has ended.
+    pub(crate) fn install_next_key(
+        &self,
+        key: OrganisationKey,
+        next: &KeyPair,
+    ) -> Result<(), OrganisationError> {
+        Ok(files::replace_secret(&self.layout().key_file(key), next.seed_text().as_bytes())?)
+    }
+
+    /// Removes the file of the next key.
+    pub(crate) fn remove_next_key(&self, key: OrganisationKey) -> Result<(), OrganisationError> {
+        let path = self.layout().next_key_file(key);
+        Ok(std::fs::remove_file(&path).map_err(files::file_error("remove", &path))?)
     }
 }
 

@@ -128,6 +128,7 @@ async fn slow_connection_does_not_truncate_replies_silently() {
     proxy.inject(NetworkFault::Throttle(200_000));
     let stats = call_all_nodes(&caller.client, LONG_WAIT).await;
     assert_eq!((stats.ok, stats.incomplete), (10, None), "{stats:?}");
+    assert!(stats.publishing >= stats.signing && !stats.signing.is_zero(), "{stats:?}");
     let impatient = Client::new(
         caller.bus.clone(),
         caller.signer.clone(),

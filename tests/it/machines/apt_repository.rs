@@ -55,6 +55,16 @@ pub(crate) async fn use_version(machines: &MachineFleet, machine: &str, version:
     machines.sh(machine, &script).await;
 }
 
+/// A script for a machine: makes the packages in `/srv/repository` the only source of packages.
+pub(crate) const USE_OWN_PACKAGES: &str = r#"
+cd /srv/repository
+for file in *.deb; do
+  dpkg-deb -f $file; echo "Filename: ./$file"; echo "Size: $(stat -c %s $file)"; echo "SHA256: $(sha256sum $file | cut -d' ' -f1)"; echo
+done >Packages
+echo 'deb [trusted=yes] file:/srv/repository ./' >/etc/apt/sources.list
+apt-get -q update >/dev/null
+"#;
+
 /// The script that installs or upgrades the package of a node.
 pub(crate) const INSTALL_NODE: &str =
     "DEBIAN_FRONTEND=noninteractive apt-get -q -y install muster-node";

@@ -9,6 +9,7 @@ use muster_tests::poll_until_ok;
 use serde_json::json;
 
 use super::RECOVERY_TIMEOUT;
+use super::apt_repository::USE_OWN_PACKAGES;
 use super::nodes::{MachineNodes, NodeOptions, node_name};
 
 const CONFIGURATION: &str = "[plugins.catalog]\nenabled = true\n";
@@ -26,12 +27,6 @@ printf '#!/bin/sh\ntouch /run/slow-began; sleep SECONDS; echo done >/var/slow-en
 printf '#!/bin/sh\nsystemctl restart rpcd; echo done >/var/restarting-ended\n' >/tmp/restarting/DEBIAN/postinst
 chmod 755 /tmp/*/DEBIAN/postinst
 for name in slow restarting; do dpkg-deb --build /tmp/$name /srv/repository >/dev/null; done
-cd /srv/repository
-for file in *.deb; do
-  dpkg-deb -f $file; echo "Filename: ./$file"; echo "Size: $(stat -c %s $file)"; echo "SHA256: $(sha256sum $file | cut -d' ' -f1)"; echo
-done >Packages
-echo 'deb [trusted=yes] file:/srv/repository ./' >/etc/apt/sources.list
-apt-get -q update >/dev/null
 "#;
 
 async fn main_pid(nodes: &MachineNodes) -> String {
@@ -57,7 +52,7 @@ async fn check_first_noop(nodes: &MachineNodes) {
 /// `systemctl restart rpcd` neither waits for apt nor ends it, and the reply comes from the next daemon.
 async fn check_restart_under_packages(nodes: &MachineNodes) {
     let machines = &nodes.machines;
-    let prepare = PREPARE.replace("SECONDS", &SLOW_SECONDS.to_string());
+    let prepare = PREPARE.replace("SECONDS", &SLOW_SECONDS.to_string()) + USE_OWN_PACKAGES;
     machines.sh("m1", &prepare).await;
     let pid = main_pid(nodes).await;
     let restart = async {

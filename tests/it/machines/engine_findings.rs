@@ -6,6 +6,7 @@
 use muster_tests::command::describe_output;
 use serde_json::Value;
 
+use super::apt_repository::USE_OWN_PACKAGES;
 use super::nodes::{MachineNodes, NodeOptions};
 
 /// An init script, a static unit, files to tidy, and a package that cannot be configured.
@@ -34,12 +35,6 @@ for name in broken fine; do
   [ $name = broken ] || rm /tmp/$name/DEBIAN/postinst
   dpkg-deb --build /tmp/$name /srv/repository >/dev/null
 done
-cd /srv/repository
-for file in *.deb; do
-  dpkg-deb -f $file; echo "Filename: ./$file"; echo "Size: $(stat -c %s $file)"; echo "SHA256: $(sha256sum $file | cut -d' ' -f1)"; echo
-done >Packages
-echo 'deb [trusted=yes] file:/srv/repository ./' >/etc/apt/sources.list
-apt-get -q update >/dev/null
 "#;
 
 /// The reply of a `puppetral do` that succeeds.
@@ -200,7 +195,7 @@ async fn check_address(nodes: &MachineNodes) {
 async fn findings_of_the_trial_in_the_resource_engine_stay_fixed() {
     let options = NodeOptions { puppet: true, ..NodeOptions::default() };
     let Some(nodes) = MachineNodes::start(1, options).await else { return };
-    nodes.machines.sh("m1", PREPARE).await;
+    nodes.machines.sh("m1", &[PREPARE, USE_OWN_PACKAGES].concat()).await;
     check_undo(&nodes).await;
     check_generated(&nodes).await;
     check_services(&nodes).await;

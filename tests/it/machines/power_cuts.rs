@@ -30,7 +30,7 @@ const ENROLLING: &str = "m4";
 const LATEST_REQUEST: Duration = Duration::from_millis(500);
 const EARLIEST_REQUEST: Duration = Duration::from_millis(300);
 
-/// Every so many rounds, the cuts are made at any time around the request; in the others, when the work has begun.
+/// One round in this many makes its cuts at any time around the request; the others make them when the work has begun.
 const ROUNDS_AROUND: usize = 6;
 /// A cut that waits for the work to begin is started this long before the request.
 const WATCH_TIME: Duration = Duration::from_millis(700);

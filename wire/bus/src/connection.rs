@@ -23,6 +23,8 @@ const CONNECTION_POLL_INTERVAL: Duration = Duration::from_millis(200);
 const UNPARSABLE_MESSAGE_COUNT: u64 = 10_000_000_000;
 /// Retry interval of a confirmation request: a lost connection loses requests.
 const CONFIRM_TIMEOUT: Duration = Duration::from_secs(1);
+/// Maximum answers to one request of several servers.
+const MAX_ANSWERS: usize = 1000;
 
 /// A connection to the broker. Clones share it.
 #[derive(Debug, Clone)]
@@ -157,7 +159,8 @@ impl Bus {
         within_timeout("answer", answer).await.map(BusMessage)
     }
 
-    /// Sends one request that several servers answer, to this reply subject. Returns the answers when none has arrived for `quiet`.
+    /// Sends one request that several servers answer, to this reply subject. Returns the answers when none has arrived for `quiet`, or when there
+    /// are 1,000.
     pub async fn request_all(
         &self,
         (subject, reply_to): (&str, &str),
@@ -167,7 +170,9 @@ impl Bus {
         let mut subscription = self.subscribe(reply_to).await?;
         self.publish_with_reply(subject, reply_to, payload).await?;
         let mut answers = Vec::new();
-        while let Ok(Some(answer)) = timeout(quiet, subscription.next()).await {
+        while answers.len() < MAX_ANSWERS
+            && let Ok(Some(answer)) = timeout(quiet, subscription.next()).await
+        {
             answers.push(answer);
         }
         Ok(answers)

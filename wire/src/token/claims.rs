@@ -240,7 +240,12 @@ pub struct ScopedKey {
 impl ScopedKey {
     /// Creates a key that signs users of this role.
     pub fn new(key: PublicKey, role: UserRole, template: PermissionTemplate) -> Self {
-        Self { kind: "user_scope".to_owned(), key, role: role.as_str().to_owned(), template }
+        Self::with_role_name(key, role.as_str(), template)
+    }
+
+    /// Creates a key with another role than those of [`UserRole`]. Nodes and callers accept no messages of its users.
+    pub fn with_role_name(key: PublicKey, role: &str, template: PermissionTemplate) -> Self {
+        Self { kind: "user_scope".to_owned(), key, role: role.to_owned(), template }
     }
 }
 

@@ -55,7 +55,7 @@ fn tokens_of_both_operators_are_accepted_until_the_successor_signs() {
     assert!(world.trust.update(&token(&world, &next, 3, &named)).is_ok());
     assert!(AccountTrust::new(world.operator.public_key(), succeeded.account_token()).is_ok());
     assert!(AccountTrust::new(next.public_key(), succeeded.account_token()).is_ok());
-    // Whoever pins the new operator accepts nothing that the old one signed.
+    // A receiver that pins the new operator refuses everything that the old one signed.
     let error = AccountTrust::new(next.public_key(), announced.account_token()).unwrap_err();
     assert!(matches!(error, TokenError::Foreign { .. }), "{error}");
 }
