@@ -20,6 +20,7 @@ mod power_cuts;
 mod puppet_runs;
 mod resource_cases;
 mod resources;
+mod service_refreshes;
 mod shortages;
 mod systemd;
 mod tutorial;

@@ -22,11 +22,12 @@ const SERVER_PORT: u16 = 8140;
 /// Machines whose Puppet starts at the same time for its certificate.
 const CONCURRENT: usize = 3;
 
-/// Each run records when its work began and ended; machines share the clock of this host.
+/// Each run records when its work began and ended; machines share the clock of this host. The work begins its 6 seconds when `/var/hold`
+/// does not exist.
 const MANIFEST: &str = r#"
 file { '/etc/motd': content => "from puppet\n" }
 exec { 'work':
-  command => '/bin/sh -c "echo begin $(date +%s%N) >>/var/runs; sleep 6; echo end $(date +%s%N) >>/var/runs"',
+  command => '/bin/sh -c "echo begin $(date +%s%N) >>/var/runs; while test -e /var/hold; do sleep 0.2; done; sleep 6; echo end $(date +%s%N) >>/var/runs"',
 }
 "#;
 
@@ -152,12 +153,13 @@ async fn read_moments(machines: &MachineFleet, machine: &str) -> Vec<String> {
 /// requested one waits for its end, and both are made.
 async fn interactive_run_and_requested_run_do_not_overlap(nodes: &MachineNodes, machine: &str) {
     let (machines, name) = (&nodes.machines, node_name(machine));
-    machines.sh(machine, "rm /var/runs; echo x >/etc/motd").await;
+    machines.sh(machine, "rm /var/runs; echo x >/etc/motd; touch /var/hold").await;
     let interactive = machines.run(machine, "puppet agent --test --color=false");
     let requested = async {
         machines.await_script(machine, "grep -q begin /var/runs").await;
         let status = nodes.call(machine, &["puppet", "status"]).await;
         assert_eq!(status["data"]["applying"], true, "{status:#}");
+        machines.sh(machine, "rm /var/hold").await;
         let words = ["puppet", "runonce", "--force", "-I", name.as_str()];
         nodes.operator.run_json(&words).await
     };
@@ -175,12 +177,14 @@ async fn interactive_run_and_requested_run_do_not_overlap(nodes: &MachineNodes, 
 /// An administrator who starts a run during a requested one gets Puppet's own notice, and the requested run ends undisturbed.
 async fn requested_run_refuses_an_interactive_run(nodes: &MachineNodes, machine: &str) {
     let (machines, name) = (&nodes.machines, node_name(machine));
-    machines.sh(machine, "rm /var/runs").await;
+    machines.sh(machine, "rm /var/runs; touch /var/hold").await;
     let words = ["puppet", "runonce", "--force", "-I", name.as_str()];
     let requested = nodes.operator.run_json(&words);
     let interactive = async {
         machines.await_script(machine, "grep -q begin /var/runs").await;
-        machines.run(machine, "puppet agent --test --color=false").await
+        machines
+            .run(machine, "puppet agent --test --color=false; code=$?; rm /var/hold; exit $code")
+            .await
     };
     let ((document, code), output) = tokio::join!(requested, interactive);
     let text = describe_output(&output);

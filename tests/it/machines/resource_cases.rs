@@ -123,6 +123,42 @@ pub(super) const CASES: &[ResourceCase] = &[
         shown: &[("ensure", "'1.0'")],
         ..SHOWN
     },
+    // The packages that follow are installed in version 1.0; `demo-released` is on hold.
+    ResourceCase {
+        kind: "package",
+        name: "demo-upgraded",
+        attributes: &["ensure=2.0"],
+        shown: &[("ensure", "'2.0'")],
+        ..SHOWN
+    },
+    ResourceCase {
+        kind: "package",
+        name: "demo-latest",
+        attributes: &["ensure=latest"],
+        shown: &[("ensure", "'2.0'")],
+        ..SHOWN
+    },
+    ResourceCase {
+        kind: "package",
+        name: "demo-held",
+        attributes: &["ensure=present", "mark=hold"],
+        shown: &[("ensure", "'1.0'"), ("mark", "'hold'")],
+        ..SHOWN
+    },
+    ResourceCase {
+        kind: "package",
+        name: "demo-released",
+        attributes: &["ensure=2.0", "mark=none"],
+        shown: &[("ensure", "'2.0'"), ("mark", "'none'")],
+        ..SHOWN
+    },
+    ResourceCase {
+        kind: "package",
+        name: "demo-removed",
+        attributes: &["ensure=absent"],
+        shown: &[("ensure", "'purged'")],
+        ..SHOWN
+    },
     ResourceCase {
         kind: "mount",
         name: "/mnt",

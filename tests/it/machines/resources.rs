@@ -19,26 +19,31 @@ use super::resource_cases::{CASES, ResourceCase};
 /// By default, the agent refuses the type `exec`.
 const CONFIGURATION: &str = "[plugins.puppetral]\ndeny_types = []\n";
 
-/// Services where packages have them, two that run and one that cannot start; and a local repository with two versions of a package.
+/// Services where packages have them, two that run and one that cannot start; and a local repository with two versions of each package.
 const PREPARE: &str = "printf '[Service]\\nExecStart=/bin/sleep infinity\\n[Install]\\nWantedBy=multi-user.target\\n' \
     | tee /usr/lib/systemd/system/stub.service /usr/lib/systemd/system/second.service >/usr/lib/systemd/system/unwanted.service; \
     printf '[Service]\\nType=oneshot\\nExecStart=/bin/false\\n' >/usr/lib/systemd/system/failing.service; systemctl daemon-reload; \
     systemctl --quiet enable --now second; touch /etc/aliases; mkdir -p /srv/tree/deep /srv/spool /root/.ssh; \
     touch /srv/tree/a /srv/tree/deep/b /srv/spool/old.log /srv/spool/kept.txt; \
-    echo 'deb [trusted=yes] file:/srv/demo ./' >/etc/apt/sources.list; apt-get -q update";
+    echo 'deb [trusted=yes] file:/srv/demo ./' >/etc/apt/sources.list; apt-get -q update; \
+    apt-get -q -y install demo-upgraded=1.0 demo-latest=1.0 demo-held=1.0 demo-released=1.0 demo-removed=1.0; apt-mark hold demo-released";
 
-/// A repository with `demo-tool` in the versions 1.0 and 2.0.
+const PACKAGES: [&str; 6] =
+    ["demo-tool", "demo-upgraded", "demo-latest", "demo-held", "demo-released", "demo-removed"];
+
+/// A repository with all packages in the versions 1.0 and 2.0.
 fn write_repository(directory: &Path) {
     std::fs::create_dir_all(directory).unwrap();
-    for version in ["1.0", "2.0"] {
+    for (name, version) in PACKAGES.iter().flat_map(|name| [(name, "1.0"), (name, "2.0")]) {
         let tree = TempDir::new().unwrap();
         std::fs::create_dir_all(tree.path().join("DEBIAN")).unwrap();
         let control = format!(
-            "Package: demo-tool\nVersion: {version}\nArchitecture: all\nMaintainer: t <t@example.net>\nDescription: test\n"
+            "Package: {name}\nVersion: {version}\nArchitecture: all\nMaintainer: t <t@example.net>\nDescription: test\n"
         );
         std::fs::write(tree.path().join("DEBIAN/control"), control).unwrap();
-        std::fs::create_dir_all(tree.path().join("usr/share/demo")).unwrap();
-        std::fs::write(tree.path().join("usr/share/demo/version"), version).unwrap();
+        let documents = tree.path().join("usr/share").join(name);
+        std::fs::create_dir_all(&documents).unwrap();
+        std::fs::write(documents.join("version"), version).unwrap();
         let built = Command::new("dpkg-deb")
             .args(["--root-owner-group", "--build"])
             .arg(tree.path())
