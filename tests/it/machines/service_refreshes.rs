@@ -68,7 +68,9 @@ impl RefreshCase {
 
 /// Awaits what the service of one side has counted, and returns its description and whether systemd has read its unit.
 async fn await_state(nodes: &MachineNodes, side: &str, counted: &str) -> String {
-    let has_counted = format!("test \"$(tr '\\n' ' ' </srv/{side})\" = '{counted} '");
+    let has_counted = format!(
+        "test \"$(tr '\\n' ' ' </srv/{side})\" = '{counted} ' || {{ cat /srv/{side}; false; }}"
+    );
     nodes.machines.await_script("m1", &has_counted).await;
     let show =
         format!("systemctl show --property=Description,NeedDaemonReload,ActiveState {side} | sort");

@@ -2,6 +2,7 @@
 
 use crate::error::Result;
 use crate::plan::{PropertyChange, ResourcePlan, ResourceState, compare_properties};
+use crate::providers::service::systemd::has_start_line;
 use crate::providers::service::{ServiceOperation, ServiceState, choose_provider};
 use crate::resource::{Resource, ResourceValues, name_values};
 use crate::resource_type::{ResourceContext, ResourceType};
@@ -98,7 +99,8 @@ impl ResourceType for ServiceResourceType {
                 state,
             ));
         }
-        let removes_mask = is_start(&plan) || resource.get_flag(UNMASK);
+        let removes_mask =
+            (is_start(&plan) && !has_start_line(resource)) || resource.get_flag(UNMASK);
         let from = state.get_text("enable").unwrap_or_default();
         plan.changes.retain(|change| {
             change.property != "enable"

@@ -281,6 +281,35 @@ fn changed_unit_file_is_reloaded_before_a_start() {
 }
 
 #[test]
+fn commands_of_the_resource_replace_those_of_systemctl() {
+    let lines = json!({"start": "own start", "stop": "own stop", "restart": "own restart"});
+    let (start, stop, restart) =
+        (ServiceOperation::Start, ServiceOperation::Stop, ServiceOperation::Restart);
+    for (operation, command) in [(start, "own start"), (stop, "own stop"), (restart, "own restart")]
+    {
+        let (system, engine) = fake();
+        with_systemd(&system, "loaded", "active", "enabled");
+        system.script_output(&["/bin/sh", "-c"], output(0, ""));
+        let resource = check(&engine, "service", "nginx", lines.clone()).unwrap();
+        let cx = ResourceContext::new(&system, CancelFlag::default());
+        let provider = choose_provider(&cx, &resource).unwrap();
+        provider.run_operation(&cx, &resource, operation).unwrap();
+        assert_eq!(changing_commands(&system), [format!("/bin/sh -c {command}")]);
+    }
+}
+
+#[test]
+fn status_command_of_the_resource_decides_whether_a_unit_runs() {
+    for (code, ensure) in [(0, "running"), (3, "stopped")] {
+        let (system, engine) = fake();
+        with_systemd(&system, "loaded", "inactive", "enabled");
+        system.script_output(&["/bin/sh", "-c", "own status"], output(code, ""));
+        let values = json!({"ensure": ensure, "status": "own status"});
+        assert_eq!(converges(&engine, "service", "nginx", values).len(), 0);
+    }
+}
+
+#[test]
 fn unknown_unit_is_reported_with_its_name() {
     let (system, engine) = fake();
     with_systemd(&system, "not-found", "inactive", "");

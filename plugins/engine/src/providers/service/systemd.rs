@@ -1,6 +1,9 @@
-//! Services through `systemctl`.
+//! Services through `systemctl`, or the commands of the resource.
 
-use super::{ServiceOperation, ServiceProvider, ServiceState, init, run_checked, run_program};
+use super::{
+    ServiceOperation, ServiceProvider, ServiceState, init, query_status_line, run_checked,
+    run_line, run_program,
+};
 use crate::error::{DescribeOperation as _, EngineError, Result};
 use crate::resource::Resource;
 use crate::resource_type::ResourceContext;
@@ -36,6 +39,9 @@ impl ServiceProvider for SystemdServiceProvider {
         }
         let text = output.stdout_text();
         let mut found = parse_properties(&unit, &text);
+        if let Some(running) = query_status_line(cx, resource)? {
+            found.running = running;
+        }
         // A unit generated from an init script is enabled by the script's links; `systemctl enable` passes it on to the tool that makes them.
         if let Some(script) = init_script_name(&text).filter(|_| found.enable == "generated") {
             let enabled =
@@ -53,17 +59,23 @@ impl ServiceProvider for SystemdServiceProvider {
     ) -> Result<()> {
         let unit = unit_name(&resource.name);
         let run_systemctl = |verb| run_checked(cx, resource, &["systemctl", verb, "--", &unit]);
+        let run_verb = |verb| match resource.get_text(verb) {
+            Some(line) => run_line(cx, resource, line),
+            None => run_systemctl(verb),
+        };
         // The steps of Puppet's provider, in its order.
         match operation {
             ServiceOperation::Start => {
                 reload_changed_unit(cx, resource, &unit)?;
-                run_systemctl("unmask")?;
-                run_systemctl("start")
+                if !has_start_line(resource) {
+                    run_systemctl("unmask")?;
+                }
+                run_verb("start")
             }
-            ServiceOperation::Stop => run_systemctl("stop"),
+            ServiceOperation::Stop => run_verb("stop"),
             ServiceOperation::Restart => {
                 reload_changed_unit(cx, resource, &unit)?;
-                run_systemctl("restart")
+                run_verb("restart")
             }
             ServiceOperation::Enable => {
                 run_systemctl("unmask")?;
@@ -92,6 +104,11 @@ impl ServiceProvider for SystemdServiceProvider {
         // A template is not a service without an instance.
         Ok(names.filter(|name| !name.contains("@.")).map(str::to_owned).collect())
     }
+}
+
+/// Whether the resource starts the service by a command of its own, which leaves a mask as it is.
+pub(crate) fn has_start_line(resource: &Resource) -> bool {
+    resource.get("start").is_some()
 }
 
 /// systemd also expands `x` to `x.service`, but interprets a dot in the name as a unit suffix.
