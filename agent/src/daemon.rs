@@ -15,6 +15,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::core::DaemonCore;
 use crate::pipeline::{self, IncomingMessage, OutgoingReply, RequestAdmission};
+use crate::stored_requests::StoredRequestReader;
 use crate::trust_sync::{TokenChange, TrustSync};
 use crate::watchdog::{LoopMonitor, LoopPulse};
 
@@ -64,12 +65,14 @@ impl Daemon {
         let cancel_actions = CancellationToken::new();
         // Tasks in the set are aborted when this future is dropped, so an aborted daemon accepts nothing more.
         let mut receivers = JoinSet::new();
+        let reader = StoredRequestReader::new(bus.clone(), core.identity().clone());
         for requests in requests {
             let worker = RequestWorker {
                 core: Arc::clone(&core),
                 bus: bus.clone(),
                 work: work.clone(),
                 cancel_actions: cancel_actions.clone(),
+                reader: reader.clone(),
             };
             receivers.spawn(worker.receive_requests(requests, monitor.watch_loop(), stop.clone()));
         }
@@ -90,11 +93,13 @@ impl Daemon {
 }
 
 /// Receives requests from one subscription.
+#[derive(Clone)]
 struct RequestWorker {
     core: Arc<DaemonCore>,
     bus: Bus,
     work: TaskTracker,
     cancel_actions: CancellationToken,
+    reader: StoredRequestReader,
 }
 
 impl RequestWorker {
@@ -143,7 +148,31 @@ impl RequestWorker {
             reply_to: message.reply_to().map(str::to_owned),
             payload: message.payload().clone(),
         };
-        let admission = match pipeline::accept_message(&self.core, &incoming) {
+        match subject::referenced_request(&incoming.subject) {
+            Some(subject) => {
+                let worker = self.clone();
+                self.work.spawn(worker.accept_reference(IncomingMessage { subject, ..incoming }));
+            }
+            None => self.accept_request(&incoming),
+        }
+    }
+
+    /// Reads a stored request, and handles it like one that was received; its payload is the reference.
+    async fn accept_reference(self, mut message: IncomingMessage) {
+        match self.reader.read_request(&message.payload).await {
+            Ok(request) => {
+                message.payload = request;
+                self.accept_request(&message);
+            }
+            Err(error) => {
+                tracing::debug!(%error, "cannot read a stored request");
+                self.reader.request_whole(message.reply_to.as_deref()).await;
+            }
+        }
+    }
+
+    fn accept_request(&self, incoming: &IncomingMessage) {
+        let admission = match pipeline::accept_message(&self.core, incoming) {
             Err(None) => return,
             Ok(RequestAdmission::Accepted(accepted)) => {
                 match pipeline::execute_immediately(&self.core, accepted, &self.bus) {

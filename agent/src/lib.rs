@@ -49,6 +49,7 @@ mod services;
 pub mod shared;
 mod signals;
 mod state_lock;
+mod stored_requests;
 pub mod terminal;
 pub mod trust_sync;
 mod upgrade;

@@ -38,6 +38,7 @@ mod outgoing_request;
 mod progress;
 mod reply_collector;
 mod reply_listener;
+mod request_delivery;
 mod request_sender;
 mod request_window;
 mod rollout;

@@ -159,7 +159,7 @@ impl ReplyCollector<'_> {
 
     /// Sends what the window permits. Stops if the receiver of the events was dropped.
     async fn send_more(&mut self, events: &CallEventSender) {
-        if self.sender.unsent().is_empty() {
+        if !self.sender.has_more() {
             return;
         }
         if events.is_closed() {
@@ -277,6 +277,9 @@ impl ReplyCollector<'_> {
                 self.handle_no_responders(message.subject(), events).await;
                 continue;
             }
+            if message.payload().is_empty() && self.handle_empty_answer(message.subject()) {
+                continue;
+            }
             let is_progress = self.is_progress(&message);
             let reply_bytes = (!is_progress).then(|| message.payload().len());
             self.sender.record_arrival(reply_bytes, arrived_at);
@@ -315,11 +318,21 @@ impl ReplyCollector<'_> {
             self.no_responders |= reply_subject == self.reply_address.of_broadcast();
             return;
         };
+        if self.sender.record_unserved(&node) {
+            return;
+        }
         self.sender.record_answer(&node);
         if self.awaited.remove(&node) {
             self.stats.absent.insert(node.clone());
             let _ = events.send(CallEvent::Absent(node)).await;
         }
+    }
+
+    /// Handles the message of a node that cannot read the stored request. It is not signed, because the node does not know the caller yet; all that a
+    /// false one causes is that the node is sent the request itself. Returns whether it will be.
+    fn handle_empty_answer(&mut self, reply_subject: &str) -> bool {
+        let node = self.sender.node_of(reply_subject).cloned();
+        node.is_some_and(|node| self.sender.record_unserved(&node))
     }
 
     /// Handles a progress message; ignores nodes that have already replied.

@@ -1,4 +1,5 @@
-//! Sends the requests of one call: a broadcast at once, requests to known nodes as their replies come, as far as [`RequestWindow`] permits.
+//! Sends the requests of one call: a broadcast at once, requests to known nodes as their replies come, as far as [`RequestWindow`] permits, and in
+//! the form that [`RequestDelivery`] selects.
 //! Receives nothing: `reply_collector` calls it for each message that arrived.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -9,6 +10,7 @@ use muster_base::unix_millis_now;
 use muster_bus::Bytes;
 use muster_wire::identity::Identity;
 use muster_wire::request::RequestTarget;
+use muster_wire::stored_request::RequestReference;
 use muster_wire::subject::{self, AnswerAddress};
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -19,6 +21,7 @@ use crate::error::Result;
 use crate::outgoing_request::{
     OutgoingRequest, RequestBuilder, RequestPublication, nodes_per_request,
 };
+use crate::request_delivery::RequestDelivery;
 use crate::request_window::RequestWindow;
 use crate::stats::CallStats;
 
@@ -41,6 +44,7 @@ pub(crate) struct RequestSender<'a> {
     /// Nodes that were sent nothing yet, in order.
     unsent: VecDeque<Identity>,
     window: RequestWindow,
+    delivery: RequestDelivery,
     /// The reply subject of the probe that is under way, and its time.
     probe: Option<(String, Instant)>,
     probe_due: Instant,
@@ -64,10 +68,11 @@ impl<'a> RequestSender<'a> {
         id: Uuid,
         reply_address: AnswerAddress,
     ) -> Self {
-        let unsent = match &call.target {
+        let unsent: VecDeque<Identity> = match &call.target {
             CallTarget::Nodes(nodes) => nodes.iter().cloned().collect(),
             CallTarget::Filter(_) => VecDeque::new(),
         };
+        let delivery = RequestDelivery::new(unsent.len());
         let now = Instant::now();
         Self {
             client,
@@ -76,6 +81,7 @@ impl<'a> RequestSender<'a> {
             reply_address,
             unsent,
             window: RequestWindow::new(call.expected_reply_bytes),
+            delivery,
             probe: None,
             probe_due: now,
             confirmed_at: None,
@@ -90,11 +96,25 @@ impl<'a> RequestSender<'a> {
     /// Sends the broadcast, or the first requests to known nodes.
     pub(crate) async fn send_first(&mut self, stats: &mut CallStats) -> Result<()> {
         let CallTarget::Filter(filter) = &self.call.target else {
-            return self.send_more(0, stats).await;
+            return self.send_first_nodes(stats).await;
         };
         let started_at = Instant::now();
-        self.send_request(RequestTarget::Filter(filter.clone()), stats).await?;
+        let request = self.sign_request(RequestTarget::Filter(filter.clone()), stats)?;
+        publish(self.client, request).await?;
         self.flush(started_at, stats).await
+    }
+
+    /// Sends the first requests to known nodes, between two probes if the rate of the connection matters.
+    async fn send_first_nodes(&mut self, stats: &mut CallStats) -> Result<()> {
+        if !self.delivery.needs_measurement() {
+            return self.send_more(0, stats).await;
+        }
+        let began_at = Instant::now();
+        let before = self.probe_broker().await?;
+        self.send_more(0, stats).await?;
+        let after = self.probe_broker().await?;
+        self.delivery.begin_measurement(before, after, began_at);
+        Ok(())
     }
 
     /// Sends as many requests as the window permits beside `outstanding` ones.
@@ -107,15 +127,19 @@ impl<'a> RequestSender<'a> {
         let capacity = self.window.capacity();
         let per_request =
             nodes_per_request(self.call).min(capacity.div_ceil(SIGNATURES_PER_WINDOW));
-        let mut has_sent = false;
-        while let count = per_request.min(self.unsent.len())
+        let mut has_sent = self.send_unserved(per_request, stats).await?;
+        while let count = per_request.min(self.unsent.len()).min(self.delivery.capacity())
             && count > 0
             && outstanding + count <= capacity
         {
             let nodes: Vec<Identity> = self.unsent.drain(..count).collect();
             let target = RequestTarget::Nodes(nodes.iter().cloned().collect());
             // After an error it is unknown which of these nodes got it, so they do not count as unsent.
-            self.send_request(target, stats).await?;
+            let request = self.sign_request(target, stats)?;
+            match self.delivery.store_request(self.client, &request.sealed).await {
+                Some(reference) => self.send_references(request, &reference, stats).await?,
+                None => self.send_whole(request).await?,
+            }
             self.sent.push_back((Instant::now(), nodes));
             outstanding += count;
             has_sent = true;
@@ -123,14 +147,59 @@ impl<'a> RequestSender<'a> {
         if has_sent { self.flush(started_at, stats).await } else { Ok(()) }
     }
 
-    async fn send_request(&mut self, target: RequestTarget, stats: &mut CallStats) -> Result<()> {
+    /// Sends the request itself to nodes that were sent a reference in vain. They hold their places in the window. Returns whether there were any.
+    async fn send_unserved(&mut self, per_request: usize, stats: &mut CallStats) -> Result<bool> {
+        let mut has_sent = false;
+        while let nodes = self.delivery.take_unserved(per_request)
+            && !nodes.is_empty()
+        {
+            let target = RequestTarget::Nodes(nodes.into_iter().collect());
+            let request = self.sign_request(target, stats)?;
+            self.send_whole(request).await?;
+            has_sent = true;
+        }
+        Ok(has_sent)
+    }
+
+    fn sign_request(
+        &self,
+        target: RequestTarget,
+        stats: &mut CallStats,
+    ) -> Result<OutgoingRequest> {
         let started_at = Instant::now();
         let request = self.builder.sign_request(target, unix_millis_now())?;
         stats.signing += started_at.elapsed();
+        Ok(request)
+    }
+
+    async fn send_whole(&mut self, request: OutgoingRequest) -> Result<()> {
+        let bytes = request.sealed.len();
         for publication in publish(self.client, request).await? {
-            if let (Some(reply_to), Some(node)) = (publication.reply_to, publication.node) {
+            let RequestPublication { subject, reply_to, node } = publication;
+            if let (Some(reply_to), Some(node)) = (reply_to, node) {
+                self.delivery.record_sent(bytes + subject.len() + reply_to.len(), 1);
                 self.nodes_by_reply_subject.insert(reply_to, node);
             }
+        }
+        Ok(())
+    }
+
+    /// Sends each node of a request the reference to it.
+    async fn send_references(
+        &mut self,
+        request: OutgoingRequest,
+        reference: &RequestReference,
+        stats: &mut CallStats,
+    ) -> Result<()> {
+        let RpcCall { agent, action, .. } = self.call;
+        let payload = Bytes::copy_from_slice(reference.as_bytes());
+        for RequestPublication { reply_to, node, .. } in request.to {
+            let (Some(reply_to), Some(node)) = (reply_to, node) else { continue };
+            let subject = subject::node_reference(&self.client.collective, agent, action, &node);
+            self.client.bus.publish_with_reply(&subject, &reply_to, payload.clone()).await?;
+            stats.references += 1;
+            self.delivery.record_reference(node.clone());
+            self.nodes_by_reply_subject.insert(reply_to, node);
         }
         Ok(())
     }
@@ -159,6 +228,11 @@ impl<'a> RequestSender<'a> {
         &self.unsent
     }
 
+    /// Whether anything is left to send.
+    pub(crate) fn has_more(&self) -> bool {
+        !self.unsent.is_empty() || self.delivery.has_unserved()
+    }
+
     /// The number of nodes of `awaited` that hold a place in the window.
     pub(crate) fn outstanding_count(&self, awaited: &BTreeSet<Identity>) -> usize {
         awaited.len().saturating_sub(self.unsent.len() + self.overdue.len())
@@ -172,6 +246,12 @@ impl<'a> RequestSender<'a> {
     /// Records a verified reply, or the report that a node is absent.
     pub(crate) fn record_answer(&mut self, node: &Identity) {
         self.overdue.remove(node);
+        self.delivery.record_reply(node);
+    }
+
+    /// Records that the reference did not lead this node to the request. Returns whether the node will be sent the request itself.
+    pub(crate) fn record_unserved(&mut self, node: &Identity) -> bool {
+        self.delivery.record_unserved(node)
     }
 
     /// Records that a reply, or progress before it, has arrived.
@@ -184,6 +264,7 @@ impl<'a> RequestSender<'a> {
 
     /// Records the answer to a probe.
     pub(crate) fn record_confirmation(&mut self, reply_subject: &str, arrived_at: Instant) {
+        self.delivery.record_confirmation(reply_subject, arrived_at, self.unsent.len());
         if let Some((_, sent_at)) = self.probe.take_if(|(subject, _)| subject == reply_subject) {
             self.window.record_delay(arrived_at.saturating_duration_since(sent_at));
             self.probe_due = arrived_at + PROBE_INTERVAL;
@@ -219,6 +300,7 @@ impl<'a> RequestSender<'a> {
         }
         if self.probe.take_if(|(_, sent_at)| *sent_at + PROBE_TIMEOUT <= now).is_some() {
             self.window.record_delay(PROBE_TIMEOUT);
+            self.delivery.end_measurement();
         }
         if self.probe.is_none() && self.probe_due <= now {
             let reply_subject = self.probe_broker().await?;

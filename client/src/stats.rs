@@ -30,6 +30,8 @@ pub struct CallStats {
     pub rejected: usize,
     /// Replies may have been lost: the counts may be too low.
     pub incomplete: Option<ConnectionDisturbance>,
+    /// Nodes that were sent a reference to the request, because the caller's connection is slow.
+    pub references: usize,
     /// Time to encode and sign the request; part of `publishing`.
     pub signing: Duration,
     /// Time until the request was sent.

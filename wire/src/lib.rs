@@ -25,6 +25,7 @@ pub mod reply;
 pub mod request;
 pub mod sign;
 pub mod status;
+pub mod stored_request;
 pub mod stores;
 pub mod subject;
 pub mod token;

@@ -50,8 +50,20 @@ pub const TRUST_BUCKET: BucketDefinition = BucketDefinition {
     max_bytes: 96 * MIB,
 };
 
+/// Requests that a caller on a slow link sends once for many nodes, encrypted: see [`crate::stored_request`]. If it is full, callers send each node
+/// the request itself.
+pub const REQUESTS_BUCKET: BucketDefinition = BucketDefinition {
+    name: "REQUESTS",
+    description: "Encrypted requests to many nodes",
+    max_age: Some(Duration::from_mins(2)),
+    // Encryption adds 16 bytes; the rest is for headers.
+    max_value_bytes: 1024 * 1024 + 1024,
+    max_bytes: 64 * MIB,
+};
+
 /// All buckets.
-pub const ALL_BUCKETS: [BucketDefinition; 3] = [PERMITS_BUCKET, PROVISION_BUCKET, TRUST_BUCKET];
+pub const ALL_BUCKETS: [BucketDefinition; 4] =
+    [PERMITS_BUCKET, PROVISION_BUCKET, TRUST_BUCKET, REQUESTS_BUCKET];
 
 /// Number of permit pools that one node may use at a time.
 pub const MAX_PERMIT_SLOTS: u8 = 4;

@@ -3,6 +3,7 @@
 //! ```text
 //! <collective>.<agent>.<action>.all               a request to every node of the collective
 //! <collective>.<agent>.<action>.node.<identity>   a request to one node; the identity keeps its dots
+//! <collective>.<agent>.<action>.ref.<identity>    a reference to a stored request to that node
 //! _R.<caller key>.<request id>.<identity>         the answers of one node; only that caller may subscribe, only that node may publish
 //! _E.<kind>.<identity>                            an event of a node; only that node may publish, callers subscribe
 //! _W.<bucket>.<key>                               a change of a key-value bucket, published by the broker
@@ -103,9 +104,29 @@ pub fn node_request(
     format!("{collective}.{agent}.{action}.node.{node}")
 }
 
-/// The two subscriptions with which a node receives every request addressed to it.
-pub fn node_subscriptions(collective: &SubjectName, node: &Identity) -> [String; 2] {
-    [format!("{collective}.*.*.all"), format!("{collective}.*.*.node.{node}")]
+/// Subject of a reference to a stored request to one node: see [`crate::stored_request`]. Nodes of earlier versions do not subscribe to it, so the
+/// broker reports "no responders".
+pub fn node_reference(
+    collective: &SubjectName,
+    agent: &SubjectName,
+    action: &SubjectName,
+    node: &Identity,
+) -> String {
+    format!("{collective}.{agent}.{action}.ref.{node}")
+}
+
+/// The subject of the stored request to which a message with this subject refers; `None` for any other subject.
+pub fn referenced_request(subject: &str) -> Option<String> {
+    let mut tokens = subject.splitn(4, '.');
+    let (collective, agent, action) = (tokens.next()?, tokens.next()?, tokens.next()?);
+    let node = tokens.next()?.strip_prefix("ref.")?;
+    Some(format!("{collective}.{agent}.{action}.node.{node}"))
+}
+
+/// The subscriptions with which a node receives every request addressed to it.
+pub fn node_subscriptions(collective: &SubjectName, node: &Identity) -> [String; 3] {
+    ["all".to_owned(), format!("node.{node}"), format!("ref.{node}")]
+        .map(|suffix| format!("{collective}.*.*.{suffix}"))
 }
 
 /// Prefix of the inbox for the broker's own answers. Only the user with this public key may subscribe below it.
@@ -172,6 +193,15 @@ impl AnswerAddress {
     /// A reply subject for a confirmation in the order of the answers. It uses capital letters, so it cannot collide with an identity.
     pub fn of_confirmation(&self, word: &str) -> String {
         format!("{}.END.{word}", self.prefix)
+    }
+
+    /// Whether a reply subject is the one on which this node may publish: the answers of one node, to any caller.
+    pub fn is_of_node(reply_subject: &str, node: &Identity) -> bool {
+        let mut tokens = reply_subject.splitn(4, '.');
+        let is_answer = tokens.next() == Some("_R") && tokens.next().is_some();
+        is_answer
+            && tokens.next().is_some_and(is_answer_word)
+            && tokens.next() == Some(node.as_str())
     }
 
     /// Whether [`Self::of_confirmation`] made this subject.

@@ -17,6 +17,7 @@ mod kills;
 mod many_callers;
 mod oversized;
 mod slow_callers;
+mod stored_requests;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

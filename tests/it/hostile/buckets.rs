@@ -7,7 +7,8 @@ use muster_bus::{Bucket, Bus};
 use muster_tests::organisation::connect;
 use muster_tests::poll_until_ok;
 use muster_tests::raw_nats::RawNats;
-use muster_wire::stores::{ALL_BUCKETS, BucketDefinition, PERMITS_BUCKET};
+use muster_wire::stored_request::RequestReference;
+use muster_wire::stores::{ALL_BUCKETS, BucketDefinition, PERMITS_BUCKET, REQUESTS_BUCKET};
 
 use super::fixture::AttackFixture;
 
@@ -202,4 +203,36 @@ async fn push_updates_the_buckets_of_earlier_versions() {
     }
     let value = entries.get("node.web1").await.unwrap().unwrap().value.unwrap();
     assert_eq!(value, "kept", "the contents must be kept");
+}
+
+/// A node may read the bucket of requests, which a subject with wildcards extends to all of them. Without their references they are useless, and
+/// it cannot write there.
+#[tokio::test]
+async fn stolen_node_reads_requests_to_others_only_encrypted() {
+    let fixture = AttackFixture::new().await;
+    let caller = connect(&fixture.server, &fixture.organisation.caller("rip")).await;
+    let reference = RequestReference::generate().unwrap();
+    let request = br#"{"secret":"request to web1"}"#;
+    let stored = reference.encrypt_request(request).unwrap();
+    let bucket = caller.bucket(REQUESTS_BUCKET.name);
+    bucket.put_once(&reference.bucket_key(), stored.clone().into()).await.unwrap();
+    let attacker = fixture.attacker("node");
+    let mut client = RawNats::connect(&fixture.server, &attacker.signer).await;
+    let inbox = format!("_INBOX.{}.x", attacker.signer.public_key());
+    client.subscribe(&inbox, "").await;
+    let any_request = "$JS.API.DIRECT.GET.KV_REQUESTS.$KV.REQUESTS.*";
+    client.publish(any_request, &inbox, "", "").await;
+    let mut found = Vec::new();
+    poll_until_ok("the broker answers", ANSWER_TIMEOUT, async || {
+        found.extend(client.sync().await.messages);
+        if found.is_empty() { Err(()) } else { Ok(()) }
+    })
+    .await;
+    let (_, message) = &found[0];
+    assert!(message.windows(stored.len()).any(|part| part == stored), "{message:?}");
+    let node = connect(&fixture.server, &attacker.signer).await;
+    let refusal = node.bucket(REQUESTS_BUCKET.name).put_once("x", "y".into()).await.unwrap_err();
+    assert!(refusal.to_string().contains("no permission to publish"), "{refusal}");
+    let refusal = node.bucket(REQUESTS_BUCKET.name).list(">").await.unwrap_err();
+    assert!(refusal.to_string().contains("no permission to publish"), "{refusal}");
 }

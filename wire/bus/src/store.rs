@@ -19,6 +19,7 @@ use serde::Deserialize;
 use tokio::time::{Instant, sleep};
 
 use crate::connection::{Bus, wait_refused};
+use crate::error::BusError;
 
 pub use entry::BucketEntry;
 pub use watch::BucketWatch;
@@ -123,7 +124,17 @@ impl Bucket {
 
     /// Writes the key unconditionally; returns the revision.
     pub async fn put(&self, key: &str, value: Bytes) -> Result<u64> {
-        self.write_value("write", key, value, None).await
+        self.write_value("write", key, value, None, LEADER_TIMEOUT).await
+    }
+
+    /// Like [`Self::put`], without retries: a bucket that is temporarily unavailable counts as missing.
+    pub async fn put_once(&self, key: &str, value: Bytes) -> Result<u64> {
+        self.write_value("write", key, value, None, Duration::ZERO).await
+    }
+
+    /// Queues a write without waiting for the broker's answer: nothing reports whether the broker stored it.
+    pub async fn put_unconfirmed(&self, key: &str, value: Bytes) -> Result<(), BusError> {
+        self.bus.publish(&subject::bucket_key(&self.name, key), value).await
     }
 
     /// Writes a key only if it has no value.
@@ -143,14 +154,15 @@ impl Bucket {
     pub async fn update(&self, key: &str, value: Bytes, revision: u64) -> Result<u64> {
         let mut headers = HeaderMap::new();
         headers.insert(NATS_EXPECTED_LAST_SUBJECT_SEQUENCE, revision.to_string());
-        self.write_value("write", key, value, Some(headers)).await
+        self.write_value("write", key, value, Some(headers), LEADER_TIMEOUT).await
     }
 
     /// Deletes a key's value unconditionally.
     pub async fn delete(&self, key: &str) -> Result<()> {
         let mut headers = HeaderMap::new();
         headers.insert(OPERATION_HEADER, "DEL");
-        let removed = self.write_value("delete", key, Bytes::new(), Some(headers)).await;
+        let removed =
+            self.write_value("delete", key, Bytes::new(), Some(headers), LEADER_TIMEOUT).await;
         removed.map(drop)
     }
 
@@ -204,8 +216,9 @@ impl Bucket {
         key: &str,
         value: Bytes,
         headers: Option<HeaderMap>,
+        timeout: Duration,
     ) -> Result<u64> {
-        let reply = self.retry_request(LEADER_TIMEOUT, || {
+        let reply = self.retry_request(timeout, || {
             let request =
                 Request::new().payload(value.clone()).headers(headers.clone().unwrap_or_default());
             self.send_request(operation, subject::bucket_key(&self.name, key), request)

@@ -3,10 +3,10 @@
 //! ```text
 //!            may publish                                  may subscribe
 //! node       its answers and events, its own keys of the  requests to all and to itself, its own inbox,
-//!            buckets NODES and PERMITS; reads PERMITS      changes of PERMITS and TRUST
-//!            and TRUST
-//! caller     requests to the agents in its tags;          answers to its requests, its own inbox, events, changes
-//!            reads TRUST                                   of TRUST
+//!            buckets NODES and PERMITS; reads PERMITS,     changes of PERMITS and TRUST
+//!            TRUST and REQUESTS
+//! caller     requests to the agents in its tags; writes   answers to its requests, its own inbox, events, changes
+//!            REQUESTS; reads TRUST                         of TRUST
 //! service    any request, and what a node may; reads and  what a node and a caller may, changes of PROVISION and TRUST
 //!            writes PROVISION and tokens of nodes
 //! ```
@@ -28,7 +28,7 @@
 //! - *Only reads from the `JetStream` API.* Only [`administrator_permissions`] include creating streams and consumers, because a stream can
 //!   store every subject of the account, and a consumer can deliver to every subject of it.
 //! - *A fixed number of keys.* Keys that a node writes end in its own name and have no other variable part, so that one node cannot fill
-//!   a bucket.
+//!   a bucket. A caller can fill REQUESTS for its two minutes; other callers then send requests whole.
 //!
 //! The broker expands `{{name()}}`, `{{subject()}}` and `{{tag(agent)}}` from each user's token. This is the first of three checks: every
 //! receiver also checks which role signed a token, and the node's action policy decides last.
@@ -98,7 +98,12 @@ impl UserRole {
                 MAX_NODE_SUBSCRIPTIONS,
             ),
             Self::Caller => (
-                [in_each_collective(&["{{tag(agent)}}.>"]), trust_read_subjects()].concat(),
+                [
+                    in_each_collective(&["{{tag(agent)}}.>"]),
+                    vec![request_storage_subject()],
+                    trust_read_subjects(),
+                ]
+                .concat(),
                 [
                     own_answer_subjects(),
                     vec![subject::ALL_EVENTS.to_owned()],
@@ -109,7 +114,8 @@ impl UserRole {
             ),
             Self::Service => (
                 [
-                    in_each_collective(&["*.*.all", "*.*.node.>"]),
+                    in_each_collective(&["*.*.all", "*.*.node.>", "*.*.ref.>"]),
+                    vec![request_storage_subject()],
                     node_publish_subjects(),
                     service_publish_subjects(),
                 ]
@@ -162,8 +168,8 @@ pub fn request_collectives(template: &PermissionTemplate) -> Vec<&str> {
         .collect()
 }
 
-/// Requests to all nodes, and to the node of this name.
-const NODE_REQUEST_SUFFIXES: [&str; 2] = ["*.*.all", "*.*.node.{{name()}}"];
+/// Requests to all nodes, to the node of this name, and references to stored ones.
+const NODE_REQUEST_SUFFIXES: [&str; 3] = ["*.*.all", "*.*.node.{{name()}}", "*.*.ref.{{name()}}"];
 
 /// Publish permissions of a node: answers under its own name, its own keys, and reads of permits and trust data.
 fn node_publish_subjects() -> Vec<String> {
@@ -182,7 +188,13 @@ fn node_publish_subjects() -> Vec<String> {
     subjects.extend(trust_read_subjects());
     let renewed = stores::renewed_token_key(USER_NAME_PLACEHOLDER);
     subjects.push(subject::bucket_get(stores::TRUST_BUCKET.name, &renewed));
+    subjects.push(subject::bucket_get(stores::REQUESTS_BUCKET.name, "*"));
     subjects
+}
+
+/// Writes a request for many nodes.
+fn request_storage_subject() -> String {
+    subject::bucket_key(stores::REQUESTS_BUCKET.name, "*")
 }
 
 fn node_subscribe_subjects() -> Vec<String> {

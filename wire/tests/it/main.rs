@@ -35,6 +35,8 @@ mod samples;
 #[cfg(test)]
 mod sealed;
 #[cfg(test)]
+mod stored;
+#[cfg(test)]
 mod succession;
 #[cfg(test)]
 mod tokens;

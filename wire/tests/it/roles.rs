@@ -23,6 +23,7 @@ fn nodes_can_only_reply_register_and_use_permits() {
         "$JS.API.DIRECT.GET.KV_TRUST.$KV.TRUST.account",
         "$JS.API.DIRECT.GET.KV_TRUST.$KV.TRUST.head",
         "$JS.API.DIRECT.GET.KV_TRUST.$KV.TRUST.token.{{name()}}",
+        "$JS.API.DIRECT.GET.KV_REQUESTS.$KV.REQUESTS.*",
         "_CONFIRM",
     ]);
     assert_eq!(template.publish.allow, publish);
@@ -31,8 +32,10 @@ fn nodes_can_only_reply_register_and_use_permits() {
         [
             "fleet.*.*.all",
             "fleet.*.*.node.{{name()}}",
+            "fleet.*.*.ref.{{name()}}",
             "lab.*.*.all",
             "lab.*.*.node.{{name()}}",
+            "lab.*.*.ref.{{name()}}",
             "_W.TRUST.account",
             "_W.TRUST.head",
             "_W.PERMITS.>",
@@ -48,6 +51,7 @@ fn callers_can_request_the_agents_of_their_tags_and_not_reply() {
         template.publish.allow,
         [
             "fleet.{{tag(agent)}}.>",
+            "$KV.REQUESTS.*",
             "$JS.API.DIRECT.GET.KV_TRUST.$KV.TRUST.account",
             "$JS.API.DIRECT.GET.KV_TRUST.$KV.TRUST.head",
             "_CONFIRM",
@@ -99,6 +103,7 @@ fn only_a_service_can_publish_what_it_can_subscribe_to() {
         [
             "fleet.*.*.all & fleet.*.*.all",
             "fleet.*.*.node.> & fleet.*.*.node.{{name()}}",
+            "fleet.*.*.ref.> & fleet.*.*.ref.{{name()}}",
             "_R.*.*.{{name()}} & _R.{{subject()}}.>",
         ]
     );

@@ -44,6 +44,7 @@ fn stats(incomplete: Option<ConnectionDisturbance>) -> CallStats {
         unexpected: BTreeSet::new(),
         rejected: 0,
         incomplete,
+        references: 0,
         signing: Duration::from_micros(200),
         publishing: Duration::from_millis(1),
         waiting: Duration::from_millis(30),
