@@ -1,9 +1,12 @@
-//! Background tasks of a running daemon: the seen journal stays small, memory is released, and received tokens are stored.
+//! Background tasks of a running daemon: the seen journal stays small, memory is released, received tokens are stored, and a wrong clock of
+//! the broker is reported.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_base::replace_file;
+use muster_api::FindingLevel;
+use muster_base::{format_millis, replace_file};
+use muster_permits::PermitClient;
 use tokio::sync::mpsc;
 
 use crate::assemble;
@@ -14,6 +17,30 @@ use crate::trust_sync::TokenChange;
 
 /// Delay from readiness to the release of start-up memory. By then presence is written and early requests are answered.
 const MEMORY_RELEASE_DELAY: Duration = Duration::from_secs(3);
+
+/// Clock differences below this are not reported, in milliseconds.
+const NOTABLE_CLOCK_OFFSET_MS: u64 = 1000;
+
+/// Reports in the health findings how far the broker's clock differs from this node's, each time a permit has measured it.
+pub(crate) async fn report_broker_clock(core: Arc<DaemonCore>, permits: PermitClient) {
+    let mut offsets = permits.broker_clock_offsets();
+    while offsets.changed().await.is_ok() {
+        let message = describe_clock_offset(*offsets.borrow_and_update());
+        core.health.set_findings("broker clock", FindingLevel::Warning, message.as_slice());
+    }
+}
+
+/// The finding for a clock that is this many milliseconds ahead; `None` if the difference is small.
+fn describe_clock_offset(offset: i64) -> Option<String> {
+    let difference = offset.unsigned_abs();
+    let direction = if offset > 0 { "ahead of" } else { "behind" };
+    (difference >= NOTABLE_CLOCK_OFFSET_MS).then(|| {
+        format!(
+            "the server of the broker that leads the store of permits is {} {direction} this node; run NTP or chrony on the broker's servers and on this node",
+            format_millis(difference)
+        )
+    })
+}
 
 /// Compacts the journal of seen requests each time it has grown.
 pub(crate) async fn compact_seen_journal(core: Arc<DaemonCore>) {
@@ -57,5 +84,19 @@ pub(crate) async fn keep_tokens(mut changes: mpsc::Receiver<TokenChange>, config
         if let Some(error) = problem {
             tracing::error!(error, path = %path.display(), "cannot store a received token");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::describe_clock_offset;
+
+    #[test]
+    fn clock_offset_is_reported_from_one_second() {
+        assert_eq!([-999, 0, 999].map(describe_clock_offset), [None, None, None]);
+        let ahead = describe_clock_offset(61_000).unwrap();
+        assert!(ahead.contains(" ahead of this node"), "{ahead}");
+        let behind = describe_clock_offset(-1_000).unwrap();
+        assert!(behind.contains(" behind this node"), "{behind}");
     }
 }

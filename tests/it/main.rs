@@ -45,6 +45,7 @@ mod operator_rotation;
 mod packages;
 mod packaging;
 mod parity;
+mod permit_store_faults;
 mod permits;
 mod policies;
 mod provisioning;

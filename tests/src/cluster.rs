@@ -14,6 +14,9 @@ use crate::poll_until_ok;
 /// How long the cluster may take to become healthy.
 const HEALTH_TIMEOUT: Duration = Duration::from_mins(1);
 
+/// Names of the servers.
+const SERVER_NAMES: [&str; 3] = ["one", "two", "three"];
+
 /// A running cluster.
 #[derive(Debug)]
 pub struct Cluster {
@@ -45,7 +48,7 @@ impl Cluster {
             ClusterMember { server, monitoring }
         };
         let ports = routes.into_iter().zip(monitoring);
-        let named = ["one", "two", "three"].into_iter().zip(ports);
+        let named = SERVER_NAMES.into_iter().zip(ports);
         let members = named.map(|(name, (route, monitoring))| start((name, route, monitoring)));
         let members = join_all(members).await;
         let cluster = Self { members };
@@ -72,6 +75,25 @@ impl Cluster {
         self.await_healthy().await;
     }
 
+    /// Restarts a killed server; returns when it accepts connections, which is before its replicas are up to date.
+    pub async fn restart(&mut self, number: usize) {
+        self.members.get_mut(number).unwrap().server.revive().await;
+    }
+
+    /// Number of the server that leads this stream, by its own report; `None` during an election.
+    pub async fn stream_leader(&self, stream: &str) -> Option<usize> {
+        let path = "/jsz?accounts=true&streams=true";
+        for (number, (member, name)) in self.members.iter().zip(SERVER_NAMES).enumerate() {
+            // Followers may still name the leader before.
+            if let Ok(answer) = get_monitoring(member.monitoring, path).await
+                && parse_stream_leader(&answer, stream).as_deref() == Some(name)
+            {
+                return Some(number);
+            }
+        }
+        None
+    }
+
     async fn await_healthy(&self) {
         for member in &self.members {
             let what =
@@ -95,18 +117,31 @@ impl Broker for Cluster {
 
 /// `Ok` if the server reports that it is healthy, otherwise its response.
 async fn check_health(port: u16) -> Result<(), String> {
-    let exchange = async {
-        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
-        stream.write_all(b"GET /healthz HTTP/1.0\r\n\r\n").await?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).await?;
-        Ok::<_, std::io::Error>(answer)
-    };
-    let answer = exchange.await.map_err(|error| error.to_string())?;
+    let answer = get_monitoring(port, "/healthz").await.map_err(|error| error.to_string())?;
     if answer.contains("\"status\":\"ok\"") {
         return Ok(());
     }
     Err(answer)
+}
+
+/// The response of the HTTP monitoring endpoint, with its headers.
+async fn get_monitoring(port: u16, path: &str) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
+    stream.write_all(format!("GET {path} HTTP/1.0\r\n\r\n").as_bytes()).await?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await?;
+    Ok(answer)
+}
+
+/// The leader of a stream in a response of `/jsz`.
+fn parse_stream_leader(answer: &str, stream: &str) -> Option<String> {
+    let (_, body) = answer.split_once("\r\n\r\n")?;
+    let body: serde_json::Value = serde_json::from_str(body).ok()?;
+    let accounts = body.get("account_details")?.as_array()?;
+    let mut streams =
+        accounts.iter().filter_map(|account| account.get("stream_detail")?.as_array());
+    let named = streams.find_map(|list| list.iter().find(|detail| detail["name"] == stream))?;
+    named.pointer("/cluster/leader")?.as_str().map(str::to_owned)
 }
 
 /// Ports that are free now.

@@ -13,6 +13,7 @@ use muster_wire::token::claims::{
 use muster_wire::token::encode::{self, TokenValidity};
 use muster_wire::token::head::AccountHead;
 use muster_wire::token::{AccountTrust, KeyKind, KeyPair, UserCredentials, UserRole, scope};
+use tokio::time::Instant;
 
 use crate::bootstrap::BootstrapAccount;
 use crate::nats_server::{NETWORK_TIMEOUT, NatsServer};
@@ -187,7 +188,11 @@ impl Organisation {
     pub async fn declare_stores(&self, broker: &impl Broker, copies: usize) {
         let bus = connect(broker, &self.administrator()).await;
         for store in &stores::ALL_BUCKETS {
-            bus.declare_bucket(store, copies).await.unwrap();
+            // A cluster on a busy machine may exceed the timeout of a request.
+            let deadline = Instant::now() + NETWORK_TIMEOUT;
+            while let Err(error) = bus.declare_bucket(store, copies).await {
+                assert!(Instant::now() < deadline, "{error}");
+            }
         }
     }
 
@@ -309,11 +314,11 @@ pub async fn connect(server: &impl Broker, user: &Signer) -> Bus {
     let mut options = options(server, user);
     options.inbox_prefix = Some(muster_wire::subject::inbox_prefix(&user.public_key().to_string()));
     // A broker on a busy machine may exceed its own timeout for the greeting.
-    let deadline = tokio::time::Instant::now() + NETWORK_TIMEOUT;
+    let deadline = Instant::now() + NETWORK_TIMEOUT;
     loop {
         match options.clone().connect().await {
             Ok(bus) => return bus,
-            Err(error) => assert!(tokio::time::Instant::now() < deadline, "{error}"),
+            Err(error) => assert!(Instant::now() < deadline, "{error}"),
         }
     }
 }

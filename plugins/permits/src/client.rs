@@ -1,26 +1,34 @@
-//! Acquires permits: writes a wait entry, watches the pool, and claims a place when it is this node's turn.
+//! Acquires permits for this node: allocates a slot, waits for a place until the deadline, and removes what was written in vain.
 
-use muster_api::base::duration_millis;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use muster_api::wire::Millis;
 use muster_api::wire::identity::{Identity, SubjectName};
 use muster_api::wire::stores::{MAX_PERMIT_SLOTS, PERMITS_BUCKET};
-use muster_bus::{Bucket, BucketError, BucketWatch, Bus};
+use muster_bus::{Bucket, BucketError, Bus};
 use tokio::sync::{OnceCell, watch};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::DEFAULT_LEASE;
-use crate::permit::{AcquiredClaim, Permit, PermitRegistration, PermitRenewal};
+use crate::acquisition::AcquireAttempt;
+use crate::permit::{AcquiredClaim, Permit};
+use crate::permit_keeper::PermitRenewal;
 use crate::permit_request::PermitRequest;
 use crate::pool::PoolMember;
-use crate::record::{PermitKeyKind, WaitRecord, parse_pool_name};
+use crate::record::{PermitKeyKind, parse_pool_name};
+use crate::registration::{PermitRegistration, PlaceTerms};
 use crate::slots::SlotAllocator;
+use crate::wait_progress::{StorePatience, WaitProgress};
 use crate::watched_pool::{MAX_POLL_INTERVAL, WatchedPool};
+
+/// How long inspections of pools, and claims of runs in progress, wait for the bucket: longer than elections take.
+const STORE_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Why no permit was acquired.
 #[derive(Debug, thiserror::Error)]
@@ -51,6 +59,19 @@ pub enum PermitError {
     TooManyPools {
         /// The pool.
         pool: SubjectName,
+    },
+    /// No server served the bucket, up to the end of the wait.
+    #[error(
+        "no permit of the pool {pool}: no server of the broker has served the bucket {} for {} s; check that a majority of its servers runs with JetStream, \
+         then run `rpc org push` if the bucket does not exist",
+        PERMITS_BUCKET.name,
+        silence.as_secs()
+    )]
+    Unavailable {
+        /// The pool.
+        pool: SubjectName,
+        /// How long.
+        silence: Duration,
     },
     /// The pool stayed full for the whole wait.
     #[error("no permit of the pool {pool} within {} s; current holders: {holders}", timeout.as_secs())]
@@ -83,6 +104,10 @@ pub struct PermitClient {
     node: Identity,
     bus: Arc<watch::Sender<Option<Bus>>>,
     bucket: Arc<OnceCell<Bucket>>,
+    /// The last wait found no bucket.
+    is_bucket_absent: Arc<AtomicBool>,
+    /// See [`PermitClient::broker_clock_offsets`].
+    clock_offset: Arc<watch::Sender<i64>>,
     slots: SlotAllocator,
     lost_tokens: Arc<Mutex<BTreeMap<(SubjectName, Uuid), CancellationToken>>>,
     pool_locks: Arc<Mutex<HashMap<SubjectName, Arc<tokio::sync::Mutex<()>>>>>,
@@ -95,6 +120,8 @@ impl PermitClient {
             node,
             bus: Arc::new(watch::Sender::new(None)),
             bucket: Arc::default(),
+            is_bucket_absent: Arc::default(),
+            clock_offset: Arc::default(),
             slots: SlotAllocator::default(),
             lost_tokens: Arc::default(),
             pool_locks: Arc::default(),
@@ -111,6 +138,12 @@ impl PermitClient {
         self.bus.borrow().is_some()
     }
 
+    /// How far the broker's clock is ahead of this node's, in milliseconds, as measured by the last wait; negative if it is behind. It is the clock of
+    /// the server that led the bucket then.
+    pub fn broker_clock_offsets(&self) -> watch::Receiver<i64> {
+        self.clock_offset.subscribe()
+    }
+
     /// Waits for a place in the pool. Removes the written entries if no place was acquired.
     pub async fn acquire_permit(
         &self,
@@ -118,46 +151,68 @@ impl PermitClient {
         cancel: &CancellationToken,
     ) -> Result<Permit, PermitError> {
         let pool = request.pool.clone();
-        let pool_lock = self.pool_mutex(&pool);
         let deadline = Instant::now() + request.timeout;
-        let mut last_claims = Vec::new();
-        let acquisition = async {
-            let pool_guard = pool_lock.lock_owned().await;
-            let registration =
-                self.allocate_registration(&pool, request.run, request.lease).await?;
-            let mut registration_guard = RegistrationGuard(Some(registration.clone()));
-            let attempt = AcquireAttempt {
-                limit: request.limit.get(),
-                priority: request.priority,
-                rollout: request.rollout,
-            };
-            let acquired = attempt.wait_for_permit(&registration, &mut last_claims).await;
-            let acquired = acquired.map_err(store_error(&pool))?;
-            registration_guard.0 = None;
-            Ok((registration, acquired, pool_guard))
-        };
-        let (registration, acquired, pool_guard) = tokio::select! {
-            acquired = acquisition => acquired?,
-            () = tokio::time::sleep_until(deadline) => return Err(pool_full_error(&request, &last_claims)),
-            () = cancel.cancelled() => return Err(PermitError::Cancelled { pool }),
-        };
-        let lost = self.track_permit(&pool, request.run);
-        let renewal = PermitRenewal { lost, on_loss: request.on_loss };
-        Ok(Permit::with_renewal(registration, acquired, pool_guard, renewal))
+        let progress = WaitProgress::default();
+        tokio::select! {
+            permit = self.wait_for_place(&request, &progress) => {
+                self.is_bucket_absent.store(false, Ordering::Relaxed);
+                permit
+            }
+            () = tokio::time::sleep_until(deadline) => Err(deadline_error(&request, &progress)),
+            () = progress.until_silent(self.store_patience(&request)) => {
+                self.is_bucket_absent.store(true, Ordering::Relaxed);
+                Err(PermitError::Unavailable { pool, silence: progress.notable_silence().unwrap_or_default() })
+            }
+            () = cancel.cancelled() => Err(PermitError::Cancelled { pool }),
+        }
+    }
+
+    async fn wait_for_place(
+        &self,
+        request: &PermitRequest,
+        progress: &WaitProgress,
+    ) -> Result<Permit, PermitError> {
+        let PermitRequest { pool, run, lease, on_loss, .. } = request;
+        let pool_guard = self.pool_mutex(pool).lock_owned().await;
+        progress.record_begin();
+        let registration = self.allocate_registration(pool, *run, *lease).await?;
+        let mut registration_guard = RegistrationGuard(Some(registration.clone()));
+        let terms = place_terms(request);
+        let clock_offset = &self.clock_offset;
+        let attempt = AcquireAttempt { registration: &registration, terms, progress, clock_offset };
+        let acquired = attempt.wait_for_permit().await.map_err(store_error(pool))?;
+        registration_guard.0 = None;
+        let renewal = PermitRenewal { lost: self.track_permit(pool, *run), on_loss: *on_loss };
+        Ok(Permit::start_keeping(registration, acquired, terms, pool_guard, renewal))
     }
 
     /// Takes a place for a run that is in progress already, without waiting. The claim counts even if the pool is full.
     pub async fn occupy_permit(&self, request: &PermitRequest) -> Result<Permit, PermitError> {
-        let PermitRequest { pool, limit, priority, run, lease, on_loss, .. } = request;
-        let (run, on_loss) = (*run, *on_loss);
+        let PermitRequest { pool, run, lease, on_loss, .. } = request;
         let pool_guard = self.pool_mutex(pool).lock_owned().await;
-        let registration = self.allocate_registration(pool, run, *lease).await?;
-        let sent_at = Instant::now();
-        let claimed = registration.put_claim(*priority, limit.get(), true).await;
-        let fence = claimed.map_err(store_error(pool))?;
-        let acquired = AcquiredClaim { fence, renewed_at: sent_at, watched: None };
-        let renewal = PermitRenewal { lost: self.track_permit(pool, run), on_loss };
-        Ok(Permit::with_renewal(registration, acquired, pool_guard, renewal))
+        let patience =
+            self.store_patience(request).first.unwrap_or(STORE_TIMEOUT).min(STORE_TIMEOUT);
+        let terms = place_terms(request);
+        let claiming = async {
+            let registration = self.allocate_registration(pool, *run, *lease).await?;
+            let mut registration_guard = RegistrationGuard(Some(registration.clone()));
+            let renewed_at = Instant::now();
+            let claimed = registration.put_claim(terms, true).await;
+            let fence = claimed.map_err(store_error(pool))?;
+            registration_guard.0 = None;
+            Ok((registration, AcquiredClaim { fence, renewed_at, watched: None }))
+        };
+        let claimed = timeout(patience, claiming).await;
+        let unavailable = |_| PermitError::Unavailable { pool: pool.clone(), silence: patience };
+        let (registration, acquired) = claimed.map_err(unavailable)??;
+        let renewal = PermitRenewal { lost: self.track_permit(pool, *run), on_loss: *on_loss };
+        Ok(Permit::start_keeping(registration, acquired, terms, pool_guard, renewal))
+    }
+
+    fn store_patience(&self, request: &PermitRequest) -> StorePatience {
+        let is_limited = request.limit != NonZeroU32::MAX;
+        let has_jetstream = self.bus.borrow().as_ref().is_none_or(Bus::has_jetstream);
+        StorePatience::new(is_limited, has_jetstream, self.is_bucket_absent.load(Ordering::Relaxed))
     }
 
     /// Returns the broker's time, the current holders and the current waiters of a pool.
@@ -165,15 +220,16 @@ impl PermitClient {
         &self,
         pool: &SubjectName,
     ) -> Result<(Millis, Vec<PoolMember>, Vec<PoolMember>), PermitError> {
-        let bucket = self.get_bucket().await?;
+        let bucket = self.get_bucket_in_time().await?;
         let entries = async {
             // The broker's time is known only from received entries, so write one, unless this node already sends heartbeats in the pool.
             if !self.is_pool_in_use(pool)
                 && let Ok(registration) =
                     self.allocate_registration(pool, Uuid::nil(), DEFAULT_LEASE).await
             {
-                registration.send_heartbeat().await;
-                bucket.delete(&registration.entry_key(PermitKeyKind::Beat)).await?;
+                let key = PermitKeyKind::Beat.entry_key(registration.slot.number(), &self.node);
+                bucket.put(&key, Uuid::nil().to_string().into()).await?;
+                bucket.delete(&key).await?;
             }
             let mut watch = bucket.watch(">").await?;
             let mut state = WatchedPool::new(pool.clone());
@@ -187,7 +243,7 @@ impl PermitClient {
 
     /// Names of all pools that have an entry in the bucket.
     pub async fn list_pools(&self) -> Result<Vec<SubjectName>, PermitError> {
-        let bucket = self.get_bucket().await?;
+        let bucket = self.get_bucket_in_time().await?;
         let entries = bucket.list(">").await.map_err(|source| PermitError::Open { source })?;
         let values = entries.iter().filter_map(|entry| entry.value.as_deref());
         let names: BTreeSet<SubjectName> = values.filter_map(parse_pool_name).collect();
@@ -238,17 +294,24 @@ impl PermitClient {
         bucket.cloned()
     }
 
-    /// Opens the bucket, and deletes the entries that an earlier process of this node left.
+    /// The bucket, if it can be opened within [`STORE_TIMEOUT`].
+    async fn get_bucket_in_time(&self) -> Result<Bucket, PermitError> {
+        let missing =
+            |_| PermitError::Open { source: BucketError::Missing(PERMITS_BUCKET.name.to_owned()) };
+        timeout(STORE_TIMEOUT, self.get_bucket()).await.map_err(missing)?
+    }
+
+    /// Opens the bucket, and deletes the entries that an earlier process of this node left, however long that takes.
     async fn open_bucket(&self) -> Result<Bucket, PermitError> {
         let mut connections = self.bus.subscribe();
-        let connected =
-            tokio::time::timeout(MAX_POLL_INTERVAL, connections.wait_for(Option::is_some)).await;
+        let connected = timeout(MAX_POLL_INTERVAL, connections.wait_for(Option::is_some)).await;
         let bus = connected.ok().and_then(Result::ok).and_then(|bus| bus.clone());
         let bus = bus.ok_or(PermitError::NotConnected)?;
         let opened = async {
             let bucket = bus.bucket(PERMITS_BUCKET.name);
-            for entry in bucket.list(&format!("*.*.{}", self.node)).await? {
-                bucket.delete(&entry.key).await?;
+            let own_entries = format!("*.*.{}", self.node);
+            for entry in bucket.retry_until_dropped().list(&own_entries).await? {
+                bucket.owned_key(entry.key).delete().await?;
             }
             Ok(bucket)
         };
@@ -263,15 +326,15 @@ impl PermitClient {
     ) -> Result<PermitRegistration, PermitError> {
         let bucket = self.get_bucket().await?;
         let too_many = || PermitError::TooManyPools { pool: pool.clone() };
-        Ok(PermitRegistration {
-            bucket,
-            pool: pool.clone(),
-            slot: self.slots.allocate_slot().ok_or_else(too_many)?,
-            node: self.node.clone(),
-            run,
-            lease,
-        })
+        let slot = self.slots.allocate_slot().ok_or_else(too_many)?;
+        let member = (pool.clone(), slot, self.node.clone());
+        Ok(PermitRegistration::new(&bucket, member, (run, lease)))
     }
+}
+
+fn place_terms(request: &PermitRequest) -> PlaceTerms {
+    let PermitRequest { limit, priority, rollout, .. } = *request;
+    PlaceTerms { limit: limit.get(), priority, rollout }
 }
 
 /// Removes the written entries on drop, whatever ends the wait.
@@ -287,82 +350,16 @@ impl Drop for RegistrationGuard {
     }
 }
 
-/// One attempt to get a place.
-struct AcquireAttempt {
-    limit: u32,
-    priority: i8,
-    rollout: Option<Uuid>,
-}
-
-impl AcquireAttempt {
-    /// Waits for a place.
-    async fn wait_for_permit(
-        &self,
-        registration: &PermitRegistration,
-        last_claims: &mut Vec<PoolMember>,
-    ) -> Result<AcquiredClaim, BucketError> {
-        let mut watch = registration.bucket.watch(">").await?;
-        let mut state = WatchedPool::new(registration.pool.clone());
-        let mut renewed_at = Instant::now();
-        let wait = WaitRecord {
-            pool: registration.pool.clone(),
-            run: registration.run,
-            priority: self.priority,
-            limit: self.limit,
-            lease: duration_millis(registration.lease),
-            rollout: self.rollout,
-        };
-        let own_revision = registration.put_entry(PermitKeyKind::Wait, &wait).await?;
-        loop {
-            // Decide only after the watch has delivered our own entry: then all earlier entries are applied too.
-            while state.pool.revision() < own_revision || !watch.is_current() {
-                state.require_next_entry(&mut watch).await?;
-            }
-            *last_claims = state.pool.live_claims(state.broker_time());
-            if state.pool.is_turn_of(&registration.node, state.broker_time()) {
-                renewed_at = Instant::now();
-                if let Some(fence) = self.try_claim(registration, &mut state, &mut watch).await? {
-                    return Ok(AcquiredClaim { fence, renewed_at, watched: Some((state, watch)) });
-                }
-            }
-            if renewed_at.elapsed() >= registration.lease / 3 {
-                let sent_at = Instant::now();
-                if registration.send_heartbeat().await {
-                    renewed_at = sent_at;
-                }
-            }
-            let poll_timeout = state.poll_delay().min(registration.lease / 3);
-            if let Ok(applied) =
-                tokio::time::timeout(poll_timeout, state.require_next_entry(&mut watch)).await
-            {
-                applied?;
-            }
-        }
+/// The error at the end of the wait: the bucket was not available, or the pool stayed full.
+fn deadline_error(request: &PermitRequest, progress: &WaitProgress) -> PermitError {
+    let pool = request.pool.clone();
+    if let Some(silence) = progress.notable_silence() {
+        return PermitError::Unavailable { pool, silence };
     }
-
-    /// Writes a claim and checks by its rank among the claims whether it holds a place; deletes a claim that came too late.
-    async fn try_claim(
-        &self,
-        registration: &PermitRegistration,
-        state: &mut WatchedPool,
-        watch: &mut BucketWatch,
-    ) -> Result<Option<u64>, BucketError> {
-        let own_revision = registration.put_claim(self.priority, self.limit, false).await?;
-        while state.pool.revision() < own_revision {
-            state.require_next_entry(watch).await?;
-        }
-        // The wait entry stays until the claim holds a place, so that a claim that came too late keeps its rank among the waiters.
-        let fence = state.pool.held_fence(&registration.node, state.broker_time());
-        let ended = if fence.is_some() { PermitKeyKind::Wait } else { PermitKeyKind::Claim };
-        registration.bucket.delete(&registration.entry_key(ended)).await?;
-        Ok(fence)
-    }
-}
-
-fn pool_full_error(request: &PermitRequest, claims: &[PoolMember]) -> PermitError {
+    let claims = progress.last_claims();
     let names: Vec<&str> = claims.iter().map(|claim| claim.node.as_str()).collect();
     PermitError::Full {
-        pool: request.pool.clone(),
+        pool,
         timeout: request.timeout,
         holders: if names.is_empty() {
             "none, but other nodes are ahead in the queue".to_owned()

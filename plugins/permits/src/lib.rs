@@ -7,23 +7,29 @@
 //!
 //! Every run has a claim, also a run without a limit of its own: it imposes none, and keeps those of the others.
 //!
-//! A claim stays valid as long as its node sends heartbeats: one every third of the *lease*, by the broker's clock. A node that cannot send them must
-//! stop its run before the lease ends, because the other nodes do not wait longer; see [`Permit::lost_token`].
+//! A claim stays valid as long as its node sends heartbeats, one every third of the *lease*: other nodes count the time since they received the last
+//! one. A node that cannot send them must stop its run before the lease ends, because the other nodes do not wait longer; see [`Permit::lost_token`].
+//!
+//! While no server serves the bucket, as during an election, waits and renewals go on: only their own deadlines end them.
 //!
 //! [`pool`] implements the rule as a pure fold of the bucket's entries. [`PermitClient`] waits and writes. The agent `permit` lists pools and
 //! releases permits.
 
 #![warn(missing_docs)]
 
+mod acquisition;
 mod actions;
 mod client;
 mod permit;
+mod permit_keeper;
 mod permit_request;
 pub mod pool;
 mod record;
+mod registration;
 mod slots;
 #[cfg(test)]
 mod tests;
+mod wait_progress;
 mod watched_pool;
 
 use std::future::ready;

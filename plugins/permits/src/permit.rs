@@ -1,23 +1,21 @@
-//! A held permit: renewed in the background, released at the end, and lost when heartbeats do not reach the broker.
+//! A held permit: kept in the background, released at the end, and lost when heartbeats do not reach the broker.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use muster_api::base::duration_millis;
-use muster_api::wire::identity::{Identity, SubjectName};
-use muster_bus::{Bucket, BucketError, BucketWatch, Bytes};
-use serde::Serialize;
+use muster_bus::BucketWatch;
 use tokio::sync::OwnedMutexGuard;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use uuid::Uuid;
 
-use crate::permit_request::PermitLoss;
-use crate::record::{ClaimRecord, PermitKeyKind};
-use crate::slots::AllocatedSlot;
-use crate::watched_pool::{MAX_POLL_INTERVAL, WatchedPool};
+use crate::permit_keeper::{PermitKeeper, PermitRenewal};
+use crate::registration::{PermitRegistration, PlaceTerms};
+use crate::watched_pool::WatchedPool;
+
+/// How long a release waits for the broker's confirmation; it is confirmed within milliseconds, unless a leader is elected.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A place in a pool. Release it with [`Permit::release`]; on drop it is released in the background.
 #[derive(Debug)]
@@ -25,23 +23,11 @@ pub struct Permit {
     fence: u64,
     registration: Option<PermitRegistration>,
     lost: CancellationToken,
-    renewal: JoinHandle<()>,
-    observation: JoinHandle<()>,
+    keeper: JoinHandle<()>,
     /// Maximum number of places that were held at once while this permit was held.
     highest: Arc<AtomicUsize>,
     /// Serialises this node's runs of the same pool.
     pool_guard: Option<OwnedMutexGuard<()>>,
-}
-
-/// Identifies the entries of one node and run in one pool.
-#[derive(Debug, Clone)]
-pub(crate) struct PermitRegistration {
-    pub(crate) bucket: Bucket,
-    pub(crate) pool: SubjectName,
-    pub(crate) slot: AllocatedSlot,
-    pub(crate) node: Identity,
-    pub(crate) run: Uuid,
-    pub(crate) lease: Duration,
 }
 
 /// A claim that holds a place.
@@ -54,30 +40,23 @@ pub(crate) struct AcquiredClaim {
     pub(crate) watched: Option<(WatchedPool, BucketWatch)>,
 }
 
-/// How a permit is renewed.
-#[derive(Debug, Clone)]
-pub(crate) struct PermitRenewal {
-    /// Cancelled when the permit is lost or revoked.
-    pub(crate) lost: CancellationToken,
-    pub(crate) on_loss: PermitLoss,
-}
-
 impl Permit {
-    /// Wraps a confirmed place; starts its renewal and the observation of the pool.
-    pub(crate) fn with_renewal(
+    /// Wraps a confirmed place, and starts to keep it.
+    pub(crate) fn start_keeping(
         registration: PermitRegistration,
         acquired: AcquiredClaim,
+        terms: PlaceTerms,
         pool_guard: OwnedMutexGuard<()>,
         renewal: PermitRenewal,
     ) -> Self {
-        let AcquiredClaim { fence, renewed_at, watched } = acquired;
         let highest = Arc::new(AtomicUsize::new(1));
-        let observation = observe_pool(registration.clone(), watched, Arc::clone(&highest));
+        let (fence, lost) = (acquired.fence, renewal.lost.clone());
+        let counter = Arc::clone(&highest);
+        let keeper = PermitKeeper::new(registration.clone(), acquired, terms, renewal, counter);
         Self {
             fence,
-            lost: renewal.lost.clone(),
-            renewal: tokio::spawn(renew_until_lost(registration.clone(), renewed_at, renewal)),
-            observation: tokio::spawn(observation),
+            lost,
+            keeper: tokio::spawn(keeper.keep_permit()),
             highest,
             registration: Some(registration),
             pool_guard: Some(pool_guard),
@@ -100,127 +79,30 @@ impl Permit {
         &self.lost
     }
 
-    /// Releases the place, and returns when the broker has confirmed it. If the broker cannot be reached, the place expires with the lease.
+    /// Releases the place, and returns when the broker has confirmed it, or after [`RELEASE_TIMEOUT`]; the release then goes on in the
+    /// background, until the place has expired with its lease.
     pub async fn release(mut self) {
-        self.renewal.abort();
-        self.observation.abort();
-        if let Some(registration) = self.registration.take() {
-            registration.remove_entries().await;
+        if let Some(removal) = self.start_release() {
+            // The task does not panic, and nothing aborts it.
+            let _ = tokio::time::timeout(RELEASE_TIMEOUT, removal).await;
         }
-        self.pool_guard = None;
+    }
+
+    /// Ends the renewal, and removes the entries in a task. The node's next run of the pool begins after it.
+    fn start_release(&mut self) -> Option<JoinHandle<()>> {
+        self.keeper.abort();
+        let pool_guard = self.pool_guard.take();
+        let registration = self.registration.take()?;
+        let runtime = tokio::runtime::Handle::try_current().ok()?;
+        Some(runtime.spawn(async move {
+            registration.remove_entries().await;
+            drop(pool_guard);
+        }))
     }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        self.renewal.abort();
-        self.observation.abort();
-        let pool_guard = self.pool_guard.take();
-        if let Some(registration) = self.registration.take()
-            && let Ok(runtime) = tokio::runtime::Handle::try_current()
-        {
-            runtime.spawn(async move {
-                registration.remove_entries().await;
-                drop(pool_guard);
-            });
-        }
-    }
-}
-
-impl PermitRegistration {
-    pub(crate) fn entry_key(&self, kind: PermitKeyKind) -> String {
-        kind.entry_key(self.slot.number(), &self.node)
-    }
-
-    /// Writes an entry; returns its revision.
-    pub(crate) async fn put_entry(
-        &self,
-        kind: PermitKeyKind,
-        record: &impl Serialize,
-    ) -> Result<u64, BucketError> {
-        // The records consist of numbers and strings, so serialising them cannot fail.
-        let value = Bytes::from(serde_json::to_vec(record).unwrap_or_default());
-        self.bucket.put(&self.entry_key(kind), value).await
-    }
-
-    /// Writes a claim; returns its revision.
-    pub(crate) async fn put_claim(
-        &self,
-        priority: i8,
-        limit: u32,
-        occupied: bool,
-    ) -> Result<u64, BucketError> {
-        let claim = ClaimRecord {
-            pool: self.pool.clone(),
-            run: self.run,
-            priority,
-            limit,
-            lease: duration_millis(self.lease),
-            occupied,
-        };
-        self.put_entry(PermitKeyKind::Claim, &claim).await
-    }
-
-    /// Writes a heartbeat; returns whether the broker accepted it.
-    pub(crate) async fn send_heartbeat(&self) -> bool {
-        let value = Bytes::from(self.run.to_string());
-        self.bucket.put(&self.entry_key(PermitKeyKind::Beat), value).await.is_ok()
-    }
-
-    /// Deletes all entries of this registration.
-    pub(crate) async fn remove_entries(&self) {
-        for kind in [PermitKeyKind::Claim, PermitKeyKind::Wait, PermitKeyKind::Beat] {
-            if let Err(error) = self.bucket.delete(&self.entry_key(kind)).await {
-                tracing::warn!(%error, pool = %self.pool, "cannot release a permit; it expires with its lease");
-                return;
-            }
-        }
-    }
-}
-
-/// Sends a heartbeat every third of the lease. When the broker no longer accepts them in time, cancels `lost`, or goes on if the run does.
-async fn renew_until_lost(
-    registration: PermitRegistration,
-    mut renewed_at: Instant,
-    renewal: PermitRenewal,
-) {
-    let interval = registration.lease / 3;
-    loop {
-        tokio::time::sleep(interval).await;
-        let sent_at = Instant::now();
-        if let Ok(true) = tokio::time::timeout(interval, registration.send_heartbeat()).await {
-            renewed_at = sent_at;
-        }
-        // Cancel after two thirds of the lease: the run has the last third to stop.
-        if renewed_at.elapsed() >= interval * 2 && renewal.on_loss == PermitLoss::StopRun {
-            tracing::error!(pool = %registration.pool, run = %registration.run, "permit lost: it could not be renewed in time");
-            renewal.lost.cancel();
-            return;
-        }
-    }
-}
-
-/// Records the maximum number of held places, until it is aborted. Opens the watch again when it ends.
-async fn observe_pool(
-    registration: PermitRegistration,
-    mut watched: Option<(WatchedPool, BucketWatch)>,
-    highest: Arc<AtomicUsize>,
-) {
-    loop {
-        while let Some((state, watch)) = &mut watched {
-            if watch.is_current() {
-                let held = state.pool.held_claims(state.broker_time()).len();
-                highest.fetch_max(held, Ordering::Relaxed);
-            }
-            if !matches!(state.apply_next_entry(watch).await, Ok(true)) {
-                tokio::time::sleep(MAX_POLL_INTERVAL).await;
-                break;
-            }
-        }
-        let opened = registration.bucket.watch(">").await;
-        watched = opened.ok().map(|watch| (WatchedPool::new(registration.pool.clone()), watch));
-        if watched.is_none() {
-            tokio::time::sleep(MAX_POLL_INTERVAL).await;
-        }
+        drop(self.start_release());
     }
 }

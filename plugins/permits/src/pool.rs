@@ -1,12 +1,15 @@
 //! State of one pool: holders and turn order, as a pure fold of the bucket's entries. Reads no clock.
 //!
-//! Instants are the broker's. A reader knows only a lower bound of the broker's time ([`BrokerClock`]). It may therefore treat an expired entry as
-//! live, but never a live entry as expired.
+//! Instants are those of the reader: the broker's time when it began to read, and from then on the time of its monotonic clock
+//! ([`BrokerClock`]). The broker's clock is that of the stream's leader, and another leader has another clock. So the age of an entry
+//! that arrives while a node reads counts from its arrival, and only entries from before are judged by the times that the broker
+//! stored, with an allowance ([`MAX_SERVER_SKEW`]). A reader may treat an expired entry as live, but never a live entry as expired.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use muster_api::base::duration_millis;
 use muster_api::wire::Millis;
 use muster_api::wire::identity::{Identity, SubjectName};
 use muster_bus::BucketEntry;
@@ -15,21 +18,38 @@ use uuid::Uuid;
 
 use crate::record::{ClaimRecord, PermitKeyKind, WaitRecord, clamp_lease};
 
-/// Lower bound of the broker's time, derived from received entries.
+/// Largest difference between the clocks of two servers of the broker with which permits are safe.
+pub const MAX_SERVER_SKEW: Duration = Duration::from_mins(1);
+
+/// Lower bound of the broker's time, derived from received entries until it is fixed.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct BrokerClock(Option<(Millis, Instant)>);
+pub struct BrokerClock {
+    known: Option<(Millis, Instant)>,
+    is_fixed: bool,
+}
 
 impl BrokerClock {
-    /// Records that an entry written at `created` was received at `now`.
-    pub fn observe_entry(&mut self, created: Millis, now: Instant) {
-        if self.time_at(now).is_none_or(|known| created > known) {
-            self.0 = Some((created, now));
+    /// Records that an entry written at `created` was received at `now`. Returns when the entry counts as written: once the clock is
+    /// fixed, when it was received.
+    pub fn observe_entry(&mut self, created: Millis, now: Instant) -> Millis {
+        let known = self.time_at(now);
+        if self.is_fixed {
+            return known.unwrap_or(created);
         }
+        if known.is_none_or(|known| created > known) {
+            self.known = Some((created, now));
+        }
+        created
+    }
+
+    /// From now on the time passes as the monotonic clock, whatever entries say.
+    pub fn fix(&mut self) {
+        self.is_fixed = true;
     }
 
     /// Lower bound of the broker's time at `now`.
     pub fn time_at(&self, now: Instant) -> Option<Millis> {
-        let (created, received_at) = self.0?;
+        let (created, received_at) = self.known?;
         let elapsed = now.saturating_duration_since(received_at).as_millis();
         Some(created.saturating_add(u64::try_from(elapsed).unwrap_or(u64::MAX)))
     }
@@ -62,7 +82,7 @@ pub struct PoolMember {
 struct MemberState {
     wait: Option<RevisionedRecord<WaitRecord>>,
     claim: Option<RevisionedRecord<ClaimRecord>>,
-    /// When the node last wrote an entry.
+    /// When the node last wrote an entry, in the reader's time.
     last_heartbeat: Millis,
 }
 
@@ -93,15 +113,40 @@ impl PermitPool {
         self.revision
     }
 
-    /// Applies one entry. Ignores unknown keys, unreadable values and entries of other pools.
+    /// Applies one entry that was written when the broker says. Ignores unknown keys, unreadable values and entries of other pools.
     pub fn apply_entry(&mut self, entry: &BucketEntry) {
+        self.apply_entry_at(entry, entry.created);
+    }
+
+    /// Revision of the claim that a node has in this slot.
+    pub fn claim_revision(&self, node: &Identity, slot: u8) -> Option<u64> {
+        let member = self.members.get(&(node.clone(), slot))?;
+        member.claim.as_ref().map(|claim| claim.revision)
+    }
+
+    /// When the broker stored the wait entry of a node in this slot.
+    pub fn wait_time(&self, node: &Identity, slot: u8) -> Option<Millis> {
+        let member = self.members.get(&(node.clone(), slot))?;
+        member.wait.as_ref().map(|wait| wait.created)
+    }
+
+    /// Makes each entry younger by the allowance for different clocks, at most as young as this instant.
+    pub fn limit_ages(&mut self, at: Millis) {
+        let allowance = duration_millis(MAX_SERVER_SKEW);
+        for member in self.members.values_mut() {
+            member.last_heartbeat = member.last_heartbeat.saturating_add(allowance).min(at);
+        }
+    }
+
+    /// Applies one entry as if it was written at this instant.
+    pub fn apply_entry_at(&mut self, entry: &BucketEntry, heard: Millis) {
         self.revision = self.revision.max(entry.revision);
         let Some((kind, slot, node)) = PermitKeyKind::parse_key(&entry.key) else {
             return;
         };
         let member = self.members.entry((node, slot)).or_default();
         if entry.value.is_some() {
-            member.last_heartbeat = member.last_heartbeat.max(entry.created);
+            member.last_heartbeat = member.last_heartbeat.max(heard);
         }
         match kind {
             PermitKeyKind::Wait => {

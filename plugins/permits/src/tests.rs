@@ -113,6 +113,62 @@ fn broker_time_is_never_overestimated() {
     assert_eq!(reckoning.time_at(after(300)), Some(5_100));
 }
 
+/// A leader whose clock is ahead or behind must not make live claims look dead: the time since an entry was received decides.
+#[test]
+fn clock_of_another_leader_does_not_end_live_claims() {
+    const HOUR: u64 = 3_600_000;
+    let start = std::time::Instant::now();
+    let after = |millis| start + std::time::Duration::from_millis(millis);
+    for (old_leader, new_leader) in [(HOUR, 2 * HOUR), (2 * HOUR, HOUR)] {
+        let mut clock = BrokerClock::default();
+        let mut state = PermitPool::new(pool());
+        for number in [1, 2] {
+            let entry = claim(1, number, "puppet", number.into());
+            let heard = clock.observe_entry(old_leader, start);
+            state.apply_entry_at(&BucketEntry { created: old_leader, ..entry }, heard);
+        }
+        clock.fix();
+        state.limit_ages(clock.time_at(start).unwrap());
+        let beat = BucketEntry {
+            key: PermitKeyKind::Beat.entry_key(1, &node(1)),
+            value: Some(Bytes::from_static(b"beat")),
+            revision: 3,
+            created: new_leader,
+        };
+        let lease_end = LEASE + LEASE / 4;
+        let heard = clock.observe_entry(beat.created, after(lease_end - 1));
+        state.apply_entry_at(&beat, heard);
+        let live = |millis| state.live_claims(clock.time_at(after(millis)).unwrap()).len();
+        assert_eq!(live(lease_end - 1), 2, "the first beat of the new leader ends no claim");
+        assert_eq!(live(lease_end + 1), 1, "the node without a beat is dead");
+        assert_eq!(live(2 * lease_end - 1), 1);
+        assert_eq!(live(2 * lease_end), 0);
+    }
+}
+
+#[test]
+fn clock_offset_is_zero_within_the_time_of_the_write() {
+    let offset = |stored_at| crate::acquisition::clock_offset(stored_at, (1_000, 1_200));
+    assert_eq!([900, 1_000, 1_100, 1_200, 4_200].map(offset), [-100, 0, 0, 0, 3_000]);
+}
+
+/// The age of an entry from before this node began to read is known only by the clocks of the broker's servers.
+#[test]
+fn ages_of_stored_entries_have_an_allowance_for_different_clocks() {
+    let allowance = 60_000;
+    let lease_end = LEASE + LEASE / 4;
+    for (age, is_live) in
+        [(0, true), (allowance + lease_end, true), (allowance + lease_end + 1, false)]
+    {
+        let mut state = PermitPool::new(pool());
+        let now = 10_000_000;
+        state.apply_entry(&BucketEntry { created: now - age, ..claim(1, 1, "puppet", 1) });
+        state.limit_ages(now);
+        assert_eq!(state.live_claims(now).len(), usize::from(is_live), "{age}");
+        assert_eq!(state.live_claims(now + lease_end + 1).len(), 0, "{age}");
+    }
+}
+
 #[test]
 fn waiting_runs_of_a_rollout_are_served_in_the_order_of_their_ids() {
     let mut state = PermitPool::new(pool());

@@ -27,6 +27,13 @@ impl WatchedPool {
         self.clock.time_at(Instant::now()).unwrap_or_default()
     }
 
+    /// Ends the use of the broker's clock, which changes with the leader of the bucket: from now on the pool's time passes as this
+    /// node's monotonic clock.
+    pub(crate) fn fix_clock(&mut self) {
+        self.clock.fix();
+        self.pool.limit_ages(self.broker_time());
+    }
+
     /// Applies the next entry of the watch; returns false when the watch has ended.
     pub(crate) async fn apply_next_entry(
         &mut self,
@@ -35,8 +42,8 @@ impl WatchedPool {
         let Some(entry) = watch.next().await? else {
             return Ok(false);
         };
-        self.clock.observe_entry(entry.created, Instant::now());
-        self.pool.apply_entry(&entry);
+        let heard = self.clock.observe_entry(entry.created, Instant::now());
+        self.pool.apply_entry_at(&entry, heard);
         Ok(true)
     }
 

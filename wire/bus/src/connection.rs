@@ -263,6 +263,11 @@ impl Bus {
         }
     }
 
+    /// Whether the connected server has `JetStream`; other servers of its cluster may differ.
+    pub fn has_jetstream(&self) -> bool {
+        self.client.server_info().jetstream
+    }
+
     /// Version of the connected broker.
     pub fn server_version(&self) -> String {
         self.client.server_info().version
@@ -343,6 +348,17 @@ pub(crate) async fn wait_refused(events: &mut broadcast::Receiver<BusEvent>, sub
     loop {
         match events.recv().await {
             Ok(BusEvent::Refused(reason)) if reason.contains(subject) => return,
+            Err(broadcast::error::RecvError::Closed) => std::future::pending().await,
+            _ => {}
+        }
+    }
+}
+
+/// Waits until the connection is lost: the broker answers no request that was sent before.
+pub(crate) async fn wait_lost(events: &mut broadcast::Receiver<BusEvent>) {
+    loop {
+        match events.recv().await {
+            Ok(BusEvent::Disconnected | BusEvent::Closed) => return,
             Err(broadcast::error::RecvError::Closed) => std::future::pending().await,
             _ => {}
         }

@@ -7,6 +7,7 @@
 mod declare;
 mod entry;
 mod list;
+mod owned_key;
 mod watch;
 
 use std::time::Duration;
@@ -18,10 +19,12 @@ use muster_wire::subject;
 use serde::Deserialize;
 use tokio::time::{Instant, sleep};
 
-use crate::connection::{Bus, wait_refused};
+use crate::connection::{Bus, wait_lost, wait_refused};
 use crate::error::BusError;
+use crate::reconnect::ReconnectBackoff;
 
 pub use entry::BucketEntry;
+pub use owned_key::OwnedKey;
 pub use watch::BucketWatch;
 
 /// How long to retry writes while a bucket has no leader, as during leader election.
@@ -30,10 +33,16 @@ const LEADER_TIMEOUT: Duration = Duration::from_secs(5);
 const READER_TIMEOUT: Duration = Duration::from_secs(1);
 /// Interval between retries.
 const RETRY_INTERVAL: Duration = Duration::from_millis(50);
+/// Delays between retries that have no timeout of their own: thousands of nodes retry at once while a bucket has no leader.
+const RETRY_BACKOFF: ReconnectBackoff =
+    ReconnectBackoff { first: Duration::from_millis(100), max: Duration::from_secs(2) };
 /// Timeout of one answer of the broker.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// `JetStream`'s error code for a write with a wrong expected revision.
 const WRONG_LAST_REVISION_CODE: u64 = 10071;
+
+/// `JetStream`'s status for a server or stream that is not available now.
+const UNAVAILABLE_STATUS: u64 = 503;
 
 const OPERATION_HEADER: &str = "KV-Operation";
 
@@ -71,6 +80,16 @@ pub enum BucketError {
 pub struct Bucket {
     bus: Bus,
     name: String,
+    retry: RetryPolicy,
+}
+
+/// How long an operation is repeated while no server answers for the bucket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum RetryPolicy {
+    /// [`LEADER_TIMEOUT`] or [`READER_TIMEOUT`].
+    Brief,
+    /// Until the caller drops the operation.
+    UntilDropped,
 }
 
 /// The broker's answer to a write.
@@ -85,6 +104,8 @@ struct WriteAnswer {
 #[derive(Debug, Deserialize)]
 struct WriteFailure {
     #[serde(default)]
+    code: u64,
+    #[serde(default)]
     err_code: u64,
     #[serde(default)]
     description: String,
@@ -94,13 +115,15 @@ struct WriteFailure {
 enum BucketRequestError {
     /// No server serves the bucket: it is missing or temporarily unavailable.
     NoResponders,
+    /// The answer is missing or says that the bucket is not available now. A write may have been stored.
+    Unanswered(BucketError),
     Failed(BucketError),
 }
 
 impl Bus {
     /// A bucket by name. The first read or write checks that it exists.
     pub fn bucket(&self, name: &str) -> Bucket {
-        Bucket { bus: self.clone(), name: name.to_owned() }
+        Bucket { bus: self.clone(), name: name.to_owned(), retry: RetryPolicy::Brief }
     }
 }
 
@@ -108,6 +131,14 @@ impl Bucket {
     /// The bucket name.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// A handle whose reads and watches are repeated until the caller drops them, with growing random delays. A bucket that is
+    /// missing may be created, and its leader may be elected, so only a refusal of the broker ends them. Writes through this handle
+    /// are repeated too and may be stored twice: see [`OwnedKey`].
+    #[must_use]
+    pub fn retry_until_dropped(&self) -> Self {
+        Self { retry: RetryPolicy::UntilDropped, ..self.clone() }
     }
 
     /// The key's value; `None` if it was never written or was deleted.
@@ -185,6 +216,7 @@ impl Bucket {
         request: Request,
     ) -> Result<async_nats::Message, BucketRequestError> {
         let mut events = self.bus.subscribe_events();
+        let mut losses = self.bus.subscribe_events();
         let request = request.timeout(Some(ANSWER_TIMEOUT));
         // Boxed, because the library's future is large and would be embedded in every caller's future.
         let pending_reply = Box::pin(self.bus.nats_client().send_request(subject.clone(), request));
@@ -194,8 +226,11 @@ impl Bucket {
                 Err(error) if error.kind() == RequestErrorKind::NoResponders => {
                     Err(BucketRequestError::NoResponders)
                 }
-                Err(error) => Err(BucketRequestError::Failed(self.failed_error(operation, &error))),
+                Err(error) => Err(BucketRequestError::Unanswered(self.failed_error(operation, &error))),
             },
+            () = wait_lost(&mut losses), if self.retries_until_dropped() => {
+                Err(BucketRequestError::Unanswered(self.lost_error(operation)))
+            }
             () = wait_refused(&mut events, &subject) => Err(BucketRequestError::Failed(self.refused_error(operation, &subject))),
         }
     }
@@ -218,31 +253,55 @@ impl Bucket {
         headers: Option<HeaderMap>,
         timeout: Duration,
     ) -> Result<u64> {
-        let reply = self.retry_request(timeout, || {
+        self.retry_request(timeout, async || {
             let request =
                 Request::new().payload(value.clone()).headers(headers.clone().unwrap_or_default());
-            self.send_request(operation, subject::bucket_key(&self.name, key), request)
-        });
-        self.parse_write_answer(operation, key, &reply.await?.payload)
+            let subject = subject::bucket_key(&self.name, key);
+            let reply = self.send_request(operation, subject, request).await?;
+            self.classify_write_answer(operation, key, &reply.payload)
+        })
+        .await
     }
 
-    /// Repeats a request while no server answers for the bucket: its leader may be changing.
+    /// Repeats a request while no server answers for the bucket: its leader may be changing. Brief retries end at a lost answer,
+    /// because a write may have been stored.
     async fn retry_request<T, F: Future<Output = Result<T, BucketRequestError>>>(
         &self,
         timeout: Duration,
         request: impl Fn() -> F,
     ) -> Result<T> {
         let deadline = Instant::now() + timeout;
-        loop {
-            match request().await {
-                Ok(answer) => return Ok(answer),
-                Err(BucketRequestError::Failed(error)) => return Err(error),
-                Err(BucketRequestError::NoResponders) if Instant::now() < deadline => {
+        for attempt in 1.. {
+            match (request().await, self.retry) {
+                (Ok(answer), _) => return Ok(answer),
+                (Err(BucketRequestError::Failed(error)), _)
+                | (Err(BucketRequestError::Unanswered(error)), RetryPolicy::Brief) => {
+                    return Err(error);
+                }
+                (Err(_), RetryPolicy::UntilDropped) => self.wait_for_retry(attempt).await,
+                (Err(BucketRequestError::NoResponders), RetryPolicy::Brief)
+                    if Instant::now() < deadline =>
+                {
                     sleep(RETRY_INTERVAL).await;
                 }
-                Err(BucketRequestError::NoResponders) => return Err(self.missing_error()),
+                (Err(BucketRequestError::NoResponders), RetryPolicy::Brief) => break,
             }
         }
+        Err(self.missing_error())
+    }
+
+    /// Waits for the connection, then for a random time that grows with the number of attempts.
+    async fn wait_for_retry(&self, attempt: usize) {
+        self.bus.wait_connected().await;
+        sleep(RETRY_BACKOFF.random_delay(attempt)).await;
+    }
+
+    fn retries_until_dropped(&self) -> bool {
+        self.retry == RetryPolicy::UntilDropped
+    }
+
+    fn lost_error(&self, operation: &'static str) -> BucketError {
+        self.failed_error(operation, &"the connection was lost before the broker answered")
     }
 
     fn parse_write_answer(&self, operation: &'static str, key: &str, reply: &[u8]) -> Result<u64> {
@@ -258,6 +317,25 @@ impl Bucket {
             }
             _ => Err(self.failed_error(operation, &"cannot parse the answer")),
         }
+    }
+
+    /// Like [`Self::parse_write_answer`], with the answers that say that the bucket is not available now.
+    fn classify_write_answer(
+        &self,
+        operation: &'static str,
+        key: &str,
+        reply: &[u8],
+    ) -> Result<u64, BucketRequestError> {
+        let is_unavailable = matches!(
+            serde_json::from_slice(reply),
+            Ok(WriteAnswer { error: Some(WriteFailure { code: UNAVAILABLE_STATUS, .. }), .. })
+        );
+        let class = if is_unavailable {
+            BucketRequestError::Unanswered
+        } else {
+            BucketRequestError::Failed
+        };
+        self.parse_write_answer(operation, key, reply).map_err(class)
     }
 
     fn missing_error(&self) -> BucketError {

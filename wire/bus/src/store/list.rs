@@ -5,7 +5,7 @@ use muster_wire::subject;
 use serde_json::json;
 use tokio::time::{Instant, timeout_at};
 
-use crate::connection::wait_refused;
+use crate::connection::{wait_lost, wait_refused};
 
 use super::{
     ANSWER_TIMEOUT, Bucket, BucketEntry, BucketRequestError, READER_TIMEOUT, Result, entry,
@@ -43,23 +43,22 @@ impl Bucket {
     }
 
     async fn read_page(&self, pattern: &str, first: u64) -> Result<BucketPage, BucketRequestError> {
-        let failed = |problem: &dyn std::fmt::Display| {
-            BucketRequestError::Failed(self.failed_error("list", problem))
+        let unanswered = |problem: &dyn std::fmt::Display| {
+            BucketRequestError::Unanswered(self.failed_error("list", problem))
         };
-        let closed = || failed(&"the connection is closed");
         let inbox = self.bus.nats_client().new_inbox();
         let subscription = self.bus.subscribe(&inbox).await;
-        let mut subscription = subscription.map_err(|error| failed(&error))?;
+        let mut subscription = subscription.map_err(|error| unanswered(&error))?;
         let page_request = json!({
             "seq": first,
             "batch": MAX_PAGE_ENTRIES,
             "next_by_subj": subject::bucket_key(self.name(), pattern),
         });
         let page_request = Bytes::from(page_request.to_string());
-        let mut events = self.bus.subscribe_events();
+        let (mut events, mut losses) = (self.bus.subscribe_events(), self.bus.subscribe_events());
         let list_subject = subject::bucket_list(self.name());
         let published = self.bus.publish_with_reply(&list_subject, &inbox, page_request).await;
-        published.map_err(|error| failed(&error))?;
+        published.map_err(|error| unanswered(&error))?;
         let mut page = BucketPage::default();
         loop {
             let deadline = Instant::now() + ANSWER_TIMEOUT;
@@ -68,9 +67,12 @@ impl Bucket {
                 () = wait_refused(&mut events, &list_subject) => {
                     return Err(BucketRequestError::Failed(self.refused_error("list", &list_subject)));
                 }
+                () = wait_lost(&mut losses), if self.retries_until_dropped() => {
+                    return Err(BucketRequestError::Unanswered(self.lost_error("list")));
+                }
             };
-            let next = next.map_err(|_| failed(&"the broker did not answer in time"))?;
-            let message = next.ok_or_else(closed)?;
+            let next = next.map_err(|_| unanswered(&"the broker did not answer in time"))?;
+            let message = next.ok_or_else(|| unanswered(&"the connection is closed"))?;
             if message.is_no_responders() {
                 return Err(BucketRequestError::NoResponders);
             }

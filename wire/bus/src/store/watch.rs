@@ -33,6 +33,10 @@ pub struct BucketWatch {
     known_revisions: HashMap<String, u64>,
     /// All changes up to this revision are known.
     complete_revision: u64,
+    /// When the newest known change was stored, by the broker's clock.
+    newest_time: u64,
+    /// A later change had a revision that was known before.
+    has_stale_revisions: bool,
     /// At least this revision exists; the changes up to it must be read.
     missing_revision: Option<u64>,
     next_check: Instant,
@@ -42,10 +46,7 @@ impl Bucket {
     /// Watches every key that matches a pattern: its state first, then its changes.
     pub async fn watch(&self, pattern: &str) -> Result<BucketWatch> {
         let mark = self.bus.mark_connection();
-        let subject = subject::bucket_changes(self.name(), pattern);
-        let changes = self.bus.subscribe_all(&[subject]).await;
-        let changes = changes.map_err(|error| self.failed_error("watch", &error))?;
-        let changes = changes.into_iter().next();
+        let changes = self.subscribe_changes(pattern).await?.into_iter().next();
         let mut watch = BucketWatch {
             bucket: self.clone(),
             pattern: pattern.to_owned(),
@@ -54,11 +55,29 @@ impl Bucket {
             ready: VecDeque::new(),
             known_revisions: HashMap::new(),
             complete_revision: 0,
+            newest_time: 0,
+            has_stale_revisions: false,
             missing_revision: None,
             next_check: Instant::now() + CHECK_INTERVAL,
         };
         watch.read_missing(0).await?;
         Ok(watch)
+    }
+
+    async fn subscribe_changes(&self, pattern: &str) -> Result<Vec<BusSubscription>> {
+        let mut attempt = 0;
+        loop {
+            let subject = subject::bucket_changes(self.name(), pattern);
+            let error = match self.bus.subscribe_all(&[subject]).await {
+                Ok(changes) => return Ok(changes),
+                Err(error) => error,
+            };
+            if !self.retries_until_dropped() {
+                return Err(self.failed_error("watch", &error));
+            }
+            attempt += 1;
+            self.wait_for_retry(attempt).await;
+        }
     }
 }
 
@@ -97,6 +116,17 @@ impl BucketWatch {
         self.ready.is_empty()
     }
 
+    /// All changes up to this revision were received. A write that is stored later has a higher revision, unless the stream was
+    /// deleted and created again: then the watch is useless, and a new one must be opened.
+    pub fn complete_revision(&self) -> u64 {
+        self.complete_revision
+    }
+
+    /// Whether a change has suggested that the stream was created again. A write proves it: see [`Self::complete_revision`].
+    pub fn has_stale_revisions(&self) -> bool {
+        self.has_stale_revisions
+    }
+
     fn is_whole(&self) -> bool {
         self.pattern == ALL_KEYS_PATTERN
     }
@@ -115,9 +145,12 @@ impl BucketWatch {
             self.ready.push_back(entry);
         } else if entry.revision == self.complete_revision + 1 {
             self.complete_revision = entry.revision;
+            self.newest_time = entry.created;
             self.ready.push_back(entry);
         } else if entry.revision > self.complete_revision {
             self.missing_revision = Some(entry.revision);
+        } else if entry.created > self.newest_time {
+            self.has_stale_revisions = true;
         }
     }
 
@@ -125,8 +158,11 @@ impl BucketWatch {
     async fn read_missing(&mut self, revision: u64) -> Result<()> {
         let since = if self.is_whole() { self.complete_revision } else { 0 };
         let entries = self.bucket.changes_since(&self.pattern, since).await?;
-        let last = entries.iter().map(|entry| entry.revision).max();
-        self.complete_revision = self.complete_revision.max(last.unwrap_or_default());
+        let last = entries.iter().max_by_key(|entry| entry.revision);
+        if let Some(last) = last.filter(|last| last.revision > self.complete_revision) {
+            self.complete_revision = last.revision;
+            self.newest_time = last.created;
+        }
         self.ready.extend(entries);
         if self.complete_revision < revision && self.is_whole() {
             sleep(RETRY_INTERVAL).await;

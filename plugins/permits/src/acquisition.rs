@@ -1,0 +1,184 @@
+//! Waits for a place in a pool: writes a wait entry, watches the pool, and claims a place when it is this node's turn.
+//!
+//! Nothing here gives up while the bucket is not available, or when its stream is deleted and created again: the caller has the
+//! deadline.
+
+use std::time::Duration;
+
+use muster_api::base::unix_millis_now;
+use muster_api::wire::Millis;
+use muster_bus::{BucketError, BucketWatch};
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout};
+
+use crate::DEFAULT_LEASE;
+use crate::permit::AcquiredClaim;
+use crate::registration::{PermitRegistration, PlaceTerms};
+use crate::wait_progress::WaitProgress;
+use crate::watched_pool::{MAX_POLL_INTERVAL, WatchedPool};
+
+/// Time in addition to a third of the lease, in which each holder renews its claim in a stream that was created again.
+const RENEWAL_GRACE: Duration = Duration::from_secs(5);
+
+/// One attempt to get a place.
+pub(crate) struct AcquireAttempt<'a> {
+    pub(crate) registration: &'a PermitRegistration,
+    pub(crate) terms: PlaceTerms,
+    pub(crate) progress: &'a WaitProgress,
+    /// How far the broker's clock is ahead, in milliseconds.
+    pub(crate) clock_offset: &'a watch::Sender<i64>,
+}
+
+/// The stream of the bucket was deleted and created again: revisions begin anew, and all entries are lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct StreamRecreated;
+
+impl AcquireAttempt<'_> {
+    /// Waits for a place.
+    pub(crate) async fn wait_for_permit(&self) -> Result<AcquiredClaim, BucketError> {
+        let mut not_before = Instant::now();
+        loop {
+            if let Ok(acquired) = self.wait_in_stream(not_before).await? {
+                return Ok(acquired);
+            }
+            tracing::warn!(pool = %self.registration.pool, "the stream of permits was created again; waiting in it");
+            // Holders whose claims are lost write them again at their next heartbeat.
+            not_before = Instant::now() + self.registration.lease / 3 + RENEWAL_GRACE;
+        }
+    }
+
+    /// Waits for a place, but claims none before this time, until the stream is created again.
+    async fn wait_in_stream(
+        &self,
+        not_before: Instant,
+    ) -> Result<Result<AcquiredClaim, StreamRecreated>, BucketError> {
+        let registration = self.registration;
+        let mut watch = registration.bucket.watch(">").await?;
+        let mut state = WatchedPool::new(registration.pool.clone());
+        let known_revision = watch.complete_revision();
+        let written_from = unix_millis_now();
+        let own_revision = registration.put_wait(self.terms).await?;
+        let written_until = unix_millis_now();
+        let mut renewed_at = Instant::now();
+        // Decide only after the watch has delivered our own entry: then all earlier entries are applied too.
+        if own_revision <= known_revision
+            || self.read_until(own_revision, &mut state, &mut watch).await?.is_err()
+        {
+            return Ok(Err(StreamRecreated));
+        }
+        if let Some(stored_at) =
+            state.pool.wait_time(&registration.node, registration.slot.number())
+        {
+            let offset = clock_offset(stored_at, (written_from, written_until));
+            self.clock_offset.send_replace(offset);
+        }
+        state.fix_clock();
+        // Also with a longer lease a wait has contact with the bucket at least this often.
+        let interval = registration.lease.min(DEFAULT_LEASE) / 3;
+        loop {
+            while !watch.is_current() {
+                state.require_next_entry(&mut watch).await?;
+            }
+            self.progress.record_claims(state.pool.live_claims(state.broker_time()));
+            if Instant::now() >= not_before
+                && state.pool.is_turn_of(&registration.node, state.broker_time())
+            {
+                match self.try_claim(&mut state, &mut watch).await? {
+                    Ok(Some(acquired)) => {
+                        let watched = Some((state, watch));
+                        return Ok(Ok(AcquiredClaim { watched, ..acquired }));
+                    }
+                    Ok(None) => renewed_at = Instant::now(),
+                    Err(recreated) => return Ok(Err(recreated)),
+                }
+            }
+            if renewed_at.elapsed() >= interval || watch.has_stale_revisions() {
+                renewed_at = Instant::now();
+                if self.renew_entries(&watch).await?.is_err() {
+                    return Ok(Err(StreamRecreated));
+                }
+            }
+            let poll_timeout = state.poll_delay().min(interval);
+            if let Ok(applied) = timeout(poll_timeout, state.require_next_entry(&mut watch)).await {
+                applied?;
+                self.progress.record_contact();
+            }
+        }
+    }
+
+    /// Writes a claim and checks by its rank among the claims whether it holds a place; deletes a claim that came too late.
+    async fn try_claim(
+        &self,
+        state: &mut WatchedPool,
+        watch: &mut BucketWatch,
+    ) -> Result<Result<Option<AcquiredClaim>, StreamRecreated>, BucketError> {
+        let registration = self.registration;
+        let mut renewed_at = Instant::now();
+        let known_revision = watch.complete_revision();
+        let fence = registration.put_claim(self.terms, false).await?;
+        if fence <= known_revision {
+            return Ok(Err(StreamRecreated));
+        }
+        let mut last_revision = fence;
+        // The write may have taken long. The lease counts from before the last accepted write began.
+        while renewed_at.elapsed() >= registration.lease / 3 {
+            renewed_at = Instant::now();
+            last_revision = registration.send_heartbeat().await?;
+            if last_revision <= fence {
+                return Ok(Err(StreamRecreated));
+            }
+        }
+        if self.read_until(last_revision, state, watch).await?.is_err() {
+            return Ok(Err(StreamRecreated));
+        }
+        let held = state.pool.held_fence(&registration.node, state.broker_time());
+        if held == Some(fence) {
+            // The wait entry is removed during the run: a member with a claim does not count as waiting.
+            return Ok(Ok(Some(AcquiredClaim { fence, renewed_at, watched: None })));
+        }
+        // The wait entry stays, so that a claim that came too late keeps its rank among the waiters.
+        registration.delete_claim().await?;
+        Ok(Ok(None))
+    }
+
+    /// Applies entries until this own revision is included.
+    async fn read_until(
+        &self,
+        revision: u64,
+        state: &mut WatchedPool,
+        watch: &mut BucketWatch,
+    ) -> Result<Result<(), StreamRecreated>, BucketError> {
+        while state.pool.revision() < revision || !watch.is_current() {
+            match timeout(MAX_POLL_INTERVAL, state.require_next_entry(watch)).await {
+                Ok(applied) => applied?,
+                // The revision may belong to a stream that is gone.
+                Err(_) => {
+                    if self.renew_entries(watch).await? == Err(StreamRecreated) {
+                        return Ok(Err(StreamRecreated));
+                    }
+                }
+            }
+        }
+        self.progress.record_contact();
+        Ok(Ok(()))
+    }
+
+    /// Sends a heartbeat, and compares its revision with those that were read.
+    async fn renew_entries(
+        &self,
+        watch: &BucketWatch,
+    ) -> Result<Result<(), StreamRecreated>, BucketError> {
+        let known_revision = watch.complete_revision();
+        let revision = self.registration.send_heartbeat().await?;
+        self.progress.record_contact();
+        Ok(if revision > known_revision { Ok(()) } else { Err(StreamRecreated) })
+    }
+}
+
+/// How far the broker's clock is ahead, if it stored an entry at this time which was written in this period of the node's time.
+pub(crate) fn clock_offset(stored_at: Millis, (from, until): (Millis, Millis)) -> i64 {
+    let difference = |later: Millis, earlier: Millis| {
+        i64::try_from(later.saturating_sub(earlier)).unwrap_or(i64::MAX)
+    };
+    difference(stored_at, until) - difference(from, stored_at)
+}
