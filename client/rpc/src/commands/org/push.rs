@@ -1,7 +1,7 @@
 //! `rpc org push`: pushes the account tokens to the running broker, creates the fleet's stores, and writes the token to them.
 
 use muster_base::{error_chain, unix_millis_now};
-use muster_organisation::{AccountRealm, Organisation};
+use muster_organisation::{AccountRealm, Organisation, OrganisationLock, PushError};
 
 use crate::cli::org::OrgPushArgs;
 use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Result};
@@ -98,6 +98,26 @@ pub(super) async fn publish_account(organisation: &Organisation, printer: &Outpu
     }
 }
 
+/// Adds the role of leaf nodes to the account token if it is missing, and pushes it. If the broker cannot be reached, a later push does so.
+pub(super) async fn add_leaf_role(
+    organisation: &Organisation,
+    lock: &OrganisationLock,
+    printer: &OutputPrinter,
+) -> Result<()> {
+    if !organisation.add_leaf_role(lock, unix_millis_now())? {
+        return Ok(());
+    }
+    printer.print_message(format_args!("{GOOD}added{GOOD:#} the role of leaf nodes to the account"));
+    match organisation.push_tokens(unix_millis_now()).await {
+        Err(PushError::Bus(error)) => {
+            printer.print_warning(format_args!("the broker does not have it yet: {error}"));
+            printer.print_hint("run `rpc org push` before the leaf node connects");
+            Ok(())
+        }
+        pushed => Ok(pushed?),
+    }
+}
+
 pub(super) async fn push_to_broker(
     organisation: &Organisation,
     printer: &OutputPrinter,
@@ -105,5 +125,26 @@ pub(super) async fn push_to_broker(
     organisation.push_tokens(unix_millis_now()).await?;
     let urls = organisation.profile().broker.urls.join(", ");
     printer.print_message(format_args!("{GOOD}pushed{GOOD:#} the account's token to {urls}"));
+    push_to_leafs(organisation, printer).await
+}
+
+/// Pushes the tokens to the leaf nodes. Prints a warning for each that cannot be reached.
+async fn push_to_leafs(organisation: &Organisation, printer: &OutputPrinter) -> Result<()> {
+    for (leaf, error) in organisation.push_to_leafs(unix_millis_now()).await? {
+        let (name, urls) = (&leaf.name, leaf.urls.join(", "));
+        let Some(error) = error else {
+            printer.print_message(format_args!(
+                "{GOOD}pushed{GOOD:#} the account's token to the leaf node {name} at {urls}"
+            ));
+            continue;
+        };
+        printer.print_warning(format_args!(
+            "the leaf node {name} at {urls} did not get the account's token: {}",
+            error_chain(&error)
+        ));
+        printer.print_hint(format_args!(
+            "until `rpc org push` reaches it, it accepts connections of revoked users; nodes refuse their requests"
+        ));
+    }
     Ok(())
 }
