@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use muster_bus::{BrokerAddress, Bus, BusOptions};
+use muster_bus::{BrokerAddress, BucketReplicas, Bus, BusOptions};
 use muster_wire::identity::{Identity, SubjectName};
 use muster_wire::sign::Signer;
 use muster_wire::stores;
@@ -187,7 +187,7 @@ impl Organisation {
     pub async fn declare_stores(&self, broker: &impl Broker, copies: usize) {
         let bus = connect(broker, &self.administrator()).await;
         for store in &stores::ALL_BUCKETS {
-            bus.declare_bucket(store, copies).await.unwrap();
+            bus.declare_bucket(store, BucketReplicas::Exactly(copies)).await.unwrap();
         }
     }
 

@@ -146,7 +146,7 @@ impl Organisation {
             Ok(text) => Ok(text.to_string()),
             Err(_) if !path.exists() => {
                 Err(OrganisationError::NoLeafCredentials { name: name.clone(), path })
-            },
+            }
             Err(error) => Err(error.into()),
         }
     }

@@ -13,6 +13,7 @@ mod administration_keys;
 mod authority;
 mod authority_rotation;
 mod broker_operators;
+mod broker_status;
 pub mod bundle;
 pub mod cloud_init;
 mod cluster_config;
@@ -33,6 +34,7 @@ mod push;
 mod renewal;
 mod rotation;
 mod server_address;
+mod server_reports;
 #[cfg(test)]
 mod testing;
 
@@ -45,9 +47,10 @@ use muster_wire::token::{AccountTrust, KeyPair};
 use muster_secret::files;
 
 pub use broker_operators::BrokerOperators;
-pub use cluster_config::{
-    ClusterSettings, DEFAULT_LEAF_PORT, DEFAULT_ROUTE_PORT, LeafSettings,
+pub use broker_status::{
+    BrokerStatus, LeafStatus, RunningServer, ServerStatus, StreamFollower, StreamStatus,
 };
+pub use cluster_config::{ClusterSettings, DEFAULT_LEAF_PORT, DEFAULT_ROUTE_PORT, LeafSettings};
 pub use create::{OrganisationSpec, create_organisation};
 pub use error::OrganisationError;
 pub use issue::{CredentialSpec, IssuedCredentials, PreparedCredentials};
@@ -59,7 +62,7 @@ pub use nats_config::{
 };
 pub use newcomers::AccountTrusts;
 pub use profile::{BrokerProfile, LeafProfile, OrganisationProfile};
-pub use push::PushError;
+pub use push::{PushError, StoreChange, StoreChangeKind};
 pub use rotation::RotationStart;
 pub use server_address::{ServerAddress, ServerAddressError};
 

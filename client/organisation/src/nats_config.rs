@@ -13,6 +13,7 @@ use crate::{Organisation, OrganisationError};
 use muster_secret::files;
 use muster_wire::identity::Identity;
 use muster_wire::limits::MAX_CONNECT_BYTES;
+use muster_wire::stores;
 
 /// Maximum size of a token file in bytes.
 const MAX_TOKEN_BYTES: u64 = 1024 * 1024;
@@ -174,8 +175,7 @@ impl<'a> NatsServerConfig<'a> {
 
     /// Servers authenticate to each other with certificates, so a cluster and leaf nodes need TLS.
     fn require_tls(&self) -> Result<(), OrganisationError> {
-        let is_alone =
-            self.cluster.is_none() && self.leaf_listen.is_none() && self.leaf.is_none();
+        let is_alone = self.cluster.is_none() && self.leaf_listen.is_none() && self.leaf.is_none();
         if is_alone || self.organisation.profile().broker.tls {
             return Ok(());
         }
@@ -255,7 +255,14 @@ resolver: {{
     /// Renders the server's name, and where it reports its ports and its state.
     fn render_identity(&self) -> String {
         let name = self.server_name.as_ref();
-        let name = name.map(|name| format!("server_name: {}\n", quote_text(name.as_str())));
+        let name = name.map(|name| {
+            let tag = stores::server_tag(name.as_str());
+            format!(
+                "server_name: {}\nserver_tags: [{}]\n",
+                quote_text(name.as_str()),
+                quote_text(&tag)
+            )
+        });
         let ports = self.ports_directory.as_deref();
         let ports = ports.map(|path| format!("ports_file_dir: {}\n", quote_path(path)));
         let monitoring = self.monitoring_port.map(|port| format!("http: \"127.0.0.1:{port}\"\n"));

@@ -17,7 +17,9 @@ pub struct ServerAddress {
 
 /// The text is not an address of a server.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not an address of a server; write HOST or HOST:PORT, and an IPv6 address with a port as [ADDRESS]:PORT")]
+#[error(
+    "`{0}` is not an address of a server; write HOST or HOST:PORT, and an IPv6 address with a port as [ADDRESS]:PORT"
+)]
 pub struct ServerAddressError(String);
 
 impl ServerAddress {

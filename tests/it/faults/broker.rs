@@ -182,7 +182,7 @@ async fn write_without_a_responder_is_retried_until_stored() {
         // The first attempt of each write has failed by now.
         let unavailable = bucket.get("pool.a").await;
         assert!(unavailable.is_err(), "{unavailable:?}");
-        service.declare_bucket(&PERMITS_BUCKET, 1).await.unwrap()
+        service.declare_bucket(&PERMITS_BUCKET, BucketReplicas::Exactly(1)).await.unwrap()
     };
     let ((put, created), bucket) = tokio::join!(pending_writes, recreated);
     put.unwrap();

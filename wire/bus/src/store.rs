@@ -20,6 +20,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::connection::{Bus, wait_refused};
 
+pub use declare::{BucketDeclaration, BucketReplicas, BucketSettingChange};
 pub use entry::BucketEntry;
 pub use watch::BucketWatch;
 

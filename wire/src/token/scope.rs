@@ -252,7 +252,7 @@ fn build_template(
 pub fn administrator_permissions(user_key: &str) -> (SubjectPermissions, SubjectPermissions) {
     let mut publish = vec![subject::CONFIRM_SUBJECT.to_owned()];
     for store in &stores::ALL_BUCKETS {
-        let stream = format!("KV_{}", store.name);
+        let stream = stores::stream_name(store.name);
         publish.extend(
             ["CREATE", "UPDATE", "INFO"].map(|verb| format!("$JS.API.STREAM.{verb}.{stream}")),
         );

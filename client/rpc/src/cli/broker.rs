@@ -30,6 +30,13 @@ pub enum BrokerCommand {
     #[command(after_help = "Examples:
   rpc broker rename --host broker.acme.net --host 10.0.0.1")]
     Rename(BrokerRenameArgs),
+    /// Show the broker's servers, leaf nodes and streams, and what is wrong with them
+    #[command(after_help = "Examples:
+  rpc broker status
+  rpc broker status -j | jq -r '.problems[]'
+
+Exits with 2 if there is a problem.")]
+    Status(BrokerStatusArgs),
     /// Execute nats-server with the organisation's configuration
     #[command(after_help = "Examples:
   rpc broker run --org /srv/acme
@@ -99,6 +106,17 @@ pub struct BrokerRenameArgs {
     /// Host name or IP address of the broker; repeatable; replaces the current ones
     #[arg(long = "host", value_name = "NAME_OR_IP", required = true)]
     pub hosts: Vec<String>,
+}
+
+/// `rpc broker status`.
+#[derive(Debug, Args)]
+pub struct BrokerStatusArgs {
+    /// The organisation.
+    #[command(flatten)]
+    pub organisation: OrgDirectoryArgs,
+    /// Print one JSON document
+    #[arg(long, short)]
+    pub json: bool,
 }
 
 /// `rpc broker run`.

@@ -60,7 +60,7 @@ copy operator.jwt to each broker and restart them, one at a time.")]
     /// Push the account token to the running broker, and publish it to nodes and clients
     #[command(after_help = "Examples:
   rpc org push
-  rpc org push --replicas 3")]
+  rpc org push --replicas 5")]
     Push(OrgPushArgs),
     /// Add the bootstrap account, for machines that are not enrolled yet, to an organisation created by an earlier version
     #[command(after_help = "Examples:
@@ -340,9 +340,9 @@ pub struct OrgPushArgs {
     /// The organisation.
     #[command(flatten)]
     pub organisation: OrgDirectoryArgs,
-    /// Number of servers in a cluster that store each new bucket and stream
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=5))]
-    pub replicas: u8,
+    /// Number of servers in a cluster that store each bucket [default: 3 in a cluster of three or more, and never fewer than now]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=5))]
+    pub replicas: Option<u8>,
 }
 
 /// `rpc org show`.

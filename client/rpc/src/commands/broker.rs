@@ -1,5 +1,7 @@
 //! `rpc broker`: configures and runs nats-server.
 
+pub mod status;
+
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 
@@ -15,10 +17,11 @@ use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, R
 use crate::printer::GOOD;
 
 /// Runs one of the commands.
-pub fn run(command: BrokerCommand, cx: CommandContext<'_>) -> CommandResult {
+pub async fn run(command: BrokerCommand, cx: CommandContext<'_>) -> CommandResult {
     match command {
         BrokerCommand::Config(args) => print_config(&args, cx),
         BrokerCommand::Rename(args) => rename_broker(&args, cx),
+        BrokerCommand::Status(args) => status::run(&args, cx).await,
         BrokerCommand::Run(args) => run_server(&args, cx),
     }
 }
