@@ -228,6 +228,9 @@ impl GeneratedBroker {
         std::fs::create_dir_all(directory.join("conf.d")).unwrap();
         let paths = "[paths]\nstate = \"../state\"\naudit = \"../audit.log\"\nroot = \"../root\"\n";
         std::fs::write(directory.join("conf.d/test.toml"), paths).unwrap();
+        std::fs::create_dir_all(directory.join("policies")).unwrap();
+        std::fs::write(directory.join("policies/default.policy"), "policy default allow\n")
+            .unwrap();
         let mut command = Command::new(find_program("rpcd"));
         command.arg("--config").arg(directory.join("rpcd.toml"));
         let log = directory.join("log");

@@ -81,8 +81,8 @@ impl Bus {
         Ok(())
     }
 
-    /// Creates the bucket if it is missing. Of an existing one it sets the rules and replicas, and raises limits to those of this version.
-    /// Limits that are higher stay, because a lower one could remove values. Needs administrator permissions.
+    /// Creates the bucket if it is missing. Of an existing one it sets the rules, limits and replicas to those of this version.
+    /// Limits that an operator raised stay. Needs administrator permissions.
     pub async fn declare_bucket(
         &self,
         definition: &BucketDefinition,
@@ -182,15 +182,16 @@ fn stream_config(definition: &BucketDefinition, replicas: usize) -> Config {
     }
 }
 
-/// The configuration of an existing stream with all required rules, and limits that are not lower than before.
+/// The configuration of an existing stream with all required rules. No change removes a value that is in use: at a lower limit of values or
+/// bytes the broker refuses new writes, and limits that were raised stay.
 fn repaired_config(current: &Config, expected: Config) -> Config {
     Config {
         description: expected.description,
         subjects: expected.subjects,
         max_messages_per_subject: expected.max_messages_per_subject,
-        max_message_size: higher_limit(current.max_message_size, expected.max_message_size),
+        max_message_size: expected.max_message_size,
         max_bytes: higher_limit(current.max_bytes, expected.max_bytes),
-        max_age: longer_age(current.max_age, expected.max_age),
+        max_age: higher_limit(current.max_age, expected.max_age),
         num_replicas: expected.num_replicas,
         // The placement of an adopted bucket would permit one server only.
         placement: current.placement.clone().filter(|placement| !is_server_placement(placement)),
@@ -210,14 +211,10 @@ fn is_server_placement(placement: &Placement) -> bool {
     placement.tags.iter().any(|tag| tag.starts_with(stores::SERVER_TAG_PREFIX))
 }
 
-/// The higher of two limits; a limit that is not positive is unlimited.
-fn higher_limit<T: Ord + Default>(current: T, expected: T) -> T {
-    if current <= T::default() || current > expected { current } else { expected }
-}
-
-/// The longer of two ages; zero never expires.
-fn longer_age(current: Duration, expected: Duration) -> Duration {
-    if current.is_zero() || expected.is_zero() { Duration::ZERO } else { current.max(expected) }
+/// The higher of two limits; a limit that is not positive is unlimited, and is set unless this version has none.
+fn higher_limit<T: Ord + Default + Copy>(current: T, expected: T) -> T {
+    let is_unlimited = |limit: T| limit <= T::default();
+    if is_unlimited(current) || is_unlimited(expected) { expected } else { current.max(expected) }
 }
 
 /// The settings in which two configurations of a stream differ.
@@ -251,7 +248,7 @@ mod tests {
     use super::{BucketReplicas, changed_settings, repaired_config, stream_config};
 
     #[test]
-    fn limits_are_raised_and_never_lowered() {
+    fn limits_are_set_and_raised_ones_stay() {
         let expected = stream_config(&PERMITS_BUCKET, 3);
         let mut lower = expected.clone();
         lower.max_bytes = 1024;
@@ -265,11 +262,13 @@ mod tests {
             changes,
             ["replicas 1 -> 3", "max_bytes 1024 -> 67108864", "max_age_seconds 60 -> 172800"]
         );
-        let mut higher = expected.clone();
-        (higher.max_bytes, higher.max_message_size) = (-1, 1024 * 1024);
-        higher.max_age = Duration::ZERO;
-        assert_eq!(repaired_config(&higher, expected), higher);
-        assert_eq!(changed_settings(&higher, &higher), []);
+        let mut raised = expected.clone();
+        (raised.max_bytes, raised.max_age) = (i64::MAX, Duration::from_hours(100));
+        assert_eq!(repaired_config(&raised, expected.clone()), raised);
+        assert_eq!(changed_settings(&raised, &raised), []);
+        let mut unlimited = expected.clone();
+        (unlimited.max_bytes, unlimited.max_age) = (-1, Duration::ZERO);
+        assert_eq!(repaired_config(&unlimited, expected.clone()), expected);
     }
 
     #[test]
