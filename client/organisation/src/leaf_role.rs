@@ -14,7 +14,7 @@ use crate::{
 };
 
 impl Organisation {
-    /// Records the host names of a leaf node, to which `rpc org push` connects and for which its certificate is valid.
+    /// Records the host names of a leaf node, for which its certificate is valid.
     pub fn record_leaf(
         &mut self,
         _lock: &OrganisationLock,
@@ -42,7 +42,7 @@ impl Organisation {
     }
 
     /// The leaf nodes with credentials that are not revoked.
-    pub(crate) fn valid_leafs(&self, now: Millis) -> Result<Vec<LeafProfile>, OrganisationError> {
+    pub fn valid_leafs(&self, now: Millis) -> Result<Vec<LeafProfile>, OrganisationError> {
         let (trusts, records) = (self.account_trusts()?, self.read_records()?);
         let is_valid = |leaf: &&LeafProfile| {
             let of_leaf = |record: &&CredentialRecord| {

@@ -14,7 +14,7 @@ use muster_wire::token::UserCredentials;
 use muster_wire::token::head::AccountHead;
 use serde::Deserialize;
 
-use crate::{LeafProfile, MAX_FILE_BYTES, Organisation, OrganisationError, PrincipalKind};
+use crate::{MAX_FILE_BYTES, Organisation, OrganisationError, PrincipalKind};
 use muster_secret::files;
 
 /// Subject on which the broker accepts account tokens.
@@ -122,34 +122,6 @@ impl Organisation {
             bus.close().await?;
         }
         Ok(())
-    }
-
-    /// Pushes the account tokens to each leaf node, which has a system account of its own. Returns the errors of the others.
-    pub async fn push_to_leafs(
-        &self,
-        now: Millis,
-    ) -> Result<Vec<(LeafProfile, Option<PushError>)>, PushError> {
-        let (trusts, creds) = (self.account_trusts()?, self.system_credentials()?);
-        let tokens = [trusts.fleet_trust().account_token().to_owned(), self.system_token()?];
-        let mut results = Vec::new();
-        for leaf in self.valid_leafs(now)? {
-            let pushed = self.push_tokens_to(&leaf.urls, &creds, &tokens).await;
-            results.push((leaf, pushed.err()));
-        }
-        Ok(results)
-    }
-
-    async fn push_tokens_to(
-        &self,
-        urls: &[String],
-        creds: &UserCredentials,
-        tokens: &[String],
-    ) -> Result<(), PushError> {
-        let bus = self.connect_to(urls, creds).await?;
-        for token in tokens {
-            push_token(&bus, token.clone()).await?;
-        }
-        Ok(bus.close().await?)
     }
 
     /// Creates the fleet's stores in the broker, and updates existing ones: rules, limits that are too low, and replicas. Without a number, a
@@ -260,13 +232,8 @@ impl Organisation {
     }
 
     pub(super) async fn connect(&self, creds: &UserCredentials) -> Result<Bus, PushError> {
-        self.connect_to(&self.profile().broker.urls, creds).await
-    }
-
-    /// Connects to one of these servers.
-    async fn connect_to(&self, urls: &[String], creds: &UserCredentials) -> Result<Bus, PushError> {
         let broker = &self.profile().broker;
-        let servers = urls.iter().map(|url| BrokerAddress::parse(url, !broker.tls));
+        let servers = broker.urls.iter().map(|url| BrokerAddress::parse(url, !broker.tls));
         let mut options = BusOptions::for_command(
             creds.claims().name.clone(),
             servers.collect::<Result<_, _>>()?,

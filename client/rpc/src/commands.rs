@@ -3,7 +3,7 @@
 
 mod approve;
 pub mod audit;
-mod broker;
+pub mod broker;
 mod cancel;
 mod completion;
 mod context;

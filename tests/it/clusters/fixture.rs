@@ -203,10 +203,17 @@ impl GeneratedBroker {
     /// Adds a leaf node that connects to all servers, and starts it.
     pub(super) async fn start_leaf(&mut self) {
         self.run(&["org", "add", "leaf", "berlin", "--host", LEAF_ADDRESS]);
+        self.restart_leaf().await;
+    }
+
+    /// Starts the leaf node with a new bundle.
+    pub(super) async fn restart_leaf(&mut self) {
         let remotes: Vec<String> =
             (1..=3).map(|n| format!("127.0.0.{n}:{}", self.ports.leaf)).collect();
         let arguments: Vec<&str> = remotes.iter().flat_map(|remote| ["--leaf", remote]).collect();
         self.write_bundle("berlin", LEAF_ADDRESS, &arguments);
+        self.servers.remove("berlin");
+        let _ = std::fs::remove_file(self.path("berlin/log"));
         self.start_named("berlin");
         await_state("the leaf node connects", || {
             self.log("berlin").contains("Leafnode connection created")

@@ -152,25 +152,16 @@ pub(super) async fn push_to_broker(
     organisation.push_tokens(unix_millis_now()).await?;
     let urls = organisation.profile().broker.urls.join(", ");
     printer.print_message(format_args!("{GOOD}pushed{GOOD:#} the account's token to {urls}"));
-    push_to_leafs(organisation, printer).await
+    print_leaf_hint(organisation, printer)
 }
 
-/// Pushes the tokens to the leaf nodes. Prints a warning for each that cannot be reached.
-async fn push_to_leafs(organisation: &Organisation, printer: &OutputPrinter) -> Result<()> {
-    for (leaf, error) in organisation.push_to_leafs(unix_millis_now()).await? {
-        let (name, urls) = (&leaf.name, leaf.urls.join(", "));
-        let Some(error) = error else {
-            printer.print_message(format_args!(
-                "{GOOD}pushed{GOOD:#} the account's token to the leaf node {name} at {urls}"
-            ));
-            continue;
-        };
-        printer.print_warning(format_args!(
-            "the leaf node {name} at {urls} did not get the account's token: {}",
-            error_chain(&error)
-        ));
+/// Names the leaf nodes, which have account tokens of their own. `rpc` never connects to them with credentials of the system account: a leaf node could relay
+/// the connection to the broker, because a signed nonce is bound to no server.
+fn print_leaf_hint(organisation: &Organisation, printer: &OutputPrinter) -> Result<()> {
+    for leaf in organisation.valid_leafs(unix_millis_now())? {
         printer.print_hint(format_args!(
-            "until `rpc org push` reaches it, it accepts connections of revoked users; nodes refuse their requests"
+            "the leaf node {name} gets the account's token with a new bundle (`rpc broker config --name {name} --leaf ...`) and a restart; until then it accepts connections of revoked users, whose requests nodes refuse",
+            name = leaf.name
         ));
     }
     Ok(())
