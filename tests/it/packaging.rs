@@ -217,7 +217,7 @@ fn broker_bundle_is_a_valid_configuration() {
     let mode = |name: &str| bundle.join(name).metadata().unwrap().permissions().mode() & 0o777;
     assert_eq!(mode("broker.key"), 0o600);
     let files: Vec<_> = walk(&bundle);
-    assert_eq!(files.len(), 4, "{files:?}");
+    assert_eq!(files.len(), 6, "{files:?}");
     let text = fs::read_to_string(bundle.join("nats.conf")).unwrap();
     assert!(!text.contains(&directory.path().display().to_string()), "{text}");
     for path in ["/var/lib/muster-broker/accounts", "/var/lib/muster-broker/jetstream"] {
@@ -227,6 +227,10 @@ fn broker_bundle_is_a_valid_configuration() {
     fs::write(bundle.join("nats.conf"), text.replace("/var/lib/muster-broker", &state)).unwrap();
     let mut server = Command::new(muster_tests::nats_server::find_binary());
     run_command(server.args(["--config", "nats.conf", "-t"]).current_dir(&bundle));
+    // Settings of the site survive a new bundle.
+    fs::write(bundle.join("local.conf"), "max_payload: 2MB\n").unwrap();
+    run_command(rpc().args(["broker", "config", "--org"]).arg(&org).arg("--bundle").arg(&bundle));
+    assert_eq!(fs::read_to_string(bundle.join("local.conf")).unwrap(), "max_payload: 2MB\n");
     fs::remove_file(bundle.join("broker.key")).unwrap();
     let broken = server.output().unwrap();
     assert!(!broken.status.success(), "nats-server does not read the files of the bundle");

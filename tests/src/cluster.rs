@@ -145,7 +145,7 @@ fn parse_stream_leader(answer: &str, stream: &str) -> Option<String> {
 }
 
 /// Ports that are free now.
-fn free_ports<const N: usize>() -> [u16; N] {
+pub fn free_ports<const N: usize>() -> [u16; N] {
     let listeners = [(); N].map(|()| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap());
     listeners.map(|listener| listener.local_addr().unwrap().port())
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use muster_bus::{BrokerAddress, Bus, BusOptions};
+use muster_bus::{BrokerAddress, BucketReplicas, Bus, BusOptions};
 use muster_wire::identity::{Identity, SubjectName};
 use muster_wire::sign::Signer;
 use muster_wire::stores;
@@ -47,6 +47,8 @@ pub struct Organisation {
     /// Signs users who may publish and subscribe to everything, as an attacker who controls the broker can.
     unrestricted: KeyPair,
     bootstrap_account: BootstrapAccount,
+    /// Signs leaf nodes.
+    leaf: KeyPair,
 }
 
 impl Organisation {
@@ -76,13 +78,20 @@ impl Organisation {
             role: "spy".to_owned(),
             template,
         }));
-        let signing_keys = roles.iter().map(scoped).chain([everything]).collect();
+        let leaf = key(KeyKind::Account);
+        let leaf_entry = SigningKeyEntry::Scoped(Box::new(ScopedKey::with_role_name(
+            leaf.public_key(),
+            scope::LEAF_ROLE,
+            scope::leaf_template(&collectives),
+        )));
+        let signing_keys = roles.iter().map(scoped).chain([everything, leaf_entry]).collect();
         // One minute ago, so that later revocations have a later time.
         let issued_at = crate::now() / 1000 - 60;
         let operator = key(KeyKind::Operator);
         Self {
             claims: AccountClaims::new(AccountLimits::with_jetstream(), signing_keys),
             unrestricted,
+            leaf,
             bootstrap_account: BootstrapAccount::new(&operator, issued_at),
             operator,
             account: key(KeyKind::Account),
@@ -190,7 +199,8 @@ impl Organisation {
         for store in &stores::ALL_BUCKETS {
             // A cluster on a busy machine may exceed the timeout of a request.
             let deadline = Instant::now() + NETWORK_TIMEOUT;
-            while let Err(error) = bus.declare_bucket(store, copies).await {
+            while let Err(error) = bus.declare_bucket(store, BucketReplicas::Exactly(copies)).await
+            {
                 assert!(Instant::now() < deadline, "{error}");
             }
         }
@@ -236,6 +246,11 @@ impl Organisation {
         self.user(UserRole::Service, name, &[])
     }
 
+    /// Key and token of a leaf node.
+    pub fn leaf(&self, name: &str) -> Signer {
+        self.sign_user(&self.leaf, name, &[], None)
+    }
+
     /// A user of any role, with these tags.
     pub fn user(&self, role: UserRole, name: &str, tags: &[&str]) -> Signer {
         self.user_until(role, name, tags, None)
@@ -249,12 +264,21 @@ impl Organisation {
         tags: &[&str],
         expires: Option<u64>,
     ) -> Signer {
+        self.sign_user(self.role_key(role), name, tags, expires)
+    }
+
+    fn sign_user(
+        &self,
+        role_key: &KeyPair,
+        name: &str,
+        tags: &[&str],
+        expires: Option<u64>,
+    ) -> Signer {
         let key = KeyPair::generate(KeyKind::User).unwrap();
         let claims = UserClaims::new(
             self.account.public_key(),
             tags.iter().map(ToString::to_string).collect(),
         );
-        let role_key = self.role_key(role);
         let validity = TokenValidity { issued_at: self.issued_at, expires };
         let name = Identity::parse(name).unwrap();
         let token =

@@ -31,20 +31,46 @@ impl RawNats {
     pub async fn connect(server: &impl Broker, user: &Signer) -> Self {
         let stream = TcpStream::connect(("127.0.0.1", server.port())).await.unwrap();
         let mut client = Self { stream, buffer: Vec::new(), subscriptions: 0 };
-        let info = client.read_line().await;
-        let info: serde_json::Value =
-            serde_json::from_str(info.strip_prefix("INFO ").unwrap()).unwrap();
-        let nonce = info.get("nonce").unwrap().as_str().unwrap();
-        let signature = user.key_pair().sign(nonce.as_bytes()).to_bytes();
+        let nonce = client.read_nonce().await;
         let options = json!({
             "verbose": false, "pedantic": false, "headers": true, "no_responders": true, "echo": true,
             "lang": "raw", "version": "0", "protocol": 1, "name": "thief",
-            "jwt": &*user.token(), "sig": data_encoding::BASE64URL_NOPAD.encode(&signature),
+            "jwt": &*user.token(), "sig": sign_nonce(user, &nonce),
         });
         client.send(&format!("CONNECT {options}\r\n")).await;
         let output = client.sync().await;
         assert_eq!(output.refusals, [""; 0], "{}", user.identity());
         client
+    }
+
+    /// Connects to a port for leaf nodes as this user, as nats-server does. `is_hub` claims that this side is the hub.
+    pub async fn connect_leaf(port: u16, user: &Signer, is_hub: bool) -> Self {
+        let stream = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+        let mut client = Self { stream, buffer: Vec::new(), subscriptions: 0 };
+        let nonce = client.read_nonce().await;
+        let options = json!({
+            "version": "2.15.1", "id": "thief", "name": "thief", "headers": true, "proto": 1, "is_hub": is_hub,
+            "jwt": &*user.token(), "sig": sign_nonce(user, &nonce),
+        });
+        client.send(&format!("CONNECT {options}\r\n")).await;
+        client
+    }
+
+    /// Publishes as a leaf node.
+    pub async fn publish_leaf(&mut self, subject: &str, reply: &str, payload: &str) {
+        self.send(&format!("LMSG {subject} {reply} {}\r\n{payload}\r\n", payload.len())).await;
+    }
+
+    /// Subscribes as a leaf node.
+    pub async fn subscribe_leaf(&mut self, subject: &str) {
+        self.send(&format!("LS+ {subject}\r\n")).await;
+    }
+
+    async fn read_nonce(&mut self) -> String {
+        let info = self.read_line().await;
+        let info: serde_json::Value =
+            serde_json::from_str(info.strip_prefix("INFO ").unwrap()).unwrap();
+        info.get("nonce").unwrap().as_str().unwrap().to_owned()
     }
 
     /// Sends text unchanged.
@@ -77,14 +103,34 @@ impl RawNats {
     pub async fn sync(&mut self) -> BrokerOutput {
         self.send("PING\r\n").await;
         let mut output = BrokerOutput::default();
+        assert!(
+            self.read_output(&mut output).await,
+            "the broker closed the connection: {output:?}"
+        );
+        output
+    }
+
+    /// Returns what the broker sent until now, and whether it closed the connection.
+    pub async fn sync_or_closed(&mut self) -> (BrokerOutput, bool) {
+        // Fails if the connection is closed.
+        let _ = self.stream.write_all(b"PING\r\n").await;
+        let mut output = BrokerOutput::default();
+        let is_open = self.read_output(&mut output).await;
+        (output, !is_open)
+    }
+
+    /// Reads up to the answer to a ping. Returns false if the broker closed the connection.
+    async fn read_output(&mut self, output: &mut BrokerOutput) -> bool {
         loop {
-            let line = self.read_line().await;
+            let Some(line) = self.try_read_line().await else {
+                return false;
+            };
             let words: Vec<&str> = line.split_whitespace().collect();
             match words.as_slice() {
-                ["PONG"] => return output,
+                ["PONG"] => return true,
                 ["PING"] => self.send("PONG\r\n").await,
                 ["-ERR", ..] => output.refusals.push(line),
-                ["MSG" | "HMSG", subject, .., length] => {
+                ["MSG" | "HMSG" | "LMSG" | "HLMSG", subject, .., length] => {
                     let subject = (*subject).to_owned();
                     let bytes = self.read_bytes(length.parse().unwrap()).await;
                     output.messages.push((subject, bytes));
@@ -95,29 +141,42 @@ impl RawNats {
     }
 
     async fn read_line(&mut self) -> String {
+        self.try_read_line().await.expect("the broker closed the connection")
+    }
+
+    /// The next line; `None` if the broker closed the connection.
+    async fn try_read_line(&mut self) -> Option<String> {
         loop {
             if let Some(end) = self.buffer.windows(2).position(|pair| pair == b"\r\n") {
                 let line: Vec<u8> = self.buffer.drain(..end + 2).collect();
-                return String::from_utf8_lossy(&line).trim_end().to_owned();
+                return Some(String::from_utf8_lossy(&line).trim_end().to_owned());
             }
-            self.fill_buffer().await;
+            if !self.fill_buffer().await {
+                return None;
+            }
         }
     }
 
     async fn read_bytes(&mut self, length: usize) -> Vec<u8> {
         while self.buffer.len() < length + 2 {
-            self.fill_buffer().await;
+            assert!(self.fill_buffer().await, "the broker closed the connection");
         }
         let mut bytes: Vec<u8> = self.buffer.drain(..length + 2).collect();
         bytes.truncate(length);
         bytes
     }
 
-    async fn fill_buffer(&mut self) {
+    /// Returns false if the broker closed the connection.
+    async fn fill_buffer(&mut self) -> bool {
         let mut chunk = vec![0; 16 * 1024];
         let read = tokio::time::timeout(NETWORK_TIMEOUT, self.stream.read(&mut chunk)).await;
-        let count = read.expect("the broker sent nothing").unwrap();
-        assert!(count > 0, "the broker closed the connection");
+        // A connection that is closed with unread bytes is reset.
+        let count = read.expect("the broker sent nothing").unwrap_or(0);
         self.buffer.extend(chunk.iter().take(count));
+        count > 0
     }
+}
+
+fn sign_nonce(user: &Signer, nonce: &str) -> String {
+    data_encoding::BASE64URL_NOPAD.encode(&user.key_pair().sign(nonce.as_bytes()).to_bytes())
 }

@@ -28,6 +28,13 @@ pub const MAX_NODE_TOKEN_SECONDS: u64 = 90 * 24 * 60 * 60;
 /// Largest user token inside a message, in bytes.
 pub const MAX_USER_TOKEN_BYTES: usize = 16 * 1024;
 
+/// Longest line with which a user connects to the broker, in bytes: its token, and 4 KiB for its name, a signature and options. The
+/// generated configuration of the broker permits it; nats-server's default of 4 KiB does not.
+pub const MAX_CONNECT_BYTES: usize = MAX_USER_TOKEN_BYTES + CONNECT_OPTIONS_BYTES;
+
+/// Space for the rest of the line beside the token, in bytes.
+pub const CONNECT_OPTIONS_BYTES: usize = 4 * 1024;
+
 /// Most tokens that a caller keeps in its cache of verified tokens between commands.
 pub const MAX_VERIFIED_TOKENS: usize = 64 * 1024;
 

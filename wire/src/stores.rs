@@ -98,6 +98,19 @@ pub fn permit_keys(node: &str) -> Vec<String> {
         .collect()
 }
 
+/// Start of the tag of each server with its name, by which a stream can be placed on it.
+pub const SERVER_TAG_PREFIX: &str = "server:";
+
+/// The tag of the server with this name.
+pub fn server_tag(name: &str) -> String {
+    format!("{SERVER_TAG_PREFIX}{name}")
+}
+
+/// The name of a bucket's stream.
+pub fn stream_name(bucket: &str) -> String {
+    format!("KV_{bucket}")
+}
+
 /// In [`TRUST_BUCKET`]: the renewed token of a node.
 pub fn renewed_token_key(node: &str) -> String {
     format!("token.{node}")

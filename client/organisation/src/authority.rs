@@ -50,6 +50,18 @@ pub(crate) fn issue_broker_certificate(
     authority_key: &str,
     hosts: &[String],
 ) -> Result<CertificateWithKey, OrganisationError> {
+    // Servers of a cluster connect to each other with the same certificate, as servers and as clients.
+    let usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+    issue_server_certificate(organisation, authority_key, hosts, usages)
+}
+
+/// Generates a certificate of a server for these host names and addresses and these uses, signed with the authority's key.
+pub(crate) fn issue_server_certificate(
+    organisation: &str,
+    authority_key: &str,
+    hosts: &[String],
+    usages: Vec<ExtendedKeyUsagePurpose>,
+) -> Result<CertificateWithKey, OrganisationError> {
     let params = authority_params(organisation)?;
     let issuer = Issuer::from_params(&params, KeyPair::from_pem(authority_key)?);
     let names = hosts.iter().map(String::as_str).chain(LOCAL_HOSTS).map(str::to_owned);
@@ -60,9 +72,7 @@ pub(crate) fn issue_broker_certificate(
     broker.distinguished_name = DistinguishedName::new();
     broker.distinguished_name.push(DnType::CommonName, common);
     broker.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-    // Servers of a cluster connect to each other with the same certificate, as servers and as clients.
-    broker.extended_key_usages =
-        vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+    broker.extended_key_usages = usages;
     broker.use_authority_key_identifier_extension = true;
     set_validity(&mut broker);
     let key = KeyPair::generate()?;

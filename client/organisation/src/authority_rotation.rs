@@ -71,7 +71,7 @@ impl Organisation {
 }
 
 /// The host names and addresses in the URLs of the broker.
-fn broker_hosts(urls: &[String]) -> Vec<String> {
+pub(crate) fn broker_hosts(urls: &[String]) -> Vec<String> {
     let host = |url: &String| {
         let address = url.split_once("://").map_or(url.as_str(), |(_, address)| address);
         let host = address.rsplit_once(':').map_or(address, |(host, _)| host);

@@ -13,8 +13,10 @@ use muster_wire::Millis;
 use muster_wire::identity::SubjectName;
 use muster_wire::token::UserRole;
 use muster_wire::token::encode::{self, TokenValidity};
+use rcgen::ExtendedKeyUsagePurpose;
 
 use crate::account::{account_claims, system_claims, write_token};
+use crate::authority::CertificateWithKey;
 use crate::nats_config::NatsServerConfig;
 use crate::profile::{self, BrokerProfile, OrganisationProfile};
 use crate::{
@@ -78,6 +80,7 @@ pub fn create_organisation(
                 urls: broker_urls(spec.tls, &spec.hosts, spec.port),
                 port: spec.port,
                 tls: spec.tls,
+                leafs: Vec::new(),
             },
         },
         layout,
@@ -90,7 +93,7 @@ pub fn create_organisation(
     }
     organisation.write_broker_accounts()?;
     let conf = NatsServerConfig::for_organisation(&organisation);
-    files::replace_public(&organisation.layout.broker_config(), conf.render_text().as_bytes())?;
+    conf.write_config(&organisation.layout.broker_config())?;
     // Written last: only a directory with this file is an organisation.
     organisation.write_profile()?;
     Ok(organisation)
@@ -140,6 +143,17 @@ impl Organisation {
         Ok(files::replace_public(&layout.broker_certificate(), issued.certificate.as_bytes())?)
     }
 
+    /// Issues a certificate with these names for a leaf node. It is not valid for clients, so the servers of a cluster refuse it for routes.
+    pub(crate) fn issue_leaf_certificate(
+        &self,
+        hosts: &[String],
+    ) -> Result<CertificateWithKey, OrganisationError> {
+        require_hosts(hosts)?;
+        let key = files::read_secret(&self.layout.authority_key(), MAX_FILE_BYTES)?;
+        let usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        authority::issue_server_certificate(&self.profile.name, &key, hosts, usages)
+    }
+
     /// Replaces the broker's host names: issues a new certificate from the same authority and updates the URLs of nodes and clients.
     pub fn rename_broker(
         &mut self,
@@ -155,7 +169,7 @@ impl Organisation {
     }
 }
 
-fn require_hosts(hosts: &[String]) -> Result<(), OrganisationError> {
+pub(crate) fn require_hosts(hosts: &[String]) -> Result<(), OrganisationError> {
     match hosts.iter().find(|host| !authority::is_host(host)) {
         Some(host) => Err(OrganisationError::Host(host.clone())),
         None => Ok(()),
@@ -197,7 +211,7 @@ fn default_name(directory: &Path) -> String {
 }
 
 /// URLs of the broker for nodes and clients. Without hosts, the loopback address only.
-fn broker_urls(tls: bool, hosts: &[String], port: i32) -> Vec<String> {
+pub(crate) fn broker_urls(tls: bool, hosts: &[String], port: i32) -> Vec<String> {
     let scheme = if tls { "tls" } else { "nats" };
     let local = ["127.0.0.1".to_owned()];
     let hosts = if hosts.is_empty() { &local } else { hosts };

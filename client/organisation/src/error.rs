@@ -36,6 +36,17 @@ pub enum OrganisationError {
         "the broker of this organisation does not use TLS; it listens on the loopback address only"
     )]
     PlainText,
+    /// No credentials were written for the leaf node.
+    #[error("leaf `{name}` has no credentials: {} does not exist", path.display())]
+    NoLeafCredentials {
+        /// Name of the leaf.
+        name: Identity,
+        /// Where they are expected.
+        path: PathBuf,
+    },
+    /// No leaf of this name was added.
+    #[error("the organisation has no leaf `{0}`")]
+    UnknownLeaf(Identity),
     /// A configuration file exists that the bundle would replace.
     #[error("{} already exists; nothing was changed", .0.display())]
     Configured(PathBuf),

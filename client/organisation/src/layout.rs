@@ -36,6 +36,8 @@ pub enum OrganisationKey {
     Newcomer,
     /// Signs tokens of enrollers, in the bootstrap account.
     Enroller,
+    /// Signs tokens of leaf nodes. Exists when a leaf node was added.
+    Leaf,
 }
 
 impl OrganisationKey {
@@ -57,6 +59,7 @@ impl OrganisationKey {
             Self::Newcomers => "newcomers.nk",
             Self::Newcomer => "role-newcomer.nk",
             Self::Enroller => "role-enroller.nk",
+            Self::Leaf => "role-leaf.nk",
         }
     }
 }
@@ -94,6 +97,8 @@ paths! {
     authority_key = "keys/ca.key";
     /// Certificate and secret key of the authority that replaces the present one, while a rotation is in progress.
     next_authority = "keys/ca.next.pem";
+    /// The password of the routes between the servers of a cluster. Exists when a cluster was configured.
+    route_password = "keys/routes.password";
     /// The directory of credentials.
     creds_directory = "creds";
     /// The credentials that push account tokens to the broker.

@@ -33,12 +33,14 @@ pub enum PrincipalKind {
     Newcomer,
     /// Enrols new machines and issues their identity
     Enroller,
+    /// Connects a nats-server at another site as a leaf node
+    Leaf,
 }
 
 /// The accounts in which credentials are issued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum AccountRealm {
-    /// Users, nodes and services.
+    /// Users, nodes, services and leaf nodes.
     Fleet,
     /// Bootstrapping machines and enrollers.
     Newcomers,
@@ -48,7 +50,7 @@ impl PrincipalKind {
     /// The account of principals of this kind.
     pub fn realm(self) -> AccountRealm {
         match self {
-            Self::User | Self::Node | Self::Service => AccountRealm::Fleet,
+            Self::User | Self::Node | Self::Service | Self::Leaf => AccountRealm::Fleet,
             Self::Newcomer | Self::Enroller => AccountRealm::Newcomers,
         }
     }
@@ -61,6 +63,7 @@ impl PrincipalKind {
             Self::Service => "service",
             Self::Newcomer => "newcomer",
             Self::Enroller => "enroller",
+            Self::Leaf => "leaf",
         }
     }
 }

@@ -13,13 +13,16 @@ mod administration_keys;
 mod authority;
 mod authority_rotation;
 mod broker_operators;
+mod broker_status;
 pub mod bundle;
 pub mod cloud_init;
+mod cluster_config;
 mod create;
 pub mod enrol_script;
 mod error;
 mod issue;
 mod layout;
+mod leaf_role;
 mod ledger;
 mod names;
 mod nats_config;
@@ -30,6 +33,8 @@ mod prune;
 mod push;
 mod renewal;
 mod rotation;
+mod server_address;
+mod server_reports;
 #[cfg(test)]
 mod testing;
 
@@ -42,17 +47,24 @@ use muster_wire::token::{AccountTrust, KeyPair};
 use muster_secret::files;
 
 pub use broker_operators::BrokerOperators;
+pub use broker_status::{
+    BrokerStatus, LeafStatus, RunningServer, ServerStatus, StreamFollower, StreamStatus,
+};
+pub use cluster_config::{ClusterSettings, DEFAULT_LEAF_PORT, DEFAULT_ROUTE_PORT, LeafSettings};
 pub use create::{OrganisationSpec, create_organisation};
 pub use error::OrganisationError;
 pub use issue::{CredentialSpec, IssuedCredentials, PreparedCredentials};
 pub use layout::{OrganisationKey, OrganisationLayout};
 pub use ledger::{AccountRealm, CredentialRecord, CredentialState, PrincipalKind, RecordIndex};
 pub use names::NameRegister;
-pub use nats_config::NatsServerConfig;
+pub use nats_config::{
+    DEFAULT_MAX_CONNECTIONS, DEFAULT_MONITORING_PORT, NatsServerConfig, PACKAGE_STATE_DIRECTORY,
+};
 pub use newcomers::AccountTrusts;
-pub use profile::{BrokerProfile, OrganisationProfile};
-pub use push::PushError;
+pub use profile::{BrokerProfile, LeafProfile, OrganisationProfile};
+pub use push::{PushError, StoreChange, StoreChangeKind};
 pub use rotation::RotationStart;
+pub use server_address::{ServerAddress, ServerAddressError};
 
 /// Largest organisation file that is read, in bytes.
 const MAX_FILE_BYTES: u64 = 16 * 1024 * 1024;

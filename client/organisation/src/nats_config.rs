@@ -3,26 +3,53 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
+use crate::authority::CertificateWithKey;
+use crate::authority_rotation::broker_hosts;
+use crate::cluster_config::{
+    ClusterSettings, LeafSettings, render_cluster, render_leaf_listener, render_leaf_remote,
+};
+use crate::server_address::ServerAddress;
 use crate::{Organisation, OrganisationError};
 use muster_secret::files;
+use muster_wire::identity::Identity;
+use muster_wire::limits::MAX_CONNECT_BYTES;
+use muster_wire::stores;
 
 /// Maximum size of a token file in bytes.
 const MAX_TOKEN_BYTES: u64 = 1024 * 1024;
 
 /// Directory of the broker's state when the package `muster-broker` runs it.
-const PACKAGE_STATE_DIR: &str = "/var/lib/muster-broker";
+pub const PACKAGE_STATE_DIRECTORY: &str = "/var/lib/muster-broker";
+/// Default port of nats-server's monitoring pages.
+pub const DEFAULT_MONITORING_PORT: u16 = 8222;
+/// Default number of connections that a server accepts.
+pub const DEFAULT_MAX_CONNECTIONS: u32 = 65_536;
 // Names of the files in a broker's bundle.
 const BUNDLE_CONFIG: &str = "nats.conf";
 const BUNDLE_OPERATOR: &str = "operator.jwt";
 const BUNDLE_CERTIFICATE: &str = "broker.pem";
 const BUNDLE_KEY: &str = "broker.key";
+const BUNDLE_AUTHORITY: &str = "ca.pem";
+const BUNDLE_LEAF_CREDENTIALS: &str = "leaf.creds";
+/// File beside the configuration with the routes of a cluster; secret.
+const CLUSTER_FILE: &str = "cluster.conf";
+/// File beside the configuration with settings of the site.
+const LOCAL_FILE: &str = "local.conf";
+
+/// Text of a new [`LOCAL_FILE`].
+const LOCAL_FILE_TEXT: &str = "\
+# Settings of this server. `rpc broker config` created this file and never changes it. It is read after the generated configuration: a setting
+# here replaces the one of the same name, and a block replaces the whole block.
+";
 
 /// The files that the configuration refers to.
 #[derive(Debug, Clone)]
-struct BrokerPaths {
+pub(crate) struct BrokerPaths {
     operator: PathBuf,
-    certificate: PathBuf,
-    key: PathBuf,
+    pub(crate) certificate: PathBuf,
+    pub(crate) key: PathBuf,
+    pub(crate) authority: PathBuf,
+    pub(crate) leaf_credentials: PathBuf,
     tokens: PathBuf,
 }
 
@@ -41,6 +68,18 @@ pub struct NatsServerConfig<'a> {
     pub jetstream: Option<PathBuf>,
     /// Directory in which nats-server writes its port numbers.
     pub ports_directory: Option<PathBuf>,
+    /// Name of the server. Without it, the server's key is its name, and changes at each start.
+    pub server_name: Option<Identity>,
+    /// Port of the monitoring pages on the loopback interface; disabled when absent.
+    pub monitoring_port: Option<u16>,
+    /// Number of connections that the server accepts.
+    pub max_connections: u32,
+    /// The cluster of the server.
+    pub cluster: Option<ClusterSettings>,
+    /// Address on which the server accepts leaf nodes.
+    pub leaf_listen: Option<ServerAddress>,
+    /// The servers that this server connects to as a leaf node.
+    pub leaf: Option<LeafSettings>,
 }
 
 impl<'a> NatsServerConfig<'a> {
@@ -53,6 +92,8 @@ impl<'a> NatsServerConfig<'a> {
             operator: layout.operator_token(),
             certificate: layout.broker_certificate(),
             key: layout.broker_key(),
+            authority: layout.authority_certificate(),
+            leaf_credentials: BUNDLE_LEAF_CREDENTIALS.into(),
             tokens: layout.broker_tokens(),
         };
         Self {
@@ -63,6 +104,12 @@ impl<'a> NatsServerConfig<'a> {
             accounts: format!("include {}\n", quote_text(&file_name)),
             jetstream: Some(layout.broker_directory().join("jetstream")),
             ports_directory: None,
+            server_name: None,
+            monitoring_port: None,
+            max_connections: DEFAULT_MAX_CONNECTIONS,
+            cluster: None,
+            leaf_listen: None,
+            leaf: None,
         }
     }
 
@@ -73,14 +120,18 @@ impl<'a> NatsServerConfig<'a> {
     }
 
     /// The configuration for the service of the package `muster-broker`, with the account tokens as of now. Files are relative to the
-    /// directory of the configuration, which is the service's working directory.
-    pub fn for_package(organisation: &'a Organisation) -> Result<Self, OrganisationError> {
+    /// directory of the configuration, which is the service's working directory; the server writes to the state directory.
+    pub fn for_package(
+        organisation: &'a Organisation,
+        state: &Path,
+    ) -> Result<Self, OrganisationError> {
         let mut config = Self::for_organisation(organisation).with_embedded_accounts()?;
-        let state = Path::new(PACKAGE_STATE_DIR);
         config.paths = BrokerPaths {
             operator: BUNDLE_OPERATOR.into(),
             certificate: BUNDLE_CERTIFICATE.into(),
             key: BUNDLE_KEY.into(),
+            authority: BUNDLE_AUTHORITY.into(),
+            leaf_credentials: BUNDLE_LEAF_CREDENTIALS.into(),
             tokens: state.join("accounts"),
         };
         config.jetstream = Some(state.join("jetstream"));
@@ -88,45 +139,79 @@ impl<'a> NatsServerConfig<'a> {
     }
 
     /// Writes the configuration and the files that it refers to into a directory, which becomes `/etc/muster-broker` on the broker's machine.
-    /// Existing files are replaced, because a new certificate or account needs the same files again.
+    /// Existing files are replaced, because a new certificate or account needs the same files again; only `local.conf` is kept.
     pub fn write_bundle(&self, directory: &Path) -> Result<(), OrganisationError> {
         let layout = self.organisation.layout();
         files::create_private_directory(directory)?;
         if self.organisation.profile().broker.tls {
-            let key = files::read_secret(&layout.broker_key(), MAX_TOKEN_BYTES)?;
+            let CertificateWithKey { certificate, key } = self.bundle_certificate()?;
             files::replace_secret(&directory.join(BUNDLE_KEY), key.as_bytes())?;
-            let certificate = files::read_text(&layout.broker_certificate(), MAX_TOKEN_BYTES)?;
             files::replace_public(&directory.join(BUNDLE_CERTIFICATE), certificate.as_bytes())?;
+            let authority = files::read_text(&layout.authority_certificate(), MAX_TOKEN_BYTES)?;
+            files::replace_public(&directory.join(BUNDLE_AUTHORITY), authority.as_bytes())?;
+        }
+        if let Some(settings) = &self.leaf {
+            let creds = self.organisation.leaf_credentials(&settings.leaf.name)?;
+            files::replace_secret(&directory.join(BUNDLE_LEAF_CREDENTIALS), creds.as_bytes())?;
         }
         let operator = files::read_text(&layout.operator_token(), MAX_TOKEN_BYTES)?;
         files::replace_public(&directory.join(BUNDLE_OPERATOR), operator.as_bytes())?;
-        Ok(files::replace_public(&directory.join(BUNDLE_CONFIG), self.render_text().as_bytes())?)
+        self.write_config(&directory.join(BUNDLE_CONFIG))
     }
 
-    /// Renders the file's text. The limits disconnect slow consumers, and detect a dead connection within 90 seconds.
+    /// Writes the configuration, and beside it the routes of a cluster, and `local.conf` unless it exists.
+    pub fn write_config(&self, path: &Path) -> Result<(), OrganisationError> {
+        self.require_tls()?;
+        let directory = path.parent().unwrap_or(Path::new(""));
+        files::create_public_if_missing(&directory.join(LOCAL_FILE), LOCAL_FILE_TEXT.as_bytes())?;
+        if let Some(cluster) = &self.cluster {
+            let password = self.organisation.route_password()?;
+            let text = render_cluster(cluster, &password, &self.paths);
+            files::replace_secret(&directory.join(CLUSTER_FILE), text.as_bytes())?;
+        }
+        let text = format!("{}\ninclude {}\n", self.render_text(), quote_text(LOCAL_FILE));
+        Ok(files::replace_public(path, text.as_bytes())?)
+    }
+
+    /// Servers authenticate to each other with certificates, so a cluster and leaf nodes need TLS.
+    fn require_tls(&self) -> Result<(), OrganisationError> {
+        let is_alone = self.cluster.is_none() && self.leaf_listen.is_none() && self.leaf.is_none();
+        if is_alone || self.organisation.profile().broker.tls {
+            return Ok(());
+        }
+        Err(OrganisationError::PlainText)
+    }
+
+    /// Certificate and secret key of the server. A leaf node gets its own, which the servers of a cluster do not accept for routes.
+    fn bundle_certificate(&self) -> Result<CertificateWithKey, OrganisationError> {
+        let layout = self.organisation.layout();
+        if let Some(settings) = &self.leaf {
+            return self.organisation.issue_leaf_certificate(&broker_hosts(&settings.leaf.urls));
+        }
+        let certificate = files::read_text(&layout.broker_certificate(), MAX_TOKEN_BYTES)?;
+        let key = files::read_secret(&layout.broker_key(), MAX_TOKEN_BYTES)?.to_string();
+        Ok(CertificateWithKey { certificate, key })
+    }
+
+    /// Renders the text without `local.conf`. The limits disconnect slow consumers, and detect a dead connection within 90 seconds.
     pub fn render_text(&self) -> String {
         let (paths, profile) = (&self.paths, self.organisation.profile());
-        let ports = self.ports_directory.as_deref();
-        let jetstream = self.jetstream.as_deref().map(|directory| {
-            format!("\njetstream: {{\n  store_dir: {}\n}}\n", quote_path(directory))
-        });
-        let tls = profile.broker.tls.then(|| {
-            format!(
-                "\ntls: {{\n  cert_file: {}\n  key_file: {}\n  timeout: 10\n}}\n",
-                quote_path(&paths.certificate),
-                quote_path(&paths.key)
-            )
-        });
-        format!(
+        let mut text = format!(
             "\
 # nats-server configuration of organisation {name}. Generated by `rpc broker config`.
 
 host: {host}
 port: {port}
-{ports}max_payload: 1MB
+{identity}max_payload: 1MB
+max_connections: {connections}
+# A token with many grants is larger than the default of 4 KiB.
+max_control_line: {MAX_CONNECT_BYTES}
 write_deadline: \"10s\"
 ping_interval: \"30s\"
 ping_max: 2
+# In lame duck mode (USR2), clients move to the other servers within two minutes.
+lame_duck_duration: \"2m\"
+lame_duck_grace_period: \"10s\"
 
 # Clients authenticate with tokens of this operator's accounts.
 operator: {operator}
@@ -138,21 +223,75 @@ resolver: {{
   interval: \"2m\"
 }}
 # Account tokens at startup. Newer tokens that were pushed take precedence.
-{accounts}{tls}{jetstream}",
+{accounts}",
             name = profile.name,
             host = quote_text(&self.host),
             port = self.port,
-            ports = ports
-                .map(|path| format!("ports_file_dir: {}\n", quote_path(path)))
-                .unwrap_or_default(),
+            identity = self.render_identity(),
+            connections = self.max_connections,
             operator = quote_path(&paths.operator),
             system_account = profile.system_account,
             tokens = quote_path(&paths.tokens),
             accounts = self.accounts,
-            tls = tls.unwrap_or_default(),
-            jetstream = jetstream.unwrap_or_default(),
-        )
+        );
+        if profile.broker.tls {
+            text.push_str(&render_tls(paths));
+        }
+        if let Some(directory) = self.jetstream.as_deref().filter(|_| self.leaf.is_none()) {
+            text.push_str(&render_jetstream(directory));
+        }
+        if self.cluster.is_some() {
+            text.push_str(&format!("\ninclude {}\n", quote_text(CLUSTER_FILE)));
+        }
+        if let Some(listen) = &self.leaf_listen {
+            text.push_str(&render_leaf_listener(listen, paths));
+        }
+        if let Some(leaf) = &self.leaf {
+            text.push_str(&render_leaf_remote(leaf, profile.account, paths));
+        }
+        text
     }
+
+    /// Renders the server's name, and where it reports its ports and its state.
+    fn render_identity(&self) -> String {
+        let name = self.server_name.as_ref();
+        let name = name.map(|name| {
+            let tag = stores::server_tag(name.as_str());
+            format!(
+                "server_name: {}\nserver_tags: [{}]\n",
+                quote_text(name.as_str()),
+                quote_text(&tag)
+            )
+        });
+        let ports = self.ports_directory.as_deref();
+        let ports = ports.map(|path| format!("ports_file_dir: {}\n", quote_path(path)));
+        let monitoring = self.monitoring_port.map(|port| format!("http: \"127.0.0.1:{port}\"\n"));
+        [name, ports, monitoring].into_iter().flatten().collect()
+    }
+}
+
+fn render_tls(paths: &BrokerPaths) -> String {
+    format!(
+        "\ntls: {{\n  cert_file: {}\n  key_file: {}\n  timeout: 10\n}}\n",
+        quote_path(&paths.certificate),
+        quote_path(&paths.key)
+    )
+}
+
+/// Renders the block of `JetStream`. The account's limit is 1536 MiB on disk, and a server with less offers it no `JetStream`.
+fn render_jetstream(directory: &Path) -> String {
+    format!(
+        "
+jetstream: {{
+  store_dir: {}
+  max_mem: 64MB
+  max_file: 2GB
+  # Each write is synced before it is confirmed, because a lost permit or name would be given out twice.
+  sync_interval: always
+}}
+",
+        quote_path(directory)
+    )
 }
 
 impl Organisation {
@@ -183,12 +322,12 @@ fn render_accounts(organisation: &Organisation) -> Result<String, OrganisationEr
     Ok(text)
 }
 
-fn quote_path(path: &Path) -> String {
+pub(crate) fn quote_path(path: &Path) -> String {
     quote_text(&path.to_string_lossy())
 }
 
 /// Quotes a text for nats-server's configuration syntax.
-fn quote_text(text: &str) -> String {
+pub(crate) fn quote_text(text: &str) -> String {
     let escaped = text.replace('\\', "\\\\").replace('"', "\\\"");
     format!("\"{escaped}\"")
 }

@@ -1,6 +1,6 @@
 //! Reads and writes `organisation.toml`, the public description of an organisation.
 
-use muster_wire::identity::SubjectName;
+use muster_wire::identity::{Identity, SubjectName};
 use muster_wire::token::PublicKey;
 use serde::{Deserialize, Serialize};
 
@@ -25,6 +25,7 @@ const PROFILE_HEADER: &str = "\
 #   keys/account.nk, keys/system.nk, keys/newcomers.nk   identities of the accounts; no command needs them: keep them offline
 #   keys/role-*.nk      sign the credentials of nodes, callers (users), services, administrators, users of the system
 #                       account, newcomers (bootstrap tokens) and enrollers
+#   keys/role-leaf.nk, keys/routes.password   exist if there are leaf nodes, and a cluster
 #   keys/ca.key         signs the broker's certificate
 #   keys/*.next, keys/ca.next.pem   exist while a key is being replaced (`rpc org rotate`)
 #   creds/              issued credentials, until they are moved to their destination
@@ -65,6 +66,27 @@ pub struct BrokerProfile {
     pub port: i32,
     /// Whether it uses TLS. If not, it listens on the loopback address only.
     pub tls: bool,
+    /// Leaf nodes: servers at other sites that connect to the broker.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub leafs: Vec<LeafProfile>,
+}
+
+/// A leaf node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct LeafProfile {
+    /// Its name, as in the list of issued credentials.
+    pub name: Identity,
+    /// Its addresses for nodes and clients.
+    pub urls: Vec<String>,
+}
+
+impl LeafProfile {
+    /// The port of its addresses.
+    pub fn port(&self) -> Option<u16> {
+        self.urls.first()?.rsplit_once(':')?.1.parse().ok()
+    }
 }
 
 impl OrganisationProfile {

@@ -12,6 +12,7 @@ use muster_wire::identity::Identity;
 use muster_wire::stores::TRUST_BUCKET;
 use muster_wire::token::claims::{AccountClaims, ScopedKey, SigningKeyEntry, UserClaims};
 use muster_wire::token::decode::decode_token;
+use muster_wire::token::scope::LEAF_ROLE;
 use muster_wire::token::{KeyPair, PublicKey, UserRole};
 
 use crate::account::permission_template;
@@ -40,16 +41,18 @@ impl PrincipalKind {
             Self::Service => OrganisationKey::Service,
             Self::Newcomer => OrganisationKey::Newcomer,
             Self::Enroller => OrganisationKey::Enroller,
+            Self::Leaf => OrganisationKey::Leaf,
         }
     }
 
     /// The role that the account token gives to the key.
-    fn role(self) -> UserRole {
+    fn role(self) -> &'static str {
         match self {
-            Self::User => UserRole::Caller,
-            Self::Node => UserRole::Node,
-            Self::Service | Self::Enroller => UserRole::Service,
-            Self::Newcomer => UserRole::Newcomer,
+            Self::User => UserRole::Caller.as_str(),
+            Self::Node => UserRole::Node.as_str(),
+            Self::Service | Self::Enroller => UserRole::Service.as_str(),
+            Self::Newcomer => UserRole::Newcomer.as_str(),
+            Self::Leaf => LEAF_ROLE,
         }
     }
 }
@@ -71,15 +74,26 @@ impl Organisation {
         }
         let next = self.create_next_key(key)?;
         if !role_keys(&account, kind.role()).contains(&next.public_key()) {
-            let template = permission_template(realm, kind.role(), &self.profile().collectives)
-                .ok_or(OrganisationError::NoNewcomers)?;
-            let scope = ScopedKey::new(next.public_key(), kind.role(), template);
-            account.signing_keys.push(SigningKeyEntry::Scoped(Box::new(scope)));
+            account.signing_keys.push(self.role_entry(kind, next.public_key())?);
             self.sign_account(lock, realm, account, now)?;
         }
         self.install_next_key(key, &next)?;
         self.remove_next_key(key)?;
         Ok(RotationStart::Started)
+    }
+
+    /// The entry in the account token of a key for credentials of this kind.
+    fn role_entry(
+        &self,
+        kind: PrincipalKind,
+        key: PublicKey,
+    ) -> Result<SigningKeyEntry, OrganisationError> {
+        let Ok(role) = kind.role().parse::<UserRole>() else {
+            return Ok(self.leaf_entry(key));
+        };
+        let template = permission_template(kind.realm(), role, &self.profile().collectives)
+            .ok_or(OrganisationError::NoNewcomers)?;
+        Ok(SigningKeyEntry::Scoped(Box::new(ScopedKey::new(key, role, template))))
     }
 
     /// Signs an account token that lists only the present key for credentials of this kind. Credentials that another key signed end. Returns the
@@ -188,14 +202,14 @@ impl Organisation {
 }
 
 /// The keys that the account lists for a role.
-fn role_keys(account: &AccountClaims, role: UserRole) -> Vec<PublicKey> {
+fn role_keys(account: &AccountClaims, role: &str) -> Vec<PublicKey> {
     account.signing_keys.iter().filter_map(|entry| role_key(entry, role)).collect()
 }
 
 /// The key of an entry, if it is of this role.
-fn role_key(entry: &SigningKeyEntry, role: UserRole) -> Option<PublicKey> {
+fn role_key(entry: &SigningKeyEntry, role: &str) -> Option<PublicKey> {
     match entry {
-        SigningKeyEntry::Scoped(scope) if scope.role == role.as_str() => Some(scope.key),
+        SigningKeyEntry::Scoped(scope) if scope.role == role => Some(scope.key),
         _ => None,
     }
 }
@@ -240,7 +254,7 @@ mod tests {
         assert_eq!(organisation.load_key(OrganisationKey::Caller).unwrap().public_key(), new);
         let new_rip = issue("rip");
         let trust = organisation.fleet_trust().unwrap();
-        assert_eq!(role_keys(&trust.claims().nats, UserRole::Caller), [old, new]);
+        assert_eq!(role_keys(&trust.claims().nats, UserRole::Caller.as_str()), [old, new]);
         for creds in [&old_rip, &new_rip] {
             let verified = trust.verify_user(creds.creds.jwt(), NOW).unwrap();
             assert_eq!(verified.role, UserRole::Caller);
@@ -276,6 +290,6 @@ mod tests {
         organisation.start_rotation(&lock, kind, NOW).unwrap();
         assert_eq!(current(), next.public_key());
         let account = organisation.realm_trust(AccountRealm::Newcomers).unwrap();
-        assert_eq!(role_keys(&account.claims().nats, UserRole::Service).len(), 2);
+        assert_eq!(role_keys(&account.claims().nats, UserRole::Service.as_str()).len(), 2);
     }
 }

@@ -3,7 +3,7 @@
 
 mod approve;
 pub mod audit;
-mod broker;
+pub mod broker;
 mod cancel;
 mod completion;
 mod context;
@@ -82,7 +82,7 @@ pub async fn run(
         Command::Policy(Deferred(command)) => policy::run(*command, cx),
         Command::Org(Deferred(command)) => org::run(*command, cx).await,
         Command::Provision(Deferred(command)) => provision::run(*command, cx).await,
-        Command::Broker(Deferred(command)) => broker::run(*command, cx),
+        Command::Broker(Deferred(command)) => broker::run(*command, cx).await,
         Command::Demo(Deferred(command)) => demo::run(*command, cx).await,
         Command::Schema(Deferred(args)) => schema::run(&args, cx),
         Command::Completion(Deferred(args)) => completion::run(&args, cx),

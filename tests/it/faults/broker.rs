@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use muster_bus::{BusOptions, Bytes};
+use muster_bus::{BucketReplicas, BusOptions, Bytes};
 use muster_client::Client;
 use muster_tests::cluster::Cluster;
 use muster_tests::organisation::{Organisation, connect, options};
@@ -182,7 +182,8 @@ async fn write_without_a_responder_is_retried_until_stored() {
         // The first attempt of each write has failed by now.
         let unavailable = bucket.get("pool.a").await;
         assert!(unavailable.is_err(), "{unavailable:?}");
-        service.declare_bucket(&PERMITS_BUCKET, 1).await.unwrap()
+        service.declare_bucket(&PERMITS_BUCKET, BucketReplicas::Exactly(1)).await.unwrap();
+        service.bucket(PERMITS_BUCKET.name)
     };
     let ((put, created), bucket) = tokio::join!(pending_writes, recreated);
     put.unwrap();

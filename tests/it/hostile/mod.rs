@@ -4,6 +4,7 @@
 mod attempts;
 mod buckets;
 mod fixture;
+mod leaf_nodes;
 mod matrix;
 mod random;
 mod read_actions;

@@ -167,10 +167,22 @@ impl Bus {
         payload: Bytes,
         quiet: Duration,
     ) -> Result<Vec<BusMessage>> {
+        self.request_until((subject, reply_to), payload, quiet, |_| false).await
+    }
+
+    /// Like [`Self::request_all`], and returns at once when the answers are complete.
+    pub async fn request_until(
+        &self,
+        (subject, reply_to): (&str, &str),
+        payload: Bytes,
+        quiet: Duration,
+        is_complete: impl Fn(&[BusMessage]) -> bool,
+    ) -> Result<Vec<BusMessage>> {
         let mut subscription = self.subscribe(reply_to).await?;
         self.publish_with_reply(subject, reply_to, payload).await?;
         let mut answers = Vec::new();
         while answers.len() < MAX_ANSWERS
+            && !is_complete(&answers)
             && let Ok(Some(answer)) = timeout(quiet, subscription.next()).await
         {
             answers.push(answer);

@@ -27,5 +27,8 @@ pub use names::NameStore;
 pub use probe::{BrokerProbe, BrokerProbeFailure, probe_broker};
 pub use reconnect::ReconnectBackoff;
 pub use renewal::{TokenRenewal, TokenRenewalError, verify_stored_token};
-pub use store::{Bucket, BucketEntry, BucketError, BucketWatch, OwnedKey};
+pub use store::{
+    Bucket, BucketDeclaration, BucketEntry, BucketError, BucketReplicas, BucketSettingChange,
+    BucketWatch, OwnedKey,
+};
 pub use trust::TrustLookupError;

@@ -23,6 +23,7 @@ use crate::connection::{Bus, wait_lost, wait_refused};
 use crate::error::BusError;
 use crate::reconnect::ReconnectBackoff;
 
+pub use declare::{BucketDeclaration, BucketReplicas, BucketSettingChange};
 pub use entry::BucketEntry;
 pub use owned_key::OwnedKey;
 pub use watch::BucketWatch;

@@ -107,6 +107,14 @@ pub fn create_secret(path: &Path, bytes: &[u8]) -> Result<(), FileAccessError> {
     write_new(path, bytes, 0o600).map_err(file_error("write", path))
 }
 
+/// Creates a public file unless it exists; an existing file is not changed.
+pub fn create_public_if_missing(path: &Path, bytes: &[u8]) -> Result<(), FileAccessError> {
+    match write_new(path, bytes, 0o644) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        written => written.map_err(file_error("write", path)),
+    }
+}
+
 /// Appends to a public file. Sets the mode each time, so that it depends neither on the umask nor on the version that created the file.
 pub fn append_public(path: &Path, bytes: &[u8]) -> Result<(), FileAccessError> {
     let failed = file_error("write", path);

@@ -264,7 +264,7 @@ fn build_template(
 pub fn administrator_permissions(user_key: &str) -> (SubjectPermissions, SubjectPermissions) {
     let mut publish = vec![subject::CONFIRM_SUBJECT.to_owned()];
     for store in &stores::ALL_BUCKETS {
-        let stream = format!("KV_{}", store.name);
+        let stream = stores::stream_name(store.name);
         publish.extend(
             ["CREATE", "UPDATE", "INFO"].map(|verb| format!("$JS.API.STREAM.{verb}.{stream}")),
         );
@@ -292,6 +292,53 @@ pub fn administrator_template() -> PermissionTemplate {
         payload: -1,
         rest: serde_json::Map::new(),
     }
+}
+
+/// Name of the leaf nodes' signing key in the fleet's account token. It is no [`UserRole`]: a leaf node signs no messages, and nodes and callers
+/// accept none of its.
+pub const LEAF_ROLE: &str = "leaf";
+
+/// Roles whose users may connect behind a leaf node.
+const ROLES_BEHIND_LEAFS: [UserRole; 2] = [UserRole::Node, UserRole::Caller];
+
+/// The broker permissions of leaf nodes: the union of what nodes and callers of any name may publish and subscribe. The leaf's own server
+/// restricts each of its users further.
+///
+/// The permissions are those of one connection for many users, so a leaf node may publish and subscribe the same subject. The credentials
+/// are valid for leaf connections only.
+pub fn leaf_template(collectives: &[SubjectName]) -> PermissionTemplate {
+    let templates = ROLES_BEHIND_LEAFS.map(|role| role.permission_template(collectives));
+    let [publish, subscribe] = [
+        |template: &PermissionTemplate| template.publish.allow.clone(),
+        |template: &PermissionTemplate| template.subscribe.allow.clone(),
+    ]
+    .map(|lines| {
+        let lines = templates.iter().flat_map(lines);
+        let mut patterns: Vec<String> = lines.map(|line| leaf_pattern(&line)).collect();
+        patterns.sort();
+        patterns.dedup();
+        // The leaf's own server confirms.
+        patterns.retain(|pattern| pattern != subject::CONFIRM_SUBJECT);
+        patterns
+    });
+    let mut rest = serde_json::Map::new();
+    rest.insert("allowed_connection_types".to_owned(), serde_json::json!(["LEAFNODE"]));
+    PermissionTemplate {
+        publish: allow_only(publish),
+        subscribe: allow_only(subscribe),
+        resp: None,
+        subs: -1,
+        data: -1,
+        payload: -1,
+        rest,
+    }
+}
+
+/// A scope line for users of any name, key and tag. A name has several tokens and is always at the end.
+fn leaf_pattern(line: &str) -> String {
+    line.replace(USER_NAME_PLACEHOLDER, ">")
+        .replace(USER_KEY_PLACEHOLDER, "*")
+        .replace("{{tag(agent)}}", "*")
 }
 
 fn allow_only(allow: Vec<String>) -> SubjectPermissions {

@@ -77,7 +77,7 @@ fn broker_configuration_has_the_tokens_and_the_certificate() {
     let organisation = create_organisation(spec(scratch.path()), NOW).unwrap();
     let mut conf = NatsServerConfig::for_organisation(&organisation);
     assert_eq!(
-        conf.render_text(),
+        format!("{}\ninclude \"local.conf\"\n", conf.render_text()),
         fs::read_to_string(organisation.layout().broker_config()).unwrap()
     );
     conf.jetstream = None;

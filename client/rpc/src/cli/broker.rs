@@ -1,9 +1,12 @@
 //! Arguments of `rpc broker ...`.
 
 use std::ffi::OsString;
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use muster_organisation::{DEFAULT_MAX_CONNECTIONS, ServerAddress};
+use muster_wire::identity::{Identity, SubjectName};
 
 use super::org::OrgDirectoryArgs;
 
@@ -19,12 +22,21 @@ pub enum BrokerCommand {
   rpc broker config --org /srv/acme
   rpc broker config --jetstream-dir /var/lib/nats --write
   rpc broker config --out /etc/nats/nats.conf
-  rpc broker config --bundle ./broker      for the package muster-broker")]
-    Config(BrokerConfigArgs),
+  rpc broker config --bundle ./broker      for the package muster-broker
+  rpc broker config --name broker1 --cluster acme --route broker1.acme.net --route broker2.acme.net --route broker3.acme.net --bundle ./broker1
+  rpc broker config --name berlin --leaf broker1.acme.net --leaf broker2.acme.net --bundle ./berlin")]
+    Config(Box<BrokerConfigArgs>),
     /// Change the broker's host names, in its certificate and in the addresses for nodes and clients
     #[command(after_help = "Examples:
   rpc broker rename --host broker.acme.net --host 10.0.0.1")]
     Rename(BrokerRenameArgs),
+    /// Show the broker's servers, leaf nodes and streams, and what is wrong with them
+    #[command(after_help = "Examples:
+  rpc broker status
+  rpc broker status -j | jq -r '.problems[]'
+
+Exits with 2 if there is a problem.")]
+    Status(BrokerStatusArgs),
     /// Execute nats-server with the organisation's configuration
     #[command(after_help = "Examples:
   rpc broker run --org /srv/acme
@@ -45,14 +57,44 @@ pub struct BrokerConfigArgs {
     #[arg(long)]
     pub port: Option<u16>,
     /// Write to this file instead of standard output
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", group = "written")]
     pub out: Option<PathBuf>,
     /// Write to the file that `rpc broker run` uses
-    #[arg(long, conflicts_with = "out")]
+    #[arg(long, group = "written")]
     pub write: bool,
     /// Write the configuration of the package muster-broker, with the files that it needs, into this directory
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["out", "write", "jetstream_dir"])]
+    #[arg(long, value_name = "DIR", group = "written", conflicts_with = "jetstream_dir")]
     pub bundle: Option<PathBuf>,
+    /// Directory of account tokens and streams on the broker's machine [default: /var/lib/muster-broker]
+    #[arg(long, value_name = "DIR", requires = "bundle")]
+    pub state_dir: Option<PathBuf>,
+    /// Address to listen on for nodes and users [default: all addresses; without TLS 127.0.0.1]
+    #[arg(long, value_name = "IP")]
+    pub listen: Option<IpAddr>,
+    /// Port of the monitoring pages on 127.0.0.1; 0 disables them [default: 8222 with --name or --bundle]
+    #[arg(long, value_name = "PORT")]
+    pub monitoring_port: Option<u16>,
+    /// Connections that the server accepts
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_MAX_CONNECTIONS, value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_connections: u32,
+    /// Name of the server; the name of a leaf node is the one of `rpc org add leaf`
+    #[arg(long)]
+    pub name: Option<Identity>,
+    /// Name of the cluster that the server belongs to
+    #[arg(long, value_name = "CLUSTER", requires_all = ["name", "routes", "written"])]
+    pub cluster: Option<SubjectName>,
+    /// Server of the cluster, with the port for routes [default: 6222]; repeat for each server, the same on all
+    #[arg(long = "route", value_name = "HOST[:PORT]", requires = "cluster")]
+    pub routes: Vec<ServerAddress>,
+    /// Address to listen on for routes [default: the address for nodes and users, with the port of the first route]
+    #[arg(long, value_name = "IP[:PORT]", requires = "cluster")]
+    pub cluster_listen: Option<ServerAddress>,
+    /// Accept leaf nodes on this address [default port: 7422]
+    #[arg(long, value_name = "IP[:PORT]")]
+    pub leaf_listen: Option<ServerAddress>,
+    /// Configure a leaf node, which connects to this server [default port: 7422]; repeatable
+    #[arg(long = "leaf", value_name = "HOST[:PORT]", requires_all = ["name", "bundle"], conflicts_with_all = ["cluster", "leaf_listen"])]
+    pub leafs: Vec<ServerAddress>,
 }
 
 /// `rpc broker rename`.
@@ -64,6 +106,17 @@ pub struct BrokerRenameArgs {
     /// Host name or IP address of the broker; repeatable; replaces the current ones
     #[arg(long = "host", value_name = "NAME_OR_IP", required = true)]
     pub hosts: Vec<String>,
+}
+
+/// `rpc broker status`.
+#[derive(Debug, Args)]
+pub struct BrokerStatusArgs {
+    /// The organisation.
+    #[command(flatten)]
+    pub organisation: OrgDirectoryArgs,
+    /// Print one JSON document
+    #[arg(long, short)]
+    pub json: bool,
 }
 
 /// `rpc broker run`.

@@ -60,7 +60,7 @@ copy operator.jwt to each broker and restart them, one at a time.")]
     /// Push the account token to the running broker, and publish it to nodes and clients
     #[command(after_help = "Examples:
   rpc org push
-  rpc org push --replicas 3")]
+  rpc org push --replicas 5")]
     Push(OrgPushArgs),
     /// Add the bootstrap account, for machines that are not enrolled yet, to an organisation created by an earlier version
     #[command(after_help = "Examples:
@@ -129,6 +129,12 @@ pub enum OrgAddCommand {
 
 `rpc provision host` creates all files that such a service needs.")]
     Enroller(CredentialArgs),
+    /// Create credentials for a leaf node: a nats-server at another site, to which nodes and users connect there
+    #[command(after_help = "Examples:
+  rpc org add leaf berlin --host broker.berlin.acme.net
+
+`rpc broker config --leaf` writes the configuration of its server.")]
+    Leaf(AddLeafArgs),
 }
 
 /// Options for all kinds of credentials.
@@ -179,6 +185,20 @@ pub struct AddNodeArgs {
     pub bundle: Option<PathBuf>,
 }
 
+/// `rpc org add leaf`.
+#[derive(Debug, Args)]
+pub struct AddLeafArgs {
+    /// Options for all kinds of credentials.
+    #[command(flatten)]
+    pub credentials: CredentialArgs,
+    /// Host name or IP address of the leaf node, for nodes and users at its site; repeatable
+    #[arg(long = "host", value_name = "NAME_OR_IP", required = true)]
+    pub hosts: Vec<String>,
+    /// Port of the leaf node for nodes and users [default: that of the broker]
+    #[arg(long)]
+    pub port: Option<u16>,
+}
+
 /// `rpc org list`.
 #[derive(Debug, Args)]
 pub struct OrgListArgs {
@@ -211,12 +231,13 @@ pub struct OrgRevokeArgs {
 }
 
 /// Kinds of principals, with their help.
-const PRINCIPAL_KINDS: [(PrincipalKind, &str); 5] = [
+const PRINCIPAL_KINDS: [(PrincipalKind, &str); 6] = [
     (PrincipalKind::User, "Sends requests"),
     (PrincipalKind::Node, "Executes requests"),
     (PrincipalKind::Service, "Sends and executes requests"),
     (PrincipalKind::Newcomer, "Bootstrap token, with which new machines request enrolment"),
     (PrincipalKind::Enroller, "Enrols new machines and issues their identity"),
+    (PrincipalKind::Leaf, "Connects a nats-server at another site as a leaf node"),
 ];
 
 /// Parses the name of a kind of principal.
@@ -319,9 +340,9 @@ pub struct OrgPushArgs {
     /// The organisation.
     #[command(flatten)]
     pub organisation: OrgDirectoryArgs,
-    /// Number of servers in a cluster that store each new bucket and stream
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=5))]
-    pub replicas: u8,
+    /// Number of servers in a cluster that store each bucket [default: 3 in a cluster of three or more, and never fewer than now]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=5))]
+    pub replicas: Option<u8>,
 }
 
 /// `rpc org show`.

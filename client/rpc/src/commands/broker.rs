@@ -1,22 +1,27 @@
 //! `rpc broker`: configures and runs nats-server.
 
+pub mod status;
+
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 
-use muster_organisation::{NatsServerConfig, Organisation};
-use muster_secret::files;
+use muster_organisation::{
+    ClusterSettings, DEFAULT_MONITORING_PORT, LeafSettings, NatsServerConfig, Organisation,
+    PACKAGE_STATE_DIRECTORY, ServerAddress,
+};
 
 use crate::broker_program;
 use crate::broker_program::BrokerProgramError;
 use crate::cli::broker::{BrokerCommand, BrokerConfigArgs, BrokerRenameArgs, BrokerRunArgs};
-use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
+use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Result};
 use crate::printer::GOOD;
 
 /// Runs one of the commands.
-pub fn run(command: BrokerCommand, cx: CommandContext<'_>) -> CommandResult {
+pub async fn run(command: BrokerCommand, cx: CommandContext<'_>) -> CommandResult {
     match command {
         BrokerCommand::Config(args) => print_config(&args, cx),
         BrokerCommand::Rename(args) => rename_broker(&args, cx),
+        BrokerCommand::Status(args) => status::run(&args, cx).await,
         BrokerCommand::Run(args) => run_server(&args, cx),
     }
 }
@@ -25,7 +30,7 @@ pub fn run(command: BrokerCommand, cx: CommandContext<'_>) -> CommandResult {
 fn print_config(args: &BrokerConfigArgs, cx: CommandContext<'_>) -> CommandResult {
     let organisation = cx.open_organisation(&args.organisation)?;
     if let Some(directory) = &args.bundle {
-        return write_bundle(&organisation, directory, args.port, cx);
+        return write_bundle(&organisation, directory, args, cx);
     }
     let default_path = organisation.layout().broker_config();
     let out = if args.write { Some(&default_path) } else { args.out.as_ref() };
@@ -36,13 +41,11 @@ fn print_config(args: &BrokerConfigArgs, cx: CommandContext<'_>) -> CommandResul
     if let Some(directory) = &args.jetstream_dir {
         conf.jetstream = Some(absolute_path(directory));
     }
-    if let Some(port) = args.port {
-        conf.port = i32::from(port);
-    }
+    configure_server(&mut conf, &organisation, args)?;
     match out {
         None => cx.printer.print_text(conf.render_text())?,
         Some(path) => {
-            files::replace_public(path, conf.render_text().as_bytes())?;
+            conf.write_config(path)?;
             cx.printer.print_message(format_args!("{GOOD}wrote{GOOD:#} {}", path.display()));
         }
     }
@@ -53,19 +56,60 @@ fn print_config(args: &BrokerConfigArgs, cx: CommandContext<'_>) -> CommandResul
 fn write_bundle(
     organisation: &Organisation,
     directory: &Path,
-    port: Option<u16>,
+    args: &BrokerConfigArgs,
     cx: CommandContext<'_>,
 ) -> CommandResult {
-    let mut conf = NatsServerConfig::for_package(organisation)?;
-    if let Some(port) = port {
-        conf.port = i32::from(port);
-    }
+    let state = args.state_dir.as_deref().unwrap_or(Path::new(PACKAGE_STATE_DIRECTORY));
+    let mut conf = NatsServerConfig::for_package(organisation, state)?;
+    conf.monitoring_port = Some(DEFAULT_MONITORING_PORT);
+    configure_server(&mut conf, organisation, args)?;
     conf.write_bundle(directory)?;
     cx.printer.print_message(format_args!("{GOOD}wrote{GOOD:#} {}", directory.display()));
     cx.printer.print_hint(
         "copy its files to /etc/muster-broker on the broker's machine, then run there: systemctl restart muster-broker",
     );
     Ok(CommandExitCode::Passed)
+}
+
+/// Applies the options for one server.
+fn configure_server(
+    conf: &mut NatsServerConfig<'_>,
+    organisation: &Organisation,
+    args: &BrokerConfigArgs,
+) -> Result<()> {
+    if let Some(port) = args.port {
+        conf.port = i32::from(port);
+    }
+    if let Some(address) = args.listen {
+        conf.host = address.to_string();
+    }
+    if args.name.is_some() {
+        conf.monitoring_port = Some(DEFAULT_MONITORING_PORT);
+    }
+    if let Some(port) = args.monitoring_port {
+        conf.monitoring_port = Some(port).filter(|port| *port > 0);
+    }
+    conf.server_name.clone_from(&args.name);
+    conf.max_connections = args.max_connections;
+    if let Some(name) = &args.cluster {
+        // Servers of a cluster usually use one port for routes.
+        let port = args.routes.first().and_then(|route| route.port);
+        let default_listen = ServerAddress { host: conf.host.clone(), port };
+        conf.cluster = Some(ClusterSettings {
+            name: name.clone(),
+            listen: args.cluster_listen.clone().unwrap_or(default_listen),
+            routes: args.routes.clone(),
+        });
+    }
+    conf.leaf_listen.clone_from(&args.leaf_listen);
+    if let Some(name) = args.name.as_ref().filter(|_| !args.leafs.is_empty()) {
+        let leaf = organisation.find_leaf(name)?.clone();
+        if args.port.is_none() {
+            conf.port = leaf.port().map_or(conf.port, i32::from);
+        }
+        conf.leaf = Some(LeafSettings { leaf, remotes: args.leafs.clone() });
+    }
+    Ok(())
 }
 
 /// Makes a path absolute, because nats-server resolves relative paths from its working directory.

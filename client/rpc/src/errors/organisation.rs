@@ -34,6 +34,9 @@ impl CommandError for OrganisationError {
             Self::TooManyRevocations { .. } => {
                 "revocations of expired tokens are removed automatically: issue credentials of nodes with `--expires 90d`, or create a new organisation"
             }
+            Self::NoLeafCredentials { .. } | Self::UnknownLeaf(_) => {
+                "run `rpc org add leaf NAME --host HOST`; with `--renew` if it was added before"
+            }
             Self::NoNewcomers => "run `rpc org newcomers` to create it",
             _ => return Vec::new(),
         };

@@ -8,7 +8,7 @@ use schemars::generate::SchemaSettings;
 use serde_json::{Value, json};
 
 use super::PUBLISHED_SCHEMAS;
-use crate::commands::org;
+use crate::commands::{broker, org};
 use crate::render;
 use crate::render::json::ReportDocument;
 
@@ -62,6 +62,7 @@ fn made(name: &str) -> Value {
         "muster.policy.explain.v1" => of::<render::policy::PolicyExplainDocument<'_>>(),
         "muster.policy.test.v1" => of::<render::policy::PolicyTestDocument<'_>>(),
         "muster.audit.verdict.v1" => of::<render::audit::AuditVerdictDocument<'_>>(),
+        "muster.broker.status.v1" => of::<broker::status::BrokerStatusDocument>(),
         "muster.org.list.v1" => of::<org::list::OrgListDocument>(),
         "muster.org.show.v1" => of::<org::show::OrganisationDocument<'_>>(),
         "muster.org.party.v1" => of::<org::show::PrincipalDocument>(),

@@ -48,7 +48,7 @@ pub fn start_broker(
     conf.jetstream = Some(directory.join("jetstream"));
     conf.ports_directory = Some(ports);
     let path = organisation.layout().broker_config();
-    files::replace_public(&path, conf.render_text().as_bytes())?;
+    conf.write_config(&path)?;
     let log = directory.join("log/broker.log");
     let (child, process) =
         process::start_process(program, &["--config".as_ref(), path.as_os_str()], &[], &log)?;

@@ -159,7 +159,7 @@ impl DemoStart<'_> {
         self.printer.print_detail(format_args!("the broker listens on {}", broker.url));
         self.record.broker = Some(broker);
 
-        organisation.declare_stores(1, unix_millis_now()).await?;
+        organisation.declare_stores(None, unix_millis_now()).await?;
         make_user(&organisation, fleet::DEMO_USER, directory)?;
         make_user(&organisation, fleet::GUEST_USER, &directory.join(GUEST_DIRECTORY))?;
         if args.in_memory {

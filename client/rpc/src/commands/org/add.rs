@@ -11,8 +11,9 @@ use muster_wire::identity::SubjectName;
 use muster_wire::limits::MAX_NODE_TOKEN_SECONDS;
 use muster_wire::token::scope::CallerGrant;
 
-use super::names;
-use crate::cli::org::{CredentialArgs, OrgAddCommand};
+use super::{names, push};
+use crate::cli::lifetime::CredentialExpiry;
+use crate::cli::org::{AddLeafArgs, CredentialArgs, OrgAddCommand};
 use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::printer::{GOOD, OutputPrinter};
 
@@ -37,6 +38,7 @@ pub async fn run(args: OrgAddCommand, cx: CommandContext<'_>) -> CommandResult {
         }
         OrgAddCommand::Service(args) => (PrincipalKind::Service, args, Vec::new(), None),
         OrgAddCommand::Enroller(args) => (PrincipalKind::Enroller, args, Vec::new(), None),
+        OrgAddCommand::Leaf(args) => return add_leaf(args, cx).await,
     };
     let organisation = cx.open_organisation(&credentials.organisation)?;
     let lock = organisation.lock()?;
@@ -75,6 +77,30 @@ pub async fn run(args: OrgAddCommand, cx: CommandContext<'_>) -> CommandResult {
         printer.print_line(directory.display())?;
         print_next_step(kind, &directory.display().to_string(), printer);
     }
+    Ok(CommandExitCode::Passed)
+}
+
+/// Issues the credentials of a leaf node, and records its addresses.
+async fn add_leaf(args: AddLeafArgs, cx: CommandContext<'_>) -> CommandResult {
+    let printer = cx.printer;
+    let CredentialArgs { name, organisation, expires, renew, out } = args.credentials;
+    let mut organisation = cx.open_organisation(&organisation)?;
+    let lock = organisation.lock()?;
+    organisation.record_leaf(&lock, &name, &args.hosts, args.port)?;
+    // The description was replaced, and the lock is on the file that it replaced.
+    drop(lock);
+    let lock = organisation.lock()?;
+    push::add_leaf_role(&organisation, &lock, printer).await?;
+    let expires = expires.and_then(CredentialExpiry::lifetime);
+    let kind = PrincipalKind::Leaf;
+    let spec = CredentialSpec { kind, name, tags: Vec::new(), expires, renew, out };
+    let issued = organisation.issue_credentials(&lock, &spec, unix_millis_now())?;
+    print_issued(&issued, printer);
+    printer.print_line(issued.path.display())?;
+    printer.print_hint(format_args!(
+        "run `rpc broker config --name {} --leaf BROKER --bundle DIR` to write the configuration of its server",
+        spec.name
+    ));
     Ok(CommandExitCode::Passed)
 }
 

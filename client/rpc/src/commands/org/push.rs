@@ -1,32 +1,58 @@
 //! `rpc org push`: pushes the account tokens to the running broker, creates the fleet's stores, and writes the token to them.
 
 use muster_base::{error_chain, unix_millis_now};
-use muster_organisation::{AccountRealm, Organisation};
+use muster_organisation::{
+    AccountRealm, Organisation, OrganisationLock, PushError, StoreChange, StoreChangeKind,
+};
 
 use crate::cli::org::OrgPushArgs;
 use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Result};
 use crate::printer::{GOOD, OutputPrinter};
+use crate::render::count_text;
 
 /// Runs the command.
 pub async fn run(args: &OrgPushArgs, cx: CommandContext<'_>) -> CommandResult {
     let (organisation, printer) = (&cx.open_organisation(&args.organisation)?, cx.printer);
     refresh_scopes(organisation, printer)?;
     push_to_broker(organisation, printer).await?;
-    match organisation.declare_stores(args.replicas.into(), unix_millis_now()).await {
-        Ok(()) => {
-            printer.print_message(format_args!(
-                "{GOOD}created{GOOD:#} the stores for run permits and provisioning, unless they existed"
-            ));
+    match organisation.declare_stores(args.replicas.map(usize::from), unix_millis_now()).await {
+        Ok(changes) => {
+            print_store_changes(&changes, printer);
             push_names(organisation, printer).await?;
             renew_tokens(organisation, printer).await?;
         }
         Err(error) => printer.print_warning(format_args!(
-            "cannot create the stores for run permits and provisioning: {}",
+            "cannot create or update the stores for run permits and provisioning: {}",
             error_chain(&error)
         )),
     }
     publish_account(organisation, printer).await;
     Ok(CommandExitCode::Passed)
+}
+
+/// Prints what was changed of the stores.
+fn print_store_changes(changes: &[StoreChange], printer: &OutputPrinter) {
+    for StoreChange { store, kind } in changes {
+        match kind {
+            StoreChangeKind::Created(replicas) => printer.print_message(format_args!(
+                "{GOOD}created{GOOD:#} the store {store} with {}",
+                count_text(*replicas, "replica", "replicas")
+            )),
+            StoreChangeKind::Adopted(server) => printer.print_message(format_args!(
+                "{GOOD}adopted{GOOD:#} the store {store} of {server}, which stored it before it belonged to the cluster"
+            )),
+            StoreChangeKind::Updated(settings) => {
+                let settings: Vec<String> = settings.iter().map(ToString::to_string).collect();
+                printer.print_message(format_args!(
+                    "{GOOD}updated{GOOD:#} the store {store}: {}",
+                    settings.join(", ")
+                ));
+            }
+        }
+    }
+    if changes.is_empty() {
+        printer.print_message("the stores are as they should be");
+    }
 }
 
 /// Signs account tokens again if their permissions differ from those of this version.
@@ -98,6 +124,27 @@ pub(super) async fn publish_account(organisation: &Organisation, printer: &Outpu
     }
 }
 
+/// Adds the role of leaf nodes to the account token if it is missing, and pushes it. If the broker cannot be reached, a later push does so.
+pub(super) async fn add_leaf_role(
+    organisation: &Organisation,
+    lock: &OrganisationLock,
+    printer: &OutputPrinter,
+) -> Result<()> {
+    if !organisation.add_leaf_role(lock, unix_millis_now())? {
+        return Ok(());
+    }
+    printer
+        .print_message(format_args!("{GOOD}added{GOOD:#} the role of leaf nodes to the account"));
+    match organisation.push_tokens(unix_millis_now()).await {
+        Err(PushError::Bus(error)) => {
+            printer.print_warning(format_args!("the broker does not have it yet: {error}"));
+            printer.print_hint("run `rpc org push` before the leaf node connects");
+            Ok(())
+        }
+        pushed => Ok(pushed?),
+    }
+}
+
 pub(super) async fn push_to_broker(
     organisation: &Organisation,
     printer: &OutputPrinter,
@@ -105,5 +152,17 @@ pub(super) async fn push_to_broker(
     organisation.push_tokens(unix_millis_now()).await?;
     let urls = organisation.profile().broker.urls.join(", ");
     printer.print_message(format_args!("{GOOD}pushed{GOOD:#} the account's token to {urls}"));
+    print_leaf_hint(organisation, printer)
+}
+
+/// Names the leaf nodes, which have account tokens of their own. `rpc` never connects to them with credentials of the system account: a leaf node could relay
+/// the connection to the broker, because a signed nonce is bound to no server.
+fn print_leaf_hint(organisation: &Organisation, printer: &OutputPrinter) -> Result<()> {
+    for leaf in organisation.valid_leafs(unix_millis_now())? {
+        printer.print_hint(format_args!(
+            "the leaf node {name} gets the account's token with a new bundle (`rpc broker config --name {name} --leaf ...`) and a restart; until then it accepts connections of revoked users, whose requests nodes refuse",
+            name = leaf.name
+        ));
+    }
     Ok(())
 }

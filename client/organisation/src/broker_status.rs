@@ -1,0 +1,272 @@
+//! State of the broker's servers, leaf nodes and streams, from requests to the system account.
+//!
+//! A server that is down does not answer. The other servers of its cluster name it, because it is one of the peers that store streams.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use muster_wire::Millis;
+use muster_wire::limits::MAX_CONNECT_BYTES;
+use muster_wire::stores;
+use serde::Serialize;
+
+use crate::Organisation;
+use crate::push::PushError;
+use crate::server_reports::{
+    ByServer, LeafConnection, LeafList, QUIET_TIME, REPLICATED_CLUSTER_SIZE, RaftPeer,
+    ServerVariables, StorageReport, StreamReport, SystemClient, streams_of_account,
+};
+
+/// The state of the broker.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct BrokerStatus {
+    /// Servers that answered, and servers that others know and that did not answer, by name.
+    pub servers: Vec<ServerStatus>,
+    /// Connected leaf nodes, by name.
+    pub leafs: Vec<LeafStatus>,
+    /// Streams of the fleet's account, by name.
+    pub streams: Vec<StreamStatus>,
+    /// What is wrong; empty if nothing is.
+    pub problems: Vec<String>,
+}
+
+/// The state of one server.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ServerStatus {
+    /// Its name.
+    pub name: String,
+    /// Its own description; absent if it did not answer.
+    pub running: Option<RunningServer>,
+}
+
+/// A server's description of itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct RunningServer {
+    /// Name of its cluster.
+    pub cluster: Option<String>,
+    /// Version of nats-server.
+    pub version: String,
+    /// Time since its start, as nats-server writes it.
+    pub uptime: String,
+    /// Connections of nodes and clients.
+    pub connections: u64,
+    /// Other servers to which it has routes.
+    pub routes: u64,
+    /// Connections of leaf nodes.
+    pub leafs: u64,
+    /// Connections that it closed since its start because they did not read fast enough.
+    pub slow_consumers: u64,
+    /// Whether it leads the cluster's metadata: which servers store which stream.
+    pub is_meta_leader: bool,
+}
+
+/// A leaf node that is connected.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct LeafStatus {
+    /// Its name.
+    pub name: String,
+    /// The server that it is connected to.
+    pub server: String,
+    /// Its address.
+    pub address: String,
+    /// Round trip time, as nats-server writes it.
+    pub round_trip: String,
+}
+
+/// The state of one stream.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct StreamStatus {
+    /// Its name.
+    pub name: String,
+    /// Number of servers that should store it.
+    pub replicas: usize,
+    /// The server that accepts writes; absent while none does.
+    pub leader: Option<String>,
+    /// Stored messages.
+    pub messages: u64,
+    /// Stored bytes.
+    pub bytes: u64,
+    /// The other servers that store it, by name.
+    pub followers: Vec<StreamFollower>,
+}
+
+/// A server that stores a copy of a stream.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct StreamFollower {
+    /// Its name.
+    pub server: String,
+    /// Whether it has all messages.
+    pub is_current: bool,
+    /// Whether it is down.
+    pub is_offline: bool,
+    /// Operations that it has not stored yet.
+    pub lag: u64,
+}
+
+impl Organisation {
+    /// Asks all servers of the broker for their state.
+    pub async fn query_broker_status(&self, now: Millis) -> Result<BrokerStatus, PushError> {
+        let client = SystemClient::connect(self).await?;
+        let variables: ByServer<ServerVariables> = client.ask("VARZ", "{}").await?;
+        let leafs: ByServer<LeafList> = client.ask("LEAFZ", "{}").await?;
+        let storage = client.ask_streams().await?;
+        client.close().await?;
+        if variables.is_empty() {
+            return Err(PushError::NoServers(QUIET_TIME.as_secs()));
+        }
+        let account = self.profile().account.to_string();
+        let mut status = BrokerStatus {
+            servers: list_servers(&variables),
+            leafs: list_leafs(leafs, &account),
+            streams: list_streams(&storage, &account),
+            problems: Vec::new(),
+        };
+        let expected: Vec<String> =
+            self.valid_leafs(now)?.iter().map(|leaf| leaf.name.to_string()).collect();
+        status.problems = find_problems(&status, &variables, &expected);
+        Ok(status)
+    }
+}
+
+/// Servers of the largest group that stores metadata; 1 without a cluster.
+fn cluster_size(variables: &ByServer<ServerVariables>) -> usize {
+    let groups = variables.values().filter_map(|server| server.jetstream.meta.as_ref());
+    groups.map(|group| group.cluster_size).max().unwrap_or(1)
+}
+
+fn list_servers(variables: &ByServer<ServerVariables>) -> Vec<ServerStatus> {
+    let groups = || variables.values().filter_map(|server| server.jetstream.meta.as_ref());
+    let leaders: BTreeSet<&str> = groups().map(|group| group.leader.as_str()).collect();
+    let peers = groups().flat_map(|group| &group.replicas).map(|peer| peer.name.clone());
+    let names: BTreeSet<String> = peers.chain(variables.keys().cloned()).collect();
+    let describe = |name: &String| {
+        let server = variables.get(name)?;
+        Some(RunningServer {
+            cluster: server.cluster.name.clone(),
+            version: server.version.clone(),
+            uptime: server.uptime.clone(),
+            connections: server.connections,
+            routes: server.remotes,
+            leafs: server.leafnodes,
+            slow_consumers: server.slow_consumers,
+            is_meta_leader: leaders.contains(name.as_str()),
+        })
+    };
+    names.into_iter().map(|name| ServerStatus { running: describe(&name), name }).collect()
+}
+
+fn list_leafs(answers: ByServer<LeafList>, account: &str) -> Vec<LeafStatus> {
+    let connections = answers.into_iter().flat_map(|(server, list)| {
+        list.leafs.into_iter().map(move |connection| (server.clone(), connection))
+    });
+    let of_account = connections.filter(|(_, connection)| connection.account == account);
+    let mut leafs: Vec<LeafStatus> = of_account
+        .map(|(server, LeafConnection { name, ip, rtt, .. })| LeafStatus {
+            name,
+            server,
+            address: ip,
+            round_trip: rtt,
+        })
+        .collect();
+    leafs.sort();
+    leafs
+}
+
+/// The streams, as their leaders describe them: only a leader knows the lag of the others.
+fn list_streams(storage: &ByServer<StorageReport>, account: &str) -> Vec<StreamStatus> {
+    let mut streams: BTreeMap<String, StreamStatus> = BTreeMap::new();
+    for (server, stream) in streams_of_account(storage, account) {
+        // A server without a cluster names no leader and is the leader itself.
+        let is_alone = stream.cluster.leader.is_empty() && stream.cluster.replicas.is_empty();
+        let is_leader = is_alone || stream.cluster.leader == *server;
+        if is_leader || !streams.contains_key(&stream.name) {
+            streams.insert(stream.name.clone(), stream_status(stream, is_leader.then_some(server)));
+        }
+    }
+    streams.into_values().collect()
+}
+
+fn stream_status(stream: &StreamReport, leader: Option<&String>) -> StreamStatus {
+    let follower = |peer: &RaftPeer| StreamFollower {
+        server: peer.name.clone(),
+        is_current: peer.current,
+        is_offline: peer.offline,
+        lag: peer.lag,
+    };
+    let mut followers: Vec<StreamFollower> = stream.cluster.replicas.iter().map(follower).collect();
+    followers.sort();
+    StreamStatus {
+        name: stream.name.clone(),
+        replicas: stream.config.num_replicas.max(1),
+        leader: leader.cloned(),
+        messages: stream.state.messages,
+        bytes: stream.state.bytes,
+        followers,
+    }
+}
+
+/// What is wrong, in the order of the lists.
+fn find_problems(
+    status: &BrokerStatus,
+    variables: &ByServer<ServerVariables>,
+    expected_leafs: &[String],
+) -> Vec<String> {
+    let mut problems = Vec::new();
+    let down = status.servers.iter().filter(|server| server.running.is_none());
+    problems.extend(down.map(|server| {
+        format!("server {} did not answer: it is down or has no route to the others", server.name)
+    }));
+    let (known, size) = (status.servers.len(), cluster_size(variables));
+    if known < size {
+        let missing = size - known;
+        problems.push(format!("{missing} of the cluster's {size} servers did not answer"));
+    }
+    let short = variables.iter().filter(|(_, server)| server.max_control_line < MAX_CONNECT_BYTES);
+    problems.extend(short.map(|(name, server)| format!("server {name} refuses users with many grants: its max_control_line is {}, and {MAX_CONNECT_BYTES} are needed; configure it again with `rpc broker config`", server.max_control_line)));
+    for leaf in expected_leafs {
+        if !status.leafs.iter().any(|connected| connected.name == *leaf) {
+            problems.push(format!("leaf node {leaf} is not connected"));
+        }
+    }
+    let names: BTreeSet<&str> = status.streams.iter().map(|stream| stream.name.as_str()).collect();
+    for store in &stores::ALL_BUCKETS {
+        let name = stores::stream_name(store.name);
+        if !names.contains(name.as_str()) {
+            problems.push(format!("stream {name} does not exist or no server that stores it answered; `rpc org push` creates missing streams"));
+        }
+    }
+    problems.extend(status.streams.iter().flat_map(|stream| stream_problems(stream, size)));
+    problems
+}
+
+fn stream_problems(stream: &StreamStatus, cluster_size: usize) -> Vec<String> {
+    let name = &stream.name;
+    let mut problems = Vec::new();
+    if stream.leader.is_none() {
+        problems.push(format!(
+            "stream {name} has no leader, so it accepts no writes; most of its servers must run"
+        ));
+    }
+    if cluster_size >= REPLICATED_CLUSTER_SIZE && stream.replicas < REPLICATED_CLUSTER_SIZE {
+        problems.push(format!("stream {name} has {} of {REPLICATED_CLUSTER_SIZE} replicas; `rpc org push` adds the others", stream.replicas));
+    }
+    for follower in
+        stream.followers.iter().filter(|follower| stream.leader.as_ref() != Some(&follower.server))
+    {
+        let server = &follower.server;
+        if follower.is_offline {
+            problems.push(format!("stream {name}: the copy on {server} is not reachable"));
+        } else if !follower.is_current && stream.leader.is_some() {
+            problems.push(format!(
+                "stream {name}: the copy on {server} is {} operations behind",
+                follower.lag
+            ));
+        }
+    }
+    problems
+}

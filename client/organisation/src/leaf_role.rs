@@ -1,0 +1,90 @@
+//! The key that signs credentials of leaf nodes (`role-leaf.nk`), and its entry in the fleet's account token. Both are created when the first leaf
+//! is added, so an organisation without leafs has no such role.
+
+use muster_wire::Millis;
+use muster_wire::identity::Identity;
+use muster_wire::token::PublicKey;
+use muster_wire::token::claims::{ScopedKey, SigningKeyEntry};
+use muster_wire::token::scope::{self, LEAF_ROLE};
+
+use crate::create::{broker_urls, require_hosts};
+use crate::{
+    AccountRealm, CredentialRecord, CredentialState, LeafProfile, Organisation, OrganisationError,
+    OrganisationKey, OrganisationLock, PrincipalKind,
+};
+
+impl Organisation {
+    /// Records the host names of a leaf node, for which its certificate is valid.
+    pub fn record_leaf(
+        &mut self,
+        _lock: &OrganisationLock,
+        name: &Identity,
+        hosts: &[String],
+        port: Option<u16>,
+    ) -> Result<(), OrganisationError> {
+        require_hosts(hosts)?;
+        if !self.profile.broker.tls {
+            return Err(OrganisationError::PlainText);
+        }
+        let port = port.map_or(self.profile.broker.port, i32::from);
+        let urls = broker_urls(true, hosts, port);
+        let leafs = &mut self.profile.broker.leafs;
+        leafs.retain(|leaf| leaf.name != *name);
+        leafs.push(LeafProfile { name: name.clone(), urls });
+        self.write_profile()
+    }
+
+    /// The leaf node of this name.
+    pub fn find_leaf(&self, name: &Identity) -> Result<&LeafProfile, OrganisationError> {
+        let mut leafs = self.profile.broker.leafs.iter();
+        let found = leafs.find(|leaf| leaf.name == *name);
+        found.ok_or_else(|| OrganisationError::UnknownLeaf(name.clone()))
+    }
+
+    /// The leaf nodes with credentials that are not revoked.
+    pub fn valid_leafs(&self, now: Millis) -> Result<Vec<LeafProfile>, OrganisationError> {
+        let (trusts, records) = (self.account_trusts()?, self.read_records()?);
+        let is_valid = |leaf: &&LeafProfile| {
+            let of_leaf = |record: &&CredentialRecord| {
+                record.kind == PrincipalKind::Leaf && record.name == leaf.name
+            };
+            let mut states = records
+                .iter()
+                .filter(of_leaf)
+                .map(|record| trusts.credential_state(record, now / 1000));
+            states.any(|state| state == CredentialState::Valid)
+        };
+        Ok(self.profile.broker.leafs.iter().filter(is_valid).cloned().collect())
+    }
+
+    /// Adds the role of leaf nodes to the account token, unless it has it. Returns whether it was added; then the broker must get the token.
+    pub fn add_leaf_role(
+        &self,
+        lock: &OrganisationLock,
+        now: Millis,
+    ) -> Result<bool, OrganisationError> {
+        let mut account = self.fleet_trust()?.claims().nats.clone();
+        let is_leaf = |entry: &SigningKeyEntry| match entry {
+            SigningKeyEntry::Scoped(scope) => scope.role == LEAF_ROLE,
+            SigningKeyEntry::Plain(_) => false,
+        };
+        if account.signing_keys.iter().any(is_leaf) {
+            return Ok(false);
+        }
+        // A call that was interrupted left the key.
+        let pair = if self.layout().key_file(OrganisationKey::Leaf).exists() {
+            self.load_key(OrganisationKey::Leaf)?
+        } else {
+            self.layout().create_key(OrganisationKey::Leaf)?
+        };
+        account.signing_keys.push(self.leaf_entry(pair.public_key()));
+        self.sign_account(lock, AccountRealm::Fleet, account, now)?;
+        Ok(true)
+    }
+
+    /// The entry of a key that signs leaf nodes.
+    pub(crate) fn leaf_entry(&self, key: PublicKey) -> SigningKeyEntry {
+        let template = scope::leaf_template(&self.profile().collectives);
+        SigningKeyEntry::Scoped(Box::new(ScopedKey::with_role_name(key, LEAF_ROLE, template)))
+    }
+}

@@ -1,0 +1,114 @@
+//! `rpc broker status`: the state of the broker's servers, leaf nodes and streams.
+
+use muster_base::unix_millis_now;
+use muster_organisation::{BrokerStatus, LeafStatus, ServerStatus, StreamStatus};
+use serde::Serialize;
+
+use crate::cli::broker::BrokerStatusArgs;
+use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
+use crate::commands::table::format_table;
+use crate::printer::OutputPrinter;
+use crate::render::escape_to_line;
+
+/// The document that `-j` prints.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct BrokerStatusDocument {
+    schema: &'static str,
+    organisation: String,
+    #[serde(flatten)]
+    status: BrokerStatus,
+}
+
+/// Runs the command.
+pub async fn run(args: &BrokerStatusArgs, cx: CommandContext<'_>) -> CommandResult {
+    let organisation = cx.open_organisation(&args.organisation)?;
+    let status = organisation.query_broker_status(unix_millis_now()).await?;
+    let verdict = CommandExitCode::from_verdict(status.problems.is_empty());
+    if args.json {
+        let organisation = organisation.profile().name.clone();
+        let schema = "muster.broker.status.v1";
+        cx.printer.print_json(&BrokerStatusDocument { schema, organisation, status })?;
+        return Ok(verdict);
+    }
+    cx.printer.print_text(render_status(&status))?;
+    print_problems(&status, cx.printer);
+    Ok(verdict)
+}
+
+fn print_problems(status: &BrokerStatus, printer: &OutputPrinter) {
+    for problem in &status.problems {
+        printer.print_warning(escape_to_line(problem));
+    }
+}
+
+/// Renders a table for each kind of thing of which there are any. Names are those that servers report of themselves.
+fn render_status(status: &BrokerStatus) -> String {
+    let heading =
+        ["SERVER", "STATE", "VERSION", "UPTIME", "CLIENTS", "ROUTES", "LEAFS", "SLOW", "CLUSTER"];
+    let servers: Vec<_> = status.servers.iter().map(server_cells).collect();
+    let mut text = format_table(heading, &servers);
+    if !status.leafs.is_empty() {
+        let leafs: Vec<_> = status.leafs.iter().map(leaf_cells).collect();
+        text.push('\n');
+        text.push_str(&format_table(["LEAF", "SERVER", "ADDRESS", "ROUND TRIP"], &leafs));
+    }
+    if !status.streams.is_empty() {
+        let streams: Vec<_> = status.streams.iter().map(stream_cells).collect();
+        let heading = ["STREAM", "REPLICAS", "LEADER", "MESSAGES", "BYTES", "COPIES"];
+        text.push('\n');
+        text.push_str(&format_table(heading, &streams));
+    }
+    text
+}
+
+fn server_cells(server: &ServerStatus) -> [String; 9] {
+    let name = escape_to_line(&server.name).to_string();
+    let Some(running) = &server.running else {
+        let absent = || "-".to_owned();
+        let [a, b, c, d, e, f, g] = std::array::from_fn(|_| absent());
+        return [name, "no answer".to_owned(), a, b, c, d, e, f, g];
+    };
+    [
+        name,
+        if running.is_meta_leader { "leader" } else { "running" }.to_owned(),
+        escape_to_line(&running.version).to_string(),
+        escape_to_line(&running.uptime).to_string(),
+        running.connections.to_string(),
+        running.routes.to_string(),
+        running.leafs.to_string(),
+        running.slow_consumers.to_string(),
+        running
+            .cluster
+            .as_ref()
+            .map_or_else(|| "-".to_owned(), |name| escape_to_line(name).to_string()),
+    ]
+}
+
+fn leaf_cells(leaf: &LeafStatus) -> [String; 4] {
+    [&leaf.name, &leaf.server, &leaf.address, &leaf.round_trip]
+        .map(|text| escape_to_line(text).to_string())
+}
+
+fn stream_cells(stream: &StreamStatus) -> [String; 6] {
+    let copies = stream.followers.iter().map(|follower| {
+        let state = match follower {
+            follower if follower.is_offline => " (offline)".to_owned(),
+            follower if follower.is_current => String::new(),
+            follower => format!(" ({} behind)", follower.lag),
+        };
+        format!("{}{state}", escape_to_line(&follower.server))
+    });
+    let copies = copies.collect::<Vec<_>>().join(", ");
+    [
+        escape_to_line(&stream.name).to_string(),
+        stream.replicas.to_string(),
+        stream
+            .leader
+            .as_ref()
+            .map_or_else(|| "-".to_owned(), |name| escape_to_line(name).to_string()),
+        stream.messages.to_string(),
+        stream.bytes.to_string(),
+        if copies.is_empty() { "-".to_owned() } else { copies },
+    ]
+}

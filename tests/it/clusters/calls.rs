@@ -1,0 +1,92 @@
+//! One call reaches nodes on all servers of a cluster and behind a leaf node; a revocation reaches the leaf node.
+
+use muster_tests::poll_until_ok;
+
+use super::fixture::{CLUSTER_TIMEOUT, GeneratedBroker, LEAF_ADDRESS, stream_replicas};
+use crate::demo::describe_output;
+
+const NODES: [&str; 4] = ["n1.acme.net", "n2.acme.net", "n3.acme.net", "n4.acme.net"];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nodes_on_all_servers_and_behind_a_leaf_answer_one_call() {
+    let mut broker = GeneratedBroker::cluster_of_three().await;
+    let status = broker.await_no_problem().await;
+    let replicas = stream_replicas(&status);
+    let expected = ["KV_PERMITS", "KV_PROVISION", "KV_TRUST"].map(|name| (name.to_owned(), 3));
+    assert_eq!(replicas, expected.into());
+
+    broker.start_leaf().await;
+    broker.add_user("rip", "127.0.0.1");
+    broker.add_user("anna", LEAF_ADDRESS);
+    for (number, node) in (1..).zip(NODES) {
+        broker.start_node(node, &format!("127.0.0.{number}")).await;
+    }
+    for user in ["rip", "anna"] {
+        broker.await_answers(user, &NODES).await;
+        for node in NODES {
+            let output = broker.rpc_as(Some(user), &["rpcutil", "ping", "-I", node]);
+            assert!(output.status.success(), "{user} {node}: {}", describe_output(&output));
+        }
+        // Run permits are in a bucket of the cluster, which the node behind the leaf reads and writes, too.
+        let output = broker.rpc_as(Some(user), &["permit", "list"]);
+        assert!(output.status.success(), "{user}: {}", describe_output(&output));
+    }
+
+    connect_with_many_grants(&broker);
+
+    // Nodes get the revocation through the leaf node, which still accepts the user's connection. It refuses the user with a new bundle.
+    let revoked = broker.run(&["org", "revoke", "anna", "--yes"]);
+    assert!(revoked.contains("the leaf node berlin gets the account's token"), "{revoked}");
+    let trust = broker.path("acme/account.jwt");
+    poll_until_ok(
+        "the node behind the leaf has the new account token",
+        CLUSTER_TIMEOUT,
+        async || {
+            let stored = std::fs::read_to_string(broker.path("n4.acme.net/state/account.jwt"));
+            let is_new = stored.as_deref().map(str::trim).ok()
+                == std::fs::read_to_string(&trust).as_deref().map(str::trim).ok();
+            if is_new { Ok(()) } else { Err(stored) }
+        },
+    )
+    .await;
+    assert_eq!(broker.ping("anna"), [""; 0], "a revoked user got replies");
+    broker.restart_leaf().await;
+    let refused = broker.rpc_as(Some("anna"), &["rpcutil", "ping"]);
+    let text = describe_output(&refused);
+    assert!(
+        !refused.status.success() && text.contains("Authorization Violation")
+            || text.contains("refused"),
+        "{text}"
+    );
+
+    // The credentials of the leaf are revoked like those of a user: the servers of the cluster disconnect it.
+    broker.run(&["org", "revoke", "berlin", "--yes"]);
+    poll_until_ok("the leaf node is refused", CLUSTER_TIMEOUT, async || {
+        let (status, _) = broker.status();
+        let leafs = status.get("leafs").unwrap().as_array().unwrap().len();
+        if leafs == 0 { Ok(()) } else { Err(status) }
+    })
+    .await;
+    broker.await_answers("rip", NODES.get(..3).unwrap()).await;
+}
+
+/// A token of more than nats-server's default limit for a line connects; one that would not fit is refused when it is issued.
+fn connect_with_many_grants(broker: &GeneratedBroker) {
+    let add = |name: &str, count: u32| {
+        let agents: Vec<String> =
+            (0..count).map(|number| format!("--agent=agent{number:026}")).collect();
+        let agents: Vec<&str> = agents.iter().map(String::as_str).collect();
+        let directory = broker.path(name);
+        let arguments = ["org", "add", "user", name, "--bundle", directory.to_str().unwrap()];
+        broker.rpc(&[&arguments, agents.as_slice()].concat())
+    };
+    let added = add("many", 200);
+    assert!(added.status.success(), "{}", describe_output(&added));
+    let creds = std::fs::read_to_string(broker.path("acme/creds/users/many.creds")).unwrap();
+    assert!(creds.len() > 10_000, "{}", creds.len());
+    let output = broker.rpc_as(Some("many"), &["rpcutil", "ping", "-I", "n1.acme.net"]);
+    assert!(output.status.success(), "{}", describe_output(&output));
+    let refused = add("toomany", 500);
+    let text = describe_output(&refused);
+    assert!(!refused.status.success() && text.contains("16384"), "{text}");
+}

@@ -1,0 +1,7 @@
+//! Clusters of real nats-servers and leaf nodes with the configuration that `rpc broker config` generates, unchanged.
+
+mod calls;
+mod fixture;
+mod growth;
+mod routes;
+mod status;

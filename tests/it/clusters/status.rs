@@ -1,0 +1,51 @@
+//! `rpc broker status` shows servers, streams and leaf nodes, and a server that is down.
+
+use muster_tests::poll_until_ok;
+use serde_json::Value;
+
+use super::fixture::{CLUSTER_TIMEOUT, GeneratedBroker};
+use crate::demo::describe_output;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn status_shows_a_server_that_is_down() {
+    let mut broker = GeneratedBroker::cluster_of_three().await;
+    broker.start_leaf().await;
+    let document = broker.await_no_problem().await;
+    let count = |list: &str| document.get(list).and_then(Value::as_array).unwrap().len();
+    assert_eq!((count("servers"), count("leafs"), count("streams")), (3, 1, 3), "{document}");
+    for server in document.get("servers").and_then(Value::as_array).unwrap() {
+        let running = server.get("running").unwrap();
+        let text = |key: &str| running.get(key).and_then(Value::as_str).unwrap();
+        let number = |key: &str| running.get(key).and_then(Value::as_u64).unwrap();
+        assert!(text("version").starts_with("2.") && !text("uptime").is_empty(), "{running}");
+        assert_eq!((text("cluster"), number("routes"), number("slow_consumers")), ("acme", 2, 0));
+    }
+    let printed = broker.run(&["broker", "status"]);
+    for expected in ["SERVER", "broker1", "STREAM", "KV_PERMITS", "LEAF", "berlin"] {
+        assert!(printed.contains(expected), "{expected}: {printed}");
+    }
+
+    broker.kill_server(2);
+    let problem = poll_until_ok("the others notice", CLUSTER_TIMEOUT, async || {
+        let output = broker.rpc(&["broker", "status"]);
+        let text = describe_output(&output);
+        let is_seen =
+            output.status.code() == Some(2) && text.contains("server broker2 did not answer");
+        if is_seen { Ok(text) } else { Err(text) }
+    })
+    .await;
+    assert!(problem.contains("no answer"), "{problem}");
+    broker.start_server(2);
+    broker.await_no_problem().await;
+
+    // Without a majority no stream has a leader, and the remaining server cannot name the others.
+    broker.kill_server(1);
+    broker.kill_server(2);
+    poll_until_ok("the last server reports the loss", CLUSTER_TIMEOUT, async || {
+        let (document, code) = broker.status();
+        let problems = document.get("problems").unwrap().to_string();
+        let is_seen = code == Some(2) && problems.contains("KV_TRUST has no leader");
+        if is_seen { Ok(()) } else { Err(document) }
+    })
+    .await;
+}

@@ -1,0 +1,160 @@
+//! What stolen credentials of a leaf node permit: over the raw protocol of leaf nodes, also from a side that claims to be the hub.
+
+use std::collections::BTreeSet;
+
+use muster_tests::cluster::free_ports;
+use muster_tests::nats_server::NatsServer;
+use muster_tests::organisation::{Organisation, connect, options};
+use muster_tests::raw_nats::RawNats;
+use muster_wire::stores;
+use muster_wire::token::UserRole;
+
+/// Subjects that nodes and callers publish, so a leaf node may.
+const PERMITTED_PUBLISH: [&str; 5] = [
+    "muster.rpcutil.ping.all",
+    "muster.rpcutil.ping.node.web1.example.net",
+    "_R.UKEY.0123.web1.example.net",
+    "_E.0123.web1.example.net",
+    "$KV.PERMITS.claim.1.web1.example.net",
+];
+
+/// Subjects that neither nodes nor callers publish.
+const REFUSED_PUBLISH: [&str; 21] = [
+    "$SYS.REQ.CLAIMS.UPDATE",
+    "$SYS.REQ.SERVER.PING",
+    "$SYS.REQ.ACCOUNT.PING.CONNZ",
+    "$JS.API.INFO",
+    "$JS.API.STREAM.CREATE.EVIL",
+    "$JS.API.STREAM.UPDATE.KV_TRUST",
+    "$JS.API.STREAM.DELETE.KV_TRUST",
+    "$JS.API.STREAM.PURGE.KV_PERMITS",
+    "$JS.API.STREAM.MSG.GET.KV_PROVISION",
+    "$JS.API.CONSUMER.CREATE.KV_TRUST",
+    "$JS.API.DIRECT.GET.KV_PROVISION",
+    "$JS.API.DIRECT.GET.KV_TRUST",
+    "$KV.TRUST.account",
+    "$KV.TRUST.head",
+    "$KV.TRUST.token.web1.example.net",
+    "$KV.PROVISION.leader",
+    "$KV.PERMITS.claim.9.web1.example.net",
+    "_W.TRUST.head",
+    "_W.PERMITS.claim.2.web1.example.net",
+    "_INBOX.UKEY.x",
+    "foreign.rpcutil.ping.all",
+];
+
+/// Subjects that nodes and callers subscribe to.
+const PERMITTED_SUBSCRIBE: [&str; 5] = [
+    "muster.rpcutil.ping.all",
+    "muster.rpcutil.ping.node.web1.example.net",
+    "_W.TRUST.head",
+    "_R.UKEY.0123.web1.example.net",
+    "_INBOX.UKEY.x",
+];
+
+/// Subjects that neither nodes nor callers subscribe to, and the subscriptions that would include them.
+const REFUSED_SUBSCRIBE: [(&str, &str); 9] = [
+    (">", "evil.x"),
+    ("$JS.API.>", "$JS.API.STREAM.NAMES"),
+    ("$KV.PROVISION.>", "$KV.PROVISION.x"),
+    ("$KV.>", "$KV.OTHER.x"),
+    ("_W.PROVISION.>", "_W.PROVISION.x"),
+    ("_W.TRUST.token.>", "_W.TRUST.token.web1.example.net"),
+    ("$SYS.>", "$SYS.REQ.x"),
+    ("_CONFIRM", "_CONFIRM"),
+    ("foreign.>", "foreign.rpcutil.ping.all"),
+];
+
+/// A broker that accepts leaf nodes, and its port for them.
+async fn start_broker(organisation: &Organisation) -> (NatsServer, u16) {
+    let [port] = free_ports();
+    let text = format!(
+        "{}jetstream: {{ store_dir: \"@DIRECTORY@/jetstream\" }}\n\
+         leafnodes: {{ listen: \"127.0.0.1:{port}\" }}\n",
+        organisation.broker_configuration()
+    );
+    let server = NatsServer::start(&text).await;
+    organisation.declare_stores(&server, 1).await;
+    (server, port)
+}
+
+#[tokio::test]
+async fn stolen_leaf_credentials_publish_only_what_nodes_and_callers_publish() {
+    let organisation = Organisation::new(&["muster"]);
+    let (server, port) = start_broker(&organisation).await;
+    let thief = organisation.leaf("berlin");
+    for is_hub in [false, true] {
+        let (spy, mut everything) = organisation.subscribe_all(&server).await;
+        // The broker closes the connection of a leaf node that publishes something else, so each attempt has its own.
+        for subject in REFUSED_PUBLISH.iter().chain(&PERMITTED_PUBLISH) {
+            for reply in ["", "_INBOX.UKEY.reply"] {
+                let mut leaf = RawNats::connect_leaf(port, &thief, is_hub).await;
+                leaf.publish_leaf(subject, reply, "{}").await;
+                let (output, is_closed) = leaf.sync_or_closed().await;
+                let is_permitted = PERMITTED_PUBLISH.contains(subject);
+                assert!(is_hub || is_closed != is_permitted, "{subject}: {output:?}");
+            }
+        }
+        // What was sent before arrives before this.
+        spy.publish("end.of.test", "".into()).await.unwrap();
+        let mut arrived = BTreeSet::new();
+        loop {
+            let message = everything.next().await.unwrap();
+            if message.subject() == "end.of.test" {
+                break;
+            }
+            arrived.insert(message.subject().to_owned());
+        }
+        for subject in REFUSED_PUBLISH {
+            assert!(!arrived.contains(subject), "is_hub {is_hub}: {subject} in {arrived:?}");
+        }
+        for subject in PERMITTED_PUBLISH.iter().filter(|_| !is_hub) {
+            assert!(arrived.contains(*subject), "{subject} is not in {arrived:?}");
+        }
+    }
+    let administrator = connect(&server, &organisation.administrator()).await;
+    let answer = administrator.request("$JS.API.INFO", "".into()).await.unwrap();
+    let info: serde_json::Value = serde_json::from_slice(answer.payload()).unwrap();
+    let count = |name: &str| info.get(name).and_then(serde_json::Value::as_u64).unwrap();
+    assert_eq!((count("streams"), count("consumers")), (stores::ALL_BUCKETS.len() as u64, 0));
+}
+
+#[tokio::test]
+async fn stolen_leaf_credentials_receive_only_what_nodes_and_callers_receive() {
+    let organisation = Organisation::new(&["muster"]);
+    let (server, port) = start_broker(&organisation).await;
+    let thief = organisation.leaf("berlin");
+    let permitted = PERMITTED_SUBSCRIBE.map(|subject| (subject, subject));
+    for is_hub in [false, true] {
+        let publisher = connect(&server, &organisation.unrestricted_user("publisher")).await;
+        for (subscription, subject) in REFUSED_SUBSCRIBE.into_iter().chain(permitted) {
+            let mut leaf = RawNats::connect_leaf(port, &thief, is_hub).await;
+            leaf.subscribe_leaf(subscription).await;
+            let (_, is_closed) = leaf.sync_or_closed().await;
+            let is_permitted = PERMITTED_SUBSCRIBE.contains(&subject);
+            assert!(is_hub || !(is_permitted && is_closed), "{subscription}");
+            publisher.publish(subject, "secret".into()).await.unwrap();
+            publisher.confirm_delivery().await.unwrap();
+            if is_closed {
+                continue;
+            }
+            let (output, _) = leaf.sync_or_closed().await;
+            let is_received = output.messages.iter().any(|(received, _)| received == subject);
+            assert!(is_permitted || !is_received, "is_hub {is_hub}: {subscription}: {output:?}");
+            assert!(is_hub || is_received == is_permitted, "{subscription}: {output:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn stolen_leaf_credentials_are_no_credentials_of_a_client() {
+    let organisation = Organisation::new(&["muster"]);
+    let (server, _) = start_broker(&organisation).await;
+    let thief = organisation.leaf("berlin");
+    let refused = options(&server, &thief).connect().await;
+    assert!(refused.is_err(), "a client connected with the credentials of a leaf node");
+    // Nodes and callers accept no message that the leaf's key signs.
+    let verified = organisation.trust().verify_user(&thief.token(), muster_tests::now());
+    assert_eq!(verified.unwrap_err().reason_code(), "unknown_issuer");
+    assert!("leaf".parse::<UserRole>().is_err());
+}
