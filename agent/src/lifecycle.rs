@@ -118,10 +118,7 @@ pub async fn run_until_signal(
             Arc::clone(&broker_handles.provisioning_changed),
         )),
         tokio::spawn(upkeep::compact_seen_journal(Arc::clone(&core))),
-        tokio::spawn(upkeep::report_broker_clock(
-            Arc::clone(&core),
-            broker_handles.permits.clone(),
-        )),
+        tokio::spawn(upkeep::report_broker_clock(&core, &broker_handles.permits)),
     ];
     if let Some(interval) = poll_interval {
         tasks.push(tokio::spawn(externals.poll_changes(interval, supervisor.stop.clone())));

@@ -22,11 +22,16 @@ const MEMORY_RELEASE_DELAY: Duration = Duration::from_secs(3);
 const NOTABLE_CLOCK_OFFSET_MS: u64 = 1000;
 
 /// Reports in the health findings how far the broker's clock differs from this node's, each time a permit has measured it.
-pub(crate) async fn report_broker_clock(core: Arc<DaemonCore>, permits: PermitClient) {
-    let mut offsets = permits.broker_clock_offsets();
-    while offsets.changed().await.is_ok() {
-        let message = describe_clock_offset(*offsets.borrow_and_update());
-        core.health.set_findings("broker clock", FindingLevel::Warning, message.as_slice());
+pub(crate) fn report_broker_clock(
+    core: &Arc<DaemonCore>,
+    permits: &PermitClient,
+) -> impl Future<Output = ()> + use<> {
+    let (core, mut offsets) = (Arc::clone(core), permits.broker_clock_offsets());
+    async move {
+        while offsets.changed().await.is_ok() {
+            let message = describe_clock_offset(*offsets.borrow_and_update());
+            core.health.set_findings("broker clock", FindingLevel::Warning, message.as_slice());
+        }
     }
 }
 

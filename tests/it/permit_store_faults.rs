@@ -134,7 +134,7 @@ async fn kill_leaders(cluster: &mut Cluster, count: usize, kills: &mut usize) {
         cluster.restart(leader).await;
         tokio::time::sleep_until(next_kill).await;
     }
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }
 
 /// Runs the same rollout on two clusters at once, on one of them with this number of leader kills, and checks the guarantees.
@@ -292,7 +292,7 @@ async fn claim_is_checked_after_the_server_of_its_holder_was_killed() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn leader_kills_during_a_rollout_of_16_nodes_keep_the_limit_and_every_node_gets_its_permit() {
     let rollout = SimulatedRollout { nodes: 16, limit: 8, work: Duration::from_secs(20) };
-    verify_rollout_with_leader_kills(rollout, 5).await;
+    Box::pin(verify_rollout_with_leader_kills(rollout, 5)).await;
 }
 
 /// Acceptance.
@@ -301,7 +301,7 @@ async fn leader_kills_during_a_rollout_of_16_nodes_keep_the_limit_and_every_node
 async fn thirty_leader_kills_during_a_rollout_of_16_nodes_keep_the_limit_and_every_node_gets_its_permit()
  {
     let rollout = SimulatedRollout { nodes: 16, limit: 2, work: Duration::from_secs(30) };
-    verify_rollout_with_leader_kills(rollout, 30).await;
+    Box::pin(verify_rollout_with_leader_kills(rollout, 30)).await;
 }
 
 #[expect(clippy::print_stderr, reason = "prints measurements")]
