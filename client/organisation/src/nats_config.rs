@@ -241,7 +241,8 @@ resolver: {{
             text.push_str(&render_jetstream(directory));
         }
         if self.cluster.is_some() {
-            text.push_str(&format!("\ninclude {}\n", quote_text(CLUSTER_FILE)));
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "\ninclude {}", quote_text(CLUSTER_FILE));
         }
         if let Some(listen) = &self.leaf_listen {
             text.push_str(&render_leaf_listener(listen, paths));

@@ -217,9 +217,12 @@ fn higher_limit<T: Ord + Default + Copy>(current: T, expected: T) -> T {
     if is_unlimited(current) || is_unlimited(expected) { expected } else { current.max(expected) }
 }
 
+/// Formats one setting of a stream.
+type SettingReader = fn(&Config) -> String;
+
 /// The settings in which two configurations of a stream differ.
 fn changed_settings(current: &Config, repaired: &Config) -> Vec<BucketSettingChange> {
-    let settings: [(&'static str, fn(&Config) -> String); 11] = [
+    let settings: [(&'static str, SettingReader); 11] = [
         ("replicas", |config| config.num_replicas.to_string()),
         ("max_bytes", |config| config.max_bytes.to_string()),
         ("max_value_bytes", |config| config.max_message_size.to_string()),
@@ -232,7 +235,7 @@ fn changed_settings(current: &Config, repaired: &Config) -> Vec<BucketSettingCha
         ("direct_reads", |config| config.allow_direct.to_string()),
         ("republish", |config| config.republish.is_some().to_string()),
     ];
-    let change = |(name, value): (&'static str, fn(&Config) -> String)| {
+    let change = |(name, value): (&'static str, SettingReader)| {
         let (before, after) = (value(current), value(repaired));
         (before != after).then_some(BucketSettingChange { name, before, after })
     };
@@ -252,7 +255,7 @@ mod tests {
         let expected = stream_config(&PERMITS_BUCKET, 3);
         let mut lower = expected.clone();
         lower.max_bytes = 1024;
-        lower.max_age = Duration::from_secs(60);
+        lower.max_age = Duration::from_mins(1);
         lower.num_replicas = 1;
         let repaired = repaired_config(&lower, expected.clone());
         assert_eq!(repaired, expected);

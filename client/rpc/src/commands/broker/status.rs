@@ -65,9 +65,9 @@ fn render_status(status: &BrokerStatus) -> String {
 fn server_cells(server: &ServerStatus) -> [String; 9] {
     let name = escape_to_line(&server.name).to_string();
     let Some(running) = &server.running else {
-        let absent = || "-".to_owned();
-        let [a, b, c, d, e, f, g] = std::array::from_fn(|_| absent());
-        return [name, "no answer".to_owned(), a, b, c, d, e, f, g];
+        let mut cells = std::array::from_fn(|_| "-".to_owned());
+        [cells[0], cells[1]] = [name, "no answer".to_owned()];
+        return cells;
     };
     [
         name,
