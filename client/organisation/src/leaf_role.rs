@@ -88,3 +88,42 @@ impl Organisation {
         SigningKeyEntry::Scoped(Box::new(ScopedKey::with_role_name(key, LEAF_ROLE, template)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use muster_wire::token::scope::leaf_template;
+
+    use crate::testing::{NOW, organisation};
+    use crate::{CredentialSpec, OrganisationKey, PrincipalKind, RotationStart};
+
+    #[test]
+    fn leaf_role_is_created_once_and_its_key_rotates() {
+        let directory = tempfile::tempdir().unwrap();
+        let organisation = organisation(directory.path());
+        let lock = organisation.lock().unwrap();
+        assert!(organisation.add_leaf_role(&lock, NOW).unwrap());
+        assert!(!organisation.add_leaf_role(&lock, NOW).unwrap());
+        let spec = CredentialSpec {
+            kind: PrincipalKind::Leaf,
+            name: "berlin".parse().unwrap(),
+            tags: Vec::new(),
+            expires: None,
+            renew: false,
+            out: None,
+        };
+        let issued = organisation.issue_credentials(&lock, &spec, NOW).unwrap();
+        let key = || organisation.load_key(OrganisationKey::Leaf).unwrap().public_key();
+        let old = key();
+        assert_eq!(issued.creds.claims().iss, old);
+        let kind = PrincipalKind::Leaf;
+        assert_eq!(organisation.start_rotation(&lock, kind, NOW).unwrap(), RotationStart::Started);
+        let trust = organisation.fleet_trust().unwrap();
+        let expected = leaf_template(&organisation.profile().collectives);
+        for listed in [old, key()] {
+            assert_eq!(trust.template_of_key(&listed), Some(&expected));
+        }
+        assert_eq!(organisation.finish_rotation(&lock, kind, NOW).unwrap(), 1);
+        assert!(organisation.fleet_trust().unwrap().template_of_key(&old).is_none());
+        assert_eq!(organisation.refresh_scopes(&lock, NOW).unwrap(), []);
+    }
+}
