@@ -229,9 +229,14 @@ async fn collect_org_documents(fixture: &OutputFixture) -> Vec<Value> {
     all
 }
 
-/// Schemas whose documents other tests print: `runs.rs`, `provisioning/mod.rs`, `run_and_copy.rs` and `events.rs`.
-const OTHERS: [&str; 4] =
-    ["muster.permits.v1", "muster.provision.v1", "muster.copy.v1", "muster.event.line.v1"];
+/// Schemas whose documents other tests print: `runs.rs`, `provisioning/mod.rs`, `run_and_copy.rs`, `events.rs` and `clusters/status.rs`.
+const OTHERS: [&str; 5] = [
+    "muster.permits.v1",
+    "muster.provision.v1",
+    "muster.copy.v1",
+    "muster.event.line.v1",
+    "muster.broker.status.v1",
+];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_document_is_valid_by_its_published_schema() {

@@ -1,6 +1,7 @@
 //! `rpc broker status` shows servers, streams and leaf nodes, and a server that is down.
 
 use muster_tests::poll_until_ok;
+use muster_tests::published_schemas::{SchemaMode, check_schema};
 use muster_wire::stores::ALL_BUCKETS;
 use serde_json::Value;
 
@@ -12,6 +13,7 @@ async fn status_shows_a_server_that_is_down() {
     let mut broker = GeneratedBroker::cluster_of_three().await;
     broker.start_leaf().await;
     let document = broker.await_no_problem().await;
+    check_schema("muster.broker.status.v1", &document, SchemaMode::Strict).unwrap();
     let count = |list: &str| document.get(list).and_then(Value::as_array).unwrap().len();
     assert_eq!(
         (count("servers"), count("leafs"), count("streams")),

@@ -19,7 +19,7 @@ const PERMITTED_PUBLISH: [&str; 5] = [
 ];
 
 /// Subjects that neither nodes nor callers publish.
-const REFUSED_PUBLISH: [&str; 21] = [
+const REFUSED_PUBLISH: [&str; 20] = [
     "$SYS.REQ.CLAIMS.UPDATE",
     "$SYS.REQ.SERVER.PING",
     "$SYS.REQ.ACCOUNT.PING.CONNZ",
@@ -36,7 +36,6 @@ const REFUSED_PUBLISH: [&str; 21] = [
     "$KV.TRUST.head",
     "$KV.TRUST.token.web1.example.net",
     "$KV.PROVISION.leader",
-    "$KV.PERMITS.claim.9.web1.example.net",
     "_W.TRUST.head",
     "_W.PERMITS.claim.2.web1.example.net",
     "_INBOX.UKEY.x",

@@ -335,7 +335,20 @@ pub fn leaf_template(collectives: &[SubjectName]) -> PermissionTemplate {
 }
 
 /// A scope line for users of any name, key and tag. A name has several tokens and is always at the end.
+///
+/// The broker announces a subscription to a leaf node only if the permission covers all of it, and a stream subscribes to its whole bucket. So
+/// keys of a bucket, and reads of keys, are widened to the bucket.
 fn leaf_pattern(line: &str) -> String {
+    for store in stores::ALL_BUCKETS.map(|store| store.name) {
+        let buckets = [subject::bucket_key(store, ""), subject::bucket_get(store, "")];
+        // The subject of reads is `$JS.API.DIRECT.GET.KV_NAME.$KV.NAME.KEY`, and the subscription `$JS.API.DIRECT.GET.KV_NAME.>`.
+        let patterns = [subject::bucket_key(store, ">"), subject::bucket_list(store) + ".>"];
+        for (bucket, pattern) in buckets.into_iter().zip(patterns) {
+            if line.starts_with(&bucket) {
+                return pattern;
+            }
+        }
+    }
     line.replace(USER_NAME_PLACEHOLDER, ">")
         .replace(USER_KEY_PLACEHOLDER, "*")
         .replace("{{tag(agent)}}", "*")
