@@ -213,6 +213,7 @@ fn shown_permissions_equal_those_at_the_broker() {
         "emea.service.status.>",
         "_CONFIRM",
         "$JS.API.DIRECT.GET.KV_TRUST.$KV.TRUST.account",
+        "$KV.REQUESTS.*",
         "$JS.API.DIRECT.GET.KV_TRUST.$KV.TRUST.head",
     ];
     let mut found: Vec<&str> =
