@@ -21,7 +21,7 @@ const SAMPLE_NODES: usize = 64;
 /// From this rate on, references are not used: 100 Mbit/s.
 const SUFFICIENT_BYTES_PER_SECOND: f64 = 12_500_000.0;
 /// References are not used if the remaining requests take less than this.
-const TOLERABLE_SECONDS: f64 = 0.25;
+const TOLERABLE_SECONDS: f64 = 0.1;
 
 /// What is known of the connection, and the nodes with references.
 #[derive(Debug)]
@@ -222,8 +222,8 @@ mod tests {
         assert!(!uses_references(Duration::from_millis(2), 100_000));
         // In 20 ms: 7.7 MB/s.
         assert!(uses_references(Duration::from_millis(20), 5000));
-        // The rest takes 0.2 s.
-        assert!(!uses_references(Duration::from_millis(20), 600));
+        // The rest takes 0.06 s.
+        assert!(!uses_references(Duration::from_millis(20), 200));
         assert!(uses_references(Duration::from_secs(3), 200));
         assert!(!uses_references(Duration::ZERO, 100_000));
     }

@@ -79,7 +79,7 @@ impl Permit {
         &self.lost
     }
 
-    /// Releases the place, and returns when the broker has confirmed it, or after [`RELEASE_TIMEOUT`]; the release then goes on in the
+    /// Releases the place, and returns when the broker has confirmed it, or after `RELEASE_TIMEOUT`; the release then goes on in the
     /// background, until the place has expired with its lease.
     pub async fn release(mut self) {
         if let Some(removal) = self.start_release() {
