@@ -9,6 +9,7 @@ use crate::demo::describe_output;
 const NODES: [&str; 4] = ["n1.acme.net", "n2.acme.net", "n3.acme.net", "n4.acme.net"];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "nodes behind a leaf read no bucket yet: decision 53"]
 async fn nodes_on_all_servers_and_behind_a_leaf_answer_one_call() {
     let mut broker = GeneratedBroker::cluster_of_three().await;
     let status = broker.await_no_problem().await;
