@@ -44,7 +44,7 @@ async fn nodes_on_all_servers_and_behind_a_leaf_answer_one_call() {
             let stored = std::fs::read_to_string(broker.path("n4.acme.net/state/account.jwt"));
             let is_new = stored.as_deref().map(str::trim).ok()
                 == std::fs::read_to_string(&trust).as_deref().map(str::trim).ok();
-            if is_new { Ok(()) } else { Err(stored) }
+            if is_new { Ok(()) } else { Err((stored, std::fs::read_to_string(broker.path("n4.acme.net/log")), std::fs::read_to_string(broker.path("n1.acme.net/log")), std::fs::read_dir(broker.path("n1.acme.net/state")).map(|d| d.map(|e| e.unwrap().path()).collect::<Vec<_>>()), revoked.clone())) }
         },
     )
     .await;
