@@ -36,27 +36,21 @@ async fn nodes_on_all_servers_and_behind_a_leaf_answer_one_call() {
     // Nodes get the revocation through the leaf node, which still accepts the user's connection. It refuses the user with a new bundle.
     let revoked = broker.run(&["org", "revoke", "anna", "--yes"]);
     assert!(revoked.contains("the leaf node berlin gets the account's token"), "{revoked}");
-    let trust = broker.path("acme/account.jwt");
-    poll_until_ok(
-        "the node behind the leaf has the new account token",
-        CLUSTER_TIMEOUT,
-        async || {
-            let stored = std::fs::read_to_string(broker.path("n4.acme.net/state/account.jwt"));
-            let is_new = stored.as_deref().map(str::trim).ok()
-                == std::fs::read_to_string(&trust).as_deref().map(str::trim).ok();
-            if is_new { Ok(()) } else { Err((stored, std::fs::read_to_string(broker.path("n4.acme.net/log")), std::fs::read_to_string(broker.path("n1.acme.net/log")), std::fs::read_dir(broker.path("n1.acme.net/state")).map(|d| d.map(|e| e.unwrap().path()).collect::<Vec<_>>()), revoked.clone())) }
-        },
-    )
+    let account = std::fs::read_to_string(broker.path("acme/account.jwt")).unwrap();
+    poll_until_ok("all nodes have the new account token", CLUSTER_TIMEOUT, async || {
+        let is_old = |node: &&str| {
+            let stored = std::fs::read_to_string(broker.path(node).join("state/account.jwt"));
+            stored.ok().as_deref().map(str::trim) != Some(account.trim())
+        };
+        let old: Vec<_> = NODES.into_iter().filter(is_old).collect();
+        if old.is_empty() { Ok(()) } else { Err(old) }
+    })
     .await;
     assert_eq!(broker.ping("anna"), [""; 0], "a revoked user got replies");
     broker.restart_leaf().await;
     let refused = broker.rpc_as(Some("anna"), &["rpcutil", "ping"]);
     let text = describe_output(&refused);
-    assert!(
-        !refused.status.success() && text.contains("Authorization Violation")
-            || text.contains("refused"),
-        "{text}"
-    );
+    assert!(text.contains("authorization violation"), "{text}");
 
     // The credentials of the leaf are revoked like those of a user: the servers of the cluster disconnect it.
     broker.run(&["org", "revoke", "berlin", "--yes"]);
