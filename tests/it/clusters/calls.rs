@@ -30,7 +30,7 @@ async fn nodes_on_all_servers_and_behind_a_leaf_answer_one_call() {
         }
     }
 
-    use_permits_behind_the_leaf(&broker).await;
+    Box::pin(use_permits_behind_the_leaf(&broker)).await;
     connect_with_many_grants(&broker);
 
     // Nodes get the revocation through the leaf node, which still accepts the user's connection. It refuses the user with a new bundle.
