@@ -10,9 +10,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use muster_api::base::{error_chain, format_millis};
-use muster_bus::{BucketError, Bus, BusEvent, BusSubscription, ReconnectBackoff, TrustLookupError};
+use muster_bus::{
+    BucketError, Bus, BusEvent, BusMessage, BusSubscription, ReconnectBackoff, TrustLookupError,
+};
 use muster_wire::sign::SignerRenewError;
 use muster_wire::stores::{self, TRUST_BUCKET, TRUST_HEAD_KEY};
+use muster_wire::token::head::AccountHead;
 use muster_wire::{Millis, limits, subject};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::mpsc;
@@ -24,6 +27,10 @@ use crate::shared::lock_mutex;
 
 /// Interval of reading the head while no change is announced.
 const CHECK_INTERVAL: Duration = Duration::from_mins(5);
+
+/// Pauses between reads after an announcement, in milliseconds. Any server of a cluster answers reads, and one that lags answers with the
+/// previous head. They grow, because all nodes read: a token that no node accepts must not cost the broker a read per node each moment.
+const ANNOUNCED_READ_PAUSES: [u64; 6] = [200, 400, 800, 1_600, 3_200, 6_400];
 
 /// Number of checks for a renewed token during the lifetime of the node's own token.
 const CHECKS_PER_LIFETIME: u64 = 24;
@@ -170,9 +177,16 @@ impl TrustSync {
         let mut events = self.bus.subscribe_events();
         loop {
             let interval = self.next_interval();
+            let mut announced = None;
             let spread = tokio::select! {
                 () = stop.cancelled() => return,
-                head = next_head(&mut heads) => if head { ReadSpread::BySize } else { continue },
+                head = next_head(&mut heads) => match head {
+                    Some(head) => {
+                        announced = AccountHead::parse(head.payload()).ok();
+                        ReadSpread::BySize
+                    }
+                    None => continue,
+                },
                 event = events.recv() => match event {
                     Ok(BusEvent::Connected) | Err(RecvError::Lagged(_)) => ReadSpread::None,
                     Ok(_) => continue,
@@ -184,6 +198,22 @@ impl TrustSync {
                 () = stop.cancelled() => return,
                 () = self.refresh_tokens(spread) => {}
             }
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = self.await_announced(announced) => {}
+            }
+        }
+    }
+
+    /// Repeats the read until the daemon has the announced token, for a limited time.
+    async fn await_announced(&self, announced: Option<AccountHead>) {
+        let Some(head) = announced else { return };
+        for pause in ANNOUNCED_READ_PAUSES {
+            if self.core.trust.get().issued_at() >= head.serial {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(pause)).await;
+            self.refresh_tokens(ReadSpread::BySize).await;
         }
     }
 
@@ -283,12 +313,12 @@ enum ReadSpread {
     BySize,
 }
 
-/// Returns true for an announced head, and false once when the subscription ends; never completes after that.
-async fn next_head(heads: &mut Option<BusSubscription>) -> bool {
+/// Returns an announced head, and `None` once when the subscription ends; never completes after that.
+async fn next_head(heads: &mut Option<BusSubscription>) -> Option<BusMessage> {
     match heads {
         Some(subscription) => {
-            let announced = subscription.next().await.is_some();
-            if !announced {
+            let announced = subscription.next().await;
+            if announced.is_none() {
                 *heads = None;
             }
             announced

@@ -14,6 +14,8 @@ use muster_tests::rpcd::DaemonHome;
 use muster_tests::{await_state, now};
 use muster_wire::request::Request;
 use muster_wire::status::{ReplyReason, ReplyStatus};
+use muster_wire::token::AccountTrust;
+use muster_wire::token::head::AccountHead;
 
 use crate::enrolled_names::await_log;
 use crate::node_fixture::{NodeFixture, TestCaller};
@@ -47,6 +49,45 @@ async fn reconnected_node_applies_revocations_before_it_serves() {
     organisation.publish_account(&server, &later).await;
     await_state("the node applies the newest token", || {
         node.core.trust.get().account_token() == later
+    })
+    .await;
+}
+
+/// In a cluster any server answers reads, and one that lags behind the announcement answers with the previous head.
+#[tokio::test]
+async fn node_reads_again_if_a_server_lags_behind_the_announcement() {
+    let NodeFixture { mut organisation, server, node, caller } =
+        NodeFixture::with_stores(|_| {}).await;
+    assert_eq!(caller.send(&caller.ping_request()).await.statuscode, ReplyStatus::Ok);
+    let (spy, mut everything) = organisation.subscribe_all(&server).await;
+    // Only this test announces: the bucket does not republish its changes.
+    let info = spy.request("$JS.API.STREAM.INFO.KV_TRUST", "".into()).await.unwrap();
+    let mut info: serde_json::Value = serde_json::from_slice(info.payload()).unwrap();
+    let mut config = info.get_mut("config").unwrap().take();
+    config.as_object_mut().unwrap().remove("republish").unwrap();
+    let update = serde_json::to_vec(&config).unwrap().into();
+    let updated = spy.request("$JS.API.STREAM.UPDATE.KV_TRUST", update).await.unwrap();
+    assert!(!String::from_utf8_lossy(updated.payload()).contains("\"error\""), "{updated:?}");
+
+    organisation.publish_account(&server, &organisation.account_token()).await;
+    let token = organisation.revoke_user(&caller.signer);
+    let operator = organisation.trust().operator_key();
+    let head = AccountHead::of_trust(&AccountTrust::new(operator, &token).unwrap());
+    spy.publish("_W.TRUST.head", head.to_json().unwrap().into()).await.unwrap();
+    let mut is_announced = false;
+    loop {
+        let message = everything.next().await.unwrap();
+        is_announced |= message.subject() == "_W.TRUST.head";
+        if is_announced && message.subject() == "$JS.API.DIRECT.GET.KV_TRUST.$KV.TRUST.head" {
+            break;
+        }
+    }
+    // The broker answers in order, so the node has its answer.
+    spy.request("$JS.API.INFO", "".into()).await.unwrap();
+    assert_ne!(node.core.trust.get().account_token(), token);
+    organisation.publish_account(&server, &token).await;
+    await_state("the node applies the announced token", || {
+        node.core.trust.get().account_token() == token
     })
     .await;
 }

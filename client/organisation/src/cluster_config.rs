@@ -80,6 +80,14 @@ cluster: {{
     )
 }
 
+/// Renders the setting with which both sides of a leaf connection let requests to `JetStream` and keys of buckets pass. Without it, nats-server denies
+/// them on the connection, because each side could have streams of its own. A leaf has none here.
+pub(crate) fn render_default_domain(account: PublicKey) -> String {
+    format!(
+        "\n# A leaf node uses the streams of the broker.\ndefault_js_domain: {{ {account}: \"\" }}\n"
+    )
+}
+
 /// Renders the block with which a server accepts leaf nodes. They authenticate with credentials, and get no addresses of other servers:
 /// their own configuration lists all servers by the names in the certificate.
 pub(crate) fn render_leaf_listener(listen: &ServerAddress, paths: &BrokerPaths) -> String {

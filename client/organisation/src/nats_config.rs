@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use crate::authority::CertificateWithKey;
 use crate::authority_rotation::broker_hosts;
 use crate::cluster_config::{
-    ClusterSettings, LeafSettings, render_cluster, render_leaf_listener, render_leaf_remote,
+    ClusterSettings, LeafSettings, render_cluster, render_default_domain, render_leaf_listener,
+    render_leaf_remote,
 };
 use crate::server_address::ServerAddress;
 use crate::{Organisation, OrganisationError};
@@ -243,6 +244,9 @@ resolver: {{
         if self.cluster.is_some() {
             // Writing to a string cannot fail.
             let _ = writeln!(text, "\ninclude {}", quote_text(CLUSTER_FILE));
+        }
+        if self.leaf_listen.is_some() || self.leaf.is_some() {
+            text.push_str(&render_default_domain(profile.account));
         }
         if let Some(listen) = &self.leaf_listen {
             text.push_str(&render_leaf_listener(listen, paths));

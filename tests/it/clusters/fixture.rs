@@ -8,8 +8,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
+use muster_bus::{BrokerAddress, BrokerCredentials, Bus, BusOptions};
 use muster_tests::command::find_program;
 use muster_tests::{await_state, nats_server, poll_until_ok};
+use muster_wire::sign::Signer;
+use muster_wire::subject;
+use muster_wire::token::UserCredentials;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -246,6 +250,19 @@ impl GeneratedBroker {
             std::fs::read_to_string(&log).is_ok_and(|text| text.contains(": ready"))
         })
         .await;
+    }
+
+    /// Opens a second connection with the credentials of a node, at this address.
+    pub(super) async fn connect_node(&self, (name, address): (&str, &str)) -> Bus {
+        let text = std::fs::read_to_string(self.path(name).join("node.creds")).unwrap();
+        let signer = Signer::new(UserCredentials::parse(&text).unwrap()).unwrap();
+        let url = format!("tls://{address}:{}", self.ports.client);
+        let servers = vec![BrokerAddress::parse(&url, false).unwrap()];
+        let mut options = BusOptions::for_command(name, servers);
+        options.credentials = Some(BrokerCredentials::from_signer(&signer));
+        options.inbox_prefix = Some(subject::inbox_prefix(&signer.public_key().to_string()));
+        options.authority = Some(self.path("acme/ca.pem"));
+        options.connect().await.unwrap()
     }
 
     fn set_url(&self, config: &Path, address: &str) {

@@ -67,8 +67,11 @@ const REFUSED_SUBSCRIBE: [(&str, &str); 9] = [
 /// A broker that accepts leaf nodes, and its port for them.
 async fn start_broker(organisation: &Organisation) -> (NatsServer, u16) {
     let [port] = free_ports();
+    // As in the generated configuration: the server itself denies nothing on the connection.
+    let account = organisation.trust().account_key();
     let text = format!(
         "{}jetstream: {{ store_dir: \"@DIRECTORY@/jetstream\" }}\n\
+         default_js_domain: {{ {account}: \"\" }}\n\
          leafnodes: {{ listen: \"127.0.0.1:{port}\" }}\n",
         organisation.broker_configuration()
     );

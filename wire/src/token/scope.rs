@@ -294,18 +294,15 @@ pub fn administrator_template() -> PermissionTemplate {
     }
 }
 
-/// Name of the leaf nodes' signing key in the fleet's account token. It is no [`UserRole`]: a leaf node signs no messages, and nodes and callers
-/// accept none of its.
+/// Name of the leaf nodes' signing key in the fleet's account token. It is no [`UserRole`], as that of the administrators.
 pub const LEAF_ROLE: &str = "leaf";
 
 /// Roles whose users may connect behind a leaf node.
 const ROLES_BEHIND_LEAFS: [UserRole; 2] = [UserRole::Node, UserRole::Caller];
 
 /// The broker permissions of leaf nodes: the union of what nodes and callers of any name may publish and subscribe. The leaf's own server
-/// restricts each of its users further.
-///
-/// The permissions are those of one connection for many users, so a leaf node may publish and subscribe the same subject. The credentials
-/// are valid for leaf connections only.
+/// restricts each of its users further. The permissions are those of one connection for many users, so a leaf node may publish and subscribe
+/// the same subject. The credentials are valid for leaf connections only.
 pub fn leaf_template(collectives: &[SubjectName]) -> PermissionTemplate {
     let templates = ROLES_BEHIND_LEAFS.map(|role| role.permission_template(collectives));
     let [publish, subscribe] = [
