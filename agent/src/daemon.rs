@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use muster_bus::{Bus, BusError, BusMessage, BusSubscription};
+use muster_wire::stored_request::RequestReference;
 use muster_wire::subject;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -148,18 +149,22 @@ impl RequestWorker {
             reply_to: message.reply_to().map(str::to_owned),
             payload: message.payload().clone(),
         };
-        match subject::referenced_request(&incoming.subject) {
-            Some(subject) => {
-                let worker = self.clone();
-                self.work.spawn(worker.accept_reference(IncomingMessage { subject, ..incoming }));
+        let Some(subject) = subject::referenced_request(&incoming.subject) else {
+            return self.accept_request(&incoming);
+        };
+        let incoming = IncomingMessage { subject, ..incoming };
+        match RequestReference::parse(&incoming.payload) {
+            Some(reference) => {
+                self.work.spawn(self.clone().accept_reference(incoming, reference));
             }
+            // It is refused and counted as a malformed request.
             None => self.accept_request(&incoming),
         }
     }
 
-    /// Reads a stored request, and handles it like one that was received; its payload is the reference.
-    async fn accept_reference(self, mut message: IncomingMessage) {
-        match self.reader.read_request(&message.payload).await {
+    /// Reads a stored request, and handles it like one that was received.
+    async fn accept_reference(self, mut message: IncomingMessage, reference: RequestReference) {
+        match self.reader.read_request(&reference).await {
             Ok(request) => {
                 message.payload = request;
                 self.accept_request(&message);

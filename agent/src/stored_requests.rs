@@ -32,8 +32,6 @@ pub(crate) struct StoredRequestReader {
 /// Why a request was not read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StoredReadError {
-    #[error("the message is not a reference: it has {0} bytes")]
-    Malformed(usize),
     #[error("{MAX_CONCURRENT_READS} requests are being read already")]
     Busy,
     #[error("the broker has no such request")]
@@ -49,10 +47,11 @@ impl StoredRequestReader {
         Self { bus, node, permits: Arc::new(Semaphore::new(MAX_CONCURRENT_READS)) }
     }
 
-    /// The signed request to which the payload refers.
-    pub(crate) async fn read_request(&self, payload: &[u8]) -> Result<Bytes, StoredReadError> {
-        let reference =
-            RequestReference::parse(payload).ok_or(StoredReadError::Malformed(payload.len()))?;
+    /// The signed request of this reference.
+    pub(crate) async fn read_request(
+        &self,
+        reference: &RequestReference,
+    ) -> Result<Bytes, StoredReadError> {
         let _permit = self.permits.try_acquire().map_err(|_| StoredReadError::Busy)?;
         let bucket = self.bus.bucket(REQUESTS_BUCKET.name);
         let key = reference.bucket_key();

@@ -124,13 +124,13 @@ impl RequestDelivery {
         }
     }
 
-    /// Whether the rest would take long, if the first requests took so long.
+    /// Whether the requests that are left would take long at the rate of the first ones.
     fn is_slow(&self, took: Duration, unsent: usize) -> bool {
         let [bytes, nodes, unsent] = [self.sent_bytes, self.sent_nodes.max(1), unsent]
             .map(|count| f64::from(u32::try_from(count).unwrap_or(u32::MAX)));
-        let bytes_per_second = bytes / took.as_secs_f64().max(1e-6);
-        let remaining_seconds = bytes / nodes * unsent / bytes_per_second;
-        bytes_per_second < SUFFICIENT_BYTES_PER_SECOND && remaining_seconds > TOLERABLE_SECONDS
+        let seconds = took.as_secs_f64();
+        bytes < SUFFICIENT_BYTES_PER_SECOND * seconds
+            && seconds * unsent / nodes > TOLERABLE_SECONDS
     }
 
     /// Ends a measurement whose probes were not answered: the connection is slow, or was interrupted.
@@ -200,7 +200,7 @@ impl RequestDelivery {
 mod tests {
     use super::*;
 
-    /// The decision after a sample of 64 requests that took so long, with so many nodes left.
+    /// Whether references are used after a sample of 64 requests that took this time, with this number of nodes left.
     fn uses_references(took: Duration, unsent: usize) -> bool {
         let mut delivery = RequestDelivery::new(1000);
         assert_eq!(delivery.capacity(), 64);

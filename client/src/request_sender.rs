@@ -223,7 +223,7 @@ impl<'a> RequestSender<'a> {
         self.last_sent_at
     }
 
-    /// The nodes to which no request was sent.
+    /// The nodes to which nothing was sent.
     pub(crate) fn unsent(&self) -> &VecDeque<Identity> {
         &self.unsent
     }
@@ -238,9 +238,11 @@ impl<'a> RequestSender<'a> {
         awaited.len().saturating_sub(self.unsent.len() + self.overdue.len())
     }
 
-    /// Drops what is left to send.
+    /// Drops what is left to send, and returns the nodes that got no request.
     pub(crate) fn stop(&mut self) -> Vec<Identity> {
-        std::mem::take(&mut self.unsent).into()
+        let mut dropped = self.delivery.take_unserved(usize::MAX);
+        dropped.extend(self.unsent.drain(..));
+        dropped
     }
 
     /// Records a verified reply, or the report that a node is absent.

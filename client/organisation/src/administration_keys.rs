@@ -3,13 +3,14 @@
 
 use muster_wire::Millis;
 use muster_wire::identity::Identity;
+use muster_wire::token::UserCredentials;
 use muster_wire::token::claims::{AccountClaims, SigningKeyEntry, UserClaims};
 use muster_wire::token::encode::TokenValidity;
 use muster_wire::token::scope::ADMINISTRATOR_ROLE;
-use muster_wire::token::{PublicKey, UserCredentials};
 
 use crate::account::{administrator_entry, system_entry};
 use crate::push::PushError;
+use crate::rotation::{role_key, role_keys};
 use crate::{
     AccountRealm, Organisation, OrganisationError, OrganisationKey, OrganisationLock, issue,
 };
@@ -26,7 +27,7 @@ impl Organisation {
     ) -> Result<(), OrganisationError> {
         let next = self.create_next_key(OrganisationKey::Administrator)?;
         let mut account = self.fleet_trust()?.claims().nats.clone();
-        account.signing_keys.retain(|entry| administrator_key(entry).is_none());
+        account.signing_keys.retain(|entry| role_key(entry, ADMINISTRATOR_ROLE).is_none());
         account.signing_keys.push(administrator_entry(next.public_key()));
         self.sign_account(lock, AccountRealm::Fleet, account, now)?;
         self.install_next_key(OrganisationKey::Administrator, &next)?;
@@ -77,9 +78,7 @@ impl Organisation {
             return Ok(false);
         }
         let key = self.load_key(OrganisationKey::Administrator)?.public_key();
-        let trust = self.fleet_trust()?;
-        let mut entries = trust.claims().nats.signing_keys.iter();
-        Ok(entries.any(|entry| administrator_key(entry) == Some(key)))
+        Ok(role_keys(&self.fleet_trust()?.claims().nats, ADMINISTRATOR_ROLE).contains(&key))
     }
 
     /// Adds the administrators' key to claims that list none. Creates the key if it is missing. Returns whether it was added.
@@ -87,15 +86,10 @@ impl Organisation {
         &self,
         account: &mut AccountClaims,
     ) -> Result<bool, OrganisationError> {
-        if account.signing_keys.iter().any(|entry| administrator_key(entry).is_some()) {
+        if !role_keys(account, ADMINISTRATOR_ROLE).is_empty() {
             return Ok(false);
         }
-        let is_created = self.layout().key_file(OrganisationKey::Administrator).exists();
-        let pair = if is_created {
-            self.load_key(OrganisationKey::Administrator)?
-        } else {
-            self.layout().create_key(OrganisationKey::Administrator)?
-        };
+        let pair = self.load_or_create_key(OrganisationKey::Administrator)?;
         account.signing_keys.push(administrator_entry(pair.public_key()));
         Ok(true)
     }
@@ -105,14 +99,6 @@ impl Organisation {
         entries: Vec<SigningKeyEntry>,
     ) -> Result<AccountClaims, OrganisationError> {
         Ok(AccountClaims { signing_keys: entries, ..self.system_claims()?.nats })
-    }
-}
-
-/// The key of an entry, if it signs administrators.
-fn administrator_key(entry: &SigningKeyEntry) -> Option<PublicKey> {
-    match entry {
-        SigningKeyEntry::Scoped(scope) if scope.role == ADMINISTRATOR_ROLE => Some(scope.key),
-        _ => None,
     }
 }
 

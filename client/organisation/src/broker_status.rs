@@ -12,8 +12,8 @@ use serde::Serialize;
 use crate::Organisation;
 use crate::push::PushError;
 use crate::server_reports::{
-    ByServer, LeafConnection, LeafList, QUIET_TIME, REPLICATED_CLUSTER_SIZE, RaftPeer,
-    ServerVariables, StorageReport, StreamReport, SystemClient, streams_of_account,
+    ByServer, LeafConnection, LeafList, QUIET_TIME, REPLICATED_CLUSTER_SIZE, RaftGroup, RaftPeer,
+    ServerVariables, StorageReport, StreamReport, SystemClient, cluster_size, streams_of_account,
 };
 
 /// The state of the broker.
@@ -133,16 +133,16 @@ impl Organisation {
     }
 }
 
-/// Servers of the largest group that stores metadata; 1 without a cluster.
-fn cluster_size(variables: &ByServer<ServerVariables>) -> usize {
-    let groups = variables.values().filter_map(|server| server.jetstream.meta.as_ref());
-    groups.map(|group| group.cluster_size).max().unwrap_or(1)
+/// What each server reports of the group that decides which server stores which stream.
+fn storage_groups(variables: &ByServer<ServerVariables>) -> impl Iterator<Item = &RaftGroup> {
+    variables.values().filter_map(|server| server.jetstream.meta.as_ref())
 }
 
 fn list_servers(variables: &ByServer<ServerVariables>) -> Vec<ServerStatus> {
-    let groups = || variables.values().filter_map(|server| server.jetstream.meta.as_ref());
-    let leaders: BTreeSet<&str> = groups().map(|group| group.leader.as_str()).collect();
-    let peers = groups().flat_map(|group| &group.replicas).map(|peer| peer.name.clone());
+    let leaders: BTreeSet<&str> =
+        storage_groups(variables).map(|group| group.leader.as_str()).collect();
+    let peers =
+        storage_groups(variables).flat_map(|group| &group.replicas).map(|peer| peer.name.clone());
     let names: BTreeSet<String> = peers.chain(variables.keys().cloned()).collect();
     let describe = |name: &String| {
         let server = variables.get(name)?;
@@ -221,7 +221,7 @@ fn find_problems(
     problems.extend(down.map(|server| {
         format!("server {} did not answer: it is down or has no route to the others", server.name)
     }));
-    let (known, size) = (status.servers.len(), cluster_size(variables));
+    let (known, size) = (status.servers.len(), cluster_size(storage_groups(variables)));
     if known < size {
         let missing = size - known;
         problems.push(format!("{missing} of the cluster's {size} servers did not answer"));

@@ -8,6 +8,7 @@ use muster_wire::token::claims::{ScopedKey, SigningKeyEntry};
 use muster_wire::token::scope::{self, LEAF_ROLE};
 
 use crate::create::{broker_urls, require_hosts};
+use crate::rotation::role_keys;
 use crate::{
     AccountRealm, CredentialRecord, CredentialState, LeafProfile, Organisation, OrganisationError,
     OrganisationKey, OrganisationLock, PrincipalKind,
@@ -64,19 +65,10 @@ impl Organisation {
         now: Millis,
     ) -> Result<bool, OrganisationError> {
         let mut account = self.fleet_trust()?.claims().nats.clone();
-        let is_leaf = |entry: &SigningKeyEntry| match entry {
-            SigningKeyEntry::Scoped(scope) => scope.role == LEAF_ROLE,
-            SigningKeyEntry::Plain(_) => false,
-        };
-        if account.signing_keys.iter().any(is_leaf) {
+        if !role_keys(&account, LEAF_ROLE).is_empty() {
             return Ok(false);
         }
-        // A call that was interrupted left the key.
-        let pair = if self.layout().key_file(OrganisationKey::Leaf).exists() {
-            self.load_key(OrganisationKey::Leaf)?
-        } else {
-            self.layout().create_key(OrganisationKey::Leaf)?
-        };
+        let pair = self.load_or_create_key(OrganisationKey::Leaf)?;
         account.signing_keys.push(self.leaf_entry(pair.public_key()));
         self.sign_account(lock, AccountRealm::Fleet, account, now)?;
         Ok(true)

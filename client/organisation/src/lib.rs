@@ -179,6 +179,15 @@ impl Organisation {
             .and_then(|pair| pair.public_key().expect_kind(key.key_kind()).map(|_| pair))
             .map_err(|source| OrganisationError::Key(path, source))
     }
+
+    /// Reads one of the secret keys, or generates it if it is missing. An interrupted command may have left it.
+    fn load_or_create_key(&self, key: OrganisationKey) -> Result<KeyPair, OrganisationError> {
+        if self.layout.key_file(key).exists() {
+            self.load_key(key)
+        } else {
+            self.layout.create_key(key)
+        }
+    }
 }
 
 impl OrganisationLayout {

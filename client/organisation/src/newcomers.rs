@@ -87,11 +87,7 @@ impl Organisation {
         now: Millis,
     ) -> Result<(), OrganisationError> {
         let operator = self.load_key(OrganisationKey::Operator)?;
-        let public_key = |key| {
-            let is_created = self.layout.key_file(key).exists();
-            let pair = if is_created { self.load_key(key) } else { self.layout.create_key(key) };
-            pair.map(|pair| pair.public_key())
-        };
+        let public_key = |key| self.load_or_create_key(key).map(|pair| pair.public_key());
         let account = public_key(OrganisationKey::Newcomers)?;
         let role_keys = [
             (UserRole::Newcomer, public_key(OrganisationKey::Newcomer)?),

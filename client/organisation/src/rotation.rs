@@ -202,12 +202,12 @@ impl Organisation {
 }
 
 /// The keys that the account lists for a role.
-fn role_keys(account: &AccountClaims, role: &str) -> Vec<PublicKey> {
+pub(crate) fn role_keys(account: &AccountClaims, role: &str) -> Vec<PublicKey> {
     account.signing_keys.iter().filter_map(|entry| role_key(entry, role)).collect()
 }
 
 /// The key of an entry, if it is of this role.
-fn role_key(entry: &SigningKeyEntry, role: &str) -> Option<PublicKey> {
+pub(crate) fn role_key(entry: &SigningKeyEntry, role: &str) -> Option<PublicKey> {
     match entry {
         SigningKeyEntry::Scoped(scope) if scope.role == role => Some(scope.key),
         _ => None,

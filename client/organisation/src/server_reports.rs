@@ -167,8 +167,8 @@ impl Organisation {
         let storage = client.ask_streams().await?;
         client.close().await?;
         let account = self.profile().account.to_string();
-        let mut servers =
-            StorageServers { cluster_size: cluster_size(&storage), holders: BTreeMap::new() };
+        let cluster_size = storage_cluster_size(&storage);
+        let mut servers = StorageServers { cluster_size, holders: BTreeMap::new() };
         for (server, stream) in streams_of_account(&storage, &account) {
             servers.holders.entry(stream.name.clone()).or_default().push(server.clone());
         }
@@ -206,7 +206,8 @@ impl SystemClient {
     /// The streams of all accounts that each server stores.
     pub(crate) async fn ask_streams(&self) -> Result<ByServer<StorageReport>, PushError> {
         // The first answer says how many servers store streams.
-        let is_complete = |found: &ByServer<StorageReport>| found.len() >= cluster_size(found);
+        let is_complete =
+            |found: &ByServer<StorageReport>| found.len() >= storage_cluster_size(found);
         self.ask_until("JSZ", STREAMS_OPTIONS, is_complete).await
     }
 
@@ -237,9 +238,12 @@ fn parse_answers<T: DeserializeOwned>(answers: &[BusMessage]) -> ByServer<T> {
 }
 
 /// Servers of the group that decides which server stores which stream, also those that are down; 1 without a cluster.
-fn cluster_size(reports: &ByServer<StorageReport>) -> usize {
-    let groups = reports.values().filter_map(|report| report.meta_cluster.as_ref());
+pub(crate) fn cluster_size<'a>(groups: impl Iterator<Item = &'a RaftGroup>) -> usize {
     groups.map(|group| group.cluster_size).max().unwrap_or(1)
+}
+
+fn storage_cluster_size(reports: &ByServer<StorageReport>) -> usize {
+    cluster_size(reports.values().filter_map(|report| report.meta_cluster.as_ref()))
 }
 
 /// What each server reports of the streams of this account.

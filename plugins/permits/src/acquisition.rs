@@ -29,17 +29,29 @@ pub(crate) struct AcquireAttempt<'a> {
     pub(crate) clock_offset: &'a watch::Sender<i64>,
 }
 
-/// The stream of the bucket was deleted and created again: revisions begin anew, and all entries are lost.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct StreamRecreated;
+/// Why waiting in one stream ended without a place.
+#[derive(Debug)]
+enum WaitEnd {
+    /// The stream of the bucket was deleted and created again: revisions start at 1, and all entries are lost.
+    StreamRecreated,
+    Failed(BucketError),
+}
+
+impl From<BucketError> for WaitEnd {
+    fn from(error: BucketError) -> Self {
+        Self::Failed(error)
+    }
+}
 
 impl AcquireAttempt<'_> {
     /// Waits for a place.
     pub(crate) async fn wait_for_permit(&self) -> Result<AcquiredClaim, BucketError> {
         let mut not_before = Instant::now();
         loop {
-            if let Ok(acquired) = self.wait_in_stream(not_before).await? {
-                return Ok(acquired);
+            match self.wait_in_stream(not_before).await {
+                Ok(acquired) => return Ok(acquired),
+                Err(WaitEnd::Failed(error)) => return Err(error),
+                Err(WaitEnd::StreamRecreated) => {}
             }
             tracing::warn!(pool = %self.registration.pool, "the stream of permits was created again; waiting in it");
             // Holders whose claims are lost write them again at their next heartbeat.
@@ -48,10 +60,7 @@ impl AcquireAttempt<'_> {
     }
 
     /// Waits for a place, but claims none before this time, until the stream is created again.
-    async fn wait_in_stream(
-        &self,
-        not_before: Instant,
-    ) -> Result<Result<AcquiredClaim, StreamRecreated>, BucketError> {
+    async fn wait_in_stream(&self, not_before: Instant) -> Result<AcquiredClaim, WaitEnd> {
         let registration = self.registration;
         let mut watch = registration.bucket.watch(">").await?;
         let mut state = WatchedPool::new(registration.pool.clone());
@@ -61,11 +70,8 @@ impl AcquireAttempt<'_> {
         let written_until = unix_millis_now();
         let mut renewed_at = Instant::now();
         // Decide only after the watch has delivered our own entry: then all earlier entries are applied too.
-        if own_revision <= known_revision
-            || self.read_until(own_revision, &mut state, &mut watch).await?.is_err()
-        {
-            return Ok(Err(StreamRecreated));
-        }
+        require_later(own_revision, known_revision)?;
+        self.read_until(own_revision, &mut state, &mut watch).await?;
         if let Some(stored_at) =
             state.pool.wait_time(&registration.node, registration.slot.number())
         {
@@ -83,20 +89,14 @@ impl AcquireAttempt<'_> {
             if Instant::now() >= not_before
                 && state.pool.is_turn_of(&registration.node, state.broker_time())
             {
-                match self.try_claim(&mut state, &mut watch).await? {
-                    Ok(Some(acquired)) => {
-                        let watched = Some((state, watch));
-                        return Ok(Ok(AcquiredClaim { watched, ..acquired }));
-                    }
-                    Ok(None) => renewed_at = Instant::now(),
-                    Err(recreated) => return Ok(Err(recreated)),
+                if let Some(acquired) = self.try_claim(&mut state, &mut watch).await? {
+                    return Ok(AcquiredClaim { watched: Some((state, watch)), ..acquired });
                 }
+                renewed_at = Instant::now();
             }
             if renewed_at.elapsed() >= interval || watch.has_stale_revisions() {
                 renewed_at = Instant::now();
-                if self.renew_entries(&watch).await?.is_err() {
-                    return Ok(Err(StreamRecreated));
-                }
+                self.renew_entries(&watch).await?;
             }
             let poll_timeout = state.poll_delay().min(interval);
             if let Ok(applied) = timeout(poll_timeout, state.require_next_entry(&mut watch)).await {
@@ -111,34 +111,28 @@ impl AcquireAttempt<'_> {
         &self,
         state: &mut WatchedPool,
         watch: &mut BucketWatch,
-    ) -> Result<Result<Option<AcquiredClaim>, StreamRecreated>, BucketError> {
+    ) -> Result<Option<AcquiredClaim>, WaitEnd> {
         let registration = self.registration;
         let mut renewed_at = Instant::now();
         let known_revision = watch.complete_revision();
         let fence = registration.put_claim(self.terms, false).await?;
-        if fence <= known_revision {
-            return Ok(Err(StreamRecreated));
-        }
+        require_later(fence, known_revision)?;
         let mut last_revision = fence;
         // The write may have taken long. The lease counts from before the last accepted write began.
         while renewed_at.elapsed() >= registration.lease / 3 {
             renewed_at = Instant::now();
             last_revision = registration.send_heartbeat().await?;
-            if last_revision <= fence {
-                return Ok(Err(StreamRecreated));
-            }
+            require_later(last_revision, fence)?;
         }
-        if self.read_until(last_revision, state, watch).await?.is_err() {
-            return Ok(Err(StreamRecreated));
-        }
+        self.read_until(last_revision, state, watch).await?;
         let held = state.pool.held_fence(&registration.node, state.broker_time());
         if held == Some(fence) {
             // The wait entry is removed during the run: a member with a claim does not count as waiting.
-            return Ok(Ok(Some(AcquiredClaim { fence, renewed_at, watched: None })));
+            return Ok(Some(AcquiredClaim { fence, renewed_at, watched: None }));
         }
         // The wait entry stays, so that a claim that came too late keeps its rank among the waiters.
         registration.delete_claim().await?;
-        Ok(Ok(None))
+        Ok(None)
     }
 
     /// Applies entries until this own revision is included.
@@ -147,32 +141,30 @@ impl AcquireAttempt<'_> {
         revision: u64,
         state: &mut WatchedPool,
         watch: &mut BucketWatch,
-    ) -> Result<Result<(), StreamRecreated>, BucketError> {
+    ) -> Result<(), WaitEnd> {
         while state.pool.revision() < revision || !watch.is_current() {
             match timeout(MAX_POLL_INTERVAL, state.require_next_entry(watch)).await {
                 Ok(applied) => applied?,
                 // The revision may belong to a stream that is gone.
-                Err(_) => {
-                    if self.renew_entries(watch).await? == Err(StreamRecreated) {
-                        return Ok(Err(StreamRecreated));
-                    }
-                }
+                Err(_) => self.renew_entries(watch).await?,
             }
         }
         self.progress.record_contact();
-        Ok(Ok(()))
+        Ok(())
     }
 
     /// Sends a heartbeat, and compares its revision with those that were read.
-    async fn renew_entries(
-        &self,
-        watch: &BucketWatch,
-    ) -> Result<Result<(), StreamRecreated>, BucketError> {
+    async fn renew_entries(&self, watch: &BucketWatch) -> Result<(), WaitEnd> {
         let known_revision = watch.complete_revision();
         let revision = self.registration.send_heartbeat().await?;
         self.progress.record_contact();
-        Ok(if revision > known_revision { Ok(()) } else { Err(StreamRecreated) })
+        require_later(revision, known_revision)
     }
+}
+
+/// Checks the revision of a write against one that was known before it: a stream that was created again starts at revision 1.
+fn require_later(written: u64, known: u64) -> Result<(), WaitEnd> {
+    if written > known { Ok(()) } else { Err(WaitEnd::StreamRecreated) }
 }
 
 /// How far the broker's clock is ahead, if it stored an entry at this time which was written in this period of the node's time.

@@ -37,7 +37,7 @@ async fn push_raises_the_replicas_of_existing_streams_after_the_cluster_grew() {
     write_data(&broker);
     let before = messages(&broker);
     assert!(before.iter().any(|(_, count)| *count > 0), "{before:?}");
-    assert!(broker.push().await.contains("the stores are as they should be"));
+    assert!(broker.push().await.contains("the stores are up to date"));
 
     for number in [1, 2, 3] {
         broker.write_cluster_member(number, 3);
@@ -64,7 +64,7 @@ async fn push_raises_the_replicas_of_existing_streams_after_the_cluster_grew() {
     assert_eq!(messages(&broker), before);
 
     // Fewer replicas must be asked for.
-    assert!(broker.push().await.contains("the stores are as they should be"));
+    assert!(broker.push().await.contains("the stores are up to date"));
     let lowered = broker.push_with(&["--replicas", "1"]).await;
     assert!(lowered.contains("updated the store TRUST: replicas 3 -> 1"), "{lowered}");
     assert_eq!(messages(&broker), before);

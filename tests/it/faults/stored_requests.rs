@@ -141,7 +141,7 @@ async fn broker_without_the_bucket_passes_on_whole_requests() {
     fixture.assert_one_effect(&stats);
 }
 
-/// Messages to the subject of references that are none: the daemon asks for the request itself, and runs nothing.
+/// A reference to nothing: the daemon asks for the request itself. Other messages on the subject of references are refused and counted.
 #[tokio::test]
 async fn false_references_have_no_effect() {
     let fixture = crate::node_fixture::NodeFixture::with_stores(|_| {}).await;
@@ -153,15 +153,19 @@ async fn false_references_have_no_effect() {
     let address = AnswerAddress::of_request(&key, &Uuid::now_v7());
     let mut answers = fixture.caller.bus.subscribe(&address.subscription_pattern()).await.unwrap();
     let bus = &fixture.caller.bus;
-    for payload in [&[][..], &[7; 31], &[7; 32], &[7; 4096]] {
+    let total = || fixture.node.core.snapshot_counters().total;
+    let before = total();
+    for payload in [&[][..], &[7; 31], &[7; 33], &[7; 4096], &[7; 32]] {
         let payload = Bytes::copy_from_slice(payload);
         bus.publish_with_reply(&target, &address.of_node(&node), payload).await.unwrap();
-        let answer = answers.next().await.unwrap();
-        assert!(answer.payload().is_empty() && !answer.is_no_responders(), "{answer:?}");
     }
+    let answer = answers.next().await.unwrap();
+    assert!(answer.payload().is_empty() && !answer.is_no_responders(), "{answer:?}");
+    assert_eq!(total() - before, 4);
     // The node answers on its own subject only.
     let other = Identity::parse("other.example.net").unwrap();
-    bus.publish_with_reply(&target, &address.of_node(&other), Bytes::new()).await.unwrap();
+    let reference = Bytes::from_static(&[7; 32]);
+    bus.publish_with_reply(&target, &address.of_node(&other), reference).await.unwrap();
     let call = RpcCall::new("rpcutil", "ping", CallTarget::Nodes([node].into())).unwrap();
     let (replies, _) = fixture.caller.call(call).await;
     assert_eq!(replies.len(), 1);

@@ -156,12 +156,18 @@ impl Bucket {
 
     /// Writes the key unconditionally; returns the revision.
     pub async fn put(&self, key: &str, value: Bytes) -> Result<u64> {
-        self.write_value("write", key, value, None, LEADER_TIMEOUT).await
+        self.write_value("write", key, value, HeaderMap::new()).await
     }
 
     /// Like [`Self::put`], without retries: a bucket that is temporarily unavailable counts as missing.
     pub async fn put_once(&self, key: &str, value: Bytes) -> Result<u64> {
-        self.write_value("write", key, value, None, Duration::ZERO).await
+        match self.write_attempt("write", key, value, HeaderMap::new()).await {
+            Ok(revision) => Ok(revision),
+            Err(BucketRequestError::NoResponders) => Err(self.missing_error()),
+            Err(BucketRequestError::Unanswered(error) | BucketRequestError::Failed(error)) => {
+                Err(error)
+            }
+        }
     }
 
     /// Queues a write without waiting for the broker's answer: nothing reports whether the broker stored it.
@@ -184,18 +190,14 @@ impl Bucket {
 
     /// Writes a key only if its last revision is this one.
     pub async fn update(&self, key: &str, value: Bytes, revision: u64) -> Result<u64> {
-        let mut headers = HeaderMap::new();
-        headers.insert(NATS_EXPECTED_LAST_SUBJECT_SEQUENCE, revision.to_string());
-        self.write_value("write", key, value, Some(headers), LEADER_TIMEOUT).await
+        self.write_value("write", key, value, expecting(revision)).await
     }
 
     /// Deletes a key's value unconditionally.
     pub async fn delete(&self, key: &str) -> Result<()> {
         let mut headers = HeaderMap::new();
         headers.insert(OPERATION_HEADER, "DEL");
-        let removed =
-            self.write_value("delete", key, Bytes::new(), Some(headers), LEADER_TIMEOUT).await;
-        removed.map(drop)
+        self.write_value("delete", key, Bytes::new(), headers).await.map(drop)
     }
 
     /// The last change of the key, including deletions.
@@ -251,17 +253,26 @@ impl Bucket {
         operation: &'static str,
         key: &str,
         value: Bytes,
-        headers: Option<HeaderMap>,
-        timeout: Duration,
+        headers: HeaderMap,
     ) -> Result<u64> {
-        self.retry_request(timeout, async || {
-            let request =
-                Request::new().payload(value.clone()).headers(headers.clone().unwrap_or_default());
-            let subject = subject::bucket_key(&self.name, key);
-            let reply = self.send_request(operation, subject, request).await?;
-            self.classify_write_answer(operation, key, &reply.payload)
+        self.retry_request(LEADER_TIMEOUT, || {
+            self.write_attempt(operation, key, value.clone(), headers.clone())
         })
         .await
+    }
+
+    /// Writes once.
+    async fn write_attempt(
+        &self,
+        operation: &'static str,
+        key: &str,
+        value: Bytes,
+        headers: HeaderMap,
+    ) -> Result<u64, BucketRequestError> {
+        let request = Request::new().payload(value).headers(headers);
+        let subject = subject::bucket_key(&self.name, key);
+        let reply = self.send_request(operation, subject, request).await?;
+        self.parse_write_answer(operation, key, &reply.payload)
     }
 
     /// Repeats a request while no server answers for the bucket: its leader may be changing. Brief retries end at a lost answer,
@@ -305,38 +316,29 @@ impl Bucket {
         self.failed_error(operation, &"the connection was lost before the broker answered")
     }
 
-    fn parse_write_answer(&self, operation: &'static str, key: &str, reply: &[u8]) -> Result<u64> {
-        match serde_json::from_slice(reply) {
-            Ok(WriteAnswer { error: None, seq }) if seq > 0 => Ok(seq),
-            Ok(WriteAnswer { error: Some(WriteFailure { err_code, .. }), .. })
-                if err_code == WRONG_LAST_REVISION_CODE =>
-            {
-                Err(BucketError::Conflict { key: key.to_owned() })
-            }
-            Ok(WriteAnswer { error: Some(failure), .. }) => {
-                Err(self.failed_error(operation, &failure.description))
-            }
-            _ => Err(self.failed_error(operation, &"cannot parse the answer")),
-        }
-    }
-
-    /// Like [`Self::parse_write_answer`], with the answers that say that the bucket is not available now.
-    fn classify_write_answer(
+    fn parse_write_answer(
         &self,
         operation: &'static str,
         key: &str,
         reply: &[u8],
     ) -> Result<u64, BucketRequestError> {
-        let is_unavailable = matches!(
-            serde_json::from_slice(reply),
-            Ok(WriteAnswer { error: Some(WriteFailure { code: UNAVAILABLE_STATUS, .. }), .. })
-        );
-        let class = if is_unavailable {
-            BucketRequestError::Unanswered
-        } else {
-            BucketRequestError::Failed
+        let failure = match serde_json::from_slice(reply) {
+            Ok(WriteAnswer { error: None, seq }) if seq > 0 => return Ok(seq),
+            Ok(WriteAnswer { error: Some(failure), .. }) => failure,
+            _ => {
+                let error = self.failed_error(operation, &"cannot parse the answer");
+                return Err(BucketRequestError::Failed(error));
+            }
         };
-        self.parse_write_answer(operation, key, reply).map_err(class)
+        if failure.err_code == WRONG_LAST_REVISION_CODE {
+            let conflict = BucketError::Conflict { key: key.to_owned() };
+            return Err(BucketRequestError::Failed(conflict));
+        }
+        let error = self.failed_error(operation, &failure.description);
+        Err(match failure.code {
+            UNAVAILABLE_STATUS => BucketRequestError::Unanswered(error),
+            _ => BucketRequestError::Failed(error),
+        })
     }
 
     fn missing_error(&self) -> BucketError {
@@ -350,4 +352,11 @@ impl Bucket {
     ) -> BucketError {
         BucketError::Failed { operation, bucket: self.name.clone(), problem: problem.to_string() }
     }
+}
+
+/// The header by which the broker stores a write only if the key's last revision is this one.
+fn expecting(revision: u64) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    headers.insert(NATS_EXPECTED_LAST_SUBJECT_SEQUENCE, revision.to_string());
+    headers
 }

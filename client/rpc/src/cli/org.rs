@@ -140,7 +140,7 @@ pub enum OrgAddCommand {
 /// Options for all kinds of credentials.
 #[derive(Debug, Args)]
 pub struct CredentialArgs {
-    /// Name of the user, node or service
+    /// Name of the user, node, service or leaf node
     pub name: Identity,
     /// The organisation.
     #[command(flatten)]

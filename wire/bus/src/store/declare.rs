@@ -137,7 +137,7 @@ fn placed_config(definition: &BucketDefinition, server: &str) -> Config {
 }
 
 /// The configuration of the bucket's stream; `None` if the broker answers that there is none. Any other error is returned, because a stream
-/// whose leader does not answer must not be created anew.
+/// whose leader does not answer must not be created again.
 async fn find_stream(bucket: &Bucket) -> Result<Option<Config>> {
     let jetstream = jetstream::new(bucket.bus.nats_client().clone());
     let name = stores::stream_name(bucket.name());

@@ -3,12 +3,9 @@
 //! A lost answer does not say whether a write was stored, and a late copy of it may arrive after later writes. So each write names
 //! the key's last revision, which the broker compares: a copy of an earlier write is refused.
 
-use async_nats::Request;
-use async_nats::header::{HeaderMap, NATS_EXPECTED_LAST_SUBJECT_SEQUENCE};
 use bytes::Bytes;
-use muster_wire::subject;
 
-use super::{Bucket, BucketError, BucketRequestError, OPERATION_HEADER, Result};
+use super::{Bucket, BucketError, BucketRequestError, OPERATION_HEADER, Result, expecting};
 
 /// A key that only this process writes. Operations are repeated until the caller drops them. Cancel safe: the next operation
 /// finds out what was stored.
@@ -106,15 +103,11 @@ impl OwnedKey {
         value: Option<Bytes>,
         expected: u64,
     ) -> Result<u64, BucketRequestError> {
-        let mut headers = HeaderMap::new();
-        headers.insert(NATS_EXPECTED_LAST_SUBJECT_SEQUENCE, expected.to_string());
+        let mut headers = expecting(expected);
         let operation = if value.is_some() { "write" } else { "delete" };
         if value.is_none() {
             headers.insert(OPERATION_HEADER, "DEL");
         }
-        let request = Request::new().payload(value.unwrap_or_default()).headers(headers);
-        let subject = subject::bucket_key(self.bucket.name(), &self.key);
-        let reply = self.bucket.send_request(operation, subject, request).await?;
-        self.bucket.classify_write_answer(operation, &self.key, &reply.payload)
+        self.bucket.write_attempt(operation, &self.key, value.unwrap_or_default(), headers).await
     }
 }

@@ -87,7 +87,7 @@ async fn add_leaf(args: AddLeafArgs, cx: CommandContext<'_>) -> CommandResult {
     let mut organisation = cx.open_organisation(&organisation)?;
     let lock = organisation.lock()?;
     organisation.record_leaf(&lock, &name, &args.hosts, args.port)?;
-    // The description was replaced, and the lock is on the file that it replaced.
+    // The lock is held on `organisation.toml`, which has just been replaced: lock the new file.
     drop(lock);
     let lock = organisation.lock()?;
     push::add_leaf_role(&organisation, &lock, printer).await?;

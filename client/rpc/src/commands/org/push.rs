@@ -22,7 +22,7 @@ pub async fn run(args: &OrgPushArgs, cx: CommandContext<'_>) -> CommandResult {
             renew_tokens(organisation, printer).await?;
         }
         Err(error) => printer.print_warning(format_args!(
-            "cannot create or update the stores for run permits and provisioning: {}",
+            "cannot create or update the stores: {}",
             error_chain(&error)
         )),
     }
@@ -51,7 +51,7 @@ fn print_store_changes(changes: &[StoreChange], printer: &OutputPrinter) {
         }
     }
     if changes.is_empty() {
-        printer.print_message("the stores are as they should be");
+        printer.print_message("the stores are up to date");
     }
 }
 
