@@ -14,6 +14,7 @@ use crate::connection::Bus;
 use crate::error::{BusError, Result};
 use crate::event::BusEventRecorder;
 use crate::reconnect::ReconnectBackoff;
+use crate::relocation::{BusLink, ConnectionTap};
 use crate::tls;
 
 /// A validated broker address: `tls://host:port`, or `nats://` on loopback if plain text is allowed.
@@ -153,21 +154,38 @@ impl BusOptions {
 
     /// Connects.
     pub async fn connect(self) -> Result<Bus> {
-        let addresses = self.server_addresses()?;
         let recorder = Arc::new(BusEventRecorder::new());
-        let server_list =
-            self.servers.iter().map(BrokerAddress::as_str).collect::<Vec<_>>().join(", ");
-        let client = self.client_options(Arc::clone(&recorder))?.connect(addresses).await.map_err(
-            |error| BusError::Connect {
-                servers: server_list,
-                problem: match error.kind() {
-                    // Signing is the only step that fails with this kind.
-                    ConnectErrorKind::Authentication => NOT_A_NONCE_MESSAGE.to_owned(),
-                    _ => error_chain(&error),
-                },
+        let tap = Arc::new(ConnectionTap::new(Arc::clone(&recorder)));
+        let mut options = self.client_options(&recorder, &tap)?;
+        if self.retry_first {
+            options = options.retry_on_initial_connect();
+        }
+        let client = self.connect_client(options, self.server_addresses()?).await?;
+        Ok(Bus::new(BusLink::new(self, recorder, client, tap)))
+    }
+
+    /// One more connection with the same settings, without further attempts.
+    pub(crate) async fn connect_once(
+        &self,
+        addresses: Vec<async_nats::ServerAddr>,
+        (recorder, tap): (&Arc<BusEventRecorder>, &Arc<ConnectionTap>),
+    ) -> Result<async_nats::Client> {
+        self.connect_client(self.client_options(recorder, tap)?, addresses).await
+    }
+
+    async fn connect_client(
+        &self,
+        options: async_nats::ConnectOptions,
+        addresses: Vec<async_nats::ServerAddr>,
+    ) -> Result<async_nats::Client> {
+        options.connect(addresses).await.map_err(|error| BusError::Connect {
+            servers: self.servers.iter().map(BrokerAddress::as_str).collect::<Vec<_>>().join(", "),
+            problem: match error.kind() {
+                // Signing is the only step that fails with this kind.
+                ConnectErrorKind::Authentication => NOT_A_NONCE_MESSAGE.to_owned(),
+                _ => error_chain(&error),
             },
-        )?;
-        Ok(Bus::new(client, recorder))
+        })
     }
 
     fn server_addresses(&self) -> Result<Vec<async_nats::ServerAddr>> {
@@ -182,9 +200,11 @@ impl BusOptions {
 
     fn client_options(
         &self,
-        recorder: Arc<BusEventRecorder>,
+        recorder: &Arc<BusEventRecorder>,
+        tap: &Arc<ConnectionTap>,
     ) -> Result<async_nats::ConnectOptions> {
-        let (backoff, backoff_recorder) = (self.backoff, Arc::clone(&recorder));
+        let (backoff, backoff_recorder) = (self.backoff, Arc::clone(recorder));
+        let tap = Arc::clone(tap);
         let tls = self.servers.iter().any(|server| server.tls);
         let mut options = self
             .authentication_options()
@@ -198,7 +218,7 @@ impl BusOptions {
                     .delay_before_attempt(attempt, backoff_recorder.mark_connection().connects > 0)
             })
             .event_callback(move |event| {
-                recorder.record_event(event);
+                tap.handle_event(event);
                 std::future::ready(())
             });
         if let Some(authority) = &self.authority {
@@ -214,9 +234,6 @@ impl BusOptions {
         if !tls {
             // A broker announces the addresses of its cluster. Without TLS, non-loopback addresses would be used in plain text.
             options = options.ignore_discovered_servers();
-        }
-        if self.retry_first {
-            options = options.retry_on_initial_connect();
         }
         Ok(options)
     }

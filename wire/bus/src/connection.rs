@@ -1,18 +1,18 @@
 //! The live connection: publish, subscribe, drain and close.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use async_nats::RequestErrorKind;
 use bytes::Bytes;
-use futures_util::StreamExt;
 use muster_wire::subject;
 use tokio::sync::broadcast;
 use tokio::time::timeout;
 
 use crate::error::{BusError, Result};
 use crate::event::{BusEvent, BusEventRecorder, ConnectionDisturbance, ConnectionMark};
+use crate::relocation::{BusLink, LinkConnection, LinkTraffic};
+use crate::subscription::{BusMessage, BusSubscription, SubscriptionHandover};
 
 /// Timeout for a confirmation of the broker.
 const BROKER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -29,8 +29,7 @@ const MAX_ANSWERS: usize = 1000;
 /// A connection to the broker. Clones share it.
 #[derive(Debug, Clone)]
 pub struct Bus {
-    client: async_nats::Client,
-    recorder: Arc<BusEventRecorder>,
+    link: Arc<BusLink>,
     /// Whether another owner closes the connection.
     is_lent: bool,
 }
@@ -54,55 +53,9 @@ pub struct BusTraffic {
     pub dropped: u64,
 }
 
-/// A received message.
-#[derive(Debug)]
-pub struct BusMessage(async_nats::Message);
-
-impl BusMessage {
-    /// The subject.
-    pub fn subject(&self) -> &str {
-        &self.0.subject
-    }
-
-    /// The reply subject.
-    pub fn reply_to(&self) -> Option<&str> {
-        self.0.reply.as_deref()
-    }
-
-    /// The payload.
-    pub fn payload(&self) -> &Bytes {
-        &self.0.payload
-    }
-
-    pub(crate) fn nats_message(&self) -> &async_nats::Message {
-        &self.0
-    }
-
-    /// Whether this is the broker's "no responders" status for a request.
-    pub fn is_no_responders(&self) -> bool {
-        self.0.status == Some(async_nats::StatusCode::NO_RESPONDERS)
-    }
-}
-
-/// A subscription.
-#[derive(Debug)]
-pub struct BusSubscription(async_nats::Subscriber);
-
-impl BusSubscription {
-    /// The next message; `None` after the end of the subscription, when its buffer is empty.
-    pub async fn next(&mut self) -> Option<BusMessage> {
-        self.0.next().await.map(BusMessage)
-    }
-
-    /// The next buffered message, if any.
-    pub fn try_next(&mut self) -> Option<BusMessage> {
-        futures_util::FutureExt::now_or_never(self.0.next()).flatten().map(BusMessage)
-    }
-}
-
 impl Bus {
-    pub(crate) fn new(client: async_nats::Client, recorder: Arc<BusEventRecorder>) -> Self {
-        Self { client, recorder, is_lent: false }
+    pub(crate) fn new(link: Arc<BusLink>) -> Self {
+        Self { link, is_lent: false }
     }
 
     /// A handle to the same connection for one of several users that share it, each signing messages with its own key. Closing
@@ -113,8 +66,9 @@ impl Bus {
         Self { is_lent: true, ..self.clone() }
     }
 
-    pub(crate) fn nats_client(&self) -> &async_nats::Client {
-        &self.client
+    /// The current connection. A holder keeps it open for some seconds if it is replaced meanwhile.
+    pub(crate) fn connection(&self) -> Arc<LinkConnection> {
+        self.link.current()
     }
 
     /// Subscribes to all the subjects, and returns after the broker registered them.
@@ -129,14 +83,18 @@ impl Bus {
 
     /// Subscribes to one subject without waiting. Messages published later on this connection are received.
     pub async fn subscribe(&self, subject: &str) -> Result<BusSubscription> {
-        let subscriber = self.client.subscribe(subject.to_owned()).await;
-        subscriber.map(BusSubscription).map_err(BusError::closed)
+        let handover = Arc::new(SubscriptionHandover::new(subject));
+        let connection = self.link.register(&handover);
+        let subscriber = connection.client.subscribe(subject.to_owned()).await;
+        let subscriber = subscriber.map_err(BusError::closed)?;
+        Ok(BusSubscription::new(subscriber, handover))
     }
 
     /// Queues a message on the connection. Delivery is not guaranteed: see [`Self::flush`].
     pub async fn publish(&self, subject: &str, payload: Bytes) -> Result<()> {
         self.check_size(&payload)?;
-        let sent = self.client.publish(subject.to_owned(), payload);
+        let connection = self.connection();
+        let sent = connection.client.publish(subject.to_owned(), payload);
         within_timeout("accept a message", sent).await
     }
 
@@ -148,14 +106,17 @@ impl Bus {
         payload: Bytes,
     ) -> Result<()> {
         self.check_size(&payload)?;
-        let sent = self.client.publish_with_reply(subject.to_owned(), reply_to.to_owned(), payload);
+        let connection = self.connection();
+        let sent =
+            connection.client.publish_with_reply(subject.to_owned(), reply_to.to_owned(), payload);
         within_timeout("accept a message", sent).await
     }
 
     /// Sends one request and waits for one answer, as the broker's own services use.
     pub async fn request(&self, subject: &str, payload: Bytes) -> Result<BusMessage> {
         self.check_size(&payload)?;
-        let answer = self.client.request(subject.to_owned(), payload);
+        let connection = self.connection();
+        let answer = connection.client.request(subject.to_owned(), payload);
         within_timeout("answer", answer).await.map(BusMessage)
     }
 
@@ -198,15 +159,25 @@ impl Bus {
     /// unsubscribe. The broker cannot parse a count of this many digits and ends the subscription at once. If a later broker can
     /// parse it, the behaviour is that of the library's drain.
     pub async fn drain_subscription(&self, subscription: &mut BusSubscription) -> Result<()> {
-        let BusSubscription(subscriber) = subscription;
-        let unsubscribed = subscriber.unsubscribe_after(UNPARSABLE_MESSAGE_COUNT).await;
-        unsubscribed.map_err(BusError::closed)?;
+        let unsubscribe = async |subscriber: &mut async_nats::Subscriber| {
+            let unsubscribed = subscriber.unsubscribe_after(UNPARSABLE_MESSAGE_COUNT).await;
+            unsubscribed.map_err(BusError::closed)
+        };
+        subscription.end_each(unsubscribe).await?;
+        if let Some(former) = self.link.former() {
+            // If this connection is lost, the current one receives everything.
+            let confirmed = confirm_delivery(&former.client, self.link.recorder());
+            let _ = timeout(CONFIRM_TIMEOUT, confirmed).await;
+        }
         tokio::select! {
             confirmed = self.confirm_delivery() => confirmed?,
             // After a disconnection the broker has dropped the subscription and sends nothing more.
             () = self.wait_disconnected() => {}
         }
-        subscriber.drain().await.map_err(BusError::closed)
+        let drain = async |subscriber: &mut async_nats::Subscriber| {
+            subscriber.drain().await.map_err(BusError::closed)
+        };
+        subscription.end_each(drain).await
     }
 
     /// Waits until the broker has received and processed everything that was queued before.
@@ -216,59 +187,33 @@ impl Bus {
     /// answers "no responders" after everything else. If an operator tool subscribes to every subject, that answer is missing; then the
     /// function publishes to a forbidden subject, and the permission error arrives in order too.
     pub async fn confirm_delivery(&self) -> Result<()> {
-        let mut events = self.subscribe_events();
-        let round_trip = async {
-            let mut needs_refusal = false;
-            loop {
-                if needs_refusal {
-                    self.publish(subject::CONFIRM_REFUSED_SUBJECT, Bytes::new()).await?;
-                }
-                let request = async_nats::Request::new().timeout(Some(CONFIRM_TIMEOUT));
-                let pending_reply =
-                    Box::pin(self.client.send_request(subject::CONFIRM_SUBJECT, request));
-                tokio::select! {
-                    reply = pending_reply => match reply {
-                        Err(error) if error.kind() != RequestErrorKind::TimedOut => {
-                            return match error.kind() {
-                                RequestErrorKind::NoResponders => Ok(()),
-                                _ => Err(BusError::closed(error)),
-                            };
-                        }
-                        // An answer from a subscriber is a confirmation too: the message was delivered in order.
-                        Ok(_) => return Ok(()),
-                        Err(_) => needs_refusal = true,
-                    },
-                    () = wait_refused(&mut events, subject::CONFIRM_SUBJECT) => return Ok(()),
-                }
-            }
-        };
-        within_timeout("confirm delivery", round_trip).await
+        confirm_delivery(&self.connection().client, self.link.recorder()).await
     }
 
     /// Waits until everything that was queued before was written to the socket.
     pub async fn flush(&self) -> Result<()> {
-        within_timeout("confirm delivery", self.client.flush()).await
+        within_timeout("confirm delivery", self.connection().client.flush()).await
     }
 
     /// Largest payload that the broker accepts, in bytes.
     pub fn max_payload(&self) -> usize {
-        self.client.max_payload()
+        self.connection().client.max_payload()
     }
 
     /// Whether the connection is up.
     pub fn is_connected(&self) -> bool {
-        self.client.connection_state() == async_nats::connection::State::Connected
+        self.connection().client.connection_state() == async_nats::connection::State::Connected
     }
 
     /// Traffic and reconnection counters since creation.
     pub fn traffic(&self) -> BusTraffic {
-        let statistics = self.client.statistics();
-        let counts = self.recorder.mark_connection();
+        let LinkTraffic { bytes_in, bytes_out, messages_in, messages_out } = self.link.traffic();
+        let counts = self.link.recorder().mark_connection();
         BusTraffic {
-            bytes_in: statistics.in_bytes.load(Ordering::Relaxed),
-            bytes_out: statistics.out_bytes.load(Ordering::Relaxed),
-            messages_in: statistics.in_messages.load(Ordering::Relaxed),
-            messages_out: statistics.out_messages.load(Ordering::Relaxed),
+            bytes_in,
+            bytes_out,
+            messages_in,
+            messages_out,
             connects: counts.connects,
             disconnects: counts.disconnects,
             dropped: counts.dropped,
@@ -277,27 +222,37 @@ impl Bus {
 
     /// Whether the connected server has `JetStream`; other servers of its cluster may differ.
     pub fn has_jetstream(&self) -> bool {
-        self.client.server_info().jetstream
+        self.connection().client.server_info().jetstream
+    }
+
+    /// Name of the connected server.
+    pub fn server_name(&self) -> String {
+        self.connection().client.server_info().server_name
+    }
+
+    /// Whether the connection is moving to another server, as the current one asked. Nothing is lost meanwhile.
+    pub fn is_moving(&self) -> bool {
+        self.link.is_moving()
     }
 
     /// Version of the connected broker.
     pub fn server_version(&self) -> String {
-        self.client.server_info().version
+        self.connection().client.server_info().version
     }
 
     /// Receives all events from now on.
     pub fn subscribe_events(&self) -> broadcast::Receiver<BusEvent> {
-        self.recorder.subscribe_events()
+        self.link.recorder().subscribe_events()
     }
 
     /// Marks this point in time for [`Self::disturbed_since`].
     pub fn mark_connection(&self) -> ConnectionMark {
-        self.recorder.mark_connection()
+        self.link.recorder().mark_connection()
     }
 
     /// Whether messages may have been lost since the mark.
     pub fn disturbed_since(&self, mark: ConnectionMark) -> Option<ConnectionDisturbance> {
-        self.recorder.disturbed_since(mark)
+        self.link.recorder().disturbed_since(mark)
     }
 
     /// Waits until the connection is up. Reconnection runs in the background without limit.
@@ -327,10 +282,11 @@ impl Bus {
         if self.is_lent {
             return self.confirm_delivery().await;
         }
+        self.link.close();
         let mut events = self.subscribe_events();
         let drain_and_close = async {
             self.confirm_delivery().await?;
-            self.client.drain().await.map_err(BusError::closed)?;
+            self.connection().client.drain().await.map_err(BusError::closed)?;
             loop {
                 match events.recv().await {
                     Ok(BusEvent::Closed) | Err(broadcast::error::RecvError::Closed) => {
@@ -347,12 +303,46 @@ impl Bus {
     }
 
     fn check_size(&self, payload: &Bytes) -> Result<()> {
-        let limit = self.client.max_payload();
+        let limit = self.connection().client.max_payload();
         if payload.len() > limit {
             return Err(BusError::TooLarge { size: payload.len(), limit });
         }
         Ok(())
     }
+}
+
+/// Waits until the server of this connection has processed everything that was queued before: see [`Bus::confirm_delivery`].
+pub(crate) async fn confirm_delivery(
+    client: &async_nats::Client,
+    recorder: &BusEventRecorder,
+) -> Result<()> {
+    let mut events = recorder.subscribe_events();
+    let round_trip = async {
+        let mut needs_refusal = false;
+        loop {
+            if needs_refusal {
+                let refused = client.publish(subject::CONFIRM_REFUSED_SUBJECT, Bytes::new());
+                refused.await.map_err(BusError::closed)?;
+            }
+            let request = async_nats::Request::new().timeout(Some(CONFIRM_TIMEOUT));
+            let pending_reply = Box::pin(client.send_request(subject::CONFIRM_SUBJECT, request));
+            tokio::select! {
+                reply = pending_reply => match reply {
+                    Err(error) if error.kind() != RequestErrorKind::TimedOut => {
+                        return match error.kind() {
+                            RequestErrorKind::NoResponders => Ok(()),
+                            _ => Err(BusError::closed(error)),
+                        };
+                    }
+                    // An answer from a subscriber is a confirmation too: the message was delivered in order.
+                    Ok(_) => return Ok(()),
+                    Err(_) => needs_refusal = true,
+                },
+                () = wait_refused(&mut events, subject::CONFIRM_SUBJECT) => return Ok(()),
+            }
+        }
+    };
+    within_timeout("confirm delivery", round_trip).await
 }
 
 /// Waits until the broker refuses an operation on this subject.

@@ -13,14 +13,16 @@ mod event;
 mod names;
 mod probe;
 mod reconnect;
+mod relocation;
 mod renewal;
 mod store;
+mod subscription;
 mod tls;
 mod trust;
 
 pub use bytes::Bytes;
 pub use connect::{BrokerAddress, BrokerCredentials, BusOptions};
-pub use connection::{Bus, BusMessage, BusSubscription, BusTraffic};
+pub use connection::{Bus, BusTraffic};
 pub use error::BusError;
 pub use event::{BusEvent, ConnectionDisturbance, ConnectionMark};
 pub use names::NameStore;
@@ -31,4 +33,5 @@ pub use store::{
     Bucket, BucketDeclaration, BucketEntry, BucketError, BucketReplicas, BucketSettingChange,
     BucketWatch, OwnedKey,
 };
+pub use subscription::{BusMessage, BusSubscription};
 pub use trust::TrustLookupError;

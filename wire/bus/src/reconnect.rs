@@ -24,6 +24,11 @@ impl ReconnectBackoff {
     pub const COMMAND: Self =
         Self { first: Duration::from_millis(50), max: Duration::from_secs(2) };
 
+    /// For daemons of a fleet whose reconnections are to be spread over this time; failed attempts double it, up to 30 s or this time.
+    pub fn spread_over(first: Duration) -> Self {
+        Self { first, max: Self::DAEMON.max.max(first) }
+    }
+
     /// Maximum delay before the given attempt, counted from 1: doubles each time.
     pub fn max_delay(&self, attempt: usize) -> Duration {
         // 2^16 times any `first` exceeds `max`, and cannot overflow the shift.

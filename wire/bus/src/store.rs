@@ -222,7 +222,8 @@ impl Bucket {
         let mut losses = self.bus.subscribe_events();
         let request = request.timeout(Some(ANSWER_TIMEOUT));
         // Boxed, because the library's future is large and would be embedded in every caller's future.
-        let pending_reply = Box::pin(self.bus.nats_client().send_request(subject.clone(), request));
+        let connection = self.bus.connection();
+        let pending_reply = Box::pin(connection.client.send_request(subject.clone(), request));
         tokio::select! {
             reply = pending_reply => match reply {
                 Ok(reply) => Ok(reply),

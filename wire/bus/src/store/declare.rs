@@ -75,7 +75,7 @@ impl Bus {
     /// Assigns files of the bucket, which a server has from the time before it belonged to a cluster, to the bucket. The broker must have no such
     /// bucket. Needs administrator permissions.
     pub async fn adopt_bucket(&self, definition: &BucketDefinition, server: &str) -> Result<()> {
-        let jetstream = jetstream::new(self.nats_client().clone());
+        let jetstream = jetstream::new(self.connection().client.clone());
         let adopted = jetstream.create_stream(placed_config(definition, server)).await;
         adopted.map_err(|error| self.bucket(definition.name).failed_error("adopt", &error))?;
         Ok(())
@@ -89,7 +89,7 @@ impl Bus {
         replicas: BucketReplicas,
     ) -> Result<BucketDeclaration> {
         let bucket = self.bucket(definition.name);
-        let jetstream = jetstream::new(self.nats_client().clone());
+        let jetstream = jetstream::new(self.connection().client.clone());
         let Some(current) = find_stream(&bucket).await? else {
             let count = replicas.target(0);
             let created = jetstream.create_stream(stream_config(definition, count)).await;
@@ -110,7 +110,7 @@ impl Bus {
 
 /// Waits until a server leads the stream. After a change of replicas, its servers elect a leader, and until then writes time out.
 async fn await_leader(bucket: &Bucket) -> Result<()> {
-    let mut jetstream = jetstream::new(bucket.bus.nats_client().clone());
+    let mut jetstream = jetstream::new(bucket.bus.connection().client.clone());
     jetstream.set_timeout(LEADER_POLL_TIMEOUT);
     let name = stores::stream_name(bucket.name());
     let deadline = Instant::now() + NEW_LEADER_TIMEOUT;
@@ -139,7 +139,7 @@ fn placed_config(definition: &BucketDefinition, server: &str) -> Config {
 /// The configuration of the bucket's stream; `None` if the broker answers that there is none. Any other error is returned, because a stream
 /// whose leader does not answer must not be created again.
 async fn find_stream(bucket: &Bucket) -> Result<Option<Config>> {
-    let jetstream = jetstream::new(bucket.bus.nats_client().clone());
+    let jetstream = jetstream::new(bucket.bus.connection().client.clone());
     let name = stores::stream_name(bucket.name());
     match jetstream.get_stream(&name).await {
         Ok(stream) => Ok(Some(stream.cached_info().config.clone())),

@@ -46,7 +46,7 @@ impl Bucket {
         let unanswered = |problem: &dyn std::fmt::Display| {
             BucketRequestError::Unanswered(self.failed_error("list", problem))
         };
-        let inbox = self.bus.nats_client().new_inbox();
+        let inbox = self.bus.connection().client.new_inbox();
         let subscription = self.bus.subscribe(&inbox).await;
         let mut subscription = subscription.map_err(|error| unanswered(&error))?;
         let page_request = json!({

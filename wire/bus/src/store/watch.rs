@@ -11,8 +11,8 @@ use muster_wire::subject;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::{Bucket, BucketEntry, RETRY_INTERVAL, Result, entry};
-use crate::connection::{BusMessage, BusSubscription};
 use crate::event::ConnectionMark;
+use crate::subscription::{BusMessage, BusSubscription};
 
 /// Matches every key.
 const ALL_KEYS_PATTERN: &str = ">";
