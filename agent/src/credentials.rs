@@ -5,7 +5,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use muster_bus::{BrokerAddress, BrokerCredentials, BusError, BusOptions};
+use muster_bus::{BrokerAddress, BrokerCredentials, BusError, BusOptions, ReconnectBackoff};
 use muster_secret::{SecretFileError, SecretOwner, read_secret};
 use muster_wire::limits;
 use muster_wire::sign::Signer;
@@ -95,6 +95,7 @@ pub(crate) fn connect_options(config: &Config, signer: &Signer) -> Result<BusOpt
     let servers = config.broker.urls.iter().map(parse).collect::<Result<_, _>>()?;
     let mut options = BusOptions::for_daemon(signer.identity().as_str(), servers);
     options.authority.clone_from(&config.broker.ca);
+    options.backoff = ReconnectBackoff::spread_over(config.broker.reconnect_spread);
     Ok(with_signer(options, signer))
 }
 

@@ -60,6 +60,9 @@ pub struct BrokerConfig {
     pub credentials: PathBuf,
     /// Whether a server on a loopback address may be used without TLS.
     pub plaintext_on_loopback: bool,
+    /// After a lost connection the node waits a random time up to this before it connects again.
+    #[serde(rename = "reconnect_spread_seconds", deserialize_with = "deserialize_seconds")]
+    pub reconnect_spread: Duration,
 }
 
 /// Section `trust`.
