@@ -230,11 +230,12 @@ async fn collect_org_documents(fixture: &OutputFixture) -> Vec<Value> {
 }
 
 /// Schemas whose documents other tests print: `runs.rs`, `provisioning/mod.rs`, `run_and_copy.rs`, `events.rs` and `clusters/status.rs`.
-const OTHERS: [&str; 5] = [
+const OTHERS: [&str; 6] = [
     "muster.permits.v1",
     "muster.provision.v1",
     "muster.copy.v1",
     "muster.event.line.v1",
+    "muster.broker.balance.v1",
     "muster.broker.status.v1",
 ];
 

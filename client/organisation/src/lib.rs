@@ -12,6 +12,7 @@ mod account;
 mod administration_keys;
 mod authority;
 mod authority_rotation;
+mod balance;
 mod broker_operators;
 mod broker_status;
 pub mod bundle;
@@ -46,6 +47,7 @@ use muster_wire::token::{AccountTrust, KeyPair};
 
 use muster_secret::files;
 
+pub use balance::{BalanceReport, DEFAULT_MOVES_PER_SECOND, ServerLoad};
 pub use broker_operators::BrokerOperators;
 pub use broker_status::{
     BrokerStatus, LeafStatus, RunningServer, ServerStatus, StreamFollower, StreamStatus,

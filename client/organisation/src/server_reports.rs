@@ -203,6 +203,30 @@ impl SystemClient {
         self.ask_until(report, options, |_| false).await
     }
 
+    /// Asks all servers for a report; the answers as they are.
+    pub(crate) async fn ask_raw(
+        &self,
+        report: &str,
+        options: Bytes,
+    ) -> Result<Vec<Bytes>, PushError> {
+        let subject = format!("$SYS.REQ.SERVER.PING.{report}");
+        let reply_to = format!("{}.{report}", self.inbox);
+        let subjects = (subject.as_str(), reply_to.as_str());
+        let answers = self.bus.request_all(subjects, options, QUIET_TIME).await?;
+        Ok(answers.iter().map(|answer| answer.payload().clone()).collect())
+    }
+
+    /// Asks the server with this id for a report.
+    pub(crate) async fn ask_server(
+        &self,
+        server: &str,
+        report: &str,
+        options: Bytes,
+    ) -> Result<Bytes, PushError> {
+        let subject = format!("$SYS.REQ.SERVER.{server}.{report}");
+        Ok(self.bus.request(&subject, options).await?.payload().clone())
+    }
+
     /// The streams of all accounts that each server stores.
     pub(crate) async fn ask_streams(&self) -> Result<ByServer<StorageReport>, PushError> {
         // The first answer says how many servers store streams.

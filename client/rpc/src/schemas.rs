@@ -49,6 +49,7 @@ pub const PUBLISHED_SCHEMAS: &[PublishedSchema] = &[
     published!("muster.jobs.v1", "rpc job list -j"),
     published!("muster.job.v1", "rpc job show -j"),
     published!("muster.job.diff.v1", "rpc job diff -j"),
+    published!("muster.broker.balance.v1", "rpc broker balance -j"),
     published!("muster.broker.status.v1", "rpc broker status -j"),
     published!("muster.doctor.v1", "rpc doctor -j"),
     published!("muster.stats.v1", "rpc stats -j"),

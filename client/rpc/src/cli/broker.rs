@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use muster_organisation::{DEFAULT_MAX_CONNECTIONS, ServerAddress};
+use muster_organisation::{DEFAULT_MAX_CONNECTIONS, DEFAULT_MOVES_PER_SECOND, ServerAddress};
 use muster_wire::identity::{Identity, SubjectName};
 
 use super::org::OrgDirectoryArgs;
@@ -37,6 +37,16 @@ pub enum BrokerCommand {
 
 Exits with 2 if there is a problem.")]
     Status(BrokerStatusArgs),
+    /// Spread the connections of nodes and clients evenly over the servers of a cluster
+    #[command(after_help = "Examples:
+  rpc broker balance
+  rpc broker balance --dry-run
+  rpc broker balance --rate 50         at most 50 clients move per second
+
+Servers with more than 10 % more connections than the mean ask clients to move to
+another server. Nodes and rpc of this version do so without losing a message; other
+clients ignore it. Exits with 2 if the connections are not balanced at the end.")]
+    Balance(BrokerBalanceArgs),
     /// Execute nats-server with the organisation's configuration
     #[command(after_help = "Examples:
   rpc broker run --org /srv/acme
@@ -114,6 +124,23 @@ pub struct BrokerStatusArgs {
     /// The organisation.
     #[command(flatten)]
     pub organisation: OrgDirectoryArgs,
+    /// Print one JSON document
+    #[arg(long, short)]
+    pub json: bool,
+}
+
+/// `rpc broker balance`.
+#[derive(Debug, Args)]
+pub struct BrokerBalanceArgs {
+    /// The organisation.
+    #[command(flatten)]
+    pub organisation: OrgDirectoryArgs,
+    /// Clients that move per second, at most; each costs the servers about 1 ms of processor time
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_MOVES_PER_SECOND, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub rate: u32,
+    /// Count the connections only
+    #[arg(long)]
+    pub dry_run: bool,
     /// Print one JSON document
     #[arg(long, short)]
     pub json: bool,

@@ -1,5 +1,6 @@
 //! `rpc broker`: configures and runs nats-server.
 
+pub mod balance;
 pub mod status;
 
 use std::os::unix::process::CommandExt as _;
@@ -22,6 +23,7 @@ pub async fn run(command: BrokerCommand, cx: CommandContext<'_>) -> CommandResul
         BrokerCommand::Config(args) => print_config(&args, cx),
         BrokerCommand::Rename(args) => rename_broker(&args, cx),
         BrokerCommand::Status(args) => status::run(&args, cx).await,
+        BrokerCommand::Balance(args) => balance::run(&args, cx).await,
         BrokerCommand::Run(args) => run_server(&args, cx),
     }
 }

@@ -62,6 +62,7 @@ fn made(name: &str) -> Value {
         "muster.policy.explain.v1" => of::<render::policy::PolicyExplainDocument<'_>>(),
         "muster.policy.test.v1" => of::<render::policy::PolicyTestDocument<'_>>(),
         "muster.audit.verdict.v1" => of::<render::audit::AuditVerdictDocument<'_>>(),
+        "muster.broker.balance.v1" => of::<broker::balance::BrokerBalanceDocument>(),
         "muster.broker.status.v1" => of::<broker::status::BrokerStatusDocument>(),
         "muster.org.list.v1" => of::<org::list::OrgListDocument>(),
         "muster.org.show.v1" => of::<org::show::OrganisationDocument<'_>>(),

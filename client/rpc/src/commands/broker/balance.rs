@@ -1,0 +1,56 @@
+//! `rpc broker balance`: spreads connections over the servers of a cluster.
+
+use muster_organisation::{BalanceReport, ServerLoad};
+use serde::Serialize;
+
+use crate::cli::broker::BrokerBalanceArgs;
+use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
+use crate::commands::table::format_table;
+use crate::render::escape_to_line;
+
+/// The document that `-j` prints.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct BrokerBalanceDocument {
+    schema: &'static str,
+    organisation: String,
+    #[serde(flatten)]
+    report: BalanceReport,
+}
+
+/// Runs the command.
+pub async fn run(args: &BrokerBalanceArgs, cx: CommandContext<'_>) -> CommandResult {
+    let organisation = cx.open_organisation(&args.organisation)?;
+    let report = if args.dry_run {
+        organisation.count_connections().await?
+    } else {
+        organisation.balance_connections(args.rate).await?
+    };
+    let verdict = CommandExitCode::from_verdict(report.is_balanced);
+    if args.json {
+        let organisation = organisation.profile().name.clone();
+        let schema = "muster.broker.balance.v1";
+        cx.printer.print_json(&BrokerBalanceDocument { schema, organisation, report })?;
+        return Ok(verdict);
+    }
+    let servers: Vec<_> = report.servers.iter().map(load_cells).collect();
+    if args.dry_run {
+        let counts: Vec<_> = servers.into_iter().map(|[name, before, _]| [name, before]).collect();
+        cx.printer.print_text(format_table(["SERVER", "CONNECTIONS"], &counts))?;
+    } else {
+        cx.printer.print_text(format_table(["SERVER", "BEFORE", "AFTER"], &servers))?;
+    }
+    if !report.is_balanced {
+        let problem = if args.dry_run {
+            "the connections are not balanced; run `rpc broker balance`"
+        } else {
+            "the connections are not balanced: some clients did not move; clients of other versions move only when they reconnect"
+        };
+        cx.printer.print_warning(problem);
+    }
+    Ok(verdict)
+}
+
+fn load_cells(load: &ServerLoad) -> [String; 3] {
+    [escape_to_line(&load.server).to_string(), load.before.to_string(), load.after.to_string()]
+}
