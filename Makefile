@@ -36,9 +36,9 @@ unit: tools puppet packaging ## run all tests, with a real nats-server; run the 
 	cargo test --workspace --doc --locked --quiet
 	tools/check-docs target/debug
 
-slow: tools puppet ## run the tests that `make test` leaves out: two minutes with a real Puppet Server, a copy of 4 GB, five minutes of leader kills
+slow: tools puppet ## run the tests that `make test` leaves out: two minutes with a real Puppet Server, a copy of 4 GB, five minutes of leader kills, a rolling restart with 3,000 nodes
 	cargo build --locked --bin rpc --bin rpcd
-	cargo nextest run --workspace --locked --run-ignored only -E 'test(agent_mode) | test(run_and_copy) | test(permit_store_faults)'
+	cargo nextest run --workspace --locked --run-ignored only -E 'test(agent_mode) | test(run_and_copy) | test(permit_store_faults) | test(rolling_restart)'
 
 doc: ## build the API documentation; warnings, such as broken links, are errors
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet

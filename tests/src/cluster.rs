@@ -14,8 +14,11 @@ use crate::poll_until_ok;
 /// How long the cluster may take to become healthy.
 const HEALTH_TIMEOUT: Duration = Duration::from_mins(1);
 
+/// How long a server may stay in lame duck mode: nats-server's default is two minutes.
+const LAME_DUCK_TIMEOUT: Duration = Duration::from_mins(3);
+
 /// Names of the servers.
-const SERVER_NAMES: [&str; 3] = ["one", "two", "three"];
+pub const SERVER_NAMES: [&str; 3] = ["one", "two", "three"];
 
 /// A running cluster.
 #[derive(Debug)]
@@ -61,6 +64,19 @@ impl Cluster {
     /// Number of servers.
     pub fn size(&self) -> usize {
         self.members.len()
+    }
+
+    /// Makes one server ask its clients to leave.
+    pub fn enter_lame_duck_mode(&self, number: usize) {
+        self.members.get(number).unwrap().server.enter_lame_duck_mode();
+    }
+
+    /// Puts one server into lame duck mode, waits until it ends, and starts it again; returns when all servers report healthy.
+    pub async fn restart_gracefully(&mut self, number: usize) {
+        let member = self.members.get_mut(number).unwrap();
+        member.server.enter_lame_duck_mode();
+        member.server.await_end(LAME_DUCK_TIMEOUT).await;
+        self.revive(number).await;
     }
 
     /// Kills one server.

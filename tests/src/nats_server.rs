@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-use crate::await_state;
 use crate::organisation::Broker;
+use crate::{await_state, poll_until_ok};
 
 /// A running server.
 #[derive(Debug)]
@@ -65,6 +65,21 @@ impl NatsServer {
     pub fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
+    }
+
+    /// Makes the server ask its clients to leave, and refuse new ones.
+    pub fn enter_lame_duck_mode(&self) {
+        let pid = nix::unistd::Pid::from_raw(self.pid().try_into().unwrap());
+        nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGUSR2).unwrap();
+    }
+
+    /// Waits until the server has ended by itself.
+    pub async fn await_end(&mut self, timeout: Duration) {
+        poll_until_ok("nats-server ends", timeout, async || match self.child.try_wait() {
+            Ok(Some(_)) => Ok(()),
+            other => Err(format!("{other:?}")),
+        })
+        .await;
     }
 
     /// Starts a killed server again on the same port with the same state.

@@ -14,8 +14,10 @@ mod fixture;
 mod hostile_messages;
 mod journal;
 mod kills;
+mod lame_duck;
 mod many_callers;
 mod oversized;
+mod rolling_restart;
 mod slow_callers;
 mod stored_requests;
 
