@@ -36,7 +36,7 @@ impl BenchCaller {
         collective: SubjectName,
         nodes: usize,
     ) -> Self {
-        let bus = connect(&url, &signer, ConnectionKind::Command).await;
+        let bus = connect(&[&url], &signer, ConnectionKind::Command).await;
         let window = DiscoveryWindow::default();
         let client = Client::new(bus, signer.clone(), trust.clone(), collective.clone(), window);
         let mut caller = Self {
@@ -77,7 +77,7 @@ impl BenchCaller {
     /// Calls all nodes with a client that has just connected. The time includes the import of cached tokens, but not
     /// connecting.
     async fn measure_fresh(&self, signer: Signer, verified_tokens: &[u8]) -> TimeSpent {
-        let bus = connect(&self.url, &signer, ConnectionKind::Command).await;
+        let bus = connect(&[&self.url], &signer, ConnectionKind::Command).await;
         bus.confirm_delivery().await.unwrap();
         let (trust, collective) = (self.trust.clone(), self.collective.clone());
         let client = Client::new(bus, signer, trust, collective, DiscoveryWindow::default());
@@ -142,9 +142,10 @@ pub(crate) enum ConnectionKind {
     Daemon,
 }
 
-/// Connects as this user, with a private inbox.
-pub(crate) async fn connect(url: &str, user: &Signer, kind: ConnectionKind) -> Bus {
-    let server = vec![BrokerAddress::parse(url, true).unwrap()];
+/// Connects as this user to one of these servers, with a private inbox.
+pub(crate) async fn connect(urls: &[impl AsRef<str>], user: &Signer, kind: ConnectionKind) -> Bus {
+    let parse = |url: &_| BrokerAddress::parse(AsRef::as_ref(url), true).unwrap();
+    let server = urls.iter().map(parse).collect();
     let name = user.identity().as_str();
     let mut options = match kind {
         ConnectionKind::Command => BusOptions::for_command(name, server),

@@ -15,7 +15,7 @@ use muster_bus::Bus;
 use muster_policy::RuleVerdict;
 use muster_tests::command::RpcCommand;
 use muster_tests::nats_server::NatsServer;
-use muster_tests::organisation::Organisation;
+use muster_tests::organisation::{Broker, Organisation};
 use muster_wire::identity::Identity;
 use tempfile::TempDir;
 
@@ -52,34 +52,7 @@ impl DaemonFleet {
         let organisation = Organisation::new(&["muster"]);
         let server = organisation.start_broker().await;
         let directory = TempDir::new().unwrap();
-        let policies = directory.path().join("policies");
-        std::fs::create_dir(&policies).unwrap();
-        std::fs::write(policies.join("default.policy"), "policy default allow\n").unwrap();
-        let (policy, problems) = policy::load_policies(&policies, RuleVerdict::Deny);
-        assert!(problems.is_empty(), "{problems:?}");
-        let collectives = vec![organisation.collective().clone()];
-        let trust = organisation.trust();
-        let auditor = organisation.node("audit.example.net");
-        let data_sources =
-            default_data_sources(auditor.identity().clone(), directory.path()).unwrap();
-        let template = NodeTemplate::new(trust, collectives, policy, data_sources).unwrap();
-        let template = agents.into_iter().fold(template, NodeTemplate::with_agent);
-        let account = organisation.account_token();
-        let fleet = NodeFleet::new(nodes, directory.path(), &auditor, &account).unwrap();
-        let shared = match shared {
-            Some(count) => connect_shared(&organisation, &server, count).await,
-            None => Vec::new(),
-        };
-        let starter = NodeStarter {
-            organisation: &organisation,
-            server: &server,
-            template: &template,
-            fleet: &fleet,
-            shared: &shared,
-        };
-        stream::iter(0..nodes)
-            .for_each_concurrent(CONCURRENT_CONNECTS, |number| starter.start(number))
-            .await;
+        let fleet = start_nodes(&organisation, &server, (nodes, shared), agents, &directory).await;
         let regular = organisation.caller("regular");
         let home = RpcCommand::new(&server, &organisation, &regular, "");
         let caller = BenchCaller::connect(
@@ -161,10 +134,46 @@ impl DaemonFleet {
     }
 }
 
+/// Starts nodes, each with its own connection or all over `shared` connections, which are spread over the broker's servers.
+pub(crate) async fn start_nodes(
+    organisation: &Organisation,
+    broker: &impl Broker,
+    (nodes, shared): (usize, Option<usize>),
+    agents: Vec<Agent>,
+    directory: &TempDir,
+) -> NodeFleet {
+    let policies = directory.path().join("policies");
+    std::fs::create_dir(&policies).unwrap();
+    std::fs::write(policies.join("default.policy"), "policy default allow\n").unwrap();
+    let (policy, problems) = policy::load_policies(&policies, RuleVerdict::Deny);
+    assert!(problems.is_empty(), "{problems:?}");
+    let collectives = vec![organisation.collective().clone()];
+    let trust = organisation.trust();
+    let auditor = organisation.node("audit.example.net");
+    let data_sources = default_data_sources(auditor.identity().clone(), directory.path()).unwrap();
+    let template = NodeTemplate::new(trust, collectives, policy, data_sources).unwrap();
+    let template = agents.into_iter().fold(template, NodeTemplate::with_agent);
+    let account = organisation.account_token();
+    let fleet = NodeFleet::new(nodes, directory.path(), &auditor, &account).unwrap();
+    let urls = broker.urls();
+    let shared = connect_shared(organisation, &urls, shared.unwrap_or(0)).await;
+    let starter = NodeStarter {
+        organisation,
+        urls: &urls,
+        template: &template,
+        fleet: &fleet,
+        shared: &shared,
+    };
+    stream::iter(0..nodes)
+        .for_each_concurrent(CONCURRENT_CONNECTS, |number| starter.start(number))
+        .await;
+    fleet
+}
+
 /// Everything that is needed to start a node.
 struct NodeStarter<'a> {
     organisation: &'a Organisation,
-    server: &'a NatsServer,
+    urls: &'a [String],
     template: &'a NodeTemplate,
     fleet: &'a NodeFleet,
     shared: &'a [Bus],
@@ -178,22 +187,18 @@ impl NodeStarter<'_> {
         let core = self.template.build_core(node, signer, log).unwrap();
         let bus = match self.shared.get(number % self.shared.len().max(1)) {
             Some(shared) => shared.lend_connection(),
-            None => connect(&self.server.url(), &core.signer, ConnectionKind::Daemon).await,
+            None => connect(self.urls, &core.signer, ConnectionKind::Daemon).await,
         };
         self.fleet.start_node(core, bus).await.unwrap();
     }
 }
 
 /// Connections that many nodes share.
-async fn connect_shared(
-    organisation: &Organisation,
-    server: &NatsServer,
-    count: usize,
-) -> Vec<Bus> {
+async fn connect_shared(organisation: &Organisation, urls: &[String], count: usize) -> Vec<Bus> {
     let mut connections = Vec::with_capacity(count);
     for number in 0..count {
         let user = organisation.unrestricted_user(&format!("carrier{number}"));
-        connections.push(connect(&server.url(), &user, ConnectionKind::Daemon).await);
+        connections.push(connect(urls, &user, ConnectionKind::Daemon).await);
     }
     connections
 }

@@ -20,6 +20,7 @@
 mod broker_restart;
 mod caller;
 mod client;
+mod cluster;
 mod daemon;
 mod demo;
 mod discovery;

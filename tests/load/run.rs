@@ -11,7 +11,7 @@ use crate::gate::{self, Baseline};
 use crate::measure::{FleetSize, fan_out};
 use crate::report::{Report, Section};
 use crate::{
-    broker_restart, client, daemon, discovery, engine, micro, provision, slow_link, start,
+    broker_restart, client, cluster, daemon, discovery, engine, micro, provision, slow_link, start,
 };
 
 /// The benches.
@@ -41,6 +41,8 @@ enum Bench {
     Storm,
     /// Known nodes, asked over slow links
     SlowLink,
+    /// A large fleet behind a cluster, of which a server is killed
+    Cluster,
 }
 
 /// Arguments of `load run`.
@@ -107,7 +109,7 @@ impl RunArgs {
     fn measure(&self, bench: Bench, files: u64) -> Option<Section> {
         let named = self.only.contains(&bench);
         // Benches that the gate does not run: Puppet may be missing, and some take long.
-        let excluded = [Bench::Shared, Bench::Engine];
+        let excluded = [Bench::Shared, Bench::Engine, Bench::Cluster];
         let by_default = self.only.is_empty() && !(self.short && excluded.contains(&bench));
         if !named && !by_default {
             return None;
@@ -130,6 +132,7 @@ impl RunArgs {
             Bench::Engine => engine::bench(2_000),
             Bench::Provision => provision::bench(if short { &[100] } else { &[100, 1_000] }),
             Bench::Storm => broker_restart::bench(pick(500, 1_000)),
+            Bench::Cluster => cluster::bench(pick(5_000, 50_000)),
             Bench::SlowLink if short => slow_link::bench(&[1_000], &[1_000, 20_000], &[100, 20]),
             Bench::SlowLink => {
                 slow_link::bench(&[1_000, 5_000, 20_000], &[1_000, 20_000], &[100, 20, 7])

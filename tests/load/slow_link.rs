@@ -64,7 +64,7 @@ async fn measure_fleet(
     let organisation = fleet.organisation();
     let signer = organisation.caller("remote");
     let bus =
-        connect(&format!("nats://127.0.0.1:{}", proxy.port()), &signer, ConnectionKind::Command)
+        connect(&[format!("nats://127.0.0.1:{}", proxy.port())], &signer, ConnectionKind::Command)
             .await;
     let client = Client::new(
         bus,
