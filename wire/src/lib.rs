@@ -20,6 +20,7 @@ pub mod event;
 pub mod fresh;
 pub mod identity;
 pub mod limits;
+pub mod node_record;
 pub mod progress;
 pub mod reply;
 pub mod request;

@@ -15,6 +15,15 @@ pub const MAX_PROGRESS_BYTES: usize = 128 * 1024;
 /// Largest signed event that is decoded, in bytes.
 pub const MAX_EVENT_BYTES: usize = 64 * 1024;
 
+/// Largest signed record of a node in the directory's bucket, in bytes.
+pub const MAX_RECORD_BYTES: usize = 64 * 1024;
+
+/// Largest content of a record after decompression, in bytes: facts of the largest permitted size, classes and agents.
+pub const MAX_RECORD_CONTENT_BYTES: usize = 4 * 1024 * 1024;
+
+/// Largest signed heartbeat of a node, in bytes: mostly its token.
+pub const MAX_HEARTBEAT_BYTES: usize = MAX_USER_TOKEN_BYTES + 2 * 1024;
+
 /// Longest text of an event, in bytes.
 pub const MAX_EVENT_TEXT_BYTES: usize = 1024;
 

@@ -61,9 +61,19 @@ pub const REQUESTS_BUCKET: BucketDefinition = BucketDefinition {
     max_bytes: 64 * MIB,
 };
 
+/// The newest signed record of each node, under its name: see [`crate::node_record`]. Values do not expire, because a mass expiry would look like a mass
+/// failure. The size fits 100,000 nodes with records of 10 KiB.
+pub const NODES_BUCKET: BucketDefinition = BucketDefinition {
+    name: "NODES",
+    description: "Signed records of nodes: facts, classes, agents",
+    max_age: None,
+    max_value_bytes: 64 * 1024 + 1024,
+    max_bytes: 1024 * MIB,
+};
+
 /// All buckets.
-pub const ALL_BUCKETS: [BucketDefinition; 4] =
-    [PERMITS_BUCKET, PROVISION_BUCKET, TRUST_BUCKET, REQUESTS_BUCKET];
+pub const ALL_BUCKETS: [BucketDefinition; 5] =
+    [PERMITS_BUCKET, PROVISION_BUCKET, TRUST_BUCKET, REQUESTS_BUCKET, NODES_BUCKET];
 
 /// Number of permit pools that one node may use at a time.
 pub const MAX_PERMIT_SLOTS: u8 = 4;

@@ -4,8 +4,10 @@
 //! <collective>.<agent>.<action>.all               a request to every node of the collective
 //! <collective>.<agent>.<action>.node.<identity>   a request to one node; the identity keeps its dots
 //! <collective>.<agent>.<action>.ref.<identity>    a reference to a stored request to that node
+//! <collective>.<agent>.<action>.any               a request to any one instance of a service's agent; instances form a queue group
 //! _R.<caller key>.<request id>.<identity>         the answers of one node; only that caller may subscribe, only that node may publish
 //! _E.<kind>.<identity>                            an event of a node; only that node may publish, callers subscribe
+//! _B.<identity>                                   a heartbeat of a node; only that node may publish, services subscribe
 //! _W.<bucket>.<key>                               a change of a key-value bucket, published by the broker
 //! _CONFIRM                                        all roles publish, no role subscribes: the broker's "no responders" status is the confirmation
 //! _INBOX.<user key>.>                             the broker's own answers; only that user may subscribe
@@ -38,7 +40,7 @@ pub struct RequestAddress {
     pub agent: SubjectName,
     /// Third token.
     pub action: SubjectName,
-    /// `None` for `all`.
+    /// `None` for `all` and `any`.
     pub node: Option<Identity>,
 }
 
@@ -50,7 +52,7 @@ impl RequestAddress {
         let agent = SubjectName::parse(tokens.next()?).ok()?;
         let action = SubjectName::parse(tokens.next()?).ok()?;
         let node = match tokens.next()? {
-            "all" => None,
+            "all" | "any" => None,
             rest => Some(Identity::parse(rest.strip_prefix("node.")?).ok()?),
         };
         Some(Self { collective, agent, action, node })
@@ -92,6 +94,31 @@ pub fn broadcast_request(
     action: &SubjectName,
 ) -> String {
     format!("{collective}.{agent}.{action}.all")
+}
+
+/// Subject of a request to any one instance of a service's agent.
+pub fn service_request(
+    collective: &SubjectName,
+    agent: &SubjectName,
+    action: &SubjectName,
+) -> String {
+    format!("{collective}.{agent}.{action}.any")
+}
+
+/// The pattern of requests to any one instance of a service's agent. Its instances subscribe to it in the queue group [`SERVICE_QUEUE_GROUP`].
+pub fn service_subscription(collective: &SubjectName, agent: &SubjectName) -> String {
+    format!("{collective}.{agent}.*.any")
+}
+
+/// The queue group of a service's instances: each request is delivered to one of them.
+pub const SERVICE_QUEUE_GROUP: &str = "instances";
+
+/// The pattern of all heartbeats.
+pub const ALL_HEARTBEATS: &str = "_B.>";
+
+/// The subject of a node's heartbeats.
+pub fn heartbeat(node: &str) -> String {
+    format!("_B.{node}")
 }
 
 /// Subject of a request to one node.

@@ -22,7 +22,7 @@ pub use batch::verify_envelopes;
 pub use envelope::{Envelope, OpenEnvelope};
 pub use open::{
     ExpectedAnswer, OpenReply, OpenRequest, REPLIER_ROLES, REQUESTER_ROLES, open_event,
-    open_progress, open_replies, open_reply, open_request,
+    open_heartbeat, open_progress, open_record, open_replies, open_reply, open_request,
 };
 pub use refusal::MessageRefusal;
 pub use signer::{EnvelopeSignError, Signer, SignerRenewError, sign_envelope};
@@ -40,6 +40,10 @@ pub enum EnvelopeKind {
     Progress,
     /// A [`crate::event::FleetEvent`].
     Event,
+    /// A [`crate::node_record::NodeRecord`].
+    Record,
+    /// A [`crate::node_record::NodeHeartbeat`].
+    Heartbeat,
     /// A [`crate::approval::RequestProposal`].
     Proposal,
     /// A [`crate::approval::ProposalApproval`].
@@ -69,6 +73,8 @@ impl EnvelopeKind {
             Self::Reply => ("muster.reply.v1", limits::MAX_REPLY_BYTES),
             Self::Progress => ("muster.progress.v1", limits::MAX_PROGRESS_BYTES),
             Self::Event => ("muster.event.v1", limits::MAX_EVENT_BYTES),
+            Self::Record => ("muster.record.v1", limits::MAX_RECORD_BYTES),
+            Self::Heartbeat => ("muster.heartbeat.v1", limits::MAX_HEARTBEAT_BYTES),
             Self::Proposal => ("muster.proposal.v1", limits::MAX_PROPOSAL_BYTES),
             Self::Approval => ("muster.approval.v1", limits::MAX_APPROVAL_BYTES),
             Self::Bundle => ("muster.bundle.v1", limits::MAX_BUNDLE_MANIFEST_BYTES),

@@ -12,6 +12,7 @@ use super::{Envelope, EnvelopeKind, MessageRefusal, OpenEnvelope, verify_envelop
 use crate::Millis;
 use crate::event::FleetEvent;
 use crate::identity::{Identity, SubjectName};
+use crate::node_record::{NodeHeartbeat, NodeRecord};
 use crate::progress::ProgressMessage;
 use crate::reply::Reply;
 use crate::request::Request;
@@ -177,6 +178,51 @@ pub fn open_event(
         }
     }
     Ok(event)
+}
+
+/// Opens the record that is stored under this node's name. The broker lets a node write its own record only; a record of another node under that name
+/// is refused here too.
+pub fn open_record(
+    bytes: &[u8],
+    node: &Identity,
+    trust: &AccountTrust,
+    cache: &TokenCache,
+    now: Millis,
+) -> Result<NodeRecord> {
+    let envelope = Envelope::decode(EnvelopeKind::Record, bytes)?;
+    let opened = envelope.verify(trust, cache, now, &REPLIER_ROLES)?;
+    let record: NodeRecord =
+        serde_json::from_slice(opened.body).map_err(MessageRefusal::Malformed)?;
+    check_own_message(&opened.sender.identity, &record.sender, node)?;
+    Ok(record)
+}
+
+/// Opens a heartbeat that was received on this node's subject.
+pub fn open_heartbeat(
+    bytes: &[u8],
+    node: &Identity,
+    trust: &AccountTrust,
+    cache: &TokenCache,
+    now: Millis,
+) -> Result<NodeHeartbeat> {
+    let envelope = Envelope::decode(EnvelopeKind::Heartbeat, bytes)?;
+    let opened = envelope.verify(trust, cache, now, &REPLIER_ROLES)?;
+    let heartbeat: NodeHeartbeat =
+        serde_json::from_slice(opened.body).map_err(MessageRefusal::Malformed)?;
+    check_own_message(&opened.sender.identity, &heartbeat.sender, node)?;
+    Ok(heartbeat)
+}
+
+/// Checks that the sender, the name in the body, and the name where the message was found are the same.
+fn check_own_message(sender: &Identity, claimed: &Identity, place: &Identity) -> Result<()> {
+    if claimed != sender {
+        let (sender, claimed) = (sender.clone(), claimed.clone());
+        return Err(MessageRefusal::WrongSender { sender, claimed });
+    }
+    if place != sender {
+        return Err(MessageRefusal::SubjectMismatch { sender: sender.clone(), field: "sender" });
+    }
+    Ok(())
 }
 
 impl ExpectedAnswer<'_> {

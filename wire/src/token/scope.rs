@@ -2,13 +2,14 @@
 //!
 //! ```text
 //!            may publish                                  may subscribe
-//! node       its answers and events, its own keys of the  requests to all and to itself, its own inbox,
-//!            buckets NODES and PERMITS; reads PERMITS,     changes of PERMITS and TRUST
-//!            TRUST and REQUESTS
+//! node       its answers, events and heartbeats, its own  requests to all and to itself, its own inbox,
+//!            keys of the buckets NODES and PERMITS; reads  changes of PERMITS and TRUST
+//!            them, PERMITS, TRUST and REQUESTS
 //! caller     requests to the agents in its tags; writes   answers to its requests, its own inbox, events, changes
 //!            REQUESTS; reads TRUST                         of TRUST
-//! service    any request, and what a node may; reads and  what a node and a caller may, changes of PROVISION and TRUST
-//!            writes PROVISION and tokens of nodes
+//! service    any request, and what a node may; reads and  what a node and a caller may, changes of NODES, PROVISION
+//!            writes PROVISION and tokens of nodes; reads   and TRUST, heartbeats, requests to services
+//!            NODES
 //! ```
 //!
 //! In the account of bootstrapping nodes, which shares nothing with the fleet's:
@@ -114,7 +115,7 @@ impl UserRole {
             ),
             Self::Service => (
                 [
-                    in_each_collective(&["*.*.all", "*.*.node.>", "*.*.ref.>"]),
+                    in_each_collective(&["*.*.all", "*.*.node.>", "*.*.ref.>", "*.*.any"]),
                     vec![request_storage_subject()],
                     node_publish_subjects(),
                     service_publish_subjects(),
@@ -122,9 +123,12 @@ impl UserRole {
                 .concat(),
                 [
                     in_each_collective(&NODE_REQUEST_SUFFIXES),
+                    in_each_collective(&["*.*.any"]),
                     node_subscribe_subjects(),
                     own_answer_subjects(),
                     vec![
+                        subject::ALL_HEARTBEATS.to_owned(),
+                        subject::bucket_changes(stores::NODES_BUCKET.name, ">"),
                         subject::bucket_changes(stores::PROVISION_BUCKET.name, ">"),
                         subject::bucket_changes(stores::TRUST_BUCKET.name, ">"),
                     ],
@@ -176,7 +180,9 @@ fn node_publish_subjects() -> Vec<String> {
     let mut subjects = vec![
         format!("_R.*.*.{USER_NAME_PLACEHOLDER}"),
         format!("_E.*.{USER_NAME_PLACEHOLDER}"),
-        subject::bucket_key("NODES", USER_NAME_PLACEHOLDER),
+        subject::heartbeat(USER_NAME_PLACEHOLDER),
+        subject::bucket_key(stores::NODES_BUCKET.name, USER_NAME_PLACEHOLDER),
+        subject::bucket_get(stores::NODES_BUCKET.name, USER_NAME_PLACEHOLDER),
     ];
     let permits = stores::PERMITS_BUCKET.name;
     subjects.extend(
@@ -207,6 +213,8 @@ fn node_subscribe_subjects() -> Vec<String> {
 fn service_publish_subjects() -> Vec<String> {
     let (provision, trust) = (stores::PROVISION_BUCKET.name, stores::TRUST_BUCKET.name);
     vec![
+        subject::bucket_list(stores::NODES_BUCKET.name),
+        subject::bucket_get(stores::NODES_BUCKET.name, ">"),
         subject::bucket_key(provision, ">"),
         subject::bucket_list(provision),
         subject::bucket_get(provision, ">"),

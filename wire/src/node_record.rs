@@ -1,0 +1,206 @@
+//! What a node publishes about itself: a signed record in the bucket `NODES`, under its own name, and small signed heartbeats in between.
+//!
+//! A record has the node's facts, classes, agents and collectives. Its content is compressed (DEFLATE, base64): facts of real machines shrink to about
+//! a quarter. A node writes a new record when the content changes, apart from facts that always change; their values are as old as the record.
+//! A heartbeat says that the node is alive, and which record is its newest.
+
+use std::collections::BTreeMap;
+use std::io::{Read as _, Write as _};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD_NO_PAD;
+use flate2::Compression;
+use flate2::read::DeflateDecoder;
+use flate2::write::DeflateEncoder;
+use muster_filter::state::NodeFacts;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use sha2::{Digest as _, Sha256};
+use uuid::Uuid;
+
+use crate::Millis;
+use crate::identity::{Identity, SubjectName};
+use crate::limits::MAX_RECORD_CONTENT_BYTES;
+
+/// Bytes of a digest before encoding.
+const DIGEST_BYTES: usize = 16;
+
+/// The body of a signed record.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeRecord {
+    /// The name in the node's token, repeated here because the body is signed.
+    pub sender: Identity,
+    /// When the node made the record, by its clock. Later records of a node have later times.
+    pub time: Millis,
+    /// The digest of the content without facts that always change.
+    pub digest: String,
+    /// The compressed [`NodeContent`].
+    pub content: String,
+}
+
+/// The body of a signed heartbeat.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeHeartbeat {
+    /// The name in the node's token.
+    pub sender: Identity,
+    /// When it was sent, by the node's clock.
+    pub time: Millis,
+    /// The digest in the newest record.
+    pub digest: String,
+    /// Identifies the run of the daemon: another value after each start.
+    pub boot: Uuid,
+}
+
+/// What a node says about itself.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct NodeContent {
+    /// Version of the daemon.
+    pub version: String,
+    /// Collectives, the main one first.
+    pub collectives: Vec<SubjectName>,
+    /// Versions of agents, by name.
+    pub agents: BTreeMap<String, String>,
+    /// Classes, lower-case and sorted; absent while they are unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub classes: Option<Vec<String>>,
+    /// Facts, nested as collected.
+    pub facts: NodeFacts,
+    /// Seconds between two heartbeats.
+    pub heartbeat_seconds: u32,
+    /// The public key for encrypted inputs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub encryption_key: Option<String>,
+    /// Public host keys of sshd, as in its `.pub` files without the comment.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ssh_host_keys: Vec<String>,
+    /// State of subsystems, such as `puppet`.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub state: Map<String, Value>,
+}
+
+/// Errors of record contents.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordContentError {
+    /// The content is not valid base64.
+    #[error("the content of the record is not base64")]
+    Base64(#[source] base64::DecodeError),
+    /// The content cannot be decompressed.
+    #[error("cannot decompress the content of the record")]
+    Compression(#[source] std::io::Error),
+    /// The content is too large.
+    #[error("the content of the record exceeds {MAX_RECORD_CONTENT_BYTES} bytes")]
+    TooLarge,
+    /// The content is not the JSON of this type.
+    #[error("the content of the record is not valid")]
+    Json(#[source] serde_json::Error),
+}
+
+impl NodeRecord {
+    /// A record with this content. `stable` is the content without facts that always change, whose digest identifies it.
+    pub fn new(
+        sender: Identity,
+        time: Millis,
+        content: &NodeContent,
+        stable: &NodeContent,
+    ) -> Result<Self, RecordContentError> {
+        let digest = stable.digest()?;
+        Ok(Self { sender, time, digest, content: content.compress()? })
+    }
+
+    /// Decompresses and parses the content.
+    pub fn decode_content(&self) -> Result<NodeContent, RecordContentError> {
+        let compressed =
+            STANDARD_NO_PAD.decode(&self.content).map_err(RecordContentError::Base64)?;
+        let limit = u64::try_from(MAX_RECORD_CONTENT_BYTES).unwrap_or(u64::MAX);
+        let mut text = Vec::new();
+        // One byte more than the limit shows that there is more.
+        let mut decoder = DeflateDecoder::new(compressed.as_slice()).take(limit + 1);
+        decoder.read_to_end(&mut text).map_err(RecordContentError::Compression)?;
+        if text.len() > MAX_RECORD_CONTENT_BYTES {
+            return Err(RecordContentError::TooLarge);
+        }
+        serde_json::from_slice(&text).map_err(RecordContentError::Json)
+    }
+}
+
+impl NodeContent {
+    /// The digest of the whole content.
+    pub fn digest(&self) -> Result<String, RecordContentError> {
+        let text = serde_json::to_vec(self).map_err(RecordContentError::Json)?;
+        let digest = Sha256::digest(&text);
+        let (short, _) = digest.split_at(DIGEST_BYTES);
+        Ok(STANDARD_NO_PAD.encode(short))
+    }
+
+    fn compress(&self) -> Result<String, RecordContentError> {
+        let mut encoder = DeflateEncoder::new(Vec::new(), Compression::default());
+        let text = serde_json::to_vec(self).map_err(RecordContentError::Json)?;
+        encoder.write_all(&text).map_err(RecordContentError::Compression)?;
+        let compressed = encoder.finish().map_err(RecordContentError::Compression)?;
+        Ok(STANDARD_NO_PAD.encode(compressed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use flate2::Compression;
+    use flate2::write::DeflateEncoder;
+    use serde_json::json;
+
+    use super::*;
+
+    fn content() -> NodeContent {
+        NodeContent {
+            version: "0.1.0".to_owned(),
+            collectives: vec![SubjectName::parse("muster").unwrap()],
+            agents: [("rpcutil".to_owned(), "1.0.0".to_owned())].into(),
+            classes: Some(vec!["mysql::master".to_owned()]),
+            facts: NodeFacts::from_value(json!({"os": {"family": "Debian"}, "uptime": 7})).unwrap(),
+            heartbeat_seconds: 60,
+            ..NodeContent::default()
+        }
+    }
+
+    #[test]
+    fn content_survives_compression() {
+        let sender = Identity::parse("db1.acme.net").unwrap();
+        let record = NodeRecord::new(sender, 5, &content(), &content()).unwrap();
+        assert_eq!(record.decode_content().unwrap(), content());
+        assert_eq!(record.digest, content().digest().unwrap());
+    }
+
+    #[test]
+    fn digest_ignores_what_the_stable_content_leaves_out() {
+        let stable = NodeContent {
+            facts: NodeFacts::from_value(json!({"os": {"family": "Debian"}})).unwrap(),
+            ..content()
+        };
+        let sender = Identity::parse("db1.acme.net").unwrap();
+        let record = NodeRecord::new(sender, 5, &content(), &stable).unwrap();
+        assert_eq!(record.digest, stable.digest().unwrap());
+        assert_ne!(record.digest, content().digest().unwrap());
+    }
+
+    #[test]
+    fn decompression_stops_at_the_limit() {
+        let mut encoder = DeflateEncoder::new(Vec::new(), Compression::best());
+        for _ in 0..=MAX_RECORD_CONTENT_BYTES / 1024 {
+            encoder.write_all(&[b' '; 1024]).unwrap();
+        }
+        let compressed = encoder.finish().unwrap();
+        assert!(compressed.len() < 64 * 1024);
+        let record = NodeRecord {
+            sender: Identity::parse("db1").unwrap(),
+            time: 0,
+            digest: String::new(),
+            content: STANDARD_NO_PAD.encode(compressed),
+        };
+        assert!(matches!(record.decode_content(), Err(RecordContentError::TooLarge)));
+        for content in ["!", "AAAA", ""] {
+            let record = NodeRecord { content: content.to_owned(), ..record.clone() };
+            assert!(record.decode_content().is_err(), "{content}");
+        }
+    }
+}
