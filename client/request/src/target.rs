@@ -44,6 +44,10 @@ pub struct TargetOptions {
     pub mixed: Vec<String>,
     /// Expressions, which must all match.
     pub select: Vec<String>,
+    /// Query documents, which must all match.
+    pub query: Vec<String>,
+    /// Whether query documents compare numbers with texts, too.
+    pub loose: bool,
     /// The collective; the configured one when absent.
     pub collective: Option<SubjectName>,
     /// Exact time to listen for nodes.
@@ -70,12 +74,15 @@ impl TargetSelection {
                 _ => identities.push(text.clone()),
             }
         }
-        let kinds: [(&'static str, &[String], AddConditionFn); 5] = [
+        let with_query =
+            if options.loose { NodeFilter::with_loose_query } else { NodeFilter::with_query };
+        let kinds: [(&'static str, &[String], AddConditionFn); 6] = [
             ("--with-fact", &options.facts, NodeFilter::with_fact),
             ("--with-class", &options.classes, NodeFilter::with_class),
             ("--with-agent", &options.agents, NodeFilter::with_agent),
             ("--with-identity", &identities, NodeFilter::with_identity),
             ("--with", &options.mixed, NodeFilter::with_words),
+            ("--query", &options.query, with_query),
         ];
         let mut filter = NodeFilter::default();
         for (flag, texts, with) in kinds {
@@ -140,6 +147,7 @@ impl TargetSelection {
             || !typed.classes().is_empty()
             || !typed.identities().is_empty()
             || typed.select().is_some()
+            || typed.query().is_some()
             || !groups.is_empty()
             || !pql.is_empty()
             || matches!(source, DiscoverySource::Flat { .. } | DiscoverySource::Stdin { .. });
@@ -209,6 +217,8 @@ mod tests {
             identities: vec!["/^db/".into()],
             mixed: vec!["environment=development apache".into()],
             select: vec!["a or b".into(), "not c".into()],
+            query: vec!["{facts.a: 1}".into(), "{classes: b}".into()],
+            loose: true,
             ..TargetOptions::default()
         };
         let filter = read(flags).unwrap().filter;
@@ -216,6 +226,9 @@ mod tests {
         assert_eq!((filter.agents().len(), filter.identities().len()), (1, 1));
         let select = filter.select().map(ToString::to_string);
         assert_eq!(select.as_deref(), Some("(a or b) and not c"));
+        let query = filter.query().map(ToString::to_string);
+        let joined = r#"{"$and":[{"$loose":{"facts.a":1}},{"$loose":{"classes":"b"}}]}"#;
+        assert_eq!(query.as_deref(), Some(joined));
     }
 
     #[test]
@@ -228,6 +241,22 @@ mod tests {
                                   ^
         "#);
         assert!(matches!(error, FleetRequestError::Filter { flag: "--with", .. }));
+    }
+
+    #[test]
+    fn error_of_a_query_points_at_the_column() {
+        let flags = TargetOptions {
+            query: vec!["{customer: acme, $where: 'x'}".into()],
+            ..TargetOptions::default()
+        };
+        let error = read(flags).unwrap_err();
+        insta::assert_snapshot!(error.to_string(), @r#"
+        --query: cannot use filter "{customer: acme, $where: 'x'}": expected identity, facts, classes, agents or collectives (a fact is written facts.customer) at column 2
+
+          {customer: acme, $where: 'x'}
+           ^
+        "#);
+        assert!(matches!(error, FleetRequestError::Filter { flag: "--query", .. }));
     }
 
     #[test]

@@ -36,6 +36,8 @@ pub enum ConditionKind {
     Identities,
     /// `-S`.
     Select,
+    /// `-Q`.
+    Query,
     /// `-I group:NAME`.
     Groups,
     /// `-I pql:QUERY`.
@@ -89,11 +91,13 @@ impl DiscoveryMethod {
 
     /// The supported kinds of conditions; all others are rejected.
     pub fn supported_conditions(self) -> &'static [ConditionKind] {
-        use ConditionKind::{Agents, Classes, Facts, Groups, Identities, Pql, Select};
+        use ConditionKind::{Agents, Classes, Facts, Groups, Identities, Pql, Query, Select};
         match self {
-            Self::Broadcast | Self::External => &[Facts, Classes, Agents, Identities, Select],
+            Self::Broadcast => &[Facts, Classes, Agents, Identities, Select, Query],
+            // Choria's protocol has no member for query documents.
+            Self::External => &[Facts, Classes, Agents, Identities, Select],
             Self::Flat | Self::Stdin => &[Identities],
-            Self::Inventory => &[Facts, Classes, Agents, Identities, Select, Groups],
+            Self::Inventory => &[Facts, Classes, Agents, Identities, Select, Query, Groups],
             Self::PuppetDb => &[Facts, Classes, Identities, Pql],
         }
     }
@@ -139,6 +143,7 @@ impl fmt::Display for ConditionKind {
             Self::Agents => "agents (-A)",
             Self::Identities => "identities (-I)",
             Self::Select => "expressions (-S)",
+            Self::Query => "query documents (-Q)",
             Self::Groups => "groups (-I group:NAME)",
             Self::Pql => "PQL (-I pql:QUERY)",
         })
@@ -191,10 +196,12 @@ mod tests {
         let wanted = |filter: NodeFilter| DiscoveryQuery { filter, ..DiscoveryQuery::default() };
         let facts = wanted(NodeFilter::default().with_words("a=1 b").unwrap());
         let select = wanted(NodeFilter::default().with_select("a or b").unwrap());
+        let query = wanted(NodeFilter::default().with_query("{classes: a}").unwrap());
         let groups = DiscoveryQuery { groups: vec!["web".into()], ..DiscoveryQuery::default() };
         for (wanted, able) in [
             (facts, "broadcast external inventory puppetdb"),
             (select, "broadcast external inventory"),
+            (query, "broadcast inventory"),
             (groups, "inventory"),
             (DiscoveryQuery::default(), "broadcast flat stdin external inventory puppetdb"),
         ] {

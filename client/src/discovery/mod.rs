@@ -88,6 +88,7 @@ impl DiscoveryQuery {
             (ConditionKind::Agents, filter.agents().is_empty()),
             (ConditionKind::Identities, filter.identities().is_empty()),
             (ConditionKind::Select, filter.select().is_none()),
+            (ConditionKind::Query, filter.query().is_none()),
             (ConditionKind::Groups, self.groups.is_empty()),
             (ConditionKind::Pql, self.pql.is_empty()),
         ]

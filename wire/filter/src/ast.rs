@@ -4,6 +4,7 @@
 
 use serde::Serialize;
 
+use super::document::DocumentQuery;
 use super::error::{FaultContext as _, FilterError, Result, expected_at};
 use super::pattern::FilterPattern;
 use super::select::SelectExpression;
@@ -30,6 +31,9 @@ pub struct NodeFilter {
     /// Boxed, because few filters have an expression.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) select: Option<Box<SelectExpression>>,
+    /// Has at least one condition. Boxed for the same reason.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) query: Option<Box<DocumentQuery>>,
 }
 
 impl NodeFilter {
@@ -81,8 +85,29 @@ impl NodeFilter {
         self.and_select(select).within_text(text)?.check_limits(text)
     }
 
-    /// Merges two filters as if their flags were given together: facts, classes and agents of both are required, expressions are
-    /// joined by `and`, and the identities of both are alternatives.
+    /// Adds a required query document: `-Q "{ 'facts.customer': 'acme', classes: 'mysql::master' }"`. `{}` adds nothing.
+    pub fn with_query(self, text: &str) -> Result<Self, FilterError> {
+        let query = DocumentQuery::parse(text)?;
+        self.and_query(query).within_text(text)?.check_limits(text)
+    }
+
+    /// Adds a required query document that also compares numbers with texts: `-Q ... --loose`.
+    pub fn with_loose_query(self, text: &str) -> Result<Self, FilterError> {
+        let query = DocumentQuery::parse_loose(text)?;
+        self.and_query(query).within_text(text)?.check_limits(text)
+    }
+
+    fn and_query(mut self, other: DocumentQuery) -> Result<Self> {
+        let joined = match self.query.take() {
+            Some(first) => first.join_and(other)?,
+            None => other,
+        };
+        self.query = (!joined.is_unconditional()).then(|| Box::new(joined));
+        Ok(self)
+    }
+
+    /// Merges two filters as if their flags were given together: facts, classes and agents of both are required, expressions and
+    /// queries are joined by `and`, and the identities of both are alternatives.
     pub fn merge(mut self, other: Self) -> Result<Self, FilterError> {
         self.facts.extend(other.facts);
         self.classes.extend(other.classes);
@@ -90,6 +115,9 @@ impl NodeFilter {
         self.identities.extend(other.identities);
         if let Some(select) = other.select {
             self = self.and_select(*select).within_text("")?;
+        }
+        if let Some(query) = other.query {
+            self = self.and_query(*query).within_text("")?;
         }
         self.check_limits("")
     }
@@ -112,6 +140,7 @@ impl NodeFilter {
             && self.classes.is_empty()
             && self.agents.is_empty()
             && self.select.is_none()
+            && self.query.is_none()
     }
 
     /// The listed nodes, without duplicates and in the given order, if exact names are the only condition. Such a filter
@@ -156,6 +185,11 @@ impl NodeFilter {
         self.select.as_deref()
     }
 
+    /// The query document, if any.
+    pub fn query(&self) -> Option<&DocumentQuery> {
+        self.query.as_deref()
+    }
+
     /// Returns the filter unless it exceeds the limits; `text` is the last addition, for the error.
     pub(super) fn check_limits(self, text: &str) -> Result<Self, FilterError> {
         for (kind, count) in [
@@ -172,7 +206,8 @@ impl NodeFilter {
         let patterns = self.classes.iter().chain(&self.agents).chain(&self.identities);
         let size = self.facts.iter().map(FactTerm::text_bytes).sum::<usize>()
             + patterns.map(FilterPattern::text_bytes).sum::<usize>()
-            + self.select().map_or(0, SelectExpression::printed_bytes);
+            + self.select().map_or(0, SelectExpression::printed_bytes)
+            + self.query().map_or(0, DocumentQuery::printed_bytes);
         if size > MAX_FILTER_BYTES {
             let expected = format!("a filter of at most {MAX_FILTER_BYTES} bytes");
             return expected_at(0, expected).within_text(text);
@@ -197,6 +232,7 @@ mod tests {
             named.clone().with_class("a"),
             named.clone().with_agent("a"),
             named.clone().with_select("a"),
+            named.clone().with_query("{classes: a}"),
         ] {
             assert_eq!(other.unwrap().identities_exact(), None);
         }
@@ -215,6 +251,9 @@ mod tests {
         assert!(NodeFilter::default().is_empty());
         assert!(!NodeFilter::default().with_agent("rpcutil").unwrap().is_empty());
         assert!(!NodeFilter::default().with_select("apache").unwrap().is_empty());
+        assert!(!NodeFilter::default().with_query("{classes: apache}").unwrap().is_empty());
+        assert!(NodeFilter::default().with_query("{}").unwrap().is_empty());
+        assert!(NodeFilter::default().with_query("{$and: [{}]}").unwrap().is_empty());
     }
 
     #[test]

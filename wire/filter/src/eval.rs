@@ -40,6 +40,10 @@ impl NodeFilter {
         if facts_and_names == TruthValue::False {
             return EvaluationProgress::Decided(TruthValue::False);
         }
+        let facts_and_names = facts_and_names.and(self.evaluate_query(node));
+        if facts_and_names == TruthValue::False {
+            return EvaluationProgress::Decided(TruthValue::False);
+        }
         match self.select() {
             None => EvaluationProgress::Decided(facts_and_names),
             Some(select) => select.evaluate(node, known).map(|truth| facts_and_names.and(truth)),
@@ -68,6 +72,10 @@ impl NodeFilter {
                 select_conditions.map(|(text, truth)| (text, truth.unwrap_or(TruthValue::Unknown))),
             );
         }
+        if let Some(query) = self.query() {
+            let query_conditions = query.evaluate_conditions(node).into_iter();
+            conditions.extend(query_conditions.map(|(text, truth)| (format!("-Q {text}"), truth)));
+        }
         conditions
     }
 
@@ -83,7 +91,9 @@ impl NodeFilter {
         let select = self.select().into_iter();
         let select = select.flat_map(|select| select.evaluate_conditions(node, known));
         let select = select.filter_map(|(text, truth)| Some((text, truth?)));
-        facts.chain(classes).chain(select).filter_map(unknown).collect()
+        let query = self.query().into_iter();
+        let query = query.flat_map(|query| query.evaluate_conditions(node));
+        facts.chain(classes).chain(select).chain(query).filter_map(unknown).collect()
     }
 
     fn matches_identity(&self, node: &NodeView<'_>) -> bool {
@@ -95,7 +105,12 @@ impl NodeFilter {
     /// as inventory groups. Data sources are unknown.
     pub fn matches_except_identity(&self, node: &NodeView<'_>) -> bool {
         self.evaluate_facts_and_names(node) == TruthValue::True
+            && self.evaluate_query(node) == TruthValue::True
             && self.select().is_none_or(|select| select.matches(node))
+    }
+
+    fn evaluate_query(&self, node: &NodeView<'_>) -> TruthValue {
+        self.query().map_or(TruthValue::True, |query| query.evaluate(node))
     }
 
     /// Agents, classes and facts, all of which must match.
@@ -210,11 +225,11 @@ fn lower_case_chars(text: &str) -> impl Iterator<Item = char> {
     text.chars().flat_map(char::to_lowercase)
 }
 
-fn compare_ignoring_case(a: &str, b: &str) -> Ordering {
+pub(super) fn compare_ignoring_case(a: &str, b: &str) -> Ordering {
     lower_case_chars(a).cmp(lower_case_chars(b))
 }
 
-fn equals_ignoring_case(a: &str, b: &str) -> bool {
+pub(super) fn equals_ignoring_case(a: &str, b: &str) -> bool {
     a.eq_ignore_ascii_case(b)
         || (!(a.is_ascii() && b.is_ascii()) && lower_case_chars(a).eq(lower_case_chars(b)))
 }

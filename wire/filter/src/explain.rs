@@ -19,6 +19,9 @@ impl NodeFilter {
         if !identities.is_empty() {
             clauses.push(format!("whose identity {}", join_phrases(&identities, "or")));
         }
+        if let Some(query) = self.query() {
+            clauses.extend(query.explain_clauses());
+        }
         if let Some(select) = self.select() {
             if clauses.is_empty() {
                 return format!("nodes {}", select.explain());

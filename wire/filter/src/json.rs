@@ -3,7 +3,7 @@
 //! ```json
 //! {"fact":[{"fact":"os.family","operator":"==","value":"Debian"}],
 //!  "class":["apache","/^role::/"],"agent":["puppetral"],"identity":["db1.acme.net","/^web/"],
-//!  "select":"country==uk or not apache"}
+//!  "select":"country==uk or not apache","query":"{\"facts.customer\":\"acme\"}"}
 //! ```
 //!
 //! A kind without conditions is omitted. An empty list, null, an unknown key, or a list in place of an object is an error, so
@@ -17,6 +17,7 @@ use serde::de::{Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::ast::{MAX_FILTER_ELEMENTS, NodeFilter};
+use super::document::DocumentQuery;
 use super::pattern::FilterPattern;
 use super::select::SelectExpression;
 use super::term::{FactOperator, FactTerm};
@@ -35,6 +36,8 @@ struct FilterDocument {
     identity: Vec<FilterPattern>,
     #[serde(default, deserialize_with = "deserialize_select")]
     select: Option<SelectExpression>,
+    #[serde(default, deserialize_with = "deserialize_query")]
+    query: Option<DocumentQuery>,
 }
 
 /// The parts of a fact term.
@@ -48,11 +51,16 @@ struct FactTermDocument {
 
 impl<'de> Deserialize<'de> for NodeFilter {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let FilterDocument { fact, class, agent, identity, select } =
+        let FilterDocument { fact, class, agent, identity, select, query } =
             deserialize_object(deserializer)?;
-        let select = select.map(Box::new);
-        let filter =
-            Self { facts: fact, classes: class, agents: agent, identities: identity, select };
+        let filter = Self {
+            facts: fact,
+            classes: class,
+            agents: agent,
+            identities: identity,
+            select: select.map(Box::new),
+            query: query.map(Box::new),
+        };
         filter.check_limits("").map_err(Error::custom)
     }
 }
@@ -96,6 +104,30 @@ impl<'de> Deserialize<'de> for SelectExpression {
         let text = String::deserialize(deserializer)?;
         Self::parse(&text).map_err(Error::custom)
     }
+}
+
+impl Serialize for DocumentQuery {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for DocumentQuery {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        Self::parse(&text).map_err(Error::custom)
+    }
+}
+
+/// Refuses null, and queries that every node matches: a sender omits these.
+fn deserialize_query<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<DocumentQuery>, D::Error> {
+    let query = DocumentQuery::deserialize(deserializer)?;
+    if query.is_unconditional() {
+        return Err(Error::custom("expected a query with a condition"));
+    }
+    Ok(Some(query))
 }
 
 /// Refuses null, which is not the absence of an expression.
@@ -173,13 +205,17 @@ mod tests {
             .and_then(|filter| filter.with_identity("DB1.acme.net"))
             .and_then(|filter| filter.with_identity("/^web/"))
             .and_then(|filter| filter.with_select("Country = uk || !(Apache)"))
+            .and_then(|filter| filter.with_query("{ facts.a: /b/i, classes: ['x'], }"))
+            .and_then(|filter| filter.with_loose_query("{ facts.n: 1 }"))
             .unwrap();
         let wire = concat!(
             r#"{"fact":[{"fact":"os.family","operator":"==","value":"Debian"},"#,
             r#"{"fact":"kernel","operator":"!~","value":"/^4/i"}],"#,
             r#""class":["apache","/^role::/"],"agent":["puppetral"],"#,
             r#""identity":["db1.acme.net","/^web/"],"#,
-            r#""select":"Country==uk or not apache"}"#,
+            r#""select":"Country==uk or not apache","#,
+            r#""query":"{\"$and\":[{\"facts.a\":/b/i,\"classes\":[\"x\"]},"#,
+            r#"{\"$loose\":{\"facts.n\":1}}]}"}"#,
         );
         assert_eq!(serde_json::to_string(&filter).unwrap(), wire);
         assert_eq!(decode(wire).unwrap(), filter);
@@ -213,6 +249,13 @@ mod tests {
             (r#"{"select":""}"#, "a condition"),
             (r#"{"select":"a and"}"#, "a condition"),
             (r#"{"select":"puppet(x).enabled=true"}"#, "a string in quotes"),
+            (r#"{"query":null}"#, "a string"),
+            (r#"{"query":{"identity":"a"}}"#, "a string"),
+            (r#"{"query":""}"#, "a value"),
+            (r#"{"query":"{}"}"#, "a query with a condition"),
+            (r#"{"query":"{$or: [{}, {identity: a}]}"}"#, "a query with a condition"),
+            (r#"{"query":"{identity: }"}"#, "a value"),
+            (r#"{"query":"{$where: 'x'}"}"#, "no code"),
             (r#"{"fact":[{}]}"#, "missing field"),
             (r#"{"fact":[["a","==","b"]]}"#, "an object"),
             (r#"{"fact":["a=b"]}"#, "an object"),

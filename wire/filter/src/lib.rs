@@ -1,10 +1,10 @@
-//! Node filters: facts, classes, agents, identities, and boolean expressions over them.
+//! Node filters: facts, classes, agents, identities, boolean expressions over them, and query documents.
 //!
 //! A [`NodeFilter`] is parsed from command-line flags or from a request's JSON. It is checked and compiled during parsing, so evaluation
 //! cannot fail: [`NodeFilter::evaluate`] is a pure function of a [`NodeView`](crate::state::NodeView) and of the [`KnownLookups`] of
 //! the node's data sources.
 //! A node must satisfy every given kind, and all of several facts, classes or agents; several identities are alternatives.
-//! A [`SelectExpression`] covers all other combinations.
+//! A [`SelectExpression`] or a [`DocumentQuery`] covers all other combinations.
 //!
 //! An empty filter matches every node. No other input does: empty flags, empty elements, empty lists, unknown keys and invalid
 //! patterns are errors from every source, and never a wider target.
@@ -23,11 +23,13 @@
 #![warn(missing_docs)]
 
 mod ast;
+mod document;
 mod error;
 mod eval;
 mod explain;
 mod json;
 mod lookup;
+mod necessary;
 mod number;
 mod parse;
 mod pattern;
@@ -38,8 +40,12 @@ mod term;
 mod words;
 
 pub use ast::{MAX_FILTER_BYTES, MAX_FILTER_ELEMENTS, NodeFilter};
+pub use document::{
+    DocumentQuery, MAX_QUERY_BYTES, MAX_QUERY_CONDITIONS, MAX_QUERY_DEPTH, MAX_QUERY_REGEXES,
+};
 pub use error::FilterError;
 pub use lookup::{DataLookup, DataLookupResult, EvaluationProgress, KnownLookups, TruthValue};
+pub use necessary::{FactIndexKey, NecessaryCondition, fact_index_keys};
 pub use pattern::{FilterPattern, FilterRegex, MAX_PATTERN_BYTES};
 pub use select::{
     AssumedOutput, MAX_SELECT_BYTES, MAX_SELECT_DEPTH, MAX_SELECT_LOOKUPS, MAX_SELECT_REGEXES,

@@ -43,11 +43,19 @@ impl NumericValue {
         }
     }
 
+    /// The whole part; `None` if it does not fit 128 bits.
+    pub(super) fn truncate(self) -> Option<i128> {
+        match self {
+            Self::Integer(value) => Some(value),
+            Self::Decimal(value) => format!("{:.0}", value.trunc()).parse().ok(),
+        }
+    }
+
     #[expect(
         clippy::cast_precision_loss,
         reason = "a decimal on the other side is no more precise"
     )]
-    fn to_float(self) -> f64 {
+    pub(super) fn to_float(self) -> f64 {
         match self {
             Self::Integer(value) => value as f64,
             Self::Decimal(value) => value,

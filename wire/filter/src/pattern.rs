@@ -60,6 +60,14 @@ impl FilterPattern {
         Ok(Self::Exact(name))
     }
 
+    /// The name, of an exact pattern.
+    pub(super) fn exact_name(&self) -> Option<&str> {
+        match self {
+            Self::Exact(name) => Some(name),
+            Self::Regex(_) => None,
+        }
+    }
+
     /// Length of the text in bytes.
     pub(super) fn text_bytes(&self) -> usize {
         match self {
@@ -112,6 +120,11 @@ impl FilterRegex {
         self.regex.is_match(text)
     }
 
+    /// Whether the flag `i` is set.
+    pub(super) fn ignores_case(&self) -> bool {
+        self.ignore_case
+    }
+
     /// The regular expression without slashes and flag.
     pub fn source(&self) -> &str {
         &self.source
@@ -143,7 +156,7 @@ pub(super) fn split_slashed_regex(text: &str) -> Option<(&str, bool)> {
 }
 
 /// Lower case per character: the same folding that [`eval`](super::eval) compares with.
-fn lower_case(text: &str) -> String {
+pub(super) fn lower_case(text: &str) -> String {
     text.chars().flat_map(char::to_lowercase).collect()
 }
 

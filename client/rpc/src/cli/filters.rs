@@ -36,6 +36,12 @@ pub struct ConditionArgs {
     /// Expression: "country=uk and not apache"
     #[arg(short = 'S', long = "select", value_name = "EXPR", help_heading = HELP_HEADING)]
     pub select: Vec<String>,
+    /// Query document: "{ 'facts.customer': 'acme', classes: apache }"
+    #[arg(short = 'Q', long = "query", value_name = "DOCUMENT", help_heading = HELP_HEADING)]
+    pub query: Vec<String>,
+    /// Compare numbers in -Q with texts, too
+    #[arg(long, requires = "query", help_heading = HELP_HEADING)]
+    pub loose: bool,
 }
 
 /// Target nodes, and how they are discovered.
@@ -72,6 +78,8 @@ impl From<&FilterArgs> for TargetOptions {
             identities: conditions.identities,
             mixed: conditions.mixed,
             select: conditions.select,
+            query: conditions.query,
+            loose: conditions.loose,
             collective: target,
             listen: discovery_timeout,
             nodes,

@@ -29,8 +29,18 @@ pub const AFTER_HELP: &str = "Examples:
 do not reply are missing from it, and the export exits with 2.";
 
 /// Flags that select nodes, which a command for a single node does not accept.
-const NODE_SELECTION_FLAGS: [&str; 9] =
-    ["facts", "classes", "agents", "identities", "mixed", "select", "nodes", "method", "options"];
+const NODE_SELECTION_FLAGS: [&str; 10] = [
+    "facts",
+    "classes",
+    "agents",
+    "identities",
+    "mixed",
+    "select",
+    "query",
+    "nodes",
+    "method",
+    "options",
+];
 
 /// `rpc inventory`.
 #[derive(Debug, Args)]

@@ -295,7 +295,8 @@ pub struct PuppetRunallArgs {
     #[arg(long, value_name = "JOB", help_heading = REQUEST_HEADING, conflicts_with_all = [
         "limit", "order", "batch", "canary", "max_failures", "rerun", "job", "noop", "no_noop", "tags", "skip_tags", "environment", "splay",
         "no_splay", "splaylimit", "force", "ignoreschedules", "use_cached_catalog", "no_use_cached_catalog", "server", "pool", "priority",
-        "wait", "nodes", "facts", "classes", "agents", "identities", "mixed", "select", "target",
+        "wait", "nodes", "facts", "classes", "agents", "identities", "mixed", "select", "query",
+        "target",
     ])]
     pub resume: Option<String>,
     /// Do not ask for confirmation before running on many nodes

@@ -41,12 +41,12 @@ pub struct RequestFlags {
     pub job: Option<SubjectName>,
     /// Repeat this job's request on the nodes that failed or did not reply
     #[arg(long, value_name = "JOB", help_heading = JOBS_HEADING, conflicts_with_all = [
-        "resume", "nodes", "facts", "classes", "agents", "identities", "mixed", "select",
+        "resume", "nodes", "facts", "classes", "agents", "identities", "mixed", "select", "query",
     ])]
     pub retry_failed: Option<String>,
     /// Continue this job: send its request to the nodes that have not received it
     #[arg(long, value_name = "JOB", help_heading = JOBS_HEADING, conflicts_with_all = [
-        "job", "expect", "nodes", "facts", "classes", "agents", "identities", "mixed", "select", "one", "limit", "no_results", "reply_to",
+        "job", "expect", "nodes", "facts", "classes", "agents", "identities", "mixed", "select", "query", "one", "limit", "no_results", "reply_to",
     ])]
     pub resume: Option<String>,
 }

@@ -27,6 +27,9 @@ fn explain_filter(args: &FilterArgs, cx: CommandContext<'_>) -> CommandResult {
     if let Some(select) = target.filter.select() {
         cx.printer.print_detail(format_args!("normal form: {select}"));
     }
+    if let Some(query) = target.filter.query() {
+        cx.printer.print_detail(format_args!("canonical query: {query}"));
+    }
     Ok(CommandExitCode::Passed)
 }
 
@@ -77,6 +80,7 @@ mod tests {
         let conditions = ConditionArgs {
             agents: vec!["rpcutil".to_owned()],
             select: vec!["(country=uk || customer=acme) && !apache".to_owned()],
+            query: vec!["{ 'facts.load': { $gt: 2 } }".to_owned()],
             ..ConditionArgs::default()
         };
         let filters = FilterArgs { conditions, ..FilterArgs::default() };

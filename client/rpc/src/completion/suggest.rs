@@ -12,7 +12,8 @@ pub fn suggest_names(filter: &NodeFilter, seen: &SeenNamesCache) -> Vec<String> 
     let conditions = filter.classes().len()
         + filter.facts().len()
         + filter.identities().len()
-        + usize::from(filter.select().is_some());
+        + usize::from(filter.select().is_some())
+        + usize::from(filter.query().is_some());
     // With several conditions, nodes with the name may exist that differ in another condition. The agent of the request is not one of them.
     let subject = if conditions > 1 { "no known node" } else { "no node" };
     let kinds = [

@@ -57,6 +57,8 @@ fn every_kind_of_filter_is_evaluated() {
         (DiscoveryQuery::default(), "web1 web2 db1 db2"),
         (wanted(|f| f.with_fact("os.family=debian")), "web1"),
         (wanted(|f| f.with_fact("cpus>=4")), "web1"),
+        (wanted(|f| f.with_query("{'facts.os.family': Debian, classes: 'NGINX'}")), "web1"),
+        (wanted(|f| f.with_query("{'facts.country': {$ne: 'de'}}")), "web1 db1 db2"),
         (wanted(|f| f.with_fact("nobody=knows")), ""),
         (wanted(|f| f.with_class("role::web")), "web1"),
         (wanted(|f| f.with_class("/^nginx$/")), "web1 web2"),

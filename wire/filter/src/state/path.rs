@@ -48,6 +48,11 @@ impl FactPath {
         &self.text
     }
 
+    /// The segments as a slice.
+    pub(crate) fn segment_list(&self) -> &[Box<str>] {
+        &self.segments
+    }
+
     /// The segments, without quotes.
     pub fn segments(&self) -> impl Iterator<Item = &str> {
         self.segments.iter().map(AsRef::as_ref)

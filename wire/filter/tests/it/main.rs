@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod document;
 mod filter;
+mod mongodb;
 mod select;
 mod sources;

@@ -1,0 +1,128 @@
+//! Query documents of `MongoDB` over a node's document: `{ 'facts.customer': 'acme', classes: 'mysql::master' }`.
+//!
+//! The document is `{identity, facts: {...}, classes: [...], agents: [...], collectives: [...]}`. A [`DocumentQuery`] is parsed,
+//! checked and compiled within limits, so evaluation cannot fail; it contains no code. `Display` prints its canonical text:
+//! requests carry it, and it parses back as the same query. The meaning is that of `MongoDB`'s documentation;
+//! `docs/decisions/0055` lists the differences.
+//!
+//! The stages: `scan` and `read` parse relaxed JSON, `compile`, `operators` and `path` convert it to the tree of `ast`; `eval`,
+//! `explain` and `print` are functions of the tree; `walk`, `value` and `date` are the data.
+
+mod ast;
+mod compile;
+mod date;
+mod eval;
+mod explain;
+mod necessary;
+mod operators;
+mod path;
+mod print;
+mod read;
+#[cfg(test)]
+mod refusals;
+mod scan;
+mod value;
+mod walk;
+
+use std::fmt;
+
+use ast::{ClauseList, DocumentClause, LogicOperator};
+
+use super::error::{FaultContext as _, FilterError, FilterFault, Result};
+
+/// Longest query in bytes, as written and as printed.
+pub const MAX_QUERY_BYTES: usize = 64 * 1024;
+/// Deepest nesting of documents and lists.
+pub const MAX_QUERY_DEPTH: usize = 32;
+/// Most conditions and values in a query.
+pub const MAX_QUERY_CONDITIONS: usize = 1000;
+/// Most regular expressions in a query: each is compiled.
+pub const MAX_QUERY_REGEXES: usize = 64;
+
+/// A checked query. `Display` prints its canonical text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DocumentQuery(ClauseList);
+
+impl DocumentQuery {
+    /// Parses a query in relaxed JSON.
+    ///
+    /// ```
+    /// # use muster_filter::DocumentQuery;
+    /// let query = DocumentQuery::parse("{'facts.customer': 'acme', classes: mysql::master}")?;
+    /// assert_eq!(query.to_string(), r#"{"facts.customer":"acme","classes":"mysql::master"}"#);
+    /// # Ok::<(), muster_filter::FilterError>(())
+    /// ```
+    pub fn parse(text: &str) -> Result<Self, FilterError> {
+        Self::parse_checked(text).within_text(text)
+    }
+
+    /// Parses a query whose equality and order compare numbers with texts of the same number, as with the operator `$loose`.
+    pub fn parse_loose(text: &str) -> Result<Self, FilterError> {
+        let query = Self::parse(text)?;
+        if query.is_unconditional() {
+            return Ok(query);
+        }
+        Self(ClauseList(vec![DocumentClause::Loose(query.0)])).check_printed().within_text(text)
+    }
+
+    fn parse_checked(text: &str) -> Result<Self> {
+        if text.len() > MAX_QUERY_BYTES {
+            return Err(too_long(MAX_QUERY_BYTES));
+        }
+        let value = read::read_relaxed_json(text)?;
+        let mut compiler = compile::QueryCompiler::default();
+        let query = Self(compiler.compile_document(value, compile::PathScope::Node)?);
+        if query.printed_bytes() > MAX_QUERY_BYTES {
+            return Err(too_long(text.len()));
+        }
+        Ok(query)
+    }
+
+    /// Checks that a receiver can parse the query.
+    fn check_printed(self) -> Result<Self> {
+        Self::parse_checked(&self.to_string())?;
+        Ok(self)
+    }
+
+    /// Joins both queries with `$and`. A query without conditions changes nothing.
+    pub(super) fn join_and(self, other: Self) -> Result<Self> {
+        if other.is_unconditional() {
+            return Ok(self);
+        }
+        if self.is_unconditional() {
+            return Ok(other);
+        }
+        let mut list = self.into_and_list();
+        list.extend(other.into_and_list());
+        let joined = DocumentClause::Logic(LogicOperator::And, list);
+        Self(ClauseList(vec![joined])).check_printed()
+    }
+
+    fn into_and_list(self) -> Vec<ClauseList> {
+        match <[DocumentClause; 1]>::try_from(self.0.0) {
+            Ok([DocumentClause::Logic(LogicOperator::And, list)]) => list,
+            Ok([clause]) => vec![ClauseList(vec![clause])],
+            Err(clauses) => vec![ClauseList(clauses)],
+        }
+    }
+
+    /// Whether the query has no conditions, so that every node matches, such as `{}`.
+    pub fn is_unconditional(&self) -> bool {
+        self.0.is_unconditional()
+    }
+
+    /// Length of the printed query in bytes.
+    pub(super) fn printed_bytes(&self) -> usize {
+        self.to_string().len()
+    }
+}
+
+impl fmt::Display for DocumentQuery {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(out)
+    }
+}
+
+fn too_long(at: usize) -> FilterFault {
+    FilterFault::new(at, "a query of at most 65,536 bytes, as written and in its canonical form")
+}
