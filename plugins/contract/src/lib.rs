@@ -4,6 +4,7 @@
 
 #![warn(missing_docs)]
 
+pub mod directory;
 pub mod filecopy;
 pub mod permit;
 pub mod provision;

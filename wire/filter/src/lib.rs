@@ -27,6 +27,7 @@ mod document;
 mod error;
 mod eval;
 mod explain;
+mod fact_names;
 mod json;
 mod lookup;
 mod necessary;
@@ -44,6 +45,7 @@ pub use document::{
     DocumentQuery, MAX_QUERY_BYTES, MAX_QUERY_CONDITIONS, MAX_QUERY_DEPTH, MAX_QUERY_REGEXES,
 };
 pub use error::FilterError;
+pub use fact_names::ReferencedFacts;
 pub use lookup::{DataLookup, DataLookupResult, EvaluationProgress, KnownLookups, TruthValue};
 pub use necessary::{FactIndexKey, NecessaryCondition, fact_index_keys};
 pub use pattern::{FilterPattern, FilterRegex, MAX_PATTERN_BYTES};

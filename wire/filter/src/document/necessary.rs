@@ -4,6 +4,7 @@ use super::DocumentQuery;
 use super::ast::{ClauseList, DocumentClause, FieldTest, LogicOperator, QueryValue};
 use super::path::{DocumentPath, NameField};
 use super::value::boolean_word;
+use crate::fact_names::ReferencedFacts;
 use crate::necessary::{FactIndexKey, NecessaryCondition};
 use crate::number::NumericValue;
 use crate::pattern::lower_case;
@@ -14,6 +15,27 @@ impl DocumentQuery {
         let mut conditions = Vec::new();
         gather_conditions(&self.0, false, &mut conditions);
         conditions
+    }
+}
+
+impl DocumentQuery {
+    /// Adds the facts that the query reads.
+    pub(crate) fn add_referenced_facts(query: &Self, found: &mut ReferencedFacts) {
+        add_facts_of(&query.0, found);
+    }
+}
+
+fn add_facts_of(document: &ClauseList, found: &mut ReferencedFacts) {
+    for clause in &document.0 {
+        match clause {
+            DocumentClause::Field(DocumentPath::Facts(Some(path)), _) => found.add_path(path),
+            DocumentClause::Field(DocumentPath::Facts(None), _) => found.add_all(),
+            DocumentClause::Field(..) => {}
+            DocumentClause::Loose(inner) => add_facts_of(inner, found),
+            DocumentClause::Logic(_, list) => {
+                list.iter().for_each(|document| add_facts_of(document, found));
+            }
+        }
     }
 }
 

@@ -1,0 +1,346 @@
+//! The agent `directory`: parses the inputs, queries the index, and builds the outputs.
+
+use std::future::ready;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use muster_api::{
+    ActionError, Agent, AgentError, CallContext, DaemonContext, EmptyInput, NodePlugin, PluginError,
+};
+use muster_contract::directory::{
+    DirectoryChangesOutput, DirectoryFacet, DirectoryFacetsOutput, DirectoryFindOutput,
+    DirectoryFreshness, DirectoryListOutput, DirectoryNodeRow, DirectoryQueryInput,
+    DirectoryShowInput, DirectoryShowOutput, DirectoryStatusOutput, MAX_PAGE_NODES,
+};
+use muster_filter::NodeFilter;
+use muster_filter::state::{FactPath, NodeFacts};
+use muster_wire::identity::Identity;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use tokio::time::{Instant, timeout};
+use uuid::Uuid;
+
+use crate::liveness::Presence;
+use crate::node_table::StoredNode;
+use crate::query::{FoundNodes, find_nodes};
+use crate::state::{DirectoryHandle, DirectoryState};
+
+/// Nodes that were not heard of for this time are left out unless they are requested.
+const DEFAULT_STALE_SECONDS: u64 = 3600;
+/// Most values in an answer of `facets`.
+const MAX_FACETS: usize = 1000;
+/// Most fields of each node.
+const MAX_FIELDS: usize = 32;
+/// Longest time that `changes` waits.
+const MAX_CHANGES_WAIT: Duration = Duration::from_secs(20);
+
+/// The section `[plugins.directory]`.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct DirectoryOptions {
+    /// Whether this host runs an instance.
+    pub enabled: bool,
+    /// Credentials of a user with the role service.
+    pub credentials: PathBuf,
+}
+
+/// The agent `directory`. The daemon offers it through the service's own connection, so it is not among the agents of the node.
+#[derive(Debug, Clone)]
+pub struct DirectoryPlugin;
+
+impl NodePlugin for DirectoryPlugin {
+    const NAME: &'static str = "directory";
+    type Options = DirectoryOptions;
+    type Shared = ();
+
+    fn configure(_: DirectoryOptions, _: &DaemonContext, (): ()) -> Result<Self, PluginError> {
+        Ok(Self)
+    }
+
+    fn build_agent(&self) -> Result<Agent, AgentError> {
+        build_agent(&DirectoryHandle::default())
+    }
+
+    fn is_enabled(&self) -> bool {
+        false
+    }
+}
+
+/// Builds the agent of an instance.
+pub fn build_agent(handle: &DirectoryHandle) -> Result<Agent, AgentError> {
+    Agent::builtin("directory")?
+        .action("find", handle, |handle, _, input| ready(find(&handle, &input)))
+        .action("list", handle, |handle, _, input| ready(list(&handle, &input)))
+        .action("show", handle, show)
+        .action("facets", handle, |handle, _, input| ready(facets(&handle, &input)))
+        .action("changes", handle, changes)
+        .action("status", handle, |handle, _, _: EmptyInput| {
+            ready(Ok::<_, ActionError>(status(&handle)))
+        })
+        .build()
+}
+
+/// A page of the nodes that match, and what is not on it.
+struct NodePage<'a> {
+    nodes: FoundNodes<'a>,
+    total: usize,
+    stale: usize,
+    next: Option<String>,
+}
+
+impl DirectoryState {
+    fn freshness(&self, now: Instant) -> DirectoryFreshness {
+        let listening = self.listening.map(|since| now.saturating_duration_since(since));
+        DirectoryFreshness {
+            ready: self.is_ready,
+            current: self.is_ready && listening.is_some(),
+            listening_seconds: listening.unwrap_or_default().as_secs(),
+        }
+    }
+
+    fn presence(&self, node: &StoredNode, now: Instant) -> Presence {
+        match self.listening {
+            Some(listening) => node.liveness.presence(now, listening),
+            None => Presence::Unknown,
+        }
+    }
+
+    fn is_stale(&self, node: &StoredNode, limit: Duration, now: Instant) -> bool {
+        let heard = node.liveness.last_heard().or(self.listening);
+        heard.is_some_and(|heard| now.saturating_duration_since(heard) > limit)
+            && self.presence(node, now) == Presence::Missing
+    }
+
+    /// All nodes that match, and how many are left out because they are stale.
+    fn matching(
+        &self,
+        input: &DirectoryQueryInput,
+        now: Instant,
+    ) -> Result<(FoundNodes<'_>, usize), ActionError> {
+        let filter = parse_filter(input.filter.as_deref())?;
+        let mut nodes = find_nodes(&self.table, &filter)
+            .map_err(|error| ActionError::invalid_input(error.to_string()))?;
+        let found = nodes.len();
+        if input.stale != Some(true) {
+            let seconds = input.stale_seconds.unwrap_or(DEFAULT_STALE_SECONDS);
+            let limit = Duration::from_secs(seconds);
+            nodes.retain(|node| !self.is_stale(node, limit, now));
+        }
+        let stale = found - nodes.len();
+        Ok((nodes, stale))
+    }
+
+    fn page(&self, input: &DirectoryQueryInput, now: Instant) -> Result<NodePage<'_>, ActionError> {
+        let (mut nodes, stale) = self.matching(input, now)?;
+        let total = nodes.len();
+        if let Some(after) = &input.after {
+            nodes.retain(|node| node.identity.as_str() > after.as_str());
+        }
+        let limit = input.limit.unwrap_or(MAX_PAGE_NODES).clamp(1, MAX_PAGE_NODES);
+        let has_more = nodes.len() > limit;
+        nodes.truncate(limit);
+        let last = nodes.last().filter(|_| has_more);
+        let next = last.map(|last| last.identity.to_string());
+        Ok(NodePage { nodes, total, stale, next })
+    }
+
+    fn row(&self, node: &StoredNode, fields: &[FactPath], now: Instant) -> DirectoryNodeRow {
+        let seen = node.liveness.last_heard();
+        let facts = match fields {
+            [] => NodeFacts::default(),
+            _ => self.table.facts_of(node),
+        };
+        let value = |path: &FactPath| {
+            facts.get_path(path).map(|value| (path.as_str().to_owned(), value.clone()))
+        };
+        DirectoryNodeRow {
+            node: node.identity.to_string(),
+            state: self.presence(node, now).as_str().to_owned(),
+            seen: seen.map(|heard| now.saturating_duration_since(heard).as_secs()),
+            version: node.version.to_string(),
+            collectives: node.collectives.to_vec(),
+            classes: node.classes.len(),
+            fields: fields.iter().filter_map(value).collect(),
+        }
+    }
+}
+
+fn find(
+    handle: &DirectoryHandle,
+    input: &DirectoryQueryInput,
+) -> Result<DirectoryFindOutput, ActionError> {
+    let (state, now) = (handle.read(), Instant::now());
+    let page = state.page(input, now)?;
+    let name = |node: &&StoredNode| node.identity.to_string();
+    let is_missing = |node: &&&StoredNode| state.presence(node, now) == Presence::Missing;
+    Ok(DirectoryFindOutput {
+        missing: page.nodes.iter().filter(is_missing).map(name).collect(),
+        nodes: page.nodes.iter().map(name).collect(),
+        total: page.total,
+        stale: page.stale,
+        next: page.next,
+        freshness: state.freshness(now),
+    })
+}
+
+fn list(
+    handle: &DirectoryHandle,
+    input: &DirectoryQueryInput,
+) -> Result<DirectoryListOutput, ActionError> {
+    let fields = parse_fields(&input.fields)?;
+    let (state, now) = (handle.read(), Instant::now());
+    let page = state.page(input, now)?;
+    Ok(DirectoryListOutput {
+        nodes: page.nodes.iter().map(|node| state.row(node, &fields, now)).collect(),
+        total: page.total,
+        stale: page.stale,
+        next: page.next,
+        freshness: state.freshness(now),
+    })
+}
+
+async fn show(
+    handle: DirectoryHandle,
+    _: CallContext,
+    input: DirectoryShowInput,
+) -> Result<DirectoryShowOutput, ActionError> {
+    let name = Identity::parse(&input.node)
+        .map_err(|error| ActionError::invalid_input(format!("node: {error}")))?;
+    let mut output = {
+        let (state, now) = (handle.read(), Instant::now());
+        let unknown = || ActionError::failed(format!("the directory knows no node `{name}`"));
+        let node = state.table.get(&name).ok_or_else(unknown)?;
+        let agents = node.agents.iter().cloned().zip(node.agent_versions.iter().cloned());
+        DirectoryShowOutput {
+            node: state.row(node, &[], now),
+            classes: node.classes_known.then(|| node.classes.to_vec()),
+            agents: agents.collect(),
+            facts: state.table.facts_of(node).into_map(),
+            state: node.state.clone(),
+            ssh_host_keys: node.ssh_host_keys.to_vec(),
+            record_time: node.record_time,
+            revision: node.revision,
+            record: None,
+            freshness: state.freshness(now),
+        }
+    };
+    if input.record == Some(true)
+        && let Some(bucket) = handle.bucket()
+    {
+        let entry = bucket.get(name.as_str()).await.map_err(ActionError::from_cause)?;
+        let value = entry.and_then(|entry| entry.value);
+        output.record = value.and_then(|value| String::from_utf8(value.to_vec()).ok());
+    }
+    Ok(output)
+}
+
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+pub(crate) struct FacetsInput {
+    path: String,
+    #[serde(flatten)]
+    query: DirectoryQueryInput,
+}
+
+fn facets(
+    handle: &DirectoryHandle,
+    input: &FacetsInput,
+) -> Result<DirectoryFacetsOutput, ActionError> {
+    let path = parse_path(&input.path)?;
+    let (state, now) = (handle.read(), Instant::now());
+    let (nodes, _) = state.matching(&input.query, now)?;
+    let (mut counts, absent) = state.table.facets(&path, &nodes);
+    counts.sort_by(|(one, ones), (other, others)| {
+        others.cmp(ones).then_with(|| one.to_string().cmp(&other.to_string()))
+    });
+    let distinct = counts.len();
+    counts.truncate(MAX_FACETS);
+    Ok(DirectoryFacetsOutput {
+        values: counts.into_iter().map(|(value, nodes)| DirectoryFacet { value, nodes }).collect(),
+        absent,
+        distinct,
+        total: nodes.len(),
+        freshness: state.freshness(now),
+    })
+}
+
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+pub(crate) struct ChangesInput {
+    cursor: Option<String>,
+    wait: Option<u64>,
+    #[serde(flatten)]
+    query: DirectoryQueryInput,
+}
+
+/// Waits for a change after the cursor, and returns what has changed.
+async fn changes(
+    handle: DirectoryHandle,
+    _: CallContext,
+    input: ChangesInput,
+) -> Result<DirectoryChangesOutput, ActionError> {
+    let fields = parse_fields(&input.query.fields)?;
+    let filter = parse_filter(input.query.filter.as_deref())?;
+    let instance = handle.instance();
+    let cursor = input.cursor.as_deref().and_then(|cursor| parse_cursor(cursor, instance));
+    if let Some(cursor) = cursor {
+        let wait = Duration::from_secs(input.wait.unwrap_or(0)).min(MAX_CHANGES_WAIT);
+        // Without a change, the answer is empty, and its cursor the same.
+        let _ = timeout(wait, handle.wait_for_change(cursor)).await;
+    }
+    let (state, now) = (handle.read(), Instant::now());
+    let found = find_nodes(&state.table, &filter)
+        .map_err(|error| ActionError::invalid_input(error.to_string()))?;
+    let changed = cursor.and_then(|cursor| state.changes_after(cursor));
+    let mut output = DirectoryChangesOutput {
+        cursor: format!("{instance}.{}", state.last_change()),
+        complete: changed.is_none(),
+        freshness: state.freshness(now),
+        ..DirectoryChangesOutput::default()
+    };
+    let row = |node: &&StoredNode| state.row(node, &fields, now);
+    let Some(changed) = changed else {
+        output.nodes = found.iter().take(MAX_PAGE_NODES).map(row).collect();
+        return Ok(output);
+    };
+    let is_changed = |node: &&&StoredNode| changed.binary_search(&&node.identity).is_ok();
+    output.nodes = found.iter().filter(is_changed).map(row).collect();
+    let matches = |name: &&Identity| found.binary_search_by(|node| node.identity.cmp(name)).is_ok();
+    let gone = changed.into_iter().filter(|name| !matches(name));
+    output.gone = gone.map(Identity::to_string).collect();
+    Ok(output)
+}
+
+fn status(handle: &DirectoryHandle) -> DirectoryStatusOutput {
+    let (state, now) = (handle.read(), Instant::now());
+    let is_missing = |node: &&StoredNode| state.presence(node, now) == Presence::Missing;
+    DirectoryStatusOutput {
+        nodes: state.table.len(),
+        missing: state.table.iter().filter(is_missing).count(),
+        values: state.table.fact_values().len(),
+        value_bytes: state.table.fact_values().text_bytes(),
+        refused: state.refused,
+        freshness: state.freshness(now),
+    }
+}
+
+/// Parses a cursor of this instance. A cursor of another instance counts other changes.
+fn parse_cursor(text: &str, instance: Uuid) -> Option<u64> {
+    let (made_by, number) = text.split_once('.')?;
+    (made_by == instance.to_string()).then(|| number.parse().ok())?
+}
+
+fn parse_filter(text: Option<&str>) -> Result<NodeFilter, ActionError> {
+    let Some(text) = text else { return Ok(NodeFilter::default()) };
+    serde_json::from_str(text)
+        .map_err(|error| ActionError::invalid_input(format!("filter: {error}")))
+}
+
+fn parse_fields(fields: &[String]) -> Result<Vec<FactPath>, ActionError> {
+    if fields.len() > MAX_FIELDS {
+        return Err(ActionError::invalid_input(format!("fields: at most {MAX_FIELDS}")));
+    }
+    fields.iter().map(|field| parse_path(field)).collect()
+}
+
+fn parse_path(text: &str) -> Result<FactPath, ActionError> {
+    FactPath::parse(text).map_err(|error| ActionError::invalid_input(error.to_string()))
+}

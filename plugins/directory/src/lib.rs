@@ -1,0 +1,27 @@
+//! The directory: an index of what all nodes publish about themselves, which answers queries in milliseconds.
+//!
+//! An instance reads the records of the bucket `NODES`, verifies each signature once, and follows changes and heartbeats. It stores nothing: everything is
+//! read again at its start. Any number of instances run beside each other; the broker delivers each request to one of them.
+//!
+//! Pure: [`FactValues`] stores each distinct value of a fact once, with the nodes that have it. [`NodeTable`] is the index of all nodes. [`NodeLiveness`]
+//! decides who is missing, by the time of this instance alone. [`find_nodes`] narrows the nodes by the index and lets the one evaluator,
+//! [`muster_filter`], decide. I/O: [`DirectoryService`] follows the broker. The agent `directory` answers callers.
+
+#![warn(missing_docs)]
+
+mod actions;
+mod fact_values;
+mod liveness;
+mod node_set;
+mod node_table;
+mod query;
+mod service;
+mod state;
+
+pub use actions::{DirectoryOptions, DirectoryPlugin, build_agent};
+pub use fact_values::FactValues;
+pub use liveness::{NodeLiveness, Presence};
+pub use node_table::{NodeTable, StoredNode};
+pub use query::{FoundNodes, QueryError, find_nodes};
+pub use service::{DirectoryContext, DirectoryService};
+pub use state::DirectoryHandle;

@@ -1,0 +1,127 @@
+//! Who is missing: a node that has sent neither a record nor a heartbeat for two intervals and a grace period.
+//!
+//! Only the clock of this instance counts, and it is monotonic: a node's wrong clock, or a step of the clock here, changes nothing. After its start, and after
+//! it was disconnected, an instance has heard nobody, so that time does not count.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// Time that a heartbeat may be late.
+pub(crate) const HEARTBEAT_GRACE: Duration = Duration::from_secs(30);
+
+/// Whether a node is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Presence {
+    /// Heard of within two intervals and the grace period.
+    Present,
+    /// Not heard of since this instance listens, which is not long enough to say more.
+    Unknown,
+    /// Not heard of for two intervals and the grace period.
+    Missing,
+}
+
+impl Presence {
+    /// The word in outputs.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Present => "present",
+            Self::Unknown => "unknown",
+            Self::Missing => "missing",
+        }
+    }
+}
+
+/// When a node was last heard of.
+#[derive(Debug, Clone)]
+pub struct NodeLiveness {
+    last_heard: Option<Instant>,
+    interval: Duration,
+    is_reported_missing: bool,
+}
+
+impl NodeLiveness {
+    /// A node that was not heard of yet, with this interval between heartbeats.
+    pub fn new(interval: Duration) -> Self {
+        Self { last_heard: None, interval, is_reported_missing: false }
+    }
+
+    /// Notes a heartbeat or a new record. Returns whether the node had been reported as missing.
+    pub fn hear(&mut self, now: Instant) -> bool {
+        self.last_heard = Some(now);
+        std::mem::take(&mut self.is_reported_missing)
+    }
+
+    /// Changes the interval.
+    pub fn set_interval(&mut self, interval: Duration) {
+        self.interval = interval;
+    }
+
+    /// When the node was last heard of, by this instance.
+    pub fn last_heard(&self) -> Option<Instant> {
+        self.last_heard
+    }
+
+    /// Whether the node is there, if this instance listens without an interruption since `listening`.
+    pub fn presence(&self, now: Instant, listening: Instant) -> Presence {
+        let tolerance = self.interval * 2 + HEARTBEAT_GRACE;
+        let silent_since = self.last_heard.map_or(listening, |heard| heard.max(listening));
+        let is_silent = now.saturating_duration_since(silent_since) > tolerance;
+        match self.last_heard {
+            _ if is_silent => Presence::Missing,
+            Some(heard) if now.saturating_duration_since(heard) <= tolerance => Presence::Present,
+            _ => Presence::Unknown,
+        }
+    }
+
+    /// Whether the node has become missing and was not reported yet.
+    pub fn report_missing(&mut self, now: Instant, listening: Instant) -> bool {
+        let is_new =
+            !self.is_reported_missing && self.presence(now, listening) == Presence::Missing;
+        self.is_reported_missing |= is_new;
+        is_new
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const INTERVAL: Duration = Duration::from_secs(60);
+
+    #[tokio::test(start_paused = true)]
+    async fn node_is_missing_after_two_intervals_and_the_grace_period() {
+        let start = Instant::now();
+        let mut node = NodeLiveness::new(INTERVAL);
+        assert_eq!(node.presence(start, start), Presence::Unknown);
+        node.hear(start);
+        let at = |seconds| start + Duration::from_secs(seconds);
+        assert_eq!(node.presence(at(150), start), Presence::Present);
+        assert_eq!(node.presence(at(151), start), Presence::Missing);
+        assert!(node.report_missing(at(151), start));
+        assert!(!node.report_missing(at(152), start), "a missing node is reported once");
+        assert!(node.hear(at(160)));
+        assert_eq!(node.presence(at(161), start), Presence::Present);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn interruption_of_this_instance_makes_nobody_missing() {
+        let start = Instant::now();
+        let mut node = NodeLiveness::new(INTERVAL);
+        node.hear(start);
+        let at = |seconds| start + Duration::from_secs(seconds);
+        // Disconnected from 10 s to 1,000 s.
+        let listening = at(1000);
+        assert_eq!(node.presence(at(1001), listening), Presence::Unknown);
+        assert!(!node.report_missing(at(1150), listening));
+        assert_eq!(node.presence(at(1151), listening), Presence::Missing);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn node_that_was_never_heard_of_is_missing_in_the_end() {
+        let start = Instant::now();
+        let mut node = NodeLiveness::new(INTERVAL);
+        assert_eq!(node.presence(start + Duration::from_secs(150), start), Presence::Unknown);
+        assert!(node.report_missing(start + Duration::from_secs(151), start));
+    }
+}

@@ -1,0 +1,71 @@
+//! A set of nodes by their numbers: one number in place, several as a compressed bitmap.
+
+use roaring::RoaringBitmap;
+
+/// The nodes that have one value. Most distinct values of a fleet belong to a single node.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum NodeSet {
+    Empty,
+    One(u32),
+    Many(RoaringBitmap),
+}
+
+impl NodeSet {
+    pub(crate) fn insert(&mut self, node: u32) {
+        match self {
+            Self::Empty => *self = Self::One(node),
+            Self::One(other) if *other == node => {}
+            Self::One(other) => *self = Self::Many([*other, node].into_iter().collect()),
+            Self::Many(nodes) => {
+                nodes.insert(node);
+            }
+        }
+    }
+
+    pub(crate) fn remove(&mut self, node: u32) {
+        match self {
+            Self::One(other) if *other == node => *self = Self::Empty,
+            Self::Empty | Self::One(_) => {}
+            Self::Many(nodes) => {
+                nodes.remove(node);
+                match (nodes.len(), nodes.min()) {
+                    (0, _) => *self = Self::Empty,
+                    (1, Some(last)) => *self = Self::One(last),
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        *self == Self::Empty
+    }
+
+    pub(crate) fn len(&self) -> u64 {
+        match self {
+            Self::Empty => 0,
+            Self::One(_) => 1,
+            Self::Many(nodes) => nodes.len(),
+        }
+    }
+
+    /// Adds these nodes to a set.
+    pub(crate) fn add_to(&self, all: &mut RoaringBitmap) {
+        match self {
+            Self::Empty => {}
+            Self::One(node) => {
+                all.insert(*node);
+            }
+            Self::Many(nodes) => *all |= nodes,
+        }
+    }
+
+    /// How many of these nodes are in the other set.
+    pub(crate) fn intersection_len(&self, other: &RoaringBitmap) -> u64 {
+        match self {
+            Self::Empty => 0,
+            Self::One(node) => u64::from(other.contains(*node)),
+            Self::Many(nodes) => nodes.intersection_len(other),
+        }
+    }
+}

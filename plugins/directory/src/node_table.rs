@@ -1,0 +1,276 @@
+//! All nodes of the fleet, as they describe themselves, and the indexes that narrow a query.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use muster_filter::state::{FactPath, NodeFacts, NodeView};
+use muster_filter::{NecessaryCondition, ReferencedFacts};
+use muster_wire::Millis;
+use muster_wire::identity::{Identity, SubjectName};
+use muster_wire::node_record::{NodeContent, NodeRecord};
+use roaring::RoaringBitmap;
+use serde_json::{Map, Value};
+
+use crate::fact_values::{FactValues, StoredFacts};
+use crate::liveness::NodeLiveness;
+
+/// What the directory knows of one node.
+#[derive(Debug)]
+pub struct StoredNode {
+    /// The name.
+    pub identity: Identity,
+    /// Version of the daemon.
+    pub version: Arc<str>,
+    /// Classes, lower-case.
+    pub classes: Arc<[String]>,
+    /// Whether the node knows its classes.
+    pub classes_known: bool,
+    /// Names of agents.
+    pub agents: Arc<[String]>,
+    /// Versions of agents, in the order of their names.
+    pub agent_versions: Arc<[String]>,
+    /// Collectives, the main one first.
+    pub collectives: Arc<[String]>,
+    /// The public key for encrypted inputs.
+    pub encryption_key: Option<Box<str>>,
+    /// Host keys of sshd.
+    pub ssh_host_keys: Box<[String]>,
+    /// State of subsystems.
+    pub state: Map<String, Value>,
+    /// Digest of the record.
+    pub digest: Box<str>,
+    /// When the node made the record, by its clock.
+    pub record_time: Millis,
+    /// The record's revision in the bucket.
+    pub revision: u64,
+    /// When it was last heard of.
+    pub liveness: NodeLiveness,
+    number: u32,
+    facts: StoredFacts,
+}
+
+/// Why a record is not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum StaleRecord {
+    /// It is older than the one that is known.
+    Older,
+}
+
+/// The index of all nodes.
+#[derive(Debug, Default)]
+pub struct NodeTable {
+    nodes: Vec<Option<StoredNode>>,
+    free: Vec<u32>,
+    by_name: BTreeMap<Identity, u32>,
+    facts: FactValues,
+    classes: HashMap<String, RoaringBitmap>,
+    agents: HashMap<String, RoaringBitmap>,
+    collectives: HashMap<String, RoaringBitmap>,
+    /// Lists of names that several nodes share.
+    lists: HashSet<Arc<[String]>>,
+    versions: HashSet<Arc<str>>,
+}
+
+impl NodeTable {
+    /// Adds a node, or replaces what is known of it. A record that its node made earlier than the known one is refused, unless the known one is from the future
+    /// (`now` is this instance's clock): then the node's clock was wrong.
+    pub(crate) fn store(
+        &mut self,
+        record: &NodeRecord,
+        content: NodeContent,
+        revision: u64,
+        now: Millis,
+    ) -> Result<&mut StoredNode, StaleRecord> {
+        let known = self.get(&record.sender);
+        if known.is_some_and(|known| record.time < known.record_time && known.record_time <= now) {
+            return Err(StaleRecord::Older);
+        }
+        let interval = Duration::from_secs(content.heartbeat_seconds.max(1).into());
+        let liveness = match self.take(&record.sender) {
+            Some(known) => NodeLiveness::clone(&known.liveness),
+            None => NodeLiveness::new(interval),
+        };
+        let number = self.free.pop().unwrap_or_else(|| {
+            self.nodes.push(None);
+            u32::try_from(self.nodes.len() - 1).unwrap_or(u32::MAX)
+        });
+        let mut node = self.build_node(number, record, content, liveness);
+        node.revision = revision;
+        node.liveness.set_interval(interval);
+        for (index, names) in [
+            (&mut self.classes, &node.classes),
+            (&mut self.agents, &node.agents),
+            (&mut self.collectives, &node.collectives),
+        ] {
+            for name in names.iter() {
+                index.entry(name.clone()).or_default().insert(number);
+            }
+        }
+        self.by_name.insert(node.identity.clone(), number);
+        let place = self.nodes.get_mut(number as usize).ok_or(StaleRecord::Older)?;
+        Ok(place.insert(node))
+    }
+
+    /// Forgets a node.
+    pub(crate) fn remove(&mut self, name: &Identity) -> bool {
+        self.take(name).is_some()
+    }
+
+    /// The node with this name.
+    pub fn get(&self, name: &Identity) -> Option<&StoredNode> {
+        self.by_number(*self.by_name.get(name)?)
+    }
+
+    /// The node with this name, to note that it is alive.
+    pub(crate) fn get_mut(&mut self, name: &Identity) -> Option<&mut StoredNode> {
+        self.nodes.get_mut(*self.by_name.get(name)? as usize)?.as_mut()
+    }
+
+    /// All nodes, by name.
+    pub fn iter(&self) -> impl Iterator<Item = &StoredNode> {
+        self.by_name.values().filter_map(|number| self.by_number(*number))
+    }
+
+    /// All nodes, in no order.
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut StoredNode> {
+        self.nodes.iter_mut().flatten()
+    }
+
+    /// Number of nodes.
+    pub fn len(&self) -> usize {
+        self.by_name.len()
+    }
+
+    /// Whether there are no nodes.
+    pub fn is_empty(&self) -> bool {
+        self.by_name.is_empty()
+    }
+
+    /// The facts of all nodes.
+    pub fn fact_values(&self) -> &FactValues {
+        &self.facts
+    }
+
+    /// All facts of a node.
+    pub fn facts_of(&self, node: &StoredNode) -> NodeFacts {
+        self.facts.facts_of(&node.facts, &ReferencedFacts::All)
+    }
+
+    /// Calls a function with the view of a node that has those facts that a filter reads.
+    pub(crate) fn with_view<T>(
+        &self,
+        node: &StoredNode,
+        wanted: &ReferencedFacts,
+        evaluate: impl FnOnce(&NodeView<'_>) -> T,
+    ) -> T {
+        let facts = self.facts.facts_of(&node.facts, wanted);
+        evaluate(&NodeView {
+            identity: node.identity.as_str(),
+            facts: &facts,
+            classes: &node.classes,
+            classes_known: node.classes_known,
+            agents: &node.agents,
+            collectives: &node.collectives,
+        })
+    }
+
+    /// The nodes for which a condition may hold.
+    pub(crate) fn nodes_for(&self, condition: &NecessaryCondition) -> RoaringBitmap {
+        let any = |index: &HashMap<String, RoaringBitmap>, names: &[String]| {
+            let mut found = RoaringBitmap::new();
+            names.iter().filter_map(|name| index.get(name)).for_each(|nodes| found |= nodes);
+            found
+        };
+        match condition {
+            NecessaryCondition::Class(names) => any(&self.classes, names),
+            NecessaryCondition::Agent(names) => any(&self.agents, names),
+            NecessaryCondition::Collective(names) => any(&self.collectives, names),
+            NecessaryCondition::Identity(names) => {
+                let parsed = names.iter().filter_map(|name| Identity::parse(name).ok());
+                parsed.filter_map(|name| self.by_name.get(&name).copied()).collect()
+            }
+            NecessaryCondition::Fact(path, keys) => self.facts.nodes_with(path, keys),
+        }
+    }
+
+    /// How many of these nodes have which value at a path, and how many have none.
+    pub fn facets(&self, path: &FactPath, nodes: &[&StoredNode]) -> (Vec<(Value, u64)>, u64) {
+        let numbers = nodes.iter().map(|node| node.number).collect();
+        self.facts.facets(path, &numbers)
+    }
+
+    pub(crate) fn by_number(&self, number: u32) -> Option<&StoredNode> {
+        self.nodes.get(number as usize)?.as_ref()
+    }
+
+    fn take(&mut self, name: &Identity) -> Option<StoredNode> {
+        let number = self.by_name.remove(name)?;
+        let node = self.nodes.get_mut(number as usize)?.take()?;
+        self.facts.remove(number, &node.facts);
+        for (index, names) in [
+            (&mut self.classes, &node.classes),
+            (&mut self.agents, &node.agents),
+            (&mut self.collectives, &node.collectives),
+        ] {
+            for name in names.iter() {
+                if let Some(nodes) = index.get_mut(name) {
+                    nodes.remove(number);
+                    if nodes.is_empty() {
+                        index.remove(name);
+                    }
+                }
+            }
+        }
+        self.free.push(number);
+        Some(node)
+    }
+
+    fn build_node(
+        &mut self,
+        number: u32,
+        record: &NodeRecord,
+        content: NodeContent,
+        liveness: NodeLiveness,
+    ) -> StoredNode {
+        let facts = self.facts.insert(number, &content.facts);
+        let (agents, agent_versions): (Vec<_>, Vec<_>) = content.agents.into_iter().unzip();
+        let collectives = content.collectives.iter().map(SubjectName::to_string).collect();
+        let version = Arc::<str>::from(content.version);
+        let version = self.versions.get(&version).cloned().unwrap_or_else(|| {
+            self.versions.insert(Arc::clone(&version));
+            version
+        });
+        StoredNode {
+            identity: record.sender.clone(),
+            version,
+            classes_known: content.classes.is_some(),
+            classes: self.share_list(content.classes.unwrap_or_default()),
+            agents: self.share_list(agents),
+            agent_versions: self.share_list(agent_versions),
+            collectives: self.share_list(collectives),
+            encryption_key: content.encryption_key.map(String::into_boxed_str),
+            ssh_host_keys: content.ssh_host_keys.into(),
+            state: content.state,
+            digest: record.digest.as_str().into(),
+            record_time: record.time,
+            revision: 0,
+            liveness,
+            number,
+            facts,
+        }
+    }
+
+    fn share_list(&mut self, list: Vec<String>) -> Arc<[String]> {
+        if let Some(shared) = self.lists.get(list.as_slice()) {
+            return Arc::clone(shared);
+        }
+        // Lists that no node has any more are removed when the set would grow.
+        if self.lists.len() == self.lists.capacity() {
+            self.lists.retain(|list| Arc::strong_count(list) > 1);
+        }
+        let list = Arc::<[String]>::from(list);
+        self.lists.insert(Arc::clone(&list));
+        list
+    }
+}

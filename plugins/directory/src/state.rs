@@ -1,0 +1,129 @@
+//! The shared state of one instance: the index, how current it is, and what changed last.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use muster_bus::Bucket;
+use muster_wire::identity::Identity;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use crate::node_table::NodeTable;
+
+/// Changes that are remembered for live queries. A query that is further behind reads everything again.
+const MAX_CHANGES: usize = 65_536;
+
+/// A handle to the state; clones share it. Empty until a [`crate::DirectoryService`] fills it.
+#[derive(Debug, Clone)]
+pub struct DirectoryHandle(Arc<HandleInner>);
+
+#[derive(Debug)]
+struct HandleInner {
+    state: RwLock<DirectoryState>,
+    bucket: OnceLock<Bucket>,
+    /// Identifies this run of the instance, because changes are counted from its start.
+    instance: Uuid,
+    /// The number of the last change, for those who wait for the next.
+    last_change: watch::Sender<u64>,
+}
+
+/// What one instance knows.
+#[derive(Debug)]
+pub(crate) struct DirectoryState {
+    pub(crate) table: NodeTable,
+    /// Whether all records of the bucket were read once.
+    pub(crate) is_ready: bool,
+    /// Since when every heartbeat was received, as far as is known. `None` while disconnected.
+    pub(crate) listening: Option<Instant>,
+    /// Records that were refused, since the start.
+    pub(crate) refused: u64,
+    /// Numbers of changes, from the oldest one that is remembered, and their nodes.
+    changes: VecDeque<(u64, Identity)>,
+    last_change: u64,
+}
+
+impl Default for DirectoryHandle {
+    fn default() -> Self {
+        let state = DirectoryState {
+            table: NodeTable::default(),
+            is_ready: false,
+            listening: None,
+            refused: 0,
+            changes: VecDeque::new(),
+            last_change: 0,
+        };
+        Self(Arc::new(HandleInner {
+            state: RwLock::new(state),
+            bucket: OnceLock::new(),
+            instance: Uuid::now_v7(),
+            last_change: watch::Sender::new(0),
+        }))
+    }
+}
+
+impl DirectoryHandle {
+    pub(crate) fn connect(&self, bucket: Bucket) {
+        let _ = self.0.bucket.set(bucket);
+    }
+
+    /// Identifies this run of the instance.
+    pub(crate) fn instance(&self) -> Uuid {
+        self.0.instance
+    }
+
+    /// The bucket of records, once the service runs.
+    pub(crate) fn bucket(&self) -> Option<&Bucket> {
+        self.0.bucket.get()
+    }
+
+    pub(crate) fn read(&self) -> RwLockReadGuard<'_, DirectoryState> {
+        self.0.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn write(&self) -> RwLockWriteGuard<'_, DirectoryState> {
+        self.0.state.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Remembers that a node has changed, and wakes live queries.
+    pub(crate) fn note_change(&self, node: &Identity) {
+        let number = self.write().push_change(node);
+        self.0.last_change.send_replace(number);
+    }
+
+    /// Waits until there is a change after this one.
+    pub(crate) async fn wait_for_change(&self, after: u64) {
+        let mut last = self.0.last_change.subscribe();
+        // The sender is as old as the handle.
+        let _ = last.wait_for(|last| *last > after).await;
+    }
+}
+
+impl DirectoryState {
+    fn push_change(&mut self, node: &Identity) -> u64 {
+        self.last_change += 1;
+        if self.changes.len() == MAX_CHANGES {
+            self.changes.pop_front();
+        }
+        self.changes.push_back((self.last_change, node.clone()));
+        self.last_change
+    }
+
+    /// The number of the last change.
+    pub(crate) fn last_change(&self) -> u64 {
+        self.last_change
+    }
+
+    /// The nodes that changed after this change; `None` if that is too long ago, or if this instance never counted so far.
+    pub(crate) fn changes_after(&self, number: u64) -> Option<Vec<&Identity>> {
+        let oldest = self.changes.front().map_or(self.last_change + 1, |(number, _)| *number);
+        if number > self.last_change || number + 1 < oldest {
+            return None;
+        }
+        let later = self.changes.iter().filter(|(change, _)| *change > number);
+        let mut nodes: Vec<&Identity> = later.map(|(_, node)| node).collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        Some(nodes)
+    }
+}
