@@ -14,8 +14,8 @@ use crate::poll_until_ok;
 /// How long the cluster may take to become healthy.
 const HEALTH_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// How long a server may stay in lame duck mode: nats-server's default is two minutes.
-const LAME_DUCK_TIMEOUT: Duration = Duration::from_mins(3);
+/// How long a server may stay in lame duck mode. It ends after 10 s if all clients have left, otherwise after 30 s.
+const LAME_DUCK_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Names of the servers.
 pub const SERVER_NAMES: [&str; 3] = ["one", "two", "three"];
@@ -44,6 +44,7 @@ impl Cluster {
         let start = async |(name, route, monitoring): (&str, u16, u16)| {
             let text = format!(
                 "{}{JETSTREAM_CONFIG}server_name: {name}\nhttp: \"127.0.0.1:{monitoring}\"\n\
+                 lame_duck_duration: 30s\nlame_duck_grace_period: 10s\n\
                  cluster: {{ name: fleet, listen: \"127.0.0.1:{route}\", routes: [{route_list}] }}\n",
                 organisation.broker_configuration()
             );

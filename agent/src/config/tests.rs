@@ -237,7 +237,7 @@ fn report_is_aligned_and_names_each_origin() {
     assert!(lines[2].ends_with("# /e/rpcd.toml:2"), "{report}");
     let equals: Vec<_> = lines.iter().map(|line| line.find(" = ")).collect();
     assert!(equals.iter().all(|at| *at == equals[0]), "{report}");
-    assert!(report.contains("broker.ca                        = none"), "{report}");
+    assert!(report.contains("broker.ca                       = none"), "{report}");
 }
 
 #[test]
