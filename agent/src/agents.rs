@@ -14,6 +14,7 @@ use muster_api::{
     ValidatedDataSource,
 };
 use muster_catalog::CatalogPlugin;
+use muster_directory::{DirectoryHandle, DirectoryOptions, DirectoryPlugin};
 use muster_engine::lock::puppet_state_dirs;
 use muster_filecopy::FilecopyPlugin;
 use muster_filemgr::FilemgrPlugin;
@@ -130,6 +131,7 @@ fn build_plugins(
         permits: permits(),
         engine_dir: catalog.options().state_dir.clone(),
     })?;
+    builder.add::<DirectoryPlugin>(())?;
     builder.add::<FilecopyPlugin>(())?;
     builder.add::<FilemgrPlugin>(())?;
     builder.add::<NettestPlugin>(())?;
@@ -301,6 +303,19 @@ pub(crate) fn provisioner_options(
     config: &Config,
 ) -> Result<muster_provisioner::Options, PluginSetupError> {
     Ok(parse_options::<ProvisionerPlugin>(&config.plugins)?)
+}
+
+/// Options of the directory's instance on this host.
+pub(crate) fn directory_options(config: &Config) -> Result<DirectoryOptions, PluginSetupError> {
+    Ok(parse_options::<DirectoryPlugin>(&config.plugins)?)
+}
+
+/// The agents of the directory's instance.
+pub(crate) fn directory_registry(
+    handle: &DirectoryHandle,
+    config: &Config,
+) -> Result<AgentRegistry, PluginSetupError> {
+    build_registry(config, vec![muster_directory::build_agent(handle)?])
 }
 
 /// The restart manager of this node. Nothing is read or written before the first restart.

@@ -72,6 +72,9 @@ pub enum AssembleError {
     /// A service cannot be started.
     #[error("cannot start a service")]
     Service(#[from] muster_provisioner::ProvisionerServiceError),
+    /// The agent of a service has no valid name.
+    #[error("the agent of a service has no valid name")]
+    ServiceName(#[source] muster_wire::identity::NameError),
     /// The enrolment service cannot be set up.
     #[error("cannot start the enrolment service")]
     Enrol(#[from] muster_enrol::NodeEnrollerError),

@@ -34,7 +34,7 @@ use crate::clock::WallClock;
 use crate::config::Config;
 use crate::counters::MessageCounters;
 use crate::enrolment;
-use crate::facts::FactStore;
+use crate::facts::{FactSources, FactStore};
 use crate::health::{self, HealthState};
 use crate::lookup::LookupLimiter;
 use crate::metrics::request_metrics::RequestMetrics;
@@ -155,6 +155,33 @@ impl DaemonCore {
             started,
             parts,
         }
+    }
+
+    /// The state of a service on this host: it has its own key and agents, and shares trust, policies and the audit log with the node. It only answers queries, so
+    /// its requests are not remembered on disk.
+    pub(crate) fn for_service(&self, signer: Signer, registry: AgentRegistry) -> Self {
+        let nonexistent = Path::new("/nonexistent");
+        let sources = FactSources::new(signer.identity().clone(), nonexistent.to_owned());
+        Self::new(CoreParts {
+            signer,
+            trust: self.trust.share(),
+            collectives: self.collectives.clone(),
+            facts: FactStore::with_facts(sources, self.facts.current()),
+            classes: ClassStore::with_classes(nonexistent.to_owned(), self.classes.current()),
+            policy: self.policy.share(),
+            registry: SharedValue::new(registry),
+            data_sources: Arc::clone(&self.data_sources),
+            system: Arc::clone(&self.system),
+            seen: SeenRequests::in_memory(),
+            begun: BegunRequests::disabled(),
+            audit: Arc::clone(&self.audit),
+            skew: self.skew,
+            authority: self.authority,
+            plain_secrets: false,
+            clock: self.clock.clone(),
+            config: None,
+            config_file: nonexistent.to_owned(),
+        })
     }
 
     /// The node's name.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use muster_bus::{Bus, BusError, BusMessage, BusSubscription};
+use muster_wire::identity::SubjectName;
 use muster_wire::stored_request::RequestReference;
 use muster_wire::subject;
 use tokio::sync::mpsc;
@@ -44,6 +45,28 @@ impl Daemon {
         let trust_sync =
             Box::pin(TrustSync::start(Arc::clone(&core), bus.clone(), token_changed)).await;
         let requests = bus.subscribe_all(&subjects).await?;
+        let monitor = LoopMonitor::without_watchdog();
+        Ok(Self { core, bus, requests, trust_sync, changes: Some(changes), monitor })
+    }
+
+    /// Subscribes as one instance of a service's agent: to its share of the requests to any instance, and to requests to this one by name. It does not answer
+    /// broadcasts, because it is no node.
+    pub async fn start_service(
+        core: Arc<DaemonCore>,
+        bus: Bus,
+        agent: &SubjectName,
+    ) -> Result<Self, BusError> {
+        let (token_changed, changes) = mpsc::channel(4);
+        let trust_sync =
+            Box::pin(TrustSync::start(Arc::clone(&core), bus.clone(), token_changed)).await;
+        let mut requests = Vec::new();
+        for collective in &core.collectives {
+            let shared = subject::service_subscription(collective, agent);
+            requests.push(bus.subscribe_in_group(&shared, subject::SERVICE_QUEUE_GROUP).await?);
+            let [_, own, _] = subject::node_subscriptions(collective, core.identity());
+            requests.push(bus.subscribe(&own).await?);
+        }
+        bus.confirm_delivery().await?;
         let monitor = LoopMonitor::without_watchdog();
         Ok(Self { core, bus, requests, trust_sync, changes: Some(changes), monitor })
     }

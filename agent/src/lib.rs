@@ -42,6 +42,7 @@ pub mod metrics;
 pub mod pipeline;
 pub mod policy;
 mod presence;
+pub mod registration;
 pub mod renewal;
 pub mod restart;
 pub mod seen;

@@ -10,7 +10,6 @@ use std::time::Duration;
 use muster_api::system::{System, launch};
 use muster_bus::{Bus, BusError};
 use muster_host::external::ScanMode;
-use muster_wire::token::AccountTrust;
 use sd_notify::NotifyState;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -29,6 +28,7 @@ use crate::external::ExternalAgentManager;
 use crate::lost;
 use crate::metrics;
 use crate::presence::{PresenceWriter, report_connection, resume_restarts};
+use crate::registration::NodeRegistration;
 use crate::services;
 pub use crate::signals::ShutdownKind;
 use crate::signals::{
@@ -135,10 +135,9 @@ pub async fn run_until_signal(
         }
     }
     tasks.push(tokio::spawn(puppet.run(supervisor.stop.clone())));
-    let trust = AccountTrust::clone(&core.trust.get());
     let stop = supervisor.stop.clone();
     let services =
-        services::start_services(config, &broker_handles.provisioner, trust, host, stop).await?;
+        services::start_services(config, &broker_handles.provisioner, &core, host, stop).await?;
     let mut daemon =
         Daemon::start(Arc::clone(&core), bus.clone()).await.map_err(LifecycleError::Subscribe)?;
     daemon.watch_with(monitor);
@@ -161,6 +160,10 @@ pub async fn run_until_signal(
         config.paths.state.clone(),
         bus.clone(),
     )));
+    let spread = config.broker.reconnect_spread;
+    let registration =
+        NodeRegistration::new(Arc::clone(&core), bus.clone(), config.registration.clone(), spread);
+    tasks.push(tokio::spawn(registration.run()));
     tasks.push(tokio::spawn(presence.follow_connection(bus)));
     tasks.push(tokio::spawn(upkeep::release_startup_memory()));
     daemon.run(supervisor.stop.clone(), config.drain.timeout).await;

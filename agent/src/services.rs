@@ -4,9 +4,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use muster_api::NodePlugin as _;
 use muster_api::system::System;
 use muster_bus::Bus;
 use muster_client::{Client, DiscoveryWindow};
+use muster_directory::{DirectoryContext, DirectoryHandle, DirectoryPlugin, DirectoryService};
 use muster_enrol::{EnrolmentSettings, NodeEnroller, NodeEnrollerParts};
 use muster_provisioner::plan::ProvisioningPlan;
 use muster_provisioner::{
@@ -21,7 +23,9 @@ use tokio_util::sync::CancellationToken;
 use crate::agents;
 use crate::assemble::{self, AssembleError};
 use crate::config::Config;
+use crate::core::DaemonCore;
 use crate::credentials;
+use crate::daemon::Daemon;
 
 /// How long services may take to stop.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
@@ -43,6 +47,10 @@ impl CentralServices {
 
 /// Loads everything that is read-only, to check that the configured services can be started.
 pub(crate) fn check_services(config: &Config) -> Result<(), AssembleError> {
+    let directory = agents::directory_options(config)?;
+    if directory.enabled {
+        credentials::read_signer(&directory.credentials)?;
+    }
     let options = agents::provisioner_options(config)?;
     if options.enabled {
         ProvisioningPlan::from_options(&options).map_err(ProvisionerServiceError::from)?;
@@ -59,19 +67,67 @@ pub(crate) fn check_services(config: &Config) -> Result<(), AssembleError> {
 pub(crate) async fn start_services(
     config: &Config,
     handle: &ProvisionerHandle,
-    trust: AccountTrust,
+    core: &Arc<DaemonCore>,
     system: Arc<dyn System>,
     stop: CancellationToken,
 ) -> Result<CentralServices, AssembleError> {
+    let mut services = start_directory(config, core, &stop).await?;
+    let trust = AccountTrust::clone(&core.trust.get());
+    services.extend(start_provisioner(config, handle, trust, system, stop).await?);
+    Ok(CentralServices(services))
+}
+
+/// Starts an instance of the directory: the index, and the agent that answers from it, both with the service's own connection.
+async fn start_directory(
+    config: &Config,
+    core: &Arc<DaemonCore>,
+    stop: &CancellationToken,
+) -> Result<Vec<JoinHandle<()>>, AssembleError> {
+    let options = agents::directory_options(config)?;
+    if !options.enabled {
+        return Ok(Vec::new());
+    }
+    let signer = credentials::read_signer(&options.credentials)?;
+    let bus = credentials::connect_options(config, &signer)?.connect().await?;
+    let handle = DirectoryHandle::default();
+    let service_core =
+        Arc::new(core.for_service(signer.clone(), agents::directory_registry(&handle, config)?));
+    let trust = core.trust.share();
+    let context = DirectoryContext {
+        trust: Box::new(move || trust.get()),
+        clock: muster_api::base::unix_millis_now,
+    };
+    let service = DirectoryService::new(handle, bus.clone(), signer, context);
+    let following = tokio::spawn(service.run_until_stopped(stop.clone()));
+    let agent = SubjectName::parse(DirectoryPlugin::NAME).map_err(AssembleError::ServiceName)?;
+    let (stop, drain) = (stop.clone(), config.drain.timeout);
+    let answering = tokio::spawn(async move {
+        bus.wait_connected().await;
+        match Daemon::start_service(service_core, bus, &agent).await {
+            Ok(daemon) => daemon.run(stop, drain).await,
+            Err(error) => tracing::error!(%error, "the directory cannot subscribe to requests"),
+        }
+    });
+    Ok(vec![following, answering])
+}
+
+/// Starts the provisioner if it is enabled.
+async fn start_provisioner(
+    config: &Config,
+    handle: &ProvisionerHandle,
+    trust: AccountTrust,
+    system: Arc<dyn System>,
+    stop: CancellationToken,
+) -> Result<Vec<JoinHandle<()>>, AssembleError> {
     let options = agents::provisioner_options(config)?;
     if !options.enabled {
-        return Ok(CentralServices::default());
+        return Ok(Vec::new());
     }
     let signer = credentials::read_signer(&options.credentials)?;
     let bus = credentials::connect_options(config, &signer)?.connect().await?;
     handle.connect(bus.clone());
     let Some(collective) = config.collectives.first().cloned() else {
-        return Ok(CentralServices::default());
+        return Ok(Vec::new());
     };
     let client_for = |collective: SubjectName| {
         let (signer, trust) = (signer.clone(), trust.clone());
@@ -90,7 +146,7 @@ pub(crate) async fn start_services(
     if let Some(enrolment) = enrolment {
         service = service.with_enrolment(enrolment);
     }
-    Ok(CentralServices(vec![tokio::spawn(service.run_until_stopped(stop))]))
+    Ok(vec![tokio::spawn(service.run_until_stopped(stop))])
 }
 
 /// The enrolment service, in the enrolment account.

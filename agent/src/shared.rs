@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 /// A value with many readers that is replaced as a whole.
 #[derive(Debug)]
-pub struct SharedValue<T>(RwLock<Arc<T>>);
+pub struct SharedValue<T>(Arc<RwLock<Arc<T>>>);
 
 impl<T> SharedValue<T> {
     /// Creates it with this value.
@@ -18,6 +18,12 @@ impl<T> SharedValue<T> {
         Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// Another handle to the same value: it is replaced for both.
+    #[must_use]
+    pub fn share(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+
     /// Replaces the value; readers that hold the old one keep it.
     pub fn set(&self, value: T) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(value);
@@ -26,7 +32,7 @@ impl<T> SharedValue<T> {
 
 impl<T> From<Arc<T>> for SharedValue<T> {
     fn from(value: Arc<T>) -> Self {
-        Self(RwLock::new(value))
+        Self(Arc::new(RwLock::new(value)))
     }
 }
 

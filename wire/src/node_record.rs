@@ -67,9 +67,6 @@ pub struct NodeContent {
     pub facts: NodeFacts,
     /// Seconds between two heartbeats.
     pub heartbeat_seconds: u32,
-    /// The public key for encrypted inputs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub encryption_key: Option<String>,
     /// Public host keys of sshd, as in its `.pub` files without the comment.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ssh_host_keys: Vec<String>,

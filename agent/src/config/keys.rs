@@ -21,6 +21,8 @@ pub(super) enum ConfigValueKind {
     Flag,
     /// An integer in this inclusive range.
     Number(u64, u64),
+    /// A list of dotted paths of facts, in which `*` stands for any one segment.
+    FactPatterns,
     /// Permission bits of a file in octal digits, such as `0640`: the owner can write, others can at most read.
     Mode,
     /// A name, or empty for none.
@@ -93,6 +95,13 @@ pub(super) const CONFIG_KEYS: &[(&str, ConfigValueKind)] = &[
     ("log.level", ConfigValueKind::Choice(&["error", "warn", "info", "debug", "trace"])),
     ("log.format", ConfigValueKind::Choice(&["text", "json"])),
     ("metrics.listen", ConfigValueKind::OptionalAddress),
+    ("registration.enabled", ConfigValueKind::Flag),
+    ("registration.heartbeat_seconds", ConfigValueKind::Number(1, 3600)),
+    ("registration.refresh_seconds", ConfigValueKind::Number(1, DAY_SECONDS)),
+    ("registration.min_interval_seconds", ConfigValueKind::Number(0, DAY_SECONDS)),
+    ("registration.volatile_facts", ConfigValueKind::FactPatterns),
+    ("registration.excluded_facts", ConfigValueKind::FactPatterns),
+    ("registration.hashed_facts", ConfigValueKind::FactPatterns),
     ("drain.seconds", ConfigValueKind::Number(0, DAY_SECONDS)),
     ("provisioning.credentials", ConfigValueKind::OptionalPath),
     ("provisioning.account", ConfigValueKind::Path),

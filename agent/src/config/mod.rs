@@ -24,8 +24,8 @@ pub use error::{ConfigError, ConfigFault, ConfigWarning};
 pub use settings::SettingOrigin;
 pub use values::{
     AuditConfig, BrokerConfig, ConfigValues, DrainConfig, FactsConfig, LimitsConfig, LogConfig,
-    LogFormat, MetricsConfig, PathsConfig, PolicyConfig, ProvisioningConfig, RequestsConfig,
-    TrustConfig,
+    LogFormat, MetricsConfig, PathsConfig, PolicyConfig, ProvisioningConfig, RegistrationConfig,
+    RequestsConfig, TrustConfig,
 };
 
 use defaults::DetectedDefaults;

@@ -191,6 +191,13 @@ fn check_value(kind: ConfigValueKind, value: Value, file: &Path) -> Result<Value
                 Err(ValueFault::wrong_kind(&value, &format!("a whole number from {min} to {max}")))
             }
         },
+        ConfigValueKind::FactPatterns => match value.as_array() {
+            Some(patterns) if patterns.iter().all(is_fact_pattern) => Ok(value),
+            _ => Err(ValueFault::wrong_value(
+                &value,
+                "a list of fact names such as [\"uptime\", \"memory.*.available\"]",
+            )),
+        },
         ConfigValueKind::Mode => check_mode(&value).map(|()| value),
         ConfigValueKind::OptionalName => match expect_text(&value)? {
             "" => Ok(Value::Null),
@@ -217,6 +224,12 @@ fn check_value(kind: ConfigValueKind, value: Value, file: &Path) -> Result<Value
             _ => Err(ValueFault::wrong_value(&value, format!("one of {}", choices.join(", ")))),
         },
     }
+}
+
+/// Whether a value is a dotted path with non-empty segments.
+fn is_fact_pattern(value: &Value) -> bool {
+    let is_pattern = |text: &str| text.split('.').all(|segment| !segment.is_empty());
+    value.as_str().is_some_and(is_pattern)
 }
 
 /// Parses a listen address. A port alone means loopback; host names are rejected, because their address may change.

@@ -40,6 +40,8 @@ pub struct ConfigValues {
     pub log: LogConfig,
     /// The metrics endpoint.
     pub metrics: MetricsConfig,
+    /// What the node publishes for the directory.
+    pub registration: RegistrationConfig,
     /// How the daemon stops.
     pub drain: DrainConfig,
     /// How a machine without credentials is enrolled.
@@ -224,6 +226,28 @@ pub enum LogFormat {
 pub struct MetricsConfig {
     /// The listen address of metrics and health over HTTP, without TLS or authentication; absent: disabled.
     pub listen: Option<SocketAddr>,
+}
+
+/// Section `registration`.
+#[derive(Debug, Clone, Deserialize)]
+pub struct RegistrationConfig {
+    /// Whether the node publishes its record and heartbeats.
+    pub enabled: bool,
+    /// Time between two heartbeats.
+    #[serde(rename = "heartbeat_seconds", deserialize_with = "deserialize_seconds")]
+    pub heartbeat: Duration,
+    /// Time after which facts that always change are published again.
+    #[serde(rename = "refresh_seconds", deserialize_with = "deserialize_seconds")]
+    pub refresh: Duration,
+    /// Shortest time between two records, apart from the first change after a longer one.
+    #[serde(rename = "min_interval_seconds", deserialize_with = "deserialize_seconds")]
+    pub min_interval: Duration,
+    /// Facts that always change: a new value alone is no reason for a new record.
+    pub volatile_facts: Vec<String>,
+    /// Facts that are not published.
+    pub excluded_facts: Vec<String>,
+    /// Facts of which only a hash is published.
+    pub hashed_facts: Vec<String>,
 }
 
 /// Section `drain`.

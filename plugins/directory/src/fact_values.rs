@@ -191,17 +191,14 @@ impl FactValues {
         }
         let text = Arc::<str>::from(text);
         let entry = ValueEntry { name, text: Arc::clone(&text), nodes: NodeSet::Empty };
-        let number = match self.free.pop() {
-            Some(number) => {
-                if let Some(place) = self.values.get_mut(number as usize) {
-                    *place = entry;
-                }
-                number
+        let number = if let Some(number) = self.free.pop() {
+            if let Some(place) = self.values.get_mut(number as usize) {
+                *place = entry;
             }
-            None => {
-                self.values.push(entry);
-                number_of(self.values.len() - 1)
-            }
+            number
+        } else {
+            self.values.push(entry);
+            number_of(self.values.len() - 1)
         };
         name_entry.by_text.insert(text, number);
         number

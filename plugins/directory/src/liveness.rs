@@ -87,7 +87,7 @@ impl NodeLiveness {
 mod tests {
     use super::*;
 
-    const INTERVAL: Duration = Duration::from_secs(60);
+    const INTERVAL: Duration = Duration::from_mins(1);
 
     #[tokio::test(start_paused = true)]
     async fn node_is_missing_after_two_intervals_and_the_grace_period() {

@@ -41,14 +41,6 @@ impl NodeSet {
         *self == Self::Empty
     }
 
-    pub(crate) fn len(&self) -> u64 {
-        match self {
-            Self::Empty => 0,
-            Self::One(_) => 1,
-            Self::Many(nodes) => nodes.len(),
-        }
-    }
-
     /// Adds these nodes to a set.
     pub(crate) fn add_to(&self, all: &mut RoaringBitmap) {
         match self {

@@ -32,8 +32,6 @@ pub struct StoredNode {
     pub agent_versions: Arc<[String]>,
     /// Collectives, the main one first.
     pub collectives: Arc<[String]>,
-    /// The public key for encrypted inputs.
-    pub encryption_key: Option<Box<str>>,
     /// Host keys of sshd.
     pub ssh_host_keys: Box<[String]>,
     /// State of subsystems.
@@ -249,7 +247,6 @@ impl NodeTable {
             agents: self.share_list(agents),
             agent_versions: self.share_list(agent_versions),
             collectives: self.share_list(collectives),
-            encryption_key: content.encryption_key.map(String::into_boxed_str),
             ssh_host_keys: content.ssh_host_keys.into(),
             state: content.state,
             digest: record.digest.as_str().into(),

@@ -35,6 +35,12 @@ pub struct DirectoryContext {
     pub clock: fn() -> Millis,
 }
 
+impl std::fmt::Debug for DirectoryContext {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("DirectoryContext").finish_non_exhaustive()
+    }
+}
+
 /// Follows the broker and keeps the index of a [`DirectoryHandle`] current.
 pub struct DirectoryService {
     handle: DirectoryHandle,
@@ -113,10 +119,12 @@ impl DirectoryService {
                 message = next_heartbeat(&mut heartbeats) => self.accept_heartbeat(&message),
                 change = next_listening_change(&mut events) => self.note_listening(change),
                 // Records of revoked nodes are dropped when all are read again.
-                _ = check.tick() => match Arc::ptr_eq(&trust, &(self.context.trust)()) {
-                    true => self.report_missing().await,
-                    false => return Ok(()),
-                },
+                _ = check.tick() => {
+                    if !Arc::ptr_eq(&trust, &(self.context.trust)()) {
+                        return Ok(());
+                    }
+                    self.report_missing().await;
+                }
             }
         }
     }

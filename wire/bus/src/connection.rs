@@ -83,9 +83,23 @@ impl Bus {
 
     /// Subscribes to one subject without waiting. Messages published later on this connection are received.
     pub async fn subscribe(&self, subject: &str) -> Result<BusSubscription> {
-        let handover = Arc::new(SubscriptionHandover::new(subject));
+        self.subscribe_as(SubscriptionHandover::new(subject, None)).await
+    }
+
+    /// Subscribes to one subject as a member of a group, of which one receives each message. When the connection moves to another server, a message that is
+    /// on its way then may be lost; its sender gets no reply.
+    pub async fn subscribe_in_group(
+        &self,
+        subject: &str,
+        group: &'static str,
+    ) -> Result<BusSubscription> {
+        self.subscribe_as(SubscriptionHandover::new(subject, Some(group))).await
+    }
+
+    async fn subscribe_as(&self, handover: SubscriptionHandover) -> Result<BusSubscription> {
+        let handover = Arc::new(handover);
         let connection = self.link.register(&handover);
-        let subscriber = connection.client.subscribe(subject.to_owned()).await;
+        let subscriber = handover.subscribe_on(&connection.client).await;
         let subscriber = subscriber.map_err(BusError::closed)?;
         Ok(BusSubscription::new(subscriber, handover))
     }

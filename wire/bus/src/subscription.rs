@@ -96,6 +96,7 @@ impl BusSubscription {
 #[derive(Debug)]
 pub(crate) struct SubscriptionHandover {
     subject: Box<str>,
+    queue_group: Option<&'static str>,
     /// Whether messages of the current connection may arrive on the next one too.
     is_overlapping: AtomicBool,
     state: Mutex<HandoverState>,
@@ -110,9 +111,10 @@ struct HandoverState {
 }
 
 impl SubscriptionHandover {
-    pub(crate) fn new(subject: &str) -> Self {
+    pub(crate) fn new(subject: &str, queue_group: Option<&'static str>) -> Self {
         Self {
             subject: subject.into(),
+            queue_group,
             is_overlapping: AtomicBool::new(false),
             state: Mutex::default(),
         }
@@ -124,12 +126,24 @@ impl SubscriptionHandover {
             return;
         }
         self.is_overlapping.store(true, Ordering::Release);
-        let Ok(successor) = next.subscribe(self.subject.to_string()).await else {
+        let Ok(successor) = self.subscribe_on(next).await else {
             return;
         };
         let mut state = self.lock_state();
         if !state.is_ended {
             state.successors.push_back(successor);
+        }
+    }
+
+    /// Subscribes on this connection.
+    pub(crate) async fn subscribe_on(
+        &self,
+        client: &async_nats::Client,
+    ) -> std::result::Result<Subscriber, async_nats::SubscribeError> {
+        let subject = self.subject.to_string();
+        match self.queue_group {
+            Some(group) => client.queue_subscribe(subject, group.to_owned()).await,
+            None => client.subscribe(subject).await,
         }
     }
 

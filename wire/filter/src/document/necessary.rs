@@ -33,7 +33,9 @@ fn add_facts_of(document: &ClauseList, found: &mut ReferencedFacts) {
             DocumentClause::Field(..) => {}
             DocumentClause::Loose(inner) => add_facts_of(inner, found),
             DocumentClause::Logic(_, list) => {
-                list.iter().for_each(|document| add_facts_of(document, found));
+                for document in list {
+                    add_facts_of(document, found);
+                }
             }
         }
     }

@@ -1,0 +1,271 @@
+//! Publishes what the node is: a signed record in the bucket `NODES` when it changes, and a heartbeat in between.
+//!
+//! After it connects, a node reads its record from the bucket and writes it only if it differs, after a random delay: so neither a restart of a broker nor one of
+//! all nodes makes all of them write, and a bucket that was created again is filled within the delay. A change is written at once, a further change after the
+//! shortest interval. Facts that always change are no change.
+
+mod content;
+mod fact_patterns;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use muster_api::base::error_chain;
+use muster_bus::{Bucket, BucketError, Bus, BusEvent, Bytes, ReconnectBackoff};
+use muster_filter::state::NodeFacts;
+use muster_host::AgentRegistry;
+use muster_wire::Millis;
+use muster_wire::node_record::{NodeHeartbeat, NodeRecord};
+use muster_wire::sign::{EnvelopeKind, EnvelopeSignError, open_record, sign_envelope};
+use muster_wire::stores::NODES_BUCKET;
+use muster_wire::subject;
+use tokio::sync::broadcast;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
+use uuid::Uuid;
+
+use crate::config::RegistrationConfig;
+use crate::core::DaemonCore;
+use content::{FactSelection, build_content, largest_facts};
+
+/// Interval of the search for changes.
+const CHANGE_POLL_INTERVAL: Duration = Duration::from_secs(5);
+/// Time until a refused or failed write is repeated.
+const RETRY_INTERVAL: Duration = Duration::from_mins(1);
+
+/// Why a record was not published.
+#[derive(Debug, thiserror::Error)]
+enum RegistrationError {
+    /// The record is too large.
+    #[error(
+        "the record of this node exceeds the limit of the directory; its largest facts are {0}; exclude some with registration.excluded_facts"
+    )]
+    TooLarge(String),
+    /// The record cannot be encoded.
+    #[error("cannot encode the record of this node")]
+    Encode(#[source] muster_wire::node_record::RecordContentError),
+    /// The record cannot be signed.
+    #[error("cannot sign the record of this node")]
+    Sign(#[source] EnvelopeSignError),
+    /// The bucket refused it.
+    #[error("cannot write the record of this node")]
+    Store(#[from] BucketError),
+}
+
+/// The record that the directory has.
+struct PublishedRecord {
+    digest: String,
+    token: Arc<str>,
+    time: Millis,
+    at: Instant,
+}
+
+/// The parts of the node's state whose change may change the record.
+#[derive(Clone)]
+struct StateParts {
+    facts: Arc<NodeFacts>,
+    classes: Arc<[String]>,
+    agents: Arc<AgentRegistry>,
+    token: Arc<str>,
+}
+
+impl StateParts {
+    fn of_core(core: &DaemonCore) -> Self {
+        Self {
+            facts: core.facts.current(),
+            classes: core.classes.current(),
+            agents: core.registry.get(),
+            token: core.signer.token(),
+        }
+    }
+
+    /// Whether nothing was replaced. The parts are replaced as a whole.
+    fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.facts, &other.facts)
+            && Arc::ptr_eq(&self.classes, &other.classes)
+            && Arc::ptr_eq(&self.agents, &other.agents)
+            && Arc::ptr_eq(&self.token, &other.token)
+    }
+}
+
+/// Publishes the record and the heartbeats of one node.
+pub struct NodeRegistration {
+    core: Arc<DaemonCore>,
+    bus: Bus,
+    bucket: Bucket,
+    config: RegistrationConfig,
+    spread: Duration,
+    selection: FactSelection,
+    boot: Uuid,
+    published: Option<PublishedRecord>,
+    seen: Option<StateParts>,
+    retry_at: Option<Instant>,
+}
+
+impl std::fmt::Debug for NodeRegistration {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("NodeRegistration")
+            .field("node", self.core.identity())
+            .finish_non_exhaustive()
+    }
+}
+
+impl NodeRegistration {
+    /// The registration of this node; it waits up to `spread` before it writes after a connection.
+    pub fn new(
+        core: Arc<DaemonCore>,
+        bus: Bus,
+        config: RegistrationConfig,
+        spread: Duration,
+    ) -> Self {
+        Self {
+            bucket: bus.bucket(NODES_BUCKET.name),
+            selection: FactSelection::new(&config),
+            boot: Uuid::now_v7(),
+            published: None,
+            seen: None,
+            retry_at: None,
+            core,
+            bus,
+            config,
+            spread,
+        }
+    }
+
+    /// Runs for the lifetime of the daemon.
+    pub async fn run(mut self) {
+        if !self.config.enabled {
+            return;
+        }
+        let mut events = self.bus.subscribe_events();
+        loop {
+            self.bus.wait_connected().await;
+            sleep(ReconnectBackoff { first: self.spread, max: self.spread }.random_delay(1)).await;
+            self.read_published().await;
+            let mut heartbeat = interval(self.config.heartbeat);
+            heartbeat.set_missed_tick_behavior(MissedTickBehavior::Skip);
+            let mut poll = interval(CHANGE_POLL_INTERVAL.min(self.config.heartbeat));
+            poll.set_missed_tick_behavior(MissedTickBehavior::Skip);
+            loop {
+                tokio::select! {
+                    biased;
+                    _ = poll.tick() => self.publish_changes().await,
+                    _ = heartbeat.tick() => self.send_heartbeat().await,
+                    () = next_connection(&mut events) => break,
+                }
+            }
+        }
+    }
+
+    /// Reads what the directory has. A record that cannot be opened is written again.
+    async fn read_published(&mut self) {
+        let Ok(Some(entry)) = self.bucket.get(self.core.identity().as_str()).await else {
+            self.published = None;
+            return;
+        };
+        let (trust, now) = (self.core.trust.get(), self.core.clock.now());
+        let value = entry.value.unwrap_or_default();
+        let opened = open_record(&value, self.core.identity(), &trust, &self.core.tokens, now);
+        self.published = opened.ok().map(|record| PublishedRecord {
+            digest: record.digest,
+            token: self.core.signer.token(),
+            time: record.time,
+            at: Instant::now(),
+        });
+        self.seen = None;
+    }
+
+    /// Writes a new record if something changed, or if facts that always change were published long ago.
+    async fn publish_changes(&mut self) {
+        let parts = StateParts::of_core(&self.core);
+        let is_refresh_due = self
+            .published
+            .as_ref()
+            .is_none_or(|published| published.at.elapsed() >= self.config.refresh);
+        let is_unchanged = self.seen.as_ref().is_some_and(|seen| seen.is_same(&parts));
+        let waits = self.retry_at.is_some_and(|at| Instant::now() < at);
+        if waits || (is_unchanged && !is_refresh_due && self.retry_at.is_none()) {
+            return;
+        }
+        match self.publish_record(is_refresh_due).await {
+            Ok(true) => {
+                self.seen = Some(parts);
+                self.retry_at = None;
+            }
+            // Too soon after the last record.
+            Ok(false) => {}
+            Err(error) => {
+                if self.retry_at.is_none() {
+                    tracing::warn!(
+                        error = error_chain(&error),
+                        "the directory does not know this node's newest state"
+                    );
+                }
+                self.retry_at = Some(Instant::now() + RETRY_INTERVAL);
+            }
+        }
+    }
+
+    /// Writes the record if it differs from the published one. Returns whether the published one is up to date then.
+    async fn publish_record(&mut self, is_refresh_due: bool) -> Result<bool, RegistrationError> {
+        let seconds = u32::try_from(self.config.heartbeat.as_secs()).unwrap_or(u32::MAX);
+        let content = build_content(&self.core, &self.selection, seconds);
+        let stable = self.selection.stable(&content);
+        let (identity, token) = (self.core.identity().clone(), self.core.signer.token());
+        let last_time = self.published.as_ref().map_or(0, |published| published.time);
+        let time = self.core.clock.now().max(last_time + 1);
+        let record = NodeRecord::new(identity, time, &content, &stable)
+            .map_err(RegistrationError::Encode)?;
+        if let Some(published) = &self.published {
+            let is_same =
+                published.digest == record.digest && Arc::ptr_eq(&published.token, &token);
+            if is_same && !is_refresh_due {
+                return Ok(true);
+            }
+            if !is_refresh_due
+                && published.at.elapsed() < self.config.min_interval
+                && self.seen.is_some()
+            {
+                return Ok(false);
+            }
+        }
+        let sealed = match sign_envelope(EnvelopeKind::Record, &record, &self.core.signer) {
+            Err(EnvelopeSignError::Oversized { .. }) => {
+                return Err(RegistrationError::TooLarge(largest_facts(&content)));
+            }
+            sealed => sealed.map_err(RegistrationError::Sign)?,
+        };
+        self.bucket.put(self.core.identity().as_str(), Bytes::from(sealed)).await?;
+        self.published =
+            Some(PublishedRecord { digest: record.digest, token, time, at: Instant::now() });
+        Ok(true)
+    }
+
+    async fn send_heartbeat(&self) {
+        let Some(published) = &self.published else { return };
+        let heartbeat = NodeHeartbeat {
+            sender: self.core.identity().clone(),
+            time: self.core.clock.now(),
+            digest: published.digest.clone(),
+            boot: self.boot,
+        };
+        let sealed = match sign_envelope(EnvelopeKind::Heartbeat, &heartbeat, &self.core.signer) {
+            Ok(sealed) => Bytes::from(sealed),
+            Err(error) => return tracing::error!(%error, "cannot sign a heartbeat"),
+        };
+        let subject = subject::heartbeat(self.core.identity().as_str());
+        if let Err(error) = self.bus.publish(&subject, sealed).await {
+            tracing::debug!(%error, "cannot send a heartbeat");
+        }
+    }
+}
+
+/// Waits for the next connection, which may be to a broker with another bucket.
+async fn next_connection(events: &mut broadcast::Receiver<BusEvent>) {
+    loop {
+        match events.recv().await {
+            Ok(BusEvent::Connected) | Err(broadcast::error::RecvError::Lagged(_)) => return,
+            Err(broadcast::error::RecvError::Closed) => std::future::pending().await,
+            Ok(_) => {}
+        }
+    }
+}
