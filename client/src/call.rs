@@ -19,6 +19,8 @@ pub enum CallTarget {
     Nodes(BTreeSet<Identity>),
     /// All nodes that match. Their number is unknown: a sliding window ends the call, unless [`RpcCall::expect`] is set.
     Filter(NodeFilter),
+    /// Any one instance of a service's agent. Set [`RpcCall::expect`] to 1.
+    AnyInstance,
 }
 
 /// Where replies are delivered, if at all.

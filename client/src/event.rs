@@ -6,6 +6,7 @@ use std::time::Duration;
 use muster_wire::Millis;
 use muster_wire::identity::Identity;
 use muster_wire::reply::Reply;
+use muster_wire::token::UserRole;
 use tokio::sync::mpsc;
 
 use crate::error::ClientError;
@@ -43,6 +44,8 @@ pub enum CallEvent {
 pub struct ReceivedReply {
     /// The reply itself.
     pub reply: Reply,
+    /// The role of its sender.
+    pub sender_role: UserRole,
     /// Time from the request to the arrival of this reply.
     pub after: Duration,
     /// Wall-clock time of its arrival.

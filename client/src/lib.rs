@@ -27,6 +27,7 @@ mod call;
 mod client;
 mod client_inner;
 mod ddl;
+mod directory;
 pub mod discovery;
 mod error;
 mod event;
@@ -50,6 +51,7 @@ mod stats;
 pub use call::{CallTarget, ReplyDelivery, ReplySelector, RpcCall};
 pub use client::{Client, ClientSettings};
 pub use ddl::{DdlStore, DdlStoreError};
+pub use directory::{DIRECTORY_AGENT, DIRECTORY_TIMEOUT, DirectoryError, RegisteredNodes};
 pub use discovery::{
     DiscoveryMethod, DiscoveryQuery, DiscoveryResult, DiscoverySource, DiscoveryWindow,
 };

@@ -6,6 +6,7 @@
 use std::cmp::Reverse;
 
 use muster_base::duration_millis;
+use muster_filter::NodeFilter;
 use muster_wire::Millis;
 use muster_wire::encrypted_inputs::{EncryptedInputs, InputEncryptor};
 use muster_wire::identity::{Identity, SubjectName};
@@ -109,7 +110,10 @@ impl<'a> RequestBuilder<'a> {
         let reply_address = self.reply_address.as_ref();
         match target {
             RequestTarget::Filter(_) => vec![RequestPublication {
-                subject: subject::broadcast_request(collective, agent, action),
+                subject: match self.call.target {
+                    CallTarget::AnyInstance => subject::service_request(collective, agent, action),
+                    _ => subject::broadcast_request(collective, agent, action),
+                },
                 reply_to: reply_address.map(AnswerAddress::of_broadcast),
                 node: None,
             }],
@@ -163,6 +167,7 @@ pub(crate) fn largest_message(
 fn request_targets(call: &RpcCall) -> Vec<RequestTarget> {
     match &call.target {
         CallTarget::Filter(filter) => vec![RequestTarget::Filter(filter.clone())],
+        CallTarget::AnyInstance => vec![RequestTarget::Filter(NodeFilter::default())],
         CallTarget::Nodes(nodes) => {
             let nodes: Vec<&Identity> = nodes.iter().collect();
             let to_set = |group: &[&Identity]| group.iter().map(|&node| node.clone()).collect();

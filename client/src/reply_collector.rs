@@ -58,7 +58,7 @@ pub(crate) async fn run_call(
     let replies = client.bus.subscribe(&reply_address.subscription_pattern()).await?;
     let awaited = match &call.target {
         CallTarget::Nodes(nodes) => Some(nodes.clone()),
-        CallTarget::Filter(_) => None,
+        CallTarget::Filter(_) | CallTarget::AnyInstance => None,
     };
     let expected = awaited.as_ref().map(|nodes| nodes | &stats.missing);
     stats.expected = expected.as_ref().map(BTreeSet::len);
@@ -378,9 +378,11 @@ impl ReplyCollector<'_> {
             Err(refusal) => return self.reject_message(refusal.reason_code(), events).await,
         };
         self.client.note_sender(&sender);
+        let sender_role = sender.role;
         let sender = reply.sender.clone();
         let received = Box::new(ReceivedReply {
             reply,
+            sender_role,
             after: arrived_at.saturating_duration_since(self.published),
             arrived: unix_millis_at(arrived_at),
             verifying,
@@ -410,6 +412,7 @@ impl ReplyCollector<'_> {
 
     fn into_stats(self) -> CallStats {
         let mut stats = self.stats;
+        stats.is_unserved = self.no_responders;
         stats.missing.extend(self.awaited);
         stats.missing.extend(stats.absent.iter().cloned());
         stats.missing.extend(stats.unsent.iter().cloned());

@@ -122,9 +122,15 @@ impl ReplyListener {
         let after = self.started_at.elapsed();
         for reply in replies {
             match reply {
-                Ok(OpenReply { reply, .. }) => {
-                    let arrived = unix_millis_now();
-                    self.queue_reply(ReceivedReply { reply, after, arrived, verifying });
+                Ok(OpenReply { reply, sender }) => {
+                    let (arrived, sender_role) = (unix_millis_now(), sender.role);
+                    self.queue_reply(ReceivedReply {
+                        reply,
+                        sender_role,
+                        after,
+                        arrived,
+                        verifying,
+                    });
                 }
                 Err(refusal) => self.events.push_back(CallEvent::Rejected(refusal.reason_code())),
             }

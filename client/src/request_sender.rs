@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use muster_base::unix_millis_now;
 use muster_bus::Bytes;
+use muster_filter::NodeFilter;
 use muster_wire::identity::Identity;
 use muster_wire::request::RequestTarget;
 use muster_wire::stored_request::RequestReference;
@@ -70,7 +71,7 @@ impl<'a> RequestSender<'a> {
     ) -> Self {
         let unsent: VecDeque<Identity> = match &call.target {
             CallTarget::Nodes(nodes) => nodes.iter().cloned().collect(),
-            CallTarget::Filter(_) => VecDeque::new(),
+            CallTarget::Filter(_) | CallTarget::AnyInstance => VecDeque::new(),
         };
         let delivery = RequestDelivery::new(unsent.len());
         let now = Instant::now();
@@ -95,11 +96,13 @@ impl<'a> RequestSender<'a> {
 
     /// Sends the broadcast, or the first requests to known nodes.
     pub(crate) async fn send_first(&mut self, stats: &mut CallStats) -> Result<()> {
-        let CallTarget::Filter(filter) = &self.call.target else {
-            return self.send_first_nodes(stats).await;
+        let filter = match &self.call.target {
+            CallTarget::Nodes(_) => return self.send_first_nodes(stats).await,
+            CallTarget::Filter(filter) => filter.clone(),
+            CallTarget::AnyInstance => NodeFilter::default(),
         };
         let started_at = Instant::now();
-        let request = self.sign_request(RequestTarget::Filter(filter.clone()), stats)?;
+        let request = self.sign_request(RequestTarget::Filter(filter), stats)?;
         publish(self.client, request).await?;
         self.flush(started_at, stats).await
     }

@@ -30,6 +30,8 @@ pub struct CallStats {
     pub rejected: usize,
     /// Replies may have been lost: the counts may be too low.
     pub incomplete: Option<ConnectionDisturbance>,
+    /// The broker reports no subscriber for a broadcast, or for a request to any instance.
+    pub is_unserved: bool,
     /// Nodes that were sent a reference to the request, because the caller's connection is slow.
     pub references: usize,
     /// Time to encode and sign the request; part of `publishing`.

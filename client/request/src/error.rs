@@ -7,7 +7,7 @@ use muster_client::discovery::flat::NodeListError;
 use muster_client::discovery::inventory::InventoryError;
 use muster_client::discovery::puppetdb::PuppetDbError;
 use muster_client::discovery::{DiscoveryOptionError, UnsupportedCondition};
-use muster_client::{ClientError, DdlStoreError};
+use muster_client::{ClientError, DdlStoreError, DirectoryError};
 use muster_ddl::InputValidationError;
 use muster_filter::FilterError;
 use muster_jobs::SavedJobError;
@@ -27,6 +27,9 @@ pub enum FleetRequestError {
         /// The error and its position.
         source: FilterError,
     },
+    /// The directory gave no answer.
+    #[error(transparent)]
+    Directory(#[from] DirectoryError),
     /// An input that is not `KEY=VALUE`.
     #[error("{0:?} is not KEY=VALUE; write inputs after the action, such as `name=rip`")]
     InvalidInputFormat(String),

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use muster_base::unix_millis_now;
 use muster_client::{
-    BrokerAddress, CallStats, CallTarget, Client, ClientError, DiscoveryMethod, DiscoverySource,
-    DiscoveryWindow, ReceivedReply, RpcCall,
+    BrokerAddress, CallStats, CallTarget, Client, ClientError, DIRECTORY_TIMEOUT, DirectoryError,
+    DiscoveryMethod, DiscoverySource, DiscoveryWindow, ReceivedReply, RegisteredNodes, RpcCall,
 };
 use muster_jobs::{JobFleet, SavedJob, SavedJobError};
 use muster_wire::identity::{Identity, SubjectName};
@@ -146,12 +146,12 @@ impl FleetConnection {
     ) -> Result<DiscoveredNodes, FleetRequestError> {
         let started = unix_millis_now();
         let start = Instant::now();
+        let filter = &target.filter;
         if let Some(nodes) = self.locate_nodes(target, observer).await? {
             let stats =
                 RequestStats { started, discovering: start.elapsed(), ..RequestStats::default() };
             return Ok(DiscoveredNodes { nodes, stats });
         }
-        let filter = &target.filter;
         if filter.identities_exact().is_some() {
             let nodes = self.client.discover_nodes(filter).await?.nodes;
             return Ok(DiscoveredNodes::from_names(nodes));
@@ -171,15 +171,49 @@ impl FleetConnection {
         Ok(DiscoveredNodes { nodes: discovered.nodes, stats })
     }
 
-    /// Returns the target nodes, if they can be found without a request to the fleet.
+    /// The target nodes according to the directory. `None` if the nodes themselves are to be asked: the method is broadcast, names are given, the filter needs
+    /// data sources, or no directory answers and none was demanded.
+    pub async fn find_registered(
+        &self,
+        target: &TargetSelection,
+        observer: &dyn RequestObserver,
+    ) -> Result<Option<RegisteredNodes>, FleetRequestError> {
+        let (source, filter) = (&self.source, &target.filter);
+        let has_lookups = filter.select().is_some_and(|select| !select.data_lookups().is_empty());
+        let is_demanded = *source == DiscoverySource::Directory;
+        let asks_nodes = *source == DiscoverySource::Broadcast
+            || filter.identities_exact().is_some()
+            || (has_lookups && !is_demanded);
+        if asks_nodes {
+            return Ok(None);
+        }
+        let method = DiscoveryMethod::Directory;
+        observer.observe(RequestEvent::DiscoveryStarted(method));
+        match self.client.find_registered(filter, DIRECTORY_TIMEOUT).await {
+            Ok(found) => {
+                observer.observe(RequestEvent::DiscoveryEnded(method, found.nodes.len()));
+                Ok(Some(found))
+            }
+            Err(error) if is_demanded => Err(error.into()),
+            // Nobody expects an answer of a directory that does not run, or that this caller may not ask.
+            Err(DirectoryError::Absent | DirectoryError::Client(_)) => Ok(None),
+            Err(error) => {
+                observer.observe(RequestEvent::DirectoryUnavailable(&error));
+                Ok(None)
+            }
+        }
+    }
+
+    /// Returns the target nodes, if they can be found without a request to the nodes.
     async fn locate_nodes(
         &self,
         target: &TargetSelection,
         observer: &dyn RequestObserver,
     ) -> Result<Option<BTreeSet<Identity>>, FleetRequestError> {
         let method = self.discovery_method();
-        if method == DiscoveryMethod::Broadcast {
-            return Ok(None);
+        if method.asks_fleet() {
+            let found = self.find_registered(target, observer).await?;
+            return Ok(found.map(|found| found.nodes));
         }
         let query = target.discovery_query(&self.source, Some(self.client.collective()));
         observer.observe(RequestEvent::DiscoveryStarted(method));

@@ -19,6 +19,7 @@ mod contexts;
 mod copy;
 mod ddl_cache;
 mod ddl_fetch;
+mod directory;
 mod error;
 mod events;
 mod external;
@@ -60,6 +61,7 @@ pub use copy::{
 };
 pub use ddl_cache::DdlCache;
 pub use ddl_fetch::{DdlFetchError, FetchedDdl};
+pub use directory::{NodeListOptions, RegisteredNodeList};
 pub use error::FleetRequestError;
 pub use events::{EventSelection, EventSummary};
 pub use external::DiscoveryProgramError;

@@ -17,7 +17,7 @@ use crate::error::FleetRequestError;
 use crate::external;
 use crate::observer::RequestObserver;
 
-/// Returns the matching nodes; `None` if discovery needs a broadcast.
+/// Returns the matching nodes; `None` if discovery asks the fleet.
 pub async fn locate_nodes(
     source: &DiscoverySource,
     query: &DiscoveryQuery,
@@ -30,7 +30,9 @@ pub async fn locate_nodes(
         return Ok(Some(named));
     }
     let nodes = match source {
-        DiscoverySource::Broadcast => return Ok(None),
+        DiscoverySource::Automatic | DiscoverySource::Directory | DiscoverySource::Broadcast => {
+            return Ok(None);
+        }
         DiscoverySource::Flat { file, form } => {
             let nodes = flat::read_list_file(file, *form).map_err(list_error(file))?;
             flat::filter_identities(nodes, &query.filter)

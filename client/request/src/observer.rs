@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 use std::path::Path;
 
-use muster_client::{ClientError, DiscoveryMethod, RolloutStopReason};
+use muster_client::{ClientError, DirectoryError, DiscoveryMethod, RolloutStopReason};
 use muster_jobs::SavedJobError;
 
 /// An event of a request.
@@ -11,6 +11,8 @@ use muster_jobs::SavedJobError;
 pub enum RequestEvent<'a> {
     /// Discovery begins.
     DiscoveryStarted(DiscoveryMethod),
+    /// A directory runs, but gives no answer: the nodes themselves are asked.
+    DirectoryUnavailable(&'a DirectoryError),
     /// The number of nodes that are discovered so far.
     NodesCounted(usize),
     /// Discovery has ended with this number of nodes.

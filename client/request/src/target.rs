@@ -116,7 +116,7 @@ impl TargetSelection {
         settings: Option<&RpcSettings>,
     ) -> Result<DiscoverySource, FleetRequestError> {
         let configured = settings.map(|settings| &settings.source);
-        let source = self.source.as_ref().or(configured).unwrap_or(&DiscoverySource::Broadcast);
+        let source = self.source.as_ref().or(configured).unwrap_or(&DiscoverySource::Automatic);
         source.method().check_supported(&self.discovery_query(source, None))?;
         Ok(source.clone())
     }

@@ -22,6 +22,7 @@ pub mod job;
 pub mod json;
 pub mod lifetime;
 pub mod listen;
+pub mod nodes;
 pub mod org;
 pub mod output;
 pub mod permit;
@@ -129,6 +130,15 @@ pub enum Command {
     /// List the nodes that match the filters
     #[command(after_help = find::AFTER_HELP)]
     Find(Deferred<find::FindArgs>),
+    /// List the nodes that the directory knows, also those that are down
+    #[command(after_help = nodes::NODES_HELP)]
+    Nodes(Deferred<nodes::NodesArgs>),
+    /// Show what the directory knows of one node
+    #[command(after_help = nodes::NODE_HELP)]
+    Node(Deferred<nodes::NodeArgs>),
+    /// Check that nodes are heard of, as a Nagios check
+    #[command(after_help = nodes::CHECK_HELP)]
+    CheckRegistration(Deferred<nodes::CheckRegistrationArgs>),
     /// Show the distribution of a fact's values
     #[command(after_help = facts::AFTER_HELP)]
     Facts(Deferred<facts::FactsArgs>),

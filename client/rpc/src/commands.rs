@@ -21,6 +21,7 @@ mod inquiry;
 pub mod inventory;
 mod job;
 mod listen;
+pub mod nodes;
 pub mod org;
 mod permit;
 mod ping;
@@ -59,6 +60,9 @@ pub async fn run(
     match cli.command {
         Command::Ping(Deferred(args)) => ping::run(*args, cx).await,
         Command::Find(Deferred(args)) => find::run(*args, cx).await,
+        Command::Nodes(Deferred(args)) => nodes::run_list(*args, cx).await,
+        Command::Node(Deferred(args)) => nodes::run_show(*args, cx).await,
+        Command::CheckRegistration(Deferred(args)) => nodes::run_check(*args, cx).await,
         Command::Facts(Deferred(args)) => facts::run(*args, cx).await,
         Command::Inventory(Deferred(args)) => inventory::run(*args, cx).await,
         Command::Do(Deferred(args)) => Box::pin(request::run(*args, cx)).await,

@@ -111,6 +111,9 @@ impl RequestObserver for OutputPrinter {
             format!("{}: {}", program.display(), escape_to_line(line))
         };
         match event {
+            RequestEvent::DirectoryUnavailable(error) => {
+                self.print_warning(format_args!("{}; asking all nodes", error_chain(error)));
+            }
             RequestEvent::ProgramOutput(program, line) => {
                 self.print_detail(program_line(program, line));
             }

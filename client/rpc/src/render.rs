@@ -36,6 +36,7 @@ pub mod proposal;
 pub mod provision;
 pub mod puppet;
 pub mod ranges;
+pub mod registered;
 pub mod request;
 pub mod runs;
 pub mod spark;

@@ -8,8 +8,12 @@ use super::DiscoveryQuery;
 /// A discovery method.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DiscoveryMethod {
-    /// Broadcast request; matching nodes reply.
+    /// The directory if one answers, otherwise a broadcast.
     #[default]
+    Automatic,
+    /// The directory: what nodes have published about themselves.
+    Directory,
+    /// Broadcast request; matching nodes reply.
     Broadcast,
     /// A list of names in a file.
     Flat,
@@ -64,12 +68,22 @@ pub struct UnsupportedCondition {
 
 impl DiscoveryMethod {
     /// All methods.
-    pub const ALL: [Self; 6] =
-        [Self::Broadcast, Self::Flat, Self::Stdin, Self::External, Self::Inventory, Self::PuppetDb];
+    pub const ALL: [Self; 8] = [
+        Self::Automatic,
+        Self::Directory,
+        Self::Broadcast,
+        Self::Flat,
+        Self::Stdin,
+        Self::External,
+        Self::Inventory,
+        Self::PuppetDb,
+    ];
 
     /// Its name.
     pub fn name(self) -> &'static str {
         match self {
+            Self::Automatic => "auto",
+            Self::Directory => "directory",
             Self::Broadcast => "broadcast",
             Self::Flat => "flat",
             Self::Stdin => "stdin",
@@ -85,7 +99,9 @@ impl DiscoveryMethod {
             Self::Broadcast => &["mc"],
             Self::Flat => &["flatfile", "file"],
             Self::PuppetDb => &["choria"],
-            Self::Stdin | Self::External | Self::Inventory => &[],
+            Self::Automatic | Self::Directory | Self::Stdin | Self::External | Self::Inventory => {
+                &[]
+            }
         }
     }
 
@@ -93,13 +109,20 @@ impl DiscoveryMethod {
     pub fn supported_conditions(self) -> &'static [ConditionKind] {
         use ConditionKind::{Agents, Classes, Facts, Groups, Identities, Pql, Query, Select};
         match self {
-            Self::Broadcast => &[Facts, Classes, Agents, Identities, Select, Query],
+            Self::Automatic | Self::Directory | Self::Broadcast => {
+                &[Facts, Classes, Agents, Identities, Select, Query]
+            }
             // Choria's protocol has no member for query documents.
             Self::External => &[Facts, Classes, Agents, Identities, Select],
             Self::Flat | Self::Stdin => &[Identities],
             Self::Inventory => &[Facts, Classes, Agents, Identities, Select, Query, Groups],
             Self::PuppetDb => &[Facts, Classes, Identities, Pql],
         }
+    }
+
+    /// Whether the fleet is asked, by the directory or by a broadcast.
+    pub fn asks_fleet(self) -> bool {
+        matches!(self, Self::Automatic | Self::Directory | Self::Broadcast)
     }
 
     /// Checks that the method supports every condition of the query.

@@ -1,7 +1,9 @@
 //! Node discovery: one file per method, and the types they share. Nothing here prints or starts processes.
 //!
 //! ```text
-//! broadcast   broadcast request, matching nodes reply             (the default)
+//! auto        the directory if one answers, otherwise broadcast   (the default)
+//! directory   what nodes have published about themselves
+//! broadcast   broadcast request, matching nodes reply
 //! flat        a list of names: text, JSON, YAML, earlier answers
 //! stdin       the same, from the standard input                  (read by the caller)
 //! inventory   a document that describes every node; all filters are evaluated here

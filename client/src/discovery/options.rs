@@ -24,6 +24,10 @@ enum DiscoveryOptionValue {
 /// A discovery method with its validated options.
 #[derive(Debug, Clone, PartialEq)]
 pub enum DiscoverySource {
+    /// The directory if one answers, otherwise a broadcast.
+    Automatic,
+    /// The directory.
+    Directory,
     /// Broadcast request to all nodes.
     Broadcast,
     /// A list in a file.
@@ -162,6 +166,8 @@ impl DiscoverySource {
     ) -> Result<Self> {
         let mut remaining = options.clone();
         let source = match method {
+            DiscoveryMethod::Automatic => Self::Automatic,
+            DiscoveryMethod::Directory => Self::Directory,
             DiscoveryMethod::Broadcast => Self::Broadcast,
             DiscoveryMethod::Flat => Self::Flat {
                 file: base.join(take_required(
@@ -195,6 +201,8 @@ impl DiscoverySource {
     /// The method.
     pub fn method(&self) -> DiscoveryMethod {
         match self {
+            Self::Automatic => DiscoveryMethod::Automatic,
+            Self::Directory => DiscoveryMethod::Directory,
             Self::Broadcast => DiscoveryMethod::Broadcast,
             Self::Flat { .. } => DiscoveryMethod::Flat,
             Self::Stdin { .. } => DiscoveryMethod::Stdin,
@@ -207,7 +215,9 @@ impl DiscoverySource {
 
 fn known_options(method: DiscoveryMethod) -> &'static str {
     match method {
-        DiscoveryMethod::Broadcast => "none",
+        DiscoveryMethod::Automatic | DiscoveryMethod::Directory | DiscoveryMethod::Broadcast => {
+            "none"
+        }
         DiscoveryMethod::Flat => "file and format",
         DiscoveryMethod::Stdin => "format",
         DiscoveryMethod::Inventory => "file",

@@ -24,6 +24,7 @@ fn answer(node: &str, code: u8, data: &Value) -> Box<ReceivedReply> {
         reply: serde_json::from_value(reply).unwrap(),
         after: Duration::from_millis(20),
         arrived: 1_767_225_600_000,
+        sender_role: muster_wire::token::UserRole::Node,
         verifying: Duration::from_micros(100),
     })
 }
@@ -35,6 +36,7 @@ fn finished(incomplete: Option<ConnectionDisturbance>) -> CallEvent {
 fn stats(incomplete: Option<ConnectionDisturbance>) -> CallStats {
     CallStats {
         request: REQUEST.parse().unwrap(),
+        is_unserved: false,
         expected: Some(3),
         ok: 0,
         failed: 0,

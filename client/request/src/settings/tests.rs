@@ -39,7 +39,7 @@ fn minimal_file_has_two_keys() {
 #[test]
 fn discovery_method_can_be_configured() {
     use muster_client::DiscoverySource;
-    assert_eq!(parse(&minimal()).unwrap().source, DiscoverySource::Broadcast);
+    assert_eq!(parse(&minimal()).unwrap().source, DiscoverySource::Automatic);
     let with = |text: &str| parse(&format!("{}[discovery]\n{text}", minimal()));
     let settings = with("method = \"inventory\"\noptions.file = \"fleet.yaml\"\n").unwrap();
     let file = PathBuf::from("/e/fleet.yaml");
@@ -60,7 +60,7 @@ fn discovery_method_can_be_configured() {
             "method = \"inventory\"",
             "`discovery.options` cannot be used: the discovery method inventory needs the option `file`",
         ),
-        ("options.file = \"x\"", "the discovery method broadcast has no option `file`"),
+        ("options.file = \"x\"", "the discovery method auto has no option `file`"),
         (
             "method = \"external\"\noptions.command = [1]",
             "contains `command`, which must be a string",

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use muster_base::error_chain;
-use muster_client::{DataDdlStore, DiscoveryMethod};
+use muster_client::DataDdlStore;
 use muster_organisation::{Organisation, OrganisationError};
 use muster_request::{
     AgentSchemas, ConfigSelection, ConfirmContext, ConfirmDecision, ContextName, DdlCache,
@@ -289,7 +289,7 @@ pub fn describe_change(
 ) -> String {
     let collective = target.collective.as_ref().unwrap_or(&settings.collective);
     let method = target.discovery_source(Some(settings)).map(|source| source.method());
-    let method = method.ok().filter(|method| *method != DiscoveryMethod::Broadcast);
+    let method = method.ok().filter(|method| !method.asks_fleet());
     let method = method.map(|method| format!(" (found by {method})")).unwrap_or_default();
     let filter = target.filter.explain() + &method;
     let fleet = fleet_name(settings);

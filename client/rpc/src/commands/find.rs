@@ -6,7 +6,7 @@ mod unanswered;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
-use muster_client::DiscoveryMethod;
+use muster_client::{DiscoveryMethod, RegisteredNodes};
 use muster_request::{
     AgentSchemas, FleetConnection, PingRequest, ResultGap, TargetSelection, locate_nodes,
 };
@@ -18,6 +18,10 @@ use super::form::OutputFormError;
 use crate::cli::find::FindArgs;
 use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Result};
 use crate::render::nodes::{FoundNodesDocument, TEMPLATE_NAMES, discovery_sentence};
+use crate::render::{list_first_nodes, node_count_text};
+
+/// Most names of missing nodes in a message.
+const MAX_MISSING_NAMES: usize = 10;
 
 /// Runs the command.
 pub async fn run(args: FindArgs, cx: CommandContext<'_>) -> CommandResult {
@@ -34,18 +38,26 @@ pub async fn run(args: FindArgs, cx: CommandContext<'_>) -> CommandResult {
     let query = target.discovery_query(&source, Some(&settings.collective));
     let mut unanswered = UnansweredNodes::new();
     let located = locate_nodes(&source, &query, cx.printer).await?;
+    let mut method = source.method();
     let (nodes, complete) = if let Some(nodes) = located {
         (nodes, true)
     } else {
         let fleet = FleetConnection::connect(&settings, &target).await?;
-        let (nodes, complete) = ping_nodes(&fleet, &target, cx).await?;
-        let schemas = AgentSchemas::load(Some(&settings))?;
-        let (flags, connection) = (&args.query.filters, (&fleet, &schemas));
-        unanswered = find_unanswered(flags, &target, &nodes, connection, cx).await?;
-        (nodes, complete)
+        if let Some(mut found) = fleet.find_registered(&target, cx.printer).await? {
+            method = DiscoveryMethod::Directory;
+            warn_of_missing(&found, cx);
+            found.nodes.retain(|node| !found.missing.contains(node));
+            (found.nodes, true)
+        } else {
+            method = DiscoveryMethod::Broadcast;
+            let (nodes, complete) = ping_nodes(&fleet, &target, cx).await?;
+            let schemas = AgentSchemas::load(Some(&settings))?;
+            let (flags, connection) = (&args.query.filters, (&fleet, &schemas));
+            unanswered = find_unanswered(flags, &target, &nodes, connection, cx).await?;
+            (nodes, complete)
+        }
     };
     cx.remember_found(&target, &nodes);
-    let method = source.method();
     cx.printer.print_detail(discovery_sentence(nodes.len(), started.elapsed(), method));
     if let Some(json) = &json {
         let (schema, incomplete, method) = ("muster.nodes.v1", !complete, method.name());
@@ -78,6 +90,15 @@ pub async fn run(args: FindArgs, cx: CommandContext<'_>) -> CommandResult {
         return Ok(CommandExitCode::Local);
     }
     Ok(CommandExitCode::Passed)
+}
+
+/// Names the nodes that match and have sent no heartbeat for two intervals. They are not among the results.
+fn warn_of_missing(found: &RegisteredNodes, cx: CommandContext<'_>) {
+    if !found.missing.is_empty() {
+        let names = list_first_nodes(&found.missing, MAX_MISSING_NAMES, ", ");
+        let count = node_count_text(found.missing.len());
+        cx.printer.print_warning(format_args!("{count} missing, left out: {names}"));
+    }
 }
 
 /// Pings the nodes. Returns those that replied, and whether the result is complete.

@@ -1,6 +1,6 @@
 //! `rpc ping`: lists the nodes that reply, with round-trip time and clock difference.
 
-use muster_client::{CallStats, DiscoveryMethod, ReceivedReply};
+use muster_client::{CallStats, ReceivedReply};
 use muster_request::{FleetConnection, NodeTrace, PingRequest, ResultGap, reply_skew};
 use muster_wire::identity::Identity;
 
@@ -56,7 +56,7 @@ pub async fn run(args: PingArgs, cx: CommandContext<'_>) -> CommandResult {
             cx.printer.print_text(format_args!("\n{}", request_trace.render_text(verbose)))?;
         }
     }
-    if fleet.discovery_method() == DiscoveryMethod::Broadcast
+    if fleet.discovery_method().asks_fleet()
         && request.expect.is_none()
         && let Some(absent) = cx.describe_absent(&target, pongs.iter().map(|pong| &pong.node))
     {

@@ -61,7 +61,9 @@ async fn fetch_ddl(
 ) -> Result<Option<(Identity, FetchedDdl)>> {
     // Other sources may be readable only once, such as the standard input.
     let target = match target.discovery_source(Some(settings))? {
-        DiscoverySource::Broadcast => target.clone(),
+        DiscoverySource::Automatic | DiscoverySource::Directory | DiscoverySource::Broadcast => {
+            target.clone()
+        }
         _ => TargetSelection::for_collective(target.collective.clone()),
     };
     let target = target.with_agent(agent)?;

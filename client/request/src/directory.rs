@@ -1,0 +1,140 @@
+//! Queries of the directory for commands: lists, single nodes, values of facts, and changes.
+
+use std::time::Duration;
+
+use muster_contract::directory::{
+    DirectoryChangesOutput, DirectoryFacetsOutput, DirectoryFreshness, DirectoryListOutput,
+    DirectoryNodeRow, DirectoryQueryInput, DirectoryShowInput, DirectoryShowOutput,
+};
+use muster_wire::identity::Identity;
+use serde::Serialize;
+
+use crate::error::FleetRequestError;
+use crate::fleet::FleetConnection;
+use crate::target::TargetSelection;
+
+/// Time for an answer. A scan of a large fleet takes less than a second.
+const QUERY_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long an instance waits for a change before it answers.
+const CHANGES_WAIT: Duration = Duration::from_secs(20);
+
+/// All nodes that match, with some of their facts.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct RegisteredNodeList {
+    /// The nodes, by name.
+    pub nodes: Vec<DirectoryNodeRow>,
+    /// Number of nodes that match and are left out, because they were not heard of for long.
+    pub stale: usize,
+    /// How current the answer is.
+    pub freshness: DirectoryFreshness,
+}
+
+/// What a list has besides the names.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NodeListOptions<'a> {
+    /// Paths of facts.
+    pub fields: &'a [String],
+    /// Whether nodes are listed that were not heard of for long.
+    pub with_stale: bool,
+}
+
+#[derive(Serialize)]
+struct FacetsInput<'a> {
+    path: &'a str,
+    #[serde(flatten)]
+    query: DirectoryQueryInput,
+}
+
+#[derive(Serialize)]
+struct ChangesInput<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cursor: Option<&'a str>,
+    wait: u64,
+    filter: &'a str,
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    fields: &'a [String],
+}
+
+impl FleetConnection {
+    /// The nodes that match, from as many pages as there are.
+    pub async fn list_registered(
+        &self,
+        target: &TargetSelection,
+        options: NodeListOptions<'_>,
+    ) -> Result<RegisteredNodeList, FleetRequestError> {
+        let mut list = RegisteredNodeList::default();
+        let mut input = self.query_input(target, options);
+        loop {
+            let page: DirectoryListOutput =
+                self.client.query_directory("list", &input, QUERY_TIMEOUT).await?;
+            list.nodes.extend(page.nodes);
+            (list.stale, list.freshness) = (page.stale, page.freshness);
+            let Some(next) = page.next else { return Ok(list) };
+            input.after = Some(next);
+        }
+    }
+
+    /// Everything that is known of one node; with its signed record if `with_record`.
+    pub async fn show_registered(
+        &self,
+        node: &str,
+        with_record: bool,
+    ) -> Result<DirectoryShowOutput, FleetRequestError> {
+        let record = with_record.then_some(true);
+        let input = DirectoryShowInput { node: node.to_owned(), record };
+        Ok(self.client.query_directory("show", &input, QUERY_TIMEOUT).await?)
+    }
+
+    /// How many of the nodes that match have which value of a fact.
+    pub async fn count_registered(
+        &self,
+        target: &TargetSelection,
+        path: &str,
+        options: NodeListOptions<'_>,
+    ) -> Result<DirectoryFacetsOutput, FleetRequestError> {
+        let input = FacetsInput { path, query: self.query_input(target, options) };
+        Ok(self.client.query_directory("facets", &input, QUERY_TIMEOUT).await?)
+    }
+
+    /// What has changed since a cursor; everything without one. Waits up to 20 s for a change.
+    pub async fn registered_changes(
+        &self,
+        target: &TargetSelection,
+        cursor: Option<&str>,
+        fields: &[String],
+    ) -> Result<DirectoryChangesOutput, FleetRequestError> {
+        let filter = self.client.filter_for_directory(&target.filter);
+        let wait = CHANGES_WAIT.as_secs();
+        let input = ChangesInput { cursor, wait, filter: &filter, fields };
+        let timeout = CHANGES_WAIT + QUERY_TIMEOUT;
+        Ok(self.client.query_directory("changes", &input, timeout).await?)
+    }
+
+    /// Whether a node signed this record, and the directory's answer says the same of facts, classes and agents.
+    pub fn is_record_authentic(
+        &self,
+        node: &Identity,
+        record: &str,
+        output: &DirectoryShowOutput,
+    ) -> bool {
+        let opened = self.client.open_record(node, record.as_bytes());
+        let Ok(Ok(content)) = opened.map(|record| record.decode_content()) else { return false };
+        content.facts.as_map() == &output.facts
+            && content.classes == output.classes
+            && content.agents == output.agents
+            && content.ssh_host_keys == output.ssh_host_keys
+    }
+
+    fn query_input(
+        &self,
+        target: &TargetSelection,
+        options: NodeListOptions<'_>,
+    ) -> DirectoryQueryInput {
+        DirectoryQueryInput {
+            filter: Some(self.client.filter_for_directory(&target.filter)),
+            fields: options.fields.to_vec(),
+            stale: options.with_stale.then_some(true),
+            ..DirectoryQueryInput::default()
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Arguments of `rpc nodes`, `rpc node` and `rpc check-registration`.
+
+use clap::{Args, ValueEnum};
+use muster_filter::state::FactPath;
+use muster_wire::identity::Identity;
+
+use super::filters::FilterArgs;
+use super::json::JsonArgs;
+
+/// Examples of `rpc nodes`.
+pub const NODES_HELP: &str = "Examples:
+  rpc nodes
+  rpc nodes -C mysql::master --fields os.name,os.release.full
+  rpc nodes --missing                nodes that have sent no heartbeat for two intervals
+  rpc nodes --facets os.family       how many nodes have which value
+  rpc nodes --watch -Q \"{'facts.environment': 'production'}\"
+  rpc nodes -o name --stale
+
+Asks the directory, which also knows nodes that are down. Exits with 1 if no node
+matches.";
+
+/// Examples of `rpc node`.
+pub const NODE_HELP: &str = "Examples:
+  rpc node db1.acme.net              what the node published last, also if it is down
+  rpc node db1.acme.net --verify     check the node's own signature, too
+  rpc node db1.acme.net -j --jq .facts.os.family";
+
+/// Examples of `rpc check-registration`.
+pub const CHECK_HELP: &str = "Examples:
+  rpc check-registration --interval 300
+  rpc check-registration -C mysql::master
+
+Prints one line for Nagios, as MCollective's check_mongodb.rb does, and exits with 0
+or 2; with 3 if the directory does not answer.";
+
+/// Output forms of `rpc nodes`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub enum NodeListForm {
+    /// Name, state, and time since the node was heard of
+    #[default]
+    Table,
+    /// Version, collectives and number of classes, too
+    Wide,
+    /// Names only
+    Name,
+}
+
+/// `rpc nodes`.
+#[derive(Debug, Args)]
+pub struct NodesArgs {
+    /// JSON output.
+    #[command(flatten)]
+    pub json: JsonArgs,
+    /// The nodes.
+    #[command(flatten)]
+    pub filters: FilterArgs,
+    /// Show these facts in columns, separated by commas
+    #[arg(long, value_name = "FACTS", value_delimiter = ',', value_parser = parse_fact_name)]
+    pub fields: Vec<String>,
+    /// Show nodes only that have sent no heartbeat for two intervals
+    #[arg(long)]
+    pub missing: bool,
+    /// Show nodes also that were not heard of for an hour
+    #[arg(long)]
+    pub stale: bool,
+    /// Count the values of this fact instead
+    #[arg(long, value_name = "FACT", value_parser = parse_fact_name, conflicts_with_all = ["fields", "missing", "watch", "output"])]
+    pub facets: Option<String>,
+    /// Show changes as they happen, until interrupted
+    #[arg(long, conflicts_with_all = ["missing", "stale", "json", "jq", "output"])]
+    pub watch: bool,
+    /// Form of the output
+    #[arg(short, long, value_name = "FORM", value_enum, default_value_t, conflicts_with_all = ["json", "jq"])]
+    pub output: NodeListForm,
+}
+
+/// `rpc node`.
+#[derive(Debug, Args)]
+pub struct NodeArgs {
+    /// Name of the node
+    #[arg(value_name = "NODE")]
+    pub node: Identity,
+    /// Verify that the node itself signed what the directory says
+    #[arg(long)]
+    pub verify: bool,
+    /// JSON output.
+    #[command(flatten)]
+    pub json: JsonArgs,
+}
+
+/// `rpc check-registration`.
+#[derive(Debug, Args)]
+pub struct CheckRegistrationArgs {
+    /// Nodes that were not heard of for this many seconds are old
+    #[arg(short, long, value_name = "SECONDS", default_value_t = 300)]
+    pub interval: u64,
+    /// The nodes.
+    #[command(flatten)]
+    pub filters: FilterArgs,
+}
+
+fn parse_fact_name(text: &str) -> Result<String, String> {
+    FactPath::parse(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
+}

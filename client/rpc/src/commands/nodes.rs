@@ -1,0 +1,199 @@
+//! `rpc nodes`, `rpc node` and `rpc check-registration`: what the directory knows.
+
+use muster_contract::directory::{DirectoryFacetsOutput, DirectoryNodeRow, DirectoryShowOutput};
+use muster_request::{FleetConnection, NodeListOptions, RegisteredNodeList, TargetSelection};
+use serde::Serialize;
+
+use super::form;
+use crate::cli::nodes::{CheckRegistrationArgs, NodeArgs, NodeListForm, NodesArgs};
+use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
+use crate::render::registered::{
+    render_facets, render_node, render_node_table, render_registration_check,
+};
+use crate::render::{escape_to_line, node_count_text};
+
+/// The document of `rpc nodes -j`.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct RegisteredNodesDocument {
+    schema: &'static str,
+    nodes: Vec<DirectoryNodeRow>,
+    stale: usize,
+    current: bool,
+}
+
+/// The document of `rpc nodes --facets -j`.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct RegisteredFacetsDocument {
+    schema: &'static str,
+    fact: String,
+    #[serde(flatten)]
+    output: DirectoryFacetsOutput,
+}
+
+/// The document of `rpc node -j`.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct RegisteredNodeDocument {
+    schema: &'static str,
+    verified: Option<bool>,
+    #[serde(flatten)]
+    output: DirectoryShowOutput,
+}
+
+/// Runs `rpc nodes`.
+pub async fn run_list(args: NodesArgs, cx: CommandContext<'_>) -> CommandResult {
+    let target = cx.read_target(&args.filters)?;
+    let json = form::parse_json_form(&args.json)?;
+    let fleet = FleetConnection::connect(&cx.load_settings()?, &target).await?;
+    let options = NodeListOptions { fields: &args.fields, with_stale: args.stale };
+    if let Some(fact) = &args.facets {
+        let output = fleet.count_registered(&target, fact, options).await?;
+        let has_nodes = output.total > 0;
+        let schema = "muster.registered-facets.v1";
+        let document = RegisteredFacetsDocument { schema, fact: fact.clone(), output };
+        cx.print_result(json.as_ref(), &document, || render_facets(&document.output))?;
+        return Ok(found_verdict(has_nodes));
+    }
+    if args.watch {
+        return watch_nodes(&fleet, &target, &args.fields, cx).await;
+    }
+    let mut list = fleet.list_registered(&target, options).await?;
+    if args.missing {
+        list.nodes.retain(|node| node.state == "missing");
+    }
+    let has_nodes = !list.nodes.is_empty();
+    warn_of_gaps(&list, cx);
+    let document = RegisteredNodesDocument {
+        schema: "muster.registered-nodes.v1",
+        nodes: list.nodes,
+        stale: list.stale,
+        current: list.freshness.current,
+    };
+    cx.print_result(json.as_ref(), &document, || match args.output {
+        NodeListForm::Name => {
+            document.nodes.iter().map(|row| format!("{}\n", escape_to_line(&row.node))).collect()
+        }
+        form => render_node_table(&document.nodes, &args.fields, form == NodeListForm::Wide),
+    })?;
+    if !has_nodes {
+        cx.printer
+            .print_message(format_args!("no nodes found; looked for {}", target.filter.explain()));
+    }
+    Ok(found_verdict(has_nodes))
+}
+
+/// Runs `rpc node`.
+pub async fn run_show(args: NodeArgs, cx: CommandContext<'_>) -> CommandResult {
+    let json = form::parse_json_form(&args.json)?;
+    let target = TargetSelection::default();
+    let fleet = FleetConnection::connect(&cx.load_settings()?, &target).await?;
+    let mut output = fleet.show_registered(args.node.as_str(), args.verify).await?;
+    let verified = match output.record.take() {
+        Some(record) if args.verify => {
+            Some(fleet.is_record_authentic(&args.node, &record, &output))
+        }
+        _ if args.verify => Some(false),
+        _ => None,
+    };
+    let schema = "muster.registered-node.v1";
+    let document = RegisteredNodeDocument { schema, verified, output };
+    cx.print_result(json.as_ref(), &document, || render_node(&document.output))?;
+    if verified == Some(false) {
+        cx.printer.print_error(format_args!(
+            "the directory's answer is not what {} signed; do not trust this directory",
+            args.node
+        ));
+    }
+    Ok(CommandExitCode::from_verdict(verified != Some(false)))
+}
+
+/// Runs `rpc check-registration`.
+pub async fn run_check(args: CheckRegistrationArgs, cx: CommandContext<'_>) -> CommandResult {
+    let target = cx.read_target(&args.filters)?;
+    let options = NodeListOptions { fields: &[], with_stale: true };
+    let list = async {
+        let fleet = FleetConnection::connect(&cx.load_settings()?, &target).await?;
+        Ok::<_, crate::error::Error>(fleet.list_registered(&target, options).await?)
+    };
+    match list.await {
+        Ok(list) => {
+            let old = list.nodes.iter().filter(|node| is_older_than(node, args.interval)).count();
+            let total = list.nodes.len();
+            cx.printer.print_text(render_registration_check(old, total, args.interval))?;
+            Ok(CommandExitCode::from_verdict(old == 0))
+        }
+        Err(error) => {
+            cx.printer.print_text(format!("UNKNOWN: {error}\n"))?;
+            Ok(CommandExitCode::NoneAnswered)
+        }
+    }
+}
+
+/// Whether a node was not heard of for this long. One that was not heard of since the directory's start is old only once it is missing.
+fn is_older_than(node: &DirectoryNodeRow, seconds: u64) -> bool {
+    node.seen.map_or(node.state == "missing", |seen| seen > seconds)
+}
+
+/// Prints the nodes that match, and then each change.
+async fn watch_nodes(
+    fleet: &FleetConnection,
+    target: &TargetSelection,
+    fields: &[String],
+    cx: CommandContext<'_>,
+) -> CommandResult {
+    let mut cursor: Option<String> = None;
+    let mut known = std::collections::BTreeMap::<String, DirectoryNodeRow>::new();
+    loop {
+        let changes = fleet.registered_changes(target, cursor.as_deref(), fields).await?;
+        if changes.complete {
+            let names: std::collections::BTreeSet<&String> =
+                changes.nodes.iter().map(|row| &row.node).collect();
+            let gone: Vec<String> =
+                known.keys().filter(|name| !names.contains(name)).cloned().collect();
+            for name in gone {
+                known.remove(&name);
+                cx.printer.print_line(format_args!("- {}", escape_to_line(&name)))?;
+            }
+        }
+        for name in changes.gone {
+            if known.remove(&name).is_some() {
+                cx.printer.print_line(format_args!("- {}", escape_to_line(&name)))?;
+            }
+        }
+        for row in changes.nodes {
+            let before = known.insert(row.node.clone(), row.clone());
+            let sign = match before {
+                None => '+',
+                Some(before) if before.state == row.state && before.fields == row.fields => {
+                    continue;
+                }
+                Some(_) => '~',
+            };
+            let values: String =
+                row.fields.iter().map(|(name, value)| format!("  {name}={value}")).collect();
+            let line = format!("{}  {}{values}", row.node, row.state);
+            cx.printer.print_line(format_args!("{sign} {}", escape_to_line(&line)))?;
+        }
+        cursor = Some(changes.cursor);
+    }
+}
+
+fn warn_of_gaps(list: &RegisteredNodeList, cx: CommandContext<'_>) {
+    if !list.freshness.current {
+        cx.printer.print_warning(
+            "the directory is not up to date: it has just started, or has lost its connection",
+        );
+    }
+    if list.stale > 0 {
+        let count = node_count_text(list.stale);
+        cx.printer.print_hint(format_args!(
+            "{count} not heard of for an hour are left out; --stale shows them"
+        ));
+    }
+}
+
+fn found_verdict(has_nodes: bool) -> CommandExitCode {
+    if has_nodes { CommandExitCode::Passed } else { CommandExitCode::Local }
+}

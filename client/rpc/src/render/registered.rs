@@ -1,0 +1,147 @@
+//! Renders what the directory knows: lists, single nodes, counts, and the line for Nagios.
+
+use muster_contract::directory::{DirectoryFacetsOutput, DirectoryNodeRow, DirectoryShowOutput};
+use serde_json::Value;
+
+use super::escape_to_line;
+
+/// A table of nodes with the requested facts.
+pub fn render_node_table(nodes: &[DirectoryNodeRow], fields: &[String], is_wide: bool) -> String {
+    let wide_heading = ["VERSION", "COLLECTIVES", "CLASSES"].map(str::to_owned);
+    let mut heading = ["NODE", "STATE", "SEEN"].map(str::to_owned).to_vec();
+    heading.extend(wide_heading.into_iter().filter(|_| is_wide));
+    heading.extend(fields.iter().cloned());
+    let row = |node: &DirectoryNodeRow| {
+        let mut cells = vec![node.node.clone(), node.state.clone(), age_text(node.seen)];
+        if is_wide {
+            let (collectives, classes) = (node.collectives.join(","), node.classes.to_string());
+            cells.extend([node.version.clone(), collectives, classes]);
+        }
+        cells.extend(
+            fields.iter().map(|field| node.fields.get(field).map_or("-".to_owned(), value_text)),
+        );
+        cells.iter().map(|cell| escape_to_line(cell).to_string()).collect::<Vec<_>>()
+    };
+    let rows: Vec<Vec<String>> = std::iter::once(heading).chain(nodes.iter().map(row)).collect();
+    align_columns(&rows)
+}
+
+/// Everything about one node.
+pub fn render_node(output: &DirectoryShowOutput) -> String {
+    let node = &output.node;
+    let list =
+        |names: &[String]| if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+    let agents: Vec<String> =
+        output.agents.iter().map(|(name, version)| format!("{name} {version}")).collect();
+    let classes = output.classes.as_deref().map_or("unknown".to_owned(), list);
+    let mut rows = vec![
+        ["node".to_owned(), node.node.clone()],
+        ["state".to_owned(), node.state.clone()],
+        ["last heard of".to_owned(), age_text(node.seen)],
+        ["version".to_owned(), node.version.clone()],
+        ["collectives".to_owned(), list(&node.collectives)],
+        ["agents".to_owned(), list(&agents)],
+        ["classes".to_owned(), classes],
+    ];
+    rows.extend(output.ssh_host_keys.iter().map(|key| ["ssh host key".to_owned(), key.clone()]));
+    let facts = output.facts.iter();
+    rows.extend(facts.map(|(name, value)| [format!("fact {name}"), value_text(value)]));
+    let rows: Vec<Vec<String>> = rows
+        .iter()
+        .map(|row| row.iter().map(|cell| escape_to_line(cell).to_string()).collect())
+        .collect();
+    align_columns(&rows)
+}
+
+/// Values and how many nodes have them.
+pub fn render_facets(output: &DirectoryFacetsOutput) -> String {
+    let mut rows = vec![["NODES".to_owned(), "VALUE".to_owned()].to_vec()];
+    rows.extend(output.values.iter().map(|facet| {
+        vec![facet.nodes.to_string(), escape_to_line(&value_text(&facet.value)).to_string()]
+    }));
+    if output.absent > 0 {
+        rows.push(vec![output.absent.to_string(), "(no value)".to_owned()]);
+    }
+    let hidden = output.distinct.saturating_sub(output.values.len());
+    let more =
+        if hidden > 0 { format!("... and {hidden} further values\n") } else { String::new() };
+    align_columns(&rows) + &more
+}
+
+/// The line of MCollective's `check_mongodb.rb`.
+pub fn render_registration_check(old: usize, total: usize, interval: u64) -> String {
+    let current = total.saturating_sub(old);
+    let counts = format!("totalhosts={total} oldhosts={old} currenthosts={current}");
+    if old > 0 {
+        format!(
+            "CRITICAL: {old} / {total} hosts not checked in within {interval} seconds| {counts}\n"
+        )
+    } else {
+        format!("OK: {total} / {total} hosts checked in within {interval} seconds| {counts}\n")
+    }
+}
+
+/// A time in the unit that people use for it.
+fn age_text(seconds: Option<u64>) -> String {
+    match seconds {
+        None => "-".to_owned(),
+        Some(seconds @ 0..120) => format!("{seconds}s"),
+        Some(seconds @ 120..7200) => format!("{}m", seconds / 60),
+        Some(seconds @ 7200..172_800) => format!("{}h", seconds / 3600),
+        Some(seconds) => format!("{}d", seconds / 86_400),
+    }
+}
+
+/// Text without quotes, other values as JSON.
+fn value_text(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+fn align_columns(rows: &[Vec<String>]) -> String {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column));
+        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let line = |row: &Vec<String>| {
+        let padded = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
+        padded.collect::<Vec<_>>().join("  ").trim_end().to_owned() + "\n"
+    };
+    rows.iter().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn registration_check_prints_the_line_of_mcollective() {
+        assert_eq!(
+            render_registration_check(2, 10, 300),
+            "CRITICAL: 2 / 10 hosts not checked in within 300 seconds| totalhosts=10 oldhosts=2 currenthosts=8\n"
+        );
+        assert_eq!(
+            render_registration_check(0, 10, 300),
+            "OK: 10 / 10 hosts checked in within 300 seconds| totalhosts=10 oldhosts=0 currenthosts=10\n"
+        );
+    }
+
+    #[test]
+    fn table_has_the_requested_facts() {
+        let node = DirectoryNodeRow {
+            node: "db1".to_owned(),
+            state: "present".to_owned(),
+            seen: Some(7300),
+            version: "0.1.0".to_owned(),
+            collectives: vec!["muster".to_owned()],
+            classes: 3,
+            fields: [("os.name".to_owned(), Value::from("Debian\u{1b}[31m"))].into(),
+        };
+        let fields = ["os.name".to_owned(), "none".to_owned()];
+        let text = render_node_table(&[node], &fields, true);
+        let expected = "NODE  STATE    SEEN  VERSION  COLLECTIVES  CLASSES  os.name            none\n\
+                        db1   present  2h    0.1.0    muster       3        Debian\\u{1b}[31m  -\n";
+        assert_eq!(text, expected);
+    }
+}

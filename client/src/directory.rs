@@ -1,0 +1,150 @@
+//! Queries of the directory: a service that knows what all nodes publish about themselves. Any instance answers.
+//!
+//! The answer is accepted only if a user with the role service signed it.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use muster_base::unix_millis_now;
+use muster_contract::directory::{DirectoryFindOutput, DirectoryFreshness, DirectoryQueryInput};
+use muster_contract::{read_values, write_values};
+use muster_filter::NodeFilter;
+use muster_wire::identity::Identity;
+use muster_wire::node_record::NodeRecord;
+use muster_wire::sign::{self, MessageRefusal};
+use muster_wire::token::UserRole;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::call::{CallTarget, RpcCall};
+use crate::client::Client;
+use crate::error::ClientError;
+use crate::event::{CallEvent, ReceivedReply};
+
+/// The agent of the directory.
+pub const DIRECTORY_AGENT: &str = "directory";
+
+/// Time for an answer, after which a discovery asks the nodes themselves.
+pub const DIRECTORY_TIMEOUT: Duration = Duration::from_millis(300);
+
+/// Why the directory gave no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum DirectoryError {
+    /// No instance runs.
+    #[error("no directory is running; enable one with [plugins.directory] on a host of this fleet")]
+    Absent,
+    /// No instance answered in time.
+    #[error("the directory did not answer within {} ms", .0.as_millis())]
+    Timeout(Duration),
+    /// The instance has not read all records yet.
+    #[error(
+        "the directory has just started and does not know all nodes yet; try again in some seconds"
+    )]
+    NotReady,
+    /// The instance refused the query.
+    #[error("the directory refused the query: {0}")]
+    Refused(String),
+    /// The answer was signed by a user without the role service.
+    #[error("{0} answered for the directory, but is no service; the answer was ignored")]
+    NotAService(Identity),
+    /// The answer has another form.
+    #[error("cannot read the directory's answer")]
+    Answer(#[source] serde_json::Error),
+    /// The query could not be sent.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+}
+
+/// The nodes that match a filter, according to the directory.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RegisteredNodes {
+    /// All of them.
+    pub nodes: BTreeSet<Identity>,
+    /// Those that have sent no heartbeat for two intervals.
+    pub missing: BTreeSet<Identity>,
+    /// Number of further nodes that match and are left out, because they were not heard of for long.
+    pub stale: usize,
+    /// How current the answer is.
+    pub freshness: DirectoryFreshness,
+}
+
+impl Client {
+    /// Calls an action of the directory, and reads its outputs.
+    pub async fn query_directory<T: DeserializeOwned>(
+        &self,
+        action: &str,
+        inputs: &impl Serialize,
+        timeout: Duration,
+    ) -> Result<T, DirectoryError> {
+        let target = CallTarget::AnyInstance;
+        let mut call = RpcCall::new(DIRECTORY_AGENT, action, target).map_err(ClientError::from)?;
+        call.data = write_values(inputs);
+        call.expect = Some(1);
+        call.wait = timeout;
+        let reply = self.first_reply(call).await?.ok_or(DirectoryError::Timeout(timeout))?;
+        if reply.sender_role != UserRole::Service {
+            return Err(DirectoryError::NotAService(reply.reply.sender));
+        }
+        if !reply.is_ok() {
+            return Err(DirectoryError::Refused(reply.reply.statusmsg));
+        }
+        read_values(&reply.reply.data).map_err(DirectoryError::Answer)
+    }
+
+    /// The nodes of this collective that match a filter, from as many pages as there are.
+    pub async fn find_registered(
+        &self,
+        filter: &NodeFilter,
+        timeout: Duration,
+    ) -> Result<RegisteredNodes, DirectoryError> {
+        let filter = self.filter_for_directory(filter);
+        let mut found = RegisteredNodes::default();
+        let mut input =
+            DirectoryQueryInput { filter: Some(filter), ..DirectoryQueryInput::default() };
+        loop {
+            let page: DirectoryFindOutput = self.query_directory("find", &input, timeout).await?;
+            if !page.freshness.ready {
+                return Err(DirectoryError::NotReady);
+            }
+            found.nodes.extend(page.nodes.iter().filter_map(|name| Identity::parse(name).ok()));
+            found.missing.extend(page.missing.iter().filter_map(|name| Identity::parse(name).ok()));
+            found.stale = page.stale;
+            found.freshness = page.freshness;
+            let Some(next) = page.next else { return Ok(found) };
+            input.after = Some(next);
+        }
+    }
+
+    /// The filter as JSON, restricted to this client's collective: the directory knows the nodes of all.
+    pub fn filter_for_directory(&self, filter: &NodeFilter) -> String {
+        let restricted = format!("{{\"collectives\": \"{}\"}}", self.collective());
+        let filter = filter.clone().with_query(&restricted).unwrap_or_else(|_| filter.clone());
+        serde_json::to_string(&filter).unwrap_or_default()
+    }
+
+    /// Opens the record of a node, as the bucket stores it.
+    pub fn open_record(
+        &self,
+        node: &Identity,
+        record: &[u8],
+    ) -> Result<NodeRecord, MessageRefusal> {
+        let (trust, now) = (self.inner.trust(), unix_millis_now());
+        sign::open_record(record, node, &trust, &self.inner.tokens, now)
+    }
+
+    /// The first reply to a call; `None` if there was none in time.
+    async fn first_reply(&self, call: RpcCall) -> Result<Option<ReceivedReply>, DirectoryError> {
+        let mut events = self.call(call);
+        loop {
+            match events.next().await {
+                Some(CallEvent::Reply(reply)) => return Ok(Some(*reply)),
+                Some(CallEvent::Finished(stats)) if stats.is_unserved => {
+                    return Err(DirectoryError::Absent);
+                }
+                Some(CallEvent::Failed(error)) => return Err(error.into()),
+                Some(CallEvent::Finished(_)) | None => return Ok(None),
+                Some(_) => {}
+            }
+        }
+    }
+}
