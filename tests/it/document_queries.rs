@@ -55,7 +55,7 @@ impl QueryFixture {
         };
         let nodes = NODES.into_iter().map(start_node).collect();
         let rpc = RpcCommand::new(&server, &organisation, &organisation.caller("rip"), "");
-        poll_until_ok("all nodes reply", Duration::from_secs(60), async || {
+        poll_until_ok("all nodes reply", Duration::from_mins(1), async || {
             match rpc.run(&["find", "-I", "/./"]).await {
                 output if lines(&output.stdout).len() == NODES.len() => Ok(()),
                 output => Err(describe_output(&output)),
