@@ -16,6 +16,7 @@ mod demo_machines;
 mod discovery;
 mod docs;
 mod doctor;
+mod document_queries;
 mod documents;
 mod encrypted_inputs;
 mod enrolled_names;

@@ -15,7 +15,7 @@ pub enum FilterCommand {
     #[command(after_help = "Examples:
   rpc filter explain -W \"customer=acme apache\" -I /^web/
   rpc filter explain -S \"(country=uk or country=de) and not apache\"
-  rpc filter explain -Q \"{ 'facts.load': { $gt: 2 }, classes: { $nin: [ apache ] } }\"")]
+  rpc filter explain -Q '{ facts.load: { $gt: 2 }, classes: { $ne: apache } }'")]
     Explain(FilterArgs),
     /// Test filters against each node of a saved inventory, without sending a request
     #[command(

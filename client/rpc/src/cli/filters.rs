@@ -36,7 +36,7 @@ pub struct ConditionArgs {
     /// Expression: "country=uk and not apache"
     #[arg(short = 'S', long = "select", value_name = "EXPR", help_heading = HELP_HEADING)]
     pub select: Vec<String>,
-    /// Query document: "{ 'facts.customer': 'acme', classes: apache }"
+    /// Query document: "{'facts.country': 'uk'}"
     #[arg(short = 'Q', long = "query", value_name = "DOCUMENT", help_heading = HELP_HEADING)]
     pub query: Vec<String>,
     /// Compare numbers in -Q with texts, too

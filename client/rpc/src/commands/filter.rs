@@ -88,9 +88,13 @@ mod tests {
         assert_eq!(exit, CommandExitCode::Passed);
         assert_eq!(
             data.text(),
-            "nodes that have agent rpcutil, (whose fact country equals \"uk\" or whose fact \
-             customer equals \"acme\") and that do not have class apache\n"
+            "nodes that have agent rpcutil, whose fact load is greater than 2, (whose fact country \
+             equals \"uk\" or whose fact customer equals \"acme\") and that do not have class apache\n"
         );
-        assert_eq!(talk.text(), "normal form: (country==uk or customer==acme) and not apache\n");
+        assert_eq!(
+            talk.text(),
+            "normal form: (country==uk or customer==acme) and not apache\n\
+             canonical query: {\"facts.load\":{\"$gt\":2}}\n"
+        );
     }
 }

@@ -57,19 +57,20 @@ impl DocumentClause {
 }
 
 fn explain_field(path: &DocumentPath, tests: &[FieldTest]) -> String {
-    if let (DocumentPath::Names(field, None), [FieldTest::Equal(QueryValue::Text(name))]) =
-        (path, tests)
-    {
-        let verb = match field {
-            NameField::Agents => "have agent",
-            NameField::Classes => "have class",
-            NameField::Collectives => "are in collective",
+    if let (DocumentPath::Names(field, None), [test]) = (path, tests) {
+        let (name, verbs) = match test {
+            FieldTest::Equal(name @ QueryValue::Text(_)) => (name, ("have", "are")),
+            FieldTest::NotEqual(name @ QueryValue::Text(_)) => (name, ("do not have", "are not")),
+            _ => return format!("whose {} list {}", field.singular(), test.explain_test()),
         };
-        let name = QueryValue::Text(name.clone());
-        return format!("that {verb} {name}");
+        return match field {
+            NameField::Collectives => format!("that {} in collective {name}", verbs.1),
+            _ => format!("that {} {} {name}", verbs.0, field.singular()),
+        };
     }
     let subject = match path {
         DocumentPath::Facts(Some(path)) => format!("fact {path}"),
+        DocumentPath::Names(field, None) => format!("{} list", field.singular()),
         other => other.to_string(),
     };
     format!("whose {subject} {}", explain_tests(tests))

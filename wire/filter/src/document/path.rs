@@ -92,6 +92,14 @@ fn unknown_field(field: &str) -> FilterFault {
 }
 
 impl NameField {
+    pub(super) fn singular(self) -> &'static str {
+        match self {
+            Self::Agents => "agent",
+            Self::Classes => "class",
+            Self::Collectives => "collective",
+        }
+    }
+
     pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::Agents => "agents",

@@ -225,7 +225,11 @@ fn queries_are_explained_in_english() {
         ),
         (
             "{$or: [{facts.load: {$gte: 2, $lt: 8}}, {identity: /^db/}], agents: {$ne: x}}",
-            r#"nodes (whose fact load is at least 2 and is less than 8 or whose identity matches /^db/) and whose agents does not equal "x""#,
+            r#"nodes (whose fact load is at least 2 and is less than 8 or whose identity matches /^db/) and that do not have agent "x""#,
+        ),
+        (
+            "{classes: {$size: 2, $ne: a}, agents: {$in: [b, /c/]}, collectives: {$ne: d}}",
+            r#"nodes whose class list is a list of 2 elements and does not equal "a", whose agent list is one of "b" or /c/ and that are not in collective "d""#,
         ),
         (
             "{facts.a: {$not: {$in: [1, /b/]}}, $nor: [{facts.c: null}]}",
