@@ -23,6 +23,7 @@ mod client;
 mod cluster;
 mod daemon;
 mod demo;
+mod directory;
 mod discovery;
 mod engine;
 mod fleet;

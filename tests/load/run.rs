@@ -11,7 +11,8 @@ use crate::gate::{self, Baseline};
 use crate::measure::{FleetSize, fan_out};
 use crate::report::{Report, Section};
 use crate::{
-    broker_restart, client, cluster, daemon, discovery, engine, micro, provision, slow_link, start,
+    broker_restart, client, cluster, daemon, directory, discovery, engine, micro, provision,
+    slow_link, start,
 };
 
 /// The benches.
@@ -43,6 +44,8 @@ enum Bench {
     SlowLink,
     /// A large fleet behind a cluster, of which a server is killed
     Cluster,
+    /// Queries of the directory
+    Directory,
 }
 
 /// Arguments of `load run`.
@@ -132,6 +135,7 @@ impl RunArgs {
             Bench::Engine => engine::bench(2_000),
             Bench::Provision => provision::bench(if short { &[100] } else { &[100, 1_000] }),
             Bench::Storm => broker_restart::bench(pick(500, 1_000)),
+            Bench::Directory => directory::bench(pick(2_000, 10_000), pick(5, 15)),
             Bench::Cluster => cluster::bench(pick(5_000, 50_000)),
             Bench::SlowLink if short => slow_link::bench(&[1_000], &[1_000, 20_000], &[100, 20]),
             Bench::SlowLink => {

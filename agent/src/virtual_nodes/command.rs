@@ -124,7 +124,8 @@ impl NodeFactory {
         let now = WallClock::system().now() / 1000;
         Ok(Self {
             account: trust.account_key(),
-            fleet: NodeFleet::new(args.nodes, state, &signer, trust.account_token())?,
+            fleet: NodeFleet::new(args.nodes, state, &signer, trust.account_token())?
+                .with_registration(config.registration.clone(), config.broker.reconnect_spread),
             options: credentials::connect_options(config, &signer)?,
             template: NodeTemplate::new(
                 trust,

@@ -10,10 +10,13 @@ use muster_wire::identity::Identity;
 use muster_wire::sign::Signer;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::audit::{AuditLog, AuditLogError, AuditOptions};
+use crate::config::RegistrationConfig;
 use crate::core::DaemonCore;
 use crate::daemon::Daemon;
+use crate::registration::NodeRegistration;
 use crate::shared::lock_mutex;
 
 /// Number of nodes that share one audit log: fewer than its queue holds, so that the records of a request to all nodes fit.
@@ -37,6 +40,8 @@ pub enum NodeFleetError {
 pub struct NodeFleet {
     nodes: Mutex<BTreeMap<Identity, RunningNode>>,
     logs: Vec<Arc<AuditLog>>,
+    /// How nodes register with the directory, and the time over which they spread their writes.
+    registration: Option<(RegistrationConfig, Duration)>,
 }
 
 #[derive(Debug)]
@@ -44,6 +49,7 @@ struct RunningNode {
     stop: CancellationToken,
     bus: Bus,
     daemon: JoinHandle<()>,
+    _registration: Option<AbortOnDropHandle<()>>,
 }
 
 impl NodeFleet {
@@ -60,7 +66,14 @@ impl NodeFleet {
             AuditLog::open(options).map(Arc::new)
         };
         let logs = (0..nodes.div_ceil(NODES_PER_LOG)).map(log);
-        Ok(Self { nodes: Mutex::default(), logs: logs.collect::<Result<_, _>>()? })
+        let logs = logs.collect::<Result<_, _>>()?;
+        Ok(Self { nodes: Mutex::default(), logs, registration: None })
+    }
+
+    /// Lets the nodes publish their records and heartbeats, and spread the writes after a connection over this time.
+    #[must_use]
+    pub fn with_registration(self, config: RegistrationConfig, spread: Duration) -> Self {
+        Self { registration: Some((config, spread)), ..self }
     }
 
     /// The audit log of the node with this number; `None` if the number exceeds the fleet's size.
@@ -76,16 +89,21 @@ impl NodeFleet {
     /// Starts a node on this connection, its own or a shared one; returns when the broker has confirmed its subscriptions.
     pub async fn start_node(&self, core: DaemonCore, bus: Bus) -> Result<(), NodeFleetError> {
         let node = core.identity().clone();
-        let daemon = Daemon::start(Arc::new(core), bus.clone()).await;
+        let core = Arc::new(core);
+        let daemon = Daemon::start(Arc::clone(&core), bus.clone()).await;
         let daemon =
             daemon.map_err(|source| NodeFleetError::Connect { node: node.clone(), source })?;
         let mut nodes = lock_mutex(&self.nodes);
         if nodes.contains_key(&node) {
             return Err(NodeFleetError::AlreadyRunning { node });
         }
+        let registration = self.registration.as_ref().map(|(config, spread)| {
+            let registration = NodeRegistration::new(core, bus.clone(), config.clone(), *spread);
+            AbortOnDropHandle::new(tokio::spawn(registration.run()))
+        });
         let stop = CancellationToken::new();
         let daemon = tokio::spawn(daemon.run(stop.clone(), DRAIN_TIMEOUT));
-        nodes.insert(node, RunningNode { stop, bus, daemon });
+        nodes.insert(node, RunningNode { stop, bus, daemon, _registration: registration });
         Ok(())
     }
 

@@ -8,7 +8,7 @@ use schemars::generate::SchemaSettings;
 use serde_json::{Value, json};
 
 use super::PUBLISHED_SCHEMAS;
-use crate::commands::{broker, org};
+use crate::commands::{broker, nodes, org};
 use crate::render;
 use crate::render::json::ReportDocument;
 
