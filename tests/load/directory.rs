@@ -163,8 +163,10 @@ impl QueryCase {
 /// Facts as of a real machine: most are the same on many nodes, some differ on each.
 fn node_facts(number: usize) -> NodeFacts {
     let mut facts = serde_json::Map::new();
-    facts
-        .insert("customer".to_owned(), json!(["acme", "initech", "umbrella", "hooli"][number % 4]));
+    facts.insert(
+        "customer".to_owned(),
+        json!((["acme", "initech", "umbrella", "hooli"][number % 4])),
+    );
     facts.insert("site".to_owned(), json!(format!("site{}", number % 20)));
     facts.insert("processors".to_owned(), json!({"count": number % 64, "models": ["x86_64"]}));
     let address = format!("10.{}.{}.{}", number / 65_536, number / 256 % 256, number % 256);
@@ -172,7 +174,7 @@ fn node_facts(number: usize) -> NodeFacts {
     facts.insert("network".to_owned(), network);
     facts.insert(
         "os".to_owned(),
-        json!({"family": ["Debian", "RedHat"][number % 2], "release": {"full": "12.5"}}),
+        json!({"family": (["Debian", "RedHat"][number % 2]), "release": {"full": "12.5"}}),
     );
     while facts.len() < FACTS {
         let at = facts.len();

@@ -15,9 +15,11 @@ use muster_wire::enrol::{
     open_enrolment_request, sign_enrolment_request,
 };
 use muster_wire::event::FleetEvent;
+use muster_wire::node_record::{NodeContent, NodeHeartbeat, NodeRecord};
 use muster_wire::progress::ProgressMessage;
 use muster_wire::sign::{
-    EnvelopeKind, Signer, open_event, open_progress, open_reply, open_request, sign_envelope,
+    EnvelopeKind, Signer, open_event, open_heartbeat, open_progress, open_record, open_reply,
+    open_request, sign_envelope,
 };
 use muster_wire::subject::EventAddress;
 use muster_wire::token::{TokenCache, UserRole};
@@ -32,7 +34,9 @@ pub(crate) fn kinds() -> Vec<EnvelopeKind> {
         EnvelopeKind::Request => Some(EnvelopeKind::Reply),
         EnvelopeKind::Reply => Some(EnvelopeKind::Progress),
         EnvelopeKind::Progress => Some(EnvelopeKind::Event),
-        EnvelopeKind::Event => Some(EnvelopeKind::Proposal),
+        EnvelopeKind::Event => Some(EnvelopeKind::Record),
+        EnvelopeKind::Record => Some(EnvelopeKind::Heartbeat),
+        EnvelopeKind::Heartbeat => Some(EnvelopeKind::Proposal),
         EnvelopeKind::Proposal => Some(EnvelopeKind::Approval),
         EnvelopeKind::Approval => Some(EnvelopeKind::Bundle),
         EnvelopeKind::Bundle => Some(EnvelopeKind::Hello),
@@ -68,7 +72,11 @@ impl Samples {
         let fleet = &self.place.fleet;
         match kind {
             EnvelopeKind::Request | EnvelopeKind::Proposal => fleet.caller(),
-            EnvelopeKind::Reply | EnvelopeKind::Progress | EnvelopeKind::Event => fleet.node(),
+            EnvelopeKind::Reply
+            | EnvelopeKind::Progress
+            | EnvelopeKind::Event
+            | EnvelopeKind::Record
+            | EnvelopeKind::Heartbeat => fleet.node(),
             EnvelopeKind::Approval => fleet.signer(UserRole::Caller, "anna", 61),
             EnvelopeKind::Bundle => bundle_signer(&self.place),
             EnvelopeKind::Hello => self.place.bootstrap(&WEB),
@@ -85,6 +93,8 @@ impl Samples {
             EnvelopeKind::Reply => sign_envelope(kind, &world::reply(), &signer),
             EnvelopeKind::Progress => sign_envelope(kind, &progress(), &signer),
             EnvelopeKind::Event => sign_envelope(kind, &event(), &signer),
+            EnvelopeKind::Record => sign_envelope(kind, &record(), &signer),
+            EnvelopeKind::Heartbeat => sign_envelope(kind, &heartbeat(), &signer),
             EnvelopeKind::Proposal => sign_envelope(kind, &proposal(), &signer),
             EnvelopeKind::Approval => {
                 let approval = ProposalApproval {
@@ -146,6 +156,12 @@ impl Samples {
                     .map(drop)
                     .map_err(|refusal| refusal.to_string())
             }
+            EnvelopeKind::Record => open_record(bytes, &event().sender, trust, &cache, NOW)
+                .map(drop)
+                .map_err(|refusal| refusal.to_string()),
+            EnvelopeKind::Heartbeat => open_heartbeat(bytes, &event().sender, trust, &cache, NOW)
+                .map(drop)
+                .map_err(|refusal| refusal.to_string()),
             EnvelopeKind::Proposal => open_proposal(bytes, trust, &cache, NOW)
                 .map(drop)
                 .map_err(|error| error.to_string()),
@@ -190,6 +206,16 @@ fn progress() -> ProgressMessage {
         dropped: 0,
         time: NOW,
     }
+}
+
+fn record() -> NodeRecord {
+    let content = NodeContent { version: "0.1.0".to_owned(), ..NodeContent::default() };
+    NodeRecord::new(event().sender, NOW, &content, &content).unwrap()
+}
+
+fn heartbeat() -> NodeHeartbeat {
+    let digest = NodeContent::default().digest().unwrap();
+    NodeHeartbeat { sender: event().sender, time: NOW, digest, boot: uuid::Uuid::nil() }
 }
 
 fn event() -> FleetEvent {
