@@ -210,7 +210,7 @@ mod tests {
         assert_eq!(names.len(), unique.len());
         insta::assert_snapshot!(
             "mongo".parse::<DiscoveryMethod>().unwrap_err(),
-            @r#""mongo" is not a discovery method; the methods are broadcast, flat, stdin, external, inventory, puppetdb"#
+            @r#""mongo" is not a discovery method; the methods are auto, directory, broadcast, flat, stdin, external, inventory, puppetdb"#
         );
     }
 
@@ -222,11 +222,11 @@ mod tests {
         let query = wanted(NodeFilter::default().with_query("{classes: a}").unwrap());
         let groups = DiscoveryQuery { groups: vec!["web".into()], ..DiscoveryQuery::default() };
         for (wanted, able) in [
-            (facts, "broadcast external inventory puppetdb"),
-            (select, "broadcast external inventory"),
-            (query, "broadcast inventory"),
+            (facts, "auto directory broadcast external inventory puppetdb"),
+            (select, "auto directory broadcast external inventory"),
+            (query, "auto directory broadcast inventory"),
             (groups, "inventory"),
-            (DiscoveryQuery::default(), "broadcast flat stdin external inventory puppetdb"),
+            (DiscoveryQuery::default(), "auto directory broadcast flat stdin external inventory puppetdb"),
         ] {
             let passed = DiscoveryMethod::ALL
                 .into_iter()
@@ -239,7 +239,7 @@ mod tests {
         assert_eq!(refused.kind, ConditionKind::Agents);
         assert_eq!(
             refused.to_string(),
-            "the discovery method puppetdb does not support agents (-A); use broadcast, external or inventory"
+            "the discovery method puppetdb does not support agents (-A); use auto, directory, broadcast, external or inventory"
         );
     }
 }

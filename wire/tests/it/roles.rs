@@ -10,7 +10,7 @@ use crate::world::{TestOrganisation, name};
 #[test]
 fn nodes_can_only_reply_register_and_use_permits() {
     let template = UserRole::Node.permission_template(&[name("fleet"), name("lab")]);
-    let mut publish = vec!["_R.*.*.{{name()}}", "_E.*.{{name()}}", "$KV.NODES.{{name()}}"];
+    let mut publish = vec!["_R.*.*.{{name()}}", "_E.*.{{name()}}", "_B.{{name()}}", "$KV.NODES.{{name()}}", "$JS.API.DIRECT.GET.KV_NODES.$KV.NODES.{{name()}}"];
     let keys: Vec<String> = ["wait", "claim", "beat"]
         .into_iter()
         .flat_map(|sign| {
@@ -104,7 +104,9 @@ fn only_a_service_can_publish_what_it_can_subscribe_to() {
             "fleet.*.*.all & fleet.*.*.all",
             "fleet.*.*.node.> & fleet.*.*.node.{{name()}}",
             "fleet.*.*.ref.> & fleet.*.*.ref.{{name()}}",
+            "fleet.*.*.any & fleet.*.*.any",
             "_R.*.*.{{name()}} & _R.{{subject()}}.>",
+            "_B.{{name()}} & _B.>",
         ]
     );
     assert_eq!(

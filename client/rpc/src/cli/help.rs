@@ -29,11 +29,11 @@ Run:
   cancel      Cancel a request that is running or queued on nodes
 
 Inspect:
-  nodes       List the nodes that the directory knows, also those that are down
-  node        Show what the directory knows of one node
   facts       Show the distribution of a fact's values
   inventory   Show the inventory of one node, or report on many nodes
   doctor      Diagnose problems of the client, the brokers and the nodes
+  nodes       List the nodes that the directory knows, also those that are down
+  node        Show what the directory knows of one node
   explain     Show what a request would send, without sending it
   stats       Show the request counters of daemons
   events      Show the events of nodes as they happen

@@ -140,8 +140,8 @@ mod tests {
         };
         let fields = ["os.name".to_owned(), "none".to_owned()];
         let text = render_node_table(&[node], &fields, true);
-        let expected = "NODE  STATE    SEEN  VERSION  COLLECTIVES  CLASSES  os.name            none\n\
-                        db1   present  2h    0.1.0    muster       3        Debian\\u{1b}[31m  -\n";
+        let expected = "NODE  STATE    SEEN  VERSION  COLLECTIVES  CLASSES  os.name         none\n\
+                        db1   present  2h    0.1.0    muster       3        Debian\\x1b[31m  -\n";
         assert_eq!(text, expected);
     }
 }
