@@ -296,7 +296,7 @@ mod tests {
             ),
             (
                 flags(None, &[], &["group:web"]),
-                "broadcast does not support groups (-I group:NAME); use inventory",
+                "auto does not support groups (-I group:NAME); use inventory",
             ),
             (
                 flags(None, &[], &["pql:nodes[certname] { }"]),
