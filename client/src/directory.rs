@@ -129,7 +129,8 @@ impl Client {
         record: &[u8],
     ) -> Result<NodeRecord, MessageRefusal> {
         let (trust, now) = (self.inner.trust(), unix_millis_now());
-        sign::open_record(record, node, &trust, &self.inner.tokens, now)
+        let opened = sign::open_record(record, node, &trust, &self.inner.tokens, now)?;
+        Ok(opened.record)
     }
 
     /// The first reply to a call; `None` if there was none in time.

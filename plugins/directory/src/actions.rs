@@ -31,6 +31,12 @@ const DEFAULT_STALE_SECONDS: u64 = 3600;
 const MAX_FACETS: usize = 1000;
 /// Most fields of each node.
 const MAX_FIELDS: usize = 32;
+/// Most bytes of the rows of a page as JSON: an answer stays below the broker's limit for a message.
+const MAX_PAGE_BYTES: usize = 384 * 1024;
+/// Quotes and comma of a name in a list.
+const JSON_NAME_BYTES: usize = 3;
+/// Longest time that `show` waits until the index has a record that the bucket has.
+const MAX_RECORD_WAIT: Duration = Duration::from_secs(2);
 /// Longest time that `changes` waits.
 const MAX_CHANGES_WAIT: Duration = Duration::from_secs(20);
 
@@ -86,6 +92,30 @@ struct NodePage<'a> {
     total: usize,
     stale: usize,
     next: Option<String>,
+}
+
+impl NodePage<'_> {
+    /// Moves the nodes after the first ones to the next page.
+    fn cut(&mut self, count: usize) {
+        if count < self.nodes.len() {
+            self.nodes.truncate(count);
+            self.next = self.nodes.last().map(|last| last.identity.to_string());
+        }
+    }
+}
+
+/// How many values of these sizes fit on a page, at least one.
+fn count_fitting(sizes: impl Iterator<Item = usize>) -> usize {
+    let mut total = 0;
+    let fits = |size: &usize| {
+        total += size;
+        total <= MAX_PAGE_BYTES
+    };
+    sizes.take_while(fits).count().max(1)
+}
+
+fn row_bytes(row: &DirectoryNodeRow) -> usize {
+    serde_json::to_string(row).map_or(0, |text| text.len() + 1)
 }
 
 impl DirectoryState {
@@ -170,9 +200,14 @@ fn find(
     input: &DirectoryQueryInput,
 ) -> Result<DirectoryFindOutput, ActionError> {
     let (state, now) = (handle.read(), Instant::now());
-    let page = state.page(input, now)?;
+    let mut page = state.page(input, now)?;
     let name = |node: &&StoredNode| node.identity.to_string();
     let is_missing = |node: &&&StoredNode| state.presence(node, now) == Presence::Missing;
+    // The names of missing nodes are in both lists.
+    let bytes = |node: &&StoredNode| {
+        (node.identity.as_str().len() + JSON_NAME_BYTES) * (1 + usize::from(is_missing(&node)))
+    };
+    page.cut(count_fitting(page.nodes.iter().map(bytes)));
     Ok(DirectoryFindOutput {
         missing: page.nodes.iter().filter(is_missing).map(name).collect(),
         nodes: page.nodes.iter().map(name).collect(),
@@ -189,9 +224,12 @@ fn list(
 ) -> Result<DirectoryListOutput, ActionError> {
     let fields = parse_fields(&input.fields)?;
     let (state, now) = (handle.read(), Instant::now());
-    let page = state.page(input, now)?;
+    let mut page = state.page(input, now)?;
+    let mut rows: Vec<_> = page.nodes.iter().map(|node| state.row(node, &fields, now)).collect();
+    page.cut(count_fitting(rows.iter().map(row_bytes)));
+    rows.truncate(page.nodes.len());
     Ok(DirectoryListOutput {
-        nodes: page.nodes.iter().map(|node| state.row(node, &fields, now)).collect(),
+        nodes: rows,
         total: page.total,
         stale: page.stale,
         next: page.next,
@@ -206,6 +244,16 @@ async fn show(
 ) -> Result<DirectoryShowOutput, ActionError> {
     let name = Identity::parse(&input.node)
         .map_err(|error| ActionError::invalid_input(format!("node: {error}")))?;
+    let record = match (input.record, handle.bucket()) {
+        (Some(true), Some(bucket)) => {
+            bucket.get(name.as_str()).await.map_err(ActionError::from_cause)?
+        }
+        _ => None,
+    };
+    if let Some(record) = &record {
+        // The index follows the bucket within milliseconds. A record that it refuses never arrives.
+        let _ = timeout(MAX_RECORD_WAIT, handle.wait_for_revision(&name, record.revision)).await;
+    }
     let mut output = {
         let (state, now) = (handle.read(), Instant::now());
         let unknown = || ActionError::failed(format!("the directory knows no node `{name}`"));
@@ -224,13 +272,8 @@ async fn show(
             freshness: state.freshness(now),
         }
     };
-    if input.record == Some(true)
-        && let Some(bucket) = handle.bucket()
-    {
-        let entry = bucket.get(name.as_str()).await.map_err(ActionError::from_cause)?;
-        let value = entry.and_then(|entry| entry.value);
-        output.record = value.and_then(|value| String::from_utf8(value.to_vec()).ok());
-    }
+    let value = record.and_then(|record| record.value);
+    output.record = value.and_then(|value| String::from_utf8(value.to_vec()).ok());
     Ok(output)
 }
 
@@ -298,14 +341,28 @@ async fn changes(
     };
     let row = |node: &&StoredNode| state.row(node, &fields, now);
     let Some(changed) = changed else {
-        output.nodes = found.iter().take(MAX_PAGE_NODES).map(row).collect();
-        return Ok(output);
+        output.nodes = found.iter().map(row).collect();
+        return check_changes(output);
     };
     let is_changed = |node: &&&StoredNode| changed.binary_search(&&node.identity).is_ok();
     output.nodes = found.iter().filter(is_changed).map(row).collect();
     let matches = |name: &&Identity| found.binary_search_by(|node| node.identity.cmp(name)).is_ok();
     let gone = changed.into_iter().filter(|name| !matches(name));
     output.gone = gone.map(Identity::to_string).collect();
+    check_changes(output)
+}
+
+/// Changes have no pages: what is left out would never be told.
+fn check_changes(output: DirectoryChangesOutput) -> Result<DirectoryChangesOutput, ActionError> {
+    let name_bytes = |name: &String| name.len() + JSON_NAME_BYTES;
+    let gone: usize = output.gone.iter().map(name_bytes).sum();
+    let total = gone + output.nodes.iter().map(row_bytes).sum::<usize>();
+    if total > MAX_PAGE_BYTES {
+        let count = output.nodes.len();
+        return Err(ActionError::invalid_input(format!(
+            "the changes of {count} nodes have {total} bytes, more than {MAX_PAGE_BYTES}; add conditions, or request fewer fields"
+        )));
+    }
     Ok(output)
 }
 

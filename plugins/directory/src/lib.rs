@@ -21,7 +21,7 @@ mod state;
 pub use actions::{DirectoryOptions, DirectoryPlugin, build_agent};
 pub use fact_values::FactValues;
 pub use liveness::{NodeLiveness, Presence};
-pub use node_table::{NodeTable, StoredNode};
+pub use node_table::{NodeTable, StaleRecord, StoredNode};
 pub use query::{FoundNodes, QueryError, find_nodes};
 pub use service::{DirectoryContext, DirectoryService};
 pub use state::DirectoryHandle;
