@@ -22,6 +22,7 @@ use uuid::Uuid;
 
 use crate::liveness::Presence;
 use crate::node_table::StoredNode;
+use crate::page::{JSON_NAME_BYTES, MAX_PAGE_BYTES, NodePage, count_fitting, row_bytes};
 use crate::query::{FoundNodes, find_nodes};
 use crate::state::{DirectoryHandle, DirectoryState};
 
@@ -31,10 +32,6 @@ const DEFAULT_STALE_SECONDS: u64 = 3600;
 const MAX_FACETS: usize = 1000;
 /// Most fields of each node.
 const MAX_FIELDS: usize = 32;
-/// Most bytes of the rows of a page as JSON: an answer stays below the broker's limit for a message.
-const MAX_PAGE_BYTES: usize = 384 * 1024;
-/// Quotes and comma of a name in a list.
-const JSON_NAME_BYTES: usize = 3;
 /// Longest time that `show` waits until the index has a record that the bucket has.
 const MAX_RECORD_WAIT: Duration = Duration::from_secs(2);
 /// Longest time that `changes` waits.
@@ -84,38 +81,6 @@ pub fn build_agent(handle: &DirectoryHandle) -> Result<Agent, AgentError> {
             ready(Ok::<_, ActionError>(status(&handle)))
         })
         .build()
-}
-
-/// A page of the nodes that match, and what is not on it.
-struct NodePage<'a> {
-    nodes: FoundNodes<'a>,
-    total: usize,
-    stale: usize,
-    next: Option<String>,
-}
-
-impl NodePage<'_> {
-    /// Moves the nodes after the first ones to the next page.
-    fn cut(&mut self, count: usize) {
-        if count < self.nodes.len() {
-            self.nodes.truncate(count);
-            self.next = self.nodes.last().map(|last| last.identity.to_string());
-        }
-    }
-}
-
-/// How many values of these sizes fit on a page, at least one.
-fn count_fitting(sizes: impl Iterator<Item = usize>) -> usize {
-    let mut total = 0;
-    let fits = |size: &usize| {
-        total += size;
-        total <= MAX_PAGE_BYTES
-    };
-    sizes.take_while(fits).count().max(1)
-}
-
-fn row_bytes(row: &DirectoryNodeRow) -> usize {
-    serde_json::to_string(row).map_or(0, |text| text.len() + 1)
 }
 
 impl DirectoryState {
@@ -401,3 +366,6 @@ fn parse_fields(fields: &[String]) -> Result<Vec<FactPath>, ActionError> {
 fn parse_path(text: &str) -> Result<FactPath, ActionError> {
     FactPath::parse(text).map_err(|error| ActionError::invalid_input(error.to_string()))
 }
+
+#[cfg(test)]
+mod tests;

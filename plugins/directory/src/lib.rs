@@ -14,6 +14,7 @@ mod fact_values;
 mod liveness;
 mod node_set;
 mod node_table;
+mod page;
 mod query;
 mod service;
 mod state;

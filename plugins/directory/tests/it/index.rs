@@ -11,9 +11,10 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use serde_json::Value;
 
-use crate::random_fleet::{KEYS, RandomNode, content};
+use crate::random_fleet::{RandomNode, content};
 
 const NODES: usize = 12;
+const PATHS: [&str; 8] = ["a", "b", "a.b", "0", "$d", "os.family", "a.0", "nosuch"];
 /// Later than all records.
 const NOW: u64 = 1_000_000;
 
@@ -46,6 +47,21 @@ fn facets(table: &NodeTable, path: &str) -> (Vec<(String, u64)>, u64) {
     (counts, absent)
 }
 
+/// The same, counted node by node.
+fn count_values<'a>(
+    nodes: impl Iterator<Item = &'a RandomNode>,
+    path: &str,
+) -> (Vec<(String, u64)>, u64) {
+    let (path, mut counts, mut absent) = (FactPath::parse(path).unwrap(), BTreeMap::new(), 0);
+    for node in nodes {
+        match node.content.facts.get_path(&path) {
+            Some(value) => *counts.entry(value.to_string()).or_default() += 1,
+            None => absent += 1,
+        }
+    }
+    (counts.into_iter().collect(), absent)
+}
+
 fn describe(table: &NodeTable, node: &StoredNode) -> String {
     let facts = Value::Object(table.facts_of(node).into_map());
     format!(
@@ -66,7 +82,7 @@ fn assert_same(table: &NodeTable, fresh: &NodeTable) {
     assert_eq!(table.len(), fresh.len());
     assert_eq!(table.fact_values().len(), fresh.fact_values().len());
     assert_eq!(table.fact_values().text_bytes(), fresh.fact_values().text_bytes());
-    for path in KEYS.into_iter().chain(["a.b", "os.family", "a.0"]) {
+    for path in PATHS {
         assert_eq!(facets(table, path), facets(fresh, path), "{path}");
     }
     let names = |table: &NodeTable, filter: &NodeFilter| {
@@ -109,6 +125,10 @@ proptest! {
             store(&mut fresh, node, *time);
         }
         assert_same(&table, &fresh);
+        for path in PATHS {
+            let nodes = known.values().map(|(node, _)| node);
+            prop_assert_eq!(facets(&table, path), count_values(nodes, path), "{}", path);
+        }
         for name in known.keys() {
             prop_assert!(table.remove(name));
         }

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use serde_json::Value;
 
-pub(crate) const KEYS: [&str; 8] = ["a", "b", "c", "a.b", "0", "$d", "os", "family"];
+const KEYS: [&str; 8] = ["a", "b", "c", "a.b", "0", "$d", "os", "family"];
 pub(crate) const TEXTS: [&str; 12] =
     ["a", "b", "B", "Ä", "ä", "5", "05", "5.0", "-3", "true", "Debian", "x y"];
 const CLASSES: [&str; 4] = ["apache", "common", "mysql::master", "role::web"];
