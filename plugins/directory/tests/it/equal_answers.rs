@@ -79,7 +79,12 @@ fn inventory_node(node: &RandomNode) -> InventoryNode {
 #[test]
 fn a4_6_live_stored_and_file_are_equal_for_random_queries() {
     let fleets = ThreeFleets::new();
-    let config = Config { cases: QUERIES, max_global_rejects: QUERIES, ..Config::default() };
+    let config = Config {
+        cases: QUERIES,
+        max_global_rejects: QUERIES,
+        failure_persistence: None,
+        ..Config::default()
+    };
     let mut runner = TestRunner::new(config);
     let mut matched = 0;
     let filters = flags().prop_filter_map("the filter is refused", |flags| build_filter(&flags));

@@ -102,7 +102,7 @@ fn assert_same(table: &NodeTable, fresh: &NodeTable) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(200) })]
 
     #[test]
     fn index_after_any_changes_equals_one_built_from_scratch(changes in changes()) {
