@@ -8,7 +8,7 @@ use std::time::Duration;
 use muster_base::unix_millis_now;
 use muster_contract::directory::{DirectoryFindOutput, DirectoryFreshness, DirectoryQueryInput};
 use muster_contract::{read_values, write_values};
-use muster_filter::NodeFilter;
+use muster_filter::{FilterError, NodeFilter};
 use muster_wire::identity::Identity;
 use muster_wire::node_record::NodeRecord;
 use muster_wire::sign::{self, MessageRefusal};
@@ -50,6 +50,12 @@ pub enum DirectoryError {
     /// The answer has another form.
     #[error("cannot read the directory's answer")]
     Answer(#[source] serde_json::Error),
+    /// The filter is too large with the condition on the collective.
+    #[error("the filter is too large for the directory, which adds the collective to it: {0}")]
+    Filter(#[source] FilterError),
+    /// The filter cannot be written as JSON.
+    #[error("cannot encode the filter")]
+    Query(#[source] serde_json::Error),
     /// The query could not be sent.
     #[error(transparent)]
     Client(#[from] ClientError),
@@ -97,7 +103,7 @@ impl Client {
         filter: &NodeFilter,
         timeout: Duration,
     ) -> Result<RegisteredNodes, DirectoryError> {
-        let filter = self.filter_for_directory(filter);
+        let filter = self.filter_for_directory(filter)?;
         let mut found = RegisteredNodes::default();
         let mut input =
             DirectoryQueryInput { filter: Some(filter), ..DirectoryQueryInput::default() };
@@ -116,10 +122,9 @@ impl Client {
     }
 
     /// The filter as JSON, restricted to this client's collective: the directory knows the nodes of all.
-    pub fn filter_for_directory(&self, filter: &NodeFilter) -> String {
-        let restricted = format!("{{\"collectives\": \"{}\"}}", self.collective());
-        let filter = filter.clone().with_query(&restricted).unwrap_or_else(|_| filter.clone());
-        serde_json::to_string(&filter).unwrap_or_default()
+    pub fn filter_for_directory(&self, filter: &NodeFilter) -> Result<String, DirectoryError> {
+        let filter = restrict_to_collective(filter, self.collective().as_str())?;
+        serde_json::to_string(&filter).map_err(DirectoryError::Query)
     }
 
     /// Opens the record of a node, as the bucket stores it.
@@ -129,7 +134,8 @@ impl Client {
         record: &[u8],
     ) -> Result<NodeRecord, MessageRefusal> {
         let (trust, now) = (self.inner.trust(), unix_millis_now());
-        sign::open_record(record, node, &trust, &self.inner.tokens, now)
+        let opened = sign::open_record(record, node, &trust, &self.inner.tokens, now)?;
+        Ok(opened.record)
     }
 
     /// The first reply to a call; `None` if there was none in time.
@@ -146,5 +152,36 @@ impl Client {
                 Some(_) => {}
             }
         }
+    }
+}
+
+/// The nodes of the collective that match. A filter that has no space for this condition is refused: without it, it would select more nodes.
+fn restrict_to_collective(
+    filter: &NodeFilter,
+    collective: &str,
+) -> Result<NodeFilter, DirectoryError> {
+    let condition = format!("{{\"collectives\": \"{collective}\"}}");
+    filter.clone().with_query(&condition).map_err(DirectoryError::Filter)
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_filter::MAX_QUERY_CONDITIONS;
+
+    use super::*;
+
+    #[test]
+    fn filter_that_cannot_be_restricted_to_the_collective_is_refused() {
+        let filter = |conditions: usize| {
+            let conditions = vec!["{\"facts.a\": 1}"; conditions].join(", ");
+            NodeFilter::default().with_query(&format!("{{$and: [{conditions}]}}"))
+        };
+        let restricted = restrict_to_collective(&filter(1).unwrap(), "second").unwrap();
+        assert!(restricted.explain().contains("second"), "{}", restricted.explain());
+        // The largest filter that is accepted.
+        let sizes = (1..=MAX_QUERY_CONDITIONS).rev();
+        let largest = sizes.map(filter).find_map(Result::ok).unwrap();
+        let refused = restrict_to_collective(&largest, "second");
+        assert!(matches!(refused, Err(DirectoryError::Filter(_))), "{refused:?}");
     }
 }

@@ -13,6 +13,7 @@ mod coverage;
 mod data_sources;
 mod demo;
 mod demo_machines;
+mod directory;
 mod discovery;
 mod docs;
 mod doctor;

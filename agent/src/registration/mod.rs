@@ -165,10 +165,10 @@ impl NodeRegistration {
         let (trust, now) = (self.core.trust.get(), self.core.clock.now());
         let value = entry.value.unwrap_or_default();
         let opened = open_record(&value, self.core.identity(), &trust, &self.core.tokens, now);
-        self.published = opened.ok().map(|record| PublishedRecord {
-            digest: record.digest,
+        self.published = opened.ok().map(|opened| PublishedRecord {
+            digest: opened.record.digest,
             token: self.core.signer.token(),
-            time: record.time,
+            time: opened.record.time,
             at: Instant::now(),
         });
         self.seen = None;

@@ -6,7 +6,7 @@ use muster_contract::directory::{
     DirectoryChangesOutput, DirectoryFacetsOutput, DirectoryFreshness, DirectoryListOutput,
     DirectoryNodeRow, DirectoryQueryInput, DirectoryShowInput, DirectoryShowOutput,
 };
-use muster_wire::identity::Identity;
+use muster_wire::identity::{Identity, SubjectName};
 use serde::Serialize;
 
 use crate::error::FleetRequestError;
@@ -63,7 +63,7 @@ impl FleetConnection {
         options: NodeListOptions<'_>,
     ) -> Result<RegisteredNodeList, FleetRequestError> {
         let mut list = RegisteredNodeList::default();
-        let mut input = self.query_input(target, options);
+        let mut input = self.query_input(target, options)?;
         loop {
             let page: DirectoryListOutput =
                 self.client.query_directory("list", &input, QUERY_TIMEOUT).await?;
@@ -92,7 +92,7 @@ impl FleetConnection {
         path: &str,
         options: NodeListOptions<'_>,
     ) -> Result<DirectoryFacetsOutput, FleetRequestError> {
-        let input = FacetsInput { path, query: self.query_input(target, options) };
+        let input = FacetsInput { path, query: self.query_input(target, options)? };
         Ok(self.client.query_directory("facets", &input, QUERY_TIMEOUT).await?)
     }
 
@@ -103,38 +103,45 @@ impl FleetConnection {
         cursor: Option<&str>,
         fields: &[String],
     ) -> Result<DirectoryChangesOutput, FleetRequestError> {
-        let filter = self.client.filter_for_directory(&target.filter);
+        let filter = self.client.filter_for_directory(&target.filter)?;
         let wait = CHANGES_WAIT.as_secs();
         let input = ChangesInput { cursor, wait, filter: &filter, fields };
         let timeout = CHANGES_WAIT + QUERY_TIMEOUT;
         Ok(self.client.query_directory("changes", &input, timeout).await?)
     }
 
-    /// Whether a node signed this record, and the directory's answer says the same of facts, classes and agents.
+    /// Whether a node signed this record, and everything in the directory's answer that comes from records is the same in it.
     pub fn is_record_authentic(
         &self,
         node: &Identity,
         record: &str,
         output: &DirectoryShowOutput,
     ) -> bool {
-        let opened = self.client.open_record(node, record.as_bytes());
-        let Ok(Ok(content)) = opened.map(|record| record.decode_content()) else { return false };
-        content.facts.as_map() == &output.facts
+        let Ok(record) = self.client.open_record(node, record.as_bytes()) else { return false };
+        let Ok(content) = record.decode_content() else { return false };
+        let collectives = content.collectives.iter().map(SubjectName::as_str);
+        output.node.node == node.as_str()
+            && output.node.version == content.version
+            && collectives.eq(output.node.collectives.iter().map(String::as_str))
+            && output.record_time == record.time
+            && content.facts.as_map() == &output.facts
             && content.classes == output.classes
+            && output.node.classes == content.classes.as_ref().map_or(0, Vec::len)
             && content.agents == output.agents
             && content.ssh_host_keys == output.ssh_host_keys
+            && content.state == output.state
     }
 
     fn query_input(
         &self,
         target: &TargetSelection,
         options: NodeListOptions<'_>,
-    ) -> DirectoryQueryInput {
-        DirectoryQueryInput {
-            filter: Some(self.client.filter_for_directory(&target.filter)),
+    ) -> Result<DirectoryQueryInput, FleetRequestError> {
+        Ok(DirectoryQueryInput {
+            filter: Some(self.client.filter_for_directory(&target.filter)?),
             fields: options.fields.to_vec(),
             stale: options.with_stale.then_some(true),
             ..DirectoryQueryInput::default()
-        }
+        })
     }
 }

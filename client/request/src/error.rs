@@ -146,6 +146,13 @@ pub enum FleetRequestError {
     Job(#[from] SavedJobError),
 }
 
+impl FleetRequestError {
+    /// Whether no instance of the directory answered: another may, or the same one after its restart.
+    pub fn is_directory_away(&self) -> bool {
+        matches!(self, Self::Directory(DirectoryError::Absent | DirectoryError::Timeout(_)))
+    }
+}
+
 /// The filter's text on one line, with one column per character.
 fn printable_filter(error: &FilterError) -> String {
     error.text().chars().map(|c| if is_harmful(c) { '?' } else { c }).collect()

@@ -22,6 +22,7 @@ use uuid::Uuid;
 
 use crate::liveness::Presence;
 use crate::node_table::StoredNode;
+use crate::page::{JSON_NAME_BYTES, MAX_PAGE_BYTES, NodePage, count_fitting, row_bytes};
 use crate::query::{FoundNodes, find_nodes};
 use crate::state::{DirectoryHandle, DirectoryState};
 
@@ -31,6 +32,8 @@ const DEFAULT_STALE_SECONDS: u64 = 3600;
 const MAX_FACETS: usize = 1000;
 /// Most fields of each node.
 const MAX_FIELDS: usize = 32;
+/// Longest time that `show` waits until the index has a record that the bucket has.
+const MAX_RECORD_WAIT: Duration = Duration::from_secs(2);
 /// Longest time that `changes` waits.
 const MAX_CHANGES_WAIT: Duration = Duration::from_secs(20);
 
@@ -78,14 +81,6 @@ pub fn build_agent(handle: &DirectoryHandle) -> Result<Agent, AgentError> {
             ready(Ok::<_, ActionError>(status(&handle)))
         })
         .build()
-}
-
-/// A page of the nodes that match, and what is not on it.
-struct NodePage<'a> {
-    nodes: FoundNodes<'a>,
-    total: usize,
-    stale: usize,
-    next: Option<String>,
 }
 
 impl DirectoryState {
@@ -170,9 +165,14 @@ fn find(
     input: &DirectoryQueryInput,
 ) -> Result<DirectoryFindOutput, ActionError> {
     let (state, now) = (handle.read(), Instant::now());
-    let page = state.page(input, now)?;
+    let mut page = state.page(input, now)?;
     let name = |node: &&StoredNode| node.identity.to_string();
     let is_missing = |node: &&&StoredNode| state.presence(node, now) == Presence::Missing;
+    // The names of missing nodes are in both lists.
+    let bytes = |node: &&StoredNode| {
+        (node.identity.as_str().len() + JSON_NAME_BYTES) * (1 + usize::from(is_missing(&node)))
+    };
+    page.cut(count_fitting(page.nodes.iter().map(bytes)));
     Ok(DirectoryFindOutput {
         missing: page.nodes.iter().filter(is_missing).map(name).collect(),
         nodes: page.nodes.iter().map(name).collect(),
@@ -189,9 +189,12 @@ fn list(
 ) -> Result<DirectoryListOutput, ActionError> {
     let fields = parse_fields(&input.fields)?;
     let (state, now) = (handle.read(), Instant::now());
-    let page = state.page(input, now)?;
+    let mut page = state.page(input, now)?;
+    let mut rows: Vec<_> = page.nodes.iter().map(|node| state.row(node, &fields, now)).collect();
+    page.cut(count_fitting(rows.iter().map(row_bytes)));
+    rows.truncate(page.nodes.len());
     Ok(DirectoryListOutput {
-        nodes: page.nodes.iter().map(|node| state.row(node, &fields, now)).collect(),
+        nodes: rows,
         total: page.total,
         stale: page.stale,
         next: page.next,
@@ -206,6 +209,16 @@ async fn show(
 ) -> Result<DirectoryShowOutput, ActionError> {
     let name = Identity::parse(&input.node)
         .map_err(|error| ActionError::invalid_input(format!("node: {error}")))?;
+    let record = match (input.record, handle.bucket()) {
+        (Some(true), Some(bucket)) => {
+            bucket.get(name.as_str()).await.map_err(ActionError::from_cause)?
+        }
+        _ => None,
+    };
+    if let Some(record) = &record {
+        // The index follows the bucket within milliseconds. A record that it refuses never arrives.
+        let _ = timeout(MAX_RECORD_WAIT, handle.wait_for_revision(&name, record.revision)).await;
+    }
     let mut output = {
         let (state, now) = (handle.read(), Instant::now());
         let unknown = || ActionError::failed(format!("the directory knows no node `{name}`"));
@@ -224,13 +237,8 @@ async fn show(
             freshness: state.freshness(now),
         }
     };
-    if input.record == Some(true)
-        && let Some(bucket) = handle.bucket()
-    {
-        let entry = bucket.get(name.as_str()).await.map_err(ActionError::from_cause)?;
-        let value = entry.and_then(|entry| entry.value);
-        output.record = value.and_then(|value| String::from_utf8(value.to_vec()).ok());
-    }
+    let value = record.and_then(|record| record.value);
+    output.record = value.and_then(|value| String::from_utf8(value.to_vec()).ok());
     Ok(output)
 }
 
@@ -298,14 +306,28 @@ async fn changes(
     };
     let row = |node: &&StoredNode| state.row(node, &fields, now);
     let Some(changed) = changed else {
-        output.nodes = found.iter().take(MAX_PAGE_NODES).map(row).collect();
-        return Ok(output);
+        output.nodes = found.iter().map(row).collect();
+        return check_changes(output);
     };
     let is_changed = |node: &&&StoredNode| changed.binary_search(&&node.identity).is_ok();
     output.nodes = found.iter().filter(is_changed).map(row).collect();
     let matches = |name: &&Identity| found.binary_search_by(|node| node.identity.cmp(name)).is_ok();
     let gone = changed.into_iter().filter(|name| !matches(name));
     output.gone = gone.map(Identity::to_string).collect();
+    check_changes(output)
+}
+
+/// Changes have no pages: what is left out would never be told.
+fn check_changes(output: DirectoryChangesOutput) -> Result<DirectoryChangesOutput, ActionError> {
+    let name_bytes = |name: &String| name.len() + JSON_NAME_BYTES;
+    let gone: usize = output.gone.iter().map(name_bytes).sum();
+    let total = gone + output.nodes.iter().map(row_bytes).sum::<usize>();
+    if total > MAX_PAGE_BYTES {
+        let count = output.nodes.len();
+        return Err(ActionError::invalid_input(format!(
+            "the changes of {count} nodes have {total} bytes, more than {MAX_PAGE_BYTES}; add conditions, or request fewer fields"
+        )));
+    }
     Ok(output)
 }
 
@@ -344,3 +366,6 @@ fn parse_fields(fields: &[String]) -> Result<Vec<FactPath>, ActionError> {
 fn parse_path(text: &str) -> Result<FactPath, ActionError> {
     FactPath::parse(text).map_err(|error| ActionError::invalid_input(error.to_string()))
 }
+
+#[cfg(test)]
+mod tests;

@@ -120,21 +120,22 @@ impl FactValues {
         nodes: &RoaringBitmap,
     ) -> (Vec<(Value, u64)>, u64) {
         let mut counts: HashMap<String, u64> = HashMap::new();
-        let mut counted = 0;
+        let mut uncounted = nodes.clone();
         for entry in self.values_below(path) {
-            let count = entry.nodes.intersection_len(nodes);
             let facts = NodeFacts::from_map(self.single_fact(entry)).unwrap_or_default();
+            let count = entry.nodes.intersection_len(&uncounted);
             if count > 0
                 && let Some(value) = facts.get_path(path)
             {
                 *counts.entry(value.to_string()).or_default() += count;
-                counted += count;
+                // A node with a fact of this exact name and a value below the first segment counts once.
+                entry.nodes.remove_from(&mut uncounted);
             }
         }
         let parse = |(text, count): (String, u64)| {
             (serde_json::from_str(&text).unwrap_or(Value::Null), count)
         };
-        (counts.into_iter().map(parse).collect(), nodes.len().saturating_sub(counted))
+        (counts.into_iter().map(parse).collect(), uncounted.len())
     }
 
     /// Number of distinct values.
@@ -152,11 +153,11 @@ impl FactValues {
         self.values.iter().map(|entry| entry.text.len()).sum()
     }
 
-    /// The distinct values of the facts that a path can begin with: its first segment, and the fact of that exact name.
+    /// The distinct values of the facts that a path can begin with: the fact of that exact name, which takes precedence, and that of its first segment.
     fn values_below<'a>(&'a self, path: &'a FactPath) -> impl Iterator<Item = &'a ValueEntry> {
         let first = path.segments().next();
         let exact = Some(path.as_str()).filter(|exact| first != Some(*exact));
-        let names = first.into_iter().chain(exact).filter_map(|name| self.names.get(name));
+        let names = exact.into_iter().chain(first).filter_map(|name| self.names.get(name));
         let entries = names.filter_map(|name| self.values_of_name.get(*name as usize));
         let values = entries.flat_map(|entry| entry.by_text.values());
         values.filter_map(|value| self.values.get(*value as usize))

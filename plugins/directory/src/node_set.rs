@@ -52,6 +52,17 @@ impl NodeSet {
         }
     }
 
+    /// Removes these nodes from a set.
+    pub(crate) fn remove_from(&self, all: &mut RoaringBitmap) {
+        match self {
+            Self::Empty => {}
+            Self::One(node) => {
+                all.remove(*node);
+            }
+            Self::Many(nodes) => *all -= nodes,
+        }
+    }
+
     /// How many of these nodes are in the other set.
     pub(crate) fn intersection_len(&self, other: &RoaringBitmap) -> u64 {
         match self {

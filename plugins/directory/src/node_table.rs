@@ -9,6 +9,7 @@ use muster_filter::{NecessaryCondition, ReferencedFacts};
 use muster_wire::Millis;
 use muster_wire::identity::{Identity, SubjectName};
 use muster_wire::node_record::{NodeContent, NodeRecord};
+use muster_wire::token::VerifiedUser;
 use roaring::RoaringBitmap;
 use serde_json::{Map, Value};
 
@@ -44,14 +45,17 @@ pub struct StoredNode {
     pub revision: u64,
     /// When it was last heard of.
     pub liveness: NodeLiveness,
+    /// The user who signed the record, to drop it when that user is revoked. Shared with the cache of verified tokens.
+    pub sender: Option<Arc<VerifiedUser>>,
     number: u32,
     facts: StoredFacts,
 }
 
 /// Why a record is not taken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum StaleRecord {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum StaleRecord {
     /// It is older than the one that is known.
+    #[error("it is older than the known one")]
     Older,
 }
 
@@ -71,9 +75,9 @@ pub struct NodeTable {
 }
 
 impl NodeTable {
-    /// Adds a node, or replaces what is known of it. A record that its node made earlier than the known one is refused, unless the known one is from the future
+    /// Adds a node, or replaces what is known of it; the caller has verified the signature. A record that its node made earlier than the known one is refused, unless the known one is from the future
     /// (`now` is this instance's clock): then the node's clock was wrong.
-    pub(crate) fn store(
+    pub fn store(
         &mut self,
         record: &NodeRecord,
         content: NodeContent,
@@ -111,7 +115,7 @@ impl NodeTable {
     }
 
     /// Forgets a node.
-    pub(crate) fn remove(&mut self, name: &Identity) -> bool {
+    pub fn remove(&mut self, name: &Identity) -> bool {
         self.take(name).is_some()
     }
 
@@ -253,6 +257,7 @@ impl NodeTable {
             record_time: record.time,
             revision: 0,
             liveness,
+            sender: None,
             number,
             facts,
         }

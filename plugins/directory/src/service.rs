@@ -10,20 +10,25 @@ use muster_bus::{
 use muster_wire::Millis;
 use muster_wire::event::FleetEvent;
 use muster_wire::identity::{Identity, SubjectName};
-use muster_wire::sign::{EnvelopeKind, Signer, open_heartbeat, open_record, sign_envelope};
+use muster_wire::sign::{
+    EnvelopeKind, OpenRecord, Signer, open_heartbeat, open_record, sign_envelope,
+};
 use muster_wire::stores::NODES_BUCKET;
 use muster_wire::subject::{self, EventAddress};
-use muster_wire::token::{AccountTrust, TokenCache};
+use muster_wire::token::{AccountTrust, TokenCache, TokenError};
 use serde_json::{Map, json};
 use tokio::sync::broadcast;
-use tokio::time::{Instant, interval, sleep};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use crate::node_table::StoredNode;
 use crate::state::DirectoryHandle;
 
 /// Interval of the search for missing nodes.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// After a longer time between two searches, this process was stopped in between.
+const MAX_CHECK_DELAY: Duration = Duration::from_secs(5);
 /// Pause before the bucket is opened again.
 const REOPEN_INTERVAL: Duration = Duration::from_secs(2);
 
@@ -107,8 +112,11 @@ impl DirectoryService {
         };
         self.handle.write().listening = Some(Instant::now());
         let trust = (self.context.trust)();
+        self.drop_revoked(&trust);
         let mut watch = self.bucket.watch(">").await?;
         let mut check = interval(CHECK_INTERVAL);
+        check.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut checked = Instant::now();
         loop {
             self.note_ready(&watch);
             tokio::select! {
@@ -123,9 +131,34 @@ impl DirectoryService {
                     if !Arc::ptr_eq(&trust, &(self.context.trust)()) {
                         return Ok(());
                     }
+                    // This process was stopped, and heartbeats wait to be read.
+                    if checked.elapsed() > MAX_CHECK_DELAY {
+                        self.note_listening(ListeningChange::Restored);
+                    }
+                    checked = Instant::now();
                     self.report_missing().await;
                 }
             }
+        }
+    }
+
+    /// Drops the records of users who are revoked now, also those that are not in the bucket any more.
+    fn drop_revoked(&self, trust: &AccountTrust) {
+        let now = (self.context.clock)();
+        let is_revoked = |node: &&StoredNode| {
+            let sender = node.sender.as_ref();
+            let checked = sender.map(|sender| trust.check_still_valid(sender, now));
+            matches!(checked, Some(Err(TokenError::Revoked(_))))
+        };
+        let revoked: Vec<Identity> = {
+            let state = self.handle.read();
+            let nodes = state.table.iter().filter(is_revoked);
+            nodes.map(|node| node.identity.clone()).collect()
+        };
+        for node in revoked {
+            tracing::info!(%node, "the node is revoked; the directory drops its record");
+            self.handle.write().table.remove(&node);
+            self.handle.note_change(&node);
         }
     }
 
@@ -153,8 +186,9 @@ impl DirectoryService {
     fn accept_entry(&self, entry: &BucketEntry) {
         let Some(value) = &entry.value else { return };
         let Ok(node) = Identity::parse(&entry.key) else { return };
-        let known = self.handle.read().table.get(&node).map(|known| known.revision);
-        let is_known = known == Some(entry.revision);
+        let known =
+            self.handle.read().table.get(&node).map(|known| (known.revision, known.record_time));
+        let is_known = known.is_some_and(|(revision, _)| revision == entry.revision);
         let (trust, now) = ((self.context.trust)(), (self.context.clock)());
         let opened = open_record(value, &node, &trust, &self.tokens, now);
         if is_known {
@@ -164,16 +198,20 @@ impl DirectoryService {
             }
             return;
         }
-        let accepted = opened.map_err(|error| error.to_string()).and_then(|record| {
+        let accepted = opened.map_err(|error| error.to_string()).and_then(|opened| {
+            let OpenRecord { record, sender } = opened;
             let content = record.decode_content().map_err(|error| error.to_string())?;
+            // Who writes a known record again is not the node: it gives each record a later time.
+            let is_repeated = known.is_some_and(|(_, time)| time == record.time);
             let (mut state, heard) = (self.handle.write(), Instant::now());
             let is_ready = state.is_ready;
             let stored = state
                 .table
                 .store(&record, content, entry.revision, now)
-                .map_err(|_| "it is older than the known one".to_owned())?;
+                .map_err(|error| error.to_string())?;
+            stored.sender = Some(sender);
             // What was written before this instance listened says nothing about the node now.
-            if is_ready {
+            if is_ready && !is_repeated {
                 stored.liveness.hear(heard);
             }
             Ok(())

@@ -91,6 +91,13 @@ impl DirectoryHandle {
         self.0.last_change.send_replace(number);
     }
 
+    /// Waits until the index has this revision of a node's record, or a later one.
+    pub(crate) async fn wait_for_revision(&self, node: &Identity, revision: u64) {
+        let mut last = self.0.last_change.subscribe();
+        let is_known = || self.read().table.get(node).is_some_and(|node| node.revision >= revision);
+        let _ = last.wait_for(|_| is_known()).await;
+    }
+
     /// Waits until there is a change after this one.
     pub(crate) async fn wait_for_change(&self, after: u64) {
         let mut last = self.0.last_change.subscribe();

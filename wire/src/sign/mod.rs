@@ -21,7 +21,7 @@ mod signer;
 pub use batch::verify_envelopes;
 pub use envelope::{Envelope, OpenEnvelope};
 pub use open::{
-    ExpectedAnswer, OpenReply, OpenRequest, REPLIER_ROLES, REQUESTER_ROLES, open_event,
+    ExpectedAnswer, OpenRecord, OpenReply, OpenRequest, REPLIER_ROLES, REQUESTER_ROLES, open_event,
     open_heartbeat, open_progress, open_record, open_replies, open_reply, open_request,
 };
 pub use refusal::MessageRefusal;

@@ -43,6 +43,15 @@ pub struct OpenReply {
     pub sender: Arc<VerifiedUser>,
 }
 
+/// A record from the node whose name it is stored under.
+#[derive(Debug, Clone)]
+pub struct OpenRecord {
+    /// The record.
+    pub record: NodeRecord,
+    /// The verified node.
+    pub sender: Arc<VerifiedUser>,
+}
+
 /// The properties that a reply must have.
 #[derive(Debug, Clone, Copy)]
 pub struct ExpectedAnswer<'a> {
@@ -188,13 +197,13 @@ pub fn open_record(
     trust: &AccountTrust,
     cache: &TokenCache,
     now: Millis,
-) -> Result<NodeRecord> {
+) -> Result<OpenRecord> {
     let envelope = Envelope::decode(EnvelopeKind::Record, bytes)?;
     let opened = envelope.verify(trust, cache, now, &REPLIER_ROLES)?;
     let record: NodeRecord =
         serde_json::from_slice(opened.body).map_err(MessageRefusal::Malformed)?;
     check_own_message(&opened.sender.identity, &record.sender, node)?;
-    Ok(record)
+    Ok(OpenRecord { record, sender: opened.sender })
 }
 
 /// Opens a heartbeat that was received on this node's subject.

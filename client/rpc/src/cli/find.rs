@@ -9,10 +9,11 @@ pub const AFTER_HELP: &str = "Examples:
   rpc find -W \"environment=development customer=acme mysql::master\"
   rpc find -F \"os.family=Debian\" -A puppetral
   rpc find -I /^web/ -j
+  rpc find --one -F customer=acme -C mysql::master
   rpc find -C apache --template '{{ node }} ansible_user=root'
   rpc find --dm inventory --do file=fleet.json -S \"apache or country=uk\"
 
-Exits with 1 if no node matches.";
+Exits with 1 if no node matches; with --one, with 2 if several match.";
 
 /// `rpc find`.
 #[derive(Debug, Args)]
@@ -23,4 +24,7 @@ pub struct FindArgs {
     /// Print this template for each node, for example '{{ node }} user=root'; @FILE reads it from a file
     #[arg(long, value_name = "TEXT|@FILE", conflicts_with_all = ["json", "jq"])]
     pub template: Option<String>,
+    /// Fail unless exactly one node matches
+    #[arg(long)]
+    pub one: bool,
 }

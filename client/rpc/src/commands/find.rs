@@ -20,8 +20,8 @@ use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, R
 use crate::render::nodes::{FoundNodesDocument, TEMPLATE_NAMES, discovery_sentence};
 use crate::render::{list_first_nodes, node_count_text};
 
-/// Most names of missing nodes in a message.
-const MAX_MISSING_NAMES: usize = 10;
+/// Most names of nodes in a message.
+const MAX_NAMED_NODES: usize = 10;
 
 /// Runs the command.
 pub async fn run(args: FindArgs, cx: CommandContext<'_>) -> CommandResult {
@@ -57,8 +57,16 @@ pub async fn run(args: FindArgs, cx: CommandContext<'_>) -> CommandResult {
             (nodes, complete)
         }
     };
-    cx.remember_found(&target, &nodes);
     cx.printer.print_detail(discovery_sentence(nodes.len(), started.elapsed(), method));
+    if args.one && nodes.len() > 1 {
+        let names = list_first_nodes(&nodes, MAX_NAMED_NODES, ", ");
+        cx.printer.print_error(format_args!(
+            "--one: {} nodes match, not one: {names}; add conditions",
+            nodes.len()
+        ));
+        return Ok(CommandExitCode::SomeFailed);
+    }
+    cx.remember_found(&target, &nodes);
     if let Some(json) = &json {
         let (schema, incomplete, method) = ("muster.nodes.v1", !complete, method.name());
         let (nodes, unanswered) = (&nodes, &unanswered);
@@ -95,7 +103,7 @@ pub async fn run(args: FindArgs, cx: CommandContext<'_>) -> CommandResult {
 /// Names the nodes that match and have sent no heartbeat for two intervals. They are not among the results.
 fn warn_of_missing(found: &RegisteredNodes, cx: CommandContext<'_>) {
     if !found.missing.is_empty() {
-        let names = list_first_nodes(&found.missing, MAX_MISSING_NAMES, ", ");
+        let names = list_first_nodes(&found.missing, MAX_NAMED_NODES, ", ");
         let count = node_count_text(found.missing.len());
         cx.printer.print_warning(format_args!("{count} missing, left out: {names}"));
     }

@@ -1,8 +1,12 @@
 //! `rpc nodes`, `rpc node` and `rpc check-registration`: what the directory knows.
 
+use std::time::Duration;
+
+use muster_client::DirectoryError;
 use muster_contract::directory::{DirectoryFacetsOutput, DirectoryNodeRow, DirectoryShowOutput};
 use muster_request::{FleetConnection, NodeListOptions, RegisteredNodeList, TargetSelection};
 use serde::Serialize;
+use tokio::time::sleep;
 
 use super::form;
 use crate::cli::nodes::{CheckRegistrationArgs, NodeArgs, NodeListForm, NodesArgs};
@@ -11,6 +15,9 @@ use crate::render::registered::{
     render_facets, render_node, render_node_table, render_registration_check,
 };
 use crate::render::{escape_to_line, node_count_text};
+
+/// Pause before changes are requested again.
+const WATCH_RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The document of `rpc nodes -j`.
 #[derive(Debug, Serialize)]
@@ -118,6 +125,10 @@ pub async fn run_check(args: CheckRegistrationArgs, cx: CommandContext<'_>) -> C
         Ok::<_, crate::error::Error>(fleet.list_registered(&target, options).await?)
     };
     match list.await {
+        Ok(list) if !list.freshness.ready => {
+            cx.printer.print_text(format!("UNKNOWN: {}\n", DirectoryError::NotReady))?;
+            Ok(CommandExitCode::NoneAnswered)
+        }
         Ok(list) => {
             let old = list.nodes.iter().filter(|node| is_older_than(node, args.interval)).count();
             let total = list.nodes.len();
@@ -144,9 +155,28 @@ async fn watch_nodes(
     cx: CommandContext<'_>,
 ) -> CommandResult {
     let mut cursor: Option<String> = None;
+    let mut is_away = false;
     let mut known = std::collections::BTreeMap::<String, DirectoryNodeRow>::new();
     loop {
-        let changes = fleet.registered_changes(target, cursor.as_deref(), fields).await?;
+        let changes = match fleet.registered_changes(target, cursor.as_deref(), fields).await {
+            Ok(changes) => changes,
+            // An instance that ends does not answer. Another one, or the next run, starts with all nodes that match.
+            Err(error) if cursor.is_some() && error.is_directory_away() => {
+                if !is_away {
+                    cx.printer.print_warning(format_args!("{error}; trying again"));
+                }
+                is_away = true;
+                sleep(WATCH_RETRY_INTERVAL).await;
+                continue;
+            }
+            Err(error) => return Err(error.into()),
+        };
+        // An instance that has not read all records yet would take nodes away that are there.
+        if changes.complete && cursor.is_some() && !changes.freshness.ready {
+            sleep(WATCH_RETRY_INTERVAL).await;
+            continue;
+        }
+        is_away = false;
         if changes.complete {
             let names: std::collections::BTreeSet<&String> =
                 changes.nodes.iter().map(|row| &row.node).collect();

@@ -1,0 +1,217 @@
+//! Without a directory, with one that does not answer, with one that lies, and with two.
+
+use std::time::{Duration, Instant};
+
+use muster_bus::{Bus, Bytes};
+use muster_client::DirectoryError;
+use muster_contract::directory::{DirectoryQueryInput, DirectoryStatusOutput};
+use muster_tests::command::describe_output;
+use muster_tests::organisation::{Organisation, connect};
+use muster_tests::{now, poll_until_ok};
+use muster_wire::sign::{EnvelopeKind, Signer, sign_envelope};
+use muster_wire::subject::AnswerAddress;
+use serde_json::{Value, json};
+
+use super::fixture::{ANSWER_TIMEOUT, DirectoryFixture, lines};
+
+/// The bound of the fallback, and the time of a broadcast and of a command on a busy machine.
+const FALLBACK_BOUND: Duration = Duration::from_secs(5);
+
+async fn await_found(fleet: &DirectoryFixture, names: &[&str]) {
+    poll_until_ok("all nodes reply", Duration::from_mins(1), async || {
+        let output = fleet.rpc.run(&["find", "--dm", "mc"]).await;
+        if lines(&output.stdout) == names { Ok(()) } else { Err(describe_output(&output)) }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_a_directory_nodes_are_found_by_broadcast_silently() {
+    let fleet = DirectoryFixture::start().await;
+    let _node = fleet.start_node("db1.acme.net", "{}", "");
+    await_found(&fleet, &["db1.acme.net"]).await;
+    let output = fleet.rpc.run(&["find"]).await;
+    assert_eq!(lines(&output.stdout), ["db1.acme.net"], "{}", describe_output(&output));
+    assert_eq!(lines(&output.stderr), [""; 0], "{}", describe_output(&output));
+    // Whoever demands the directory, or asks for what only it knows, is told that there is none.
+    for demanded in [&["find", "--dm", "directory"][..], &["nodes"], &["node", "db1.acme.net"]] {
+        let output = fleet.rpc.run(demanded).await;
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{demanded:?}: {}", describe_output(&output));
+        assert!(errors.contains("no directory is running"), "{demanded:?}: {errors}");
+    }
+    let output = fleet.rpc.run(&["check-registration"]).await;
+    assert_eq!(output.status.code(), Some(3), "{}", describe_output(&output));
+    assert!(lines(&output.stdout)[0].starts_with("UNKNOWN: no directory is running"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn stopped_directory_is_replaced_by_a_broadcast_with_a_message() {
+    let fleet = DirectoryFixture::start().await;
+    let directory = fleet.start_directory("dir1.acme.net", "directory1");
+    let _node = fleet.start_node("db1.acme.net", "{}", "");
+    fleet.await_present(&["db1.acme.net", "dir1.acme.net"]).await;
+    directory.daemon.freeze().await;
+    let started = Instant::now();
+    let output = fleet.rpc.run(&["find"]).await;
+    let took = started.elapsed();
+    directory.daemon.thaw();
+    assert_eq!(lines(&output.stdout), ["db1.acme.net"], "{}", describe_output(&output));
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    let expected = "the directory did not answer within 300 ms; asking all nodes";
+    assert!(errors.contains(expected), "{errors}");
+    assert!(took < FALLBACK_BOUND, "{took:?}");
+    poll_until_ok("the directory answers again", Duration::from_mins(1), async || {
+        let output = fleet.rpc.run(&["find", "--dm", "directory"]).await;
+        if output.status.success() { Ok(()) } else { Err(describe_output(&output)) }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn second_instance_answers_when_one_is_killed() {
+    let fleet = DirectoryFixture::start().await;
+    let mut first = fleet.start_directory("dir1.acme.net", "directory1");
+    let _second = fleet.start_directory("dir2.acme.net", "directory2");
+    let names = ["db1.acme.net", "dir1.acme.net", "dir2.acme.net"];
+    let _node = fleet.start_node("db1.acme.net", "{}", "");
+    fleet.await_present(&names).await;
+    poll_until_ok("both instances know all nodes", Duration::from_mins(1), async || {
+        for _ in 0..10 {
+            let output = fleet.rpc.run(&["find", "--dm", "directory"]).await;
+            if lines(&output.stdout) != names {
+                return Err(describe_output(&output));
+            }
+        }
+        Ok(())
+    })
+    .await;
+    first.daemon.kill_and_wait();
+    for _ in 0..10 {
+        let output = fleet.rpc.run(&["find", "--dm", "directory"]).await;
+        assert_eq!(lines(&output.stdout), names, "{}", describe_output(&output));
+    }
+}
+
+/// An instance whose bucket is missing has read nothing: it must not be believed that there are no nodes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn directory_that_has_not_read_the_records_is_not_asked() {
+    let organisation = Organisation::new(&["muster"]);
+    let server = organisation.start_broker().await;
+    let fleet = DirectoryFixture::on_broker(organisation, server);
+    let _directory = fleet.start_directory("dir1.acme.net", "directory1");
+    await_found(&fleet, &["dir1.acme.net"]).await;
+    poll_until_ok("the directory answers", Duration::from_mins(1), async || {
+        let output = fleet.rpc.run(&["nodes"]).await;
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        if errors.contains("the directory is not up to date") { Ok(()) } else { Err(errors) }
+    })
+    .await;
+    let output = fleet.rpc.run(&["find"]).await;
+    assert_eq!(lines(&output.stdout), ["dir1.acme.net"], "{}", describe_output(&output));
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(errors.contains("has just started") && errors.contains("asking all nodes"), "{errors}");
+    let output = fleet.rpc.run(&["check-registration"]).await;
+    assert_eq!(output.status.code(), Some(3), "{}", describe_output(&output));
+    assert!(lines(&output.stdout)[0].starts_with("UNKNOWN: "), "{}", describe_output(&output));
+}
+
+/// Answers every request for the directory with these outputs, signed by this user, until it is dropped.
+async fn answer_for_directory(
+    bus: Bus,
+    user: Signer,
+    outputs: impl Fn(&str) -> Value + Send + 'static,
+) {
+    let mut requests = bus.subscribe("muster.directory.*.any").await.unwrap();
+    tokio::spawn(async move {
+        while let Some(request) = requests.next().await {
+            let body: Value = serde_json::from_slice(request.payload()).unwrap();
+            let action = body.pointer("/body/action").and_then(Value::as_str).unwrap();
+            let reply = json!({
+                "request": body.pointer("/body/id"), "sender": user.identity(), "agent": "directory", "action": action,
+                "statuscode": 0, "statusmsg": "OK", "data": outputs(action), "time": now(), "took": 0,
+            });
+            let sealed = sign_envelope(EnvelopeKind::Reply, &reply, &user).unwrap();
+            let reply_to = request.reply_to().unwrap();
+            let key = reply_to.split('.').nth(1).unwrap();
+            let address = AnswerAddress::from_reply_subject(reply_to, key).unwrap();
+            bus.publish(&address.of_node(user.identity()), Bytes::from(sealed)).await.unwrap();
+        }
+    });
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn node_that_answers_for_the_directory_is_not_believed() {
+    let fleet = DirectoryFixture::start().await;
+    let _node = fleet.start_node("db1.acme.net", "{}", "");
+    await_found(&fleet, &["db1.acme.net"]).await;
+    let liar = fleet.organisation.node("liar.acme.net");
+    let bus = connect(&fleet.server, &fleet.organisation.unrestricted_user("liar")).await;
+    answer_for_directory(
+        bus,
+        liar,
+        |_| json!({"nodes": ["none.acme.net"], "freshness": {"ready": true}}),
+    )
+    .await;
+    let client = fleet.client().await;
+    let query = DirectoryQueryInput::default();
+    let answer = client.query_directory::<DirectoryStatusOutput>("status", &query, ANSWER_TIMEOUT);
+    let refused = answer.await.unwrap_err();
+    assert!(
+        matches!(&refused, DirectoryError::NotAService(name) if name.as_str() == "liar.acme.net"),
+        "{refused}"
+    );
+    let output = fleet.rpc.run(&["find"]).await;
+    assert_eq!(lines(&output.stdout), ["db1.acme.net"], "{}", describe_output(&output));
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        errors.contains("liar.acme.net answered for the directory, but is no service"),
+        "{errors}"
+    );
+}
+
+/// A stolen service key can answer for the directory. `--verify` compares with what the node signed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn verify_fails_when_the_answer_differs_from_what_the_node_signed() {
+    let fleet = DirectoryFixture::start().await;
+    let mut directory = fleet.start_directory("dir1.acme.net", "directory1");
+    let _node = fleet.start_node("db1.acme.net", r#"{"tier": "test"}"#, "");
+    fleet.await_present(&["db1.acme.net", "dir1.acme.net"]).await;
+    let client = fleet.client().await;
+    let show = json!({"node": "db1.acme.net", "record": true});
+    let told: Value = client.query_directory("show", &show, ANSWER_TIMEOUT).await.unwrap();
+    directory.daemon.kill_and_wait();
+
+    let bus = connect(&fleet.server, &fleet.organisation.unrestricted_user("liar")).await;
+    let service = fleet.organisation.service("directory1");
+    let truth = std::sync::Arc::new(std::sync::Mutex::new(told));
+    let shared = std::sync::Arc::clone(&truth);
+    answer_for_directory(bus, service, move |_| shared.lock().unwrap().clone()).await;
+    let verify = ["node", "db1.acme.net", "--verify"];
+    let output = fleet.rpc.run(&verify).await;
+    assert_eq!(output.status.code(), Some(0), "{}", describe_output(&output));
+
+    for (field, lie) in [
+        ("/facts/tier", json!("production")),
+        ("/agents/rpcutil", json!("9.9.9")),
+        ("/classes", json!(["mysql::master"])),
+        ("/node/version", json!("9.9.9")),
+        ("/node/collectives", json!(["others"])),
+        ("/node/node", json!("db2.acme.net")),
+        ("/state", json!({"puppet": "disabled"})),
+        ("/record_time", json!(1)),
+        ("/record", Value::Null),
+    ] {
+        let honest = truth.lock().unwrap().clone();
+        if let Some(value) = truth.lock().unwrap().pointer_mut(field) {
+            *value = lie;
+        } else {
+            panic!("no field {field} in {honest:#}");
+        }
+        let output = fleet.rpc.run(&verify).await;
+        assert_eq!(output.status.code(), Some(2), "{field}: {}", describe_output(&output));
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(errors.contains("is not what db1.acme.net signed"), "{field}: {errors}");
+        *truth.lock().unwrap() = honest;
+    }
+}

@@ -1,0 +1,10 @@
+//! The directory with the real `rpc` and `rpcd`: what it knows, whom it believes, who is missing, and what happens without it.
+
+#![expect(clippy::indexing_slicing, reason = "tests end by panic")]
+
+mod fallback;
+mod fixture;
+mod hostile_records;
+mod liveness;
+mod queries;
+mod watch;
