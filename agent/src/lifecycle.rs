@@ -160,10 +160,7 @@ pub async fn run_until_signal(
         config.paths.state.clone(),
         bus.clone(),
     )));
-    let spread = config.broker.reconnect_spread;
-    let registration =
-        NodeRegistration::new(Arc::clone(&core), bus.clone(), config.registration.clone(), spread);
-    tasks.push(tokio::spawn(registration.run()));
+    tasks.push(tokio::spawn(NodeRegistration::of_daemon(&core, &bus, config).run()));
     tasks.push(tokio::spawn(presence.follow_connection(bus)));
     tasks.push(tokio::spawn(upkeep::release_startup_memory()));
     daemon.run(supervisor.stop.clone(), config.drain.timeout).await;

@@ -68,7 +68,7 @@ pub struct RegisteredNodes {
     pub nodes: BTreeSet<Identity>,
     /// Those that have sent no heartbeat for two intervals.
     pub missing: BTreeSet<Identity>,
-    /// Number of further nodes that match and are left out, because they were not heard of for long.
+    /// Number of further nodes that match and are left out, because they were not seen for long.
     pub stale: usize,
     /// How current the answer is.
     pub freshness: DirectoryFreshness,

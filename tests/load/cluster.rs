@@ -54,8 +54,8 @@ async fn measure_cluster(nodes: usize) -> Section {
     assert_eq!(found.len(), nodes, "not all nodes were found");
     rows.push(row("find", started.elapsed(), (found.len(), 0)));
     let ping = ping_call(CallTarget::Nodes(names.clone()), WAIT);
-    rows.push(timed_row("ping", finish(&client, ping).await, nodes));
-    rows.push(timed_row("user", finish(&client, user_call(&names, "rip")).await, nodes));
+    rows.push(timed_row("ping", &*finish(&client, ping).await, nodes));
+    rows.push(timed_row("user", &*finish(&client, user_call(&names, "rip")).await, nodes));
 
     for (what, server) in
         [("user, a server is killed", 2), ("user, the caller's server is killed", 0)]
@@ -136,7 +136,7 @@ async fn await_all(client: &Client, names: &BTreeSet<Identity>) -> Duration {
     }
 }
 
-fn timed_row(what: &str, stats: Box<CallStats>, nodes: usize) -> Vec<String> {
+fn timed_row(what: &str, stats: &CallStats, nodes: usize) -> Vec<String> {
     assert_eq!(stats.ok, nodes, "{what}: {} failed, {} missing", stats.failed, stats.missing.len());
     row(what, stats.publishing + stats.waiting, (stats.ok, stats.missing.len()))
 }

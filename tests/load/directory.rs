@@ -145,7 +145,7 @@ impl QueryCase {
         let expected = facts.iter().filter(|facts| (self.closure)(facts)).count();
         let command = || -> Command { rpc(&home.home(), self.arguments) };
         let output = command().output().unwrap();
-        let found = output.stdout.iter().filter(|byte| **byte == b'\n').count();
+        let found = String::from_utf8(output.stdout).unwrap().lines().count();
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(found, expected, "{}: {stderr}", self.name);
         assert!(stderr.is_empty(), "{stderr}");
@@ -160,12 +160,16 @@ impl QueryCase {
     }
 }
 
+fn pick<'a>(values: &[&'a str], number: usize) -> &'a str {
+    values.get(number % values.len()).copied().unwrap()
+}
+
 /// Facts as of a real machine: most are the same on many nodes, some differ on each.
 fn node_facts(number: usize) -> NodeFacts {
     let mut facts = serde_json::Map::new();
     facts.insert(
         "customer".to_owned(),
-        json!((["acme", "initech", "umbrella", "hooli"][number % 4])),
+        json!(pick(&["acme", "initech", "umbrella", "hooli"], number)),
     );
     facts.insert("site".to_owned(), json!(format!("site{}", number % 20)));
     facts.insert("processors".to_owned(), json!({"count": number % 64, "models": ["x86_64"]}));
@@ -174,7 +178,7 @@ fn node_facts(number: usize) -> NodeFacts {
     facts.insert("network".to_owned(), network);
     facts.insert(
         "os".to_owned(),
-        json!({"family": (["Debian", "RedHat"][number % 2]), "release": {"full": "12.5"}}),
+        json!({"family": pick(&["Debian", "RedHat"], number), "release": {"full": "12.5"}}),
     );
     while facts.len() < FACTS {
         let at = facts.len();

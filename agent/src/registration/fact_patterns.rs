@@ -72,13 +72,13 @@ mod tests {
 
     use super::*;
 
-    fn map(value: Value) -> Map<String, Value> {
+    fn map(value: &Value) -> Map<String, Value> {
         value.as_object().unwrap().clone()
     }
 
     #[test]
     fn patterns_select_nested_keys() {
-        let facts = map(json!({
+        let facts = map(&json!({
             "uptime": 5, "uptime_days": 1, "memory": {"system": {"available": 1, "available_bytes": 2, "total": 3}, "swap": 4}, "os": {"family": "Debian"},
         }));
         let patterns =
@@ -94,7 +94,7 @@ mod tests {
     fn hash_hides_the_value_and_keeps_equality() {
         let patterns = FactPatterns::new(&["secret".to_owned()]);
         let hashed = |value: &str| {
-            let mut facts = map(json!({"secret": value, "x": 1}));
+            let mut facts = map(&json!({"secret": value, "x": 1}));
             patterns.hash_in(&mut facts);
             facts
         };

@@ -23,7 +23,7 @@ use tokio::sync::broadcast;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 use uuid::Uuid;
 
-use crate::config::RegistrationConfig;
+use crate::config::{Config, RegistrationConfig};
 use crate::core::DaemonCore;
 use content::{FactSelection, build_content, largest_facts};
 
@@ -129,6 +129,12 @@ impl NodeRegistration {
             config,
             spread,
         }
+    }
+
+    /// The registration of a daemon with this configuration.
+    pub(crate) fn of_daemon(core: &Arc<DaemonCore>, bus: &Bus, config: &Config) -> Self {
+        let (settings, spread) = (config.registration.clone(), config.broker.reconnect_spread);
+        Self::new(Arc::clone(core), bus.clone(), settings, spread)
     }
 
     /// Runs for the lifetime of the daemon.

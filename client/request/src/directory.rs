@@ -23,7 +23,7 @@ const CHANGES_WAIT: Duration = Duration::from_secs(20);
 pub struct RegisteredNodeList {
     /// The nodes, by name.
     pub nodes: Vec<DirectoryNodeRow>,
-    /// Number of nodes that match and are left out, because they were not heard of for long.
+    /// Number of nodes that match and are left out, because they were not seen for long.
     pub stale: usize,
     /// How current the answer is.
     pub freshness: DirectoryFreshness,
@@ -34,7 +34,7 @@ pub struct RegisteredNodeList {
 pub struct NodeListOptions<'a> {
     /// Paths of facts.
     pub fields: &'a [String],
-    /// Whether nodes are listed that were not heard of for long.
+    /// Whether nodes are listed that were not seen for long.
     pub with_stale: bool,
 }
 

@@ -226,7 +226,10 @@ mod tests {
             (select, "auto directory broadcast external inventory"),
             (query, "auto directory broadcast inventory"),
             (groups, "inventory"),
-            (DiscoveryQuery::default(), "auto directory broadcast flat stdin external inventory puppetdb"),
+            (
+                DiscoveryQuery::default(),
+                "auto directory broadcast flat stdin external inventory puppetdb",
+            ),
         ] {
             let passed = DiscoveryMethod::ALL
                 .into_iter()

@@ -25,10 +25,10 @@ pub struct DirectoryQueryInput {
     /// At most this many nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<usize>,
-    /// Whether to return nodes that were not heard of for `stale_seconds`, too.
+    /// Whether to return nodes that were not seen for `stale_seconds`, too.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stale: Option<bool>,
-    /// Nodes that were not heard of for this time are stale.
+    /// Nodes that were not seen for this time are stale.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stale_seconds: Option<u64>,
 }
@@ -91,7 +91,7 @@ pub struct DirectoryNodeRow {
     pub node: String,
     /// `present`, `missing`, or `unknown` for some minutes after the start of the instance.
     pub state: String,
-    /// Seconds since the instance heard of it; absent if it has not yet.
+    /// Seconds since the instance saw it; absent if it has not yet.
     pub seen: Option<u64>,
     /// Version of the daemon.
     pub version: String,

@@ -26,7 +26,7 @@ use crate::page::{JSON_NAME_BYTES, MAX_PAGE_BYTES, NodePage, count_fitting, row_
 use crate::query::{FoundNodes, find_nodes};
 use crate::state::{DirectoryHandle, DirectoryState};
 
-/// Nodes that were not heard of for this time are left out unless they are requested.
+/// Nodes that were not seen for this time are left out unless they are requested.
 const DEFAULT_STALE_SECONDS: u64 = 3600;
 /// Most values in an answer of `facets`.
 const MAX_FACETS: usize = 1000;
@@ -101,7 +101,7 @@ impl DirectoryState {
     }
 
     fn is_stale(&self, node: &StoredNode, limit: Duration, now: Instant) -> bool {
-        let heard = node.liveness.last_heard().or(self.listening);
+        let heard = node.liveness.last_seen().or(self.listening);
         heard.is_some_and(|heard| now.saturating_duration_since(heard) > limit)
             && self.presence(node, now) == Presence::Missing
     }
@@ -140,7 +140,7 @@ impl DirectoryState {
     }
 
     fn row(&self, node: &StoredNode, fields: &[FactPath], now: Instant) -> DirectoryNodeRow {
-        let seen = node.liveness.last_heard();
+        let seen = node.liveness.last_seen();
         let facts = match fields {
             [] => NodeFacts::default(),
             _ => self.table.facts_of(node),

@@ -13,11 +13,11 @@ pub(crate) const HEARTBEAT_GRACE: Duration = Duration::from_secs(30);
 /// Whether a node is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Presence {
-    /// Heard of within two intervals and the grace period.
+    /// Seen within two intervals and the grace period.
     Present,
-    /// Not heard of since this instance listens, which is not long enough to say more.
+    /// Not seen since this instance listens, which is not long enough to say more.
     Unknown,
-    /// Not heard of for two intervals and the grace period.
+    /// Not seen for two intervals and the grace period.
     Missing,
 }
 
@@ -32,23 +32,23 @@ impl Presence {
     }
 }
 
-/// When a node was last heard of.
+/// When a node was last seen.
 #[derive(Debug, Clone)]
 pub struct NodeLiveness {
-    last_heard: Option<Instant>,
+    last_seen: Option<Instant>,
     interval: Duration,
     is_reported_missing: bool,
 }
 
 impl NodeLiveness {
-    /// A node that was not heard of yet, with this interval between heartbeats.
+    /// A node that was not seen yet, with this interval between heartbeats.
     pub fn new(interval: Duration) -> Self {
-        Self { last_heard: None, interval, is_reported_missing: false }
+        Self { last_seen: None, interval, is_reported_missing: false }
     }
 
     /// Notes a heartbeat or a new record. Returns whether the node had been reported as missing.
-    pub fn hear(&mut self, now: Instant) -> bool {
-        self.last_heard = Some(now);
+    pub fn record_seen(&mut self, now: Instant) -> bool {
+        self.last_seen = Some(now);
         std::mem::take(&mut self.is_reported_missing)
     }
 
@@ -57,17 +57,17 @@ impl NodeLiveness {
         self.interval = interval;
     }
 
-    /// When the node was last heard of, by this instance.
-    pub fn last_heard(&self) -> Option<Instant> {
-        self.last_heard
+    /// When the node was last seen, by this instance.
+    pub fn last_seen(&self) -> Option<Instant> {
+        self.last_seen
     }
 
     /// Whether the node is there, if this instance listens without an interruption since `listening`.
     pub fn presence(&self, now: Instant, listening: Instant) -> Presence {
         let tolerance = self.interval * 2 + HEARTBEAT_GRACE;
-        let silent_since = self.last_heard.map_or(listening, |heard| heard.max(listening));
+        let silent_since = self.last_seen.map_or(listening, |heard| heard.max(listening));
         let is_silent = now.saturating_duration_since(silent_since) > tolerance;
-        match self.last_heard {
+        match self.last_seen {
             _ if is_silent => Presence::Missing,
             Some(heard) if now.saturating_duration_since(heard) <= tolerance => Presence::Present,
             _ => Presence::Unknown,
@@ -94,13 +94,13 @@ mod tests {
         let start = Instant::now();
         let mut node = NodeLiveness::new(INTERVAL);
         assert_eq!(node.presence(start, start), Presence::Unknown);
-        node.hear(start);
+        node.record_seen(start);
         let at = |seconds| start + Duration::from_secs(seconds);
         assert_eq!(node.presence(at(150), start), Presence::Present);
         assert_eq!(node.presence(at(151), start), Presence::Missing);
         assert!(node.report_missing(at(151), start));
         assert!(!node.report_missing(at(152), start), "a missing node is reported once");
-        assert!(node.hear(at(160)));
+        assert!(node.record_seen(at(160)));
         assert_eq!(node.presence(at(161), start), Presence::Present);
     }
 
@@ -108,7 +108,7 @@ mod tests {
     async fn interruption_of_this_instance_makes_nobody_missing() {
         let start = Instant::now();
         let mut node = NodeLiveness::new(INTERVAL);
-        node.hear(start);
+        node.record_seen(start);
         let at = |seconds| start + Duration::from_secs(seconds);
         // Disconnected from 10 s to 1,000 s.
         let listening = at(1000);

@@ -43,7 +43,7 @@ pub struct StoredNode {
     pub record_time: Millis,
     /// The record's revision in the bucket.
     pub revision: u64,
-    /// When it was last heard of.
+    /// When it was last seen.
     pub liveness: NodeLiveness,
     /// The user who signed the record, to drop it when that user is revoked. Shared with the cache of verified tokens.
     pub sender: Option<Arc<VerifiedUser>>,

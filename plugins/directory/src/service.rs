@@ -212,7 +212,7 @@ impl DirectoryService {
             stored.sender = Some(sender);
             // What was written before this instance listened says nothing about the node now.
             if is_ready && !is_repeated {
-                stored.liveness.hear(heard);
+                stored.liveness.record_seen(heard);
             }
             Ok(())
         });
@@ -234,7 +234,7 @@ impl DirectoryService {
             return;
         }
         let was_missing = match self.handle.write().table.get_mut(&node) {
-            Some(stored) => stored.liveness.hear(Instant::now()),
+            Some(stored) => stored.liveness.record_seen(Instant::now()),
             None => false,
         };
         if was_missing {

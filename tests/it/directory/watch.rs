@@ -70,7 +70,7 @@ async fn watch_continues_after_a_restart_of_the_directory() {
         let line = watch.next_line().await;
         match line.as_str() {
             "- db1.acme.net" => break,
-            // The new instance has not heard of it yet.
+            // The new instance has not seen it yet.
             "~ db1.acme.net  unknown" | "~ db1.acme.net  present" => {}
             other => panic!("{other}"),
         }

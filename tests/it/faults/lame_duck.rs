@@ -54,8 +54,8 @@ async fn subscriptions_leave_a_lame_server_without_loss_or_repetition() {
         assert_eq!(receive_after_move(&receiver, &mut numbers, two, &mut expected).await, three);
     }
     is_done.store(true, Ordering::Release);
-    let published = publishing.await.unwrap();
-    while expected < published {
+    let count = publishing.await.unwrap();
+    while expected < count {
         receive_number(&mut numbers, &mut expected).await;
     }
     assert_eq!(receiver.disturbed_since(mark), None);

@@ -17,8 +17,8 @@ use super::{LedgerNodes, print_figures, strike_call};
 use crate::node_fixture::TestCaller;
 
 const CALLERS: usize = 20;
-/// Requests per second of all callers together.
-const REQUEST_RATE: f64 = 50.0;
+/// Time between two requests of one caller: all together send 50 a second.
+const REQUEST_INTERVAL: Duration = Duration::from_millis(400);
 /// A reply is late after this time.
 const LATE_AFTER: Duration = Duration::from_secs(2);
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(20);
@@ -69,7 +69,7 @@ async fn restart_all_servers(node_count: usize) {
     assert!(late * 100 <= records.len(), "{late} of {} are late", records.len());
 }
 
-/// Calls one node after the other at this caller's share of the rate.
+/// Calls one node after the other.
 async fn call_until_done(
     caller: TestCaller,
     number: usize,
@@ -77,7 +77,7 @@ async fn call_until_done(
     is_done: Arc<AtomicBool>,
 ) -> Vec<(CallRecord, Duration)> {
     let client = Arc::new(caller.client);
-    let mut pause = interval(Duration::from_secs_f64(CALLERS as f64 / REQUEST_RATE));
+    let mut pause = interval(REQUEST_INTERVAL);
     let mut calls = JoinSet::new();
     // A step that has no factor in common with the number of nodes, so that all are called.
     for target in (number * 17..).step_by(7) {

@@ -10,7 +10,13 @@ use crate::world::{TestOrganisation, name};
 #[test]
 fn nodes_can_only_reply_register_and_use_permits() {
     let template = UserRole::Node.permission_template(&[name("fleet"), name("lab")]);
-    let mut publish = vec!["_R.*.*.{{name()}}", "_E.*.{{name()}}", "_B.{{name()}}", "$KV.NODES.{{name()}}", "$JS.API.DIRECT.GET.KV_NODES.$KV.NODES.{{name()}}"];
+    let mut publish = vec![
+        "_R.*.*.{{name()}}",
+        "_E.*.{{name()}}",
+        "_B.{{name()}}",
+        "$KV.NODES.{{name()}}",
+        "$JS.API.DIRECT.GET.KV_NODES.$KV.NODES.{{name()}}",
+    ];
     let keys: Vec<String> = ["wait", "claim", "beat"]
         .into_iter()
         .flat_map(|sign| {

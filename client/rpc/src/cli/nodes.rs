@@ -36,7 +36,7 @@ or 2; with 3 if the directory does not answer.";
 /// Output forms of `rpc nodes`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub enum NodeListForm {
-    /// Name, state, and time since the node was heard of
+    /// Name, state, and time since the node was seen
     #[default]
     Table,
     /// Version, collectives and number of classes, too
@@ -60,7 +60,7 @@ pub struct NodesArgs {
     /// Show nodes only that have sent no heartbeat for two intervals
     #[arg(long)]
     pub missing: bool,
-    /// Show nodes also that were not heard of for an hour
+    /// Show nodes also that were not seen for an hour
     #[arg(long)]
     pub stale: bool,
     /// Count the values of this fact instead
@@ -91,7 +91,7 @@ pub struct NodeArgs {
 /// `rpc check-registration`.
 #[derive(Debug, Args)]
 pub struct CheckRegistrationArgs {
-    /// Nodes that were not heard of for this many seconds are old
+    /// Nodes that were not seen for this many seconds are old
     #[arg(short, long, value_name = "SECONDS", default_value_t = 300)]
     pub interval: u64,
     /// The nodes.

@@ -12,7 +12,7 @@ use super::form;
 use crate::cli::nodes::{CheckRegistrationArgs, NodeArgs, NodeListForm, NodesArgs};
 use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::render::registered::{
-    render_facets, render_node, render_node_table, render_registration_check,
+    render_facets, render_node, render_node_names, render_node_table, render_registration_check,
 };
 use crate::render::{escape_to_line, node_count_text};
 
@@ -79,9 +79,7 @@ pub async fn run_list(args: NodesArgs, cx: CommandContext<'_>) -> CommandResult 
         current: list.freshness.current,
     };
     cx.print_result(json.as_ref(), &document, || match args.output {
-        NodeListForm::Name => {
-            document.nodes.iter().map(|row| format!("{}\n", escape_to_line(&row.node))).collect()
-        }
+        NodeListForm::Name => render_node_names(&document.nodes),
         form => render_node_table(&document.nodes, &args.fields, form == NodeListForm::Wide),
     })?;
     if !has_nodes {
@@ -142,7 +140,7 @@ pub async fn run_check(args: CheckRegistrationArgs, cx: CommandContext<'_>) -> C
     }
 }
 
-/// Whether a node was not heard of for this long. One that was not heard of since the directory's start is old only once it is missing.
+/// Whether a node was not seen for this long. One that was not seen since the directory's start is old only once it is missing.
 fn is_older_than(node: &DirectoryNodeRow, seconds: u64) -> bool {
     node.seen.map_or(node.state == "missing", |seen| seen > seconds)
 }
@@ -201,8 +199,12 @@ async fn watch_nodes(
                 }
                 Some(_) => '~',
             };
-            let values: String =
-                row.fields.iter().map(|(name, value)| format!("  {name}={value}")).collect();
+            let values: String = row
+                .fields
+                .iter()
+                .map(|(name, value)| format!("  {name}={value}"))
+                .collect::<Vec<_>>()
+                .concat();
             let line = format!("{}  {}{values}", row.node, row.state);
             cx.printer.print_line(format_args!("{sign} {}", escape_to_line(&line)))?;
         }
@@ -219,7 +221,7 @@ fn warn_of_gaps(list: &RegisteredNodeList, cx: CommandContext<'_>) {
     if list.stale > 0 {
         let count = node_count_text(list.stale);
         cx.printer.print_hint(format_args!(
-            "{count} not heard of for an hour are left out; --stale shows them"
+            "{count} not seen for an hour are left out; --stale shows them"
         ));
     }
 }

@@ -26,6 +26,12 @@ pub fn render_node_table(nodes: &[DirectoryNodeRow], fields: &[String], is_wide:
     align_columns(&rows)
 }
 
+/// The names, one per line.
+pub fn render_node_names(nodes: &[DirectoryNodeRow]) -> String {
+    let lines = nodes.iter().map(|row| format!("{}\n", escape_to_line(&row.node)));
+    lines.collect::<Vec<_>>().concat()
+}
+
 /// Everything about one node.
 pub fn render_node(output: &DirectoryShowOutput) -> String {
     let node = &output.node;
@@ -37,7 +43,7 @@ pub fn render_node(output: &DirectoryShowOutput) -> String {
     let mut rows = vec![
         ["node".to_owned(), node.node.clone()],
         ["state".to_owned(), node.state.clone()],
-        ["last heard of".to_owned(), age_text(node.seen)],
+        ["last seen".to_owned(), age_text(node.seen)],
         ["version".to_owned(), node.version.clone()],
         ["collectives".to_owned(), list(&node.collectives)],
         ["agents".to_owned(), list(&agents)],
@@ -68,7 +74,7 @@ pub fn render_facets(output: &DirectoryFacetsOutput) -> String {
     align_columns(&rows) + &more
 }
 
-/// The line of MCollective's `check_mongodb.rb`.
+/// The line of `check_mongodb.rb` in `MCollective`.
 pub fn render_registration_check(old: usize, total: usize, interval: u64) -> String {
     let current = total.saturating_sub(old);
     let counts = format!("totalhosts={total} oldhosts={old} currenthosts={current}");
