@@ -198,7 +198,8 @@ async fn push_updates_the_buckets_of_earlier_versions() {
         assert_eq!(config["allow_rollup_hdrs"], false, "{config}");
         assert_eq!(config["deny_purge"], true, "{config}");
         assert_eq!(config["max_msg_size"], store.max_value_bytes, "{config}");
-        assert_eq!(config["max_bytes"], store.max_bytes, "{config}");
+        let max_bytes = store.max_bytes.map_or(-1, |bytes| i64::try_from(bytes).unwrap());
+        assert_eq!(config["max_bytes"], max_bytes, "{config}");
         assert_eq!(config["republish"]["dest"], format!("_W.{}.>", store.name), "{config}");
     }
     let value = entries.get("node.web1").await.unwrap().unwrap().value.unwrap();

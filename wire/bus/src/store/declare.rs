@@ -162,7 +162,9 @@ fn stream_config(definition: &BucketDefinition, replicas: usize) -> Config {
         subjects: vec![subject::bucket_key(definition.name, ">")],
         max_messages_per_subject: 1,
         max_message_size: i32::try_from(definition.max_value_bytes).unwrap_or(i32::MAX),
-        max_bytes: i64::try_from(definition.max_bytes).unwrap_or(i64::MAX),
+        max_bytes: definition
+            .max_bytes
+            .map_or(-1, |bytes| i64::try_from(bytes).unwrap_or(i64::MAX)),
         max_age: definition.max_age.unwrap_or_default(),
         discard: DiscardPolicy::New,
         storage: StorageType::File,
