@@ -127,8 +127,9 @@ async fn a4_1_query_of_the_article_finds_the_node_live_and_in_a_file() {
     {
         let message =
             fixture.refusal(&["find", "--dm", method, "--do", option, "-Q", ARTICLE_QUERY]).await;
-        let expected =
-            format!("{method} does not support query documents (-Q); use broadcast or inventory");
+        let expected = format!(
+            "{method} does not support query documents (-Q); use auto, directory, broadcast or inventory"
+        );
         assert!(message.contains(&expected), "{message}");
     }
     let message = fixture.refusal(&["find", "--loose", "-C", "common"]).await;

@@ -229,8 +229,12 @@ async fn collect_org_documents(fixture: &OutputFixture) -> Vec<Value> {
     all
 }
 
-/// Schemas whose documents other tests print: `runs.rs`, `provisioning/mod.rs`, `run_and_copy.rs`, `events.rs` and `clusters/status.rs`.
-const OTHERS: [&str; 6] = [
+/// Schemas whose documents other tests print: `runs.rs`, `provisioning/mod.rs`, `run_and_copy.rs`, `events.rs`, `clusters/` and
+/// `directory/`.
+const OTHERS: [&str; 9] = [
+    "muster.registered-facets.v1",
+    "muster.registered-node.v1",
+    "muster.registered-nodes.v1",
     "muster.permits.v1",
     "muster.provision.v1",
     "muster.copy.v1",

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use muster_tests::command::describe_output;
 use muster_tests::poll_until_ok;
+use muster_tests::published_schemas::{SchemaMode, check_schema};
 use serde_json::{Value, json};
 
 use super::fixture::{DirectoryFixture, FleetNode, lines};
@@ -47,6 +48,20 @@ impl QueryFleet {
         lines(&output.stdout)
     }
 
+    /// Checks the JSON documents against their published schemas.
+    async fn check_documents(&self) {
+        let commands: [(&str, &[&str]); 3] = [
+            ("muster.registered-nodes.v1", &["nodes", "--fields", "customer"]),
+            ("muster.registered-facets.v1", &["nodes", "--facets", "customer"]),
+            ("muster.registered-node.v1", &["node", "db1.acme.net", "--verify"]),
+        ];
+        for (schema, arguments) in commands {
+            let (document, code) = self.fleet.rpc.run_json(arguments).await;
+            assert_eq!(code, 0, "{document}");
+            check_schema(schema, &document, SchemaMode::Strict).unwrap();
+        }
+    }
+
     async fn errors(&self, arguments: &[&str], code: i32) -> String {
         let output = self.fleet.rpc.run(arguments).await;
         assert_eq!(output.status.code(), Some(code), "{arguments:?}: {}", describe_output(&output));
@@ -57,6 +72,7 @@ impl QueryFleet {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a4_4_names_and_documents_are_sorted_and_exit_codes_tell_none_and_several() {
     let fleet = QueryFleet::start().await;
+    fleet.check_documents().await;
     assert_eq!(fleet.run(&["find", "--dm", "directory"], 0).await, NAMES);
     assert_eq!(fleet.run(&["nodes", "-o", "name"], 0).await, NAMES);
     let masters = ["-Q", "{ 'facts.customer': acme, classes: 'mysql::master' }"];

@@ -19,7 +19,13 @@ use crate::node_fixture::TestCaller;
 
 /// Actions that this daemon cannot execute, because their agent needs a service or a program that this test does not
 /// provide. Their inputs are tried nevertheless.
-const UNAVAILABLE: [&str; 10] = [
+const UNAVAILABLE: [&str; 16] = [
+    "directory changes",
+    "directory facets",
+    "directory find",
+    "directory list",
+    "directory show",
+    "directory status",
     "permit list",
     "provisioner status",
     "puppet last_run_report",
