@@ -195,7 +195,7 @@ impl FleetConnection {
                 Ok(Some(found))
             }
             Err(error) if is_demanded => Err(error.into()),
-            // Nobody expects an answer of a directory that does not run, or that this caller may not ask.
+            // Without a directory, or without permission to query it, a broadcast is the normal method, so there is no warning.
             Err(DirectoryError::Absent | DirectoryError::Client(_)) => Ok(None),
             Err(error) => {
                 observer.observe(RequestEvent::DirectoryUnavailable(&error));

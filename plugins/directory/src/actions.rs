@@ -317,7 +317,7 @@ async fn changes(
     check_changes(output)
 }
 
-/// Changes have no pages: what is left out would never be told.
+/// Changes have no pages, so an answer that is too large is an error.
 fn check_changes(output: DirectoryChangesOutput) -> Result<DirectoryChangesOutput, ActionError> {
     let name_bytes = |name: &String| name.len() + JSON_NAME_BYTES;
     let gone: usize = output.gone.iter().map(name_bytes).sum();

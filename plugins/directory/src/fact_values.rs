@@ -23,7 +23,7 @@ pub(crate) struct StoredFact {
 /// The facts of one node, sorted by name.
 pub(crate) type StoredFacts = Box<[StoredFact]>;
 
-/// Distinct values of facts, and who has them.
+/// Distinct values of facts, and the nodes that have them.
 #[derive(Debug, Default)]
 pub struct FactValues {
     names: HashMap<Arc<str>, u32>,

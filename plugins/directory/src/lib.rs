@@ -4,7 +4,7 @@
 //! read again at its start. Any number of instances run beside each other; the broker delivers each request to one of them.
 //!
 //! Pure: [`FactValues`] stores each distinct value of a fact once, with the nodes that have it. [`NodeTable`] is the index of all nodes. [`NodeLiveness`]
-//! decides who is missing, by the time of this instance alone. [`find_nodes`] narrows the nodes by the index and lets the one evaluator,
+//! decides which nodes are missing, by the clock of this instance alone. [`find_nodes`] narrows the nodes by the index and lets the one evaluator,
 //! [`muster_filter`], decide. I/O: [`DirectoryService`] follows the broker. The agent `directory` answers callers.
 
 #![warn(missing_docs)]

@@ -1,7 +1,7 @@
-//! Who is missing: a node that has sent neither a record nor a heartbeat for two intervals and a grace period.
+//! Which nodes are missing: those that have sent neither a record nor a heartbeat for two intervals and a grace period.
 //!
 //! Only the clock of this instance counts, and it is monotonic: a node's wrong clock, or a step of the clock here, changes nothing. After its start, and after
-//! it was disconnected, an instance has heard nobody, so that time does not count.
+//! a disconnection, an instance has received no heartbeats for some time, so that time does not count.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ pub(crate) const HEARTBEAT_GRACE: Duration = Duration::from_secs(30);
 pub enum Presence {
     /// Seen within two intervals and the grace period.
     Present,
-    /// Not seen since this instance listens, which is not long enough to say more.
+    /// Not seen since this instance began to receive heartbeats, which is less than that time ago.
     Unknown,
     /// Not seen for two intervals and the grace period.
     Missing,
@@ -62,7 +62,7 @@ impl NodeLiveness {
         self.last_seen
     }
 
-    /// Whether the node is there, if this instance listens without an interruption since `listening`.
+    /// The state of the node, if this instance has received heartbeats without an interruption since `listening`.
     pub fn presence(&self, now: Instant, listening: Instant) -> Presence {
         let tolerance = self.interval * 2 + HEARTBEAT_GRACE;
         let silent_since = self.last_seen.map_or(listening, |heard| heard.max(listening));
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn interruption_of_this_instance_makes_nobody_missing() {
+    async fn no_node_is_missing_after_an_interruption_of_this_instance() {
         let start = Instant::now();
         let mut node = NodeLiveness::new(INTERVAL);
         node.record_seen(start);

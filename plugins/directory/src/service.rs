@@ -201,7 +201,7 @@ impl DirectoryService {
         let accepted = opened.map_err(|error| error.to_string()).and_then(|opened| {
             let OpenRecord { record, sender } = opened;
             let content = record.decode_content().map_err(|error| error.to_string())?;
-            // Who writes a known record again is not the node: it gives each record a later time.
+            // A node gives each record a later time, so another user has written this one again.
             let is_repeated = known.is_some_and(|(_, time)| time == record.time);
             let (mut state, heard) = (self.handle.write(), Instant::now());
             let is_ready = state.is_ready;
@@ -210,7 +210,7 @@ impl DirectoryService {
                 .store(&record, content, entry.revision, now)
                 .map_err(|error| error.to_string())?;
             stored.sender = Some(sender);
-            // What was written before this instance listened says nothing about the node now.
+            // A record that was written before this instance started is no sign that the node runs.
             if is_ready && !is_repeated {
                 stored.liveness.record_seen(heard);
             }

@@ -24,11 +24,11 @@ struct HandleInner {
     bucket: OnceLock<Bucket>,
     /// Identifies this run of the instance, because changes are counted from its start.
     instance: Uuid,
-    /// The number of the last change, for those who wait for the next.
+    /// The number of the last change. Live queries wait for the next one.
     last_change: watch::Sender<u64>,
 }
 
-/// What one instance knows.
+/// The state of one instance.
 #[derive(Debug)]
 pub(crate) struct DirectoryState {
     pub(crate) table: NodeTable,

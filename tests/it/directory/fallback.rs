@@ -33,7 +33,7 @@ async fn without_a_directory_nodes_are_found_by_broadcast_silently() {
     let output = fleet.rpc.run(&["find"]).await;
     assert_eq!(lines(&output.stdout), ["db1.acme.net"], "{}", describe_output(&output));
     assert_eq!(lines(&output.stderr), [""; 0], "{}", describe_output(&output));
-    // Whoever demands the directory, or asks for what only it knows, is told that there is none.
+    // With `--dm directory`, and for commands that only the directory can answer, its absence is an error.
     for demanded in [&["find", "--dm", "directory"][..], &["nodes"], &["node", "db1.acme.net"]] {
         let output = fleet.rpc.run(demanded).await;
         let errors = String::from_utf8_lossy(&output.stderr).into_owned();

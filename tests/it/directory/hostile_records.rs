@@ -152,7 +152,7 @@ async fn a4_7_records_of_others_and_old_records_change_nothing_and_are_counted()
     let foreign = sign(&record(other.identity(), later, "foreign"), &other);
     fleet.write_refused("a record of another node under the victim's name", VICTIM, foreign).await;
     let unknown = sign(&record(other.identity(), later, "unknown"), &other);
-    fleet.write_refused("a record under a name that nobody has", "db3.acme.net", unknown).await;
+    fleet.write_refused("a record under an unknown name", "db3.acme.net", unknown).await;
     let caller = &fleet.fleet.caller;
     let by_caller = sign(&record(caller.identity(), later, "caller"), caller);
     fleet.write_refused("a record of a caller", "rip", by_caller).await;

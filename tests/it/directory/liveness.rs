@@ -1,4 +1,4 @@
-//! Who is missing, who is stale, and that restarts and wrong clocks raise no alarm.
+//! Missing and stale nodes. Restarts and wrong clocks raise no alarm.
 
 use std::time::{Duration, Instant};
 
@@ -143,7 +143,7 @@ async fn a4_9_killed_node_is_missing_after_two_intervals_and_the_grace_period() 
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(errors.contains("1 node missing, left out: db1.acme.net"), "{errors}");
 
-    // Its last record, written again by somebody, is no sign of life.
+    // A second write of its last record does not make the node present.
     let attacker = fleet.fleet.organisation.unrestricted_user("attacker");
     let bucket = connect(&fleet.fleet.server, &attacker).await.bucket(NODES_BUCKET.name);
     let last = bucket.get("db1.acme.net").await.unwrap().unwrap();

@@ -77,8 +77,8 @@ async fn a4_4_names_and_documents_are_sorted_and_exit_codes_tell_none_and_severa
     assert_eq!(fleet.run(&["nodes", "-o", "name"], 0).await, NAMES);
     let masters = ["-Q", "{ 'facts.customer': acme, classes: 'mysql::master' }"];
     assert_eq!(fleet.run(&[&["find"], &masters[..]].concat(), 0).await, NAMES[..2]);
-    assert_eq!(fleet.run(&["find", "-F", "customer=nobody"], 1).await, [""; 0]);
-    assert_eq!(fleet.run(&["nodes", "-F", "customer=nobody"], 1).await, ["NODE  STATE  SEEN"]);
+    assert_eq!(fleet.run(&["find", "-F", "customer=none"], 1).await, [""; 0]);
+    assert_eq!(fleet.run(&["nodes", "-F", "customer=none"], 1).await, ["NODE  STATE  SEEN"]);
 
     // Full documents, also of all that a node has told.
     let (document, code) = fleet.fleet.rpc.run_json(&["node", "db1.acme.net", "--verify"]).await;
@@ -97,7 +97,7 @@ async fn a4_4_names_and_documents_are_sorted_and_exit_codes_tell_none_and_severa
     assert_eq!(fleet.run(&several, 2).await, [""; 0]);
     let message = fleet.errors(&several, 2).await;
     assert!(message.contains("2 nodes match") && message.contains("db1.acme.net"), "{message}");
-    assert_eq!(fleet.run(&["find", "--one", "-F", "customer=nobody"], 1).await, [""; 0]);
+    assert_eq!(fleet.run(&["find", "--one", "-F", "customer=none"], 1).await, [""; 0]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

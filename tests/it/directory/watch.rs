@@ -63,7 +63,7 @@ async fn watch_continues_after_a_restart_of_the_directory() {
     let mut watch = NodeWatch::start(&fleet, &["-F", "tier=production"]);
     assert_eq!(watch.next_line().await, "+ db1.acme.net  present");
     directory.daemon.kill_and_wait();
-    // It leaves the query while nobody counts changes.
+    // It stops matching while no instance runs.
     change(&node, r#"{"tier": "test"}"#);
     directory.daemon = directory.daemon.home().clone().start();
     loop {

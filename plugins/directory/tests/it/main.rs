@@ -1,4 +1,4 @@
-//! Properties of the index: its answers are those of the nodes themselves, and it forgets what it is told to forget.
+//! Properties of the index: it finds the same nodes as the nodes' own evaluation, and keeps nothing of removed nodes.
 
 #![expect(clippy::unwrap_used, reason = "tests end by panic")]
 
