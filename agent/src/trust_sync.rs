@@ -329,16 +329,12 @@ async fn next_head(heads: &mut Option<BusSubscription>) -> Option<BusMessage> {
 
 fn spread_delay(bytes: u64) -> Duration {
     let blocks = u32::try_from(bytes / SPREAD_BLOCK_BYTES + 1).unwrap_or(u32::MAX);
-    random_delay(SPREAD_PER_BLOCK.saturating_mul(blocks).min(MAX_SPREAD))
+    ReconnectBackoff::random_within(SPREAD_PER_BLOCK.saturating_mul(blocks).min(MAX_SPREAD))
 }
 
 /// The interval plus up to 50 % jitter, so that the nodes of a fleet do not read together.
 fn jittered_interval(interval: Duration) -> Duration {
-    interval + random_delay(interval / 2)
-}
-
-fn random_delay(max: Duration) -> Duration {
-    ReconnectBackoff { first: max, max }.random_delay(1)
+    interval + ReconnectBackoff::random_within(interval / 2)
 }
 
 #[cfg(test)]

@@ -197,9 +197,7 @@ impl EnrolmentSession<'_> {
                 EnrolmentAttempt::RetryAfter(pause) => {
                     failures = 0;
                     // Add up to 50 % jitter, so that machines that got the same pause do not retry together.
-                    let max_jitter = pause.mul_f64(0.5);
-                    let jitter = ReconnectBackoff { first: max_jitter, max: max_jitter };
-                    pause + jitter.random_delay(1)
+                    pause + ReconnectBackoff::random_within(pause / 2)
                 }
                 EnrolmentAttempt::Retry => {
                     failures += 1;

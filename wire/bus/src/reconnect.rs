@@ -47,6 +47,11 @@ impl ReconnectBackoff {
         self.random_delay(attempt)
     }
 
+    /// A random delay, uniform between zero and this time, that spreads the work of many nodes.
+    pub fn random_within(max: Duration) -> Duration {
+        Self { first: max, max }.random_delay(1)
+    }
+
     /// A random delay, uniform between zero and the maximum.
     pub fn random_delay(&self, attempt: usize) -> Duration {
         self.max_delay(attempt).mul_f64(rand::rng().random::<f64>())

@@ -201,12 +201,20 @@ impl BusLink {
 
     async fn move_while_lame(self: Arc<Self>) {
         tracing::info!("the server asked this client to leave; connecting to another server");
-        while self.current().tap.is_lame.load(Ordering::Acquire)
-            && let Some(next) = self.connect_elsewhere().await
-        {
-            self.replace_connection(next).await;
+        loop {
+            while self.current().tap.is_lame.load(Ordering::Acquire) {
+                let Some(next) = self.connect_elsewhere().await else {
+                    return self.is_moving.store(false, Ordering::Release);
+                };
+                self.replace_connection(next).await;
+            }
+            self.is_moving.store(false, Ordering::Release);
+            // A server that asked between the two lines above has found a move in progress.
+            let is_lame = self.current().tap.is_lame.load(Ordering::Acquire);
+            if !is_lame || self.is_moving.swap(true, Ordering::AcqRel) {
+                return;
+            }
         }
-        self.is_moving.store(false, Ordering::Release);
     }
 
     /// Connects to another server of the cluster. `None` if the current connection was lost meanwhile, which the client library reconnects, or
