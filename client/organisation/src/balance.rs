@@ -8,12 +8,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use muster_bus::Bytes;
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, interval, sleep};
 
 use crate::Organisation;
 use crate::push::PushError;
-use crate::server_reports::{QUIET_TIME, SystemClient};
+use crate::server_reports::{QUIET_TIME, SystemAnswer, SystemClient};
 
 /// Clients that move per second unless stated otherwise. A TLS handshake takes the servers about 1 ms of processor time.
 pub const DEFAULT_MOVES_PER_SECOND: u32 = 200;
@@ -59,18 +60,6 @@ struct ServerCount {
     name: String,
     id: String,
     connections: usize,
-}
-
-#[derive(Debug, Deserialize)]
-struct ConnectionPage {
-    server: ReportingServer,
-    data: ConnectionList,
-}
-
-#[derive(Debug, Deserialize)]
-struct ReportingServer {
-    name: String,
-    id: String,
 }
 
 #[derive(Debug, Deserialize)]
@@ -147,15 +136,13 @@ impl ConnectionBalancer {
 
     /// Connections of the account at each server, by the server's name.
     async fn count(&self) -> Result<Vec<ServerCount>, PushError> {
-        let answers = self.client.ask_raw("CONNZ", self.page_options(0, 1)).await?;
-        let pages = answers.iter().filter_map(|answer| parse_page(answer));
-        let mut counts: Vec<ServerCount> = pages
-            .map(|page| ServerCount {
-                name: page.server.name,
-                id: page.server.id,
-                connections: page.data.total,
-            })
-            .collect();
+        let pages = self.client.ask_with_ids::<ConnectionList>("CONNZ", self.page_options(0, 1));
+        let count = |page: SystemAnswer<ConnectionList>| ServerCount {
+            name: page.server.name,
+            id: page.server.id,
+            connections: page.data.total,
+        };
+        let mut counts: Vec<ServerCount> = pages.await?.into_iter().map(count).collect();
         if counts.is_empty() {
             return Err(PushError::NoServers(QUIET_TIME.as_secs()));
         }
@@ -176,7 +163,7 @@ impl ConnectionBalancer {
                 pause.tick().await;
                 let request = serde_json::json!({ "cid": client }).to_string();
                 // The server ignores requests without a reply subject. A client that has left meanwhile is an error in the answer.
-                self.client.ask_server(server, "LDM", Bytes::from(request)).await?;
+                self.client.ask_server::<IgnoredAny>(server, "LDM", Bytes::from(request)).await?;
                 asked += 1;
             }
         }
@@ -188,8 +175,7 @@ impl ConnectionBalancer {
         let mut clients = Vec::with_capacity(count);
         while clients.len() < count {
             let options = self.page_options(clients.len(), PAGE_SIZE.min(count - clients.len()));
-            let answer = self.client.ask_server(server, "CONNZ", options).await?;
-            let page = parse_page(&answer);
+            let page = self.client.ask_server::<ConnectionList>(server, "CONNZ", options).await?;
             let found = page.map(|page| page.data.connections).unwrap_or_default();
             if found.is_empty() {
                 break;
@@ -226,10 +212,6 @@ impl ConnectionBalancer {
         let account = &self.account;
         serde_json::json!({ "acc": account, "offset": offset, "limit": limit }).to_string().into()
     }
-}
-
-fn parse_page(answer: &[u8]) -> Option<ConnectionPage> {
-    serde_json::from_slice(answer).ok()
 }
 
 fn report(before: &[ServerCount], after: &[ServerCount], requested_moves: usize) -> BalanceReport {

@@ -1,9 +1,5 @@
 //! Asks the servers of the broker which operators they accept. nats-server reads its operator's token at its start only.
 
-use std::time::Duration;
-
-use muster_bus::Bytes;
-use muster_wire::subject;
 use muster_wire::token::PublicKey;
 use muster_wire::token::claims::OperatorClaims;
 use muster_wire::token::decode::decode_token;
@@ -11,28 +7,11 @@ use serde::Deserialize;
 
 use crate::Organisation;
 use crate::push::PushError;
+use crate::server_reports::{ByServer, QUIET_TIME, SystemClient};
 
-/// Subject on which each server describes itself.
-const SERVER_DESCRIPTION_SUBJECT: &str = "$SYS.REQ.SERVER.PING.VARZ";
-/// Name below the inbox for the descriptions.
-const INBOX_NAME: &str = "operators";
-/// The servers have answered when none has answered for this time.
-const QUIET_TIME: Duration = Duration::from_secs(1);
-
-/// A server's description of itself.
+/// The operators that a server accepts, in its description of itself.
 #[derive(Debug, Deserialize)]
-struct ServerDescription {
-    server: ServerName,
-    data: ServerVariables,
-}
-
-#[derive(Debug, Deserialize)]
-struct ServerName {
-    name: String,
-}
-
-#[derive(Debug, Deserialize)]
-struct ServerVariables {
+struct OperatorVariables {
     #[serde(default)]
     trusted_operators_jwt: Vec<String>,
 }
@@ -52,23 +31,15 @@ impl Organisation {
         &self,
         operator: PublicKey,
     ) -> Result<BrokerOperators, PushError> {
-        let creds = self.system_credentials()?;
-        let bus = self.connect(&creds).await?;
-        let key = creds.key_pair().public_key().to_string();
-        let inbox = format!("{}.{INBOX_NAME}", subject::inbox_prefix(&key));
-        let subjects = (SERVER_DESCRIPTION_SUBJECT, inbox.as_str());
-        let answers = bus.request_all(subjects, Bytes::from_static(b"{}"), QUIET_TIME).await?;
-        bus.close().await?;
+        let client = SystemClient::connect(self).await?;
+        let servers: ByServer<OperatorVariables> = client.ask("VARZ", "{}").await?;
+        client.close().await?;
         let mut found = BrokerOperators::default();
-        for answer in answers {
-            let Ok(description) = serde_json::from_slice::<ServerDescription>(answer.payload())
-            else {
-                continue;
-            };
-            let tokens = description.data.trusted_operators_jwt;
-            let is_accepted = tokens.iter().any(|token| accepts_operator(token, operator));
+        for (name, variables) in servers {
+            let mut tokens = variables.trusted_operators_jwt.iter();
+            let is_accepted = tokens.any(|token| accepts_operator(token, operator));
             let list = if is_accepted { &mut found.accepting } else { &mut found.refusing };
-            list.push(description.server.name);
+            list.push(name);
         }
         if found == BrokerOperators::default() {
             return Err(PushError::NoServers(QUIET_TIME.as_secs()));

@@ -28,6 +28,9 @@ pub(crate) struct SystemAnswer<T> {
 #[derive(Debug, Deserialize)]
 pub(crate) struct AnsweringServer {
     pub(crate) name: String,
+    /// Identifies the server in requests to it alone.
+    #[serde(default)]
+    pub(crate) id: String,
 }
 
 #[derive(Debug, Deserialize)]
@@ -203,28 +206,25 @@ impl SystemClient {
         self.ask_until(report, options, |_| false).await
     }
 
-    /// Asks all servers for a report; the answers as they are.
-    pub(crate) async fn ask_raw(
+    /// Asks all servers for one of their reports; the answers with the servers' ids.
+    pub(crate) async fn ask_with_ids<T: DeserializeOwned>(
         &self,
         report: &str,
         options: Bytes,
-    ) -> Result<Vec<Bytes>, PushError> {
-        let subject = format!("$SYS.REQ.SERVER.PING.{report}");
-        let reply_to = format!("{}.{report}", self.inbox);
-        let subjects = (subject.as_str(), reply_to.as_str());
-        let answers = self.bus.request_all(subjects, options, QUIET_TIME).await?;
-        Ok(answers.iter().map(|answer| answer.payload().clone()).collect())
+    ) -> Result<Vec<SystemAnswer<T>>, PushError> {
+        Ok(parse_answers(&self.request_reports(report, options, |_| false).await?).collect())
     }
 
-    /// Asks the server with this id for a report.
-    pub(crate) async fn ask_server(
+    /// Sends a request to the server with this id, and returns its answer; `None` if it cannot be parsed.
+    pub(crate) async fn ask_server<T: DeserializeOwned>(
         &self,
         server: &str,
-        report: &str,
+        request: &str,
         options: Bytes,
-    ) -> Result<Bytes, PushError> {
-        let subject = format!("$SYS.REQ.SERVER.{server}.{report}");
-        Ok(self.bus.request(&subject, options).await?.payload().clone())
+    ) -> Result<Option<SystemAnswer<T>>, PushError> {
+        let subject = format!("$SYS.REQ.SERVER.{server}.{request}");
+        let answer = self.bus.request(&subject, options).await?;
+        Ok(serde_json::from_slice(answer.payload()).ok())
     }
 
     /// The streams of all accounts that each server stores.
@@ -241,24 +241,36 @@ impl SystemClient {
         options: &'static str,
         is_complete: impl Fn(&ByServer<T>) -> bool,
     ) -> Result<ByServer<T>, PushError> {
+        let is_enough = |answers: &[BusMessage]| is_complete(&by_server(answers));
+        let options = Bytes::from_static(options.as_bytes());
+        Ok(by_server(&self.request_reports(report, options, is_enough).await?))
+    }
+
+    async fn request_reports(
+        &self,
+        report: &str,
+        options: Bytes,
+        is_enough: impl Fn(&[BusMessage]) -> bool,
+    ) -> Result<Vec<BusMessage>, PushError> {
         let subject = format!("$SYS.REQ.SERVER.PING.{report}");
         let reply_to = format!("{}.{report}", self.inbox);
         let subjects = (subject.as_str(), reply_to.as_str());
-        let payload = Bytes::from_static(options.as_bytes());
-        let is_enough = |answers: &[BusMessage]| is_complete(&parse_answers(answers));
-        let answers = self.bus.request_until(subjects, payload, QUIET_TIME, is_enough).await?;
-        Ok(parse_answers(&answers))
+        Ok(self.bus.request_until(subjects, options, QUIET_TIME, is_enough).await?)
     }
 }
 
 /// Options of the report on streams.
 const STREAMS_OPTIONS: &str = r#"{"accounts":true,"streams":true,"config":true}"#;
 
-fn parse_answers<T: DeserializeOwned>(answers: &[BusMessage]) -> ByServer<T> {
-    let parsed = answers
-        .iter()
-        .filter_map(|answer| serde_json::from_slice::<SystemAnswer<T>>(answer.payload()).ok());
-    parsed.map(|answer| (answer.server.name, answer.data)).collect()
+fn by_server<T: DeserializeOwned>(answers: &[BusMessage]) -> ByServer<T> {
+    parse_answers(answers).map(|answer| (answer.server.name, answer.data)).collect()
+}
+
+/// The answers that can be parsed.
+fn parse_answers<T: DeserializeOwned>(
+    answers: &[BusMessage],
+) -> impl Iterator<Item = SystemAnswer<T>> + '_ {
+    answers.iter().filter_map(|answer| serde_json::from_slice(answer.payload()).ok())
 }
 
 /// Servers of the group that decides which server stores which stream, also those that are down; 1 without a cluster.
