@@ -121,6 +121,13 @@ pub fn heartbeat(node: &str) -> String {
     format!("_B.{node}")
 }
 
+/// The node that may publish on a subject of heartbeats; `None` for any other subject.
+pub fn heartbeat_sender(subject: &str) -> Option<Identity> {
+    let node = Identity::parse(subject.strip_prefix("_B.")?).ok()?;
+    // Names are parsed regardless of case; subjects are compared as bytes.
+    (heartbeat(node.as_str()) == subject).then_some(node)
+}
+
 /// Subject of a request to one node.
 pub fn node_request(
     collective: &SubjectName,

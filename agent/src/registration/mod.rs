@@ -46,9 +46,12 @@ enum RegistrationError {
     /// The record cannot be signed.
     #[error("cannot sign the record of this node")]
     Sign(#[source] EnvelopeSignError),
-    /// The bucket refused it.
+    /// The record in the bucket cannot be read.
+    #[error("cannot read the record of this node")]
+    Read(#[source] BucketError),
+    /// The bucket refused the record.
     #[error("cannot write the record of this node")]
-    Store(#[from] BucketError),
+    Write(#[source] BucketError),
 }
 
 /// The record that the directory has.
@@ -97,6 +100,8 @@ pub struct NodeRegistration {
     selection: FactSelection,
     boot: Uuid,
     published: Option<PublishedRecord>,
+    /// Whether the bucket was read since the last connection. While no server serves it, as during an election, nothing is written.
+    is_read: bool,
     seen: Option<StateParts>,
     retry_at: Option<Instant>,
 }
@@ -122,6 +127,7 @@ impl NodeRegistration {
             selection: FactSelection::new(&config),
             boot: Uuid::now_v7(),
             published: None,
+            is_read: false,
             seen: None,
             retry_at: None,
             core,
@@ -145,8 +151,8 @@ impl NodeRegistration {
         let mut events = self.bus.subscribe_events();
         loop {
             self.bus.wait_connected().await;
-            sleep(ReconnectBackoff { first: self.spread, max: self.spread }.random_delay(1)).await;
-            self.read_published().await;
+            sleep(ReconnectBackoff::random_within(self.spread)).await;
+            (self.is_read, self.retry_at) = (false, None);
             let mut heartbeat = interval(self.config.heartbeat);
             heartbeat.set_missed_tick_behavior(MissedTickBehavior::Skip);
             let mut poll = interval(CHANGE_POLL_INTERVAL.min(self.config.heartbeat));
@@ -162,14 +168,12 @@ impl NodeRegistration {
         }
     }
 
-    /// Reads what the directory has. A record that cannot be opened is written again.
-    async fn read_published(&mut self) {
-        let Ok(Some(entry)) = self.bucket.get(self.core.identity().as_str()).await else {
-            self.published = None;
-            return;
-        };
+    /// Reads the record in the bucket. A record that cannot be opened is written again.
+    async fn read_published(&mut self) -> Result<(), RegistrationError> {
+        let entry = self.bucket.get(self.core.identity().as_str()).await;
+        let entry = entry.map_err(RegistrationError::Read)?;
         let (trust, now) = (self.core.trust.get(), self.core.clock.now());
-        let value = entry.value.unwrap_or_default();
+        let value = entry.and_then(|entry| entry.value).unwrap_or_default();
         let opened = open_record(&value, self.core.identity(), &trust, &self.core.tokens, now);
         self.published = opened.ok().map(|opened| PublishedRecord {
             digest: opened.record.digest,
@@ -177,28 +181,17 @@ impl NodeRegistration {
             time: opened.record.time,
             at: Instant::now(),
         });
-        self.seen = None;
+        (self.is_read, self.seen) = (true, None);
+        Ok(())
     }
 
     /// Writes a new record if something changed, or if facts that always change were published long ago.
     async fn publish_changes(&mut self) {
-        let parts = StateParts::of_core(&self.core);
-        let is_refresh_due = self
-            .published
-            .as_ref()
-            .is_none_or(|published| published.at.elapsed() >= self.config.refresh);
-        let is_unchanged = self.seen.as_ref().is_some_and(|seen| seen.is_same(&parts));
-        let waits = self.retry_at.is_some_and(|at| Instant::now() < at);
-        if waits || (is_unchanged && !is_refresh_due && self.retry_at.is_none()) {
+        if self.retry_at.is_some_and(|at| Instant::now() < at) {
             return;
         }
-        match self.publish_record(is_refresh_due).await {
-            Ok(true) => {
-                self.seen = Some(parts);
-                self.retry_at = None;
-            }
-            // Too soon after the last record.
-            Ok(false) => {}
+        match self.try_publish_changes().await {
+            Ok(()) => self.retry_at = None,
             Err(error) => {
                 if self.retry_at.is_none() {
                     tracing::warn!(
@@ -209,6 +202,22 @@ impl NodeRegistration {
                 self.retry_at = Some(Instant::now() + RETRY_INTERVAL);
             }
         }
+    }
+
+    async fn try_publish_changes(&mut self) -> Result<(), RegistrationError> {
+        if !self.is_read {
+            self.read_published().await?;
+        }
+        let parts = StateParts::of_core(&self.core);
+        let is_refresh_due = self
+            .published
+            .as_ref()
+            .is_none_or(|published| published.at.elapsed() >= self.config.refresh);
+        let is_unchanged = self.seen.as_ref().is_some_and(|seen| seen.is_same(&parts));
+        if (!is_unchanged || is_refresh_due) && self.publish_record(is_refresh_due).await? {
+            self.seen = Some(parts);
+        }
+        Ok(())
     }
 
     /// Writes the record if it differs from the published one. Returns whether the published one is up to date then.
@@ -240,7 +249,10 @@ impl NodeRegistration {
             }
             sealed => sealed.map_err(RegistrationError::Sign)?,
         };
-        self.bucket.put(self.core.identity().as_str(), Bytes::from(sealed)).await?;
+        self.bucket
+            .put(self.core.identity().as_str(), Bytes::from(sealed))
+            .await
+            .map_err(RegistrationError::Write)?;
         self.published =
             Some(PublishedRecord { digest: record.digest, token, time, at: Instant::now() });
         Ok(true)

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use serde::de::DeserializeOwned;
 use uuid::Uuid;
 
 use super::refusal::Result;
@@ -175,16 +176,9 @@ pub fn open_event(
     let sender = &opened.sender.identity;
     let event = FleetEvent::decode(opened.body)
         .map_err(|source| MessageRefusal::Event { sender: sender.clone(), source })?;
-    if event.sender != *sender {
-        let (sender, claimed) = (sender.clone(), event.sender);
-        return Err(MessageRefusal::WrongSender { sender, claimed });
-    }
-    for (field, is_same) in
-        [("sender", event.sender == subject.node), ("kind", event.kind == subject.kind)]
-    {
-        if !is_same {
-            return Err(MessageRefusal::SubjectMismatch { sender: sender.clone(), field });
-        }
+    check_own_message(sender, &event.sender, &subject.node)?;
+    if event.kind != subject.kind {
+        return Err(MessageRefusal::SubjectMismatch { sender: sender.clone(), field: "kind" });
     }
     Ok(event)
 }
@@ -201,8 +195,7 @@ pub fn open_record(
     let envelope = Envelope::decode(EnvelopeKind::Record, bytes)?;
     let opened = envelope.verify(trust, cache, now, &REPLIER_ROLES)?;
     let record: NodeRecord =
-        serde_json::from_slice(opened.body).map_err(MessageRefusal::Malformed)?;
-    check_own_message(&opened.sender.identity, &record.sender, node)?;
+        parse_own_message(&opened, node, |record: &NodeRecord| &record.sender)?;
     Ok(OpenRecord { record, sender: opened.sender })
 }
 
@@ -216,10 +209,18 @@ pub fn open_heartbeat(
 ) -> Result<NodeHeartbeat> {
     let envelope = Envelope::decode(EnvelopeKind::Heartbeat, bytes)?;
     let opened = envelope.verify(trust, cache, now, &REPLIER_ROLES)?;
-    let heartbeat: NodeHeartbeat =
-        serde_json::from_slice(opened.body).map_err(MessageRefusal::Malformed)?;
-    check_own_message(&opened.sender.identity, &heartbeat.sender, node)?;
-    Ok(heartbeat)
+    parse_own_message(&opened, node, |heartbeat: &NodeHeartbeat| &heartbeat.sender)
+}
+
+/// Parses a body, and checks that the sender, the name in the body, and the name where the message was found are the same.
+fn parse_own_message<T: DeserializeOwned>(
+    opened: &OpenEnvelope<'_>,
+    place: &Identity,
+    claimed: impl Fn(&T) -> &Identity,
+) -> Result<T> {
+    let message: T = serde_json::from_slice(opened.body).map_err(MessageRefusal::Malformed)?;
+    check_own_message(&opened.sender.identity, claimed(&message), place)?;
+    Ok(message)
 }
 
 /// Checks that the sender, the name in the body, and the name where the message was found are the same.
