@@ -74,27 +74,61 @@ pub struct RegisteredNodes {
     pub freshness: DirectoryFreshness,
 }
 
-impl Client {
+/// Queries that one instance answers, so that pages and cursors continue: any instance answers the first, and the same one all others.
+#[derive(Debug)]
+pub struct DirectorySession<'c> {
+    client: &'c Client,
+    instance: Option<Identity>,
+}
+
+impl DirectorySession<'_> {
     /// Calls an action of the directory, and reads its outputs.
+    pub async fn query<T: DeserializeOwned>(
+        &mut self,
+        action: &str,
+        inputs: &impl Serialize,
+        timeout: Duration,
+    ) -> Result<T, DirectoryError> {
+        let target = match &self.instance {
+            Some(instance) => CallTarget::Nodes([instance.clone()].into()),
+            None => CallTarget::AnyInstance,
+        };
+        let mut call = RpcCall::new(DIRECTORY_AGENT, action, target).map_err(ClientError::from)?;
+        call.data = write_values(inputs);
+        call.expect = Some(1);
+        call.wait = timeout;
+        let reply = self.client.first_reply(call).await?;
+        let reply = reply.ok_or(DirectoryError::Timeout(timeout))?;
+        if reply.sender_role != UserRole::Service {
+            return Err(DirectoryError::NotAService(reply.reply.sender));
+        }
+        self.instance = Some(reply.reply.sender.clone());
+        if !reply.is_ok() {
+            return Err(DirectoryError::Refused(reply.reply.statusmsg));
+        }
+        read_values(&reply.reply.data).map_err(DirectoryError::Answer)
+    }
+
+    /// Lets any instance answer the next query.
+    pub fn release_instance(&mut self) {
+        self.instance = None;
+    }
+}
+
+impl Client {
+    /// A session with an instance of the directory.
+    pub fn directory_session(&self) -> DirectorySession<'_> {
+        DirectorySession { client: self, instance: None }
+    }
+
+    /// Calls an action of any instance of the directory, and reads its outputs.
     pub async fn query_directory<T: DeserializeOwned>(
         &self,
         action: &str,
         inputs: &impl Serialize,
         timeout: Duration,
     ) -> Result<T, DirectoryError> {
-        let target = CallTarget::AnyInstance;
-        let mut call = RpcCall::new(DIRECTORY_AGENT, action, target).map_err(ClientError::from)?;
-        call.data = write_values(inputs);
-        call.expect = Some(1);
-        call.wait = timeout;
-        let reply = self.first_reply(call).await?.ok_or(DirectoryError::Timeout(timeout))?;
-        if reply.sender_role != UserRole::Service {
-            return Err(DirectoryError::NotAService(reply.reply.sender));
-        }
-        if !reply.is_ok() {
-            return Err(DirectoryError::Refused(reply.reply.statusmsg));
-        }
-        read_values(&reply.reply.data).map_err(DirectoryError::Answer)
+        self.directory_session().query(action, inputs, timeout).await
     }
 
     /// The nodes of this collective that match a filter, from as many pages as there are.
@@ -104,11 +138,12 @@ impl Client {
         timeout: Duration,
     ) -> Result<RegisteredNodes, DirectoryError> {
         let filter = self.filter_for_directory(filter)?;
+        let mut session = self.directory_session();
         let mut found = RegisteredNodes::default();
         let mut input =
             DirectoryQueryInput { filter: Some(filter), ..DirectoryQueryInput::default() };
         loop {
-            let page: DirectoryFindOutput = self.query_directory("find", &input, timeout).await?;
+            let page: DirectoryFindOutput = session.query("find", &input, timeout).await?;
             if !page.freshness.ready {
                 return Err(DirectoryError::NotReady);
             }
@@ -144,7 +179,9 @@ impl Client {
         loop {
             match events.next().await {
                 Some(CallEvent::Reply(reply)) => return Ok(Some(*reply)),
-                Some(CallEvent::Finished(stats)) if stats.is_unserved => {
+                Some(CallEvent::Finished(stats))
+                    if stats.is_unserved || !stats.absent.is_empty() =>
+                {
                     return Err(DirectoryError::Absent);
                 }
                 Some(CallEvent::Failed(error)) => return Err(error.into()),

@@ -51,7 +51,9 @@ mod stats;
 pub use call::{CallTarget, ReplyDelivery, ReplySelector, RpcCall};
 pub use client::{Client, ClientSettings};
 pub use ddl::{DdlStore, DdlStoreError};
-pub use directory::{DIRECTORY_AGENT, DIRECTORY_TIMEOUT, DirectoryError, RegisteredNodes};
+pub use directory::{
+    DIRECTORY_AGENT, DIRECTORY_TIMEOUT, DirectoryError, DirectorySession, RegisteredNodes,
+};
 pub use discovery::{
     DiscoveryMethod, DiscoveryQuery, DiscoveryResult, DiscoverySource, DiscoveryWindow,
 };

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use muster_client::{DirectoryError, DirectorySession};
 use muster_contract::directory::{
     DirectoryChangesOutput, DirectoryFacetsOutput, DirectoryFreshness, DirectoryListOutput,
     DirectoryNodeRow, DirectoryQueryInput, DirectoryShowInput, DirectoryShowOutput,
@@ -55,6 +56,68 @@ struct ChangesInput<'a> {
     fields: &'a [String],
 }
 
+/// A live query: the nodes that match, and then their changes.
+#[derive(Debug)]
+pub struct RegisteredWatch<'a> {
+    fleet: &'a FleetConnection,
+    session: DirectorySession<'a>,
+    target: &'a TargetSelection,
+    fields: &'a [String],
+    filter: String,
+    cursor: Option<String>,
+}
+
+/// A step of a live query.
+#[derive(Debug, Clone, PartialEq)]
+pub enum RegisteredUpdate {
+    /// All nodes that match. Replaces what was known before.
+    All(Vec<DirectoryNodeRow>),
+    /// Nodes that have changed.
+    Changed {
+        /// Those that match.
+        nodes: Vec<DirectoryNodeRow>,
+        /// Those that do not match, whether they did before or not.
+        gone: Vec<String>,
+    },
+}
+
+impl RegisteredWatch<'_> {
+    /// The next step; without a change an empty one after 20 s. After an error, the next call asks any instance and returns all nodes.
+    pub async fn next(&mut self) -> Result<RegisteredUpdate, FleetRequestError> {
+        let update = self.next_of_instance().await;
+        if update.is_err() {
+            self.session.release_instance();
+            self.cursor = None;
+        }
+        update
+    }
+
+    async fn next_of_instance(&mut self) -> Result<RegisteredUpdate, FleetRequestError> {
+        let input = ChangesInput {
+            cursor: self.cursor.as_deref(),
+            wait: CHANGES_WAIT.as_secs(),
+            filter: &self.filter,
+            fields: self.fields,
+        };
+        let timeout = CHANGES_WAIT + QUERY_TIMEOUT;
+        let changes: DirectoryChangesOutput =
+            self.session.query("changes", &input, timeout).await?;
+        let update = if changes.reset {
+            if !changes.freshness.ready {
+                return Err(DirectoryError::NotReady.into());
+            }
+            // Changes during the list are after the cursor.
+            let options = NodeListOptions { fields: self.fields, with_stale: true };
+            let list = self.fleet.list_with(&mut self.session, self.target, options).await?;
+            RegisteredUpdate::All(list.nodes)
+        } else {
+            RegisteredUpdate::Changed { nodes: changes.nodes, gone: changes.gone }
+        };
+        self.cursor = Some(changes.cursor);
+        Ok(update)
+    }
+}
+
 impl FleetConnection {
     /// The nodes that match, from as many pages as there are.
     pub async fn list_registered(
@@ -62,11 +125,19 @@ impl FleetConnection {
         target: &TargetSelection,
         options: NodeListOptions<'_>,
     ) -> Result<RegisteredNodeList, FleetRequestError> {
+        self.list_with(&mut self.client.directory_session(), target, options).await
+    }
+
+    async fn list_with(
+        &self,
+        session: &mut DirectorySession<'_>,
+        target: &TargetSelection,
+        options: NodeListOptions<'_>,
+    ) -> Result<RegisteredNodeList, FleetRequestError> {
         let mut list = RegisteredNodeList::default();
         let mut input = self.query_input(target, options)?;
         loop {
-            let page: DirectoryListOutput =
-                self.client.query_directory("list", &input, QUERY_TIMEOUT).await?;
+            let page: DirectoryListOutput = session.query("list", &input, QUERY_TIMEOUT).await?;
             list.nodes.extend(page.nodes);
             (list.stale, list.freshness) = (page.stale, page.freshness);
             let Some(next) = page.next else { return Ok(list) };
@@ -96,18 +167,15 @@ impl FleetConnection {
         Ok(self.client.query_directory("facets", &input, QUERY_TIMEOUT).await?)
     }
 
-    /// What has changed since a cursor; everything without one. Waits up to 20 s for a change.
-    pub async fn registered_changes(
-        &self,
-        target: &TargetSelection,
-        cursor: Option<&str>,
-        fields: &[String],
-    ) -> Result<DirectoryChangesOutput, FleetRequestError> {
+    /// Follows the nodes that match.
+    pub fn watch_registered<'a>(
+        &'a self,
+        target: &'a TargetSelection,
+        fields: &'a [String],
+    ) -> Result<RegisteredWatch<'a>, FleetRequestError> {
         let filter = self.client.filter_for_directory(&target.filter)?;
-        let wait = CHANGES_WAIT.as_secs();
-        let input = ChangesInput { cursor, wait, filter: &filter, fields };
-        let timeout = CHANGES_WAIT + QUERY_TIMEOUT;
-        Ok(self.client.query_directory("changes", &input, timeout).await?)
+        let session = self.client.directory_session();
+        Ok(RegisteredWatch { fleet: self, session, target, fields, filter, cursor: None })
     }
 
     /// Whether a node signed this record, and everything in the directory's answer that comes from records is the same in it.

@@ -147,9 +147,10 @@ pub enum FleetRequestError {
 }
 
 impl FleetRequestError {
-    /// Whether no instance of the directory answered: another may, or the same one after its restart.
+    /// Whether no instance of the directory could answer: another may, or the same one after its restart.
     pub fn is_directory_away(&self) -> bool {
-        matches!(self, Self::Directory(DirectoryError::Absent | DirectoryError::Timeout(_)))
+        use DirectoryError::{Absent, NotReady, Timeout};
+        matches!(self, Self::Directory(Absent | NotReady | Timeout(_)))
     }
 }
 

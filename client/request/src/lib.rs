@@ -61,7 +61,7 @@ pub use copy::{
 };
 pub use ddl_cache::DdlCache;
 pub use ddl_fetch::{DdlFetchError, FetchedDdl};
-pub use directory::{NodeListOptions, RegisteredNodeList};
+pub use directory::{NodeListOptions, RegisteredNodeList, RegisteredUpdate, RegisteredWatch};
 pub use error::FleetRequestError;
 pub use events::{EventSelection, EventSummary};
 pub use external::DiscoveryProgramError;

@@ -180,8 +180,8 @@ pub struct DirectoryChangesOutput {
     pub gone: Vec<String>,
     /// Where the next request continues.
     pub cursor: String,
-    /// `nodes` has all that match, because the cursor was unknown or too old.
-    pub complete: bool,
+    /// The cursor was absent, too old, or of another run of the instance: changes are unknown. List the nodes, and continue with the new cursor.
+    pub reset: bool,
     /// How current the answer is.
     pub freshness: DirectoryFreshness,
 }

@@ -1,6 +1,5 @@
 //! The agent `directory`: parses the inputs, queries the index, and builds the outputs.
 
-use std::future::ready;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -13,7 +12,7 @@ use muster_contract::directory::{
     DirectoryShowInput, DirectoryShowOutput, DirectoryStatusOutput, MAX_PAGE_NODES,
 };
 use muster_filter::NodeFilter;
-use muster_filter::state::{FactPath, NodeFacts};
+use muster_filter::state::FactPath;
 use muster_wire::identity::Identity;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -23,7 +22,7 @@ use uuid::Uuid;
 use crate::liveness::Presence;
 use crate::node_table::StoredNode;
 use crate::page::{JSON_NAME_BYTES, MAX_PAGE_BYTES, NodePage, count_fitting, row_bytes};
-use crate::query::{FoundNodes, find_nodes};
+use crate::query::{FoundNodes, RecordFilter, find_nodes};
 use crate::state::{DirectoryHandle, DirectoryState};
 
 /// Nodes that were not seen for this time are left out unless they are requested.
@@ -72,14 +71,12 @@ impl NodePlugin for DirectoryPlugin {
 /// Builds the agent of an instance.
 pub fn build_agent(handle: &DirectoryHandle) -> Result<Agent, AgentError> {
     Agent::builtin("directory")?
-        .action("find", handle, |handle, _, input| ready(find(&handle, &input)))
-        .action("list", handle, |handle, _, input| ready(list(&handle, &input)))
+        .blocking_action("find", handle, |handle, _, input| find(handle, &input))
+        .blocking_action("list", handle, |handle, _, input| list(handle, &input))
         .action("show", handle, show)
-        .action("facets", handle, |handle, _, input| ready(facets(&handle, &input)))
+        .blocking_action("facets", handle, |handle, _, input| facets(handle, &input))
         .action("changes", handle, changes)
-        .action("status", handle, |handle, _, _: EmptyInput| {
-            ready(Ok::<_, ActionError>(status(&handle)))
-        })
+        .blocking_action("status", handle, |handle, _, _: EmptyInput| Ok(status(handle)))
         .build()
 }
 
@@ -141,10 +138,7 @@ impl DirectoryState {
 
     fn row(&self, node: &StoredNode, fields: &[FactPath], now: Instant) -> DirectoryNodeRow {
         let seen = node.liveness.last_seen();
-        let facts = match fields {
-            [] => NodeFacts::default(),
-            _ => self.table.facts_of(node),
-        };
+        let facts = self.table.facts_at(node, fields);
         let value = |path: &FactPath| {
             facts.get_path(path).map(|value| (path.as_str().to_owned(), value.clone()))
         };
@@ -279,55 +273,62 @@ pub(crate) struct ChangesInput {
     query: DirectoryQueryInput,
 }
 
+impl ChangesInput {
+    /// The number of the last change that the caller has; `None` without a cursor of this run of the instance.
+    fn cursor_of(&self, handle: &DirectoryHandle) -> Option<u64> {
+        parse_cursor(self.cursor.as_deref()?, handle.instance())
+    }
+}
+
 /// Waits for a change after the cursor, and returns what has changed.
 async fn changes(
     handle: DirectoryHandle,
     _: CallContext,
     input: ChangesInput,
 ) -> Result<DirectoryChangesOutput, ActionError> {
-    let fields = parse_fields(&input.query.fields)?;
-    let filter = parse_filter(input.query.filter.as_deref())?;
-    let instance = handle.instance();
-    let cursor = input.cursor.as_deref().and_then(|cursor| parse_cursor(cursor, instance));
-    if let Some(cursor) = cursor {
+    if let Some(cursor) = input.cursor_of(&handle) {
         let wait = Duration::from_secs(input.wait.unwrap_or(0)).min(MAX_CHANGES_WAIT);
         // Without a change, the answer is empty, and its cursor the same.
         let _ = timeout(wait, handle.wait_for_change(cursor)).await;
     }
+    answer_changes(&handle, &input)
+}
+
+/// What has changed after the cursor, the oldest changes first, as far as it fits into a reply.
+fn answer_changes(
+    handle: &DirectoryHandle,
+    input: &ChangesInput,
+) -> Result<DirectoryChangesOutput, ActionError> {
+    let fields = parse_fields(&input.query.fields)?;
+    let filter = parse_filter(input.query.filter.as_deref())?;
+    let cursor = input.cursor_of(handle);
     let (state, now) = (handle.read(), Instant::now());
-    let found = find_nodes(&state.table, &filter)
+    let filter = RecordFilter::new(&filter)
         .map_err(|error| ActionError::invalid_input(error.to_string()))?;
     let changed = cursor.and_then(|cursor| state.changes_after(cursor));
     let mut output = DirectoryChangesOutput {
-        cursor: format!("{instance}.{}", state.last_change()),
-        complete: changed.is_none(),
+        reset: changed.is_none(),
         freshness: state.freshness(now),
         ..DirectoryChangesOutput::default()
     };
-    let row = |node: &&StoredNode| state.row(node, &fields, now);
-    let Some(changed) = changed else {
-        output.nodes = found.iter().map(row).collect();
-        return check_changes(output);
-    };
-    let is_changed = |node: &&&StoredNode| changed.binary_search(&&node.identity).is_ok();
-    output.nodes = found.iter().filter(is_changed).map(row).collect();
-    let matches = |name: &&Identity| found.binary_search_by(|node| node.identity.cmp(name)).is_ok();
-    let gone = changed.into_iter().filter(|name| !matches(name));
-    output.gone = gone.map(Identity::to_string).collect();
-    check_changes(output)
-}
-
-/// Changes have no pages, so an answer that is too large is an error.
-fn check_changes(output: DirectoryChangesOutput) -> Result<DirectoryChangesOutput, ActionError> {
-    let name_bytes = |name: &String| name.len() + JSON_NAME_BYTES;
-    let gone: usize = output.gone.iter().map(name_bytes).sum();
-    let total = gone + output.nodes.iter().map(row_bytes).sum::<usize>();
-    if total > MAX_PAGE_BYTES {
-        let count = output.nodes.len();
-        return Err(ActionError::invalid_input(format!(
-            "the changes of {count} nodes have {total} bytes, more than {MAX_PAGE_BYTES}; add conditions, or request fewer fields"
-        )));
+    let (mut last, mut bytes) = (cursor.filter(|_| changed.is_some()), 0);
+    for (number, name) in changed.into_iter().flatten() {
+        if bytes > MAX_PAGE_BYTES {
+            break;
+        }
+        last = Some(number);
+        let node = state.table.get(name).filter(|node| filter.matches(&state.table, node));
+        if let Some(node) = node {
+            let row = state.row(node, &fields, now);
+            bytes += row_bytes(&row);
+            output.nodes.push(row);
+        } else {
+            bytes += name.as_str().len() + JSON_NAME_BYTES;
+            output.gone.push(name.to_string());
+        }
     }
+    let last = last.unwrap_or_else(|| state.last_change());
+    output.cursor = format!("{}.{last}", handle.instance());
     Ok(output)
 }
 

@@ -16,6 +16,7 @@ mod node_set;
 mod node_table;
 mod page;
 mod query;
+mod record_opener;
 mod service;
 mod state;
 
@@ -24,5 +25,6 @@ pub use fact_values::FactValues;
 pub use liveness::{NodeLiveness, Presence};
 pub use node_table::{NodeTable, StaleRecord, StoredNode};
 pub use query::{FoundNodes, QueryError, find_nodes};
-pub use service::{DirectoryContext, DirectoryService};
+pub use record_opener::DirectoryContext;
+pub use service::DirectoryService;
 pub use state::DirectoryHandle;

@@ -159,6 +159,11 @@ impl NodeTable {
         self.facts.facts_of(&node.facts, &ReferencedFacts::All)
     }
 
+    /// The facts of a node at these paths, and those beside them in the same top-level facts.
+    pub(crate) fn facts_at(&self, node: &StoredNode, paths: &[FactPath]) -> NodeFacts {
+        self.facts.facts_of(&node.facts, &ReferencedFacts::of_paths(paths))
+    }
+
     /// Calls a function with the view of a node that has those facts that a filter reads.
     pub(crate) fn with_view<T>(
         &self,

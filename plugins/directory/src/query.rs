@@ -1,6 +1,8 @@
 //! Finds the nodes that match a filter: the index narrows, the evaluator decides.
 
-use muster_filter::{EvaluationProgress, KnownLookups, NodeFilter, TruthValue};
+use muster_filter::{
+    EvaluationProgress, KnownLookups, NodeFilter, ReferencedFacts, SelectExpression, TruthValue,
+};
 use roaring::RoaringBitmap;
 
 use crate::node_table::{NodeTable, StoredNode};
@@ -16,16 +18,40 @@ pub enum QueryError {
     NeedsNodes(String),
 }
 
+/// A filter that is evaluated on records.
+pub(crate) struct RecordFilter<'f> {
+    filter: &'f NodeFilter,
+    /// The facts that it reads; no others are decoded.
+    wanted: ReferencedFacts,
+}
+
+impl<'f> RecordFilter<'f> {
+    /// Fails if the filter reads a data source.
+    pub(crate) fn new(filter: &'f NodeFilter) -> Result<Self, QueryError> {
+        let lookups = filter.select().map(SelectExpression::data_lookups).unwrap_or_default();
+        match lookups.first() {
+            Some(lookup) => Err(QueryError::NeedsNodes(lookup.source.clone())),
+            None => Ok(Self { filter, wanted: filter.referenced_facts() }),
+        }
+    }
+
+    /// Whether a node matches.
+    pub(crate) fn matches(&self, table: &NodeTable, node: &StoredNode) -> bool {
+        self.filter.is_empty()
+            || table.with_view(node, &self.wanted, |view| {
+                let known = KnownLookups::default();
+                let progress = self.filter.evaluate(view, &known);
+                matches!(progress, EvaluationProgress::Decided(TruthValue::True))
+            })
+    }
+}
+
 /// The nodes that match a filter, by name.
 pub fn find_nodes<'a>(
     table: &'a NodeTable,
     filter: &NodeFilter,
 ) -> Result<FoundNodes<'a>, QueryError> {
-    if let Some(select) = filter.select()
-        && let Some(lookup) = select.data_lookups().first()
-    {
-        return Err(QueryError::NeedsNodes(lookup.source.clone()));
-    }
+    let record_filter = RecordFilter::new(filter)?;
     let mut found: FoundNodes<'a> = match candidates(table, filter) {
         None => table.iter().collect(),
         Some(numbers) => {
@@ -35,17 +61,7 @@ pub fn find_nodes<'a>(
             nodes
         }
     };
-    if !filter.is_empty() {
-        let (wanted, known) = (filter.referenced_facts(), KnownLookups::default());
-        found.retain(|node| {
-            table.with_view(node, &wanted, |view| {
-                matches!(
-                    filter.evaluate(view, &known),
-                    EvaluationProgress::Decided(TruthValue::True)
-                )
-            })
-        });
-    }
+    found.retain(|node| record_filter.matches(table, node));
     Ok(found)
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use muster_bus::{
     Bucket, BucketEntry, BucketError, BucketWatch, Bus, BusEvent, BusMessage, BusSubscription,
     Bytes,
@@ -10,12 +11,11 @@ use muster_bus::{
 use muster_wire::Millis;
 use muster_wire::event::FleetEvent;
 use muster_wire::identity::{Identity, SubjectName};
-use muster_wire::sign::{
-    EnvelopeKind, OpenRecord, Signer, open_heartbeat, open_record, sign_envelope,
-};
+use muster_wire::node_record::NodeContent;
+use muster_wire::sign::{EnvelopeKind, OpenRecord, Signer, sign_envelope};
 use muster_wire::stores::NODES_BUCKET;
 use muster_wire::subject::{self, EventAddress};
-use muster_wire::token::{AccountTrust, TokenCache, TokenError};
+use muster_wire::token::{AccountTrust, TokenError};
 use serde_json::{Map, json};
 use tokio::sync::broadcast;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
@@ -23,28 +23,17 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::node_table::StoredNode;
+use crate::record_opener::{DirectoryContext, OpenedEntry, RecordOpener, RecordRefusal};
 use crate::state::DirectoryHandle;
 
 /// Interval of the search for missing nodes.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// After a longer time between two searches, this process was stopped in between.
 const MAX_CHECK_DELAY: Duration = Duration::from_secs(5);
+/// Records that are opened together.
+const MAX_BATCH_ENTRIES: usize = 512;
 /// Pause before the bucket is opened again.
 const REOPEN_INTERVAL: Duration = Duration::from_secs(2);
-
-/// The account token in force, and the time.
-pub struct DirectoryContext {
-    /// Returns the newest account token that this host knows.
-    pub trust: Box<dyn Fn() -> Arc<AccountTrust> + Send + Sync>,
-    /// Returns the time.
-    pub clock: fn() -> Millis,
-}
-
-impl std::fmt::Debug for DirectoryContext {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("DirectoryContext").finish_non_exhaustive()
-    }
-}
 
 /// Follows the broker and keeps the index of a [`DirectoryHandle`] current.
 pub struct DirectoryService {
@@ -52,8 +41,7 @@ pub struct DirectoryService {
     bus: Bus,
     bucket: Bucket,
     signer: Signer,
-    context: DirectoryContext,
-    tokens: TokenCache,
+    opener: Arc<RecordOpener>,
 }
 
 impl std::fmt::Debug for DirectoryService {
@@ -79,7 +67,7 @@ impl DirectoryService {
     ) -> Self {
         let bucket = bus.bucket(NODES_BUCKET.name).retry_until_dropped();
         handle.connect(bus.bucket(NODES_BUCKET.name));
-        Self { handle, bus, bucket, signer, context, tokens: TokenCache::default() }
+        Self { handle, bus, bucket, signer, opener: Arc::new(RecordOpener::new(context)) }
     }
 
     /// Runs until it is stopped. While the broker is away, the index stays as it is, and answers say so.
@@ -111,7 +99,7 @@ impl DirectoryService {
             }
         };
         self.handle.write().listening = Some(Instant::now());
-        let trust = (self.context.trust)();
+        let trust = self.opener.trust();
         self.drop_revoked(&trust);
         let mut watch = self.bucket.watch(">").await?;
         let mut check = interval(CHECK_INTERVAL);
@@ -121,14 +109,19 @@ impl DirectoryService {
             self.note_ready(&watch);
             tokio::select! {
                 entry = watch.next() => match entry? {
-                    Some(entry) => self.accept_entry(&entry),
+                    Some(entry) => {
+                        let entries = buffered_entries(entry, &mut watch)?;
+                        for opened in self.opener.open_entries(entries).await {
+                            self.accept_entry(opened);
+                        }
+                    }
                     None => return Ok(()),
                 },
                 message = next_heartbeat(&mut heartbeats) => self.accept_heartbeat(&message),
                 change = next_listening_change(&mut events) => self.note_listening(change),
                 // Records of revoked nodes are dropped when all are read again.
                 _ = check.tick() => {
-                    if !Arc::ptr_eq(&trust, &(self.context.trust)()) {
+                    if !Arc::ptr_eq(&trust, &self.opener.trust()) {
                         return Ok(());
                     }
                     // This process was stopped, and heartbeats wait to be read.
@@ -144,7 +137,7 @@ impl DirectoryService {
 
     /// Drops the records of users who are revoked now, also those that are not in the bucket any more.
     fn drop_revoked(&self, trust: &AccountTrust) {
-        let now = (self.context.clock)();
+        let now = self.opener.now();
         let is_revoked = |node: &&StoredNode| {
             let sender = node.sender.as_ref();
             let checked = sender.map(|sender| trust.check_still_valid(sender, now));
@@ -181,55 +174,51 @@ impl DirectoryService {
         };
     }
 
-    /// Takes a record, unless it is forged, older than the known one, or deleted: a node that deletes its own record stays known. A known record that is refused
-    /// now is dropped: its node was revoked.
-    fn accept_entry(&self, entry: &BucketEntry) {
-        let Some(value) = &entry.value else { return };
-        let Ok(node) = Identity::parse(&entry.key) else { return };
+    /// Stores a record, unless it is forged or older than the known one. A known record that is refused now is dropped: its node was revoked.
+    fn accept_entry(&self, entry: OpenedEntry) {
+        let OpenedEntry { node, revision, record } = entry;
         let known =
             self.handle.read().table.get(&node).map(|known| (known.revision, known.record_time));
-        let is_known = known.is_some_and(|(revision, _)| revision == entry.revision);
-        let (trust, now) = ((self.context.trust)(), (self.context.clock)());
-        let opened = open_record(value, &node, &trust, &self.tokens, now);
-        if is_known {
-            if opened.is_err() {
+        if known.is_some_and(|(known_revision, _)| known_revision == revision) {
+            if record.is_err() {
                 self.handle.write().table.remove(&node);
                 self.handle.note_change(&node);
             }
             return;
         }
-        let accepted = opened.map_err(|error| error.to_string()).and_then(|opened| {
-            let OpenRecord { record, sender } = opened;
-            let content = record.decode_content().map_err(|error| error.to_string())?;
-            // A node gives each record a later time, so another user has written this one again.
-            let is_repeated = known.is_some_and(|(_, time)| time == record.time);
-            let (mut state, heard) = (self.handle.write(), Instant::now());
-            let is_ready = state.is_ready;
-            let stored = state
-                .table
-                .store(&record, content, entry.revision, now)
-                .map_err(|error| error.to_string())?;
-            stored.sender = Some(sender);
-            // A record that was written before this instance started is no sign that the node runs.
-            if is_ready && !is_repeated {
-                stored.liveness.record_seen(heard);
-            }
-            Ok(())
-        });
-        match accepted {
+        let known_time = known.map(|(_, time)| time);
+        match record.and_then(|record| self.store_record(record, revision, known_time)) {
             Ok(()) => self.handle.note_change(&node),
-            Err(why) => {
+            Err(error) => {
                 self.handle.write().refused += 1;
-                tracing::warn!(%node, why, "refused a record in the directory");
+                tracing::warn!(%node, %error, "refused a record in the directory");
             }
         }
     }
 
+    fn store_record(
+        &self,
+        (opened, content): (OpenRecord, NodeContent),
+        revision: u64,
+        known_time: Option<Millis>,
+    ) -> Result<(), RecordRefusal> {
+        let OpenRecord { record, sender } = opened;
+        // A node gives each record a later time, so another user has written this one again.
+        let is_repeated = known_time == Some(record.time);
+        let mut state = self.handle.write();
+        let is_ready = state.is_ready;
+        let stored = state.table.store(&record, content, revision, self.opener.now())?;
+        stored.sender = Some(sender);
+        // A record that was written before this instance started is no sign that the node runs.
+        if is_ready && !is_repeated {
+            stored.liveness.record_seen(Instant::now());
+        }
+        Ok(())
+    }
+
     fn accept_heartbeat(&self, message: &BusMessage) {
-        let name = message.subject().strip_prefix("_B.").map(Identity::parse);
-        let Some(Ok(node)) = name else { return };
-        let (trust, now) = ((self.context.trust)(), (self.context.clock)());
-        if let Err(error) = open_heartbeat(message.payload(), &node, &trust, &self.tokens, now) {
+        let Some(node) = subject::heartbeat_sender(message.subject()) else { return };
+        if let Err(error) = self.opener.open_heartbeat(&node, message.payload()) {
             tracing::debug!(%node, %error, "refused a heartbeat");
             return;
         }
@@ -273,7 +262,7 @@ impl DirectoryService {
             kind: kind.clone(),
             text: format!("{node} has sent no heartbeat for two intervals"),
             data,
-            time: (self.context.clock)(),
+            time: self.opener.now(),
         };
         let sealed = sign_envelope(EnvelopeKind::Event, &event, &self.signer);
         let sealed = sealed.map_err(|error| error.to_string())?;
@@ -281,6 +270,24 @@ impl DirectoryService {
         let published = self.bus.publish(&subject, Bytes::from(sealed)).await;
         published.map_err(|error| error.to_string())
     }
+}
+
+/// This entry and those that the watch has read already, to be opened together.
+fn buffered_entries(
+    first: BucketEntry,
+    watch: &mut BucketWatch,
+) -> Result<Vec<BucketEntry>, BucketError> {
+    let mut entries = vec![first];
+    while entries.len() < MAX_BATCH_ENTRIES
+        && !watch.is_current()
+        && let Some(next) = watch.next().now_or_never()
+    {
+        match next? {
+            Some(entry) => entries.push(entry),
+            None => break,
+        }
+    }
+    Ok(entries)
 }
 
 /// The next heartbeat. The subscription ends with the connection, and then nothing comes.

@@ -1,6 +1,6 @@
 //! The shared state of one instance: the index, how current it is, and what changed last.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use muster_bus::Bucket;
@@ -121,16 +121,19 @@ impl DirectoryState {
         self.last_change
     }
 
-    /// The nodes that changed after this change; `None` if that is too long ago, or if this instance never counted so far.
-    pub(crate) fn changes_after(&self, number: u64) -> Option<Vec<&Identity>> {
+    /// The nodes that changed after this change, each with its last change, the oldest first; `None` if that is too long ago, or if this instance never counted so far.
+    pub(crate) fn changes_after(&self, number: u64) -> Option<Vec<(u64, &Identity)>> {
         let oldest = self.changes.front().map_or(self.last_change + 1, |(number, _)| *number);
         if number > self.last_change || number + 1 < oldest {
             return None;
         }
-        let later = self.changes.iter().filter(|(change, _)| *change > number);
-        let mut nodes: Vec<&Identity> = later.map(|(_, node)| node).collect();
-        nodes.sort_unstable();
-        nodes.dedup();
-        Some(nodes)
+        let mut found = HashSet::new();
+        let later = self.changes.iter().rev().take_while(|(change, _)| *change > number);
+        let mut last_changes: Vec<_> = later
+            .filter(|(_, node)| found.insert(node))
+            .map(|(change, node)| (*change, node))
+            .collect();
+        last_changes.reverse();
+        Some(last_changes)
     }
 }

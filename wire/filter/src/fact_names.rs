@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use crate::ast::NodeFilter;
 use crate::document::DocumentQuery;
 use crate::state::FactPath;
+use crate::term::FactTerm;
 
 /// The top-level facts that a filter reads.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,6 +19,13 @@ pub enum ReferencedFacts {
 impl ReferencedFacts {
     fn none() -> Self {
         Self::Named(BTreeSet::new())
+    }
+
+    /// The facts at these paths.
+    pub fn of_paths<'a>(paths: impl IntoIterator<Item = &'a FactPath>) -> Self {
+        let mut found = Self::none();
+        paths.into_iter().for_each(|path| found.add_path(path));
+        found
     }
 
     /// Adds the names of a path: the path itself, because an exact name takes precedence, and its first segment.
@@ -37,8 +45,7 @@ impl ReferencedFacts {
 impl NodeFilter {
     /// The facts that decide whether a node matches.
     pub fn referenced_facts(&self) -> ReferencedFacts {
-        let mut found = ReferencedFacts::none();
-        self.facts().iter().for_each(|term| found.add_path(term.fact_path()));
+        let mut found = ReferencedFacts::of_paths(self.facts().iter().map(FactTerm::fact_path));
         if let Some(select) = self.select() {
             select.fact_paths().into_iter().for_each(|path| found.add_path(path));
         }

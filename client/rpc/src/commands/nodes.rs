@@ -11,10 +11,11 @@ use tokio::time::sleep;
 use super::form;
 use crate::cli::nodes::{CheckRegistrationArgs, NodeArgs, NodeListForm, NodesArgs};
 use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
+use crate::render::node_count_text;
 use crate::render::registered::{
-    render_facets, render_node, render_node_names, render_node_table, render_registration_check,
+    ShownNodes, render_facets, render_node, render_node_names, render_node_table,
+    render_registration_check,
 };
-use crate::render::{escape_to_line, node_count_text};
 
 /// Pause before changes are requested again.
 const WATCH_RETRY_INTERVAL: Duration = Duration::from_secs(1);
@@ -152,63 +153,24 @@ async fn watch_nodes(
     fields: &[String],
     cx: CommandContext<'_>,
 ) -> CommandResult {
-    let mut cursor: Option<String> = None;
-    let mut is_away = false;
-    let mut known = std::collections::BTreeMap::<String, DirectoryNodeRow>::new();
+    let mut watch = fleet.watch_registered(target, fields)?;
+    let mut shown = ShownNodes::default();
+    let (mut is_started, mut is_away) = (false, false);
     loop {
-        let changes = match fleet.registered_changes(target, cursor.as_deref(), fields).await {
-            Ok(changes) => changes,
-            // An instance that ends does not answer. Another one, or the next run, starts with all nodes that match.
-            Err(error) if cursor.is_some() && error.is_directory_away() => {
+        match watch.next().await {
+            Ok(update) => {
+                (is_started, is_away) = (true, false);
+                cx.printer.print_text(shown.apply(update).concat())?;
+            }
+            Err(error) if is_started && error.is_directory_away() => {
                 if !is_away {
                     cx.printer.print_warning(format_args!("{error}; trying again"));
                 }
                 is_away = true;
                 sleep(WATCH_RETRY_INTERVAL).await;
-                continue;
             }
             Err(error) => return Err(error.into()),
-        };
-        // An instance that has not read all records yet would take nodes away that are there.
-        if changes.complete && cursor.is_some() && !changes.freshness.ready {
-            sleep(WATCH_RETRY_INTERVAL).await;
-            continue;
         }
-        is_away = false;
-        if changes.complete {
-            let names: std::collections::BTreeSet<&String> =
-                changes.nodes.iter().map(|row| &row.node).collect();
-            let gone: Vec<String> =
-                known.keys().filter(|name| !names.contains(name)).cloned().collect();
-            for name in gone {
-                known.remove(&name);
-                cx.printer.print_line(format_args!("- {}", escape_to_line(&name)))?;
-            }
-        }
-        for name in changes.gone {
-            if known.remove(&name).is_some() {
-                cx.printer.print_line(format_args!("- {}", escape_to_line(&name)))?;
-            }
-        }
-        for row in changes.nodes {
-            let before = known.insert(row.node.clone(), row.clone());
-            let sign = match before {
-                None => '+',
-                Some(before) if before.state == row.state && before.fields == row.fields => {
-                    continue;
-                }
-                Some(_) => '~',
-            };
-            let values: String = row
-                .fields
-                .iter()
-                .map(|(name, value)| format!("  {name}={value}"))
-                .collect::<Vec<_>>()
-                .concat();
-            let line = format!("{}  {}{values}", row.node, row.state);
-            cx.printer.print_line(format_args!("{sign} {}", escape_to_line(&line)))?;
-        }
-        cursor = Some(changes.cursor);
     }
 }
 

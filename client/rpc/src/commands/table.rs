@@ -2,17 +2,24 @@
 
 /// Formats rows under a heading; each line is terminated.
 pub fn format_table<const N: usize>(heading: [&str; N], rows: &[[String; N]]) -> String {
-    let mut widths = heading.map(|cell| cell.chars().count());
-    for row in rows {
+    let heading = heading.map(str::to_owned);
+    align_columns(std::iter::once(heading.as_slice()).chain(rows.iter().map(<[_; N]>::as_slice)))
+}
+
+/// Formats rows whose number of columns is known at run time; each line is terminated.
+pub fn align_columns<'a>(rows: impl Iterator<Item = &'a [String]> + Clone) -> String {
+    let mut widths: Vec<usize> = Vec::new();
+    for row in rows.clone() {
+        widths.resize(widths.len().max(row.len()), 0);
         for (width, cell) in widths.iter_mut().zip(row) {
             *width = cell.chars().count().max(*width);
         }
     }
-    let line = |cells: &[String; N]| {
-        let padded = cells.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}"));
+    let line = |cells: &[String]| {
+        let padded = cells.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
         padded.collect::<Vec<_>>().join("  ").trim_end().to_owned() + "\n"
     };
-    std::iter::once(line(&heading.map(str::to_owned))).chain(rows.iter().map(line)).collect()
+    rows.map(line).collect()
 }
 
 #[cfg(test)]

@@ -1,9 +1,13 @@
 //! Renders what the directory knows: lists, single nodes, counts, and the line for Nagios.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use muster_contract::directory::{DirectoryFacetsOutput, DirectoryNodeRow, DirectoryShowOutput};
-use serde_json::Value;
+use muster_request::RegisteredUpdate;
 
 use super::escape_to_line;
+use super::value::compact_value;
+use crate::commands::table::align_columns;
 
 /// A table of nodes with the requested facts.
 pub fn render_node_table(nodes: &[DirectoryNodeRow], fields: &[String], is_wide: bool) -> String {
@@ -18,12 +22,50 @@ pub fn render_node_table(nodes: &[DirectoryNodeRow], fields: &[String], is_wide:
             cells.extend([node.version.clone(), collectives, classes]);
         }
         cells.extend(
-            fields.iter().map(|field| node.fields.get(field).map_or("-".to_owned(), value_text)),
+            fields.iter().map(|field| node.fields.get(field).map_or("-".to_owned(), compact_value)),
         );
         cells.iter().map(|cell| escape_to_line(cell).to_string()).collect::<Vec<_>>()
     };
     let rows: Vec<Vec<String>> = std::iter::once(heading).chain(nodes.iter().map(row)).collect();
-    align_columns(&rows)
+    render_rows(&rows)
+}
+
+/// The nodes that a live query has shown.
+#[derive(Debug, Default)]
+pub struct ShownNodes(BTreeMap<String, DirectoryNodeRow>);
+
+impl ShownNodes {
+    /// The lines for an update: `+` for a node that matches now, `~` for one whose state or requested facts have changed, `-` for one that does not match any more.
+    pub fn apply(&mut self, update: RegisteredUpdate) -> Vec<String> {
+        let (nodes, gone) = match update {
+            RegisteredUpdate::Changed { nodes, gone } => (nodes, gone),
+            RegisteredUpdate::All(nodes) => {
+                let present: BTreeSet<&String> = nodes.iter().map(|row| &row.node).collect();
+                let gone = self.0.keys().filter(|name| !present.contains(name));
+                let gone = gone.cloned().collect();
+                (nodes, gone)
+            }
+        };
+        let gone = gone.into_iter().filter(|name| self.0.remove(name).is_some());
+        let mut lines: Vec<String> =
+            gone.map(|name| format!("- {}\n", escape_to_line(&name))).collect();
+        for row in nodes {
+            let before = self.0.get(&row.node);
+            let sign = match before {
+                None => '+',
+                Some(before) if before.state == row.state && before.fields == row.fields => {
+                    continue;
+                }
+                Some(_) => '~',
+            };
+            let values = row.fields.iter().map(|(name, value)| format!("  {name}={value}"));
+            let values = values.collect::<Vec<_>>().concat();
+            let line = format!("{}  {}{values}", row.node, row.state);
+            lines.push(format!("{sign} {}\n", escape_to_line(&line)));
+            self.0.insert(row.node.clone(), row);
+        }
+        lines
+    }
 }
 
 /// The names, one per line.
@@ -51,27 +93,30 @@ pub fn render_node(output: &DirectoryShowOutput) -> String {
     ];
     rows.extend(output.ssh_host_keys.iter().map(|key| ["ssh host key".to_owned(), key.clone()]));
     let facts = output.facts.iter();
-    rows.extend(facts.map(|(name, value)| [format!("fact {name}"), value_text(value)]));
+    rows.extend(facts.map(|(name, value)| [format!("fact {name}"), compact_value(value)]));
     let rows: Vec<Vec<String>> = rows
         .iter()
         .map(|row| row.iter().map(|cell| escape_to_line(cell).to_string()).collect())
         .collect();
-    align_columns(&rows)
+    render_rows(&rows)
 }
 
 /// Values and how many nodes have them.
 pub fn render_facets(output: &DirectoryFacetsOutput) -> String {
     let mut rows = vec![["NODES".to_owned(), "VALUE".to_owned()].to_vec()];
-    rows.extend(output.values.iter().map(|facet| {
-        vec![facet.nodes.to_string(), escape_to_line(&value_text(&facet.value)).to_string()]
-    }));
+    rows.extend(
+        output
+            .values
+            .iter()
+            .map(|facet| vec![facet.nodes.to_string(), compact_value(&facet.value)]),
+    );
     if output.absent > 0 {
         rows.push(vec![output.absent.to_string(), "(no value)".to_owned()]);
     }
     let hidden = output.distinct.saturating_sub(output.values.len());
     let more =
         if hidden > 0 { format!("... and {hidden} further values\n") } else { String::new() };
-    align_columns(&rows) + &more
+    render_rows(&rows) + &more
 }
 
 /// The line of `check_mongodb.rb` in `MCollective`.
@@ -98,27 +143,14 @@ fn age_text(seconds: Option<u64>) -> String {
     }
 }
 
-/// Text without quotes, other values as JSON.
-fn value_text(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
-}
-
-fn align_columns(rows: &[Vec<String>]) -> String {
-    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let width = |column: usize| {
-        let cells = rows.iter().filter_map(|row| row.get(column));
-        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..columns).map(width).collect();
-    let line = |row: &Vec<String>| {
-        let padded = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
-        padded.collect::<Vec<_>>().join("  ").trim_end().to_owned() + "\n"
-    };
-    rows.iter().map(line).collect()
+fn render_rows(rows: &[Vec<String>]) -> String {
+    align_columns(rows.iter().map(Vec::as_slice))
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
+
     use super::*;
 
     #[test]

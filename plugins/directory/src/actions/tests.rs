@@ -67,16 +67,31 @@ async fn pages_fit_into_a_reply_and_have_all_nodes() {
     assert_eq!((found_names, pages > 2), (names, true));
 }
 
+/// Changes of a large fleet are read in several answers; each node is in one of them.
 #[tokio::test(start_paused = true)]
-async fn changes_that_do_not_fit_into_a_reply_are_refused() {
+async fn changes_that_do_not_fit_into_a_reply_continue_at_the_cursor() {
     let handle = large_directory();
-    let state = handle.read();
-    let rows = |count: usize| {
-        let row = |node: &StoredNode| state.row(node, &[], Instant::now());
-        let nodes = state.table.iter().take(count).map(row).collect();
-        DirectoryChangesOutput { nodes, ..DirectoryChangesOutput::default() }
-    };
-    assert!(check_changes(rows(1000)).is_ok());
-    let error = check_changes(rows(NODES)).unwrap_err();
-    assert!(error.to_string().contains("add conditions, or request fewer fields"), "{error}");
+    let read = |cursor: Option<String>| ChangesInput { cursor, ..ChangesInput::default() };
+    let first = answer_changes(&handle, &read(None)).unwrap();
+    assert!(first.reset && first.nodes.is_empty());
+    let names: Vec<Identity> =
+        handle.read().table.iter().map(|node| node.identity.clone()).collect();
+    for name in &names {
+        handle.note_change(name);
+    }
+    handle.write().table.remove(names.first().unwrap());
+
+    let (mut cursor, mut seen, mut answers) = (first.cursor, Vec::new(), 0);
+    loop {
+        let answer = answer_changes(&handle, &read(Some(cursor.clone()))).unwrap();
+        assert!(!answer.reset);
+        assert!(serde_json::to_string(&answer).unwrap().len() < DEFAULT_OUTPUT_BYTES);
+        if answer.cursor == cursor {
+            break;
+        }
+        seen.extend(answer.gone.into_iter().chain(answer.nodes.into_iter().map(|row| row.node)));
+        (cursor, answers) = (answer.cursor, answers + 1);
+    }
+    assert!(answers > 3, "{answers}");
+    assert_eq!(seen, names.iter().map(Identity::to_string).collect::<Vec<_>>());
 }
