@@ -10,6 +10,7 @@ use muster_bus::{Bus, Bytes};
 use muster_filter::state::NodeFacts;
 use muster_tests::command::RpcCommand;
 use muster_tests::organisation::Organisation;
+use muster_tests::poll_until_ok;
 use muster_tests::rpcd::{DaemonHome, Rpcd};
 use muster_wire::identity::Identity;
 use muster_wire::node_record::{NodeContent, NodeRecord};
@@ -221,10 +222,11 @@ async fn write_records(organisation: &Organisation, bus: &Bus, facts: &[NodeFact
 
 /// The time until the instance says that it has read all records.
 async fn await_ready(daemon: &Rpcd, started: Instant) -> Duration {
-    while !daemon.log().contains("the directory is ready") {
-        assert!(started.elapsed() < READY_TIMEOUT, "{}", daemon.log());
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    poll_until_ok("the directory is ready", READY_TIMEOUT, async || {
+        let log = daemon.log();
+        if log.contains("the directory is ready") { Ok(()) } else { Err(log) }
+    })
+    .await;
     started.elapsed()
 }
 
