@@ -87,7 +87,7 @@ impl ReconnectStorm {
 
     fn section(self, nodes: usize) -> Section {
         let mut section = Section::of(format!("Restart of a broker with {nodes} nodes"), METHOD);
-        let shape = ReconnectShape::from_times(&self.connected);
+        let shape = EventShape::from_times(&self.connected);
         let RequestCounts { sent, answered, reported } = self.requests;
         let mut table = Table::new(["", "value"]);
         let seconds = |time: Duration| format!("{:.2} s", time.as_secs_f64());
@@ -118,18 +118,18 @@ impl ReconnectStorm {
     }
 }
 
-/// The distribution of connections over time.
+/// The distribution of events, such as connections, over time.
 #[derive(Debug, PartialEq)]
-struct ReconnectShape {
-    first: Duration,
-    last: Duration,
-    mean: f64,
-    most: usize,
+pub(crate) struct EventShape {
+    pub(crate) first: Duration,
+    pub(crate) last: Duration,
+    pub(crate) mean: f64,
+    pub(crate) most: usize,
 }
 
-impl ReconnectShape {
+impl EventShape {
     /// Evaluates sorted times; there must be at least one.
-    fn from_times(times: &[Duration]) -> Self {
+    pub(crate) fn from_times(times: &[Duration]) -> Self {
         let (first, last) = (*times.first().unwrap(), *times.last().unwrap());
         let interval =
             |time: &Duration| time.saturating_sub(first).as_nanos() / INTERVAL.as_nanos();
@@ -147,7 +147,7 @@ impl ReconnectShape {
         }
     }
 
-    fn peak(&self) -> f64 {
+    pub(crate) fn peak(&self) -> f64 {
         f64::from(u32::try_from(self.most).unwrap()) / self.mean
     }
 }
@@ -219,18 +219,18 @@ async fn run_call(
 mod tests {
     use std::time::Duration;
 
-    use super::ReconnectShape;
+    use super::EventShape;
 
     #[test]
     fn mean_covers_the_intervals_from_first_to_last() {
         let at = |ms: &[u64]| ms.iter().copied().map(Duration::from_millis).collect::<Vec<_>>();
-        let even = ReconnectShape::from_times(&at(&[500, 600, 700, 800]));
+        let even = EventShape::from_times(&at(&[500, 600, 700, 800]));
         assert!((even.mean - 1.0).abs() < f64::EPSILON && even.most == 1);
-        let burst = ReconnectShape::from_times(&at(&[500, 510, 520, 599, 600, 890]));
+        let burst = EventShape::from_times(&at(&[500, 510, 520, 599, 600, 890]));
         assert_eq!(burst.most, 4);
         assert!((burst.mean - 1.5).abs() < f64::EPSILON);
         assert!((burst.peak() - 4.0 / 1.5).abs() < 1e-9);
-        let one = ReconnectShape::from_times(&at(&[7]));
+        let one = EventShape::from_times(&at(&[7]));
         assert!((one.peak() - 1.0).abs() < f64::EPSILON);
     }
 }

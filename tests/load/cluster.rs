@@ -12,7 +12,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::caller::{ConnectionKind, connect, finish, ping_call};
-use crate::fleet::start_nodes;
+use crate::fleet::{FleetSettings, start_nodes};
 use crate::report::{Figure, Section, Table};
 
 const METHOD: &str = "Virtual nodes, spread over the servers of a cluster of three with replicated streams; nodes share connections. A user is created on all nodes \
@@ -42,8 +42,9 @@ async fn measure_cluster(nodes: usize) -> Section {
     let organisation = Organisation::new(&["muster"]);
     let mut cluster = Cluster::start(&organisation).await;
     let directory = TempDir::new().unwrap();
-    let size = (nodes, Some(SHARED_CONNECTIONS));
-    let fleet = start_nodes(&organisation, &cluster, size, Vec::new(), &directory).await;
+    let shared = Some(SHARED_CONNECTIONS);
+    let settings = FleetSettings { numbers: 0..nodes, shared, ..FleetSettings::default() };
+    let fleet = start_nodes(&organisation, &cluster, settings, &directory).await;
     let names: BTreeSet<Identity> =
         fleet.node_connections().into_iter().map(|(name, _)| name).collect();
     let client = connect_client(&organisation, &cluster, 0).await;

@@ -16,6 +16,7 @@ use muster_wire::identity::Identity;
 use muster_wire::node_record::{NodeContent, NodeRecord};
 use muster_wire::sign::{EnvelopeKind, sign_envelope};
 use muster_wire::stores::NODES_BUCKET;
+use muster_wire::token::UserCredentials;
 use serde_json::{Value, json};
 
 use crate::caller::{ConnectionKind, connect};
@@ -99,19 +100,8 @@ async fn measure(nodes: usize, rounds: usize) -> Section {
     let facts: Vec<NodeFacts> = (0..nodes).map(node_facts).collect();
     write_records(&organisation, &bus, &facts).await;
 
-    let host = organisation.node("directory.example.net");
-    let home = DaemonHome::new(&organisation, &host, &server.url(), "");
-    let service = organisation.service("directory1");
-    let creds =
-        muster_wire::token::UserCredentials::new(&service.token(), service.key_pair().clone());
-    home.write("directory1.creds", &creds.unwrap().to_text(), 0o600);
-    let options = format!(
-        "[registration]\nenabled = false\n[plugins.directory]\nenabled = true\ncredentials = \"{}\"\n",
-        home.path("directory1.creds").display()
-    );
-    home.write("conf.d/directory.toml", &options, 0o644);
     let started = Instant::now();
-    let daemon = home.start();
+    let daemon = start_directory(&organisation, &server.url());
     let ready = await_ready(&daemon, started).await;
     section.figures.push(Figure::of("records are read after", ready.as_secs_f64(), "s").aim(5.0));
     let memory = resident_memory(daemon_pid(&daemon));
@@ -220,8 +210,23 @@ async fn write_records(organisation: &Organisation, bus: &Bus, facts: &[NodeFact
         .await;
 }
 
+/// Starts a daemon with an instance of the directory. It does not register itself.
+pub(crate) fn start_directory(organisation: &Organisation, url: &str) -> Rpcd {
+    let host = organisation.node("directory.example.net");
+    let home = DaemonHome::new(organisation, &host, url, "");
+    let service = organisation.service("directory1");
+    let creds = UserCredentials::new(&service.token(), service.key_pair().clone()).unwrap();
+    home.write("directory1.creds", &creds.to_text(), 0o600);
+    let options = format!(
+        "[registration]\nenabled = false\n[plugins.directory]\nenabled = true\ncredentials = \"{}\"\n",
+        home.path("directory1.creds").display()
+    );
+    home.write("conf.d/directory.toml", &options, 0o644);
+    home.start()
+}
+
 /// The time until the instance says that it has read all records.
-async fn await_ready(daemon: &Rpcd, started: Instant) -> Duration {
+pub(crate) async fn await_ready(daemon: &Rpcd, started: Instant) -> Duration {
     poll_until_ok("the directory is ready", READY_TIMEOUT, async || {
         let log = daemon.log();
         if log.contains("the directory is ready") { Ok(()) } else { Err(log) }

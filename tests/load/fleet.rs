@@ -4,10 +4,13 @@
 //! The nodes are those of `rpcd virtual` ([`muster_agent::virtual_nodes`]); 1000 of them share one audit log, because
 //! each log needs a thread. The log is flushed between measurements, and must not lose records.
 
+use std::ops::Range;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use futures_util::{StreamExt as _, stream};
 use muster_agent::agents::default_data_sources;
+use muster_agent::config::RegistrationConfig;
 use muster_agent::policy;
 use muster_agent::virtual_nodes::{NodeFleet, NodeTemplate, VirtualNode};
 use muster_api::Agent;
@@ -52,7 +55,8 @@ impl DaemonFleet {
         let organisation = Organisation::new(&["muster"]);
         let server = organisation.start_broker().await;
         let directory = TempDir::new().unwrap();
-        let fleet = start_nodes(&organisation, &server, (nodes, shared), agents, &directory).await;
+        let settings = FleetSettings { numbers: 0..nodes, shared, agents, registration: None };
+        let fleet = start_nodes(&organisation, &server, settings, &directory).await;
         let regular = organisation.caller("regular");
         let home = RpcCommand::new(&server, &organisation, &regular, "");
         let caller = BenchCaller::connect(
@@ -134,12 +138,24 @@ impl DaemonFleet {
     }
 }
 
-/// Starts nodes, each with its own connection or all over `shared` connections, which are spread over the broker's servers.
+/// Which nodes are started, and how.
+#[derive(Default)]
+pub(crate) struct FleetSettings {
+    /// Their numbers.
+    pub(crate) numbers: Range<usize>,
+    /// Number of connections that they share, spread over the broker's servers; `None` if each has its own.
+    pub(crate) shared: Option<usize>,
+    /// Agents that they have besides the usual ones.
+    pub(crate) agents: Vec<Agent>,
+    /// How they register with the directory, and the time over which they spread their writes.
+    pub(crate) registration: Option<(RegistrationConfig, Duration)>,
+}
+
+/// Starts nodes.
 pub(crate) async fn start_nodes(
     organisation: &Organisation,
     broker: &impl Broker,
-    (nodes, shared): (usize, Option<usize>),
-    agents: Vec<Agent>,
+    settings: FleetSettings,
     directory: &TempDir,
 ) -> NodeFleet {
     let policies = directory.path().join("policies");
@@ -152,11 +168,15 @@ pub(crate) async fn start_nodes(
     let auditor = organisation.node("audit.example.net");
     let data_sources = default_data_sources(auditor.identity().clone(), directory.path()).unwrap();
     let template = NodeTemplate::new(trust, collectives, policy, data_sources).unwrap();
-    let template = agents.into_iter().fold(template, NodeTemplate::with_agent);
+    let template = settings.agents.into_iter().fold(template, NodeTemplate::with_agent);
     let account = organisation.account_token();
-    let fleet = NodeFleet::new(nodes, directory.path(), &auditor, &account).unwrap();
+    let nodes = settings.numbers.len();
+    let mut fleet = NodeFleet::new(nodes, directory.path(), &auditor, &account).unwrap();
+    if let Some((config, spread)) = settings.registration {
+        fleet = fleet.with_registration(config, spread);
+    }
     let urls = broker.urls();
-    let shared = connect_shared(organisation, &urls, shared.unwrap_or(0)).await;
+    let shared = connect_shared(organisation, &urls, settings.shared.unwrap_or(0)).await;
     let starter = NodeStarter {
         organisation,
         urls: &urls,
@@ -164,8 +184,8 @@ pub(crate) async fn start_nodes(
         fleet: &fleet,
         shared: &shared,
     };
-    stream::iter(0..nodes)
-        .for_each_concurrent(CONCURRENT_CONNECTS, |number| starter.start(number))
+    stream::iter(settings.numbers.enumerate())
+        .for_each_concurrent(CONCURRENT_CONNECTS, |(index, number)| starter.start(index, number))
         .await;
     fleet
 }
@@ -180,12 +200,12 @@ struct NodeStarter<'a> {
 }
 
 impl NodeStarter<'_> {
-    async fn start(&self, number: usize) {
+    async fn start(&self, index: usize, number: usize) {
         let node = VirtualNode::from_number(number).unwrap();
         let signer = self.organisation.node(node.name.as_str());
-        let log = self.fleet.log_for(number).unwrap();
+        let log = self.fleet.log_for(index).unwrap();
         let core = self.template.build_core(node, signer, log).unwrap();
-        let bus = match self.shared.get(number % self.shared.len().max(1)) {
+        let bus = match self.shared.get(index % self.shared.len().max(1)) {
             Some(shared) => shared.lend_connection(),
             None => connect(self.urls, &core.signer, ConnectionKind::Daemon).await,
         };

@@ -11,8 +11,8 @@ use crate::gate::{self, Baseline};
 use crate::measure::{FleetSize, fan_out};
 use crate::report::{Report, Section};
 use crate::{
-    broker_restart, client, cluster, daemon, directory, discovery, engine, micro, provision,
-    slow_link, start,
+    broker_restart, client, cluster, daemon, directory, directory_fleet, discovery, engine, micro,
+    provision, regions, slow_link, start,
 };
 
 /// The benches.
@@ -46,6 +46,12 @@ enum Bench {
     Cluster,
     /// Queries of the directory
     Directory,
+    /// Commands with a directory of real daemons, next to a broadcast
+    DirectoryCommands,
+    /// Registration of a fleet with an empty bucket
+    Registration,
+    /// Regions behind one hub: all replies, or pages of a gatherer for each region
+    Regions,
 }
 
 /// Arguments of `load run`.
@@ -112,7 +118,7 @@ impl RunArgs {
     fn measure(&self, bench: Bench, files: u64) -> Option<Section> {
         let named = self.only.contains(&bench);
         // Benches that the gate does not run: Puppet may be missing, and some take long.
-        let excluded = [Bench::Shared, Bench::Engine, Bench::Cluster];
+        let excluded = [Bench::Shared, Bench::Engine, Bench::Cluster, Bench::Regions];
         let by_default = self.only.is_empty() && !(self.short && excluded.contains(&bench));
         if !named && !by_default {
             return None;
@@ -136,6 +142,9 @@ impl RunArgs {
             Bench::Provision => provision::bench(if short { &[100] } else { &[100, 1_000] }),
             Bench::Storm => broker_restart::bench(pick(500, 1_000)),
             Bench::Directory => directory::bench(pick(2_000, 10_000), pick(5, 15)),
+            Bench::DirectoryCommands => directory_fleet::bench_commands(pick(10, 50), pick(9, 25)),
+            Bench::Registration => directory_fleet::bench_registration(pick(2_000, 10_000)),
+            Bench::Regions => regions::bench(8, pick(500, 5_000)),
             Bench::Cluster => cluster::bench(pick(5_000, 50_000)),
             Bench::SlowLink if short => slow_link::bench(&[1_000], &[1_000, 20_000], &[100, 20]),
             Bench::SlowLink => {

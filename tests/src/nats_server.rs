@@ -82,6 +82,11 @@ impl NatsServer {
         .await;
     }
 
+    /// Removes the streams of a killed server, as the loss of its disk does.
+    pub fn remove_streams(&self) {
+        std::fs::remove_dir_all(self.directory.path().join("jetstream")).unwrap();
+    }
+
     /// Starts a killed server again on the same port with the same state.
     pub async fn revive(&mut self) {
         let port = self.port;

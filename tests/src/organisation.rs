@@ -19,7 +19,7 @@ use crate::bootstrap::BootstrapAccount;
 use crate::nats_server::{NETWORK_TIMEOUT, NatsServer};
 
 /// The part of the broker's configuration that enables stores.
-pub(crate) const JETSTREAM_CONFIG: &str = "jetstream: { store_dir: \"@DIRECTORY@/jetstream\" }\n";
+pub const JETSTREAM_CONFIG: &str = "jetstream: { store_dir: \"@DIRECTORY@/jetstream\" }\n";
 
 /// An address to connect to: a broker on loopback, a cluster, or a proxy in front of one.
 pub trait Broker {

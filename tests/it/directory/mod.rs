@@ -5,6 +5,7 @@
 mod fallback;
 mod fixture;
 mod hostile_records;
+mod kills;
 mod liveness;
 mod queries;
 mod watch;

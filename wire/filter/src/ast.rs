@@ -85,9 +85,9 @@ impl NodeFilter {
         self.and_select(select).within_text(text)?.check_limits(text)
     }
 
-    /// Adds a required query document: `-Q "{ 'facts.customer': 'acme', classes: 'mysql::master' }"`. `{}` adds nothing.
+    /// Adds a required query document, or a query in PQL: `-Q "{ 'facts.customer': 'acme', classes: 'mysql::master' }"`. `{}` adds nothing.
     pub fn with_query(self, text: &str) -> Result<Self, FilterError> {
-        let query = DocumentQuery::parse(text)?;
+        let query = DocumentQuery::parse_written(text)?;
         self.and_query(query).within_text(text)?.check_limits(text)
     }
 

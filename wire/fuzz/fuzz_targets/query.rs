@@ -1,4 +1,4 @@
-//! Query documents: a parsed query prints to a text that parses to an equal query, and evaluation agrees with its negation.
+//! Query documents and PQL: a parsed query prints to a text that parses to an equal query, and evaluation agrees with its negation.
 #![no_main]
 
 use std::sync::LazyLock;
@@ -16,7 +16,7 @@ static FACTS: LazyLock<NodeFacts> = LazyLock::new(|| {
 });
 
 fuzz_target!(|text: &str| {
-    let Ok(query) = DocumentQuery::parse(text) else { return };
+    let Ok(query) = DocumentQuery::parse_written(text) else { return };
     let printed = query.to_string();
     let read = DocumentQuery::parse(&printed).expect("what is printed is read");
     assert_eq!(read, query);

@@ -5,7 +5,7 @@
 //! requests carry it, and it parses back as the same query. The meaning is that of `MongoDB`'s documentation;
 //! `docs/decisions/0055` lists the differences.
 //!
-//! The stages: `scan` and `read` parse relaxed JSON, `compile`, `operators` and `path` convert it to the tree of `ast`; `eval`,
+//! The stages: `scan` and `read` parse relaxed JSON, `pql` parses PQL into the same values, `compile`, `operators` and `path` convert it to the tree of `ast`; `eval`,
 //! `explain` and `print` are functions of the tree; `walk`, `value` and `date` are the data.
 
 mod ast;
@@ -16,6 +16,7 @@ mod explain;
 mod necessary;
 mod operators;
 mod path;
+mod pql;
 mod print;
 mod read;
 #[cfg(test)]
@@ -56,9 +57,33 @@ impl DocumentQuery {
         Self::parse_checked(text).within_text(text)
     }
 
-    /// Parses a query whose equality and order compare numbers with texts of the same number, as with the operator `$loose`.
+    /// Parses what a user writes: a query in relaxed JSON, or a query of `PuppetDB` in PQL that selects nodes by name, facts and classes.
+    ///
+    /// ```
+    /// # use muster_filter::DocumentQuery;
+    /// let query = DocumentQuery::parse_written("inventory[certname] { facts.os.family = 'Debian' }")?;
+    /// assert_eq!(query.to_string(), r#"{"facts.os.family":"Debian"}"#);
+    /// # Ok::<(), muster_filter::FilterError>(())
+    /// ```
+    pub fn parse_written(text: &str) -> Result<Self, FilterError> {
+        if !pql::is_pql(text) {
+            return Self::parse(text);
+        }
+        Self::parse_pql(text).and_then(Self::check_printed).within_text(text)
+    }
+
+    fn parse_pql(text: &str) -> Result<Self> {
+        if text.len() > MAX_QUERY_BYTES {
+            return Err(too_long(MAX_QUERY_BYTES));
+        }
+        let mut compiler = compile::QueryCompiler::default();
+        let query = compiler.compile_document(pql::read_pql(text)?, compile::PathScope::Node)?;
+        Ok(Self(query))
+    }
+
+    /// Parses what a user writes as a query whose equality and order compare numbers with texts of the same number, as with the operator `$loose`.
     pub fn parse_loose(text: &str) -> Result<Self, FilterError> {
-        let query = Self::parse(text)?;
+        let query = Self::parse_written(text)?;
         if query.is_unconditional() {
             return Ok(query);
         }

@@ -42,6 +42,18 @@ impl<'a> TextScanner<'a> {
         found
     }
 
+    /// Consumes this word if it is the next one, and not the beginning of a longer one.
+    pub(super) fn take_word(&mut self, wanted: &str) -> bool {
+        let found = self
+            .rest()
+            .strip_prefix(wanted)
+            .is_some_and(|rest| !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_'));
+        if found {
+            self.at += wanted.len();
+        }
+        found
+    }
+
     /// Skips white space, `// comments` and `/* comments */`.
     pub(super) fn skip_blank(&mut self) -> Result<()> {
         loop {

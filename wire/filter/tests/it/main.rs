@@ -5,5 +5,6 @@
 mod document;
 mod filter;
 mod mongodb;
+mod pql;
 mod select;
 mod sources;
