@@ -27,6 +27,8 @@ const TOLERABLE_SECONDS: f64 = 0.1;
 #[derive(Debug)]
 pub(crate) struct RequestDelivery {
     mode: DeliveryMode,
+    /// Whether the rate was measured and is below that of a fast connection.
+    is_slow_link: bool,
     /// Bytes and nodes of the requests that were sent whole.
     sent_bytes: usize,
     sent_nodes: usize,
@@ -72,6 +74,7 @@ impl RequestDelivery {
             if nodes < MIN_NODES { DeliveryMode::Whole } else { DeliveryMode::Measuring(None) };
         Self {
             mode,
+            is_slow_link: false,
             sent_bytes: 0,
             sent_nodes: 0,
             referenced: BTreeSet::new(),
@@ -116,6 +119,7 @@ impl RequestDelivery {
             measurement.before_at = Some(arrived_at);
         } else if measurement.after == reply_subject {
             let took = measurement.duration(arrived_at);
+            self.is_slow_link = took.is_none_or(|took| self.has_low_rate(took));
             self.mode = match took {
                 Some(took) if !self.is_slow(took, unsent) => DeliveryMode::Whole,
                 // Without the first answer, the connection was interrupted.
@@ -126,11 +130,17 @@ impl RequestDelivery {
 
     /// Whether the requests that are left would take long at the rate of the first ones.
     fn is_slow(&self, took: Duration, unsent: usize) -> bool {
-        let [bytes, nodes, unsent] = [self.sent_bytes, self.sent_nodes.max(1), unsent]
-            .map(|count| f64::from(u32::try_from(count).unwrap_or(u32::MAX)));
-        let seconds = took.as_secs_f64();
-        bytes < SUFFICIENT_BYTES_PER_SECOND * seconds
-            && seconds * unsent / nodes > TOLERABLE_SECONDS
+        let [nodes, unsent] = [self.sent_nodes.max(1), unsent].map(to_f64);
+        self.has_low_rate(took) && took.as_secs_f64() * unsent / nodes > TOLERABLE_SECONDS
+    }
+
+    fn has_low_rate(&self, took: Duration) -> bool {
+        to_f64(self.sent_bytes) < SUFFICIENT_BYTES_PER_SECOND * took.as_secs_f64()
+    }
+
+    /// Whether the caller's connection is known to be slow.
+    pub(crate) fn is_slow_link(&self) -> bool {
+        self.is_slow_link
     }
 
     /// Ends a measurement whose probes were not answered: the connection is slow, or was interrupted.
@@ -194,6 +204,10 @@ impl RequestDelivery {
         let count = self.unserved.len().min(limit);
         self.unserved.drain(..count).collect()
     }
+}
+
+fn to_f64(count: usize) -> f64 {
+    f64::from(u32::try_from(count).unwrap_or(u32::MAX))
 }
 
 #[cfg(test)]

@@ -49,6 +49,8 @@ pub(crate) struct RequestSender<'a> {
     /// The reply subject of the probe that is under way, and its time.
     probe: Option<(String, Instant)>,
     probe_due: Instant,
+    /// When the window was adapted last.
+    measured_at: Instant,
     /// The last time at which a probe was answered.
     confirmed_at: Option<Instant>,
     /// The last time at which something arrived, or was sent because nothing did.
@@ -85,6 +87,7 @@ impl<'a> RequestSender<'a> {
             delivery,
             probe: None,
             probe_due: now,
+            measured_at: now,
             confirmed_at: None,
             active_at: now,
             last_sent_at: now,
@@ -271,7 +274,9 @@ impl<'a> RequestSender<'a> {
     pub(crate) fn record_confirmation(&mut self, reply_subject: &str, arrived_at: Instant) {
         self.delivery.record_confirmation(reply_subject, arrived_at, self.unsent.len());
         if let Some((_, sent_at)) = self.probe.take_if(|(subject, _)| subject == reply_subject) {
-            self.window.record_delay(arrived_at.saturating_duration_since(sent_at));
+            let since_last = arrived_at.saturating_duration_since(self.measured_at);
+            self.window.record_delay(arrived_at.saturating_duration_since(sent_at), since_last);
+            self.measured_at = arrived_at;
             self.probe_due = arrived_at + PROBE_INTERVAL;
             self.confirmed_at = Some(arrived_at);
         }
@@ -299,12 +304,14 @@ impl<'a> RequestSender<'a> {
         if self.active_at + SILENCE_LIMIT <= now {
             // Without the answer to a probe, the connection may be the reason for the silence.
             if self.confirmed_at.is_none_or(|confirmed_at| confirmed_at > self.active_at) {
-                self.window.record_silence();
+                self.window.record_silence(self.delivery.is_slow_link());
             }
             self.active_at = now;
         }
         if self.probe.take_if(|(_, sent_at)| *sent_at + PROBE_TIMEOUT <= now).is_some() {
-            self.window.record_delay(PROBE_TIMEOUT);
+            self.window
+                .record_delay(PROBE_TIMEOUT, now.saturating_duration_since(self.measured_at));
+            self.measured_at = now;
             self.delivery.end_measurement();
         }
         if self.probe.is_none() && self.probe_due <= now {

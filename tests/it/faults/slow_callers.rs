@@ -101,6 +101,25 @@ async fn slow_caller_receives_every_reply_of_known_nodes() {
     assert!(stats.missing.is_empty() && stats.unsent.is_empty(), "{stats:?}");
 }
 
+/// A broker closes a connection that does not take all that is pending in 10 s: 8.75 MB at 7 Mbit/s, half of these replies.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn caller_on_a_very_slow_link_receives_every_reply_of_known_nodes() {
+    let organisation = Organisation::new(&["muster"]);
+    let server = organisation.start_broker().await;
+    let proxy = FaultProxy::start(&server).await;
+    let effects = Arc::<EffectLog>::default();
+    let nodes = LedgerNodes::start(&organisation, &server, 0..400, &effects).await;
+    let caller = TestCaller::connect(&organisation, &proxy, organisation.caller("rip")).await;
+    let bytes_per_second = 7_000_000 / 8;
+    proxy.inject(NetworkFault::SlowLink { delay: Duration::from_millis(10), bytes_per_second });
+    let mut call = large_call(CallTarget::Nodes(nodes.names()));
+    call.data = to_object(json!({"bytes": 40_000}));
+    let entry = record_call(&caller.client, call).await;
+    let (stats, _) = entry.finished();
+    assert_eq!((stats.ok, stats.incomplete), (400, None), "{stats:?}");
+    assert!(stats.missing.is_empty() && stats.unsent.is_empty(), "{stats:?}");
+}
+
 /// Calls all nodes and waits this long for the end.
 async fn call_all_nodes(client: &Client, wait: Duration) -> CallStats {
     let mut call = large_call(CallTarget::Filter(NodeFilter::default()));
