@@ -27,6 +27,7 @@ use crate::events::{self, EventSources};
 use crate::external::ExternalAgentManager;
 use crate::lost;
 use crate::metrics;
+use crate::node_state::follow_node_state;
 use crate::presence::{PresenceWriter, report_connection, resume_restarts};
 use crate::registration::NodeRegistration;
 use crate::services;
@@ -153,13 +154,13 @@ pub async fn run_until_signal(
         left,
         packages,
     )));
-    let restarts = agents::restart_store(&config.paths.state);
     tasks.push(tokio::spawn(events::publish_node_events(
         Arc::clone(&core),
-        EventSources { restarts, engine_dir },
+        EventSources { restarts: agents::restart_store(&config.paths.state), engine_dir },
         config.paths.state.clone(),
         bus.clone(),
     )));
+    tasks.push(tokio::spawn(follow_node_state(Arc::clone(&core), config)));
     tasks.push(tokio::spawn(NodeRegistration::of_daemon(&core, &bus, config).run()));
     tasks.push(tokio::spawn(presence.follow_connection(bus)));
     tasks.push(tokio::spawn(upkeep::release_startup_memory()));

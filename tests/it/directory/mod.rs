@@ -7,4 +7,5 @@ mod fixture;
 mod hostile_records;
 mod liveness;
 mod queries;
+mod state;
 mod watch;
