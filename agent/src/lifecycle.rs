@@ -27,7 +27,6 @@ use crate::events::{self, EventSources};
 use crate::external::ExternalAgentManager;
 use crate::lost;
 use crate::metrics;
-use crate::node_state::follow_node_state;
 use crate::presence::{PresenceWriter, report_connection, resume_restarts};
 use crate::registration::NodeRegistration;
 use crate::services;
@@ -160,7 +159,7 @@ pub async fn run_until_signal(
         config.paths.state.clone(),
         bus.clone(),
     )));
-    tasks.push(tokio::spawn(follow_node_state(Arc::clone(&core), config)));
+    tasks.push(tokio::spawn(upkeep::follow_node_state(Arc::clone(&core), config)));
     tasks.push(tokio::spawn(NodeRegistration::of_daemon(&core, &bus, config).run()));
     tasks.push(tokio::spawn(presence.follow_connection(bus)));
     tasks.push(tokio::spawn(upkeep::release_startup_memory()));

@@ -2,20 +2,14 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use muster_api::StateSource;
 use muster_api::system::System;
 use muster_filter::state::NodeFacts;
 use serde_json::{Map, Value};
-use tokio::time::{MissedTickBehavior, interval};
 
-use crate::config::Config;
-use crate::core::DaemonCore;
 use crate::shared::SharedValue;
 
-/// Longest interval at which the sources are read.
-const READ_INTERVAL: Duration = Duration::from_secs(10);
 /// Directory of sshd's public host keys, below the node's root.
 const SSH_DIRECTORY: &str = "/etc/ssh";
 /// Most host keys; sshd has three or four.
@@ -61,26 +55,6 @@ impl NodeStateStore {
         };
         if *self.current.get() != state {
             self.current.set(state);
-        }
-    }
-}
-
-/// Reads the sources for the lifetime of the daemon.
-pub(crate) fn follow_node_state(
-    core: Arc<DaemonCore>,
-    config: &Config,
-) -> impl Future<Output = ()> + use<> {
-    let heartbeat = config.registration.heartbeat;
-    async move {
-        let mut tick = interval(READ_INTERVAL.min(heartbeat.max(Duration::from_secs(1))));
-        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            tick.tick().await;
-            let core = Arc::clone(&core);
-            let read = tokio::task::spawn_blocking(move || core.state.refresh(&*core.system));
-            if let Err(error) = read.await {
-                tracing::error!(%error, "reading the state of the node failed");
-            }
         }
     }
 }
