@@ -11,7 +11,7 @@ use muster_api::system::System;
 use muster_api::system::real::RealSystem;
 use muster_api::{
     ActionError, Agent, AgentError, DaemonContext, DataSourceError, NodePlugin, PluginError,
-    ValidatedDataSource,
+    StateSource, ValidatedDataSource,
 };
 use muster_catalog::CatalogPlugin;
 use muster_directory::{DirectoryHandle, DirectoryOptions, DirectoryPlugin};
@@ -41,6 +41,7 @@ use serde_json::{Map, Value};
 use tokio::sync::Notify;
 
 use crate::config::Config;
+use crate::node_state::SshStateSource;
 
 /// Why the plugins cannot be set up.
 #[derive(Debug, thiserror::Error)]
@@ -94,6 +95,8 @@ pub struct ConfiguredPlugins {
     pub agents: Vec<Agent>,
     /// The data sources, sorted by name.
     pub data_sources: Vec<ValidatedDataSource>,
+    /// The subsystems whose state the node reports.
+    pub state_sources: Vec<Arc<dyn StateSource>>,
     /// The agent `puppet`, which also works in the background between requests.
     pub puppet: PuppetPlugin,
     /// Directory of the refresh ledger.
@@ -161,17 +164,20 @@ struct PluginListBuilder<'a> {
     daemon: &'a DaemonContext,
     agents: Vec<Agent>,
     data_sources: Vec<ValidatedDataSource>,
+    state_sources: Vec<Arc<dyn StateSource>>,
 }
 
 impl<'a> PluginListBuilder<'a> {
     fn new(sections: &'a BTreeMap<String, Map<String, Value>>, daemon: &'a DaemonContext) -> Self {
-        Self { sections, daemon, agents: Vec::new(), data_sources: Vec::new() }
+        let state_sources: Vec<Arc<dyn StateSource>> = vec![Arc::new(SshStateSource)];
+        Self { sections, daemon, agents: Vec::new(), data_sources: Vec::new(), state_sources }
     }
 
     fn add<P: NodePlugin>(&mut self, shared: P::Shared) -> Result<P, PluginSetupError> {
         let plugin = configure_plugin::<P>(self.sections, self.daemon, shared)?;
         self.agents.extend(plugin.agents()?);
         self.data_sources.extend(plugin.data_sources()?);
+        self.state_sources.extend(plugin.state_sources());
         Ok(plugin)
     }
 
@@ -182,8 +188,8 @@ impl<'a> PluginListBuilder<'a> {
         packages: Arc<PackageWorkers>,
     ) -> ConfiguredPlugins {
         self.data_sources.sort_by(|a, b| a.name().cmp(b.name()));
-        let Self { agents, data_sources, .. } = self;
-        ConfiguredPlugins { agents, data_sources, puppet, engine_dir, packages }
+        let Self { agents, data_sources, state_sources, .. } = self;
+        ConfiguredPlugins { agents, data_sources, state_sources, puppet, engine_dir, packages }
     }
 }
 

@@ -30,6 +30,7 @@ use crate::core::{CoreParts, DaemonCore};
 use crate::credentials::{self, CredentialsError};
 use crate::enrolment::{self, NodeEnrolmentError};
 use crate::facts::{CloudCollector, FactMachines, FactSources, FactStore};
+use crate::node_state::NodeStateStore;
 use crate::policy;
 use crate::renewal;
 use crate::seen::{SeenError, SeenRequests};
@@ -162,6 +163,7 @@ pub fn assemble_daemon(
         collectives: config.collectives.clone(),
         facts: FactStore::new(fact_sources(config)),
         classes: ClassStore::new(config.paths.classes.clone()),
+        state: NodeStateStore::new(plugins.state_sources),
         policy: SharedValue::new(policy),
         authority: config.policy.options,
         registry: SharedValue::new(agents::build_registry(config, plugins.agents)?),
@@ -179,6 +181,7 @@ pub fn assemble_daemon(
     core.health.set_findings("policies", FindingLevel::Error, &problems);
     restore_confirmation(&core, config);
     reload_facts(&core, &*host);
+    core.state.refresh(&*core.system);
     let puppet = plugins.puppet.build_monitor(Arc::clone(&core.system));
     let (core, engine_dir, packages) = (Arc::new(core), plugins.engine_dir, plugins.packages);
     Ok(AssembledDaemon { core, options, broker_handles, puppet, engine_dir, host, packages })

@@ -38,6 +38,7 @@ use crate::facts::{FactSources, FactStore};
 use crate::health::{self, HealthState};
 use crate::lookup::LookupLimiter;
 use crate::metrics::request_metrics::RequestMetrics;
+use crate::node_state::NodeStateStore;
 use crate::renewal::{self, NodeTokenRenewalError};
 use crate::seen::SeenRequests;
 use crate::shared::SharedValue;
@@ -73,6 +74,8 @@ pub struct CoreParts {
     pub facts: FactStore,
     /// Classes.
     pub classes: ClassStore,
+    /// The state of subsystems.
+    pub state: NodeStateStore,
     /// The node's policies, applied in addition to the broker's permissions.
     pub policy: SharedValue<PolicySet>,
     /// The agents on offer.
@@ -168,6 +171,7 @@ impl DaemonCore {
             collectives: self.collectives.clone(),
             facts: FactStore::with_facts(sources, self.facts.current()),
             classes: ClassStore::with_classes(nonexistent.to_owned(), self.classes.current()),
+            state: NodeStateStore::default(),
             policy: self.policy.share(),
             registry: SharedValue::new(registry),
             data_sources: Arc::clone(&self.data_sources),
@@ -253,7 +257,7 @@ impl DaemonCore {
     /// Calls `read` with the node as filters and policies see it.
     pub(crate) fn with_node_view<T>(&self, read: impl FnOnce(&NodeView<'_>) -> T) -> T {
         let (facts, classes) = (self.facts.current(), self.classes.current());
-        let registry = self.registry.get();
+        let (registry, state) = (self.registry.get(), self.state.current());
         read(&NodeView {
             identity: self.identity().as_str(),
             facts: &facts,
@@ -261,6 +265,7 @@ impl DaemonCore {
             classes_known: self.classes.are_known(),
             agents: registry.names(),
             collectives: &self.collective_names,
+            state: state.as_ref().as_ref(),
         })
     }
 }

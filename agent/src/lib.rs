@@ -39,6 +39,7 @@ pub mod lookup;
 mod lost;
 pub mod memory;
 pub mod metrics;
+pub mod node_state;
 pub mod pipeline;
 pub mod policy;
 mod presence;

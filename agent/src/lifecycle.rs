@@ -153,13 +153,13 @@ pub async fn run_until_signal(
         left,
         packages,
     )));
-    let restarts = agents::restart_store(&config.paths.state);
     tasks.push(tokio::spawn(events::publish_node_events(
         Arc::clone(&core),
-        EventSources { restarts, engine_dir },
+        EventSources { restarts: agents::restart_store(&config.paths.state), engine_dir },
         config.paths.state.clone(),
         bus.clone(),
     )));
+    tasks.push(tokio::spawn(upkeep::follow_node_state(Arc::clone(&core), config)));
     tasks.push(tokio::spawn(NodeRegistration::of_daemon(&core, &bus, config).run()));
     tasks.push(tokio::spawn(presence.follow_connection(bus)));
     tasks.push(tokio::spawn(upkeep::release_startup_memory()));

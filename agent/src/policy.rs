@@ -90,6 +90,7 @@ mod tests {
             classes_known: true,
             agents: &[],
             collectives: &[],
+            state: None,
         };
         let decision = set.decide_query(
             &PolicyQuery {

@@ -109,6 +109,7 @@ pub(crate) fn bench_filters(rounds: usize) -> Section {
                 classes_known: true,
                 agents: &agents,
                 collectives: &collectives,
+                state: None,
             })
         };
         let expected = fleet.iter().filter(|node| by_hand(node)).count();

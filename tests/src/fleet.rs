@@ -11,6 +11,7 @@ use muster_agent::clock::WallClock;
 use muster_agent::core::{CoreParts, DaemonCore, PolicyOptions};
 use muster_agent::daemon::Daemon;
 use muster_agent::facts::{FactSources, FactStore};
+use muster_agent::node_state::NodeStateStore;
 use muster_agent::policy;
 use muster_agent::seen::SeenRequests;
 use muster_agent::shared::SharedValue;
@@ -229,6 +230,7 @@ fn build_core(
         collectives: vec![organisation.collective().clone()],
         facts: FactStore::new(FactSources::new(setup.signer.identity().clone(), path("facts.d"))),
         classes: ClassStore::new(path("classes.txt")),
+        state: NodeStateStore::default(),
         policy: SharedValue::new(policy),
         registry: SharedValue::new(registry),
         data_sources: data_sources.into(),

@@ -14,7 +14,7 @@ use flate2::read::DeflateDecoder;
 use flate2::write::DeflateEncoder;
 use muster_filter::state::NodeFacts;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
@@ -67,12 +67,9 @@ pub struct NodeContent {
     pub facts: NodeFacts,
     /// Seconds between two heartbeats.
     pub heartbeat_seconds: u32,
-    /// Public host keys of sshd, as in its `.pub` files without the comment.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub ssh_host_keys: Vec<String>,
-    /// State of subsystems, such as `puppet`.
-    #[serde(default, skip_serializing_if = "Map::is_empty")]
-    pub state: Map<String, Value>,
+    /// State of subsystems, by name: `puppet`, `ledger`, `ssh`; absent while it is unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<NodeFacts>,
 }
 
 /// Errors of record contents.
@@ -121,6 +118,11 @@ impl NodeRecord {
 }
 
 impl NodeContent {
+    /// The public host keys of sshd in the state.
+    pub fn ssh_host_keys(&self) -> Vec<String> {
+        ssh_host_keys(self.state.as_ref())
+    }
+
     /// The digest of the whole content.
     pub fn digest(&self) -> Result<String, RecordContentError> {
         let text = serde_json::to_vec(self).map_err(RecordContentError::Json)?;
@@ -136,6 +138,13 @@ impl NodeContent {
         let compressed = encoder.finish().map_err(RecordContentError::Compression)?;
         Ok(STANDARD_NO_PAD.encode(compressed))
     }
+}
+
+/// The public host keys of sshd in the state of a node, type and key.
+pub fn ssh_host_keys(state: Option<&NodeFacts>) -> Vec<String> {
+    let keys = state.and_then(|state| state.get("ssh.host_keys")).and_then(Value::as_array);
+    let keys = keys.into_iter().flatten();
+    keys.filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
 #[cfg(test)]

@@ -99,6 +99,7 @@ pub(super) const CONFIG_KEYS: &[(&str, ConfigValueKind)] = &[
     ("registration.heartbeat_seconds", ConfigValueKind::Number(1, 3600)),
     ("registration.refresh_seconds", ConfigValueKind::Number(1, DAY_SECONDS)),
     ("registration.min_interval_seconds", ConfigValueKind::Number(0, DAY_SECONDS)),
+    ("registration.state_interval_seconds", ConfigValueKind::Number(0, DAY_SECONDS)),
     ("registration.volatile_facts", ConfigValueKind::FactPatterns),
     ("registration.excluded_facts", ConfigValueKind::FactPatterns),
     ("registration.hashed_facts", ConfigValueKind::FactPatterns),

@@ -242,6 +242,9 @@ pub struct RegistrationConfig {
     /// Shortest time between two records, apart from the first change after a longer one.
     #[serde(rename = "min_interval_seconds", deserialize_with = "deserialize_seconds")]
     pub min_interval: Duration,
+    /// Shortest time between two records if only the state of subsystems differs.
+    #[serde(rename = "state_interval_seconds", deserialize_with = "deserialize_seconds")]
+    pub state_interval: Duration,
     /// Facts that always change: a new value alone is no reason for a new record.
     pub volatile_facts: Vec<String>,
     /// Facts that are not published.

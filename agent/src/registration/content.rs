@@ -1,6 +1,4 @@
-//! Builds the content of the node's record. Pure, apart from reading the host keys of sshd.
-
-use std::path::Path;
+//! Builds the content of the node's record. Pure.
 
 use muster_filter::state::NodeFacts;
 use muster_wire::node_record::NodeContent;
@@ -8,13 +6,7 @@ use muster_wire::node_record::NodeContent;
 use super::fact_patterns::FactPatterns;
 use crate::config::RegistrationConfig;
 use crate::core::DaemonCore;
-use crate::files;
 
-/// Files of sshd's public host keys, below `/etc/ssh`.
-const SSH_HOST_KEY_FILES: [&str; 3] =
-    ["ssh_host_ed25519_key.pub", "ssh_host_ecdsa_key.pub", "ssh_host_rsa_key.pub"];
-/// Largest host key file that is read, in bytes.
-const MAX_HOST_KEY_BYTES: u64 = 8 * 1024;
 /// Facts that are named if a record is too large.
 const NAMED_FACTS: usize = 3;
 
@@ -66,21 +58,8 @@ pub(super) fn build_content(
         classes: core.classes.are_known().then(|| core.classes.current().to_vec()),
         facts: selection.published(&core.facts.current()),
         heartbeat_seconds,
-        ssh_host_keys: read_ssh_host_keys(core.system.root()),
-        ..NodeContent::default()
+        state: Option::clone(&core.state.current()),
     }
-}
-
-/// The public host keys of sshd, type and key; none if there is no sshd.
-fn read_ssh_host_keys(root: &Path) -> Vec<String> {
-    let read = |name: &&str| {
-        let path = root.join("etc/ssh").join(name);
-        let text = files::allow_missing(files::read_bytes(&path, MAX_HOST_KEY_BYTES)).ok()??;
-        let text = String::from_utf8(text).ok()?;
-        let mut words = text.split_whitespace();
-        Some(format!("{} {}", words.next()?, words.next()?))
-    };
-    SSH_HOST_KEY_FILES.iter().filter_map(read).collect()
 }
 
 /// The largest facts with their sizes as JSON, for an error.

@@ -2,7 +2,7 @@
 //!
 //! After it connects, a node reads its record from the bucket and writes it only if it differs, after a random delay: so neither a restart of a broker nor one of
 //! all nodes makes all of them write, and a bucket that was created again is filled within the delay. A change is written at once, a further change after the
-//! shortest interval. Facts that always change are no change.
+//! shortest interval, which is longer if only the state of subsystems differs: it changes with every Puppet run. Facts that always change are no change.
 
 mod content;
 mod fact_patterns;
@@ -15,7 +15,7 @@ use muster_bus::{Bucket, BucketError, Bus, BusEvent, Bytes, ReconnectBackoff};
 use muster_filter::state::NodeFacts;
 use muster_host::AgentRegistry;
 use muster_wire::Millis;
-use muster_wire::node_record::{NodeHeartbeat, NodeRecord};
+use muster_wire::node_record::{NodeContent, NodeHeartbeat, NodeRecord};
 use muster_wire::sign::{EnvelopeKind, EnvelopeSignError, open_record, sign_envelope};
 use muster_wire::stores::NODES_BUCKET;
 use muster_wire::subject;
@@ -57,6 +57,8 @@ enum RegistrationError {
 /// The record that the directory has.
 struct PublishedRecord {
     digest: String,
+    /// The digest without the state of subsystems.
+    base_digest: String,
     token: Arc<str>,
     time: Millis,
     at: Instant,
@@ -66,6 +68,7 @@ struct PublishedRecord {
 #[derive(Clone)]
 struct StateParts {
     facts: Arc<NodeFacts>,
+    state: Arc<Option<NodeFacts>>,
     classes: Arc<[String]>,
     agents: Arc<AgentRegistry>,
     token: Arc<str>,
@@ -75,6 +78,7 @@ impl StateParts {
     fn of_core(core: &DaemonCore) -> Self {
         Self {
             facts: core.facts.current(),
+            state: core.state.current(),
             classes: core.classes.current(),
             agents: core.registry.get(),
             token: core.signer.token(),
@@ -84,6 +88,7 @@ impl StateParts {
     /// Whether nothing was replaced. The parts are replaced as a whole.
     fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.facts, &other.facts)
+            && Arc::ptr_eq(&self.state, &other.state)
             && Arc::ptr_eq(&self.classes, &other.classes)
             && Arc::ptr_eq(&self.agents, &other.agents)
             && Arc::ptr_eq(&self.token, &other.token)
@@ -176,6 +181,7 @@ impl NodeRegistration {
         let value = entry.and_then(|entry| entry.value).unwrap_or_default();
         let opened = open_record(&value, self.core.identity(), &trust, &self.core.tokens, now);
         self.published = opened.ok().map(|opened| PublishedRecord {
+            base_digest: self.base_digest_of(&opened.record),
             digest: opened.record.digest,
             token: self.core.signer.token(),
             time: opened.record.time,
@@ -183,6 +189,12 @@ impl NodeRegistration {
         });
         (self.is_read, self.seen) = (true, None);
         Ok(())
+    }
+
+    /// The digest of a record's content without the state of subsystems; empty if the content cannot be read.
+    fn base_digest_of(&self, record: &NodeRecord) -> String {
+        let content = record.decode_content().map(|content| self.selection.stable(&content));
+        content.and_then(|stable| without_state(&stable).digest()).unwrap_or_default()
     }
 
     /// Writes a new record if something changed, or if facts that always change were published long ago.
@@ -230,16 +242,16 @@ impl NodeRegistration {
         let time = self.core.clock.now().max(last_time + 1);
         let record = NodeRecord::new(identity, time, &content, &stable)
             .map_err(RegistrationError::Encode)?;
-        if let Some(published) = &self.published {
-            let is_same =
-                published.digest == record.digest && Arc::ptr_eq(&published.token, &token);
-            if is_same && !is_refresh_due {
+        let base_digest = without_state(&stable).digest().map_err(RegistrationError::Encode)?;
+        if let Some(published) = self.published.as_ref().filter(|_| !is_refresh_due) {
+            let is_base_same =
+                published.base_digest == base_digest && Arc::ptr_eq(&published.token, &token);
+            if is_base_same && published.digest == record.digest {
                 return Ok(true);
             }
-            if !is_refresh_due
-                && published.at.elapsed() < self.config.min_interval
-                && self.seen.is_some()
-            {
+            let interval =
+                if is_base_same { self.config.state_interval } else { self.config.min_interval };
+            if published.at.elapsed() < interval && self.seen.is_some() {
                 return Ok(false);
             }
         }
@@ -253,8 +265,13 @@ impl NodeRegistration {
             .put(self.core.identity().as_str(), Bytes::from(sealed))
             .await
             .map_err(RegistrationError::Write)?;
-        self.published =
-            Some(PublishedRecord { digest: record.digest, token, time, at: Instant::now() });
+        self.published = Some(PublishedRecord {
+            digest: record.digest,
+            base_digest,
+            token,
+            time,
+            at: Instant::now(),
+        });
         Ok(true)
     }
 
@@ -275,6 +292,11 @@ impl NodeRegistration {
             tracing::debug!(%error, "cannot send a heartbeat");
         }
     }
+}
+
+/// The content without the state of subsystems.
+fn without_state(content: &NodeContent) -> NodeContent {
+    NodeContent { state: None, ..content.clone() }
 }
 
 /// Waits for the next connection, which may be to a broker with another bucket.

@@ -26,6 +26,7 @@ use crate::classes::ClassStore;
 use crate::clock::WallClock;
 use crate::core::{CoreParts, DaemonCore, PolicyOptions};
 use crate::facts::{FactSources, FactStore};
+use crate::node_state::NodeStateStore;
 use crate::seen::SeenRequests;
 use crate::shared::SharedValue;
 
@@ -86,6 +87,7 @@ impl NodeTemplate {
             collectives: self.collectives.clone(),
             facts: FactStore::with_facts(sources, node.facts),
             classes: ClassStore::with_classes(nonexistent.to_owned(), node.classes),
+            state: NodeStateStore::default(),
             policy: Arc::clone(&self.policy).into(),
             registry: SharedValue::new(self.build_registry()?),
             data_sources: Arc::clone(&self.data_sources),

@@ -96,6 +96,7 @@ impl SavedNode {
             classes_known: true,
             agents: &self.agents,
             collectives: &self.collectives,
+            state: None,
         }
     }
 }

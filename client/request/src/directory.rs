@@ -196,8 +196,8 @@ impl FleetConnection {
             && content.classes == output.classes
             && output.node.classes == content.classes.as_ref().map_or(0, Vec::len)
             && content.agents == output.agents
-            && content.ssh_host_keys == output.ssh_host_keys
-            && content.state == output.state
+            && content.ssh_host_keys() == output.ssh_host_keys
+            && content.state.unwrap_or_default().as_map() == &output.state
     }
 
     fn query_input(

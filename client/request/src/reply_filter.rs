@@ -110,6 +110,7 @@ impl ReplyFilter {
             classes_known: true,
             agents: &[],
             collectives: &[],
+            state: None,
         };
         let mut known = KnownLookups::default();
         loop {

@@ -251,7 +251,7 @@ mod tests {
         };
         let error = read(flags).unwrap_err();
         insta::assert_snapshot!(error.to_string(), @r#"
-        --query: cannot use filter "{customer: acme, $where: 'x'}": expected identity, facts, classes, agents or collectives (a fact is written facts.customer) at column 2
+        --query: cannot use filter "{customer: acme, $where: 'x'}": expected identity, facts, classes, agents, collectives or state (a fact is written facts.customer) at column 2
 
           {customer: acme, $where: 'x'}
            ^

@@ -100,6 +100,9 @@ pub struct InventoryNode {
     /// Its agents.
     #[serde(default, deserialize_with = "agent_names")]
     pub agents: Vec<String>,
+    /// What its subsystems report; unknown when absent. The published layout has no such key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<NodeFacts>,
 }
 
 /// A result of reading an inventory.
@@ -250,6 +253,7 @@ impl<'a> InventoryNodeView<'a> {
             classes_known: true,
             agents: &self.node.agents,
             collectives: &self.node.collectives,
+            state: self.node.state.as_ref(),
         }
     }
 }

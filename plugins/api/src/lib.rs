@@ -64,6 +64,7 @@ mod finding;
 mod node;
 mod plugin;
 pub mod progress;
+pub mod state;
 pub mod testing;
 mod throttle;
 
@@ -80,4 +81,5 @@ pub use muster_system as system;
 pub use muster_wire as wire;
 pub use node::{AgentInfo, AgentProblem, CounterSnapshot, NodeHandle, RunningRequest};
 pub use plugin::{DaemonContext, NoOptions, NodePlugin, PluginError, StatelessPlugin};
+pub use state::StateSource;
 pub use throttle::LogThrottle;

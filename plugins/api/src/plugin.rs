@@ -5,12 +5,13 @@
 
 use std::error::Error;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use crate::{Agent, AgentError, DataSourceError, ValidatedDataSource};
+use crate::{Agent, AgentError, DataSourceError, StateSource, ValidatedDataSource};
 
 /// What every plugin may know about the daemon that loads it.
 #[derive(Debug, Clone, Default)]
@@ -56,6 +57,11 @@ pub trait NodePlugin: Sized {
     /// Builds the data sources for filters and `get_data`. None by default.
     fn data_sources(&self) -> Result<Vec<ValidatedDataSource>, DataSourceError> {
         Ok(Vec::new())
+    }
+
+    /// The subsystems whose state the node reports. None by default.
+    fn state_sources(&self) -> Vec<Arc<dyn StateSource>> {
+        Vec::new()
     }
 
     /// Parses the options; `section` is the content of `[plugins.NAME]`, empty if the configuration has none.

@@ -5,12 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_api::base::since_epoch;
-use muster_api::{ActionError, BlockingContext, EmptyInput};
+use muster_api::system::System;
+use muster_api::{ActionError, BlockingContext, EmptyInput, StateSource};
 use muster_engine::ledger::{OwedRefresh, RefreshCertainty, RefreshLedger};
 use muster_engine::lock::CatalogRunLock;
 use muster_engine::run::RunOptions;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
 
 use crate::options::Options;
 use crate::runs::{self, CatalogRunOutcome, CatalogSource, open_state_dir};
@@ -188,6 +190,38 @@ pub(crate) fn summarise_owed(
         oldest: refreshes.iter().map(|refresh| now - refresh.since).max(),
         targets: Vec::from_iter(targets).join(", "),
     })
+}
+
+/// What the node's record says of the ledger: counts only.
+#[derive(Debug)]
+pub(crate) struct LedgerStateSource(pub(crate) Arc<Options>);
+
+impl StateSource for LedgerStateSource {
+    fn name(&self) -> &'static str {
+        "ledger"
+    }
+
+    fn read_state(&self, _: &dyn System) -> Option<Map<String, Value>> {
+        // The directory exists once the engine or Puppet's wrapper has worked.
+        if !self.0.state_dir.exists() {
+            return None;
+        }
+        let refreshes = read_owed_refreshes(&self.0).ok()?;
+        let targets: BTreeSet<&str> =
+            refreshes.iter().map(|refresh| refresh.target.as_str()).collect();
+        let uncertain = refreshes
+            .iter()
+            .filter(|refresh| refresh.certainty != RefreshCertainty::Pending)
+            .count();
+        let mut state = Map::from_iter([
+            ("pending".to_owned(), json!(refreshes.len())),
+            ("targets".to_owned(), json!(targets.len())),
+            ("uncertain".to_owned(), json!(uncertain)),
+        ]);
+        let oldest = refreshes.iter().map(|refresh| refresh.since).min();
+        state.extend(oldest.map(|since| ("oldest_since".to_owned(), json!(since))));
+        Some(state)
+    }
 }
 
 fn epoch_seconds(cx: &BlockingContext) -> i64 {

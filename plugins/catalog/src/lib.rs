@@ -15,13 +15,14 @@ mod tests;
 use std::sync::Arc;
 
 use muster_api::{
-    Agent, AgentError, DaemonContext, DataSourceError, NodePlugin, PluginError, ValidatedDataSource,
+    Agent, AgentError, DaemonContext, DataSourceError, NodePlugin, PluginError, StateSource,
+    ValidatedDataSource,
 };
 
 pub use options::Options;
 
 use catalog_actions::{CatalogApplyInput, lint_catalog, run_catalog};
-use ledger_actions::{drop_owed, list_owed, replay_owed, summarise_owed};
+use ledger_actions::{LedgerStateSource, drop_owed, list_owed, replay_owed, summarise_owed};
 
 /// The agents `catalog` and `ledger` and the data source `ledger`.
 #[derive(Debug, Clone)]
@@ -70,6 +71,10 @@ impl NodePlugin for CatalogPlugin {
 
     fn data_sources(&self) -> Result<Vec<ValidatedDataSource>, DataSourceError> {
         Ok(vec![ValidatedDataSource::blocking("ledger", &self.0, summarise_owed)?])
+    }
+
+    fn state_sources(&self) -> Vec<Arc<dyn StateSource>> {
+        vec![Arc::new(LedgerStateSource(Arc::clone(&self.0)))]
     }
 }
 

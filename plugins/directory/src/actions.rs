@@ -12,8 +12,8 @@ use muster_contract::directory::{
     DirectoryShowInput, DirectoryShowOutput, DirectoryStatusOutput, MAX_PAGE_NODES,
 };
 use muster_filter::NodeFilter;
-use muster_filter::state::FactPath;
 use muster_wire::identity::Identity;
+use muster_wire::node_record::ssh_host_keys;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::time::{Instant, timeout};
@@ -24,6 +24,7 @@ use crate::node_table::StoredNode;
 use crate::page::{JSON_NAME_BYTES, MAX_PAGE_BYTES, NodePage, count_fitting, row_bytes};
 use crate::query::{FoundNodes, RecordFilter, find_nodes};
 use crate::state::{DirectoryHandle, DirectoryState};
+use crate::value_path::ValuePath;
 
 /// Nodes that were not seen for this time are left out unless they are requested.
 const DEFAULT_STALE_SECONDS: u64 = 3600;
@@ -136,12 +137,8 @@ impl DirectoryState {
         Ok(NodePage { nodes, total, stale, next })
     }
 
-    fn row(&self, node: &StoredNode, fields: &[FactPath], now: Instant) -> DirectoryNodeRow {
+    fn row(&self, node: &StoredNode, fields: &[ValuePath], now: Instant) -> DirectoryNodeRow {
         let seen = node.liveness.last_seen();
-        let facts = self.table.facts_at(node, fields);
-        let value = |path: &FactPath| {
-            facts.get_path(path).map(|value| (path.as_str().to_owned(), value.clone()))
-        };
         DirectoryNodeRow {
             node: node.identity.to_string(),
             state: self.presence(node, now).as_str().to_owned(),
@@ -149,7 +146,7 @@ impl DirectoryState {
             version: node.version.to_string(),
             collectives: node.collectives.to_vec(),
             classes: node.classes.len(),
-            fields: fields.iter().filter_map(value).collect(),
+            fields: self.table.values_at(node, fields),
         }
     }
 }
@@ -218,13 +215,14 @@ async fn show(
         let unknown = || ActionError::failed(format!("the directory knows no node `{name}`"));
         let node = state.table.get(&name).ok_or_else(unknown)?;
         let agents = node.agents.iter().cloned().zip(node.agent_versions.iter().cloned());
+        let node_state = state.table.state_of(node);
         DirectoryShowOutput {
             node: state.row(node, &[], now),
             classes: node.classes_known.then(|| node.classes.to_vec()),
             agents: agents.collect(),
             facts: state.table.facts_of(node).into_map(),
-            state: node.state.clone(),
-            ssh_host_keys: node.ssh_host_keys.to_vec(),
+            ssh_host_keys: ssh_host_keys(Some(&node_state)),
+            state: node_state.into_map(),
             record_time: node.record_time,
             revision: node.revision,
             record: None,
@@ -357,15 +355,15 @@ fn parse_filter(text: Option<&str>) -> Result<NodeFilter, ActionError> {
         .map_err(|error| ActionError::invalid_input(format!("filter: {error}")))
 }
 
-fn parse_fields(fields: &[String]) -> Result<Vec<FactPath>, ActionError> {
+fn parse_fields(fields: &[String]) -> Result<Vec<ValuePath>, ActionError> {
     if fields.len() > MAX_FIELDS {
         return Err(ActionError::invalid_input(format!("fields: at most {MAX_FIELDS}")));
     }
     fields.iter().map(|field| parse_path(field)).collect()
 }
 
-fn parse_path(text: &str) -> Result<FactPath, ActionError> {
-    FactPath::parse(text).map_err(|error| ActionError::invalid_input(error.to_string()))
+fn parse_path(text: &str) -> Result<ValuePath, ActionError> {
+    ValuePath::parse(text).map_err(|error| ActionError::invalid_input(error.to_string()))
 }
 
 #[cfg(test)]

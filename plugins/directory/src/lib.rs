@@ -19,6 +19,7 @@ mod query;
 mod record_opener;
 mod service;
 mod state;
+mod value_path;
 
 pub use actions::{DirectoryOptions, DirectoryPlugin, build_agent};
 pub use fact_values::FactValues;
@@ -28,3 +29,4 @@ pub use query::{FoundNodes, QueryError, find_nodes};
 pub use record_opener::DirectoryContext;
 pub use service::DirectoryService;
 pub use state::DirectoryHandle;
+pub use value_path::ValuePath;

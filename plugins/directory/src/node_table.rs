@@ -4,17 +4,18 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_filter::state::{FactPath, NodeFacts, NodeView};
-use muster_filter::{NecessaryCondition, ReferencedFacts};
+use muster_filter::state::{NodeFacts, NodeView};
+use muster_filter::{NecessaryCondition, NodeFilter, ReferencedFacts};
 use muster_wire::Millis;
 use muster_wire::identity::{Identity, SubjectName};
 use muster_wire::node_record::{NodeContent, NodeRecord};
 use muster_wire::token::VerifiedUser;
 use roaring::RoaringBitmap;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::fact_values::{FactValues, StoredFacts};
 use crate::liveness::NodeLiveness;
+use crate::value_path::ValuePath;
 
 /// What the directory knows of one node.
 #[derive(Debug)]
@@ -33,10 +34,8 @@ pub struct StoredNode {
     pub agent_versions: Arc<[String]>,
     /// Collectives, the main one first.
     pub collectives: Arc<[String]>,
-    /// Host keys of sshd.
-    pub ssh_host_keys: Box<[String]>,
-    /// State of subsystems.
-    pub state: Map<String, Value>,
+    /// Whether the node knows the state of its subsystems.
+    pub state_known: bool,
     /// Digest of the record.
     pub digest: Box<str>,
     /// When the node made the record, by its clock.
@@ -49,6 +48,20 @@ pub struct StoredNode {
     pub sender: Option<Arc<VerifiedUser>>,
     number: u32,
     facts: StoredFacts,
+    state: StoredFacts,
+}
+
+/// The values that a filter reads.
+#[derive(Debug)]
+pub(crate) struct WantedValues {
+    facts: ReferencedFacts,
+    state: ReferencedFacts,
+}
+
+impl WantedValues {
+    pub(crate) fn of_filter(filter: &NodeFilter) -> Self {
+        Self { facts: filter.referenced_facts(), state: filter.referenced_state() }
+    }
 }
 
 /// Why a record is not taken.
@@ -66,6 +79,8 @@ pub struct NodeTable {
     free: Vec<u32>,
     by_name: BTreeMap<Identity, u32>,
     facts: FactValues,
+    /// The state of subsystems is stored and indexed as facts are.
+    states: FactValues,
     classes: HashMap<String, RoaringBitmap>,
     agents: HashMap<String, RoaringBitmap>,
     collectives: HashMap<String, RoaringBitmap>,
@@ -159,19 +174,34 @@ impl NodeTable {
         self.facts.facts_of(&node.facts, &ReferencedFacts::All)
     }
 
-    /// The facts of a node at these paths, and those beside them in the same top-level facts.
-    pub(crate) fn facts_at(&self, node: &StoredNode, paths: &[FactPath]) -> NodeFacts {
-        self.facts.facts_of(&node.facts, &ReferencedFacts::of_paths(paths))
+    /// The state of a node's subsystems.
+    pub fn state_of(&self, node: &StoredNode) -> NodeFacts {
+        self.states.facts_of(&node.state, &ReferencedFacts::All)
     }
 
-    /// Calls a function with the view of a node that has those facts that a filter reads.
+    /// The values of a node at these paths; those that it does not have are left out.
+    pub(crate) fn values_at(
+        &self,
+        node: &StoredNode,
+        paths: &[ValuePath],
+    ) -> BTreeMap<String, Value> {
+        let facts = paths.iter().filter_map(ValuePath::fact);
+        let states = paths.iter().filter_map(ValuePath::state);
+        let facts = self.facts.facts_of(&node.facts, &ReferencedFacts::of_paths(facts));
+        let state = self.states.facts_of(&node.state, &ReferencedFacts::of_paths(states));
+        let value = |path: &ValuePath| Some((path.to_string(), path.find(&facts, &state)?.clone()));
+        paths.iter().filter_map(value).collect()
+    }
+
+    /// Calls a function with the view of a node that has those values that a filter reads.
     pub(crate) fn with_view<T>(
         &self,
         node: &StoredNode,
-        wanted: &ReferencedFacts,
+        wanted: &WantedValues,
         evaluate: impl FnOnce(&NodeView<'_>) -> T,
     ) -> T {
-        let facts = self.facts.facts_of(&node.facts, wanted);
+        let facts = self.facts.facts_of(&node.facts, &wanted.facts);
+        let state = self.states.facts_of(&node.state, &wanted.state);
         evaluate(&NodeView {
             identity: node.identity.as_str(),
             facts: &facts,
@@ -179,6 +209,7 @@ impl NodeTable {
             classes_known: node.classes_known,
             agents: &node.agents,
             collectives: &node.collectives,
+            state: node.state_known.then_some(&state),
         })
     }
 
@@ -198,13 +229,17 @@ impl NodeTable {
                 parsed.filter_map(|name| self.by_name.get(&name).copied()).collect()
             }
             NecessaryCondition::Fact(path, keys) => self.facts.nodes_with(path, keys),
+            NecessaryCondition::State(path, keys) => self.states.nodes_with(path, keys),
         }
     }
 
     /// How many of these nodes have which value at a path, and how many have none.
-    pub fn facets(&self, path: &FactPath, nodes: &[&StoredNode]) -> (Vec<(Value, u64)>, u64) {
+    pub fn facets(&self, path: &ValuePath, nodes: &[&StoredNode]) -> (Vec<(Value, u64)>, u64) {
         let numbers = nodes.iter().map(|node| node.number).collect();
-        self.facts.facets(path, &numbers)
+        match path {
+            ValuePath::Fact(path) => self.facts.facets(path, &numbers),
+            ValuePath::State(path) => self.states.facets(path, &numbers),
+        }
     }
 
     pub(crate) fn by_number(&self, number: u32) -> Option<&StoredNode> {
@@ -215,6 +250,7 @@ impl NodeTable {
         let number = self.by_name.remove(name)?;
         let node = self.nodes.get_mut(number as usize)?.take()?;
         self.facts.remove(number, &node.facts);
+        self.states.remove(number, &node.state);
         for (index, names) in [
             (&mut self.classes, &node.classes),
             (&mut self.agents, &node.agents),
@@ -241,6 +277,8 @@ impl NodeTable {
         liveness: NodeLiveness,
     ) -> StoredNode {
         let facts = self.facts.insert(number, &content.facts);
+        let state_known = content.state.is_some();
+        let state = self.states.insert(number, &content.state.unwrap_or_default());
         let (agents, agent_versions): (Vec<_>, Vec<_>) = content.agents.into_iter().unzip();
         let collectives = content.collectives.iter().map(SubjectName::to_string).collect();
         let version = Arc::<str>::from(content.version);
@@ -256,8 +294,7 @@ impl NodeTable {
             agents: self.share_list(agents),
             agent_versions: self.share_list(agent_versions),
             collectives: self.share_list(collectives),
-            ssh_host_keys: content.ssh_host_keys.into(),
-            state: content.state,
+            state_known,
             digest: record.digest.as_str().into(),
             record_time: record.time,
             revision: 0,
@@ -265,6 +302,7 @@ impl NodeTable {
             sender: None,
             number,
             facts,
+            state,
         }
     }
 

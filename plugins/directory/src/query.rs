@@ -1,11 +1,9 @@
 //! Finds the nodes that match a filter: the index narrows, the evaluator decides.
 
-use muster_filter::{
-    EvaluationProgress, KnownLookups, NodeFilter, ReferencedFacts, SelectExpression, TruthValue,
-};
+use muster_filter::{EvaluationProgress, KnownLookups, NodeFilter, SelectExpression, TruthValue};
 use roaring::RoaringBitmap;
 
-use crate::node_table::{NodeTable, StoredNode};
+use crate::node_table::{NodeTable, StoredNode, WantedValues};
 
 /// The nodes that match, by name.
 pub type FoundNodes<'a> = Vec<&'a StoredNode>;
@@ -21,8 +19,8 @@ pub enum QueryError {
 /// A filter that is evaluated on records.
 pub(crate) struct RecordFilter<'f> {
     filter: &'f NodeFilter,
-    /// The facts that it reads; no others are decoded.
-    wanted: ReferencedFacts,
+    /// What it reads; nothing else is decoded.
+    wanted: WantedValues,
 }
 
 impl<'f> RecordFilter<'f> {
@@ -31,7 +29,7 @@ impl<'f> RecordFilter<'f> {
         let lookups = filter.select().map(SelectExpression::data_lookups).unwrap_or_default();
         match lookups.first() {
             Some(lookup) => Err(QueryError::NeedsNodes(lookup.source.clone())),
-            None => Ok(Self { filter, wanted: filter.referenced_facts() }),
+            None => Ok(Self { filter, wanted: WantedValues::of_filter(filter) }),
         }
     }
 

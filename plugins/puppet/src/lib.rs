@@ -23,6 +23,7 @@ mod program;
 mod record;
 mod runs;
 mod session;
+mod state;
 #[cfg(test)]
 mod tests;
 pub mod wrapper;
@@ -33,7 +34,8 @@ use std::sync::Arc;
 use muster_api::system::System;
 use muster_api::wire::identity::NameError;
 use muster_api::{
-    Agent, AgentError, DaemonContext, DataSourceError, NodePlugin, PluginError, ValidatedDataSource,
+    Agent, AgentError, DaemonContext, DataSourceError, NodePlugin, PluginError, StateSource,
+    ValidatedDataSource,
 };
 use muster_permits::PermitClient;
 
@@ -115,5 +117,10 @@ impl NodePlugin for PuppetPlugin {
 
     fn data_sources(&self) -> Result<Vec<ValidatedDataSource>, DataSourceError> {
         Ok(vec![ValidatedDataSource::blocking(Self::NAME, &self.runs, data::query_puppet)?])
+    }
+
+    fn state_sources(&self) -> Vec<Arc<dyn StateSource>> {
+        let source = state::PuppetStateSource(Arc::clone(&self.runs));
+        if self.is_enabled() { vec![Arc::new(source)] } else { Vec::new() }
     }
 }

@@ -8,4 +8,5 @@ mod hostile_records;
 mod kills;
 mod liveness;
 mod queries;
+mod state;
 mod watch;

@@ -351,6 +351,7 @@ mod tests {
             classes_known: true,
             agents: &agents,
             collectives: &[],
+            state: None,
         };
         let words = |text: &str| NodeFilter::default().with_words(text).unwrap();
         assert!(NodeFilter::default().matches(&node));

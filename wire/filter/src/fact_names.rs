@@ -54,6 +54,15 @@ impl NodeFilter {
         }
         found
     }
+
+    /// The parts of the state that decide whether a node matches.
+    pub fn referenced_state(&self) -> ReferencedFacts {
+        let mut found = ReferencedFacts::none();
+        if let Some(query) = self.query() {
+            DocumentQuery::add_referenced_state(query, &mut found);
+        }
+        found
+    }
 }
 
 #[cfg(test)]
@@ -90,5 +99,9 @@ mod tests {
         assert_eq!(names(&filter), expected);
         let filter = filter.with_query("{facts: {a: 1}}").unwrap();
         assert_eq!(names(&filter), ["*"]);
+        let filter = NodeFilter::default().with_query("{'state.puppet.disabled': true}").unwrap();
+        assert_eq!(names(&filter), [""; 0]);
+        let wanted = ["puppet", "puppet.disabled"].map(str::to_owned).into();
+        assert_eq!(filter.referenced_state(), ReferencedFacts::Named(wanted));
     }
 }

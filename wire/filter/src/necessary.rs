@@ -26,6 +26,8 @@ pub enum NecessaryCondition {
     Collective(Vec<String>),
     /// One of the fact's keys is one of these: see [`fact_index_keys`].
     Fact(FactPath, BTreeSet<FactIndexKey>),
+    /// The same of the state of a subsystem.
+    State(FactPath, BTreeSet<FactIndexKey>),
 }
 
 /// A scalar in a form in which values are equal if the evaluator may regard them as equal.
@@ -99,6 +101,9 @@ impl NecessaryCondition {
             Self::Agent(names) => has_name(names, node.agents),
             Self::Collective(names) => node.collectives.iter().any(|name| names.contains(name)),
             Self::Fact(path, keys) => !fact_index_keys(node.facts.as_map(), path).is_disjoint(keys),
+            Self::State(path, keys) => node
+                .state
+                .is_some_and(|state| !fact_index_keys(state.as_map(), path).is_disjoint(keys)),
         }
     }
 }

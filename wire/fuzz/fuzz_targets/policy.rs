@@ -28,6 +28,7 @@ fuzz_target!(|text: &str| {
         classes_known: true,
         agents: &[],
         collectives: &[],
+        state: None,
     };
     let (caller, agent) = (
         PolicyPrincipal::parse("rip").expect("name"),

@@ -30,6 +30,7 @@ fuzz_target!(|text: &str| {
         classes_known: true,
         agents: &names,
         collectives: &names,
+        state: None,
     };
     let truth = query.evaluate(&node);
     assert_ne!(truth, TruthValue::Unknown);

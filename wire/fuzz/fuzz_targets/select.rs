@@ -29,6 +29,7 @@ fn decide(select: &SelectExpression) {
         classes_known: true,
         agents: &[],
         collectives: &[],
+        state: None,
     };
     let mut known = KnownLookups::default();
     loop {

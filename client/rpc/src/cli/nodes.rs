@@ -54,7 +54,7 @@ pub struct NodesArgs {
     /// The nodes.
     #[command(flatten)]
     pub filters: FilterArgs,
-    /// Show these facts in columns, separated by commas
+    /// Show these facts, or state.NAME..., in columns, separated by commas
     #[arg(long, value_name = "FACTS", value_delimiter = ',', value_parser = parse_fact_name)]
     pub fields: Vec<String>,
     /// Show nodes only that have sent no heartbeat for two intervals
@@ -63,7 +63,7 @@ pub struct NodesArgs {
     /// Show nodes also that were not seen for an hour
     #[arg(long)]
     pub stale: bool,
-    /// Count the values of this fact instead
+    /// Count the values of this fact, or state.NAME..., instead
     #[arg(long, value_name = "FACT", value_parser = parse_fact_name, conflicts_with_all = ["fields", "missing", "watch", "output"])]
     pub facets: Option<String>,
     /// Show changes as they happen, until interrupted

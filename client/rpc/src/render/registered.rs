@@ -92,6 +92,9 @@ pub fn render_node(output: &DirectoryShowOutput) -> String {
         ["classes".to_owned(), classes],
     ];
     rows.extend(output.ssh_host_keys.iter().map(|key| ["ssh host key".to_owned(), key.clone()]));
+    // The host keys are above.
+    let states = output.state.iter().filter(|(name, _)| name.as_str() != "ssh");
+    rows.extend(states.map(|(name, value)| [format!("state {name}"), compact_value(value)]));
     let facts = output.facts.iter();
     rows.extend(facts.map(|(name, value)| [format!("fact {name}"), compact_value(value)]));
     let rows: Vec<Vec<String>> = rows

@@ -73,6 +73,7 @@ fn inventory_node(node: &RandomNode) -> InventoryNode {
         facts: node.content.facts.clone(),
         classes: node.classes.clone(),
         agents: node.agents.clone(),
+        state: node.content.state.clone(),
     }
 }
 

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use muster_directory::{NodeTable, StaleRecord, StoredNode, find_nodes};
+use muster_directory::{NodeTable, StaleRecord, StoredNode, ValuePath, find_nodes};
 use muster_filter::NodeFilter;
-use muster_filter::state::FactPath;
+use muster_filter::state::NodeFacts;
 use muster_wire::identity::Identity;
 use muster_wire::node_record::NodeContent;
 use proptest::collection::vec;
@@ -14,7 +14,8 @@ use serde_json::Value;
 use crate::random_fleet::{RandomNode, content};
 
 const NODES: usize = 12;
-const PATHS: [&str; 8] = ["a", "b", "a.b", "0", "$d", "os.family", "a.0", "nosuch"];
+const PATHS: [&str; 10] =
+    ["a", "b", "a.b", "0", "$d", "os.family", "a.0", "nosuch", "state.a", "state.os.family"];
 /// Later than all records.
 const NOW: u64 = 1_000_000;
 
@@ -40,7 +41,7 @@ fn store(table: &mut NodeTable, node: &RandomNode, time: u64) {
 /// Counts of the values at a path, sorted.
 fn facets(table: &NodeTable, path: &str) -> (Vec<(String, u64)>, u64) {
     let all = find_nodes(table, &NodeFilter::default()).unwrap();
-    let (counts, absent) = table.facets(&FactPath::parse(path).unwrap(), &all);
+    let (counts, absent) = table.facets(&ValuePath::parse(path).unwrap(), &all);
     let mut counts: Vec<_> =
         counts.into_iter().map(|(value, count): (Value, u64)| (value.to_string(), count)).collect();
     counts.sort_unstable();
@@ -52,9 +53,14 @@ fn count_values<'a>(
     nodes: impl Iterator<Item = &'a RandomNode>,
     path: &str,
 ) -> (Vec<(String, u64)>, u64) {
-    let (path, mut counts, mut absent) = (FactPath::parse(path).unwrap(), BTreeMap::new(), 0);
+    let (path, mut counts, mut absent) = (ValuePath::parse(path).unwrap(), BTreeMap::new(), 0);
+    let state = NodeFacts::default();
     for node in nodes {
-        match node.content.facts.get_path(&path) {
+        let value = match &path {
+            ValuePath::Fact(path) => node.content.facts.get_path(path),
+            ValuePath::State(path) => node.content.state.as_ref().unwrap_or(&state).get_path(path),
+        };
+        match value {
             Some(value) => *counts.entry(value.to_string()).or_default() += 1,
             None => absent += 1,
         }
@@ -64,9 +70,11 @@ fn count_values<'a>(
 
 fn describe(table: &NodeTable, node: &StoredNode) -> String {
     let facts = Value::Object(table.facts_of(node).into_map());
+    let state = Value::Object(table.state_of(node).into_map());
     format!(
-        "{} {facts} {:?} {} {:?} {:?} {}",
+        "{} {facts} {state} {} {:?} {} {:?} {:?} {}",
         node.identity,
+        node.state_known,
         node.classes,
         node.classes_known,
         node.agents,

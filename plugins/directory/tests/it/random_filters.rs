@@ -8,7 +8,7 @@ use proptest::sample::select;
 use crate::random_fleet::{TEXTS, scalar};
 
 const PATHS: [&str; 10] = ["a", "b", "c", "a.b", "a.0", "0", "os", "os.family", "a.a.b", "nosuch"];
-const DOCUMENT_PATHS: [&str; 13] = [
+const DOCUMENT_PATHS: [&str; 17] = [
     "facts.a",
     "facts.b",
     "facts.c",
@@ -18,6 +18,10 @@ const DOCUMENT_PATHS: [&str; 13] = [
     "facts.$d",
     "facts.os.family",
     "facts",
+    "state.a",
+    "state.a.b",
+    "state.os.family",
+    "state",
     "classes",
     "agents",
     "collectives",

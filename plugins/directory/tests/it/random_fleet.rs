@@ -44,6 +44,7 @@ impl RandomNode {
             classes_known: self.content.classes.is_some(),
             agents: &self.agents,
             collectives: &self.collectives,
+            state: self.content.state.as_ref(),
         }
     }
 
@@ -78,9 +79,11 @@ pub(crate) fn content() -> impl Strategy<Value = NodeContent> {
     let names =
         |names: &'static [&'static str]| btree_set(select(names).prop_map(str::to_owned), 0..4);
     let facts = btree_map(select(&KEYS[..]).prop_map(str::to_owned), nested_value(), 0..6);
+    let states = btree_map(select(&KEYS[..]).prop_map(str::to_owned), nested_value(), 0..4);
+    let states = proptest::option::weighted(0.9, states);
     let classes = proptest::option::weighted(0.9, names(&CLASSES));
-    (facts, classes, names(&AGENTS), any::<bool>()).prop_map(
-        |(facts, classes, agents, is_second)| {
+    (facts, classes, names(&AGENTS), any::<bool>(), states).prop_map(
+        |(facts, classes, agents, is_second, state)| {
             let collectives = if is_second { &["muster", "second"][..] } else { &["muster"] };
             NodeContent {
                 version: "0.1.0".to_owned(),
@@ -92,7 +95,7 @@ pub(crate) fn content() -> impl Strategy<Value = NodeContent> {
                 classes: classes.map(|classes| classes.into_iter().collect()),
                 facts: NodeFacts::from_map(facts.into_iter().collect()).unwrap(),
                 heartbeat_seconds: 60,
-                ..NodeContent::default()
+                state: state.map(|map| NodeFacts::from_map(map.into_iter().collect()).unwrap()),
             }
         },
     )

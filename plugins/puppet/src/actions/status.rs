@@ -1,14 +1,15 @@
 //! `status`: current activity of Puppet on the node.
 
-use muster_api::base::since_epoch;
 use std::sync::Arc;
 
+use muster_api::base::since_epoch;
+use muster_api::system::System;
 use muster_api::{ActionError, BlockingContext, EmptyInput};
 use muster_contract::puppet::PuppetStatusOutput;
 
 use super::{find_paths, format_elapsed};
 use crate::classification;
-use crate::files::activity::{LockHolder, read_activity};
+use crate::files::activity::{AgentActivity, LockHolder, read_activity};
 use crate::files::summary::PuppetRunSummary;
 use crate::options::CatalogEngine;
 use crate::program;
@@ -20,14 +21,30 @@ pub(crate) fn query_status(
     _: EmptyInput,
 ) -> Result<PuppetStatusOutput, ActionError> {
     let system = &*cx.system;
-    let activity = match find_paths(&runs.options, system) {
-        Ok(paths) => read_activity(system, &paths)?,
-        // With the native engine, Puppet need not be installed.
+    let activity = read_agent_activity(runs, system)?;
+    Ok(describe_activity(runs, system, &activity))
+}
+
+/// What the files of Puppet say. With the native engine, Puppet need not be installed.
+pub(crate) fn read_agent_activity(
+    runs: &PuppetRunManager,
+    system: &dyn System,
+) -> Result<AgentActivity, ActionError> {
+    match find_paths(&runs.options, system) {
+        Ok(paths) => Ok(read_activity(system, &paths)?),
         Err(_) if runs.options.engine == CatalogEngine::Native => {
-            crate::files::activity::AgentActivity::without_puppet()
+            Ok(AgentActivity::without_puppet())
         }
-        Err(error) => return Err(error),
-    };
+        Err(error) => Err(error),
+    }
+}
+
+/// The status of Puppet, with the run of this agent.
+pub(crate) fn describe_activity(
+    runs: &PuppetRunManager,
+    system: &dyn System,
+    activity: &AgentActivity,
+) -> PuppetStatusOutput {
     let current = runs.current_outcome();
     let is_ours = current
         .as_ref()
@@ -52,14 +69,14 @@ pub(crate) fn query_status(
         LockHolder::Process(pid) if pid == std::process::id() => "ours",
         LockHolder::Process(_) => "puppet",
     };
-    Ok(PuppetStatusOutput {
+    PuppetStatusOutput {
         applying,
         idling: activity.daemon_present && !applying,
         enabled: activity.disabled.is_none(),
         daemon_present: activity.daemon_present,
         message: format!("Currently {status}; {last}"),
         status: status.to_owned(),
-        disable_message: activity.disabled.unwrap_or_default(),
+        disable_message: activity.disabled.clone().unwrap_or_default(),
         lastrun: lastrun.unwrap_or_default(),
         since_lastrun: since.unwrap_or_default(),
         last_class: summary.map(classification::class_by_counts),
@@ -70,5 +87,5 @@ pub(crate) fn query_status(
         run_state: current.map(|outcome| outcome.state.as_str().to_owned()),
         pending: program::owed_targets(&runs.engine_dir()).len() as u64,
         engine: runs.options.engine.as_str().to_owned(),
-    })
+    }
 }

@@ -49,6 +49,11 @@ impl PuppetRunSummary {
         self.section_value("resources", name)?.as_u64()
     }
 
+    /// Number of events that were not applied because of noop. Puppet writes it only if there are any.
+    pub(crate) fn noop_count(&self) -> u64 {
+        self.section_value("events", "noop").and_then(Value::as_u64).unwrap_or_default()
+    }
+
     /// All sections. `time` contains seconds per resource type besides the phases of the run.
     pub(crate) fn all_sections(&self) -> &Map<String, Value> {
         &self.0

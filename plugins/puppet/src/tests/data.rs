@@ -28,6 +28,7 @@ async fn state_is_derived_from_the_files_of_puppet() {
     let system = FakeSystem::new();
     let shared: Arc<dyn System> = Arc::new(system.clone());
     let none = query(&shared).await;
+    assert_eq!(plugin().state_sources().remove(0).read_state(&system), None);
     assert_eq!(none.unwrap_err().status, ReplyStatus::Failed);
 
     system.add_directory("/var/cache/puppet/state");
@@ -72,6 +73,17 @@ async fn state_is_derived_from_the_files_of_puppet() {
         corrective_change: 1\n  failed: 0\n  failed_to_restart: 0\n  out_of_sync: 3\n  total: 120\ntime:\n  \
         config_retrieval: 0.5\n  total: 12.5\n  last_run: 1699999400\nchanges:\n  total: 2\nevents:\n  failure: 0\n  total: 2\n";
     system.add_file("/var/cache/puppet/public/last_run_summary.yaml", summary);
+    let source = plugin().state_sources().remove(0);
+    let state = Value::Object(source.read_state(&system).unwrap());
+    let expected = json!({
+        "disabled": true, "disable_message": "hand hacking", "applying": true, "daemon_present": true,
+        "status": "disabled", "engine": "puppet",
+        "last_run": {
+            "class": "changed", "time": 1_699_999_400, "failed": 0, "noop": 0, "total": 120, "changed": 2,
+            "out_of_sync": 3, "corrected": 1, "config_version": "1699999990",
+        },
+    });
+    assert_eq!(state, expected);
     let off = data(&shared).await;
     assert_eq!(
         told(&off, &["enabled", "disable_message", "status", "lastrun", "since_lastrun", "failed"]),

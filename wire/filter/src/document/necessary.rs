@@ -21,20 +21,31 @@ impl DocumentQuery {
 impl DocumentQuery {
     /// Adds the facts that the query reads.
     pub(crate) fn add_referenced_facts(query: &Self, found: &mut ReferencedFacts) {
-        add_facts_of(&query.0, found);
+        visit_paths(&query.0, &mut |path| match path {
+            DocumentPath::Facts(Some(path)) => found.add_path(path),
+            DocumentPath::Facts(None) => found.add_all(),
+            _ => {}
+        });
+    }
+
+    /// Adds the parts of the state that the query reads.
+    pub(crate) fn add_referenced_state(query: &Self, found: &mut ReferencedFacts) {
+        visit_paths(&query.0, &mut |path| match path {
+            DocumentPath::State(Some(path)) => found.add_path(path),
+            DocumentPath::State(None) => found.add_all(),
+            _ => {}
+        });
     }
 }
 
-fn add_facts_of(document: &ClauseList, found: &mut ReferencedFacts) {
+fn visit_paths(document: &ClauseList, visit: &mut dyn FnMut(&DocumentPath)) {
     for clause in &document.0 {
         match clause {
-            DocumentClause::Field(DocumentPath::Facts(Some(path)), _) => found.add_path(path),
-            DocumentClause::Field(DocumentPath::Facts(None), _) => found.add_all(),
-            DocumentClause::Field(..) => {}
-            DocumentClause::Loose(inner) => add_facts_of(inner, found),
+            DocumentClause::Field(path, _) => visit(path),
+            DocumentClause::Loose(inner) => visit_paths(inner, visit),
             DocumentClause::Logic(_, list) => {
                 for document in list {
-                    add_facts_of(document, found);
+                    visit_paths(document, visit);
                 }
             }
         }
@@ -111,7 +122,12 @@ fn condition(
             let keys = keys.collect::<Option<Vec<_>>>()?;
             Some(NecessaryCondition::Fact(path.clone(), keys.into_iter().flatten().collect()))
         }
-        DocumentPath::Facts(None) | DocumentPath::Element(_) => None,
+        DocumentPath::State(Some(path)) => {
+            let keys = values.iter().map(|value| value_keys(value, loose));
+            let keys = keys.collect::<Option<Vec<_>>>()?;
+            Some(NecessaryCondition::State(path.clone(), keys.into_iter().flatten().collect()))
+        }
+        DocumentPath::Facts(None) | DocumentPath::State(None) | DocumentPath::Element(_) => None,
     }
 }
 

@@ -9,8 +9,8 @@ use crate::state::FactPath;
 use crate::term::read_path;
 
 /// The fields of a node's document.
-pub(super) const DOCUMENT_FIELDS: [&str; 5] =
-    ["agents", "classes", "collectives", "facts", "identity"];
+pub(super) const DOCUMENT_FIELDS: [&str; 6] =
+    ["agents", "classes", "collectives", "facts", "identity", "state"];
 
 /// A path of a query.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,6 +18,8 @@ pub(super) enum DocumentPath {
     Identity,
     /// All facts as one map, or one path.
     Facts(Option<FactPath>),
+    /// The state of all subsystems as one map, or one path.
+    State(Option<FactPath>),
     /// A list of names, or one by its index.
     Names(NameField, Option<usize>),
     /// A path into a map that is an element of a list.
@@ -50,6 +52,10 @@ impl DocumentPath {
             "facts" => {
                 let path = rest.map(read_path).transpose().shifted_by(rest_at)?;
                 return Ok(Self::Facts(path));
+            }
+            "state" => {
+                let path = rest.map(read_path).transpose().shifted_by(rest_at)?;
+                return Ok(Self::State(path));
             }
             "agents" => NameField::Agents,
             "classes" => NameField::Classes,
@@ -88,7 +94,7 @@ fn unknown_field(field: &str) -> FilterFault {
         Some(nearest) => format!("did you mean {nearest}?"),
         None => format!("a fact is written facts.{field}"),
     };
-    FilterFault::new(0, format!("identity, facts, classes, agents or collectives ({hint})"))
+    FilterFault::new(0, format!("identity, facts, classes, agents, collectives or state ({hint})"))
 }
 
 impl NameField {
@@ -115,6 +121,8 @@ impl fmt::Display for DocumentPath {
             Self::Identity => out.write_str("identity"),
             Self::Facts(None) => out.write_str("facts"),
             Self::Facts(Some(path)) => write!(out, "facts.{path}"),
+            Self::State(None) => out.write_str("state"),
+            Self::State(Some(path)) => write!(out, "state.{path}"),
             Self::Names(field, None) => out.write_str(field.as_str()),
             Self::Names(field, Some(index)) => write!(out, "{}.{index}", field.as_str()),
             Self::Element(path) => path.fmt(out),

@@ -22,13 +22,14 @@ pub(super) enum DocumentScope<'a> {
 pub(super) type VisitValue<'a, 'v> = &'v mut dyn FnMut(Option<NodeValue<'a>>) -> bool;
 
 impl DocumentPath {
-    /// Whether the value is certain: facts and classes are not until their sources were read once.
+    /// Whether the value is certain: facts, classes and state are not until their sources were read once.
     pub(super) fn is_known(&self, scope: DocumentScope<'_>) -> bool {
         let DocumentScope::Node(node) = scope else { return true };
         match self {
             Self::Facts(None) => node.facts.is_complete(),
             Self::Facts(Some(path)) => node.facts.is_known(path),
             Self::Names(NameField::Classes, _) => node.classes_known,
+            Self::State(_) => node.state.is_some(),
             Self::Identity | Self::Names(..) | Self::Element(_) => true,
         }
     }
@@ -49,6 +50,11 @@ impl DocumentPath {
             (Self::Facts(Some(path)), DocumentScope::Node(node)) => {
                 any_fact(node.facts.as_map(), path, visit)
             }
+            (Self::State(path), DocumentScope::Node(node)) => match (node.state, path) {
+                (None, _) => false,
+                (Some(state), None) => visit(Some(NodeValue::Facts(state.as_map()))),
+                (Some(state), Some(path)) => any_fact(state.as_map(), path, visit),
+            },
             (Self::Names(field, index), DocumentScope::Node(node)) => {
                 let (names, case) = match field {
                     NameField::Agents => (node.agents, NameCase::Ignored),

@@ -24,4 +24,6 @@ pub struct NodeView<'a> {
     pub agents: &'a [String],
     /// The collectives it has joined.
     pub collectives: &'a [String],
+    /// What its subsystems report, by their names (`puppet`); `None` while it is unknown.
+    pub state: Option<&'a NodeFacts>,
 }

@@ -9,7 +9,7 @@ use proptest::sample::select;
 use serde_json::{Map, Value, json};
 
 const KEYS: [&str; 6] = ["a", "b", "c", "a.b", "0", "$d"];
-const PATHS: [&str; 16] = [
+const PATHS: [&str; 18] = [
     "facts.a",
     "facts.b",
     "facts.c",
@@ -21,6 +21,8 @@ const PATHS: [&str; 16] = [
     "facts.$d",
     "facts.a.\"$d\"",
     "facts",
+    "state.a",
+    "state",
     "classes",
     "classes.0",
     "agents",
@@ -194,6 +196,7 @@ struct Node {
     facts: NodeFacts,
     classes: Vec<String>,
     agents: Vec<String>,
+    state: NodeFacts,
 }
 
 impl Node {
@@ -205,20 +208,26 @@ impl Node {
             classes_known: true,
             agents: &self.agents,
             collectives: &self.agents,
+            state: Some(&self.state),
         }
     }
 }
 
 fn node() -> impl Strategy<Value = Node> {
     let names = || vec(select(&["a", "b", "ä", "5", "true"][..]).prop_map(str::to_owned), 0..3);
-    (facts(), names(), names()).prop_map(|(facts, classes, agents)| Node { facts, classes, agents })
+    (facts(), names(), names(), facts()).prop_map(|(facts, classes, agents, state)| Node {
+        facts,
+        classes,
+        agents,
+        state,
+    })
 }
 
 /// The document of a node as plain JSON.
 fn to_json(node: &Node) -> Value {
     json!({
         "identity": "b", "facts": node.facts, "classes": node.classes,
-        "agents": node.agents, "collectives": node.agents,
+        "agents": node.agents, "collectives": node.agents, "state": node.state,
     })
 }
 

@@ -294,6 +294,7 @@ proptest! {
         let classes = ["a".to_owned()];
         let node = NodeView {
             identity: "db1", facts: &facts, classes: &classes, classes_known: true, agents: &[], collectives: &[],
+            state: None,
         };
         let wider = filter.matches(&node);
         let narrower = filter.with_fact(&term(more).to_string()).unwrap().with_class(&class).unwrap();

@@ -33,6 +33,7 @@ fn evaluate(query: &DocumentQuery) -> TruthValue {
         classes_known: true,
         agents: &agents,
         collectives: &collectives,
+        state: None,
     })
 }
 
@@ -374,6 +375,7 @@ fn unread_sources_are_unknown() {
         classes_known: false,
         agents: &[],
         collectives: &[],
+        state: None,
     };
     for (text, truth) in [
         ("{'facts.n': 5}", TruthValue::True),

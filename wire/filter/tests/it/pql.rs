@@ -89,6 +89,7 @@ fn a_missing_fact_satisfies_neither_a_test_nor_its_opposite() {
         classes_known: true,
         agents: &[],
         collectives: &[],
+        state: None,
     };
     let matches = |text: &str| {
         DocumentQuery::parse_written(&format!("inventory {{ {text} }}")).unwrap().matches(&view)

@@ -233,6 +233,7 @@ proptest! {
         let facts = facts();
         let node = NodeView {
             identity: "db1", facts: &facts, classes: &classes, classes_known: true, agents: &agents, collectives: &[],
+            state: None,
         };
         let expected = model.holds(&facts, &classes, &agents);
         let read = SelectExpression::parse(&text);
@@ -271,6 +272,7 @@ proptest! {
         let facts = facts();
         let node = NodeView {
             identity: "db1", facts: &facts, classes: &classes, classes_known: true, agents: &[], collectives: &[],
+            state: None,
         };
         let mut filter = NodeFilter::default();
         for text in &texts {

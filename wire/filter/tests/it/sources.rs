@@ -114,6 +114,7 @@ proptest! {
         let classes = ["apache".to_owned()];
         let node = NodeView {
             identity: "db1", facts: &facts, classes: &classes, classes_known: true, agents: &[], collectives: &[],
+            state: None,
         };
         let mut known = KnownLookups::default();
         let truth = loop {

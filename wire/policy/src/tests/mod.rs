@@ -46,6 +46,7 @@ fn with_query<T>(words: [&str; 3], now: Millis, answer: impl FnOnce(&PolicyQuery
         classes_known: true,
         agents: &[],
         collectives: &[],
+        state: None,
     };
     let [caller, agent, action] = words;
     answer(&PolicyQuery {

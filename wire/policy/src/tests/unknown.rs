@@ -127,6 +127,7 @@ fn partly_known<T>(
             classes_known,
             agents: &[],
             collectives: &[],
+            state: None,
         },
         now: 0,
     })

@@ -92,6 +92,7 @@ fn existing_groups(path: &Path, update: bool) -> Result<Vec<InventoryGroup>> {
 fn node_entry(reply: &NodeReply) -> Result<InventoryNode, UnusableReplyError> {
     let output: RpcutilInventoryOutput = read_values(successful_outputs(reply)?)?;
     Ok(InventoryNode {
+        state: None,
         name: reply.node.to_string(),
         collectives: output.collectives,
         facts: serde_json::from_value(output.facts.into())?,

@@ -1,0 +1,106 @@
+//! The state of subsystems in the records of nodes: Puppet, the ledger of refreshes, and the host keys of sshd.
+
+use std::time::Duration;
+
+use muster_tests::command::describe_output;
+use muster_tests::poll_until_ok;
+use serde_json::{Value, json};
+
+use super::fixture::{DirectoryFixture, FleetNode, lines};
+
+const SUMMARY: &str = "---\nversion:\n  config: 1795314054\n  puppet: 7.23.0\napplication:\n  converged_environment: production\n\
+    resources:\n  changed: 2\n  failed: 1\n  out_of_sync: 3\n  total: 120\ntime:\n  config_retrieval: 0.5\n  last_run: 1699999400\n\
+    events:\n  failure: 1\n  noop: 4\n  total: 7\n";
+const DISABLED: &str = "root/var/cache/puppet/state/agent_disabled.lock";
+const DISABLED_QUERY: &str = "{'state.puppet.disabled': true}";
+
+/// A node with Puppet's files, host keys and an empty ledger below its own root.
+fn start_puppet_node(fleet: &DirectoryFixture) -> FleetNode {
+    let signer = fleet.organisation.node("db1.acme.net");
+    let home = fleet.node_home(&signer, "{}", "");
+    let root = format!("[paths]\nroot = \"{}\"\n", home.path("root").display());
+    home.write("conf.d/root.toml", &root, 0o644);
+    home.write("root/var/cache/puppet/public/last_run_summary.yaml", SUMMARY, 0o644);
+    home.write("root/var/cache/puppet/state/.keep", "", 0o644);
+    home.write("root/etc/ssh/ssh_host_rsa_key.pub", "ssh-rsa BBBB root@db1\n", 0o644);
+    home.write("root/etc/ssh/ssh_host_ed25519_key.pub", "ssh-ed25519 AAAA root@db1\n", 0o644);
+    FleetNode { signer, daemon: home.start() }
+}
+
+async fn await_found(fleet: &DirectoryFixture, method: &str, query: &str, names: &[&str]) {
+    poll_until_ok(query, Duration::from_mins(1), async || {
+        let output = fleet.rpc.run(&["find", "--dm", method, "-Q", query]).await;
+        if lines(&output.stdout) == names { Ok(()) } else { Err(describe_output(&output)) }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn state_of_puppet_and_sshd_is_shown_queried_and_counted() {
+    let fleet = DirectoryFixture::start().await;
+    let _directory = fleet.start_directory("dir1.acme.net", "directory1");
+    let node = start_puppet_node(&fleet);
+    fleet.await_present(&["db1.acme.net", "dir1.acme.net"]).await;
+
+    let (document, code) = fleet.rpc.run_json(&["node", "db1.acme.net", "--verify"]).await;
+    assert_eq!((code, &document["verified"]), (0, &json!(true)), "{document:#}");
+    let puppet = &document["state"]["puppet"];
+    assert_eq!(puppet["disabled"], false, "{document:#}");
+    let run = json!({
+        "class": "failed+changed", "time": 1_699_999_400, "failed": 1, "noop": 4, "total": 120, "changed": 2,
+        "out_of_sync": 3, "config_version": "1795314054", "environment": "production",
+    });
+    assert_eq!(puppet["last_run"], run, "{document:#}");
+    assert_eq!(document["ssh_host_keys"], json!(["ssh-ed25519 AAAA", "ssh-rsa BBBB"]));
+    let output = fleet.rpc.run(&["node", "db1.acme.net"]).await;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(text.contains("ssh host key") && text.contains("ssh-ed25519 AAAA"), "{text}");
+    assert!(text.contains("state puppet") && text.contains("failed+changed"), "{text}");
+
+    // The directory and the node itself give the same answers.
+    for method in ["directory", "mc"] {
+        let db1 = &["db1.acme.net"][..];
+        await_found(&fleet, method, DISABLED_QUERY, &[]).await;
+        await_found(&fleet, method, "{'state.puppet.last_run.failed': {$gt: 0}}", db1).await;
+        await_found(&fleet, method, "{'state.ssh.host_keys': 'ssh-rsa BBBB'}", db1).await;
+    }
+    let fields = "state.puppet.disabled,state.puppet.last_run.environment";
+    let (document, _) =
+        fleet.rpc.run_json(&["nodes", "-I", "db1.acme.net", "--fields", fields]).await;
+    let values =
+        json!({"state.puppet.disabled": false, "state.puppet.last_run.environment": "production"});
+    assert_eq!(document["nodes"][0]["fields"], values);
+
+    // A change is known without a restart or a reload.
+    node.daemon.home().write(DISABLED, r#"{"disabled_message": "hand hacking"}"#, 0o644);
+    for method in ["directory", "mc"] {
+        await_found(&fleet, method, DISABLED_QUERY, &["db1.acme.net"]).await;
+    }
+    let facets = ["nodes", "-I", "db1.acme.net", "--facets", "state.puppet.disable_message"];
+    let output = fleet.rpc.run(&facets).await;
+    assert_eq!(lines(&output.stdout), ["NODES  VALUE", "1      hand hacking"]);
+}
+
+/// Runs of Puppet change the state often, so the state alone is written less often than other changes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn change_of_state_alone_waits_for_its_own_interval() {
+    let fleet = DirectoryFixture::start().await;
+    let _directory = fleet.start_directory("dir1.acme.net", "directory1");
+    let mut node = start_puppet_node(&fleet);
+    node.daemon.kill_and_wait();
+    let home = node.daemon.home().clone();
+    let options = "[registration]\nmin_interval_seconds = 0\nstate_interval_seconds = 3600\n";
+    home.write("conf.d/zz-interval.toml", options, 0o644);
+    node.daemon = home.clone().start();
+    fleet.await_present(&["db1.acme.net", "dir1.acme.net"]).await;
+    home.write(DISABLED, r#"{"disabled_message": "hand hacking"}"#, 0o644);
+    await_found(&fleet, "mc", DISABLED_QUERY, &["db1.acme.net"]).await;
+    let (document, _) = fleet.rpc.run_json(&["node", "db1.acme.net"]).await;
+    assert_eq!(document["state"]["puppet"]["disabled"], Value::Bool(false));
+
+    // A changed fact is written at once, with the state.
+    home.write("facts.d/site.json", r#"{"tier": "test"}"#, 0o644);
+    node.reload();
+    await_found(&fleet, "directory", DISABLED_QUERY, &["db1.acme.net"]).await;
+    await_found(&fleet, "directory", "{'facts.tier': 'test'}", &["db1.acme.net"]).await;
+}
