@@ -8,4 +8,5 @@ mod hostile_records;
 mod liveness;
 mod queries;
 mod state;
+mod verify;
 mod watch;
