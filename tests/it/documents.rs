@@ -231,8 +231,9 @@ async fn collect_org_documents(fixture: &OutputFixture) -> Vec<Value> {
 
 /// Schemas whose documents other tests print: `runs.rs`, `provisioning/mod.rs`, `run_and_copy.rs`, `events.rs`, `clusters/` and
 /// `directory/`.
-const OTHERS: [&str; 9] = [
+const OTHERS: [&str; 10] = [
     "muster.registered-facets.v1",
+    "muster.verified-nodes.v1",
     "muster.registered-node.v1",
     "muster.registered-nodes.v1",
     "muster.permits.v1",

@@ -13,6 +13,7 @@ mod approval;
 mod cache_file;
 mod caller_summary;
 mod collect;
+mod comparison;
 mod confirm;
 mod context_selection;
 mod contexts;
@@ -52,6 +53,7 @@ pub use approval::{
 };
 pub use cache_file::{read_cache_file, replace_cache_file};
 pub use caller_summary::{CallerSummary, CallerSummaryError, fleet_name};
+pub use comparison::{DiscoveryAnswers, DiscoveryDifferences};
 pub use confirm::{ConfirmContext, ConfirmDecision, ConfirmMode};
 pub use context_selection::{ConfigSelection, SelectedConfig};
 pub use contexts::{ClientContext, ContextError, ContextName, ContextStore, DEFAULT_CONTEXT};

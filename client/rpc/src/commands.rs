@@ -15,7 +15,7 @@ mod events;
 mod explain;
 mod facts;
 mod filter;
-mod find;
+pub mod find;
 pub mod form;
 mod inquiry;
 pub mod inventory;

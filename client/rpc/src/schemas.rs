@@ -50,6 +50,7 @@ pub const PUBLISHED_SCHEMAS: &[PublishedSchema] = &[
     published!("muster.job.v1", "rpc job show -j"),
     published!("muster.job.diff.v1", "rpc job diff -j"),
     published!("muster.registered-nodes.v1", "rpc nodes -j"),
+    published!("muster.verified-nodes.v1", "rpc find --verify -j"),
     published!("muster.registered-facets.v1", "rpc nodes --facets FACT -j"),
     published!("muster.registered-node.v1", "rpc node NODE -j"),
     published!("muster.broker.balance.v1", "rpc broker balance -j"),

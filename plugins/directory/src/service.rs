@@ -26,6 +26,10 @@ use crate::node_table::StoredNode;
 use crate::record_opener::{DirectoryContext, OpenedEntry, RecordOpener, RecordRefusal};
 use crate::state::DirectoryHandle;
 
+/// The event that a node has become missing.
+const NODE_MISSING: &str = "node_missing";
+/// The event that a missing node is back.
+const NODE_BACK: &str = "node_back";
 /// Interval of the search for missing nodes.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// After a longer time between two searches, this process was stopped in between.
@@ -112,12 +116,12 @@ impl DirectoryService {
                     Some(entry) => {
                         let entries = buffered_entries(entry, &mut watch)?;
                         for opened in self.opener.open_entries(entries).await {
-                            self.accept_entry(opened);
+                            self.accept_entry(opened).await;
                         }
                     }
                     None => return Ok(()),
                 },
-                message = next_heartbeat(&mut heartbeats) => self.accept_heartbeat(&message),
+                message = next_heartbeat(&mut heartbeats) => self.accept_heartbeat(&message).await,
                 change = next_listening_change(&mut events) => self.note_listening(change),
                 // Records of revoked nodes are dropped when all are read again.
                 _ = check.tick() => {
@@ -175,7 +179,7 @@ impl DirectoryService {
     }
 
     /// Stores a record, unless it is forged or older than the known one. A known record that is refused now is dropped: its node was revoked.
-    fn accept_entry(&self, entry: OpenedEntry) {
+    async fn accept_entry(&self, entry: OpenedEntry) {
         let OpenedEntry { node, revision, record } = entry;
         let known =
             self.handle.read().table.get(&node).map(|known| (known.revision, known.record_time));
@@ -188,7 +192,12 @@ impl DirectoryService {
         }
         let known_time = known.map(|(_, time)| time);
         match record.and_then(|record| self.store_record(record, revision, known_time)) {
-            Ok(()) => self.handle.note_change(&node),
+            Ok(was_missing) => {
+                self.handle.note_change(&node);
+                if was_missing {
+                    self.report_back(&node).await;
+                }
+            }
             Err(error) => {
                 self.handle.write().refused += 1;
                 tracing::warn!(%node, %error, "refused a record in the directory");
@@ -196,12 +205,13 @@ impl DirectoryService {
         }
     }
 
+    /// Returns whether the node had been reported as missing.
     fn store_record(
         &self,
         (opened, content): (OpenRecord, NodeContent),
         revision: u64,
         known_time: Option<Millis>,
-    ) -> Result<(), RecordRefusal> {
+    ) -> Result<bool, RecordRefusal> {
         let OpenRecord { record, sender } = opened;
         // A node gives each record a later time, so another user has written this one again.
         let is_repeated = known_time == Some(record.time);
@@ -210,13 +220,10 @@ impl DirectoryService {
         let stored = state.table.store(&record, content, revision, self.opener.now())?;
         stored.sender = Some(sender);
         // A record that was written before this instance started is no sign that the node runs.
-        if is_ready && !is_repeated {
-            stored.liveness.record_seen(Instant::now());
-        }
-        Ok(())
+        Ok(is_ready && !is_repeated && stored.liveness.record_seen(Instant::now()))
     }
 
-    fn accept_heartbeat(&self, message: &BusMessage) {
+    async fn accept_heartbeat(&self, message: &BusMessage) {
         let Some(node) = subject::heartbeat_sender(message.subject()) else { return };
         if let Err(error) = self.opener.open_heartbeat(&node, message.payload()) {
             tracing::debug!(%node, %error, "refused a heartbeat");
@@ -227,9 +234,16 @@ impl DirectoryService {
             None => false,
         };
         if was_missing {
-            tracing::info!(%node, "a missing node is back");
             self.handle.note_change(&node);
+            self.report_back(&node).await;
         }
+    }
+
+    /// Publishes an event for a node that was reported as missing and is not any more.
+    async fn report_back(&self, node: &Identity) {
+        tracing::info!(%node, "a missing node is back");
+        let text = format!("{node} sends heartbeats again");
+        self.publish_event(node, NODE_BACK, text).await;
     }
 
     /// Publishes an event for each node that has become missing.
@@ -245,14 +259,25 @@ impl DirectoryService {
         };
         for node in missing {
             self.handle.note_change(&node);
-            if let Err(error) = self.publish_missing(&node).await {
-                tracing::warn!(%node, error, "cannot publish that a node is missing");
-            }
+            let text = format!("{node} has sent no heartbeat for two intervals");
+            self.publish_event(&node, NODE_MISSING, text).await;
         }
     }
 
-    async fn publish_missing(&self, node: &Identity) -> Result<(), String> {
-        let kind = SubjectName::parse("node_missing").map_err(|error| error.to_string())?;
+    /// Publishes an event about a node. A failure is logged: the state of the node is in the index anyway.
+    async fn publish_event(&self, node: &Identity, kind: &str, text: String) {
+        if let Err(error) = self.try_publish_event(node, kind, text).await {
+            tracing::warn!(%node, kind, error, "cannot publish an event about a node");
+        }
+    }
+
+    async fn try_publish_event(
+        &self,
+        node: &Identity,
+        kind: &str,
+        text: String,
+    ) -> Result<(), String> {
+        let kind = SubjectName::parse(kind).map_err(|error| error.to_string())?;
         let sender = self.signer.identity().clone();
         let mut data = Map::new();
         data.insert("node".to_owned(), json!(node));
@@ -260,7 +285,7 @@ impl DirectoryService {
             id: Uuid::now_v7(),
             sender: sender.clone(),
             kind: kind.clone(),
-            text: format!("{node} has sent no heartbeat for two intervals"),
+            text,
             data,
             time: self.opener.now(),
         };

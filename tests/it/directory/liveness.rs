@@ -62,11 +62,15 @@ impl LivenessFleet {
     }
 
     async fn next_alarm(&mut self, timeout: Duration) -> FleetEvent {
+        self.next_event("node_missing", timeout).await
+    }
+
+    async fn next_event(&mut self, kind: &str, timeout: Duration) -> FleetEvent {
         let deadline = tokio::time::Instant::now() + timeout;
         loop {
             let event = tokio::time::timeout_at(deadline, self.events.next()).await;
             let event = event.unwrap_or_else(|_| panic!("no alarm in time")).unwrap().unwrap();
-            if event.kind.as_str() == "node_missing" {
+            if event.kind.as_str() == kind {
                 return event;
             }
         }
@@ -156,6 +160,8 @@ async fn a4_9_killed_node_is_missing_after_two_intervals_and_the_grace_period() 
     assert_eq!(fleet.missing().await, ["db1.acme.net"]);
 
     fleet.database.daemon = fleet.database.daemon.home().clone().start();
+    let back = fleet.next_event("node_back", Duration::from_mins(1)).await;
+    assert_eq!((back.sender.as_str(), &back.data["node"]), ("directory1", &json!("db1.acme.net")));
     fleet.fleet.await_present(&NAMES).await;
     assert_eq!(fleet.missing().await, [""; 0]);
     assert_eq!(fleet.alarms().await, [], "a missing node is reported once");

@@ -9,4 +9,5 @@ mod kills;
 mod liveness;
 mod queries;
 mod state;
+mod verify;
 mod watch;

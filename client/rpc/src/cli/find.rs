@@ -12,8 +12,10 @@ pub const AFTER_HELP: &str = "Examples:
   rpc find --one -F customer=acme -C mysql::master
   rpc find -C apache --template '{{ node }} ansible_user=root'
   rpc find --dm inventory --do file=fleet.json -S \"apache or country=uk\"
+  rpc find --verify -C apache        compare the directory with the nodes
 
-Exits with 1 if no node matches; with --one, with 2 if several match.";
+Exits with 1 if no node matches; with --one, with 2 if several match; with --verify,
+with 2 if there are differences.";
 
 /// `rpc find`.
 #[derive(Debug, Args)]
@@ -27,4 +29,7 @@ pub struct FindArgs {
     /// Fail unless exactly one node matches
     #[arg(long)]
     pub one: bool,
+    /// Ask the directory and all nodes, and print the differences only
+    #[arg(long, conflicts_with_all = ["one", "template", "method"])]
+    pub verify: bool,
 }

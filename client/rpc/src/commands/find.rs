@@ -2,6 +2,7 @@
 //! other methods print their result without a ping and do not need the broker.
 
 mod unanswered;
+pub mod verify;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
@@ -31,6 +32,9 @@ pub async fn run(args: FindArgs, cx: CommandContext<'_>) -> CommandResult {
     let template = template.map(|text| form::parse_template(text, &TEMPLATE_NAMES)).transpose()?;
     if let Some(template) = &template {
         template.check_fields("node", &[]).map_err(OutputFormError::from)?;
+    }
+    if args.verify {
+        return verify::run(&target, json.as_ref(), cx).await;
     }
     let settings = cx.load_settings()?;
     let source = target.discovery_source(Some(&settings))?;

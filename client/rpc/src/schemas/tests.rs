@@ -63,6 +63,7 @@ fn made(name: &str) -> Value {
         "muster.policy.test.v1" => of::<render::policy::PolicyTestDocument<'_>>(),
         "muster.audit.verdict.v1" => of::<render::audit::AuditVerdictDocument<'_>>(),
         "muster.registered-nodes.v1" => of::<nodes::RegisteredNodesDocument>(),
+        "muster.verified-nodes.v1" => of::<crate::commands::find::verify::VerifiedNodesDocument>(),
         "muster.registered-facets.v1" => of::<nodes::RegisteredFacetsDocument>(),
         "muster.registered-node.v1" => of::<nodes::RegisteredNodeDocument>(),
         "muster.broker.balance.v1" => of::<broker::balance::BrokerBalanceDocument>(),

@@ -67,6 +67,38 @@ async fn pages_fit_into_a_reply_and_have_all_nodes() {
     assert_eq!((found_names, pages > 2), (names, true));
 }
 
+/// A4.5: by default, nodes that were not seen for 3,600 s are hidden; `stale` shows them. The age is that of the receiver's monotonic clock.
+#[tokio::test(start_paused = true)]
+async fn a4_5_node_is_hidden_after_3600_seconds_of_silence_and_shown_on_request() {
+    let handle = DirectoryHandle::default();
+    let content = NodeContent { heartbeat_seconds: 60, ..NodeContent::default() };
+    // The clock of one node is five hours ahead, and that of the other one shows 1970.
+    for (name, time) in [("ahead", 5 * 3_600_000 + 1_000), ("behind", 1)] {
+        let name = Identity::parse(name).unwrap();
+        let record = NodeRecord::new(name.clone(), time, &content, &content).unwrap();
+        let mut state = handle.write();
+        let stored = state.table.store(&record, content.clone(), 1, 1_000).unwrap();
+        stored.liveness.record_seen(Instant::now());
+        state.listening = Some(Instant::now());
+    }
+    let listed = |stale: Option<bool>| {
+        let input = DirectoryQueryInput { stale, ..DirectoryQueryInput::default() };
+        let answer = list(&handle, &input).unwrap();
+        (answer.nodes.iter().map(|row| row.seen).collect::<Vec<_>>(), answer.stale)
+    };
+    for (seconds, hidden) in [(0, 0), (3_600, 0), (3_601, 2)] {
+        let now = listed(Some(true)).0.first().copied().flatten().unwrap();
+        tokio::time::advance(Duration::from_secs(seconds - now)).await;
+        assert_eq!(listed(Some(true)), (vec![Some(seconds); 2], 0), "{seconds}");
+        let shown = if hidden == 0 { vec![Some(seconds); 2] } else { Vec::new() };
+        assert_eq!(listed(None), (shown, hidden), "{seconds}");
+    }
+    // A node that is heard again is shown again.
+    let name = Identity::parse("behind").unwrap();
+    handle.write().table.get_mut(&name).unwrap().liveness.record_seen(Instant::now());
+    assert_eq!(listed(None), (vec![Some(0)], 1));
+}
+
 /// Changes of a large fleet are read in several answers; each node is in one of them.
 #[tokio::test(start_paused = true)]
 async fn changes_that_do_not_fit_into_a_reply_continue_at_the_cursor() {

@@ -1,0 +1,79 @@
+//! `rpc find --verify`: compares the directory with the nodes' own answers, and prints the differences.
+
+use std::collections::BTreeSet;
+
+use muster_request::{DiscoveryDifferences, FleetConnection, TargetSelection};
+use muster_wire::identity::Identity;
+use serde::Serialize;
+
+use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
+use crate::commands::form::JsonForm;
+use crate::render::node_count_text;
+
+/// The document of `rpc find --verify -j`.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct VerifiedNodesDocument {
+    schema: &'static str,
+    /// Whether there are no differences.
+    equal: bool,
+    /// Number of nodes that match, according to the nodes.
+    nodes: usize,
+    #[cfg_attr(test, schemars(with = "BTreeSet<String>"))]
+    silent: BTreeSet<Identity>,
+    #[cfg_attr(test, schemars(with = "BTreeSet<String>"))]
+    unregistered: BTreeSet<Identity>,
+    #[cfg_attr(test, schemars(with = "BTreeSet<String>"))]
+    not_missing: BTreeSet<Identity>,
+    #[cfg_attr(test, schemars(with = "BTreeSet<String>"))]
+    directory_only: BTreeSet<Identity>,
+    #[cfg_attr(test, schemars(with = "BTreeSet<String>"))]
+    nodes_only: BTreeSet<Identity>,
+}
+
+/// Runs the command.
+pub async fn run(
+    target: &TargetSelection,
+    json: Option<&JsonForm>,
+    cx: CommandContext<'_>,
+) -> CommandResult {
+    let fleet = FleetConnection::connect(&cx.load_settings()?, target).await?;
+    let answers = fleet.ask_both(target, cx.printer).await?;
+    let differences = answers.differences();
+    let is_equal = differences.is_empty();
+    let nodes = answers.matching.len();
+    let text = render_differences(&differences);
+    let DiscoveryDifferences { silent, unregistered, not_missing, directory_only, nodes_only } =
+        differences;
+    let document = VerifiedNodesDocument {
+        schema: "muster.verified-nodes.v1",
+        equal: is_equal,
+        nodes,
+        silent,
+        unregistered,
+        not_missing,
+        directory_only,
+        nodes_only,
+    };
+    cx.print_result(json, &document, || text.clone())?;
+    if is_equal {
+        let count = node_count_text(nodes);
+        cx.printer.print_message(format_args!("the directory and the nodes agree: {count}"));
+    }
+    Ok(CommandExitCode::from_verdict(is_equal))
+}
+
+/// A line for each node.
+fn render_differences(found: &DiscoveryDifferences) -> String {
+    let kinds = [
+        (&found.silent, "is registered and does not answer"),
+        (&found.unregistered, "answers and is not registered"),
+        (&found.not_missing, "answers and is registered as missing"),
+        (&found.directory_only, "matches according to the directory only"),
+        (&found.nodes_only, "matches according to the node only"),
+    ];
+    let lines = kinds
+        .into_iter()
+        .flat_map(|(nodes, text)| nodes.iter().map(move |node| format!("{node}  {text}\n")));
+    lines.collect()
+}
