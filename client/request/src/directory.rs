@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use muster_client::{DirectoryError, DirectorySession};
 use muster_contract::directory::{
-    DirectoryChangesOutput, DirectoryFacetsOutput, DirectoryFreshness, DirectoryListOutput,
-    DirectoryNodeRow, DirectoryQueryInput, DirectoryShowInput, DirectoryShowOutput,
+    DirectoryChangesOutput, DirectoryFacetsOutput, DirectoryFreshness, DirectoryListInput,
+    DirectoryListOutput, DirectoryNodeRow, DirectoryQueryInput, DirectoryShowInput,
+    DirectoryShowOutput,
 };
 use muster_wire::identity::{Identity, SubjectName};
 use serde::Serialize;
@@ -37,6 +38,8 @@ pub struct NodeListOptions<'a> {
     pub fields: &'a [String],
     /// Whether nodes are listed that were not seen for long.
     pub with_stale: bool,
+    /// Whether each node has its classes and all its facts.
+    pub with_documents: bool,
 }
 
 #[derive(Serialize)]
@@ -107,7 +110,8 @@ impl RegisteredWatch<'_> {
                 return Err(DirectoryError::NotReady.into());
             }
             // Changes during the list are after the cursor.
-            let options = NodeListOptions { fields: self.fields, with_stale: true };
+            let options =
+                NodeListOptions { fields: self.fields, with_stale: true, with_documents: false };
             let list = self.fleet.list_with(&mut self.session, self.target, options).await?;
             RegisteredUpdate::All(list.nodes)
         } else {
@@ -135,14 +139,29 @@ impl FleetConnection {
         options: NodeListOptions<'_>,
     ) -> Result<RegisteredNodeList, FleetRequestError> {
         let mut list = RegisteredNodeList::default();
-        let mut input = self.query_input(target, options)?;
+        let query = self.query_input(target, options)?;
+        let documents = options.with_documents.then_some(true);
+        let mut input = DirectoryListInput { documents, query };
         loop {
             let page: DirectoryListOutput = session.query("list", &input, QUERY_TIMEOUT).await?;
             list.nodes.extend(page.nodes);
             (list.stale, list.freshness) = (page.stale, page.freshness);
             let Some(next) = page.next else { return Ok(list) };
-            input.after = Some(next);
+            input.query.after = Some(next);
         }
+    }
+
+    /// All nodes that match, with their classes and facts. Fails if the instance has not read all records.
+    pub async fn list_documents(
+        &self,
+        target: &TargetSelection,
+    ) -> Result<RegisteredNodeList, FleetRequestError> {
+        let options = NodeListOptions { with_documents: true, ..NodeListOptions::default() };
+        let list = self.list_registered(target, options).await?;
+        if !list.freshness.ready {
+            return Err(DirectoryError::NotReady.into());
+        }
+        Ok(list)
     }
 
     /// Everything that is known of one node; with its signed record if `with_record`.

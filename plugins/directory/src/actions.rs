@@ -8,8 +8,9 @@ use muster_api::{
 };
 use muster_contract::directory::{
     DirectoryChangesOutput, DirectoryFacet, DirectoryFacetsOutput, DirectoryFindOutput,
-    DirectoryFreshness, DirectoryListOutput, DirectoryNodeRow, DirectoryQueryInput,
-    DirectoryShowInput, DirectoryShowOutput, DirectoryStatusOutput, MAX_PAGE_NODES,
+    DirectoryFreshness, DirectoryListInput, DirectoryListOutput, DirectoryNodeDocument,
+    DirectoryNodeRow, DirectoryQueryInput, DirectoryShowInput, DirectoryShowOutput,
+    DirectoryStatusOutput, MAX_PAGE_NODES,
 };
 use muster_filter::NodeFilter;
 use muster_filter::state::FactPath;
@@ -150,6 +151,14 @@ impl DirectoryState {
             collectives: node.collectives.to_vec(),
             classes: node.classes.len(),
             fields: fields.iter().filter_map(value).collect(),
+            document: None,
+        }
+    }
+
+    fn document(&self, node: &StoredNode) -> DirectoryNodeDocument {
+        DirectoryNodeDocument {
+            classes: node.classes_known.then(|| node.classes.to_vec()),
+            facts: self.table.facts_of(node).into_map(),
         }
     }
 }
@@ -179,14 +188,22 @@ fn find(
 
 fn list(
     handle: &DirectoryHandle,
-    input: &DirectoryQueryInput,
+    input: &DirectoryListInput,
 ) -> Result<DirectoryListOutput, ActionError> {
-    let fields = parse_fields(&input.fields)?;
+    let fields = parse_fields(&input.query.fields)?;
     let (state, now) = (handle.read(), Instant::now());
-    let mut page = state.page(input, now)?;
-    let mut rows: Vec<_> = page.nodes.iter().map(|node| state.row(node, &fields, now)).collect();
-    page.cut(count_fitting(rows.iter().map(row_bytes)));
-    rows.truncate(page.nodes.len());
+    let mut page = state.page(&input.query, now)?;
+    let (mut rows, mut bytes) = (Vec::new(), 0);
+    for node in &page.nodes {
+        let mut row = state.row(node, &fields, now);
+        row.document = (input.documents == Some(true)).then(|| state.document(node));
+        bytes += row_bytes(&row);
+        if bytes > MAX_PAGE_BYTES && !rows.is_empty() {
+            break;
+        }
+        rows.push(row);
+    }
+    page.cut(rows.len());
     Ok(DirectoryListOutput {
         nodes: rows,
         total: page.total,

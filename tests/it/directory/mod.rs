@@ -2,6 +2,7 @@
 
 #![expect(clippy::indexing_slicing, reason = "tests end by panic")]
 
+mod ansible;
 mod fallback;
 mod fixture;
 mod hostile_records;

@@ -29,6 +29,10 @@ fn large_directory() -> DirectoryHandle {
     handle
 }
 
+fn listing(query: &DirectoryQueryInput) -> DirectoryListInput {
+    DirectoryListInput { documents: Some(true), query: query.clone() }
+}
+
 /// All names, from as many pages as there are.
 fn read_pages<T: Serialize>(
     mut page: impl FnMut(&DirectoryQueryInput) -> T,
@@ -53,7 +57,7 @@ async fn pages_fit_into_a_reply_and_have_all_nodes() {
     let listed = |answer: &DirectoryListOutput| {
         (answer.nodes.iter().map(|row| row.node.clone()).collect(), answer.next.clone())
     };
-    let (names, pages) = read_pages(|input| list(&handle, input).unwrap(), listed);
+    let (names, pages) = read_pages(|input| list(&handle, &listing(input)).unwrap(), listed);
     assert_eq!(names.len(), NODES);
     assert!(names.is_sorted() && pages > 3, "{pages}");
     let found = |answer: &DirectoryFindOutput| (answer.nodes.clone(), answer.next.clone());
