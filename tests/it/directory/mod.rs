@@ -10,5 +10,6 @@ mod http;
 mod http_prometheus;
 mod http_watch;
 mod liveness;
+mod puppet_module;
 mod queries;
 mod watch;
