@@ -1,13 +1,15 @@
 //! Queries of the directory for commands: lists, single nodes, values of facts, and changes.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use muster_client::{DirectoryError, DirectorySession};
 use muster_contract::directory::{
-    DirectoryChangesOutput, DirectoryFacetsOutput, DirectoryFreshness, DirectoryListInput,
-    DirectoryListOutput, DirectoryNodeRow, DirectoryQueryInput, DirectoryShowInput,
-    DirectoryShowOutput,
+    DirectoryChangesOutput, DirectoryFacetsOutput, DirectoryFindOutput, DirectoryFreshness,
+    DirectoryListInput, DirectoryListOutput, DirectoryNodeRow, DirectoryQueryInput,
+    DirectoryShowInput, DirectoryShowOutput,
 };
+use muster_filter::NodeFilter;
 use muster_wire::identity::{Identity, SubjectName};
 use serde::Serialize;
 
@@ -162,6 +164,33 @@ impl FleetConnection {
             return Err(DirectoryError::NotReady.into());
         }
         Ok(list)
+    }
+
+    /// Names of nodes that begin with this text, at most this many, in order.
+    pub async fn find_registered_prefix(
+        &self,
+        prefix: &str,
+        limit: usize,
+    ) -> Result<BTreeSet<String>, FleetRequestError> {
+        let mut filter = NodeFilter::default();
+        // Other characters are in no name, and would be an expression.
+        let is_name_part = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
+        if !prefix.chars().all(is_name_part) {
+            return Ok(BTreeSet::new());
+        }
+        if !prefix.is_empty() {
+            let escaped = prefix.replace('.', "\\.");
+            let begins = filter.with_identity(&format!("/^{escaped}/"));
+            filter = begins.map_err(DirectoryError::Filter)?;
+        }
+        let input = DirectoryQueryInput {
+            filter: Some(self.client.filter_for_directory(&filter)?),
+            limit: Some(limit),
+            ..DirectoryQueryInput::default()
+        };
+        let found: DirectoryFindOutput =
+            self.client.query_directory("find", &input, QUERY_TIMEOUT).await?;
+        Ok(found.nodes.into_iter().collect())
     }
 
     /// Everything that is known of one node; with its signed record if `with_record`.

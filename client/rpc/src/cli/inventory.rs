@@ -106,7 +106,7 @@ pub struct AnsibleArgs {
     /// Make a group of each value of this fact; may be repeated
     #[arg(long, value_name = "FACT", requires = "ansible", value_parser = FactPath::parse)]
     pub group_by: Vec<FactPath>,
-    /// Set this variable of each host from a fact, such as ansible_host=networking.ip; may be repeated
+    /// Set this variable of each host from a fact; may be repeated
     #[arg(long, value_name = "NAME=FACT", requires = "ansible", value_parser = AnsibleVariable::parse)]
     pub var: Vec<AnsibleVariable>,
 }
