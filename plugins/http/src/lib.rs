@@ -1,7 +1,7 @@
 //! A small HTTP server for pages that are only read: one GET or HEAD per connection, heads of a few KiB, no bodies of requests, deadlines on everything.
 //!
-//! `httparse` parses heads; there is no keep-alive, and no request that changes state. [`read_head`](HttpRequest) bounds what a client can send,
-//! [`HttpConnections`] how many clients there are, and [`HttpLimits`] how long each may take. Nothing here prints.
+//! `httparse` parses heads; there is no keep-alive, and no request that changes state. [`HttpLimits`] bounds what a client can send and how long it may take,
+//! [`HttpConnections`] how many clients there are. Nothing here prints.
 
 #![warn(missing_docs)]
 
