@@ -7,7 +7,7 @@ export CARGO_TERM_COLOR ?= never
 BUILD := $(or $(CARGO_TARGET_DIR),target)
 PROFILE ?= release
 
-.PHONY: help demo demo-provision test check fmt lint unit slow doc docs deny audit sbom tools puppet packaging parity bench bench-permits bench-gate bench-baseline bench-programs faults machines fuzz deb rpm image release install clean
+.PHONY: help demo demo-provision test check fmt lint unit slow doc docs deny audit sbom tools puppet ansible packaging parity bench bench-permits bench-gate bench-baseline bench-programs faults machines fuzz deb rpm image release install clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -30,7 +30,7 @@ lint: ## run clippy on all targets, warnings are errors; check the limits for na
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	tools/names --check
 
-unit: tools puppet packaging ## run all tests, with a real nats-server; run the commands in the documentation
+unit: tools puppet ansible packaging ## run all tests, with a real nats-server; run the commands in the documentation
 	cargo build --locked --bin rpc --bin rpcd
 	cargo nextest run --workspace --locked -E 'not test(/^machines::/)'
 	cargo test --workspace --doc --locked --quiet
@@ -62,6 +62,9 @@ tools: ## download nats-server, mdbook, promtool, cargo-nextest and cargo-deny i
 puppet: ## install Puppet and Puppet Server, which tests need, if they are missing and the user is root
 	@tools/fetch-puppet
 	@tools/fetch-puppetserver
+
+ansible: ## install ansible-core, which tests need, below target/tools if it is missing
+	@tools/fetch-ansible $(TOOLS)
 
 packaging:
 	@tools/fetch-packaging

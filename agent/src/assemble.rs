@@ -73,6 +73,9 @@ pub enum AssembleError {
     /// A service cannot be started.
     #[error("cannot start a service")]
     Service(#[from] muster_provisioner::ProvisionerServiceError),
+    /// The HTTP API of the directory cannot be set up.
+    #[error("cannot serve the directory over HTTP")]
+    DirectoryHttp(#[from] muster_directory::DirectoryHttpError),
     /// The agent of a service has no valid name.
     #[error("the agent of a service has no valid name")]
     ServiceName(#[source] muster_wire::identity::NameError),

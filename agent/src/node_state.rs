@@ -108,7 +108,7 @@ mod tests {
         system.add_file("/etc/ssh/ssh_host_rsa_key.pub", "ssh-rsa BBBB root@db1\n");
         system.add_file("/etc/ssh/ssh_host_ed25519_key.pub", "ssh-ed25519 AAAA root@db1\n");
         system.add_file("/etc/ssh/ssh_host_ed25519_key", "secret key");
-        system.add_file("/etc/ssh/ssh_host_large_key.pub", &"x ".repeat(8 * 1024));
+        system.add_file("/etc/ssh/ssh_host_large_key.pub", "x ".repeat(8 * 1024));
         system.add_file("/etc/ssh/ssh_host_empty_key.pub", "\n");
         system.add_file("/etc/ssh/sshd_config", "Port 22\n");
         let state = SshStateSource.read_state(&system).unwrap();

@@ -8,7 +8,9 @@ use muster_api::NodePlugin as _;
 use muster_api::system::System;
 use muster_bus::Bus;
 use muster_client::{Client, DiscoveryWindow};
-use muster_directory::{DirectoryContext, DirectoryHandle, DirectoryPlugin, DirectoryService};
+use muster_directory::{
+    DirectoryContext, DirectoryHandle, DirectoryHttp, DirectoryPlugin, DirectoryService,
+};
 use muster_enrol::{EnrolmentSettings, NodeEnroller, NodeEnrollerParts};
 use muster_provisioner::plan::ProvisioningPlan;
 use muster_provisioner::{
@@ -50,6 +52,7 @@ pub(crate) fn check_services(config: &Config) -> Result<(), AssembleError> {
     let directory = agents::directory_options(config)?;
     if directory.enabled {
         credentials::read_signer(&directory.credentials)?;
+        DirectoryHttp::load(&directory.http)?;
     }
     let options = agents::provisioner_options(config)?;
     if options.enabled {
@@ -87,9 +90,11 @@ async fn start_directory(
     if !options.enabled {
         return Ok(Vec::new());
     }
+    let http = DirectoryHttp::load(&options.http)?;
     let signer = credentials::read_signer(&options.credentials)?;
     let bus = credentials::connect_options(config, &signer)?.connect().await?;
     let handle = DirectoryHandle::default();
+    let serving = tokio::spawn(http.run_until_stopped(handle.clone(), stop.clone()));
     let service_core =
         Arc::new(core.for_service(signer.clone(), agents::directory_registry(&handle, config)?));
     let trust = core.trust.share();
@@ -108,7 +113,7 @@ async fn start_directory(
             Err(error) => tracing::error!(%error, "the directory cannot subscribe to requests"),
         }
     });
-    Ok(vec![following, answering])
+    Ok(vec![following, answering, serving])
 }
 
 /// Starts the provisioner if it is enabled.

@@ -82,7 +82,7 @@ fn monitoring_address(server: &NatsServer) -> String {
 }
 
 /// promtool, from `make tools` or in `PATH`.
-fn find_promtool() -> PathBuf {
+pub(crate) fn find_promtool() -> PathBuf {
     let fetched = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/tools/promtool");
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut directories = std::env::split_paths(&path).map(|directory| directory.join("promtool"));

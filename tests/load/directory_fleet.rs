@@ -182,6 +182,7 @@ fn registration_config() -> RegistrationConfig {
         heartbeat: Duration::from_mins(1),
         refresh: Duration::from_hours(1),
         min_interval: Duration::from_mins(5),
+        state_interval: Duration::from_mins(5),
         volatile_facts: Vec::new(),
         excluded_facts: Vec::new(),
         hashed_facts: Vec::new(),

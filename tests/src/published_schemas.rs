@@ -43,6 +43,14 @@ pub fn check_schema(name: &str, document: &Value, reader: SchemaMode) -> Result<
     schemas.validate(document, compiled).map_err(|error| format!("{name}: {error:#}\n{document:#}"))
 }
 
+/// Validates a document against a schema that is not published as a file; unknown fields are errors.
+pub fn check_against(mut schema: Value, document: &Value) -> Result<(), String> {
+    close_schema(&mut schema);
+    let mut schemas = Schemas::new();
+    let compiled = compile(schema, &mut schemas);
+    schemas.validate(document, compiled).map_err(|error| format!("{error:#}\n{document:#}"))
+}
+
 fn compile(schema: Value, schemas: &mut Schemas) -> SchemaIndex {
     let url = "file:///published.json";
     let mut compiler = Compiler::new();

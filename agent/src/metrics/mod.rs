@@ -15,12 +15,12 @@ use std::time::Duration;
 
 use muster_api::{FindingLevel, HealthFinding, NodeHandle as _};
 use muster_bus::Bus;
+use muster_http::{HttpHandler, HttpRequest, HttpResponse, HttpStatus};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::core::DaemonCore;
-use http::{HttpResponse, HttpStatus};
 
 /// Delay before a port in use is tried again.
 const BIND_RETRY_INTERVAL: Duration = Duration::from_secs(30);
@@ -77,14 +77,13 @@ struct MetricsEndpoints {
     pages: Arc<Semaphore>,
 }
 
-impl http::HttpHandler for MetricsEndpoints {
-    async fn answer_path(&self, path: &str) -> HttpResponse {
-        match path {
+impl HttpHandler for MetricsEndpoints {
+    async fn respond(&self, request: HttpRequest) -> HttpResponse {
+        match request.path.as_str() {
             "/metrics" => {
                 let page = self.run_blocking(page::render_page).await;
-                page.map_or_else(internal_error, |text| HttpResponse {
-                    content_type: exposition::CONTENT_TYPE,
-                    ..HttpResponse::plain_text(HttpStatus::Ok, text)
+                page.map_or_else(internal_error, |text| {
+                    HttpResponse::page(HttpStatus::Ok, exposition::CONTENT_TYPE, text)
                 })
             }
             "/healthz" => HttpResponse::plain_text(HttpStatus::Ok, "ok\n"),

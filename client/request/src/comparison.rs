@@ -84,7 +84,7 @@ impl FleetConnection {
         target: &TargetSelection,
         observer: &dyn RequestObserver,
     ) -> Result<DiscoveryAnswers, FleetRequestError> {
-        let options = NodeListOptions { fields: &[], with_stale: true };
+        let options = NodeListOptions { fields: &[], with_stale: true, with_documents: false };
         let mut all = target.clone();
         all.filter = NodeFilter::default();
         let list = self.list_registered(target, options).await?;

@@ -1,12 +1,15 @@
 //! Queries of the directory for commands: lists, single nodes, values of facts, and changes.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use muster_client::{DirectoryError, DirectorySession};
 use muster_contract::directory::{
-    DirectoryChangesOutput, DirectoryFacetsOutput, DirectoryFreshness, DirectoryListOutput,
-    DirectoryNodeRow, DirectoryQueryInput, DirectoryShowInput, DirectoryShowOutput,
+    DirectoryChangesOutput, DirectoryFacetsOutput, DirectoryFindOutput, DirectoryFreshness,
+    DirectoryListInput, DirectoryListOutput, DirectoryNodeRow, DirectoryQueryInput,
+    DirectoryShowInput, DirectoryShowOutput,
 };
+use muster_filter::NodeFilter;
 use muster_wire::identity::{Identity, SubjectName};
 use serde::Serialize;
 
@@ -37,6 +40,8 @@ pub struct NodeListOptions<'a> {
     pub fields: &'a [String],
     /// Whether nodes are listed that were not seen for long.
     pub with_stale: bool,
+    /// Whether each node has its classes and all its facts.
+    pub with_documents: bool,
 }
 
 #[derive(Serialize)]
@@ -107,7 +112,8 @@ impl RegisteredWatch<'_> {
                 return Err(DirectoryError::NotReady.into());
             }
             // Changes during the list are after the cursor.
-            let options = NodeListOptions { fields: self.fields, with_stale: true };
+            let options =
+                NodeListOptions { fields: self.fields, with_stale: true, with_documents: false };
             let list = self.fleet.list_with(&mut self.session, self.target, options).await?;
             RegisteredUpdate::All(list.nodes)
         } else {
@@ -135,14 +141,56 @@ impl FleetConnection {
         options: NodeListOptions<'_>,
     ) -> Result<RegisteredNodeList, FleetRequestError> {
         let mut list = RegisteredNodeList::default();
-        let mut input = self.query_input(target, options)?;
+        let query = self.query_input(target, options)?;
+        let documents = options.with_documents.then_some(true);
+        let mut input = DirectoryListInput { documents, query };
         loop {
             let page: DirectoryListOutput = session.query("list", &input, QUERY_TIMEOUT).await?;
             list.nodes.extend(page.nodes);
             (list.stale, list.freshness) = (page.stale, page.freshness);
             let Some(next) = page.next else { return Ok(list) };
-            input.after = Some(next);
+            input.query.after = Some(next);
         }
+    }
+
+    /// All nodes that match, with their classes and facts. Fails if the instance has not read all records.
+    pub async fn list_documents(
+        &self,
+        target: &TargetSelection,
+    ) -> Result<RegisteredNodeList, FleetRequestError> {
+        let options = NodeListOptions { with_documents: true, ..NodeListOptions::default() };
+        let list = self.list_registered(target, options).await?;
+        if !list.freshness.ready {
+            return Err(DirectoryError::NotReady.into());
+        }
+        Ok(list)
+    }
+
+    /// Names of nodes that begin with this text, at most this many, in order.
+    pub async fn find_registered_prefix(
+        &self,
+        prefix: &str,
+        limit: usize,
+    ) -> Result<BTreeSet<String>, FleetRequestError> {
+        let mut filter = NodeFilter::default();
+        // Other characters are in no name, and would be an expression.
+        let is_name_part = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
+        if !prefix.chars().all(is_name_part) {
+            return Ok(BTreeSet::new());
+        }
+        if !prefix.is_empty() {
+            let escaped = prefix.replace('.', "\\.");
+            let begins = filter.with_identity(&format!("/^{escaped}/"));
+            filter = begins.map_err(DirectoryError::Filter)?;
+        }
+        let input = DirectoryQueryInput {
+            filter: Some(self.client.filter_for_directory(&filter)?),
+            limit: Some(limit),
+            ..DirectoryQueryInput::default()
+        };
+        let found: DirectoryFindOutput =
+            self.client.query_directory("find", &input, QUERY_TIMEOUT).await?;
+        Ok(found.nodes.into_iter().collect())
     }
 
     /// Everything that is known of one node; with its signed record if `with_record`.

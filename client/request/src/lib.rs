@@ -9,6 +9,7 @@
 
 #![warn(missing_docs)]
 
+mod ansible;
 mod approval;
 mod cache_file;
 mod caller_summary;
@@ -47,6 +48,10 @@ pub mod testing;
 mod token_cache;
 mod words;
 
+pub use ansible::{
+    AnsibleInventory, AnsibleOptions, AnsibleVariable, AnsibleVariableError,
+    ansible_host_variables, build_ansible_inventory,
+};
 pub use approval::{
     ApprovalFileError, LoadedApproval, load_approval, load_offline_signer, read_approval_file,
     write_approval_file,

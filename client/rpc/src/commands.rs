@@ -90,7 +90,7 @@ pub async fn run(
         Command::Demo(Deferred(command)) => demo::run(*command, cx).await,
         Command::Schema(Deferred(args)) => schema::run(&args, cx),
         Command::Completion(Deferred(args)) => completion::run(&args, cx),
-        Command::Complete(Deferred(args)) => completion::answer_shell(&args, cx),
+        Command::Complete(Deferred(args)) => completion::answer_shell(&args, cx).await,
         Command::Man(Deferred(args)) => completion::write_man_pages(&args),
     }
 }

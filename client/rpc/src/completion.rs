@@ -1,5 +1,5 @@
 //! Shell completion of commands, options, agents, actions, inputs and their values from their definitions; names of nodes, classes and facts come
-//! from a cache of recently seen names. Sends no requests, because the shell is waiting.
+//! from a cache of recently seen names. Sends no requests to nodes, because the shell is waiting; only the directory is asked for names of nodes.
 
 mod engine;
 mod line;

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 /// Most nodes in one answer. Further ones are on the next page.
 pub const MAX_PAGE_NODES: usize = 20_000;
 
-/// Inputs of `find`, `list` and `facets`, and the part of `changes` that selects nodes.
+/// Inputs of `find`, and the part of `list`, `facets` and `changes` that selects nodes.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
@@ -101,6 +101,33 @@ pub struct DirectoryNodeRow {
     pub classes: usize,
     /// The values of the requested fields; those that the node does not have are absent.
     pub fields: BTreeMap<String, Value>,
+    /// Classes and all facts, if documents were requested.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub document: Option<DirectoryNodeDocument>,
+}
+
+/// What queries see of one node besides its name.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default)]
+pub struct DirectoryNodeDocument {
+    /// Classes, sorted; absent if the node does not know them.
+    pub classes: Option<Vec<String>>,
+    /// All facts.
+    pub facts: Map<String, Value>,
+}
+
+/// Inputs of `list`.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default)]
+pub struct DirectoryListInput {
+    /// Whether to return the classes and all facts of each node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub documents: Option<bool>,
+    /// Which nodes.
+    #[serde(flatten)]
+    pub query: DirectoryQueryInput,
 }
 
 /// Inputs of `show`.

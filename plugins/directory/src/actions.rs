@@ -8,30 +8,25 @@ use muster_api::{
 };
 use muster_contract::directory::{
     DirectoryChangesOutput, DirectoryFacet, DirectoryFacetsOutput, DirectoryFindOutput,
-    DirectoryFreshness, DirectoryListOutput, DirectoryNodeRow, DirectoryQueryInput,
-    DirectoryShowInput, DirectoryShowOutput, DirectoryStatusOutput, MAX_PAGE_NODES,
+    DirectoryListInput, DirectoryListOutput, DirectoryNodeRow, DirectoryQueryInput,
+    DirectoryShowInput, DirectoryShowOutput, DirectoryStatusOutput,
 };
-use muster_filter::NodeFilter;
 use muster_wire::identity::Identity;
-use muster_wire::node_record::ssh_host_keys;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::time::{Instant, timeout};
 use uuid::Uuid;
 
+use crate::http::DirectoryHttpOptions;
 use crate::liveness::Presence;
 use crate::node_table::StoredNode;
-use crate::page::{JSON_NAME_BYTES, MAX_PAGE_BYTES, NodePage, count_fitting, row_bytes};
-use crate::query::{FoundNodes, RecordFilter, find_nodes};
-use crate::state::{DirectoryHandle, DirectoryState};
-use crate::value_path::ValuePath;
+use crate::page::{JSON_NAME_BYTES, MAX_PAGE_BYTES, count_fitting, row_bytes};
+use crate::query::RecordFilter;
+use crate::selection::{parse_fields, parse_filter, parse_path};
+use crate::state::DirectoryHandle;
 
-/// Nodes that were not seen for this time are left out unless they are requested.
-const DEFAULT_STALE_SECONDS: u64 = 3600;
 /// Most values in an answer of `facets`.
 const MAX_FACETS: usize = 1000;
-/// Most fields of each node.
-const MAX_FIELDS: usize = 32;
 /// Longest time that `show` waits until the index has a record that the bucket has.
 const MAX_RECORD_WAIT: Duration = Duration::from_secs(2);
 /// Longest time that `changes` waits.
@@ -45,6 +40,8 @@ pub struct DirectoryOptions {
     pub enabled: bool,
     /// Credentials of a user with the role service.
     pub credentials: PathBuf,
+    /// The HTTP API.
+    pub http: DirectoryHttpOptions,
 }
 
 /// The agent `directory`. The daemon offers it through the service's own connection, so it is not among the agents of the node.
@@ -81,76 +78,6 @@ pub fn build_agent(handle: &DirectoryHandle) -> Result<Agent, AgentError> {
         .build()
 }
 
-impl DirectoryState {
-    fn freshness(&self, now: Instant) -> DirectoryFreshness {
-        let listening = self.listening.map(|since| now.saturating_duration_since(since));
-        DirectoryFreshness {
-            ready: self.is_ready,
-            current: self.is_ready && listening.is_some(),
-            listening_seconds: listening.unwrap_or_default().as_secs(),
-        }
-    }
-
-    fn presence(&self, node: &StoredNode, now: Instant) -> Presence {
-        match self.listening {
-            Some(listening) => node.liveness.presence(now, listening),
-            None => Presence::Unknown,
-        }
-    }
-
-    fn is_stale(&self, node: &StoredNode, limit: Duration, now: Instant) -> bool {
-        let heard = node.liveness.last_seen().or(self.listening);
-        heard.is_some_and(|heard| now.saturating_duration_since(heard) > limit)
-            && self.presence(node, now) == Presence::Missing
-    }
-
-    /// All nodes that match, and how many are left out because they are stale.
-    fn matching(
-        &self,
-        input: &DirectoryQueryInput,
-        now: Instant,
-    ) -> Result<(FoundNodes<'_>, usize), ActionError> {
-        let filter = parse_filter(input.filter.as_deref())?;
-        let mut nodes = find_nodes(&self.table, &filter)
-            .map_err(|error| ActionError::invalid_input(error.to_string()))?;
-        let found = nodes.len();
-        if input.stale != Some(true) {
-            let seconds = input.stale_seconds.unwrap_or(DEFAULT_STALE_SECONDS);
-            let limit = Duration::from_secs(seconds);
-            nodes.retain(|node| !self.is_stale(node, limit, now));
-        }
-        let stale = found - nodes.len();
-        Ok((nodes, stale))
-    }
-
-    fn page(&self, input: &DirectoryQueryInput, now: Instant) -> Result<NodePage<'_>, ActionError> {
-        let (mut nodes, stale) = self.matching(input, now)?;
-        let total = nodes.len();
-        if let Some(after) = &input.after {
-            nodes.retain(|node| node.identity.as_str() > after.as_str());
-        }
-        let limit = input.limit.unwrap_or(MAX_PAGE_NODES).clamp(1, MAX_PAGE_NODES);
-        let has_more = nodes.len() > limit;
-        nodes.truncate(limit);
-        let last = nodes.last().filter(|_| has_more);
-        let next = last.map(|last| last.identity.to_string());
-        Ok(NodePage { nodes, total, stale, next })
-    }
-
-    fn row(&self, node: &StoredNode, fields: &[ValuePath], now: Instant) -> DirectoryNodeRow {
-        let seen = node.liveness.last_seen();
-        DirectoryNodeRow {
-            node: node.identity.to_string(),
-            state: self.presence(node, now).as_str().to_owned(),
-            seen: seen.map(|heard| now.saturating_duration_since(heard).as_secs()),
-            version: node.version.to_string(),
-            collectives: node.collectives.to_vec(),
-            classes: node.classes.len(),
-            fields: self.table.values_at(node, fields),
-        }
-    }
-}
-
 fn find(
     handle: &DirectoryHandle,
     input: &DirectoryQueryInput,
@@ -174,16 +101,24 @@ fn find(
     })
 }
 
-fn list(
+pub(crate) fn list(
     handle: &DirectoryHandle,
-    input: &DirectoryQueryInput,
+    input: &DirectoryListInput,
 ) -> Result<DirectoryListOutput, ActionError> {
-    let fields = parse_fields(&input.fields)?;
+    let fields = parse_fields(&input.query.fields)?;
     let (state, now) = (handle.read(), Instant::now());
-    let mut page = state.page(input, now)?;
-    let mut rows: Vec<_> = page.nodes.iter().map(|node| state.row(node, &fields, now)).collect();
-    page.cut(count_fitting(rows.iter().map(row_bytes)));
-    rows.truncate(page.nodes.len());
+    let mut page = state.page(&input.query, now)?;
+    let (mut rows, mut bytes) = (Vec::new(), 0);
+    for node in &page.nodes {
+        let mut row = state.row(node, &fields, now);
+        row.document = (input.documents == Some(true)).then(|| state.document(node));
+        bytes += row_bytes(&row);
+        if bytes > MAX_PAGE_BYTES && !rows.is_empty() {
+            break;
+        }
+        rows.push(row);
+    }
+    page.cut(rows.len());
     Ok(DirectoryListOutput {
         nodes: rows,
         total: page.total,
@@ -198,8 +133,7 @@ async fn show(
     _: CallContext,
     input: DirectoryShowInput,
 ) -> Result<DirectoryShowOutput, ActionError> {
-    let name = Identity::parse(&input.node)
-        .map_err(|error| ActionError::invalid_input(format!("node: {error}")))?;
+    let name = parse_name(&input.node)?;
     let record = match (input.record, handle.bucket()) {
         (Some(true), Some(bucket)) => {
             bucket.get(name.as_str()).await.map_err(ActionError::from_cause)?
@@ -210,25 +144,8 @@ async fn show(
         // The index follows the bucket within milliseconds. A record that it refuses never arrives.
         let _ = timeout(MAX_RECORD_WAIT, handle.wait_for_revision(&name, record.revision)).await;
     }
-    let mut output = {
-        let (state, now) = (handle.read(), Instant::now());
-        let unknown = || ActionError::failed(format!("the directory knows no node `{name}`"));
-        let node = state.table.get(&name).ok_or_else(unknown)?;
-        let agents = node.agents.iter().cloned().zip(node.agent_versions.iter().cloned());
-        let node_state = state.table.state_of(node);
-        DirectoryShowOutput {
-            node: state.row(node, &[], now),
-            classes: node.classes_known.then(|| node.classes.to_vec()),
-            agents: agents.collect(),
-            facts: state.table.facts_of(node).into_map(),
-            ssh_host_keys: ssh_host_keys(Some(&node_state)),
-            state: node_state.into_map(),
-            record_time: node.record_time,
-            revision: node.revision,
-            record: None,
-            freshness: state.freshness(now),
-        }
-    };
+    let unknown = || ActionError::failed(format!("the directory knows no node `{name}`"));
+    let mut output = handle.read().show(&name, Instant::now()).ok_or_else(unknown)?;
     let value = record.and_then(|record| record.value);
     output.record = value.and_then(|value| String::from_utf8(value.to_vec()).ok());
     Ok(output)
@@ -236,12 +153,12 @@ async fn show(
 
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 pub(crate) struct FacetsInput {
-    path: String,
+    pub(crate) path: String,
     #[serde(flatten)]
-    query: DirectoryQueryInput,
+    pub(crate) query: DirectoryQueryInput,
 }
 
-fn facets(
+pub(crate) fn facets(
     handle: &DirectoryHandle,
     input: &FacetsInput,
 ) -> Result<DirectoryFacetsOutput, ActionError> {
@@ -265,10 +182,10 @@ fn facets(
 
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 pub(crate) struct ChangesInput {
-    cursor: Option<String>,
-    wait: Option<u64>,
+    pub(crate) cursor: Option<String>,
+    pub(crate) wait: Option<u64>,
     #[serde(flatten)]
-    query: DirectoryQueryInput,
+    pub(crate) query: DirectoryQueryInput,
 }
 
 impl ChangesInput {
@@ -293,7 +210,7 @@ async fn changes(
 }
 
 /// What has changed after the cursor, the oldest changes first, as far as it fits into a reply.
-fn answer_changes(
+pub(crate) fn answer_changes(
     handle: &DirectoryHandle,
     input: &ChangesInput,
 ) -> Result<DirectoryChangesOutput, ActionError> {
@@ -343,27 +260,44 @@ fn status(handle: &DirectoryHandle) -> DirectoryStatusOutput {
     }
 }
 
+/// Everything that is known of a node, for those who need no signed record; `None` if it is unknown.
+pub(crate) fn show_known(
+    handle: &DirectoryHandle,
+    name: &str,
+) -> Result<Option<DirectoryShowOutput>, ActionError> {
+    Ok(handle.read().show(&parse_name(name)?, Instant::now()))
+}
+
+/// Calls a function with the row and the classes of each node that matches, until it returns `false`. Nodes are on no pages here.
+pub(crate) fn for_each_row(
+    handle: &DirectoryHandle,
+    query: &DirectoryQueryInput,
+    mut visit: impl FnMut(DirectoryNodeRow, &[String]) -> bool,
+) -> Result<(), ActionError> {
+    let fields = parse_fields(&query.fields)?;
+    let (state, now) = (handle.read(), Instant::now());
+    let (nodes, _) = state.matching(query, now)?;
+    for node in nodes {
+        if !visit(state.row(node, &fields, now), &node.classes) {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// The number of the change in a cursor of this instance.
+pub(crate) fn change_number(handle: &DirectoryHandle, cursor: &str) -> Option<u64> {
+    parse_cursor(cursor, handle.instance())
+}
+
+fn parse_name(text: &str) -> Result<Identity, ActionError> {
+    Identity::parse(text).map_err(|error| ActionError::invalid_input(format!("node: {error}")))
+}
+
 /// Parses a cursor of this instance. A cursor of another instance counts other changes.
 fn parse_cursor(text: &str, instance: Uuid) -> Option<u64> {
     let (made_by, number) = text.split_once('.')?;
     (made_by == instance.to_string()).then(|| number.parse().ok())?
-}
-
-fn parse_filter(text: Option<&str>) -> Result<NodeFilter, ActionError> {
-    let Some(text) = text else { return Ok(NodeFilter::default()) };
-    serde_json::from_str(text)
-        .map_err(|error| ActionError::invalid_input(format!("filter: {error}")))
-}
-
-fn parse_fields(fields: &[String]) -> Result<Vec<ValuePath>, ActionError> {
-    if fields.len() > MAX_FIELDS {
-        return Err(ActionError::invalid_input(format!("fields: at most {MAX_FIELDS}")));
-    }
-    fields.iter().map(|field| parse_path(field)).collect()
-}
-
-fn parse_path(text: &str) -> Result<ValuePath, ActionError> {
-    ValuePath::parse(text).map_err(|error| ActionError::invalid_input(error.to_string()))
 }
 
 #[cfg(test)]

@@ -11,18 +11,23 @@
 
 mod actions;
 mod fact_values;
+mod http;
 mod liveness;
 mod node_set;
 mod node_table;
 mod page;
 mod query;
 mod record_opener;
+mod selection;
 mod service;
 mod state;
 mod value_path;
 
 pub use actions::{DirectoryOptions, DirectoryPlugin, build_agent};
 pub use fact_values::FactValues;
+pub use http::{
+    DirectoryHttp, DirectoryHttpError, DirectoryHttpOptions, TokenFileError, openapi_document,
+};
 pub use liveness::{NodeLiveness, Presence};
 pub use node_table::{NodeTable, StaleRecord, StoredNode};
 pub use query::{FoundNodes, QueryError, find_nodes};

@@ -63,16 +63,29 @@ impl DirectoryFixture {
 
     /// Starts a node that runs an instance of the directory under this name.
     pub(super) fn start_directory(&self, node: &str, service: &str) -> FleetNode {
+        let (signer, home) = self.directory_home(node, service, "");
+        FleetNode { signer, daemon: home.start() }
+    }
+
+    /// The files of a node that runs an instance of the directory; `more` is added to its section.
+    pub(super) fn directory_home(
+        &self,
+        node: &str,
+        service: &str,
+        more: &str,
+    ) -> (Signer, DaemonHome) {
         let signer = self.organisation.node(node);
         let home = self.node_home(&signer, "{}", "");
         let service = self.organisation.service(service);
         let creds = UserCredentials::new(&service.token(), service.key_pair().clone()).unwrap();
         home.write("service.creds", &creds.to_text(), 0o600);
         let path = home.path("service.creds");
-        let options =
-            format!("[plugins.directory]\nenabled = true\ncredentials = \"{}\"\n", path.display());
+        let options = format!(
+            "[plugins.directory]\nenabled = true\ncredentials = \"{}\"\n{more}",
+            path.display()
+        );
         home.write("conf.d/directory.toml", &options, 0o644);
-        FleetNode { signer, daemon: home.start() }
+        (signer, home)
     }
 
     /// A client of the caller in this process.

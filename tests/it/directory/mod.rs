@@ -2,11 +2,16 @@
 
 #![expect(clippy::indexing_slicing, reason = "tests end by panic")]
 
+mod ansible;
 mod fallback;
 mod fixture;
 mod hostile_records;
+mod http;
+mod http_prometheus;
+mod http_watch;
 mod kills;
 mod liveness;
+mod puppet_module;
 mod queries;
 mod state;
 mod verify;

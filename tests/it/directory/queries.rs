@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use muster_tests::command::describe_output;
+use muster_tests::command::{RpcCommand, describe_output};
 use muster_tests::poll_until_ok;
 use muster_tests::published_schemas::{SchemaMode, check_schema};
 use serde_json::{Value, json};
@@ -193,4 +193,28 @@ async fn changed_facts_and_classes_are_published() {
     .await;
     let (document, _) = fleet.rpc.run_json(&["node", "db1.acme.net"]).await;
     assert_eq!(document["facts"]["tier"], Value::from("production"));
+}
+
+/// Completion offers nodes that no command has seen yet. Without a directory it is silent.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn completion_offers_nodes_of_the_directory() {
+    let mut fleet = DirectoryFixture::start().await;
+    let complete = async |rpc: &RpcCommand, line: &str| {
+        let output = rpc.run(&["complete", "bash", "--", line]).await;
+        assert!(
+            output.status.success() && output.stderr.is_empty(),
+            "{}",
+            describe_output(&output)
+        );
+        lines(&output.stdout)
+    };
+    assert_eq!(complete(&fleet.rpc, "rpc find -I db").await, [""; 0]);
+    let _directory = fleet.start_directory("dir1.acme.net", "directory1");
+    let _node = fleet.start_node("db1.acme.net", "{}", "");
+    fleet.await_present(&["db1.acme.net", "dir1.acme.net"]).await;
+    // Another caller, without a cache.
+    fleet.rpc = RpcCommand::new(&fleet.server, &fleet.organisation, &fleet.caller, "");
+    assert_eq!(complete(&fleet.rpc, "rpc find -I db").await, ["db1.acme.net"]);
+    assert_eq!(complete(&fleet.rpc, "rpc node di").await, ["dir1.acme.net"]);
+    assert_eq!(complete(&fleet.rpc, "rpc node /d").await, [""; 0]);
 }

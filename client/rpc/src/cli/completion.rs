@@ -13,7 +13,8 @@ pub const AFTER_HELP: &str = "Examples:
   rpc completion fish > ~/.config/fish/completions/rpc.fish
 
 Names of nodes, classes, agents and facts, and values of facts, are those that
-commands received from the configured fleet in the last 24 hours.";
+commands received from the configured fleet in the last 24 hours. Names of nodes
+also come from the directory, if it answers within 300 ms.";
 
 /// `rpc completion`.
 #[derive(Debug, Args)]

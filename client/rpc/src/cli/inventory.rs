@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args};
+use muster_filter::state::FactPath;
+use muster_request::AnsibleVariable;
 use muster_wire::identity::Identity;
 
 use super::filters::QueryArgs;
@@ -12,7 +14,8 @@ pub const USAGE: &str = "rpc inventory NODE [OPTIONS]
        rpc inventory --collectives | --map FILE [OPTIONS]
        rpc inventory [NODE] --template TEXT|@FILE [OPTIONS]
        rpc inventory --export FILE [--update] [OPTIONS]
-       rpc inventory --validate FILE";
+       rpc inventory --validate FILE
+       rpc inventory --ansible --list | --host NODE [OPTIONS]";
 
 /// Examples.
 pub const AFTER_HELP: &str = "Examples:
@@ -24,9 +27,14 @@ pub const AFTER_HELP: &str = "Examples:
   rpc inventory --export fleet.json           all data of all nodes
   rpc inventory --export fleet.json --update  overwrite, keep its groups
   rpc inventory --validate fleet.yaml
+  rpc inventory --ansible --list --group-by os.family -C apache
 
 `--dm inventory --do file=fleet.json` selects nodes from such a file. Nodes that
-do not reply are missing from it, and the export exits with 2.";
+do not reply are missing from it, and the export exits with 2. `--ansible` is for
+a script of two lines, which Ansible runs as its inventory.";
+
+/// Options of discovery, which an inventory of the directory does not accept.
+const DISCOVERY_FLAGS: [&str; 4] = ["nodes", "method", "options", "discovery_timeout"];
 
 /// Flags that select nodes, which a command for a single node does not accept.
 const NODE_SELECTION_FLAGS: [&str; 10] = [
@@ -44,8 +52,8 @@ const NODE_SELECTION_FLAGS: [&str; 10] = [
 
 /// `rpc inventory`.
 #[derive(Debug, Args)]
-#[command(group = ArgGroup::new("what").args(["node", "collectives", "map", "export", "validate"]))]
-#[command(group = ArgGroup::new("anything").args(["node", "collectives", "map", "export", "validate", "template"]).multiple(true).required(true))]
+#[command(group = ArgGroup::new("what").args(["node", "collectives", "map", "export", "validate", "ansible"]))]
+#[command(group = ArgGroup::new("anything").args(["node", "collectives", "map", "export", "validate", "template", "ansible"]).multiple(true).required(true))]
 pub struct InventoryArgs {
     /// Name of the node
     #[arg(value_name = "NODE", conflicts_with_all = NODE_SELECTION_FLAGS)]
@@ -74,7 +82,31 @@ pub struct InventoryArgs {
     /// Check an inventory file, without sending a request
     #[arg(long, value_name = "FILE", conflicts_with_all = NODE_SELECTION_FLAGS.into_iter().chain(["json", "jq"]))]
     pub validate: Option<PathBuf>,
+    /// An inventory for Ansible.
+    #[command(flatten)]
+    pub ansible: AnsibleArgs,
     /// JSON output, and the nodes.
     #[command(flatten)]
     pub query: QueryArgs,
+}
+
+/// `rpc inventory --ansible`.
+#[derive(Debug, Args)]
+#[command(group = ArgGroup::new("ansible_form").args(["list", "host"]))]
+pub struct AnsibleArgs {
+    /// Print an inventory for Ansible, from the directory
+    #[arg(long, requires = "ansible_form", conflicts_with_all = DISCOVERY_FLAGS.into_iter().chain(["template", "json", "jq"]))]
+    pub ansible: bool,
+    /// All groups, hosts and variables
+    #[arg(long, requires = "ansible")]
+    pub list: bool,
+    /// The variables of one node
+    #[arg(long, value_name = "NODE", requires = "ansible")]
+    pub host: Option<Identity>,
+    /// Make a group of each value of this fact; may be repeated
+    #[arg(long, value_name = "FACT", requires = "ansible", value_parser = FactPath::parse)]
+    pub group_by: Vec<FactPath>,
+    /// Set this variable of each host from a fact; may be repeated
+    #[arg(long, value_name = "NAME=FACT", requires = "ansible", value_parser = AnsibleVariable::parse)]
+    pub var: Vec<AnsibleVariable>,
 }

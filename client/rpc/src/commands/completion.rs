@@ -1,16 +1,23 @@
 //! `rpc completion` prints a shell's completion script, `rpc complete` returns candidates to it, and `rpc man` writes the manual pages.
 //! All are generated from the command definitions.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::CommandFactory as _;
 use muster_jobs::{JobHeader, JobStore};
-use muster_request::{AgentSchemas, ContextStore, DEFAULT_CONTEXT, DdlCache, RpcSettings};
+use muster_request::{
+    AgentSchemas, ContextStore, DEFAULT_CONTEXT, DdlCache, FleetConnection, RpcSettings,
+    TargetSelection,
+};
+use tokio::time::timeout;
 
 use crate::cli::Cli;
 use crate::cli::completion::{CompleteArgs, CompletionArgs, ManPagesArgs};
 use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
+use crate::completion::memory::SeenNamesCache;
 use crate::completion::{
     CompletionCandidate, CompletionLine, CompletionSources, complete_word, completion_script,
 };
@@ -19,6 +26,10 @@ use crate::render::node_count_text;
 
 /// Maximum number of jobs that are offered.
 const MAX_OFFERED_JOBS: usize = 50;
+/// Maximum number of nodes that the directory is asked for.
+const MAX_OFFERED_NODES: usize = 500;
+/// Time for the connection and the answer of the directory.
+const DIRECTORY_PATIENCE: Duration = Duration::from_millis(300);
 
 /// Prints the completion script of a shell.
 pub fn run(args: &CompletionArgs, cx: CommandContext<'_>) -> CommandResult {
@@ -27,7 +38,7 @@ pub fn run(args: &CompletionArgs, cx: CommandContext<'_>) -> CommandResult {
 }
 
 /// Prints completion candidates. Ignores errors of the configuration, which other commands report.
-pub fn answer_shell(args: &CompleteArgs, cx: CommandContext<'_>) -> CommandResult {
+pub async fn answer_shell(args: &CompleteArgs, cx: CommandContext<'_>) -> CommandResult {
     let line = CompletionLine::from_shell(args.shell, &args.words);
     let config = line.option_value(&["-c", "--config"]).map(PathBuf::from);
     let context = line.option_value(&["--context"]);
@@ -42,15 +53,36 @@ pub fn answer_shell(args: &CompleteArgs, cx: CommandContext<'_>) -> CommandResul
     if let Some(settings) = &settings {
         schemas.add_cached(DdlCache::for_settings(settings).load_all());
     }
-    let seen = cx.seen_names();
-    let sources =
-        CompletionSources::new(&schemas.store, &seen, || job_candidates(settings.as_ref(), cx))
-            .with_contexts(context_names(cx));
+    let mut seen = cx.seen_names();
     let mut root = Cli::command();
     root.build();
-    let candidates = complete_word(&root, &sources, &line.before, &line.current);
+    let complete = |seen: &SeenNamesCache| {
+        let jobs = || job_candidates(settings.as_ref(), cx);
+        let sources =
+            CompletionSources::new(&schemas.store, seen, jobs).with_contexts(context_names(cx));
+        let candidates = complete_word(&root, &sources, &line.before, &line.current);
+        (candidates, sources.are_nodes_wanted())
+    };
+    let (mut candidates, are_nodes_wanted) = complete(&seen);
+    if are_nodes_wanted && let Some(settings) = &settings {
+        let known = registered_names(settings, &line.current).await;
+        if !known.is_empty() {
+            seen.extend(SeenNamesCache { nodes: known, ..SeenNamesCache::default() });
+            (candidates, _) = complete(&seen);
+        }
+    }
     cx.printer.print_text(line.render_answer(args.shell, &candidates))?;
     Ok(CommandExitCode::Passed)
+}
+
+/// The names with this beginning that the directory knows; none if it does not answer while a user waits, or there is an error.
+async fn registered_names(settings: &RpcSettings, prefix: &str) -> BTreeSet<String> {
+    let find = async {
+        let target = TargetSelection::default();
+        let fleet = FleetConnection::connect(settings, &target).await.ok()?;
+        fleet.find_registered_prefix(prefix, MAX_OFFERED_NODES).await.ok()
+    };
+    timeout(DIRECTORY_PATIENCE, find).await.ok().flatten().unwrap_or_default()
 }
 
 /// The names of all contexts.

@@ -1,5 +1,6 @@
 //! `rpc inventory`: shows all data of one node, and reports about all nodes.
 
+mod ansible;
 pub(super) mod batches;
 mod collectives;
 mod export;
@@ -48,6 +49,9 @@ impl CommandError for InventoryFileError {}
 pub async fn run(args: inventory::InventoryArgs, cx: CommandContext<'_>) -> CommandResult {
     if let Some(path) = &args.validate {
         return export::validate_file(path, cx);
+    }
+    if args.ansible.ansible {
+        return ansible::run(&args.ansible, &args.query.filters, cx).await;
     }
     if let Some(path) = &args.export {
         return export::run(path, args.update, &args.query.filters, cx).await;

@@ -55,7 +55,8 @@ pub async fn run_list(args: NodesArgs, cx: CommandContext<'_>) -> CommandResult 
     let target = cx.read_target(&args.filters)?;
     let json = form::parse_json_form(&args.json)?;
     let fleet = FleetConnection::connect(&cx.load_settings()?, &target).await?;
-    let options = NodeListOptions { fields: &args.fields, with_stale: args.stale };
+    let options =
+        NodeListOptions { fields: &args.fields, with_stale: args.stale, with_documents: false };
     if let Some(fact) = &args.facets {
         let output = fleet.count_registered(&target, fact, options).await?;
         let has_nodes = output.total > 0;
@@ -118,7 +119,7 @@ pub async fn run_show(args: NodeArgs, cx: CommandContext<'_>) -> CommandResult {
 /// Runs `rpc check-registration`.
 pub async fn run_check(args: CheckRegistrationArgs, cx: CommandContext<'_>) -> CommandResult {
     let target = cx.read_target(&args.filters)?;
-    let options = NodeListOptions { fields: &[], with_stale: true };
+    let options = NodeListOptions { with_stale: true, ..NodeListOptions::default() };
     let list = async {
         let fleet = FleetConnection::connect(&cx.load_settings()?, &target).await?;
         Ok::<_, crate::error::Error>(fleet.list_registered(&target, options).await?)

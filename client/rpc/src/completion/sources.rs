@@ -1,6 +1,6 @@
 //! The names and values that completion offers besides commands and options: from DDLs, seen names, jobs, and the built-in resource types.
 
-use std::cell::LazyCell;
+use std::cell::{Cell, LazyCell};
 use std::collections::BTreeMap;
 
 use clap::Arg;
@@ -29,6 +29,8 @@ pub struct CompletionSources<'a> {
     seen: &'a SeenNamesCache,
     jobs: LazyCell<Vec<CompletionCandidate>, JobReader<'a>>,
     contexts: Vec<String>,
+    /// Whether names of nodes were asked for.
+    nodes_wanted: Cell<bool>,
 }
 
 impl<'a> CompletionSources<'a> {
@@ -38,7 +40,8 @@ impl<'a> CompletionSources<'a> {
         seen: &'a SeenNamesCache,
         jobs: impl FnOnce() -> Vec<CompletionCandidate> + 'a,
     ) -> Self {
-        Self { agents, seen, jobs: LazyCell::new(Box::new(jobs)), contexts: Vec::new() }
+        let jobs: LazyCell<_, JobReader<'a>> = LazyCell::new(Box::new(jobs));
+        Self { agents, seen, jobs, contexts: Vec::new(), nodes_wanted: Cell::new(false) }
     }
 
     /// Adds the names of contexts.
@@ -46,6 +49,11 @@ impl<'a> CompletionSources<'a> {
     pub fn with_contexts(mut self, contexts: Vec<String>) -> Self {
         self.contexts = contexts;
         self
+    }
+
+    /// Whether names of nodes were asked for.
+    pub fn are_nodes_wanted(&self) -> bool {
+        self.nodes_wanted.get()
     }
 
     /// Values of an option or argument, if they can be listed.
@@ -63,7 +71,10 @@ impl<'a> CompletionSources<'a> {
                 ["ok", "failed", "all", "none"].map(CompletionCandidate::without_help).into()
             }
             ("context", _) | (_, Some("CONTEXT")) => plain_candidates(&self.contexts),
-            (_, Some("NODE")) => plain_candidates(&self.seen.nodes),
+            (_, Some("NODE")) => {
+                self.nodes_wanted.set(true);
+                plain_candidates(&self.seen.nodes)
+            }
             (_, Some("CLASS")) => plain_candidates(&self.seen.classes),
             (_, Some("AGENT")) => self.known_agent_candidates(),
             (_, Some("FACT")) => plain_candidates(self.seen.facts.keys()),

@@ -177,6 +177,7 @@ mod tests {
             version: "0.1.0".to_owned(),
             collectives: vec!["muster".to_owned()],
             classes: 3,
+            document: None,
             fields: [("os.name".to_owned(), Value::from("Debian\u{1b}[31m"))].into(),
         };
         let fields = ["os.name".to_owned(), "none".to_owned()];

@@ -6,10 +6,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 fn convert(text: &str) -> String {
-    match DocumentQuery::parse_written(text) {
-        Ok(query) => query.to_string(),
-        Err(error) => panic!("{text}: {error}"),
-    }
+    DocumentQuery::parse_written(text).unwrap().to_string()
 }
 
 #[test]

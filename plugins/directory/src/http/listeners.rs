@@ -1,0 +1,158 @@
+//! Binds the socket and the address, accepts connections, and does TLS.
+
+use std::net::SocketAddr;
+use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use std::{fs, io};
+
+use muster_http::{HttpConnections, HttpLimits, serve_connection};
+use muster_secret::{SecretOwner, read_secret};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, UnixListener};
+use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsAcceptor;
+
+use super::api::{ApiConnection, DirectoryApi};
+use super::options::{DirectoryHttpError, SocketOptions};
+
+/// Pause before an address in use is tried again.
+const BIND_RETRY_INTERVAL: Duration = Duration::from_secs(30);
+/// Connections of clients that have not presented a token yet; a further one closes the oldest.
+const MAX_WAITING_CONNECTIONS: usize = 64;
+/// Time for the handshake of TLS.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Maximum size of the file of the key.
+const MAX_KEY_BYTES: u64 = 64 * 1024;
+/// Limits of each connection.
+const LIMITS: HttpLimits = HttpLimits {
+    head_bytes: 16 * 1024,
+    head_timeout: Duration::from_secs(5),
+    response_timeout: Duration::from_secs(30),
+};
+
+/// Reads a certificate chain and its key.
+pub(super) fn tls_acceptor(
+    certificate: &Path,
+    key: &Path,
+) -> Result<TlsAcceptor, DirectoryHttpError> {
+    let failed = |error: &dyn std::fmt::Display| DirectoryHttpError::Certificate {
+        path: certificate.to_owned(),
+        reason: error.to_string(),
+    };
+    let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_file_iter(certificate)
+        .and_then(Iterator::collect)
+        .map_err(|error| failed(&error))?;
+    let key = read_secret(key, SecretOwner::Daemon, MAX_KEY_BYTES)
+        .map_err(|source| DirectoryHttpError::Secret { key: "key", source })?;
+    let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(|error| failed(&error))?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, key));
+    Ok(TlsAcceptor::from(Arc::new(config.map_err(|error| failed(&error))?)))
+}
+
+/// Serves on a socket until dropped.
+pub(super) async fn serve_socket(options: &SocketOptions, api: DirectoryApi) {
+    let path = &options.path;
+    let listener = loop {
+        match bind_socket(options) {
+            Ok(listener) => break listener,
+            Err(error) => {
+                tracing::error!(path = %path.display(), %error, "cannot serve the directory on the socket");
+                sleep(BIND_RETRY_INTERVAL).await;
+            }
+        }
+    };
+    tracing::info!(path = %path.display(), "serving the directory on a socket");
+    let mut connections = HttpConnections::new(MAX_WAITING_CONNECTIONS);
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let api = api.clone();
+                connections.spawn(|admission| async move {
+                    serve_stream(stream, &api.connection(admission)).await;
+                });
+            }
+            Err(error) => await_files(&error).await,
+        }
+    }
+}
+
+/// Serves with TLS until dropped.
+pub(super) async fn serve_tls(address: SocketAddr, acceptor: &TlsAcceptor, api: DirectoryApi) {
+    let listener = loop {
+        match TcpListener::bind(address).await {
+            Ok(listener) => break listener,
+            Err(error) => {
+                tracing::error!(%address, %error, "cannot serve the directory on the address");
+                sleep(BIND_RETRY_INTERVAL).await;
+            }
+        }
+    };
+    let address = listener.local_addr().unwrap_or(address);
+    tracing::info!(%address, "serving the directory with TLS");
+    let mut connections = HttpConnections::new(MAX_WAITING_CONNECTIONS);
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let (api, acceptor) = (api.clone(), acceptor.clone());
+                connections.spawn(|admission| async move {
+                    match timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await {
+                        Ok(Ok(stream)) => serve_stream(stream, &api.connection(admission)).await,
+                        Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
+                        Err(_) => tracing::debug!("a TLS handshake took too long"),
+                    }
+                });
+            }
+            Err(error) => await_files(&error).await,
+        }
+    }
+}
+
+async fn serve_stream(stream: impl AsyncRead + AsyncWrite + Send + Unpin, api: &ApiConnection) {
+    if let Err(error) = serve_connection(stream, api, LIMITS).await {
+        tracing::debug!(%error, "a connection to the directory's HTTP API failed");
+    }
+}
+
+/// Possibly out of file descriptors: an immediate retry would only use CPU time.
+async fn await_files(error: &io::Error) {
+    tracing::debug!(%error, "cannot accept a connection to the directory's HTTP API");
+    sleep(Duration::from_millis(100)).await;
+}
+
+/// Binds the socket under another name, so that no client can connect before its permissions are set.
+fn bind_socket(options: &SocketOptions) -> io::Result<UnixListener> {
+    let path = &options.path;
+    match fs::symlink_metadata(path) {
+        Ok(metadata) if !metadata.file_type().is_socket() => {
+            return Err(io::Error::new(
+                io::ErrorKind::AlreadyExists,
+                "there is a file that is no socket; remove it, or configure another path",
+            ));
+        }
+        _ => {}
+    }
+    let mut new = path.clone().into_os_string();
+    new.push(".new");
+    let new = Path::new(&new);
+    match fs::remove_file(new) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let listener = UnixListener::bind(new)?;
+    let mode = if let Some(group) = options.group {
+        std::os::unix::fs::chown(new, None, Some(group.as_raw()))?;
+        0o660
+    } else {
+        0o600
+    };
+    fs::set_permissions(new, fs::Permissions::from_mode(mode))?;
+    fs::rename(new, path)?;
+    Ok(listener)
+}

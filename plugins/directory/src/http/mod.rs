@@ -1,0 +1,91 @@
+//! The read-only HTTP API of an instance, on a Unix socket, or with TLS and tokens. Off unless it is configured.
+//!
+//! Everything that a client sends meets a limit before it is parsed. Connections without a valid token never displace those with one; queries run on a few
+//! threads of their own, so that the instance answers callers meanwhile.
+
+mod api;
+mod listeners;
+mod openapi;
+mod options;
+mod parameters;
+mod targets;
+mod tokens;
+mod watch;
+
+use std::sync::Arc;
+
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+
+pub use openapi::openapi_document;
+pub use options::{DirectoryHttpError, DirectoryHttpOptions};
+pub use tokens::TokenFileError;
+
+use crate::state::DirectoryHandle;
+use api::{ApiLimits, DirectoryApi};
+use options::SocketOptions;
+use tokens::TokenFile;
+
+/// The API, as it is configured.
+pub struct DirectoryHttp {
+    socket: Option<SocketOptions>,
+    tls: Option<TlsEndpoint>,
+}
+
+/// What serves with TLS.
+struct TlsEndpoint {
+    address: std::net::SocketAddr,
+    acceptor: TlsAcceptor,
+    tokens: Arc<TokenFile>,
+}
+
+impl std::fmt::Debug for DirectoryHttp {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let address = self.tls.as_ref().map(|tls| tls.address);
+        f.debug_struct("DirectoryHttp")
+            .field("socket", &self.socket)
+            .field("listen", &address)
+            .finish_non_exhaustive()
+    }
+}
+
+impl DirectoryHttp {
+    /// Checks the options, and reads the certificate, its key and the tokens. Binds nothing.
+    pub fn load(options: &DirectoryHttpOptions) -> Result<Self, DirectoryHttpError> {
+        let socket = options.socket()?;
+        let tls = match options.tls()? {
+            Some(tls) => Some(TlsEndpoint {
+                address: tls.address,
+                acceptor: listeners::tls_acceptor(tls.certificate, tls.key)?,
+                tokens: Arc::new(TokenFile::load(tls.tokens)?),
+            }),
+            None => None,
+        };
+        Ok(Self { socket, tls })
+    }
+
+    /// Serves until it is stopped. An address that cannot be bound disables only itself: the error is logged, and binding is tried again.
+    pub async fn run_until_stopped(self, handle: DirectoryHandle, stop: CancellationToken) {
+        let limits = ApiLimits::default();
+        let on_socket = async {
+            if let Some(socket) = &self.socket {
+                let api = DirectoryApi::new(handle.clone(), None, limits.clone());
+                listeners::serve_socket(socket, api).await;
+            }
+        };
+        let on_tls = async {
+            if let Some(tls) = &self.tls {
+                let tokens = Some(Arc::clone(&tls.tokens));
+                let api = DirectoryApi::new(handle.clone(), tokens, limits.clone());
+                listeners::serve_tls(tls.address, &tls.acceptor, api).await;
+            }
+        };
+        tokio::select! {
+            () = stop.cancelled() => {}
+            ((), ()) = async { tokio::join!(on_socket, on_tls) } => {}
+        }
+        if let Some(socket) = &self.socket {
+            let _ = std::fs::remove_file(&socket.path);
+        }
+    }
+}

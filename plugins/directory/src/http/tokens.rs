@@ -1,0 +1,129 @@
+//! The tokens that clients present: names, and hashes of random texts. The file is read again when it changes.
+
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use data_encoding::HEXLOWER_PERMISSIVE;
+use muster_secret::{SecretFileError, SecretOwner, read_secret};
+use sha2::{Digest as _, Sha256};
+use subtle::{Choice, ConstantTimeEq as _};
+
+/// Maximum size of the file.
+const MAX_FILE_BYTES: u64 = 256 * 1024;
+/// Bytes of a hash.
+const HASH_BYTES: usize = 32;
+
+/// Why the file of tokens cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum TokenFileError {
+    /// It cannot be read, or others can read it.
+    #[error(transparent)]
+    File(#[from] SecretFileError),
+    /// A line is not a name and a hash.
+    #[error("{}, line {line}: expected a name and the SHA-256 of a token in hexadecimal, such as `prometheus 9f86d0...`; `printf %s TOKEN | sha256sum` prints it", path.display())]
+    Line {
+        /// The file.
+        path: PathBuf,
+        /// The number of the line, from 1.
+        line: usize,
+    },
+}
+
+/// Which version of the file was read.
+type FileVersion = (u64, i64, i64, u64);
+
+/// The tokens of a file.
+#[derive(Debug)]
+pub(super) struct TokenFile {
+    path: PathBuf,
+    known: Mutex<(Option<FileVersion>, Tokens)>,
+}
+
+/// Hashes of tokens with their names.
+#[derive(Debug, Default)]
+struct Tokens(Vec<(String, [u8; HASH_BYTES])>);
+
+impl TokenFile {
+    /// Reads the file.
+    pub(super) fn load(path: &Path) -> Result<Self, TokenFileError> {
+        let version = file_version(path);
+        let tokens = Tokens::read(path)?;
+        Ok(Self { path: path.to_owned(), known: Mutex::new((version, tokens)) })
+    }
+
+    /// The name of this token. While the file cannot be read, there are no tokens.
+    pub(super) fn name_of(&self, token: &str) -> Option<String> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let version = file_version(&self.path);
+        if known.0 != version {
+            let tokens = Tokens::read(&self.path).unwrap_or_else(|error| {
+                tracing::error!(%error, "cannot read the tokens of the directory's HTTP API; refusing all");
+                Tokens::default()
+            });
+            *known = (version, tokens);
+        }
+        known.1.name_of(token)
+    }
+}
+
+impl Tokens {
+    fn read(path: &Path) -> Result<Self, TokenFileError> {
+        Self::parse(&read_secret(path, SecretOwner::Daemon, MAX_FILE_BYTES)?)
+            .map_err(|line| TokenFileError::Line { path: path.to_owned(), line })
+    }
+
+    /// Parses lines of names and hashes; the error is the number of a line.
+    fn parse(text: &str) -> Result<Self, usize> {
+        let lines = text.lines().enumerate();
+        let lines = lines.map(|(index, line)| (index + 1, line.trim()));
+        let lines = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
+        let tokens = lines.map(|(number, line)| {
+            let mut words = line.split_whitespace();
+            let (Some(name), Some(hash), None) = (words.next(), words.next(), words.next()) else {
+                return Err(number);
+            };
+            let hash = HEXLOWER_PERMISSIVE.decode(hash.as_bytes()).map_err(|_| number)?;
+            Ok((name.to_owned(), hash.try_into().map_err(|_| number)?))
+        });
+        tokens.collect::<Result<_, _>>().map(Self)
+    }
+
+    /// Compares with every hash, each in constant time.
+    fn name_of(&self, token: &str) -> Option<String> {
+        let hash: [u8; HASH_BYTES] = Sha256::digest(token.as_bytes()).into();
+        let mut found = None;
+        for (name, known) in &self.0 {
+            let is_equal: Choice = known.ct_eq(&hash);
+            if bool::from(is_equal) {
+                found = Some(name.clone());
+            }
+        }
+        found
+    }
+}
+
+fn file_version(path: &Path) -> Option<FileVersion> {
+    let metadata = std::fs::metadata(path).ok()?;
+    Some((metadata.ino(), metadata.mtime(), metadata.mtime_nsec(), metadata.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_are_found_by_their_hash() {
+        // `printf %s secret | sha256sum`
+        let hash = "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b";
+        let text = format!("# tokens\n\nprometheus {hash}\nother {}\n", "0".repeat(64));
+        let tokens = Tokens::parse(&text).unwrap();
+        assert_eq!(tokens.name_of("secret").as_deref(), Some("prometheus"));
+        for wrong in ["", "secret ", hash] {
+            assert_eq!(tokens.name_of(wrong), None, "{wrong}");
+        }
+        for wrong in ["prometheus", "a b c", "prometheus 00", &format!("a {}z", "0".repeat(63))] {
+            assert_eq!(Tokens::parse(wrong).err(), Some(1), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Which nodes an input selects, and how each one is shown.
+
+use std::time::Duration;
+
+use muster_api::ActionError;
+use muster_contract::directory::{
+    DirectoryFreshness, DirectoryNodeDocument, DirectoryNodeRow, DirectoryQueryInput,
+    DirectoryShowOutput, MAX_PAGE_NODES,
+};
+use muster_filter::NodeFilter;
+use muster_wire::identity::Identity;
+use muster_wire::node_record::ssh_host_keys;
+use tokio::time::Instant;
+
+use crate::liveness::Presence;
+use crate::node_table::StoredNode;
+use crate::page::NodePage;
+use crate::query::{FoundNodes, find_nodes};
+use crate::state::DirectoryState;
+use crate::value_path::ValuePath;
+
+/// Nodes that were not seen for this time are left out unless they are requested.
+const DEFAULT_STALE_SECONDS: u64 = 3600;
+/// Most fields of each node.
+const MAX_FIELDS: usize = 32;
+
+impl DirectoryState {
+    pub(crate) fn freshness(&self, now: Instant) -> DirectoryFreshness {
+        let listening = self.listening.map(|since| now.saturating_duration_since(since));
+        DirectoryFreshness {
+            ready: self.is_ready,
+            current: self.is_ready && listening.is_some(),
+            listening_seconds: listening.unwrap_or_default().as_secs(),
+        }
+    }
+
+    pub(crate) fn presence(&self, node: &StoredNode, now: Instant) -> Presence {
+        match self.listening {
+            Some(listening) => node.liveness.presence(now, listening),
+            None => Presence::Unknown,
+        }
+    }
+
+    pub(crate) fn is_stale(&self, node: &StoredNode, limit: Duration, now: Instant) -> bool {
+        let heard = node.liveness.last_seen().or(self.listening);
+        heard.is_some_and(|heard| now.saturating_duration_since(heard) > limit)
+            && self.presence(node, now) == Presence::Missing
+    }
+
+    /// All nodes that match, and how many are left out because they are stale.
+    pub(crate) fn matching(
+        &self,
+        input: &DirectoryQueryInput,
+        now: Instant,
+    ) -> Result<(FoundNodes<'_>, usize), ActionError> {
+        let filter = parse_filter(input.filter.as_deref())?;
+        let mut nodes = find_nodes(&self.table, &filter)
+            .map_err(|error| ActionError::invalid_input(error.to_string()))?;
+        let found = nodes.len();
+        if input.stale != Some(true) {
+            let seconds = input.stale_seconds.unwrap_or(DEFAULT_STALE_SECONDS);
+            let limit = Duration::from_secs(seconds);
+            nodes.retain(|node| !self.is_stale(node, limit, now));
+        }
+        let stale = found - nodes.len();
+        Ok((nodes, stale))
+    }
+
+    pub(crate) fn page(
+        &self,
+        input: &DirectoryQueryInput,
+        now: Instant,
+    ) -> Result<NodePage<'_>, ActionError> {
+        let (mut nodes, stale) = self.matching(input, now)?;
+        let total = nodes.len();
+        if let Some(after) = &input.after {
+            nodes.retain(|node| node.identity.as_str() > after.as_str());
+        }
+        let limit = input.limit.unwrap_or(MAX_PAGE_NODES).clamp(1, MAX_PAGE_NODES);
+        let has_more = nodes.len() > limit;
+        nodes.truncate(limit);
+        let last = nodes.last().filter(|_| has_more);
+        let next = last.map(|last| last.identity.to_string());
+        Ok(NodePage { nodes, total, stale, next })
+    }
+
+    pub(crate) fn row(
+        &self,
+        node: &StoredNode,
+        fields: &[ValuePath],
+        now: Instant,
+    ) -> DirectoryNodeRow {
+        let seen = node.liveness.last_seen();
+        DirectoryNodeRow {
+            node: node.identity.to_string(),
+            state: self.presence(node, now).as_str().to_owned(),
+            seen: seen.map(|heard| now.saturating_duration_since(heard).as_secs()),
+            version: node.version.to_string(),
+            collectives: node.collectives.to_vec(),
+            classes: node.classes.len(),
+            fields: self.table.values_at(node, fields),
+            document: None,
+        }
+    }
+
+    pub(crate) fn document(&self, node: &StoredNode) -> DirectoryNodeDocument {
+        DirectoryNodeDocument {
+            classes: node.classes_known.then(|| node.classes.to_vec()),
+            facts: self.table.facts_of(node).into_map(),
+        }
+    }
+
+    /// Everything that is known of a node, without its signed record; `None` if it is unknown.
+    pub(crate) fn show(&self, name: &Identity, now: Instant) -> Option<DirectoryShowOutput> {
+        let node = self.table.get(name)?;
+        let agents = node.agents.iter().cloned().zip(node.agent_versions.iter().cloned());
+        let node_state = self.table.state_of(node);
+        Some(DirectoryShowOutput {
+            node: self.row(node, &[], now),
+            classes: node.classes_known.then(|| node.classes.to_vec()),
+            agents: agents.collect(),
+            facts: self.table.facts_of(node).into_map(),
+            ssh_host_keys: ssh_host_keys(Some(&node_state)),
+            state: node_state.into_map(),
+            record_time: node.record_time,
+            revision: node.revision,
+            record: None,
+            freshness: self.freshness(now),
+        })
+    }
+}
+
+pub(crate) fn parse_filter(text: Option<&str>) -> Result<NodeFilter, ActionError> {
+    let Some(text) = text else { return Ok(NodeFilter::default()) };
+    serde_json::from_str(text)
+        .map_err(|error| ActionError::invalid_input(format!("filter: {error}")))
+}
+
+pub(crate) fn parse_fields(fields: &[String]) -> Result<Vec<ValuePath>, ActionError> {
+    if fields.len() > MAX_FIELDS {
+        return Err(ActionError::invalid_input(format!("fields: at most {MAX_FIELDS}")));
+    }
+    fields.iter().map(|field| parse_path(field)).collect()
+}
+
+pub(crate) fn parse_path(text: &str) -> Result<ValuePath, ActionError> {
+    ValuePath::parse(text).map_err(|error| ActionError::invalid_input(error.to_string()))
+}

@@ -1,0 +1,110 @@
+//! Responses: a page, or a stream of events.
+
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+
+/// The status line of a response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names are those of HTTP")]
+pub enum HttpStatus {
+    Ok,
+    BadRequest,
+    Unauthorized,
+    NotFound,
+    NotAllowed,
+    RequestTimeout,
+    TooLarge,
+    InternalError,
+    Unavailable,
+}
+
+impl HttpStatus {
+    fn status_line(self) -> &'static str {
+        match self {
+            Self::Ok => "200 OK",
+            Self::BadRequest => "400 Bad Request",
+            Self::Unauthorized => "401 Unauthorized",
+            Self::NotFound => "404 Not Found",
+            Self::NotAllowed => "405 Method Not Allowed",
+            Self::RequestTimeout => "408 Request Timeout",
+            Self::TooLarge => "431 Request Header Fields Too Large",
+            Self::InternalError => "500 Internal Server Error",
+            Self::Unavailable => "503 Service Unavailable",
+        }
+    }
+
+    /// A header that belongs to the status.
+    fn header(self) -> &'static str {
+        match self {
+            Self::NotAllowed => "Allow: GET, HEAD\r\n",
+            Self::Unauthorized => "WWW-Authenticate: Bearer\r\n",
+            _ => "",
+        }
+    }
+}
+
+/// The body of a response.
+#[derive(Debug)]
+pub enum HttpBody {
+    /// A page.
+    Text(String),
+    /// Parts that are written as they come, until the sender is dropped.
+    Stream(mpsc::Receiver<String>),
+}
+
+/// A response.
+#[derive(Debug)]
+pub struct HttpResponse {
+    /// The status.
+    pub status: HttpStatus,
+    /// The media type.
+    pub content_type: &'static str,
+    /// The body.
+    pub body: HttpBody,
+    /// What the server holds until the response is written.
+    pub permit: Option<OwnedSemaphorePermit>,
+}
+
+impl HttpResponse {
+    /// A page of this type.
+    pub fn page(status: HttpStatus, content_type: &'static str, text: impl Into<String>) -> Self {
+        Self { status, content_type, body: HttpBody::Text(text.into()), permit: None }
+    }
+
+    /// A page of plain text.
+    pub fn plain_text(status: HttpStatus, text: impl Into<String>) -> Self {
+        Self::page(status, "text/plain; charset=utf-8", text)
+    }
+
+    /// The head. A stream ends with the connection, so it has no length.
+    pub(crate) fn head(&self) -> String {
+        let length = match &self.body {
+            HttpBody::Text(text) => format!("Content-Length: {}\r\n", text.len()),
+            HttpBody::Stream(_) => String::new(),
+        };
+        format!(
+            "HTTP/1.1 {}\r\nContent-Type: {}\r\n{length}{}Cache-Control: no-store\r\n\
+             X-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n",
+            self.status.status_line(),
+            self.content_type,
+            self.status.header(),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn head_has_the_length_of_a_page() {
+        let head = HttpResponse::plain_text(HttpStatus::Ok, "ok\n").head();
+        assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
+        assert!(head.contains("\r\nContent-Length: 3\r\n") && head.ends_with("\r\n\r\n"));
+        let (_, receiver) = mpsc::channel(1);
+        let stream = HttpResponse {
+            body: HttpBody::Stream(receiver),
+            ..HttpResponse::plain_text(HttpStatus::Ok, "")
+        };
+        assert!(!stream.head().contains("Content-Length"));
+    }
+}
