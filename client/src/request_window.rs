@@ -66,12 +66,13 @@ impl RequestWindow {
 
     /// How many requests may be outstanding; at least one.
     pub(crate) fn capacity(&self) -> usize {
-        let limit = match self.expected_bytes {
-            _ if self.replies > 0 => u64::MAX,
-            Some(_) => MAX_INITIAL_REQUESTS,
+        let fitting = self.bytes / self.reply_bytes();
+        let requests = match self.expected_bytes {
+            _ if self.replies > 0 => fitting,
+            Some(_) => fitting.min(MAX_INITIAL_REQUESTS),
             None => MAX_UNKNOWN_REQUESTS,
         };
-        let requests = (self.bytes / self.reply_bytes()).clamp(1, limit) + self.extra_requests;
+        let requests = requests.max(1) + self.extra_requests;
         usize::try_from(requests).unwrap_or(usize::MAX)
     }
 

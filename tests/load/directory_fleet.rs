@@ -181,7 +181,7 @@ fn registration_config() -> RegistrationConfig {
         enabled: true,
         heartbeat: Duration::from_mins(1),
         refresh: Duration::from_hours(1),
-        min_interval: Duration::from_mins(5),
+        min_interval: Duration::from_secs(10),
         state_interval: Duration::from_mins(5),
         volatile_facts: Vec::new(),
         excluded_facts: Vec::new(),

@@ -229,7 +229,7 @@ fn report_is_aligned_and_names_each_origin() {
     let config = Config::merge_files(Path::new("/e/rpcd.toml"), &around, &files).unwrap();
     let report = config.check_report();
     let lines: Vec<&str> = report.lines().collect();
-    assert_eq!(lines.len(), 50, "{report}");
+    assert_eq!(lines.len(), 51, "{report}");
     assert_eq!(
         lines[0].split_whitespace().collect::<Vec<_>>(),
         ["identity", "=", "\"n1\"", "#", "default"]
@@ -237,7 +237,7 @@ fn report_is_aligned_and_names_each_origin() {
     assert!(lines[2].ends_with("# /e/rpcd.toml:2"), "{report}");
     let equals: Vec<_> = lines.iter().map(|line| line.find(" = ")).collect();
     assert!(equals.iter().all(|at| *at == equals[0]), "{report}");
-    assert!(report.contains("broker.ca                         = none"), "{report}");
+    assert!(report.contains("broker.ca                           = none"), "{report}");
 }
 
 #[test]

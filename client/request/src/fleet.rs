@@ -118,13 +118,30 @@ impl FleetConnection {
         &self,
         ping: PingRequest<'_>,
         observer: &dyn RequestObserver,
-        mut show: impl FnMut(&ReceivedReply),
+        show: impl FnMut(&ReceivedReply),
     ) -> Result<Option<CallStats>, FleetRequestError> {
-        let call_target = match self.locate_nodes(ping.target, observer).await? {
-            Some(nodes) if nodes.is_empty() => return Ok(None),
-            Some(nodes) => CallTarget::Nodes(nodes),
-            None => CallTarget::Filter(ping.target.filter.clone()),
-        };
+        match self.locate_nodes(ping.target, observer).await? {
+            Some(nodes) if nodes.is_empty() => Ok(None),
+            Some(nodes) => self.send_ping(CallTarget::Nodes(nodes), ping, show).await.map(Some),
+            None => self.ping_by_broadcast(ping, show).await.map(Some),
+        }
+    }
+
+    /// Like [`Self::ping`], by a broadcast to all nodes, whatever the discovery method.
+    pub async fn ping_by_broadcast(
+        &self,
+        ping: PingRequest<'_>,
+        show: impl FnMut(&ReceivedReply),
+    ) -> Result<CallStats, FleetRequestError> {
+        self.send_ping(CallTarget::Filter(ping.target.filter.clone()), ping, show).await
+    }
+
+    async fn send_ping(
+        &self,
+        call_target: CallTarget,
+        ping: PingRequest<'_>,
+        mut show: impl FnMut(&ReceivedReply),
+    ) -> Result<CallStats, FleetRequestError> {
         let mut call = RpcCall::new("rpcutil", "ping", call_target).map_err(ClientError::from)?;
         call.wait = self.listen;
         call.expect = ping.expect;
@@ -135,7 +152,7 @@ impl FleetConnection {
                 show(answer);
             }
         };
-        Ok(Some(run_until_interrupt(self.client.run_call(call, show_ok)).await??))
+        Ok(run_until_interrupt(self.client.run_call(call, show_ok)).await??)
     }
 
     /// Discovers the target nodes. Named nodes are used without discovery.

@@ -14,8 +14,8 @@ pub const AFTER_HELP: &str = "Examples:
   rpc find --dm inventory --do file=fleet.json -S \"apache or country=uk\"
   rpc find --verify -C apache        compare the directory with the nodes
 
-Exits with 1 if no node matches; with --one, with 2 if several match; with --verify,
-with 2 if there are differences.";
+Exits with 1 if no node matches, with 2 if --one finds several or --verify finds
+differences.";
 
 /// `rpc find`.
 #[derive(Debug, Args)]

@@ -54,7 +54,7 @@ pub async fn run(args: FindArgs, cx: CommandContext<'_>) -> CommandResult {
             (found.nodes, true)
         } else {
             method = DiscoveryMethod::Broadcast;
-            let (nodes, complete) = ping_nodes(&fleet, &target, cx).await?;
+            let (nodes, complete) = ping_nodes(&fleet, &target).await?;
             let schemas = AgentSchemas::load(Some(&settings))?;
             let (flags, connection) = (&args.query.filters, (&fleet, &schemas));
             unanswered = find_unanswered(flags, &target, &nodes, connection, cx).await?;
@@ -117,13 +117,12 @@ fn warn_of_missing(found: &RegisteredNodes, cx: CommandContext<'_>) {
 async fn ping_nodes(
     fleet: &FleetConnection,
     target: &TargetSelection,
-    cx: CommandContext<'_>,
 ) -> Result<(BTreeSet<Identity>, bool)> {
     let mut nodes = BTreeSet::new();
     let ping = PingRequest { target, expect: None, traceparent: None };
-    let stats = fleet.ping(ping, cx.printer, |received| {
+    let stats = fleet.ping_by_broadcast(ping, |received| {
         nodes.insert(received.reply.sender.clone());
     });
-    let complete = stats.await?.is_none_or(|stats| stats.incomplete.is_none());
+    let complete = stats.await?.incomplete.is_none();
     Ok((nodes, complete))
 }
