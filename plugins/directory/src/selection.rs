@@ -42,8 +42,8 @@ impl DirectoryState {
     }
 
     pub(crate) fn is_stale(&self, node: &StoredNode, limit: Duration, now: Instant) -> bool {
-        let heard = node.liveness.last_seen().or(self.listening);
-        heard.is_some_and(|heard| now.saturating_duration_since(heard) > limit)
+        let seen = node.liveness.last_seen().or(self.listening);
+        seen.is_some_and(|seen| now.saturating_duration_since(seen) > limit)
             && self.presence(node, now) == Presence::Missing
     }
 
@@ -94,7 +94,7 @@ impl DirectoryState {
         DirectoryNodeRow {
             node: node.identity.to_string(),
             state: self.presence(node, now).as_str().to_owned(),
-            seen: seen.map(|heard| now.saturating_duration_since(heard).as_secs()),
+            seen: seen.map(|seen| now.saturating_duration_since(seen).as_secs()),
             version: node.version.to_string(),
             collectives: node.collectives.to_vec(),
             classes: node.classes.len(),

@@ -98,6 +98,7 @@ fn filter_example(flag: &str) -> &'static str {
         "--with-agent" => "write it like `-A puppetral` or `-A /^pup/`",
         "--with-identity" => "write it like `-I db1.acme.net` or `-I /^web/`",
         "--select" => "write it like `-S '(country=uk or customer=acme) and not apache'`",
+        "--query" => "write it like `-Q \"{ 'facts.country': 'uk', classes: apache }\"`",
         _ => "write it like `-W \"environment=development mysql::master\"`",
     }
 }
