@@ -150,7 +150,10 @@ fn run_daemon(arguments: &DaemonArgs) -> anyhow::Result<()> {
     for warning in config.warnings() {
         tracing::warn!("{warning}");
     }
-    memory::share_one_heap();
+    // An instance of the directory decodes records on all processors; one heap would let them wait for each other.
+    if !config.enables_plugin("directory") {
+        memory::share_one_heap();
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .max_blocking_threads(64)

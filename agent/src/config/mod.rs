@@ -60,6 +60,11 @@ impl Deref for Config {
 }
 
 impl Config {
+    /// Whether the table of a plugin that is off by default has `enabled = true`.
+    pub fn enables_plugin(&self, name: &str) -> bool {
+        self.plugins.get(name).and_then(|table| table.get("enabled")) == Some(&true.into())
+    }
+
     /// Reads the file and those in `conf.d` beside it.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
         Self::load_replacing(path, None)

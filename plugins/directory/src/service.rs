@@ -1,9 +1,10 @@
 //! One instance of the directory: reads all records, and follows changes and heartbeats.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::FutureExt as _;
+use futures_util::{FutureExt as _, StreamExt as _, stream};
 use muster_bus::{
     Bucket, BucketEntry, BucketError, BucketWatch, Bus, BusEvent, BusMessage, BusSubscription,
     Bytes,
@@ -34,8 +35,10 @@ const NODE_BACK: &str = "node_back";
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// After a longer time between two searches, this process was stopped in between.
 const MAX_CHECK_DELAY: Duration = Duration::from_secs(5);
-/// Records that are opened together.
-const MAX_BATCH_ENTRIES: usize = 512;
+/// Records that are read before heartbeats are looked at again.
+const MAX_BATCH_ENTRIES: usize = 1024;
+/// Records that are opened together. The next ones are opened while these are stored.
+const SHARE_ENTRIES: usize = 128;
 /// Pause before the bucket is opened again.
 const REOPEN_INTERVAL: Duration = Duration::from_secs(2);
 
@@ -115,9 +118,7 @@ impl DirectoryService {
                 entry = watch.next() => match entry? {
                     Some(entry) => {
                         let entries = buffered_entries(entry, &mut watch)?;
-                        for opened in self.opener.open_entries(entries).await {
-                            self.accept_entry(opened).await;
-                        }
+                        self.accept_entries(entries).await;
                     }
                     None => return Ok(()),
                 },
@@ -176,6 +177,22 @@ impl DirectoryService {
             ListeningChange::Lost => None,
             ListeningChange::Restored => Some(Instant::now()),
         };
+    }
+
+    /// Opens and stores entries in their order; some are opened while those before them are stored.
+    async fn accept_entries(&self, mut entries: Vec<BucketEntry>) {
+        let mut shares = Vec::new();
+        while !entries.is_empty() {
+            let rest = entries.split_off(SHARE_ENTRIES.min(entries.len()));
+            shares.push(std::mem::replace(&mut entries, rest));
+        }
+        let shares = stream::iter(shares).map(|share| self.opener.open_entries(share));
+        let mut opened = pin!(shares.buffered(2));
+        while let Some(share) = opened.next().await {
+            for entry in share {
+                self.accept_entry(entry).await;
+            }
+        }
     }
 
     /// Stores a record, unless it is forged or older than the known one. A known record that is refused now is dropped: its node was revoked.
