@@ -302,3 +302,35 @@ proptest! {
         prop_assert!(class == "a" || !narrower.matches(&node));
     }
 }
+
+/// A4.10: a word is a fact if it has an operator and a class otherwise, either may have a regular expression, and all must match.
+#[test]
+fn a4_10_words_are_facts_or_classes_and_all_must_match() {
+    let facts = serde_json::json!({"environment": "development", "customer": "acme", "cpus": 8});
+    let facts = NodeFacts::from_value(facts).unwrap();
+    let classes = ["mysql::master".to_owned(), "common".to_owned()];
+    let node = NodeView {
+        identity: "db1",
+        facts: &facts,
+        classes: &classes,
+        classes_known: true,
+        agents: &[],
+        collectives: &[],
+        state: None,
+    };
+    for (words, expected) in [
+        ("environment=development customer=acme mysql::master", true),
+        ("environment=development customer=acme mysql::slave", false),
+        ("environment=production customer=acme mysql::master", false),
+        ("mysql::master", true),
+        ("MySQL::Master", true),
+        ("customer", false),
+        ("/^mysql::/ customer=/^ac/", true),
+        ("/^nginx/ customer=/^ac/", false),
+        ("customer!=initech cpus>=8", true),
+        ("cpus>8", false),
+    ] {
+        let filter = NodeFilter::default().with_words(words).unwrap();
+        assert_eq!(filter.matches(&node), expected, "{words}");
+    }
+}
