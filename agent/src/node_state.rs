@@ -41,7 +41,12 @@ impl NodeStateStore {
         self.current.get()
     }
 
-    /// Reads all sources. Blocks.
+    /// Whether the sources have not been read yet.
+    pub(crate) fn is_pending(&self) -> bool {
+        !self.sources.is_empty() && self.current.get().is_none()
+    }
+
+    /// Reads all sources. A state that exceeds the limits counts as empty. Blocks.
     pub fn refresh(&self, system: &dyn System) {
         let mut state = Map::new();
         for source in &self.sources {
@@ -49,12 +54,15 @@ impl NodeStateStore {
                 state.insert(source.name().to_owned(), Value::Object(read));
             }
         }
-        let state = match NodeFacts::from_map(state) {
-            Ok(state) => Some(state),
-            Err(error) => return tracing::warn!(%error, "cannot use the state of the node"),
+        let (state, error) = match NodeFacts::from_map(state) {
+            Ok(state) => (state, None),
+            Err(error) => (NodeFacts::default(), Some(error)),
         };
-        if *self.current.get() != state {
-            self.current.set(state);
+        if (*self.current.get()).as_ref() != Some(&state) {
+            if let Some(error) = error {
+                tracing::warn!(%error, "cannot use the state of the node; its record has none");
+            }
+            self.current.set(Some(state));
         }
     }
 }
@@ -126,7 +134,10 @@ mod tests {
         let system = FakeSystem::new();
         let store = NodeStateStore::new(vec![Arc::new(SshStateSource)]);
         assert_eq!(*store.current(), None);
+        // Nothing is published before the first read, unless there is nothing to read.
+        assert!(store.is_pending() && !NodeStateStore::default().is_pending());
         store.refresh(&system);
+        assert!(!store.is_pending());
         let known = store.current();
         assert_eq!(*known, Some(NodeFacts::default()));
         store.refresh(&system);

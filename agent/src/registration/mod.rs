@@ -217,6 +217,10 @@ impl NodeRegistration {
     }
 
     async fn try_publish_changes(&mut self) -> Result<(), RegistrationError> {
+        // A record without the state would replace one that has it, and the next one would wait for the interval of the state.
+        if self.core.state.is_pending() {
+            return Ok(());
+        }
         if !self.is_read {
             self.read_published().await?;
         }
