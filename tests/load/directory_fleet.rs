@@ -15,10 +15,10 @@ use muster_wire::stores::NODES_BUCKET;
 use muster_wire::subject::bucket_changes;
 use tempfile::TempDir;
 
-use crate::broker_restart::EventShape;
 use crate::caller::{ConnectionKind, connect};
 use crate::client::rpc;
 use crate::directory::{await_ready, start_directory};
+use crate::event_shape::EventShape;
 use crate::fleet::{FleetSettings, start_nodes};
 use crate::measure::millis;
 use crate::process::run_timed;

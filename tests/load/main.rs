@@ -27,6 +27,7 @@ mod directory;
 mod directory_fleet;
 mod discovery;
 mod engine;
+mod event_shape;
 mod fleet;
 mod floor;
 mod gate;

@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use muster_tests::command::{RpcCommand, describe_output};
-use muster_tests::poll_until_ok;
+use muster_tests::{poll_until_ok, simulate_delay};
 use serde_json::{Value, json};
-use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::fixture::{DirectoryFixture, lines};
@@ -54,7 +53,8 @@ async fn directory_killed_a_hundred_times_gives_no_wrong_answer() {
     let stop = CancellationToken::new();
     let kills = async {
         for _ in 0..KILLS {
-            sleep(Duration::from_millis(rand::random_range(0..MAX_LIFE_MS))).await;
+            // The moment of the kill is the test: no state precedes it.
+            simulate_delay(Duration::from_millis(rand::random_range(0..MAX_LIFE_MS))).await;
             directory.daemon.kill_and_wait();
             directory.daemon = directory.daemon.home().clone().start();
         }

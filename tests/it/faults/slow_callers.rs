@@ -78,46 +78,35 @@ async fn slow_caller_is_informed_and_others_are_not_affected() {
     assert!(again.await.is_done());
 }
 
-/// The broker keeps at most 64 MiB for a connection. Replies of 80 MB in all would exceed that if all nodes were asked at once.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn slow_caller_receives_every_reply_of_known_nodes() {
+/// 400 known nodes reply with this many bytes each to a caller on this link; every reply must arrive.
+async fn receive_all_over_link(reply_bytes: usize, bytes_per_second: u32, wait: Duration) {
     let organisation = Organisation::new(&["muster"]);
     let server = organisation.start_broker().await;
     let proxy = FaultProxy::start(&server).await;
     let effects = Arc::<EffectLog>::default();
     let nodes = LedgerNodes::start(&organisation, &server, 0..400, &effects).await;
     let caller = TestCaller::connect(&organisation, &proxy, organisation.caller("rip")).await;
-    proxy.inject(NetworkFault::SlowLink {
-        delay: Duration::from_millis(10),
-        bytes_per_second: 12_500_000,
-    });
+    proxy.inject(NetworkFault::SlowLink { delay: Duration::from_millis(10), bytes_per_second });
     let mut call = large_call(CallTarget::Nodes(nodes.names()));
-    call.data = to_object(json!({"bytes": 200_000}));
-    // Shorter than the transfer: the time counts from each node's own request.
-    call.wait = Duration::from_secs(4);
+    call.data = to_object(json!({"bytes": reply_bytes}));
+    call.wait = wait;
     let entry = record_call(&caller.client, call).await;
     let (stats, _) = entry.finished();
     assert_eq!((stats.ok, stats.incomplete), (400, None), "{stats:?}");
     assert!(stats.missing.is_empty() && stats.unsent.is_empty(), "{stats:?}");
 }
 
+/// The broker keeps at most 64 MiB for a connection. Replies of 80 MB in all would exceed that if all nodes were asked at once. The wait is shorter than
+/// the transfer: the time counts from each node's own request.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn slow_caller_receives_every_reply_of_known_nodes() {
+    receive_all_over_link(200_000, 12_500_000, Duration::from_secs(4)).await;
+}
+
 /// A broker closes a connection that does not take all that is pending in 10 s: 8.75 MB at 7 Mbit/s, half of these replies.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn caller_on_a_very_slow_link_receives_every_reply_of_known_nodes() {
-    let organisation = Organisation::new(&["muster"]);
-    let server = organisation.start_broker().await;
-    let proxy = FaultProxy::start(&server).await;
-    let effects = Arc::<EffectLog>::default();
-    let nodes = LedgerNodes::start(&organisation, &server, 0..400, &effects).await;
-    let caller = TestCaller::connect(&organisation, &proxy, organisation.caller("rip")).await;
-    let bytes_per_second = 7_000_000 / 8;
-    proxy.inject(NetworkFault::SlowLink { delay: Duration::from_millis(10), bytes_per_second });
-    let mut call = large_call(CallTarget::Nodes(nodes.names()));
-    call.data = to_object(json!({"bytes": 40_000}));
-    let entry = record_call(&caller.client, call).await;
-    let (stats, _) = entry.finished();
-    assert_eq!((stats.ok, stats.incomplete), (400, None), "{stats:?}");
-    assert!(stats.missing.is_empty() && stats.unsent.is_empty(), "{stats:?}");
+    receive_all_over_link(40_000, 7_000_000 / 8, LONG_WAIT).await;
 }
 
 /// Calls all nodes and waits this long for the end.

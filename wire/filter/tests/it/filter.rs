@@ -1,6 +1,6 @@
 //! Filters: the evaluator compared with an independent model, round trips, and arbitrary input. No node and no broker is involved.
 
-use muster_filter::state::{NodeFacts, NodeView};
+use muster_filter::state::NodeFacts;
 use muster_filter::{FactOperator, FactTerm, FilterPattern, NodeFilter};
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
@@ -292,10 +292,7 @@ proptest! {
         filter in filter(), facts in facts(), more in condition(), class in "[ab]",
     ) {
         let classes = ["a".to_owned()];
-        let node = NodeView {
-            identity: "db1", facts: &facts, classes: &classes, classes_known: true, agents: &[], collectives: &[],
-            state: None,
-        };
+        let node = crate::view_of(&facts, &classes);
         let wider = filter.matches(&node);
         let narrower = filter.with_fact(&term(more).to_string()).unwrap().with_class(&class).unwrap();
         prop_assert!(wider || !narrower.matches(&node));
@@ -309,15 +306,7 @@ fn a4_10_words_are_facts_or_classes_and_all_must_match() {
     let facts = serde_json::json!({"environment": "development", "customer": "acme", "cpus": 8});
     let facts = NodeFacts::from_value(facts).unwrap();
     let classes = ["mysql::master".to_owned(), "common".to_owned()];
-    let node = NodeView {
-        identity: "db1",
-        facts: &facts,
-        classes: &classes,
-        classes_known: true,
-        agents: &[],
-        collectives: &[],
-        state: None,
-    };
+    let node = crate::view_of(&facts, &classes);
     for (words, expected) in [
         ("environment=development customer=acme mysql::master", true),
         ("environment=development customer=acme mysql::slave", false),

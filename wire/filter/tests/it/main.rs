@@ -8,3 +8,18 @@ mod mongodb;
 mod pql;
 mod select;
 mod sources;
+
+use muster_filter::state::{NodeFacts, NodeView};
+
+/// The view of a node without agents, collectives and state.
+fn view_of<'a>(facts: &'a NodeFacts, classes: &'a [String]) -> NodeView<'a> {
+    NodeView {
+        identity: "db1",
+        facts,
+        classes,
+        classes_known: true,
+        agents: &[],
+        collectives: &[],
+        state: None,
+    }
+}

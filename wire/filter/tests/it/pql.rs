@@ -1,7 +1,7 @@
 //! Queries of `PuppetDB` in PQL: the documents that they become, what is refused, and which nodes match.
 
 use muster_filter::DocumentQuery;
-use muster_filter::state::{NodeFacts, NodeView};
+use muster_filter::state::NodeFacts;
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -79,15 +79,7 @@ fn what_does_not_map_is_refused_with_its_place() {
 fn a_missing_fact_satisfies_neither_a_test_nor_its_opposite() {
     let facts = NodeFacts::from_map(json!({"a": 1, "list": [1, 2]}).as_object().unwrap().clone());
     let (facts, classes) = (facts.unwrap(), ["apache".to_owned()]);
-    let view = NodeView {
-        identity: "web1.acme.net",
-        facts: &facts,
-        classes: &classes,
-        classes_known: true,
-        agents: &[],
-        collectives: &[],
-        state: None,
-    };
+    let view = crate::view_of(&facts, &classes);
     let matches = |text: &str| {
         DocumentQuery::parse_written(&format!("inventory {{ {text} }}")).unwrap().matches(&view)
     };
