@@ -13,6 +13,7 @@
 mod text_form;
 
 pub mod approval;
+pub mod compressed;
 pub mod content;
 pub mod encrypted_inputs;
 pub mod enrol;
@@ -20,6 +21,7 @@ pub mod event;
 pub mod fresh;
 pub mod identity;
 pub mod limits;
+pub mod node_history;
 pub mod node_record;
 pub mod progress;
 pub mod reply;

@@ -5,13 +5,9 @@
 //! A heartbeat says that the node is alive, and which record is its newest.
 
 use std::collections::BTreeMap;
-use std::io::{Read as _, Write as _};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
-use flate2::Compression;
-use flate2::read::DeflateDecoder;
-use flate2::write::DeflateEncoder;
 use muster_filter::state::NodeFacts;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -19,8 +15,10 @@ use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
 use crate::Millis;
+use crate::compressed::{CompressedJsonError, compress_json, decompress_json};
 use crate::identity::{Identity, SubjectName};
 use crate::limits::MAX_RECORD_CONTENT_BYTES;
+use crate::node_history::NodeHistory;
 
 /// Bytes of a digest before encoding.
 const DIGEST_BYTES: usize = 16;
@@ -36,6 +34,9 @@ pub struct NodeRecord {
     pub digest: String,
     /// The compressed [`NodeContent`].
     pub content: String,
+    /// The compressed [`NodeHistory`]; absent if nothing has changed yet, and in records of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub history: Option<String>,
 }
 
 /// The body of a signed heartbeat.
@@ -72,23 +73,6 @@ pub struct NodeContent {
     pub state: Option<NodeFacts>,
 }
 
-/// Errors of record contents.
-#[derive(Debug, thiserror::Error)]
-pub enum RecordContentError {
-    /// The content is not valid base64.
-    #[error("the content of the record is not base64")]
-    Base64(#[source] base64::DecodeError),
-    /// The content cannot be decompressed.
-    #[error("cannot decompress the content of the record")]
-    Compression(#[source] std::io::Error),
-    /// The content is too large.
-    #[error("the content of the record exceeds {MAX_RECORD_CONTENT_BYTES} bytes")]
-    TooLarge,
-    /// The content is not the JSON of this type.
-    #[error("the content of the record is not valid")]
-    Json(#[source] serde_json::Error),
-}
-
 impl NodeRecord {
     /// A record with this content. `stable` is the content without facts that always change, whose digest identifies it.
     pub fn new(
@@ -96,24 +80,26 @@ impl NodeRecord {
         time: Millis,
         content: &NodeContent,
         stable: &NodeContent,
-    ) -> Result<Self, RecordContentError> {
+    ) -> Result<Self, CompressedJsonError> {
         let digest = stable.digest()?;
-        Ok(Self { sender, time, digest, content: content.compress()? })
+        Ok(Self { sender, time, digest, content: compress_json(content)?, history: None })
+    }
+
+    /// The record with this history.
+    #[must_use]
+    pub fn with_history(self, history: Option<String>) -> Self {
+        Self { history, ..self }
     }
 
     /// Decompresses and parses the content.
-    pub fn decode_content(&self) -> Result<NodeContent, RecordContentError> {
-        let compressed =
-            STANDARD_NO_PAD.decode(&self.content).map_err(RecordContentError::Base64)?;
-        let limit = u64::try_from(MAX_RECORD_CONTENT_BYTES).unwrap_or(u64::MAX);
-        let mut text = Vec::new();
-        // One byte more than the limit shows that there is more.
-        let mut decoder = DeflateDecoder::new(compressed.as_slice()).take(limit + 1);
-        decoder.read_to_end(&mut text).map_err(RecordContentError::Compression)?;
-        if text.len() > MAX_RECORD_CONTENT_BYTES {
-            return Err(RecordContentError::TooLarge);
-        }
-        serde_json::from_slice(&text).map_err(RecordContentError::Json)
+    pub fn decode_content(&self) -> Result<NodeContent, CompressedJsonError> {
+        decompress_json(&self.content, MAX_RECORD_CONTENT_BYTES)
+    }
+
+    /// Decompresses and parses the history; empty if the record has none.
+    pub fn decode_history(&self) -> Result<NodeHistory, CompressedJsonError> {
+        let text = self.history.as_deref();
+        text.map_or_else(|| Ok(NodeHistory::default()), NodeHistory::decompress)
     }
 }
 
@@ -124,19 +110,11 @@ impl NodeContent {
     }
 
     /// The digest of the whole content.
-    pub fn digest(&self) -> Result<String, RecordContentError> {
-        let text = serde_json::to_vec(self).map_err(RecordContentError::Json)?;
+    pub fn digest(&self) -> Result<String, CompressedJsonError> {
+        let text = serde_json::to_vec(self).map_err(CompressedJsonError::Json)?;
         let digest = Sha256::digest(&text);
         let (short, _) = digest.split_at(DIGEST_BYTES);
         Ok(STANDARD_NO_PAD.encode(short))
-    }
-
-    fn compress(&self) -> Result<String, RecordContentError> {
-        let mut encoder = DeflateEncoder::new(Vec::new(), Compression::default());
-        let text = serde_json::to_vec(self).map_err(RecordContentError::Json)?;
-        encoder.write_all(&text).map_err(RecordContentError::Compression)?;
-        let compressed = encoder.finish().map_err(RecordContentError::Compression)?;
-        Ok(STANDARD_NO_PAD.encode(compressed))
     }
 }
 
@@ -202,8 +180,9 @@ mod tests {
             time: 0,
             digest: String::new(),
             content: STANDARD_NO_PAD.encode(compressed),
+            history: None,
         };
-        assert!(matches!(record.decode_content(), Err(RecordContentError::TooLarge)));
+        assert!(matches!(record.decode_content(), Err(CompressedJsonError::TooLarge(_))));
         for content in ["!", "AAAA", ""] {
             let record = NodeRecord { content: content.to_owned(), ..record.clone() };
             assert!(record.decode_content().is_err(), "{content}");

@@ -15,6 +15,7 @@ use muster_bus::{Bucket, BucketError, Bus, BusEvent, Bytes, ReconnectBackoff};
 use muster_filter::state::NodeFacts;
 use muster_host::AgentRegistry;
 use muster_wire::Millis;
+use muster_wire::compressed::CompressedJsonError;
 use muster_wire::node_record::{NodeContent, NodeHeartbeat, NodeRecord};
 use muster_wire::sign::{EnvelopeKind, EnvelopeSignError, open_record, sign_envelope};
 use muster_wire::stores::NODES_BUCKET;
@@ -42,7 +43,7 @@ enum RegistrationError {
     TooLarge(String),
     /// The record cannot be encoded.
     #[error("cannot encode the record of this node")]
-    Encode(#[source] muster_wire::node_record::RecordContentError),
+    Encode(#[source] CompressedJsonError),
     /// The record cannot be signed.
     #[error("cannot sign the record of this node")]
     Sign(#[source] EnvelopeSignError),
@@ -175,26 +176,52 @@ impl NodeRegistration {
 
     /// Reads the record in the bucket. A record that cannot be opened is written again.
     async fn read_published(&mut self) -> Result<(), RegistrationError> {
-        let entry = self.bucket.get(self.core.identity().as_str()).await;
-        let entry = entry.map_err(RegistrationError::Read)?;
-        let (trust, now) = (self.core.trust.get(), self.core.clock.now());
-        let value = entry.and_then(|entry| entry.value).unwrap_or_default();
-        let opened = open_record(&value, self.core.identity(), &trust, &self.core.tokens, now);
-        self.published = opened.ok().map(|opened| PublishedRecord {
-            base_digest: self.base_digest_of(&opened.record),
-            digest: opened.record.digest,
+        let record = self.read_record().await?;
+        self.published = record.map(|record| PublishedRecord {
+            base_digest: self
+                .base_of(&record)
+                .and_then(|base| base.digest())
+                .unwrap_or_default(),
+            digest: record.digest,
             token: self.core.signer.token(),
-            time: opened.record.time,
+            time: record.time,
             at: Instant::now(),
         });
         (self.is_read, self.seen) = (true, None);
         Ok(())
     }
 
-    /// The digest of a record's content without the state of subsystems; empty if the content cannot be read.
-    fn base_digest_of(&self, record: &NodeRecord) -> String {
-        let content = record.decode_content().map(|content| self.selection.stable(&content));
-        content.and_then(|stable| without_state(&stable).digest()).unwrap_or_default()
+    /// The node's record in the bucket; `None` if it has none, or one that is not its own.
+    async fn read_record(&self) -> Result<Option<NodeRecord>, RegistrationError> {
+        let entry = self.bucket.get(self.core.identity().as_str()).await;
+        let entry = entry.map_err(RegistrationError::Read)?;
+        let (trust, now) = (self.core.trust.get(), self.core.clock.now());
+        let value = entry.and_then(|entry| entry.value).unwrap_or_default();
+        let opened = open_record(&value, self.core.identity(), &trust, &self.core.tokens, now);
+        Ok(opened.ok().map(|opened| opened.record))
+    }
+
+    /// The content of a record without facts that always change and the state of subsystems.
+    fn base_of(&self, record: &NodeRecord) -> Result<NodeContent, CompressedJsonError> {
+        Ok(without_state(&self.selection.stable(&record.decode_content()?)))
+    }
+
+    /// The history of the record in the bucket, with what differs in the new one. It is kept in the bucket only, because it is needed rarely.
+    async fn next_history(
+        &self,
+        base: &NodeContent,
+        time: Millis,
+    ) -> Result<Option<String>, RegistrationError> {
+        if self.published.is_none() {
+            return Ok(None);
+        }
+        let Some(record) = self.read_record().await? else { return Ok(None) };
+        // An unreadable history is begun again, and so is one after an unreadable content.
+        let mut history = record.decode_history().unwrap_or_default();
+        if let Ok(before) = self.base_of(&record) {
+            history.note(&before, base, time);
+        }
+        history.compress().map_err(RegistrationError::Encode)
     }
 
     /// Writes a new record if something changed, or if facts that always change were published long ago.
@@ -246,7 +273,8 @@ impl NodeRegistration {
         let time = self.core.clock.now().max(last_time + 1);
         let record = NodeRecord::new(identity, time, &content, &stable)
             .map_err(RegistrationError::Encode)?;
-        let base_digest = without_state(&stable).digest().map_err(RegistrationError::Encode)?;
+        let base = without_state(&stable);
+        let base_digest = base.digest().map_err(RegistrationError::Encode)?;
         if let Some(published) = self.published.as_ref().filter(|_| !is_refresh_due) {
             let is_base_same =
                 published.base_digest == base_digest && Arc::ptr_eq(&published.token, &token);
@@ -259,7 +287,13 @@ impl NodeRegistration {
                 return Ok(false);
             }
         }
-        let sealed = match sign_envelope(EnvelopeKind::Record, &record, &self.core.signer) {
+        let mut record = record.with_history(self.next_history(&base, time).await?);
+        let mut sealed = sign_envelope(EnvelopeKind::Record, &record, &self.core.signer);
+        if matches!(sealed, Err(EnvelopeSignError::Oversized { .. })) && record.history.is_some() {
+            record = record.with_history(None);
+            sealed = sign_envelope(EnvelopeKind::Record, &record, &self.core.signer);
+        }
+        let sealed = match sealed {
             Err(EnvelopeSignError::Oversized { .. }) => {
                 return Err(RegistrationError::TooLarge(largest_facts(&content)));
             }

@@ -11,6 +11,7 @@ use muster_contract::directory::{
 };
 use muster_filter::NodeFilter;
 use muster_wire::identity::{Identity, SubjectName};
+use muster_wire::node_history::NodeHistory;
 use serde::Serialize;
 
 use crate::error::FleetRequestError;
@@ -224,6 +225,18 @@ impl FleetConnection {
         let filter = self.client.filter_for_directory(&target.filter)?;
         let session = self.client.directory_session();
         Ok(RegisteredWatch { fleet: self, session, target, fields, filter, cursor: None })
+    }
+
+    /// What changed on a node, from its own signed record.
+    pub async fn read_history(&self, node: &Identity) -> Result<NodeHistory, FleetRequestError> {
+        let output = self.show_registered(node.as_str(), true).await?;
+        let record = output.record.unwrap_or_default();
+        let record = self
+            .client
+            .open_record(node, record.as_bytes())
+            .map_err(|source| FleetRequestError::Record { node: node.clone(), source })?;
+        let history = record.decode_history();
+        history.map_err(|source| FleetRequestError::History { node: node.clone(), source })
     }
 
     /// Whether a node signed this record, and everything in the directory's answer that comes from records is the same in it.

@@ -11,7 +11,10 @@ use muster_client::{ClientError, DdlStoreError, DirectoryError};
 use muster_ddl::InputValidationError;
 use muster_filter::FilterError;
 use muster_jobs::SavedJobError;
+use muster_wire::compressed::CompressedJsonError;
+use muster_wire::identity::Identity;
 use muster_wire::limits::MAX_REQUEST_BYTES;
+use muster_wire::sign::MessageRefusal;
 
 use crate::ddl_fetch::DdlFetchError;
 use crate::external::DiscoveryProgramError;
@@ -30,6 +33,22 @@ pub enum FleetRequestError {
     /// The directory gave no answer.
     #[error(transparent)]
     Directory(#[from] DirectoryError),
+    /// The directory's record of a node is not the node's own.
+    #[error("the record of {node} in the directory is not what this node signed")]
+    Record {
+        /// The node.
+        node: Identity,
+        /// Why it is refused.
+        source: MessageRefusal,
+    },
+    /// The history in a record cannot be read.
+    #[error("the history in the record of {node} cannot be read")]
+    History {
+        /// The node.
+        node: Identity,
+        /// The error.
+        source: CompressedJsonError,
+    },
     /// An input that is not `KEY=VALUE`.
     #[error("{0:?} is not KEY=VALUE; write inputs after the action, such as `name=rip`")]
     InvalidInputFormat(String),

@@ -28,6 +28,7 @@ pub mod output;
 pub mod permit;
 pub mod ping;
 pub mod plugin;
+mod point_in_time;
 pub mod policy;
 pub mod provision;
 pub mod puppet;

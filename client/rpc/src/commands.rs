@@ -21,6 +21,7 @@ mod inquiry;
 pub mod inventory;
 mod job;
 mod listen;
+pub mod node_history;
 pub mod nodes;
 pub mod org;
 mod permit;

@@ -25,6 +25,11 @@ impl CommandExitCode {
         if has_passed { Self::Passed } else { Self::SomeFailed }
     }
 
+    /// The exit code of a command that lists what the directory knows: [`Self::Local`] if it found nothing.
+    pub fn from_found(has_found: bool) -> Self {
+        if has_found { Self::Passed } else { Self::Local }
+    }
+
     /// The exit code as a number.
     pub fn as_u8(self) -> u8 {
         self as u8

@@ -23,6 +23,7 @@ pub mod job;
 pub mod jq;
 pub mod json;
 pub mod jsonl;
+pub mod node_history;
 pub mod nodes;
 pub mod page;
 pub mod permit;

@@ -53,6 +53,8 @@ pub const PUBLISHED_SCHEMAS: &[PublishedSchema] = &[
     published!("muster.verified-nodes.v1", "rpc find --verify -j"),
     published!("muster.registered-facets.v1", "rpc nodes --facets FACT -j"),
     published!("muster.registered-node.v1", "rpc node NODE -j"),
+    published!("muster.node-history.v1", "rpc node NODE --history -j"),
+    published!("muster.node-difference.v1", "rpc node NODE --diff FROM UNTIL -j"),
     published!("muster.broker.balance.v1", "rpc broker balance -j"),
     published!("muster.broker.status.v1", "rpc broker status -j"),
     published!("muster.doctor.v1", "rpc doctor -j"),

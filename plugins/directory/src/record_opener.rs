@@ -36,7 +36,7 @@ pub(crate) enum RecordRefusal {
     Message(#[from] MessageRefusal),
     /// Its content.
     #[error(transparent)]
-    Content(#[from] muster_wire::node_record::RecordContentError),
+    Content(#[from] muster_wire::compressed::CompressedJsonError),
     /// Its time.
     #[error(transparent)]
     Stale(#[from] crate::node_table::StaleRecord),

@@ -43,6 +43,7 @@ mod words;
 pub use ast::{MAX_FILTER_BYTES, MAX_FILTER_ELEMENTS, NodeFilter};
 pub use document::{
     DocumentQuery, MAX_QUERY_BYTES, MAX_QUERY_CONDITIONS, MAX_QUERY_DEPTH, MAX_QUERY_REGEXES,
+    parse_date_millis,
 };
 pub use error::FilterError;
 pub use fact_names::ReferencedFacts;

@@ -6,6 +6,7 @@ use muster_wire::identity::Identity;
 
 use super::filters::FilterArgs;
 use super::json::JsonArgs;
+use super::point_in_time::PointInTime;
 
 /// Examples of `rpc nodes`.
 pub const NODES_HELP: &str = "Examples:
@@ -23,6 +24,8 @@ matches.";
 pub const NODE_HELP: &str = "Examples:
   rpc node db1.acme.net              what the node published last, also if it is down
   rpc node db1.acme.net --verify     check the node's own signature, too
+  rpc node db1.acme.net --history    what changed, and when
+  rpc node db1.acme.net --diff 2d now
   rpc node db1.acme.net -j --jq .facts.os.family";
 
 /// Examples of `rpc check-registration`.
@@ -83,6 +86,12 @@ pub struct NodeArgs {
     /// Verify that the node itself signed what the directory says
     #[arg(long)]
     pub verify: bool,
+    /// Show what changed on the node, and when: facts, classes, agents and versions
+    #[arg(long, conflicts_with_all = ["verify", "diff"])]
+    pub history: bool,
+    /// Show what differs between two times: now, a time ago as in 2h, or a date
+    #[arg(long, num_args = 2, value_names = ["FROM", "UNTIL"], value_parser = PointInTime::parse, conflicts_with = "verify")]
+    pub diff: Option<Vec<PointInTime>>,
     /// JSON output.
     #[command(flatten)]
     pub json: JsonArgs,

@@ -8,7 +8,7 @@ use muster_request::{FleetConnection, NodeListOptions, RegisteredNodeList, Targe
 use serde::Serialize;
 use tokio::time::sleep;
 
-use super::form;
+use super::{form, node_history};
 use crate::cli::nodes::{CheckRegistrationArgs, NodeArgs, NodeListForm, NodesArgs};
 use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::render::node_count_text;
@@ -63,7 +63,7 @@ pub async fn run_list(args: NodesArgs, cx: CommandContext<'_>) -> CommandResult 
         let schema = "muster.registered-facets.v1";
         let document = RegisteredFacetsDocument { schema, fact: fact.clone(), output };
         cx.print_result(json.as_ref(), &document, || render_facets(&document.output))?;
-        return Ok(found_verdict(has_nodes));
+        return Ok(CommandExitCode::from_found(has_nodes));
     }
     if args.watch {
         return watch_nodes(&fleet, &target, &args.fields, cx).await;
@@ -88,7 +88,7 @@ pub async fn run_list(args: NodesArgs, cx: CommandContext<'_>) -> CommandResult 
         cx.printer
             .print_message(format_args!("no nodes found; looked for {}", target.filter.explain()));
     }
-    Ok(found_verdict(has_nodes))
+    Ok(CommandExitCode::from_found(has_nodes))
 }
 
 /// Runs `rpc node`.
@@ -96,6 +96,10 @@ pub async fn run_show(args: NodeArgs, cx: CommandContext<'_>) -> CommandResult {
     let json = form::parse_json_form(&args.json)?;
     let target = TargetSelection::default();
     let fleet = FleetConnection::connect(&cx.load_settings()?, &target).await?;
+    if args.history || args.diff.is_some() {
+        let history = fleet.read_history(&args.node).await?;
+        return node_history::show_history(&args, &history, json.as_ref(), cx);
+    }
     let mut output = fleet.show_registered(args.node.as_str(), args.verify).await?;
     let verified = match output.record.take() {
         Some(record) if args.verify => {
@@ -187,8 +191,4 @@ fn warn_of_gaps(list: &RegisteredNodeList, cx: CommandContext<'_>) {
             "{count} not seen for an hour are left out; --stale shows them"
         ));
     }
-}
-
-fn found_verdict(has_nodes: bool) -> CommandExitCode {
-    if has_nodes { CommandExitCode::Passed } else { CommandExitCode::Local }
 }

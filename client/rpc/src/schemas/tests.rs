@@ -8,7 +8,7 @@ use schemars::generate::SchemaSettings;
 use serde_json::{Value, json};
 
 use super::PUBLISHED_SCHEMAS;
-use crate::commands::{broker, nodes, org};
+use crate::commands::{broker, node_history, nodes, org};
 use crate::render;
 use crate::render::json::ReportDocument;
 
@@ -66,6 +66,8 @@ fn made(name: &str) -> Value {
         "muster.verified-nodes.v1" => of::<crate::commands::find::verify::VerifiedNodesDocument>(),
         "muster.registered-facets.v1" => of::<nodes::RegisteredFacetsDocument>(),
         "muster.registered-node.v1" => of::<nodes::RegisteredNodeDocument>(),
+        "muster.node-history.v1" => of::<node_history::NodeHistoryDocument<'_>>(),
+        "muster.node-difference.v1" => of::<node_history::NodeDifferenceDocument<'_>>(),
         "muster.broker.balance.v1" => of::<broker::balance::BrokerBalanceDocument>(),
         "muster.broker.status.v1" => of::<broker::status::BrokerStatusDocument>(),
         "muster.org.list.v1" => of::<org::list::OrgListDocument>(),

@@ -19,7 +19,7 @@ impl QueryDate {
 }
 
 /// Parses `YYYY-MM-DD` or `YYYY-MM-DDTHH:MM[:SS[.fraction]]`, then nothing, `Z` or `±HH:MM`. Without a zone, the time is UTC.
-pub(super) fn parse_millis(text: &str) -> Option<i64> {
+pub fn parse_millis(text: &str) -> Option<i64> {
     let (date, time) = match text.split_at_checked(10)? {
         (date, "") => (date, None),
         (date, rest) => (date, Some(rest.strip_prefix(['T', ' '])?)),

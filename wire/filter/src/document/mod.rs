@@ -27,6 +27,8 @@ mod walk;
 
 use std::fmt;
 
+pub use date::parse_millis as parse_date_millis;
+
 use ast::{ClauseList, DocumentClause, LogicOperator};
 
 use super::error::{FaultContext as _, FilterError, FilterFault, Result};

@@ -1,0 +1,79 @@
+//! Renders what changed on a node.
+
+use muster_base::format_utc;
+use muster_wire::node_history::{NodeChange, ValueChange};
+
+use super::escape_to_line;
+use super::value::compact_value;
+use crate::commands::table::align_columns;
+
+/// A table of changes, the oldest first, with the time at the first value of each.
+pub fn render_changes(changes: &[NodeChange]) -> String {
+    let mut rows = vec![["TIME", "VALUE", "CHANGE"].map(str::to_owned).to_vec()];
+    for change in changes {
+        let mut time = format_utc(change.time / 1000);
+        for value in &change.values {
+            rows.push(vec![std::mem::take(&mut time), value.path.clone(), change_text(value)]);
+        }
+        if change.more > 0 {
+            rows.push(vec![time, format!("and {} more", change.more), String::new()]);
+        }
+    }
+    render_rows(&rows)
+}
+
+/// A table of values that differ.
+pub fn render_difference(values: &[ValueChange]) -> String {
+    let heading = ["VALUE", "CHANGE"].map(str::to_owned).to_vec();
+    let rows = values.iter().map(|value| vec![value.path.clone(), change_text(value)]);
+    render_rows(&std::iter::once(heading).chain(rows).collect::<Vec<_>>())
+}
+
+/// `12.5 -> 12.6`, `+ x` or `- x`.
+fn change_text(value: &ValueChange) -> String {
+    match (&value.before, &value.after) {
+        (Some(before), Some(after)) => {
+            format!("{} -> {}", compact_value(before), compact_value(after))
+        }
+        (None, Some(after)) => format!("+ {}", compact_value(after)),
+        (Some(before), None) => format!("- {}", compact_value(before)),
+        (None, None) => String::new(),
+    }
+}
+
+fn render_rows(rows: &[Vec<String>]) -> String {
+    if rows.len() < 2 {
+        return String::new();
+    }
+    let escape =
+        |row: &Vec<String>| row.iter().map(|cell| escape_to_line(cell).to_string()).collect();
+    let rows: Vec<Vec<String>> = rows.iter().map(escape).collect();
+    align_columns(rows.iter().map(Vec::as_slice))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn changes_have_their_time_once_and_no_control_characters() {
+        let values = vec![
+            ValueChange { path: "classes".to_owned(), before: None, after: Some(json!("mysql")) },
+            ValueChange {
+                path: "facts.os\u{1b}[31m".to_owned(),
+                before: Some(json!("12.5")),
+                after: Some(json!("12\u{7}")),
+            },
+        ];
+        let text = render_changes(&[NodeChange { time: 1000, values: values.clone(), more: 3 }]);
+        let expected = "TIME                  VALUE            CHANGE\n\
+             1970-01-01 00:00:01Z  classes          + mysql\n\
+             \u{20}                     facts.os\\x1b[31m  12.5 -> 12\\x07\n\
+             \u{20}                     and 3 more\n";
+        assert_eq!(text, expected);
+        assert!(render_difference(&values).starts_with("VALUE            CHANGE\nclasses "));
+        assert_eq!(render_changes(&[]), "");
+    }
+}
