@@ -297,6 +297,10 @@ impl NodeHandle for DaemonCore {
         self.facts.current()
     }
 
+    fn state(&self) -> Arc<Option<NodeFacts>> {
+        self.state.current()
+    }
+
     fn classes(&self) -> Arc<[String]> {
         self.classes.current()
     }

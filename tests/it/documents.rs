@@ -231,9 +231,11 @@ async fn collect_org_documents(fixture: &OutputFixture) -> Vec<Value> {
 
 /// Schemas whose documents other tests print: `runs.rs`, `provisioning/mod.rs`, `run_and_copy.rs`, `events.rs`, `clusters/` and
 /// `directory/`.
-const OTHERS: [&str; 10] = [
+const OTHERS: [&str; 12] = [
     "muster.registered-facets.v1",
     "muster.verified-nodes.v1",
+    "muster.node-history.v1",
+    "muster.node-difference.v1",
     "muster.registered-node.v1",
     "muster.registered-nodes.v1",
     "muster.permits.v1",

@@ -63,7 +63,8 @@ pub const REQUESTS_BUCKET: BucketDefinition = BucketDefinition {
 };
 
 /// The newest signed record of each node, under its name: see [`crate::node_record`]. Values do not expire, because a mass expiry would look like a mass
-/// failure. Each node writes one key, so its size needs no limit: the account's 1.5 GiB fit 100,000 records of 5 KiB on three servers.
+/// failure. Each node writes one key, so its size needs no limit: the account's 1.5 GiB fit 100,000 records of 5 KiB on three servers. Services write
+/// [`forgotten_node_key`]s only.
 pub const NODES_BUCKET: BucketDefinition = BucketDefinition {
     name: "NODES",
     description: "Signed records of nodes: facts, classes, agents",
@@ -87,6 +88,9 @@ pub const TRUST_ACCOUNT_KEY: &str = "account";
 
 /// In [`TRUST_BUCKET`]: serial number and digest of the newest account token, so that only readers with an older one fetch it.
 pub const TRUST_HEAD_KEY: &str = "head";
+
+/// Start of the keys in [`NODES_BUCKET`] that services write.
+const FORGOTTEN_NODE_PREFIX: &str = "=forgotten.";
 
 /// The keys of [`TRUST_BUCKET`] that nodes and callers read.
 pub const TRUST_READER_KEYS: [&str; 2] = [TRUST_ACCOUNT_KEY, TRUST_HEAD_KEY];
@@ -115,6 +119,17 @@ pub const SERVER_TAG_PREFIX: &str = "server:";
 /// The tag of the server with this name.
 pub fn server_tag(name: &str) -> String {
     format!("{SERVER_TAG_PREFIX}{name}")
+}
+
+/// In [`NODES_BUCKET`]: a note of a service that the directory leaves out a node's record of this or an earlier revision. No node has a name with
+/// this prefix.
+pub fn forgotten_node_key(node: &str) -> String {
+    format!("{FORGOTTEN_NODE_PREFIX}{node}")
+}
+
+/// The node of a [`forgotten_node_key`].
+pub fn forgotten_node(key: &str) -> Option<&str> {
+    key.strip_prefix(FORGOTTEN_NODE_PREFIX)
 }
 
 /// The name of a bucket's stream.

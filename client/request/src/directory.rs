@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use muster_client::{DirectoryError, DirectorySession};
 use muster_contract::directory::{
-    DirectoryChangesOutput, DirectoryFacetsOutput, DirectoryFindOutput, DirectoryFreshness,
-    DirectoryListInput, DirectoryListOutput, DirectoryNodeRow, DirectoryQueryInput,
-    DirectoryShowInput, DirectoryShowOutput,
+    DirectoryChangesOutput, DirectoryFacetsOutput, DirectoryFindOutput, DirectoryForgetInput,
+    DirectoryForgetOutput, DirectoryFreshness, DirectoryListInput, DirectoryListOutput,
+    DirectoryNodeRow, DirectoryQueryInput, DirectoryShowInput, DirectoryShowOutput,
 };
 use muster_filter::NodeFilter;
 use muster_wire::identity::{Identity, SubjectName};
@@ -225,6 +225,15 @@ impl FleetConnection {
         let filter = self.client.filter_for_directory(&target.filter)?;
         let session = self.client.directory_session();
         Ok(RegisteredWatch { fleet: self, session, target, fields, filter, cursor: None })
+    }
+
+    /// Makes the directory leave out a missing node until it runs again.
+    pub async fn forget_registered(
+        &self,
+        node: &Identity,
+    ) -> Result<DirectoryForgetOutput, FleetRequestError> {
+        let input = DirectoryForgetInput { node: node.to_string() };
+        Ok(self.client.query_directory("forget", &input, QUERY_TIMEOUT).await?)
     }
 
     /// What changed on a node, from its own signed record.

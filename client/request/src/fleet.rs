@@ -12,6 +12,7 @@ use muster_jobs::{JobFleet, SavedJob, SavedJobError};
 use muster_wire::identity::{Identity, SubjectName};
 use muster_wire::trace::TraceContext;
 
+use crate::directory_seen::DirectorySeen;
 use crate::error::FleetRequestError;
 use crate::interrupt::run_until_interrupt;
 use crate::locate::locate_nodes;
@@ -25,6 +26,8 @@ use crate::token_cache::PersistentTokenCache;
 #[derive(Debug)]
 pub struct FleetConnection {
     pub(crate) client: Client,
+    /// Whether the absence of the directory deserves a message.
+    directory_seen: DirectorySeen,
     /// Saves verified tokens for the next command.
     _token_cache: PersistentTokenCache,
     /// Maximum wait for the first node.
@@ -86,6 +89,7 @@ impl FleetConnection {
         let client = client.await?;
         Ok(Self {
             _token_cache: PersistentTokenCache::load_for_client(client.clone(), settings),
+            directory_seen: DirectorySeen::of_fleet(settings),
             client,
             listen: window.initial_wait,
             source,
@@ -208,12 +212,14 @@ impl FleetConnection {
         observer.observe(RequestEvent::DiscoveryStarted(method));
         match self.client.find_registered(filter, DIRECTORY_TIMEOUT).await {
             Ok(found) => {
+                self.directory_seen.record();
                 observer.observe(RequestEvent::DiscoveryEnded(method, found.nodes.len()));
                 Ok(Some(found))
             }
             Err(error) if is_demanded => Err(error.into()),
-            // Without a directory, or without permission to query it, a broadcast is the normal method, so there is no warning.
-            Err(DirectoryError::Absent | DirectoryError::Client(_)) => Ok(None),
+            // Without permission to query the directory, or in a fleet without one, a broadcast is the normal method, so there is no warning.
+            Err(DirectoryError::Client(_)) => Ok(None),
+            Err(DirectoryError::Absent) if !self.directory_seen.is_recent() => Ok(None),
             Err(error) => {
                 observer.observe(RequestEvent::DirectoryUnavailable(&error));
                 Ok(None)

@@ -22,6 +22,7 @@ mod copy;
 mod ddl_cache;
 mod ddl_fetch;
 mod directory;
+mod directory_seen;
 mod error;
 mod events;
 mod external;

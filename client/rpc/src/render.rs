@@ -22,6 +22,7 @@ pub mod inventory;
 pub mod job;
 pub mod jq;
 pub mod json;
+pub mod json_path;
 pub mod jsonl;
 pub mod node_history;
 pub mod nodes;
@@ -50,6 +51,7 @@ pub(crate) mod testing;
 pub mod trace;
 pub mod value;
 pub mod whoami;
+pub mod yaml;
 
 pub use page::TextPage;
 pub use plan::{count_text, list_first_nodes, node_count_text};

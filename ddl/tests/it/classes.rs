@@ -15,6 +15,7 @@ const REVIEWED: &[(&str, &str, ActionClass)] = &[
     ("directory", "show", Read),
     ("directory", "facets", Read),
     ("directory", "changes", Read),
+    ("directory", "forget", Change),
     ("directory", "status", Read),
     ("filecopy", "begin", Change),
     ("filecopy", "write", Change),

@@ -26,6 +26,10 @@ pub trait NodeHandle: fmt::Debug + Send + Sync {
     fn collectives(&self) -> &[SubjectName];
     /// Its facts.
     fn facts(&self) -> Arc<NodeFacts>;
+    /// The state of its subsystems, by name, as filters see it; `None` while it is unknown.
+    fn state(&self) -> Arc<Option<NodeFacts>> {
+        Arc::default()
+    }
     /// Its configuration management classes, lower case.
     fn classes(&self) -> Arc<[String]>;
     /// The agents that it offers.

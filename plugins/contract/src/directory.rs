@@ -93,6 +93,8 @@ pub struct DirectoryNodeRow {
     pub state: String,
     /// Seconds since the instance saw it; absent if it has not yet.
     pub seen: Option<u64>,
+    /// When the instance saw it last, by its own clock, in milliseconds since the epoch.
+    pub last_seen: Option<u64>,
     /// Version of the daemon.
     pub version: String,
     /// Collectives, the main one first.
@@ -166,6 +168,25 @@ pub struct DirectoryShowOutput {
     pub record: Option<String>,
     /// How current the answer is.
     pub freshness: DirectoryFreshness,
+}
+
+/// Inputs of `forget`.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct DirectoryForgetInput {
+    /// The node.
+    pub node: String,
+}
+
+/// Outputs of `forget`.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default)]
+pub struct DirectoryForgetOutput {
+    /// The node.
+    pub node: String,
+    /// Revision of the record that is left out from now on.
+    pub revision: u64,
 }
 
 /// Outputs of `facets`.

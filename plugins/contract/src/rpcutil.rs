@@ -16,6 +16,8 @@ pub struct RpcutilInventoryOutput {
     pub facts: Map<String, Value>,
     /// The classes of the node's catalog.
     pub classes: Vec<String>,
+    /// The state of subsystems, by name; absent while it is unknown.
+    pub state: Option<Map<String, Value>>,
     /// Version of the daemon.
     pub version: String,
     /// The main collective.

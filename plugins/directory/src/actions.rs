@@ -8,10 +8,12 @@ use muster_api::{
 };
 use muster_contract::directory::{
     DirectoryChangesOutput, DirectoryFacet, DirectoryFacetsOutput, DirectoryFindOutput,
-    DirectoryListInput, DirectoryListOutput, DirectoryNodeRow, DirectoryQueryInput,
-    DirectoryShowInput, DirectoryShowOutput, DirectoryStatusOutput,
+    DirectoryForgetInput, DirectoryForgetOutput, DirectoryListInput, DirectoryListOutput,
+    DirectoryNodeRow, DirectoryQueryInput, DirectoryShowInput, DirectoryShowOutput,
+    DirectoryStatusOutput,
 };
 use muster_wire::identity::Identity;
+use muster_wire::stores;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::time::{Instant, timeout};
@@ -22,8 +24,8 @@ use crate::liveness::Presence;
 use crate::node_table::StoredNode;
 use crate::page::{JSON_NAME_BYTES, MAX_PAGE_BYTES, count_fitting, row_bytes};
 use crate::query::RecordFilter;
-use crate::selection::{parse_fields, parse_filter, parse_path};
-use crate::state::DirectoryHandle;
+use crate::selection::{parse_fields, parse_filter, parse_path, unknown_node};
+use crate::state::{DirectoryHandle, ForgottenNode};
 
 /// Most values in an answer of `facets`.
 const MAX_FACETS: usize = 1000;
@@ -74,6 +76,7 @@ pub fn build_agent(handle: &DirectoryHandle) -> Result<Agent, AgentError> {
         .action("show", handle, show)
         .blocking_action("facets", handle, |handle, _, input| facets(handle, &input))
         .action("changes", handle, changes)
+        .action("forget", handle, forget)
         .blocking_action("status", handle, |handle, _, _: EmptyInput| Ok(status(handle)))
         .build()
 }
@@ -144,8 +147,8 @@ async fn show(
         // The index follows the bucket within milliseconds. A record that it refuses never arrives.
         let _ = timeout(MAX_RECORD_WAIT, handle.wait_for_revision(&name, record.revision)).await;
     }
-    let unknown = || ActionError::failed(format!("the directory knows no node `{name}`"));
-    let mut output = handle.read().show(&name, Instant::now()).ok_or_else(unknown)?;
+    let shown = handle.read().show(&name, Instant::now());
+    let mut output = shown.ok_or_else(|| unknown_node(&name))?;
     let value = record.and_then(|record| record.value);
     output.record = value.and_then(|value| String::from_utf8(value.to_vec()).ok());
     Ok(output)
@@ -258,6 +261,23 @@ fn status(handle: &DirectoryHandle) -> DirectoryStatusOutput {
         refused: state.refused,
         freshness: state.freshness(now),
     }
+}
+
+/// Leaves out the record of a node that is missing, on all instances, until it runs again.
+async fn forget(
+    handle: DirectoryHandle,
+    _: CallContext,
+    input: DirectoryForgetInput,
+) -> Result<DirectoryForgetOutput, ActionError> {
+    let name = parse_name(&input.node)?;
+    let revision = handle.read().revision_to_forget(&name, Instant::now())?;
+    let bucket = handle.bucket();
+    let bucket = bucket.ok_or_else(|| ActionError::failed("the directory has not started yet"))?;
+    let note = serde_json::to_vec(&ForgottenNode { revision }).map_err(ActionError::from_cause)?;
+    let key = stores::forgotten_node_key(name.as_str());
+    bucket.put(&key, note.into()).await.map_err(ActionError::from_cause)?;
+    handle.forget(&name, revision);
+    Ok(DirectoryForgetOutput { node: name.to_string(), revision })
 }
 
 /// Everything that is known of a node, for those who need no signed record; `None` if it is unknown.

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use muster_wire::Millis;
 use tokio::time::Instant;
 
 /// Time that a heartbeat may be late.
@@ -36,6 +37,8 @@ impl Presence {
 #[derive(Debug, Clone)]
 pub struct NodeLiveness {
     last_seen: Option<Instant>,
+    /// The same by the wall clock of this instance, for people. A step of the clock changes no state.
+    last_seen_time: Millis,
     interval: Duration,
     is_reported_missing: bool,
 }
@@ -43,12 +46,12 @@ pub struct NodeLiveness {
 impl NodeLiveness {
     /// A node that was not seen yet, with this interval between heartbeats.
     pub fn new(interval: Duration) -> Self {
-        Self { last_seen: None, interval, is_reported_missing: false }
+        Self { last_seen: None, last_seen_time: 0, interval, is_reported_missing: false }
     }
 
     /// Notes a heartbeat or a new record. Returns whether the node had been reported as missing.
-    pub fn record_seen(&mut self, now: Instant) -> bool {
-        self.last_seen = Some(now);
+    pub fn record_seen(&mut self, now: Instant, time: Millis) -> bool {
+        (self.last_seen, self.last_seen_time) = (Some(now), time);
         std::mem::take(&mut self.is_reported_missing)
     }
 
@@ -60,6 +63,11 @@ impl NodeLiveness {
     /// When the node was last seen, by this instance.
     pub fn last_seen(&self) -> Option<Instant> {
         self.last_seen
+    }
+
+    /// When the node was last seen, by this instance's wall clock.
+    pub fn last_seen_time(&self) -> Option<Millis> {
+        self.last_seen.map(|_| self.last_seen_time)
     }
 
     /// The state of the node, if this instance has received heartbeats without an interruption since `listening`.
@@ -94,13 +102,13 @@ mod tests {
         let start = Instant::now();
         let mut node = NodeLiveness::new(INTERVAL);
         assert_eq!(node.presence(start, start), Presence::Unknown);
-        node.record_seen(start);
+        node.record_seen(start, 0);
         let at = |seconds| start + Duration::from_secs(seconds);
         assert_eq!(node.presence(at(150), start), Presence::Present);
         assert_eq!(node.presence(at(151), start), Presence::Missing);
         assert!(node.report_missing(at(151), start));
         assert!(!node.report_missing(at(152), start), "a missing node is reported once");
-        assert!(node.record_seen(at(160)));
+        assert!(node.record_seen(at(160), 0));
         assert_eq!(node.presence(at(161), start), Presence::Present);
     }
 
@@ -108,7 +116,7 @@ mod tests {
     async fn no_node_is_missing_after_an_interruption_of_this_instance() {
         let start = Instant::now();
         let mut node = NodeLiveness::new(INTERVAL);
-        node.record_seen(start);
+        node.record_seen(start, 0);
         let at = |seconds| start + Duration::from_secs(seconds);
         // Disconnected from 10 s to 1,000 s.
         let listening = at(1000);

@@ -41,6 +41,30 @@ impl DirectoryState {
         }
     }
 
+    /// The revision of a node's record, if the node is missing and may be forgotten.
+    pub(crate) fn revision_to_forget(
+        &self,
+        name: &Identity,
+        now: Instant,
+    ) -> Result<u64, ActionError> {
+        let node = self.table.get(name);
+        let node = node.ok_or_else(|| unknown_node(name))?;
+        let seconds = |since: Option<Instant>| {
+            since.map_or(0, |since| now.saturating_duration_since(since).as_secs())
+        };
+        match self.presence(node, now) {
+            Presence::Missing => Ok(node.revision),
+            Presence::Present => Err(ActionError::failed(format!(
+                "`{name}` sent a heartbeat {} s ago; stop its rpcd first, or revoke its credentials",
+                seconds(node.liveness.last_seen())
+            ))),
+            Presence::Unknown => Err(ActionError::failed(format!(
+                "the directory has received heartbeats for {} s only, and does not know yet whether `{name}` runs; try again in some minutes",
+                seconds(self.listening)
+            ))),
+        }
+    }
+
     pub(crate) fn is_stale(&self, node: &StoredNode, limit: Duration, now: Instant) -> bool {
         let seen = node.liveness.last_seen().or(self.listening);
         seen.is_some_and(|seen| now.saturating_duration_since(seen) > limit)
@@ -95,6 +119,7 @@ impl DirectoryState {
             node: node.identity.to_string(),
             state: self.presence(node, now).as_str().to_owned(),
             seen: seen.map(|seen| now.saturating_duration_since(seen).as_secs()),
+            last_seen: node.liveness.last_seen_time(),
             version: node.version.to_string(),
             collectives: node.collectives.to_vec(),
             classes: node.classes.len(),
@@ -145,4 +170,9 @@ pub(crate) fn parse_fields(fields: &[String]) -> Result<Vec<ValuePath>, ActionEr
 
 pub(crate) fn parse_path(text: &str) -> Result<ValuePath, ActionError> {
     ValuePath::parse(text).map_err(|error| ActionError::invalid_input(error.to_string()))
+}
+
+/// The error for a node without a record.
+pub(crate) fn unknown_node(name: &Identity) -> ActionError {
+    ActionError::failed(format!("the directory knows no node `{name}`"))
 }

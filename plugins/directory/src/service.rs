@@ -14,7 +14,7 @@ use muster_wire::event::FleetEvent;
 use muster_wire::identity::{Identity, SubjectName};
 use muster_wire::node_record::NodeContent;
 use muster_wire::sign::{EnvelopeKind, OpenRecord, Signer, sign_envelope};
-use muster_wire::stores::NODES_BUCKET;
+use muster_wire::stores::{self, NODES_BUCKET};
 use muster_wire::subject::{self, EventAddress};
 use muster_wire::token::{AccountTrust, TokenError};
 use serde_json::{Map, json};
@@ -25,7 +25,7 @@ use uuid::Uuid;
 
 use crate::node_table::StoredNode;
 use crate::record_opener::{DirectoryContext, OpenedEntry, RecordOpener, RecordRefusal};
-use crate::state::DirectoryHandle;
+use crate::state::{DirectoryHandle, ForgottenNode};
 
 /// The event that a node has become missing.
 const NODE_MISSING: &str = "node_missing";
@@ -180,7 +180,10 @@ impl DirectoryService {
     }
 
     /// Opens and stores entries in their order; some are opened while those before them are stored.
-    async fn accept_entries(&self, mut entries: Vec<BucketEntry>) {
+    async fn accept_entries(&self, entries: Vec<BucketEntry>) {
+        let (notes, mut entries): (Vec<_>, Vec<_>) =
+            entries.into_iter().partition(|entry| stores::forgotten_node(&entry.key).is_some());
+        notes.iter().for_each(|note| self.accept_forgotten(note));
         let mut shares = Vec::new();
         while !entries.is_empty() {
             let rest = entries.split_off(SHARE_ENTRIES.min(entries.len()));
@@ -198,6 +201,9 @@ impl DirectoryService {
     /// Stores a record, unless it is forged or older than the known one. A known record that is refused now is dropped: its node was revoked.
     async fn accept_entry(&self, entry: OpenedEntry) {
         let OpenedEntry { node, revision, record } = entry;
+        if self.handle.read().is_forgotten(&node, revision) {
+            return;
+        }
         let known =
             self.handle.read().table.get(&node).map(|known| (known.revision, known.record_time));
         if known.is_some_and(|(known_revision, _)| known_revision == revision) {
@@ -211,6 +217,7 @@ impl DirectoryService {
         match record.and_then(|record| self.store_record(record, revision, known_time)) {
             Ok(was_missing) => {
                 self.handle.note_change(&node);
+                self.recall(&node).await;
                 if was_missing {
                     self.report_back(&node).await;
                 }
@@ -218,6 +225,43 @@ impl DirectoryService {
             Err(error) => {
                 self.handle.write().refused += 1;
                 tracing::warn!(%node, %error, "refused a record in the directory");
+            }
+        }
+    }
+
+    /// Forgets a node, or takes its records again after the note was deleted. Only services may write notes.
+    fn accept_forgotten(&self, note: &BucketEntry) {
+        let node = stores::forgotten_node(&note.key).and_then(|name| Identity::parse(name).ok());
+        let Some(node) = node else { return };
+        let Some(value) = &note.value else {
+            self.handle.write().recall(&node);
+            return;
+        };
+        match serde_json::from_slice::<ForgottenNode>(value) {
+            Ok(forgotten) => self.handle.forget(&node, forgotten.revision),
+            Err(error) => tracing::warn!(%node, %error, "cannot read a note of a forgotten node"),
+        }
+    }
+
+    /// Deletes the note of a node that is back, if it was forgotten; returns whether it was. Every instance does; one deletion more changes nothing.
+    async fn recall(&self, node: &Identity) -> bool {
+        if !self.handle.write().recall(node) {
+            return false;
+        }
+        tracing::info!(%node, "a forgotten node is back");
+        let bucket = self.bus.bucket(NODES_BUCKET.name);
+        if let Err(error) = bucket.delete(&stores::forgotten_node_key(node.as_str())).await {
+            tracing::warn!(%node, %error, "cannot delete the note of a forgotten node");
+        }
+        true
+    }
+
+    /// Takes the record of a forgotten node that sends heartbeats again: it does not publish one that has not changed.
+    async fn restore_record(&self, node: &Identity) {
+        match self.bus.bucket(NODES_BUCKET.name).get(node.as_str()).await {
+            Ok(entry) => self.accept_entries(entry.into_iter().collect()).await,
+            Err(error) => {
+                tracing::warn!(%node, %error, "cannot read the record of a forgotten node")
             }
         }
     }
@@ -234,10 +278,11 @@ impl DirectoryService {
         let is_repeated = known_time == Some(record.time);
         let mut state = self.handle.write();
         let is_ready = state.is_ready;
-        let stored = state.table.store(&record, content, revision, self.opener.now())?;
+        let now = self.opener.now();
+        let stored = state.table.store(&record, content, revision, now)?;
         stored.sender = Some(sender);
         // A record that was written before this instance started is no sign that the node runs.
-        Ok(is_ready && !is_repeated && stored.liveness.record_seen(Instant::now()))
+        Ok(is_ready && !is_repeated && stored.liveness.record_seen(Instant::now(), now))
     }
 
     async fn accept_heartbeat(&self, message: &BusMessage) {
@@ -247,9 +292,12 @@ impl DirectoryService {
             return;
         }
         let was_missing = match self.handle.write().table.get_mut(&node) {
-            Some(stored) => stored.liveness.record_seen(Instant::now()),
+            Some(stored) => stored.liveness.record_seen(Instant::now(), self.opener.now()),
             None => false,
         };
+        if self.recall(&node).await {
+            self.restore_record(&node).await;
+        }
         if was_missing {
             self.handle.note_change(&node);
             self.report_back(&node).await;

@@ -1,10 +1,11 @@
 //! The shared state of one instance: the index, how current it is, and what changed last.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use muster_bus::Bucket;
 use muster_wire::identity::Identity;
+use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -13,6 +14,13 @@ use crate::node_table::NodeTable;
 
 /// Changes that are remembered for live queries. A query that is further behind reads everything again.
 const MAX_CHANGES: usize = 65_536;
+
+/// The note of a forgotten node in the bucket.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(crate) struct ForgottenNode {
+    /// The revision of the record that is left out. A later record is taken.
+    pub(crate) revision: u64,
+}
 
 /// A handle to the state; clones share it. Empty until a [`crate::DirectoryService`] fills it.
 #[derive(Debug, Clone)]
@@ -38,6 +46,8 @@ pub(crate) struct DirectoryState {
     pub(crate) listening: Option<Instant>,
     /// Records that were refused, since the start.
     pub(crate) refused: u64,
+    /// Nodes that were forgotten, with the revision of the record that is left out.
+    forgotten: HashMap<Identity, u64>,
     /// Numbers of changes, from the oldest one that is remembered, and their nodes.
     changes: VecDeque<(u64, Identity)>,
     last_change: u64,
@@ -50,6 +60,7 @@ impl Default for DirectoryHandle {
             is_ready: false,
             listening: None,
             refused: 0,
+            forgotten: HashMap::new(),
             changes: VecDeque::new(),
             last_change: 0,
         };
@@ -85,6 +96,15 @@ impl DirectoryHandle {
         self.0.state.write().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Leaves out the record of a node with this revision, and wakes live queries.
+    pub(crate) fn forget(&self, node: &Identity, revision: u64) {
+        let was_known = self.write().forget(node, revision);
+        if was_known {
+            tracing::info!(%node, "forgot the node");
+            self.note_change(node);
+        }
+    }
+
     /// Remembers that a node has changed, and wakes live queries.
     pub(crate) fn note_change(&self, node: &Identity) {
         let number = self.write().push_change(node);
@@ -107,6 +127,24 @@ impl DirectoryHandle {
 }
 
 impl DirectoryState {
+    /// Leaves out the record of a node with this revision, and earlier ones. Returns whether the node was known with one of them.
+    pub(crate) fn forget(&mut self, node: &Identity, revision: u64) -> bool {
+        let last = self.forgotten.entry(node.clone()).or_insert(revision);
+        *last = revision.max(*last);
+        self.table.get(node).is_some_and(|known| known.revision <= revision)
+            && self.table.remove(node)
+    }
+
+    /// Whether the record of a node with this revision was forgotten.
+    pub(crate) fn is_forgotten(&self, node: &Identity, revision: u64) -> bool {
+        self.forgotten.get(node).is_some_and(|forgotten| revision <= *forgotten)
+    }
+
+    /// Takes records of a node again. Returns whether it was forgotten.
+    pub(crate) fn recall(&mut self, node: &Identity) -> bool {
+        self.forgotten.remove(node).is_some()
+    }
+
     fn push_change(&mut self, node: &Identity) -> u64 {
         self.last_change += 1;
         if self.changes.len() == MAX_CHANGES {

@@ -171,6 +171,7 @@ async fn inventory_is_complete() {
         "agents": ["puppetral", "rpcutil"],
         "facts": node().facts.as_map(),
         "classes": ["mysql::master"],
+        "state": null,
         "version": env!("CARGO_PKG_VERSION"),
         "main_collective": "main",
         "collectives": ["main", "eu"],

@@ -48,7 +48,7 @@ async fn without_a_directory_nodes_are_found_by_broadcast_silently() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn stopped_directory_is_replaced_by_a_broadcast_with_a_message() {
     let fleet = DirectoryFixture::start().await;
-    let directory = fleet.start_directory("dir1.acme.net", "directory1");
+    let mut directory = fleet.start_directory("dir1.acme.net", "directory1");
     let _node = fleet.start_node("db1.acme.net", "{}", "");
     fleet.await_present(&["db1.acme.net", "dir1.acme.net"]).await;
     directory.daemon.freeze().await;
@@ -64,6 +64,18 @@ async fn stopped_directory_is_replaced_by_a_broadcast_with_a_message() {
     poll_until_ok("the directory answers again", Duration::from_mins(1), async || {
         let output = fleet.rpc.run(&["find", "--dm", "directory"]).await;
         if output.status.success() { Ok(()) } else { Err(describe_output(&output)) }
+    })
+    .await;
+
+    // This caller has had an answer of the directory, so its end is reported, too.
+    directory.daemon.kill_and_wait();
+    poll_until_ok("the absence is reported", Duration::from_mins(1), async || {
+        let output = fleet.rpc.run(&["find"]).await;
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        let is_reported =
+            errors.contains("no directory is running") && errors.contains("asking all nodes");
+        let is_found = lines(&output.stdout) == ["db1.acme.net"];
+        if is_reported && is_found { Ok(()) } else { Err(describe_output(&output)) }
     })
     .await;
 }

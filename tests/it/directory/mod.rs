@@ -5,6 +5,8 @@
 mod ansible;
 mod fallback;
 mod fixture;
+mod forget;
+mod history;
 mod hostile_records;
 mod http;
 mod http_prometheus;

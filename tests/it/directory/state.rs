@@ -57,6 +57,16 @@ async fn state_of_puppet_and_sshd_is_shown_queried_and_counted() {
     assert!(text.contains("ssh host key") && text.contains("ssh-ed25519 AAAA"), "{text}");
     assert!(text.contains("state puppet") && text.contains("failed+changed"), "{text}");
 
+    // An exported inventory has the state, too.
+    let file = fleet.rpc.path("fleet.json");
+    let export = ["inventory", "--export", file.to_str().unwrap()];
+    let exported = fleet.rpc.run(&export).await;
+    assert!(exported.status.success(), "{}", describe_output(&exported));
+    let option = format!("file={}", file.display());
+    let query = "{'state.puppet.last_run.class': 'failed+changed'}";
+    let found = fleet.rpc.run(&["find", "--dm", "inventory", "--do", &option, "-Q", query]).await;
+    assert_eq!(lines(&found.stdout), ["db1.acme.net"], "{}", describe_output(&found));
+
     // The directory and the node itself give the same answers.
     for method in ["directory", "mc"] {
         let db1 = &["db1.acme.net"][..];

@@ -95,8 +95,11 @@ fn oldest_changes_are_dropped_from_a_large_history() {
     let mut history = NodeHistory::default();
     let mut seed = 1_u64;
     let mut random_text = || {
-        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        (0..30).map(|shift| format!("{:x}", seed.rotate_left(shift))).collect::<String>()
+        let word = |_| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            format!("{:x}", seed.rotate_left(32))
+        };
+        (0..30).map(word).collect::<String>()
     };
     for time in 0..40 {
         let facts = |text: String| content(&json!({ "fact": text }), &[]);

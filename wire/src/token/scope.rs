@@ -9,7 +9,7 @@
 //!            REQUESTS; reads TRUST                         of TRUST
 //! service    any request, and what a node may; reads and  what a node and a caller may, changes of NODES, PROVISION
 //!            writes PROVISION and tokens of nodes; reads   and TRUST, heartbeats, requests to services
-//!            NODES
+//!            NODES, and writes which nodes it forgets
 //! ```
 //!
 //! In the account of bootstrapping nodes, which shares nothing with the fleet's:
@@ -209,12 +209,13 @@ fn node_subscribe_subjects() -> Vec<String> {
     subjects
 }
 
-/// Publish permissions of a service beyond a node's: provisioning records, and renewed node tokens.
+/// Publish permissions of a service beyond a node's: provisioning records, renewed node tokens, and which nodes the directory forgets.
 fn service_publish_subjects() -> Vec<String> {
     let (provision, trust) = (stores::PROVISION_BUCKET.name, stores::TRUST_BUCKET.name);
     vec![
         subject::bucket_list(stores::NODES_BUCKET.name),
         subject::bucket_get(stores::NODES_BUCKET.name, ">"),
+        subject::bucket_key(stores::NODES_BUCKET.name, &stores::forgotten_node_key(">")),
         subject::bucket_key(provision, ">"),
         subject::bucket_list(provision),
         subject::bucket_get(provision, ">"),

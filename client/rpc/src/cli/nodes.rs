@@ -1,12 +1,13 @@
 //! Arguments of `rpc nodes`, `rpc node` and `rpc check-registration`.
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use muster_filter::state::FactPath;
 use muster_wire::identity::Identity;
 
 use super::filters::FilterArgs;
 use super::json::JsonArgs;
 use super::point_in_time::PointInTime;
+use crate::render::json_path::JsonPathExpression;
 
 /// Examples of `rpc nodes`.
 pub const NODES_HELP: &str = "Examples:
@@ -16,6 +17,8 @@ pub const NODES_HELP: &str = "Examples:
   rpc nodes --facets os.family       how many nodes have which value
   rpc nodes --watch -Q \"{'facts.environment': 'production'}\"
   rpc nodes -o name --stale
+  rpc nodes -o jsonpath='{.nodes[?@.state==\"missing\"].node}'
+  rpc nodes --forget db2.acme.net    a server that was decommissioned
 
 Asks the directory, which also knows nodes that are down. Exits with 1 if no node
 matches.";
@@ -37,15 +40,37 @@ Prints one line for Nagios, as MCollective's check_mongodb.rb does, and exits wi
 or 2; with 3 if the directory does not answer.";
 
 /// Output forms of `rpc nodes`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Default)]
 pub enum NodeListForm {
-    /// Name, state, and time since the node was seen
+    /// Name, state, and time since the node was seen.
     #[default]
     Table,
-    /// Version, collectives and number of classes, too
+    /// Version, collectives and number of classes, too.
     Wide,
-    /// Names only
+    /// Names only.
     Name,
+    /// The document of `-j` as JSON.
+    Json,
+    /// The document of `-j` as YAML.
+    Yaml,
+    /// Values of the document of `-j`.
+    JsonPath(JsonPathExpression),
+}
+
+impl NodeListForm {
+    fn parse(text: &str) -> Result<Self, String> {
+        match text {
+            "table" => Ok(Self::Table),
+            "wide" => Ok(Self::Wide),
+            "name" => Ok(Self::Name),
+            "json" => Ok(Self::Json),
+            "yaml" => Ok(Self::Yaml),
+            other => match other.strip_prefix("jsonpath=") {
+                Some(expression) => JsonPathExpression::parse(expression).map(Self::JsonPath),
+                None => Err("use table, wide, name, json, yaml or jsonpath=EXPRESSION".to_owned()),
+            },
+        }
+    }
 }
 
 /// `rpc nodes`.
@@ -72,9 +97,12 @@ pub struct NodesArgs {
     /// Show changes as they happen, until interrupted
     #[arg(long, conflicts_with_all = ["missing", "stale", "json", "jq", "output"])]
     pub watch: bool,
-    /// Form of the output
-    #[arg(short, long, value_name = "FORM", value_enum, default_value_t, conflicts_with_all = ["json", "jq"])]
-    pub output: NodeListForm,
+    /// Make the directory leave out these missing nodes until they run again
+    #[arg(long, value_name = "NODES", value_delimiter = ',', conflicts_with_all = ["FilterArgs", "fields", "missing", "stale", "facets", "watch", "output", "json", "jq"])]
+    pub forget: Vec<Identity>,
+    /// Form of the output: table, wide, name, json, yaml, or jsonpath=EXPRESSION
+    #[arg(short, long, value_name = "FORM", value_parser = NodeListForm::parse, conflicts_with_all = ["json", "jq"])]
+    pub output: Option<NodeListForm>,
 }
 
 /// `rpc node`.

@@ -36,6 +36,9 @@ pub enum OutputFormError {
         /// The I/O error.
         source: io::Error,
     },
+    /// A document cannot be written as YAML.
+    #[error("cannot write YAML")]
+    Yaml(#[source] serde_saphyr::ser::Error),
     /// A result cannot be written.
     #[error(transparent)]
     Print(#[from] PrintError),
@@ -64,7 +67,7 @@ impl CommandError for OutputFormError {
                 "write it like `--filter-replies 'ok() and data().status == \"stopped\"'`"
             }
             Self::Template(_) => "write it like `--template '{{ sender }} {{ data.status }}'`",
-            Self::File { .. } | Self::Print(_) => return Vec::new(),
+            Self::File { .. } | Self::Yaml(_) | Self::Print(_) => return Vec::new(),
         };
         vec![hint.to_owned()]
     }

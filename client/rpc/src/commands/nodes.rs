@@ -4,18 +4,24 @@ use std::time::Duration;
 
 use muster_client::DirectoryError;
 use muster_contract::directory::{DirectoryFacetsOutput, DirectoryNodeRow, DirectoryShowOutput};
-use muster_request::{FleetConnection, NodeListOptions, RegisteredNodeList, TargetSelection};
+use muster_request::{
+    FleetConnection, FleetRequestError, NodeListOptions, RegisteredNodeList, TargetSelection,
+};
+use muster_wire::identity::Identity;
 use serde::Serialize;
 use tokio::time::sleep;
 
+use super::form::{JsonForm, OutputFormError};
 use super::{form, node_history};
 use crate::cli::nodes::{CheckRegistrationArgs, NodeArgs, NodeListForm, NodesArgs};
-use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
+use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Error};
+use crate::error::ResultWriteError;
 use crate::render::node_count_text;
 use crate::render::registered::{
     ShownNodes, render_facets, render_node, render_node_names, render_node_table,
     render_registration_check,
 };
+use crate::render::yaml::to_yaml;
 
 /// Pause before changes are requested again.
 const WATCH_RETRY_INTERVAL: Duration = Duration::from_secs(1);
@@ -55,6 +61,9 @@ pub async fn run_list(args: NodesArgs, cx: CommandContext<'_>) -> CommandResult 
     let target = cx.read_target(&args.filters)?;
     let json = form::parse_json_form(&args.json)?;
     let fleet = FleetConnection::connect(&cx.load_settings()?, &target).await?;
+    if !args.forget.is_empty() {
+        return forget_nodes(&fleet, &args.forget, cx).await;
+    }
     let options =
         NodeListOptions { fields: &args.fields, with_stale: args.stale, with_documents: false };
     if let Some(fact) = &args.facets {
@@ -80,15 +89,59 @@ pub async fn run_list(args: NodesArgs, cx: CommandContext<'_>) -> CommandResult 
         stale: list.stale,
         current: list.freshness.current,
     };
-    cx.print_result(json.as_ref(), &document, || match args.output {
-        NodeListForm::Name => render_node_names(&document.nodes),
-        form => render_node_table(&document.nodes, &args.fields, form == NodeListForm::Wide),
-    })?;
+    if json.is_some() {
+        cx.print_result(json.as_ref(), &document, String::new)?;
+    } else {
+        print_list(&document, &args, cx)?;
+    }
     if !has_nodes {
         cx.printer
             .print_message(format_args!("no nodes found; looked for {}", target.filter.explain()));
     }
     Ok(CommandExitCode::from_found(has_nodes))
+}
+
+/// Prints the list in the form of `--output`.
+fn print_list(
+    document: &RegisteredNodesDocument,
+    args: &NodesArgs,
+    cx: CommandContext<'_>,
+) -> Result<(), Error> {
+    let nodes = &document.nodes;
+    let text = match args.output.as_ref().unwrap_or(&NodeListForm::Table) {
+        NodeListForm::Name => render_node_names(nodes),
+        NodeListForm::Table => render_node_table(nodes, &args.fields, false),
+        NodeListForm::Wide => render_node_table(nodes, &args.fields, true),
+        NodeListForm::Json => {
+            return cx.print_result(Some(&JsonForm::default()), document, String::new);
+        }
+        NodeListForm::Yaml => to_yaml(document).map_err(OutputFormError::Yaml)?,
+        NodeListForm::JsonPath(expression) => {
+            let value = serde_json::to_value(document).map_err(ResultWriteError::from)?;
+            expression.render(&value)
+        }
+    };
+    Ok(cx.printer.print_text(text)?)
+}
+
+/// Makes the directory forget nodes, one after the other, and reports each.
+async fn forget_nodes(
+    fleet: &FleetConnection,
+    nodes: &[Identity],
+    cx: CommandContext<'_>,
+) -> CommandResult {
+    let mut has_failed = false;
+    for node in nodes {
+        match fleet.forget_registered(node).await {
+            Ok(_) => cx.printer.print_text(format!("forgot {node}\n"))?,
+            Err(error @ FleetRequestError::Directory(DirectoryError::Refused(_))) => {
+                has_failed = true;
+                cx.printer.print_error(format_args!("{node}: {error}"));
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(CommandExitCode::from_verdict(!has_failed))
 }
 
 /// Runs `rpc node`.
@@ -126,7 +179,7 @@ pub async fn run_check(args: CheckRegistrationArgs, cx: CommandContext<'_>) -> C
     let options = NodeListOptions { with_stale: true, ..NodeListOptions::default() };
     let list = async {
         let fleet = FleetConnection::connect(&cx.load_settings()?, &target).await?;
-        Ok::<_, crate::error::Error>(fleet.list_registered(&target, options).await?)
+        Ok::<_, Error>(fleet.list_registered(&target, options).await?)
     };
     match list.await {
         Ok(list) if !list.freshness.ready => {

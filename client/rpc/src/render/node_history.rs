@@ -68,12 +68,12 @@ mod tests {
             },
         ];
         let text = render_changes(&[NodeChange { time: 1000, values: values.clone(), more: 3 }]);
-        let expected = "TIME                  VALUE            CHANGE\n\
-             1970-01-01 00:00:01Z  classes          + mysql\n\
+        let expected = "TIME                  VALUE             CHANGE\n\
+             1970-01-01 00:00:01Z  classes           + mysql\n\
              \u{20}                     facts.os\\x1b[31m  12.5 -> 12\\x07\n\
              \u{20}                     and 3 more\n";
         assert_eq!(text, expected);
-        assert!(render_difference(&values).starts_with("VALUE            CHANGE\nclasses "));
+        assert!(render_difference(&values).starts_with("VALUE             CHANGE\nclasses "));
         assert_eq!(render_changes(&[]), "");
     }
 }

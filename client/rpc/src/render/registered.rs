@@ -174,6 +174,7 @@ mod tests {
             node: "db1".to_owned(),
             state: "present".to_owned(),
             seen: Some(7300),
+            last_seen: Some(1_700_000_000_000),
             version: "0.1.0".to_owned(),
             collectives: vec!["muster".to_owned()],
             classes: 3,

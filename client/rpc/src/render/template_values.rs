@@ -41,10 +41,11 @@ impl<'a> ReplyTemplateValues<'a> {
 }
 
 /// Names available in inventory templates: the node, and the outputs of `rpcutil inventory`.
-pub const INVENTORY_TEMPLATE_NAMES: [&str; 9] = [
+pub const INVENTORY_TEMPLATE_NAMES: [&str; 10] = [
     "node",
     "facts",
     "classes",
+    "state",
     "agents",
     "collectives",
     "main_collective",

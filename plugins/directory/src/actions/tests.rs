@@ -82,7 +82,7 @@ async fn a4_5_node_is_hidden_after_3600_seconds_of_silence_and_shown_on_request(
         let record = NodeRecord::new(name.clone(), time, &content, &content).unwrap();
         let mut state = handle.write();
         let stored = state.table.store(&record, content.clone(), 1, 1_000).unwrap();
-        stored.liveness.record_seen(Instant::now());
+        stored.liveness.record_seen(Instant::now(), 1_700_000_000_000);
         state.listening = Some(Instant::now());
     }
     let listed = |stale: Option<bool>| {
@@ -99,7 +99,13 @@ async fn a4_5_node_is_hidden_after_3600_seconds_of_silence_and_shown_on_request(
     }
     // A node that sends a heartbeat again is shown again.
     let name = Identity::parse("behind").unwrap();
-    handle.write().table.get_mut(&name).unwrap().liveness.record_seen(Instant::now());
+    handle
+        .write()
+        .table
+        .get_mut(&name)
+        .unwrap()
+        .liveness
+        .record_seen(Instant::now(), 1_700_000_000_000);
     assert_eq!(listed(None), (vec![Some(0)], 1));
 }
 

@@ -91,8 +91,9 @@ fn existing_groups(path: &Path, update: bool) -> Result<Vec<InventoryGroup>> {
 /// Converts a reply into the node's entry in the document.
 fn node_entry(reply: &NodeReply) -> Result<InventoryNode, UnusableReplyError> {
     let output: RpcutilInventoryOutput = read_values(successful_outputs(reply)?)?;
+    let state = output.state.map(|state| serde_json::from_value(state.into())).transpose()?;
     Ok(InventoryNode {
-        state: None,
+        state,
         name: reply.node.to_string(),
         collectives: output.collectives,
         facts: serde_json::from_value(output.facts.into())?,
