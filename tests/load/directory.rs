@@ -82,16 +82,20 @@ fn text<'a>(facts: &'a NodeFacts, path: &str) -> Option<&'a str> {
     facts.get(path).and_then(Value::as_str)
 }
 
-/// Measures with this many nodes.
-pub(crate) fn bench(nodes: usize, rounds: usize) -> Section {
+/// Measures with this many nodes and instances.
+pub(crate) fn bench(nodes: usize, rounds: usize, instances: usize) -> Section {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
-    let section = runtime.block_on(measure(nodes, rounds));
+    let section = runtime.block_on(measure(nodes, rounds, instances));
     runtime.shutdown_background();
     section
 }
 
-async fn measure(nodes: usize, rounds: usize) -> Section {
-    let mut section = Section::of(format!("The directory with {nodes} nodes"), METHOD);
+async fn measure(nodes: usize, rounds: usize, instances: usize) -> Section {
+    let title = match instances {
+        1 => format!("The directory with {nodes} nodes"),
+        _ => format!("The directory with {nodes} nodes and {instances} instances"),
+    };
+    let mut section = Section::of(title, METHOD);
     eprintln!("{nodes} records for the directory: writing");
     let organisation = Organisation::new(&["muster"]);
     let server = organisation.start_broker_with_stores().await;
@@ -101,10 +105,17 @@ async fn measure(nodes: usize, rounds: usize) -> Section {
     write_records(&organisation, &bus, &facts).await;
 
     let started = Instant::now();
-    let daemon = start_directory(&organisation, &server.url());
-    let ready = await_ready(&daemon, started).await;
-    section.figures.push(Figure::of("records are read after", ready.as_secs_f64(), "s").aim(5.0));
-    let memory = resident_memory(daemon_pid(&daemon));
+    let daemons: Vec<Rpcd> = (1..=instances)
+        .map(|number| start_directory(&organisation, &server.url(), number))
+        .collect();
+    let mut ready = Duration::ZERO;
+    for daemon in &daemons {
+        ready = ready.max(await_ready(daemon, started).await);
+    }
+    let read = Figure::of("records are read after", ready.as_secs_f64(), "s");
+    // The aim is that of one instance on this machine's two processors.
+    section.figures.push(if instances == 1 { read.aim(5.0) } else { read });
+    let memory = daemons.iter().map(|daemon| resident_memory(daemon_pid(daemon))).max().unwrap();
     #[expect(clippy::cast_precision_loss, reason = "a figure")]
     let per_node = memory as f64 / 1024.0 / nodes as f64;
     section.figures.push(Figure::of("memory of the daemon per node", per_node, "KiB"));
@@ -211,10 +222,10 @@ async fn write_records(organisation: &Organisation, bus: &Bus, facts: &[NodeFact
 }
 
 /// Starts a daemon with an instance of the directory. It does not register itself.
-pub(crate) fn start_directory(organisation: &Organisation, url: &str) -> Rpcd {
-    let host = organisation.node("directory.example.net");
+pub(crate) fn start_directory(organisation: &Organisation, url: &str, number: usize) -> Rpcd {
+    let host = organisation.node(&format!("directory{number}.example.net"));
     let home = DaemonHome::new(organisation, &host, url, "");
-    let service = organisation.service("directory1");
+    let service = organisation.service(&format!("directory{number}"));
     let creds = UserCredentials::new(&service.token(), service.key_pair().clone()).unwrap();
     home.write("directory1.creds", &creds.to_text(), 0o600);
     let options = format!(

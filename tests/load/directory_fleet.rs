@@ -79,7 +79,7 @@ async fn measure_commands(daemons: usize, rounds: usize, section: &mut Section) 
     eprintln!("{daemons} daemons and a directory: starting");
     let organisation = Organisation::new(&["muster"]);
     let server = organisation.start_broker_with_stores().await;
-    let directory = start_directory(&organisation, &server.url());
+    let directory = start_directory(&organisation, &server.url(), 1);
     let start = |number: usize| -> Rpcd {
         let signer = organisation.node(&format!("web{number:02}.example.net"));
         let more = "[broker]\nreconnect_spread_seconds = 1\n";
@@ -130,7 +130,7 @@ async fn measure_registration(nodes: usize, section: &mut Section) {
     eprintln!("{nodes} nodes that register: connecting");
     let organisation = Organisation::new(&["muster"]);
     let mut server = organisation.start_broker_with_stores().await;
-    let directory = start_directory(&organisation, &server.url());
+    let directory = start_directory(&organisation, &server.url(), 1);
     let scratch = TempDir::new().unwrap();
     let spread = Duration::from_secs(u64::try_from(nodes.div_ceil(NODES_PER_SECOND)).unwrap());
     let settings = FleetSettings {

@@ -46,6 +46,8 @@ enum Bench {
     Cluster,
     /// Queries of the directory
     Directory,
+    /// The same with the records of 50,000 nodes and two instances
+    DirectoryLarge,
     /// Commands with a directory of real daemons, next to a broadcast
     DirectoryCommands,
     /// Registration of a fleet with an empty bucket
@@ -118,7 +120,8 @@ impl RunArgs {
     fn measure(&self, bench: Bench, files: u64) -> Option<Section> {
         let named = self.only.contains(&bench);
         // Benches that the gate does not run: Puppet may be missing, and some take long.
-        let excluded = [Bench::Shared, Bench::Engine, Bench::Cluster, Bench::Regions];
+        let excluded =
+            [Bench::Shared, Bench::Engine, Bench::Cluster, Bench::Regions, Bench::DirectoryLarge];
         let by_default = self.only.is_empty() && !(self.short && excluded.contains(&bench));
         if !named && !by_default {
             return None;
@@ -141,7 +144,8 @@ impl RunArgs {
             Bench::Engine => engine::bench(2_000),
             Bench::Provision => provision::bench(if short { &[100] } else { &[100, 1_000] }),
             Bench::Storm => broker_restart::bench(pick(500, 1_000)),
-            Bench::Directory => directory::bench(pick(2_000, 10_000), pick(5, 15)),
+            Bench::Directory => directory::bench(pick(2_000, 10_000), pick(5, 15), 1),
+            Bench::DirectoryLarge => directory::bench(pick(5_000, 50_000), pick(5, 15), 2),
             Bench::DirectoryCommands => directory_fleet::bench_commands(pick(10, 50), pick(9, 25)),
             Bench::Registration => directory_fleet::bench_registration(pick(2_000, 10_000)),
             Bench::Regions => regions::bench(8, pick(500, 5_000)),

@@ -1,7 +1,7 @@
 //! Publishes what the node is: a signed record in the bucket `NODES` when it changes, and a heartbeat in between.
 //!
 //! After it connects, a node reads its record from the bucket and writes it only if it differs, after a random delay: so neither a restart of a broker nor one of
-//! all nodes makes all of them write, and a bucket that was created again is filled within the delay. A change is written at once, a further change after the
+//! all nodes makes all of them write, and a bucket that was created again is filled within the delay. It reads it again after every tenth heartbeat. A change is written at once, a further change after the
 //! shortest interval, which is longer if only the state of subsystems differs: it changes with every Puppet run. Facts that always change are no change.
 
 mod content;
@@ -30,6 +30,8 @@ use content::{FactSelection, build_content, largest_facts};
 
 /// Interval of the search for changes.
 const CHANGE_POLL_INTERVAL: Duration = Duration::from_secs(5);
+/// Heartbeats after which a node reads its record in the bucket again.
+const CHECK_HEARTBEATS: u32 = 10;
 /// Time until a refused or failed write is repeated.
 const RETRY_INTERVAL: Duration = Duration::from_mins(1);
 
@@ -163,11 +165,17 @@ impl NodeRegistration {
             heartbeat.set_missed_tick_behavior(MissedTickBehavior::Skip);
             let mut poll = interval(CHANGE_POLL_INTERVAL.min(self.config.heartbeat));
             poll.set_missed_tick_behavior(MissedTickBehavior::Skip);
+            let mut heartbeats = 0_u32;
             loop {
                 tokio::select! {
                     biased;
                     _ = poll.tick() => self.publish_changes().await,
-                    _ = heartbeat.tick() => self.send_heartbeat().await,
+                    _ = heartbeat.tick() => {
+                        self.send_heartbeat().await;
+                        heartbeats = heartbeats.wrapping_add(1);
+                        // The bucket may have been deleted and created again.
+                        self.is_read &= !heartbeats.is_multiple_of(CHECK_HEARTBEATS);
+                    }
                     () = next_connection(&mut events) => break,
                 }
             }
@@ -177,12 +185,15 @@ impl NodeRegistration {
     /// Reads the record in the bucket. A record that cannot be opened is written again.
     async fn read_published(&mut self) -> Result<(), RegistrationError> {
         let record = self.read_record().await?;
+        let known = self.published.take();
         self.published = record.map(|record| PublishedRecord {
+            at: known
+                .filter(|known| known.time == record.time)
+                .map_or_else(Instant::now, |known| known.at),
             base_digest: self.base_of(&record).and_then(|base| base.digest()).unwrap_or_default(),
             digest: record.digest,
             token: self.core.signer.token(),
             time: record.time,
-            at: Instant::now(),
         });
         (self.is_read, self.seen) = (true, None);
         Ok(())

@@ -238,3 +238,50 @@ async fn a4_7_revoked_nodes_disappear() {
     })
     .await;
 }
+
+/// Who can delete the bucket hides no node: instances keep what they know, and nodes write their records again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn deleted_bucket_hides_no_node_and_is_filled_again() {
+    const NAMES: [&str; 3] = ["db1.acme.net", "dir1.acme.net", "dir2.acme.net"];
+    let fleet = DirectoryFixture::start().await;
+    let mut first = fleet.start_directory(NAMES[1], "directory1");
+    let node = fleet.start_node(NAMES[0], r#"{"tier": "test"}"#, "");
+    fleet.await_present(&NAMES[..2]).await;
+    let attacker = fleet.organisation.unrestricted_user("old");
+    let bus = connect(&fleet.server, &attacker).await;
+    let deleted = bus.request("$JS.API.STREAM.DELETE.KV_NODES", "".into()).await.unwrap();
+    assert!(String::from_utf8_lossy(deleted.payload()).contains("\"success\":true"), "{deleted:?}");
+    fleet.await_present(&NAMES[..2]).await;
+
+    fleet.organisation.declare_stores(&fleet.server, 1).await;
+    let bucket = bus.bucket(NODES_BUCKET.name);
+    for name in &NAMES[..2] {
+        poll_until_ok("the record is written again", Duration::from_mins(2), async || {
+            bucket.get(name).await.unwrap().ok_or(name)
+        })
+        .await;
+    }
+    let _second = fleet.start_directory(NAMES[2], "directory2");
+    first.daemon.kill_and_wait();
+    // The second instance knows only what is in the new bucket.
+    fleet.await_rows("the records are read", &NAMES, |_| true).await;
+
+    // An instance that has seen both buckets follows the new one.
+    first.daemon = first.daemon.home().clone().start();
+    fleet.await_present(&NAMES).await;
+    bus.request("$JS.API.STREAM.DELETE.KV_NODES", "".into()).await.unwrap();
+    fleet.organisation.declare_stores(&fleet.server, 1).await;
+    node.daemon.home().write("facts.d/site.json", r#"{"tier": "production"}"#, 0o644);
+    node.reload();
+    poll_until_ok("both instances know the change", Duration::from_mins(2), async || {
+        for _ in 0..10 {
+            let query = ["find", "--dm", "directory", "-F", "tier=production"];
+            let output = fleet.rpc.run(&query).await;
+            if lines(&output.stdout) != [NAMES[0]] {
+                return Err(describe_output(&output));
+            }
+        }
+        Ok(())
+    })
+    .await;
+}
