@@ -121,7 +121,7 @@ pub struct DaemonCore {
     /// Limits log lines about unauthenticated messages: anyone who can publish can cause them.
     pub(crate) unverified_log: LogThrottle,
     pub(crate) counters: MessageCounters,
-    pub(crate) request_metrics: RequestMetrics,
+    pub(crate) request_metrics: Arc<RequestMetrics>,
     pub(crate) running: RunningRequests,
     /// The instance of the directory on this host, once it runs.
     pub(crate) directory: OnceLock<RunningDirectory>,
@@ -154,7 +154,7 @@ impl DaemonCore {
             lookups: LookupLimiter::default(),
             unverified_log: LogThrottle::new(UNVERIFIED_LOG_INTERVAL),
             counters: MessageCounters::default(),
-            request_metrics: RequestMetrics::default(),
+            request_metrics: Arc::default(),
             running: RunningRequests::default(),
             directory: OnceLock::new(),
             health: HealthState::default(),

@@ -101,7 +101,7 @@ async fn start_directory(
         Arc::new(core.for_service(signer.clone(), agents::directory_registry(&handle, config)?));
     let _ = core.directory.set(RunningDirectory {
         handle: handle.clone(),
-        core: Arc::clone(&service_core),
+        requests: Arc::clone(&service_core.request_metrics),
         http: http_metrics,
     });
     let trust = core.trust.share();

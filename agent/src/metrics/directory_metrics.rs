@@ -5,16 +5,16 @@ use std::sync::Arc;
 use muster_directory::{DirectoryHandle, DirectoryHttpMetrics};
 
 use super::exposition::{MetricKind, MetricsPage};
-use crate::core::DaemonCore;
+use super::request_metrics::RequestMetrics;
 
 /// The instance that runs in this daemon.
 #[derive(Debug)]
 pub(crate) struct RunningDirectory {
     /// Its index.
     pub(crate) handle: DirectoryHandle,
-    /// What counts the requests over the broker.
-    pub(crate) core: Arc<DaemonCore>,
-    /// What counts the requests to its HTTP API.
+    /// Its requests over the broker.
+    pub(crate) requests: Arc<RequestMetrics>,
+    /// Its requests over HTTP.
     pub(crate) http: Arc<DirectoryHttpMetrics>,
 }
 

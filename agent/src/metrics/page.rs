@@ -177,7 +177,7 @@ fn sum_counts<K: Ord, V: Default + AddAssign>(
 ) -> BTreeMap<K, V> {
     let mut sums = counts(&core.request_metrics);
     if let Some(directory) = core.directory.get() {
-        for (key, value) in counts(&directory.core.request_metrics) {
+        for (key, value) in counts(&directory.requests) {
             *sums.entry(key).or_default() += value;
         }
     }

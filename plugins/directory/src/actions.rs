@@ -14,6 +14,7 @@ use muster_contract::directory::{
 use muster_wire::identity::Identity;
 use schemars::JsonSchema;
 use serde::Deserialize;
+use serde_json::Value;
 use tokio::time::{Instant, timeout};
 use uuid::Uuid;
 
@@ -27,6 +28,8 @@ use crate::state::DirectoryHandle;
 
 /// Most values in an answer of `facets`.
 const MAX_FACETS: usize = 1000;
+/// Bytes of each of them besides the value itself.
+const FACET_BYTES: usize = 40;
 /// Longest time that `show` waits until the index has a record that the bucket has.
 const MAX_RECORD_WAIT: Duration = Duration::from_secs(2);
 /// Longest time that `changes` waits.
@@ -171,6 +174,8 @@ pub(crate) fn facets(
     });
     let distinct = counts.len();
     counts.truncate(MAX_FACETS);
+    let bytes = |(value, _): &(Value, u64)| value.to_string().len() + FACET_BYTES;
+    counts.truncate(count_fitting(counts.iter().map(bytes)));
     Ok(DirectoryFacetsOutput {
         values: counts.into_iter().map(|(value, nodes)| DirectoryFacet { value, nodes }).collect(),
         absent,

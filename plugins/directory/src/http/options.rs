@@ -114,9 +114,8 @@ impl DirectoryHttpOptions {
             ("tokens", self.tokens.as_deref()),
         ];
         for (key, path) in files {
-            match path {
-                None if self.listen.is_some() => return Err(DirectoryHttpError::Missing(key)),
-                _ => {}
+            if path.is_none() && self.listen.is_some() {
+                return Err(DirectoryHttpError::Missing(key));
             }
         }
         match (self.listen, files) {

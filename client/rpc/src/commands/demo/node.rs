@@ -16,7 +16,6 @@ use super::DemoError;
 use super::fleet::DemoNode;
 use super::machine::{self, CATALOG_PATH};
 use super::policies::DemoPolicies;
-use super::up::name_error;
 
 /// Validity of the credentials of a demonstration.
 pub const CREDENTIAL_LIFETIME: Duration = Duration::from_hours(30 * 24);
@@ -77,7 +76,8 @@ pub fn make_node(
     let mut plugins: BTreeMap<_, _> = common_config().into_iter().chain(program_config()).collect();
     if runs_directory {
         plugins.insert("directory", json!({"enabled": true, "credentials": DIRECTORY_CREDS}));
-        let service = Identity::parse(DIRECTORY_SERVICE).map_err(name_error)?;
+        let service = Identity::parse(DIRECTORY_SERVICE)
+            .map_err(|error| OrganisationError::Name(error.to_string()))?;
         let spec = CredentialSpec {
             out: Some(directory.join(DIRECTORY_CREDS)),
             ..credential_spec(PrincipalKind::Service, &service)
@@ -85,7 +85,9 @@ pub fn make_node(
         files::create_private_directory(directory)?;
         organisation.issue_credentials(lock, &spec, now)?;
     }
-    let config = node_config(&plugins);
+    let mut config = node_config(&plugins);
+    // The directory follows changes at once, and notices within 34 s that a node has stopped.
+    config.insert("registration", json!({"heartbeat_seconds": 2, "min_interval_seconds": 0}));
     let path = make_daemon(organisation, lock, (directory, &node.name), (config, policies), now)?;
     for subdirectory in ["facts.d", "ddl"] {
         files::create_private_directory(&directory.join(subdirectory))?;
