@@ -187,9 +187,15 @@ async fn slow_oversized_and_pipelined_requests_are_bounded() {
 
     // Headers byte by byte end after 5 s, on the socket and before TLS.
     let address = fleet.address().await;
-    let slow_socket =
-        async { send_slowly(UnixStream::connect(fleet.socket()).await.unwrap()).await };
-    let slow_tls = async { send_slowly(TcpStream::connect(&address).await.unwrap()).await };
+    let slow_socket = async {
+        let stream = UnixStream::connect(fleet.socket()).await.unwrap();
+        send_slowly(stream, b"GET /v1/nodes HTTP/1.1\r\nX-Slow: ").await
+    };
+    // The start of a TLS record of 512 bytes.
+    let slow_tls = async {
+        let stream = TcpStream::connect(&address).await.unwrap();
+        send_slowly(stream, b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03").await
+    };
     let ((answer, waited), (_, before_tls), ()) =
         tokio::join!(slow_socket, slow_tls, assert_callers_are_answered(&client));
     assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
