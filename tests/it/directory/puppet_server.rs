@@ -16,7 +16,7 @@ class role_balancer {
   $options = { 'socket' => '@SOCKET@' }
   $masters = search_nodes("{'facts.customer': '${facts['customer']}', classes: 'mysql::master'}", $options)
   notify { 'masters': message => $masters.join(' ') }
-  notify { 'cpus': message => String(load_node($masters[1], $options)['facts']['cpus']) }
+  notify { 'cpus': message => String(load_node($masters[-1], $options)['facts']['cpus']) }
   notify { 'rack': message => "rack ${rack}" }
   file { '/etc/haproxy/backends.cfg':
     content => epp('site/backends.epp', { 'nodes' => muster::nodes("{classes: common}", $options) }),
