@@ -120,7 +120,7 @@ install: ## install rpc, rpcd, manual pages and completions below DESTDIR and PR
 
 PACKAGE = cargo build --quiet --release --locked --bin rpc --bin rpcd && tools/package $(1) --binaries $(BUILD)/release --out dist
 
-deb: packaging ## build Debian packages of rpc, rpcd and the broker's service into dist/
+deb: packaging ## build Debian packages of rpc, rpcd, the broker's service and the Puppet module into dist/
 	@$(call PACKAGE,deb)
 
 rpm: packaging ## build rpm packages into dist/

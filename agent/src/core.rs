@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use muster_api::system::System;
@@ -37,6 +37,7 @@ use crate::enrolment;
 use crate::facts::{FactSources, FactStore};
 use crate::health::{self, HealthState};
 use crate::lookup::LookupLimiter;
+use crate::metrics::directory_metrics::RunningDirectory;
 use crate::metrics::request_metrics::RequestMetrics;
 use crate::node_state::NodeStateStore;
 use crate::renewal::{self, NodeTokenRenewalError};
@@ -120,8 +121,10 @@ pub struct DaemonCore {
     /// Limits log lines about unauthenticated messages: anyone who can publish can cause them.
     pub(crate) unverified_log: LogThrottle,
     pub(crate) counters: MessageCounters,
-    pub(crate) request_metrics: RequestMetrics,
+    pub(crate) request_metrics: Arc<RequestMetrics>,
     pub(crate) running: RunningRequests,
+    /// The instance of the directory on this host, once it runs.
+    pub(crate) directory: OnceLock<RunningDirectory>,
     /// The problems found while loading.
     pub health: HealthState,
     /// Cancelled when the daemon begins to stop or restart; running actions go on until the drain ends.
@@ -151,8 +154,9 @@ impl DaemonCore {
             lookups: LookupLimiter::default(),
             unverified_log: LogThrottle::new(UNVERIFIED_LOG_INTERVAL),
             counters: MessageCounters::default(),
-            request_metrics: RequestMetrics::default(),
+            request_metrics: Arc::default(),
             running: RunningRequests::default(),
+            directory: OnceLock::new(),
             health: HealthState::default(),
             leaving: CancellationToken::new(),
             started,

@@ -28,6 +28,7 @@ use crate::config::Config;
 use crate::core::DaemonCore;
 use crate::credentials;
 use crate::daemon::Daemon;
+use crate::metrics::directory_metrics::RunningDirectory;
 
 /// How long services may take to stop.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
@@ -94,9 +95,15 @@ async fn start_directory(
     let signer = credentials::read_signer(&options.credentials)?;
     let bus = credentials::connect_options(config, &signer)?.connect().await?;
     let handle = DirectoryHandle::default();
+    let http_metrics = http.metrics();
     let serving = tokio::spawn(http.run_until_stopped(handle.clone(), stop.clone()));
     let service_core =
         Arc::new(core.for_service(signer.clone(), agents::directory_registry(&handle, config)?));
+    let _ = core.directory.set(RunningDirectory {
+        handle: handle.clone(),
+        requests: Arc::clone(&service_core.request_metrics),
+        http: http_metrics,
+    });
     let trust = core.trust.share();
     let context = DirectoryContext {
         trust: Box::new(move || trust.get()),

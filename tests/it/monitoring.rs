@@ -108,14 +108,14 @@ fn parse_samples(page: &str) -> BTreeMap<String, String> {
     found
 }
 
-async fn scrape(address: &str) -> BTreeMap<String, String> {
+pub(crate) async fn scrape(address: &str) -> BTreeMap<String, String> {
     let (status, page) = get(address, "/metrics").await;
     assert_eq!(status, 200, "{page}");
     parse_samples(&page)
 }
 
 /// Waits until a metric has this value.
-async fn await_sample(address: &str, series: &str, value: &str) {
+pub(crate) async fn await_sample(address: &str, series: &str, value: &str) {
     poll_until_ok(&format!("{series} is {value}"), 2 * NETWORK_TIMEOUT, async || {
         match scrape(address).await.remove(series) {
             Some(found) if found == value => Ok(()),

@@ -15,6 +15,18 @@ use muster_tests::tools::is_skipped;
 use serde_json::Value;
 use tempfile::TempDir;
 
+/// The files of muster-puppet below the directory of modules.
+const MODULE_FILES: &str = "\
+-rwxr-xr-x bin/enc
+-rw-r--r-- lib/puppet/functions/load_node.rb
+-rw-r--r-- lib/puppet/functions/muster/nodes.rb
+-rw-r--r-- lib/puppet/functions/search_nodes.rb
+-rw-r--r-- lib/puppet_x/muster/directory.rb
+-rw-r--r-- metadata.json
+";
+/// Debian's Puppet finds modules here.
+const MODULE: &str = "/usr/share/puppet/modules/muster/";
+
 /// The files of muster-node, except further manual pages and policies: type and mode, and path.
 const NODE_FILES: &str = "\
 drwxr-xr-x /etc/
@@ -112,7 +124,7 @@ fn debian_packages_have_the_described_files_and_scripts() {
     }
     let out = TempDir::new().unwrap();
     let packages = make_packages(&["deb"], "0.1.0", out.path(), &[]);
-    let [client, node, broker] = &packages[..] else { panic!("{packages:?}") };
+    let [client, node, broker, module] = &packages[..] else { panic!("{packages:?}") };
     let is_listed = |path: &str| {
         !(path.contains("/examples/policies/") || path.contains("/rpcd-"))
             || path.ends_with("/default.policy")
@@ -122,7 +134,14 @@ fn debian_packages_have_the_described_files_and_scripts() {
     let listed = files.iter().filter(|[_, _, path]| is_listed(path));
     let listed: Vec<_> = listed.map(|[mode, _, path]| format!("{mode} {path}")).collect();
     assert_eq!(listed, NODE_FILES.lines().collect::<Vec<_>>());
-    let all = [list_files(client), files, list_files(broker)].concat();
+    let all = [list_files(client), files, list_files(broker), list_files(module)].concat();
+    let in_module = |[mode, _, path]: &[String; 3]| {
+        let path =
+            path.strip_prefix(MODULE).filter(|path| !path.is_empty() && !path.ends_with('/'))?;
+        Some(format!("{mode} {path}"))
+    };
+    let module_files: Vec<_> = all.iter().filter_map(in_module).collect();
+    assert_eq!(module_files, MODULE_FILES.lines().collect::<Vec<_>>());
     for path in [
         "/usr/bin/rpc",
         "/usr/share/man/man1/rpc.1.gz",
@@ -235,6 +254,39 @@ fn dpkg_installs_upgrades_and_purges_the_node() {
         .collect();
     assert!(rest.is_empty(), "{rest:?}");
     assert!(!read("etc/passwd").contains("muster-agent"), "{}", read("etc/passwd"));
+}
+
+/// Puppet loads the functions of the installed module, and the classifier runs; neither finds a directory here.
+#[test]
+fn module_of_the_package_is_loaded_by_puppet() {
+    if lacks("dpkg-deb") || lacks("puppet") {
+        return;
+    }
+    let (root, out) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let package = make_packages(&["deb"], "0.1.0", out.path(), &["muster-puppet"]);
+    run_command(Command::new("dpkg-deb").arg("--extract").arg(&package[0]).arg(root.path()));
+    let module = root.path().join(MODULE.trim_start_matches('/'));
+    let mut puppet = Command::new("puppet");
+    puppet.args(["apply", "--color=false", "--modulepath"]).arg(module.parent().unwrap());
+    for name in ["confdir", "codedir", "vardir", "ssldir", "rundir", "logdir", "publicdir"] {
+        puppet.arg(format!("--{name}")).arg(out.path().join(name));
+    }
+    let manifest = "notice(muster::nodes('{}', { 'socket' => '/nosuch.sock' }))";
+    let output = puppet.args(["-e", manifest]).output().unwrap();
+    let text = describe_output(&output);
+    let expected = "cannot read the directory at /nosuch.sock";
+    assert!(!output.status.success() && text.contains(expected), "{text}");
+    let mut classifier = Command::new(module.join("bin/enc"));
+    classifier.arg("db1.acme.net").env("MUSTER_DIRECTORY_SOCKET", "/nosuch.sock");
+    let output = classifier.output().unwrap();
+    let text = describe_output(&output);
+    assert!(!output.status.success() && text.contains(expected), "{text}");
+    let listed = run_command(
+        Command::new("puppet")
+            .args(["module", "list", "--modulepath"])
+            .arg(module.parent().unwrap()),
+    );
+    assert!(listed.contains("muster-muster"), "{listed}");
 }
 
 fn is_root() -> bool {

@@ -20,7 +20,7 @@ const JAR: &str = "/usr/share/puppetserver/puppetserver.jar";
 /// The directory of the package's configuration, parts of which are reused.
 const PACKAGED: &str = "/etc/puppet/puppetserver";
 /// The certname of the server's own certificate.
-const SERVER_NAME: &str = "puppet.example.net";
+pub const SERVER_NAME: &str = "puppet.example.net";
 /// How long the start may take on a busy machine.
 const START_TIMEOUT: Duration = Duration::from_mins(12);
 
@@ -57,6 +57,11 @@ impl PuppetServer {
     /// Starts the server and waits until it answers. Returns `None` if it is not installed and `MUSTER_TESTS_WITHOUT`
     /// names it; fails the test if it is not installed otherwise.
     pub async fn start() -> Option<Self> {
+        Self::start_with(&[]).await
+    }
+
+    /// Like [`Self::start`], with further settings of the section `[server]`.
+    pub async fn start_with(settings: &[(&str, &str)]) -> Option<Self> {
         if !is_installed() {
             assert!(
                 crate::tools::is_skipped("puppetserver"),
@@ -69,7 +74,7 @@ impl PuppetServer {
         }
         let directory = TempDir::new().unwrap();
         let port = free_port();
-        let child = spawn(directory.path(), port);
+        let child = spawn(directory.path(), port, settings);
         let mut server = Self { child, directory, port };
         poll_until_ok("puppetserver is ready", START_TIMEOUT, async || {
             let ended = server.child.try_wait().unwrap();
@@ -103,6 +108,26 @@ impl PuppetServer {
             .await
             .unwrap();
         assert!(output.status.success(), "{output:?}");
+    }
+
+    /// The catalog of the server's own node, compiled with these facts.
+    #[expect(clippy::disallowed_types, reason = "the harness speaks HTTP")]
+    pub async fn compile_own_catalog(&self, facts: &Value) -> Result<Value, String> {
+        let timestamp = "2026-11-21T22:31:24.123456+00:00";
+        let facts = json!({"name": SERVER_NAME, "values": facts, "timestamp": timestamp});
+        let mut command = tokio::process::Command::new("curl");
+        command.args(["-sS", "-X", "POST", "-H", "Accept: application/json", "--cacert"]);
+        command.arg(self.path("ssl/certs/ca.pem"));
+        command.arg("--cert").arg(self.path(&format!("ssl/certs/{SERVER_NAME}.pem")));
+        command.arg("--key").arg(self.path(&format!("ssl/private_keys/{SERVER_NAME}.pem")));
+        command.args(["-d", "environment=production", "-d", "facts_format=application/json"]);
+        command.arg("--data-urlencode").arg(format!("facts={facts}"));
+        command.arg(format!("{}/puppet/v3/catalog/{SERVER_NAME}", self.url()));
+        let output = command.output().await.unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let catalog: Value = serde_json::from_str(&text)
+            .map_err(|_| format!("{text}{}", String::from_utf8_lossy(&output.stderr)))?;
+        if catalog["resources"].is_array() { Ok(catalog) } else { Err(text) }
     }
 
     /// The path of a file or directory of the server.
@@ -213,7 +238,7 @@ fn free_port() -> u16 {
 
 /// Writes the manifests and starts the server; `tools/puppetserver` becomes the server process.
 #[expect(clippy::disallowed_types, reason = "the harness starts the server")]
-fn spawn(home: &Path, port: u16) -> Child {
+fn spawn(home: &Path, port: u16, settings: &[(&str, &str)]) -> Child {
     for (environment, manifest) in [("production", PRODUCTION), ("bootstrap", BOOTSTRAP)] {
         let manifest = manifest.replace("@OUT@", &home.join("out").display().to_string());
         let directory = home.join(format!("code/environments/{environment}/manifests"));
@@ -226,6 +251,7 @@ fn spawn(home: &Path, port: u16) -> Child {
     std::process::Command::new(script)
         .arg(home)
         .arg(port.to_string())
+        .args(settings.iter().map(|(name, value)| format!("{name} = {value}")))
         .stdin(Stdio::null())
         .stdout(log.try_clone().unwrap())
         .stderr(log)

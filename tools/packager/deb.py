@@ -37,7 +37,7 @@ def installed_kilobytes(root):
 
 
 def control(builder, package, root):
-    depends = libraries(builder, package)
+    depends = libraries(builder, package) + package.depends
     if package.requires_systemd:
         depends += ["init-system-helpers (>= 1.52)", "passwd", "systemd | systemd-standalone-sysusers | systemd-sysusers"]
     description = "\n".join(f" {line}" if line else " ." for line in package.description.splitlines())

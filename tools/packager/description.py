@@ -32,6 +32,7 @@ class Package:
     unit: str
     architecture: str
     requires_systemd: bool
+    depends: list
     recommends: list
     suggests: list
     files: list
@@ -76,6 +77,7 @@ def load_packages(family, maintainer=None):
             unit=entry.get("unit", ""),
             architecture=entry.get("architecture", "any"),
             requires_systemd=entry.get("requires_systemd", False),
+            depends=entry.get("depends", []),
             recommends=entry.get("recommends", []),
             suggests=entry.get("suggests", []),
             files=[parse_file(path, file, family) for path, file in entry["files"].items() if file.get("only", family) == family],

@@ -112,6 +112,7 @@ pub(super) const CONFIG_KEYS: &[(&str, ConfigValueKind)] = &[
 /// contains them.
 const PLUGIN_PATHS: &[(&str, &[&str])] = &[
     ("catalog", &["state_dir"]),
+    ("directory", &["credentials", "http.socket", "http.certificate", "http.key", "http.tokens"]),
     ("external", &["paths"]),
     ("provision", &["hosts"]),
     (
@@ -136,9 +137,10 @@ const PLUGIN_PATHS: &[(&str, &[&str])] = &[
 
 /// Whether this is an option of a plugin with a path, or a list of paths.
 pub(super) fn is_plugin_path(path: &[String]) -> bool {
-    let [plugins, plugin, option] = path else {
+    let [plugins, plugin, option @ ..] = path else {
         return false;
     };
+    let option = option.join(".");
     let mut paths = PLUGIN_PATHS.iter();
     plugins == "plugins"
         && paths.any(|(name, options)| name == plugin && options.contains(&option.as_str()))
@@ -206,7 +208,13 @@ mod tests {
         let is_path =
             |key: &str| is_plugin_path(&key.split('.').map(str::to_owned).collect::<Vec<_>>());
         assert!(is_path("plugins.puppetral.types_dir") && is_path("plugins.external.paths"));
-        for other in ["plugins.puppetral.ruby", "plugins.x.types_dir", "plugins.puppetral"] {
+        assert!(is_path("plugins.directory.credentials") && is_path("plugins.directory.http.key"));
+        for other in [
+            "plugins.puppetral.ruby",
+            "plugins.x.types_dir",
+            "plugins.puppetral",
+            "plugins.x.http.key",
+        ] {
             assert!(!is_path(other), "{other}");
         }
     }

@@ -92,7 +92,9 @@ fn paths_are_relative_to_the_file_that_sets_them() {
 #[test]
 fn paths_of_plugins_are_relative_to_the_file_that_sets_them() {
     let plugins = "[plugins.puppetral]\ntypes_dir = \"../types.d\"\nruby = \"ruby\"\n\
-                   [plugins.external]\npaths = [\"agents\", \"/opt/agents\"]\n";
+                   [plugins.external]\npaths = [\"agents\", \"/opt/agents\"]\n\
+                   [plugins.directory]\ncredentials = \"../directory.creds\"\n\
+                   [plugins.directory.http]\nsocket = \"/run/d.sock\"\nsocket_group = \"puppet\"\ntokens = \"tokens\"\n";
     let (scratch, config) = load(&[
         ("rpcd.toml", &format!("identity = \"a\"\n{}", minimal())),
         ("conf.d/x.toml", plugins),
@@ -104,6 +106,10 @@ fn paths_of_plugins_are_relative_to_the_file_that_sets_them() {
     assert_eq!(puppetral["ruby"], json!("ruby"));
     let paths = &config.plugins["external"]["paths"];
     assert_eq!(*paths, json!([directory.join("agents"), "/opt/agents"]));
+    let directory_options = &config.plugins["directory"];
+    assert_eq!(directory_options["credentials"], json!(directory.join("../directory.creds")));
+    let http = json!({"socket": "/run/d.sock", "socket_group": "puppet", "tokens": directory.join("tokens")});
+    assert_eq!(directory_options["http"], http);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //! Disabled unless configured, contains no secrets, and changes nothing. Anyone who can reach the port may read; requests to the node go over the
 //! broker only.
 
+pub(crate) mod directory_metrics;
 mod exposition;
 mod http;
 mod page;

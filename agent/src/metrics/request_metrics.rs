@@ -2,6 +2,7 @@
 //! not offer share one series.
 
 use std::collections::BTreeMap;
+use std::ops::AddAssign;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -54,6 +55,13 @@ pub(super) struct OutcomeLabels {
 pub(super) struct DurationSummary {
     pub(super) count: u64,
     pub(super) sum: Duration,
+}
+
+impl AddAssign for DurationSummary {
+    fn add_assign(&mut self, other: Self) {
+        self.count += other.count;
+        self.sum += other.sum;
+    }
 }
 
 /// The counts since the daemon started.

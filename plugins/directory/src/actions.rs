@@ -16,6 +16,7 @@ use muster_wire::identity::Identity;
 use muster_wire::stores;
 use schemars::JsonSchema;
 use serde::Deserialize;
+use serde_json::Value;
 use tokio::time::{Instant, timeout};
 use uuid::Uuid;
 
@@ -29,6 +30,8 @@ use crate::state::{DirectoryHandle, ForgottenNode};
 
 /// Most values in an answer of `facets`.
 const MAX_FACETS: usize = 1000;
+/// Bytes of each of them besides the value itself.
+const FACET_BYTES: usize = 40;
 /// Longest time that `show` waits until the index has a record that the bucket has.
 const MAX_RECORD_WAIT: Duration = Duration::from_secs(2);
 /// Longest time that `changes` waits.
@@ -174,6 +177,8 @@ pub(crate) fn facets(
     });
     let distinct = counts.len();
     counts.truncate(MAX_FACETS);
+    let bytes = |(value, _): &(Value, u64)| value.to_string().len() + FACET_BYTES;
+    counts.truncate(count_fitting(counts.iter().map(bytes)));
     Ok(DirectoryFacetsOutput {
         values: counts.into_iter().map(|(value, nodes)| DirectoryFacet { value, nodes }).collect(),
         absent,

@@ -10,6 +10,7 @@
 #![warn(missing_docs)]
 
 mod actions;
+mod counts;
 mod fact_values;
 mod http;
 mod liveness;
@@ -24,9 +25,11 @@ mod state;
 mod value_path;
 
 pub use actions::{DirectoryOptions, DirectoryPlugin, build_agent};
+pub use counts::DirectoryCounts;
 pub use fact_values::FactValues;
 pub use http::{
-    DirectoryHttp, DirectoryHttpError, DirectoryHttpOptions, TokenFileError, openapi_document,
+    DirectoryHttp, DirectoryHttpError, DirectoryHttpMetrics, DirectoryHttpOptions, QueryTimes,
+    TokenFileError, openapi_document,
 };
 pub use liveness::{NodeLiveness, Presence};
 pub use node_table::{NodeTable, StaleRecord, StoredNode};

@@ -20,7 +20,7 @@ use crate::state::DirectoryState;
 use crate::value_path::ValuePath;
 
 /// Nodes that were not seen for this time are left out unless they are requested.
-const DEFAULT_STALE_SECONDS: u64 = 3600;
+pub(crate) const DEFAULT_STALE_SECONDS: u64 = 3600;
 /// Most fields of each node.
 const MAX_FIELDS: usize = 32;
 

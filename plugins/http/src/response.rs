@@ -18,6 +18,11 @@ pub enum HttpStatus {
 }
 
 impl HttpStatus {
+    /// The code, such as `200`.
+    pub fn code(self) -> &'static str {
+        self.status_line().split(' ').next().unwrap_or_default()
+    }
+
     fn status_line(self) -> &'static str {
         match self {
             Self::Ok => "200 OK",

@@ -79,10 +79,9 @@ impl DirectoryFixture {
         let service = self.organisation.service(service);
         let creds = UserCredentials::new(&service.token(), service.key_pair().clone()).unwrap();
         home.write("service.creds", &creds.to_text(), 0o600);
-        let path = home.path("service.creds");
+        // Relative to the file in `conf.d`.
         let options = format!(
-            "[plugins.directory]\nenabled = true\ncredentials = \"{}\"\n{more}",
-            path.display()
+            "[plugins.directory]\nenabled = true\ncredentials = \"../service.creds\"\n{more}"
         );
         home.write("conf.d/directory.toml", &options, 0o644);
         (signer, home)

@@ -26,7 +26,7 @@ const TOKENS: &str =
 
 /// A fleet whose directory is read over HTTP.
 pub(super) struct HttpFleet {
-    pub(super) _fleet: DirectoryFixture,
+    pub(super) fleet: DirectoryFixture,
     pub(super) directory: Rpcd,
     pub(super) nodes: Vec<FleetNode>,
 }
@@ -34,9 +34,15 @@ pub(super) struct HttpFleet {
 impl HttpFleet {
     /// The API is on a socket, and with TLS on a free port of this machine.
     pub(super) async fn start() -> Self {
+        Self::start_prepared(|_| {}).await
+    }
+
+    /// Like [`Self::start`], after a change of the files of the directory's host.
+    pub(super) async fn start_prepared(prepare: impl FnOnce(&DaemonHome)) -> Self {
         let fleet = DirectoryFixture::start().await;
         let (_, home) = fleet.directory_home("dir1.acme.net", "directory1", "");
         write_http_files(&home);
+        prepare(&home);
         let directory = home.start();
         let facts = |customer: &str, cpus: u8| {
             format!(r#"{{"customer": "{customer}", "cpus": {cpus}, "rack": {{"name": "r1"}}}}"#)
@@ -47,7 +53,7 @@ impl HttpFleet {
             fleet.start_node("web1.initech.net", &facts("initech", 4), "common\n"),
         ];
         fleet.await_present(&NODES).await;
-        Self { _fleet: fleet, directory, nodes }
+        Self { fleet, directory, nodes }
     }
 
     pub(super) fn socket(&self) -> PathBuf {
@@ -72,6 +78,19 @@ impl HttpFleet {
         .await
     }
 
+    /// A page with TLS; the error is that of curl.
+    pub(super) async fn get_trusting(&self, authority: &Path) -> Result<String, String> {
+        let mut command = Command::new("curl");
+        command.args(["-sS", "--max-time", "30", "-H", "Authorization: Bearer secret"]);
+        command.arg("--cacert").arg(authority);
+        let url = format!("https://{}/v1/nodes", self.address().await);
+        let output = command.arg(url).output().await.unwrap();
+        if output.status.success() {
+            return Ok(String::from_utf8(output.stdout).unwrap());
+        }
+        Err(String::from_utf8_lossy(&output.stderr).into_owned())
+    }
+
     /// curl on the socket.
     pub(super) fn curl(&self) -> Command {
         let mut command = Command::new("curl");
@@ -91,7 +110,7 @@ impl HttpFleet {
         status_and_json(&output)
     }
 
-    async fn get_with_token(&self, address: &str, token: &str) -> (u16, Value) {
+    pub(super) async fn get_with_token(&self, address: &str, token: &str) -> (u16, Value) {
         let mut command = Command::new("curl");
         command.args(["-sS", "--max-time", "30", "-w", "\n%{http_code}", "--cacert"]);
         command.arg(self.certificate()).arg("-H").arg(format!("Authorization: Bearer {token}"));
@@ -108,22 +127,22 @@ fn status_and_json(output: &Output) -> (u16, Value) {
     (status, serde_json::from_str(body).unwrap_or_else(|_| Value::from(body)))
 }
 
-/// Configuration, certificate, key and tokens of the API.
-fn write_http_files(home: &DaemonHome) {
+/// A certificate for loopback, and its key.
+pub(super) fn new_certificate() -> (String, String) {
     let names = vec!["127.0.0.1".to_owned(), "localhost".to_owned()];
     let certified = rcgen::generate_simple_self_signed(names).unwrap();
-    home.write("http.pem", &certified.cert.pem(), 0o644);
-    home.write("http.key", &certified.signing_key.serialize_pem(), 0o600);
+    (certified.cert.pem(), certified.signing_key.serialize_pem())
+}
+
+/// Configuration, certificate, key and tokens of the API.
+fn write_http_files(home: &DaemonHome) {
+    let (certificate, key) = new_certificate();
+    home.write("http.pem", &certificate, 0o644);
+    home.write("http.key", &key, 0o600);
     home.write("http.tokens", TOKENS, 0o600);
-    let path = |name: &str| home.path(name).display().to_string();
-    let options = format!(
-        "[plugins.directory.http]\nsocket = {:?}\nlisten = \"127.0.0.1:0\"\ncertificate = {:?}\nkey = {:?}\ntokens = {:?}\n[log]\nformat = \"json\"\n",
-        path("http.sock"),
-        path("http.pem"),
-        path("http.key"),
-        path("http.tokens"),
-    );
-    home.write("conf.d/http.toml", &options, 0o644);
+    // Paths are relative to the file in `conf.d`.
+    let options = "[plugins.directory.http]\nsocket = \"../http.sock\"\nlisten = \"127.0.0.1:0\"\ncertificate = \"../http.pem\"\nkey = \"../http.key\"\ntokens = \"../http.tokens\"\n[log]\nformat = \"json\"\n";
+    home.write("conf.d/http.toml", options, 0o644);
 }
 
 /// The schema of a page's answer, from the API's own description.

@@ -1,6 +1,6 @@
 //! The pages of the API: who may read, and what is at each path.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use muster_api::ActionError;
@@ -11,23 +11,29 @@ use serde::Serialize;
 use serde_json::json;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::spawn_blocking;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
+use super::api_metrics::DirectoryHttpMetrics;
+use super::openapi;
 use super::parameters::ApiParameters;
 use super::targets::{TargetGroup, target_group};
 use super::tokens::TokenFile;
-use super::{openapi, watch};
+use super::watch::{self, WatchSource};
 use crate::actions::{self, FacetsInput};
 use crate::state::DirectoryHandle;
 
 /// The media type of pages.
 const JSON: &str = "application/json";
+/// Connections of clients that may read: those on the socket, and those with a token.
+const MAX_ADMITTED_CONNECTIONS: usize = 256;
 /// Responses that are computed and written at once.
 const MAX_REQUESTS: usize = 16;
 /// Live queries at once.
 const MAX_WATCHES: usize = 64;
 /// Queries that are evaluated at once.
 const MAX_QUERIES: usize = 4;
+/// Events of live queries that are computed at once.
+const MAX_WATCH_QUERIES: usize = 4;
 /// Time to wait for one of these.
 const PERMIT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Most bytes of a list of targets.
@@ -36,18 +42,22 @@ const MAX_TARGET_BYTES: usize = 16 * 1024 * 1024;
 /// Limits of the whole API, over all sockets.
 #[derive(Debug, Clone)]
 pub(super) struct ApiLimits {
+    connections: Arc<Semaphore>,
     requests: Arc<Semaphore>,
     watches: Arc<Semaphore>,
     queries: Arc<Semaphore>,
+    watch_queries: Arc<Semaphore>,
 }
 
 impl Default for ApiLimits {
     fn default() -> Self {
         let semaphore = |permits| Arc::new(Semaphore::new(permits));
         Self {
+            connections: semaphore(MAX_ADMITTED_CONNECTIONS),
             requests: semaphore(MAX_REQUESTS),
             watches: semaphore(MAX_WATCHES),
             queries: semaphore(MAX_QUERIES),
+            watch_queries: semaphore(MAX_WATCH_QUERIES),
         }
     }
 }
@@ -59,6 +69,7 @@ pub(super) struct DirectoryApi {
     /// The tokens that are accepted. Without them, everyone who can connect may read.
     tokens: Option<Arc<TokenFile>>,
     limits: ApiLimits,
+    metrics: Arc<DirectoryHttpMetrics>,
 }
 
 /// The handler of one connection.
@@ -66,6 +77,8 @@ pub(super) struct DirectoryApi {
 pub(super) struct ApiConnection {
     api: DirectoryApi,
     admission: ConnectionAdmission,
+    /// Held as long as the connection, once it is admitted.
+    permit: OnceLock<OwnedSemaphorePermit>,
 }
 
 /// Why there is no page.
@@ -106,12 +119,13 @@ impl DirectoryApi {
         handle: DirectoryHandle,
         tokens: Option<Arc<TokenFile>>,
         limits: ApiLimits,
+        metrics: Arc<DirectoryHttpMetrics>,
     ) -> Self {
-        Self { handle, tokens, limits }
+        Self { handle, tokens, limits, metrics }
     }
 
     pub(super) fn connection(&self, admission: ConnectionAdmission) -> ApiConnection {
-        ApiConnection { api: self.clone(), admission }
+        ApiConnection { api: self.clone(), admission, permit: OnceLock::new() }
     }
 
     /// Whether the request has a known token, if tokens are required.
@@ -135,12 +149,16 @@ impl DirectoryApi {
                 let accepted = ["q", "fields", "last_event_id"];
                 let parameters = ApiParameters::read(request, &accepted)?;
                 let permit = permit(&self.limits.watches)?;
-                watch::start_watch(&self.handle, request, parameters, permit)
+                let source = WatchSource {
+                    handle: self.handle.clone(),
+                    queries: Arc::clone(&self.limits.watch_queries),
+                };
+                watch::start_watch(source, request, parameters, permit).await
             }
             ["v1", "nodes"] => {
                 let accepted = ["q", "fields", "limit", "after", "stale", "documents"];
                 let parameters = ApiParameters::read(request, &accepted)?;
-                self.query(move |handle| {
+                self.query("nodes", move |handle| {
                     let documents = Some(parameters.documents);
                     let input = DirectoryListInput { documents, query: parameters.query };
                     page_of(&actions::list(handle, &input)?)
@@ -150,7 +168,7 @@ impl DirectoryApi {
             ["v1", "nodes", name] => {
                 ApiParameters::read(request, &[])?;
                 let name = (*name).to_owned();
-                self.query(move |handle| {
+                self.query("node", move |handle| {
                     let found = actions::show_known(handle, &name)?;
                     let unknown = || format!("the directory knows no node `{name}`");
                     let found =
@@ -163,11 +181,11 @@ impl DirectoryApi {
                 let parameters = ApiParameters::read(request, &["q", "path", "stale"])?;
                 let path = parameters.path.ok_or("path: missing; name a fact".to_owned())?;
                 let input = FacetsInput { path, query: parameters.query };
-                self.query(move |handle| page_of(&actions::facets(handle, &input)?)).await
+                self.query("facets", move |handle| page_of(&actions::facets(handle, &input)?)).await
             }
             ["v1", "http_sd"] => {
                 let parameters = ApiParameters::read(request, &["q", "port", "label", "stale"])?;
-                self.query(move |handle| page_of(&targets(handle, parameters)?)).await
+                self.query("http_sd", move |handle| page_of(&targets(handle, parameters)?)).await
             }
             _ => Err(not_found()),
         }
@@ -176,11 +194,13 @@ impl DirectoryApi {
     /// Evaluates a query on a thread where it can take its time.
     async fn query(
         &self,
+        page: &'static str,
         run: impl FnOnce(&DirectoryHandle) -> Result<HttpResponse, ApiError> + Send + 'static,
     ) -> Result<HttpResponse, ApiError> {
         if !self.handle.read().is_ready {
             return Err(not_ready());
         }
+        let started = Instant::now();
         let busy = || ApiError::new(HttpStatus::Unavailable, "too many requests; try again later");
         let held = timeout(PERMIT_TIMEOUT, Arc::clone(&self.limits.requests).acquire_owned());
         let held = held.await.ok().and_then(Result::ok).ok_or_else(busy)?;
@@ -194,20 +214,34 @@ impl DirectoryApi {
         });
         let failed = |_| ApiError::new(HttpStatus::InternalError, "internal error; see the log");
         let response = task.await.map_err(failed)??;
+        self.metrics.record_query(page, started.elapsed());
         Ok(HttpResponse { permit: Some(held), ..response })
+    }
+}
+
+impl ApiConnection {
+    async fn page(&self, request: &HttpRequest) -> Result<HttpResponse, ApiError> {
+        if !self.api.is_authorized(request) {
+            let message = "send a token: `Authorization: Bearer TOKEN`";
+            return Err(ApiError::new(HttpStatus::Unauthorized, message));
+        }
+        // A connection that gets no permit still counts as one that newer ones close.
+        let too_many = || ApiError::new(HttpStatus::Unavailable, "too many connections");
+        let permit = Arc::clone(&self.api.limits.connections).try_acquire_owned();
+        let _ = self.permit.set(permit.map_err(|_| too_many())?);
+        if !self.admission.admit() {
+            return Err(too_many());
+        }
+        self.api.respond(request).await
     }
 }
 
 impl HttpHandler for ApiConnection {
     async fn respond(&self, request: HttpRequest) -> HttpResponse {
-        if !self.api.is_authorized(&request) {
-            let message = "send a token: `Authorization: Bearer TOKEN`";
-            return ApiError::new(HttpStatus::Unauthorized, message).response();
-        }
-        if !self.admission.admit() {
-            return ApiError::new(HttpStatus::Unavailable, "too many connections").response();
-        }
-        self.api.respond(&request).await.unwrap_or_else(|error| error.response())
+        let page = self.page(&request).await;
+        let response = page.unwrap_or_else(|error| error.response());
+        self.api.metrics.record_response(response.status);
+        response
     }
 }
 

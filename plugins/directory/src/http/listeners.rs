@@ -3,21 +3,17 @@
 use std::net::SocketAddr;
 use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 use std::{fs, io};
 
 use muster_http::{HttpConnections, HttpLimits, serve_connection};
-use muster_secret::{SecretOwner, read_secret};
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::time::{sleep, timeout};
-use tokio_rustls::TlsAcceptor;
 
 use super::api::{ApiConnection, DirectoryApi};
-use super::options::{DirectoryHttpError, SocketOptions};
+use super::certificate::CertificateFiles;
+use super::options::SocketOptions;
 
 /// Pause before an address in use is tried again.
 const BIND_RETRY_INTERVAL: Duration = Duration::from_secs(30);
@@ -25,36 +21,12 @@ const BIND_RETRY_INTERVAL: Duration = Duration::from_secs(30);
 const MAX_WAITING_CONNECTIONS: usize = 64;
 /// Time for the handshake of TLS.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
-/// Maximum size of the file of the key.
-const MAX_KEY_BYTES: u64 = 64 * 1024;
 /// Limits of each connection.
 const LIMITS: HttpLimits = HttpLimits {
     head_bytes: 16 * 1024,
     head_timeout: Duration::from_secs(5),
     response_timeout: Duration::from_secs(30),
 };
-
-/// Reads a certificate chain and its key.
-pub(super) fn tls_acceptor(
-    certificate: &Path,
-    key: &Path,
-) -> Result<TlsAcceptor, DirectoryHttpError> {
-    let failed = |error: &dyn std::fmt::Display| DirectoryHttpError::Certificate {
-        path: certificate.to_owned(),
-        reason: error.to_string(),
-    };
-    let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_file_iter(certificate)
-        .and_then(Iterator::collect)
-        .map_err(|error| failed(&error))?;
-    let key = read_secret(key, SecretOwner::Daemon, MAX_KEY_BYTES)
-        .map_err(|source| DirectoryHttpError::Secret { key: "key", source })?;
-    let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(|error| failed(&error))?;
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = rustls::ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, key));
-    Ok(TlsAcceptor::from(Arc::new(config.map_err(|error| failed(&error))?)))
-}
 
 /// Serves on a socket until dropped.
 pub(super) async fn serve_socket(options: &SocketOptions, api: DirectoryApi) {
@@ -84,7 +56,11 @@ pub(super) async fn serve_socket(options: &SocketOptions, api: DirectoryApi) {
 }
 
 /// Serves with TLS until dropped.
-pub(super) async fn serve_tls(address: SocketAddr, acceptor: &TlsAcceptor, api: DirectoryApi) {
+pub(super) async fn serve_tls(
+    address: SocketAddr,
+    certificate: &CertificateFiles,
+    api: DirectoryApi,
+) {
     let listener = loop {
         match TcpListener::bind(address).await {
             Ok(listener) => break listener,
@@ -100,7 +76,7 @@ pub(super) async fn serve_tls(address: SocketAddr, acceptor: &TlsAcceptor, api: 
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
-                let (api, acceptor) = (api.clone(), acceptor.clone());
+                let (api, acceptor) = (api.clone(), certificate.acceptor());
                 connections.spawn(|admission| async move {
                     match timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await {
                         Ok(Ok(stream)) => serve_stream(stream, &api.connection(admission)).await,

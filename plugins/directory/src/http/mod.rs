@@ -4,6 +4,8 @@
 //! threads of their own, so that the instance answers callers meanwhile.
 
 mod api;
+mod api_metrics;
+mod certificate;
 mod listeners;
 mod openapi;
 mod options;
@@ -14,15 +16,16 @@ mod watch;
 
 use std::sync::Arc;
 
-use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
+pub use api_metrics::{DirectoryHttpMetrics, QueryTimes};
 pub use openapi::openapi_document;
 pub use options::{DirectoryHttpError, DirectoryHttpOptions};
 pub use tokens::TokenFileError;
 
 use crate::state::DirectoryHandle;
 use api::{ApiLimits, DirectoryApi};
+use certificate::CertificateFiles;
 use options::SocketOptions;
 use tokens::TokenFile;
 
@@ -30,12 +33,13 @@ use tokens::TokenFile;
 pub struct DirectoryHttp {
     socket: Option<SocketOptions>,
     tls: Option<TlsEndpoint>,
+    metrics: Arc<DirectoryHttpMetrics>,
 }
 
 /// What serves with TLS.
 struct TlsEndpoint {
     address: std::net::SocketAddr,
-    acceptor: TlsAcceptor,
+    certificate: CertificateFiles,
     tokens: Arc<TokenFile>,
 }
 
@@ -56,28 +60,34 @@ impl DirectoryHttp {
         let tls = match options.tls()? {
             Some(tls) => Some(TlsEndpoint {
                 address: tls.address,
-                acceptor: listeners::tls_acceptor(tls.certificate, tls.key)?,
+                certificate: CertificateFiles::load(tls.certificate, tls.key)?,
                 tokens: Arc::new(TokenFile::load(tls.tokens)?),
             }),
             None => None,
         };
-        Ok(Self { socket, tls })
+        Ok(Self { socket, tls, metrics: Arc::default() })
+    }
+
+    /// What the API answers, for monitoring.
+    pub fn metrics(&self) -> Arc<DirectoryHttpMetrics> {
+        Arc::clone(&self.metrics)
     }
 
     /// Serves until it is stopped. An address that cannot be bound disables only itself: the error is logged, and binding is tried again.
     pub async fn run_until_stopped(self, handle: DirectoryHandle, stop: CancellationToken) {
         let limits = ApiLimits::default();
+        let api_for = |tokens| {
+            DirectoryApi::new(handle.clone(), tokens, limits.clone(), Arc::clone(&self.metrics))
+        };
         let on_socket = async {
             if let Some(socket) = &self.socket {
-                let api = DirectoryApi::new(handle.clone(), None, limits.clone());
-                listeners::serve_socket(socket, api).await;
+                listeners::serve_socket(socket, api_for(None)).await;
             }
         };
         let on_tls = async {
             if let Some(tls) = &self.tls {
-                let tokens = Some(Arc::clone(&tls.tokens));
-                let api = DirectoryApi::new(handle.clone(), tokens, limits.clone());
-                listeners::serve_tls(tls.address, &tls.acceptor, api).await;
+                let api = api_for(Some(Arc::clone(&tls.tokens)));
+                listeners::serve_tls(tls.address, &tls.certificate, api).await;
             }
         };
         tokio::select! {

@@ -42,14 +42,6 @@ pub enum DirectoryHttpError {
         /// The key that it belongs to.
         needs: &'static str,
     },
-    /// A path is relative.
-    #[error("[plugins.directory.http]: `{key}` is `{}`; write an absolute path", path.display())]
-    Relative {
-        /// The key.
-        key: &'static str,
-        /// Its value.
-        path: PathBuf,
-    },
     /// There is no such group.
     #[error(
         "[plugins.directory.http]: `socket_group` is `{0}`, but this machine has no such group; create it, or name another one"
@@ -104,7 +96,6 @@ impl DirectoryHttpOptions {
                 None => Ok(None),
             };
         };
-        check_absolute("socket", path)?;
         let group = match &self.socket_group {
             Some(name) => match Group::from_name(name) {
                 Ok(Some(group)) => Some(group.gid),
@@ -123,10 +114,8 @@ impl DirectoryHttpOptions {
             ("tokens", self.tokens.as_deref()),
         ];
         for (key, path) in files {
-            match path {
-                Some(path) => check_absolute(key, path)?,
-                None if self.listen.is_some() => return Err(DirectoryHttpError::Missing(key)),
-                None => {}
+            if path.is_none() && self.listen.is_some() {
+                return Err(DirectoryHttpError::Missing(key));
             }
         }
         match (self.listen, files) {
@@ -139,14 +128,6 @@ impl DirectoryHttpOptions {
                 None => Ok(None),
             },
         }
-    }
-}
-
-fn check_absolute(key: &'static str, path: &Path) -> Result<(), DirectoryHttpError> {
-    if path.is_absolute() {
-        Ok(())
-    } else {
-        Err(DirectoryHttpError::Relative { key, path: path.to_owned() })
     }
 }
 
@@ -178,7 +159,6 @@ mod tests {
                 "`tokens` is not",
             ),
             (DirectoryHttpOptions { key: path("/k"), ..none.clone() }, "`listen` is not"),
-            (DirectoryHttpOptions { socket: path("a.sock"), ..none.clone() }, "absolute path"),
             (
                 DirectoryHttpOptions { socket_group: Some("root".into()), ..none.clone() },
                 "`socket` is not",

@@ -31,7 +31,7 @@ pub enum TokenFileError {
 }
 
 /// Which version of the file was read.
-type FileVersion = (u64, i64, i64, u64);
+pub(super) type FileVersion = (u64, i64, i64, u64);
 
 /// The tokens of a file.
 #[derive(Debug)]
@@ -103,7 +103,7 @@ impl Tokens {
     }
 }
 
-fn file_version(path: &Path) -> Option<FileVersion> {
+pub(super) fn file_version(path: &Path) -> Option<FileVersion> {
     let metadata = std::fs::metadata(path).ok()?;
     Some((metadata.ino(), metadata.mtime(), metadata.mtime_nsec(), metadata.len()))
 }

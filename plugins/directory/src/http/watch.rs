@@ -3,12 +3,14 @@
 //! `reset` begins a new list: forget what was known. `nodes` has nodes that match, and names of those that do not match any more. The id of an event is the cursor of the
 //! instance; a client that reconnects with it as `Last-Event-ID` misses no change. Another instance, and one that was restarted, begin with `reset`.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use muster_api::ActionError;
 use muster_contract::directory::{DirectoryListInput, DirectoryNodeRow};
 use muster_http::{HttpBody, HttpRequest, HttpResponse, HttpStatus};
 use serde::Serialize;
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout};
 
@@ -35,14 +37,38 @@ pub(super) struct WatchChange {
     gone: Vec<String>,
 }
 
+/// Where live queries read, and how many of them at once.
+#[derive(Debug, Clone)]
+pub(super) struct WatchSource {
+    pub(super) handle: DirectoryHandle,
+    pub(super) queries: Arc<Semaphore>,
+}
+
+impl WatchSource {
+    /// Evaluates on a thread where it can take its time, when it is this query's turn.
+    async fn evaluate<T: Send + 'static>(
+        &self,
+        run: impl FnOnce(&DirectoryHandle) -> Result<T, ActionError> + Send + 'static,
+    ) -> Result<T, ActionError> {
+        let permit = Arc::clone(&self.queries).acquire_owned().await;
+        let handle = self.handle.clone();
+        let task = spawn_blocking(move || {
+            let result = run(&handle);
+            drop(permit);
+            result
+        });
+        task.await.map_err(ActionError::from_cause)?
+    }
+}
+
 /// Checks the query and starts the stream.
-pub(super) fn start_watch(
-    handle: &DirectoryHandle,
+pub(super) async fn start_watch(
+    source: WatchSource,
     request: &HttpRequest,
     parameters: ApiParameters,
     permit: OwnedSemaphorePermit,
 ) -> Result<HttpResponse, ApiError> {
-    if !handle.read().is_ready {
+    if !source.handle.read().is_ready {
         return Err(not_ready());
     }
     let cursor = request.last_event_id.clone().or(parameters.last_event_id);
@@ -50,12 +76,11 @@ pub(super) fn start_watch(
     input.query.limit = None;
     // An invalid query is refused now.
     let now = ChangesInput { cursor: None, ..input.clone() };
-    actions::answer_changes(handle, &now)?;
+    source.evaluate(move |handle| actions::answer_changes(handle, &now)).await?;
     let (sender, receiver) = mpsc::channel(MAX_WAITING_EVENTS);
-    let handle = handle.clone();
     tokio::spawn(async move {
         let deadline = Instant::now() + MAX_DURATION;
-        let _ = tokio::time::timeout_at(deadline, follow(&handle, input, &sender)).await;
+        let _ = tokio::time::timeout_at(deadline, follow(&source, input, &sender)).await;
     });
     Ok(HttpResponse {
         status: HttpStatus::Ok,
@@ -70,26 +95,26 @@ struct WatchEnded;
 
 /// Sends events until the client has gone.
 async fn follow(
-    handle: &DirectoryHandle,
+    source: &WatchSource,
     mut input: ChangesInput,
     sender: &mpsc::Sender<String>,
 ) -> Result<(), WatchEnded> {
     // The client knows that the stream is open before the first change.
     send(sender, ": connected\n\n".to_owned()).await?;
     loop {
-        let (asked, index) = (input.clone(), handle.clone());
-        let changes = spawn_blocking(move || actions::answer_changes(&index, &asked)).await;
-        let changes = changes.map_err(|_| WatchEnded)?.map_err(|_| WatchEnded)?;
+        let asked = input.clone();
+        let changes = source.evaluate(move |handle| actions::answer_changes(handle, &asked)).await;
+        let changes = changes.map_err(|_| WatchEnded)?;
         if changes.reset {
             // Changes during the list are after the cursor.
-            send_all(handle, &input, &changes.cursor, sender).await?;
+            send_all(source, &input, &changes.cursor, sender).await?;
         } else if !changes.nodes.is_empty() || !changes.gone.is_empty() {
             let change = WatchChange { nodes: changes.nodes, gone: changes.gone };
             send(sender, event("nodes", Some(&changes.cursor), &change)).await?;
         }
-        let known = actions::change_number(handle, &changes.cursor).ok_or(WatchEnded)?;
+        let known = actions::change_number(&source.handle, &changes.cursor).ok_or(WatchEnded)?;
         input.cursor = Some(changes.cursor);
-        let next = timeout(KEEP_ALIVE_INTERVAL, handle.wait_for_change(known));
+        let next = timeout(KEEP_ALIVE_INTERVAL, source.handle.wait_for_change(known));
         let waited = tokio::select! {
             waited = next => waited,
             () = sender.closed() => return Err(WatchEnded),
@@ -102,7 +127,7 @@ async fn follow(
 
 /// Sends all nodes that match, page by page; only the last event has the cursor.
 async fn send_all(
-    handle: &DirectoryHandle,
+    source: &WatchSource,
     input: &ChangesInput,
     cursor: &str,
     sender: &mpsc::Sender<String>,
@@ -111,9 +136,9 @@ async fn send_all(
     let mut list = DirectoryListInput { documents: None, query: input.query.clone() };
     list.query.stale = Some(true);
     loop {
-        let (asked, index) = (list.clone(), handle.clone());
-        let page = spawn_blocking(move || actions::list(&index, &asked)).await;
-        let page = page.map_err(|_| WatchEnded)?.map_err(|_| WatchEnded)?;
+        let asked = list.clone();
+        let page = source.evaluate(move |handle| actions::list(handle, &asked)).await;
+        let page = page.map_err(|_| WatchEnded)?;
         let cursor = page.next.is_none().then_some(cursor);
         let change = WatchChange { nodes: page.nodes, gone: Vec::new() };
         send(sender, event("nodes", cursor, &change)).await?;

@@ -31,6 +31,11 @@ const NODE_PATHS: [(&str, &str); 7] = [
     ("root", "root"),
 ];
 
+/// Name of the service that runs the directory.
+const DIRECTORY_SERVICE: &str = "directory";
+/// File of its credentials.
+const DIRECTORY_CREDS: &str = "directory.creds";
+
 /// The sections of a configuration.
 type DemoNodeConfig = BTreeMap<&'static str, Value>;
 
@@ -59,16 +64,30 @@ fn node_config(plugins: &BTreeMap<&'static str, Value>) -> DemoNodeConfig {
     BTreeMap::from([("paths", json!(BTreeMap::from(NODE_PATHS))), ("plugins", json!(plugins))])
 }
 
-/// Creates the node's files and returns the path of its configuration.
+/// Creates the node's files, for one of them with an instance of the directory, and returns the path of its configuration.
 pub fn make_node(
     organisation: &Organisation,
     lock: &OrganisationLock,
     directory: &Path,
     (node, policies): (&DemoNode, &DemoPolicies),
+    runs_directory: bool,
     now: Millis,
 ) -> Result<PathBuf, DemoError> {
-    let plugins = common_config().into_iter().chain(program_config()).collect();
-    let config = node_config(&plugins);
+    let mut plugins: BTreeMap<_, _> = common_config().into_iter().chain(program_config()).collect();
+    if runs_directory {
+        plugins.insert("directory", json!({"enabled": true, "credentials": DIRECTORY_CREDS}));
+        let service = Identity::parse(DIRECTORY_SERVICE)
+            .map_err(|error| OrganisationError::Name(error.to_string()))?;
+        let spec = CredentialSpec {
+            out: Some(directory.join(DIRECTORY_CREDS)),
+            ..credential_spec(PrincipalKind::Service, &service)
+        };
+        files::create_private_directory(directory)?;
+        organisation.issue_credentials(lock, &spec, now)?;
+    }
+    let mut config = node_config(&plugins);
+    // The directory follows changes at once, and notices within 34 s that a node has stopped.
+    config.insert("registration", json!({"heartbeat_seconds": 2, "min_interval_seconds": 0}));
     let path = make_daemon(organisation, lock, (directory, &node.name), (config, policies), now)?;
     for subdirectory in ["facts.d", "ddl"] {
         files::create_private_directory(&directory.join(subdirectory))?;
@@ -105,7 +124,8 @@ fn make_daemon(
     (config, policies): (DemoNodeConfig, &DemoPolicies),
     now: Millis,
 ) -> Result<PathBuf, DemoError> {
-    let issued = organisation.issue_credentials(lock, &credential_spec(name), now)?;
+    let issued =
+        organisation.issue_credentials(lock, &credential_spec(PrincipalKind::Node, name), now)?;
     organisation.bundle_node(directory, &issued.creds, name, config)?;
     for subdirectory in ["state", "policies"] {
         files::create_private_directory(&directory.join(subdirectory))?;
@@ -114,9 +134,9 @@ fn make_daemon(
     Ok(directory.join(bundle::name::NODE_CONFIG))
 }
 
-fn credential_spec(name: &Identity) -> CredentialSpec {
+fn credential_spec(kind: PrincipalKind, name: &Identity) -> CredentialSpec {
     CredentialSpec {
-        kind: PrincipalKind::Node,
+        kind,
         name: name.clone(),
         tags: Vec::new(),
         expires: Some(CREDENTIAL_LIFETIME),

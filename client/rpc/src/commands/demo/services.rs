@@ -1,19 +1,27 @@
-//! Starts the services of the nodes with requests of the demonstration's user, as `rpc service start` does.
+//! Starts the services of the nodes with requests of the demonstration's user, as `rpc service start` does, and waits for the directory.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::time::Duration;
 
 use muster_organisation::bundle::name::USER_CONFIG;
 use muster_request::{
     AgentSchemas, DiscoveredNodes, FleetConnection, FleetRequest, FleetRequestError, JobRecorder,
-    RequestEvent, RequestObserver, RequestPlan, RequestWords, RpcSettings, TargetSelection,
+    NodeListOptions, RequestEvent, RequestObserver, RequestPlan, RequestWords, RpcSettings,
+    TargetSelection,
 };
 use muster_wire::identity::Identity;
+use tokio::time::{Instant, sleep};
 
 use super::DemoError;
 
 /// Nodes in one request, so that a small machine does not start too many programs at once.
 const NODES_PER_REQUEST: usize = 25;
+
+/// Time for all nodes to register themselves: each waits up to 2 s after it connects.
+const DIRECTORY_TIMEOUT: Duration = Duration::from_secs(20);
+/// Pause between two queries of the directory.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The nodes whose service did not start, with the reason of the first.
 #[derive(Debug, Default)]
@@ -81,4 +89,20 @@ pub async fn start_services(
         "no reply".clone_into(&mut failed.reason);
     }
     Ok(failed)
+}
+
+/// Waits until the directory has all nodes, so that the first command finds them. Returns whether it has.
+pub async fn await_directory(directory: &Path, nodes: usize) -> Result<bool, DemoError> {
+    let settings = RpcSettings::load(&directory.join(USER_CONFIG))?;
+    let target = TargetSelection::default();
+    let fleet = FleetConnection::connect(&settings, &target).await?;
+    let deadline = Instant::now() + DIRECTORY_TIMEOUT;
+    while Instant::now() < deadline {
+        let listed = fleet.list_registered(&target, NodeListOptions::default()).await;
+        if listed.is_ok_and(|list| list.nodes.len() == nodes) {
+            return Ok(true);
+        }
+        sleep(POLL_INTERVAL).await;
+    }
+    Ok(false)
 }

@@ -197,6 +197,11 @@ impl DemoStart<'_> {
             }
         };
         let failed = services::start_services(self.directory, &services, print_progress).await?;
+        if !services::await_directory(self.directory, nodes.len()).await? {
+            self.printer.print_warning(
+                "the directory does not have all nodes yet: `rpc find` may miss some for a few seconds",
+            );
+        }
         if !failed.nodes.is_empty() {
             self.printer.print_warning(format_args!(
                 "{} have no running service: {}",
@@ -217,10 +222,18 @@ impl DemoStart<'_> {
     ) -> Result<Vec<StartingNode>, DemoError> {
         let lock = organisation.lock()?;
         let policies = DemoPolicies::from_schemas()?;
+        let last = nodes.len().saturating_sub(1);
         let nodes = nodes.iter().enumerate().map(|(index, node)| {
             let directory = self.directory.join("nodes").join(node.name.as_str());
             let now = unix_millis_now();
-            let config = node::make_node(organisation, &lock, &directory, (node, &policies), now)?;
+            let config = node::make_node(
+                organisation,
+                &lock,
+                &directory,
+                (node, &policies),
+                index == last,
+                now,
+            )?;
             self.start_daemon(node.name.clone(), &config, (index, None), &[])
         });
         nodes.collect()
