@@ -178,10 +178,7 @@ impl NodeRegistration {
     async fn read_published(&mut self) -> Result<(), RegistrationError> {
         let record = self.read_record().await?;
         self.published = record.map(|record| PublishedRecord {
-            base_digest: self
-                .base_of(&record)
-                .and_then(|base| base.digest())
-                .unwrap_or_default(),
+            base_digest: self.base_of(&record).and_then(|base| base.digest()).unwrap_or_default(),
             digest: record.digest,
             token: self.core.signer.token(),
             time: record.time,

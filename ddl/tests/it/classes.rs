@@ -34,6 +34,8 @@ const REVIEWED: &[(&str, &str, ActionClass)] = &[
     ("nettest", "connect", Read),
     ("nettest", "dns", Read),
     ("nettest", "ping", Read),
+    ("nrpe", "runcommand", Read),
+    ("nrpe", "runallcommands", Read),
     ("package", "install", RootEquivalent),
     ("package", "update", Change),
     ("package", "uninstall", RootEquivalent),
