@@ -6,8 +6,8 @@ use muster_wire::identity::Identity;
 use muster_wire::node_history::{NodeChange, NodeHistory, ValueChange};
 use serde::Serialize;
 
-use crate::cli::nodes::NodeArgs;
 use super::form::JsonForm;
+use crate::cli::nodes::NodeArgs;
 use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::render::node_history::{render_changes, render_difference};
 
