@@ -16,13 +16,13 @@ pub const AFTER_HELP: &str = "Examples:
   rpc check check_disks -C mysql::master --warn 10% --crit 25%
   rpc check check_http --args '80!/health' --unknown-as warning
   rpc check check_load --expect --cache 30
-  rpc check check_load --perfdata        sum, average, lowest and highest values, too
+  rpc check check_load --perfdata    also sum, average, lowest, highest value
   rpc check check_load --prometheus > check_load.prom
 
 Runs a check of the nodes' NRPE configuration and prints one result for Nagios.
-Exits with 2 if a node is CRITICAL, otherwise with 3 if one is UNKNOWN, with 1 if
-one is WARNING, with 0 if all are OK. Nodes that do not reply are UNKNOWN. Exits
-with 3, too, without nodes or a broker.";
+Exits with 2 if a node is CRITICAL, otherwise with 3 if one is UNKNOWN, with 1
+if one is WARNING, with 0 if all are OK. Nodes that do not reply are UNKNOWN.
+Exits with 3, too, without nodes or a broker.";
 
 /// The state that UNKNOWN counts as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
