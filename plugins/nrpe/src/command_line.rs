@@ -167,13 +167,11 @@ impl TemplateWord {
             return Ok(());
         }
         let is_expansion = |c: &&char| c.is_ascii_alphanumeric() || "_{(?$!@*#-'".contains(**c);
-        match rest.peek().filter(is_expansion) {
-            Some(c) => Err(CommandLineError::NeedsShell(format!("${c}"))),
-            None => {
-                self.push('$');
-                Ok(())
-            }
+        if let Some(c) = rest.peek().filter(is_expansion) {
+            return Err(CommandLineError::NeedsShell(format!("${c}")));
         }
+        self.push('$');
+        Ok(())
     }
 
     fn to_text(&self, arguments: &[String]) -> String {

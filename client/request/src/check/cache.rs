@@ -1,5 +1,6 @@
 //! Keeps the result of a check for some seconds, in a file that only its owner can read. A lock lets only one of several processes ask the nodes.
 
+use std::fmt::Write as _;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -90,7 +91,11 @@ impl CheckCache {
             )
         );
         let digest = Sha256::digest(key.as_bytes());
-        let name: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+        let name = digest.iter().take(16).fold(String::new(), |mut name, byte| {
+            // Writing to a String cannot fail.
+            let _ = write!(name, "{byte:02x}");
+            name
+        });
         Ok(Self { path: directory.join("checks").join(format!("{name}.json")) })
     }
 
@@ -170,7 +175,7 @@ mod tests {
         let scratch = tempfile::tempdir().unwrap();
         let cache = cache(scratch.path());
         let outcome = CheckOutcome::Failed("no broker".to_owned());
-        assert_eq!(cache.read(Duration::from_secs(60), 1000), None);
+        assert_eq!(cache.read(Duration::from_mins(1), 1000), None);
         cache.write(&outcome, 1000).unwrap();
         assert_eq!(cache.read(Duration::from_secs(1), 2000), Some(outcome));
         assert_eq!(cache.read(Duration::from_secs(1), 2001), None);
@@ -178,7 +183,7 @@ mod tests {
         let mode = cache.path.metadata().unwrap().permissions().mode() & 0o777;
         assert_eq!(mode, 0o600);
         std::fs::write(&cache.path, "{").unwrap();
-        assert_eq!(cache.read(Duration::from_secs(60), 1000), None);
+        assert_eq!(cache.read(Duration::from_mins(1), 1000), None);
     }
 
     #[tokio::test]

@@ -50,6 +50,7 @@ impl From<CheckStateName> for CheckState {
 
 /// `rpc check`.
 #[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a separate command-line flag")]
 pub struct CheckArgs {
     /// Name of the check: a command of nrpe.cfg on the nodes
     #[arg(value_name = "NAME")]
