@@ -1,12 +1,12 @@
 //! Keeps the result of a check for some seconds, in a file that only its owner can read. A lock lets only one of several processes ask the nodes.
 
-use std::fmt::Write as _;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use muster_base::encode_hex;
 use muster_secret::files::{self, FileAccessError};
 use muster_wire::Millis;
 use nix::errno::Errno;
@@ -91,11 +91,7 @@ impl CheckCache {
             )
         );
         let digest = Sha256::digest(key.as_bytes());
-        let name = digest.iter().take(16).fold(String::new(), |mut name, byte| {
-            // Writing to a String cannot fail.
-            let _ = write!(name, "{byte:02x}");
-            name
-        });
+        let name = encode_hex(digest.get(..16).unwrap_or(&digest));
         Ok(Self { path: directory.join("checks").join(format!("{name}.json")) })
     }
 
