@@ -21,6 +21,7 @@ use muster_filemgr::FilemgrPlugin;
 use muster_host::external::{AgentDirectory, ExternalOptions, SandboxHelper};
 use muster_host::{AgentRegistry, RegistryError};
 use muster_nettest::NettestPlugin;
+use muster_nrpe::NrpePlugin;
 use muster_package::{PackagePlugin, PackageWorkers};
 use muster_permits::{PermitClient, PermitPlugin};
 use muster_process::ProcessPlugin;
@@ -138,6 +139,7 @@ fn build_plugins(
     builder.add::<FilecopyPlugin>(())?;
     builder.add::<FilemgrPlugin>(())?;
     builder.add::<NettestPlugin>(())?;
+    builder.add::<NrpePlugin>(())?;
     let packages = Arc::new(PackageWorkers::new(daemon, current_program()?));
     builder.add::<PackagePlugin>(Arc::clone(&packages))?;
     builder.add::<PermitPlugin>(permits())?;

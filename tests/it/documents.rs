@@ -229,9 +229,10 @@ async fn collect_org_documents(fixture: &OutputFixture) -> Vec<Value> {
     all
 }
 
-/// Schemas whose documents other tests print: `runs.rs`, `provisioning/mod.rs`, `run_and_copy.rs`, `events.rs`, `clusters/` and
+/// Schemas whose documents other tests print: `runs.rs`, `checks/`, `provisioning/mod.rs`, `run_and_copy.rs`, `events.rs`, `clusters/` and
 /// `directory/`.
-const OTHERS: [&str; 12] = [
+const OTHERS: [&str; 13] = [
+    "muster.check.v1",
     "muster.registered-facets.v1",
     "muster.verified-nodes.v1",
     "muster.node-history.v1",

@@ -8,6 +8,7 @@ mod book;
 mod bundles;
 mod catalog_lint;
 mod certificate_authority;
+mod checks;
 mod clusters;
 mod coverage;
 mod data_sources;

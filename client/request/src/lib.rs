@@ -13,6 +13,7 @@ mod ansible;
 mod approval;
 mod cache_file;
 mod caller_summary;
+mod check;
 mod collect;
 mod comparison;
 mod confirm;
@@ -59,6 +60,10 @@ pub use approval::{
 };
 pub use cache_file::{read_cache_file, replace_cache_file};
 pub use caller_summary::{CallerSummary, CallerSummaryError, fleet_name};
+pub use check::{
+    CheckCache, CheckCacheError, CheckLock, CheckOutcome, CheckReport, CheckRequest, CheckRules,
+    NodeCheckResult, NodeThreshold, PerfSummary, summarize_perfdata,
+};
 pub use comparison::{DiscoveryAnswers, DiscoveryDifferences};
 pub use confirm::{ConfirmContext, ConfirmDecision, ConfirmMode};
 pub use context_selection::{ConfigSelection, SelectedConfig};

@@ -5,6 +5,7 @@ pub mod approve;
 pub mod audit;
 pub mod broker;
 pub mod cancel;
+pub mod check;
 pub mod completion;
 pub mod context;
 pub mod copy;
@@ -140,6 +141,9 @@ pub enum Command {
     /// Check that nodes are heard of, as a Nagios check
     #[command(after_help = nodes::CHECK_HELP)]
     CheckRegistration(Deferred<nodes::CheckRegistrationArgs>),
+    /// Run a check of NRPE on all matching nodes, as a Nagios check
+    #[command(after_help = check::AFTER_HELP)]
+    Check(Deferred<check::CheckArgs>),
     /// Show the distribution of a fact's values
     #[command(after_help = facts::AFTER_HELP)]
     Facts(Deferred<facts::FactsArgs>),

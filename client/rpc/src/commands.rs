@@ -5,6 +5,7 @@ mod approve;
 pub mod audit;
 pub mod broker;
 mod cancel;
+mod check;
 mod completion;
 mod context;
 pub mod contexts;
@@ -64,6 +65,7 @@ pub async fn run(
         Command::Nodes(Deferred(args)) => nodes::run_list(*args, cx).await,
         Command::Node(Deferred(args)) => nodes::run_show(*args, cx).await,
         Command::CheckRegistration(Deferred(args)) => nodes::run_check(*args, cx).await,
+        Command::Check(Deferred(args)) => Box::pin(check::run(*args, cx)).await,
         Command::Facts(Deferred(args)) => facts::run(*args, cx).await,
         Command::Inventory(Deferred(args)) => inventory::run(*args, cx).await,
         Command::Do(Deferred(args)) => Box::pin(request::run(*args, cx)).await,

@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use muster_contract::nrpe::CheckState;
 use muster_jobs::RequestOutcome;
 
 /// Result of a command. The numbers are a stable interface.
@@ -28,6 +29,16 @@ impl CommandExitCode {
     /// The exit code of a command that lists what the directory knows: [`Self::Local`] if it found nothing.
     pub fn from_found(has_found: bool) -> Self {
         if has_found { Self::Passed } else { Self::Local }
+    }
+
+    /// The exit code of a check for Nagios, whose codes have other meanings: 1 is WARNING, 2 CRITICAL, 3 UNKNOWN.
+    pub fn from_check_state(state: CheckState) -> Self {
+        match state {
+            CheckState::Ok => Self::Passed,
+            CheckState::Warning => Self::Local,
+            CheckState::Critical => Self::SomeFailed,
+            CheckState::Unknown => Self::NoneAnswered,
+        }
     }
 
     /// The exit code as a number.

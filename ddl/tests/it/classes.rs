@@ -35,6 +35,8 @@ const REVIEWED: &[(&str, &str, ActionClass)] = &[
     ("nettest", "connect", Read),
     ("nettest", "dns", Read),
     ("nettest", "ping", Read),
+    ("nrpe", "runcommand", Read),
+    ("nrpe", "runallcommands", Read),
     ("package", "install", RootEquivalent),
     ("package", "update", Change),
     ("package", "uninstall", RootEquivalent),

@@ -2,15 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use muster_api::ActionError;
+use muster_api::system::passwd::find_user;
 use muster_api::system::{Command, System};
 use schemars::JsonSchema;
 use serde::Deserialize;
-
-/// Largest passwd file that is searched for a user, in bytes.
-const MAX_PASSWD_BYTES: u64 = 16 * 1024 * 1024;
 
 /// The inputs that `run` and `start` share.
 #[derive(Deserialize, JsonSchema)]
@@ -83,28 +81,14 @@ impl ShellProgramInput {
             command.cwd = Some(cwd);
         }
         if let Some(user) = &self.user {
-            (command.uid, command.gid) = look_up_user(system, user)?;
+            let found = find_user(system, user).map_err(|error| {
+                ActionError::failed(format!("cannot look up user {user}: {error}"))
+            })?;
+            let found = found.ok_or_else(|| {
+                ActionError::invalid_input(format!("this node has no user {user} in /etc/passwd"))
+            })?;
+            (command.uid, command.gid) = (Some(found.uid), Some(found.gid));
         }
         Ok(command)
     }
-}
-
-/// User ID and group ID of a user of the machine.
-fn look_up_user(
-    system: &dyn System,
-    user: &str,
-) -> Result<(Option<u32>, Option<u32>), ActionError> {
-    let passwd = system
-        .read_file(Path::new("/etc/passwd"), MAX_PASSWD_BYTES)
-        .map_err(|error| ActionError::failed(format!("cannot look up user {user}: {error}")))?;
-    let passwd = String::from_utf8_lossy(&passwd);
-    let entry = passwd.lines().find_map(|line| {
-        let mut fields = line.split(':');
-        (fields.next()? == user).then_some(())?;
-        let uid = fields.nth(1)?.parse().ok()?;
-        Some((Some(uid), Some(fields.next()?.parse().ok()?)))
-    });
-    entry.ok_or_else(|| {
-        ActionError::invalid_input(format!("this node has no user {user} in /etc/passwd"))
-    })
 }

@@ -3,6 +3,7 @@
 #![expect(clippy::indexing_slicing, reason = "tests end by panic")]
 
 mod ansible;
+mod expected_checks;
 mod fallback;
 mod fixture;
 mod forget;

@@ -163,7 +163,12 @@ async fn read_actions_start_no_program_that_the_caller_names() {
                   [plugins.catalog]\nenabled = true\n[plugins.shell]\nenabled = true\n\
                   [plugins.provision]\nenabled = true\n[plugins.filecopy]\nread = [\"/\"]\nwrite = [\"/\"]\n";
     let node = organisation.node("web1.example.com");
-    let mut daemon = DaemonHome::new(&organisation, &node, &server.url(), config).start();
+    let home = DaemonHome::new(&organisation, &node, &server.url(), config);
+    let checks = "dont_blame_nrpe=1\ncommand[check_load]=/bin/echo $ARG1$ \"$ARG2$\"\n";
+    home.write("nrpe.cfg", checks, 0o644);
+    let options = format!("[plugins.nrpe]\nconfig = \"{}\"\n", home.path("nrpe.cfg").display());
+    home.write("conf.d/nrpe.toml", &options, 0o644);
+    let mut daemon = home.start();
     await_log(&mut daemon, "ready identity=").await;
     let signer = organisation.caller("rip");
     let caller = TestCaller::connect(&organisation, &server, signer).await;

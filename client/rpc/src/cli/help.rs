@@ -38,6 +38,7 @@ Inspect:
   stats       Show the request counters of daemons
   events      Show the events of nodes as they happen
   filter      Explain and test filters
+  check       Run a check of NRPE on all matching nodes, as a Nagios check
   check-registration  Check that nodes are heard of, as a Nagios check
 
 Jobs:

@@ -16,6 +16,7 @@ pub mod fake;
 pub mod file;
 pub mod interactive;
 pub mod launch;
+pub mod passwd;
 mod path;
 pub mod pid_lock;
 pub mod process;

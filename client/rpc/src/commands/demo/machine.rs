@@ -34,9 +34,10 @@ const COMMON_FILES: [(&str, u32, &str); 8] = [
 ];
 
 /// Directories of the scratch root.
-const DIRECTORIES: [&str; 17] = [
+const DIRECTORIES: [&str; 19] = [
     "etc/cron.d",
     "etc/init.d",
+    "etc/nagios",
     "etc/puppet",
     "etc/skel",
     "home",
@@ -45,6 +46,7 @@ const DIRECTORIES: [&str; 17] = [
     "srv/packages",
     "tmp",
     "usr/local/bin",
+    "usr/local/lib",
     "usr/local/sbin",
     "var/cache/puppet/state",
     "var/lib/dpkg",
@@ -59,6 +61,7 @@ const PACKAGE_SCRIPT: &str = include_str!("machine/packages.sh");
 const PACKAGE_TOOLS: [&str; 4] = ["apt-cache", "apt-get", "apt-mark", "dpkg-query"];
 const INIT_SCRIPT: &str = include_str!("machine/service.sh");
 const SERVICE_SCRIPT: &str = include_str!("machine/daemon.sh");
+const CHECK_SCRIPT: &str = include_str!("machine/check_service.sh");
 const TREE_SCRIPT: &str = include_str!("machine/tree.sh");
 const CATALOG: &str = include_str!("machine/catalog.toml");
 
@@ -78,12 +81,18 @@ pub fn make_scratch_root(root: &Path, node: &DemoNode) -> Result<(), FileAccessE
     make_packages(root, node)
 }
 
-/// The service: its program and init script, and the catalog that manages it.
+/// The service: its program and init script, the catalog that manages it, and its check.
 fn make_service(root: &Path, service: &str) -> Result<(), FileAccessError> {
     let own_text = |text: &str| text.replace("@SERVICE@", service);
     let files = [
         (format!("usr/local/sbin/{service}"), PROGRAM_MODE, SERVICE_SCRIPT.to_owned()),
         (format!("etc/init.d/{service}"), PROGRAM_MODE, INIT_SCRIPT.to_owned()),
+        ("usr/local/lib/check_service".to_owned(), PROGRAM_MODE, CHECK_SCRIPT.to_owned()),
+        (
+            "etc/nagios/nrpe.cfg".to_owned(),
+            FILE_MODE,
+            format!("command[check_service]=/usr/local/lib/check_service {service}\n"),
+        ),
         (format!("etc/{service}.conf"), FILE_MODE, "workers = 2\n".to_owned()),
         (CATALOG_PATH.trim_start_matches('/').to_owned(), FILE_MODE, own_text(CATALOG)),
     ];

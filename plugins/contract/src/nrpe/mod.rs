@@ -1,0 +1,152 @@
+//! The agent `nrpe`: checks of a node with the states, exit codes and output texts of Nagios plugins.
+
+mod perfdata;
+mod plugin_output;
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+pub use perfdata::{PerfMetric, parse_perfdata};
+pub use plugin_output::PluginOutput;
+
+/// The exit code of a state that is not known.
+pub const UNKNOWN_EXIT_CODE: i64 = 3;
+
+/// The state of a check, ordered by exit code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum CheckState {
+    /// Exit code 0.
+    Ok,
+    /// Exit code 1.
+    Warning,
+    /// Exit code 2.
+    Critical,
+    /// Exit code 3, and every other one.
+    Unknown,
+}
+
+impl CheckState {
+    /// All states, by exit code.
+    pub const ALL: [Self; 4] = [Self::Ok, Self::Warning, Self::Critical, Self::Unknown];
+
+    /// The state that an exit code stands for. Every code from 0 to 2 has a state of its own; all others are unknown.
+    pub fn from_exit_code(code: i64) -> Self {
+        match code {
+            0 => Self::Ok,
+            1 => Self::Warning,
+            2 => Self::Critical,
+            _ => Self::Unknown,
+        }
+    }
+
+    /// The exit code.
+    pub fn exit_code(self) -> u8 {
+        match self {
+            Self::Ok => 0,
+            Self::Warning => 1,
+            Self::Critical => 2,
+            Self::Unknown => 3,
+        }
+    }
+
+    /// The name in texts of plugins.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Ok => "OK",
+            Self::Warning => "WARNING",
+            Self::Critical => "CRITICAL",
+            Self::Unknown => "UNKNOWN",
+        }
+    }
+}
+
+/// Inputs of `runcommand`.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct RunCommandInput {
+    /// The name of the command in the node's configuration of NRPE.
+    pub command: String,
+    /// Arguments for `$ARG1$` and so on, separated by `!`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub args: Option<String>,
+}
+
+/// Outputs of `runcommand`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default)]
+pub struct RunCommandOutput {
+    /// The first line, without performance data.
+    pub output: String,
+    /// The other lines, without performance data.
+    pub long_output: String,
+    /// 0 to 3.
+    pub exitcode: i64,
+    /// The performance data.
+    pub perfdata: String,
+    /// The name of the command.
+    pub command: String,
+}
+
+impl Default for RunCommandOutput {
+    fn default() -> Self {
+        Self {
+            output: String::new(),
+            long_output: String::new(),
+            exitcode: UNKNOWN_EXIT_CODE,
+            perfdata: String::new(),
+            command: String::new(),
+        }
+    }
+}
+
+/// Outputs of `runallcommands`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default)]
+pub struct RunAllCommandsOutput {
+    /// The results by name of the command.
+    pub commands: BTreeMap<String, CommandResultRow>,
+}
+
+/// The result of one of all commands.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default)]
+pub struct CommandResultRow {
+    /// 0 to 3.
+    pub exitcode: i64,
+    /// The first line, without performance data.
+    pub output: String,
+    /// The performance data.
+    pub perfdata: String,
+}
+
+/// Values of the data source `nrpe`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default)]
+pub struct NrpeDataOutput {
+    /// 0 to 3.
+    pub exitcode: i64,
+    /// The first line, without performance data.
+    pub output: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::CheckState;
+
+    #[test]
+    fn every_exit_code_has_a_state() {
+        for state in CheckState::ALL {
+            assert_eq!(CheckState::from_exit_code(state.exit_code().into()), state);
+        }
+        for code in [-1, 4, 127, 255, i64::MAX, i64::MIN] {
+            assert_eq!(CheckState::from_exit_code(code), CheckState::Unknown, "{code}");
+        }
+    }
+}

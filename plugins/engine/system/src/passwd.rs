@@ -1,0 +1,29 @@
+//! Finds a user in `/etc/passwd` of a machine. Users of other databases, such as LDAP, are not found.
+
+use std::path::Path;
+
+use crate::{System, SystemResult};
+
+/// Largest passwd file that is searched, in bytes.
+const MAX_PASSWD_BYTES: u64 = 16 * 1024 * 1024;
+
+/// User ID and group ID of a user.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PasswdUser {
+    /// User ID.
+    pub uid: u32,
+    /// ID of the primary group.
+    pub gid: u32,
+}
+
+/// Finds the user with this name; `None` if there is no such user.
+pub fn find_user(system: &dyn System, name: &str) -> SystemResult<Option<PasswdUser>> {
+    let passwd = system.read_file(Path::new("/etc/passwd"), MAX_PASSWD_BYTES)?;
+    let passwd = String::from_utf8_lossy(&passwd);
+    Ok(passwd.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        (fields.next()? == name).then_some(())?;
+        let uid = fields.nth(1)?.parse().ok()?;
+        Some(PasswdUser { uid, gid: fields.next()?.parse().ok()? })
+    }))
+}

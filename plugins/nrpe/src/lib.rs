@@ -1,0 +1,123 @@
+//! `nrpe`: runs the checks of a node's NRPE configuration, and returns their states, texts and performance data.
+//!
+//! NRPE itself is not needed. Commands come from `nrpe.cfg` and the files that it includes; they run without a shell, as the configured user, and a
+//! limited number at a time. The agent decides nothing about thresholds or notifications.
+
+#![warn(missing_docs)]
+
+mod actions;
+mod check_runner;
+pub mod command_line;
+mod command_table;
+pub mod nrpe_file;
+#[cfg(test)]
+mod tests;
+
+use std::path::PathBuf;
+
+use muster_api::ddl::builtin_data;
+use muster_api::{
+    Agent, AgentError, DaemonContext, DataSourceError, NodePlugin, PluginError, ValidatedDataSource,
+};
+use serde::Deserialize;
+
+use check_runner::CheckRunner;
+
+/// Highest timeout of a check, in seconds.
+const MAX_TIMEOUT_SECONDS: u64 = 3600;
+/// Most checks at a time.
+const MAX_CONCURRENCY: usize = 1000;
+
+/// The section `[plugins.nrpe]`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct NrpeOptions {
+    /// Whether the agent is enabled; by default if the configuration file exists when the daemon starts.
+    pub enabled: Option<bool>,
+    /// NRPE's configuration file.
+    pub config: PathBuf,
+    /// Time limit of a check, in seconds. The limit of the request applies, too.
+    pub timeout: u64,
+    /// Most checks that run at a time.
+    pub concurrency: usize,
+    /// The user that checks run as if the daemon is root; by default `nrpe_user` of the configuration file, and otherwise root.
+    pub user: Option<String>,
+}
+
+impl Default for NrpeOptions {
+    fn default() -> Self {
+        Self {
+            enabled: None,
+            config: "/etc/nagios/nrpe.cfg".into(),
+            timeout: 30,
+            concurrency: 4,
+            user: None,
+        }
+    }
+}
+
+impl NrpeOptions {
+    fn check(&self) -> Result<(), PluginError> {
+        let invalid = |option, problem: String| {
+            Err(PluginError::Option { plugin: NrpePlugin::NAME, option, source: problem.into() })
+        };
+        if !self.config.is_absolute() {
+            return invalid("config", format!("{} is not an absolute path", self.config.display()));
+        }
+        if !(1..=MAX_TIMEOUT_SECONDS).contains(&self.timeout) {
+            let problem =
+                format!("{} is not from 1 to {MAX_TIMEOUT_SECONDS} seconds", self.timeout);
+            return invalid("timeout", problem);
+        }
+        if !(1..=MAX_CONCURRENCY).contains(&self.concurrency) {
+            let problem = format!("{} is not from 1 to {MAX_CONCURRENCY}", self.concurrency);
+            return invalid("concurrency", problem);
+        }
+        Ok(())
+    }
+}
+
+/// The agent and the data source `nrpe`.
+#[derive(Debug, Clone)]
+pub struct NrpePlugin {
+    runner: CheckRunner,
+    enabled: bool,
+}
+
+impl NodePlugin for NrpePlugin {
+    const NAME: &'static str = "nrpe";
+    type Options = NrpeOptions;
+    type Shared = ();
+
+    fn configure(
+        options: NrpeOptions,
+        daemon: &DaemonContext,
+        (): (),
+    ) -> Result<Self, PluginError> {
+        options.check()?;
+        let file = options.config.strip_prefix("/").unwrap_or(&options.config);
+        let enabled = options.enabled.unwrap_or_else(|| daemon.root.join(file).exists());
+        Ok(Self { runner: CheckRunner::new(options), enabled })
+    }
+
+    fn is_enabled(&self) -> bool {
+        self.enabled
+    }
+
+    fn build_agent(&self) -> Result<Agent, AgentError> {
+        Agent::builtin(Self::NAME)?
+            .action("runcommand", &self.runner, actions::run_command)
+            .action("runallcommands", &self.runner, actions::run_all_commands)
+            .ending_at_deadline(["runcommand", "runallcommands"])
+            .build()
+    }
+
+    fn data_sources(&self) -> Result<Vec<ValidatedDataSource>, DataSourceError> {
+        if !self.enabled {
+            return Ok(Vec::new());
+        }
+        let ddl = builtin_data(Self::NAME)
+            .ok_or_else(|| DataSourceError::NotBuiltin(Self::NAME.to_owned()))?;
+        Ok(vec![ValidatedDataSource::new(ddl, &self.runner, actions::query_command)?])
+    }
+}

@@ -1,0 +1,9 @@
+//! Checks with the real `rpc` and `rpcd`: the agent `nrpe` runs plugins, and `rpc check` makes one result of all nodes.
+
+#![expect(clippy::indexing_slicing, reason = "tests end by panic")]
+
+mod agent;
+mod fixture;
+mod injection;
+mod output;
+mod results;
