@@ -12,6 +12,7 @@ use muster_contract::directory::{
 use muster_filter::NodeFilter;
 use muster_wire::identity::{Identity, SubjectName};
 use muster_wire::node_history::NodeHistory;
+use muster_wire::node_record::{NodeContent, NodeRecord};
 use serde::Serialize;
 
 use crate::error::FleetRequestError;
@@ -238,14 +239,22 @@ impl FleetConnection {
 
     /// What changed on a node, from its own signed record.
     pub async fn read_history(&self, node: &Identity) -> Result<NodeHistory, FleetRequestError> {
+        let history = self.read_record(node).await?.decode_history();
+        history.map_err(|source| FleetRequestError::Content { node: node.clone(), source })
+    }
+
+    /// What a node says about itself, from its own signed record.
+    pub async fn read_content(&self, node: &Identity) -> Result<NodeContent, FleetRequestError> {
+        let content = self.read_record(node).await?.decode_content();
+        content.map_err(|source| FleetRequestError::Content { node: node.clone(), source })
+    }
+
+    /// The record of a node, after its signature was verified.
+    async fn read_record(&self, node: &Identity) -> Result<NodeRecord, FleetRequestError> {
         let output = self.show_registered(node.as_str(), true).await?;
         let record = output.record.unwrap_or_default();
-        let record = self
-            .client
-            .open_record(node, record.as_bytes())
-            .map_err(|source| FleetRequestError::Record { node: node.clone(), source })?;
-        let history = record.decode_history();
-        history.map_err(|source| FleetRequestError::History { node: node.clone(), source })
+        let record = self.client.open_record(node, record.as_bytes());
+        record.map_err(|source| FleetRequestError::Record { node: node.clone(), source })
     }
 
     /// Whether a node signed this record, and everything in the directory's answer that comes from records is the same in it.

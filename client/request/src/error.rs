@@ -18,6 +18,7 @@ use muster_wire::sign::MessageRefusal;
 
 use crate::ddl_fetch::DdlFetchError;
 use crate::external::DiscoveryProgramError;
+use crate::ssh::SshAddressError;
 
 /// Why a request failed.
 #[derive(Debug, thiserror::Error)]
@@ -41,9 +42,19 @@ pub enum FleetRequestError {
         /// Why it is refused.
         source: MessageRefusal,
     },
-    /// The history in a record cannot be read.
-    #[error("the history in the record of {node} cannot be read")]
-    History {
+    /// A fact is no address of the node.
+    #[error("{node} has no address in the fact {fact}: {source}")]
+    Address {
+        /// The node.
+        node: Identity,
+        /// The fact.
+        fact: String,
+        /// The reason.
+        source: SshAddressError,
+    },
+    /// The content or the history in a record cannot be read.
+    #[error("the record of {node} cannot be read")]
+    Content {
         /// The node.
         node: Identity,
         /// The error.

@@ -44,6 +44,7 @@ mod report;
 mod rollout;
 mod run_log;
 mod settings;
+mod ssh;
 mod target;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
@@ -95,5 +96,9 @@ pub use report::{NodeReply, NodeTrace, RequestReport, RequestStats, ResultGap};
 pub use rollout::{FleetRequest, FleetRequestUpdate};
 pub use run_log::RunLogLine;
 pub use settings::{RpcSettings, RpcSettingsError, SettingsSyntaxError};
+pub use ssh::{
+    KnownHostsError, SshAddress, SshAddressError, SshArgumentError, SshNode, SshOptions,
+    SshProgram, SshTarget, config_text, known_hosts_text, program_arguments,
+};
 pub use target::{TargetOptions, TargetSelection};
 pub use words::RequestWords;

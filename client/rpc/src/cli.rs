@@ -40,6 +40,7 @@ pub mod rollout_flags;
 pub mod run;
 pub mod schema;
 mod seconds;
+pub mod ssh;
 pub mod whoami;
 
 use std::path::PathBuf;
@@ -138,7 +139,7 @@ pub enum Command {
     /// Show what the directory knows of one node
     #[command(after_help = nodes::NODE_HELP)]
     Node(Deferred<nodes::NodeArgs>),
-    /// Check that nodes are heard of, as a Nagios check
+    /// Check that nodes send heartbeats, as a Nagios check
     #[command(after_help = nodes::CHECK_HELP)]
     CheckRegistration(Deferred<nodes::CheckRegistrationArgs>),
     /// Run a check of NRPE on all matching nodes, as a Nagios check
@@ -159,6 +160,15 @@ pub enum Command {
     /// Copy a file to all matching nodes, or from them
     #[command(override_usage = copy::USAGE, after_help = copy::AFTER_HELP)]
     Cp(Deferred<copy::CopyArgs>),
+    /// Log in to a node by OpenSSH, or run a command on nodes
+    #[command(override_usage = ssh::SSH_USAGE, after_help = ssh::SSH_HELP)]
+    Ssh(Deferred<ssh::SshArgs>),
+    /// Copy files to or from a node by OpenSSH
+    #[command(override_usage = ssh::SCP_USAGE, after_help = ssh::SCP_HELP)]
+    Scp(Deferred<ssh::ScpArgs>),
+    /// Transfer files to or from a node interactively by OpenSSH
+    #[command(override_usage = ssh::SFTP_USAGE, after_help = ssh::SFTP_HELP)]
+    Sftp(Deferred<ssh::SftpArgs>),
     /// Receive the replies to requests that were sent with --reply-to
     #[command(after_help = listen::AFTER_HELP)]
     Listen(Deferred<listen::ListenArgs>),

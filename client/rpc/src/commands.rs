@@ -35,6 +35,7 @@ mod request;
 mod run;
 mod schema;
 mod seen;
+mod ssh;
 mod stats;
 pub mod table;
 mod whoami;
@@ -42,6 +43,7 @@ mod whoami;
 use std::cell::OnceCell;
 
 use context::CommandContext;
+use muster_request::SshProgram;
 
 use crate::cli::{Cli, Command, Deferred};
 use crate::environment::ProcessEnvironment;
@@ -71,6 +73,13 @@ pub async fn run(
         Command::Do(Deferred(args)) => Box::pin(request::run(*args, cx)).await,
         Command::Run(Deferred(args)) => Box::pin(run::run(*args, cx)).await,
         Command::Cp(Deferred(args)) => Box::pin(copy::run(*args, cx)).await,
+        Command::Ssh(Deferred(args)) => Box::pin(ssh::run(*args, cx)).await,
+        Command::Scp(Deferred(args)) => {
+            Box::pin(ssh::run_transfer(SshProgram::Scp, args.target, cx)).await
+        }
+        Command::Sftp(Deferred(args)) => {
+            Box::pin(ssh::run_transfer(SshProgram::Sftp, args.target, cx)).await
+        }
         Command::Listen(Deferred(args)) => Box::pin(listen::run(*args, cx)).await,
         Command::Events(Deferred(args)) => events::run(*args, cx).await,
         Command::Cancel(Deferred(args)) => cancel::run(*args, cx).await,

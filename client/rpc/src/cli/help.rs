@@ -39,7 +39,12 @@ Inspect:
   events      Show the events of nodes as they happen
   filter      Explain and test filters
   check       Run a check of NRPE on all matching nodes, as a Nagios check
-  check-registration  Check that nodes are heard of, as a Nagios check
+  check-registration  Check that nodes send heartbeats, as a Nagios check
+
+OpenSSH:
+  ssh         Log in to a node by OpenSSH, or run a command on nodes
+  scp         Copy files to or from a node by OpenSSH
+  sftp        Transfer files to or from a node interactively by OpenSSH
 
 Jobs:
   job         List, show, compare, undo and delete stored jobs

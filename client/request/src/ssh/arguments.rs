@@ -1,0 +1,179 @@
+//! The arguments of `ssh`, `scp` and `sftp`, and a configuration for OpenSSH. Pure.
+
+use std::path::Path;
+
+use super::SshTarget;
+
+/// A program of OpenSSH.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SshProgram {
+    /// A shell or a command.
+    Ssh,
+    /// Copies files. An argument that begins with `:` is a path on the node.
+    Scp,
+    /// Transfers files interactively.
+    Sftp,
+}
+
+/// Why arguments cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SshArgumentError {
+    /// `scp` without a path on the node.
+    #[error(
+        "no path is on the node; write it with a colon, as in `rpc scp -C web -- notes.txt :/tmp/`"
+    )]
+    NoRemotePath,
+    /// The path of the file of host keys has characters that OpenSSH expands.
+    #[error(
+        "OpenSSH cannot use the file of host keys {0:?}: its path has white space, `%`, `$`, quotes or a backslash"
+    )]
+    KnownHostsPath(String),
+}
+
+impl SshProgram {
+    /// The name of the program.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ssh => "ssh",
+            Self::Scp => "scp",
+            Self::Sftp => "sftp",
+        }
+    }
+}
+
+/// The arguments of a program for one node. `arguments` are the user's own.
+///
+/// The options that pin the host key are the first ones, and OpenSSH takes the first value of each option, so the user's arguments cannot replace them.
+pub fn program_arguments(
+    program: SshProgram,
+    target: &SshTarget,
+    arguments: &[String],
+) -> Result<Vec<String>, SshArgumentError> {
+    let mut all = pin_options(target)?;
+    let address = target.address.to_string();
+    match program {
+        // OpenSSH reads options after the host name, too, so `-l root uptime` after it is as on its own command line.
+        SshProgram::Ssh => {
+            all.extend(["--".to_owned(), address]);
+            all.extend_from_slice(arguments);
+        }
+        SshProgram::Scp => {
+            if !arguments.iter().any(|argument| argument.starts_with(':')) {
+                return Err(SshArgumentError::NoRemotePath);
+            }
+            let host = target.address.before_path();
+            all.extend(arguments.iter().map(|argument| match argument.strip_prefix(':') {
+                Some(path) => format!("{host}:{path}"),
+                None => argument.clone(),
+            }));
+        }
+        SshProgram::Sftp => {
+            all.extend_from_slice(arguments);
+            all.extend(["--".to_owned(), target.address.before_path()]);
+        }
+    }
+    Ok(all)
+}
+
+/// A block of ssh_config for each node, under its name.
+pub fn config_text(targets: &[SshTarget]) -> Result<String, SshArgumentError> {
+    let mut text = String::new();
+    for target in targets {
+        text.push_str(&format!("Host {}\n    HostName {}\n", target.node, target.address));
+        for option in pin_settings(target)? {
+            text.push_str(&format!("    {}\n", option.replacen('=', " ", 1)));
+        }
+    }
+    Ok(text)
+}
+
+fn pin_options(target: &SshTarget) -> Result<Vec<String>, SshArgumentError> {
+    let settings = pin_settings(target)?;
+    Ok(settings.into_iter().flat_map(|setting| ["-o".to_owned(), setting]).collect())
+}
+
+/// The settings that accept the node's own host keys, and no others.
+fn pin_settings(target: &SshTarget) -> Result<Vec<String>, SshArgumentError> {
+    let Some(path) = &target.known_hosts else { return Ok(Vec::new()) };
+    let path = plain_path(path)?;
+    Ok(vec![
+        format!("HostKeyAlias={}", target.node),
+        format!("UserKnownHostsFile={path}"),
+        "GlobalKnownHostsFile=/dev/null".to_owned(),
+        "StrictHostKeyChecking=yes".to_owned(),
+        "CheckHostIP=no".to_owned(),
+        "UpdateHostKeys=no".to_owned(),
+    ])
+}
+
+/// OpenSSH splits the value at white space, and expands tokens and variables in it.
+fn plain_path(path: &Path) -> Result<&str, SshArgumentError> {
+    let is_special = |c: char| c.is_whitespace() || c.is_control() || "%$\"'\\~".contains(c);
+    let text = path.to_str().filter(|text| !text.contains(is_special));
+    text.ok_or_else(|| SshArgumentError::KnownHostsPath(path.display().to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_wire::identity::Identity;
+
+    use super::*;
+    use crate::ssh::SshAddress;
+
+    fn target(known_hosts: Option<&str>) -> SshTarget {
+        let node = Identity::parse("db1.acme.net").unwrap();
+        let address = SshAddress::from_fact(Some(&"2001:db8::1".into())).unwrap();
+        SshTarget { node, address, known_hosts: known_hosts.map(Into::into) }
+    }
+
+    fn arguments(program: SshProgram, known_hosts: Option<&str>, own: &[&str]) -> Vec<String> {
+        let own: Vec<String> = own.iter().map(|&text| text.to_owned()).collect();
+        program_arguments(program, &target(known_hosts), &own).unwrap()
+    }
+
+    #[test]
+    fn host_follows_a_double_dash_and_pins_come_first() {
+        let found = arguments(SshProgram::Ssh, Some("/c/known"), &["-l", "root", "uptime; id"]);
+        let pins = [
+            "-o",
+            "HostKeyAlias=db1.acme.net",
+            "-o",
+            "UserKnownHostsFile=/c/known",
+            "-o",
+            "GlobalKnownHostsFile=/dev/null",
+            "-o",
+            "StrictHostKeyChecking=yes",
+            "-o",
+            "CheckHostIP=no",
+            "-o",
+            "UpdateHostKeys=no",
+        ];
+        let rest = ["--", "2001:db8::1", "-l", "root", "uptime; id"];
+        assert_eq!(found, [&pins[..], &rest].concat());
+        assert_eq!(arguments(SshProgram::Ssh, None, &[]), ["--", "2001:db8::1"]);
+        assert_eq!(
+            arguments(SshProgram::Sftp, None, &["-b", "x"]),
+            ["-b", "x", "--", "[2001:db8::1]"]
+        );
+    }
+
+    #[test]
+    fn colon_marks_paths_on_the_node() {
+        let found = arguments(SshProgram::Scp, None, &["-r", "a", ":/b", "c:d"]);
+        assert_eq!(found, ["-r", "a", "[2001:db8::1]:/b", "c:d"]);
+        let error = program_arguments(SshProgram::Scp, &target(None), &["a".to_owned()]);
+        assert_eq!(error, Err(SshArgumentError::NoRemotePath));
+    }
+
+    #[test]
+    fn configuration_has_a_block_for_each_node() {
+        let text = config_text(&[target(Some("/c/known")), target(None)]).unwrap();
+        let expected = "Host db1.acme.net\n    HostName 2001:db8::1\n    HostKeyAlias db1.acme.net\n    UserKnownHostsFile /c/known\n    \
+            GlobalKnownHostsFile /dev/null\n    StrictHostKeyChecking yes\n    CheckHostIP no\n    UpdateHostKeys no\n\
+            Host db1.acme.net\n    HostName 2001:db8::1\n";
+        assert_eq!(text, expected);
+        for path in ["/a b", "/%h", "/$HOME", "/a\"b", "/a\n"] {
+            assert!(config_text(&[target(Some(path))]).is_err(), "{path}");
+        }
+    }
+}

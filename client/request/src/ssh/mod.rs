@@ -1,0 +1,105 @@
+//! OpenSSH for nodes of the fleet: addresses and host keys from the nodes' signed records, and the arguments of `ssh`, `scp` and `sftp`. Starts no process.
+//!
+//! A host name reaches the program only as one argument, after `--`, and only if it is a host name or an IP address. Host keys are pinned: the program gets a file with the
+//! keys that the node itself has signed, and refuses any other. So no host key is trusted because it was seen first.
+
+mod arguments;
+mod host;
+mod known_hosts;
+
+use std::path::{Path, PathBuf};
+
+use muster_wire::identity::Identity;
+use muster_wire::node_record::NodeContent;
+
+use crate::error::FleetRequestError;
+use crate::fleet::FleetConnection;
+
+pub use arguments::{SshArgumentError, SshProgram, config_text, program_arguments};
+pub use host::{SshAddress, SshAddressError};
+pub use known_hosts::{KnownHostsError, known_hosts_text};
+
+/// A node and how OpenSSH reaches it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SshTarget {
+    /// The name; also the name of its keys in the file of host keys.
+    pub node: Identity,
+    /// Where it is.
+    pub address: SshAddress,
+    /// The file with its host keys; `None` if they are unknown, or are not to be pinned. OpenSSH then decides by its own files.
+    pub known_hosts: Option<PathBuf>,
+}
+
+/// What the signed record of a node says about its sshd.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SshNode {
+    /// The name.
+    pub node: Identity,
+    /// Where it is.
+    pub address: SshAddress,
+    /// Public host keys, type and key.
+    pub host_keys: Vec<String>,
+}
+
+/// How addresses are found, and which nodes have keys.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SshOptions<'a> {
+    /// The fact with the address; the name of the node without one.
+    pub address_fact: Option<&'a str>,
+    /// Do not read host keys.
+    pub without_keys: bool,
+}
+
+impl FleetConnection {
+    /// Reads what OpenSSH needs from the node's signed record in the directory. Without an address fact, a node that the directory does not know is
+    /// reached by its name, and has no keys.
+    pub async fn read_ssh_node(
+        &self,
+        node: &Identity,
+        options: SshOptions<'_>,
+    ) -> Result<SshNode, FleetRequestError> {
+        if options.without_keys && options.address_fact.is_none() {
+            return Ok(SshNode::named(node));
+        }
+        let content = match self.read_content(node).await {
+            Err(FleetRequestError::Directory(_)) if options.address_fact.is_none() => {
+                return Ok(SshNode::named(node));
+            }
+            content => content?,
+        };
+        SshNode::from_content(node, &content, options)
+    }
+}
+
+impl SshNode {
+    /// A node that is reached by its name.
+    fn named(node: &Identity) -> Self {
+        Self { node: node.clone(), address: SshAddress::of_node(node), host_keys: Vec::new() }
+    }
+
+    fn from_content(
+        node: &Identity,
+        content: &NodeContent,
+        options: SshOptions<'_>,
+    ) -> Result<Self, FleetRequestError> {
+        let address = match options.address_fact {
+            None => SshAddress::of_node(node),
+            Some(fact) => {
+                let value = content.facts.get(fact);
+                SshAddress::from_fact(value).map_err(|source| FleetRequestError::Address {
+                    node: node.clone(),
+                    fact: fact.to_owned(),
+                    source,
+                })?
+            }
+        };
+        let host_keys = if options.without_keys { Vec::new() } else { content.ssh_host_keys() };
+        Ok(Self { node: node.clone(), address, host_keys })
+    }
+
+    /// The target, with this file of host keys if the node has any.
+    pub fn into_target(self, known_hosts: &Path) -> SshTarget {
+        let known_hosts = (!self.host_keys.is_empty()).then(|| known_hosts.to_owned());
+        SshTarget { node: self.node, address: self.address, known_hosts }
+    }
+}

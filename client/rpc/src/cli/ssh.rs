@@ -1,0 +1,96 @@
+//! Arguments of `rpc ssh`, `rpc scp` and `rpc sftp`.
+
+use std::num::NonZeroUsize;
+
+use clap::Args;
+use muster_filter::state::FactPath;
+
+use super::filters::FilterArgs;
+
+/// Usage of `rpc ssh`.
+pub const SSH_USAGE: &str = "rpc ssh [FILTERS] [OPTIONS] [-- SSH ARGUMENTS]";
+/// Usage of `rpc scp`.
+pub const SCP_USAGE: &str = "rpc scp [FILTERS] [OPTIONS] -- SCP ARGUMENTS";
+/// Usage of `rpc sftp`.
+pub const SFTP_USAGE: &str = "rpc sftp [FILTERS] [OPTIONS] [-- SFTP ARGUMENTS]";
+
+/// Examples of `rpc ssh`.
+pub const SSH_HELP: &str = "Examples:
+  rpc ssh -W \"environment=development customer=acme mysql::master\"
+  rpc ssh -I db1.acme.net -- -l root uptime
+  rpc ssh -C apache --all --parallel 8 -- systemctl is-active apache2
+  rpc ssh -C apache --address-fact networking.ip --print
+  rpc ssh --ssh-config > ~/.ssh/muster.conf   then `Include muster.conf` in ~/.ssh/config
+
+Several matches open a menu: type a part of a name or a number. Without a terminal
+they are listed, and the exit code is 2; it is 1 if no node matches. OpenSSH gets the
+host keys that the node has signed, and refuses others.";
+
+/// Examples of `rpc scp`.
+pub const SCP_HELP: &str = "Examples:
+  rpc scp -C mysql::master --address-fact networking.ip -- dump.sql :/tmp/
+  rpc scp -I web1.acme.net -- -r :/etc/apache2 .
+
+A path that begins with a colon is on the node.";
+
+/// Examples of `rpc sftp`.
+pub const SFTP_HELP: &str = "Examples:
+  rpc sftp -I db1.acme.net
+  rpc sftp -C mysql::master -- -b commands.txt";
+
+/// Which node, and how it is reached.
+#[derive(Debug, Args)]
+pub struct SshTargetArgs {
+    /// The nodes.
+    #[command(flatten)]
+    pub filters: FilterArgs,
+    /// Connect to the address in this fact, as in networking.ip, instead of the name
+    #[arg(long, value_name = "FACT", value_parser = parse_fact_name)]
+    pub address_fact: Option<String>,
+    /// Let OpenSSH check host keys by its own files, not by what the node has signed
+    #[arg(long)]
+    pub own_host_keys: bool,
+    /// Print the command line instead of running it
+    #[arg(long)]
+    pub print: bool,
+    /// Arguments of the program
+    #[arg(last = true, value_name = "ARGUMENTS")]
+    pub arguments: Vec<String>,
+}
+
+/// `rpc ssh`.
+#[derive(Debug, Args)]
+pub struct SshArgs {
+    /// The node.
+    #[command(flatten)]
+    pub target: SshTargetArgs,
+    /// Run the command on all matching nodes, one after the other
+    #[arg(long, requires = "arguments")]
+    pub all: bool,
+    /// Run it on this many nodes at once
+    #[arg(long, value_name = "N", default_value = "1", requires = "all")]
+    pub parallel: NonZeroUsize,
+    /// Print a configuration for OpenSSH with all matching nodes
+    #[arg(long, conflicts_with_all = ["all", "print", "arguments"])]
+    pub ssh_config: bool,
+}
+
+/// `rpc scp`.
+#[derive(Debug, Args)]
+pub struct ScpArgs {
+    /// The node.
+    #[command(flatten)]
+    pub target: SshTargetArgs,
+}
+
+/// `rpc sftp`.
+#[derive(Debug, Args)]
+pub struct SftpArgs {
+    /// The node.
+    #[command(flatten)]
+    pub target: SshTargetArgs,
+}
+
+fn parse_fact_name(text: &str) -> Result<String, String> {
+    FactPath::parse(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
+}

@@ -1,0 +1,203 @@
+//! `rpc ssh`, `rpc scp` and `rpc sftp`: OpenSSH to nodes that match a filter.
+
+mod many;
+mod menu;
+
+use std::io;
+use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
+
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use muster_request::{
+    FleetConnection, KnownHostsError, SshArgumentError, SshOptions, SshProgram, SshTarget,
+    config_text, known_hosts_text, program_arguments, replace_cache_file,
+};
+use muster_secret::files::FileAccessError;
+use muster_wire::identity::Identity;
+
+use crate::cli::ssh::{SshArgs, SshTargetArgs};
+use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Result};
+use crate::error::CommandError;
+use crate::render::shell_word;
+use crate::terminal::is_terminal;
+
+/// Records that are read at once.
+const CONCURRENT_READS: usize = 16;
+
+/// Why OpenSSH was not started.
+#[derive(Debug, thiserror::Error)]
+pub enum SshCommandError {
+    /// The arguments.
+    #[error(transparent)]
+    Arguments(#[from] SshArgumentError),
+    /// The host keys.
+    #[error(transparent)]
+    HostKeys(#[from] KnownHostsError),
+    /// Nothing can be cached.
+    #[error(
+        "there is no directory for host keys: set HOME or XDG_CACHE_HOME, or pass --own-host-keys"
+    )]
+    NoCache,
+    /// The file of host keys cannot be written.
+    #[error("cannot write the file of host keys")]
+    File(#[source] FileAccessError),
+    /// The menu cannot be shown.
+    #[error("cannot show the menu")]
+    Menu(#[source] io::Error),
+    /// The program cannot be started.
+    #[error("cannot run {program}; is OpenSSH's client installed?")]
+    Start {
+        /// The program.
+        program: &'static str,
+        /// The I/O error.
+        source: io::Error,
+    },
+}
+
+impl CommandError for SshCommandError {
+    fn exit_code(&self) -> CommandExitCode {
+        match self {
+            Self::Arguments(SshArgumentError::NoRemotePath) => CommandExitCode::Usage,
+            _ => CommandExitCode::Local,
+        }
+    }
+}
+
+/// A connection, and where host keys are written.
+struct SshSession<'a> {
+    fleet: FleetConnection,
+    args: &'a SshTargetArgs,
+    directory: Option<PathBuf>,
+    cx: CommandContext<'a>,
+}
+
+/// Runs `rpc ssh`.
+pub async fn run(args: SshArgs, cx: CommandContext<'_>) -> CommandResult {
+    let (session, nodes) = SshSession::start(&args.target, cx).await?;
+    if nodes.is_empty() {
+        return Ok(CommandExitCode::Local);
+    }
+    if args.ssh_config {
+        let targets = session.prepare_all(&nodes).await?;
+        let text = config_text(&targets).map_err(SshCommandError::from)?;
+        cx.printer.print_text(text)?;
+        return Ok(CommandExitCode::Passed);
+    }
+    if args.all {
+        let targets = session.prepare_all(&nodes).await?;
+        if args.target.print {
+            targets.iter().try_for_each(|target| session.print(SshProgram::Ssh, target))?;
+            return Ok(CommandExitCode::Passed);
+        }
+        return many::run_on_all(&targets, &args.target.arguments, args.parallel, cx).await;
+    }
+    session.connect(SshProgram::Ssh, &nodes).await
+}
+
+/// Runs `rpc scp` and `rpc sftp`.
+pub async fn run_transfer(
+    program: SshProgram,
+    args: SshTargetArgs,
+    cx: CommandContext<'_>,
+) -> CommandResult {
+    let (session, nodes) = SshSession::start(&args, cx).await?;
+    if nodes.is_empty() {
+        return Ok(CommandExitCode::Local);
+    }
+    session.connect(program, &nodes).await
+}
+
+impl<'a> SshSession<'a> {
+    /// Finds the nodes. Nodes that are missing are among them: their sshd may run.
+    async fn start(
+        args: &'a SshTargetArgs,
+        cx: CommandContext<'a>,
+    ) -> Result<(Self, Vec<Identity>)> {
+        let target = cx.read_target(&args.filters)?;
+        let settings = cx.load_settings()?;
+        let fleet = FleetConnection::connect(&settings, &target).await?;
+        let found = fleet.discover_nodes(&target, cx.printer).await?;
+        cx.remember_found(&target, &found.nodes);
+        if found.nodes.is_empty() {
+            let looked_for = target.filter.explain();
+            cx.printer.print_error(format_args!("no nodes matched; looked for {looked_for}"));
+            cx.suggest_names(&target);
+        }
+        let directory = settings.fleet_cache_directory().map(|caches| caches.join("ssh"));
+        Ok((Self { fleet, args, directory, cx }, found.nodes.into_iter().collect()))
+    }
+
+    /// Connects to the only node, or to the one that the user chooses. Returns only if nothing was started.
+    async fn connect(&self, program: SshProgram, nodes: &[Identity]) -> CommandResult {
+        let printer = self.cx.printer;
+        let node = match nodes {
+            [node] => node,
+            _ if is_terminal() => match menu::choose_node(nodes).map_err(SshCommandError::Menu)? {
+                Some(node) => node,
+                None => return Ok(CommandExitCode::Local),
+            },
+            _ => {
+                for node in nodes {
+                    printer.print_line(node)?;
+                }
+                printer.print_error(format_args!(
+                    "{} nodes match, and there is no terminal for the menu; add conditions",
+                    nodes.len()
+                ));
+                return Ok(CommandExitCode::SomeFailed);
+            }
+        };
+        let target = self.prepare(node).await?;
+        if self.args.print {
+            self.print(program, &target)?;
+            return Ok(CommandExitCode::Passed);
+        }
+        let arguments = program_arguments(program, &target, &self.args.arguments)
+            .map_err(SshCommandError::from)?;
+        printer.print_message(format_args!("Running: {} {node}", program.name()));
+        Err(replace_process(program, &arguments).into())
+    }
+
+    fn print(&self, program: SshProgram, target: &SshTarget) -> Result<()> {
+        let arguments = program_arguments(program, target, &self.args.arguments)
+            .map_err(SshCommandError::from)?;
+        let words = arguments.iter().map(|argument| shell_word(argument).to_string());
+        let line = std::iter::once(program.name().to_owned()).chain(words).collect::<Vec<_>>();
+        Ok(self.cx.printer.print_line(line.join(" "))?)
+    }
+
+    async fn prepare_all(&self, nodes: &[Identity]) -> Result<Vec<SshTarget>> {
+        let targets = stream::iter(nodes).map(|node| self.prepare(node));
+        targets.buffered(CONCURRENT_READS).try_collect().await
+    }
+
+    /// Reads the record of a node, and writes its host keys to a file of its own, so that commands for several nodes do not disturb each other.
+    async fn prepare(&self, node: &Identity) -> Result<SshTarget> {
+        let options = SshOptions {
+            address_fact: self.args.address_fact.as_deref(),
+            without_keys: self.args.own_host_keys,
+        };
+        let found = self.fleet.read_ssh_node(node, options).await?;
+        if found.host_keys.is_empty() {
+            if !self.args.own_host_keys {
+                self.cx.printer.print_warning(format_args!(
+                    "the directory has no ssh host keys of {node}; OpenSSH checks its own files"
+                ));
+            }
+            return Ok(found.into_target(&PathBuf::new()));
+        }
+        let text = known_hosts_text(std::slice::from_ref(&found)).map_err(SshCommandError::from)?;
+        let directory = self.directory.as_ref().ok_or(SshCommandError::NoCache)?;
+        let path = directory.join(node.as_str());
+        replace_cache_file(&path, text.as_bytes()).map_err(SshCommandError::File)?;
+        Ok(found.into_target(&path))
+    }
+}
+
+/// Replaces this process, so that signals, terminal and exit code are those of OpenSSH. Returns only if that fails.
+#[expect(clippy::disallowed_types, reason = "replaces this process; starts no other process")]
+fn replace_process(program: SshProgram, arguments: &[String]) -> SshCommandError {
+    let program = program.name();
+    let source = std::process::Command::new(program).args(arguments).exec();
+    SshCommandError::Start { program, source }
+}

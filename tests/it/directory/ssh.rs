@@ -1,0 +1,347 @@
+//! `rpc ssh`, `rpc scp` and `rpc sftp` with programs in PATH that record their arguments instead of OpenSSH (A6.6).
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::{Output, Stdio};
+use std::time::Duration;
+
+use muster_tests::command::describe_output;
+use muster_tests::poll_until_ok;
+
+use super::fixture::{DirectoryFixture, FleetNode, lines};
+
+/// Records its name and its arguments, one per line, in a file of its own below `CALLS`.
+const STUB: &str = "#!/bin/sh\n{ echo \"${0##*/}\"; for argument; do printf '%s\\n' \"$argument\"; done; } > \"$CALLS/$$\"\n\
+    echo \"output of the node\"\nexit \"${STUB_EXIT:-0}\"\n";
+const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIN";
+
+struct SshFleet {
+    fleet: DirectoryFixture,
+    _directory: FleetNode,
+    nodes: Vec<FleetNode>,
+}
+
+impl SshFleet {
+    /// Nodes with these names and addresses; those of `acme.net` have host keys.
+    async fn start(nodes: &[(&str, &str)]) -> Self {
+        let fleet = DirectoryFixture::start().await;
+        let _directory = fleet.start_directory("dir1.example.net", "directory1");
+        let start = |(name, address): &(&str, &str)| {
+            let signer = fleet.organisation.node(name);
+            let facts = serde_json::json!({"networking": {"ip": address}, "role": "web"});
+            let home = fleet.node_home(&signer, &facts.to_string(), "");
+            let root = format!("[paths]\nroot = \"{}\"\n", home.path("root").display());
+            home.write("conf.d/root.toml", &root, 0o644);
+            home.write("root/etc/.keep", "", 0o644);
+            if name.ends_with("acme.net") {
+                let key = format!("{KEY}{name} root@{name}\n").replace('.', "A");
+                home.write("root/etc/ssh/ssh_host_ed25519_key.pub", &key, 0o644);
+            }
+            FleetNode { signer, daemon: home.start() }
+        };
+        let nodes: Vec<FleetNode> = nodes.iter().map(start).collect();
+        let found = Self { fleet, _directory, nodes };
+        let keyed =
+            found.nodes.iter().filter(|node| node.signer.identity().as_str().ends_with("acme.net"));
+        let count = keyed.count();
+        poll_until_ok("the directory has all records", Duration::from_mins(1), async || {
+            let with_keys = [
+                "nodes",
+                "-F",
+                "role=web",
+                "-Q",
+                "{'state.ssh.host_keys': {$exists: true}}",
+                "-o",
+                "name",
+            ];
+            let output = found.fleet.rpc.run(&["nodes", "-F", "role=web", "-o", "name"]).await;
+            let keys = found.fleet.rpc.run(&with_keys).await;
+            let has_all = lines(&output.stdout).len() == found.nodes.len()
+                && (count == 0 || lines(&keys.stdout).len() >= count);
+            if has_all { Ok(()) } else { Err(describe_output(&output)) }
+        })
+        .await;
+        for directory in ["bin", "calls"] {
+            std::fs::create_dir(found.fleet.rpc.path(directory)).unwrap();
+        }
+        for program in ["ssh", "scp", "sftp"] {
+            found.fleet.rpc.write(&format!("bin/{program}"), STUB);
+            let path = found.fleet.rpc.path(&format!("bin/{program}"));
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        found
+    }
+
+    fn prepare(&self, arguments: &[&str]) -> tokio::process::Command {
+        let mut command = self.fleet.rpc.prepare_command(arguments);
+        let path = format!("{}:/usr/bin:/bin", self.fleet.rpc.path("bin").display());
+        command.env("PATH", path).env("CALLS", self.fleet.rpc.path("calls"));
+        command
+    }
+
+    async fn run(&self, arguments: &[&str]) -> Output {
+        self.forget_calls();
+        self.prepare(arguments).output().await.unwrap()
+    }
+
+    fn forget_calls(&self) {
+        let directory = self.fleet.rpc.path("calls");
+        std::fs::remove_dir_all(&directory).unwrap();
+        std::fs::create_dir(&directory).unwrap();
+    }
+
+    /// The calls of the programs, each with its arguments, sorted.
+    fn calls(&self) -> Vec<Vec<String>> {
+        let files = std::fs::read_dir(self.fleet.rpc.path("calls")).unwrap();
+        let call = |file: std::io::Result<std::fs::DirEntry>| {
+            lines(&std::fs::read(file.unwrap().path()).unwrap())
+        };
+        let mut calls: Vec<Vec<String>> = files.map(call).collect();
+        calls.sort();
+        calls
+    }
+
+    /// The arguments that pin the host keys of a node.
+    fn pins(&self, node: &str) -> Vec<String> {
+        let cache = self.fleet.rpc.path(".cache/muster/fleets");
+        let pattern = format!("ssh/{node}");
+        let known = find_file(&cache, &pattern).unwrap_or_else(|| panic!("no {pattern}"));
+        let mode = std::fs::metadata(&known).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode, 0o600);
+        [
+            format!("HostKeyAlias={node}"),
+            format!("UserKnownHostsFile={known}"),
+            "GlobalKnownHostsFile=/dev/null".to_owned(),
+            "StrictHostKeyChecking=yes".to_owned(),
+            "CheckHostIP=no".to_owned(),
+            "UpdateHostKeys=no".to_owned(),
+        ]
+        .into_iter()
+        .flat_map(|option| ["-o".to_owned(), option])
+        .collect()
+    }
+
+    fn call(&self, program: &str, node: &str, rest: &[&str]) -> Vec<String> {
+        let rest = rest.iter().map(|&text| text.to_owned());
+        [program.to_owned()].into_iter().chain(self.pins(node)).chain(rest).collect()
+    }
+}
+
+fn find_file(directory: &std::path::Path, end: &str) -> Option<String> {
+    let entries = std::fs::read_dir(directory).ok()?;
+    entries.flatten().find_map(|entry| {
+        let path = entry.path();
+        if path.is_dir() {
+            return find_file(&path, end);
+        }
+        path.to_str().filter(|path| path.ends_with(end)).map(str::to_owned)
+    })
+}
+
+fn errors(output: &Output) -> Vec<String> {
+    lines(&output.stderr)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a6_1_one_match_becomes_ssh_with_pinned_host_keys() {
+    let fleet =
+        SshFleet::start(&[("db1.acme.net", "10.0.0.7"), ("web1.initech.net", "10.0.0.8")]).await;
+    let mut command = fleet.prepare(&["ssh", "-I", "/^db/", "--", "-l", "root", "uptime; id"]);
+    let output = command.env("STUB_EXIT", "7").output().await.unwrap();
+    assert_eq!(output.status.code(), Some(7), "{}", describe_output(&output));
+    assert_eq!(errors(&output), ["Running: ssh db1.acme.net"]);
+    assert_eq!(lines(&output.stdout), ["output of the node"]);
+    let expected = ["--", "db1.acme.net", "-l", "root", "uptime; id"];
+    assert_eq!(fleet.calls(), [fleet.call("ssh", "db1.acme.net", &expected)]);
+    let known = find_file(&fleet.fleet.rpc.path(".cache"), "ssh/db1.acme.net").unwrap();
+    let known = std::fs::read_to_string(known).unwrap();
+    assert_eq!(known, format!("db1.acme.net {KEY}db1AacmeAnet\n"), "the key, without its comment");
+
+    // A node without keys is left to OpenSSH's own files, with a warning.
+    let output = fleet.run(&["ssh", "-I", "/initech/"]).await;
+    assert_eq!(fleet.calls(), [["ssh", "--", "web1.initech.net"]]);
+    let warning = "the directory has no ssh host keys of web1.initech.net";
+    assert!(errors(&output)[0].contains(warning), "{}", describe_output(&output));
+    let output = fleet.run(&["ssh", "-I", "/^db/", "--own-host-keys"]).await;
+    assert_eq!(fleet.calls(), [["ssh", "--", "db1.acme.net"]]);
+    assert_eq!(errors(&output), ["Running: ssh db1.acme.net"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a6_2_and_a6_3_several_matches_are_listed_or_chosen_from_a_menu() {
+    let names: Vec<String> = (1..=5).map(|k| format!("web{k}.acme.net")).collect();
+    let nodes: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "10.0.0.7")).collect();
+    let fleet = SshFleet::start(&nodes).await;
+    let output = fleet.run(&["ssh", "-F", "role=web"]).await;
+    assert_eq!(output.status.code(), Some(2), "{}", describe_output(&output));
+    assert_eq!(lines(&output.stdout), names);
+    assert!(errors(&output)[0].contains("5 nodes match"), "{}", describe_output(&output));
+    let output = fleet.run(&["ssh", "-F", "role=none"]).await;
+    assert_eq!(output.status.code(), Some(1), "{}", describe_output(&output));
+    assert!(errors(&output)[0].contains("no nodes matched"), "{}", describe_output(&output));
+    assert_eq!(fleet.calls(), [[""; 0]; 0]);
+
+    // At a terminal: number k connects to node k, and a part of a name filters.
+    let typed = (1..=5).map(|k| (format!("{k}\r"), k)).chain([("b4\r".to_owned(), 4)]);
+    for (keys, k) in typed {
+        fleet.forget_calls();
+        let output = type_at_menu(&fleet, &keys).await;
+        assert_eq!(output.status.code(), Some(0), "{}", describe_output(&output));
+        let name = format!("web{k}.acme.net");
+        assert_eq!(fleet.calls(), [fleet.call("ssh", &name, &["--", &name])], "{keys:?}");
+    }
+    let output = type_at_menu(&fleet, "\u{1b}").await;
+    assert_eq!(output.status.code(), Some(1), "{}", describe_output(&output));
+}
+
+/// Runs `rpc ssh` on a terminal, and types when the menu is there.
+async fn type_at_menu(fleet: &SshFleet, keys: &str) -> Output {
+    let terminal = nix::pty::openpty(None, None).unwrap();
+    let slave = || Stdio::from(terminal.slave.try_clone().unwrap());
+    let mut command = fleet.prepare(&["ssh", "-F", "role=web"]);
+    let child = command.stdin(slave()).stderr(slave()).spawn().unwrap();
+    let master = terminal.master.try_clone().unwrap();
+    let shown = tokio::task::spawn_blocking(move || {
+        let mut shown = String::new();
+        while !shown.contains("Number or part of a name") {
+            let mut bytes = [0; 4096];
+            let length = nix::unistd::read(&master, &mut bytes).unwrap();
+            shown.push_str(&String::from_utf8_lossy(&bytes[..length]));
+        }
+        shown
+    });
+    let shown = tokio::time::timeout(Duration::from_secs(30), shown).await.unwrap().unwrap();
+    assert!(shown.contains("> 1  web1.acme.net"), "{shown:?}");
+    nix::unistd::write(&terminal.master, keys.as_bytes()).unwrap();
+    // What is drawn later is read, so that the program does not wait for the terminal.
+    let master = terminal.master.try_clone().unwrap();
+    let rest = std::thread::spawn(move || {
+        let mut bytes = [0; 4096];
+        while nix::unistd::read(&master, &mut bytes).is_ok_and(|length| length > 0) {}
+    });
+    drop(command);
+    let output = child.wait_with_output().await.unwrap();
+    drop(terminal);
+    rest.join().unwrap();
+    output
+}
+
+/// A node sets its own facts: none of them becomes an option, a command or another host.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a6_4_hostile_addresses_are_refused_and_nothing_runs() {
+    let hostile = [
+        ("evil1.acme.net", "-oProxyCommand=touch owned"),
+        ("evil2.acme.net", "web1; touch owned"),
+        ("evil3.acme.net", "$(touch owned)"),
+        ("evil4.acme.net", "root@10.0.0.1"),
+    ];
+    let fleet = SshFleet::start(&hostile).await;
+    for (node, _) in hostile {
+        let arguments = ["ssh", "-I", node, "--address-fact", "networking.ip"];
+        let output = fleet.run(&arguments).await;
+        assert_eq!(output.status.code(), Some(1), "{}", describe_output(&output));
+        let message = errors(&output).join("\n");
+        assert!(message.contains("neither an IP address nor a host name"), "{message}");
+        assert_eq!(fleet.calls(), [[""; 0]; 0]);
+    }
+    // A name with a leading hyphen is no identity, so no filter selects it.
+    let output = fleet.run(&["ssh", "-I=-oProxyCommand=x"]).await;
+    assert_ne!(output.status.code(), Some(0), "{}", describe_output(&output));
+    assert_eq!(fleet.calls(), [[""; 0]; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a6_5_addresses_from_facts_all_nodes_print_and_copies() {
+    let fleet =
+        SshFleet::start(&[("web1.acme.net", "10.0.0.7"), ("web2.acme.net", "2001:db8::2")]).await;
+    let fact = ["--address-fact", "networking.ip"];
+    let output = fleet.run(&[&["ssh", "-I", "web1.acme.net"], &fact[..]].concat()).await;
+    assert_eq!(errors(&output), ["Running: ssh web1.acme.net"]);
+    assert_eq!(fleet.calls(), [fleet.call("ssh", "web1.acme.net", &["--", "10.0.0.7"])]);
+
+    // On all nodes, one after the other or at once.
+    for parallel in ["1", "2"] {
+        let all = ["ssh", "-F", "role=web", "--all", "--parallel", parallel];
+        let output = fleet.run(&[&all, &fact[..], &["--", "uptime"]].concat()).await;
+        assert_eq!(output.status.code(), Some(0), "{}", describe_output(&output));
+        let expected = [
+            fleet.call("ssh", "web1.acme.net", &["--", "10.0.0.7", "uptime"]),
+            fleet.call("ssh", "web2.acme.net", &["--", "2001:db8::2", "uptime"]),
+        ];
+        assert_eq!(fleet.calls(), expected);
+        assert_eq!(lines(&output.stdout), ["output of the node"; 2]);
+        assert!(errors(&output).contains(&"2 of 2 nodes succeeded".to_owned()));
+    }
+    fleet.forget_calls();
+    let mut command = fleet.prepare(&["ssh", "-F", "role=web", "--all", "--", "uptime"]);
+    let output = command.env("STUB_EXIT", "3").output().await.unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", describe_output(&output));
+    let failed = "web2.acme.net: exit status: 3";
+    assert!(
+        errors(&output).iter().any(|line| line.contains(failed)),
+        "{}",
+        describe_output(&output)
+    );
+
+    // Only printed, as words of a shell.
+    let output = fleet.run(&["ssh", "-I", "web1.acme.net", "--print", "--", "echo 'a b'"]).await;
+    let printed = lines(&output.stdout).join("\n");
+    let end = r#"-- web1.acme.net "#;
+    assert!(
+        printed.starts_with("ssh -o HostKeyAlias=web1.acme.net") && printed.contains(end),
+        "{printed}"
+    );
+    assert_eq!(fleet.calls(), [[""; 0]; 0]);
+
+    // Copies, with the address in brackets where it has colons.
+    fleet
+        .run(&[&["scp", "-I", "web2.acme.net"], &fact[..], &["--", "-r", "a", ":/tmp/"]].concat())
+        .await;
+    let expected = ["-r", "a", "[2001:db8::2]:/tmp/"];
+    assert_eq!(fleet.calls(), [fleet.call("scp", "web2.acme.net", &expected)]);
+    let output = fleet.run(&["scp", "-I", "web2.acme.net", "--", "a", "b"]).await;
+    assert_eq!(output.status.code(), Some(4), "{}", describe_output(&output));
+    fleet.run(&["sftp", "-I", "web2.acme.net", "--", "-b", "x"]).await;
+    assert_eq!(
+        fleet.calls(),
+        [fleet.call("sftp", "web2.acme.net", &["-b", "x", "--", "web2.acme.net"])]
+    );
+}
+
+/// The real OpenSSH accepts the configuration, and reads the host keys in it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn configuration_for_openssh_is_read_by_openssh() {
+    let fleet =
+        SshFleet::start(&[("web1.acme.net", "10.0.0.7"), ("web2.acme.net", "10.0.0.8")]).await;
+    let output = fleet
+        .run(&["ssh", "-F", "role=web", "--ssh-config", "--address-fact", "networking.ip"])
+        .await;
+    assert_eq!(output.status.code(), Some(0), "{}", describe_output(&output));
+    fleet.fleet.rpc.write("ssh_config", &String::from_utf8_lossy(&output.stdout));
+    let config = fleet.fleet.rpc.path("ssh_config");
+    let read = read_config(&config, "web2.acme.net").await;
+    for line in [
+        "hostname 10.0.0.8",
+        "hostkeyalias web2.acme.net",
+        "stricthostkeychecking true",
+        "updatehostkeys false",
+        "globalknownhostsfile /dev/null",
+    ] {
+        assert!(read.lines().any(|found| found == line), "{line}: {read}");
+    }
+    let known = read.lines().find_map(|line| line.strip_prefix("userknownhostsfile ")).unwrap();
+    assert!(std::fs::read_to_string(known).unwrap().starts_with("web2.acme.net ssh-ed25519 "));
+}
+
+#[expect(clippy::disallowed_types, reason = "runs the real program")]
+async fn read_config(config: &std::path::Path, host: &str) -> String {
+    let output = tokio::process::Command::new("/usr/bin/ssh")
+        .arg("-G")
+        .arg("-F")
+        .arg(config)
+        .arg(host)
+        .output()
+        .await
+        .unwrap();
+    assert!(output.status.success(), "{}", describe_output(&output));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
