@@ -127,7 +127,7 @@ impl PuppetServer {
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let catalog: Value = serde_json::from_str(&text)
             .map_err(|_| format!("{text}{}", String::from_utf8_lossy(&output.stderr)))?;
-        if catalog["resources"].is_array() { Ok(catalog) } else { Err(text) }
+        if catalog.get("resources").is_some_and(Value::is_array) { Ok(catalog) } else { Err(text) }
     }
 
     /// The path of a file or directory of the server.

@@ -199,6 +199,7 @@ fn changed_members<'a>(
     removed.chain(added).collect()
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
 fn is_zero(number: &usize) -> bool {
     *number == 0
 }

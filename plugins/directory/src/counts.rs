@@ -70,7 +70,8 @@ mod tests {
         handle.write().is_ready = true;
         let seen = Identity::parse("db1.acme.net").unwrap();
         for (seconds, missing, stale) in [(100, 0, 0), (300, 1, 0), (3601, 1, 1)] {
-            tokio::time::advance(Duration::from_secs(seconds) - handle.counts().listening).await;
+            let past = handle.counts().listening;
+            tokio::time::advance(Duration::from_secs(seconds).saturating_sub(past)).await;
             handle.write().table.get_mut(&seen).unwrap().liveness.record_seen(Instant::now(), 0);
             let counts = handle.counts();
             assert_eq!((counts.nodes, counts.missing, counts.stale), (2, missing, stale));

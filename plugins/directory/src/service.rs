@@ -183,7 +183,9 @@ impl DirectoryService {
     async fn accept_entries(&self, entries: Vec<BucketEntry>) {
         let (notes, mut entries): (Vec<_>, Vec<_>) =
             entries.into_iter().partition(|entry| stores::forgotten_node(&entry.key).is_some());
-        notes.iter().for_each(|note| self.accept_forgotten(note));
+        for note in &notes {
+            self.accept_forgotten(note);
+        }
         let mut shares = Vec::new();
         while !entries.is_empty() {
             let rest = entries.split_off(SHARE_ENTRIES.min(entries.len()));
@@ -230,10 +232,10 @@ impl DirectoryService {
     }
 
     /// Forgets a node, or takes its records again after the note was deleted. Only services may write notes.
-    fn accept_forgotten(&self, note: &BucketEntry) {
-        let node = stores::forgotten_node(&note.key).and_then(|name| Identity::parse(name).ok());
+    fn accept_forgotten(&self, entry: &BucketEntry) {
+        let node = stores::forgotten_node(&entry.key).and_then(|name| Identity::parse(name).ok());
         let Some(node) = node else { return };
-        let Some(value) = &note.value else {
+        let Some(value) = &entry.value else {
             self.handle.write().recall(&node);
             return;
         };
@@ -261,7 +263,7 @@ impl DirectoryService {
         match self.bus.bucket(NODES_BUCKET.name).get(node.as_str()).await {
             Ok(entry) => self.accept_entries(entry.into_iter().collect()).await,
             Err(error) => {
-                tracing::warn!(%node, %error, "cannot read the record of a forgotten node")
+                tracing::warn!(%node, %error, "cannot read the record of a forgotten node");
             }
         }
     }

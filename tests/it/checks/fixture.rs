@@ -42,12 +42,12 @@ impl CheckFleet {
     ) -> CheckNode {
         let signer = self.organisation.node(name);
         let home = DaemonHome::new(&self.organisation, &signer, &self.server.url(), "");
-        let mut text = String::new();
-        for (plugin, script, arguments) in plugins {
+        let write = |(plugin, script, arguments): &(&str, &str, &str)| {
             let file = format!("plugins/{plugin}");
             home.write(&file, &format!("#!/bin/sh\n{script}\n"), 0o755);
-            text += &format!("command[{plugin}]={} {arguments}\n", home.path(&file).display());
-        }
+            format!("command[{plugin}]={} {arguments}\n", home.path(&file).display())
+        };
+        let text: String = plugins.iter().map(write).collect();
         home.write("nrpe/nrpe.cfg", &(text + more), 0o644);
         let config = home.path("nrpe/nrpe.cfg");
         let options = format!("[plugins.nrpe]\nconfig = \"{}\"\n{options}", config.display());

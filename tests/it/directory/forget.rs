@@ -65,7 +65,7 @@ async fn forgotten_node_leaves_all_instances_until_it_runs_again() {
     poll_until_ok("the note is deleted", Duration::from_mins(1), async || {
         match bucket.get(&forgotten_node_key(NODE)).await.unwrap() {
             None => Ok(()),
-            Some(note) => Err(note),
+            Some(entry) => Err(entry),
         }
     })
     .await;

@@ -61,7 +61,7 @@ async fn read_code(stream: &mut UnixStream) -> String {
 
 /// Everything that comes until the connection ends, even by a reset.
 async fn read_rest(stream: &mut (impl AsyncRead + Unpin)) -> String {
-    let (mut text, mut part) = (Vec::new(), [0; 65_536]);
+    let (mut text, mut part) = (Vec::new(), [0; 8192]);
     loop {
         match timeout(Duration::from_secs(30), stream.read(&mut part)).await.unwrap() {
             Ok(0) | Err(_) => return String::from_utf8_lossy(&text).into_owned(),
@@ -275,7 +275,7 @@ async fn many_live_queries_receive_each_change() {
     node.daemon.home().write("facts.d/site.json", r#"{"tier": "changed"}"#, 0o644);
     node.reload();
     for watch in &mut watches {
-        let (mut text, mut part) = (String::new(), [0; 65_536]);
+        let (mut text, mut part) = (String::new(), [0; 8192]);
         while !text.contains("\"tier\":\"changed\"") {
             let count =
                 timeout(Duration::from_mins(1), watch.read(&mut part)).await.unwrap().unwrap();

@@ -24,7 +24,7 @@ impl SshFleet {
     /// Nodes with these names and addresses; those of `acme.net` have host keys.
     async fn start(nodes: &[(&str, &str)]) -> Self {
         let fleet = DirectoryFixture::start().await;
-        let _directory = fleet.start_directory("dir1.example.net", "directory1");
+        let directory = fleet.start_directory("dir1.example.net", "directory1");
         let start = |(name, address): &(&str, &str)| {
             let signer = fleet.organisation.node(name);
             let facts = serde_json::json!({"networking": {"ip": address}, "role": "web"});
@@ -39,7 +39,7 @@ impl SshFleet {
             FleetNode { signer, daemon: home.start() }
         };
         let nodes: Vec<FleetNode> = nodes.iter().map(start).collect();
-        let found = Self { fleet, _directory, nodes };
+        let found = Self { fleet, _directory: directory, nodes };
         let keyed =
             found.nodes.iter().filter(|node| node.signer.identity().as_str().ends_with("acme.net"));
         let count = keyed.count();
@@ -71,6 +71,7 @@ impl SshFleet {
         found
     }
 
+    #[expect(clippy::disallowed_types, reason = "names the type of the prepared command")]
     fn prepare(&self, arguments: &[&str]) -> tokio::process::Command {
         let mut command = self.fleet.rpc.prepare_command(arguments);
         let path = format!("{}:/usr/bin:/bin", self.fleet.rpc.path("bin").display());
@@ -285,7 +286,7 @@ async fn a6_5_addresses_from_facts_all_nodes_print_and_copies() {
     // Only printed, as words of a shell.
     let output = fleet.run(&["ssh", "-I", "web1.acme.net", "--print", "--", "echo 'a b'"]).await;
     let printed = lines(&output.stdout).join("\n");
-    let end = r#"-- web1.acme.net "#;
+    let end = "-- web1.acme.net ";
     assert!(
         printed.starts_with("ssh -o HostKeyAlias=web1.acme.net") && printed.contains(end),
         "{printed}"

@@ -22,6 +22,7 @@ mod resource_cases;
 mod resources;
 mod service_refreshes;
 mod shortages;
+mod ssh;
 mod systemd;
 mod tutorial;
 mod unit_states;

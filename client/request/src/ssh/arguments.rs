@@ -75,16 +75,15 @@ pub fn program_arguments(
     Ok(all)
 }
 
-/// A block of ssh_config for each node, under its name.
+/// A block of `ssh_config` for each node, under its name.
 pub fn config_text(targets: &[SshTarget]) -> Result<String, SshArgumentError> {
-    let mut text = String::new();
-    for target in targets {
-        text.push_str(&format!("Host {}\n    HostName {}\n", target.node, target.address));
-        for option in pin_settings(target)? {
-            text.push_str(&format!("    {}\n", option.replacen('=', " ", 1)));
-        }
-    }
-    Ok(text)
+    let block = |target: &SshTarget| {
+        let host = format!("Host {}\n    HostName {}\n", target.node, target.address);
+        let settings = pin_settings(target)?.into_iter();
+        let lines = settings.map(|setting| format!("    {}\n", setting.replacen('=', " ", 1)));
+        Ok(std::iter::once(host).chain(lines).collect::<String>())
+    };
+    targets.iter().map(block).collect()
 }
 
 fn pin_options(target: &SshTarget) -> Result<Vec<String>, SshArgumentError> {

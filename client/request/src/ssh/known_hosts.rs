@@ -1,5 +1,7 @@
 //! The file of host keys, as `UserKnownHostsFile` names it.
 
+use muster_wire::identity::Identity;
+
 use super::SshNode;
 
 /// Longest key in bytes, in base64: 16,384 bits of RSA have 2,740.
@@ -17,17 +19,15 @@ pub struct KnownHostsError {
 
 /// The lines for these nodes, under their names.
 pub fn known_hosts_text(nodes: &[SshNode]) -> Result<String, KnownHostsError> {
-    let mut text = String::new();
-    for node in nodes {
-        for key in &node.host_keys {
-            if !is_host_key(key) {
-                let key = key.chars().take(60).collect();
-                return Err(KnownHostsError { node: node.node.to_string(), key });
-            }
-            text.push_str(&format!("{} {key}\n", node.node));
+    let keys = nodes.iter().flat_map(|node| node.host_keys.iter().map(|key| (&node.node, key)));
+    let line = |(node, key): (&Identity, &String)| {
+        if is_host_key(key) {
+            return Ok(format!("{node} {key}\n"));
         }
-    }
-    Ok(text)
+        let key = key.chars().take(60).collect();
+        Err(KnownHostsError { node: node.to_string(), key })
+    };
+    keys.map(line).collect()
 }
 
 /// A type and a key in base64, and nothing else: no marker such as `@cert-authority`, no further line.
@@ -44,8 +44,6 @@ fn is_host_key(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use muster_wire::identity::Identity;
-
     use super::*;
     use crate::ssh::SshAddress;
 

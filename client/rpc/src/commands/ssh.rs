@@ -161,7 +161,7 @@ impl<'a> SshSession<'a> {
     fn print(&self, program: SshProgram, target: &SshTarget) -> Result<()> {
         let arguments = program_arguments(program, target, &self.args.arguments)
             .map_err(SshCommandError::from)?;
-        let words = arguments.iter().map(|argument| shell_word(argument).to_string());
+        let words = arguments.iter().map(|argument| shell_word(argument));
         let line = std::iter::once(program.name().to_owned()).chain(words).collect::<Vec<_>>();
         Ok(self.cx.printer.print_line(line.join(" "))?)
     }

@@ -1,4 +1,4 @@
-//! Evaluates JSONPath on documents (RFC 9535): `$.nodes[*].node`. Braces around it and a missing `$` are accepted, as kubectl writes it.
+//! Evaluates `JSONPath` on documents (RFC 9535): `$.nodes[*].node`. Braces around it and a missing `$` are accepted, as kubectl writes it.
 
 use serde_json::Value;
 use serde_json_path::JsonPath;

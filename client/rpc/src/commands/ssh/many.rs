@@ -6,7 +6,6 @@ use std::process::{ExitStatus, Stdio};
 use futures_util::{StreamExt as _, stream};
 use muster_request::{SshProgram, SshTarget, program_arguments};
 use tokio::io::{AsyncRead, AsyncReadExt as _, copy, sink};
-use tokio::process::Command;
 
 use super::SshCommandError;
 use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
@@ -66,7 +65,7 @@ async fn run_one<'a>(target: &'a SshTarget, arguments: &[String], is_single: boo
     let result = async {
         let arguments = program_arguments(SshProgram::Ssh, target, arguments)?;
         let failed = |source| SshCommandError::Start { program: SshProgram::Ssh.name(), source };
-        let mut command = Command::new(SshProgram::Ssh.name());
+        let mut command = tokio::process::Command::new(SshProgram::Ssh.name());
         command.args(arguments).stdin(Stdio::null()).kill_on_drop(true);
         if is_single {
             return command.status().await.map_err(failed);
