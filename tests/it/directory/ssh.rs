@@ -151,7 +151,7 @@ async fn a6_1_one_match_becomes_ssh_with_pinned_host_keys() {
     assert_eq!(output.status.code(), Some(7), "{}", describe_output(&output));
     assert_eq!(errors(&output), ["Running: ssh db1.acme.net"]);
     assert_eq!(lines(&output.stdout), ["output of the node"]);
-    let expected = ["--", "db1.acme.net", "-l", "root", "uptime; id"];
+    let expected = ["-l", "root", "--", "db1.acme.net", "uptime; id"];
     assert_eq!(fleet.calls(), [fleet.call("ssh", "db1.acme.net", &expected)]);
     let known = find_file(&fleet.fleet.rpc.path(".cache"), "ssh/db1.acme.net").unwrap();
     let known = std::fs::read_to_string(known).unwrap();

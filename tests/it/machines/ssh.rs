@@ -38,7 +38,7 @@ impl SshMachines {
         let public = std::fs::read_to_string(nodes.operator.path("login_key.pub")).unwrap();
         for (machine, address) in &nodes.machines.machines {
             let script = format!(
-                "ssh-keygen -A && mkdir -p -m 700 /root/.ssh && echo '{}' > /root/.ssh/authorized_keys && systemctl restart ssh && \
+                "rm -f /etc/ssh/ssh_host_* && ssh-keygen -A && mkdir -p -m 700 /root/.ssh && echo '{}' > /root/.ssh/authorized_keys && systemctl restart ssh && \
                  mkdir -p /etc/muster/facts.d && echo '{{\"address\": \"{address}\"}}' > /etc/muster/facts.d/address.json && systemctl restart rpcd",
                 public.trim()
             );

@@ -4,6 +4,12 @@ use std::path::Path;
 
 use super::SshTarget;
 
+/// Options of ssh that have a value.
+const SSH_OPTIONS_WITH_VALUE: &[char] = &[
+    'B', 'b', 'c', 'D', 'E', 'e', 'F', 'I', 'i', 'J', 'L', 'l', 'm', 'O', 'o', 'P', 'p', 'Q', 'R',
+    'S', 'W', 'w',
+];
+
 /// A program of OpenSSH.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SshProgram {
@@ -52,10 +58,11 @@ pub fn program_arguments(
     let mut all = pin_options(target)?;
     let address = target.address.to_string();
     match program {
-        // OpenSSH reads options after the host name, too, so `-l root uptime` after it is as on its own command line.
         SshProgram::Ssh => {
+            let (options, command) = arguments.split_at(count_options(arguments));
+            all.extend_from_slice(options);
             all.extend(["--".to_owned(), address]);
-            all.extend_from_slice(arguments);
+            all.extend_from_slice(command);
         }
         SshProgram::Scp => {
             if !arguments.iter().any(|argument| argument.starts_with(':')) {
@@ -73,6 +80,20 @@ pub fn program_arguments(
         }
     }
     Ok(all)
+}
+
+/// How many of the user's arguments are options of ssh and their values. The others are the command. ssh reads no options behind the `--` before the host.
+fn count_options(arguments: &[String]) -> usize {
+    let mut at = 0;
+    while let Some(flags) = arguments.get(at).and_then(|argument| argument.strip_prefix('-')) {
+        match flags.find(SSH_OPTIONS_WITH_VALUE) {
+            _ if flags.is_empty() || flags.starts_with('-') => break,
+            // The value is the next argument: `-tl root`.
+            Some(last) if last + 1 == flags.len() => at += 2,
+            _ => at += 1,
+        }
+    }
+    at.min(arguments.len())
 }
 
 /// A block of `ssh_config` for each node, under its name.
@@ -147,13 +168,31 @@ mod tests {
             "-o",
             "UpdateHostKeys=no",
         ];
-        let rest = ["--", "2001:db8::1", "-l", "root", "uptime; id"];
+        let rest = ["-l", "root", "--", "2001:db8::1", "uptime; id"];
         assert_eq!(found, [&pins[..], &rest].concat());
         assert_eq!(arguments(SshProgram::Ssh, None, &[]), ["--", "2001:db8::1"]);
         assert_eq!(
             arguments(SshProgram::Sftp, None, &["-b", "x"]),
             ["-b", "x", "--", "[2001:db8::1]"]
         );
+    }
+
+    #[test]
+    fn options_come_before_the_host_and_the_command_after_it() {
+        for (own, options) in [
+            (&["-l", "root", "uptime"][..], 2),
+            (&["-tvl", "root", "-oUser=x", "-A", "ls", "-l"], 4),
+            (&["-lroot", "ls"], 1),
+            (&["ls", "-l", "x"], 0),
+            (&["-4", "-o"], 2),
+            (&["--", "ls"], 0),
+            (&["-", "ls"], 0),
+            (&[], 0),
+        ] {
+            let found = arguments(SshProgram::Ssh, None, own);
+            let (before, after) = own.split_at(options);
+            assert_eq!(found, [before, &["--", "2001:db8::1"], after].concat(), "{own:?}");
+        }
     }
 
     #[test]
