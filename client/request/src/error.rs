@@ -18,7 +18,6 @@ use muster_wire::sign::MessageRefusal;
 
 use crate::ddl_fetch::DdlFetchError;
 use crate::external::DiscoveryProgramError;
-use crate::ssh::SshAddressError;
 
 /// Why a request failed.
 #[derive(Debug, thiserror::Error)]
@@ -41,16 +40,6 @@ pub enum FleetRequestError {
         node: Identity,
         /// Why it is refused.
         source: MessageRefusal,
-    },
-    /// A fact is no address of the node.
-    #[error("{node} has no address in the fact {fact}: {source}")]
-    Address {
-        /// The node.
-        node: Identity,
-        /// The fact.
-        fact: String,
-        /// The reason.
-        source: SshAddressError,
     },
     /// The content or the history in a record cannot be read.
     #[error("the record of {node} cannot be read")]

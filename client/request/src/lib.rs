@@ -97,8 +97,8 @@ pub use rollout::{FleetRequest, FleetRequestUpdate};
 pub use run_log::RunLogLine;
 pub use settings::{RpcSettings, RpcSettingsError, SettingsSyntaxError};
 pub use ssh::{
-    KnownHostsError, SshAddress, SshAddressError, SshArgumentError, SshNode, SshOptions,
-    SshProgram, SshTarget, config_text, known_hosts_text, program_arguments,
+    KnownHostsError, SshAddress, SshAddressError, SshArgumentError, SshNode, SshNodeError,
+    SshOptions, SshProgram, SshTarget, config_text, known_hosts_text, program_arguments,
 };
 pub use target::{TargetOptions, TargetSelection};
 pub use words::RequestWords;

@@ -23,6 +23,7 @@ pub mod job;
 pub mod json;
 pub mod lifetime;
 pub mod listen;
+mod node_order;
 pub mod nodes;
 pub mod org;
 pub mod output;

@@ -247,5 +247,9 @@ async fn a4_5_node_with_a_wrong_clock_is_not_hidden() {
         // The clock is corrected.
         write(now(), "second").await;
         await_tier("second").await;
+        // Each record has the time at which the directory saw the node, by the directory's clock.
+        let (document, _) = fleet.fleet.rpc.run_json(&["node", name]).await;
+        let last_seen = document["node"]["last_seen"].as_u64().unwrap();
+        assert!(now().abs_diff(last_seen) < 60_000, "{document:#}");
     }
 }

@@ -109,6 +109,14 @@ async fn a4_4_selected_fields_values_and_requests_come_from_the_directory() {
     assert_eq!(fields(0), json!({"cpus": 4, "environment": "development"}));
     assert_eq!(fields(1), json!({"cpus": 16, "environment": "production"}));
 
+    let sorted = fleet.run(&["nodes", "-o", "name", "-C", "common", "--sort=-cpus"], 0).await;
+    assert_eq!(sorted, ["db2.acme.net", "db1.acme.net", "web1.initech.net"]);
+    let path = "jsonpath={.nodes[?@.fields.cpus > 8].node}";
+    let selected = fleet.run(&["nodes", "--fields", "cpus", "-o", path], 0).await;
+    assert_eq!(selected, ["db2.acme.net"]);
+    let yaml = fleet.run(&["nodes", "-C", "apache", "-o", "yaml"], 0).await;
+    assert!(yaml.contains(&"- node: web1.initech.net".to_owned()), "{yaml:?}");
+
     let counted = fleet.run(&["nodes", "--facets", "environment"], 0).await;
     let expected = ["NODES  VALUE", "2      development", "1      production", "1      (no value)"];
     assert_eq!(counted, expected);

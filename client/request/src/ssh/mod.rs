@@ -19,6 +19,24 @@ pub use arguments::{SshArgumentError, SshProgram, config_text, program_arguments
 pub use host::{SshAddress, SshAddressError};
 pub use known_hosts::{KnownHostsError, known_hosts_text};
 
+/// Why it is not known how OpenSSH reaches a node.
+#[derive(Debug, thiserror::Error)]
+pub enum SshNodeError {
+    /// The directory has no valid record of the node.
+    #[error(transparent)]
+    Record(#[from] FleetRequestError),
+    /// A fact is no address of the node.
+    #[error("{node} has no address in the fact {fact}: {source}")]
+    Address {
+        /// The node.
+        node: Identity,
+        /// The fact.
+        fact: String,
+        /// The reason.
+        source: SshAddressError,
+    },
+}
+
 /// A node and how OpenSSH reaches it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SshTarget {
@@ -57,7 +75,7 @@ impl FleetConnection {
         &self,
         node: &Identity,
         options: SshOptions<'_>,
-    ) -> Result<SshNode, FleetRequestError> {
+    ) -> Result<SshNode, SshNodeError> {
         if options.without_keys && options.address_fact.is_none() {
             return Ok(SshNode::named(node));
         }
@@ -81,12 +99,12 @@ impl SshNode {
         node: &Identity,
         content: &NodeContent,
         options: SshOptions<'_>,
-    ) -> Result<Self, FleetRequestError> {
+    ) -> Result<Self, SshNodeError> {
         let address = match options.address_fact {
             None => SshAddress::of_node(node),
             Some(fact) => {
                 let value = content.facts.get(fact);
-                SshAddress::from_fact(value).map_err(|source| FleetRequestError::Address {
+                SshAddress::from_fact(value).map_err(|source| SshNodeError::Address {
                     node: node.clone(),
                     fact: fact.to_owned(),
                     source,

@@ -6,6 +6,7 @@ use muster_wire::identity::Identity;
 
 use super::filters::FilterArgs;
 use super::json::JsonArgs;
+use super::node_order::NodeOrder;
 use super::point_in_time::PointInTime;
 use crate::render::json_path::JsonPathExpression;
 
@@ -13,6 +14,7 @@ use crate::render::json_path::JsonPathExpression;
 pub const NODES_HELP: &str = "Examples:
   rpc nodes
   rpc nodes -C mysql::master --fields os.name,os.release.full
+  rpc nodes --sort=-uptime_days --fields uptime_days
   rpc nodes --missing                nodes that have sent no heartbeat for two intervals
   rpc nodes --facets os.family       how many nodes have which value
   rpc nodes --watch -Q \"{'facts.environment': 'production'}\"
@@ -85,6 +87,9 @@ pub struct NodesArgs {
     /// Show these facts, or state.NAME..., in columns, separated by commas
     #[arg(long, value_name = "FACTS", value_delimiter = ',', value_parser = parse_fact_name)]
     pub fields: Vec<String>,
+    /// Sort by this fact, or state.NAME...; `-FACT` reverses the order
+    #[arg(long, value_name = "FACT", value_parser = NodeOrder::parse, allow_hyphen_values = true, conflicts_with_all = ["facets", "watch", "forget"])]
+    pub sort: Option<NodeOrder>,
     /// Show nodes only that have sent no heartbeat for two intervals
     #[arg(long)]
     pub missing: bool,

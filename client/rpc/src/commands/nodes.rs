@@ -64,8 +64,11 @@ pub async fn run_list(args: NodesArgs, cx: CommandContext<'_>) -> CommandResult 
     if !args.forget.is_empty() {
         return forget_nodes(&fleet, &args.forget, cx).await;
     }
+    let mut fields = args.fields.clone();
+    let sorted_by = args.sort.iter().map(|order| order.path.clone());
+    fields.extend(sorted_by.filter(|path| !args.fields.contains(path)));
     let options =
-        NodeListOptions { fields: &args.fields, with_stale: args.stale, with_documents: false };
+        NodeListOptions { fields: &fields, with_stale: args.stale, with_documents: false };
     if let Some(fact) = &args.facets {
         let output = fleet.count_registered(&target, fact, options).await?;
         let has_nodes = output.total > 0;
@@ -80,6 +83,9 @@ pub async fn run_list(args: NodesArgs, cx: CommandContext<'_>) -> CommandResult 
     let mut list = fleet.list_registered(&target, options).await?;
     if args.missing {
         list.nodes.retain(|node| node.state == "missing");
+    }
+    if let Some(order) = &args.sort {
+        order.sort(&mut list.nodes);
     }
     let has_nodes = !list.nodes.is_empty();
     warn_of_gaps(&list, cx);

@@ -3,7 +3,7 @@
 use muster_client::ClientError;
 use muster_request::{
     ApprovalFileError, CallerSummaryError, ContextError, DdlFetchError, FleetRequestError,
-    RpcSettingsError,
+    RpcSettingsError, SshNodeError,
 };
 use muster_secret::files::FileAccessError;
 
@@ -81,6 +81,22 @@ impl CommandError for FleetRequestError {
             | Self::Input { .. } => CommandExitCode::Usage,
             Self::Job(error) => error.exit_code(),
             _ => CommandExitCode::Local,
+        }
+    }
+}
+
+impl CommandError for SshNodeError {
+    fn hints(&self) -> Vec<String> {
+        match self {
+            Self::Record(error) => error.hints(),
+            Self::Address { node, .. } => vec![format!("run `rpc node {node}` for its facts")],
+        }
+    }
+
+    fn exit_code(&self) -> CommandExitCode {
+        match self {
+            Self::Record(error) => error.exit_code(),
+            Self::Address { .. } => CommandExitCode::Local,
         }
     }
 }

@@ -55,7 +55,7 @@ module PuppetX
           'identity'    => row['node'],
           'fqdn'        => row['node'],
           'state'       => row['state'],
-          'lastseen'    => row['seen'] && Time.now.to_i - row['seen'],
+          'lastseen'    => row['last_seen'] && row['last_seen'] / 1000,
           'version'     => row['version'],
           'collectives' => row['collectives'],
           'classes'     => classes || [],
