@@ -50,7 +50,7 @@ async fn finds_duplicate_names_wrong_clocks_and_node_findings() {
     let server = organisation.start_broker().await;
     let copied = organisation.node("web1");
     let mut slow = NodeSetup::new(organisation.node("db1"));
-    slow.clock = WallClock::new(|| muster_tests::now() - 20_000);
+    slow.clock = WallClock::new(|| muster_tests::now() - 25_000);
     let one = TestNode::start(&organisation, &server, NodeSetup::new(copied.clone())).await;
     let _copy = TestNode::start(&organisation, &server, NodeSetup::new(copied)).await;
     let slow_node = TestNode::start(&organisation, &server, slow).await;

@@ -129,6 +129,12 @@ impl DirectoryService {
                     if !Arc::ptr_eq(&trust, &self.opener.trust()) {
                         return Ok(());
                     }
+                    // The bucket was created again, and its revisions begin at 1.
+                    if watch.has_stale_revisions() {
+                        tracing::warn!("the bucket of records was created again; reading all records");
+                        self.handle.write().forget_revisions();
+                        return Ok(());
+                    }
                     // This process was stopped, and heartbeats wait to be read.
                     if checked.elapsed() > MAX_CHECK_DELAY {
                         self.note_listening(ListeningChange::Restored);

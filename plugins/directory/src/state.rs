@@ -140,6 +140,14 @@ impl DirectoryState {
         self.forgotten.get(node).is_some_and(|forgotten| revision <= *forgotten)
     }
 
+    /// Forgets the revisions of a bucket that was deleted, and the notes in it. The nodes stay known.
+    pub(crate) fn forget_revisions(&mut self) {
+        self.forgotten.clear();
+        for node in self.table.iter_mut() {
+            node.revision = 0;
+        }
+    }
+
     /// Takes records of a node again. Returns whether it was forgotten.
     pub(crate) fn recall(&mut self, node: &Identity) -> bool {
         self.forgotten.remove(node).is_some()

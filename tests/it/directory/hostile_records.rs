@@ -239,7 +239,7 @@ async fn a4_7_revoked_nodes_disappear() {
     .await;
 }
 
-/// Who can delete the bucket hides no node: instances keep what they know, and nodes write their records again.
+/// Who can delete the bucket hides no node: instances keep what they know, nodes write their records again, and instances follow the new bucket.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn deleted_bucket_hides_no_node_and_is_filled_again() {
     const NAMES: [&str; 3] = ["db1.acme.net", "dir1.acme.net", "dir2.acme.net"];
@@ -249,31 +249,32 @@ async fn deleted_bucket_hides_no_node_and_is_filled_again() {
     fleet.await_present(&NAMES[..2]).await;
     let attacker = fleet.organisation.unrestricted_user("old");
     let bus = connect(&fleet.server, &attacker).await;
-    let deleted = bus.request("$JS.API.STREAM.DELETE.KV_NODES", "".into()).await.unwrap();
-    assert!(String::from_utf8_lossy(deleted.payload()).contains("\"success\":true"), "{deleted:?}");
-    fleet.await_present(&NAMES[..2]).await;
-
-    fleet.organisation.declare_stores(&fleet.server, 1).await;
     let bucket = bus.bucket(NODES_BUCKET.name);
+    let delete_bucket = async || {
+        let deleted = bus.request("$JS.API.STREAM.DELETE.KV_NODES", "".into()).await.unwrap();
+        let answer = String::from_utf8_lossy(deleted.payload()).into_owned();
+        assert!(answer.contains("\"success\":true"), "{answer}");
+    };
+    delete_bucket().await;
+    fleet.organisation.declare_stores(&fleet.server, 1).await;
     for name in &NAMES[..2] {
-        poll_until_ok("the record is written again", Duration::from_mins(2), async || {
+        poll_until_ok("the record is written again", ANSWER_TIMEOUT, async || {
             bucket.get(name).await.unwrap().ok_or(name)
         })
         .await;
     }
+
+    // An instance that knows only the new bucket, and later one that has seen two buckets.
     let _second = fleet.start_directory(NAMES[2], "directory2");
     first.daemon.kill_and_wait();
-    // The second instance knows only what is in the new bucket.
     fleet.await_rows("the records are read", &NAMES, |_| true).await;
-
-    // An instance that has seen both buckets follows the new one.
     first.daemon = first.daemon.home().clone().start();
     fleet.await_present(&NAMES).await;
-    bus.request("$JS.API.STREAM.DELETE.KV_NODES", "".into()).await.unwrap();
+    delete_bucket().await;
     fleet.organisation.declare_stores(&fleet.server, 1).await;
     node.daemon.home().write("facts.d/site.json", r#"{"tier": "production"}"#, 0o644);
     node.reload();
-    poll_until_ok("both instances know the change", Duration::from_mins(2), async || {
+    poll_until_ok("both instances know the change", ANSWER_TIMEOUT, async || {
         for _ in 0..10 {
             let query = ["find", "--dm", "directory", "-F", "tier=production"];
             let output = fleet.rpc.run(&query).await;
@@ -284,4 +285,6 @@ async fn deleted_bucket_hides_no_node_and_is_filled_again() {
         Ok(())
     })
     .await;
+    delete_bucket().await;
+    fleet.await_present(&NAMES).await;
 }
