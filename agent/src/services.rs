@@ -29,6 +29,7 @@ use crate::core::DaemonCore;
 use crate::credentials;
 use crate::daemon::Daemon;
 use crate::metrics::directory_metrics::RunningDirectory;
+use crate::upkeep;
 
 /// How long services may take to stop.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
@@ -112,11 +113,16 @@ async fn start_directory(
     let service = DirectoryService::new(handle, bus.clone(), signer, context);
     let following = tokio::spawn(service.run_until_stopped(stop.clone()));
     let agent = SubjectName::parse(DirectoryPlugin::NAME).map_err(AssembleError::ServiceName)?;
-    let (stop, drain) = (stop.clone(), config.drain.timeout);
+    let (stop, drain, config) = (stop.clone(), config.drain.timeout, config.clone());
     let answering = tokio::spawn(async move {
         bus.wait_connected().await;
         match Daemon::start_service(service_core, bus, &agent).await {
-            Ok(daemon) => daemon.run(stop, drain).await,
+            Ok(mut daemon) => {
+                if let Some(changes) = daemon.token_changes() {
+                    tokio::spawn(upkeep::keep_account_tokens(changes, config));
+                }
+                daemon.run(stop, drain).await;
+            }
             Err(error) => tracing::error!(%error, "the directory cannot subscribe to requests"),
         }
     });

@@ -95,6 +95,21 @@ pub(crate) async fn release_memory() {
     let _ = tokio::task::spawn_blocking(memory::release_unused).await;
 }
 
+/// Stores the account tokens that a service of this host accepts: it shares them with the node, which then finds nothing newer. The tokens of the service
+/// itself are not those of the node.
+pub(crate) async fn keep_account_tokens(mut changes: mpsc::Receiver<TokenChange>, config: Config) {
+    let (account, accounts) = mpsc::channel(1);
+    let keeping = keep_tokens(accounts, config);
+    let filtering = async move {
+        while let Some(change) = changes.recv().await {
+            if matches!(change, TokenChange::Account(_)) && account.send(change).await.is_err() {
+                return;
+            }
+        }
+    };
+    tokio::join!(keeping, filtering);
+}
+
 /// Stores each accepted token, so that a restart returns neither to a state before a revocation nor to an expired token.
 pub(crate) async fn keep_tokens(mut changes: mpsc::Receiver<TokenChange>, config: Config) {
     while let Some(change) = changes.recv().await {
