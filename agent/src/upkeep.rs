@@ -98,36 +98,35 @@ pub(crate) async fn release_memory() {
 /// Stores the account tokens that a service of this host accepts: it shares them with the node, which then finds nothing newer. The tokens of the service
 /// itself are not those of the node.
 pub(crate) async fn keep_account_tokens(mut changes: mpsc::Receiver<TokenChange>, config: Config) {
-    let (account, accounts) = mpsc::channel(1);
-    let keeping = keep_tokens(accounts, config);
-    let filtering = async move {
-        while let Some(change) = changes.recv().await {
-            if matches!(change, TokenChange::Account(_)) && account.send(change).await.is_err() {
-                return;
-            }
+    while let Some(change) = changes.recv().await {
+        if matches!(change, TokenChange::Account(_)) {
+            keep_token(change, &config).await;
         }
-    };
-    tokio::join!(keeping, filtering);
+    }
 }
 
 /// Stores each accepted token, so that a restart returns neither to a state before a revocation nor to an expired token.
 pub(crate) async fn keep_tokens(mut changes: mpsc::Receiver<TokenChange>, config: Config) {
     while let Some(change) = changes.recv().await {
-        let (path, token) = match change {
-            TokenChange::Account(token) => (assemble::account_token_path(&config), token),
-            TokenChange::Node(token) => (assemble::renewed_token_path(&config), token),
-            // The file is empty; only its modification time counts.
-            TokenChange::Confirmed => (assemble::confirmation_path(&config), String::new()),
-        };
-        let target = path.clone();
-        let written = move || replace_file(&target, token.as_bytes(), 0o600);
-        let problem = match tokio::task::spawn_blocking(written).await {
-            Ok(written) => written.err().map(|error| error.to_string()),
-            Err(panic) => Some(panic.to_string()),
-        };
-        if let Some(error) = problem {
-            tracing::error!(error, path = %path.display(), "cannot store a received token");
-        }
+        keep_token(change, &config).await;
+    }
+}
+
+async fn keep_token(change: TokenChange, config: &Config) {
+    let (path, token) = match change {
+        TokenChange::Account(token) => (assemble::account_token_path(config), token),
+        TokenChange::Node(token) => (assemble::renewed_token_path(config), token),
+        // The file is empty; only its modification time counts.
+        TokenChange::Confirmed => (assemble::confirmation_path(config), String::new()),
+    };
+    let target = path.clone();
+    let written = move || replace_file(&target, token.as_bytes(), 0o600);
+    let problem = match tokio::task::spawn_blocking(written).await {
+        Ok(written) => written.err().map(|error| error.to_string()),
+        Err(panic) => Some(panic.to_string()),
+    };
+    if let Some(error) = problem {
+        tracing::error!(error, path = %path.display(), "cannot store a received token");
     }
 }
 

@@ -17,7 +17,7 @@ use muster_host::AgentRegistry;
 use muster_wire::Millis;
 use muster_wire::compressed::CompressedJsonError;
 use muster_wire::node_record::{NodeContent, NodeHeartbeat, NodeRecord};
-use muster_wire::sign::{EnvelopeKind, EnvelopeSignError, open_record, sign_envelope};
+use muster_wire::sign::{EnvelopeKind, EnvelopeSignError, OpenRecord, open_record, sign_envelope};
 use muster_wire::stores::NODES_BUCKET;
 use muster_wire::subject;
 use tokio::sync::broadcast;
@@ -62,7 +62,8 @@ struct PublishedRecord {
     digest: String,
     /// The digest without the state of subsystems.
     base_digest: String,
-    token: Arc<str>,
+    /// When the token that signed it was issued.
+    token_issued_at: Millis,
     time: Millis,
     at: Instant,
 }
@@ -184,29 +185,33 @@ impl NodeRegistration {
 
     /// Reads the record in the bucket. A record that cannot be opened is written again.
     async fn read_published(&mut self) -> Result<(), RegistrationError> {
-        let record = self.read_record().await?;
-        let known = self.published.take();
-        self.published = record.map(|record| PublishedRecord {
-            at: known
-                .filter(|known| known.time == record.time)
-                .map_or_else(Instant::now, |known| known.at),
+        let found = self.read_record().await?;
+        self.is_read = true;
+        let time_of = |published: &PublishedRecord| published.time;
+        if found.is_some()
+            && found.as_ref().map(|found| found.record.time) == self.published.as_ref().map(time_of)
+        {
+            return Ok(());
+        }
+        self.seen = None;
+        self.published = found.map(|OpenRecord { record, sender }| PublishedRecord {
             base_digest: self.base_of(&record).and_then(|base| base.digest()).unwrap_or_default(),
             digest: record.digest,
-            token: self.core.signer.token(),
+            token_issued_at: sender.issued_at,
             time: record.time,
+            at: Instant::now(),
         });
-        (self.is_read, self.seen) = (true, None);
         Ok(())
     }
 
     /// The node's record in the bucket; `None` if it has none, or one that is not its own.
-    async fn read_record(&self) -> Result<Option<NodeRecord>, RegistrationError> {
+    async fn read_record(&self) -> Result<Option<OpenRecord>, RegistrationError> {
         let entry = self.bucket.get(self.core.identity().as_str()).await;
         let entry = entry.map_err(RegistrationError::Read)?;
         let (trust, now) = (self.core.trust.get(), self.core.clock.now());
         let value = entry.and_then(|entry| entry.value).unwrap_or_default();
         let opened = open_record(&value, self.core.identity(), &trust, &self.core.tokens, now);
-        Ok(opened.ok().map(|opened| opened.record))
+        Ok(opened.ok())
     }
 
     /// The content of a record without facts that always change and the state of subsystems.
@@ -223,7 +228,7 @@ impl NodeRegistration {
         if self.published.is_none() {
             return Ok(None);
         }
-        let Some(record) = self.read_record().await? else { return Ok(None) };
+        let Some(OpenRecord { record, .. }) = self.read_record().await? else { return Ok(None) };
         // An unreadable history is begun again, and so is one after an unreadable content.
         let mut history = record.decode_history().unwrap_or_default();
         if let Ok(before) = self.base_of(&record) {
@@ -276,7 +281,8 @@ impl NodeRegistration {
         let seconds = u32::try_from(self.config.heartbeat.as_secs()).unwrap_or(u32::MAX);
         let content = build_content(&self.core, &self.selection, seconds);
         let stable = self.selection.stable(&content);
-        let (identity, token) = (self.core.identity().clone(), self.core.signer.token());
+        let identity = self.core.identity().clone();
+        let token_issued_at = self.core.signer.claims().iat.saturating_mul(1000);
         let last_time = self.published.as_ref().map_or(0, |published| published.time);
         let time = self.core.clock.now().max(last_time + 1);
         let record = NodeRecord::new(identity, time, &content, &stable)
@@ -284,8 +290,8 @@ impl NodeRegistration {
         let base = without_state(&stable);
         let base_digest = base.digest().map_err(RegistrationError::Encode)?;
         if let Some(published) = self.published.as_ref().filter(|_| !is_refresh_due) {
-            let is_base_same =
-                published.base_digest == base_digest && Arc::ptr_eq(&published.token, &token);
+            let is_base_same = published.base_digest == base_digest
+                && published.token_issued_at == token_issued_at;
             if is_base_same && published.digest == record.digest {
                 return Ok(true);
             }
@@ -314,7 +320,7 @@ impl NodeRegistration {
         self.published = Some(PublishedRecord {
             digest: record.digest,
             base_digest,
-            token,
+            token_issued_at,
             time,
             at: Instant::now(),
         });

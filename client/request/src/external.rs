@@ -134,7 +134,11 @@ impl DiscoveryProcessGroup {
     /// Waits for the exit, and collects the output.
     async fn wait_with_output(mut self) -> io::Result<(ExitStatus, String, String)> {
         let (out, err) = (self.0.stdout.take(), self.0.stderr.take());
-        let (status, out, err) = tokio::join!(self.0.wait(), read_capped(out), read_capped(err));
+        let (status, out, err) = tokio::join!(
+            self.0.wait(),
+            read_capped(out, MAX_KEPT_OUTPUT_BYTES),
+            read_capped(err, MAX_KEPT_OUTPUT_BYTES)
+        );
         Ok((status?, out, err))
     }
 }
@@ -147,15 +151,15 @@ impl Drop for DiscoveryProcessGroup {
     }
 }
 
-/// Reads the pipe to its end; keeps only the first `MAX_KEPT_OUTPUT_BYTES`.
-async fn read_capped(pipe: Option<impl AsyncRead + Unpin>) -> String {
+/// Reads the pipe of a program to its end; keeps only the first `limit` bytes.
+pub async fn read_capped(pipe: Option<impl AsyncRead + Unpin>, limit: usize) -> String {
     let Some(mut pipe) = pipe else {
         return String::new();
     };
     let mut output = Vec::new();
     let mut buffer = vec![0; 4096];
     while let Ok(count @ 1..) = pipe.read(&mut buffer).await {
-        let length = MAX_KEPT_OUTPUT_BYTES.saturating_sub(output.len()).min(count);
+        let length = limit.saturating_sub(output.len()).min(count);
         output.extend(buffer.iter().take(length));
     }
     String::from_utf8_lossy(&output).into_owned()

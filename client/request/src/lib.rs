@@ -78,7 +78,7 @@ pub use ddl_fetch::{DdlFetchError, FetchedDdl};
 pub use directory::{NodeListOptions, RegisteredNodeList, RegisteredUpdate, RegisteredWatch};
 pub use error::FleetRequestError;
 pub use events::{EventSelection, EventSummary};
-pub use external::DiscoveryProgramError;
+pub use external::{DiscoveryProgramError, read_capped};
 pub use fleet::{DiscoveredNodes, FleetConnection, PingRequest};
 pub use input_source::InputSource;
 pub use last_seen::LastSeenNodes;

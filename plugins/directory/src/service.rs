@@ -209,11 +209,13 @@ impl DirectoryService {
     /// Stores a record, unless it is forged or older than the known one. A known record that is refused now is dropped: its node was revoked.
     async fn accept_entry(&self, entry: OpenedEntry) {
         let OpenedEntry { node, revision, record } = entry;
-        if self.handle.read().is_forgotten(&node, revision) {
-            return;
-        }
-        let known =
-            self.handle.read().table.get(&node).map(|known| (known.revision, known.record_time));
+        let known = {
+            let state = self.handle.read();
+            if state.is_forgotten(&node, revision) {
+                return;
+            }
+            state.table.get(&node).map(|known| (known.revision, known.record_time))
+        };
         if known.is_some_and(|(known_revision, _)| known_revision == revision) {
             if record.is_err() {
                 self.handle.write().table.remove(&node);
@@ -225,7 +227,10 @@ impl DirectoryService {
         match record.and_then(|record| self.store_record(record, revision, known_time)) {
             Ok(was_missing) => {
                 self.handle.note_change(&node);
-                self.recall(&node).await;
+                // Forgotten nodes are not in the table.
+                if known.is_none() {
+                    self.recall(&node).await;
+                }
                 if was_missing {
                     self.report_back(&node).await;
                 }
@@ -299,13 +304,18 @@ impl DirectoryService {
             tracing::debug!(%node, %error, "refused a heartbeat");
             return;
         }
-        let was_missing = match self.handle.write().table.get_mut(&node) {
-            Some(stored) => stored.liveness.record_seen(Instant::now(), self.opener.now()),
-            None => false,
+        let seen = self
+            .handle
+            .write()
+            .table
+            .get_mut(&node)
+            .map(|stored| stored.liveness.record_seen(Instant::now(), self.opener.now()));
+        let Some(was_missing) = seen else {
+            if self.recall(&node).await {
+                self.restore_record(&node).await;
+            }
+            return;
         };
-        if self.recall(&node).await {
-            self.restore_record(&node).await;
-        }
         if was_missing {
             self.handle.note_change(&node);
             self.report_back(&node).await;

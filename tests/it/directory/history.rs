@@ -7,7 +7,7 @@ use muster_tests::poll_until_ok;
 use muster_tests::published_schemas::{SchemaMode, check_schema};
 use serde_json::{Value, json};
 
-use super::fixture::{DirectoryFixture, lines};
+use super::fixture::{DirectoryFixture, FleetNode, lines};
 
 const NODE: &str = "db1.acme.net";
 
@@ -38,7 +38,7 @@ async fn changes_of_facts_and_classes_are_kept_across_restarts() {
     let start = |facts: &str, classes: &str| {
         let home = fleet.node_home(&signer, facts, classes);
         home.write("conf.d/secret.toml", "[registration]\nexcluded_facts = [\"token\"]\n", 0o644);
-        home.start()
+        FleetNode { signer: signer.clone(), daemon: home.start() }
     };
     let mut node = start(
         r#"{"tier": "test", "token": "hunter1", "os": {"release": "12.5"}}"#,
@@ -51,21 +51,17 @@ async fn changes_of_facts_and_classes_are_kept_across_restarts() {
     assert!(message.contains("db1.acme.net has noted no change yet"), "{message}");
 
     // A change while the daemon runs.
-    node.home().write(
+    node.daemon.home().write(
         "facts.d/site.json",
         r#"{"tier": "stage", "token": "hunter2", "os": {"release": "12.6"}}"#,
         0o644,
     );
-    node.home().write("classes.txt", "apache\ncommon\n", 0o644);
-    let reload = |node: &muster_tests::rpcd::Rpcd| {
-        let pid = nix::unistd::Pid::from_raw(node.pid());
-        nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGHUP).unwrap();
-    };
-    reload(&node);
+    node.daemon.home().write("classes.txt", "apache\ncommon\n", 0o644);
+    node.reload();
     await_fact(&fleet, "tier=stage").await;
 
     // A change while it was down, and a directory that has seen none of it.
-    node.kill_and_wait();
+    node.daemon.kill_and_wait();
     directory.daemon.kill_and_wait();
     let directory = fleet.start_directory("dir1.acme.net", "directory2");
     let node = start(

@@ -322,7 +322,7 @@ async fn socket_belongs_to_its_group() {
     };
     let member = get_as(group.gid.as_raw()).await;
     assert!(member.status.success(), "{}", describe_output(&member));
-    let stranger = get_as(65534).await;
-    assert_eq!(stranger.status.code(), Some(7), "{}", describe_output(&stranger));
+    let outsider = get_as(65534).await;
+    assert_eq!(outsider.status.code(), Some(7), "{}", describe_output(&outsider));
     drop(fleet);
 }

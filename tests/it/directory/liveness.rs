@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use muster_bus::Bytes;
 use muster_client::{Client, EventListener};
 use muster_contract::directory::{DirectoryFindOutput, DirectoryQueryInput};
+use muster_enrol::issue_node_token;
 use muster_filter::state::NodeFacts;
 use muster_tests::command::describe_output;
 use muster_tests::organisation::connect;
@@ -12,9 +13,10 @@ use muster_tests::{now, poll_until_ok, simulate_delay};
 use muster_wire::event::FleetEvent;
 use muster_wire::identity::SubjectName;
 use muster_wire::node_record::{NodeContent, NodeHeartbeat, NodeRecord};
-use muster_wire::sign::{EnvelopeKind, sign_envelope};
+use muster_wire::sign::{EnvelopeKind, Signer, sign_envelope};
 use muster_wire::stores::NODES_BUCKET;
 use muster_wire::subject;
+use muster_wire::token::{UserCredentials, UserRole};
 use serde_json::json;
 use uuid::Uuid;
 
@@ -252,4 +254,36 @@ async fn a4_5_node_with_a_wrong_clock_is_not_hidden() {
         let last_seen = document["node"]["last_seen"].as_u64().unwrap();
         assert!(now().abs_diff(last_seen) < 60_000, "{document:#}");
     }
+}
+
+/// A record is written again when the node has a newer token, although nothing else has changed: the older token expires.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn record_is_signed_again_with_a_newer_token() {
+    let fleet = LivenessFleet::start().await.fleet;
+    let name = "db7.acme.net";
+    let signer = fleet.organisation.node(name);
+    let bucket = connect(&fleet.server, &fleet.organisation.administrator()).await;
+    let bucket = bucket.bucket(NODES_BUCKET.name);
+    let await_token = async |token: &str| {
+        poll_until_ok("the record has the token", Duration::from_secs(20), async || {
+            let entry = bucket.get(name).await.unwrap();
+            let value = entry.and_then(|entry| entry.value).unwrap_or_default();
+            let record = String::from_utf8_lossy(&value).into_owned();
+            if record.contains(token) { Ok(()) } else { Err(record) }
+        })
+        .await;
+    };
+    let mut daemon = fleet.node_home(&signer, "{}", "").start();
+    await_token(&signer.token()).await;
+    daemon.kill_and_wait();
+
+    let account = fleet.organisation.trust().account_key();
+    let role_key = fleet.organisation.role_key(UserRole::Node);
+    let newer =
+        issue_node_token(signer.identity(), signer.public_key(), account, None, role_key, now());
+    let creds = UserCredentials::new(&newer.unwrap(), signer.key_pair().clone()).unwrap();
+    let newer = Signer::new(creds).unwrap();
+    assert_ne!(signer.token(), newer.token());
+    let _daemon = fleet.node_home(&newer, "{}", "").start();
+    await_token(&newer.token()).await;
 }

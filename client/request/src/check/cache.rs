@@ -141,7 +141,7 @@ impl CheckCache {
     }
 }
 
-/// Removes results that nobody uses any more. Lock files stay: removing one that is held would let a second process ask.
+/// Removes results that were not written for a day. Lock files stay: if one that is held were removed, a second process could ask the nodes, too.
 fn remove_old_files(directory: &Path) {
     let Ok(entries) = fs::read_dir(directory) else { return };
     for path in entries.flatten().map(|entry| entry.path()) {

@@ -50,7 +50,7 @@ impl FromStr for NodeThreshold {
 }
 
 impl NodeThreshold {
-    /// Whether so many of all nodes reach it. Zero nodes never do.
+    /// Whether `count` of `total` nodes reach the threshold. No node at all never does.
     #[expect(clippy::cast_precision_loss, reason = "numbers of nodes are far below 2^52")]
     fn is_reached(self, count: usize, total: usize) -> bool {
         count > 0

@@ -7,7 +7,7 @@ mod arguments;
 mod host;
 mod known_hosts;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use muster_wire::identity::Identity;
 use muster_wire::node_record::NodeContent;
@@ -115,9 +115,8 @@ impl SshNode {
         Ok(Self { node: node.clone(), address, host_keys })
     }
 
-    /// The target, with this file of host keys if the node has any.
-    pub fn into_target(self, known_hosts: &Path) -> SshTarget {
-        let known_hosts = (!self.host_keys.is_empty()).then(|| known_hosts.to_owned());
+    /// The target, with this file of host keys.
+    pub fn into_target(self, known_hosts: Option<PathBuf>) -> SshTarget {
         SshTarget { node: self.node, address: self.address, known_hosts }
     }
 }

@@ -16,12 +16,12 @@ use super::{form, node_history};
 use crate::cli::nodes::{CheckRegistrationArgs, NodeArgs, NodeListForm, NodesArgs};
 use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Error};
 use crate::error::ResultWriteError;
-use crate::render::node_count_text;
 use crate::render::registered::{
     ShownNodes, render_facets, render_node, render_node_names, render_node_table,
     render_registration_check,
 };
 use crate::render::yaml::to_yaml;
+use crate::render::{escape_to_line, node_count_text};
 
 /// Pause before changes are requested again.
 const WATCH_RETRY_INTERVAL: Duration = Duration::from_secs(1);
@@ -140,9 +140,10 @@ async fn forget_nodes(
     for node in nodes {
         match fleet.forget_registered(node).await {
             Ok(_) => cx.printer.print_text(format!("forgot {node}\n"))?,
-            Err(error @ FleetRequestError::Directory(DirectoryError::Refused(_))) => {
+            // The reason has the node's name.
+            Err(FleetRequestError::Directory(DirectoryError::Refused(reason))) => {
                 has_failed = true;
-                cx.printer.print_error(format_args!("{node}: {error}"));
+                cx.printer.print_error(escape_to_line(&reason));
             }
             Err(error) => return Err(error.into()),
         }

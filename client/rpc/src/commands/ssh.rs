@@ -184,13 +184,13 @@ impl<'a> SshSession<'a> {
                     "the directory has no ssh host keys of {node}; OpenSSH checks its own files"
                 ));
             }
-            return Ok(found.into_target(&PathBuf::new()));
+            return Ok(found.into_target(None));
         }
         let text = known_hosts_text(std::slice::from_ref(&found)).map_err(SshCommandError::from)?;
         let directory = self.directory.as_ref().ok_or(SshCommandError::NoCache)?;
         let path = directory.join(node.as_str());
         replace_cache_file(&path, text.as_bytes()).map_err(SshCommandError::File)?;
-        Ok(found.into_target(&path))
+        Ok(found.into_target(Some(path)))
     }
 }
 

@@ -9,8 +9,8 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::TlsAcceptor;
 
+use super::file_version::{FileVersion, file_version};
 use super::options::DirectoryHttpError;
-use super::tokens::{FileVersion, file_version};
 
 /// Maximum size of the file of the key.
 const MAX_KEY_BYTES: u64 = 64 * 1024;

@@ -6,6 +6,7 @@
 mod api;
 mod api_metrics;
 mod certificate;
+mod file_version;
 mod listeners;
 mod openapi;
 mod options;

@@ -1,6 +1,5 @@
 //! The tokens that clients present: names, and hashes of random texts. The file is read again when it changes.
 
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -8,6 +7,8 @@ use data_encoding::HEXLOWER_PERMISSIVE;
 use muster_secret::{SecretFileError, SecretOwner, read_secret};
 use sha2::{Digest as _, Sha256};
 use subtle::{Choice, ConstantTimeEq as _};
+
+use super::file_version::{FileVersion, file_version};
 
 /// Maximum size of the file.
 const MAX_FILE_BYTES: u64 = 256 * 1024;
@@ -29,9 +30,6 @@ pub enum TokenFileError {
         line: usize,
     },
 }
-
-/// Which version of the file was read.
-pub(super) type FileVersion = (u64, i64, i64, u64);
 
 /// The tokens of a file.
 #[derive(Debug)]
@@ -101,11 +99,6 @@ impl Tokens {
         }
         found
     }
-}
-
-pub(super) fn file_version(path: &Path) -> Option<FileVersion> {
-    let metadata = std::fs::metadata(path).ok()?;
-    Some((metadata.ino(), metadata.mtime(), metadata.mtime_nsec(), metadata.len()))
 }
 
 #[cfg(test)]

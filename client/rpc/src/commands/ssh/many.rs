@@ -4,22 +4,21 @@ use std::num::NonZeroUsize;
 use std::process::{ExitStatus, Stdio};
 
 use futures_util::{StreamExt as _, stream};
-use muster_request::{SshProgram, SshTarget, program_arguments};
-use tokio::io::{AsyncRead, AsyncReadExt as _, copy, sink};
+use muster_request::{SshProgram, SshTarget, program_arguments, read_capped};
 
 use super::SshCommandError;
 use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::render::printable::escape_unprintable;
 
 /// Most bytes of a node's output that are kept; the rest is dropped.
-const MAX_OUTPUT_BYTES: u64 = 1024 * 1024;
+const MAX_OUTPUT_BYTES: usize = 1024 * 1024;
 
 /// The end of a command on one node.
 struct NodeRun<'a> {
     target: &'a SshTarget,
     result: Result<ExitStatus, SshCommandError>,
     /// What it printed, if that was not printed at once.
-    output: Vec<u8>,
+    output: String,
 }
 
 /// Runs the command on all nodes, on as many at once as `parallel`. Output of several nodes at once is printed in one piece for each node, when it ends.
@@ -42,7 +41,7 @@ pub(super) async fn run_on_all(
     while let Some(run) = runs.next().await {
         if !is_single {
             printer.print_message(format_args!("Running: ssh {}", run.target.node));
-            printer.print_text(escape_unprintable(&String::from_utf8_lossy(&run.output)))?;
+            printer.print_text(escape_unprintable(&run.output))?;
         }
         let node = &run.target.node;
         match run.result {
@@ -61,7 +60,7 @@ pub(super) async fn run_on_all(
 
 #[expect(clippy::disallowed_types, reason = "runs ssh")]
 async fn run_one<'a>(target: &'a SshTarget, arguments: &[String], is_single: bool) -> NodeRun<'a> {
-    let mut output = Vec::new();
+    let mut output = String::new();
     let result = async {
         let arguments = program_arguments(SshProgram::Ssh, target, arguments)?;
         let failed = |source| SshCommandError::Start { program: SshProgram::Ssh.name(), source };
@@ -73,21 +72,14 @@ async fn run_one<'a>(target: &'a SshTarget, arguments: &[String], is_single: boo
         let mut child =
             command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().map_err(failed)?;
         let (out, err) = (child.stdout.take(), child.stderr.take());
-        let (status, out, err) = tokio::join!(child.wait(), read_capped(out), read_capped(err));
-        output = [out, err].concat();
+        let (status, out, err) = tokio::join!(
+            child.wait(),
+            read_capped(out, MAX_OUTPUT_BYTES),
+            read_capped(err, MAX_OUTPUT_BYTES)
+        );
+        output = out + &err;
         status.map_err(failed)
     };
     let result = result.await;
     NodeRun { target, result, output }
-}
-
-/// Reads to the end, and keeps the first bytes.
-async fn read_capped(reader: Option<impl AsyncRead + Unpin>) -> Vec<u8> {
-    let mut kept = Vec::new();
-    if let Some(mut reader) = reader {
-        // An unreadable rest counts as the end.
-        let _ = (&mut reader).take(MAX_OUTPUT_BYTES).read_to_end(&mut kept).await;
-        let _ = copy(&mut reader, &mut sink()).await;
-    }
-    kept
 }
