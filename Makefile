@@ -97,7 +97,7 @@ faults: tools ## run the fault tests of tests/it/faults N times in a row (defaul
 machines: tools puppet packaging ## run the tests on booted Debian machines (needs root; prints what is missing otherwise)
 	@tools/fetch-machines
 	@if tools/machines check; then \
-	  cargo build --locked --bin rpc --bin rpcd && tools/machines base --with puppet && \
+	  cargo build --locked --bin rpc --bin rpcd && tools/machines base --with puppet --with programs && \
 	  cargo nextest run --workspace --locked -E 'test(/^machines::/)'; \
 	else echo "machines: the tests on booted machines were NOT run"; fi
 

@@ -14,7 +14,8 @@ ROOT = Path(os.environ.get("MUSTER_MACHINES_DIR") or Path(os.environ.get("CARGO_
 SUITE = "bookworm"
 PACKAGES = ("systemd systemd-sysv dbus cron openssh-server iproute2 nftables passwd adduser sudo ca-certificates procps logrotate netbase "
             "libfaketime").split()
-LAYERS = {"puppet": ["puppet-agent", *(f"puppet-module-puppetlabs-{kind}-core" for kind in ("cron", "host", "mailalias", "mount", "sshkeys"))]}
+LAYERS = {"puppet": ["puppet-agent", *(f"puppet-module-puppetlabs-{kind}-core" for kind in ("cron", "host", "mailalias", "mount", "sshkeys"))],
+          "programs": ["zsh", "fish", "monitoring-plugins-basic", "nagios4-core"]}
 MASKED = "apt-daily.timer apt-daily-upgrade.timer e2scrub_all.timer fstrim.timer systemd-networkd-wait-online.service".split()
 
 

@@ -139,7 +139,8 @@ async fn check_boot_without_broker(nodes: &mut MachineNodes) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn findings_of_the_trial_in_the_daemon_stay_fixed() {
-    let options = NodeOptions { puppet: true, configuration: CONFIGURATION };
+    let options =
+        NodeOptions { puppet: true, configuration: CONFIGURATION, ..NodeOptions::default() };
     let Some(mut nodes) = MachineNodes::start(1, options).await else { return };
     let started = Instant::now();
     check_first_noop(&nodes).await;

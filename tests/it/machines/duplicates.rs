@@ -80,7 +80,10 @@ async fn repeated_request_has_no_second_effect_after_a_power_cut() {
     let seed: u64 = rand::random();
     println!("seed {seed}");
     let mut random = StdRng::seed_from_u64(seed);
-    let options = NodeOptions { puppet: false, configuration: "[plugins.shell]\nenabled = true\n" };
+    let options = NodeOptions {
+        configuration: "[plugins.shell]\nenabled = true\n",
+        ..NodeOptions::default()
+    };
     let Some(nodes) = MachineNodes::start(1, options).await else { return };
     let machines = &nodes.machines;
     machines.sh("m1", "touch /var/ran; sync -f /var").await;

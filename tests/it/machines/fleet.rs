@@ -20,6 +20,8 @@ const COMMAND_TIMEOUT: Duration = Duration::from_mins(2);
 pub(crate) struct MachineLayers {
     /// Whether Puppet's agent is installed.
     pub(crate) puppet: bool,
+    /// Whether zsh, fish, the monitoring plugins and Nagios Core are installed.
+    pub(crate) programs: bool,
     /// Directories with files from the root directory on, such as `etc/motd`; the first one has precedence.
     pub(crate) directories: Vec<PathBuf>,
 }
@@ -73,6 +75,9 @@ impl MachineFleet {
         let mut arguments = vec!["up", count.as_str(), "--owner", &owner];
         if layers.puppet {
             arguments.extend(["--with", "puppet"]);
+        }
+        if layers.programs {
+            arguments.extend(["--with", "programs"]);
         }
         for directory in &layers.directories {
             arguments.extend(["--layer", directory.to_str().unwrap()]);

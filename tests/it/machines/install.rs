@@ -33,7 +33,8 @@ const USER_DATABASE: [&str; 7] = [
 /// Boots machines that have the repositories, and nothing of ours.
 async fn boot_bare(count: usize, versions: &[&str]) -> Option<(MachineFleet, AptRepository)> {
     let repository = AptRepository::with_versions(versions);
-    let layers = MachineLayers { puppet: false, directories: vec![repository.layer()] };
+    let layers =
+        MachineLayers { directories: vec![repository.layer()], ..MachineLayers::default() };
     let machines = MachineFleet::boot(count, &layers).await?;
     Some((machines, repository))
 }

@@ -28,7 +28,10 @@ const NO_DELAY: &str = "tc qdisc del dev host0 root";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn network_faults_lose_no_request_without_a_report_and_repeat_none() {
-    let options = NodeOptions { puppet: false, configuration: "[plugins.shell]\nenabled = true\n" };
+    let options = NodeOptions {
+        configuration: "[plugins.shell]\nenabled = true\n",
+        ..NodeOptions::default()
+    };
     let Some(nodes) = MachineNodes::start(MACHINES, options).await else { return };
     let machines = &nodes.machines;
     let names: Vec<String> = machines.names().iter().map(|name| (*name).to_owned()).collect();

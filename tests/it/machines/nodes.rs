@@ -27,6 +27,8 @@ pub(crate) struct MachineNodes {
 pub(crate) struct NodeOptions<'a> {
     /// Whether Puppet's agent is installed.
     pub(crate) puppet: bool,
+    /// Whether the layer `programs` is there: zsh, fish, the monitoring plugins and Nagios Core.
+    pub(crate) programs: bool,
     /// Added to the configuration of each node, as `conf.d/test.toml`.
     pub(crate) configuration: &'a str,
 }
@@ -37,7 +39,8 @@ impl MachineNodes {
         let layer = TempDir::new().unwrap();
         unpack_node_package(layer.path());
         let directories = vec![layer.path().to_owned()];
-        let layers = MachineLayers { puppet: options.puppet, directories };
+        let layers =
+            MachineLayers { puppet: options.puppet, programs: options.programs, directories };
         let machines = MachineFleet::boot(count, &layers).await?;
         let operator = OperatorHost::start(&machines.host).await;
         let nodes = Self { machines, operator, _layer: layer };

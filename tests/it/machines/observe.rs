@@ -103,7 +103,7 @@ async fn find_problems(nodes: &MachineNodes) -> Vec<String> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn node_with_observe_conf_reads_and_changes_nothing() {
-    let options = NodeOptions { puppet: false, configuration: CONFIGURATION };
+    let options = NodeOptions { configuration: CONFIGURATION, ..NodeOptions::default() };
     let Some(nodes) = MachineNodes::start(1, options).await else { return };
     let machines = &nodes.machines;
     // The test can fail: without the file, such a change is made.

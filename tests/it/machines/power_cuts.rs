@@ -321,7 +321,7 @@ async fn fifty_power_cuts_lose_nothing_and_repeat_nothing() {
         .unwrap_or_else(rand::random);
     println!("MUSTER_SEED={seed}");
     let mut random = StdRng::seed_from_u64(seed);
-    let options = NodeOptions { puppet: false, configuration: CONFIGURATION };
+    let options = NodeOptions { configuration: CONFIGURATION, ..NodeOptions::default() };
     let Some(nodes) = MachineNodes::start(4, options).await else { return };
     prepare(&nodes).await;
     let started = Instant::now();

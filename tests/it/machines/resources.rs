@@ -257,7 +257,8 @@ async fn check_sequences(nodes: &MachineNodes) {
 async fn resources_are_changed_once_and_undone_as_puppet_sees_it() {
     let repository = TempDir::new().unwrap();
     write_repository(&repository.path().join("srv/demo"));
-    let options = NodeOptions { puppet: true, configuration: CONFIGURATION };
+    let options =
+        NodeOptions { puppet: true, configuration: CONFIGURATION, ..NodeOptions::default() };
     let Some(nodes) = MachineNodes::start(1, options).await else { return };
     nodes.machines.copy("m1", &repository.path().join("srv/demo"), "/srv/demo").await;
     nodes.machines.sh("m1", PREPARE).await;

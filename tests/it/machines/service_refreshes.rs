@@ -98,7 +98,8 @@ async fn refresh_side(nodes: &MachineNodes, side: &'static str) -> Vec<String> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn services_are_reloaded_and_restarted_as_by_puppet() {
-    let options = NodeOptions { puppet: true, configuration: CONFIGURATION };
+    let options =
+        NodeOptions { puppet: true, configuration: CONFIGURATION, ..NodeOptions::default() };
     let Some(nodes) = MachineNodes::start(1, options).await else { return };
     let ours = refresh_side(&nodes, "ours").await;
     assert_eq!(ours, refresh_side(&nodes, "theirs").await);

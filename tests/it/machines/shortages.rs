@@ -31,7 +31,7 @@ async fn change(nodes: &MachineNodes, content: &str) -> Value {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn full_or_read_only_disk_refuses_changes_and_recovers() {
-    let options = NodeOptions { puppet: false, configuration: CONFIGURATION };
+    let options = NodeOptions { configuration: CONFIGURATION, ..NodeOptions::default() };
     let Some(nodes) = MachineNodes::start(1, options).await else { return };
     let machines = &nodes.machines;
     assert_eq!(statuscode(&change(&nodes, "before").await), Some(0));
@@ -70,7 +70,7 @@ async fn full_or_read_only_disk_refuses_changes_and_recovers() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn action_that_exhausts_the_memory_fails_alone() {
-    let options = NodeOptions { puppet: false, configuration: CONFIGURATION };
+    let options = NodeOptions { configuration: CONFIGURATION, ..NodeOptions::default() };
     let Some(nodes) = MachineNodes::start(1, options).await else { return };
     let machines = &nodes.machines;
     machines.limit_memory("m1", MEMORY_BYTES).await;
@@ -86,7 +86,7 @@ async fn action_that_exhausts_the_memory_fails_alone() {
 /// Only the daemon's clock is faked: machines share the clock of this host, which is never set.
 #[tokio::test(flavor = "multi_thread")]
 async fn clock_steps_refuse_requests_until_the_clock_is_right() {
-    let options = NodeOptions { puppet: false, configuration: CONFIGURATION };
+    let options = NodeOptions { configuration: CONFIGURATION, ..NodeOptions::default() };
     let Some(nodes) = MachineNodes::start(1, options).await else { return };
     let machines = &nodes.machines;
     let faked = "mkdir -p /etc/systemd/system/rpcd.service.d && cat >/etc/systemd/system/rpcd.service.d/clock.conf <<'END'\n\

@@ -26,7 +26,7 @@ struct SshMachines {
 impl SshMachines {
     /// Two machines with sshd; the first one runs a directory.
     async fn start() -> Option<Self> {
-        let options = NodeOptions { puppet: false, configuration: CONFIGURATION };
+        let options = NodeOptions { configuration: CONFIGURATION, ..NodeOptions::default() };
         let nodes = MachineNodes::start(2, options).await?;
         let key = nodes.operator.path("login_key");
         let made = std::process::Command::new("ssh-keygen")

@@ -81,7 +81,8 @@ async fn prepare(machines: &MachineFleet) {
 #[tokio::test(flavor = "multi_thread")]
 async fn tutorial_from_packages_runs_as_written() {
     let repository = AptRepository::with_versions(&[VERSION]);
-    let layers = MachineLayers { puppet: false, directories: vec![repository.layer()] };
+    let layers =
+        MachineLayers { directories: vec![repository.layer()], ..MachineLayers::default() };
     let Some(machines) = MachineFleet::boot(3, &layers).await else { return };
     prepare(&machines).await;
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/guides/first-machines.md");

@@ -234,7 +234,8 @@ async fn compare_runs(nodes: &MachineNodes, pairs: &[UnitPair]) -> Vec<String> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn units_in_all_states_are_changed_as_by_puppet() {
-    let options = NodeOptions { puppet: true, configuration: CONFIGURATION };
+    let options =
+        NodeOptions { puppet: true, configuration: CONFIGURATION, ..NodeOptions::default() };
     let Some(nodes) = MachineNodes::start(1, options).await else { return };
     let pairs = UnitPair::all();
     prepare_units(&nodes, &pairs).await;
