@@ -20,6 +20,7 @@ use muster_filecopy::FilecopyPlugin;
 use muster_filemgr::FilemgrPlugin;
 use muster_host::external::{AgentDirectory, ExternalOptions, SandboxHelper};
 use muster_host::{AgentRegistry, RegistryError};
+use muster_motd::{MotdPlugin, MotdRenderer};
 use muster_nettest::NettestPlugin;
 use muster_nrpe::NrpePlugin;
 use muster_package::{PackagePlugin, PackageWorkers};
@@ -104,6 +105,8 @@ pub struct ConfiguredPlugins {
     pub engine_dir: PathBuf,
     /// The workers that change packages.
     pub packages: Arc<PackageWorkers>,
+    /// Renders the message of the day and the prompt.
+    pub motd: Arc<MotdRenderer>,
 }
 
 /// Loads everything that is read-only, to check that the configured plugins can be loaded.
@@ -138,6 +141,7 @@ fn build_plugins(
     builder.add::<DirectoryPlugin>(())?;
     builder.add::<FilecopyPlugin>(())?;
     builder.add::<FilemgrPlugin>(())?;
+    let motd = builder.add::<MotdPlugin>(())?.renderer();
     builder.add::<NettestPlugin>(())?;
     builder.add::<NrpePlugin>(())?;
     let packages = Arc::new(PackageWorkers::new(daemon, current_program()?));
@@ -157,7 +161,7 @@ fn build_plugins(
     builder.add::<RpcutilPlugin>(())?;
     builder.add::<ServicePlugin>(Arc::new(DaemonRestart(restarts)))?;
     builder.add::<ShellPlugin>(())?;
-    Ok(builder.finish(puppet, catalog.options().state_dir.clone(), packages))
+    Ok(builder.finish(puppet, catalog.options().state_dir.clone(), packages, motd))
 }
 
 /// Configures plugins, and collects their agents and data sources.
@@ -188,10 +192,19 @@ impl<'a> PluginListBuilder<'a> {
         puppet: PuppetPlugin,
         engine_dir: PathBuf,
         packages: Arc<PackageWorkers>,
+        motd: Arc<MotdRenderer>,
     ) -> ConfiguredPlugins {
         self.data_sources.sort_by(|a, b| a.name().cmp(b.name()));
         let Self { agents, data_sources, state_sources, .. } = self;
-        ConfiguredPlugins { agents, data_sources, state_sources, puppet, engine_dir, packages }
+        ConfiguredPlugins {
+            agents,
+            data_sources,
+            state_sources,
+            puppet,
+            engine_dir,
+            packages,
+            motd,
+        }
     }
 }
 

@@ -11,6 +11,7 @@ use muster_api::base::{duration_millis, error_chain, unix_millis};
 use muster_api::system::System;
 use muster_api::system::real::RealSystem;
 use muster_bus::{BusError, BusOptions};
+use muster_motd::MotdRenderer;
 use muster_package::PackageWorkers;
 use muster_policy::PolicySet;
 use muster_provision::DeliveryTarget;
@@ -110,6 +111,8 @@ pub struct AssembledDaemon {
     pub host: Arc<dyn System>,
     /// The workers that change packages.
     pub packages: Arc<PackageWorkers>,
+    /// Renders the message of the day and the prompt.
+    pub motd: Arc<MotdRenderer>,
 }
 
 /// Loads everything that is read-only, to check that a daemon can be built. Does not touch files that a running daemon uses.
@@ -186,8 +189,16 @@ pub fn assemble_daemon(
     reload_facts(&core, &*host);
     core.state.refresh(&*core.system);
     let puppet = plugins.puppet.build_monitor(Arc::clone(&core.system));
-    let (core, engine_dir, packages) = (Arc::new(core), plugins.engine_dir, plugins.packages);
-    Ok(AssembledDaemon { core, options, broker_handles, puppet, engine_dir, host, packages })
+    Ok(AssembledDaemon {
+        core: Arc::new(core),
+        options,
+        broker_handles,
+        puppet,
+        engine_dir: plugins.engine_dir,
+        host,
+        packages: plugins.packages,
+        motd: plugins.motd,
+    })
 }
 
 /// Sets the maximum age of the account token, counted from when an earlier daemon confirmed it.

@@ -33,8 +33,13 @@ const MAX_FINDINGS_PER_CHECK: usize = 10;
 pub struct HealthState(Mutex<BTreeMap<&'static str, Vec<HealthFinding>>>);
 
 impl HealthState {
-    /// Replaces the findings of one check.
-    pub fn set_findings(&self, check: &'static str, level: FindingLevel, messages: &[String]) {
+    /// Replaces the findings of one check. Returns whether they differ from the last ones.
+    pub fn set_findings(
+        &self,
+        check: &'static str,
+        level: FindingLevel,
+        messages: &[String],
+    ) -> bool {
         let finding = |message: &String| HealthFinding { check, level, message: message.clone() };
         let mut findings: Vec<HealthFinding> =
             messages.iter().take(MAX_FINDINGS_PER_CHECK).map(finding).collect();
@@ -42,7 +47,10 @@ impl HealthState {
             findings
                 .push(finding(&format!("and {} more", messages.len() - MAX_FINDINGS_PER_CHECK)));
         }
-        lock_mutex(&self.0).insert(check, findings);
+        let mut all = lock_mutex(&self.0);
+        let is_change = all.get(check).is_none_or(|last| *last != findings);
+        all.insert(check, findings);
+        is_change
     }
 
     fn current_findings(&self) -> Vec<HealthFinding> {

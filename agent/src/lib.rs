@@ -6,7 +6,7 @@
 //! - [`lookup`]: queries data sources for filters and policies.
 //! - [`metrics`]: HTTP endpoints for monitoring.
 //! - [`enrolment`]: how a machine without credentials becomes a node.
-//! - [`apply`]: `rpcd apply`, which needs no daemon. [`restart`]: restarts of services and of the daemon, from the command line.
+//! - [`apply`], [`motd`]: `rpcd apply` and `rpcd motd`, which need no daemon. [`restart`]: restarts of services and of the daemon, from the command line.
 //! - `delivery`: settings and policies from a provisioner.
 //! - [`virtual_nodes`]: many nodes in one process, with in-memory machines.
 //! - [`external`]: agents that are added and removed while the daemon runs.
@@ -39,6 +39,7 @@ pub mod lookup;
 mod lost;
 pub mod memory;
 pub mod metrics;
+pub mod motd;
 pub mod node_state;
 pub mod pipeline;
 pub mod policy;

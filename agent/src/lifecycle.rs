@@ -87,7 +87,7 @@ pub async fn run_until_signal(
     };
     let restart_requested = Arc::new(Notify::new());
     let delivery = DaemonFiles::new(config, Arc::clone(&restart_requested));
-    let AssembledDaemon { core, options, broker_handles, puppet, engine_dir, host, packages } =
+    let AssembledDaemon { core, options, broker_handles, puppet, engine_dir, host, packages, motd } =
         assemble::assemble_daemon(config, config_file, Arc::new(delivery))?;
     let left = core.begun.unanswered();
     packages.remove_ended(|request| left.iter().any(|begun| begun.request == request));
@@ -127,6 +127,8 @@ pub async fn run_until_signal(
     tasks.push(tokio::spawn(report_connection(bus.clone(), Arc::clone(&supervisor.ready))));
     broker_handles.permits.connect(bus.clone());
     tasks.extend(supervisor.start_metrics(&bus));
+    // The message of the day and the prompt need no broker.
+    tasks.push(tokio::spawn(upkeep::follow_node_state(Arc::clone(&core), config, motd)));
     tokio::select! {
         () = bus.wait_connected() => {}
         () = supervisor.stop.cancelled() => {
@@ -159,7 +161,6 @@ pub async fn run_until_signal(
         config.paths.state.clone(),
         bus.clone(),
     )));
-    tasks.push(tokio::spawn(upkeep::follow_node_state(Arc::clone(&core), config)));
     tasks.push(tokio::spawn(NodeRegistration::of_daemon(&core, &bus, config).run()));
     tasks.push(tokio::spawn(presence.follow_connection(bus)));
     tasks.push(tokio::spawn(upkeep::release_startup_memory()));

@@ -13,7 +13,7 @@ use muster_agent::lifecycle::{LifecycleError, ShutdownKind};
 use muster_agent::log_limit::LimitedFormat;
 use muster_agent::terminal::escape_text;
 use muster_agent::virtual_nodes::command as virtual_nodes;
-use muster_agent::{apply, assemble, journal, lifecycle, memory, restart};
+use muster_agent::{apply, assemble, journal, lifecycle, memory, motd, restart};
 use muster_host::sandbox::SandboxPlan;
 use muster_system::launch;
 use tracing_subscriber::fmt::format;
@@ -54,6 +54,8 @@ enum DaemonCommand {
     Restart(restart::DaemonRestartArgs),
     /// Request the restart of a service when no run is in progress, without waiting for it; for manifests
     RestartWhenIdle(restart::RestartWhenIdleArgs),
+    /// Write the message of the day and the file of the prompt, or print a text; for manifests
+    Motd(motd::MotdArgs),
     /// Run many nodes of a test fleet in this process; their machines are simulated in memory, and this machine is not changed
     Virtual(virtual_nodes::VirtualNodesArgs),
     /// Write the manual pages; for packages
@@ -93,6 +95,7 @@ fn main() -> ExitCode {
     let result = match &arguments.mode {
         Some(DaemonCommand::ExecSandboxed { plan }) => return become_program(plan),
         Some(DaemonCommand::Apply(arguments)) => apply::apply_catalog(arguments),
+        Some(DaemonCommand::Motd(args)) => motd::write_motd(args, &arguments.config),
         Some(DaemonCommand::Restart(args)) => restart::restart_daemon(args, &arguments.config),
         Some(DaemonCommand::RestartWhenIdle(args)) => {
             restart::restart_when_idle(args, &arguments.config)

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use muster_api::FindingLevel;
 use muster_base::{format_millis, replace_file};
+use muster_motd::{MotdRenderer, NodeSnapshot};
 use muster_permits::PermitClient;
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval};
@@ -51,10 +52,11 @@ fn describe_clock_offset(offset: i64) -> Option<String> {
     })
 }
 
-/// Reads the state of subsystems for the lifetime of the daemon.
+/// Reads the state of subsystems for the lifetime of the daemon, and writes the texts that are made of it and of facts and classes.
 pub(crate) fn follow_node_state(
     core: Arc<DaemonCore>,
     config: &Config,
+    motd: Arc<MotdRenderer>,
 ) -> impl Future<Output = ()> + use<> {
     let heartbeat = config.registration.heartbeat;
     async move {
@@ -62,11 +64,24 @@ pub(crate) fn follow_node_state(
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tick.tick().await;
-            let core = Arc::clone(&core);
-            let read = tokio::task::spawn_blocking(move || core.state.refresh(&*core.system));
+            let (core, motd) = (Arc::clone(&core), Arc::clone(&motd));
+            let read = tokio::task::spawn_blocking(move || {
+                core.state.refresh(&*core.system);
+                write_motd(&core, &motd);
+            });
             if let Err(error) = read.await {
                 tracing::error!(%error, "reading the state of the node failed");
             }
+        }
+    }
+}
+
+/// Writes the message of the day and the prompt. A problem is logged once, and stays in the findings until it is gone.
+fn write_motd(core: &DaemonCore, motd: &MotdRenderer) {
+    let problems = motd.refresh(&*core.system, &NodeSnapshot::of_node(core)).problems;
+    if core.health.set_findings("motd", FindingLevel::Warning, &problems) {
+        for problem in &problems {
+            tracing::warn!(problem, "the message of the day is incomplete");
         }
     }
 }

@@ -43,6 +43,7 @@ mod machines;
 mod misbehaving_actions;
 mod monitoring;
 mod monitoring_files;
+mod motd;
 mod moved_broker;
 mod node_fixture;
 mod operator_rotation;

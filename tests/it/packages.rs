@@ -22,6 +22,9 @@ const MODULE_FILES: &str = "\
 -rw-r--r-- lib/puppet/functions/muster/nodes.rb
 -rw-r--r-- lib/puppet/functions/search_nodes.rb
 -rw-r--r-- lib/puppet_x/muster/directory.rb
+-rw-r--r-- manifests/motd/register.pp
+-rw-r--r-- manifests/motd.pp
+-rw-r--r-- manifests/prompt/register.pp
 -rw-r--r-- metadata.json
 ";
 /// Debian's Puppet finds modules here.
@@ -36,7 +39,10 @@ drwxr-xr-x /etc/muster/
 drwxr-xr-x /etc/muster/conf.d/
 -rw-r--r-- /etc/muster/conf.d/10-package.toml
 drwxr-xr-x /etc/muster/facts.d/
+drwxr-xr-x /etc/muster/issue.d/
+drwxr-xr-x /etc/muster/motd.d/
 drwxr-xr-x /etc/muster/policies/
+drwxr-xr-x /etc/muster/prompt.d/
 drwxr-xr-x /usr/
 drwxr-xr-x /usr/lib/
 drwxr-xr-x /usr/lib/systemd/

@@ -21,6 +21,13 @@ const MAX_START_MS: f64 = 5.0;
 /// Permitted additional time of a call over the command's start, in milliseconds.
 const MAX_CALL_MS: f64 = 25.0;
 
+/// Calls of `rpc prompt`, which shells run before each command line.
+const PROMPT_CALLS: usize = 1_000;
+/// Most milliseconds of 99 of 100 such calls.
+const MAX_PROMPT_MS: f64 = 10.0;
+/// What the daemon keeps for the prompt.
+const PROMPT_STATUS: &str = r#"{"segments": [{"text": "acme"}, {"text": "production", "color": "red"}], "roles": ["web", "db"], "warnings": ["puppet-disabled"]}"#;
+
 /// Measures with this number of rounds.
 pub(crate) fn bench(rounds: usize) -> Section {
     let mut section =
@@ -30,6 +37,12 @@ pub(crate) fn bench(rounds: usize) -> Section {
     let demo = Demo::start(1);
     let (node, _) = demo.nodes().into_iter().next().unwrap();
     let call = ["do", "rpcutil", "ping", "-I", &node];
+    let cache = scratch.path().join("prompt.json");
+    std::fs::write(&cache, PROMPT_STATUS).unwrap();
+    let prompt = ["prompt", "--shell", "bash", "--file", cache.to_str().unwrap()];
+    let mut prompts: Vec<f64> =
+        (0..PROMPT_CALLS).map(|_| millis(run_timed(&mut demo.rpc(&prompt)))).collect();
+    prompts.sort_by(f64::total_cmp);
     let mut samples = [const { Vec::new() }; 4];
     for round in 0..=rounds {
         let times = [
@@ -56,13 +69,18 @@ pub(crate) fn bench(rounds: usize) -> Section {
         table.rows.push([name.to_owned()].into_iter().chain(times).collect());
     }
     section.tables.push(table);
+    let slowest_percent = *prompts.get(PROMPT_CALLS * 99 / 100).unwrap();
+    section.figures.push(
+        Figure::of("99th percentile of 1,000 calls of rpc prompt", slowest_percent, "ms")
+            .aim(MAX_PROMPT_MS),
+    );
     let [empty, version, _, call] = samples.map(|samples| median(&samples));
-    section.figures = vec![
+    section.figures.extend([
         Figure::of("rpc --version over an empty program", version - empty, "ms").aim(MAX_START_MS),
         Figure::of("a call of one node over rpc --version", call - version, "ms").aim(MAX_CALL_MS),
         Figure::ratio("rpc --version x an empty program", version / empty).within(0.4),
         Figure::ratio("a call of one node x rpc --version", call / version).within(0.5),
-    ];
+    ]);
     section
 }
 

@@ -32,6 +32,7 @@ pub mod ping;
 pub mod plugin;
 mod point_in_time;
 pub mod policy;
+pub mod prompt;
 pub mod provision;
 pub mod puppet;
 mod read;
@@ -140,6 +141,9 @@ pub enum Command {
     /// Show what the directory knows of one node
     #[command(after_help = nodes::NODE_HELP)]
     Node(Deferred<nodes::NodeArgs>),
+    /// Print what a shell's prompt shows of this machine
+    #[command(after_help = prompt::AFTER_HELP)]
+    Prompt(Deferred<prompt::PromptArgs>),
     /// Check that nodes send heartbeats, as a Nagios check
     #[command(after_help = nodes::CHECK_HELP)]
     CheckRegistration(Deferred<nodes::CheckRegistrationArgs>),
@@ -279,6 +283,10 @@ impl Cli {
 
     /// The colour choice that the flags select.
     pub fn color_choice(&self) -> anstream::ColorChoice {
+        // A shell captures the text, and shows it on a terminal later. The command itself decides about colours.
+        if matches!(self.command, Command::Prompt(_)) {
+            return anstream::ColorChoice::Always;
+        }
         match self.global.color {
             ColorMode::Auto => anstream::ColorChoice::Auto,
             ColorMode::Always => anstream::ColorChoice::Always,

@@ -29,6 +29,7 @@ mod permit;
 mod ping;
 pub mod plugin;
 mod policy;
+mod prompt;
 mod provision;
 mod puppet;
 mod request;
@@ -68,6 +69,7 @@ pub async fn run(
         Command::Node(Deferred(args)) => nodes::run_show(*args, cx).await,
         Command::CheckRegistration(Deferred(args)) => nodes::run_check(*args, cx).await,
         Command::Check(Deferred(args)) => Box::pin(check::run(*args, cx)).await,
+        Command::Prompt(Deferred(args)) => prompt::run(&args, cli.global.color, cx),
         Command::Facts(Deferred(args)) => facts::run(*args, cx).await,
         Command::Inventory(Deferred(args)) => inventory::run(*args, cx).await,
         Command::Do(Deferred(args)) => Box::pin(request::run(*args, cx)).await,

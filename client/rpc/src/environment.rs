@@ -50,6 +50,8 @@ pub struct ProcessEnvironment {
     pub program: Option<PathBuf>,
     /// Whether output may contain characters beyond ASCII: the first of `LC_ALL`, `LC_CTYPE` and `LANG` that is set names UTF-8.
     pub utf8: bool,
+    /// Whether the user wants no colours: `NO_COLOR` is set, or `TERM` is `dumb`.
+    pub is_plain: bool,
 }
 
 /// Whether a locale name, such as `de_DE.UTF-8`, specifies UTF-8.
@@ -82,6 +84,8 @@ impl ProcessEnvironment {
                 .iter()
                 .find_map(|name| value(name)?.into_string().ok())
                 .is_some_and(|locale| is_utf8(&locale)),
+            is_plain: value("NO_COLOR").is_some()
+                || value("TERM").is_some_and(|term| term == "dumb"),
         }
     }
 

@@ -35,6 +35,7 @@ pub mod plugins;
 pub mod policy;
 pub mod printable;
 pub mod progress;
+pub mod prompt;
 pub mod proposal;
 pub mod provision;
 pub mod puppet;

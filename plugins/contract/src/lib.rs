@@ -6,6 +6,7 @@
 
 pub mod directory;
 pub mod filecopy;
+pub mod motd;
 pub mod nrpe;
 pub mod permit;
 pub mod provision;

@@ -12,6 +12,7 @@ mod engine_findings;
 pub(crate) mod fleet;
 mod install;
 pub(crate) mod load;
+mod motd;
 mod network;
 pub(crate) mod nodes;
 mod observe;

@@ -40,6 +40,7 @@ Inspect:
   filter      Explain and test filters
   check       Run a check of NRPE on all matching nodes, as a Nagios check
   check-registration  Check that nodes send heartbeats, as a Nagios check
+  prompt      Print what a shell's prompt shows of this machine
 
 OpenSSH:
   ssh         Log in to a node by OpenSSH, or run a command on nodes

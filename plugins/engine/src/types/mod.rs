@@ -7,6 +7,7 @@ pub mod filebucket;
 pub mod group;
 pub mod host;
 pub mod mailalias;
+pub mod motd_fragment;
 pub mod mount;
 pub mod notify;
 pub mod package;
@@ -34,6 +35,7 @@ pub fn builtin_types() -> Vec<Arc<dyn ResourceType>> {
         Arc::new(group::GroupResourceType),
         Arc::new(host::HOST_TYPE),
         Arc::new(mailalias::MAILALIAS_TYPE),
+        Arc::new(motd_fragment::MotdFragmentResourceType),
         Arc::new(mount::MountResourceType),
         Arc::new(notify::NotifyResourceType),
         Arc::new(package::PackageResourceType),

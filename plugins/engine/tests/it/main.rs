@@ -13,6 +13,7 @@ mod exec;
 mod external;
 mod file;
 mod file_sources;
+mod motd_fragments;
 mod mounts;
 mod munge;
 mod noop_runs;

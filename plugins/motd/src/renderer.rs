@@ -1,0 +1,206 @@
+//! Reads fragments, renders them for a node, and writes the files that differ.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use muster_api::NodeHandle;
+use muster_api::base::error_chain;
+use muster_api::filter::state::NodeFacts;
+use muster_api::system::{FileAttributes, System, SystemError};
+use muster_contract::motd::{MAX_PROMPT_CACHE_BYTES, PROMPT_REFRESH_SECONDS, PromptStatus};
+use muster_engine::types::motd_fragment::FragmentTarget;
+
+use crate::MotdOptions;
+use crate::fragments::read_fragments;
+use crate::output_file::OutputWriter;
+use crate::prompt::prompt_status;
+use crate::template::{RenderedText, TemplateValues, render_fragments};
+
+/// The list of written files, below the daemon's state directory.
+const OUTPUT_RECORD: &str = "motd.outputs";
+
+/// What texts are made of.
+#[derive(Debug, Clone)]
+pub struct NodeSnapshot {
+    /// The name of the node.
+    pub identity: String,
+    /// Its facts.
+    pub facts: Arc<NodeFacts>,
+    /// Its classes, lower case: the same ones that discovery uses.
+    pub classes: Arc<[String]>,
+    /// The state of its subsystems; `None` while it is unknown.
+    pub state: Arc<Option<NodeFacts>>,
+}
+
+impl NodeSnapshot {
+    /// What the daemon knows now.
+    pub fn of_node(node: &dyn NodeHandle) -> Self {
+        Self {
+            identity: node.identity().to_string(),
+            facts: node.facts(),
+            classes: node.classes(),
+            state: node.state(),
+        }
+    }
+
+    fn template_values(&self) -> TemplateValues {
+        TemplateValues {
+            identity: self.identity.clone(),
+            facts: self.facts.as_map().clone(),
+            classes: self.classes.to_vec(),
+            state: (*self.state).as_ref().map(|state| state.as_map().clone()).unwrap_or_default(),
+        }
+    }
+}
+
+/// A text, and what is missing in it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct TextReport {
+    pub(crate) text: String,
+    pub(crate) problems: Vec<String>,
+}
+
+/// What a refresh did.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct MotdRefresh {
+    /// The files that were replaced.
+    pub changed: Vec<PathBuf>,
+    /// Fragments that are left out and files that could not be written, with the reasons.
+    pub problems: Vec<String>,
+}
+
+/// Renders and writes the texts of one node.
+#[derive(Debug)]
+pub struct MotdRenderer {
+    options: MotdOptions,
+    writer: OutputWriter,
+}
+
+impl MotdRenderer {
+    pub(crate) fn new(options: MotdOptions, state_directory: &Path) -> Self {
+        Self { options, writer: OutputWriter::new(state_directory.join(OUTPUT_RECORD)) }
+    }
+
+    /// Whether the configuration enables the plugin.
+    pub fn is_enabled(&self) -> bool {
+        self.options.enabled
+    }
+
+    /// Renders everything, and replaces the files that differ. Blocks.
+    pub fn refresh(&self, system: &dyn System, node: &NodeSnapshot) -> MotdRefresh {
+        let mut refresh = MotdRefresh::default();
+        if !self.options.enabled {
+            return refresh;
+        }
+        let values = node.template_values();
+        for target in [FragmentTarget::Motd, FragmentTarget::Issue] {
+            let mut files = self.output_files(target).peekable();
+            if files.peek().is_none() {
+                continue;
+            }
+            let TextReport { text, problems } = self.report_text(system, target, &values);
+            refresh.problems.extend(problems);
+            for path in files {
+                match self.writer.write_text(system, path, &text) {
+                    Ok(true) => refresh.changed.push(path.to_owned()),
+                    Ok(false) => {}
+                    Err(error) => refresh.problems.push(error_chain(&error)),
+                }
+            }
+        }
+        if let Some(path) = &self.options.prompt_cache {
+            let (rendered, problems) = self.render(system, FragmentTarget::Prompt, &values);
+            refresh.problems.extend(problems);
+            match write_prompt(system, path, &prompt_status(&self.options, node, &rendered.blocks))
+            {
+                Ok(true) => refresh.changed.push(path.clone()),
+                Ok(false) => {}
+                Err(error) => refresh.problems.push(error_chain(&error)),
+            }
+        }
+        refresh
+    }
+
+    /// The text of a target for the node, and why fragments are missing in it. Writes nothing.
+    pub fn text(
+        &self,
+        system: &dyn System,
+        node: &NodeSnapshot,
+        target: FragmentTarget,
+    ) -> (String, Vec<String>) {
+        let TextReport { text, problems } = self.report(system, node, target);
+        (text, problems)
+    }
+
+    pub(crate) fn report(
+        &self,
+        system: &dyn System,
+        node: &NodeSnapshot,
+        target: FragmentTarget,
+    ) -> TextReport {
+        self.report_text(system, target, &node.template_values())
+    }
+
+    /// The files with the text of a target.
+    pub(crate) fn output_files(&self, target: FragmentTarget) -> impl Iterator<Item = &Path> {
+        let outputs = self.options.outputs.iter();
+        outputs
+            .filter(move |output| FragmentTarget::from(output.target) == target)
+            .map(|output| &*output.path)
+    }
+
+    fn report_text(
+        &self,
+        system: &dyn System,
+        target: FragmentTarget,
+        values: &TemplateValues,
+    ) -> TextReport {
+        let (rendered, problems) = self.render(system, target, values);
+        TextReport { text: rendered.text(), problems }
+    }
+
+    fn render(
+        &self,
+        system: &dyn System,
+        target: FragmentTarget,
+        values: &TemplateValues,
+    ) -> (RenderedText, Vec<String>) {
+        let local = (target == FragmentTarget::Motd).then_some(&*self.options.local);
+        let fragments = read_fragments(system, target, local);
+        let rendered = render_fragments(target, &fragments.templates, values);
+        let unread = fragments.problems.iter().map(|error| error_chain(error));
+        let problems =
+            unread.chain(rendered.problems.iter().map(|error| error_chain(error))).collect();
+        (rendered, problems)
+    }
+}
+
+/// Why the file of the prompt was not written.
+#[derive(Debug, thiserror::Error)]
+enum PromptCacheError {
+    #[error("cannot write the file of the prompt")]
+    System(#[from] SystemError),
+    #[error("cannot encode the file of the prompt")]
+    Encode(#[from] serde_json::Error),
+}
+
+/// Writes the file of the prompt if it differs, or if its time would let `rpc prompt` take the daemon for stopped.
+fn write_prompt(
+    system: &dyn System,
+    path: &Path,
+    status: &PromptStatus,
+) -> Result<bool, PromptCacheError> {
+    let content = serde_json::to_vec(status)?;
+    if let Some(found) = system.metadata(path)? {
+        let age = system.now().duration_since(found.modified).unwrap_or(Duration::MAX);
+        let is_recent = age < Duration::from_secs(PROMPT_REFRESH_SECONDS);
+        if is_recent
+            && system.read_file(path, MAX_PROMPT_CACHE_BYTES).is_ok_and(|read| read == content)
+        {
+            return Ok(false);
+        }
+    }
+    system.write_file(path, &content, &FileAttributes::with_mode(0o644))?;
+    Ok(true)
+}
