@@ -37,6 +37,7 @@ use muster_restart::{
 use muster_rpcutil::RpcutilPlugin;
 use muster_service::{DaemonRestarter, ServicePlugin};
 use muster_shell::ShellPlugin;
+use muster_tunnel::{TunnelHub, TunnelPlugin};
 use muster_wire::identity::Identity;
 use serde_json::{Map, Value};
 use tokio::sync::Notify;
@@ -71,6 +72,8 @@ pub struct BrokerHandles {
     pub permits: PermitClient,
     /// The provisioning service's data.
     pub provisioner: ProvisionerHandle,
+    /// Open tunnels.
+    pub tunnels: TunnelHub,
     /// Notified when the agent `provision` changes the markers of the node.
     pub provisioning_changed: Arc<Notify>,
     /// The daemon's files to which a provisioner can deliver; `None` if the daemon does not run.
@@ -83,6 +86,7 @@ impl BrokerHandles {
         Self {
             permits: PermitClient::new(identity),
             provisioner: ProvisionerHandle::default(),
+            tunnels: TunnelHub::default(),
             provisioning_changed: Arc::default(),
             delivery: None,
         }
@@ -157,6 +161,7 @@ fn build_plugins(
     builder.add::<RpcutilPlugin>(())?;
     builder.add::<ServicePlugin>(Arc::new(DaemonRestart(restarts)))?;
     builder.add::<ShellPlugin>(())?;
+    builder.add::<TunnelPlugin>(handles.tunnels.clone())?;
     Ok(builder.finish(puppet, catalog.options().state_dir.clone(), packages))
 }
 

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use muster_api::system::System;
 use muster_api::{
-    AgentInfo, AgentProblem, CounterSnapshot, HealthFinding, LogThrottle, NodeHandle,
-    RunningRequest, ValidatedDataSource,
+    AgentInfo, AgentProblem, CallContext, CounterSnapshot, HealthFinding, LogThrottle, NodeHandle,
+    RunningRequest, ValidatedDataSource, WorkEnd,
 };
 use muster_ddl::AgentDdl;
 use muster_filter::state::{NodeFacts, NodeView};
@@ -40,6 +40,7 @@ use crate::lookup::LookupLimiter;
 use crate::metrics::directory_metrics::RunningDirectory;
 use crate::metrics::request_metrics::RequestMetrics;
 use crate::node_state::NodeStateStore;
+use crate::pipeline;
 use crate::renewal::{self, NodeTokenRenewalError};
 use crate::seen::SeenRequests;
 use crate::shared::SharedValue;
@@ -361,6 +362,10 @@ impl NodeHandle for DaemonCore {
 
     fn hand_over(&self, request: Uuid) {
         self.begun.hand_over(request);
+    }
+
+    fn record_work_end(&self, call: &CallContext, end: &WorkEnd) {
+        pipeline::record_work_end(self, call, end);
     }
 
     fn collect_findings(&self) -> Vec<HealthFinding> {

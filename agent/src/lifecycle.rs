@@ -10,6 +10,7 @@ use std::time::Duration;
 use muster_api::system::{System, launch};
 use muster_bus::{Bus, BusError};
 use muster_host::external::ScanMode;
+use muster_tunnel::TunnelHub;
 use sd_notify::NotifyState;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -126,7 +127,8 @@ pub async fn run_until_signal(
     let bus = options.connect().await.map_err(LifecycleError::Connect)?;
     tasks.push(tokio::spawn(report_connection(bus.clone(), Arc::clone(&supervisor.ready))));
     broker_handles.permits.connect(bus.clone());
-    tasks.extend(supervisor.start_metrics(&bus));
+    broker_handles.tunnels.connect(bus.clone());
+    tasks.extend(supervisor.start_metrics(&bus, broker_handles.tunnels.clone()));
     tokio::select! {
         () = bus.wait_connected() => {}
         () = supervisor.stop.cancelled() => {
@@ -141,6 +143,7 @@ pub async fn run_until_signal(
     let mut daemon =
         Daemon::start(Arc::clone(&core), bus.clone()).await.map_err(LifecycleError::Subscribe)?;
     daemon.watch_with(monitor);
+    daemon.wait_for(broker_handles.tunnels.tasks().clone());
     if let Some(changes) = daemon.token_changes() {
         tasks.push(tokio::spawn(upkeep::keep_tokens(changes, config.clone())));
     }
@@ -270,11 +273,12 @@ struct DaemonSupervisor {
 
 impl DaemonSupervisor {
     /// Serves the metrics, if the configuration has an address for them.
-    fn start_metrics(&self, bus: &Bus) -> Option<JoinHandle<()>> {
+    fn start_metrics(&self, bus: &Bus, tunnels: TunnelHub) -> Option<JoinHandle<()>> {
         let address = self.config.metrics.listen?;
         let context = metrics::MetricsContext {
             core: Arc::clone(&self.core),
             bus: bus.clone(),
+            tunnels,
             ready: Arc::clone(&self.ready),
             stopping: self.stop.clone(),
         };

@@ -22,6 +22,8 @@ pub enum AuditVerdict {
     Started,
     /// The action ran; `statuscode` contains its outcome.
     Executed,
+    /// Work that an action had begun ended after its reply; `reason` and `data` say how.
+    Ended,
     /// The caller is not allowed.
     Denied,
     /// It did not run for another reason: stale, invalid, busy.

@@ -54,6 +54,7 @@ fn with_query<T>(words: [&str; 3], now: Millis, answer: impl FnOnce(&PolicyQuery
         agent: &SubjectName::parse(agent).unwrap(),
         action: &SubjectName::parse(action).unwrap(),
         node: &node,
+        inputs: None,
         now,
     })
 }
