@@ -13,6 +13,7 @@ use muster_api::{
     ActionError, Agent, AgentError, DaemonContext, DataSourceError, NodePlugin, PluginError,
     StateSource, ValidatedDataSource,
 };
+use muster_bus::Bus;
 use muster_catalog::CatalogPlugin;
 use muster_directory::{DirectoryHandle, DirectoryOptions, DirectoryPlugin};
 use muster_engine::lock::puppet_state_dirs;
@@ -90,6 +91,12 @@ impl BrokerHandles {
             provisioning_changed: Arc::default(),
             delivery: None,
         }
+    }
+
+    /// Gives the node's connection to those that use it.
+    pub(crate) fn connect(&self, bus: &Bus) {
+        self.permits.connect(bus.clone());
+        self.tunnels.connect(bus.clone());
     }
 }
 

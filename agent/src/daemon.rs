@@ -92,13 +92,9 @@ impl Daemon {
         })
     }
 
-    /// Lets a watchdog watch the loops that receive requests.
-    pub(crate) fn watch_with(&mut self, monitor: Arc<LoopMonitor>) {
+    /// Lets a watchdog watch the loops that receive requests, and keeps the connection open until this work has ended, too, at most 5 s.
+    pub(crate) fn watch_with(&mut self, monitor: Arc<LoopMonitor>, background: TaskTracker) {
         self.monitor = monitor;
-    }
-
-    /// Keeps the connection open until this work has ended, too; at most 5 s.
-    pub(crate) fn wait_for(&mut self, background: TaskTracker) {
         self.background = background;
     }
 

@@ -126,8 +126,7 @@ pub async fn run_until_signal(
     }
     let bus = options.connect().await.map_err(LifecycleError::Connect)?;
     tasks.push(tokio::spawn(report_connection(bus.clone(), Arc::clone(&supervisor.ready))));
-    broker_handles.permits.connect(bus.clone());
-    broker_handles.tunnels.connect(bus.clone());
+    broker_handles.connect(&bus);
     tasks.extend(supervisor.start_metrics(&bus, broker_handles.tunnels.clone()));
     tokio::select! {
         () = bus.wait_connected() => {}
@@ -142,8 +141,7 @@ pub async fn run_until_signal(
         services::start_services(config, &broker_handles.provisioner, &core, host, stop).await?;
     let mut daemon =
         Daemon::start(Arc::clone(&core), bus.clone()).await.map_err(LifecycleError::Subscribe)?;
-    daemon.watch_with(monitor);
-    daemon.wait_for(broker_handles.tunnels.tasks().clone());
+    daemon.watch_with(monitor, broker_handles.tunnels.tasks().clone());
     if let Some(changes) = daemon.token_changes() {
         tasks.push(tokio::spawn(upkeep::keep_tokens(changes, config.clone())));
     }

@@ -16,8 +16,8 @@ use std::time::Duration;
 
 use muster_api::{FindingLevel, HealthFinding, NodeHandle as _};
 use muster_bus::Bus;
-use muster_tunnel::TunnelHub;
 use muster_http::{HttpHandler, HttpRequest, HttpResponse, HttpStatus};
+use muster_tunnel::TunnelHub;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;

@@ -46,10 +46,10 @@ mod run_log;
 mod settings;
 mod ssh;
 mod target;
-mod tunnel;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 mod token_cache;
+mod tunnel;
 mod words;
 
 pub use ansible::{
@@ -99,7 +99,8 @@ pub use run_log::RunLogLine;
 pub use settings::{RpcSettings, RpcSettingsError, SettingsSyntaxError};
 pub use ssh::{
     KnownHostsError, SshAddress, SshAddressError, SshArgumentError, SshNode, SshNodeError,
-    SshOptions, SshProgram, SshProxy, SshProxyOptions, SshTarget, config_text, known_hosts_text, program_arguments,
+    SshOptions, SshProgram, SshProxy, SshProxyOptions, SshTarget, config_text, known_hosts_text,
+    program_arguments,
 };
 pub use target::{TargetOptions, TargetSelection};
 pub use tunnel::{

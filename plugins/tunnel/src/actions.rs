@@ -66,7 +66,9 @@ pub(crate) async fn open_tunnel(
     let internal = |refusal: TunnelRefusal| ActionError::internal_error(refusal.to_string());
     let sender = cx.sender.as_ref().ok_or_else(|| internal(TunnelRefusal::Sender))?;
     let address = tunnel_address(&cx, sender, &input)?;
-    let place = hub.take_place(&sender.key, &input.tunnel, &options).map_err(limit_error)?;
+    let place = hub
+        .take_place(&sender.key, &input.tunnel, &options)
+        .map_err(|limit| limit_error(&limit))?;
     let own_key = EphemeralKey::generate().map_err(ActionError::from_cause)?;
     let context = key_context(&address.to_node(), port);
     let cipher = own_key
@@ -97,7 +99,7 @@ fn tunnel_address(
     address.ok_or_else(|| ActionError::invalid_input(TunnelRefusal::Name.to_string()))
 }
 
-fn limit_error(limit: TunnelLimit) -> ActionError {
+fn limit_error(limit: &TunnelLimit) -> ActionError {
     match limit {
         TunnelLimit::Name => ActionError::invalid_input(limit.to_string()),
         TunnelLimit::Node(_) | TunnelLimit::Caller(_) => {

@@ -56,7 +56,7 @@ mod tests {
 
     use super::*;
 
-    fn configure(section: serde_json::Value) -> Result<TunnelPlugin, PluginError> {
+    fn configure(section: &serde_json::Value) -> Result<TunnelPlugin, PluginError> {
         let section = section.as_object().cloned().unwrap_or_default();
         let options = TunnelPlugin::parse_options(section)?;
         TunnelPlugin::configure(options, &DaemonContext::default(), TunnelHub::default())
@@ -64,10 +64,10 @@ mod tests {
 
     #[test]
     fn agent_is_disabled_and_permits_only_sshd_by_default() {
-        let plugin = configure(json!({})).unwrap();
+        let plugin = configure(&json!({})).unwrap();
         assert!(plugin.agents().unwrap().is_empty());
         assert_eq!(plugin.options.ports, [22]);
-        let enabled = configure(json!({"enabled": true, "ports": [22, 5432]})).unwrap();
+        let enabled = configure(&json!({"enabled": true, "ports": [22, 5432]})).unwrap();
         assert_eq!(enabled.agents().unwrap().len(), 1);
         assert_eq!(TunnelPlugin::parse_options(Map::new()).unwrap(), TunnelOptions::default());
     }
@@ -84,13 +84,13 @@ mod tests {
             json!({"ports": [65536]}),
             json!({"host": "db1"}),
         ] {
-            assert!(configure(section.clone()).is_err(), "{section}");
+            assert!(configure(&section).is_err(), "{section}");
         }
     }
 
     #[test]
     fn types_match_the_ddl() {
-        let agent = configure(json!({"enabled": true})).unwrap().build_agent().unwrap();
+        let agent = configure(&json!({"enabled": true})).unwrap().build_agent().unwrap();
         let found = differences::<TunnelOpenInput, TunnelOpenOutput>(&agent, "open");
         assert_eq!(found, Vec::<String>::new());
     }

@@ -35,7 +35,7 @@ async fn ssh_and_scp_reach_a_machine_without_an_open_port() {
     nodes.machines.sh("m2", CLOSE_SSHD).await;
     let address = nodes.machines.machines.get("m2").unwrap().clone();
     poll_until_ok("the port is closed", RECOVERY_TIMEOUT, async || {
-        let connecting = tokio::net::TcpStream::connect((address.to_string(), 22));
+        let connecting = tokio::net::TcpStream::connect((address.clone(), 22));
         match tokio::time::timeout(Duration::from_secs(2), connecting).await {
             Ok(Ok(_)) => Err("port 22 accepts connections"),
             _ => Ok(()),

@@ -74,15 +74,6 @@ impl LoopbackServer {
         .await
     }
 
-    /// Accepts, and neither sends nor reads.
-    pub(super) async fn silent() -> Self {
-        Self::start(|connection| async move {
-            std::future::pending::<()>().await;
-            drop(connection);
-        })
-        .await
-    }
-
     /// Connections that were accepted so far.
     pub(super) fn accepted(&self) -> usize {
         self.accepted.load(Ordering::Relaxed)

@@ -164,7 +164,12 @@ enum CarrierEvent {
 
 impl StreamCarrier {
     /// Carries the stream until it ends. `stop` ends it early.
-    pub async fn carry<R, W>(mut self, reader: R, writer: W, stop: CancellationToken) -> CarriedStream
+    pub async fn carry<R, W>(
+        mut self,
+        reader: R,
+        writer: W,
+        stop: CancellationToken,
+    ) -> CarriedStream
     where
         R: AsyncRead + Unpin,
         W: AsyncWrite + Unpin,

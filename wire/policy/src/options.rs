@@ -28,7 +28,7 @@ pub(super) struct RuleOptions {
 
 /// For each input, the values of which it must have one.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct InputConditions(BTreeMap<Box<str>, BTreeSet<Box<str>>>);
+pub(super) struct InputConditions(BTreeMap<String, BTreeSet<String>>);
 
 impl InputConditions {
     pub(super) fn is_empty(&self) -> bool {
@@ -37,12 +37,12 @@ impl InputConditions {
 
     /// Whether every input has one of its values. A missing input has none.
     pub(super) fn match_inputs(&self, inputs: Option<&Map<String, Value>>) -> bool {
-        let has_value = |(name, values): (&Box<str>, &BTreeSet<Box<str>>)| match inputs
-            .and_then(|inputs| inputs.get(&**name))
+        let has_value = |(name, values): (&String, &BTreeSet<String>)| match inputs
+            .and_then(|inputs| inputs.get(name))
         {
-            Some(Value::String(text)) => values.contains(text.as_str()),
+            Some(Value::String(text)) => values.contains(text),
             Some(value @ (Value::Number(_) | Value::Bool(_))) => {
-                values.contains(value.to_string().as_str())
+                values.contains(&value.to_string())
             }
             _ => false,
         };
@@ -51,8 +51,8 @@ impl InputConditions {
 
     /// The conditions as they are written.
     pub(super) fn describe(&self) -> String {
-        let word = |(name, values): (&Box<str>, &BTreeSet<Box<str>>)| {
-            let values = values.iter().map(|value| &**value).collect::<Vec<_>>();
+        let word = |(name, values): (&String, &BTreeSet<String>)| {
+            let values = values.iter().map(String::as_str).collect::<Vec<_>>();
             format!("{name}={}", values.join(","))
         };
         self.0.iter().map(word).collect::<Vec<_>>().join(" ")
@@ -63,7 +63,7 @@ impl InputConditions {
         let Some((name, values)) = text.split_once('=') else { return false };
         let is_name = (1..=MAX_INPUT_NAME_BYTES).contains(&name.len())
             && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-        let values: BTreeSet<Box<str>> = values.split(',').map(Box::from).collect();
+        let values: BTreeSet<String> = values.split(',').map(str::to_owned).collect();
         let are_values = values.iter().all(|value| !value.is_empty());
         is_name && are_values && self.0.insert(name.into(), values).is_none()
     }

@@ -61,7 +61,7 @@ pub enum ResetReason {
     Silent,
     /// The other end broke the protocol.
     Protocol,
-    /// The broker connection failed for good.
+    /// The connection to the broker was closed.
     Broker,
     /// The broker does not permit the subjects of the stream.
     Refused,

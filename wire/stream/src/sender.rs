@@ -220,9 +220,10 @@ impl SendingDirection {
             self.again.start += 1;
         }
         let (offset, bytes) = (segment.offset, segment.bytes.clone());
-        Some(match bytes.is_empty() {
-            true => StreamFrame::End { offset },
-            false => StreamFrame::Data { offset, bytes },
+        Some(if bytes.is_empty() {
+            StreamFrame::End { offset }
+        } else {
+            StreamFrame::Data { offset, bytes }
         })
     }
 

@@ -137,11 +137,13 @@ impl StreamState {
     /// Returns whether the frame is possible.
     fn apply_frame(&mut self, frame: StreamFrame, now: Duration) -> bool {
         match frame {
-            StreamFrame::Data { offset, bytes } => match self.receiving.add_bytes(offset, bytes, now) {
-                Ok(true) => self.last_data = now,
-                Ok(false) => {}
-                Err(_) => return false,
-            },
+            StreamFrame::Data { offset, bytes } => {
+                match self.receiving.add_bytes(offset, bytes, now) {
+                    Ok(true) => self.last_data = now,
+                    Ok(false) => {}
+                    Err(_) => return false,
+                }
+            }
             StreamFrame::End { offset } => return self.receiving.add_end(offset, now).is_ok(),
             StreamFrame::State { received, limit } => {
                 return self.sending.confirm(received, limit, now);
@@ -203,9 +205,7 @@ impl StreamState {
         if self.end.is_some() {
             return;
         }
-        if self.complete_at.is_none()
-            && self.sending.is_complete()
-            && self.receiving.is_complete()
+        if self.complete_at.is_none() && self.sending.is_complete() && self.receiving.is_complete()
         {
             self.complete_at = Some(now);
             self.must_announce = true;

@@ -74,7 +74,8 @@ mod tests {
         assert_eq!(proxy.setting(), expected);
         let options = SshProxyOptions { config: None, context: Some("acme-eu") };
         let proxy = SshProxy::for_node(Path::new("rpc"), options, &node, 2222).unwrap();
-        let expected = "ProxyCommand=rpc --context acme-eu --quiet tunnel db1.acme.net 2222 --stdio";
+        let expected =
+            "ProxyCommand=rpc --context acme-eu --quiet tunnel db1.acme.net 2222 --stdio";
         assert_eq!(proxy.setting(), expected);
     }
 
@@ -85,7 +86,8 @@ mod tests {
             "", "-x", "a b", "a;b", "$HOME", "`id`", "a%h", "a\nb", "a'b", "a\"b", "a|b", "a&b",
             "(a)", "a>b", "~/rpc", "a*", "a?", "[a]", "{a}", "a\\b", "!a", "#a", "a=b", "\u{e9}",
         ] {
-            let program = SshProxy::for_node(Path::new(word), SshProxyOptions::default(), &node, 22);
+            let program =
+                SshProxy::for_node(Path::new(word), SshProxyOptions::default(), &node, 22);
             assert!(program.is_err(), "{word:?}");
             let options = SshProxyOptions { config: Some(Path::new(word)), context: None };
             assert!(SshProxy::for_node(Path::new("rpc"), options, &node, 22).is_err(), "{word:?}");

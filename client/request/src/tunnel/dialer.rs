@@ -9,9 +9,7 @@ use muster_carrier::{CarriedStream, CarrierCounters, CarrierSide, CarrierSocket,
 use muster_client::{CallEvent, CallTarget, Client, ClientError, RpcCall};
 use muster_contract::tunnel::{TunnelOpenInput, TunnelOpenOutput, key_context};
 use muster_contract::{read_values, write_values};
-use muster_stream::{
-    EphemeralKey, StreamEnd, StreamSettings, StreamSide, window_for_open_streams,
-};
+use muster_stream::{EphemeralKey, StreamEnd, StreamSettings, StreamSide, window_for_open_streams};
 use muster_wire::identity::Identity;
 use muster_wire::subject::TunnelAddress;
 use serde_json::{Map, Value};
@@ -85,8 +83,7 @@ impl TunnelDialer {
             .ok_or_else(|| TunnelError::Silent(self.node.clone()))?;
         let context = key_context(&address.to_node(), self.port);
         // Subscribed before the node may send.
-        let socket =
-            CarrierSocket::open(self.client.bus(), address, CarrierSide::Caller).await?;
+        let socket = CarrierSocket::open(self.client.bus(), address, CarrierSide::Caller).await?;
         let input = TunnelOpenInput { port: self.port, tunnel, key: key.public_text() };
         let output = self.request_tunnel(write_values(&input)).await?;
         let output: TunnelOpenOutput = read_values(&output)
@@ -99,7 +96,10 @@ impl TunnelDialer {
     }
 
     /// Sends the request, and returns the outputs of its verified reply.
-    async fn request_tunnel(&self, data: Map<String, Value>) -> Result<Map<String, Value>, TunnelError> {
+    async fn request_tunnel(
+        &self,
+        data: Map<String, Value>,
+    ) -> Result<Map<String, Value>, TunnelError> {
         let target = CallTarget::Nodes(BTreeSet::from([self.node.clone()]));
         let call = RpcCall::new(TUNNEL_AGENT, OPEN_ACTION, target).map_err(ClientError::from)?;
         let mut events = self.client.call(RpcCall {

@@ -82,11 +82,11 @@ async fn carry_connection(
     stop: CancellationToken,
 ) -> TunnelConnectionEvent {
     let _ = connection.set_nodelay(true);
-    let dialed = tokio::select! {
-        dialed = dialer.dial() => dialed,
+    let opened = tokio::select! {
+        opened = dialer.dial() => opened,
         () = stop.cancelled() => return TunnelConnectionEvent::Interrupted,
     };
-    let tunnel = match dialed {
+    let tunnel = match opened {
         Ok(tunnel) => tunnel,
         Err(error) => return TunnelConnectionEvent::Failed(error),
     };

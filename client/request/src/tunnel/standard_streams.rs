@@ -33,7 +33,9 @@ impl ProcessInput {
             loop {
                 let read = match input.read(&mut buffer) {
                     Ok(0) => return,
-                    Ok(count) => Ok(Bytes::copy_from_slice(buffer.get(..count).unwrap_or_default())),
+                    Ok(count) => {
+                        Ok(Bytes::copy_from_slice(buffer.get(..count).unwrap_or_default()))
+                    }
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                     Err(error) => Err(error),
                 };

@@ -37,7 +37,7 @@ Examples:
       --dir policies/ --fact environment=production --class mysql::master \\
       --data 'puppet().enabled=false'"
     )]
-    Explain(PolicyExplainArgs),
+    Explain(Box<PolicyExplainArgs>),
     /// Run the cases of a test file against policies
     #[command(after_help = "A test file is TOML:
   policies = \"policies\"            # default: the file's directory

@@ -10,8 +10,8 @@ use std::path::PathBuf;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use muster_request::{
     FleetConnection, KnownHostsError, SshArgumentError, SshOptions, SshProgram, SshProxy,
-    SshProxyOptions, SshTarget,
-    config_text, known_hosts_text, program_arguments, replace_cache_file,
+    SshProxyOptions, SshTarget, config_text, known_hosts_text, program_arguments,
+    replace_cache_file,
 };
 use muster_secret::files::FileAccessError;
 use muster_wire::identity::Identity;
@@ -204,8 +204,7 @@ impl<'a> SshSession<'a> {
         let program = std::env::current_exe().map_err(SshCommandError::Program)?;
         let config = self.cx.config.map(std::path::absolute).transpose();
         let config = config.map_err(SshCommandError::Program)?;
-        let options =
-            SshProxyOptions { config: config.as_deref(), context: self.cx.context };
+        let options = SshProxyOptions { config: config.as_deref(), context: self.cx.context };
         let proxy = SshProxy::for_node(&program, options, node, port);
         Ok(Some(proxy.map_err(SshCommandError::from)?))
     }

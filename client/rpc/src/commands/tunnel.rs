@@ -35,13 +35,8 @@ impl CommandError for TunnelEndpointError {}
 
 impl CommandError for TunnelError {
     fn hints(&self) -> Vec<String> {
-        match self {
-            Self::Refused { node, .. } => {
-                vec![format!("run `rpc tunnel {node} PORT` with a port that the node permits; `rpc inventory {node}` lists its agents")]
-            }
-            _ if self.is_broker_refusal() => vec![PUSH_HINT.to_owned()],
-            _ => Vec::new(),
-        }
+        let hint = self.is_broker_refusal().then(|| PUSH_HINT.to_owned());
+        Vec::from_iter(hint)
     }
 
     fn exit_code(&self) -> CommandExitCode {
