@@ -27,7 +27,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::audit::AuditLog;
+use crate::audit::{AuditLog, AuditRecord};
 use crate::begun::BegunRequests;
 use crate::classes::ClassStore;
 use crate::clock::WallClock;
@@ -40,7 +40,6 @@ use crate::lookup::LookupLimiter;
 use crate::metrics::directory_metrics::RunningDirectory;
 use crate::metrics::request_metrics::RequestMetrics;
 use crate::node_state::NodeStateStore;
-use crate::pipeline;
 use crate::renewal::{self, NodeTokenRenewalError};
 use crate::seen::SeenRequests;
 use crate::shared::SharedValue;
@@ -365,7 +364,10 @@ impl NodeHandle for DaemonCore {
     }
 
     fn record_work_end(&self, call: &CallContext, end: &WorkEnd) {
-        pipeline::record_work_end(self, call, end);
+        let Some(record) = AuditRecord::of_work_end(call, end, self.clock.now()) else { return };
+        if let Err(error) = self.audit.record_decision(&record) {
+            tracing::error!(%error, request = %record.request, "cannot write an audit record");
+        }
     }
 
     fn collect_findings(&self) -> Vec<HealthFinding> {

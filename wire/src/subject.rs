@@ -25,7 +25,6 @@
 //! The publish and subscribe permissions are defined in [`crate::token::scope`].
 
 use crate::identity::{Identity, SubjectName};
-use crate::token::PublicKey;
 
 /// Subject of enrolment requests.
 pub const ENROLMENT_SUBJECT: &str = "newcomers.enrol";
@@ -267,7 +266,7 @@ pub struct TunnelAddress {
 
 impl TunnelAddress {
     /// The address of the caller's tunnel to the node; `None` unless its name is 1 to 64 of `a-z A-Z 0-9 - _`.
-    pub fn new(caller_key: &PublicKey, tunnel: &str, node: &Identity) -> Option<Self> {
+    pub fn new(caller_key: &str, tunnel: &str, node: &Identity) -> Option<Self> {
         is_answer_word(tunnel).then(|| Self {
             caller_key: caller_key.to_string(),
             tunnel: tunnel.to_owned(),

@@ -1,6 +1,5 @@
 //! Writes audit records: before a change, after every action, and at every refusal.
 
-use muster_api::{CallContext, WorkEnd};
 use muster_base::duration_millis;
 use muster_host::CallOutcome;
 use muster_wire::status::{ReplyReason, ReplyStatus};
@@ -75,31 +74,6 @@ pub(crate) fn record_lost(core: &DaemonCore, begun: &BegunRequest, outcome: &Cal
         status: Some(outcome.status),
         reason: outcome.reason.as_ref().map(ReplyReason::as_str),
         took_ms: Some(now.saturating_sub(begun.since)),
-    };
-    write_record(core, &ended);
-}
-
-/// Records the end of work that went on after the reply to its request.
-pub(crate) fn record_work_end(core: &DaemonCore, call: &CallContext, end: &WorkEnd) {
-    let Some(sender) = &call.sender else { return };
-    let ended = AuditRecord {
-        class: RecordClass::Change,
-        time: core.clock.now(),
-        verdict: Verdict::Ended,
-        request: call.request,
-        caller: call.caller.clone(),
-        caller_key: Some(sender.key.to_string()),
-        caller_role: sender.role,
-        collective: sender.collective.clone(),
-        agent: call.agent.clone(),
-        action: call.action.clone(),
-        traceparent: call.trace,
-        data: end.data.clone(),
-        rule: None,
-        approval: None,
-        status: None,
-        reason: Some(end.reason),
-        took_ms: Some(duration_millis(end.took)),
     };
     write_record(core, &ended);
 }

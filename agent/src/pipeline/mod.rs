@@ -51,7 +51,7 @@ use crate::lookup::RequestLookups;
 use crate::metrics::request_metrics::KnownAction;
 pub use admission::{PendingAdmission, RequestAdmission};
 use admission::{PendingCheck, RefusedRequest, RequestRejection};
-pub(crate) use audit::{record_lost, record_work_end};
+pub(crate) use audit::record_lost;
 use authorise::AuthorisationOutcome;
 use matches::TargetMatch;
 use progress::ProgressListener;

@@ -95,7 +95,7 @@ fn tunnel_address(
     sender: &CallSender,
     input: &TunnelOpenInput,
 ) -> Result<TunnelAddress, ActionError> {
-    let address = TunnelAddress::new(&sender.key, &input.tunnel, cx.node.identity());
+    let address = TunnelAddress::new(&sender.key.to_string(), &input.tunnel, cx.node.identity());
     address.ok_or_else(|| ActionError::invalid_input(TunnelRefusal::Name.to_string()))
 }
 

@@ -23,6 +23,8 @@ use tokio_util::sync::CancellationToken;
 
 /// Messages that are applied before others are sent.
 const MAX_MESSAGE_BATCH: usize = 64;
+/// How long the local connection may take for the last bytes.
+const FINISH_TIMEOUT: Duration = Duration::from_mins(1);
 /// Shorter reads are copied.
 const SMALL_READ_BYTES: usize = 16 * 1024;
 /// How often the state of a broker connection that is down is looked at, in addition to events.
@@ -150,6 +152,22 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> LocalConnection<R, W> {
         }
         Ok(Some(self.buffer.split().freeze()))
     }
+
+    /// Writes what was received last, and ends the direction. The stream is complete before its last bytes are written.
+    async fn finish(&mut self, stop: &CancellationToken) -> StreamEnd {
+        let Some(mut writer) = self.writer.take() else { return StreamEnd::Complete };
+        let writing = async {
+            writer.write_all(&self.unwritten).await?;
+            writer.shutdown().await
+        };
+        tokio::select! {
+            written = tokio::time::timeout(FINISH_TIMEOUT, writing) => match written {
+                Ok(Ok(())) => StreamEnd::Complete,
+                Ok(Err(_)) | Err(_) => StreamEnd::Reset(ResetReason::Connection),
+            },
+            () = stop.cancelled() => StreamEnd::Reset(ResetReason::Stopped),
+        }
+    }
 }
 
 /// What happened.
@@ -198,6 +216,10 @@ impl StreamCarrier {
             }
             let event = self.next_event(&mut local, &stop).await;
             self.apply_event(event, &mut local);
+        };
+        let end = match end {
+            StreamEnd::Complete => local.finish(&stop).await,
+            early => early,
         };
         CarriedStream { end, totals: self.stream.totals(), took: self.started.elapsed() }
     }

@@ -79,7 +79,7 @@ impl TunnelDialer {
         let place = OpenPlace(Arc::clone(&self.open));
         let key = EphemeralKey::generate()?;
         let tunnel = Uuid::now_v7().simple().to_string();
-        let address = TunnelAddress::new(&self.client.key(), &tunnel, &self.node)
+        let address = TunnelAddress::new(&self.client.key().to_string(), &tunnel, &self.node)
             .ok_or_else(|| TunnelError::Silent(self.node.clone()))?;
         let context = key_context(&address.to_node(), self.port);
         // Subscribed before the node may send.
