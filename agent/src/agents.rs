@@ -13,6 +13,7 @@ use muster_api::{
     ActionError, Agent, AgentError, DaemonContext, DataSourceError, NodePlugin, PluginError,
     StateSource, ValidatedDataSource,
 };
+use muster_bus::Bus;
 use muster_catalog::CatalogPlugin;
 use muster_directory::{DirectoryHandle, DirectoryOptions, DirectoryPlugin};
 use muster_engine::lock::puppet_state_dirs;
@@ -38,6 +39,7 @@ use muster_restart::{
 use muster_rpcutil::RpcutilPlugin;
 use muster_service::{DaemonRestarter, ServicePlugin};
 use muster_shell::ShellPlugin;
+use muster_tunnel::{TunnelHub, TunnelPlugin};
 use muster_wire::identity::Identity;
 use serde_json::{Map, Value};
 use tokio::sync::Notify;
@@ -72,6 +74,8 @@ pub struct BrokerHandles {
     pub permits: PermitClient,
     /// The provisioning service's data.
     pub provisioner: ProvisionerHandle,
+    /// Open tunnels.
+    pub tunnels: TunnelHub,
     /// Notified when the agent `provision` changes the markers of the node.
     pub provisioning_changed: Arc<Notify>,
     /// The daemon's files to which a provisioner can deliver; `None` if the daemon does not run.
@@ -84,9 +88,16 @@ impl BrokerHandles {
         Self {
             permits: PermitClient::new(identity),
             provisioner: ProvisionerHandle::default(),
+            tunnels: TunnelHub::default(),
             provisioning_changed: Arc::default(),
             delivery: None,
         }
+    }
+
+    /// Gives the node's connection to those that use it.
+    pub(crate) fn connect(&self, bus: &Bus) {
+        self.permits.connect(bus.clone());
+        self.tunnels.connect(bus.clone());
     }
 }
 
@@ -161,6 +172,7 @@ fn build_plugins(
     builder.add::<RpcutilPlugin>(())?;
     builder.add::<ServicePlugin>(Arc::new(DaemonRestart(restarts)))?;
     builder.add::<ShellPlugin>(())?;
+    builder.add::<TunnelPlugin>(handles.tunnels.clone())?;
     Ok(builder.finish(puppet, catalog.options().state_dir.clone(), packages, motd))
 }
 

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use muster_api::system::System;
 use muster_api::{
-    AgentInfo, AgentProblem, CounterSnapshot, HealthFinding, LogThrottle, NodeHandle,
-    RunningRequest, ValidatedDataSource,
+    AgentInfo, AgentProblem, CallContext, CounterSnapshot, HealthFinding, LogThrottle, NodeHandle,
+    RunningRequest, ValidatedDataSource, WorkEnd,
 };
 use muster_ddl::AgentDdl;
 use muster_filter::state::{NodeFacts, NodeView};
@@ -27,7 +27,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::audit::AuditLog;
+use crate::audit::{AuditLog, AuditRecord};
 use crate::begun::BegunRequests;
 use crate::classes::ClassStore;
 use crate::clock::WallClock;
@@ -361,6 +361,13 @@ impl NodeHandle for DaemonCore {
 
     fn hand_over(&self, request: Uuid) {
         self.begun.hand_over(request);
+    }
+
+    fn record_work_end(&self, call: &CallContext, end: &WorkEnd) {
+        let Some(record) = AuditRecord::of_work_end(call, end, self.clock.now()) else { return };
+        if let Err(error) = self.audit.record_decision(&record) {
+            tracing::error!(%error, request = %record.request, "cannot write an audit record");
+        }
     }
 
     fn collect_findings(&self) -> Vec<HealthFinding> {

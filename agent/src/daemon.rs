@@ -21,6 +21,9 @@ use crate::stored_requests::StoredRequestReader;
 use crate::trust_sync::{TokenChange, TrustSync};
 use crate::watchdog::{LoopMonitor, LoopPulse};
 
+/// How long work that goes on after replies may take to end.
+const BACKGROUND_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// A daemon whose subscriptions the broker has confirmed.
 #[derive(Debug)]
 pub struct Daemon {
@@ -31,6 +34,8 @@ pub struct Daemon {
     /// Accepted tokens, for the task that stores them on disk.
     changes: Option<mpsc::Receiver<TokenChange>>,
     monitor: Arc<LoopMonitor>,
+    /// Work that goes on after replies, and ends by itself when the daemon leaves.
+    background: TaskTracker,
 }
 
 impl Daemon {
@@ -46,7 +51,15 @@ impl Daemon {
             Box::pin(TrustSync::start(Arc::clone(&core), bus.clone(), token_changed)).await;
         let requests = bus.subscribe_all(&subjects).await?;
         let monitor = LoopMonitor::without_watchdog();
-        Ok(Self { core, bus, requests, trust_sync, changes: Some(changes), monitor })
+        Ok(Self {
+            core,
+            bus,
+            requests,
+            trust_sync,
+            changes: Some(changes),
+            monitor,
+            background: TaskTracker::new(),
+        })
     }
 
     /// Subscribes as one instance of a service's agent: to its share of the requests to any instance, and to requests to this one by name. It does not answer
@@ -68,12 +81,21 @@ impl Daemon {
         }
         bus.confirm_delivery().await?;
         let monitor = LoopMonitor::without_watchdog();
-        Ok(Self { core, bus, requests, trust_sync, changes: Some(changes), monitor })
+        Ok(Self {
+            core,
+            bus,
+            requests,
+            trust_sync,
+            changes: Some(changes),
+            monitor,
+            background: TaskTracker::new(),
+        })
     }
 
-    /// Lets a watchdog watch the loops that receive requests.
-    pub(crate) fn watch_with(&mut self, monitor: Arc<LoopMonitor>) {
+    /// Lets a watchdog watch the loops that receive requests, and keeps the connection open until this work has ended, too, at most 5 s.
+    pub(crate) fn watch_with(&mut self, monitor: Arc<LoopMonitor>, background: TaskTracker) {
         self.monitor = monitor;
+        self.background = background;
     }
 
     /// The tokens that this daemon accepts while it runs. There is one receiver.
@@ -84,7 +106,7 @@ impl Daemon {
     /// Runs until `stop` is cancelled; then accepts no more requests, gives running actions at most `drain_timeout` to reply, and closes the
     /// connection.
     pub async fn run(self, stop: CancellationToken, drain_timeout: Duration) {
-        let Self { core, bus, requests, trust_sync, monitor, .. } = self;
+        let Self { core, bus, requests, trust_sync, monitor, background, .. } = self;
         let work = TaskTracker::new();
         let cancel_actions = CancellationToken::new();
         // Tasks in the set are aborted when this future is dropped, so an aborted daemon accepts nothing more.
@@ -109,6 +131,10 @@ impl Daemon {
             cancel_actions.cancel();
             // A cancelled action still sends its reply; only an action that ignores cancellation is abandoned after 6 s.
             let _ = tokio::time::timeout(Duration::from_secs(6), work.wait()).await;
+        }
+        background.close();
+        if tokio::time::timeout(BACKGROUND_TIMEOUT, background.wait()).await.is_err() {
+            tracing::warn!(running = background.len(), "leaving work behind that does not end");
         }
         if let Err(error) = bus.close().await {
             tracing::warn!(%error, "cannot close the broker connection cleanly");

@@ -10,6 +10,7 @@ use std::time::Duration;
 use muster_api::system::{System, launch};
 use muster_bus::{Bus, BusError};
 use muster_host::external::ScanMode;
+use muster_tunnel::TunnelHub;
 use sd_notify::NotifyState;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -125,8 +126,8 @@ pub async fn run_until_signal(
     }
     let bus = options.connect().await.map_err(LifecycleError::Connect)?;
     tasks.push(tokio::spawn(report_connection(bus.clone(), Arc::clone(&supervisor.ready))));
-    broker_handles.permits.connect(bus.clone());
-    tasks.extend(supervisor.start_metrics(&bus));
+    broker_handles.connect(&bus);
+    tasks.extend(supervisor.start_metrics(&bus, broker_handles.tunnels.clone()));
     // The message of the day and the prompt need no broker.
     tasks.push(tokio::spawn(upkeep::follow_node_state(Arc::clone(&core), config, motd)));
     tokio::select! {
@@ -142,7 +143,7 @@ pub async fn run_until_signal(
         services::start_services(config, &broker_handles.provisioner, &core, host, stop).await?;
     let mut daemon =
         Daemon::start(Arc::clone(&core), bus.clone()).await.map_err(LifecycleError::Subscribe)?;
-    daemon.watch_with(monitor);
+    daemon.watch_with(monitor, broker_handles.tunnels.tasks().clone());
     if let Some(changes) = daemon.token_changes() {
         tasks.push(tokio::spawn(upkeep::keep_tokens(changes, config.clone())));
     }
@@ -271,11 +272,12 @@ struct DaemonSupervisor {
 
 impl DaemonSupervisor {
     /// Serves the metrics, if the configuration has an address for them.
-    fn start_metrics(&self, bus: &Bus) -> Option<JoinHandle<()>> {
+    fn start_metrics(&self, bus: &Bus, tunnels: TunnelHub) -> Option<JoinHandle<()>> {
         let address = self.config.metrics.listen?;
         let context = metrics::MetricsContext {
             core: Arc::clone(&self.core),
             bus: bus.clone(),
+            tunnels,
             ready: Arc::clone(&self.ready),
             stopping: self.stop.clone(),
         };

@@ -196,6 +196,7 @@ impl RequestLookups {
         Ok(CallContext {
             request: self.request,
             caller: self.caller.clone(),
+            sender: None,
             agent: SubjectName::parse(DATA_POLICY)?,
             action: SubjectName::parse(source)?,
             deadline,
@@ -227,6 +228,7 @@ impl RequestLookups {
                         agent: &agent,
                         action: &action,
                         node,
+                        inputs: None,
                         now: core.clock.now(),
                     };
                     policy.evaluate_query(&query, known)

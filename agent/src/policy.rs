@@ -98,6 +98,7 @@ mod tests {
                 agent: &SubjectName::parse(agent).unwrap(),
                 action: &SubjectName::parse("stop").unwrap(),
                 node: &node,
+                inputs: None,
                 now: 0,
             },
             &KnownLookups::default(),

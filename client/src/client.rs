@@ -119,6 +119,11 @@ impl Client {
         tokens.export_verified(&self.inner.trust(), signer.key_pair(), unix_millis_now())
     }
 
+    /// The connection, for messages that are no requests. Closing it leaves the client's open.
+    pub fn bus(&self) -> Bus {
+        self.inner.bus.lend_connection()
+    }
+
     /// Maximum size of a message, in bytes, as the broker states.
     pub fn max_payload(&self) -> usize {
         self.inner.bus.max_payload()

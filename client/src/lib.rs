@@ -61,7 +61,7 @@ pub use error::ClientError;
 pub use event::{CallEvent, CallEventStream, ReceivedReply};
 pub use event_listener::EventListener;
 pub use limit::{CountOrPercent, CountOrPercentError, choose_nodes};
-pub use muster_bus::{BrokerAddress, ConnectionDisturbance};
+pub use muster_bus::{BrokerAddress, Bus, BusError, ConnectionDisturbance};
 pub use offline_signer::{OfflineSigner, ProposalDraft, load_signer};
 pub use outgoing_request::{OutgoingRequest, RequestPublication, outgoing_requests};
 pub use progress::ProgressUpdate;

@@ -74,6 +74,7 @@ mod timeouts;
 mod token_renewal;
 mod trust;
 mod trust_sync;
+mod tunnels;
 mod unanswered;
 mod undo;
 mod wording;

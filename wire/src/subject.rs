@@ -6,6 +6,7 @@
 //! <collective>.<agent>.<action>.ref.<identity>    a reference to a stored request to that node
 //! <collective>.<agent>.<action>.any               a request to any one instance of a service's agent; instances form a queue group
 //! _R.<caller key>.<request id>.<identity>         the answers of one node; only that caller may subscribe, only that node may publish
+//! _T.<caller key>.<tunnel>.<identity>             what a caller sends through a tunnel; only that caller may publish, only that node may subscribe
 //! _E.<kind>.<identity>                            an event of a node; only that node may publish, callers subscribe
 //! _B.<identity>                                   a heartbeat of a node; only that node may publish, services subscribe
 //! _W.<bucket>.<key>                               a change of a key-value bucket, published by the broker
@@ -253,6 +254,37 @@ impl AnswerAddress {
 fn is_answer_word(word: &str) -> bool {
     let allowed = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';
     (1..=MAX_ANSWER_WORD_BYTES).contains(&word.len()) && word.bytes().all(allowed)
+}
+
+/// The subjects of one tunnel. What the node sends arrives as an answer: see [`AnswerAddress`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TunnelAddress {
+    caller_key: String,
+    tunnel: String,
+    node: Identity,
+}
+
+impl TunnelAddress {
+    /// The address of the caller's tunnel to the node; `None` unless its name is 1 to 64 of `a-z A-Z 0-9 - _`.
+    pub fn new(caller_key: &str, tunnel: &str, node: &Identity) -> Option<Self> {
+        is_answer_word(tunnel).then(|| Self {
+            caller_key: caller_key.to_string(),
+            tunnel: tunnel.to_owned(),
+            node: node.clone(),
+        })
+    }
+
+    /// The subject from the caller to the node: only this caller may publish, and only this node may subscribe.
+    pub fn to_node(&self) -> String {
+        let Self { caller_key, tunnel, node } = self;
+        format!("_T.{caller_key}.{tunnel}.{node}")
+    }
+
+    /// The subject from the node to the caller: only this node may publish, and only this caller may subscribe.
+    pub fn to_caller(&self) -> String {
+        let Self { caller_key, tunnel, node } = self;
+        format!("_R.{caller_key}.{tunnel}.{node}")
+    }
 }
 
 /// The subject on which the broker publishes changes of these keys of a bucket; the key may be a pattern.

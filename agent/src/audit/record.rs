@@ -4,7 +4,8 @@
 
 use std::path::{Path, PathBuf};
 
-use muster_base::format_rfc3339;
+use muster_api::{CallContext, WorkEnd};
+use muster_base::{duration_millis, format_rfc3339};
 use muster_wire::Millis;
 use muster_wire::identity::{Identity, SubjectName};
 use muster_wire::status::ReplyStatus;
@@ -22,6 +23,8 @@ pub enum AuditVerdict {
     Started,
     /// The action ran; `statuscode` contains its outcome.
     Executed,
+    /// Work that an action had begun ended after its reply; `reason` and `data` say how.
+    Ended,
     /// The caller is not allowed.
     Denied,
     /// It did not run for another reason: stale, invalid, busy.
@@ -105,6 +108,32 @@ pub struct AuditRecord {
     /// How long the action ran, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub took_ms: Option<u64>,
+}
+
+impl AuditRecord {
+    /// The end of work that went on after the reply to its request; `None` if no request began it.
+    pub fn of_work_end(call: &CallContext, end: &WorkEnd, now: Millis) -> Option<Self> {
+        let sender = call.sender.as_ref()?;
+        Some(Self {
+            class: RecordClass::Change,
+            time: now,
+            verdict: AuditVerdict::Ended,
+            request: call.request,
+            caller: call.caller.clone(),
+            caller_key: Some(sender.key.to_string()),
+            caller_role: sender.role,
+            collective: sender.collective.clone(),
+            agent: call.agent.clone(),
+            action: call.action.clone(),
+            traceparent: call.trace,
+            data: end.data.clone(),
+            rule: None,
+            approval: None,
+            status: None,
+            reason: Some(end.reason),
+            took_ms: Some(duration_millis(end.took)),
+        })
+    }
 }
 
 /// The approval of a request by a second person.

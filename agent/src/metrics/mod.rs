@@ -17,6 +17,7 @@ use std::time::Duration;
 use muster_api::{FindingLevel, HealthFinding, NodeHandle as _};
 use muster_bus::Bus;
 use muster_http::{HttpHandler, HttpRequest, HttpResponse, HttpStatus};
+use muster_tunnel::TunnelHub;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -37,6 +38,8 @@ pub struct MetricsContext {
     pub core: Arc<DaemonCore>,
     /// Its connection.
     pub bus: Bus,
+    /// Open tunnels.
+    pub tunnels: TunnelHub,
     /// Whether the daemon has subscribed.
     pub ready: Arc<AtomicBool>,
     /// Cancelled when the daemon is about to stop.

@@ -5,6 +5,7 @@ use std::ops::AddAssign;
 
 use muster_api::{FindingLevel, NodeHandle as _};
 use muster_host::AgentLoad;
+use muster_tunnel::TunnelCounts;
 use muster_wire::Millis;
 
 use super::MetricsContext;
@@ -29,6 +30,7 @@ pub(super) fn render_page(context: &MetricsContext) -> String {
     add_agent_metrics(&mut page, core);
     add_audit_metrics(&mut page, core);
     add_health_metrics(&mut page, context);
+    add_tunnel_metrics(&mut page, context.tunnels.counts());
     if let Some(directory) = core.directory.get() {
         add_directory_metrics(&mut page, directory);
     }
@@ -244,6 +246,17 @@ fn add_health_metrics(page: &mut MetricsPage, context: &MetricsContext) {
     let ready = u64::from(context.unready_reasons(&findings).is_empty());
     let help = "Whether /readyz reports ready";
     add_plain_metrics(page, MetricKind::Gauge, [("ready", help, ready)]);
+}
+
+fn add_tunnel_metrics(page: &mut MetricsPage, counts: TunnelCounts) {
+    let help = "Tunnels that are open now";
+    add_plain_metrics(page, MetricKind::Gauge, [("tunnels_open", help, counts.open)]);
+    let help = "Tunnels that were opened";
+    add_plain_metrics(page, MetricKind::Counter, [("tunnels_opened_total", help, counts.opened)]);
+    let help = "Bytes that tunnels carried: in are those to ports of this node";
+    page.begin_metric("tunnel_bytes_total", MetricKind::Counter, help)
+        .add_sample(&[("direction", "in")], counts.received)
+        .add_sample(&[("direction", "out")], counts.sent);
 }
 
 /// Formats milliseconds as seconds, Prometheus's unit.

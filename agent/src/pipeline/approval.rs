@@ -61,6 +61,7 @@ pub(super) fn check_approval<'p>(
             agent: &request.agent,
             action: &request.action,
             node,
+            inputs: Some(&accepted.input),
             now,
         };
         policy.may_approve(&query(&caller), &query(&approver), known)

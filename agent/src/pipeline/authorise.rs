@@ -97,13 +97,14 @@ fn evaluate_policy<'p>(
 ) -> EvaluationProgress<'p, Result<PolicyGrant, DenialReason>> {
     let request = &accepted.verified.request;
     let caller = PolicyPrincipal::from_verified(&accepted.verified.caller);
-    let evaluate = |agent: &SubjectName, action: &SubjectName| {
+    let evaluate = |agent: &SubjectName, action: &SubjectName, inputs| {
         core.with_node_view(|node| {
-            let query = PolicyQuery { caller: &caller, agent, action, node, now: core.clock.now() };
+            let now = core.clock.now();
+            let query = PolicyQuery { caller: &caller, agent, action, node, inputs, now };
             policy.evaluate_query(&query, known)
         })
     };
-    let decision = match evaluate(&request.agent, &request.action) {
+    let decision = match evaluate(&request.agent, &request.action, Some(&accepted.input)) {
         EvaluationProgress::Needs(lookup) => return EvaluationProgress::Needs(lookup),
         EvaluationProgress::Decided(decision) => decision,
     };
@@ -113,7 +114,7 @@ fn evaluate_policy<'p>(
     match data_source_read(core, accepted) {
         None => {}
         Some(Err(denial)) => return EvaluationProgress::Decided(Err(denial)),
-        Some(Ok((data, source))) => match evaluate(&data, &source) {
+        Some(Ok((data, source))) => match evaluate(&data, &source, None) {
             EvaluationProgress::Needs(lookup) => return EvaluationProgress::Needs(lookup),
             EvaluationProgress::Decided(PolicyDecision {
                 allowed: true,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use muster_api::progress::ProgressSink;
-use muster_api::{CallContext, NodeHandle};
+use muster_api::{CallContext, CallSender, NodeHandle};
 use muster_host::{ActionCall, CallOutcome};
 use muster_wire::status::{ReplyReason, ReplyStatus};
 use muster_wire::trace::StageName;
@@ -98,6 +98,11 @@ fn build_call(
     let context = CallContext {
         request: request.id,
         caller: request.caller.clone(),
+        sender: Some(CallSender {
+            key: accepted.verified.caller.key,
+            role: accepted.verified.caller.role,
+            collective: request.collective.clone(),
+        }),
         agent: request.agent.clone(),
         action: request.action.clone(),
         trace: request.traceparent,

@@ -92,6 +92,8 @@ struct PolicyTestCase {
     classes: Vec<String>,
     #[serde(default)]
     data: AssumedDataValues,
+    #[serde(default)]
+    inputs: Map<String, Value>,
     at: Option<String>,
     expect: RuleVerdict,
     rule: Option<String>,
@@ -160,6 +162,7 @@ impl PolicyTestSuite {
                 agent: &case.agent,
                 action: &case.action,
                 node,
+                inputs: Some(&case.inputs),
                 now: resolved.at.unwrap_or(now),
             };
             PolicyTestOutcome {

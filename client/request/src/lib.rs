@@ -49,6 +49,7 @@ mod target;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 mod token_cache;
+mod tunnel;
 mod words;
 
 pub use ansible::{
@@ -98,7 +99,12 @@ pub use run_log::RunLogLine;
 pub use settings::{RpcSettings, RpcSettingsError, SettingsSyntaxError};
 pub use ssh::{
     KnownHostsError, SshAddress, SshAddressError, SshArgumentError, SshNode, SshNodeError,
-    SshOptions, SshProgram, SshTarget, config_text, known_hosts_text, program_arguments,
+    SshOptions, SshProgram, SshProxy, SshProxyOptions, SshTarget, config_text, known_hosts_text,
+    program_arguments,
 };
 pub use target::{TargetOptions, TargetSelection};
+pub use tunnel::{
+    DialedTunnel, ProcessInput, ProcessOutput, TunnelConnectionEvent, TunnelDialer, TunnelError,
+    TunnelListener,
+};
 pub use words::RequestWords;

@@ -43,6 +43,7 @@ pub mod run;
 pub mod schema;
 mod seconds;
 pub mod ssh;
+pub mod tunnel;
 pub mod whoami;
 
 use std::path::PathBuf;
@@ -174,6 +175,9 @@ pub enum Command {
     /// Transfer files to or from a node interactively by OpenSSH
     #[command(override_usage = ssh::SFTP_USAGE, after_help = ssh::SFTP_HELP)]
     Sftp(Deferred<ssh::SftpArgs>),
+    /// Connect to a port of a node through the broker
+    #[command(override_usage = tunnel::USAGE, after_help = tunnel::AFTER_HELP)]
+    Tunnel(Deferred<tunnel::TunnelArgs>),
     /// Receive the replies to requests that were sent with --reply-to
     #[command(after_help = listen::AFTER_HELP)]
     Listen(Deferred<listen::ListenArgs>),

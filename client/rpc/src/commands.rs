@@ -39,6 +39,7 @@ mod seen;
 mod ssh;
 mod stats;
 pub mod table;
+mod tunnel;
 mod whoami;
 
 use std::cell::OnceCell;
@@ -82,6 +83,7 @@ pub async fn run(
         Command::Sftp(Deferred(args)) => {
             Box::pin(ssh::run_transfer(SshProgram::Sftp, args.target, cx)).await
         }
+        Command::Tunnel(Deferred(args)) => Box::pin(tunnel::run(*args, cx)).await,
         Command::Listen(Deferred(args)) => Box::pin(listen::run(*args, cx)).await,
         Command::Events(Deferred(args)) => events::run(*args, cx).await,
         Command::Cancel(Deferred(args)) => cancel::run(*args, cx).await,

@@ -114,6 +114,7 @@ const REVIEWED: &[(&str, &str, ActionClass)] = &[
     ("shell", "tail", Read),
     ("shell", "list", Read),
     ("shell", "kill", Change),
+    ("tunnel", "open", Change),
 ];
 
 #[test]

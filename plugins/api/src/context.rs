@@ -7,8 +7,9 @@ use std::time::Duration;
 use muster_system::System;
 use muster_system::command::CancelFlag;
 use muster_wire::identity::{Identity, SubjectName};
+use muster_wire::token::{PublicKey, UserRole};
 use muster_wire::trace::TraceContext;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -24,6 +25,8 @@ pub struct CallContext {
     pub request: Uuid,
     /// The verified and authorised caller.
     pub caller: Identity,
+    /// Who signed the request; `None` for a call that no request made.
+    pub sender: Option<CallSender>,
     /// The requested agent.
     pub agent: SubjectName,
     /// The requested action.
@@ -43,6 +46,28 @@ pub struct CallContext {
     pub progress: ProgressSink,
     /// Whether the caller wants a reply.
     pub reply_wanted: bool,
+}
+
+/// The verified sender of a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CallSender {
+    /// The key that signed the request.
+    pub key: PublicKey,
+    /// The role of its token.
+    pub role: UserRole,
+    /// The collective that the request was sent to.
+    pub collective: SubjectName,
+}
+
+/// The end of work that an action had begun, and that went on after its reply.
+#[derive(Debug, Clone, PartialEq)]
+pub struct WorkEnd {
+    /// What it was and did. Holds no secrets.
+    pub data: Map<String, Value>,
+    /// Why it ended.
+    pub reason: &'static str,
+    /// How long it lasted.
+    pub took: Duration,
 }
 
 impl CallContext {

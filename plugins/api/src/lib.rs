@@ -70,7 +70,7 @@ mod throttle;
 
 pub use action::{ActionFuture, ActionHandler, EmptyInput, NoState};
 pub use agent::{Agent, AgentBuilder, AgentError};
-pub use context::{BlockingContext, CallContext};
+pub use context::{BlockingContext, CallContext, CallSender, WorkEnd};
 pub use data_source::{DataSourceError, ValidatedDataSource};
 pub use error::ActionError;
 pub use finding::{FindingLevel, HealthFinding};

@@ -15,6 +15,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use crate::context::{CallContext, WorkEnd};
 use crate::data_source::ValidatedDataSource;
 use crate::finding::HealthFinding;
 
@@ -63,6 +64,8 @@ pub trait NodeHandle: fmt::Debug + Send + Sync {
     }
     /// Leaves the reply to a running request to the next daemon, because its work outlives this one. The action's own outcome is then not sent.
     fn hand_over(&self, _request: Uuid) {}
+    /// Records in the audit log that work of a request ended, after the request was answered.
+    fn record_work_end(&self, _call: &CallContext, _end: &WorkEnd) {}
     /// Current problems of the daemon and its environment. Inspects disks, so it may block briefly.
     fn collect_findings(&self) -> Vec<HealthFinding>;
 }

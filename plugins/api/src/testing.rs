@@ -254,6 +254,7 @@ impl TestNode {
         Some(CallContext {
             request: Uuid::now_v7(),
             caller: Identity::parse("tester").ok()?,
+            sender: None,
             agent: SubjectName::parse(agent).ok()?,
             action: SubjectName::parse(action).ok()?,
             trace: None,

@@ -10,11 +10,12 @@ use muster_wire::stores;
 use muster_wire::token::UserRole;
 
 /// Subjects that nodes and callers publish, so a leaf node may.
-const PERMITTED_PUBLISH: [&str; 5] = [
+const PERMITTED_PUBLISH: [&str; 6] = [
     "muster.rpcutil.ping.all",
     "muster.rpcutil.ping.node.web1.example.net",
     "_R.UKEY.0123.web1.example.net",
     "_E.0123.web1.example.net",
+    "_T.UKEY.0123.web1.example.net",
     "$KV.PERMITS.claim.1.web1.example.net",
 ];
 
@@ -43,10 +44,11 @@ const REFUSED_PUBLISH: [&str; 20] = [
 ];
 
 /// Subjects that nodes and callers subscribe to.
-const PERMITTED_SUBSCRIBE: [&str; 5] = [
+const PERMITTED_SUBSCRIBE: [&str; 6] = [
     "muster.rpcutil.ping.all",
     "muster.rpcutil.ping.node.web1.example.net",
     "_W.TRUST.head",
+    "_T.UKEY.0123.web1.example.net",
     "_R.UKEY.0123.web1.example.net",
     "_INBOX.UKEY.x",
 ];

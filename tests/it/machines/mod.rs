@@ -24,6 +24,7 @@ mod resources;
 mod service_refreshes;
 mod shortages;
 mod ssh;
+mod ssh_via_bus;
 mod systemd;
 mod tutorial;
 mod unit_states;

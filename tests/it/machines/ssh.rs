@@ -17,15 +17,15 @@ const DIRECTORY: &str =
 const CONFIGURATION: &str =
     "[registration]\nheartbeat_seconds = 1\nmin_interval_seconds = 0\nstate_interval_seconds = 0\n";
 
-struct SshMachines {
-    nodes: MachineNodes,
+pub(super) struct SshMachines {
+    pub(super) nodes: MachineNodes,
     /// Arguments of OpenSSH for the operator's key.
-    login: Vec<String>,
+    pub(super) login: Vec<String>,
 }
 
 impl SshMachines {
     /// Two machines with sshd; the first one runs a directory.
-    async fn start() -> Option<Self> {
+    pub(super) async fn start() -> Option<Self> {
         let options = NodeOptions { configuration: CONFIGURATION, ..NodeOptions::default() };
         let nodes = MachineNodes::start(2, options).await?;
         let key = nodes.operator.path("login_key");

@@ -41,6 +41,7 @@ fuzz_target!(|text: &str| {
             agent: &agent,
             action: &action,
             node: &node,
+            inputs: None,
             now: 1_795_000_000_000,
         };
         let decision = set.decide_query(&asked, &KnownLookups::default());

@@ -45,6 +45,8 @@ pub enum RuleMismatch {
     Caller(String),
     /// It applies to these actions.
     Action(Vec<String>),
+    /// It applies to requests with these inputs.
+    Input(String),
     /// It applies to these nodes.
     Node(String),
     /// It applies to these nodes, and whether this node matches is unknown.
@@ -59,6 +61,7 @@ impl fmt::Display for RuleMismatch {
             }
             Self::Caller(callers) => write!(out, "it applies to the callers {callers}"),
             Self::Action(actions) => write!(out, "it applies to the actions {}", actions.join(" ")),
+            Self::Input(inputs) => write!(out, "it applies to requests with {inputs}"),
             Self::Node(nodes) => write!(out, "it applies to {nodes}"),
             Self::Unknown(nodes) => {
                 write!(out, "it applies to {nodes}; whether this node matches is unknown")

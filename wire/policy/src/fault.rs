@@ -111,6 +111,11 @@ pub enum PolicyFault {
         /// The expression for names, if it can be derived.
         suggestion: Option<String>,
     },
+    /// A condition on an input that is none.
+    #[error(
+        "`{0}` is not a condition on an input; write it as `input:port=22,2222`, once for each input"
+    )]
+    InputCondition(String),
     /// Not a valid action name.
     #[error("`{word}` is not an action: {error}")]
     Action {

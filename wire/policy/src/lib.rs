@@ -12,6 +12,7 @@
 //! allow         oncall         restart         (country=uk or country=de) and not apache
 //! allow         eve            stop            *    *    until=2026-11-22T10:00Z
 //! allow         oncall         stop            *    *    approved-by=sysadmins
+//! allow         dba            open            *    *    input:port=5432,5433
 //! ```
 //!
 //! Callers are exact names, groups of the file `groups` (`sysadmins rip anna`), or `/expressions/` that must match the whole name.
@@ -22,6 +23,9 @@
 //!
 //! An agent without a file uses `default.policy`. Without that file, `rpcutil` and `data` use [`DEFAULT_OPEN_POLICY`], so that a fresh node
 //! can be discovered and queried, and every other agent uses the configured default, which is deny.
+//!
+//! `input:NAME=VALUE,VALUE` restricts a rule to requests whose input has one of these values, as text. An input that is missing has none of them, and
+//! several conditions must all match.
 //!
 //! Expressions may use data sources: `puppet().enabled=false`. An unknown condition does not match an `allow` line, and matches a `deny`
 //! line. Facts and classes are unknown until each of their sources was read once since the daemon's start.
@@ -63,6 +67,7 @@ use muster_filter::KnownLookups;
 use muster_filter::state::NodeView;
 use muster_wire::Millis;
 use muster_wire::identity::SubjectName;
+use serde_json::{Map, Value};
 
 /// The verdict of a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -103,6 +108,8 @@ pub struct PolicyQuery<'a> {
     pub action: &'a SubjectName,
     /// The target node.
     pub node: &'a NodeView<'a>,
+    /// The inputs of the request, as far as they are known.
+    pub inputs: Option<&'a Map<String, Value>>,
     /// The time, by the node's clock.
     pub now: Millis,
 }

@@ -60,6 +60,8 @@ pub(super) enum RuleMatch {
     Caller,
     /// The rule applies to other actions.
     Action,
+    /// The rule applies to other inputs.
+    Input,
     /// The rule applies to other nodes.
     Node,
     /// Whether the rule applies to this node is unknown.
@@ -130,6 +132,9 @@ impl PolicyRule {
         if actions.is_some_and(|actions| !actions.contains(input.query.action)) {
             return EvaluationProgress::Decided(RuleMatch::Action);
         }
+        if !self.options.inputs.match_inputs(input.query.inputs) {
+            return EvaluationProgress::Decided(RuleMatch::Input);
+        }
         self.evaluate_node(input).map(|truth| match truth {
             TruthValue::True => RuleMatch::Matches,
             TruthValue::False => RuleMatch::Node,
@@ -142,7 +147,11 @@ impl PolicyRule {
         match rule_match {
             RuleMatch::Matches => true,
             RuleMatch::Unknown => self.verdict == RuleVerdict::Deny,
-            RuleMatch::Expired | RuleMatch::Caller | RuleMatch::Action | RuleMatch::Node => false,
+            RuleMatch::Expired
+            | RuleMatch::Caller
+            | RuleMatch::Action
+            | RuleMatch::Input
+            | RuleMatch::Node => false,
         }
     }
 
@@ -162,6 +171,7 @@ impl PolicyRule {
                 let actions = self.actions.iter().flatten();
                 RuleMismatch::Action(actions.map(|action| action.as_str().to_owned()).collect())
             }
+            RuleMatch::Input => RuleMismatch::Input(self.options.inputs.describe()),
             RuleMatch::Matches | RuleMatch::Node => {
                 RuleMismatch::Node(self.explain_requirement(TruthValue::False, input))
             }
@@ -229,10 +239,13 @@ impl PolicyRule {
         let own_actions = self.actions.as_ref();
         let actions =
             own_actions.is_none_or(|own| actions.is_some_and(|others| others.is_subset(own)));
+        let inputs = &self.options.inputs;
+        let covers_inputs = inputs.is_empty() || *inputs == later_rule.options.inputs;
         let covers_filter = |own: &NodeFilter, other: &NodeFilter| own.is_empty() || own == other;
         outlasts
             && actions
             && self.callers.covers_callers(&later_rule.callers)
+            && covers_inputs
             && covers_filter(&self.facts.filter, &later_rule.facts.filter)
             && covers_filter(&self.classes.filter, &later_rule.classes.filter)
             && (self.verdict == RuleVerdict::Deny || self.data_lookups().next().is_none())

@@ -3,12 +3,12 @@
 //! ```text
 //!            may publish                                  may subscribe
 //! node       its answers, events and heartbeats, its own  requests to all and to itself, its own inbox,
-//!            keys of the buckets NODES and PERMITS; reads  changes of PERMITS and TRUST
+//!            keys of the buckets NODES and PERMITS; reads  data of tunnels to itself, changes of PERMITS and TRUST
 //!            them, PERMITS, TRUST and REQUESTS
-//! caller     requests to the agents in its tags; writes   answers to its requests, its own inbox, events, changes
-//!            REQUESTS; reads TRUST                         of TRUST
-//! service    any request, and what a node may; reads and  what a node and a caller may, changes of NODES, PROVISION
-//!            writes PROVISION and tokens of nodes; reads   and TRUST, heartbeats, requests to services
+//! caller     requests to the agents in its tags; data of  answers to its requests, its own inbox, events, changes
+//!            its tunnels; writes REQUESTS; reads TRUST     of TRUST
+//! service    any request, and what a node may; reads and  what a node and a caller may without tunnels, changes of
+//!            writes PROVISION and tokens of nodes; reads   NODES, PROVISION and TRUST, heartbeats, requests to services
 //!            NODES, and writes which nodes it forgets
 //! ```
 //!
@@ -95,13 +95,18 @@ impl UserRole {
         let (publish, subscribe, subscriptions) = match self {
             Self::Node => (
                 node_publish_subjects(),
-                [in_each_collective(&NODE_REQUEST_SUFFIXES), node_subscribe_subjects()].concat(),
+                [
+                    in_each_collective(&NODE_REQUEST_SUFFIXES),
+                    vec![node_tunnel_subjects()],
+                    node_subscribe_subjects(),
+                ]
+                .concat(),
                 MAX_NODE_SUBSCRIPTIONS,
             ),
             Self::Caller => (
                 [
                     in_each_collective(&["{{tag(agent)}}.>"]),
-                    vec![request_storage_subject()],
+                    vec![caller_tunnel_subjects(), request_storage_subject()],
                     trust_read_subjects(),
                 ]
                 .concat(),
@@ -201,6 +206,16 @@ fn node_publish_subjects() -> Vec<String> {
 /// Writes a request for many nodes.
 fn request_storage_subject() -> String {
     subject::bucket_key(stores::REQUESTS_BUCKET.name, "*")
+}
+
+/// Data of tunnels from this caller to any node.
+fn caller_tunnel_subjects() -> String {
+    format!("_T.{USER_KEY_PLACEHOLDER}.>")
+}
+
+/// Data of tunnels from any caller to this node.
+fn node_tunnel_subjects() -> String {
+    format!("_T.*.*.{USER_NAME_PLACEHOLDER}")
 }
 
 fn node_subscribe_subjects() -> Vec<String> {

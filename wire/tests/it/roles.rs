@@ -42,6 +42,7 @@ fn nodes_can_only_reply_register_and_use_permits() {
             "lab.*.*.all",
             "lab.*.*.node.{{name()}}",
             "lab.*.*.ref.{{name()}}",
+            "_T.*.*.{{name()}}",
             "_W.TRUST.account",
             "_W.TRUST.head",
             "_W.PERMITS.>",
@@ -57,6 +58,7 @@ fn callers_can_request_the_agents_of_their_tags_and_not_reply() {
         template.publish.allow,
         [
             "fleet.{{tag(agent)}}.>",
+            "_T.{{subject()}}.>",
             "$KV.REQUESTS.*",
             "$JS.API.DIRECT.GET.KV_TRUST.$KV.TRUST.account",
             "$JS.API.DIRECT.GET.KV_TRUST.$KV.TRUST.head",

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::SshTarget;
+use super::{SshProxy, SshTarget};
 
 /// Options of ssh that have a value.
 const SSH_OPTIONS_WITH_VALUE: &[char] = &[
@@ -34,6 +34,11 @@ pub enum SshArgumentError {
         "OpenSSH cannot use the file of host keys {0:?}: its path has white space, `%`, `$`, quotes or a backslash"
     )]
     KnownHostsPath(String),
+    /// A word of the command that reaches a node through the bus has other characters than letters, digits and `/._+@-`.
+    #[error(
+        "{0:?} cannot be a word of a ProxyCommand: it has other characters than letters, digits and `/._+@-`"
+    )]
+    ProxyWord(String),
 }
 
 impl SshProgram {
@@ -112,18 +117,20 @@ fn pin_options(target: &SshTarget) -> Result<Vec<String>, SshArgumentError> {
     Ok(settings.into_iter().flat_map(|setting| ["-o".to_owned(), setting]).collect())
 }
 
-/// The settings that accept the node's own host keys, and no others.
+/// The settings that reach the node, and accept its own host keys and no others.
 fn pin_settings(target: &SshTarget) -> Result<Vec<String>, SshArgumentError> {
-    let Some(path) = &target.known_hosts else { return Ok(Vec::new()) };
+    let mut settings: Vec<String> = target.proxy.iter().map(SshProxy::setting).collect();
+    let Some(path) = &target.known_hosts else { return Ok(settings) };
     let path = plain_path(path)?;
-    Ok(vec![
+    settings.extend([
         format!("HostKeyAlias={}", target.node),
         format!("UserKnownHostsFile={path}"),
         "GlobalKnownHostsFile=/dev/null".to_owned(),
         "StrictHostKeyChecking=yes".to_owned(),
         "CheckHostIP=no".to_owned(),
         "UpdateHostKeys=no".to_owned(),
-    ])
+    ]);
+    Ok(settings)
 }
 
 /// OpenSSH splits the value at white space, and expands tokens and variables in it.
@@ -143,7 +150,7 @@ mod tests {
     fn target(known_hosts: Option<&str>) -> SshTarget {
         let node = Identity::parse("db1.acme.net").unwrap();
         let address = SshAddress::from_fact(Some(&"2001:db8::1".into())).unwrap();
-        SshTarget { node, address, known_hosts: known_hosts.map(Into::into) }
+        SshTarget { node, address, known_hosts: known_hosts.map(Into::into), proxy: None }
     }
 
     fn arguments(program: SshProgram, known_hosts: Option<&str>, own: &[&str]) -> Vec<String> {
@@ -193,6 +200,27 @@ mod tests {
             let (before, after) = own.split_at(options);
             assert_eq!(found, [before, &["--", "2001:db8::1"], after].concat(), "{own:?}");
         }
+    }
+
+    #[test]
+    fn proxy_comes_before_the_options_of_the_user() {
+        let node = Identity::parse("db1").unwrap();
+        let options = crate::ssh::SshProxyOptions::default();
+        let proxy = SshProxy::for_node(Path::new("/rpc"), options, &node, 22).unwrap();
+        let mut target = target(None);
+        target.proxy = Some(proxy);
+        let own = ["-oProxyCommand=other".to_owned()];
+        let found = program_arguments(SshProgram::Ssh, &target, &own).unwrap();
+        let expected = [
+            "-o",
+            "ProxyCommand=/rpc --quiet tunnel db1 22 --stdio",
+            "-oProxyCommand=other",
+            "--",
+            "2001:db8::1",
+        ];
+        assert_eq!(found, expected);
+        let text = config_text(&[target]).unwrap();
+        assert!(text.ends_with("    ProxyCommand /rpc --quiet tunnel db1 22 --stdio\n"), "{text}");
     }
 
     #[test]

@@ -6,6 +6,7 @@
 mod arguments;
 mod host;
 mod known_hosts;
+mod proxy;
 
 use std::path::PathBuf;
 
@@ -18,6 +19,7 @@ use crate::fleet::FleetConnection;
 pub use arguments::{SshArgumentError, SshProgram, config_text, program_arguments};
 pub use host::{SshAddress, SshAddressError};
 pub use known_hosts::{KnownHostsError, known_hosts_text};
+pub use proxy::{SshProxy, SshProxyOptions};
 
 /// Why it is not known how OpenSSH reaches a node.
 #[derive(Debug, thiserror::Error)]
@@ -46,6 +48,8 @@ pub struct SshTarget {
     pub address: SshAddress,
     /// The file with its host keys; `None` if they are unknown, or are not to be pinned. OpenSSH then decides by its own files.
     pub known_hosts: Option<PathBuf>,
+    /// The command that reaches it through the bus; `None` for a direct connection.
+    pub proxy: Option<SshProxy>,
 }
 
 /// What the signed record of a node says about its sshd.
@@ -115,8 +119,8 @@ impl SshNode {
         Ok(Self { node: node.clone(), address, host_keys })
     }
 
-    /// The target, with this file of host keys.
-    pub fn into_target(self, known_hosts: Option<PathBuf>) -> SshTarget {
-        SshTarget { node: self.node, address: self.address, known_hosts }
+    /// The target, with this file of host keys, and reached in this way.
+    pub fn into_target(self, known_hosts: Option<PathBuf>, proxy: Option<SshProxy>) -> SshTarget {
+        SshTarget { node: self.node, address: self.address, known_hosts, proxy }
     }
 }

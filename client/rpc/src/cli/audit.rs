@@ -69,7 +69,8 @@ pub struct AuditShowArgs {
     /// Show only requests to this agent
     #[arg(long, value_name = "NAME")]
     pub agent: Option<SubjectName>,
-    /// Show only records with this verdict: started, executed, denied, refused or lost
+    /// Show only records with this verdict: started, executed, ended, denied,
+    /// refused or lost
     #[arg(long, value_name = "VERDICT", hide_possible_values = true)]
     pub verdict: Option<AuditVerdictFilter>,
     /// Print the records unchanged, one line of JSON each
@@ -84,6 +85,8 @@ pub enum AuditVerdictFilter {
     Started,
     /// The action was executed.
     Executed,
+    /// Work that an action had begun, such as a tunnel, ended.
+    Ended,
     /// The caller has no permission.
     Denied,
     /// The action was not executed for another reason.

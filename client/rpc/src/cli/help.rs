@@ -46,6 +46,7 @@ OpenSSH:
   ssh         Log in to a node by OpenSSH, or run a command on nodes
   scp         Copy files to or from a node by OpenSSH
   sftp        Transfer files to or from a node interactively by OpenSSH
+  tunnel      Connect to a port of a node through the broker
 
 Jobs:
   job         List, show, compare, undo and delete stored jobs

@@ -37,7 +37,7 @@ Examples:
       --dir policies/ --fact environment=production --class mysql::master \\
       --data 'puppet().enabled=false'"
     )]
-    Explain(PolicyExplainArgs),
+    Explain(Box<PolicyExplainArgs>),
     /// Run the cases of a test file against policies
     #[command(after_help = "A test file is TOML:
   policies = \"policies\"            # default: the file's directory
@@ -95,6 +95,9 @@ pub struct PolicyExplainArgs {
     /// Class of the node, in addition to the file; repeatable
     #[arg(long = "class", value_name = "CLASS")]
     pub classes: Vec<String>,
+    /// Input of the request, for rules with input:NAME=VALUE; repeatable
+    #[arg(long = "input", value_name = "NAME=VALUE", value_parser = parse_input)]
+    pub inputs: Vec<(String, String)>,
     /// Result of a data source, for example "puppet().enabled=false"; unknown if not given; repeatable
     #[arg(long = "data", value_name = "VALUE")]
     pub data: Vec<String>,
@@ -121,6 +124,11 @@ pub struct PolicyTestArgs {
     /// JSON output.
     #[command(flatten)]
     pub json: JsonArgs,
+}
+
+fn parse_input(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("write it as NAME=VALUE, as in port=22")?;
+    Ok((name.to_owned(), value.to_owned()))
 }
 
 fn parse_verdict(text: &str) -> Result<RuleVerdict, &'static str> {

@@ -20,6 +20,7 @@ pub const SSH_HELP: &str = "Examples:
   rpc ssh -I db1.acme.net -- -l root uptime
   rpc ssh -C apache --all --parallel 8 -- systemctl is-active apache2
   rpc ssh -C apache --address-fact networking.ip --print
+  rpc ssh -I db1.acme.net --via bus
   rpc ssh --ssh-config > ~/.ssh/muster.conf   then `Include muster.conf` in ~/.ssh/config
 
 Several matches open a menu: type a part of a name or a number. Without a terminal
@@ -30,6 +31,7 @@ host keys that the node has signed, and refuses others.";
 pub const SCP_HELP: &str = "Examples:
   rpc scp -C mysql::master --address-fact networking.ip -- dump.sql :/tmp/
   rpc scp -I web1.acme.net -- -r :/etc/apache2 .
+  rpc scp -I web1.acme.net --via bus -- page.html :/var/www/
 
 A path that begins with a colon is on the node.";
 
@@ -37,6 +39,10 @@ A path that begins with a colon is on the node.";
 pub const SFTP_HELP: &str = "Examples:
   rpc sftp -I db1.acme.net
   rpc sftp -C mysql::master -- -b commands.txt";
+
+/// The port of sshd on the node, for `--via`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BusPort(pub u16);
 
 /// Which node, and how it is reached.
 #[derive(Debug, Args)]
@@ -47,6 +53,9 @@ pub struct SshTargetArgs {
     /// Connect to the address in this fact, as in networking.ip, instead of the name
     #[arg(long, value_name = "FACT", value_parser = parse_fact_name)]
     pub address_fact: Option<String>,
+    /// Reach the node through the broker: `bus`, or `bus:PORT` if its sshd has another port than 22
+    #[arg(long, value_name = "WAY", value_parser = parse_bus_port, conflicts_with = "address_fact")]
+    pub via: Option<BusPort>,
     /// Let OpenSSH check host keys by its own files, not by what the node has signed
     #[arg(long)]
     pub own_host_keys: bool,
@@ -89,6 +98,15 @@ pub struct SftpArgs {
     /// The node.
     #[command(flatten)]
     pub target: SshTargetArgs,
+}
+
+fn parse_bus_port(text: &str) -> Result<BusPort, &'static str> {
+    let port = match text.split_once(':') {
+        None if text == "bus" => Some(22),
+        Some(("bus", port)) => port.parse().ok().filter(|port| *port > 0),
+        _ => None,
+    };
+    port.map(BusPort).ok_or("write `bus`, or `bus:PORT`")
 }
 
 fn parse_fact_name(text: &str) -> Result<String, String> {

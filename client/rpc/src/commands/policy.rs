@@ -6,7 +6,7 @@ use muster_policy_tools::{
     AssumedDataValues, PolicyTestSuite, SavedNode, lint_policies, read_directory, read_paths,
 };
 use muster_request::AgentSchemas;
-use serde_json::Map;
+use serde_json::{Map, Value};
 
 use super::context::CommandContext;
 use super::form;
@@ -59,6 +59,8 @@ fn explain_decision(args: &PolicyExplainArgs, cx: CommandContext<'_>) -> Command
     for assumption in &args.data {
         data = data.with_value(assumption)?;
     }
+    let text = |(name, value): &(String, String)| (name.clone(), Value::from(value.as_str()));
+    let inputs: Map<String, Value> = args.inputs.iter().map(text).collect();
     let reading = read_directory(&args.dir, args.default)?;
     for problem in &reading.problems {
         cx.printer.print_warning(problem);
@@ -68,6 +70,7 @@ fn explain_decision(args: &PolicyExplainArgs, cx: CommandContext<'_>) -> Command
         agent: &args.agent,
         action: &args.action,
         node: &node.view(),
+        inputs: Some(&inputs),
         now: args.at.unwrap_or_else(unix_millis_now),
     };
     let explanation = reading.set.explain(&query, &data.to_lookup_values());

@@ -9,13 +9,14 @@ use std::path::PathBuf;
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use muster_request::{
-    FleetConnection, KnownHostsError, SshArgumentError, SshOptions, SshProgram, SshTarget,
-    config_text, known_hosts_text, program_arguments, replace_cache_file,
+    FleetConnection, KnownHostsError, SshArgumentError, SshOptions, SshProgram, SshProxy,
+    SshProxyOptions, SshTarget, config_text, known_hosts_text, program_arguments,
+    replace_cache_file,
 };
 use muster_secret::files::FileAccessError;
 use muster_wire::identity::Identity;
 
-use crate::cli::ssh::{SshArgs, SshTargetArgs};
+use crate::cli::ssh::{BusPort, SshArgs, SshTargetArgs};
 use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Result};
 use crate::error::CommandError;
 use crate::render::shell_word;
@@ -41,6 +42,9 @@ pub enum SshCommandError {
     /// The file of host keys cannot be written.
     #[error("cannot write the file of host keys")]
     File(#[source] FileAccessError),
+    /// The path of `rpc` or of its configuration is not known.
+    #[error("cannot find the path of rpc or of its configuration")]
+    Program(#[source] io::Error),
     /// The menu cannot be shown.
     #[error("cannot show the menu")]
     Menu(#[source] io::Error),
@@ -178,19 +182,31 @@ impl<'a> SshSession<'a> {
             without_keys: self.args.own_host_keys,
         };
         let found = self.fleet.read_ssh_node(node, options).await?;
+        let proxy = self.prepare_proxy(node)?;
         if found.host_keys.is_empty() {
             if !self.args.own_host_keys {
                 self.cx.printer.print_warning(format_args!(
                     "the directory has no ssh host keys of {node}; OpenSSH checks its own files"
                 ));
             }
-            return Ok(found.into_target(None));
+            return Ok(found.into_target(None, proxy));
         }
         let text = known_hosts_text(std::slice::from_ref(&found)).map_err(SshCommandError::from)?;
         let directory = self.directory.as_ref().ok_or(SshCommandError::NoCache)?;
         let path = directory.join(node.as_str());
         replace_cache_file(&path, text.as_bytes()).map_err(SshCommandError::File)?;
-        Ok(found.into_target(Some(path)))
+        Ok(found.into_target(Some(path), proxy))
+    }
+
+    /// The command for `--via`, with the options that select the configuration.
+    fn prepare_proxy(&self, node: &Identity) -> Result<Option<SshProxy>> {
+        let Some(BusPort(port)) = self.args.via else { return Ok(None) };
+        let program = std::env::current_exe().map_err(SshCommandError::Program)?;
+        let config = self.cx.config.map(std::path::absolute).transpose();
+        let config = config.map_err(SshCommandError::Program)?;
+        let options = SshProxyOptions { config: config.as_deref(), context: self.cx.context };
+        let proxy = SshProxy::for_node(&program, options, node, port);
+        Ok(Some(proxy.map_err(SshCommandError::from)?))
     }
 }
 

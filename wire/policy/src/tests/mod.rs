@@ -54,6 +54,7 @@ fn with_query<T>(words: [&str; 3], now: Millis, answer: impl FnOnce(&PolicyQuery
         agent: &SubjectName::parse(agent).unwrap(),
         action: &SubjectName::parse(action).unwrap(),
         node: &node,
+        inputs: None,
         now,
     })
 }
@@ -307,6 +308,67 @@ fn caller_expression_matches_whole_names() {
     ] {
         let set = load_valid(&[("service.policy", &format!("allow\t{field}\t*\t*\n"))]);
         assert_eq!(decide(&set, caller, "service", "stop").allowed, holds, "{field} {caller}");
+    }
+}
+
+#[test]
+fn rule_applies_to_requests_with_its_inputs() {
+    let set = load_valid(&[(
+        "tunnel.policy",
+        "deny\teve\topen\t*\tinput:port=22\n\
+         allow\trip\topen\t*\t*\tinput:port=22,2222\n\
+         allow\tanna\topen\t*\t*\tinput:port=5432 input:tls=true\n\
+         allow\teve\topen\t*\t*\n",
+    )]);
+    let decide = |caller: &str, inputs: serde_json::Value| {
+        with_query([caller, "tunnel", "open"], 0, |asked| {
+            let asked = PolicyQuery { inputs: inputs.as_object(), ..*asked };
+            set.decide_query(&asked, &KnownLookups::default()).allowed
+        })
+    };
+    for (caller, inputs, allowed) in [
+        ("rip", json!({"port": 22}), true),
+        ("rip", json!({"port": "2222"}), true),
+        ("rip", json!({"port": 222}), false),
+        ("rip", json!({"port": [22]}), false),
+        ("rip", json!({"port": null}), false),
+        ("rip", json!({}), false),
+        ("rip", json!(null), false),
+        ("anna", json!({"port": 5432, "tls": true}), true),
+        ("anna", json!({"port": 5432}), false),
+        ("anna", json!({"port": 22, "tls": true}), false),
+        ("eve", json!({"port": 22}), false),
+        ("eve", json!({"port": 23}), true),
+    ] {
+        assert_eq!(decide(caller, inputs.clone()), allowed, "{caller} {inputs}");
+    }
+    let explained = with_query(["anna", "tunnel", "open"], 0, |asked| {
+        set.explain(asked, &KnownLookups::default())
+    });
+    let reasons: Vec<String> = explained
+        .steps
+        .iter()
+        .filter_map(|step| step.mismatch.as_ref().map(ToString::to_string))
+        .collect();
+    assert!(reasons.contains(&"it applies to requests with port=5432 tls=true".to_owned()));
+}
+
+#[test]
+fn condition_on_an_input_has_a_name_and_values() {
+    for option in [
+        "input:",
+        "input:port",
+        "input:port=",
+        "input:=22",
+        "input:a.b=1",
+        "input:port=22,",
+        "input:port=22 input:port=23",
+    ] {
+        let line = format!("allow\trip\topen\t*\t*\t{option}\n");
+        let (_, problems) = load(&[("tunnel.policy", &line)], RuleVerdict::Deny);
+        assert_eq!(problems.len(), 1, "{option}");
+        let text = problems[0].to_string();
+        assert!(text.contains("is not a condition on an input"), "{text}");
     }
 }
 

@@ -129,6 +129,7 @@ fn partly_known<T>(
             collectives: &[],
             state: None,
         },
+        inputs: None,
         now: 0,
     })
 }

@@ -1,0 +1,100 @@
+//! `rpc tunnel NODE PORT`: connections to a port of a node through the bus.
+
+use std::io;
+use std::net::SocketAddr;
+
+use muster_base::error_chain;
+use muster_request::{
+    FleetConnection, ProcessInput, ProcessOutput, TargetSelection, TunnelConnectionEvent,
+    TunnelDialer, TunnelError, TunnelListener,
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::cli::tunnel::TunnelArgs;
+use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
+use crate::error::CommandError;
+use crate::render::escape_to_line;
+
+/// Why there is no local end of a tunnel.
+#[derive(Debug, thiserror::Error)]
+pub enum TunnelEndpointError {
+    /// The address is in use, or not one of this machine.
+    #[error("cannot listen on {address}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// The I/O error.
+        source: io::Error,
+    },
+    /// Standard input and output cannot be used.
+    #[error("cannot use standard input and output")]
+    Streams(#[source] io::Error),
+}
+
+impl CommandError for TunnelEndpointError {}
+
+impl CommandError for TunnelError {
+    fn hints(&self) -> Vec<String> {
+        let hint = self.is_broker_refusal().then(|| PUSH_HINT.to_owned());
+        Vec::from_iter(hint)
+    }
+
+    fn exit_code(&self) -> CommandExitCode {
+        match self {
+            Self::Refused { .. } | Self::Ended { .. } => CommandExitCode::SomeFailed,
+            Self::Absent(_) | Self::Silent(_) => CommandExitCode::NoneAnswered,
+            _ => CommandExitCode::Local,
+        }
+    }
+}
+
+const PUSH_HINT: &str = "the organisation is older than tunnels: run `rpc org push`, which gives its users the permission, and connect again";
+
+/// Runs the command.
+pub async fn run(args: TunnelArgs, cx: CommandContext<'_>) -> CommandResult {
+    let settings = cx.load_settings()?;
+    let fleet = FleetConnection::connect(&settings, &TargetSelection::default()).await?;
+    let dialer = fleet.tunnel_dialer(args.node, args.port);
+    if args.stdio {
+        return carry_stdio(&dialer).await;
+    }
+    let address = args.listen;
+    let to_error = |source| TunnelEndpointError::Listen { address, source };
+    let listener = TunnelListener::bind(address, dialer.clone()).await.map_err(to_error)?;
+    cx.printer.print_line(listener.local_address().map_err(to_error)?)?;
+    cx.printer.print_message(format_args!(
+        "Connections are carried to port {} of {}; Ctrl-C closes them",
+        dialer.port(),
+        dialer.node()
+    ));
+    listener.serve_until_interrupt(|event| report_event(&event, cx)).await;
+    Ok(CommandExitCode::Passed)
+}
+
+async fn carry_stdio(dialer: &TunnelDialer) -> CommandResult {
+    let tunnel = dialer.dial().await?;
+    let input = ProcessInput::open().map_err(TunnelEndpointError::Streams)?;
+    let output = ProcessOutput::open().map_err(TunnelEndpointError::Streams)?;
+    tunnel.carry(input, output, CancellationToken::new()).await?;
+    Ok(CommandExitCode::Passed)
+}
+
+fn report_event(event: &TunnelConnectionEvent, cx: CommandContext<'_>) {
+    let printer = cx.printer;
+    match event {
+        TunnelConnectionEvent::Ended(carried) => printer.print_detail(format_args!(
+            "connection ended: {} bytes to the node, {} bytes from it",
+            carried.totals.sent, carried.totals.received
+        )),
+        TunnelConnectionEvent::Interrupted => {}
+        TunnelConnectionEvent::Failed(error) => {
+            printer.print_error(format_args!("{}", escape_to_line(&error_chain(error))));
+            for hint in error.hints() {
+                printer.print_hint(&hint);
+            }
+        }
+        TunnelConnectionEvent::NotAccepted(error) => {
+            printer.print_warning(format_args!("cannot accept a connection: {error}"));
+        }
+    }
+}
