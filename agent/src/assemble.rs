@@ -11,6 +11,7 @@ use muster_api::base::{duration_millis, error_chain, unix_millis};
 use muster_api::system::System;
 use muster_api::system::real::RealSystem;
 use muster_bus::{BusError, BusOptions};
+use muster_nrpe::CheckMonitor;
 use muster_package::PackageWorkers;
 use muster_policy::PolicySet;
 use muster_provision::DeliveryTarget;
@@ -20,7 +21,7 @@ use muster_wire::identity::Identity;
 use muster_wire::sign::Signer;
 use muster_wire::token::AccountTrust;
 
-use crate::agents::{self, BrokerHandles, PluginSetupError};
+use crate::agents::{self, BackgroundPlugins, BrokerHandles, PluginSetupError};
 use crate::audit::{AuditLog, AuditLogError, AuditOptions};
 use crate::begun::BegunRequests;
 use crate::classes::ClassStore;
@@ -104,6 +105,8 @@ pub struct AssembledDaemon {
     pub broker_handles: BrokerHandles,
     /// Resumes the Puppet runs of an earlier daemon, and counts runs that others start.
     pub puppet: PuppetRunMonitor,
+    /// The scheduled checks; `None` without the agent `nrpe`.
+    pub checks: Option<CheckMonitor>,
     /// Directory of the refresh ledger.
     pub engine_dir: PathBuf,
     /// The machine that the daemon itself runs on; a source of facts too.
@@ -185,9 +188,19 @@ pub fn assemble_daemon(
     restore_confirmation(&core, config);
     reload_facts(&core, &*host);
     core.state.refresh(&*core.system);
-    let puppet = plugins.puppet.build_monitor(Arc::clone(&core.system));
-    let (core, engine_dir, packages) = (Arc::new(core), plugins.engine_dir, plugins.packages);
-    Ok(AssembledDaemon { core, options, broker_handles, puppet, engine_dir, host, packages })
+    let BackgroundPlugins { puppet, checks, engine_dir, packages } = plugins.background;
+    let puppet = puppet.build_monitor(Arc::clone(&core.system));
+    let core = Arc::new(core);
+    Ok(AssembledDaemon {
+        core,
+        options,
+        broker_handles,
+        puppet,
+        checks,
+        engine_dir,
+        host,
+        packages,
+    })
 }
 
 /// Sets the maximum age of the account token, counted from when an earlier daemon confirmed it.
