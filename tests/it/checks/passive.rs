@@ -57,7 +57,8 @@ impl CommandPipe {
     /// All lines that have arrived.
     fn lines(&mut self) -> Vec<String> {
         let mut bytes = vec![0; 65_536];
-        while let Some(count) = self.reader.as_mut().and_then(|reader| reader.read(&mut bytes).ok()) {
+        while let Some(count) = self.reader.as_mut().and_then(|reader| reader.read(&mut bytes).ok())
+        {
             self.text += std::str::from_utf8(&bytes[..count]).unwrap();
         }
         self.text.lines().map(str::to_owned).collect()
@@ -113,7 +114,7 @@ async fn check_writes_one_line_for_each_node_and_needs_a_reader() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn follower_writes_states_and_then_each_event() {
-    let fleet = ScheduleFleet::start(&entry("x", "max_attempts = 1")).await;
+    let fleet = ScheduleFleet::start(&entry("x", "max_attempts = 1\nflap_detection = false")).await;
     let mut pipe = CommandPipe::new(&fleet);
     fleet.trigger(1).await;
     let path = pipe.path();
@@ -131,10 +132,7 @@ async fn follower_writes_states_and_then_each_event() {
         fleet.node.write("plugins/output", hostile);
         fleet.set_result(&format!("cat $dir/output; exit {}", 1 + (number + 1) % 2));
         fleet.call("trigger", &["check=x"]).await;
-        await_state("the line arrives", || {
-            pipe.lines().len() >= number + 2
-        })
-        .await;
+        await_state("the line arrives", || pipe.lines().len() >= number + 2).await;
         let lines = pipe.lines();
         assert!(lines.iter().all(|line| is_result(line, "x")), "{hostile:?}: {lines:?}");
         assert_eq!(lines.len(), number + 2, "{lines:?}");
@@ -154,7 +152,11 @@ async fn nodes_answer_without_a_directory_and_commands_change_them() {
     let output = rpc.run(&["checks"]).await;
     let text = String::from_utf8(output.stdout.clone()).unwrap();
     let lines: Vec<&str> = text.lines().collect();
-    assert!(lines[1].starts_with(NODE) && lines[1].contains("CRITICAL"), "{}", describe_output(&output));
+    assert!(
+        lines[1].starts_with(NODE) && lines[1].contains("CRITICAL"),
+        "{}",
+        describe_output(&output)
+    );
     assert_eq!(
         lines[2],
         "2 checks on 1 nodes: 1 CRITICAL, 0 UNKNOWN, 0 WARNING, 0 OK, 1 not checked"
@@ -164,7 +166,8 @@ async fn nodes_answer_without_a_directory_and_commands_change_them() {
     };
     assert_eq!((output.status.code(), exit_state(&[]).await), (Some(0), Some(2)));
     for (hostile, comment) in HOSTILE.iter().map(|text| (text, format!("--comment={text}"))) {
-        let output = rpc.run(&["checks", "ack", "x", "-I", NODE, &comment, "--for", "2h", "--yes"]).await;
+        let output =
+            rpc.run(&["checks", "ack", "x", "-I", NODE, &comment, "--for", "2h", "--yes"]).await;
         assert!(output.status.success(), "{hostile:?}: {}", describe_output(&output));
         let printed = [output.stdout, output.stderr].concat();
         let printed = String::from_utf8(printed).unwrap();
@@ -194,11 +197,13 @@ async fn nodes_answer_without_a_directory_and_commands_change_them() {
         let output = rpc.run(&[&["checks"], line, &["-I", NODE]].concat()).await;
         assert_eq!(output.status.code(), Some(expected), "{line:?}: {}", describe_output(&output));
     }
-    let row = fleet.await_row("x", "it is in maintenance", |row| !row["maintenance"].is_null()).await;
+    let row =
+        fleet.await_row("x", "it is in maintenance", |row| !row["maintenance"].is_null()).await;
     assert_eq!(row["maintenance"]["author"], json!("rip"));
     poll_until_ok("the audit log has the changes", Duration::from_mins(1), async || {
         let log = std::fs::read_to_string(fleet.node.path("audit.log")).unwrap();
-        let has_all = ["acknowledge", "endmaintenance", "trigger"].iter().all(|name| log.contains(name));
+        let has_all =
+            ["acknowledge", "endmaintenance", "trigger"].iter().all(|name| log.contains(name));
         if has_all { Ok(()) } else { Err(log) }
     })
     .await;

@@ -110,11 +110,13 @@ async fn nagios_state(nodes: &MachineNodes, service: &str) -> Option<(u8, String
 }
 
 async fn await_nagios(nodes: &MachineNodes, service: &str, accept: impl Fn(u8, &str) -> bool) {
-    poll_until_ok(&format!("Nagios has {service}"), RECOVERY_TIMEOUT, async || {
-        match nagios_state(nodes, service).await {
-            Some((state, output)) if accept(state, &output) => Ok(()),
-            other => Err(format!("{other:?}")),
-        }
+    poll_until_ok(&format!("Nagios has {service}"), RECOVERY_TIMEOUT, async || match nagios_state(
+        nodes, service,
+    )
+    .await
+    {
+        Some((state, output)) if accept(state, &output) => Ok(()),
+        other => Err(format!("{other:?}")),
     })
     .await;
 }
@@ -174,7 +176,9 @@ async fn debians_plugins_run_by_schedule_and_nagios_core_reads_the_results() {
     let is_ready = "journalctl -u muster-follow | grep 'Wrote [0-9]* states'";
     nodes.machines.await_script(NAGIOS_HOST, is_ready).await;
     let change = |state: &str| {
-        format!("sed -i 's|^command.check_dummy.*|command[check_dummy]={PLUGIN_DIRECTORY}/check_dummy {state}|' /etc/nagios/nrpe.cfg")
+        format!(
+            "sed -i 's|^command.check_dummy.*|command[check_dummy]={PLUGIN_DIRECTORY}/check_dummy {state}|' /etc/nagios/nrpe.cfg"
+        )
     };
     for (arguments, code, text) in [("2 down", 2, "CRITICAL: down"), ("0 up", 0, "OK: up")] {
         nodes.machines.sh(NAGIOS_HOST, &change(arguments)).await;

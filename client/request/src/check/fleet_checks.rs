@@ -96,7 +96,8 @@ impl FleetCheckList {
             }
             list.omitted += omitted;
             let to_check = |(name, check)| FleetCheck::from_record(&node, name, check, is_missing);
-            list.checks.extend(checks.into_iter().filter(|(name, _)| is_check_name(name)).map(to_check));
+            list.checks
+                .extend(checks.into_iter().filter(|(name, _)| is_check_name(name)).map(to_check));
         }
         list.sort();
         list
@@ -282,7 +283,9 @@ mod tests {
         assert_eq!(overall(json!({"x": {"state": "ok", "overdue": true}})), CheckState::Unknown);
         assert_eq!(overall(json!({"x": {"state": "warning"}, "y": {}})), CheckState::Warning);
         assert_eq!(
-            overall(json!({"x": {"state": "warning"}, "y": {"state": "critical", "maintenance": true}})),
+            overall(
+                json!({"x": {"state": "warning"}, "y": {"state": "critical", "maintenance": true}})
+            ),
             CheckState::Warning
         );
         let all = json!({"x": {"state": "unknown"}, "y": {"state": "critical"}});

@@ -134,7 +134,9 @@ impl NagiosPipe {
         let path = path.to_owned();
         // A regular file would be found too late: it must not be written to.
         match path.metadata() {
-            Ok(found) if !found.file_type().is_fifo() => return Err(NagiosPipeError::NotAPipe(path)),
+            Ok(found) if !found.file_type().is_fifo() => {
+                return Err(NagiosPipeError::NotAPipe(path));
+            }
             Ok(_) => {}
             Err(source) => return Err(NagiosPipeError::Open { path, source }),
         }
@@ -154,7 +156,10 @@ impl NagiosPipe {
     }
 
     /// Writes a result. Waits some seconds if the pipe is full.
-    pub async fn write_result(&mut self, result: &PassiveResult<'_>) -> Result<(), NagiosPipeError> {
+    pub async fn write_result(
+        &mut self,
+        result: &PassiveResult<'_>,
+    ) -> Result<(), NagiosPipeError> {
         let (line, path) = (result.to_line(), self.path.clone());
         let deadline = Instant::now() + WRITE_TIMEOUT;
         loop {
@@ -196,7 +201,15 @@ mod tests {
 
     fn result<'a>(output: &'a str, perfdata: &'a str, long_output: &'a str) -> PassiveResult<'a> {
         let (time, host, service) = (1_780_000_000, "web1.example.net", "load");
-        PassiveResult { time, host, service, state: CheckState::Critical, output, perfdata, long_output }
+        PassiveResult {
+            time,
+            host,
+            service,
+            state: CheckState::Critical,
+            output,
+            perfdata,
+            long_output,
+        }
     }
 
     #[test]

@@ -90,7 +90,14 @@ pub enum ListedState {
 #[expect(clippy::struct_excessive_bools, reason = "each is a separate command-line flag")]
 pub struct CheckListArgs {
     /// Show these states only: ok, warning, critical, unknown, not-checked, missing
-    #[arg(long, value_name = "STATES", value_enum, value_delimiter = ',', hide_possible_values = true, conflicts_with = "all")]
+    #[arg(
+        long,
+        value_name = "STATES",
+        value_enum,
+        value_delimiter = ',',
+        hide_possible_values = true,
+        conflicts_with = "all"
+    )]
     pub state: Vec<ListedState>,
     /// Show all checks
     #[arg(long, conflicts_with = "problems")]

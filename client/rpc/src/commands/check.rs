@@ -66,7 +66,10 @@ pub async fn run(args: CheckArgs, cx: CommandContext<'_>) -> CommandResult {
 }
 
 /// The result, after each node's own was written to Nagios' command pipe, if there is one. The pipe is opened before nodes are asked.
-async fn find_and_pass_on(args: &CheckArgs, cx: CommandContext<'_>) -> Result<(CheckOutcome, bool)> {
+async fn find_and_pass_on(
+    args: &CheckArgs,
+    cx: CommandContext<'_>,
+) -> Result<(CheckOutcome, bool)> {
     let Some(path) = &args.command_file else { return find_outcome(args, cx).await };
     let mut pipe = NagiosPipe::open(path)?;
     let (outcome, is_cached) = find_outcome(args, cx).await?;

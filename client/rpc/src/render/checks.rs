@@ -162,7 +162,8 @@ pub fn render_checks_table(
 /// The names of the nodes and checks, one pair per line.
 pub fn render_check_names(document: &FleetChecksDocument<'_>) -> String {
     let lines = document.checks.iter();
-    let lines = lines.map(|row| format!("{} {}\n", escape_to_line(row.node), escape_to_line(row.check)));
+    let lines =
+        lines.map(|row| format!("{} {}\n", escape_to_line(row.node), escape_to_line(row.check)));
     lines.collect::<Vec<_>>().concat()
 }
 
