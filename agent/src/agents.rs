@@ -23,7 +23,7 @@ use muster_host::external::{AgentDirectory, ExternalOptions, SandboxHelper};
 use muster_host::{AgentRegistry, RegistryError};
 use muster_motd::{MotdPlugin, MotdRenderer};
 use muster_nettest::NettestPlugin;
-use muster_nrpe::NrpePlugin;
+use muster_nrpe::{CheckMonitor, NrpePlugin};
 use muster_package::{PackagePlugin, PackageWorkers};
 use muster_permits::{PermitClient, PermitPlugin};
 use muster_process::ProcessPlugin;
@@ -110,8 +110,17 @@ pub struct ConfiguredPlugins {
     pub data_sources: Vec<ValidatedDataSource>,
     /// The subsystems whose state the node reports.
     pub state_sources: Vec<Arc<dyn StateSource>>,
+    /// What works between requests, too.
+    pub background: BackgroundPlugins,
+}
+
+/// What plugins do or keep between requests.
+#[derive(Debug)]
+pub struct BackgroundPlugins {
     /// The agent `puppet`, which also works in the background between requests.
     pub puppet: PuppetPlugin,
+    /// The scheduled checks; `None` without the agent `nrpe`.
+    pub checks: Option<CheckMonitor>,
     /// Directory of the refresh ledger.
     pub engine_dir: PathBuf,
     /// The workers that change packages.
@@ -154,7 +163,7 @@ fn build_plugins(
     builder.add::<FilemgrPlugin>(())?;
     let motd = builder.add::<MotdPlugin>(())?.renderer();
     builder.add::<NettestPlugin>(())?;
-    builder.add::<NrpePlugin>(())?;
+    let checks = builder.add::<NrpePlugin>(())?.monitor();
     let packages = Arc::new(PackageWorkers::new(daemon, current_program()?));
     builder.add::<PackagePlugin>(Arc::clone(&packages))?;
     builder.add::<PermitPlugin>(permits())?;
@@ -173,7 +182,8 @@ fn build_plugins(
     builder.add::<ServicePlugin>(Arc::new(DaemonRestart(restarts)))?;
     builder.add::<ShellPlugin>(())?;
     builder.add::<TunnelPlugin>(handles.tunnels.clone())?;
-    Ok(builder.finish(puppet, catalog.options().state_dir.clone(), packages, motd))
+    let engine_dir = catalog.options().state_dir.clone();
+    Ok(builder.finish(BackgroundPlugins { puppet, checks, engine_dir, packages, motd }))
 }
 
 /// Configures plugins, and collects their agents and data sources.
@@ -199,24 +209,10 @@ impl<'a> PluginListBuilder<'a> {
         Ok(plugin)
     }
 
-    fn finish(
-        mut self,
-        puppet: PuppetPlugin,
-        engine_dir: PathBuf,
-        packages: Arc<PackageWorkers>,
-        motd: Arc<MotdRenderer>,
-    ) -> ConfiguredPlugins {
+    fn finish(mut self, background: BackgroundPlugins) -> ConfiguredPlugins {
         self.data_sources.sort_by(|a, b| a.name().cmp(b.name()));
         let Self { agents, data_sources, state_sources, .. } = self;
-        ConfiguredPlugins {
-            agents,
-            data_sources,
-            state_sources,
-            puppet,
-            engine_dir,
-            packages,
-            motd,
-        }
+        ConfiguredPlugins { agents, data_sources, state_sources, background }
     }
 }
 

@@ -12,6 +12,7 @@ use muster_api::system::System;
 use muster_api::system::real::RealSystem;
 use muster_bus::{BusError, BusOptions};
 use muster_motd::MotdRenderer;
+use muster_nrpe::CheckMonitor;
 use muster_package::PackageWorkers;
 use muster_policy::PolicySet;
 use muster_provision::DeliveryTarget;
@@ -21,7 +22,7 @@ use muster_wire::identity::Identity;
 use muster_wire::sign::Signer;
 use muster_wire::token::AccountTrust;
 
-use crate::agents::{self, BrokerHandles, PluginSetupError};
+use crate::agents::{self, BackgroundPlugins, BrokerHandles, PluginSetupError};
 use crate::audit::{AuditLog, AuditLogError, AuditOptions};
 use crate::begun::BegunRequests;
 use crate::classes::ClassStore;
@@ -105,6 +106,8 @@ pub struct AssembledDaemon {
     pub broker_handles: BrokerHandles,
     /// Resumes the Puppet runs of an earlier daemon, and counts runs that others start.
     pub puppet: PuppetRunMonitor,
+    /// The scheduled checks; `None` without the agent `nrpe`.
+    pub checks: Option<CheckMonitor>,
     /// Directory of the refresh ledger.
     pub engine_dir: PathBuf,
     /// The machine that the daemon itself runs on; a source of facts too.
@@ -188,16 +191,19 @@ pub fn assemble_daemon(
     restore_confirmation(&core, config);
     reload_facts(&core, &*host);
     core.state.refresh(&*core.system);
-    let puppet = plugins.puppet.build_monitor(Arc::clone(&core.system));
+    let BackgroundPlugins { puppet, checks, engine_dir, packages, motd } = plugins.background;
+    let puppet = puppet.build_monitor(Arc::clone(&core.system));
+    let core = Arc::new(core);
     Ok(AssembledDaemon {
-        core: Arc::new(core),
+        core,
         options,
         broker_handles,
         puppet,
-        engine_dir: plugins.engine_dir,
+        checks,
+        engine_dir,
         host,
-        packages: plugins.packages,
-        motd: plugins.motd,
+        packages,
+        motd,
     })
 }
 

@@ -14,6 +14,7 @@ use muster_api::{
     RunningRequest, ValidatedDataSource, WorkEnd,
 };
 use muster_ddl::AgentDdl;
+use muster_filter::NodeFilter;
 use muster_filter::state::{NodeFacts, NodeView};
 use muster_host::{AgentRegistry, RunningRequests};
 use muster_policy::PolicySet;
@@ -307,6 +308,10 @@ impl NodeHandle for DaemonCore {
 
     fn classes(&self) -> Arc<[String]> {
         self.classes.current()
+    }
+
+    fn is_matched_by(&self, filter: &NodeFilter) -> bool {
+        self.with_node_view(|node| filter.matches(node))
     }
 
     fn agent_infos(&self) -> Vec<AgentInfo> {

@@ -1,7 +1,7 @@
-//! Publishes fleet events: signed messages about what happened on this node outside of a request. These are the outcomes of restarts, and refreshes
-//! that were dropped because their target left the catalog.
+//! Publishes fleet events: signed messages about what happened on this node outside of a request. These are the outcomes of restarts, refreshes
+//! that were dropped because their target left the catalog, and changes of scheduled checks, which wait in the file of their states.
 //!
-//! Both are written by other processes, too: the worker of a restart, which may restart this daemon, and `rpcd apply`. So the daemon reads them from
+//! The first two are written by other processes, too: the worker of a restart, which may restart this daemon, and `rpcd apply`. So the daemon reads them from
 //! their files. The ids of published events are on disk: after a crash between publishing and writing, an event is published again with the same id.
 
 use std::collections::VecDeque;
@@ -13,6 +13,7 @@ use muster_api::base::{error_chain, replace_file};
 use muster_api::system::SystemError;
 use muster_bus::{Bus, BusError};
 use muster_engine::ledger::expiry::{ExpiredRefresh, read_expired};
+use muster_nrpe::{CheckMonitor, StoredCheckEvent};
 use muster_restart::{RestartCycle, RestartState, RestartStore};
 use muster_wire::event::FleetEvent;
 use muster_wire::identity::{Identity, SubjectName};
@@ -43,6 +44,18 @@ pub(crate) struct EventSources {
     pub(crate) restarts: RestartStore,
     /// Directory of the refresh ledger.
     pub(crate) engine_dir: PathBuf,
+    /// The scheduled checks, if the node has any.
+    pub(crate) checks: Option<CheckMonitor>,
+}
+
+impl EventSources {
+    /// Waits for an event of a check.
+    async fn wait_for_event(&self) {
+        match &self.checks {
+            Some(checks) => checks.wait_for_event().await,
+            None => std::future::pending().await,
+        }
+    }
 }
 
 /// Publishes the events of the node, for the daemon's lifetime.
@@ -56,10 +69,16 @@ pub(crate) async fn publish_node_events(
     let mut published = PublishedEvents::load(path.clone()).await;
     let mut interval = Duration::ZERO;
     loop {
-        tokio::time::sleep(interval).await;
+        tokio::select! {
+            () = tokio::time::sleep(interval) => {}
+            () = sources.wait_for_event() => {}
+        }
         interval = IDLE_INTERVAL;
         if !bus.is_connected() {
             continue;
+        }
+        if let Some(checks) = &sources.checks {
+            publish_check_events(&core, &bus, checks).await;
         }
         let (reader, node) = (sources.clone(), core.identity().clone());
         let read = tokio::task::spawn_blocking(move || read_events(&reader, &node)).await;
@@ -88,6 +107,37 @@ pub(crate) async fn publish_node_events(
             published.save(path.clone()).await;
         }
     }
+}
+
+/// Publishes the events of checks in their order, up to the first one that the broker does not receive.
+async fn publish_check_events(core: &DaemonCore, bus: &Bus, checks: &CheckMonitor) {
+    let mut published = Vec::new();
+    for stored in checks.unpublished_events() {
+        let id = stored.id;
+        if let Some(event) = check_event(stored, core.identity())
+            && let Err(error) = publish_event(core, bus, &event).await
+        {
+            let error = error_chain(&error);
+            tracing::warn!(error, %id, "cannot publish an event of a check");
+            break;
+        }
+        published.push(id);
+    }
+    if !published.is_empty() {
+        checks.confirm_events(&published).await;
+    }
+}
+
+fn check_event(stored: StoredCheckEvent, node: &Identity) -> Option<FleetEvent> {
+    let StoredCheckEvent { id, kind, time, text, data } = stored;
+    Some(FleetEvent {
+        id,
+        sender: node.clone(),
+        kind: SubjectName::parse(&kind).ok()?,
+        text: shorten_text(&text),
+        data: serde_json::to_value(data).ok()?.as_object()?.clone(),
+        time,
+    })
 }
 
 /// Signs an event and publishes it. Returns when the broker has received it.

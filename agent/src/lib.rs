@@ -18,6 +18,7 @@ pub mod apply;
 pub mod assemble;
 pub mod audit;
 pub mod begun;
+mod check_tasks;
 pub mod classes;
 pub mod clock;
 pub mod config;

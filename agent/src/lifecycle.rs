@@ -10,6 +10,7 @@ use std::time::Duration;
 use muster_api::system::{System, launch};
 use muster_bus::{Bus, BusError};
 use muster_host::external::ScanMode;
+use muster_nrpe::CheckMonitor;
 use muster_tunnel::TunnelHub;
 use sd_notify::NotifyState;
 use tokio::sync::Notify;
@@ -19,6 +20,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::agents;
 use crate::assemble::{self, AssembleError, AssembledDaemon};
+use crate::check_tasks::CheckTasks;
 use crate::config::Config;
 use crate::core::DaemonCore;
 use crate::daemon::Daemon;
@@ -88,8 +90,9 @@ pub async fn run_until_signal(
     };
     let restart_requested = Arc::new(Notify::new());
     let delivery = DaemonFiles::new(config, Arc::clone(&restart_requested));
-    let AssembledDaemon { core, options, broker_handles, puppet, engine_dir, host, packages, motd } =
-        assemble::assemble_daemon(config, config_file, Arc::new(delivery))?;
+    let assembled = assemble::assemble_daemon(config, config_file, Arc::new(delivery))?;
+    let AssembledDaemon { core, options, broker_handles, puppet, checks, .. } = assembled;
+    let AssembledDaemon { engine_dir, host, packages, motd, .. } = assembled;
     let left = core.begun.unanswered();
     packages.remove_ended(|request| left.iter().any(|begun| begun.request == request));
     let identity_store = IdentityStore::in_directory(&config.paths.state);
@@ -100,6 +103,7 @@ pub async fn run_until_signal(
         externals: Arc::clone(&externals),
         host: Arc::clone(&host),
         config: config.clone(),
+        checks: checks.clone(),
         ready: Arc::default(),
         stop: CancellationToken::new(),
         restart: Arc::default(),
@@ -124,6 +128,7 @@ pub async fn run_until_signal(
     if let Some(interval) = poll_interval {
         tasks.push(tokio::spawn(externals.poll_changes(interval, supervisor.stop.clone())));
     }
+    let check_tasks = CheckTasks::start(checks.as_ref(), &core, supervisor.stop.clone());
     let bus = options.connect().await.map_err(LifecycleError::Connect)?;
     tasks.push(tokio::spawn(report_connection(bus.clone(), Arc::clone(&supervisor.ready))));
     broker_handles.connect(&bus);
@@ -133,6 +138,7 @@ pub async fn run_until_signal(
     tokio::select! {
         () = bus.wait_connected() => {}
         () = supervisor.stop.cancelled() => {
+            check_tasks.wait_stopped().await;
             tracing::info!("stopped before the broker connection was established");
             return Ok(supervisor.shutdown_kind());
         }
@@ -158,7 +164,7 @@ pub async fn run_until_signal(
     )));
     tasks.push(tokio::spawn(events::publish_node_events(
         Arc::clone(&core),
-        EventSources { restarts: agents::restart_store(&config.paths.state), engine_dir },
+        EventSources { restarts: agents::restart_store(&config.paths.state), engine_dir, checks },
         config.paths.state.clone(),
         bus.clone(),
     )));
@@ -167,6 +173,7 @@ pub async fn run_until_signal(
     tasks.push(tokio::spawn(upkeep::release_startup_memory()));
     daemon.run(supervisor.stop.clone(), config.drain.timeout).await;
     services.wait_stopped().await;
+    check_tasks.wait_stopped().await;
     tasks.iter().for_each(JoinHandle::abort);
     seal_audit(core).await;
     tracing::info!("stopped");
@@ -262,6 +269,7 @@ struct DaemonSupervisor {
     externals: Arc<ExternalAgentManager>,
     host: Arc<dyn System>,
     config: Config,
+    checks: Option<CheckMonitor>,
     /// Whether the subscriptions are confirmed; the connection may be lost later.
     ready: Arc<AtomicBool>,
     stop: CancellationToken,
@@ -356,6 +364,7 @@ impl DaemonSupervisor {
         }
         self.collect_facts().await;
         self.externals.scan_and_apply(ScanMode::Complete).await;
+        self.checks.iter().for_each(CheckMonitor::reload);
         tracing::info!("reloaded policies, facts, classes and external agents");
         notify_systemd(&[NotifyState::Ready]);
     }

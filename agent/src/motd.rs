@@ -58,11 +58,11 @@ pub fn write_motd(arguments: &MotdArgs, config_file: &Path) -> anyhow::Result<Ex
             PrintedText::Motd => FragmentTarget::Motd,
             PrintedText::Issue => FragmentTarget::Issue,
         };
-        let (text, left_out) = plugins.motd.text(&system, &node, target);
+        let (text, left_out) = plugins.background.motd.text(&system, &node, target);
         print_text(&text);
         problems.extend(left_out);
     } else {
-        problems.extend(plugins.motd.refresh(&system, &node).problems);
+        problems.extend(plugins.background.motd.refresh(&system, &node).problems);
     }
     report_problems(&problems);
     Ok(if problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })

@@ -231,8 +231,9 @@ async fn collect_org_documents(fixture: &OutputFixture) -> Vec<Value> {
 
 /// Schemas whose documents other tests print: `runs.rs`, `checks/`, `provisioning/mod.rs`, `run_and_copy.rs`, `events.rs`, `clusters/` and
 /// `directory/`.
-const OTHERS: [&str; 13] = [
+const OTHERS: [&str; 14] = [
     "muster.check.v1",
+    "muster.checks.v1",
     "muster.registered-facets.v1",
     "muster.verified-nodes.v1",
     "muster.node-history.v1",

@@ -44,16 +44,17 @@ impl EventSelection {
 }
 
 impl FleetConnection {
-    /// Shows each selected event as it arrives. Calls `on_ready` once the subscription is active, so that no later event is missed.
+    /// Shows each selected event as it arrives. Calls `on_ready` once the subscription is active, so that no later event is missed: those that arrive
+    /// meanwhile are shown after it.
     pub async fn follow_events<E: From<FleetRequestError>>(
         &self,
         selection: &EventSelection,
-        on_ready: impl FnOnce(),
-        mut show: impl FnMut(&FleetEvent) -> Result<(), E>,
+        on_ready: impl AsyncFnOnce() -> Result<(), E>,
+        mut show: impl AsyncFnMut(&FleetEvent) -> Result<(), E>,
     ) -> Result<EventSummary, E> {
         let listener = self.client.listen_for_events().await;
         let mut listener = listener.map_err(FleetRequestError::from)?;
-        on_ready();
+        on_ready().await?;
         let mut summary = EventSummary::default();
         let mut interrupt = InterruptListener::listen();
         let timeout = async {
@@ -71,7 +72,7 @@ impl FleetConnection {
             };
             match next {
                 Some(Ok(event)) if selection.matches(&event) => {
-                    show(&event)?;
+                    show(&event).await?;
                     summary.shown += 1;
                 }
                 Some(Ok(_)) => {}

@@ -64,7 +64,8 @@ pub use cache_file::{read_cache_file, replace_cache_file};
 pub use caller_summary::{CallerSummary, CallerSummaryError, fleet_name};
 pub use check::{
     CheckCache, CheckCacheError, CheckLock, CheckOutcome, CheckReport, CheckRequest, CheckRules,
-    NodeCheckResult, NodeThreshold, PerfSummary, summarize_perfdata,
+    FleetCheck, FleetCheckList, NagiosPipe, NagiosPipeError, NodeCheckResult, NodeThreshold,
+    PassiveResult, PerfSummary, is_check_name, summarize_perfdata,
 };
 pub use comparison::{DiscoveryAnswers, DiscoveryDifferences};
 pub use confirm::{ConfirmContext, ConfirmDecision, ConfirmMode};

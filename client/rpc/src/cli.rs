@@ -6,6 +6,7 @@ pub mod audit;
 pub mod broker;
 pub mod cancel;
 pub mod check;
+pub mod checks;
 pub mod completion;
 pub mod context;
 pub mod copy;
@@ -151,6 +152,9 @@ pub enum Command {
     /// Run a check of NRPE on all matching nodes, as a Nagios check
     #[command(after_help = check::AFTER_HELP)]
     Check(Deferred<check::CheckArgs>),
+    /// Show scheduled checks, acknowledge problems, begin maintenance
+    #[command(after_help = checks::AFTER_HELP)]
+    Checks(Deferred<checks::ChecksArgs>),
     /// Show the distribution of a fact's values
     #[command(after_help = facts::AFTER_HELP)]
     Facts(Deferred<facts::FactsArgs>),

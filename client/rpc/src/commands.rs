@@ -6,6 +6,7 @@ pub mod audit;
 pub mod broker;
 mod cancel;
 mod check;
+mod checks;
 mod completion;
 mod context;
 pub mod contexts;
@@ -71,6 +72,7 @@ pub async fn run(
         Command::CheckRegistration(Deferred(args)) => nodes::run_check(*args, cx).await,
         Command::Check(Deferred(args)) => Box::pin(check::run(*args, cx)).await,
         Command::Prompt(Deferred(args)) => prompt::run(&args, cli.global.color, cx),
+        Command::Checks(Deferred(args)) => Box::pin(checks::run(*args, cx)).await,
         Command::Facts(Deferred(args)) => facts::run(*args, cx).await,
         Command::Inventory(Deferred(args)) => inventory::run(*args, cx).await,
         Command::Do(Deferred(args)) => Box::pin(request::run(*args, cx)).await,

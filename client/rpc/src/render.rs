@@ -5,6 +5,7 @@
 pub mod agent_help;
 pub mod audit;
 pub mod check;
+pub mod checks;
 pub mod collectives;
 pub mod columns;
 pub mod command_output;

@@ -40,6 +40,7 @@ pub const PUBLISHED_SCHEMAS: &[PublishedSchema] = &[
     published!("muster.ping.v1", "rpc ping -j"),
     published!("muster.nodes.v1", "rpc find -j"),
     published!("muster.check.v1", "rpc check -j"),
+    published!("muster.checks.v1", "rpc checks -j"),
     published!("muster.facts.v1", "rpc facts -j"),
     published!("muster.fact_names.v1", "rpc facts -j without the name of a fact"),
     published!("muster.permits.v1", "rpc permit list -j, rpc permit show -j"),

@@ -116,11 +116,3 @@ fn cut_text(text: &mut String, limit: usize) {
     let end = text.floor_char_boundary(limit);
     text.truncate(end);
 }
-
-impl CheckRefusal {
-    fn into_message(self) -> String {
-        match self {
-            Self::Unusable(message) | Self::Arguments(message) => message,
-        }
-    }
-}

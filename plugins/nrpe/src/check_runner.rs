@@ -3,16 +3,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_api::base::error_chain;
+use muster_api::base::{error_chain, unix_millis_now};
+use muster_api::system::command::CancelFlag;
 use muster_api::system::passwd::find_user;
 use muster_api::system::{Command, CommandOutput, System, SystemError};
-use muster_api::{ActionError, BlockingContext, CallContext};
+use muster_api::wire::Millis;
+use muster_api::{ActionError, CallContext};
 use muster_contract::nrpe::{PluginOutput, RunCommandOutput, UNKNOWN_EXIT_CODE};
 use tokio::sync::Semaphore;
 use tokio::time::timeout_at;
 
 use crate::NrpeOptions;
 use crate::command_table::{CommandTable, CommandTableCache};
+use crate::schedule::orphans::OWNER_VARIABLE;
 
 /// Most bytes of a plugin's output that are read.
 const MAX_OUTPUT_BYTES: usize = 64 * 1024;
@@ -26,6 +29,27 @@ struct CheckRunnerInner {
     options: NrpeOptions,
     table: CommandTableCache,
     slots: Semaphore,
+}
+
+/// A run of a scheduled check.
+#[derive(Debug)]
+pub(crate) struct ScheduledRun {
+    /// The command of `nrpe.cfg`.
+    pub(crate) command: String,
+    /// Its time limit, which begins when it gets a slot.
+    pub(crate) timeout: Duration,
+    /// Names the daemon in the environment of the program.
+    pub(crate) owner: String,
+    /// Ends the program.
+    pub(crate) cancel: CancelFlag,
+}
+
+/// What a program needs besides its arguments.
+struct ProgramLimits {
+    user: Option<String>,
+    timeout: Duration,
+    cancel: CancelFlag,
+    owner: Option<String>,
 }
 
 /// A check that was not run: the message is an output, too.
@@ -99,7 +123,63 @@ impl CheckRunner {
         let user = options.user.clone().or_else(|| table.user.clone());
         let timeout = Duration::from_secs(options.timeout).min(cx.time_left());
         let name = name.to_owned();
-        cx.run_blocking_in_context(move |cx| run_program(cx, name, argv, (user, timeout))).await
+        cx.run_blocking_in_context(move |cx| {
+            let cancel = cx.cancel_flag.clone();
+            let limits = ProgramLimits { user, timeout, cancel, owner: None };
+            run_program(&*cx.system, name, argv, limits).ok_or_else(ActionError::cancelled)
+        })
+        .await
+    }
+
+    /// The time limit of a check.
+    pub(crate) fn timeout(&self) -> Duration {
+        Duration::from_secs(self.0.options.timeout)
+    }
+
+    /// Runs a scheduled check when there is a free slot, and returns its result and when it started; `None` if it was cancelled.
+    pub(crate) async fn run_scheduled(
+        &self,
+        run: ScheduledRun,
+        system: Arc<dyn System>,
+    ) -> Option<(RunCommandOutput, Millis)> {
+        let slot = self.0.slots.acquire().await;
+        let _slot = slot.ok()?;
+        let started = unix_millis_now();
+        let runner = self.clone();
+        let ended =
+            tokio::task::spawn_blocking(move || runner.run_scheduled_program(run, &*system));
+        ended.await.ok()?.map(|output| (output, started))
+    }
+
+    fn run_scheduled_program(
+        &self,
+        run: ScheduledRun,
+        system: &dyn System,
+    ) -> Option<RunCommandOutput> {
+        let ScheduledRun { command, timeout, owner, cancel } = run;
+        if cancel.is_cancelled() {
+            return None;
+        }
+        let table = match self.0.table.load(system) {
+            Ok(table) => table,
+            Err(error) => return Some(unknown_result(&command, error_chain(&error))),
+        };
+        match self.build_argv(&table, &command, &[]) {
+            Ok(argv) => {
+                let user = self.0.options.user.clone().or_else(|| table.user.clone());
+                let limits = ProgramLimits { user, timeout, cancel, owner: Some(owner) };
+                run_program(system, command, argv, limits)
+            }
+            Err(refusal) => Some(unknown_result(&command, refusal.into_message())),
+        }
+    }
+}
+
+impl CheckRefusal {
+    pub(crate) fn into_message(self) -> String {
+        match self {
+            Self::Unusable(message) | Self::Arguments(message) => message,
+        }
     }
 }
 
@@ -108,28 +188,31 @@ pub(crate) fn unknown_result(name: &str, output: String) -> RunCommandOutput {
     RunCommandOutput { output, command: name.to_owned(), ..RunCommandOutput::default() }
 }
 
+/// Runs a program; `None` if it was cancelled.
 fn run_program(
-    cx: &BlockingContext,
+    system: &dyn System,
     name: String,
     argv: Vec<String>,
-    (user, timeout): (Option<String>, Duration),
-) -> Result<RunCommandOutput, ActionError> {
+    limits: ProgramLimits,
+) -> Option<RunCommandOutput> {
+    let ProgramLimits { user, timeout, cancel, owner } = limits;
     let mut command = Command::new(argv);
     command.timeout = Some(timeout);
     command.output_limit = MAX_OUTPUT_BYTES;
-    command.cancel = cx.cancel_flag.clone();
-    if let Err(problem) = set_user(&mut command, user.as_deref(), &*cx.system) {
-        return Ok(unknown_result(&name, problem));
+    command.cancel = cancel;
+    command.env.extend(owner.map(|owner| (OWNER_VARIABLE.to_owned(), owner)));
+    if let Err(problem) = set_user(&mut command, user.as_deref(), system) {
+        return Some(unknown_result(&name, problem));
     }
-    match cx.system.run_command(&command) {
-        Ok(output) => Ok(read_result(name, &output)),
+    match system.run_command(&command) {
+        Ok(output) => Some(read_result(name, &output)),
         Err(SystemError::Timeout { after, .. }) => {
             // A limit that the caller has set has passed in part when the program starts.
             let seconds = after.as_secs_f64().ceil();
-            Ok(unknown_result(&name, format!("timed out after {seconds}s")))
+            Some(unknown_result(&name, format!("timed out after {seconds}s")))
         }
-        Err(SystemError::Cancelled { .. }) => Err(ActionError::cancelled()),
-        Err(error) => Ok(unknown_result(&name, error_chain(&error))),
+        Err(SystemError::Cancelled { .. }) => None,
+        Err(error) => Some(unknown_result(&name, error_chain(&error))),
     }
 }
 

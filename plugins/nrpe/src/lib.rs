@@ -1,7 +1,7 @@
 //! `nrpe`: runs the checks of a node's NRPE configuration, and returns their states, texts and performance data.
 //!
 //! NRPE itself is not needed. Commands come from `nrpe.cfg` and the files that it includes; they run without a shell, as the configured user, and a
-//! limited number at a time. The agent decides nothing about thresholds or notifications.
+//! limited number at a time. Files of schedules say which of them run all the time; the agent keeps their states as Nagios does, and notifies no one.
 
 #![warn(missing_docs)]
 
@@ -10,21 +10,27 @@ mod check_runner;
 pub mod command_line;
 mod command_table;
 pub mod nrpe_file;
+pub mod schedule;
 #[cfg(test)]
 mod tests;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use muster_api::ddl::builtin_data;
 use muster_api::{
-    Agent, AgentError, DaemonContext, DataSourceError, NodePlugin, PluginError, ValidatedDataSource,
+    Agent, AgentError, DaemonContext, DataSourceError, NodePlugin, PluginError, StateSource,
+    ValidatedDataSource,
 };
 use serde::Deserialize;
 
 use check_runner::CheckRunner;
+pub use schedule::{CheckMonitor, StoredCheckEvent};
 
 /// Highest timeout of a check, in seconds.
 const MAX_TIMEOUT_SECONDS: u64 = 3600;
+/// Directory of the states of scheduled checks, in the daemon's state directory.
+const STATE_DIRECTORY: &str = "checks";
 /// Most checks at a time.
 const MAX_CONCURRENCY: usize = 1000;
 
@@ -40,6 +46,8 @@ pub struct NrpeOptions {
     pub timeout: u64,
     /// Most checks that run at a time.
     pub concurrency: usize,
+    /// Directory of the schedules of checks.
+    pub schedules: PathBuf,
     /// The user that checks run as if the daemon is root; by default `nrpe_user` of the configuration file, and otherwise root.
     pub user: Option<String>,
 }
@@ -51,6 +59,7 @@ impl Default for NrpeOptions {
             config: "/etc/nagios/nrpe.cfg".into(),
             timeout: 30,
             concurrency: 4,
+            schedules: "/etc/muster/checks.d".into(),
             user: None,
         }
     }
@@ -61,8 +70,10 @@ impl NrpeOptions {
         let invalid = |option, problem: String| {
             Err(PluginError::Option { plugin: NrpePlugin::NAME, option, source: problem.into() })
         };
-        if !self.config.is_absolute() {
-            return invalid("config", format!("{} is not an absolute path", self.config.display()));
+        for (option, path) in [("config", &self.config), ("schedules", &self.schedules)] {
+            if !path.is_absolute() {
+                return invalid(option, format!("{} is not an absolute path", path.display()));
+            }
         }
         if !(1..=MAX_TIMEOUT_SECONDS).contains(&self.timeout) {
             let problem =
@@ -81,7 +92,15 @@ impl NrpeOptions {
 #[derive(Debug, Clone)]
 pub struct NrpePlugin {
     runner: CheckRunner,
+    monitor: CheckMonitor,
     enabled: bool,
+}
+
+impl NrpePlugin {
+    /// The scheduled checks; `None` if the agent is off.
+    pub fn monitor(&self) -> Option<CheckMonitor> {
+        self.enabled.then(|| self.monitor.clone())
+    }
 }
 
 impl NodePlugin for NrpePlugin {
@@ -97,7 +116,11 @@ impl NodePlugin for NrpePlugin {
         options.check()?;
         let file = options.config.strip_prefix("/").unwrap_or(&options.config);
         let enabled = options.enabled.unwrap_or_else(|| daemon.root.join(file).exists());
-        Ok(Self { runner: CheckRunner::new(options), enabled })
+        let schedules = options.schedules.clone();
+        let runner = CheckRunner::new(options);
+        let state = daemon.state.join(STATE_DIRECTORY);
+        let monitor = CheckMonitor::new(runner.clone(), schedules, state);
+        Ok(Self { runner, monitor, enabled })
     }
 
     fn is_enabled(&self) -> bool {
@@ -108,8 +131,21 @@ impl NodePlugin for NrpePlugin {
         Agent::builtin(Self::NAME)?
             .action("runcommand", &self.runner, actions::run_command)
             .action("runallcommands", &self.runner, actions::run_all_commands)
-            .ending_at_deadline(["runcommand", "runallcommands"])
+            .action("checks", &self.monitor, schedule::actions::list_checks)
+            .action("trigger", &self.monitor, schedule::actions::trigger_check)
+            .action("acknowledge", &self.monitor, schedule::actions::acknowledge_check)
+            .action("unacknowledge", &self.monitor, schedule::actions::unacknowledge_check)
+            .action("maintenance", &self.monitor, schedule::actions::begin_maintenance)
+            .action("endmaintenance", &self.monitor, schedule::actions::end_maintenance)
+            .ending_at_deadline(["runcommand", "runallcommands", "trigger"])
             .build()
+    }
+
+    fn state_sources(&self) -> Vec<Arc<dyn StateSource>> {
+        self.monitor()
+            .map(|monitor| Arc::new(monitor) as Arc<dyn StateSource>)
+            .into_iter()
+            .collect()
     }
 
     fn data_sources(&self) -> Result<Vec<ValidatedDataSource>, DataSourceError> {

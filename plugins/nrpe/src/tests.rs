@@ -9,7 +9,9 @@ use muster_api::testing::{TestNode, data_differences, differences};
 use muster_api::wire::status::ReplyStatus;
 use muster_api::{ActionError, Agent, DaemonContext, EmptyInput, NodePlugin, PluginError};
 use muster_contract::nrpe::{
-    NrpeDataOutput, RunAllCommandsOutput, RunCommandInput, RunCommandOutput,
+    AcknowledgeInput, CheckChangeOutput, CheckNameInput, MaintenanceInput, NrpeDataOutput,
+    RunAllCommandsOutput, RunCommandInput, RunCommandOutput, ScheduledChecksInput,
+    ScheduledChecksOutput,
 };
 use serde_json::{Map, Value, json};
 
@@ -48,6 +50,12 @@ fn types_names_and_examples_equal_the_ddl() {
     let agent = plugin.build_agent().unwrap();
     let mut found = differences::<RunCommandInput, RunCommandOutput>(&agent, "runcommand");
     found.extend(differences::<EmptyInput, RunAllCommandsOutput>(&agent, "runallcommands"));
+    found.extend(differences::<ScheduledChecksInput, ScheduledChecksOutput>(&agent, "checks"));
+    found.extend(differences::<CheckNameInput, CheckChangeOutput>(&agent, "trigger"));
+    found.extend(differences::<AcknowledgeInput, CheckChangeOutput>(&agent, "acknowledge"));
+    found.extend(differences::<CheckNameInput, CheckChangeOutput>(&agent, "unacknowledge"));
+    found.extend(differences::<MaintenanceInput, CheckChangeOutput>(&agent, "maintenance"));
+    found.extend(differences::<ScheduledChecksInput, CheckChangeOutput>(&agent, "endmaintenance"));
     let sources = plugin.data_sources().unwrap();
     found.extend(data_differences::<NrpeDataOutput>(&sources[0]));
     assert_eq!(found, Vec::<String>::new());
@@ -60,6 +68,7 @@ fn options_have_defaults_and_limits() {
     assert_eq!((options.timeout, options.concurrency), (30, 4));
     for (wrong, option) in [
         (json!({"config": "nrpe.cfg"}), "config"),
+        (json!({"schedules": "checks.d"}), "schedules"),
         (json!({"timeout": 0}), "timeout"),
         (json!({"timeout": 3601}), "timeout"),
         (json!({"concurrency": 0}), "concurrency"),

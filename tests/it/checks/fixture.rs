@@ -14,7 +14,7 @@ use serde_json::Value;
 /// A broker and a caller.
 pub(super) struct CheckFleet {
     organisation: Organisation,
-    server: NatsServer,
+    pub(super) server: NatsServer,
     pub(super) rpc: RpcCommand,
 }
 
@@ -51,6 +51,29 @@ impl CheckFleet {
         home.write("nrpe/nrpe.cfg", &(text + more), 0o644);
         let config = home.path("nrpe/nrpe.cfg");
         let options = format!("[plugins.nrpe]\nconfig = \"{}\"\n{options}", config.display());
+        home.write("conf.d/nrpe.toml", &options, 0o644);
+        CheckNode { daemon: home.start() }
+    }
+
+    /// Starts a node with a plugin `check_x`, which is OK as long as it does what a file says, a file of schedules, and two checks at a time.
+    pub(super) fn start_scheduled_node(
+        &self,
+        name: &str,
+        schedule: &str,
+        script: &str,
+    ) -> CheckNode {
+        let signer = self.organisation.node(name);
+        let home = DaemonHome::new(&self.organisation, &signer, &self.server.url(), "");
+        home.write("plugins/check_x", &format!("#!/bin/sh\n{script}\n"), 0o755);
+        home.write("plugins/result", "echo fine; exit 0", 0o644);
+        let command = format!("command[check_x]={}\n", home.path("plugins/check_x").display());
+        home.write("nrpe/nrpe.cfg", &command, 0o644);
+        home.write("checks.d/a.toml", schedule, 0o644);
+        let options = format!(
+            "[plugins.nrpe]\nconfig = \"{}\"\nschedules = \"{}\"\nconcurrency = 2\n",
+            home.path("nrpe/nrpe.cfg").display(),
+            home.path("checks.d").display()
+        );
         home.write("conf.d/nrpe.toml", &options, 0o644);
         CheckNode { daemon: home.start() }
     }
@@ -95,6 +118,11 @@ impl CheckNode {
     /// The path of a file of the node.
     pub(super) fn path(&self, name: &str) -> PathBuf {
         self.daemon.home().path(name)
+    }
+
+    /// Writes a file of the node.
+    pub(super) fn write(&self, name: &str, text: &str) {
+        self.daemon.home().write(name, text, 0o644);
     }
 }
 

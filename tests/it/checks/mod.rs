@@ -6,4 +6,8 @@ mod agent;
 mod fixture;
 mod injection;
 mod output;
+mod passive;
 mod results;
+mod schedule;
+mod schedule_events;
+mod schedule_fixture;

@@ -20,6 +20,7 @@ mod metrics;
 mod puppet_module;
 mod puppet_server;
 mod queries;
+mod scheduled_checks;
 mod ssh;
 mod state;
 mod verify;

@@ -6,6 +6,7 @@
 
 mod apt_repository;
 mod boot;
+mod checks;
 mod daemon_findings;
 mod duplicates;
 mod engine_findings;

@@ -1,6 +1,8 @@
 //! A check on many nodes: one state, as a Nagios plugin has it, of the states of all nodes.
 
 mod cache;
+mod fleet_checks;
+mod passive;
 mod perf_summary;
 mod report;
 mod rules;
@@ -11,6 +13,8 @@ use muster_client::DirectoryError;
 use muster_wire::identity::Identity;
 
 pub use cache::{CheckCache, CheckCacheError, CheckLock};
+pub use fleet_checks::{FleetCheck, FleetCheckList, is_check_name};
+pub use passive::{NagiosPipe, NagiosPipeError, PassiveResult};
 pub use perf_summary::{PerfSummary, summarize_perfdata};
 pub use report::{CheckOutcome, CheckReport, NodeCheckResult};
 pub use rules::{CheckRules, NodeThreshold};

@@ -1,5 +1,6 @@
 //! Arguments of `rpc check`.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
@@ -18,6 +19,7 @@ pub const AFTER_HELP: &str = "Examples:
   rpc check check_load --expect --cache 30
   rpc check check_load --perfdata    also sum, average, lowest, highest value
   rpc check check_load --prometheus > check_load.prom
+  rpc check check_load --command-file /var/lib/nagios4/rw/nagios.cmd
 
 Runs a check of the nodes' NRPE configuration and prints one result for Nagios.
 Exits with 2 if a node is CRITICAL, otherwise with 3 if one is UNKNOWN, with 1
@@ -89,6 +91,9 @@ pub struct CheckArgs {
     /// Count only nodes that replied in total=, as check-mc-nrpe does
     #[arg(long, conflicts_with_all = ["prometheus", "json", "jq"])]
     pub compat: bool,
+    /// Also write the result of each node to this command pipe of Nagios
+    #[arg(long, value_name = "FILE")]
+    pub command_file: Option<PathBuf>,
     /// Print metrics of each node in the format of Prometheus
     #[arg(long, conflicts_with_all = ["json", "jq"])]
     pub prometheus: bool,

@@ -12,11 +12,14 @@ pub const AFTER_HELP: &str = "Examples:
   rpc events                              every event, until Ctrl-C
   rpc events --kind restart               the outcomes of restarts
   rpc events --kind restart_failed -I web1.acme.net
+  rpc events --kind check_                problems and recoveries of checks
   rpc events --count 1 -t 3600 --jsonl    wait for one event, at most an hour
 
 Nodes publish an event when a restart ends: restart_ok, restart_failed or
 restart_timeout; and when a pending refresh is dropped because its target left
-the catalog: refresh_expired. Each event is signed by its node and verified here.
+the catalog: refresh_expired. Scheduled checks publish check_problem,
+check_recovery, check_flapping_start and _end, check_acknowledged,
+check_unacknowledged, check_maintenance_start and _end. Each event is signed by its node and verified here.
 The broker does not store events, so earlier ones are not shown. Exits with 3 if
 --count is given and fewer events arrive.";
 

@@ -39,6 +39,7 @@ Inspect:
   events      Show the events of nodes as they happen
   filter      Explain and test filters
   check       Run a check of NRPE on all matching nodes, as a Nagios check
+  checks      Show scheduled checks, acknowledge problems, begin maintenance
   check-registration  Check that nodes send heartbeats, as a Nagios check
   prompt      Print what a shell's prompt shows of this machine
 

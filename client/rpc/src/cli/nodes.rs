@@ -60,7 +60,8 @@ pub enum NodeListForm {
 }
 
 impl NodeListForm {
-    fn parse(text: &str) -> Result<Self, String> {
+    /// Parses the name of a form.
+    pub fn parse(text: &str) -> Result<Self, String> {
         match text {
             "table" => Ok(Self::Table),
             "wide" => Ok(Self::Wide),

@@ -8,6 +8,7 @@ use muster_base::{error_chain, unix_millis_now};
 use muster_contract::nrpe::CheckState;
 use muster_request::{
     CheckCache, CheckCacheError, CheckOutcome, CheckRequest, CheckRules, FleetConnection,
+    NagiosPipe, PassiveResult,
 };
 
 use super::form;
@@ -30,7 +31,7 @@ impl CommandError for CheckCacheError {}
 /// Runs the command.
 pub async fn run(args: CheckArgs, cx: CommandContext<'_>) -> CommandResult {
     let json = form::parse_json_form(&args.json)?;
-    let (outcome, is_cached) = match find_outcome(&args, cx).await {
+    let (outcome, is_cached) = match find_and_pass_on(&args, cx).await {
         Ok(found) => found,
         Err(error) => (CheckOutcome::Failed(error_chain(&error)), false),
     };
@@ -62,6 +63,31 @@ pub async fn run(args: CheckArgs, cx: CommandContext<'_>) -> CommandResult {
         cx.printer.print_text(text)?;
     }
     Ok(CommandExitCode::from_check_state(state))
+}
+
+/// The result, after each node's own was written to Nagios' command pipe, if there is one. The pipe is opened before nodes are asked.
+async fn find_and_pass_on(
+    args: &CheckArgs,
+    cx: CommandContext<'_>,
+) -> Result<(CheckOutcome, bool)> {
+    let Some(path) = &args.command_file else { return find_outcome(args, cx).await };
+    let mut pipe = NagiosPipe::open(path)?;
+    let (outcome, is_cached) = find_outcome(args, cx).await?;
+    if let CheckOutcome::Report(report) = &outcome {
+        for result in &report.results {
+            let result = PassiveResult {
+                time: unix_millis_now() / 1000,
+                host: result.node.as_str(),
+                service: &args.name,
+                state: result.state,
+                output: &result.output,
+                perfdata: &result.perfdata,
+                long_output: &result.long_output,
+            };
+            pipe.write_result(&result).await?;
+        }
+    }
+    Ok((outcome, is_cached))
 }
 
 /// The kept result if there is a new one, otherwise the nodes' own. Returns whether it was kept.

@@ -19,8 +19,11 @@ pub async fn run(args: EventsArgs, cx: CommandContext<'_>) -> CommandResult {
     };
     let settings = cx.load_settings()?;
     let fleet = FleetConnection::connect(&settings, &TargetSelection::for_collective(None)).await?;
-    let print_ready = || cx.printer.print_message("Waiting for events");
-    let events = fleet.follow_events::<Error>(&selection, print_ready, |event| {
+    let print_ready = async || {
+        cx.printer.print_message("Waiting for events");
+        Ok(())
+    };
+    let events = fleet.follow_events::<Error>(&selection, print_ready, async |event| {
         if args.jsonl {
             let line =
                 json::to_safe_line(&EventLine::new(event)).map_err(ResultWriteError::from)?;

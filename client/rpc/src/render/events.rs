@@ -13,7 +13,8 @@ pub fn render_event(event: &FleetEvent) -> String {
     let time = format_utc(event.time / 1000);
     let (node, kind, text) = (&event.sender, &event.kind, escape_to_line(&event.text));
     let kind = kind.as_str();
-    let is_bad = kind.ends_with("_failed") || kind.ends_with("_timeout");
+    let bad_ends = ["_failed", "_timeout", "_problem", "_flapping_start"];
+    let is_bad = bad_ends.iter().any(|end| kind.ends_with(end));
     let style = if is_bad { BAD } else { STRONG };
     format!("{time}  {node}  {style}{kind}{style:#}  {text}")
 }

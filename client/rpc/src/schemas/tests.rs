@@ -28,6 +28,7 @@ fn made(name: &str) -> Value {
         "muster.copy.v1" => of::<render::copy::CopyDocument<'_>>(),
         "muster.ping.v1" => of::<render::ping::PingDocument<'_>>(),
         "muster.nodes.v1" => of::<render::nodes::FoundNodesDocument<'_>>(),
+        "muster.checks.v1" => of::<render::checks::FleetChecksDocument<'_>>(),
         "muster.check.v1" => of::<render::check::CheckDocument<'_>>(),
         "muster.facts.v1" => of::<ReportDocument<'_, render::facts::FactsDocument<'_>>>(),
         "muster.fact_names.v1" => of::<render::fact_names::FactNamesDocument>(),

@@ -2,6 +2,7 @@
 
 mod perfdata;
 mod plugin_output;
+mod scheduled;
 
 use std::collections::BTreeMap;
 
@@ -9,6 +10,12 @@ use serde::{Deserialize, Serialize};
 
 pub use perfdata::{PerfMetric, parse_perfdata};
 pub use plugin_output::PluginOutput;
+pub use scheduled::{
+    AcknowledgeInput, CHECK_EVENT_PREFIX, CHECKS_STATE_NAME, CheckAcknowledgement,
+    CheckChangeOutput, CheckCounts, CheckEventData, CheckNameInput, MaintenanceInput,
+    MaintenanceWindow, RecordedCheck, RecordedChecks, ScheduledCheckRow, ScheduledChecksInput,
+    ScheduledChecksOutput,
+};
 
 /// The exit code of a state that is not known.
 pub const UNKNOWN_EXIT_CODE: i64 = 3;

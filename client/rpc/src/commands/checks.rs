@@ -1,0 +1,228 @@
+//! `rpc checks`: lists the scheduled checks of the fleet, follows them for Nagios, and changes them.
+
+use std::path::Path;
+
+use muster_base::unix_millis_now;
+use muster_contract::nrpe::{CHECK_EVENT_PREFIX, CheckEventData, CheckState};
+use muster_request::{
+    EventSelection, FleetCheckList, FleetConnection, NagiosPipe, NagiosPipeError, PassiveResult,
+    TargetSelection, is_check_name,
+};
+use muster_wire::event::FleetEvent;
+use serde_json::Value;
+
+use super::form::{self, JsonForm, OutputFormError};
+use super::inquiry::{ask_nodes, plan_action};
+use super::request::send_words;
+use crate::cli::checks::{
+    AcknowledgeArgs, CheckListArgs, CheckNameArgs, ChecksArgs, ChecksCommand, MaintenanceArgs,
+};
+use crate::cli::nodes::NodeListForm;
+use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Error, Result};
+use crate::error::{CommandError, ResultWriteError};
+use crate::progress::ProgressReporter;
+use crate::render::checks::{
+    FleetChecksDocument, render_check_names, render_checks_table, render_checks_totals,
+};
+use crate::render::yaml::to_yaml;
+
+/// The agent that runs checks.
+const NRPE_AGENT: &str = "nrpe";
+
+impl CommandError for NagiosPipeError {}
+
+/// Runs the command.
+pub async fn run(args: ChecksArgs, cx: CommandContext<'_>) -> CommandResult {
+    match args.command {
+        None if args.list.follow => follow_checks(args.list, cx).await,
+        None => list_checks(args.list, cx).await,
+        Some(ChecksCommand::Ack(args)) => acknowledge(args, cx).await,
+        Some(ChecksCommand::Unack(args)) => send_check("unacknowledge", args, cx).await,
+        Some(ChecksCommand::Maintenance(args)) => maintain(args, cx).await,
+        Some(ChecksCommand::Run(args)) => send_check("trigger", args, cx).await,
+    }
+}
+
+/// Lists the checks.
+async fn list_checks(args: CheckListArgs, cx: CommandContext<'_>) -> CommandResult {
+    let json = form::parse_json_form(&args.json)?;
+    let target = cx.read_target(&args.filters)?;
+    let fleet = FleetConnection::connect(&cx.load_settings()?, &target).await?;
+    let (list, source) = find_checks(&fleet, &target, &args, cx).await?;
+    let state = list.overall_state();
+    let document = FleetChecksDocument::new(&list, source, &args);
+    if json.is_some() {
+        cx.print_result(json.as_ref(), &document, String::new)?;
+    } else {
+        print_list(&document, &args, cx)?;
+    }
+    if !list.current {
+        cx.printer.print_warning(
+            "the directory is not up to date: it has just started, or has lost its connection",
+        );
+    }
+    if list.checks.is_empty() && list.missing.is_empty() {
+        let nodes = target.filter.explain();
+        cx.printer.print_message(format_args!("no scheduled checks found; looked for {nodes}"));
+    }
+    Ok(if args.exit_state {
+        CommandExitCode::from_check_state(state)
+    } else {
+        CommandExitCode::from_found(!list.checks.is_empty())
+    })
+}
+
+/// The checks, from the directory if there is one, and otherwise from the nodes. Returns the name of the source.
+async fn find_checks(
+    fleet: &FleetConnection,
+    target: &TargetSelection,
+    args: &CheckListArgs,
+    cx: CommandContext<'_>,
+) -> Result<(FleetCheckList, &'static str)> {
+    if !args.live {
+        match fleet.list_recorded_checks(target, false).await {
+            Ok(list) => return Ok((list, "directory")),
+            Err(error) if error.is_directory_away() => {
+                cx.printer.print_detail(format_args!("{error}; asking the nodes"));
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let target = target.clone().with_agent(NRPE_AGENT)?;
+    let schemas = cx.load_schemas(Some(&cx.load_settings()?))?;
+    let plan = plan_action(&schemas, (NRPE_AGENT, "checks"), &[])?;
+    let shows_progress = !args.json.json && args.json.jq.is_none() && !args.follow;
+    let progress = ProgressReporter::new(cx.printer, shows_progress);
+    let found = fleet.discover_nodes(&target, &progress).await?;
+    let report = ask_nodes(fleet, &plan, found, &progress).await?;
+    cx.warn_of_gaps(&report);
+    Ok((FleetCheckList::from_replies(&report), "nodes"))
+}
+
+/// Prints the list in the form of `--output`.
+fn print_list(
+    document: &FleetChecksDocument<'_>,
+    args: &CheckListArgs,
+    cx: CommandContext<'_>,
+) -> Result<()> {
+    let now = unix_millis_now() / 1000;
+    let text = match args.output.as_ref().unwrap_or(&NodeListForm::Table) {
+        NodeListForm::Name => render_check_names(document),
+        NodeListForm::Table => {
+            render_checks_table(document, now, cx.width(), false) + &render_checks_totals(document)
+        }
+        NodeListForm::Wide => {
+            render_checks_table(document, now, cx.width(), true) + &render_checks_totals(document)
+        }
+        NodeListForm::Json => {
+            return cx.print_result(Some(&JsonForm::default()), document, String::new);
+        }
+        NodeListForm::Yaml => to_yaml(document).map_err(OutputFormError::Yaml)?,
+        NodeListForm::JsonPath(expression) => {
+            let value = serde_json::to_value(document).map_err(ResultWriteError::from)?;
+            expression.render(&value)
+        }
+    };
+    Ok(cx.printer.print_text(text)?)
+}
+
+/// Writes the current states and then each change to the pipe, until interrupted.
+async fn follow_checks(args: CheckListArgs, cx: CommandContext<'_>) -> CommandResult {
+    let path = args.command_file.as_deref().unwrap_or(Path::new(""));
+    let pipe = tokio::sync::Mutex::new(NagiosPipe::open(path)?);
+    let target = cx.read_target(&args.filters)?;
+    let fleet = FleetConnection::connect(&cx.load_settings()?, &target).await?;
+    let selection =
+        EventSelection { kinds: vec![CHECK_EVENT_PREFIX.to_owned()], ..EventSelection::default() };
+    // Events from the subscription on are kept meanwhile.
+    let write_states = async || -> Result<()> {
+        let (list, _) = find_checks(&fleet, &target, &args, cx).await?;
+        let count = write_states(&list, &mut *pipe.lock().await).await?;
+        cx.printer.print_message(format_args!("Wrote {count} states; waiting for changes"));
+        Ok(())
+    };
+    let summary = fleet
+        .follow_events::<Error>(&selection, write_states, async |event| {
+            Ok(write_event(event, &mut *pipe.lock().await).await?)
+        })
+        .await?;
+    cx.warn_of_rejected_messages(("event", "events"), &summary.rejected);
+    if summary.incomplete {
+        cx.printer.print_warning(
+            "incomplete: the connection to the broker was interrupted, or events arrived too fast; start again to write all states",
+        );
+    }
+    Ok(CommandExitCode::from_verdict(!summary.incomplete))
+}
+
+/// Writes all states that are known. Returns how many.
+async fn write_states(
+    list: &FleetCheckList,
+    pipe: &mut NagiosPipe,
+) -> Result<usize, NagiosPipeError> {
+    let mut count = 0;
+    for check in &list.checks {
+        let Some(state) = check.effective_state() else { continue };
+        let output = match (check.node_missing, check.overdue) {
+            (true, _) => "the node is missing; its last output: ".to_owned() + &check.output,
+            (_, true) => "the check does not run; its last output: ".to_owned() + &check.output,
+            _ => check.output.clone(),
+        };
+        let result = PassiveResult {
+            time: unix_millis_now() / 1000,
+            host: check.node.as_str(),
+            service: &check.check,
+            state,
+            output: &output,
+            perfdata: &check.perfdata,
+            long_output: "",
+        };
+        pipe.write_result(&result).await?;
+        count += 1;
+    }
+    Ok(count)
+}
+
+/// Writes the state that an event says. Events of whole nodes and of checks without a state have none.
+async fn write_event(event: &FleetEvent, pipe: &mut NagiosPipe) -> Result<(), NagiosPipeError> {
+    let data = Value::Object(event.data.clone());
+    let data: CheckEventData = serde_json::from_value(data).unwrap_or_default();
+    let (Some(check), Some(state)) = (data.check, data.state) else { return Ok(()) };
+    if !is_check_name(&check) {
+        return Ok(());
+    }
+    let result = PassiveResult {
+        time: event.time / 1000,
+        host: event.sender.as_str(),
+        service: &check,
+        state,
+        output: if data.output.is_empty() { CheckState::as_str(state) } else { &data.output },
+        perfdata: &data.perfdata,
+        long_output: "",
+    };
+    pipe.write_result(&result).await
+}
+
+async fn acknowledge(args: AcknowledgeArgs, cx: CommandContext<'_>) -> CommandResult {
+    let AcknowledgeArgs { comment, time, check: CheckNameArgs { check, yes, query } } = args;
+    let mut words =
+        vec!["acknowledge".to_owned(), format!("check={check}"), format!("comment={comment}")];
+    words.extend(time.map(|time| format!("seconds={}", time.as_secs())));
+    send_words(NRPE_AGENT, words, yes, query, cx).await
+}
+
+async fn maintain(args: MaintenanceArgs, cx: CommandContext<'_>) -> CommandResult {
+    let MaintenanceArgs { check, time, comment, end, yes, query } = args;
+    let action = if end { "endmaintenance" } else { "maintenance" };
+    let mut words = vec![action.to_owned()];
+    words.extend(check.map(|check| format!("check={check}")));
+    words.extend(time.map(|time| format!("seconds={}", time.as_secs())));
+    words.extend(comment.map(|comment| format!("comment={comment}")));
+    send_words(NRPE_AGENT, words, yes, query, cx).await
+}
+
+async fn send_check(action: &str, args: CheckNameArgs, cx: CommandContext<'_>) -> CommandResult {
+    let CheckNameArgs { check, yes, query } = args;
+    let words = vec![action.to_owned(), format!("check={check}")];
+    send_words(NRPE_AGENT, words, yes, query, cx).await
+}
