@@ -113,18 +113,13 @@ pub async fn run_until_signal(
     resume_restarts(config).await;
     // Ready means that the daemon runs. A broker that is away or refuses this node must not keep the machine from booting.
     notify_systemd(&[NotifyState::Ready, NotifyState::Status("connecting to the broker")]);
-    let mut tasks = vec![
-        tokio::spawn(supervisor.clone().handle_signals(signals)),
-        tokio::spawn(supervisor.clone().refresh_periodically()),
-        tokio::spawn(supervisor.clone().restart_when_requested(restart_requested)),
-        tokio::spawn(watch_provisioning(
-            Arc::clone(&core),
-            identity_store,
-            Arc::clone(&broker_handles.provisioning_changed),
-        )),
-        tokio::spawn(upkeep::compact_seen_journal(Arc::clone(&core))),
-        tokio::spawn(upkeep::report_broker_clock(&core, &broker_handles.permits)),
-    ];
+    let mut tasks = supervisor.spawn_tasks(signals, restart_requested);
+    tasks.push(tokio::spawn(watch_provisioning(
+        Arc::clone(&core),
+        identity_store,
+        Arc::clone(&broker_handles.provisioning_changed),
+    )));
+    tasks.push(tokio::spawn(upkeep::report_broker_clock(&core, &broker_handles.permits)));
     if let Some(interval) = poll_interval {
         tasks.push(tokio::spawn(externals.poll_changes(interval, supervisor.stop.clone())));
     }
@@ -279,6 +274,20 @@ struct DaemonSupervisor {
 }
 
 impl DaemonSupervisor {
+    /// Starts the tasks that serve signals, collect facts, restart the program and compact the journal.
+    fn spawn_tasks(
+        &self,
+        signals: SignalStreams,
+        restart_requested: Arc<Notify>,
+    ) -> Vec<JoinHandle<()>> {
+        vec![
+            tokio::spawn(self.clone().handle_signals(signals)),
+            tokio::spawn(self.clone().refresh_periodically()),
+            tokio::spawn(self.clone().restart_when_requested(restart_requested)),
+            tokio::spawn(upkeep::compact_seen_journal(Arc::clone(&self.core))),
+        ]
+    }
+
     /// Serves the metrics, if the configuration has an address for them.
     fn start_metrics(&self, bus: &Bus, tunnels: TunnelHub) -> Option<JoinHandle<()>> {
         let address = self.config.metrics.listen?;

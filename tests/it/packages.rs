@@ -36,6 +36,7 @@ drwxr-xr-x /etc/
 drwxr-xr-x /etc/logrotate.d/
 -rw-r--r-- /etc/logrotate.d/muster-node
 drwxr-xr-x /etc/muster/
+drwxr-xr-x /etc/muster/checks.d/
 drwxr-xr-x /etc/muster/conf.d/
 -rw-r--r-- /etc/muster/conf.d/10-package.toml
 drwxr-xr-x /etc/muster/facts.d/

@@ -89,10 +89,18 @@ async fn missed_interval_is_made_up_for_after_a_restart_and_a_damaged_file_is_re
     let mut fleet = ScheduleFleet::start(&entry("x", "interval = \"1h\"\nsplay = false")).await;
     fleet.await_row("x", "it has run", |row| row["state"] == "ok").await;
     assert_eq!(fleet.runs(), 1);
+    let path = fleet.node.path("state/checks/states.json");
+    let read_book = || {
+        let text = std::fs::read(&path).unwrap_or_default();
+        serde_json::from_slice::<Value>(&text).unwrap_or_default()
+    };
+    await_state("the state is on disk", || {
+        read_book().pointer("/records/x/next_check").is_some_and(Value::is_number)
+    })
+    .await;
     fleet.node.daemon.kill_and_wait();
     // The next run was due while the daemon was down.
-    let path = fleet.node.path("state/checks/states.json");
-    let mut book: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    let mut book = read_book();
     book["records"]["x"]["next_check"] = json!(1_000_000);
     std::fs::write(&path, book.to_string()).unwrap();
     fleet.node.daemon = fleet.node.daemon.home().clone().start();

@@ -149,7 +149,7 @@ async fn debians_plugins_run_by_schedule_and_nagios_core_reads_the_results() {
         });
         let state = found.and_then(|row| row.get("state")).and_then(Value::as_str);
         assert_eq!(state == Some("ok"), is_ok, "{plugin}: {found:?}");
-        assert!(!state.is_none_or(|state| state == "unknown"), "{plugin}: {found:?}");
+        assert!(state.is_some_and(|state| state != "unknown"), "{plugin}: {found:?}");
     }
     // On request as well, with the same result.
     for (plugin, _, is_ok) in PLUGINS {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use muster_base::format_duration;
 use muster_contract::nrpe::{CheckCounts, CheckState};
 use muster_request::{FleetCheck, FleetCheckList};
+use muster_wire::identity::Identity;
 use serde::Serialize;
 
 use super::escape_to_line;
@@ -67,7 +68,7 @@ impl<'a> FleetChecksDocument<'a> {
             state: list.overall_state(),
             counts: list.counts(),
             omitted: list.omitted,
-            missing: list.missing.iter().map(|node| node.as_str()).collect(),
+            missing: list.missing.iter().map(Identity::as_str).collect(),
             checks: selected.map(FleetCheckRow::new).collect(),
             all: &list.checks,
         }
@@ -177,15 +178,15 @@ pub fn render_checks_totals(document: &FleetChecksDocument<'_>) -> String {
         document.all.len(),
         nodes.len()
     );
-    let flags: [(&str, fn(&FleetCheck) -> bool); 4] = [
-        ("acknowledged", |check| check.acknowledged),
-        ("in maintenance", |check| check.maintenance),
-        ("flapping", |check| check.flapping),
-        ("late", |check| check.overdue),
-    ];
+    let count =
+        |is_set: fn(&FleetCheck) -> bool| document.all.iter().filter(|check| is_set(check)).count();
     let mut separator = "; ";
-    for (name, is_set) in flags {
-        let count = document.all.iter().filter(|check| is_set(check)).count();
+    for (name, count) in [
+        ("acknowledged", count(|check| check.acknowledged)),
+        ("in maintenance", count(|check| check.maintenance)),
+        ("flapping", count(|check| check.flapping)),
+        ("late", count(|check| check.overdue)),
+    ] {
         if count > 0 {
             let _ = write!(text, "{separator}{count} {name}");
             separator = ", ";

@@ -204,6 +204,7 @@ fn shown_permissions_equal_those_at_the_broker() {
     world.ok(&["org", "add", "user", "rip", "--agent", "puppetral", "--agent", "service.status"]);
     let shown = world.json(&["org", "show", "rip", "-j"]);
     let publish = &shown[0]["permissions"]["publish"]["allow"];
+    let own_tunnels = format!("_T.{}.>", shown[0]["key"].as_str().unwrap());
     let expected = [
         "muster.puppetral.>",
         "muster.rpcutil.>",
@@ -215,6 +216,7 @@ fn shown_permissions_equal_those_at_the_broker() {
         "$JS.API.DIRECT.GET.KV_TRUST.$KV.TRUST.account",
         "$KV.REQUESTS.*",
         "$JS.API.DIRECT.GET.KV_TRUST.$KV.TRUST.head",
+        &own_tunnels,
     ];
     let mut found: Vec<&str> =
         publish.as_array().unwrap().iter().map(|s| s.as_str().unwrap()).collect();

@@ -150,6 +150,7 @@ pub struct CheckChangeOutput {
 /// What a record says of a check: only what changes rarely.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a separate flag of the record")]
 pub struct RecordedCheck {
     /// The hard state; absent while it is not known.
     #[serde(skip_serializing_if = "Option::is_none")]

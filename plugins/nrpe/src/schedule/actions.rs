@@ -45,7 +45,7 @@ pub(crate) async fn trigger_check(
 ) -> Result<CheckChangeOutput, ActionError> {
     let started = {
         let mut state = monitor.lock();
-        let _known = find_check(&state, &input.check)?;
+        find_check(&state, &input.check)?;
         state.triggered.insert(input.check.clone());
         state.run_count(&input.check)
     };
@@ -76,7 +76,7 @@ pub(crate) async fn acknowledge_check(
     let author = cx.caller.to_string();
     monitor
         .change(|state, now| {
-            let _known = find_check(state, &check)?;
+            find_check(state, &check)?;
             let until = end.map(|millis| now.saturating_add(millis));
             let mut is_problem = false;
             state.book.change(&check, now, |record, _| {
@@ -85,9 +85,10 @@ pub(crate) async fn acknowledge_check(
                 is_problem = transition.is_some();
                 Vec::from_iter(transition)
             });
-            match is_problem {
-                true => Ok(()),
-                false => Err(ActionError::failed(format!("{check} has no problem to acknowledge"))),
+            if is_problem {
+                Ok(())
+            } else {
+                Err(ActionError::failed(format!("{check} has no problem to acknowledge")))
             }
         })
         .await?;
@@ -103,16 +104,17 @@ pub(crate) async fn unacknowledge_check(
     let (check, author) = (input.check, cx.caller.to_string());
     monitor
         .change(|state, now| {
-            let _known = find_check(state, &check)?;
+            find_check(state, &check)?;
             let mut was_acknowledged = false;
             state.book.change(&check, now, |record, _| {
                 let transition = record.unacknowledge(Some(author));
                 was_acknowledged = transition.is_some();
                 Vec::from_iter(transition)
             });
-            match was_acknowledged {
-                true => Ok(()),
-                false => Err(ActionError::failed(format!("{check} is not acknowledged"))),
+            if was_acknowledged {
+                Ok(())
+            } else {
+                Err(ActionError::failed(format!("{check} is not acknowledged")))
             }
         })
         .await?;
@@ -136,7 +138,7 @@ pub(crate) async fn begin_maintenance(
                 state.book.begin_maintenance(window, now);
                 return Ok(());
             };
-            let _known = find_check(state, check)?;
+            find_check(state, check)?;
             state.book.change(check, now, |record, _| vec![record.begin_maintenance(window)]);
             Ok::<_, ActionError>(())
         })
@@ -154,21 +156,23 @@ pub(crate) async fn end_maintenance(
     monitor
         .change(|state, now| {
             let Some(check) = &check else {
-                return match state.book.end_maintenance(author, now) {
-                    true => Ok(()),
-                    false => Err(ActionError::failed("the node is not in maintenance")),
+                return if state.book.end_maintenance(author, now) {
+                    Ok(())
+                } else {
+                    Err(ActionError::failed("the node is not in maintenance"))
                 };
             };
-            let _known = find_check(state, check)?;
+            find_check(state, check)?;
             let mut has_ended = false;
             state.book.change(check, now, |record, quiet| {
                 let transitions = record.end_maintenance(author, now, quiet);
                 has_ended = !transitions.is_empty();
                 transitions
             });
-            match has_ended {
-                true => Ok(()),
-                false => Err(ActionError::failed(format!("{check} is not in maintenance"))),
+            if has_ended {
+                Ok(())
+            } else {
+                Err(ActionError::failed(format!("{check} is not in maintenance")))
             }
         })
         .await?;

@@ -182,7 +182,7 @@ fn describe_event(
         }
         CheckTransition::Unacknowledged(author) => {
             data.author.clone_from(author);
-            let by = by(author, "because its time is over");
+            let by = by(author, "because its time has passed");
             ("check_unacknowledged", format!("{state}, acknowledgement removed {by}"))
         }
         CheckTransition::MaintenanceStart(window) => {
@@ -197,7 +197,7 @@ fn describe_event(
         }
         CheckTransition::MaintenanceEnd(author) => {
             data.author.clone_from(author);
-            let by = by(author, "because its time is over");
+            let by = by(author, "because its time has passed");
             ("check_maintenance_end", format!("maintenance ended {by}"))
         }
     };

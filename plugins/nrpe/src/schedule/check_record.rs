@@ -137,9 +137,8 @@ impl CheckRecord {
         // As in Nagios, results that are not confirmed do not count.
         let flapping = is_confirmed.then(|| self.flaps.add(state, rules.flapping)).flatten();
         transitions.extend(self.announce(finished, is_node_in_maintenance));
-        transitions.extend(flapping.map(|begins| match begins {
-            true => CheckTransition::FlappingStart,
-            false => CheckTransition::FlappingEnd,
+        transitions.extend(flapping.map(|begins| {
+            if begins { CheckTransition::FlappingStart } else { CheckTransition::FlappingEnd }
         }));
         self.plan_next(&rules.timing, finished);
         transitions

@@ -121,9 +121,12 @@ pub fn parse_schedule_file(text: &str) -> Result<Vec<ScheduledCheck>, ScheduleEr
             None => format!("check number {}", index + 1),
         };
         let check = parse_entry(entry)
-            .and_then(|check| match names.insert(check.name.clone()) {
-                true => Ok(check),
-                false => Err("the file has this name twice; rename one of them".to_owned()),
+            .and_then(|check| {
+                if names.insert(check.name.clone()) {
+                    Ok(check)
+                } else {
+                    Err("the file has this name twice; rename one of them".to_owned())
+                }
             })
             .map_err(|problem| ScheduleError::Entry { entry: entry_name, problem })?;
         checks.push(check);

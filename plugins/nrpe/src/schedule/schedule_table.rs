@@ -1,6 +1,7 @@
 //! The schedules of a directory. A file that becomes invalid keeps its last valid content, and never stops the other ones.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -141,7 +142,9 @@ fn read_schedules(system: &dyn System, path: &Path) -> Result<Vec<ScheduledCheck
 /// The files `*.toml`, by name; none without the directory.
 fn list_files(system: &dyn System, directory: &Path) -> SystemResult<Vec<PathBuf>> {
     let mut names = found_or_none(system.read_dir(directory))?.unwrap_or_default();
-    names.retain(|name| name.ends_with(".toml") && !name.starts_with('.'));
+    names.retain(|name| {
+        Path::new(name).extension() == Some(OsStr::new("toml")) && !name.starts_with('.')
+    });
     names.sort_unstable();
     names.truncate(MAX_FILES);
     Ok(names.into_iter().map(|name| directory.join(name)).collect())
