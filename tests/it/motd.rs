@@ -85,7 +85,7 @@ fn motd_home(organisation: &Organisation, url: &str, facts: &str, classes: &str)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a5_1_lines_come_and_go_with_fragments_and_classes() {
+async fn a5_1_and_a5_6_lines_come_and_go_with_fragments_and_classes() {
     let facts = r#"{"customer": "acme", "hoster": "hetzner", "environment": "production"}"#;
     let fleet = MotdFleet::start(facts, "apache\n").await;
     fleet.daemon.home().write("root/etc/muster/motd.d/01_header", HEADER, 0o644);

@@ -59,6 +59,8 @@ drwxr-xr-x /usr/share/doc/muster-node/
 -rw-r--r-- /usr/share/doc/muster-node/changelog.gz
 -rw-r--r-- /usr/share/doc/muster-node/copyright
 drwxr-xr-x /usr/share/doc/muster-node/examples/
+drwxr-xr-x /usr/share/doc/muster-node/examples/checks.d/
+-rw-r--r-- /usr/share/doc/muster-node/examples/checks.d/base.toml
 -rw-r--r-- /usr/share/doc/muster-node/examples/observe.conf
 drwxr-xr-x /usr/share/doc/muster-node/examples/policies/
 -rw-r--r-- /usr/share/doc/muster-node/examples/policies/default.policy

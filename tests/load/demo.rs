@@ -80,7 +80,14 @@ impl Demo {
     }
 
     /// Stops this node and restarts it with every plugin that a node can have.
-    pub(crate) fn restart_with_all_plugins(&self, node: &str) -> AllPluginsDaemon {
+    pub(crate) fn restart_with_all_plugins(&self, node: &str) -> RestartedDaemon {
+        let plugins = ["shell", "puppet", "provision", "puppetca", "tunnel"];
+        let text = plugins.map(|name| format!("[plugins.{name}]\nenabled = true\n")).concat();
+        self.restart_with(node, &text)
+    }
+
+    /// Stops this node and restarts it with more configuration, and a policy that allows everything.
+    pub(crate) fn restart_with(&self, node: &str, text: &str) -> RestartedDaemon {
         let home = self.directory().join("nodes").join(node);
         let pid = self.nodes().into_iter().find(|(name, _)| name == node);
         let (_, pid) = pid.unwrap();
@@ -88,10 +95,8 @@ impl Demo {
         nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).unwrap();
         let config = home.join("rpcd.toml");
         // A file of its own: the demo's file has some of these tables.
-        let drop_in = home.join("conf.d/all-plugins.toml");
+        let drop_in = home.join("conf.d/bench.toml");
         std::fs::create_dir_all(drop_in.parent().unwrap()).unwrap();
-        let plugins = ["shell", "puppet", "provision", "puppetca"];
-        let text = plugins.map(|name| format!("[plugins.{name}]\nenabled = true\n")).concat();
         std::fs::write(&drop_in, text).unwrap();
         let policy = "policy default allow\n";
         std::fs::write(home.join("policies/default.policy"), policy).unwrap();
@@ -100,7 +105,7 @@ impl Demo {
         // The previous daemon keeps the lock of its state until it has ended.
         loop {
             if let Some(child) = start_daemon(&config, &log, deadline) {
-                return AllPluginsDaemon(child);
+                return RestartedDaemon(child);
             }
         }
     }
@@ -140,17 +145,17 @@ impl Drop for Demo {
     }
 }
 
-/// A daemon with every plugin; dropping it kills it.
-pub(crate) struct AllPluginsDaemon(Child);
+/// A restarted daemon; dropping it kills it.
+pub(crate) struct RestartedDaemon(Child);
 
-impl AllPluginsDaemon {
+impl RestartedDaemon {
     /// The process id.
     pub(crate) fn pid(&self) -> u32 {
         self.0.id()
     }
 }
 
-impl Drop for AllPluginsDaemon {
+impl Drop for RestartedDaemon {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();

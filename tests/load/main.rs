@@ -19,6 +19,7 @@
 
 mod broker_restart;
 mod caller;
+mod checks;
 mod client;
 mod cluster;
 mod daemon;
@@ -46,6 +47,7 @@ mod slow_link;
 mod start;
 #[cfg(test)]
 mod tests;
+mod tunnel;
 mod worker;
 
 use std::ffi::OsString;

@@ -11,8 +11,8 @@ use crate::gate::{self, Baseline};
 use crate::measure::{FleetSize, fan_out};
 use crate::report::{Report, Section};
 use crate::{
-    broker_restart, client, cluster, daemon, directory, directory_fleet, discovery, engine, micro,
-    provision, regions, slow_link, start,
+    broker_restart, checks, client, cluster, daemon, directory, directory_fleet, discovery, engine,
+    micro, provision, regions, slow_link, start, tunnel,
 };
 
 /// The benches.
@@ -26,6 +26,10 @@ enum Bench {
     Client,
     /// Command start, and a call of one node
     Start,
+    /// A check on all nodes, next to a ping
+    Checks,
+    /// Throughput of a tunnel, next to a direct connection
+    Tunnel,
     /// Discovery of nodes, by each method
     Discovery,
     /// Filters, next to closures
@@ -137,6 +141,8 @@ impl RunArgs {
             }
             Bench::Client => client::bench(pick(1_000, 10_000), rounds),
             Bench::Start => start::bench(pick(15, 40)),
+            Bench::Checks => checks::bench(1_000, pick(5, 9)),
+            Bench::Tunnel => tunnel::bench(pick(64, 512), pick(3, 5)),
             Bench::Discovery => discovery::bench(pick(200, 1_000), pick(5, 9)),
             Bench::Filters => micro::bench_filters(pick(15, 50)),
             Bench::Signatures => micro::bench_signatures(pick(15, 50)),

@@ -1,11 +1,11 @@
-//! The machine of a virtual node: a few files in memory, as on a freshly installed Linux, and no programs. Changes to it do not affect the real
+//! The machine of a virtual node: a few files in memory, as on a freshly installed Linux, and one program, a check. Changes to it do not affect the real
 //! machine.
 
 use std::path::Path;
 use std::time::SystemTime;
 
 use muster_system::fake::FakeSystem;
-use muster_system::{FileAttributes, System};
+use muster_system::{CommandOutput, FileAttributes, System};
 use muster_wire::identity::Identity;
 
 /// A root other than `/` makes account resources edit the files directly; the path never exists.
@@ -22,6 +22,12 @@ const MACHINE_FILES: [(&str, &str, u32); 6] = [
 
 const MACHINE_DIRECTORIES: [&str; 6] = ["/etc/skel", "/home", "/root", "/run", "/tmp", "/var/lib"];
 
+/// The check: its program, what NRPE's configuration says of it, and its output.
+const CHECK_PROGRAM: &str = "/usr/lib/nagios/plugins/check_load";
+const CHECK_CONFIGURATION: &str =
+    "command[check_load]=/usr/lib/nagios/plugins/check_load -w 15 -c 30\n";
+const CHECK_OUTPUT: &[u8] = b"OK - load average: 0.04, 0.03, 0.05|load1=0.040;15;30;0\n";
+
 /// Creates a new machine. Its clock is fixed at the current time.
 pub(super) fn new_machine(name: &Identity) -> FakeSystem {
     let system = FakeSystem::new().with_root(MACHINE_ROOT);
@@ -36,5 +42,8 @@ pub(super) fn new_machine(name: &Identity) -> FakeSystem {
         let _ = system.set_attributes(Path::new(path), &attributes);
     }
     system.add_file("/etc/hostname", format!("{name}\n"));
+    system.add_file("/etc/nagios/nrpe.cfg", CHECK_CONFIGURATION);
+    let output = CommandOutput::new(0, CHECK_OUTPUT);
+    system.script_output(&[CHECK_PROGRAM, "-w", "15", "-c", "30"], output);
     system
 }

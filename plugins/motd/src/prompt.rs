@@ -44,6 +44,10 @@ fn warnings_of(state: &Map<String, Value>) -> Vec<String> {
     if class.is_some_and(|class| !GOOD_RUN_CLASSES.contains(&class)) {
         warnings.push("run-failed".to_owned());
     }
+    let critical = state.get("checks").and_then(|checks| checks.get("critical"));
+    if let Some(count) = critical.and_then(Value::as_u64).filter(|count| *count > 0) {
+        warnings.push(format!("checks-critical:{count}"));
+    }
     let pending = state.get("ledger").and_then(|ledger| ledger.get("pending"));
     if let Some(count) = pending.and_then(Value::as_u64).filter(|count| *count > 0) {
         warnings.push(format!("refreshes-pending:{count}"));
@@ -74,7 +78,7 @@ mod tests {
         let node = snapshot(
             &json!({"customer": "acme", "environment": "production", "rack": 7}),
             &["apache"],
-            &json!({"puppet": {"disabled": true, "last_run": {"class": "failed+changed"}}, "ledger": {"pending": 2}}),
+            &json!({"puppet": {"disabled": true, "last_run": {"class": "failed+changed"}}, "ledger": {"pending": 2}, "checks": {"critical": 1}}),
         );
         let prompt_facts = ["customer", "environment", "rack", "none"].map(str::to_owned).to_vec();
         let options = MotdOptions { prompt_facts, ..MotdOptions::default() };
@@ -83,7 +87,7 @@ mod tests {
         let expected = [("acme", None), ("production", Some(TerminalColor::Red)), ("7", None)];
         assert_eq!(segments.collect::<Vec<_>>(), expected);
         assert_eq!(status.roles, ["web", "db"]);
-        assert_eq!(status.warnings, ["puppet-disabled", "run-failed", "refreshes-pending:2"]);
+        assert_eq!(status.warnings, ["puppet-disabled", "run-failed", "checks-critical:1", "refreshes-pending:2"]);
         let unknown = NodeSnapshot { state: Arc::new(None), ..node };
         assert_eq!(prompt_status(&options, &unknown, &[]).warnings, [""; 0]);
     }

@@ -74,7 +74,7 @@ impl SshMachines {
         Some(found)
     }
 
-    async fn run(&self, command: &[&str], arguments: &[&str]) -> Output {
+    pub(super) async fn run(&self, command: &[&str], arguments: &[&str]) -> Output {
         let login = self.login.iter().map(String::as_str);
         let words: Vec<&str> = command
             .iter()

@@ -1,7 +1,7 @@
 //! `rpc ssh --via bus` and `rpc scp --via bus` with the real OpenSSH to a machine whose sshd cannot be reached over the network.
 
 use std::process::Output;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use muster_tests::command::describe_output;
 use muster_tests::poll_until_ok;
@@ -9,6 +9,10 @@ use muster_tests::poll_until_ok;
 use super::RECOVERY_TIMEOUT;
 use super::nodes::node_name;
 use super::ssh::SshMachines;
+
+/// Bytes of a file that is copied to compare the throughput.
+const COPIED_BYTES: usize = 100 * 1024 * 1024;
+const COPY_ROUNDS: usize = 3;
 
 /// sshd listens on loopback only, and the node permits tunnels to it.
 const CLOSE_SSHD: &str = "printf 'ListenAddress 127.0.0.1\\n' > /etc/ssh/sshd_config.d/loopback.conf && systemctl restart ssh && \
@@ -72,4 +76,32 @@ async fn ssh_and_scp_reach_a_machine_without_an_open_port() {
     let block = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(block.contains(&format!("HostKeyAlias {target}")), "{block}");
     assert!(block.contains(&format!("tunnel {target} 22 --stdio")), "{block}");
+    compare_throughput(&machines, &target).await;
+}
+
+/// Copies a file directly and through the bus, in turns, and prints the medians. sshd listens on all addresses for it.
+async fn compare_throughput(machines: &SshMachines, target: &str) {
+    let nodes = &machines.nodes;
+    nodes.machines.sh("m2", "rm /etc/ssh/sshd_config.d/loopback.conf && systemctl restart ssh").await;
+    std::fs::write(nodes.operator.path("copied.bin"), vec![7; COPIED_BYTES]).unwrap();
+    let copy = ["-o", "User=root", "copied.bin", ":/dev/null"];
+    let mut times = [const { Vec::new() }; 2];
+    for _ in 0..COPY_ROUNDS {
+        for (is_via_bus, times) in [false, true].into_iter().zip(&mut times) {
+            let started = Instant::now();
+            let output = if is_via_bus {
+                run(machines, &["scp", "-I", target], &copy).await
+            } else {
+                machines.run(&["scp", "-I", target], &copy).await
+            };
+            assert_eq!(output.status.code(), Some(0), "{}", describe_output(&output));
+            times.push(started.elapsed());
+        }
+    }
+    let [direct, via_bus] = times.map(|mut times| {
+        times.sort_unstable();
+        *times.get(COPY_ROUNDS / 2).unwrap()
+    });
+    let ratio = direct.as_secs_f64() / via_bus.as_secs_f64();
+    println!("scp of {COPIED_BYTES} bytes: direct {direct:?}, via bus {via_bus:?}: {ratio:.2} of the throughput");
 }
