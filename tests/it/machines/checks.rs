@@ -164,7 +164,8 @@ async fn debians_plugins_run_by_schedule_and_nagios_core_reads_the_results() {
         await_nagios(&nodes, plugin, |state, output| (state == 0) == is_ok && !output.is_empty())
             .await;
     }
-    let dummy = "WARNING: a; \"b\" (c)";
+    // Nagios itself shows a semicolon of an output as a colon.
+    let dummy = "WARNING: a: \"b\" (c)";
     await_nagios(&nodes, "check_dummy", |state, output| state == 1 && output == dummy).await;
     // A follower writes each change of the scheduled checks.
     let follow = format!(
