@@ -87,7 +87,10 @@ mod tests {
         let expected = [("acme", None), ("production", Some(TerminalColor::Red)), ("7", None)];
         assert_eq!(segments.collect::<Vec<_>>(), expected);
         assert_eq!(status.roles, ["web", "db"]);
-        assert_eq!(status.warnings, ["puppet-disabled", "run-failed", "checks-critical:1", "refreshes-pending:2"]);
+        assert_eq!(
+            status.warnings,
+            ["puppet-disabled", "run-failed", "checks-critical:1", "refreshes-pending:2"]
+        );
         let unknown = NodeSnapshot { state: Arc::new(None), ..node };
         assert_eq!(prompt_status(&options, &unknown, &[]).warnings, [""; 0]);
     }

@@ -80,9 +80,13 @@ async fn ssh_and_scp_reach_a_machine_without_an_open_port() {
 }
 
 /// Copies a file directly and through the bus, in turns, and prints the medians. sshd listens on all addresses for it.
+#[expect(clippy::print_stdout, reason = "shows a measurement, which the test does not assert")]
 async fn compare_throughput(machines: &SshMachines, target: &str) {
     let nodes = &machines.nodes;
-    nodes.machines.sh("m2", "rm /etc/ssh/sshd_config.d/loopback.conf && systemctl restart ssh").await;
+    nodes
+        .machines
+        .sh("m2", "rm /etc/ssh/sshd_config.d/loopback.conf && systemctl restart ssh")
+        .await;
     std::fs::write(nodes.operator.path("copied.bin"), vec![7; COPIED_BYTES]).unwrap();
     let copy = ["-o", "User=root", "copied.bin", ":/dev/null"];
     let mut times = [const { Vec::new() }; 2];
@@ -103,5 +107,7 @@ async fn compare_throughput(machines: &SshMachines, target: &str) {
         *times.get(COPY_ROUNDS / 2).unwrap()
     });
     let ratio = direct.as_secs_f64() / via_bus.as_secs_f64();
-    println!("scp of {COPIED_BYTES} bytes: direct {direct:?}, via bus {via_bus:?}: {ratio:.2} of the throughput");
+    println!(
+        "scp of {COPIED_BYTES} bytes: direct {direct:?}, via bus {via_bus:?}: {ratio:.2} of the throughput"
+    );
 }
