@@ -50,16 +50,24 @@ impl Daemon {
         let trust_sync =
             Box::pin(TrustSync::start(Arc::clone(&core), bus.clone(), token_changed)).await;
         let requests = bus.subscribe_all(&subjects).await?;
-        let monitor = LoopMonitor::without_watchdog();
-        Ok(Self {
+        Ok(Self::with_subscriptions(core, bus, requests, (trust_sync, changes)))
+    }
+
+    fn with_subscriptions(
+        core: Arc<DaemonCore>,
+        bus: Bus,
+        requests: Vec<BusSubscription>,
+        (trust_sync, changes): (TrustSync, mpsc::Receiver<TokenChange>),
+    ) -> Self {
+        Self {
             core,
             bus,
             requests,
             trust_sync,
             changes: Some(changes),
-            monitor,
+            monitor: LoopMonitor::without_watchdog(),
             background: TaskTracker::new(),
-        })
+        }
     }
 
     /// Subscribes as one instance of a service's agent: to its share of the requests to any instance, and to requests to this one by name. It does not answer
@@ -80,16 +88,7 @@ impl Daemon {
             requests.push(bus.subscribe(&own).await?);
         }
         bus.confirm_delivery().await?;
-        let monitor = LoopMonitor::without_watchdog();
-        Ok(Self {
-            core,
-            bus,
-            requests,
-            trust_sync,
-            changes: Some(changes),
-            monitor,
-            background: TaskTracker::new(),
-        })
+        Ok(Self::with_subscriptions(core, bus, requests, (trust_sync, changes)))
     }
 
     /// Lets a watchdog watch the loops that receive requests, and keeps the connection open until this work has ended, too, at most 5 s.

@@ -259,31 +259,26 @@ fn is_answer_word(word: &str) -> bool {
 /// The subjects of one tunnel. What the node sends arrives as an answer: see [`AnswerAddress`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TunnelAddress {
-    caller_key: String,
-    tunnel: String,
-    node: Identity,
+    to_node: String,
+    to_caller: String,
 }
 
 impl TunnelAddress {
     /// The address of the caller's tunnel to the node; `None` unless its name is 1 to 64 of `a-z A-Z 0-9 - _`.
     pub fn new(caller_key: &str, tunnel: &str, node: &Identity) -> Option<Self> {
-        is_answer_word(tunnel).then(|| Self {
-            caller_key: caller_key.to_string(),
-            tunnel: tunnel.to_owned(),
-            node: node.clone(),
-        })
+        let answers = AnswerAddress::of_word(caller_key, tunnel)?;
+        let to_node = format!("_T.{caller_key}.{tunnel}.{node}");
+        Some(Self { to_node, to_caller: answers.of_node(node) })
     }
 
     /// The subject from the caller to the node: only this caller may publish, and only this node may subscribe.
-    pub fn to_node(&self) -> String {
-        let Self { caller_key, tunnel, node } = self;
-        format!("_T.{caller_key}.{tunnel}.{node}")
+    pub fn to_node(&self) -> &str {
+        &self.to_node
     }
 
     /// The subject from the node to the caller: only this node may publish, and only this caller may subscribe.
-    pub fn to_caller(&self) -> String {
-        let Self { caller_key, tunnel, node } = self;
-        format!("_R.{caller_key}.{tunnel}.{node}")
+    pub fn to_caller(&self) -> &str {
+        &self.to_caller
     }
 }
 

@@ -65,7 +65,7 @@ pub use caller_summary::{CallerSummary, CallerSummaryError, fleet_name};
 pub use check::{
     CheckCache, CheckCacheError, CheckLock, CheckOutcome, CheckReport, CheckRequest, CheckRules,
     FleetCheck, FleetCheckList, NagiosPipe, NagiosPipeError, NodeCheckResult, NodeThreshold,
-    PassiveResult, PerfSummary, is_check_name, summarize_perfdata,
+    PassiveResult, PerfSummary, summarize_perfdata,
 };
 pub use comparison::{DiscoveryAnswers, DiscoveryDifferences};
 pub use confirm::{ConfirmContext, ConfirmDecision, ConfirmMode};

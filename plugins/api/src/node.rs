@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use muster_ddl::AgentDdl;
 use muster_filter::NodeFilter;
-use muster_filter::state::{NodeFacts, NodeView};
+use muster_filter::state::NodeFacts;
 use muster_wire::Millis;
 use muster_wire::identity::{Identity, SubjectName};
 use schemars::JsonSchema;
@@ -35,19 +35,7 @@ pub trait NodeHandle: fmt::Debug + Send + Sync {
     /// Its configuration management classes, lower case.
     fn classes(&self) -> Arc<[String]>;
     /// Whether a filter matches the node. Data sources are unknown.
-    fn is_matched_by(&self, filter: &NodeFilter) -> bool {
-        let agents: Vec<String> = self.agent_infos().into_iter().map(|info| info.agent).collect();
-        let collectives: Vec<String> = self.collectives().iter().map(ToString::to_string).collect();
-        filter.matches(&NodeView {
-            identity: self.identity().as_str(),
-            facts: &self.facts(),
-            classes: &self.classes(),
-            classes_known: true,
-            agents: &agents,
-            collectives: &collectives,
-            state: self.state().as_ref().as_ref(),
-        })
-    }
+    fn is_matched_by(&self, filter: &NodeFilter) -> bool;
     /// The agents that it offers.
     fn agent_infos(&self) -> Vec<AgentInfo>;
     /// The agents that are not offered because their files are invalid.

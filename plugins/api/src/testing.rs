@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_ddl::{AgentDdl, ValueType};
-use muster_filter::state::NodeFacts;
+use muster_filter::NodeFilter;
+use muster_filter::state::{NodeFacts, NodeView};
 use muster_system::System;
 use muster_wire::identity::{Identity, SubjectName};
 use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
@@ -281,6 +282,20 @@ impl NodeHandle for TestNode {
     fn classes(&self) -> Arc<[String]> {
         Arc::clone(&self.classes)
     }
+    fn is_matched_by(&self, filter: &NodeFilter) -> bool {
+        let agents: Vec<String> = self.agent_infos().into_iter().map(|info| info.agent).collect();
+        let collectives: Vec<String> = self.collectives().iter().map(ToString::to_string).collect();
+        filter.matches(&NodeView {
+            identity: self.identity().as_str(),
+            facts: &self.facts(),
+            classes: &self.classes(),
+            classes_known: true,
+            agents: &agents,
+            collectives: &collectives,
+            state: self.state().as_ref().as_ref(),
+        })
+    }
+
     fn agent_infos(&self) -> Vec<AgentInfo> {
         self.agents.clone()
     }

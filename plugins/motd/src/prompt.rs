@@ -2,6 +2,8 @@
 
 use muster_api::filter::state::NodeFacts;
 use muster_contract::motd::{PromptSegment, PromptStatus, prompt_word};
+use muster_contract::puppet::PuppetRunClass;
+use serde::Deserialize as _;
 use serde_json::{Map, Value};
 
 use crate::MotdOptions;
@@ -9,8 +11,6 @@ use crate::renderer::NodeSnapshot;
 
 /// Most words of each kind.
 const MAX_WORDS: usize = 32;
-/// Outcomes of a Puppet run that need no attention.
-const GOOD_RUN_CLASSES: [&str; 3] = ["clean", "changed", "pending"];
 
 /// The prompt of a node; `blocks` are the rendered fragments.
 pub(crate) fn prompt_status(
@@ -40,8 +40,10 @@ fn warnings_of(state: &Map<String, Value>) -> Vec<String> {
     if puppet.and_then(|puppet| puppet.get("disabled")) == Some(&Value::Bool(true)) {
         warnings.push("puppet-disabled".to_owned());
     }
-    let class = puppet.and_then(|puppet| puppet.pointer("/last_run/class")).and_then(Value::as_str);
-    if class.is_some_and(|class| !GOOD_RUN_CLASSES.contains(&class)) {
+    let class = puppet.and_then(|puppet| puppet.pointer("/last_run/class"));
+    let class = class.and_then(|class| PuppetRunClass::deserialize(class).ok());
+    // Pending refreshes have a word of their own.
+    if class.is_some_and(|class| !class.is_success() && class != PuppetRunClass::Pending) {
         warnings.push("run-failed".to_owned());
     }
     let critical = state.get("checks").and_then(|checks| checks.get("critical"));

@@ -93,13 +93,12 @@ impl MotdRenderer {
         if !self.options.enabled {
             return refresh;
         }
-        let values = node.template_values();
         for target in [FragmentTarget::Motd, FragmentTarget::Issue] {
             let mut files = self.output_files(target).peekable();
             if files.peek().is_none() {
                 continue;
             }
-            let TextReport { text, problems } = self.report_text(system, target, &values);
+            let TextReport { text, problems } = self.report(system, node, target);
             refresh.problems.extend(problems);
             for path in files {
                 match self.writer.write_text(system, path, &text) {
@@ -110,7 +109,7 @@ impl MotdRenderer {
             }
         }
         if let Some(path) = &self.options.prompt_cache {
-            let (rendered, problems) = self.render(system, FragmentTarget::Prompt, &values);
+            let (rendered, problems) = self.render(system, node, FragmentTarget::Prompt);
             refresh.problems.extend(problems);
             match write_prompt(system, path, &prompt_status(&self.options, node, &rendered.blocks))
             {
@@ -139,7 +138,8 @@ impl MotdRenderer {
         node: &NodeSnapshot,
         target: FragmentTarget,
     ) -> TextReport {
-        self.report_text(system, target, &node.template_values())
+        let (rendered, problems) = self.render(system, node, target);
+        TextReport { text: rendered.text(), problems }
     }
 
     /// The files with the text of a target.
@@ -150,25 +150,20 @@ impl MotdRenderer {
             .map(|output| &*output.path)
     }
 
-    fn report_text(
-        &self,
-        system: &dyn System,
-        target: FragmentTarget,
-        values: &TemplateValues,
-    ) -> TextReport {
-        let (rendered, problems) = self.render(system, target, values);
-        TextReport { text: rendered.text(), problems }
-    }
-
     fn render(
         &self,
         system: &dyn System,
+        node: &NodeSnapshot,
         target: FragmentTarget,
-        values: &TemplateValues,
     ) -> (RenderedText, Vec<String>) {
         let local = (target == FragmentTarget::Motd).then_some(&*self.options.local);
         let fragments = read_fragments(system, target, local);
-        let rendered = render_fragments(target, &fragments.templates, values);
+        // The daemon calls this every few seconds: without a fragment no facts are copied.
+        let rendered = if fragments.templates.is_empty() {
+            RenderedText::default()
+        } else {
+            render_fragments(target, &fragments.templates, &node.template_values())
+        };
         let unread = fragments.problems.iter().map(|error| error_chain(error));
         let problems =
             unread.chain(rendered.problems.iter().map(|error| error_chain(error))).collect();

@@ -5,12 +5,11 @@ use std::sync::Arc;
 use muster_api::{ActionError, CallContext, EmptyInput};
 use muster_contract::nrpe::{
     CheckState, CommandResultRow, NrpeDataOutput, RunAllCommandsOutput, RunCommandInput,
-    RunCommandOutput,
+    RunCommandOutput, is_command_name,
 };
 use tokio::task::JoinSet;
 
 use crate::check_runner::{CheckRefusal, CheckRunner, unknown_result};
-use crate::nrpe_file::is_command_name;
 
 /// Separates arguments.
 const ARGUMENT_SEPARATOR: char = '!';

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use muster_contract::nrpe::is_command_name;
+
 /// A directive of a file, in order of the lines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NrpeDirective {
@@ -20,12 +22,6 @@ pub enum NrpeDirective {
     AllowArguments(bool),
     /// `nrpe_user=USER`
     User(String),
-}
-
-/// Whether callers can name a command: letters, digits, `-` and `_`, at most 50.
-pub fn is_command_name(name: &str) -> bool {
-    let is_allowed = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
-    (1..=50).contains(&name.len()) && name.chars().all(is_allowed)
 }
 
 /// Parses a file. Comments, other directives, and commands that callers cannot name are left out.
@@ -58,7 +54,9 @@ fn parse_line(line: &str) -> Option<NrpeDirective> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{NrpeDirective, is_command_name, parse_nrpe_file};
+    use muster_contract::nrpe::is_command_name;
+
+    use super::{NrpeDirective, parse_nrpe_file};
 
     fn command(name: &str, line: &str) -> NrpeDirective {
         NrpeDirective::Command { name: name.to_owned(), line: line.to_owned() }

@@ -35,8 +35,8 @@ enum TunnelRefusal {
     Port { port: u16, allowed: Vec<u16> },
     #[error("the request has no verified sender")]
     Sender,
-    #[error("the name of the tunnel is not valid")]
-    Name,
+    #[error("`{0}` cannot be the name of a tunnel; use 1 to 64 letters, digits, - and _")]
+    Name(String),
     #[error("the daemon is not connected to the broker")]
     NoBroker,
     #[error("cannot connect to 127.0.0.1:{port} on this node")]
@@ -70,7 +70,7 @@ pub(crate) async fn open_tunnel(
         .take_place(&sender.key, &input.tunnel, &options)
         .map_err(|limit| limit_error(&limit))?;
     let own_key = EphemeralKey::generate().map_err(ActionError::from_cause)?;
-    let context = key_context(&address.to_node(), port);
+    let context = key_context(address.to_node(), port);
     let cipher = own_key
         .agree(StreamSide::Node, &input.key, &context)
         .map_err(|error| ActionError::invalid_input(error.to_string()))?;
@@ -96,7 +96,9 @@ fn tunnel_address(
     input: &TunnelOpenInput,
 ) -> Result<TunnelAddress, ActionError> {
     let address = TunnelAddress::new(&sender.key.to_string(), &input.tunnel, cx.node.identity());
-    address.ok_or_else(|| ActionError::invalid_input(TunnelRefusal::Name.to_string()))
+    address.ok_or_else(|| {
+        ActionError::invalid_input(TunnelRefusal::Name(input.tunnel.clone()).to_string())
+    })
 }
 
 fn limit_error(limit: &TunnelLimit) -> ActionError {

@@ -5,7 +5,7 @@
 use std::process::Stdio;
 use std::time::Duration;
 
-use muster_tests::command::{describe_output, find_program};
+use muster_tests::command::find_program;
 use muster_tests::poll_until_ok;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{Child, ChildStdin, ChildStdout};
@@ -37,18 +37,9 @@ struct SshSession {
 impl MotdMachine {
     async fn start(options: NodeOptions<'_>) -> Option<Self> {
         let nodes = MachineNodes::start(1, options).await?;
-        let key = nodes.operator.path("login_key");
-        let made = std::process::Command::new("ssh-keygen")
-            .args(["-q", "-t", "ed25519", "-N", "", "-f"])
-            .arg(&key)
-            .output()
-            .unwrap();
-        assert!(made.status.success(), "{}", describe_output(&made));
-        let public = std::fs::read_to_string(nodes.operator.path("login_key.pub")).unwrap();
+        nodes.permit_ssh_logins().await;
         let script = format!(
-            "rm -f /etc/ssh/ssh_host_* && ssh-keygen -A && mkdir -p -m 700 /root/.ssh && echo '{}' > /root/.ssh/authorized_keys && systemctl restart ssh && \
-             : > /etc/motd && rm -f /etc/update-motd.d/* && mkdir -p /etc/muster/facts.d && echo '{FACTS}' > /etc/muster/facts.d/test.json && systemctl restart rpcd",
-            public.trim()
+            ": > /etc/motd && rm -f /etc/update-motd.d/* && mkdir -p /etc/muster/facts.d && echo '{FACTS}' > /etc/muster/facts.d/test.json && systemctl restart rpcd"
         );
         nodes.machines.sh("m1", &script).await;
         nodes.machines.copy("m1", &find_program("rpc"), "/usr/bin/rpc").await;

@@ -54,6 +54,21 @@ impl MachineNodes {
         Some(nodes)
     }
 
+    /// Makes a key of the operator, with which root can log in to every machine by ssh, and new host keys. Returns the file of the key.
+    pub(crate) async fn permit_ssh_logins(&self) -> PathBuf {
+        let key = self.operator.path("login_key");
+        run(Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(&key));
+        let public = std::fs::read_to_string(self.operator.path("login_key.pub")).unwrap();
+        let script = format!(
+            "rm -f /etc/ssh/ssh_host_* && ssh-keygen -A && mkdir -p -m 700 /root/.ssh && echo '{}' > /root/.ssh/authorized_keys && systemctl restart ssh",
+            public.trim()
+        );
+        for machine in self.machines.names() {
+            self.machines.sh(machine, &script).await;
+        }
+        key
+    }
+
     /// Waits until this many nodes answer a ping.
     pub(crate) async fn await_answers(&self, count: usize) {
         count_answers(&self.operator, count).await;

@@ -28,19 +28,10 @@ impl SshMachines {
     pub(super) async fn start() -> Option<Self> {
         let options = NodeOptions { configuration: CONFIGURATION, ..NodeOptions::default() };
         let nodes = MachineNodes::start(2, options).await?;
-        let key = nodes.operator.path("login_key");
-        let made = std::process::Command::new("ssh-keygen")
-            .args(["-q", "-t", "ed25519", "-N", "", "-f"])
-            .arg(&key)
-            .output()
-            .unwrap();
-        assert!(made.status.success(), "{}", describe_output(&made));
-        let public = std::fs::read_to_string(nodes.operator.path("login_key.pub")).unwrap();
+        let key = nodes.permit_ssh_logins().await;
         for (machine, address) in &nodes.machines.machines {
             let script = format!(
-                "rm -f /etc/ssh/ssh_host_* && ssh-keygen -A && mkdir -p -m 700 /root/.ssh && echo '{}' > /root/.ssh/authorized_keys && systemctl restart ssh && \
-                 mkdir -p /etc/muster/facts.d && echo '{{\"address\": \"{address}\"}}' > /etc/muster/facts.d/address.json && systemctl restart rpcd",
-                public.trim()
+                "mkdir -p /etc/muster/facts.d && echo '{{\"address\": \"{address}\"}}' > /etc/muster/facts.d/address.json && systemctl restart rpcd"
             );
             nodes.machines.sh(machine, &script).await;
         }

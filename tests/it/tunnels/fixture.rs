@@ -77,7 +77,7 @@ impl TunnelFleet {
         records.filter(|record| record["verdict"] == verdict).collect()
     }
 
-    /// The records of closed tunnels, once there are so many.
+    /// Waits until the audit log has this number of closed tunnels, and returns their records.
     pub(super) async fn closed_tunnels(&self, count: usize) -> Vec<Value> {
         poll_until_ok("tunnels are closed", PATIENCE, async || {
             let records = self.audit_records("ended");

@@ -27,7 +27,7 @@ const MAX_MESSAGE_BATCH: usize = 64;
 const FINISH_TIMEOUT: Duration = Duration::from_mins(1);
 /// Shorter reads are copied.
 const SMALL_READ_BYTES: usize = 16 * 1024;
-/// How often the state of a broker connection that is down is looked at, in addition to events.
+/// Interval at which a lost broker connection is checked, in addition to events.
 const CONNECTION_POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Bytes that streams have carried, as they pass.
@@ -97,7 +97,8 @@ impl CarrierSocket {
         };
         // Events are received from before the subscription, so that a refusal is not missed.
         let events = bus.subscribe_events();
-        let messages = bus.subscribe(&own).await?;
+        let messages = bus.subscribe(own).await?;
+        let target = target.to_owned();
         Ok(Self { bus, events, address, target, messages })
     }
 

@@ -9,8 +9,8 @@ const FAST_STREAMS: usize = 8;
 const LARGE_WINDOW_BYTES: u64 = 2 * 1024 * 1024;
 const SMALL_WINDOW_BYTES: u64 = 256 * 1024;
 
-/// How many bytes a stream may have on the way to this end, if so many others are open: 2 MiB for the first eight, then 256 KiB. 128 streams then
-/// have at most 46 MiB on the way; a broker ends a connection to which more than 64 MiB wait.
+/// The receive window of a stream in bytes: 2 MiB while fewer than eight others are open, 256 KiB otherwise. The windows of 128 streams add up to
+/// 46 MiB; a broker closes a connection when more than 64 MiB wait for it.
 pub fn window_for_open_streams(others: usize) -> u64 {
     if others < FAST_STREAMS { LARGE_WINDOW_BYTES } else { SMALL_WINDOW_BYTES }
 }

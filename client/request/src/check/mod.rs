@@ -13,7 +13,7 @@ use muster_client::DirectoryError;
 use muster_wire::identity::Identity;
 
 pub use cache::{CheckCache, CheckCacheError, CheckLock};
-pub use fleet_checks::{FleetCheck, FleetCheckList, is_check_name};
+pub use fleet_checks::{FleetCheck, FleetCheckList};
 pub use passive::{NagiosPipe, NagiosPipeError, PassiveResult};
 pub use perf_summary::{PerfSummary, summarize_perfdata};
 pub use report::{CheckOutcome, CheckReport, NodeCheckResult};

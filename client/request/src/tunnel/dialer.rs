@@ -81,7 +81,7 @@ impl TunnelDialer {
         let tunnel = Uuid::now_v7().simple().to_string();
         let address = TunnelAddress::new(&self.client.key().to_string(), &tunnel, &self.node)
             .ok_or_else(|| TunnelError::Silent(self.node.clone()))?;
-        let context = key_context(&address.to_node(), self.port);
+        let context = key_context(address.to_node(), self.port);
         // Subscribed before the node may send.
         let socket = CarrierSocket::open(self.client.bus(), address, CarrierSide::Caller).await?;
         let input = TunnelOpenInput { port: self.port, tunnel, key: key.public_text() };

@@ -3,28 +3,28 @@
 use std::path::Path;
 
 use muster_base::unix_millis_now;
-use muster_contract::nrpe::{CHECK_EVENT_PREFIX, CheckEventData, CheckState};
+use muster_contract::nrpe::{CHECK_EVENT_PREFIX, CheckEventData, CheckState, is_command_name};
 use muster_request::{
     EventSelection, FleetCheckList, FleetConnection, NagiosPipe, NagiosPipeError, PassiveResult,
-    TargetSelection, is_check_name,
+    TargetSelection,
 };
 use muster_wire::event::FleetEvent;
 use serde_json::Value;
 
-use super::form::{self, JsonForm, OutputFormError};
+use super::form;
 use super::inquiry::{ask_nodes, plan_action};
+use super::nodes::print_in_form;
 use super::request::send_words;
 use crate::cli::checks::{
     AcknowledgeArgs, CheckListArgs, CheckNameArgs, ChecksArgs, ChecksCommand, MaintenanceArgs,
 };
 use crate::cli::nodes::NodeListForm;
 use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Error, Result};
-use crate::error::{CommandError, ResultWriteError};
+use crate::error::CommandError;
 use crate::progress::ProgressReporter;
 use crate::render::checks::{
     FleetChecksDocument, render_check_names, render_checks_table, render_checks_totals,
 };
-use crate::render::yaml::to_yaml;
 
 /// The agent that runs checks.
 const NRPE_AGENT: &str = "nrpe";
@@ -106,24 +106,14 @@ fn print_list(
     cx: CommandContext<'_>,
 ) -> Result<()> {
     let now = unix_millis_now() / 1000;
-    let text = match args.output.as_ref().unwrap_or(&NodeListForm::Table) {
+    print_in_form(args.output.as_ref(), document, cx, |form| match form {
         NodeListForm::Name => render_check_names(document),
-        NodeListForm::Table => {
-            render_checks_table(document, now, cx.width(), false) + &render_checks_totals(document)
+        form => {
+            let is_wide = matches!(form, NodeListForm::Wide);
+            render_checks_table(document, now, cx.width(), is_wide)
+                + &render_checks_totals(document)
         }
-        NodeListForm::Wide => {
-            render_checks_table(document, now, cx.width(), true) + &render_checks_totals(document)
-        }
-        NodeListForm::Json => {
-            return cx.print_result(Some(&JsonForm::default()), document, String::new);
-        }
-        NodeListForm::Yaml => to_yaml(document).map_err(OutputFormError::Yaml)?,
-        NodeListForm::JsonPath(expression) => {
-            let value = serde_json::to_value(document).map_err(ResultWriteError::from)?;
-            expression.render(&value)
-        }
-    };
-    Ok(cx.printer.print_text(text)?)
+    })
 }
 
 /// Writes the current states and then each change to the pipe, until interrupted.
@@ -188,7 +178,7 @@ async fn write_event(event: &FleetEvent, pipe: &mut NagiosPipe) -> Result<(), Na
     let data = Value::Object(event.data.clone());
     let data: CheckEventData = serde_json::from_value(data).unwrap_or_default();
     let (Some(check), Some(state)) = (data.check, data.state) else { return Ok(()) };
-    if !is_check_name(&check) {
+    if !is_command_name(&check) {
         return Ok(());
     }
     let result = PassiveResult {

@@ -114,10 +114,22 @@ fn print_list(
     cx: CommandContext<'_>,
 ) -> Result<(), Error> {
     let nodes = &document.nodes;
-    let text = match args.output.as_ref().unwrap_or(&NodeListForm::Table) {
+    print_in_form(args.output.as_ref(), document, cx, |form| match form {
         NodeListForm::Name => render_node_names(nodes),
-        NodeListForm::Table => render_node_table(nodes, &args.fields, false),
-        NodeListForm::Wide => render_node_table(nodes, &args.fields, true),
+        form => render_node_table(nodes, &args.fields, matches!(form, NodeListForm::Wide)),
+    })
+}
+
+/// Prints a document in a form of `--output`; `render` makes the texts of the forms for people: names, a table, a wide table.
+pub fn print_in_form(
+    form: Option<&NodeListForm>,
+    document: &impl Serialize,
+    cx: CommandContext<'_>,
+    render: impl FnOnce(&NodeListForm) -> String,
+) -> Result<(), Error> {
+    let form = form.unwrap_or(&NodeListForm::Table);
+    let text = match form {
+        NodeListForm::Name | NodeListForm::Table | NodeListForm::Wide => render(form),
         NodeListForm::Json => {
             return cx.print_result(Some(&JsonForm::default()), document, String::new);
         }

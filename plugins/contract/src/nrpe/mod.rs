@@ -20,6 +20,12 @@ pub use scheduled::{
 /// The exit code of a state that is not known.
 pub const UNKNOWN_EXIT_CODE: i64 = 3;
 
+/// Whether a text can be the name of a command, or of a scheduled check: letters, digits, `-` and `_`, at most 50.
+pub fn is_command_name(name: &str) -> bool {
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
+    (1..=50).contains(&name.len()) && name.chars().all(is_allowed)
+}
+
 /// The state of a check, ordered by exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -146,6 +152,7 @@ pub struct NrpeDataOutput {
 #[cfg(test)]
 mod tests {
     use super::CheckState;
+    use super::is_command_name;
 
     #[test]
     fn every_exit_code_has_a_state() {
@@ -154,6 +161,14 @@ mod tests {
         }
         for code in [-1, 4, 127, 255, i64::MAX, i64::MIN] {
             assert_eq!(CheckState::from_exit_code(code), CheckState::Unknown, "{code}");
+        }
+    }
+
+    #[test]
+    fn names_of_commands_are_words() {
+        assert!(is_command_name("check_load-1"));
+        for name in ["", "a b", "a;b", "x\n", "ä", &"x".repeat(51)] {
+            assert!(!is_command_name(name), "{name:?}");
         }
     }
 }

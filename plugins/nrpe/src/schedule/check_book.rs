@@ -33,7 +33,7 @@ pub struct StoredCheckEvent {
     pub data: CheckEventData,
 }
 
-/// All of it.
+/// The states of all checks of a node.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct CheckBook {
@@ -168,10 +168,10 @@ fn describe_event(
             ("check_recovery", format!("{state} (was {}): {output}", before.as_str()))
         }
         CheckTransition::FlappingStart => {
-            ("check_flapping_start", format!("begins to flap; it is {state}"))
+            ("check_flapping_start", format!("flapping started; the state is {state}"))
         }
         CheckTransition::FlappingEnd => {
-            ("check_flapping_end", format!("flaps no more; it is {state}"))
+            ("check_flapping_end", format!("flapping stopped; the state is {state}"))
         }
         CheckTransition::Acknowledged(acknowledgement) => {
             data.author = Some(acknowledgement.author.clone());

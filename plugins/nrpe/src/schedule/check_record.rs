@@ -79,9 +79,9 @@ pub enum CheckTransition {
     Problem(CheckState),
     /// It is OK again; the state before.
     Recovery(CheckState),
-    /// It begins to flap.
+    /// Flapping started.
     FlappingStart,
-    /// It ends to flap.
+    /// Flapping stopped.
     FlappingEnd,
     /// A caller has acknowledged its problem.
     Acknowledged(CheckAcknowledgement),
@@ -89,7 +89,7 @@ pub enum CheckTransition {
     Unacknowledged(Option<String>),
     /// A maintenance begins.
     MaintenanceStart(MaintenanceWindow),
-    /// A maintenance ends, by this caller, or because its time is over.
+    /// A maintenance ended: this caller ended it, or it expired.
     MaintenanceEnd(Option<String>),
 }
 

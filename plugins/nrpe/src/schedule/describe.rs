@@ -1,6 +1,5 @@
 //! What others see of the checks: the rows of the actions, and the compact form of the node's record. Pure.
 
-use muster_api::state::bounded_text;
 use muster_api::wire::Millis;
 use muster_contract::nrpe::{
     CheckState, MaintenanceWindow, RecordedCheck, RecordedChecks, ScheduledCheckRow,
@@ -71,7 +70,7 @@ impl<'a> CheckView<'a> {
         RecordedCheck {
             state: record.hard,
             since: record.since.map(|since| since / 1000),
-            output: bounded_text(&output).as_str().unwrap_or_default().to_owned(),
+            output,
             attempts: self.schedule.max_attempts,
             acknowledged: record.acknowledgement.is_some(),
             maintenance: self.maintenance().is_some(),

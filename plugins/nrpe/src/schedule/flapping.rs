@@ -10,7 +10,7 @@ const OLDEST_WEIGHT: f64 = 0.75;
 /// Weight of the newest change.
 const NEWEST_WEIGHT: f64 = 1.25;
 
-/// When a check begins and ends to flap, in percent of change.
+/// Thresholds at which flapping starts and stops, in percent of change.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FlapThresholds {
     /// It ends at this value or below.
@@ -52,7 +52,7 @@ impl FlapHistory {
         weights.sum::<f64>() * 100.0 / (HISTORY_LENGTH - 1) as f64
     }
 
-    /// Adds a result. Returns whether the check begins or ends to flap; between the thresholds nothing changes.
+    /// Adds a result. Returns `true` if flapping starts, `false` if it stops, `None` otherwise.
     pub fn add(&mut self, state: CheckState, thresholds: Option<FlapThresholds>) -> Option<bool> {
         self.states.push(state);
         let excess = self.states.len().saturating_sub(HISTORY_LENGTH);

@@ -182,12 +182,14 @@ impl CheckMonitor {
     ) -> ScheduleTable {
         let (monitor, system) = (self.clone(), Arc::clone(system));
         let read = tokio::task::spawn_blocking(move || {
-            table.refresh(&*system, &monitor.0.directory, all);
-            table
+            let has_changed = table.refresh(&*system, &monitor.0.directory, all);
+            (table, has_changed)
         });
-        let Ok(table) = read.await else { return ScheduleTable::default() };
+        let Ok((table, has_changed)) = read.await else { return ScheduleTable::default() };
         let mut state = self.lock();
-        state.schedules.clone_from(&table.checks);
+        if has_changed {
+            state.schedules.clone_from(&table.checks);
+        }
         state.select_checks(&**node, unix_millis_now());
         let mut problems = Vec::from_iter(state.file_problem.clone());
         problems.extend(table.problems.iter().cloned());

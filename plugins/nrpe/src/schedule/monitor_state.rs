@@ -16,10 +16,10 @@ use super::describe::CheckView;
 use super::schedule_file::ScheduledCheck;
 use super::timing::{CheckTiming, splay_millis};
 
-/// How often files are looked at, and filters are evaluated.
+/// Interval at which files are checked for changes, and filters are evaluated.
 pub(super) const POLL_INTERVAL: Duration = Duration::from_secs(5);
 /// How long a result without an event waits until it is written: results of many checks become one write.
-const WRITE_DELAY: Duration = Duration::from_secs(1);
+const WRITE_DELAY: Duration = Duration::from_secs(5);
 /// Shortest pause of the task.
 const MIN_PAUSE: Duration = Duration::from_millis(5);
 
@@ -48,7 +48,7 @@ pub(super) struct MonitorState {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum WriteUrgency {
-    /// With the results of the next second.
+    /// With the results of the next five seconds.
     Later,
     /// At once.
     Now,
@@ -87,7 +87,7 @@ impl MonitorState {
         has_event
     }
 
-    /// Whether the file is to be written now: results without an event wait, so that those of many checks become one write.
+    /// Whether the file must be written now. Results without an event wait, so that those of many checks become one write.
     pub(super) fn is_write_due(&self) -> bool {
         match self.unsaved {
             Some(WriteUrgency::Now) => true,
@@ -180,7 +180,7 @@ impl MonitorState {
         runs
     }
 
-    /// The time until something is to be done.
+    /// The time until the next run, expiry or write.
     pub(super) fn pause(&self, now: Millis) -> Duration {
         let windows = self.book.maintenance.iter().map(|window| window.until);
         let active =

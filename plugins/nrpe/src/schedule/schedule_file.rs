@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use muster_api::filter::NodeFilter;
+use muster_contract::nrpe::is_command_name;
 use serde::Deserialize;
 use toml::{Table, Value};
 
 use super::flapping::FlapThresholds;
-use crate::nrpe_file::is_command_name;
 
 /// Most checks in a file.
 const MAX_CHECKS: usize = 500;
