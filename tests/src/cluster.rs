@@ -141,8 +141,8 @@ async fn check_health(port: u16) -> Result<(), String> {
     Err(answer)
 }
 
-/// The response of the HTTP monitoring endpoint, with its headers.
-async fn get_monitoring(port: u16, path: &str) -> std::io::Result<String> {
+/// The response of a server's HTTP monitoring endpoint, with its headers.
+pub async fn get_monitoring(port: u16, path: &str) -> std::io::Result<String> {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await?;
     stream.write_all(format!("GET {path} HTTP/1.0\r\n\r\n").as_bytes()).await?;
     let mut answer = String::new();

@@ -69,6 +69,17 @@ async fn ssh_and_scp_reach_a_machine_without_an_open_port() {
     let output = run(&machines, &["scp", "-I", &target], &back).await;
     assert_eq!(output.status.code(), Some(0), "{}", describe_output(&output));
     assert!(std::fs::read_to_string(nodes.operator.path("back.txt")).unwrap() == text);
+    // sftp reads its commands from a file.
+    std::fs::write(nodes.operator.path("commands"), "get /root/large.txt by-sftp.txt\n").unwrap();
+    let words = ["sftp", "-I", target.as_str(), "--via", "bus", "--"];
+    let words: Vec<&str> = words
+        .into_iter()
+        .chain(machines.login.iter().map(String::as_str))
+        .chain(["-o", "User=root", "-b", "commands"])
+        .collect();
+    let output = nodes.operator.run(&words).await;
+    assert_eq!(output.status.code(), Some(0), "{}", describe_output(&output));
+    assert!(std::fs::read_to_string(nodes.operator.path("by-sftp.txt")).unwrap() == text);
 
     // The configuration pins the host key as without a tunnel.
     let config = ["ssh", "-I", target.as_str(), "--via", "bus", "--ssh-config"];

@@ -4,11 +4,13 @@ use std::net::SocketAddr;
 use std::process::Stdio;
 use std::time::Duration;
 
+use muster_tests::cluster::{free_ports, get_monitoring};
 use muster_tests::command::RpcCommand;
 use muster_tests::nats_server::NatsServer;
 use muster_tests::organisation::Organisation;
 use muster_tests::rpcd::{DaemonHome, Rpcd};
 use muster_tests::{await_state, poll_until_ok};
+use muster_wire::sign::Signer;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -22,7 +24,10 @@ pub(super) const PATIENCE: Duration = Duration::from_mins(2);
 pub(super) struct TunnelFleet {
     pub(super) organisation: Organisation,
     pub(super) server: NatsServer,
+    /// The port of the broker's HTTP monitoring endpoint.
+    monitoring: u16,
     pub(super) daemon: Rpcd,
+    pub(super) caller: Signer,
     pub(super) rpc: RpcCommand,
 }
 
@@ -45,14 +50,18 @@ impl TunnelFleet {
         policy: Option<&str>,
     ) -> Self {
         let organisation = Organisation::new(&["muster"]);
-        let server = organisation.start_broker().await;
+        let [monitoring] = free_ports();
+        let configuration = organisation.broker_configuration();
+        let configuration = format!("{configuration}http: \"127.0.0.1:{monitoring}\"\n");
+        let server = NatsServer::start(&configuration).await;
         let home = prepare_node(&organisation, &server, ports, options);
         if let Some(policy) = policy {
             home.write("policies/tunnel.policy", policy, 0o644);
         }
         let daemon = home.start();
-        let rpc = RpcCommand::new(&server, &organisation, &organisation.caller("rip"), "");
-        let fleet = Self { organisation, server, daemon, rpc };
+        let caller = organisation.caller("rip");
+        let rpc = RpcCommand::new(&server, &organisation, &caller, "");
+        let fleet = Self { organisation, server, monitoring, daemon, caller, rpc };
         fleet.await_node().await;
         fleet
     }
@@ -90,6 +99,13 @@ impl TunnelFleet {
     pub(super) async fn await_nothing_left(&self, port: u16) {
         await_state("the daemon has no connection left", || {
             connections_of(self.daemon.pid(), port) == 0
+        })
+        .await;
+        poll_until_ok("the broker has no subscription of a tunnel", PATIENCE, async || {
+            let answer = get_monitoring(self.monitoring, "/connz?subs=1").await.unwrap();
+            // The subscriptions of the node are in it, so a list that is missing is not taken for an empty one.
+            let is_list = answer.contains("subscriptions_list") && answer.contains("muster.");
+            if is_list && !answer.contains("_T.") { Ok(()) } else { Err(answer) }
         })
         .await;
     }

@@ -27,6 +27,8 @@ const MAX_MESSAGE_BATCH: usize = 64;
 const FINISH_TIMEOUT: Duration = Duration::from_mins(1);
 /// Shorter reads are copied.
 const SMALL_READ_BYTES: usize = 16 * 1024;
+/// Shorter messages have a reply subject. It would be overhead for those that carry much data.
+const SHORT_MESSAGE_BYTES: usize = 1024;
 /// Interval at which a lost broker connection is checked, in addition to events.
 const CONNECTION_POLL_INTERVAL: Duration = Duration::from_millis(200);
 
@@ -45,6 +47,8 @@ pub struct StreamCarrier {
     bus: Bus,
     events: broadcast::Receiver<BusEvent>,
     address: TunnelAddress,
+    /// The subject of messages to this end.
+    own: String,
     /// The subject of messages to the other end.
     target: String,
     messages: BusSubscription,
@@ -80,6 +84,7 @@ pub struct CarrierSocket {
     bus: Bus,
     events: broadcast::Receiver<BusEvent>,
     address: TunnelAddress,
+    own: String,
     target: String,
     messages: BusSubscription,
 }
@@ -98,8 +103,8 @@ impl CarrierSocket {
         // Events are received from before the subscription, so that a refusal is not missed.
         let events = bus.subscribe_events();
         let messages = bus.subscribe(own).await?;
-        let target = target.to_owned();
-        Ok(Self { bus, events, address, target, messages })
+        let (own, target) = (own.to_owned(), target.to_owned());
+        Ok(Self { bus, events, address, own, target, messages })
     }
 
     /// Starts the stream, with messages that fit the broker's limit.
@@ -109,7 +114,7 @@ impl CarrierSocket {
         settings: StreamSettings,
         counters: Arc<CarrierCounters>,
     ) -> StreamCarrier {
-        let Self { bus, events, address, target, messages } = self;
+        let Self { bus, events, address, own, target, messages } = self;
         let overhead = muster_stream::MAX_MESSAGE_BYTES - muster_stream::MAX_PAYLOAD_BYTES;
         let payload = settings.payload.min(bus.max_payload().saturating_sub(overhead));
         let settings = StreamSettings { payload, ..settings };
@@ -117,6 +122,7 @@ impl CarrierSocket {
             bus,
             events,
             address,
+            own,
             target,
             messages,
             stream: StreamState::new(cipher, settings, Duration::ZERO),
@@ -250,7 +256,12 @@ impl StreamCarrier {
             return Ok(());
         }
         while let Some(message) = self.stream.next_message(self.started.elapsed()) {
-            self.bus.publish(&self.target, message.into()).await?;
+            if message.len() < SHORT_MESSAGE_BYTES {
+                // With a reply subject, the broker answers "no responders" if the other end has no subscription.
+                self.bus.publish_with_reply(&self.target, &self.own, message.into()).await?;
+            } else {
+                self.bus.publish(&self.target, message.into()).await?;
+            }
         }
         Ok(())
     }
@@ -349,6 +360,10 @@ impl StreamCarrier {
     }
 
     fn receive(&mut self, message: &BusMessage, now: Duration) {
+        if message.is_no_responders() {
+            self.stream.peer_is_absent(now);
+            return;
+        }
         if let Err(error) = self.stream.receive_message(message.payload(), now) {
             tracing::debug!(%error, "a message of a tunnel was refused");
         }

@@ -3,9 +3,8 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
-use chacha20poly1305::aead::{AeadInPlace as _, KeyInit as _};
-use chacha20poly1305::{ChaCha20Poly1305, Key, Nonce, Tag};
 use rand::TryRngCore as _;
+use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use sha2::{Digest as _, Sha256};
 use x25519_dalek::{PublicKey as ExchangePoint, StaticSecret};
 use zeroize::Zeroizing;
@@ -14,7 +13,6 @@ use crate::frame::{MAX_MESSAGE_BYTES, SEAL_BYTES, StreamFrame};
 
 const KEY_DOMAIN: &[u8] = b"muster.stream.v1\0";
 const COUNTER_BYTES: usize = 8;
-const TAG_BYTES: usize = 16;
 /// Words of the window of received counters. A message that is older than the window is refused; its bytes are sent again.
 const WINDOW_WORDS: usize = 64;
 const WINDOW_BITS: u64 = 64 * 64;
@@ -115,9 +113,11 @@ impl EphemeralKey {
             hash.update(node.as_bytes());
             hash.update([direction]);
             let key: Zeroizing<[u8; 32]> = Zeroizing::new(hash.finalize().into());
-            ChaCha20Poly1305::new(Key::from_slice(&*key))
+            UnboundKey::new(&AES_256_GCM, &*key).map(LessSafeKey::new)
         };
-        let (from_caller, from_node) = (key_of(0), key_of(1));
+        let (Ok(from_caller), Ok(from_node)) = (key_of(0), key_of(1)) else {
+            return Err(StreamKeyError::Key);
+        };
         let (sending, receiving) = match side {
             StreamSide::Caller => (from_caller, from_node),
             StreamSide::Node => (from_node, from_caller),
@@ -126,10 +126,11 @@ impl EphemeralKey {
     }
 }
 
-/// Encrypts the frames of one end and decrypts those of the other.
+/// Encrypts the frames of one end and decrypts those of the other, with AES-256-GCM: with AES instructions it is five times as fast as
+/// ChaCha20-Poly1305, and a tunnel is bounded by encryption.
 pub struct StreamCipher {
-    sending: ChaCha20Poly1305,
-    receiving: ChaCha20Poly1305,
+    sending: LessSafeKey,
+    receiving: LessSafeKey,
     counter: u64,
     window: CounterWindow,
 }
@@ -153,8 +154,9 @@ impl StreamCipher {
         message.extend_from_slice(&counter.to_be_bytes());
         frame.encode_into(&mut message);
         let (_, plain) = message.split_at_mut_checked(COUNTER_BYTES)?;
-        let tag = self.sending.encrypt_in_place_detached(&nonce(counter), &[], plain).ok()?;
-        message.extend_from_slice(&tag);
+        let aad = Aad::empty();
+        let tag = self.sending.seal_in_place_separate_tag(nonce(counter), aad, plain).ok()?;
+        message.extend_from_slice(tag.as_ref());
         (message.len() <= MAX_MESSAGE_BYTES).then_some(message)
     }
 
@@ -165,27 +167,27 @@ impl StreamCipher {
             return Err(size);
         }
         let (counter, sealed) = message.split_first_chunk().ok_or(size)?;
-        let (sealed, tag) = sealed.split_last_chunk::<TAG_BYTES>().ok_or(size)?;
         let counter = u64::from_be_bytes(*counter);
         if !self.window.is_new(counter) {
             return Err(FrameRefusal::Replayed);
         }
         let mut plain = sealed.to_vec();
-        self.receiving
-            .decrypt_in_place_detached(&nonce(counter), &[], &mut plain, Tag::from_slice(tag))
-            .map_err(|_| FrameRefusal::Forged)?;
+        let opened = self.receiving.open_in_place(nonce(counter), Aad::empty(), &mut plain);
+        let length = opened.map_err(|_| FrameRefusal::Forged)?.len();
+        plain.truncate(length);
         // Only authentic messages move the window.
         self.window.insert(counter);
         StreamFrame::decode(Bytes::from(plain)).ok_or(FrameRefusal::Frame)
     }
 }
 
+/// Each counter is used once for each key.
 fn nonce(counter: u64) -> Nonce {
     let mut bytes = [0; 12];
     for (to, from) in bytes.iter_mut().skip(4).zip(counter.to_be_bytes()) {
         *to = from;
     }
-    Nonce::from(bytes)
+    Nonce::assume_unique_for_key(bytes)
 }
 
 /// Which of the newest counters were received. The words are a ring of [`WINDOW_BITS`] bits.

@@ -65,10 +65,12 @@ pub enum ResetReason {
     Broker,
     /// The broker does not permit the subjects of the stream.
     Refused,
+    /// The other end has no subscription at the broker: its program or its connection ended.
+    Absent,
 }
 
 impl ResetReason {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         Self::Other,
         Self::Connection,
         Self::Idle,
@@ -77,6 +79,7 @@ impl ResetReason {
         Self::Protocol,
         Self::Broker,
         Self::Refused,
+        Self::Absent,
     ];
 
     fn code(self) -> u8 {
@@ -89,6 +92,7 @@ impl ResetReason {
             Self::Protocol => 5,
             Self::Broker => 6,
             Self::Refused => 7,
+            Self::Absent => 8,
         }
     }
 
@@ -107,6 +111,7 @@ impl ResetReason {
             Self::Protocol => "protocol_error",
             Self::Broker => "broker_failed",
             Self::Refused => "broker_refused",
+            Self::Absent => "absent",
         }
     }
 }

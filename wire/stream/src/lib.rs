@@ -1,7 +1,7 @@
 //! One reliable, encrypted byte stream in both directions over messages that may be lost, repeated or reordered. Pure: time is a parameter.
 //!
 //! ```text
-//! message = counter (8 bytes) || ChaCha20-Poly1305(key of the direction, nonce = counter, frame)
+//! message = counter (8 bytes) || AES-256-GCM(key of the direction, nonce = counter, frame)
 //! frame   = 1 data offset bytes | 2 end offset | 3 state received limit | 4 reset reason | 5 closed
 //! key     = sha256("muster.stream.v1" NUL length context shared caller-key node-key direction)
 //! shared  = X25519(one-time key of the caller, one-time key of the node)

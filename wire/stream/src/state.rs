@@ -57,6 +57,8 @@ pub struct StreamState {
     refused: u64,
     last_sent: Duration,
     last_heard: Duration,
+    /// Since when the broker reports that the other end has no subscription.
+    absent_since: Option<Duration>,
     last_data: Duration,
     end: Option<StreamEnd>,
     /// The frame that ends the stream was not sent yet.
@@ -78,6 +80,7 @@ impl StreamState {
             refused: 0,
             last_sent: now,
             last_heard: now,
+            absent_since: None,
             last_data: now,
             end: None,
             must_announce: false,
@@ -128,10 +131,20 @@ impl StreamState {
             return Ok(());
         }
         self.last_heard = now;
+        self.absent_since = None;
         if !self.apply_frame(frame, now) {
             self.reset(ResetReason::Protocol);
         }
         Ok(())
+    }
+
+    /// The broker reported that the other end has no subscription: its program or its connection ended. It may come back, as after a restart of
+    /// the broker, so only reports over a third of the silence end the stream.
+    pub fn peer_is_absent(&mut self, now: Duration) {
+        let since = *self.absent_since.get_or_insert(now);
+        if self.complete_at.is_none() && since + self.settings.silence / 3 <= now {
+            self.reset(ResetReason::Absent);
+        }
     }
 
     /// Returns whether the frame is possible.
@@ -171,6 +184,7 @@ impl StreamState {
 
     /// The connection that carries the messages was lost and is there again: everything unconfirmed is sent again at once.
     pub fn connection_restored(&mut self, now: Duration) {
+        self.absent_since = None;
         self.sending.send_all_again();
         self.receiving.report_again(now);
     }

@@ -80,6 +80,9 @@ fn describe_end(end: StreamEnd) -> &'static str {
             ResetReason::Protocol => "the node broke the protocol",
             ResetReason::Broker => "the connection to the broker failed",
             ResetReason::Refused => "the broker does not permit this caller to use tunnels",
+            ResetReason::Absent => {
+                "the node lost its connection to the broker, or its daemon ended"
+            }
             ResetReason::Other => "for an unknown reason",
         },
         StreamEnd::ResetByPeer(reason) => match reason {
@@ -90,6 +93,7 @@ fn describe_end(end: StreamEnd) -> &'static str {
             ResetReason::Protocol => "the node reports that this end broke the protocol",
             ResetReason::Broker => "the node lost its connection to the broker",
             ResetReason::Refused => "the broker does not permit the node to use tunnels",
+            ResetReason::Absent => "the node noticed that this end was not connected to the broker",
             ResetReason::Other => "the node gives no known reason",
         },
     }

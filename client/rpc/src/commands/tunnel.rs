@@ -35,8 +35,13 @@ impl CommandError for TunnelEndpointError {}
 
 impl CommandError for TunnelError {
     fn hints(&self) -> Vec<String> {
-        let hint = self.is_broker_refusal().then(|| PUSH_HINT.to_owned());
-        Vec::from_iter(hint)
+        match self {
+            error if error.is_broker_refusal() => vec![PUSH_HINT.to_owned()],
+            Self::Refused { node, .. } => vec![format!(
+                "`rpc find -A tunnel -I {node}` shows whether the node offers tunnels; `[plugins.tunnel] enabled = true` in its configuration and a policy permit them"
+            )],
+            _ => Vec::new(),
+        }
     }
 
     fn exit_code(&self) -> CommandExitCode {
