@@ -59,7 +59,7 @@ pub use discovery::{
 };
 pub use error::ClientError;
 pub use event::{CallEvent, CallEventStream, ReceivedReply};
-pub use event_listener::EventListener;
+pub use event_listener::{EventArrival, EventListener};
 pub use limit::{CountOrPercent, CountOrPercentError, choose_nodes};
 pub use muster_bus::{BrokerAddress, Bus, BusError, ConnectionDisturbance};
 pub use offline_signer::{OfflineSigner, ProposalDraft, load_signer};

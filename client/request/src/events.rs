@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use muster_client::EventArrival;
 use muster_wire::event::FleetEvent;
 use muster_wire::identity::Identity;
 
@@ -30,8 +31,19 @@ pub struct EventSummary {
     pub shown: usize,
     /// Messages that failed verification, by reason code.
     pub rejected: BTreeMap<&'static str, usize>,
-    /// Whether events may have been lost.
-    pub incomplete: bool,
+    /// How often events may have been lost.
+    pub gaps: usize,
+    /// Whether the connection was closed.
+    pub closed: bool,
+}
+
+/// From when on events are received.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EventStart {
+    /// The subscription became active.
+    Subscribed,
+    /// Events may have been lost, because the connection was interrupted or they arrived too fast; from now on they are received again.
+    Resumed,
 }
 
 impl EventSelection {
@@ -44,17 +56,17 @@ impl EventSelection {
 }
 
 impl FleetConnection {
-    /// Shows each selected event as it arrives. Calls `on_ready` once the subscription is active, so that no later event is missed: those that arrive
-    /// meanwhile are shown after it.
+    /// Shows each selected event as it arrives. Calls `on_start` when the subscription is active, and again after each loss, so that a caller which
+    /// reads the current state then misses no change: events that arrive meanwhile are shown after it.
     pub async fn follow_events<E: From<FleetRequestError>>(
         &self,
         selection: &EventSelection,
-        on_ready: impl AsyncFnOnce() -> Result<(), E>,
+        mut on_start: impl AsyncFnMut(EventStart) -> Result<(), E>,
         mut show: impl AsyncFnMut(&FleetEvent) -> Result<(), E>,
     ) -> Result<EventSummary, E> {
         let listener = self.client.listen_for_events().await;
         let mut listener = listener.map_err(FleetRequestError::from)?;
-        on_ready().await?;
+        on_start(EventStart::Subscribed).await?;
         let mut summary = EventSummary::default();
         let mut interrupt = InterruptListener::listen();
         let timeout = async {
@@ -71,21 +83,24 @@ impl FleetConnection {
                 () = &mut timeout => break,
             };
             match next {
-                Some(Ok(event)) if selection.matches(&event) => {
+                Some(EventArrival::Event(event)) if selection.matches(&event) => {
                     show(&event).await?;
                     summary.shown += 1;
                 }
-                Some(Ok(_)) => {}
-                Some(Err(refusal)) => {
+                Some(EventArrival::Event(_)) => {}
+                Some(EventArrival::Refused(refusal)) => {
                     *summary.rejected.entry(refusal.reason_code()).or_default() += 1;
                 }
+                Some(EventArrival::Gap(_)) => {
+                    summary.gaps += 1;
+                    on_start(EventStart::Resumed).await?;
+                }
                 None => {
-                    summary.incomplete = true;
+                    summary.closed = true;
                     break;
                 }
             }
         }
-        summary.incomplete |= listener.disturbance().is_some();
         Ok(summary)
     }
 }

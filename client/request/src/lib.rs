@@ -79,7 +79,7 @@ pub use ddl_cache::DdlCache;
 pub use ddl_fetch::{DdlFetchError, FetchedDdl};
 pub use directory::{NodeListOptions, RegisteredNodeList, RegisteredUpdate, RegisteredWatch};
 pub use error::FleetRequestError;
-pub use events::{EventSelection, EventSummary};
+pub use events::{EventSelection, EventStart, EventSummary};
 pub use external::{DiscoveryProgramError, read_capped};
 pub use fleet::{DiscoveredNodes, FleetConnection, PingRequest};
 pub use input_source::InputSource;

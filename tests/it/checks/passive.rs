@@ -10,7 +10,9 @@ use muster_tests::command::describe_output;
 use muster_tests::published_schemas::{SchemaMode, check_schema};
 use muster_tests::{await_state, poll_until_ok};
 use nix::fcntl::OFlag;
+use nix::sys::signal::{Signal, kill};
 use nix::sys::stat::Mode;
+use nix::unistd::Pid;
 use serde_json::json;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
@@ -114,7 +116,8 @@ async fn check_writes_one_line_for_each_node_and_needs_a_reader() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn follower_writes_states_and_then_each_event() {
-    let fleet = ScheduleFleet::start(&entry("x", "max_attempts = 1\nflap_detection = false")).await;
+    let mut fleet =
+        ScheduleFleet::start(&entry("x", "max_attempts = 1\nflap_detection = false")).await;
     let mut pipe = CommandPipe::new(&fleet);
     fleet.trigger(1).await;
     let path = pipe.path();
@@ -125,7 +128,8 @@ async fn follower_writes_states_and_then_each_event() {
         .spawn()
         .unwrap();
     let mut ready = String::new();
-    BufReader::new(follower.stderr.take().unwrap()).read_line(&mut ready).await.unwrap();
+    let mut errors = BufReader::new(follower.stderr.take().unwrap());
+    errors.read_line(&mut ready).await.unwrap();
     assert!(ready.contains("Wrote 1 states"), "{ready}");
     assert!(pipe.lines()[0].ends_with(";x;1;state 1|x=1;1;2"), "{:?}", pipe.lines());
     for (number, hostile) in HOSTILE.iter().enumerate() {
@@ -137,9 +141,23 @@ async fn follower_writes_states_and_then_each_event() {
         assert!(lines.iter().all(|line| is_result(line, "x")), "{hostile:?}: {lines:?}");
         assert_eq!(lines.len(), number + 2, "{lines:?}");
     }
+    // A change while the connection is lost is written when it is there again. The broker keeps no events.
+    let process = Pid::from_raw(i32::try_from(follower.id().unwrap()).unwrap());
+    kill(process, Signal::SIGSTOP).unwrap();
+    fleet.fleet.server.kill();
+    fleet.fleet.server.revive().await;
+    fleet.fleet.await_nodes(1).await;
+    fleet.trigger(0).await;
+    kill(process, Signal::SIGCONT).unwrap();
+    errors.read_line(&mut ready).await.unwrap();
+    assert!(ready.contains("writing all states again"), "{ready}");
+    await_state("the newest state is written", || {
+        pipe.lines().last().is_some_and(|line| line.ends_with(";x;0;state 0|x=0;1;2"))
+    })
+    .await;
     // Nagios ends: the next event ends the follower.
     pipe.reader = None;
-    fleet.trigger(0).await;
+    fleet.trigger(1).await;
     let status = tokio::time::timeout(Duration::from_mins(1), follower.wait()).await.unwrap();
     assert!(!status.unwrap().success());
 }

@@ -39,7 +39,7 @@ fn kinds(events: &[Value]) -> Vec<&str> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_change_is_an_event_and_a_maintenance_holds_problems_back() {
     let fleet = ScheduleFleet::start(&entry("x", "max_attempts = 2")).await;
-    let watcher = fleet.watch(9).await;
+    let watcher = fleet.watch(10).await;
     for code in [0, 2, 0, 1, 1, 1] {
         fleet.trigger(code).await;
     }
@@ -52,6 +52,8 @@ async fn each_change_is_an_event_and_a_maintenance_holds_problems_back() {
     }
     fleet.call("endmaintenance", &[]).await;
     fleet.trigger(0).await;
+    fleet.node.write("checks.d/a.toml", "");
+    fleet.reload();
     let events = collect(watcher).await;
     assert_eq!(
         kinds(&events),
@@ -65,8 +67,10 @@ async fn each_change_is_an_event_and_a_maintenance_holds_problems_back() {
             "check_problem",
             "check_recovery",
             "check_flapping_start",
+            "check_removed",
         ]
     );
+    assert_eq!(events[9]["text"], json!("x: no longer scheduled on this node; it was OK"));
     assert_eq!(events[0]["text"], json!("x: WARNING (was OK): state 1"));
     assert_eq!(
         events[0]["data"],

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use muster_bus::Bytes;
-use muster_client::{Client, EventListener};
+use muster_client::{Client, EventArrival, EventListener};
 use muster_contract::directory::{DirectoryFindOutput, DirectoryQueryInput};
 use muster_enrol::issue_node_token;
 use muster_filter::state::NodeFacts;
@@ -33,6 +33,15 @@ struct LivenessFleet {
     _web: FleetNode,
     client: Client,
     events: EventListener,
+}
+
+/// The event that has arrived; `None` for a gap, as after a restart of the broker.
+fn to_event(arrival: Option<EventArrival>) -> Option<FleetEvent> {
+    match arrival {
+        Some(EventArrival::Event(event)) => Some(*event),
+        Some(EventArrival::Gap(_)) => None,
+        other => panic!("no event: {other:?}"),
+    }
 }
 
 impl LivenessFleet {
@@ -71,7 +80,8 @@ impl LivenessFleet {
         let deadline = tokio::time::Instant::now() + timeout;
         loop {
             let event = tokio::time::timeout_at(deadline, self.events.next()).await;
-            let event = event.unwrap_or_else(|_| panic!("no alarm in time")).unwrap().unwrap();
+            let arrival = event.unwrap_or_else(|_| panic!("no alarm in time"));
+            let Some(event) = to_event(arrival) else { continue };
             if event.kind.as_str() == kind {
                 return event;
             }
@@ -97,7 +107,7 @@ impl LivenessFleet {
         let mut alarms = Vec::new();
         loop {
             let event = tokio::time::timeout(ANSWER_TIMEOUT, self.events.next()).await;
-            let event = event.unwrap().unwrap().unwrap();
+            let Some(event) = to_event(event.unwrap()) else { continue };
             match event.kind.as_str() {
                 "mark" => return alarms,
                 "node_missing" => alarms.push(event),

@@ -3,10 +3,12 @@
 use std::path::Path;
 
 use muster_base::unix_millis_now;
-use muster_contract::nrpe::{CHECK_EVENT_PREFIX, CheckEventData, CheckState, is_command_name};
+use muster_contract::nrpe::{
+    CHECK_EVENT_PREFIX, CHECK_REMOVED_EVENT, CheckEventData, CheckState, is_command_name,
+};
 use muster_request::{
-    EventSelection, FleetCheckList, FleetConnection, NagiosPipe, NagiosPipeError, PassiveResult,
-    TargetSelection,
+    EventSelection, EventStart, FleetCheckList, FleetConnection, NagiosPipe, NagiosPipeError,
+    PassiveResult, TargetSelection,
 };
 use muster_wire::event::FleetEvent;
 use serde_json::Value;
@@ -124,8 +126,13 @@ async fn follow_checks(args: CheckListArgs, cx: CommandContext<'_>) -> CommandRe
     let fleet = FleetConnection::connect(&cx.load_settings()?, &target).await?;
     let selection =
         EventSelection { kinds: vec![CHECK_EVENT_PREFIX.to_owned()], ..EventSelection::default() };
-    // Events from the subscription on are kept meanwhile.
-    let write_states = async || -> Result<()> {
+    // Events from the subscription on are kept meanwhile. After a loss all states are written again.
+    let write_states = async |start| -> Result<()> {
+        if start == EventStart::Resumed {
+            cx.printer.print_warning(
+                "the connection to the broker was interrupted, or events arrived too fast; writing all states again",
+            );
+        }
         let (list, _) = find_checks(&fleet, &target, &args, cx).await?;
         let count = write_states(&list, &mut *pipe.lock().await).await?;
         cx.printer.print_message(format_args!("Wrote {count} states; waiting for changes"));
@@ -137,12 +144,10 @@ async fn follow_checks(args: CheckListArgs, cx: CommandContext<'_>) -> CommandRe
         })
         .await?;
     cx.warn_of_rejected_messages(("event", "events"), &summary.rejected);
-    if summary.incomplete {
-        cx.printer.print_warning(
-            "incomplete: the connection to the broker was interrupted, or events arrived too fast; start again to write all states",
-        );
+    if summary.closed {
+        cx.printer.print_warning("incomplete: the connection to the broker was closed");
     }
-    Ok(CommandExitCode::from_verdict(!summary.incomplete))
+    Ok(CommandExitCode::from_verdict(!summary.closed))
 }
 
 /// Writes all states that are known. Returns how many.
@@ -178,7 +183,7 @@ async fn write_event(event: &FleetEvent, pipe: &mut NagiosPipe) -> Result<(), Na
     let data = Value::Object(event.data.clone());
     let data: CheckEventData = serde_json::from_value(data).unwrap_or_default();
     let (Some(check), Some(state)) = (data.check, data.state) else { return Ok(()) };
-    if !is_command_name(&check) {
+    if !is_command_name(&check) || event.kind.as_str() == CHECK_REMOVED_EVENT {
         return Ok(());
     }
     let result = PassiveResult {

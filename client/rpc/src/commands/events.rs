@@ -1,6 +1,6 @@
 //! `rpc events`: prints the events of the fleet as they arrive.
 
-use muster_request::{EventSelection, FleetConnection, TargetSelection};
+use muster_request::{EventSelection, EventStart, FleetConnection, TargetSelection};
 
 use crate::cli::events::EventsArgs;
 use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Error};
@@ -19,11 +19,16 @@ pub async fn run(args: EventsArgs, cx: CommandContext<'_>) -> CommandResult {
     };
     let settings = cx.load_settings()?;
     let fleet = FleetConnection::connect(&settings, &TargetSelection::for_collective(None)).await?;
-    let print_ready = async || {
-        cx.printer.print_message("Waiting for events");
+    let print_start = async |start| {
+        match start {
+            EventStart::Subscribed => cx.printer.print_message("Waiting for events"),
+            EventStart::Resumed => cx.printer.print_warning(
+                "the connection to the broker was interrupted, or events arrived too fast; some may be missing here",
+            ),
+        }
         Ok(())
     };
-    let events = fleet.follow_events::<Error>(&selection, print_ready, async |event| {
+    let events = fleet.follow_events::<Error>(&selection, print_start, async |event| {
         if args.jsonl {
             let line =
                 json::to_safe_line(&EventLine::new(event)).map_err(ResultWriteError::from)?;
@@ -33,10 +38,8 @@ pub async fn run(args: EventsArgs, cx: CommandContext<'_>) -> CommandResult {
     });
     let summary = events.await?;
     cx.warn_of_rejected_messages(("event", "events"), &summary.rejected);
-    if summary.incomplete {
-        cx.printer.print_warning(
-            "incomplete: the connection to the broker was interrupted, or events arrived too fast; some may be missing",
-        );
+    if summary.closed {
+        cx.printer.print_warning("incomplete: the connection to the broker was closed");
     }
     Ok(match count {
         Some(count) if summary.shown < count => CommandExitCode::NoneAnswered,

@@ -11,10 +11,10 @@ use serde::{Deserialize, Serialize};
 pub use perfdata::{PerfMetric, parse_perfdata};
 pub use plugin_output::PluginOutput;
 pub use scheduled::{
-    AcknowledgeInput, CHECK_EVENT_PREFIX, CHECKS_STATE_NAME, CheckAcknowledgement,
-    CheckChangeOutput, CheckCounts, CheckEventData, CheckNameInput, MaintenanceInput,
-    MaintenanceWindow, RecordedCheck, RecordedChecks, ScheduledCheckRow, ScheduledChecksInput,
-    ScheduledChecksOutput,
+    AcknowledgeInput, CHECK_EVENT_PREFIX, CHECK_REMOVED_EVENT, CHECKS_STATE_NAME,
+    CheckAcknowledgement, CheckChangeOutput, CheckCounts, CheckEventData, CheckNameInput,
+    MaintenanceInput, MaintenanceWindow, RecordedCheck, RecordedChecks, ScheduledCheckRow,
+    ScheduledChecksInput, ScheduledChecksOutput,
 };
 
 /// The exit code of a state that is not known.

@@ -10,6 +10,8 @@ use super::CheckState;
 pub const CHECKS_STATE_NAME: &str = "checks";
 /// What the kinds of all events of checks begin with.
 pub const CHECK_EVENT_PREFIX: &str = "check_";
+/// The kind of the event of a check that no schedule of the node has any more.
+pub const CHECK_REMOVED_EVENT: &str = "check_removed";
 
 /// An acknowledged problem. It ends when the check is OK.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use muster_api::wire::Millis;
-use muster_contract::nrpe::{CheckEventData, CheckState, MaintenanceWindow};
+use muster_contract::nrpe::{CHECK_REMOVED_EVENT, CheckEventData, CheckState, MaintenanceWindow};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -87,6 +87,29 @@ impl CheckBook {
         self.push_event(None, &CheckTransition::MaintenanceEnd(author), now);
         self.expire(now);
         true
+    }
+
+    /// Notes which checks this node has; a check that it no longer has is not planned any more. Returns whether one was removed.
+    pub(crate) fn keep_scheduled(
+        &mut self,
+        is_scheduled: impl Fn(&str) -> bool,
+        now: Millis,
+    ) -> bool {
+        let mut removed = Vec::new();
+        for (name, record) in &mut self.records {
+            if is_scheduled(name) {
+                continue;
+            }
+            record.next_check = None;
+            if record.unscheduled_since.is_none() {
+                record.unscheduled_since = Some(now);
+                removed.push(name.clone());
+            }
+        }
+        for name in &removed {
+            self.push_event(Some(name), &CheckTransition::Removed, now);
+        }
+        !removed.is_empty()
     }
 
     /// Ends what has an end, and forgets checks that no schedule has had for long. Returns whether anything has changed.
@@ -199,6 +222,9 @@ fn describe_event(
             data.author.clone_from(author);
             let by = by(author, "because its time has passed");
             ("check_maintenance_end", format!("maintenance ended {by}"))
+        }
+        CheckTransition::Removed => {
+            (CHECK_REMOVED_EVENT, format!("no longer scheduled on this node; it was {state}"))
         }
     };
     let subject = check.unwrap_or("all checks");

@@ -91,6 +91,8 @@ pub enum CheckTransition {
     MaintenanceStart(MaintenanceWindow),
     /// A maintenance ended: this caller ended it, or it expired.
     MaintenanceEnd(Option<String>),
+    /// No schedule has the check any more.
+    Removed,
 }
 
 impl CheckRecord {

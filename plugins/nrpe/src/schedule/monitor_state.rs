@@ -151,11 +151,8 @@ impl MonitorState {
             record.unscheduled_since = None;
             record.plan_run(&rules.timing, now);
         }
-        for (name, record) in &mut self.book.records {
-            if !rules.contains_key(name) {
-                record.next_check = None;
-                record.unscheduled_since.get_or_insert(now);
-            }
+        if self.book.keep_scheduled(|name| rules.contains_key(name), now) {
+            self.mark_unsaved(WriteUrgency::Now);
         }
         self.triggered.retain(|name| rules.contains_key(name));
     }
