@@ -28,6 +28,7 @@ use crate::delivery::DaemonFiles;
 use crate::enrolment::{self, IdentityStore, NodeEnrolmentError};
 use crate::events::{self, EventSources};
 use crate::external::ExternalAgentManager;
+use crate::login;
 use crate::lost;
 use crate::metrics;
 use crate::presence::{PresenceWriter, report_connection, resume_restarts};
@@ -92,7 +93,7 @@ pub async fn run_until_signal(
     let delivery = DaemonFiles::new(config, Arc::clone(&restart_requested));
     let assembled = assemble::assemble_daemon(config, config_file, Arc::new(delivery))?;
     let AssembledDaemon { core, options, broker_handles, puppet, checks, .. } = assembled;
-    let AssembledDaemon { engine_dir, host, packages, motd, .. } = assembled;
+    let AssembledDaemon { engine_dir, host, packages, motd, logins, .. } = assembled;
     let left = core.begun.unanswered();
     packages.remove_ended(|request| left.iter().any(|begun| begun.request == request));
     let identity_store = IdentityStore::in_directory(&config.paths.state);
@@ -122,6 +123,9 @@ pub async fn run_until_signal(
     tasks.push(tokio::spawn(upkeep::report_broker_clock(&core, &broker_handles.permits)));
     if let Some(interval) = poll_interval {
         tasks.push(tokio::spawn(externals.poll_changes(interval, supervisor.stop.clone())));
+    }
+    if let Some(options) = logins {
+        tasks.push(tokio::spawn(login::serve_logins(Arc::clone(&core), options)));
     }
     let check_tasks = CheckTasks::start(checks.as_ref(), &core, supervisor.stop.clone());
     let bus = options.connect().await.map_err(LifecycleError::Connect)?;

@@ -100,7 +100,7 @@ pub use run_log::RunLogLine;
 pub use settings::{RpcSettings, RpcSettingsError, SettingsSyntaxError};
 pub use ssh::{
     KnownHostsError, SshAddress, SshAddressError, SshArgumentError, SshNode, SshNodeError,
-    SshOptions, SshProgram, SshProxy, SshProxyOptions, SshTarget, config_text, known_hosts_text,
+    SshCertificateError, SshIdentity, SshOptions, SshProgram, SshProxy, SshProxyOptions, SshTarget, config_text, known_hosts_text,
     program_arguments,
 };
 pub use target::{TargetOptions, TargetSelection};

@@ -51,6 +51,7 @@ pub enum OrgCommand {
   rpc org rotate authority       a new TLS authority, beside the present one
   rpc org rotate operator        the operator's key names its successor
   rpc org rotate system          new credentials that push account tokens
+  rpc org rotate ssh-ca          a new key for SSH user certificates
 
 Between the two steps, create new credentials for users, services and
 enrollers with `rpc org add ... --renew`, and install them. For the TLS
@@ -72,6 +73,51 @@ copy operator.jwt to each broker and restart them, one at a time.")]
   rpc org show
   rpc org show rip -j")]
     Show(OrgShowArgs),
+    /// Create the authority of SSH user certificates, show its key, or sign a certificate
+    #[command(subcommand, after_help = "`rpc org rotate ssh-ca` replaces its key.")]
+    SshCa(OrgSshCaCommand),
+}
+
+/// `rpc org ssh-ca ...`.
+#[derive(Debug, Subcommand)]
+pub enum OrgSshCaCommand {
+    /// Create the authority, and push the account token that lists it; nodes with `[plugins.ssh] logins` then trust it
+    #[command(after_help = "Examples:
+  rpc org ssh-ca create
+
+The key is keys/ssh-ca.nk in the directory of the organisation. A service that
+signs for users (agent ssh_ca) needs a copy.")]
+    Create(OrgDirectoryArgs),
+    /// Print the trusted public keys, as in TrustedUserCAKeys of sshd
+    #[command(after_help = "Examples:
+  rpc org ssh-ca show")]
+    Show(OrgDirectoryArgs),
+    /// Sign a certificate for a user with valid credentials, without the broker
+    #[command(after_help = "Examples:
+  rpc org ssh-ca sign rip --key id_ed25519.pub --lifetime 8h > id_ed25519-cert.pub")]
+    Sign(OrgSshCaSignArgs),
+}
+
+/// `rpc org ssh-ca sign`.
+#[derive(Debug, Args)]
+pub struct OrgSshCaSignArgs {
+    /// Name of the user
+    pub name: Identity,
+    /// The organisation.
+    #[command(flatten)]
+    pub organisation: OrgDirectoryArgs,
+    /// The user's public key, an ed25519 key of OpenSSH
+    #[arg(long, value_name = "FILE")]
+    pub key: PathBuf,
+    /// How long the certificate is valid, for example 8h; never longer than the user's credentials
+    #[arg(long, value_name = "TIME", default_value = "8h", value_parser = lifetime::parse_lifetime)]
+    pub lifetime: Duration,
+    /// Permit forwarded ports
+    #[arg(long)]
+    pub port_forwarding: bool,
+    /// Permit a forwarded ssh-agent
+    #[arg(long)]
+    pub agent_forwarding: bool,
 }
 
 /// The organisation.
@@ -298,10 +344,12 @@ pub enum RotatedKey {
     Administrator,
     /// The key that signs users of the system account, and its credentials.
     System,
+    /// The key that signs SSH user certificates.
+    SshAuthority,
 }
 
 /// What is replaced besides the keys of principals: word, value and help.
-const OTHER_KEYS: [(&str, RotatedKey, &str); 4] = [
+const OTHER_KEYS: [(&str, RotatedKey, &str); 5] = [
     ("authority", RotatedKey::Authority, "The TLS authority of the broker's certificate"),
     ("operator", RotatedKey::Operator, "The operator's key, which signs account tokens"),
     (
@@ -314,6 +362,7 @@ const OTHER_KEYS: [(&str, RotatedKey, &str); 4] = [
         RotatedKey::System,
         "The key and the credentials that push account tokens to the broker; one step",
     ),
+    ("ssh-ca", RotatedKey::SshAuthority, "The key that signs SSH user certificates"),
 ];
 
 /// Parses the name of a kind of principal, or of another key.
