@@ -194,7 +194,8 @@ pub fn assemble_daemon(
     restore_confirmation(&core, config);
     reload_facts(&core, &*host);
     core.state.refresh(&*core.system);
-    let BackgroundPlugins { puppet, checks, engine_dir, packages, motd, logins } = plugins.background;
+    let BackgroundPlugins { puppet, checks, engine_dir, packages, motd, logins } =
+        plugins.background;
     let puppet = puppet.build_monitor(Arc::clone(&core.system));
     let core = Arc::new(core);
     Ok(AssembledDaemon {

@@ -28,9 +28,6 @@ use crate::delivery::DaemonFiles;
 use crate::enrolment::{self, IdentityStore, NodeEnrolmentError};
 use crate::events::{self, EventSources};
 use crate::external::ExternalAgentManager;
-use crate::login;
-use crate::lost;
-use crate::metrics;
 use crate::presence::{PresenceWriter, report_connection, resume_restarts};
 use crate::registration::NodeRegistration;
 use crate::services;
@@ -42,6 +39,7 @@ use crate::state_lock;
 use crate::upgrade::NextDaemon;
 use crate::upkeep;
 use crate::watchdog::LoopMonitor;
+use crate::{login, lost, metrics};
 
 /// Poll interval of the provisioning marker, for a marker that an administrator changes by hand.
 const MARKER_POLL_INTERVAL: Duration = Duration::from_secs(5);
@@ -124,9 +122,7 @@ pub async fn run_until_signal(
     if let Some(interval) = poll_interval {
         tasks.push(tokio::spawn(externals.poll_changes(interval, supervisor.stop.clone())));
     }
-    if let Some(options) = logins {
-        tasks.push(tokio::spawn(login::serve_logins(Arc::clone(&core), options)));
-    }
+    tasks.extend(login::spawn_logins(&core, logins));
     let check_tasks = CheckTasks::start(checks.as_ref(), &core, supervisor.stop.clone());
     let bus = options.connect().await.map_err(LifecycleError::Connect)?;
     tasks.push(tokio::spawn(report_connection(bus.clone(), Arc::clone(&supervisor.ready))));

@@ -29,6 +29,7 @@ use serde_json::{Map, Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
 
 use crate::audit::{AuditRecord, AuditVerdict, RecordClass};
 use crate::core::DaemonCore;
@@ -65,13 +66,22 @@ enum LoginRefusal {
     Name(#[from] NameError),
 }
 
+/// Starts to serve, if the node accepts logins with certificates.
+pub(crate) fn spawn_logins(
+    core: &Arc<DaemonCore>,
+    options: Option<LoginOptions>,
+) -> Option<JoinHandle<()>> {
+    options.map(|options| tokio::spawn(serve_logins(Arc::clone(core), options)))
+}
+
 /// Serves until the daemon stops.
-pub(crate) async fn serve_logins(core: Arc<DaemonCore>, options: LoginOptions) {
+async fn serve_logins(core: Arc<DaemonCore>, options: LoginOptions) {
     let listener = match open_socket(&options.socket) {
         Ok(listener) => listener,
         Err(error) => {
             let path = options.socket.display();
-            let problem = format!("cannot open the socket {path}, so sshd refuses certificates: {error}");
+            let problem =
+                format!("cannot open the socket {path}, so sshd refuses certificates: {error}");
             tracing::error!("{problem}");
             core.health.set_findings("ssh logins", FindingLevel::Error, &[problem]);
             return;
@@ -257,13 +267,13 @@ async fn write_authorities(core: Arc<DaemonCore>, path: &Path) {
                 Ok(Err(error)) => Some(error.to_string()),
                 Err(panic) => Some(panic.to_string()),
             };
-            let problem = problem.map(|error| {
-                format!("cannot write {}, which sshd reads: {error}", path.display())
-            });
+            let problem = problem
+                .map(|error| format!("cannot write {}, which sshd reads: {error}", path.display()));
             if problem.is_none() {
                 written = Some(authorities);
             }
-            if core.health.set_findings("ssh authorities", FindingLevel::Error, problem.as_slice()) {
+            if core.health.set_findings("ssh authorities", FindingLevel::Error, problem.as_slice())
+            {
                 problem.iter().for_each(|problem| tracing::error!("{problem}"));
             }
         }

@@ -58,8 +58,11 @@ pub fn ask_daemon(args: &SshPrincipalsArgs) -> anyhow::Result<ExitCode> {
 
 fn ask(args: &SshPrincipalsArgs, query: &LoginQuery) -> anyhow::Result<LoginAnswer> {
     let socket = args.socket.display();
-    let mut stream = UnixStream::connect(&args.socket)
-        .with_context(|| format!("cannot ask the daemon at {socket}; is rpcd running, with [plugins.ssh] logins = true?"))?;
+    let mut stream = UnixStream::connect(&args.socket).with_context(|| {
+        format!(
+            "cannot ask the daemon at {socket}; is rpcd running, with [plugins.ssh] logins = true?"
+        )
+    })?;
     stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
     stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
     let failed = || format!("the daemon at {socket} did not answer");

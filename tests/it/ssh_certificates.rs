@@ -160,8 +160,7 @@ async fn certificate_is_signed_kept_and_permits_only_the_users_of_the_policy() {
     let user_key = fleet.rip.public_key();
     assert!(shown.contains(&format!("Key ID: \"muster1:rip:{user_key}:")), "{shown}");
     assert!(shown.contains("Type: ssh-ed25519-cert-v01@openssh.com user certificate"), "{shown}");
-    let listed: Vec<&str> =
-        shown.split("Principals:").nth(1).unwrap().split_whitespace().collect();
+    let listed: Vec<&str> = shown.split("Principals:").nth(1).unwrap().split_whitespace().collect();
     assert_eq!(listed, ["rip", "Critical", "Options:", "(none)", "Extensions:", "permit-pty"]);
     let fingerprint = keygen(&["-l", "-f"], &fleet.path("state/ssh/user-ca.pub"));
     let fingerprint = fingerprint.split_whitespace().nth(1).unwrap();
@@ -254,7 +253,8 @@ async fn revoked_caller_is_refused_and_only_callers_of_the_policy_get_certificat
     assert!(fleet.principals("www", &blob, &[]).status.success());
 
     let anna = fleet.organisation.caller("anna");
-    let anna = RpcCommand::new(&fleet.server, &fleet.organisation, &anna, "[ssh]\ncertificates = true\n");
+    let anna =
+        RpcCommand::new(&fleet.server, &fleet.organisation, &anna, "[ssh]\ncertificates = true\n");
     let output = anna.run(&["ssh", "-I", "n1", "--own-host-keys", "--print"]).await;
     assert_eq!(output.status.code(), Some(1), "{}", describe_output(&output));
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -279,7 +279,10 @@ async fn revoked_caller_is_refused_and_only_callers_of_the_policy_get_certificat
     restart(&mut fleet).await;
     fleet.assert_refused("www", &blob, "the key of the caller is revoked");
     let refused = fleet.logins("audit-refusals.log");
-    assert_eq!((&refused[0]["verdict"], &refused[0]["reason"]), (&"refused".into(), &"revoked".into()));
+    assert_eq!(
+        (&refused[0]["verdict"], &refused[0]["reason"]),
+        (&"refused".into(), &"revoked".into())
+    );
 }
 
 /// Starts the daemon again with the account token in its file.

@@ -132,7 +132,8 @@ impl Organisation {
             let is_callers = record.kind == PrincipalKind::User && record.name == caller;
             is_callers && trusts.credential_state(record, issued_at) == CredentialState::Valid
         });
-        let record = record.ok_or_else(|| OfflineCertificateError::NoCredentials(caller.clone()))?;
+        let record =
+            record.ok_or_else(|| OfflineCertificateError::NoCredentials(caller.clone()))?;
         let wanted = issued_at.saturating_add(lifetime.as_secs());
         let expires = record.expires.map_or(wanted, |end| end.min(wanted));
         let key_id = CertificateKeyId {

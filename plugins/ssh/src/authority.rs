@@ -143,10 +143,14 @@ fn sign_certificate(
     let sender = cx.sender.as_ref();
     let sender =
         sender.ok_or_else(|| ActionError::internal_error("the request has no verified sender"))?;
-    let subject = SubjectKey::parse(&input.public_key).map_err(|error| {
-        ActionError::invalid_input(muster_api::base::error_chain(&error))
-    })?;
-    let asked = AskedCertificate { caller: &cx.caller, request: cx.request, subject, lifetime: input.lifetime };
+    let subject = SubjectKey::parse(&input.public_key)
+        .map_err(|error| ActionError::invalid_input(muster_api::base::error_chain(&error)))?;
+    let asked = AskedCertificate {
+        caller: &cx.caller,
+        request: cx.request,
+        subject,
+        lifetime: input.lifetime,
+    };
     let spec = plan_certificate(options, sender, asked, unix_millis_now()).map_err(|refusal| {
         let message = refusal.to_string();
         match refusal {

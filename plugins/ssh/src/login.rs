@@ -22,11 +22,7 @@ pub struct LoginOptions {
 
 impl Default for LoginOptions {
     fn default() -> Self {
-        Self {
-            logins: false,
-            socket: LOGIN_SOCKET_PATH.into(),
-            authorities: PathBuf::new(),
-        }
+        Self { logins: false, socket: LOGIN_SOCKET_PATH.into(), authorities: PathBuf::new() }
     }
 }
 

@@ -44,7 +44,10 @@ async fn prepare(machines: &SshMachines) {
 
 async fn copy_key(machines: &SshMachines) {
     let nodes = &machines.nodes;
-    nodes.machines.copy("m1", &nodes.operator.path("acme/keys/ssh-ca.nk"), "/etc/muster/ssh-ca.nk").await;
+    nodes
+        .machines
+        .copy("m1", &nodes.operator.path("acme/keys/ssh-ca.nk"), "/etc/muster/ssh-ca.nk")
+        .await;
     nodes.machines.sh("m1", "chmod 600 /etc/muster/ssh-ca.nk").await;
 }
 
@@ -60,8 +63,19 @@ async fn login(machines: &SshMachines, user: &str, command: &str) -> Output {
 async fn login_line(machines: &SshMachines) -> String {
     let target = node_name("m2");
     let words = [
-        "ssh", "-I", &target, "--certificate", "--address-fact", "address", "--print", "--", "-o",
-        "BatchMode=yes", "-l", "deploy", "id -un",
+        "ssh",
+        "-I",
+        &target,
+        "--certificate",
+        "--address-fact",
+        "address",
+        "--print",
+        "--",
+        "-o",
+        "BatchMode=yes",
+        "-l",
+        "deploy",
+        "id -un",
     ];
     machines.nodes.operator.run_successfully(&words).await
 }
@@ -102,7 +116,10 @@ async fn certificates_permit_what_the_policy_permits_and_no_more() {
     .await;
     assert_deploy(&login(&machines, "deploy", "id -un").await);
     assert_refused(&login(&machines, "root", "id -un").await);
-    nodes.machines.sh(m2, "test ! -e /root/.ssh/authorized_keys && test ! -e /home/deploy/.ssh").await;
+    nodes
+        .machines
+        .sh(m2, "test ! -e /root/.ssh/authorized_keys && test ! -e /home/deploy/.ssh")
+        .await;
     let shown = nodes
         .machines
         .sh(m2, "grep '\"agent\":\"ssh\"' /var/log/muster/audit.log | tail -n 1; grep '\"agent\":\"ssh\"' /var/log/muster/audit-refusals.log | tail -n 1")
@@ -110,12 +127,19 @@ async fn certificates_permit_what_the_policy_permits_and_no_more() {
     let mut lines = shown.lines();
     for (verdict, user) in [("executed", "deploy"), ("denied", "root")] {
         let line = lines.next().unwrap();
-        for part in [format!("\"verdict\":\"{verdict}\""), format!("\"user\":\"{user}\""), "\"key_id\":\"muster1:rip:".to_owned()] {
+        for part in [
+            format!("\"verdict\":\"{verdict}\""),
+            format!("\"user\":\"{user}\""),
+            "\"key_id\":\"muster1:rip:".to_owned(),
+        ] {
             assert!(line.contains(&part), "{part}: {line}");
         }
     }
     // sshd names the same key id.
-    let journal = nodes.machines.sh(m2, "journalctl -u ssh -o cat | grep 'Accepted publickey for deploy'").await;
+    let journal = nodes
+        .machines
+        .sh(m2, "journalctl -u ssh -o cat | grep 'Accepted publickey for deploy'")
+        .await;
     assert!(journal.contains("ID muster1:rip:"), "{journal}");
 
     let line = login_line(&machines).await;
@@ -145,15 +169,19 @@ async fn refuse_others(machines: &SshMachines, line: &str) {
         "ssh-keygen -q -t ed25519 -N '' -f {key} && ssh-keygen -q -t ed25519 -N '' -f {stolen} && ssh-keygen -q -t ed25519 -N '' -f {stolen}.ca"
     );
     assert!(run_line(&make).await.status.success());
-    let present = line.split_whitespace().find_map(|word| word.strip_prefix("IdentityFile=")).unwrap();
-    let replaced = |name: &str| line.replace(&format!("IdentityFile={present}"), &format!("IdentityFile={name}"));
+    let present =
+        line.split_whitespace().find_map(|word| word.strip_prefix("IdentityFile=")).unwrap();
+    let replaced = |name: &str| {
+        line.replace(&format!("IdentityFile={present}"), &format!("IdentityFile={name}"))
+    };
     // The server refuses another key's signature; the client does not even offer it.
     assert_refused(&run_line(&replaced(stolen)).await);
     let other = |certificate: &str| {
         let own = format!("CertificateFile={present}-cert.pub");
         replaced(key).replace(&own, &format!("CertificateFile={certificate}"))
     };
-    let sign = format!("ssh-keygen -q -s {stolen}.ca -I muster1:rip:x -n rip,deploy -V +1h {key}.pub");
+    let sign =
+        format!("ssh-keygen -q -s {stolen}.ca -I muster1:rip:x -n rip,deploy -V +1h {key}.pub");
     assert!(run_line(&sign).await.status.success());
     assert_refused(&run_line(&other(&format!("{key}-cert.pub"))).await);
 
@@ -172,7 +200,8 @@ async fn refuse_others(machines: &SshMachines, line: &str) {
 /// Certificates of both keys are accepted until the rotation is finished, and then those of the new one.
 async fn rotate(machines: &SshMachines, line: &str) {
     let operator = &machines.nodes.operator;
-    let present = line.split_whitespace().find_map(|word| word.strip_prefix("CertificateFile=")).unwrap();
+    let present =
+        line.split_whitespace().find_map(|word| word.strip_prefix("CertificateFile=")).unwrap();
     let old = operator.path("old-cert.pub");
     std::fs::copy(present, &old).unwrap();
     let old_line = line.replace(present, old.to_str().unwrap());

@@ -73,8 +73,7 @@ struct AuthoritySigner<'a>(&'a KeyPair);
 impl Signer<Signature> for AuthoritySigner<'_> {
     fn try_sign(&self, message: &[u8]) -> Result<Signature, ed25519_dalek::SignatureError> {
         let bytes = self.0.sign(message).to_bytes().to_vec();
-        Signature::new(Algorithm::Ed25519, bytes)
-            .map_err(|_| ed25519_dalek::SignatureError::new())
+        Signature::new(Algorithm::Ed25519, bytes).map_err(|_| ed25519_dalek::SignatureError::new())
     }
 }
 

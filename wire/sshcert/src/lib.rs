@@ -13,8 +13,8 @@ mod user_key;
 
 pub use certificate::{CertificateError, MAX_CERTIFICATE_BYTES, UserCertificate};
 pub use issue::{
-    AuthorityLineError, CLOCK_TOLERANCE_SECONDS, CertificateIssueError, CertificateSpec, GrantedFeatures,
-    IssuedCertificate, authority_line, authority_lines, issue_certificate,
+    AuthorityLineError, CLOCK_TOLERANCE_SECONDS, CertificateIssueError, CertificateSpec,
+    GrantedFeatures, IssuedCertificate, authority_line, authority_lines, issue_certificate,
 };
 pub use key_id::{CertificateKeyId, KeyIdError};
 pub use login::{LoginAnswer, LoginQuery, MAX_LOGIN_MESSAGE_BYTES, is_user_name};

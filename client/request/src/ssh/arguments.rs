@@ -158,7 +158,13 @@ mod tests {
     fn target(known_hosts: Option<&str>) -> SshTarget {
         let node = Identity::parse("db1.acme.net").unwrap();
         let address = SshAddress::from_fact(Some(&"2001:db8::1".into())).unwrap();
-        SshTarget { node, address, known_hosts: known_hosts.map(Into::into), proxy: None, identity: None }
+        SshTarget {
+            node,
+            address,
+            known_hosts: known_hosts.map(Into::into),
+            proxy: None,
+            identity: None,
+        }
     }
 
     fn arguments(program: SshProgram, known_hosts: Option<&str>, own: &[&str]) -> Vec<String> {

@@ -7,9 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use muster_base::unix_millis_now;
-use muster_client::{
-    CallEvent, CallTarget, ClientError, DIRECTORY_TIMEOUT, RpcCall,
-};
+use muster_client::{CallEvent, CallTarget, ClientError, DIRECTORY_TIMEOUT, RpcCall};
 use muster_contract::ssh::{SIGN_ACTION, SSH_CA_AGENT, SshSignInput, SshSignOutput};
 use muster_contract::{read_values, write_values};
 use muster_filter::{FilterError, NodeFilter};
@@ -193,8 +191,7 @@ impl FleetConnection {
     ) -> Result<String, SshCertificateError> {
         let input = SshSignInput { public_key: public_key.to_owned(), lifetime: None };
         let target = CallTarget::Nodes(BTreeSet::from([node.clone()]));
-        let call =
-            RpcCall::new(SSH_CA_AGENT, SIGN_ACTION, target).map_err(ClientError::from)?;
+        let call = RpcCall::new(SSH_CA_AGENT, SIGN_ACTION, target).map_err(ClientError::from)?;
         let mut events = self.client.call(RpcCall {
             data: write_values(&input),
             timeout: Some(SIGN_TIMEOUT),
@@ -208,9 +205,8 @@ impl FleetConnection {
                 _ => continue,
             };
             if received.is_ok() {
-                let output: SshSignOutput = read_values(&received.reply.data).map_err(|source| {
-                    SshCertificateError::Reply { node: node.clone(), source }
-                })?;
+                let output: SshSignOutput = read_values(&received.reply.data)
+                    .map_err(|source| SshCertificateError::Reply { node: node.clone(), source })?;
                 return Ok(output.certificate);
             }
             let (node, message) = (node.clone(), received.reply.statusmsg);

@@ -9,8 +9,8 @@ use std::path::PathBuf;
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use muster_request::{
-    FleetConnection, KnownHostsError, SshArgumentError, SshIdentity, SshOptions, SshProgram, SshProxy,
-    SshProxyOptions, SshTarget, config_text, known_hosts_text, program_arguments,
+    FleetConnection, KnownHostsError, SshArgumentError, SshIdentity, SshOptions, SshProgram,
+    SshProxy, SshProxyOptions, SshTarget, config_text, known_hosts_text, program_arguments,
     replace_cache_file,
 };
 use muster_secret::files::FileAccessError;

@@ -104,10 +104,16 @@ impl CommandError for SshNodeError {
 impl CommandError for SshCertificateError {
     fn hints(&self) -> Vec<String> {
         let hint = match self {
-            Self::NoAuthority => "an administrator creates it with `rpc org ssh-ca create`; if that was done, install the new account.jwt or connect again",
-            Self::NoSigner => "configure `key` of [plugins.ssh_ca] on a service host, or let an administrator run `rpc org ssh-ca sign`",
+            Self::NoAuthority => {
+                "an administrator creates it with `rpc org ssh-ca create`; if that was done, install the new account.jwt or connect again"
+            }
+            Self::NoSigner => {
+                "configure `key` of [plugins.ssh_ca] on a service host, or let an administrator run `rpc org ssh-ca sign`"
+            }
             Self::Denied { .. } => "the file ssh_ca.policy of that host says who gets certificates",
-            Self::Unusable { .. } => "check the key of [plugins.ssh_ca] on that host: `rpc org ssh-ca show` prints the keys that nodes trust",
+            Self::Unusable { .. } => {
+                "check the key of [plugins.ssh_ca] on that host: `rpc org ssh-ca show` prints the keys that nodes trust"
+            }
             _ => return Vec::new(),
         };
         vec![hint.to_owned()]
