@@ -11,6 +11,7 @@ use muster_api::system::{System, launch};
 use muster_bus::{Bus, BusError};
 use muster_host::external::ScanMode;
 use muster_nrpe::CheckMonitor;
+use muster_ssh::LoginOptions;
 use muster_tunnel::TunnelHub;
 use sd_notify::NotifyState;
 use tokio::sync::Notify;
@@ -112,7 +113,7 @@ pub async fn run_until_signal(
     resume_restarts(config).await;
     // Ready means that the daemon runs. A broker that is away or refuses this node must not keep the machine from booting.
     notify_systemd(&[NotifyState::Ready, NotifyState::Status("connecting to the broker")]);
-    let mut tasks = supervisor.spawn_tasks(signals, restart_requested);
+    let mut tasks = supervisor.spawn_tasks(signals, restart_requested, logins);
     tasks.push(tokio::spawn(watch_provisioning(
         Arc::clone(&core),
         identity_store,
@@ -122,7 +123,6 @@ pub async fn run_until_signal(
     if let Some(interval) = poll_interval {
         tasks.push(tokio::spawn(externals.poll_changes(interval, supervisor.stop.clone())));
     }
-    tasks.extend(login::spawn_logins(&core, logins));
     let check_tasks = CheckTasks::start(checks.as_ref(), &core, supervisor.stop.clone());
     let bus = options.connect().await.map_err(LifecycleError::Connect)?;
     tasks.push(tokio::spawn(report_connection(bus.clone(), Arc::clone(&supervisor.ready))));
@@ -274,18 +274,21 @@ struct DaemonSupervisor {
 }
 
 impl DaemonSupervisor {
-    /// Starts the tasks that serve signals, collect facts, restart the program and compact the journal.
+    /// Starts the tasks that serve signals, collect facts, restart the program, compact the journal and decide logins.
     fn spawn_tasks(
         &self,
         signals: SignalStreams,
         restart_requested: Arc<Notify>,
+        logins: Option<LoginOptions>,
     ) -> Vec<JoinHandle<()>> {
-        vec![
+        let mut tasks = vec![
             tokio::spawn(self.clone().handle_signals(signals)),
             tokio::spawn(self.clone().refresh_periodically()),
             tokio::spawn(self.clone().restart_when_requested(restart_requested)),
             tokio::spawn(upkeep::compact_seen_journal(Arc::clone(&self.core))),
-        ]
+        ];
+        tasks.extend(login::spawn_logins(&self.core, logins));
+        tasks
     }
 
     /// Serves the metrics, if the configuration has an address for them.

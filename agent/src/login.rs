@@ -274,7 +274,9 @@ async fn write_authorities(core: Arc<DaemonCore>, path: &Path) {
             }
             if core.health.set_findings("ssh authorities", FindingLevel::Error, problem.as_slice())
             {
-                problem.iter().for_each(|problem| tracing::error!("{problem}"));
+                if let Some(problem) = problem {
+                    tracing::error!("{problem}");
+                }
             }
         }
         tokio::time::sleep(AUTHORITIES_INTERVAL).await;

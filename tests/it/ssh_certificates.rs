@@ -96,11 +96,16 @@ impl CertificateFleet {
         assert!(errors.contains(reason), "{user:?}: {errors}");
     }
 
-    /// The records of logins in a file of the audit log.
-    fn logins(&self, file: &str) -> Vec<Value> {
-        let text = std::fs::read_to_string(self.path(file)).unwrap_or_default();
-        let records = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-        records.filter(|record| record["agent"] == "ssh" && record["action"] == "login").collect()
+    /// The records of logins in a file of the audit log, when it has this number of them. The daemon writes refusals a moment after its answer.
+    async fn logins(&self, file: &str, count: usize) -> Vec<Value> {
+        poll_until_ok("the logins are recorded", PATIENCE, async || {
+            let text = std::fs::read_to_string(self.path(file)).unwrap_or_default();
+            let records = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+            let is_login = |record: &Value| record["agent"] == "ssh" && record["action"] == "login";
+            let found: Vec<Value> = records.filter(is_login).collect();
+            if found.len() == count { Ok(found) } else { Err(text) }
+        })
+        .await
     }
 
     /// A certificate of this authority for the key of rip, valid for this time around now.
@@ -176,7 +181,7 @@ async fn certificate_is_signed_kept_and_permits_only_the_users_of_the_policy() {
     assert_eq!(String::from_utf8_lossy(&output.stdout), "rip\n", "{}", describe_output(&output));
     assert!(output.status.success());
     fleet.assert_refused("root", &first, "denied by ssh.policy:1 (default)");
-    let accepted = fleet.logins("audit.log");
+    let accepted = fleet.logins("audit.log", 1).await;
     let [record] = accepted.as_slice() else { panic!("{accepted:?}") };
     let key_id = record["data"]["key_id"].as_str().unwrap();
     assert_eq!(record["verdict"], "executed");
@@ -196,7 +201,7 @@ async fn certificate_is_signed_kept_and_permits_only_the_users_of_the_policy() {
     for field in ["key_id", "serial"] {
         assert_eq!(signature["data"][field], record["data"][field], "{field}");
     }
-    let denied = fleet.logins("audit-refusals.log");
+    let denied = fleet.logins("audit-refusals.log", 1).await;
     assert_eq!(denied[0]["verdict"], "denied");
     assert_eq!(denied[0]["data"]["user"], "root");
 
@@ -238,7 +243,7 @@ async fn forged_and_malformed_certificates_are_refused() {
     keygen(&["-q", "-s", ca.to_str().unwrap(), "-I", &id, "-n", "rip", "-V", "+1h"], &public);
     let forged = read_blob(&fleet.rpc.path("other-cert.pub"));
     fleet.assert_refused("deploy", &forged, "key id");
-    assert_eq!(fleet.logins("audit.log").len(), 1);
+    fleet.logins("audit.log", 1).await;
     // A connection that sends nothing, or too much, delays no other.
     let idle = std::os::unix::net::UnixStream::connect(fleet.path("logins.sock")).unwrap();
     assert!(fleet.principals("deploy", &good, &[]).status.success());
@@ -278,7 +283,7 @@ async fn revoked_caller_is_refused_and_only_callers_of_the_policy_get_certificat
     fleet.daemon.home().write("account.jwt", &token, 0o644);
     restart(&mut fleet).await;
     fleet.assert_refused("www", &blob, "the key of the caller is revoked");
-    let refused = fleet.logins("audit-refusals.log");
+    let refused = fleet.logins("audit-refusals.log", 1).await;
     assert_eq!(
         (&refused[0]["verdict"], &refused[0]["reason"]),
         (&"refused".into(), &"revoked".into())

@@ -34,6 +34,7 @@ const CONFIRM_ABOVE_NODES: usize = 25;
 
 /// Settings of commands that send requests to the fleet.
 #[derive(Debug, Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "each field is a separate configuration key")]
 pub struct RpcSettings {
     /// The configuration file.
     pub file: PathBuf,

@@ -140,17 +140,13 @@ fn sign_certificate(
     cx: &BlockingContext,
     input: SshSignInput,
 ) -> Result<SshSignOutput, ActionError> {
+    let SshSignInput { public_key, lifetime } = input;
     let sender = cx.sender.as_ref();
     let sender =
         sender.ok_or_else(|| ActionError::internal_error("the request has no verified sender"))?;
-    let subject = SubjectKey::parse(&input.public_key)
+    let subject = SubjectKey::parse(&public_key)
         .map_err(|error| ActionError::invalid_input(muster_api::base::error_chain(&error)))?;
-    let asked = AskedCertificate {
-        caller: &cx.caller,
-        request: cx.request,
-        subject,
-        lifetime: input.lifetime,
-    };
+    let asked = AskedCertificate { caller: &cx.caller, request: cx.request, subject, lifetime };
     let spec = plan_certificate(options, sender, asked, unix_millis_now()).map_err(|refusal| {
         let message = refusal.to_string();
         match refusal {
@@ -276,7 +272,7 @@ mod tests {
             let sender = sender(UserRole::Caller, left.map(|left| NOW + left * 1000));
             if let Ok(spec) = plan(&options, &sender, lifetime) {
                 let lasts = spec.expires - spec.issued_at;
-                prop_assert!(lasts >= 60 && lasts <= 86_400);
+                prop_assert!((60..=86_400).contains(&lasts));
                 prop_assert!(lasts <= lifetime.unwrap_or(28_800));
                 prop_assert!(left.is_none_or(|left| lasts <= left));
             } else {

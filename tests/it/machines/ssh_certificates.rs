@@ -16,6 +16,9 @@ const SSHD: &str = "TrustedUserCAKeys /var/lib/muster/ssh/user-ca.pub\\n\
 
 const POLICY: &str = "policy default deny\\nallow\\trip\\tlogin\\t*\\t*\\tinput:user=deploy\\n";
 
+/// The last permitted and the last refused login.
+const SHOW_LOGINS: &str = "for log in audit audit-refusals; do grep '\"agent\":\"ssh\"' /var/log/muster/$log.log | tail -n 1; done";
+
 /// `deploy` exists on m2, whose sshd asks the daemon; m1 signs.
 async fn prepare(machines: &SshMachines) {
     let nodes = &machines.nodes;
@@ -120,10 +123,11 @@ async fn certificates_permit_what_the_policy_permits_and_no_more() {
         .machines
         .sh(m2, "test ! -e /root/.ssh/authorized_keys && test ! -e /home/deploy/.ssh")
         .await;
-    let shown = nodes
-        .machines
-        .sh(m2, "grep '\"agent\":\"ssh\"' /var/log/muster/audit.log | tail -n 1; grep '\"agent\":\"ssh\"' /var/log/muster/audit-refusals.log | tail -n 1")
-        .await;
+    let shown = poll_until_ok("both decisions are recorded", RECOVERY_TIMEOUT, async || {
+        let shown = nodes.machines.sh(m2, SHOW_LOGINS).await;
+        if shown.lines().count() == 2 { Ok(shown) } else { Err(shown) }
+    })
+    .await;
     let mut lines = shown.lines();
     for (verdict, user) in [("executed", "deploy"), ("denied", "root")] {
         let line = lines.next().unwrap();
@@ -156,8 +160,11 @@ async fn certificates_permit_what_the_policy_permits_and_no_more() {
     nodes.operator.run_successfully(&["org", "revoke", "rip", "--yes"]).await;
     await_login(&line, false).await;
     assert_refused(&run_line(&line).await);
-    let last = nodes.machines.sh(m2, "tail -n 3 /var/log/muster/audit-refusals.log").await;
-    assert!(last.contains("\"reason\":\"revoked\""), "{last}");
+    poll_until_ok("the refusal is recorded", RECOVERY_TIMEOUT, async || {
+        let last = nodes.machines.sh(m2, "cat /var/log/muster/audit-refusals.log").await;
+        if last.contains("\"reason\":\"revoked\"") { Ok(()) } else { Err(last) }
+    })
+    .await;
 }
 
 /// A certificate without its key, a certificate of another authority, and an expired one.

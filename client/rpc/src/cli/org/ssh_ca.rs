@@ -19,7 +19,7 @@ pub enum OrgSshCaCommand {
 The key is keys/ssh-ca.nk in the directory of the organisation. A service that
 signs for users (agent ssh_ca) needs a copy.")]
     Create(OrgDirectoryArgs),
-    /// Print the trusted public keys, as in TrustedUserCAKeys of sshd
+    /// Print the trusted public keys, one a line, as sshd reads them
     #[command(after_help = "Examples:
   rpc org ssh-ca show")]
     Show(OrgDirectoryArgs),
