@@ -259,27 +259,26 @@ async fn write_authorities(core: Arc<DaemonCore>, path: &Path) {
     loop {
         let authorities = core.trust.get().ssh_authorities().to_vec();
         if written.as_ref() != Some(&authorities) {
-            let target = path.to_owned();
-            let keys = authorities.clone();
+            let (target, keys) = (path.to_owned(), authorities.clone());
             let result = tokio::task::spawn_blocking(move || write_file(&target, &keys)).await;
-            let problem = match result {
-                Ok(Ok(())) => None,
-                Ok(Err(error)) => Some(error.to_string()),
-                Err(panic) => Some(panic.to_string()),
-            };
-            let problem = problem
-                .map(|error| format!("cannot write {}, which sshd reads: {error}", path.display()));
-            if problem.is_none() {
-                written = Some(authorities);
-            }
-            if core.health.set_findings("ssh authorities", FindingLevel::Error, problem.as_slice())
-            {
-                if let Some(problem) = problem {
-                    tracing::error!("{problem}");
-                }
-            }
+            let result = result.map_err(io::Error::other).flatten();
+            report_authorities(&core, path, result.as_ref().err());
+            written = result.is_ok().then_some(authorities);
         }
         tokio::time::sleep(AUTHORITIES_INTERVAL).await;
+    }
+}
+
+/// Logs a problem with the file once, and keeps it among the findings until it is gone.
+fn report_authorities(core: &DaemonCore, path: &Path, error: Option<&io::Error>) {
+    let describe =
+        |error: &io::Error| format!("cannot write {}, which sshd reads: {error}", path.display());
+    let problem = error.map(describe);
+    let findings = problem.as_slice();
+    if core.health.set_findings("ssh authorities", FindingLevel::Error, findings)
+        && let Some(problem) = problem
+    {
+        tracing::error!("{problem}");
     }
 }
 

@@ -265,6 +265,14 @@ async fn revoked_caller_is_refused_and_only_callers_of_the_policy_get_certificat
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(errors.contains("n1 signs no certificate for this caller"), "{errors}");
     assert!(errors.contains("ssh_ca.policy"), "{errors}");
+    let words = ["ssh", "-I", "n1", "--own-host-keys", "--own-keys", "--print"];
+    let output = anna.run(&words).await;
+    assert_eq!(
+        String::from_utf8_lossy(&output.stdout),
+        "ssh -- n1\n",
+        "{}",
+        describe_output(&output)
+    );
 
     // A service that the policy permits, and a node with a stolen key.
     let public = SshUserKey::generate("x").unwrap().public_text().unwrap();

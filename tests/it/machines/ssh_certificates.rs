@@ -1,6 +1,7 @@
 //! Logins with certificates on booted machines, with the real sshd and OpenSSH's client: no key is in any `authorized_keys`.
 
 use std::process::Output;
+use std::time::Instant;
 
 use muster_tests::command::describe_output;
 use muster_tests::poll_until_ok;
@@ -8,6 +9,8 @@ use muster_tests::poll_until_ok;
 use super::RECOVERY_TIMEOUT;
 use super::nodes::node_name;
 use super::ssh::SshMachines;
+
+const ROUNDS: usize = 10;
 
 /// As in docs/guides/ssh.md.
 const SSHD: &str = "TrustedUserCAKeys /var/lib/muster/ssh/user-ca.pub\\n\
@@ -147,6 +150,7 @@ async fn certificates_permit_what_the_policy_permits_and_no_more() {
     assert!(journal.contains("ID muster1:rip:"), "{journal}");
 
     let line = login_line(&machines).await;
+    measure_login(&line).await;
     refuse_others(&machines, &line).await;
     rotate(&machines, &line).await;
 
@@ -165,6 +169,19 @@ async fn certificates_permit_what_the_policy_permits_and_no_more() {
         if last.contains("\"reason\":\"revoked\"") { Ok(()) } else { Err(last) }
     })
     .await;
+}
+
+/// Prints how long a login with a certificate takes. The time is a figure, and no condition of the test.
+#[expect(clippy::print_stdout, reason = "a figure")]
+async fn measure_login(line: &str) {
+    let mut times = Vec::new();
+    for _ in 0..ROUNDS {
+        let started = Instant::now();
+        assert_deploy(&run_line(line).await);
+        times.push(started.elapsed());
+    }
+    times.sort_unstable();
+    println!("login with a certificate: median {:?}", times.get(ROUNDS / 2).copied().unwrap());
 }
 
 /// A certificate without its key, a certificate of another authority, and an expired one.

@@ -47,6 +47,7 @@ pub struct BusPort(pub u16);
 
 /// Which node, and how it is reached.
 #[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each field is a separate option")]
 pub struct SshTargetArgs {
     /// The nodes.
     #[command(flatten)]
@@ -61,8 +62,11 @@ pub struct SshTargetArgs {
     #[arg(long)]
     pub own_host_keys: bool,
     /// Log in with a certificate of the fleet; the default if rpc.toml has `[ssh] certificates = true`
-    #[arg(long)]
+    #[arg(long, conflicts_with = "own_keys")]
     pub certificate: bool,
+    /// Let OpenSSH use its own keys, even if rpc.toml has `[ssh] certificates = true`
+    #[arg(long)]
+    pub own_keys: bool,
     /// Print the command line instead of running it
     #[arg(long)]
     pub print: bool,

@@ -130,7 +130,7 @@ impl<'a> SshSession<'a> {
         }
         let caches = settings.fleet_cache_directory();
         let directory = caches.as_ref().map(|caches| caches.join("ssh"));
-        let wants_certificate = args.certificate || settings.ssh_certificates;
+        let wants_certificate = !args.own_keys && (args.certificate || settings.ssh_certificates);
         let identity = if wants_certificate && !found.nodes.is_empty() {
             let caches = caches.ok_or(SshCommandError::NoCache)?;
             Some(fleet.prepare_ssh_identity(&caches.join("ssh-identity")).await?)
