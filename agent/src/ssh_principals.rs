@@ -30,7 +30,7 @@ pub struct SshPrincipalsArgs {
     user: String,
     /// The certificate in base64 (%k)
     certificate: String,
-    /// The connection (%C, if sshd_config(5) lists it); its first word, the client's address, is recorded
+    /// The connection (%C, where the manual of sshd lists it); its first word, the client's address, is recorded
     #[arg(long, value_name = "CONNECTION")]
     connection: Option<String>,
     /// The socket of the daemon
