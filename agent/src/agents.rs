@@ -39,6 +39,7 @@ use muster_restart::{
 use muster_rpcutil::RpcutilPlugin;
 use muster_service::{DaemonRestarter, ServicePlugin};
 use muster_shell::ShellPlugin;
+use muster_ssh::{LoginOptions, SshCaPlugin, SshPlugin};
 use muster_tunnel::{TunnelHub, TunnelPlugin};
 use muster_wire::identity::Identity;
 use serde_json::{Map, Value};
@@ -127,6 +128,8 @@ pub struct BackgroundPlugins {
     pub packages: Arc<PackageWorkers>,
     /// Renders the message of the day and the prompt.
     pub motd: Arc<MotdRenderer>,
+    /// How logins with certificates are decided; `None` if the node does not accept them.
+    pub logins: Option<LoginOptions>,
 }
 
 /// Loads everything that is read-only, to check that the configured plugins can be loaded.
@@ -181,9 +184,11 @@ fn build_plugins(
     builder.add::<RpcutilPlugin>(())?;
     builder.add::<ServicePlugin>(Arc::new(DaemonRestart(restarts)))?;
     builder.add::<ShellPlugin>(())?;
+    let logins = builder.add::<SshPlugin>(())?.login_options();
+    builder.add::<SshCaPlugin>(())?;
     builder.add::<TunnelPlugin>(handles.tunnels.clone())?;
     let engine_dir = catalog.options().state_dir.clone();
-    Ok(builder.finish(BackgroundPlugins { puppet, checks, engine_dir, packages, motd }))
+    Ok(builder.finish(BackgroundPlugins { puppet, checks, engine_dir, packages, motd, logins }))
 }
 
 /// Configures plugins, and collects their agents and data sources.

@@ -17,6 +17,7 @@ use muster_package::PackageWorkers;
 use muster_policy::PolicySet;
 use muster_provision::DeliveryTarget;
 use muster_puppet::PuppetRunMonitor;
+use muster_ssh::LoginOptions;
 use muster_wire::Millis;
 use muster_wire::identity::Identity;
 use muster_wire::sign::Signer;
@@ -116,6 +117,8 @@ pub struct AssembledDaemon {
     pub packages: Arc<PackageWorkers>,
     /// Renders the message of the day and the prompt.
     pub motd: Arc<MotdRenderer>,
+    /// How logins with certificates are decided; `None` if the node does not accept them.
+    pub logins: Option<LoginOptions>,
 }
 
 /// Loads everything that is read-only, to check that a daemon can be built. Does not touch files that a running daemon uses.
@@ -191,7 +194,8 @@ pub fn assemble_daemon(
     restore_confirmation(&core, config);
     reload_facts(&core, &*host);
     core.state.refresh(&*core.system);
-    let BackgroundPlugins { puppet, checks, engine_dir, packages, motd } = plugins.background;
+    let BackgroundPlugins { puppet, checks, engine_dir, packages, motd, logins } =
+        plugins.background;
     let puppet = puppet.build_monitor(Arc::clone(&core.system));
     let core = Arc::new(core);
     Ok(AssembledDaemon {
@@ -204,6 +208,7 @@ pub fn assemble_daemon(
         host,
         packages,
         motd,
+        logins,
     })
 }
 

@@ -11,6 +11,7 @@ use muster_api::system::{System, launch};
 use muster_bus::{Bus, BusError};
 use muster_host::external::ScanMode;
 use muster_nrpe::CheckMonitor;
+use muster_ssh::LoginOptions;
 use muster_tunnel::TunnelHub;
 use sd_notify::NotifyState;
 use tokio::sync::Notify;
@@ -28,8 +29,6 @@ use crate::delivery::DaemonFiles;
 use crate::enrolment::{self, IdentityStore, NodeEnrolmentError};
 use crate::events::{self, EventSources};
 use crate::external::ExternalAgentManager;
-use crate::lost;
-use crate::metrics;
 use crate::presence::{PresenceWriter, report_connection, resume_restarts};
 use crate::registration::NodeRegistration;
 use crate::services;
@@ -41,6 +40,7 @@ use crate::state_lock;
 use crate::upgrade::NextDaemon;
 use crate::upkeep;
 use crate::watchdog::LoopMonitor;
+use crate::{login, lost, metrics};
 
 /// Poll interval of the provisioning marker, for a marker that an administrator changes by hand.
 const MARKER_POLL_INTERVAL: Duration = Duration::from_secs(5);
@@ -92,7 +92,7 @@ pub async fn run_until_signal(
     let delivery = DaemonFiles::new(config, Arc::clone(&restart_requested));
     let assembled = assemble::assemble_daemon(config, config_file, Arc::new(delivery))?;
     let AssembledDaemon { core, options, broker_handles, puppet, checks, .. } = assembled;
-    let AssembledDaemon { engine_dir, host, packages, motd, .. } = assembled;
+    let AssembledDaemon { engine_dir, host, packages, motd, logins, .. } = assembled;
     let left = core.begun.unanswered();
     packages.remove_ended(|request| left.iter().any(|begun| begun.request == request));
     let identity_store = IdentityStore::in_directory(&config.paths.state);
@@ -113,7 +113,7 @@ pub async fn run_until_signal(
     resume_restarts(config).await;
     // Ready means that the daemon runs. A broker that is away or refuses this node must not keep the machine from booting.
     notify_systemd(&[NotifyState::Ready, NotifyState::Status("connecting to the broker")]);
-    let mut tasks = supervisor.spawn_tasks(signals, restart_requested);
+    let mut tasks = supervisor.spawn_tasks(signals, restart_requested, logins);
     tasks.push(tokio::spawn(watch_provisioning(
         Arc::clone(&core),
         identity_store,
@@ -274,18 +274,21 @@ struct DaemonSupervisor {
 }
 
 impl DaemonSupervisor {
-    /// Starts the tasks that serve signals, collect facts, restart the program and compact the journal.
+    /// Starts the tasks that serve signals, collect facts, restart the program, compact the journal and decide logins.
     fn spawn_tasks(
         &self,
         signals: SignalStreams,
         restart_requested: Arc<Notify>,
+        logins: Option<LoginOptions>,
     ) -> Vec<JoinHandle<()>> {
-        vec![
+        let mut tasks = vec![
             tokio::spawn(self.clone().handle_signals(signals)),
             tokio::spawn(self.clone().refresh_periodically()),
             tokio::spawn(self.clone().restart_when_requested(restart_requested)),
             tokio::spawn(upkeep::compact_seen_journal(Arc::clone(&self.core))),
-        ]
+        ];
+        tasks.extend(login::spawn_logins(&self.core, logins));
+        tasks
     }
 
     /// Serves the metrics, if the configuration has an address for them.

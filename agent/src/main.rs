@@ -13,7 +13,7 @@ use muster_agent::lifecycle::{LifecycleError, ShutdownKind};
 use muster_agent::log_limit::LimitedFormat;
 use muster_agent::terminal::escape_text;
 use muster_agent::virtual_nodes::command as virtual_nodes;
-use muster_agent::{apply, assemble, journal, lifecycle, memory, motd, restart};
+use muster_agent::{apply, assemble, journal, lifecycle, memory, motd, restart, ssh_principals};
 use muster_host::sandbox::SandboxPlan;
 use muster_system::launch;
 use tracing_subscriber::fmt::format;
@@ -56,6 +56,8 @@ enum DaemonCommand {
     RestartWhenIdle(restart::RestartWhenIdleArgs),
     /// Write the message of the day and the file of the prompt, or print a text; for manifests
     Motd(motd::MotdArgs),
+    /// Ask the running daemon whether the holder of an SSH certificate may log in; for sshd
+    SshPrincipals(ssh_principals::SshPrincipalsArgs),
     /// Run many nodes of a test fleet in this process; their machines are simulated in memory, and this machine is not changed
     Virtual(virtual_nodes::VirtualNodesArgs),
     /// Write the manual pages; for packages
@@ -96,6 +98,7 @@ fn main() -> ExitCode {
         Some(DaemonCommand::ExecSandboxed { plan }) => return become_program(plan),
         Some(DaemonCommand::Apply(arguments)) => apply::apply_catalog(arguments),
         Some(DaemonCommand::Motd(args)) => motd::write_motd(args, &arguments.config),
+        Some(DaemonCommand::SshPrincipals(args)) => ssh_principals::ask_daemon(args),
         Some(DaemonCommand::Restart(args)) => restart::restart_daemon(args, &arguments.config),
         Some(DaemonCommand::RestartWhenIdle(args)) => {
             restart::restart_when_idle(args, &arguments.config)

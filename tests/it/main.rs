@@ -67,6 +67,7 @@ mod run_states;
 mod runs;
 mod secrets;
 mod service_manager;
+mod ssh_certificates;
 mod stats;
 mod statuses;
 mod supply;

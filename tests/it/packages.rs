@@ -65,6 +65,8 @@ drwxr-xr-x /usr/share/doc/muster-node/examples/checks.d/
 drwxr-xr-x /usr/share/doc/muster-node/examples/policies/
 -rw-r--r-- /usr/share/doc/muster-node/examples/policies/default.policy
 -rw-r--r-- /usr/share/doc/muster-node/examples/rpcd.toml
+drwxr-xr-x /usr/share/doc/muster-node/examples/sshd_config.d/
+-rw-r--r-- /usr/share/doc/muster-node/examples/sshd_config.d/muster.conf
 drwxr-xr-x /usr/share/lintian/
 drwxr-xr-x /usr/share/lintian/overrides/
 -rw-r--r-- /usr/share/lintian/overrides/muster-node

@@ -306,6 +306,14 @@ impl Organisation {
         (bus, everything)
     }
 
+    /// Adds a key that signs SSH user certificates, before those that exist.
+    pub fn add_ssh_authority(&mut self) -> KeyPair {
+        let key = KeyPair::generate(KeyKind::Account).unwrap();
+        self.claims.ssh_authorities.insert(0, key.public_key());
+        self.issued_at += 1;
+        key
+    }
+
     /// Revokes a user's tokens. Returns the account's new token, which is not distributed yet.
     pub fn revoke_user(&mut self, user: &Signer) -> String {
         let now = crate::now() / 1000;

@@ -102,6 +102,8 @@ fn build_call(
             key: accepted.verified.caller.key,
             role: accepted.verified.caller.role,
             collective: request.collective.clone(),
+            token_issued_at: accepted.verified.caller.issued_at,
+            token_expires: accepted.verified.caller.expires,
         }),
         agent: request.agent.clone(),
         action: request.action.clone(),

@@ -137,6 +137,9 @@ pub enum OrganisationError {
     /// The organisation has no bootstrap account yet.
     #[error("this organisation has no bootstrap account yet")]
     NoNewcomers,
+    /// No SSH authority was created.
+    #[error("the organisation has no SSH authority")]
+    NoSshAuthority,
     /// The grant of the bootstrap token is not valid.
     #[error("the bootstrap token is not valid")]
     Ticket(#[from] TokenGrantError),

@@ -38,6 +38,8 @@ pub enum OrganisationKey {
     Enroller,
     /// Signs tokens of leaf nodes. Exists when a leaf node was added.
     Leaf,
+    /// Signs SSH user certificates. Exists when an SSH authority was created.
+    SshAuthority,
 }
 
 impl OrganisationKey {
@@ -60,6 +62,7 @@ impl OrganisationKey {
             Self::Newcomer => "role-newcomer.nk",
             Self::Enroller => "role-enroller.nk",
             Self::Leaf => "role-leaf.nk",
+            Self::SshAuthority => "ssh-ca.nk",
         }
     }
 }

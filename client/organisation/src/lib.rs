@@ -36,6 +36,7 @@ mod renewal;
 mod rotation;
 mod server_address;
 mod server_reports;
+mod ssh_authority;
 #[cfg(test)]
 mod testing;
 
@@ -67,6 +68,7 @@ pub use profile::{BrokerProfile, LeafProfile, OrganisationProfile};
 pub use push::{PushError, StoreChange, StoreChangeKind};
 pub use rotation::RotationStart;
 pub use server_address::{ServerAddress, ServerAddressError};
+pub use ssh_authority::{OfflineCertificate, OfflineCertificateError};
 
 /// Largest organisation file that is read, in bytes.
 const MAX_FILE_BYTES: u64 = 16 * 1024 * 1024;

@@ -34,6 +34,7 @@ const CONFIRM_ABOVE_NODES: usize = 25;
 
 /// Settings of commands that send requests to the fleet.
 #[derive(Debug, Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "each field is a separate configuration key")]
 pub struct RpcSettings {
     /// The configuration file.
     pub file: PathBuf,
@@ -67,6 +68,8 @@ pub struct RpcSettings {
     pub ddls: PathBuf,
     /// Whether sensitive inputs are sent so that the broker can read them, for nodes that are too old to open sealed ones.
     pub plain_secrets: bool,
+    /// Whether `rpc ssh`, `rpc scp` and `rpc sftp` ask for certificates.
+    pub ssh_certificates: bool,
     /// Directory of cached data; nothing is cached when absent. Not a key of the file.
     pub caches: Option<PathBuf>,
     /// The context that selected the file. Not a key of the file.
@@ -183,6 +186,7 @@ impl RpcSettings {
             confirm_above: file.confirm_above.unwrap_or(CONFIRM_ABOVE_NODES),
             ddls: resolve_or(file.paths.ddls, "ddl"),
             plain_secrets: file.requests.plain_secrets,
+            ssh_certificates: file.ssh.certificates,
             caches: None,
             context: None,
             warnings: unknown.iter().map(|key| format!("{}: {key}", path.display())).collect(),

@@ -120,6 +120,8 @@ const REVIEWED: &[(&str, &str, ActionClass)] = &[
     ("shell", "tail", Read),
     ("shell", "list", Read),
     ("shell", "kill", Change),
+    ("ssh", "login", Read),
+    ("ssh_ca", "sign", Change),
     ("tunnel", "open", Change),
 ];
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use muster_system::System;
 use muster_system::command::CancelFlag;
+use muster_wire::Millis;
 use muster_wire::identity::{Identity, SubjectName};
 use muster_wire::token::{PublicKey, UserRole};
 use muster_wire::trace::TraceContext;
@@ -57,6 +58,10 @@ pub struct CallSender {
     pub role: UserRole,
     /// The collective that the request was sent to.
     pub collective: SubjectName,
+    /// Issue time of its token.
+    pub token_issued_at: Millis,
+    /// Expiry of its token; `None` never expires.
+    pub token_expires: Option<Millis>,
 }
 
 /// The end of work that an action had begun, and that went on after its reply.

@@ -14,6 +14,7 @@ pub mod provisioner;
 pub mod puppet;
 pub mod puppetca;
 pub mod rpcutil;
+pub mod ssh;
 pub mod tunnel;
 
 use serde::Serialize;

@@ -19,7 +19,7 @@ use crate::node_fixture::TestCaller;
 
 /// Actions that this daemon cannot execute, because their agent needs a service or a program that this test does not
 /// provide. Their inputs are tried nevertheless.
-const UNAVAILABLE: [&str; 16] = [
+const UNAVAILABLE: [&str; 17] = [
     "directory changes",
     "directory facets",
     "directory find",
@@ -36,6 +36,7 @@ const UNAVAILABLE: [&str; 16] = [
     "puppetca list",
     "puppetca status",
     "package checkupdates",
+    "ssh login",
 ];
 
 /// A program that creates a file when it is started.

@@ -25,6 +25,7 @@ mod resources;
 mod service_refreshes;
 mod shortages;
 mod ssh;
+mod ssh_certificates;
 mod ssh_via_bus;
 mod systemd;
 mod tutorial;

@@ -111,6 +111,9 @@ pub struct AccountClaims {
     /// Statements by which each operator names the next one, oldest first; see [`super::succession`]. Brokers ignore them.
     #[serde(default, rename = "muster_successions", skip_serializing_if = "Vec::is_empty")]
     pub successions: Vec<String>,
+    /// Keys that sign SSH user certificates, the present one first; two while one replaces the other. Brokers ignore them.
+    #[serde(default, rename = "muster_ssh_authorities", skip_serializing_if = "Vec::is_empty")]
+    pub ssh_authorities: Vec<PublicKey>,
     /// [`NatsClaims::TYPE`].
     #[serde(rename = "type")]
     pub kind: String,
@@ -129,6 +132,7 @@ impl AccountClaims {
             signing_keys,
             revocations: BTreeMap::new(),
             successions: Vec::new(),
+            ssh_authorities: Vec::new(),
             kind: Self::TYPE.to_owned(),
             version: CLAIMS_VERSION,
             rest: Map::new(),

@@ -177,6 +177,17 @@ impl AccountTrust {
         self.revoked.contains_key(key)
     }
 
+    /// Whether a token of this user that was issued at this time is revoked.
+    pub fn is_revoked(&self, user: &PublicKey, issued_at: Seconds) -> bool {
+        let until = self.revoked.get(user).copied().max(self.all_revoked_until);
+        until.is_some_and(|until| issued_at <= until)
+    }
+
+    /// The keys that sign SSH user certificates for this account, the present one first.
+    pub fn ssh_authorities(&self) -> &[PublicKey] {
+        &self.claims.nats.ssh_authorities
+    }
+
     /// The account token as given.
     pub fn account_token(&self) -> &str {
         &self.text
@@ -241,8 +252,7 @@ impl AccountTrust {
         if now.saturating_add(CLOCK_SKEW_MILLIS) < user.not_before {
             return Err(TokenError::NotYet { name: name(), at: user.not_before });
         }
-        let until = self.revoked.get(&user.key).copied().max(self.all_revoked_until);
-        if until.is_some_and(|until| user.issued_at <= seconds_to_millis(until)) {
+        if self.is_revoked(&user.key, user.issued_at / 1000) {
             return Err(TokenError::Revoked(name()));
         }
         Ok(())

@@ -21,6 +21,7 @@ pub(super) struct SettingsFile {
     pub(super) discovery: DiscoverySection,
     pub(super) paths: PathsSection,
     pub(super) requests: RequestsSection,
+    pub(super) ssh: SshSection,
 }
 
 #[derive(Debug, Default, Deserialize, Serialize)]
@@ -59,6 +60,12 @@ pub(super) struct PathsSection {
 #[serde(default)]
 pub(super) struct RequestsSection {
     pub(super) plain_secrets: bool,
+}
+
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(default)]
+pub(super) struct SshSection {
+    pub(super) certificates: bool,
 }
 
 impl SettingsFile {

@@ -29,9 +29,9 @@ pub enum SshArgumentError {
         "no path is on the node; write it with a colon, as in `rpc scp -C web -- notes.txt :/tmp/`"
     )]
     NoRemotePath,
-    /// The path of the file of host keys has characters that OpenSSH expands.
+    /// The path of a file for OpenSSH has characters that OpenSSH expands.
     #[error(
-        "OpenSSH cannot use the file of host keys {0:?}: its path has white space, `%`, `$`, quotes or a backslash"
+        "OpenSSH cannot use the file {0:?}: its path has white space, `%`, `$`, quotes or a backslash"
     )]
     KnownHostsPath(String),
     /// A word of the command that reaches a node through the bus has other characters than letters, digits and `/._+@-`.
@@ -120,6 +120,14 @@ fn pin_options(target: &SshTarget) -> Result<Vec<String>, SshArgumentError> {
 /// The settings that reach the node, and accept its own host keys and no others.
 fn pin_settings(target: &SshTarget) -> Result<Vec<String>, SshArgumentError> {
     let mut settings: Vec<String> = target.proxy.iter().map(SshProxy::setting).collect();
+    if let Some(identity) = &target.identity {
+        // Without the last one, the keys of an ssh-agent come first and use up the attempts that sshd permits.
+        settings.extend([
+            format!("IdentityFile={}", plain_path(&identity.key)?),
+            format!("CertificateFile={}", plain_path(&identity.certificate)?),
+            "IdentitiesOnly=yes".to_owned(),
+        ]);
+    }
     let Some(path) = &target.known_hosts else { return Ok(settings) };
     let path = plain_path(path)?;
     settings.extend([
@@ -150,7 +158,13 @@ mod tests {
     fn target(known_hosts: Option<&str>) -> SshTarget {
         let node = Identity::parse("db1.acme.net").unwrap();
         let address = SshAddress::from_fact(Some(&"2001:db8::1".into())).unwrap();
-        SshTarget { node, address, known_hosts: known_hosts.map(Into::into), proxy: None }
+        SshTarget {
+            node,
+            address,
+            known_hosts: known_hosts.map(Into::into),
+            proxy: None,
+            identity: None,
+        }
     }
 
     fn arguments(program: SshProgram, known_hosts: Option<&str>, own: &[&str]) -> Vec<String> {
@@ -221,6 +235,30 @@ mod tests {
         assert_eq!(found, expected);
         let text = config_text(&[target]).unwrap();
         assert!(text.ends_with("    ProxyCommand /rpc --quiet tunnel db1 22 --stdio\n"), "{text}");
+    }
+
+    #[test]
+    fn identity_comes_before_the_options_of_the_user() {
+        let mut target = target(None);
+        target.identity = Some(crate::ssh::SshIdentity {
+            key: "/c/id".into(),
+            certificate: "/c/id-cert.pub".into(),
+        });
+        let found = program_arguments(SshProgram::Ssh, &target, &["-i/x".to_owned()]).unwrap();
+        let expected = [
+            "-o",
+            "IdentityFile=/c/id",
+            "-o",
+            "CertificateFile=/c/id-cert.pub",
+            "-o",
+            "IdentitiesOnly=yes",
+            "-i/x",
+            "--",
+            "2001:db8::1",
+        ];
+        assert_eq!(found, expected);
+        let text = config_text(&[target]).unwrap();
+        assert!(text.contains("    CertificateFile /c/id-cert.pub\n"), "{text}");
     }
 
     #[test]

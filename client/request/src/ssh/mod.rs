@@ -4,6 +4,7 @@
 //! keys that the node itself has signed, and refuses any other. So no host key is trusted because it was seen first.
 
 mod arguments;
+mod certificate;
 mod host;
 mod known_hosts;
 mod proxy;
@@ -17,6 +18,7 @@ use crate::error::FleetRequestError;
 use crate::fleet::FleetConnection;
 
 pub use arguments::{SshArgumentError, SshProgram, config_text, program_arguments};
+pub use certificate::{SshCertificateError, SshIdentity};
 pub use host::{SshAddress, SshAddressError};
 pub use known_hosts::{KnownHostsError, known_hosts_text};
 pub use proxy::{SshProxy, SshProxyOptions};
@@ -50,6 +52,8 @@ pub struct SshTarget {
     pub known_hosts: Option<PathBuf>,
     /// The command that reaches it through the bus; `None` for a direct connection.
     pub proxy: Option<SshProxy>,
+    /// The key and certificate of the caller; `None` if OpenSSH uses its own keys.
+    pub identity: Option<SshIdentity>,
 }
 
 /// What the signed record of a node says about its sshd.
@@ -119,8 +123,13 @@ impl SshNode {
         Ok(Self { node: node.clone(), address, host_keys })
     }
 
-    /// The target, with this file of host keys, and reached in this way.
-    pub fn into_target(self, known_hosts: Option<PathBuf>, proxy: Option<SshProxy>) -> SshTarget {
-        SshTarget { node: self.node, address: self.address, known_hosts, proxy }
+    /// The target, with this file of host keys, reached in this way, and with this identity.
+    pub fn into_target(
+        self,
+        known_hosts: Option<PathBuf>,
+        proxy: Option<SshProxy>,
+        identity: Option<SshIdentity>,
+    ) -> SshTarget {
+        SshTarget { node: self.node, address: self.address, known_hosts, proxy, identity }
     }
 }

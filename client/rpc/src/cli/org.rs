@@ -1,5 +1,7 @@
 //! Arguments of `rpc org ...`.
 
+mod ssh_ca;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -11,6 +13,7 @@ use muster_wire::token::scope;
 
 use super::lifetime;
 use super::lifetime::CredentialExpiry;
+pub use ssh_ca::{OrgSshCaCommand, OrgSshCaSignArgs};
 
 const ORG_DIRECTORY_HELP: &str =
     "Directory of the organisation [env: MUSTER_ORG; else the current directory, if it is one]";
@@ -51,6 +54,7 @@ pub enum OrgCommand {
   rpc org rotate authority       a new TLS authority, beside the present one
   rpc org rotate operator        the operator's key names its successor
   rpc org rotate system          new credentials that push account tokens
+  rpc org rotate ssh-ca          a new key for SSH user certificates
 
 Between the two steps, create new credentials for users, services and
 enrollers with `rpc org add ... --renew`, and install them. For the TLS
@@ -72,6 +76,9 @@ copy operator.jwt to each broker and restart them, one at a time.")]
   rpc org show
   rpc org show rip -j")]
     Show(OrgShowArgs),
+    /// Create the authority of SSH user certificates, show its key, or sign a certificate
+    #[command(subcommand, after_help = "`rpc org rotate ssh-ca` replaces its key.")]
+    SshCa(OrgSshCaCommand),
 }
 
 /// The organisation.
@@ -298,10 +305,12 @@ pub enum RotatedKey {
     Administrator,
     /// The key that signs users of the system account, and its credentials.
     System,
+    /// The key that signs SSH user certificates.
+    SshAuthority,
 }
 
 /// What is replaced besides the keys of principals: word, value and help.
-const OTHER_KEYS: [(&str, RotatedKey, &str); 4] = [
+const OTHER_KEYS: [(&str, RotatedKey, &str); 5] = [
     ("authority", RotatedKey::Authority, "The TLS authority of the broker's certificate"),
     ("operator", RotatedKey::Operator, "The operator's key, which signs account tokens"),
     (
@@ -314,6 +323,7 @@ const OTHER_KEYS: [(&str, RotatedKey, &str); 4] = [
         RotatedKey::System,
         "The key and the credentials that push account tokens to the broker; one step",
     ),
+    ("ssh-ca", RotatedKey::SshAuthority, "The key that signs SSH user certificates"),
 ];
 
 /// Parses the name of a kind of principal, or of another key.

@@ -21,6 +21,7 @@ pub const SSH_HELP: &str = "Examples:
   rpc ssh -C apache --all --parallel 8 -- systemctl is-active apache2
   rpc ssh -C apache --address-fact networking.ip --print
   rpc ssh -I db1.acme.net --via bus
+  rpc ssh -I db1.acme.net --certificate -- -l deploy
   rpc ssh --ssh-config > ~/.ssh/muster.conf   then `Include muster.conf` in ~/.ssh/config
 
 Several matches open a menu: type a part of a name or a number. Without a terminal
@@ -46,6 +47,7 @@ pub struct BusPort(pub u16);
 
 /// Which node, and how it is reached.
 #[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each field is a separate option")]
 pub struct SshTargetArgs {
     /// The nodes.
     #[command(flatten)]
@@ -59,6 +61,12 @@ pub struct SshTargetArgs {
     /// Let OpenSSH check host keys by its own files, not by what the node has signed
     #[arg(long)]
     pub own_host_keys: bool,
+    /// Log in with a certificate of the fleet; the default if rpc.toml has `[ssh] certificates = true`
+    #[arg(long, conflicts_with = "own_keys")]
+    pub certificate: bool,
+    /// Let OpenSSH use its own keys, even if rpc.toml has `[ssh] certificates = true`
+    #[arg(long)]
+    pub own_keys: bool,
     /// Print the command line instead of running it
     #[arg(long)]
     pub print: bool,

@@ -10,6 +10,7 @@ mod push;
 pub(in crate::commands) mod revoke;
 mod rotate;
 pub mod show;
+mod ssh_authority;
 
 use crate::cli::org::OrgCommand;
 use crate::commands::context::{CommandContext, CommandResult};
@@ -26,5 +27,6 @@ pub async fn run(command: OrgCommand, cx: CommandContext<'_>) -> CommandResult {
         OrgCommand::Push(args) => push::run(&args, cx).await,
         OrgCommand::Newcomers(args) => newcomers::run(&args, cx).await,
         OrgCommand::Show(args) => show::run(&args, cx),
+        OrgCommand::SshCa(command) => ssh_authority::run(command, cx).await,
     }
 }

@@ -9,8 +9,8 @@ use std::path::PathBuf;
 
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use muster_request::{
-    FleetConnection, KnownHostsError, SshArgumentError, SshOptions, SshProgram, SshProxy,
-    SshProxyOptions, SshTarget, config_text, known_hosts_text, program_arguments,
+    FleetConnection, KnownHostsError, SshArgumentError, SshIdentity, SshOptions, SshProgram,
+    SshProxy, SshProxyOptions, SshTarget, config_text, known_hosts_text, program_arguments,
     replace_cache_file,
 };
 use muster_secret::files::FileAccessError;
@@ -72,6 +72,7 @@ struct SshSession<'a> {
     fleet: FleetConnection,
     args: &'a SshTargetArgs,
     directory: Option<PathBuf>,
+    identity: Option<SshIdentity>,
     cx: CommandContext<'a>,
 }
 
@@ -127,8 +128,17 @@ impl<'a> SshSession<'a> {
             cx.printer.print_error(format_args!("no nodes matched; looked for {looked_for}"));
             cx.suggest_names(&target);
         }
-        let directory = settings.fleet_cache_directory().map(|caches| caches.join("ssh"));
-        Ok((Self { fleet, args, directory, cx }, found.nodes.into_iter().collect()))
+        let caches = settings.fleet_cache_directory();
+        let directory = caches.as_ref().map(|caches| caches.join("ssh"));
+        let wants_certificate = !args.own_keys && (args.certificate || settings.ssh_certificates);
+        let identity = if wants_certificate && !found.nodes.is_empty() {
+            let caches = caches.ok_or(SshCommandError::NoCache)?;
+            Some(fleet.prepare_ssh_identity(&caches.join("ssh-identity")).await?)
+        } else {
+            None
+        };
+        let session = Self { fleet, args, directory, identity, cx };
+        Ok((session, found.nodes.into_iter().collect()))
     }
 
     /// Connects to the only node, or to the one that the user chooses. Returns only if nothing was started.
@@ -189,13 +199,13 @@ impl<'a> SshSession<'a> {
                     "the directory has no ssh host keys of {node}; OpenSSH checks its own files"
                 ));
             }
-            return Ok(found.into_target(None, proxy));
+            return Ok(found.into_target(None, proxy, self.identity.clone()));
         }
         let text = known_hosts_text(std::slice::from_ref(&found)).map_err(SshCommandError::from)?;
         let directory = self.directory.as_ref().ok_or(SshCommandError::NoCache)?;
         let path = directory.join(node.as_str());
         replace_cache_file(&path, text.as_bytes()).map_err(SshCommandError::File)?;
-        Ok(found.into_target(Some(path), proxy))
+        Ok(found.into_target(Some(path), proxy, self.identity.clone()))
     }
 
     /// The command for `--via`, with the options that select the configuration.

@@ -1,6 +1,6 @@
 //! Hints for errors of an organisation's directory and of its broker.
 
-use muster_organisation::{OrganisationError, PushError};
+use muster_organisation::{OfflineCertificateError, OrganisationError, PushError};
 
 use crate::error::CommandError;
 
@@ -37,10 +37,24 @@ impl CommandError for OrganisationError {
             Self::NoLeafCredentials { .. } | Self::UnknownLeaf(_) => {
                 "run `rpc org add leaf NAME --host HOST`; with `--renew` if it was added before"
             }
+            Self::NoSshAuthority => "run `rpc org ssh-ca create` to create it",
             Self::NoNewcomers => "run `rpc org newcomers` to create it",
             _ => return Vec::new(),
         };
         vec![hint.to_owned()]
+    }
+}
+
+impl CommandError for OfflineCertificateError {
+    fn hints(&self) -> Vec<String> {
+        match self {
+            Self::Organisation(error) => error.hints(),
+            Self::NoAuthority => OrganisationError::NoSshAuthority.hints(),
+            Self::NoCredentials(name) => {
+                vec![format!("run `rpc org add user {name}` to create credentials")]
+            }
+            Self::Issue(_) => Vec::new(),
+        }
     }
 }
 

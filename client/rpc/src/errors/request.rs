@@ -3,7 +3,7 @@
 use muster_client::ClientError;
 use muster_request::{
     ApprovalFileError, CallerSummaryError, ContextError, DdlFetchError, FleetRequestError,
-    RpcSettingsError, SshNodeError,
+    RpcSettingsError, SshCertificateError, SshNodeError,
 };
 use muster_secret::files::FileAccessError;
 
@@ -98,6 +98,25 @@ impl CommandError for SshNodeError {
             Self::Record(error) => error.exit_code(),
             Self::Address { .. } => CommandExitCode::Local,
         }
+    }
+}
+
+impl CommandError for SshCertificateError {
+    fn hints(&self) -> Vec<String> {
+        let hint = match self {
+            Self::NoAuthority => {
+                "an administrator creates it with `rpc org ssh-ca create`; if that was done, install the new account.jwt or connect again"
+            }
+            Self::NoSigner => {
+                "configure `key` of [plugins.ssh_ca] on a service host, or let an administrator run `rpc org ssh-ca sign`"
+            }
+            Self::Denied { .. } => "the file ssh_ca.policy of that host says who gets certificates",
+            Self::Unusable { .. } => {
+                "check the key of [plugins.ssh_ca] on that host: `rpc org ssh-ca show` prints the keys that nodes trust"
+            }
+            _ => return Vec::new(),
+        };
+        vec![hint.to_owned()]
     }
 }
 

@@ -32,7 +32,7 @@ const LIMITS: HttpLimits = HttpLimits {
 pub(super) async fn serve_socket(options: &SocketOptions, api: DirectoryApi) {
     let path = &options.path;
     let listener = loop {
-        match bind_socket(options) {
+        match bind_socket(&options.path, options.group) {
             Ok(listener) => break listener,
             Err(error) => {
                 tracing::error!(path = %path.display(), %error, "cannot serve the directory on the socket");
@@ -102,9 +102,8 @@ async fn await_files(error: &io::Error) {
     sleep(Duration::from_millis(100)).await;
 }
 
-/// Binds the socket under another name, so that no client can connect before its permissions are set.
-fn bind_socket(options: &SocketOptions) -> io::Result<UnixListener> {
-    let path = &options.path;
+/// Binds a socket for its owner and this group. It is bound under another name, so that no client can connect before its permissions are set.
+pub fn bind_socket(path: &Path, group: Option<nix::unistd::Gid>) -> io::Result<UnixListener> {
     match fs::symlink_metadata(path) {
         Ok(metadata) if !metadata.file_type().is_socket() => {
             return Err(io::Error::new(
@@ -114,7 +113,7 @@ fn bind_socket(options: &SocketOptions) -> io::Result<UnixListener> {
         }
         _ => {}
     }
-    let mut new = path.clone().into_os_string();
+    let mut new = path.to_owned().into_os_string();
     new.push(".new");
     let new = Path::new(&new);
     match fs::remove_file(new) {
@@ -122,7 +121,7 @@ fn bind_socket(options: &SocketOptions) -> io::Result<UnixListener> {
         _ => {}
     }
     let listener = UnixListener::bind(new)?;
-    let mode = if let Some(group) = options.group {
+    let mode = if let Some(group) = group {
         std::os::unix::fs::chown(new, None, Some(group.as_raw()))?;
         0o660
     } else {

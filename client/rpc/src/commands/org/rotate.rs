@@ -7,7 +7,7 @@ use muster_base::unix_millis_now;
 use muster_organisation::{Organisation, PrincipalKind, RotationStart};
 use muster_wire::identity::Identity;
 
-use super::push;
+use super::{push, ssh_authority};
 use crate::cli::org::{OrgRotateArgs, RotatedKey};
 use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Result};
 use crate::printer::{GOOD, OutputPrinter};
@@ -24,6 +24,12 @@ pub async fn run(args: &OrgRotateArgs, cx: CommandContext<'_>) -> CommandResult 
         (RotatedKey::Operator, false) => operator::start_rotation(organisation, printer).await,
         (RotatedKey::Operator, true) => {
             operator::finish_rotation(organisation, args.force, printer).await
+        }
+        (RotatedKey::SshAuthority, false) => {
+            ssh_authority::start_rotation(organisation, printer).await
+        }
+        (RotatedKey::SshAuthority, true) => {
+            ssh_authority::finish_rotation(organisation, printer).await
         }
         (RotatedKey::Authority, false) => start_authority(organisation, printer),
         (RotatedKey::Authority, true) => finish_authority(organisation, printer),
