@@ -11,6 +11,7 @@ use muster_api::base::{duration_millis, error_chain, unix_millis};
 use muster_api::system::System;
 use muster_api::system::real::RealSystem;
 use muster_bus::{BusError, BusOptions};
+use muster_again::AgainMonitor;
 use muster_motd::MotdRenderer;
 use muster_nrpe::CheckMonitor;
 use muster_package::PackageWorkers;
@@ -106,6 +107,8 @@ pub struct AssembledDaemon {
     pub broker_handles: BrokerHandles,
     /// Resumes the Puppet runs of an earlier daemon, and counts runs that others start.
     pub puppet: PuppetRunMonitor,
+    /// The runs that are asked for; `None` without the agent `again`.
+    pub again: Option<AgainMonitor>,
     /// The scheduled checks; `None` without the agent `nrpe`.
     pub checks: Option<CheckMonitor>,
     /// Directory of the refresh ledger.
@@ -191,7 +194,7 @@ pub fn assemble_daemon(
     restore_confirmation(&core, config);
     reload_facts(&core, &*host);
     core.state.refresh(&*core.system);
-    let BackgroundPlugins { puppet, checks, engine_dir, packages, motd } = plugins.background;
+    let BackgroundPlugins { puppet, again, checks, engine_dir, packages, motd } = plugins.background;
     let puppet = puppet.build_monitor(Arc::clone(&core.system));
     let core = Arc::new(core);
     Ok(AssembledDaemon {
@@ -199,6 +202,7 @@ pub fn assemble_daemon(
         options,
         broker_handles,
         puppet,
+        again,
         checks,
         engine_dir,
         host,

@@ -20,6 +20,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::agents;
 use crate::assemble::{self, AssembleError, AssembledDaemon};
+use crate::again_tasks;
 use crate::check_tasks::CheckTasks;
 use crate::config::Config;
 use crate::core::DaemonCore;
@@ -92,7 +93,7 @@ pub async fn run_until_signal(
     let delivery = DaemonFiles::new(config, Arc::clone(&restart_requested));
     let assembled = assemble::assemble_daemon(config, config_file, Arc::new(delivery))?;
     let AssembledDaemon { core, options, broker_handles, puppet, checks, .. } = assembled;
-    let AssembledDaemon { engine_dir, host, packages, motd, .. } = assembled;
+    let AssembledDaemon { engine_dir, host, packages, motd, again, .. } = assembled;
     let left = core.begun.unanswered();
     packages.remove_ended(|request| left.iter().any(|begun| begun.request == request));
     let identity_store = IdentityStore::in_directory(&config.paths.state);
@@ -139,6 +140,7 @@ pub async fn run_until_signal(
         }
     }
     tasks.push(tokio::spawn(puppet.run(supervisor.stop.clone())));
+    tasks.extend(again_tasks::start(again.as_ref(), &core, supervisor.stop.clone()));
     let stop = supervisor.stop.clone();
     let services =
         services::start_services(config, &broker_handles.provisioner, &core, host, stop).await?;
@@ -159,7 +161,12 @@ pub async fn run_until_signal(
     )));
     tasks.push(tokio::spawn(events::publish_node_events(
         Arc::clone(&core),
-        EventSources { restarts: agents::restart_store(&config.paths.state), engine_dir, checks },
+        EventSources {
+            restarts: agents::restart_store(&config.paths.state),
+            engine_dir,
+            checks,
+            again,
+        },
         config.paths.state.clone(),
         bus.clone(),
     )));
