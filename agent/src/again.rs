@@ -7,9 +7,9 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use clap::Args;
-use muster_again::requester::find_requesting_run;
-use muster_again::plan::request::AgainRequest;
 use muster_again::again_directory;
+use muster_again::plan::request::AgainRequest;
+use muster_again::requester::find_requesting_run;
 use muster_again::spool::{HandedOver, RequestSpool};
 use muster_base::unix_millis_now;
 use uuid::Uuid;
@@ -74,14 +74,19 @@ pub fn ask_for_run(args: &AgainArgs, config_file: &Path) -> anyhow::Result<ExitC
         return Ok(ExitCode::SUCCESS);
     }
     let request = build_request(args)?;
-    let text = if request.noop { "would run Puppet again" } else { "Puppet runs again after this run" };
+    let text =
+        if request.noop { "would run Puppet again" } else { "Puppet runs again after this run" };
     spool.hand_over(&HandedOver::Request { request: Box::new(request) })?;
     print_line(text);
     Ok(ExitCode::SUCCESS)
 }
 
 fn build_request(args: &AgainArgs) -> anyhow::Result<AgainRequest> {
-    for (option, text) in [("--reason", Some(&args.reason)), ("--name", args.name.as_ref()), ("--group", args.group.as_ref())] {
+    for (option, text) in [
+        ("--reason", Some(&args.reason)),
+        ("--name", args.name.as_ref()),
+        ("--group", args.group.as_ref()),
+    ] {
         let Some(text) = text else { continue };
         if text.chars().count() > MAX_TEXT_CHARS || text.chars().any(char::is_control) {
             bail!("{option} has more than {MAX_TEXT_CHARS} characters, or control characters");

@@ -161,10 +161,8 @@ fn build_plugins(
         permits: permits(),
         engine_dir: catalog.options().state_dir.clone(),
     })?;
-    let again = builder.add::<AgainPlugin>(AgainShared {
-        puppet: puppet.run_handle(),
-        permits: permits(),
-    })?;
+    let again = builder
+        .add::<AgainPlugin>(AgainShared { puppet: puppet.run_handle(), permits: permits() })?;
     builder.add::<DirectoryPlugin>(())?;
     builder.add::<FilecopyPlugin>(())?;
     builder.add::<FilemgrPlugin>(())?;

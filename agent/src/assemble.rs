@@ -6,12 +6,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use muster_again::AgainMonitor;
 use muster_api::FindingLevel;
 use muster_api::base::{duration_millis, error_chain, unix_millis};
 use muster_api::system::System;
 use muster_api::system::real::RealSystem;
 use muster_bus::{BusError, BusOptions};
-use muster_again::AgainMonitor;
 use muster_motd::MotdRenderer;
 use muster_nrpe::CheckMonitor;
 use muster_package::PackageWorkers;
@@ -194,7 +194,8 @@ pub fn assemble_daemon(
     restore_confirmation(&core, config);
     reload_facts(&core, &*host);
     core.state.refresh(&*core.system);
-    let BackgroundPlugins { puppet, again, checks, engine_dir, packages, motd } = plugins.background;
+    let BackgroundPlugins { puppet, again, checks, engine_dir, packages, motd } =
+        plugins.background;
     let puppet = puppet.build_monitor(Arc::clone(&core.system));
     let core = Arc::new(core);
     Ok(AssembledDaemon {

@@ -18,9 +18,9 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
+use crate::again_tasks;
 use crate::agents;
 use crate::assemble::{self, AssembleError, AssembledDaemon};
-use crate::again_tasks;
 use crate::check_tasks::CheckTasks;
 use crate::config::Config;
 use crate::core::DaemonCore;

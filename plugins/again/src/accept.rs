@@ -12,8 +12,12 @@ use crate::spool::{HandedOver, SpooledRequest};
 
 impl MonitorInner {
     /// Accepts the requests that manifests have handed over. Blocks on the disk.
-    pub(crate) fn accept_handed_over(&self, activity: RunActivity) -> Result<(), JournalError> {
-        for SpooledRequest { name, content } in self.spool.read_requests()? {
+    pub(crate) fn accept_handed_over(
+        &self,
+        requests: Vec<SpooledRequest>,
+        activity: RunActivity,
+    ) -> Result<(), JournalError> {
+        for SpooledRequest { name, content } in requests {
             match content {
                 Ok(HandedOver::Request { request }) => {
                     let during = find_run_in_progress(&request, activity);
@@ -38,7 +42,7 @@ impl MonitorInner {
         during: Option<RunInProgress>,
     ) -> Result<(), JournalError> {
         let wall = unix_millis_now();
-        let on_clock = |time| self.clock.from_wall(time, wall);
+        let on_clock = |time| self.clock.convert_wall_time(time, wall);
         let request = AgainRequest {
             requested_at: on_clock(request.requested_at),
             not_before: request.not_before.map(on_clock),
@@ -74,9 +78,10 @@ impl MonitorInner {
 
 /// Whether there is a pending run, in this group if one is given.
 pub(crate) fn is_cancellable(state: &AgainState, group: Option<&str>) -> bool {
-    state.pending.as_ref().is_some_and(|pending| {
-        group.is_none_or(|group| pending.groups.contains(group))
-    })
+    state
+        .pending
+        .as_ref()
+        .is_some_and(|pending| group.is_none_or(|group| pending.groups.contains(group)))
 }
 
 /// The run that a request of a manifest belongs to. One that has ended meanwhile is found by its report.

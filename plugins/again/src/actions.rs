@@ -84,8 +84,7 @@ pub(crate) fn reset_limits(
     input: AgainResetInput,
 ) -> Result<AgainChangeOutput, ActionError> {
     let inner = &monitor.0;
-    let is_limited =
-        |state: &AgainState| state.oscillating.is_some() || !state.starts.is_empty();
+    let is_limited = |state: &AgainState| state.oscillating.is_some() || !state.starts.is_empty();
     let changed = inner.with_state(is_limited).ok_or_else(not_open)?;
     let is_noop = input.noop == Some(true);
     if changed && !is_noop {

@@ -29,7 +29,7 @@ impl SteadyClock {
     }
 
     /// A time of the wall clock on this clock.
-    pub fn from_wall(&self, time: Millis, wall_now: Millis) -> Millis {
+    pub fn convert_wall_time(&self, time: Millis, wall_now: Millis) -> Millis {
         let now = self.now();
         if time >= wall_now {
             now.saturating_add(time - wall_now)

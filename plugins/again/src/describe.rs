@@ -109,7 +109,11 @@ pub(crate) fn describe_request(
             "noop" => "would run again".to_owned(),
             detail => format!("no run begins: {detail}"),
         };
-        return AgainRequestOutput { state: "suppressed".to_owned(), text, ..AgainRequestOutput::default() };
+        return AgainRequestOutput {
+            state: "suppressed".to_owned(),
+            text,
+            ..AgainRequestOutput::default()
+        };
     }
     let id = state.pending.as_ref().map(|pending| pending.id);
     let merged = id != Some(request);

@@ -19,6 +19,8 @@ use crate::plan::next::NextStep;
 const IDLE_INTERVAL: Duration = Duration::from_millis(500);
 /// Time between two turns while a run or a lock is observed.
 const ACTIVE_INTERVAL: Duration = Duration::from_millis(100);
+/// Number of turns between two looks for a new report of Puppet.
+const TURNS_PER_REPORT: u32 = 4;
 /// Pause after a failed wait for a place in the budget.
 const BUDGET_RETRY: Duration = Duration::from_secs(5);
 
@@ -56,9 +58,9 @@ impl RunDriver {
     /// Runs until `stop` is cancelled.
     pub(crate) async fn run(mut self, stop: CancellationToken) {
         self.occupy_budget().await;
-        let mut report_time = self.inner.puppet.report_time(&*self.system);
+        let mut reports = ReportWatch::default();
         while !stop.is_cancelled() {
-            let pause = self.turn(&mut report_time).await;
+            let pause = self.turn(&mut reports).await;
             tokio::select! {
                 () = self.inner.wake.notified() => {}
                 () = tokio::time::sleep(pause) => {}
@@ -83,11 +85,11 @@ impl RunDriver {
     }
 
     /// One turn; returns the time until the next one.
-    async fn turn(&mut self, report_time: &mut Option<SystemTime>) -> Duration {
+    async fn turn(&mut self, reports: &mut ReportWatch) -> Duration {
         let (inner, system) = (Arc::clone(&self.inner), Arc::clone(&self.system));
-        let since = *report_time;
-        let observed = tokio::task::spawn_blocking(move || observe(&inner, &*system, since)).await;
-        let (observation, new_time) = match observed {
+        let before = *reports;
+        let observed = tokio::task::spawn_blocking(move || observe(&inner, &*system, before)).await;
+        let (observation, after) = match observed {
             Ok(Ok(observed)) => observed,
             Ok(Err(error)) => {
                 log_failure(&error);
@@ -95,7 +97,7 @@ impl RunDriver {
             }
             Err(_) => return BUDGET_RETRY,
         };
-        *report_time = new_time;
+        *reports = after;
         let is_starting = matches!(observation.step, NextStep::Start | NextStep::AwaitRun(_));
         if !is_starting {
             self.inner.set_waiting(None);
@@ -173,7 +175,10 @@ impl RunDriver {
                 Ok(place) => Some(place),
                 Err(error) => {
                     let problem = muster_api::base::error_chain(&error);
-                    tracing::info!(problem, "a further run waits for a place in the fleet's budget");
+                    tracing::info!(
+                        problem,
+                        "a further run waits for a place in the fleet's budget"
+                    );
                     inner.set_waiting(Some(problem));
                     None
                 }
@@ -212,20 +217,44 @@ impl RunDriver {
     }
 }
 
-/// Accepts requests, and reads what the next step depends on. Blocks.
+/// Accepts requests, and reads what the next step depends on; an idle node reads little. Blocks.
 fn observe(
     inner: &MonitorInner,
     system: &dyn System,
-    report_time: Option<SystemTime>,
-) -> Result<(Observation, Option<SystemTime>), JournalError> {
-    let activity = inner.puppet.activity(system);
-    inner.accept_handed_over(activity)?;
-    let new_time = inner.puppet.report_time(system);
-    let now = inner.now();
-    if new_time != report_time {
-        inner.record_would_run(system)?;
+    reports: ReportWatch,
+) -> Result<(Observation, ReportWatch), JournalError> {
+    let requests = inner.spool.read_requests()?;
+    let next_step = || {
+        let now = inner.now();
+        inner.with_state(|state| state.next_step(&inner.policy, now)).ok_or(JournalError::NotOpen)
+    };
+    let needs_activity =
+        !requests.is_empty() || matches!(next_step()?, NextStep::AwaitRunEnd | NextStep::Start);
+    let activity =
+        if needs_activity { inner.puppet.activity(system) } else { RunActivity::default() };
+    inner.accept_handed_over(requests, activity)?;
+    let reports = reports.look(inner, system)?;
+    Ok((Observation { activity, step: next_step()? }, reports))
+}
+
+/// Notices new reports of Puppet.
+#[derive(Debug, Clone, Copy, Default)]
+struct ReportWatch {
+    turns: u32,
+    written: Option<SystemTime>,
+}
+
+impl ReportWatch {
+    /// Looks for a new report, in one of so many turns. The first one found was there before.
+    fn look(mut self, inner: &MonitorInner, system: &dyn System) -> Result<Self, JournalError> {
+        if self.turns.is_multiple_of(TURNS_PER_REPORT) {
+            let written = inner.puppet.report_time(system);
+            if self.turns > 0 && written != self.written {
+                inner.record_would_run(system)?;
+            }
+            self.written = written;
+        }
+        self.turns = self.turns.wrapping_add(1);
+        Ok(self)
     }
-    let step = inner.with_state(|state| state.next_step(&inner.policy, now));
-    let step = step.ok_or(JournalError::NotOpen)?;
-    Ok((Observation { activity, step }, new_time))
 }

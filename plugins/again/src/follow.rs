@@ -17,6 +17,8 @@ use crate::plan::event::{AgainEvent, CausingRun, EndedRun, RunInProgress, Suppre
 
 /// Time between two looks at a run.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
+/// How much older than the request a report may be, because the clock of waits and the wall clock differ.
+const REPORT_MARGIN: Duration = Duration::from_millis(500);
 /// The text of Puppet's log about a refresh that a run without effect would have made.
 const WOULD_REFRESH: &str = "Would have triggered 'refresh'";
 
@@ -27,15 +29,20 @@ impl RunDriver {
         activity: RunActivity,
     ) -> Result<Duration, JournalError> {
         let pending = self.inner.with_state(|state| {
-            state.pending.as_ref().map(|pending| (pending.waits_for, pending.since))
+            state.pending.as_ref().map(|pending| (pending.waits_for, pending.asked_at))
         });
-        let Some((Some(run), since)) = pending.flatten() else { return Ok(POLL_INTERVAL) };
+        let Some((Some(run), asked_at)) = pending.flatten() else { return Ok(POLL_INTERVAL) };
         if !activity.is_idle() || run.process.is_some_and(is_alive) {
             return Ok(POLL_INTERVAL);
         }
         let (inner, system) = (Arc::clone(&self.inner), Arc::clone(&self.system));
         let read = tokio::task::spawn_blocking(move || {
-            read_ended_run(&inner, &*system, run, SystemTime::UNIX_EPOCH + Duration::from_millis(since))
+            read_ended_run(
+                &inner,
+                &*system,
+                run,
+                SystemTime::UNIX_EPOCH + Duration::from_millis(asked_at),
+            )
         });
         let run = read.await.unwrap_or_default();
         self.record_end(run).await?;
@@ -167,7 +174,7 @@ fn read_ended_run(
         return describe_run(&outcome, report);
     }
     // A report that is older than the request is of another run: this one was killed, or writes none.
-    let is_newer = |time: SystemTime| time + POLL_INTERVAL >= asked_at;
+    let is_newer = |time: SystemTime| time + REPORT_MARGIN >= asked_at;
     let report = inner
         .puppet
         .report_time(system)
@@ -176,6 +183,11 @@ fn read_ended_run(
     let Some(report) = report else {
         return EndedRun { outcome: "no report".to_owned(), ..EndedRun::default() };
     };
+    // The request may have been read after the end of a run of the agent `puppet`.
+    let own_run = report.transaction.as_deref().and_then(|id| inner.puppet.find_transaction(id));
+    if let Some(outcome) = own_run {
+        return describe_run(&outcome, Some(report));
+    }
     EndedRun {
         cause: CausingRun { run: None, transaction: report.transaction.clone() },
         noop: report.noop,
@@ -235,7 +247,10 @@ mod tests {
     fn resources_that_ask_are_found_by_their_titles() {
         for (source, expected) in [
             ("/Stage[main]/Main/Exec[again]", Some("Exec[again]")),
-            ("/Stage[main]/Gluster/Muster::Again::Delta[x]/Exec[again-delta-x]", Some("Exec[again-delta-x]")),
+            (
+                "/Stage[main]/Gluster/Muster::Again::Delta[x]/Exec[again-delta-x]",
+                Some("Exec[again-delta-x]"),
+            ),
             ("/Stage[main]/Main/Exec[again, but other]", None),
             ("/Stage[main]/Main/File[/x]", None),
         ] {

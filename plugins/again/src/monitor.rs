@@ -54,7 +54,9 @@ pub(crate) struct MonitorInner {
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
     /// The task has not opened it yet.
-    #[error("the journal of `again` is not open: the daemon is starting, or cannot read it; see its log")]
+    #[error(
+        "the journal of `again` is not open: the daemon is starting, or cannot read it; see its log"
+    )]
     NotOpen,
     /// It cannot be written.
     #[error("cannot write the journal of `again`")]
@@ -215,8 +217,7 @@ impl StateSource for AgainMonitor {
             (state.pending.is_some(), state.running.is_some(), state.oscillating.is_some())
         });
         let (pending, running, oscillating) = state?;
-        let fields =
-            [("pending", pending), ("running", running), ("oscillating", oscillating)];
+        let fields = [("pending", pending), ("running", running), ("oscillating", oscillating)];
         Some(fields.map(|(name, value)| (name.to_owned(), json!(value))).into_iter().collect())
     }
 }

@@ -30,9 +30,9 @@ pub struct AgainOptions {
     pub deadline: u64,
 }
 
-const BURST: NonZeroU32 = NonZeroU32::new(3).unwrap();
-const DAILY: NonZeroU32 = NonZeroU32::new(10).unwrap();
-const IDENTICAL_RUNS: NonZeroU32 = NonZeroU32::new(2).unwrap();
+const BURST: NonZeroU32 = NonZeroU32::MIN.saturating_add(2);
+const DAILY: NonZeroU32 = NonZeroU32::MIN.saturating_add(9);
+const IDENTICAL_RUNS: NonZeroU32 = NonZeroU32::MIN.saturating_add(1);
 
 impl Default for AgainOptions {
     fn default() -> Self {
@@ -85,10 +85,7 @@ impl AgainPolicy {
             period,
         };
         Self {
-            limits: [
-                limit(options.burst, 600 * SECOND),
-                limit(options.daily, 86_400 * SECOND),
-            ],
+            limits: [limit(options.burst, 600 * SECOND), limit(options.daily, 86_400 * SECOND)],
             spread: options.spread.saturating_mul(SECOND),
             backoff_base: SECOND,
             backoff_cap: options.backoff.saturating_mul(SECOND),

@@ -80,7 +80,9 @@ impl RequestSpool {
         names.truncate(MAX_BATCH);
         let read = |name: String| {
             let content = match directory.read_file(&name, MAX_REQUEST_BYTES) {
-                Ok(Some(bytes)) => serde_json::from_slice(&bytes).map_err(|error| error.to_string()),
+                Ok(Some(bytes)) => {
+                    serde_json::from_slice(&bytes).map_err(|error| error.to_string())
+                }
                 Ok(None) => Err("the file is gone".to_owned()),
                 Err(error) => Err(error.to_string()),
             };
@@ -92,10 +94,5 @@ impl RequestSpool {
     /// Removes a file.
     pub fn remove(&self, name: &str) -> Result<(), SystemError> {
         StateDir::open(&self.0)?.remove_file(name)
-    }
-
-    /// Whether there may be requests: one system call.
-    pub fn changed_at(&self) -> Option<std::time::SystemTime> {
-        self.0.metadata().and_then(|metadata| metadata.modified()).ok()
     }
 }

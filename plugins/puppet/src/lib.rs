@@ -42,8 +42,8 @@ use muster_permits::PermitClient;
 
 pub use files::yaml;
 pub use monitor::PuppetRunMonitor;
-pub use run_handle::{PuppetRunHandle, ReportedRun, RunActivity, RunStart};
 pub use options::{CatalogEngine, Options, PuppetApplication};
+pub use run_handle::{PuppetRunHandle, ReportedRun, RunActivity, RunStart};
 
 use actions::{disable, last_run_report, last_run_summary, locks};
 use runs::PuppetRunManager;

@@ -18,6 +18,9 @@ use crate::paths::PuppetPaths;
 use crate::permit::PermitParameters;
 use crate::runs::{PuppetRunManager, PuppetRunRequest};
 
+/// How many of the last runs are searched for a transaction.
+const MAX_SEARCHED_RUNS: usize = 5;
+
 /// Begins runs and observes them. Clones share the runs.
 #[derive(Debug, Clone)]
 pub struct PuppetRunHandle(pub(crate) Arc<PuppetRunManager>);
@@ -108,6 +111,14 @@ impl PuppetRunHandle {
     /// The outcome of the run with this id, so far; `None` if there is no such run. Blocks.
     pub fn find_outcome(&self, id: Uuid) -> Option<PuppetRunOutcome> {
         self.0.list_outcomes(Some(id), 1).pop()
+    }
+
+    /// The outcome of the newest run with this `transaction_uuid`, among the last ones. Blocks.
+    pub fn find_transaction(&self, transaction: &str) -> Option<PuppetRunOutcome> {
+        let outcomes = self.0.list_outcomes(None, MAX_SEARCHED_RUNS).into_iter();
+        let mut found =
+            outcomes.filter(|outcome| outcome.transaction_uuid.as_deref() == Some(transaction));
+        found.next()
     }
 
     /// When Puppet's report was last written. Blocks.

@@ -1,6 +1,10 @@
 //! A node whose daemon has the agent `again`, with the real Puppet or a script.
 
-#![expect(clippy::disallowed_types, clippy::indexing_slicing, reason = "runs rpcd, and knows the documents that it reads")]
+#![expect(
+    clippy::disallowed_types,
+    clippy::indexing_slicing,
+    reason = "runs rpcd, and knows the documents that it reads"
+)]
 
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
@@ -20,8 +24,7 @@ pub(super) const TIMEOUT: Duration = Duration::from_secs(60);
 pub(super) const SCRIPT: &str = r#"date +%s%3N >> "$(dirname "$0")/w/log""#;
 
 /// Delays and limits that do not disturb a test.
-pub(super) const UNLIMITED: &str =
-    "[plugins.again]\nbudget = 0\nburst = 1000\ndaily = 1000\nspread = 0\nbackoff = 0\nidentical_runs = 1000\n";
+pub(super) const UNLIMITED: &str = "[plugins.again]\nbudget = 0\nburst = 1000\ndaily = 1000\nspread = 0\nbackoff = 0\nidentical_runs = 1000\n";
 
 pub(super) struct AgainFixture {
     _organisation: Organisation,
@@ -96,7 +99,11 @@ impl AgainFixture {
         poll_until_ok(&format!("the history has {count} entries"), TIMEOUT, async || {
             let history = self.call(&["history"]).await;
             let entries = history["entries"].as_array().unwrap().clone();
-            if entries.len() == count { Ok(entries) } else { Err(format!("{history:#}\n{}", self.log())) }
+            if entries.len() == count {
+                Ok(entries)
+            } else {
+                Err(format!("{history:#}\n{}", self.log()))
+            }
         })
         .await
     }

@@ -95,7 +95,10 @@ impl ClockedNode {
     async fn await_runs(&self, count: usize) -> u64 {
         poll_until_ok("the run has begun", TIMEOUT, async || {
             let log = self.node.log();
-            if log.len() == count { Ok(log[count - 1].parse().unwrap()) } else { Err(log) }
+            match log.last() {
+                Some(last) if log.len() == count => Ok(last.parse().unwrap()),
+                _ => Err(log),
+            }
         })
         .await
     }

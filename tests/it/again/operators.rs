@@ -4,6 +4,7 @@
 
 use std::time::Instant;
 
+use muster_tests::published_schemas::{SchemaMode, check_schema};
 use serde_json::json;
 
 use super::fixture::{AgainFixture, SCRIPT, UNLIMITED};
@@ -14,7 +15,15 @@ use crate::restarts::processes;
 async fn a1_8_operators_list_cancel_and_read_the_history_and_nothing_is_left() {
     let node = PuppetNode::scripted("n1.example.net", SCRIPT);
     let fixture = AgainFixture::start(node, UNLIMITED).await;
-    fixture.ask(&["--name", "vol1", "--delta", "3600", "--start-timer-now", "--reason", "not started"]);
+    fixture.ask(&[
+        "--name",
+        "vol1",
+        "--delta",
+        "3600",
+        "--start-timer-now",
+        "--reason",
+        "not started",
+    ]);
     let list = fixture.await_listed("pending").await;
     assert_eq!(list["reasons"][0]["requester"], "Exec[again-delta-vol1]");
     let output = fixture.rpc.run(&["again", "list"]).await;
@@ -42,8 +51,17 @@ async fn a1_8_operators_list_cancel_and_read_the_history_and_nothing_is_left() {
     fixture.ask(&[]);
     let entries = fixture.await_history(3).await;
     assert_eq!(entries[0]["end"], "ran");
-    let (document, exit) = fixture.rpc.run_json(&["again", "history"]).await;
-    assert_eq!(exit, 0, "{document:#}");
+    for (name, words) in [
+        ("muster.again.history.v1", vec!["again", "history"]),
+        ("muster.again.v1", vec!["again", "list", "--all"]),
+    ] {
+        let (document, exit) = fixture.rpc.run_json(&words).await;
+        assert_eq!(exit, 0, "{document:#}");
+        assert_eq!(document["schema"], name);
+        check_schema(name, &document, SchemaMode::Strict).unwrap();
+    }
+    let refused = fixture.rpc.run(&["again", "cancel"]).await;
+    assert_eq!(refused.status.code(), Some(4), "all nodes must be asked for: {refused:?}");
     let own = fixture.node.path("").display().to_string();
     let home = fixture.home.path("").display().to_string();
     let daemon = fixture.daemon.as_ref().unwrap().pid();

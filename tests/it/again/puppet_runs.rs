@@ -27,8 +27,10 @@ fn catalog(fixture: &AgainFixture, source: &Value, count: usize) -> Value {
     }
     let contained = resources[2..].iter().map(reference);
     let edges = contained.map(|target| json!({"source": "Class[main]", "target": target}));
-    let edges: Vec<Value> =
-        [json!({"source": "Stage[main]", "target": "Class[main]"})].into_iter().chain(edges).collect();
+    let edges: Vec<Value> = [json!({"source": "Stage[main]", "target": "Class[main]"})]
+        .into_iter()
+        .chain(edges)
+        .collect();
     json!({"name": "n1", "version": "1", "environment": "production", "catalog_format": 1,
         "resources": resources, "edges": edges})
 }
@@ -73,7 +75,11 @@ async fn a1_1_a_run_that_was_started_outside_is_the_cause_by_its_transaction() {
     let output = fixture.node.run_stock_puppet(&[]);
     let report = std::fs::read_to_string(fixture.node.path("var/state/last_run_report.yaml"));
     let entries = fixture.await_history(1).await;
-    assert_eq!((&entries[0]["end"], &entries[0]["requests"]), (&json!("ran"), &json!(2)), "{output}");
+    assert_eq!(
+        (&entries[0]["end"], &entries[0]["requests"]),
+        (&json!("ran"), &json!(2)),
+        "{output}"
+    );
     assert_eq!(entries[0]["cause_run"], Value::Null);
     let cause = entries[0]["cause_transaction"].as_str().unwrap();
     // The report of the second run may have replaced the one of the first.
@@ -91,7 +97,8 @@ async fn a1_4_a_manifest_that_always_asks_is_oscillating_after_two_runs() {
     }
     let options = "[plugins.again]\nbudget = 0\n";
     let fixture = AgainFixture::start(PuppetNode::new("n1.example.net"), options).await;
-    let message = json!({"type": "Notify", "title": "more", "parameters": {"message": "more work"}});
+    let message =
+        json!({"type": "Notify", "title": "more", "parameters": {"message": "more work"}});
     fixture.node.write_catalog(&catalog(&fixture, &message, 1));
     run_puppet(&fixture, &[]).await;
     let entries = fixture.await_history(2).await;
@@ -149,6 +156,46 @@ async fn a1_6_noop_by_option_by_resource_and_by_configuration_is_only_recorded()
 
 async fn assert_noop(fixture: &AgainFixture, count: usize) {
     let entries = fixture.await_history(count).await;
-    assert_eq!((&entries[0]["end"], &entries[0]["detail"]), (&json!("suppressed"), &json!("noop")), "{entries:#?}");
+    assert_eq!(
+        (&entries[0]["end"], &entries[0]["detail"]),
+        (&json!("suppressed"), &json!("noop")),
+        "{entries:#?}"
+    );
     fixture.await_listed("none").await;
+}
+
+/// The module with the real Puppet, as manifests for purpleidea's `common::again` use it. A command in place of `rpcd` adds the configuration of the test.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn manifests_of_common_again_ask_through_the_module() {
+    if !has_puppet() {
+        return;
+    }
+    let fixture = AgainFixture::start(PuppetNode::new("n1.example.net"), UNLIMITED).await;
+    fixture.node.write_catalog(&json!({"name": "n1", "resources": []}));
+    let words = fixture.command_words(&[]);
+    let script = format!("#!/bin/sh\nexec {} \"$@\"\n", words[..3].join(" "));
+    let program = fixture.node.path("w/rpcd");
+    std::fs::write(&program, script).unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&program, mode).unwrap();
+    let directory = fixture.node.path("w").display().to_string();
+    let manifest = format!(
+        "class {{ 'muster::again': path => ['{directory}', '/bin'] }}\n\
+         include common::again\n\
+         common::again::delta {{ \"it's x\": delta => 'none' }}\n\
+         muster::again::delta {{ 'y': delta => 1, max_delay => 1, group => 'g', reason => \"isn't ready\" }}\n\
+         notify {{ 'more': notify => [Exec['again'], Exec[\"again-delta-it's x\"], Exec['again-delta-y']] }}\n"
+    );
+    let modules = concat!(env!("CARGO_MANIFEST_DIR"), "/../packaging/puppet");
+    let output = fixture.node.apply_manifest(&manifest, modules);
+    let entries = fixture.await_history(1).await;
+    assert_eq!(
+        (&entries[0]["end"], &entries[0]["requests"]),
+        (&json!("ran"), &json!(3)),
+        "{output}"
+    );
+    let reasons = entries[0]["reasons"].as_array().unwrap().iter();
+    let mut asked: Vec<&str> = reasons.map(|row| row["requester"].as_str().unwrap()).collect();
+    asked.sort_unstable();
+    assert_eq!(asked, ["Exec[again-delta-it's x]", "Exec[again-delta-y]", "Exec[again]"]);
 }

@@ -25,7 +25,10 @@ struct AllNodesError {
 
 impl CommandError for AllNodesError {
     fn hints(&self) -> Vec<String> {
-        vec![format!("name nodes with a filter such as -C CLASS, or add --all to `rpc again {}`", self.action)]
+        vec![format!(
+            "name nodes with a filter such as -C CLASS, or add --all to `rpc again {}`",
+            self.action
+        )]
     }
 
     fn exit_code(&self) -> CommandExitCode {

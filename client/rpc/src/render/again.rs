@@ -46,7 +46,8 @@ pub struct AgainHistoryDocument<'a> {
 /// The nodes in the replies, by name; without `all` only those with a run, or on which none is permitted.
 pub fn read_list(report: &RequestReport, all: bool) -> Vec<AgainNode> {
     let answered = report.replies.iter().filter(|reply| reply.is_ok());
-    let node = |reply: &NodeReply| AgainNode { node: reply.node.clone(), list: reply.typed_outputs() };
+    let node =
+        |reply: &NodeReply| AgainNode { node: reply.node.clone(), list: reply.typed_outputs() };
     let mut nodes: Vec<AgainNode> = answered.map(node).collect();
     nodes.retain(|node| all || node.list.state != "none" || node.list.oscillating);
     nodes.sort_by(|one, other| one.node.cmp(&other.node));
@@ -62,9 +63,7 @@ pub fn read_history(report: &RequestReport) -> Vec<AgainNodeEntry> {
         output.entries.into_iter().map(move |entry| AgainNodeEntry { node: node.clone(), entry })
     };
     let mut entries: Vec<AgainNodeEntry> = answered.flat_map(entries).collect();
-    entries.sort_by(|one, other| {
-        (other.entry.at, &one.node).cmp(&(one.entry.at, &other.node))
-    });
+    entries.sort_by(|one, other| (other.entry.at, &one.node).cmp(&(one.entry.at, &other.node)));
     entries
 }
 
@@ -74,10 +73,8 @@ pub fn render_list(nodes: &[AgainNode], width: usize) -> String {
         return String::new();
     }
     let row = |AgainNode { node, list }: &AgainNode| {
-        let state = match list.oscillating {
-            true if list.state == "none" => "oscillating",
-            _ => &list.state,
-        };
+        let is_stopped = list.oscillating && list.state == "none";
+        let state = if is_stopped { "oscillating" } else { &list.state };
         TableRow::from([
             node.to_string(),
             escape_to_line(state).into_owned(),
@@ -142,17 +139,24 @@ mod tests {
             "reasons": [{"requester": "Exec[again]", "reason": "a\u{1b}[2J\nb", "requests": 2}], "recent": 0});
         let none = json!({"state": "none", "text": "no run was asked for", "oscillating": false, "requests": 0, "recent": 0});
         let stuck = json!({"state": "none", "text": "the same changes", "oscillating": true, "requests": 0, "recent": 2});
-        let report = report("again", "list", vec![
-            reply("web3.example.net", 0, "OK", stuck),
-            reply("web1.example.net", 0, "OK", pending),
-            reply("web2.example.net", 0, "OK", none),
-        ]);
+        let report = report(
+            "again",
+            "list",
+            vec![
+                reply("web3.example.net", 0, "OK", stuck),
+                reply("web1.example.net", 0, "OK", pending),
+                reply("web2.example.net", 0, "OK", none),
+            ],
+        );
         assert_eq!(read_list(&report, true).len(), 3);
         let text = plain(&render_list(&read_list(&report, false), WIDTH));
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 3, "{text}");
         assert!(lines[1].starts_with("web1.example.net") && lines[1].contains("pending"), "{text}");
-        assert!(lines[2].starts_with("web3.example.net") && lines[2].contains("oscillating"), "{text}");
+        assert!(
+            lines[2].starts_with("web3.example.net") && lines[2].contains("oscillating"),
+            "{text}"
+        );
         assert!(!text.contains('\u{1b}'));
     }
 
@@ -162,10 +166,24 @@ mod tests {
             json!({"id": "1", "end": if run.is_some() { "ran" } else { "suppressed" }, "detail": "noop", "by": null, "run": run,
                 "cause_run": "cause", "cause_transaction": null, "since": 1, "at": at, "requests": 1, "reasons": []})
         };
-        let report = report("again", "list", vec![
-            reply("web1.example.net", 0, "OK", json!({"entries": [entry(1_800_000_003_000, Some("run")), entry(1_800_000_001_000, None)]})),
-            reply("web2.example.net", 0, "OK", json!({"entries": [entry(1_800_000_002_000, None)]})),
-        ]);
+        let report = report(
+            "again",
+            "list",
+            vec![
+                reply(
+                    "web1.example.net",
+                    0,
+                    "OK",
+                    json!({"entries": [entry(1_800_000_003_000, Some("run")), entry(1_800_000_001_000, None)]}),
+                ),
+                reply(
+                    "web2.example.net",
+                    0,
+                    "OK",
+                    json!({"entries": [entry(1_800_000_002_000, None)]}),
+                ),
+            ],
+        );
         let text = plain(&render_history(&read_history(&report), WIDTH));
         let nodes: Vec<&str> =
             text.lines().skip(1).filter_map(|line| line.split_whitespace().nth(2)).collect();

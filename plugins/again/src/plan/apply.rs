@@ -77,7 +77,13 @@ impl AgainState {
         }
         if is_new {
             let text = format!("another run was asked for by {}", pending.requesters());
-            self.push_event("again_pending", at, text, (Some(pending.id), None), &pending.cause);
+            self.push_event(
+                "again_pending",
+                at,
+                text,
+                (Some(pending.id), None),
+                pending.cause.as_ref(),
+            );
         }
         self.pending = Some(pending);
     }
@@ -103,7 +109,13 @@ impl AgainState {
         self.starts.retain(|start| start.saturating_add(longest) > at);
         self.last_backoff = Some(pending.backoff.max(policy.backoff_base));
         let text = format!("run {run} begins, asked for by {}", pending.requesters());
-        self.push_event("again_running", at, text, (Some(pending.id), Some(run)), &pending.cause);
+        self.push_event(
+            "again_running",
+            at,
+            text,
+            (Some(pending.id), Some(run)),
+            pending.cause.as_ref(),
+        );
         self.running = Some(StartedRun { run, at, pending });
     }
 
@@ -142,8 +154,13 @@ impl AgainState {
         } else if is_identical {
             self.oscillating = Some(at);
             let text = "successive runs make the same changes; no further run begins until `rpc again reset`";
-            let cause = Some(run.cause.clone());
-            self.push_event("again_oscillating", at, text.to_owned(), (Some(pending.id), None), &cause);
+            self.push_event(
+                "again_oscillating",
+                at,
+                text.to_owned(),
+                (Some(pending.id), None),
+                Some(&run.cause),
+            );
             self.suppress(at, pending, SuppressReason::Oscillating, None);
         } else {
             self.schedule(&mut pending, at, draw);
@@ -156,8 +173,15 @@ impl AgainState {
         let Some(StartedRun { run: id, pending, .. }) = self.running.take_if(is_started) else {
             return;
         };
-        let text = format!("run {id}, asked for by {}, has ended: {}", pending.requesters(), run.outcome);
-        self.push_event("again_done", at, text, (Some(pending.id), Some(id)), &pending.cause);
+        let text =
+            format!("run {id}, asked for by {}, has ended: {}", pending.requesters(), run.outcome);
+        self.push_event(
+            "again_done",
+            at,
+            text,
+            (Some(pending.id), Some(id)),
+            pending.cause.as_ref(),
+        );
         let end = HistoryEnd::Ran { outcome: run.outcome.clone() };
         self.push_history(at, pending, Some(id), end);
     }
@@ -183,9 +207,10 @@ impl AgainState {
     ) {
         let requesters = pending.requesters();
         let (kind, text) = match (reason, &by) {
-            (SuppressReason::Cancelled, Some(by)) => {
-                ("again_cancelled", format!("the run asked for by {requesters} was cancelled by {by}"))
-            }
+            (SuppressReason::Cancelled, Some(by)) => (
+                "again_cancelled",
+                format!("the run asked for by {requesters} was cancelled by {by}"),
+            ),
             (SuppressReason::Noop, _) => {
                 ("again_would_run", format!("{requesters} would run again"))
             }
@@ -194,7 +219,7 @@ impl AgainState {
                 format!("the run asked for by {requesters} does not begin: {}", reason.as_str()),
             ),
         };
-        self.push_event(kind, at, text, (Some(pending.id), None), &pending.cause);
+        self.push_event(kind, at, text, (Some(pending.id), None), pending.cause.as_ref());
         self.push_history(at, pending, None, HistoryEnd::Suppressed { reason, by });
     }
 
@@ -215,10 +240,16 @@ impl AgainState {
         self.starts.clear();
         (self.last_digest, self.last_backoff) = (None, None);
         let text = format!("limits and the state `oscillating` were cleared by {by}");
-        self.push_event("again_reset", at, text, (None, None), &None);
+        self.push_event("again_reset", at, text, (None, None), None);
     }
 
-    fn push_history(&mut self, at: Millis, pending: PendingRun, run: Option<Uuid>, end: HistoryEnd) {
+    fn push_history(
+        &mut self,
+        at: Millis,
+        pending: PendingRun,
+        run: Option<Uuid>,
+        end: HistoryEnd,
+    ) {
         let PendingRun { id, since, cause, reasons, requests, .. } = pending;
         let cause = cause.unwrap_or_default();
         let entry = HistoryEntry { id, since, at, run, cause, reasons, requests, end };
@@ -231,7 +262,7 @@ impl AgainState {
         at: Millis,
         text: String,
         (again, run): (Option<Uuid>, Option<Uuid>),
-        cause: &Option<CausingRun>,
+        cause: Option<&CausingRun>,
     ) {
         self.event_count += 1;
         let event = StoredAgainEvent {
@@ -241,7 +272,7 @@ impl AgainState {
             text,
             again,
             run,
-            cause: cause.clone().unwrap_or_default(),
+            cause: cause.cloned().unwrap_or_default(),
         };
         push_bounded(&mut self.events, event, MAX_UNPUBLISHED);
     }

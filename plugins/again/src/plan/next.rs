@@ -41,8 +41,7 @@ impl AgainState {
         let allowed = next_allowed_start(self.starts.iter(), &policy.limits);
         let is_limited = allowed > due && allowed > now;
         if now >= pending.deadline {
-            let reason =
-                if is_limited { SuppressReason::Budget } else { SuppressReason::Deadline };
+            let reason = if is_limited { SuppressReason::Budget } else { SuppressReason::Deadline };
             return NextStep::Suppress(reason);
         }
         let start = due.max(allowed);

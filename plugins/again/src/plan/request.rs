@@ -65,6 +65,8 @@ pub struct PendingRun {
     pub requests: u64,
     /// The groups of the requests.
     pub groups: BTreeSet<String>,
+    /// When the last request was made.
+    pub asked_at: Millis,
     /// The run during which it was asked for, while that goes on.
     pub waits_for: Option<RunInProgress>,
     /// The run that asked, when it has ended.
@@ -96,6 +98,7 @@ impl PendingRun {
     /// Adds a request: the latest of the earliest times, the longest of the shortest delays, and the earliest of the deadlines count.
     pub fn merge_request(&mut self, request: &AgainRequest, default_deadline: Millis) {
         self.requests += 1;
+        self.asked_at = self.asked_at.max(request.requested_at);
         self.add_reason(request);
         self.groups.extend(request.group.clone());
         let delayed = request.requested_at.saturating_add(request.min_delay);

@@ -55,7 +55,12 @@ impl Node {
 
     fn ask(&mut self, at: Millis, request: AgainRequest, during: Option<RunInProgress>) {
         self.seed = self.seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        self.apply(&AgainEvent::Requested { at, request: Box::new(request), during, seed: self.seed });
+        self.apply(&AgainEvent::Requested {
+            at,
+            request: Box::new(request),
+            during,
+            seed: self.seed,
+        });
     }
 
     fn end(&mut self, at: Millis, run: u128, digest: &str) {
@@ -319,7 +324,11 @@ fn a1_6_runs_and_requests_without_effect_are_only_recorded() {
     assert_eq!(node.state.history[2].cause.transaction.as_deref(), Some("t3"));
     assert_eq!(node.step(NOW + 3000), NextStep::Idle);
     let texts: Vec<&str> = node.state.events.iter().map(|event| event.text.as_str()).collect();
-    assert_eq!(texts.iter().filter(|text| text.ends_with("would run again")).count(), 3, "{texts:?}");
+    assert_eq!(
+        texts.iter().filter(|text| text.ends_with("would run again")).count(),
+        3,
+        "{texts:?}"
+    );
 }
 
 #[test]
@@ -392,14 +401,21 @@ impl Model {
             Happening::Pass(millis) => self.at += millis,
             Happening::Ask { delay, during, noop } => {
                 self.asked += 1;
-                let request = AgainRequest { min_delay: *delay, noop: *noop, requested_at: at, ..request(self.number) };
+                let request = AgainRequest {
+                    min_delay: *delay,
+                    noop: *noop,
+                    requested_at: at,
+                    ..request(self.number)
+                };
                 let during = during.then(|| run_number(self.number));
                 let (request, seed) = (Box::new(request), mix(u64::try_from(self.number).unwrap()));
                 self.record(AgainEvent::Requested { at, request, during, seed });
             }
             Happening::EndRun { digest, noop } => {
-                let number = self.node.state.running.as_ref().map_or(0, |running| running.run.as_u128());
-                let run = EndedRun { digest: Some(digest.to_string()), noop: *noop, ..ended(number) };
+                let number =
+                    self.node.state.running.as_ref().map_or(0, |running| running.run.as_u128());
+                let run =
+                    EndedRun { digest: Some(digest.to_string()), noop: *noop, ..ended(number) };
                 self.record(AgainEvent::RunEnded { at, run: Box::new(run), seed: 5 });
             }
             Happening::Begin if step == NextStep::Start => {

@@ -7,9 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use muster_system::checked_lines::{
-    encode_checked_line, parse_checked_line, parse_checked_lines,
-};
+use muster_system::checked_lines::{encode_checked_line, parse_checked_line, parse_checked_lines};
 use serde::{Deserialize, Serialize};
 
 use super::{OwedRefresh, RefreshCertainty};

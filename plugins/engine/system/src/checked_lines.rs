@@ -30,7 +30,10 @@ pub fn parse_checked_line<T: DeserializeOwned>(line: &[u8]) -> Option<T> {
 }
 
 /// Returns all valid records of a journal, and the errors of the other lines. `name` names the journal in them.
-pub fn parse_checked_lines<T: DeserializeOwned>(content: &[u8], name: &str) -> (Vec<T>, Vec<String>) {
+pub fn parse_checked_lines<T: DeserializeOwned>(
+    content: &[u8],
+    name: &str,
+) -> (Vec<T>, Vec<String>) {
     let mut records = Vec::new();
     let mut warnings = Vec::new();
     for (number, line) in (1..).zip(content.split_inclusive(|byte| *byte == b'\n')) {
@@ -40,7 +43,9 @@ pub fn parse_checked_lines<T: DeserializeOwned>(content: &[u8], name: &str) -> (
             None if whole.is_none() => {
                 warnings.push(format!("line {number} of the {name} was cut off by a crash"));
             }
-            None => warnings.push(format!("line {number} of the {name} is damaged and was ignored")),
+            None => {
+                warnings.push(format!("line {number} of the {name} is damaged and was ignored"))
+            }
         }
     }
     (records, warnings)
