@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use muster_api::base::duration_millis;
 use muster_api::system::System;
 use muster_contract::puppet::{PuppetRunClass, PuppetRunOutcome};
 use muster_puppet::{ReportedRun, RunActivity, RunStart};
@@ -17,6 +18,8 @@ use crate::plan::event::{AgainEvent, CausingRun, EndedRun, RunInProgress, Suppre
 
 /// Time between two looks at a run.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
+/// Pause after a run that got no lock or no permit, or could not be started.
+const RETRY_PAUSE: Duration = Duration::from_mins(1);
 /// How much older than the request a report may be, because the clock of waits and the wall clock differ.
 const REPORT_MARGIN: Duration = Duration::from_millis(500);
 /// The text of Puppet's log about a refresh that a run without effect would have made.
@@ -94,11 +97,12 @@ impl RunDriver {
                 });
                 self.record_end(read.await.unwrap_or_default()).await?;
             }
-            RunEnd::NotRun(problem) => {
-                self.record(AgainEvent::NotRun { at, problem }).await?;
+            RunEnd::NotRun(problem, pause) => {
+                let retry_after = duration_millis(pause);
+                self.record(AgainEvent::NotRun { at, problem, retry_after }).await?;
             }
             RunEnd::Refused(problem, reason) => {
-                self.record(AgainEvent::NotRun { at, problem }).await?;
+                self.record(AgainEvent::NotRun { at, problem, retry_after: 0 }).await?;
                 self.record(AgainEvent::Suppressed { at, reason, by: None }).await?;
             }
         }
@@ -116,8 +120,8 @@ impl RunDriver {
 enum RunEnd {
     /// It took place.
     Ran,
-    /// It did not, and may later.
-    NotRun(String),
+    /// It did not, and is pending again after this time.
+    NotRun(String, Duration),
     /// It did not, and will not.
     Refused(String, SuppressReason),
 }
@@ -129,12 +133,11 @@ fn classify_end(outcome: &PuppetRunOutcome) -> RunEnd {
         Some(PuppetRunClass::Cancelled) if outcome.started_at.is_none() => {
             RunEnd::Refused(problem, SuppressReason::Cancelled)
         }
-        Some(
-            PuppetRunClass::DaemonRestart
-            | PuppetRunClass::Locked
-            | PuppetRunClass::NoPermit
-            | PuppetRunClass::NotStarted,
-        ) => RunEnd::NotRun(problem),
+        // The daemon was killed before the program was started.
+        Some(PuppetRunClass::DaemonRestart) => RunEnd::NotRun(problem, Duration::ZERO),
+        Some(PuppetRunClass::Locked | PuppetRunClass::NoPermit | PuppetRunClass::NotStarted) => {
+            RunEnd::NotRun(problem, RETRY_PAUSE)
+        }
         _ => RunEnd::Ran,
     }
 }

@@ -22,6 +22,8 @@ pub mod plan;
 pub mod policy;
 pub mod requester;
 pub mod spool;
+#[cfg(test)]
+mod tests;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -73,8 +73,6 @@ pub struct AgainPolicy {
     pub identical_runs: u32,
     /// See [`AgainOptions::deadline`], in milliseconds.
     pub deadline: Millis,
-    /// The pause after a run that could not begin.
-    pub retry: Millis,
 }
 
 impl AgainPolicy {
@@ -91,7 +89,6 @@ impl AgainPolicy {
             backoff_cap: options.backoff.saturating_mul(SECOND),
             identical_runs: options.identical_runs.get(),
             deadline: options.deadline.saturating_mul(SECOND),
-            retry: 60 * SECOND,
         }
     }
 }

@@ -128,30 +128,30 @@ async fn a1_6_noop_by_option_by_resource_and_by_configuration_is_only_recorded()
     let mut document = catalog(&fixture, &file_of(&fixture.node), 1);
     fixture.node.write_catalog(&document);
     // Puppet does not call the command in noop mode; the report shows what it would have triggered.
-    run_puppet(&fixture, &["--noop"]).await;
+    fixture.node.run_stock_puppet(&["--noop"]);
     assert_noop(&fixture, 1).await;
     // The resource has effect, the run has not: Puppet calls the command.
     document["resources"][3]["parameters"]["noop"] = json!(false);
     document["resources"][2]["parameters"]["noop"] = json!(false);
     fixture.node.write_catalog(&document);
-    run_puppet(&fixture, &["--noop"]).await;
+    fixture.node.run_stock_puppet(&["--noop"]);
     assert_noop(&fixture, 2).await;
     std::fs::remove_file(fixture.node.path("w/flag")).unwrap();
     // The run has effect, the resource has not.
     document["resources"][3]["parameters"]["noop"] = json!(true);
     fixture.node.write_catalog(&document);
-    run_puppet(&fixture, &[]).await;
+    fixture.node.run_stock_puppet(&[]);
     assert_noop(&fixture, 3).await;
     std::fs::remove_file(fixture.node.path("w/flag")).unwrap();
     // By Puppet's configuration, with resources that have effect nevertheless.
     document["resources"][3]["parameters"]["noop"] = json!(false);
     fixture.node.write_catalog(&document);
     std::fs::write(fixture.node.path("conf/puppet.conf"), "[main]\nnoop = true\n").unwrap();
-    run_puppet(&fixture, &[]).await;
+    fixture.node.run_stock_puppet(&[]);
     assert_noop(&fixture, 4).await;
     fixture.ask(&["--noop"]);
     assert_noop(&fixture, 5).await;
-    assert_eq!(fixture.list_runs().await.len(), 4, "only the runs of the test");
+    assert_eq!(fixture.list_runs().await, [], "no run was begun");
 }
 
 async fn assert_noop(fixture: &AgainFixture, count: usize) {

@@ -25,7 +25,9 @@ impl AgainState {
             }
             AgainEvent::RunEnded { at, run, seed } => self.end_run(*at, run, (policy, *seed)),
             AgainEvent::Started { at, run } => self.begin_run(*at, *run, policy),
-            AgainEvent::NotRun { at, problem } => self.retry_run(*at, problem, policy),
+            AgainEvent::NotRun { at, problem, retry_after } => {
+                self.retry_run(*at, problem, *retry_after);
+            }
             AgainEvent::Suppressed { at, reason, by } => {
                 if let Some(pending) = self.pending.take() {
                     self.suppress(*at, pending, *reason, by.clone());
@@ -120,7 +122,7 @@ impl AgainState {
     }
 
     /// The started run has not run: it is pending again. Its start does not count against the limits.
-    fn retry_run(&mut self, at: Millis, problem: &str, policy: &AgainPolicy) {
+    fn retry_run(&mut self, at: Millis, problem: &str, retry_after: Millis) {
         let Some(StartedRun { mut pending, at: started, .. }) = self.running.take() else {
             return;
         };
@@ -129,7 +131,7 @@ impl AgainState {
         }
         pending.attempts += 1;
         pending.problem = Some(problem.to_owned());
-        pending.due = Some(at.saturating_add(policy.retry));
+        pending.due = Some(at.saturating_add(retry_after));
         if let Some(newer) = self.pending.take() {
             pending = merge_pending(pending, newer);
         }

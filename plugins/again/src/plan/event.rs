@@ -113,6 +113,8 @@ pub enum AgainEvent {
         at: Millis,
         /// Why.
         problem: String,
+        /// The pause before it is pending again, in milliseconds.
+        retry_after: Millis,
     },
     /// The pending run will not begin.
     Suppressed {

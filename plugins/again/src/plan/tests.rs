@@ -220,7 +220,8 @@ fn a1_3_repetitions_are_delayed_longer_at_random_up_to_the_cap() {
 
 /// Asks in the run `number` and begins the next one; each run has other events.
 fn turn_chain(node: &mut Node, at: Millis, number: u128) -> Millis {
-    node.ask(at, request(number), Some(run_number(1000 + number)));
+    let request = AgainRequest { requested_at: at, ..request(number) };
+    node.ask(at, request, Some(run_number(1000 + number)));
     node.end(at + 1000, 1000 + number, &format!("events of {number}"));
     node.start(at + 1000, 1001 + number)
 }
@@ -345,7 +346,11 @@ fn a_run_that_could_not_begin_is_pending_again_and_does_not_count() {
     let mut node = Node::new();
     node.ask(NOW, request(1), None);
     node.start(NOW, 5);
-    node.apply(&AgainEvent::NotRun { at: NOW + 1000, problem: "no permit".to_owned() });
+    node.apply(&AgainEvent::NotRun {
+        at: NOW + 1000,
+        problem: "no permit".to_owned(),
+        retry_after: MINUTE,
+    });
     assert!(node.state.starts.is_empty());
     assert_eq!(node.start(NOW + 1000, 6), NOW + 61_000);
     assert_eq!(node.state.running.as_ref().unwrap().pending.attempts, 1);
@@ -424,7 +429,11 @@ impl Model {
             }
             Happening::Fail if self.node.state.running.is_some() => {
                 self.starts.pop();
-                self.record(AgainEvent::NotRun { at, problem: "locked".to_owned() });
+                self.record(AgainEvent::NotRun {
+                    at,
+                    problem: "locked".to_owned(),
+                    retry_after: 0,
+                });
             }
             Happening::Cancel if self.node.state.pending.is_some() => {
                 let reason = SuppressReason::Cancelled;
