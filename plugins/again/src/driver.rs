@@ -57,6 +57,10 @@ impl RunDriver {
 
     /// Runs until `stop` is cancelled.
     pub(crate) async fn run(mut self, stop: CancellationToken) {
+        tokio::select! {
+            () = self.inner.puppet.until_resumed() => {}
+            () = stop.cancelled() => return,
+        }
         self.occupy_budget().await;
         let mut reports = ReportWatch::default();
         while !stop.is_cancelled() {

@@ -70,6 +70,11 @@ pub struct ReportedRun {
 }
 
 impl PuppetRunHandle {
+    /// Returns when the runs of an earlier daemon are resumed. A run that is begun before that may be taken for one of them.
+    pub async fn until_resumed(&self) {
+        self.0.resumed.cancelled().await;
+    }
+
     /// What applies a catalog now. Blocks.
     pub fn activity(&self, system: &dyn System) -> RunActivity {
         let current = self.0.current_outcome().filter(|outcome| outcome.state.is_running());

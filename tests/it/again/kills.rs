@@ -37,7 +37,11 @@ async fn await_runs(fixture: &AgainFixture, count: usize) {
     poll_until_ok(&format!("run {count} has taken place"), TIMEOUT, async || {
         let runs = fixture.node.log().len();
         assert!(runs <= count, "{runs} runs for {count} requests");
-        if runs == count { Ok(()) } else { Err(runs) }
+        let journal = fixture.home.path("state/again/again.journal");
+        let journal = std::fs::read_to_string(journal).unwrap_or_default();
+        let tail = journal.len().saturating_sub(4000);
+        let tail = journal.get(tail..).unwrap_or_default();
+        if runs == count { Ok(()) } else { Err(format!("{runs} runs, journal: {tail}")) }
     })
     .await;
 }

@@ -37,16 +37,18 @@ impl ClockedNode {
         let node = PuppetNode::scripted("n1.example.net", SCRIPT);
         let clock = Arc::new(AtomicU64::new(now()));
         let permits = PermitClient::new(Identity::parse(node.name()).unwrap());
+        let plugin = node.without_permits();
         let time = Arc::clone(&clock);
         let monitor = AgainMonitor::new(AgainMonitorParts {
             policy: AgainPolicy { spread: 0, ..AgainPolicy::default() },
             directory: node.path("muster/again"),
-            puppet: node.without_permits().run_handle(),
+            puppet: plugin.run_handle(),
             budget: FleetBudget::new(permits, 0).unwrap(),
             clock: SteadyClock::from_function(move || time.load(Ordering::Relaxed)),
         });
         let stop = CancellationToken::new();
         let system = Arc::new(RealSystem::new("/".into()));
+        tokio::spawn(plugin.build_monitor(system.clone()).run(stop.clone()));
         let handle = Arc::new(TestNode::named(node.name()).unwrap());
         tokio::spawn(monitor.clone().run(handle, system, stop.clone()));
         Self { node, monitor, clock, stop }
@@ -79,14 +81,14 @@ impl ClockedNode {
         };
         let spool = RequestSpool::new(&self.node.path("muster/again"));
         spool.hand_over(&HandedOver::Request { request: Box::new(request) }).unwrap();
-        self.await_state("pending").await;
+        self.await_state("pending", true).await;
     }
 
-    async fn await_state(&self, name: &str) {
+    async fn await_state(&self, name: &str, expected: bool) {
         let system = RealSystem::new("/".into());
         poll_until_ok(name, TIMEOUT, async || {
             let state = self.monitor.read_state(&system).map(Value::Object).unwrap_or_default();
-            if state.get(name) == Some(&json!(true)) { Ok(()) } else { Err(state) }
+            if state.get(name) == Some(&json!(expected)) { Ok(()) } else { Err(state) }
         })
         .await;
     }
@@ -129,6 +131,7 @@ async fn a1_2_runs_begin_after_lock_and_timer_and_within_a_second_of_the_release
     assert!((released..=released + 1000).contains(&began), "{} ms", began.saturating_sub(released));
 
     // The timer counts from the end of the run, on the injected clock only.
+    node.await_state("running", false).await;
     let run = node.start_foreign_run();
     node.ask(&run, false).await;
     node.advance(7200);

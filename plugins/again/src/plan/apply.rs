@@ -139,14 +139,18 @@ impl AgainState {
     }
 
     fn end_run(&mut self, at: Millis, run: &EndedRun, draw: (&AgainPolicy, u64)) {
-        self.end_started_run(at, run);
+        let was_started = self.end_started_run(at, run);
         let is_identical = self.count_identical(run) >= draw.0.identical_runs;
         let Some(mut pending) = self.pending.take() else {
             // The chain of runs has ended.
             (self.last_digest, self.last_backoff) = (None, None);
             return;
         };
-        if pending.waits_for.is_none() {
+        let is_awaited = pending.waits_for.is_some_and(|awaited| match awaited.run {
+            Some(id) => run.cause.run == Some(id),
+            None => !was_started,
+        });
+        if !is_awaited {
             self.pending = Some(pending);
             return;
         }
@@ -170,10 +174,11 @@ impl AgainState {
         }
     }
 
-    fn end_started_run(&mut self, at: Millis, run: &EndedRun) {
+    /// Ends the run that was begun, if it is this one. Returns whether it is.
+    fn end_started_run(&mut self, at: Millis, run: &EndedRun) -> bool {
         let is_started = |started: &mut StartedRun| run.cause.run == Some(started.run);
         let Some(StartedRun { run: id, pending, .. }) = self.running.take_if(is_started) else {
-            return;
+            return false;
         };
         let text =
             format!("run {id}, asked for by {}, has ended: {}", pending.requesters(), run.outcome);
@@ -186,6 +191,7 @@ impl AgainState {
         );
         let end = HistoryEnd::Ran { outcome: run.outcome.clone() };
         self.push_history(at, pending, Some(id), end);
+        true
     }
 
     /// Counts the successive runs with the events of this one.
@@ -193,10 +199,17 @@ impl AgainState {
         let before = self.last_digest.take();
         let Some(digest) = run.digest.clone() else { return 0 };
         let identical = match before {
+            // The same run, which was found by its report.
+            Some(before)
+                if before.transaction.is_some() && before.transaction == run.cause.transaction =>
+            {
+                before.identical
+            }
             Some(before) if before.digest == digest => before.identical.saturating_add(1),
             _ => 1,
         };
-        self.last_digest = Some(RunDigest { digest, identical });
+        let transaction = run.cause.transaction.clone();
+        self.last_digest = Some(RunDigest { digest, transaction, identical });
         identical
     }
 

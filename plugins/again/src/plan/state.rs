@@ -60,6 +60,9 @@ pub struct StartedRun {
 pub struct RunDigest {
     /// The digest.
     pub digest: String,
+    /// The transaction of the last run that had it.
+    #[serde(default)]
+    pub transaction: Option<String>,
     /// How many successive runs had it.
     pub identical: u32,
 }
