@@ -6,7 +6,7 @@
 //! their files. The ids of published events are on disk: after a crash between publishing and writing, an event is published again with the same id.
 
 use std::collections::VecDeque;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,6 +26,7 @@ use muster_wire::subject::EventAddress;
 use serde_json::json;
 use uuid::Uuid;
 
+use crate::agents;
 use crate::core::DaemonCore;
 
 /// How often the files are read while a restart is in progress.
@@ -54,6 +55,16 @@ pub(crate) struct EventSources {
 }
 
 impl EventSources {
+    /// The sources of a daemon with this state directory.
+    pub(crate) fn new(
+        state: &Path,
+        engine_dir: PathBuf,
+        checks: Option<CheckMonitor>,
+        again: Option<AgainMonitor>,
+    ) -> Self {
+        Self { restarts: agents::restart_store(state), engine_dir, checks, again }
+    }
+
     /// Waits for an event of a check, or of a run that is asked for.
     async fn wait_for_event(&self) {
         let of_checks = async {

@@ -159,17 +159,10 @@ pub async fn run_until_signal(
         left,
         packages,
     )));
-    tasks.push(tokio::spawn(events::publish_node_events(
-        Arc::clone(&core),
-        EventSources {
-            restarts: agents::restart_store(&config.paths.state),
-            engine_dir,
-            checks,
-            again,
-        },
-        config.paths.state.clone(),
-        bus.clone(),
-    )));
+    let sources = EventSources::new(&config.paths.state, engine_dir, checks, again);
+    let state = config.paths.state.clone();
+    let publishing = events::publish_node_events(Arc::clone(&core), sources, state, bus.clone());
+    tasks.push(tokio::spawn(publishing));
     tasks.push(tokio::spawn(NodeRegistration::of_daemon(&core, &bus, config).run()));
     tasks.push(tokio::spawn(presence.follow_connection(bus)));
     tasks.push(tokio::spawn(upkeep::release_startup_memory()));

@@ -61,8 +61,8 @@ pub(crate) fn cancel_run(
     input: AgainCancelInput,
 ) -> Result<AgainChangeOutput, ActionError> {
     let inner = &monitor.0;
-    let group = input.group.as_deref();
-    let is_noop = input.noop == Some(true);
+    let AgainCancelInput { group, noop } = input;
+    let (group, is_noop) = (group.as_deref(), noop == Some(true));
     let changed = if is_noop {
         inner.with_state(|state| is_cancellable(state, group)).ok_or_else(not_open)?
     } else {
@@ -81,12 +81,12 @@ pub(crate) fn cancel_run(
 pub(crate) fn reset_limits(
     monitor: &AgainMonitor,
     cx: &BlockingContext,
-    input: AgainResetInput,
+    AgainResetInput { noop }: AgainResetInput,
 ) -> Result<AgainChangeOutput, ActionError> {
     let inner = &monitor.0;
     let is_limited = |state: &AgainState| state.oscillating.is_some() || !state.starts.is_empty();
     let changed = inner.with_state(is_limited).ok_or_else(not_open)?;
-    let is_noop = input.noop == Some(true);
+    let is_noop = noop == Some(true);
     if changed && !is_noop {
         let (at, by) = (inner.now(), cx.caller.to_string());
         inner.record(&AgainEvent::Reset { at, by }).map_err(journal_error)?;
@@ -115,9 +115,9 @@ pub(crate) fn list_pending(
 pub(crate) fn list_history(
     monitor: &AgainMonitor,
     _: &BlockingContext,
-    input: AgainHistoryInput,
+    AgainHistoryInput { count }: AgainHistoryInput,
 ) -> Result<AgainHistoryOutput, ActionError> {
-    let count = usize::try_from(input.count.unwrap_or(DEFAULT_HISTORY)).unwrap_or(usize::MAX);
+    let count = usize::try_from(count.unwrap_or(DEFAULT_HISTORY)).unwrap_or(usize::MAX);
     let describe = |state: &AgainState| AgainHistoryOutput {
         entries: state.history.iter().rev().take(count).map(describe_entry).collect(),
     };

@@ -41,6 +41,7 @@ impl FleetBudget {
     }
 
     /// The same with another period, for tests.
+    #[must_use]
     pub fn with_period(self, period: Duration) -> Self {
         Self { period, ..self }
     }

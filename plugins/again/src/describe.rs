@@ -56,7 +56,7 @@ fn state_text(
             ("pending", format!("due in {} s", in_seconds(until)))
         }
         NextStep::Wait { is_limited: true, .. } => {
-            let allowed = next_allowed_start(state.starts.iter(), &policy.limits);
+            let allowed = next_allowed_start(&state.starts, &policy.limits);
             let seconds = in_seconds(allowed);
             ("limited", format!("the limits of the node permit the next run in {seconds} s"))
         }

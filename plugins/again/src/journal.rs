@@ -43,18 +43,6 @@ impl AgainJournal {
         Ok(journal)
     }
 
-    /// Reads the state without writing anything; safe while a daemon runs.
-    pub fn read_state(directory: &Path, policy: &AgainPolicy) -> Result<AgainState, SystemError> {
-        let mut state = AgainState::default();
-        if directory.is_dir() {
-            let content = StateDir::open(directory)?.read_file(JOURNAL_FILE, MAX_JOURNAL_BYTES)?;
-            let content = content.unwrap_or_default();
-            let (events, _) = parse_checked_lines::<AgainEvent>(&content, "journal of `again`");
-            events.iter().for_each(|event| state.apply(event, policy));
-        }
-        Ok(state)
-    }
-
     /// What was wrong with the file when it was opened.
     pub fn warnings(&self) -> &[String] {
         &self.warnings

@@ -48,9 +48,8 @@ fn applies_catalog(words: &[String]) -> bool {
         name.trim_end_matches(':')
     });
     match (names.next(), names.next()) {
-        (Some("puppet"), _) => true,
+        (Some("puppet"), _) | (Some("rpcd"), Some("apply")) => true,
         (Some(program), Some("puppet")) => program.starts_with("ruby") || program == "sh",
-        (Some("rpcd"), Some("apply")) => true,
         _ => false,
     }
 }

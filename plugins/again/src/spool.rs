@@ -2,7 +2,7 @@
 //!
 //! A file is written under a hidden name, synced and renamed. The daemon removes it after the request is in its journal.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use muster_api::system::{StateDir, SystemError};
 use serde::{Deserialize, Serialize};
@@ -52,7 +52,7 @@ pub struct SpooledRequest {
 
 impl RequestSpool {
     /// The directory below that of the agent.
-    pub fn new(directory: &std::path::Path) -> Self {
+    pub fn new(directory: &Path) -> Self {
         Self(directory.join(SPOOL_DIRECTORY))
     }
 
@@ -74,7 +74,9 @@ impl RequestSpool {
         }
         let directory = StateDir::open(&self.0)?;
         let mut names = directory.list_names("")?;
-        names.retain(|name| !name.starts_with('.') && name.ends_with(".json"));
+        names.retain(|name| {
+            !name.starts_with('.') && Path::new(name).extension().is_some_and(|end| end == "json")
+        });
         // The ids begin with the time.
         names.sort_unstable();
         names.truncate(MAX_BATCH);

@@ -1,7 +1,5 @@
 //! What operators see and change: `rpc again`, events, and what is left behind.
 
-#![expect(clippy::indexing_slicing, reason = "the structure of the documents is known")]
-
 use std::time::Instant;
 
 use muster_tests::published_schemas::{SchemaMode, check_schema};

@@ -1,5 +1,7 @@
 //! Computes delays: a random part against stampedes, and a longer one for each repetition. Pure; random numbers are arguments.
 
+use std::collections::VecDeque;
+
 use muster_api::wire::Millis;
 
 use crate::policy::{AgainPolicy, StartLimit};
@@ -40,12 +42,9 @@ pub fn choose_delay(terms: DelayTerms, policy: &AgainPolicy, seed: u64) -> Chose
 }
 
 /// The earliest time at which another run may begin, after runs that began at these times, oldest first.
-pub fn next_allowed_start<'a>(
-    starts: impl DoubleEndedIterator<Item = &'a Millis> + Clone,
-    limits: &[StartLimit],
-) -> Millis {
+pub fn next_allowed_start(starts: &VecDeque<Millis>, limits: &[StartLimit]) -> Millis {
     let after = |limit: &StartLimit| {
-        let first = starts.clone().rev().nth(limit.count.saturating_sub(1));
+        let first = starts.iter().rev().nth(limit.count.saturating_sub(1));
         first.map_or(0, |start| start.saturating_add(limit.period))
     };
     limits.iter().map(after).max().unwrap_or_default()

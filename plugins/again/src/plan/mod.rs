@@ -7,6 +7,8 @@ pub mod apply;
 pub mod delay;
 pub mod event;
 pub mod next;
+#[cfg(test)]
+mod properties;
 pub mod request;
 pub mod state;
 #[cfg(test)]

@@ -38,7 +38,7 @@ impl AgainState {
         }
         let Some(pending) = &self.pending else { return NextStep::Idle };
         let Some(due) = pending.due else { return NextStep::AwaitRunEnd };
-        let allowed = next_allowed_start(self.starts.iter(), &policy.limits);
+        let allowed = next_allowed_start(&self.starts, &policy.limits);
         let is_limited = allowed > due && allowed > now;
         if now >= pending.deadline {
             let reason = if is_limited { SuppressReason::Budget } else { SuppressReason::Deadline };

@@ -1,9 +1,8 @@
-//! The planner: merging, delays, limits, oscillation, and properties of any sequence of events.
+//! The planner: merging, delays, limits, oscillation.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use muster_api::wire::Millis;
-use proptest::prelude::*;
 use uuid::Uuid;
 
 use super::delay::{DelayTerms, choose_delay};
@@ -13,10 +12,10 @@ use super::request::AgainRequest;
 use super::state::{AgainState, HistoryEnd};
 use crate::policy::AgainPolicy;
 
-const NOW: Millis = 1_800_000_000_000;
-const MINUTE: Millis = 60_000;
+pub(super) const NOW: Millis = 1_800_000_000_000;
+pub(super) const MINUTE: Millis = 60_000;
 
-fn request(number: u128) -> AgainRequest {
+pub(super) fn request(number: u128) -> AgainRequest {
     AgainRequest {
         id: Uuid::from_u128(number),
         requester: format!("Exec[again-delta-{number}]"),
@@ -33,23 +32,23 @@ fn request(number: u128) -> AgainRequest {
     }
 }
 
-fn run_number(number: u128) -> RunInProgress {
+pub(super) fn run_number(number: u128) -> RunInProgress {
     RunInProgress { run: Some(Uuid::from_u128(number)), process: None }
 }
 
 /// A node in a test.
-struct Node {
-    state: AgainState,
-    policy: AgainPolicy,
+pub(super) struct Node {
+    pub(super) state: AgainState,
+    pub(super) policy: AgainPolicy,
     seed: u64,
 }
 
 impl Node {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self { state: AgainState::default(), policy: AgainPolicy::default(), seed: 7 }
     }
 
-    fn apply(&mut self, event: &AgainEvent) {
+    pub(super) fn apply(&mut self, event: &AgainEvent) {
         self.state.apply(event, &self.policy);
     }
 
@@ -71,7 +70,7 @@ impl Node {
         self.apply(&AgainEvent::RunEnded { at, run: Box::new(run), seed: self.seed });
     }
 
-    fn step(&self, at: Millis) -> NextStep {
+    pub(super) fn step(&self, at: Millis) -> NextStep {
         self.state.next_step(&self.policy, at)
     }
 
@@ -87,7 +86,7 @@ impl Node {
     }
 }
 
-fn ended(run: u128) -> EndedRun {
+pub(super) fn ended(run: u128) -> EndedRun {
     EndedRun {
         cause: CausingRun { run: Some(Uuid::from_u128(run)), transaction: Some(format!("t{run}")) },
         outcome: "changed".to_owned(),
@@ -195,7 +194,7 @@ fn a1_3_a_thousand_nodes_with_equal_delays_have_no_peak() {
     }
 }
 
-fn mix(number: u64) -> u64 {
+pub(super) fn mix(number: u64) -> u64 {
     let mixed = number.wrapping_add(0x1234_5678_9abc_def1).wrapping_mul(0xff51_afd7_ed55_8ccd);
     let mixed = (mixed ^ (mixed >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
     mixed ^ (mixed >> 33)
@@ -354,147 +353,4 @@ fn a_run_that_could_not_begin_is_pending_again_and_does_not_count() {
     assert!(node.state.starts.is_empty());
     assert_eq!(node.start(NOW + 1000, 6), NOW + 61_000);
     assert_eq!(node.state.running.as_ref().unwrap().pending.attempts, 1);
-}
-
-/// What happens to a node.
-#[derive(Debug, Clone)]
-enum Happening {
-    Ask { delay: Millis, during: bool, noop: bool },
-    EndRun { digest: u8, noop: bool },
-    Begin,
-    Fail,
-    Cancel,
-    Reset,
-    Pass(Millis),
-}
-
-fn happening() -> impl Strategy<Value = Happening> {
-    prop_oneof![
-        4 => (0..200_000_u64, any::<bool>(), proptest::bool::weighted(0.1))
-            .prop_map(|(delay, during, noop)| Happening::Ask { delay, during, noop }),
-        4 => (0..3_u8, proptest::bool::weighted(0.1)).prop_map(|(digest, noop)| Happening::EndRun { digest, noop }),
-        4 => Just(Happening::Begin),
-        1 => Just(Happening::Fail),
-        1 => Just(Happening::Cancel),
-        1 => Just(Happening::Reset),
-        3 => (0..900_000_u64).prop_map(Happening::Pass),
-    ]
-}
-
-/// A node with what the test counts.
-struct Model {
-    node: Node,
-    at: Millis,
-    number: u128,
-    events: Vec<AgainEvent>,
-    starts: Vec<Millis>,
-    asked: u64,
-}
-
-impl Model {
-    fn record(&mut self, event: AgainEvent) {
-        self.node.apply(&event);
-        self.events.push(event);
-    }
-
-    /// The event of this happening, if it is possible now.
-    fn take(&mut self, happening: &Happening) {
-        let at = self.at;
-        self.number += 1;
-        let step = self.node.step(at);
-        match happening {
-            Happening::Pass(millis) => self.at += millis,
-            Happening::Ask { delay, during, noop } => {
-                self.asked += 1;
-                let request = AgainRequest {
-                    min_delay: *delay,
-                    noop: *noop,
-                    requested_at: at,
-                    ..request(self.number)
-                };
-                let during = during.then(|| run_number(self.number));
-                let (request, seed) = (Box::new(request), mix(u64::try_from(self.number).unwrap()));
-                self.record(AgainEvent::Requested { at, request, during, seed });
-            }
-            Happening::EndRun { digest, noop } => {
-                let number =
-                    self.node.state.running.as_ref().map_or(0, |running| running.run.as_u128());
-                let run =
-                    EndedRun { digest: Some(digest.to_string()), noop: *noop, ..ended(number) };
-                self.record(AgainEvent::RunEnded { at, run: Box::new(run), seed: 5 });
-            }
-            Happening::Begin if step == NextStep::Start => {
-                self.starts.push(at);
-                self.record(AgainEvent::Started { at, run: Uuid::from_u128(self.number) });
-            }
-            Happening::Fail if self.node.state.running.is_some() => {
-                self.starts.pop();
-                self.record(AgainEvent::NotRun {
-                    at,
-                    problem: "locked".to_owned(),
-                    retry_after: 0,
-                });
-            }
-            Happening::Cancel if self.node.state.pending.is_some() => {
-                let reason = SuppressReason::Cancelled;
-                self.record(AgainEvent::Suppressed { at, reason, by: Some("rip".to_owned()) });
-            }
-            Happening::Reset => {
-                self.starts.clear();
-                self.record(AgainEvent::Reset { at, by: "rip".to_owned() });
-            }
-            _ => {}
-        }
-    }
-}
-
-proptest! {
-    #[test]
-    fn no_sequence_of_events_loses_a_request_or_exceeds_a_limit(
-        happenings in proptest::collection::vec(happening(), 1..80),
-    ) {
-        let mut model =
-            Model { node: Node::new(), at: NOW, number: 0, events: Vec::new(), starts: Vec::new(), asked: 0 };
-        for happening in &happenings {
-            model.take(happening);
-            let state = &model.node.state;
-            // Each request is pending, running, or in the history: as a run, or as one that did not begin for a reason.
-            let of_history: u64 = state.history.iter().map(|entry| entry.requests).sum();
-            let of_pending = state.pending.as_ref().map_or(0, |pending| pending.requests);
-            let of_running = state.running.as_ref().map_or(0, |running| running.pending.requests);
-            prop_assert_eq!(of_history + of_pending + of_running, model.asked);
-            for limit in &model.node.policy.limits {
-                let in_window = |start: &Millis| {
-                    model.starts.iter().filter(|other| (*start..start + limit.period).contains(other)).count()
-                };
-                prop_assert!(model.starts.iter().map(in_window).max().unwrap_or_default() <= limit.count);
-            }
-            if state.oscillating.is_some() {
-                prop_assert_ne!(model.node.step(model.at), NextStep::Start);
-            }
-        }
-        // The journal gives the same state again.
-        let mut replayed = AgainState::default();
-        for event in &model.events {
-            let line = serde_json::to_vec(event).unwrap();
-            replayed.apply(&serde_json::from_slice(&line).unwrap(), &model.node.policy);
-        }
-        prop_assert_eq!(&replayed, &model.node.state);
-        let ids: BTreeSet<Uuid> = replayed.events.iter().map(|event| event.id).collect();
-        prop_assert_eq!(ids.len(), replayed.events.len());
-    }
-
-    #[test]
-    fn delays_are_bounded_by_what_was_asked_for(
-        min in 0..1_000_000_u64,
-        more in 0..1_000_000_u64,
-        previous in proptest::option::of(0..u64::MAX),
-        seed: u64,
-    ) {
-        let terms = DelayTerms { min, max: Some(min + more), previous_backoff: previous };
-        let policy = AgainPolicy::default();
-        let delay = choose_delay(terms, &policy, seed);
-        prop_assert!((min..=min + more).contains(&delay.total));
-        prop_assert!(delay.backoff <= policy.backoff_cap);
-    }
 }

@@ -44,7 +44,7 @@ pub fn parse_checked_lines<T: DeserializeOwned>(
                 warnings.push(format!("line {number} of the {name} was cut off by a crash"));
             }
             None => {
-                warnings.push(format!("line {number} of the {name} is damaged and was ignored"))
+                warnings.push(format!("line {number} of the {name} is damaged and was ignored"));
             }
         }
     }
