@@ -7,6 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use muster_again::{AgainMonitor, AgainPlugin, AgainShared};
 use muster_api::system::System;
 use muster_api::system::real::RealSystem;
 use muster_api::{
@@ -120,6 +121,8 @@ pub struct ConfiguredPlugins {
 pub struct BackgroundPlugins {
     /// The agent `puppet`, which also works in the background between requests.
     pub puppet: PuppetPlugin,
+    /// The runs that are asked for; `None` without the agent `again`.
+    pub again: Option<AgainMonitor>,
     /// The scheduled checks; `None` without the agent `nrpe`.
     pub checks: Option<CheckMonitor>,
     /// Directory of the refresh ledger.
@@ -161,6 +164,8 @@ fn build_plugins(
         permits: permits(),
         engine_dir: catalog.options().state_dir.clone(),
     })?;
+    let again = builder
+        .add::<AgainPlugin>(AgainShared { puppet: puppet.run_handle(), permits: permits() })?;
     builder.add::<DirectoryPlugin>(())?;
     builder.add::<FilecopyPlugin>(())?;
     builder.add::<FilemgrPlugin>(())?;
@@ -188,7 +193,10 @@ fn build_plugins(
     builder.add::<SshCaPlugin>(())?;
     builder.add::<TunnelPlugin>(handles.tunnels.clone())?;
     let engine_dir = catalog.options().state_dir.clone();
-    Ok(builder.finish(BackgroundPlugins { puppet, checks, engine_dir, packages, motd, logins }))
+    let again = again.monitor();
+    let background =
+        BackgroundPlugins { puppet, again, checks, engine_dir, packages, motd, logins };
+    Ok(builder.finish(background))
 }
 
 /// Configures plugins, and collects their agents and data sources.

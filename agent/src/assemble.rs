@@ -6,6 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use muster_again::AgainMonitor;
 use muster_api::FindingLevel;
 use muster_api::base::{duration_millis, error_chain, unix_millis};
 use muster_api::system::System;
@@ -107,6 +108,8 @@ pub struct AssembledDaemon {
     pub broker_handles: BrokerHandles,
     /// Resumes the Puppet runs of an earlier daemon, and counts runs that others start.
     pub puppet: PuppetRunMonitor,
+    /// The runs that are asked for; `None` without the agent `again`.
+    pub again: Option<AgainMonitor>,
     /// The scheduled checks; `None` without the agent `nrpe`.
     pub checks: Option<CheckMonitor>,
     /// Directory of the refresh ledger.
@@ -194,7 +197,7 @@ pub fn assemble_daemon(
     restore_confirmation(&core, config);
     reload_facts(&core, &*host);
     core.state.refresh(&*core.system);
-    let BackgroundPlugins { puppet, checks, engine_dir, packages, motd, logins } =
+    let BackgroundPlugins { puppet, again, checks, engine_dir, packages, motd, logins } =
         plugins.background;
     let puppet = puppet.build_monitor(Arc::clone(&core.system));
     let core = Arc::new(core);
@@ -203,6 +206,7 @@ pub fn assemble_daemon(
         options,
         broker_handles,
         puppet,
+        again,
         checks,
         engine_dir,
         host,

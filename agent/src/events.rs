@@ -1,14 +1,17 @@
 //! Publishes fleet events: signed messages about what happened on this node outside of a request. These are the outcomes of restarts, refreshes
-//! that were dropped because their target left the catalog, and changes of scheduled checks, which wait in the file of their states.
+//! that were dropped because their target left the catalog, changes of scheduled checks, which wait in the file of their states, and those of
+//! runs that were asked for, which wait in their journal.
 //!
 //! The first two are written by other processes, too: the worker of a restart, which may restart this daemon, and `rpcd apply`. So the daemon reads them from
 //! their files. The ids of published events are on disk: after a crash between publishing and writing, an event is published again with the same id.
 
 use std::collections::VecDeque;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use muster_again::AgainMonitor;
+use muster_again::plan::state::StoredAgainEvent;
 use muster_api::base::{error_chain, replace_file};
 use muster_api::system::SystemError;
 use muster_bus::{Bus, BusError};
@@ -23,6 +26,7 @@ use muster_wire::subject::EventAddress;
 use serde_json::json;
 use uuid::Uuid;
 
+use crate::agents;
 use crate::core::DaemonCore;
 
 /// How often the files are read while a restart is in progress.
@@ -46,14 +50,38 @@ pub(crate) struct EventSources {
     pub(crate) engine_dir: PathBuf,
     /// The scheduled checks, if the node has any.
     pub(crate) checks: Option<CheckMonitor>,
+    /// The runs that are asked for, if the node has the agent.
+    pub(crate) again: Option<AgainMonitor>,
 }
 
 impl EventSources {
-    /// Waits for an event of a check.
+    /// The sources of a daemon with this state directory.
+    pub(crate) fn new(
+        state: &Path,
+        engine_dir: PathBuf,
+        checks: Option<CheckMonitor>,
+        again: Option<AgainMonitor>,
+    ) -> Self {
+        Self { restarts: agents::restart_store(state), engine_dir, checks, again }
+    }
+
+    /// Waits for an event of a check, or of a run that is asked for.
     async fn wait_for_event(&self) {
-        match &self.checks {
-            Some(checks) => checks.wait_for_event().await,
-            None => std::future::pending().await,
+        let of_checks = async {
+            match &self.checks {
+                Some(checks) => checks.wait_for_event().await,
+                None => std::future::pending().await,
+            }
+        };
+        let of_again = async {
+            match &self.again {
+                Some(again) => again.wait_for_event().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = of_checks => {}
+            () = of_again => {}
         }
     }
 }
@@ -78,7 +106,20 @@ pub(crate) async fn publish_node_events(
             continue;
         }
         if let Some(checks) = &sources.checks {
-            publish_check_events(&core, &bus, checks).await;
+            let events = checks.unpublished_events().into_iter();
+            let events = events.map(|event| (event.id, check_event(event, core.identity())));
+            let published = publish_in_order(&core, &bus, events).await;
+            if !published.is_empty() {
+                checks.confirm_events(&published).await;
+            }
+        }
+        if let Some(again) = &sources.again {
+            let events = again.unpublished_events().into_iter();
+            let events = events.map(|event| (event.id, again_event(event, core.identity())));
+            let published = publish_in_order(&core, &bus, events).await;
+            if !published.is_empty() {
+                again.confirm_events(&published).await;
+            }
         }
         let (reader, node) = (sources.clone(), core.identity().clone());
         let read = tokio::task::spawn_blocking(move || read_events(&reader, &node)).await;
@@ -109,23 +150,42 @@ pub(crate) async fn publish_node_events(
     }
 }
 
-/// Publishes the events of checks in their order, up to the first one that the broker does not receive.
-async fn publish_check_events(core: &DaemonCore, bus: &Bus, checks: &CheckMonitor) {
+/// Publishes events in their order, up to the first one that the broker does not receive. Returns the ids of those that it has.
+async fn publish_in_order(
+    core: &DaemonCore,
+    bus: &Bus,
+    events: impl Iterator<Item = (Uuid, Option<FleetEvent>)>,
+) -> Vec<Uuid> {
     let mut published = Vec::new();
-    for stored in checks.unpublished_events() {
-        let id = stored.id;
-        if let Some(event) = check_event(stored, core.identity())
+    for (id, event) in events {
+        if let Some(event) = event
             && let Err(error) = publish_event(core, bus, &event).await
         {
             let error = error_chain(&error);
-            tracing::warn!(error, %id, "cannot publish an event of a check");
+            tracing::warn!(error, %id, "cannot publish an event");
             break;
         }
         published.push(id);
     }
-    if !published.is_empty() {
-        checks.confirm_events(&published).await;
-    }
+    published
+}
+
+fn again_event(stored: StoredAgainEvent, node: &Identity) -> Option<FleetEvent> {
+    let StoredAgainEvent { id, kind, time, text, again, run, cause } = stored;
+    let data = json!({
+        "again": again,
+        "run": run,
+        "cause_run": cause.run,
+        "cause_transaction": cause.transaction,
+    });
+    Some(FleetEvent {
+        id,
+        sender: node.clone(),
+        kind: SubjectName::parse(&kind).ok()?,
+        text: shorten_text(&text),
+        data: data.as_object()?.clone(),
+        time,
+    })
 }
 
 fn check_event(stored: StoredCheckEvent, node: &Identity) -> Option<FleetEvent> {

@@ -13,6 +13,8 @@
 //! - [`config`], [`facts`], [`classes`], [`policy`], [`audit`], [`seen`], [`begun`]: the parts of a daemon.
 //! - `lost`: answers what an earlier daemon left unanswered.
 
+pub mod again;
+mod again_tasks;
 pub mod agents;
 pub mod apply;
 pub mod assemble;

@@ -19,6 +19,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
+use crate::again_tasks;
 use crate::agents;
 use crate::assemble::{self, AssembleError, AssembledDaemon};
 use crate::check_tasks::CheckTasks;
@@ -92,7 +93,7 @@ pub async fn run_until_signal(
     let delivery = DaemonFiles::new(config, Arc::clone(&restart_requested));
     let assembled = assemble::assemble_daemon(config, config_file, Arc::new(delivery))?;
     let AssembledDaemon { core, options, broker_handles, puppet, checks, .. } = assembled;
-    let AssembledDaemon { engine_dir, host, packages, motd, logins, .. } = assembled;
+    let AssembledDaemon { engine_dir, host, packages, motd, again, logins, .. } = assembled;
     let left = core.begun.unanswered();
     packages.remove_ended(|request| left.iter().any(|begun| begun.request == request));
     let identity_store = IdentityStore::in_directory(&config.paths.state);
@@ -139,6 +140,7 @@ pub async fn run_until_signal(
         }
     }
     tasks.push(tokio::spawn(puppet.run(supervisor.stop.clone())));
+    tasks.extend(again_tasks::start(again.as_ref(), &core, supervisor.stop.clone()));
     let stop = supervisor.stop.clone();
     let services =
         services::start_services(config, &broker_handles.provisioner, &core, host, stop).await?;
@@ -157,12 +159,10 @@ pub async fn run_until_signal(
         left,
         packages,
     )));
-    tasks.push(tokio::spawn(events::publish_node_events(
-        Arc::clone(&core),
-        EventSources { restarts: agents::restart_store(&config.paths.state), engine_dir, checks },
-        config.paths.state.clone(),
-        bus.clone(),
-    )));
+    let sources = EventSources::new(&config.paths.state, engine_dir, checks, again);
+    let state = config.paths.state.clone();
+    let publishing = events::publish_node_events(Arc::clone(&core), sources, state, bus.clone());
+    tasks.push(tokio::spawn(publishing));
     tasks.push(tokio::spawn(NodeRegistration::of_daemon(&core, &bus, config).run()));
     tasks.push(tokio::spawn(presence.follow_connection(bus)));
     tasks.push(tokio::spawn(upkeep::release_startup_memory()));

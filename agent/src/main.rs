@@ -13,7 +13,9 @@ use muster_agent::lifecycle::{LifecycleError, ShutdownKind};
 use muster_agent::log_limit::LimitedFormat;
 use muster_agent::terminal::escape_text;
 use muster_agent::virtual_nodes::command as virtual_nodes;
-use muster_agent::{apply, assemble, journal, lifecycle, memory, motd, restart, ssh_principals};
+use muster_agent::{
+    again, apply, assemble, journal, lifecycle, memory, motd, restart, ssh_principals,
+};
 use muster_host::sandbox::SandboxPlan;
 use muster_system::launch;
 use tracing_subscriber::fmt::format;
@@ -48,6 +50,8 @@ struct DaemonArgs {
 /// What the program is when it is not the daemon.
 #[derive(Debug, Subcommand)]
 enum DaemonCommand {
+    /// Ask for another run of Puppet after the current one, without waiting for it; for manifests
+    Again(again::AgainArgs),
     /// Apply a catalog to this machine as Puppet does, without losing notifications
     Apply(apply::ApplyArgs),
     /// Restart the running daemon after its running actions have ended
@@ -96,6 +100,7 @@ fn main() -> ExitCode {
     let arguments = DaemonArgs::parse();
     let result = match &arguments.mode {
         Some(DaemonCommand::ExecSandboxed { plan }) => return become_program(plan),
+        Some(DaemonCommand::Again(args)) => again::ask_for_run(args, &arguments.config),
         Some(DaemonCommand::Apply(arguments)) => apply::apply_catalog(arguments),
         Some(DaemonCommand::Motd(args)) => motd::write_motd(args, &arguments.config),
         Some(DaemonCommand::SshPrincipals(args)) => ssh_principals::ask_daemon(args),

@@ -134,7 +134,7 @@ fn open_restarts(args: &RestartWhenIdleArgs, config_file: &Path) -> anyhow::Resu
 }
 
 /// The daemon's configuration, if it exists. An invalid one is ignored, because it must not prevent the restart of a service.
-fn load_config(file: &Path) -> Option<Config> {
+pub(crate) fn load_config(file: &Path) -> Option<Config> {
     if !file.exists() {
         return None;
     }
@@ -149,7 +149,7 @@ fn load_config(file: &Path) -> Option<Config> {
 }
 
 /// The state directory as an absolute path, because the worker runs in another working directory.
-fn state_directory(state_dir: Option<&PathBuf>, config: Option<&Config>) -> PathBuf {
+pub(crate) fn state_directory(state_dir: Option<&PathBuf>, config: Option<&Config>) -> PathBuf {
     let state = match (state_dir, config) {
         (Some(state_dir), _) => state_dir.clone(),
         (None, Some(config)) => config.paths.state.clone(),
@@ -210,7 +210,7 @@ pub fn restart_daemon(args: &DaemonRestartArgs, config_file: &Path) -> anyhow::R
 }
 
 /// A closed standard output is not an error.
-fn print_line(line: &str) {
+pub(crate) fn print_line(line: &str) {
     let _ = writeln!(std::io::stdout(), "{line}");
 }
 

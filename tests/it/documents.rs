@@ -231,7 +231,7 @@ async fn collect_org_documents(fixture: &OutputFixture) -> Vec<Value> {
 
 /// Schemas whose documents other tests print: `runs.rs`, `checks/`, `provisioning/mod.rs`, `run_and_copy.rs`, `events.rs`, `clusters/` and
 /// `directory/`.
-const OTHERS: [&str; 14] = [
+const OTHERS: [&str; 16] = [
     "muster.check.v1",
     "muster.checks.v1",
     "muster.registered-facets.v1",
@@ -240,6 +240,8 @@ const OTHERS: [&str; 14] = [
     "muster.node-difference.v1",
     "muster.registered-node.v1",
     "muster.registered-nodes.v1",
+    "muster.again.v1",
+    "muster.again.history.v1",
     "muster.permits.v1",
     "muster.provision.v1",
     "muster.copy.v1",

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests end by panic")]
 
+mod again;
 mod approvals;
 mod architecture;
 mod book;

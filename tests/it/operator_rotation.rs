@@ -40,7 +40,8 @@ async fn restart_broker(fleet: &RotatedFleet, port: &str, earlier: Option<Daemon
     Daemon::start(command.arg("--config").arg(config).args(["--port", port]), log)
 }
 
-fn copy_directory(from: &Path, to: &Path) {
+/// Copies a directory with everything in it.
+pub(crate) fn copy_directory(from: &Path, to: &Path) {
     let copied = Command::new("cp").arg("-a").args([from, to]).status().unwrap();
     assert!(copied.success());
 }

@@ -22,6 +22,8 @@ const MODULE_FILES: &str = "\
 -rw-r--r-- lib/puppet/functions/muster/nodes.rb
 -rw-r--r-- lib/puppet/functions/search_nodes.rb
 -rw-r--r-- lib/puppet_x/muster/directory.rb
+-rw-r--r-- manifests/again/delta.pp
+-rw-r--r-- manifests/again.pp
 -rw-r--r-- manifests/motd/register.pp
 -rw-r--r-- manifests/motd.pp
 -rw-r--r-- manifests/prompt/register.pp

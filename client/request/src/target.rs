@@ -142,14 +142,7 @@ impl TargetSelection {
         action: &ActionSchema,
         settings: &RpcSettings,
     ) -> Result<(), FleetRequestError> {
-        let DiscoveryQuery { filter: typed, groups, pql, .. } = &self.typed;
-        let filtered = !typed.facts().is_empty()
-            || !typed.classes().is_empty()
-            || !typed.identities().is_empty()
-            || typed.select().is_some()
-            || typed.query().is_some()
-            || !groups.is_empty()
-            || !pql.is_empty()
+        let filtered = self.is_filtered()
             || matches!(source, DiscoverySource::Flat { .. } | DiscoverySource::Stdin { .. });
         if filtered || action.is_read_only() || !settings.require_filter {
             return Ok(());
@@ -158,6 +151,18 @@ impl TargetSelection {
             action: action.name().to_owned(),
             file: settings.file.clone(),
         })
+    }
+
+    /// Whether a filter limits the nodes. The agent alone is no filter, because every node may have it.
+    pub fn is_filtered(&self) -> bool {
+        let DiscoveryQuery { filter: typed, groups, pql, .. } = &self.typed;
+        !typed.facts().is_empty()
+            || !typed.classes().is_empty()
+            || !typed.identities().is_empty()
+            || typed.select().is_some()
+            || typed.query().is_some()
+            || !groups.is_empty()
+            || !pql.is_empty()
     }
 
     /// Adds the agent to the filter, unless nodes are named.

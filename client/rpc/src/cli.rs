@@ -1,5 +1,6 @@
 //! The command line: clap structures only, one file per group of commands. Contains no behaviour.
 
+pub mod again;
 pub mod approval;
 pub mod approve;
 pub mod audit;
@@ -152,6 +153,9 @@ pub enum Command {
     /// Run a check of NRPE on all matching nodes, as a Nagios check
     #[command(after_help = check::AFTER_HELP)]
     Check(Deferred<check::CheckArgs>),
+    /// Show, cancel and permit further runs of Puppet that runs asked for
+    #[command(subcommand)]
+    Again(Deferred<again::AgainCommand>),
     /// Show scheduled checks, acknowledge problems, begin maintenance
     #[command(after_help = checks::AFTER_HELP)]
     Checks(Deferred<checks::ChecksArgs>),

@@ -1,6 +1,7 @@
 //! Dispatches commands, one file per command. A command receives its inputs as values, prints through the printer and returns its exit code; it does
 //! not read the command line or the environment.
 
+mod again;
 mod approve;
 pub mod audit;
 pub mod broker;
@@ -72,6 +73,7 @@ pub async fn run(
         Command::CheckRegistration(Deferred(args)) => nodes::run_check(*args, cx).await,
         Command::Check(Deferred(args)) => Box::pin(check::run(*args, cx)).await,
         Command::Prompt(Deferred(args)) => prompt::run(&args, cli.global.color, cx),
+        Command::Again(Deferred(command)) => Box::pin(again::run(*command, cx)).await,
         Command::Checks(Deferred(args)) => Box::pin(checks::run(*args, cx)).await,
         Command::Facts(Deferred(args)) => facts::run(*args, cx).await,
         Command::Inventory(Deferred(args)) => inventory::run(*args, cx).await,

@@ -2,6 +2,7 @@
 //!
 //! Text from nodes passes through [`printable`] first, so that no node can send terminal sequences.
 
+pub mod again;
 pub mod agent_help;
 pub mod audit;
 pub mod check;

@@ -41,6 +41,8 @@ pub const PUBLISHED_SCHEMAS: &[PublishedSchema] = &[
     published!("muster.nodes.v1", "rpc find -j"),
     published!("muster.check.v1", "rpc check -j"),
     published!("muster.checks.v1", "rpc checks -j"),
+    published!("muster.again.v1", "rpc again list -j"),
+    published!("muster.again.history.v1", "rpc again history -j"),
     published!("muster.facts.v1", "rpc facts -j"),
     published!("muster.fact_names.v1", "rpc facts -j without the name of a fact"),
     published!("muster.permits.v1", "rpc permit list -j, rpc permit show -j"),

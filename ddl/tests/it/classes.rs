@@ -7,6 +7,11 @@ use serde_json::json;
 /// A change of this table changes which actions need a second person: a `root_equivalent` action can run arbitrary programs as
 /// root, transfer the node to another authority, or destroy data.
 const REVIEWED: &[(&str, &str, ActionClass)] = &[
+    ("again", "request", Change),
+    ("again", "cancel", Change),
+    ("again", "reset", Change),
+    ("again", "list", Read),
+    ("again", "history", Read),
     ("catalog", "apply", RootEquivalent),
     ("catalog", "plan", Read),
     ("catalog", "lint", Read),

@@ -4,6 +4,7 @@
 
 #![warn(missing_docs)]
 
+pub mod again;
 pub mod directory;
 pub mod filecopy;
 pub mod motd;

@@ -21,6 +21,7 @@ mod paths;
 mod permit;
 mod program;
 mod record;
+mod run_handle;
 mod runs;
 mod session;
 mod state;
@@ -42,6 +43,7 @@ use muster_permits::PermitClient;
 pub use files::yaml;
 pub use monitor::PuppetRunMonitor;
 pub use options::{CatalogEngine, Options, PuppetApplication};
+pub use run_handle::{PuppetRunHandle, ReportedRun, RunActivity, RunStart};
 
 use actions::{disable, last_run_report, last_run_summary, locks};
 use runs::PuppetRunManager;
@@ -56,6 +58,11 @@ impl PuppetPlugin {
     /// Creates the plugin; `permits` provides the permits. Fails if the configured pool is not a valid name.
     pub fn new(options: Options, permits: PermitClient) -> Result<Self, NameError> {
         Ok(Self { runs: PuppetRunManager::new(options, permits)? })
+    }
+
+    /// What other plugins may do with runs.
+    pub fn run_handle(&self) -> PuppetRunHandle {
+        PuppetRunHandle(Arc::clone(&self.runs))
     }
 
     /// Builds the background task that resumes the runs of an earlier daemon and counts runs that were started outside.

@@ -38,6 +38,7 @@ impl PuppetRunMonitor {
     /// Runs until `stop` is cancelled; running programs continue after that.
     pub async fn run(self, stop: CancellationToken) {
         self.resume_runs().await;
+        self.runs.resumed.cancel();
         tokio::select! {
             () = self.watch_foreign_runs() => {}
             () = stop.cancelled() => {}

@@ -35,6 +35,8 @@ pub(crate) struct PuppetRunManager {
     pub(crate) run_lock: tokio::sync::Mutex<()>,
     /// Cancelled when the daemon stops; programs continue without it.
     pub(crate) stopping: CancellationToken,
+    /// Cancelled when the runs of an earlier daemon are resumed.
+    pub(crate) resumed: CancellationToken,
     active_runs: Mutex<HashMap<Uuid, Arc<ActiveRun>>>,
 }
 
@@ -87,6 +89,7 @@ impl PuppetRunManager {
             records,
             run_lock: tokio::sync::Mutex::default(),
             stopping: CancellationToken::new(),
+            resumed: CancellationToken::new(),
             active_runs: Mutex::default(),
         }))
     }

@@ -4,6 +4,7 @@
 //! broker, and [`nodes::MachineNodes`] puts both together. A run without root or systemd-nspawn sets
 //! `MUSTER_TESTS_WITHOUT=machines`, and the tests return at once.
 
+mod again_runs;
 mod apt_repository;
 mod boot;
 mod checks;

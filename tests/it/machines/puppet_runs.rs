@@ -11,9 +11,9 @@ use muster_tests::puppetserver::PuppetServer;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-use super::RECOVERY_TIMEOUT;
 use super::fleet::MachineFleet;
 use super::nodes::{MachineNodes, NodeOptions, node_name};
+use super::{RECOVERY_TIMEOUT, again_runs};
 
 const MACHINES: usize = 10;
 const LIMIT: usize = 4;
@@ -82,7 +82,11 @@ async fn measure_runs(machines: &MachineFleet) -> (usize, Vec<usize>) {
 #[tokio::test(flavor = "multi_thread")]
 async fn puppetserver_runs_on_ten_machines_keep_the_limit() {
     let Some(server) = PuppetServer::start().await else { return };
-    let options = NodeOptions { puppet: true, ..NodeOptions::default() };
+    let options = NodeOptions {
+        puppet: true,
+        configuration: again_runs::CONFIGURATION,
+        ..NodeOptions::default()
+    };
     let Some(nodes) = MachineNodes::start(MACHINES, options).await else { return };
     let machines = &nodes.machines;
     let relay = relay(&machines.host, server.port()).await;
@@ -111,6 +115,8 @@ async fn puppetserver_runs_on_ten_machines_keep_the_limit() {
     restart_waits_for_the_run(&nodes).await;
     interactive_run_and_requested_run_do_not_overlap(&nodes, "m2").await;
     requested_run_refuses_an_interactive_run(&nodes, "m3").await;
+    again_runs::machines_get_the_runs_that_they_need(&nodes, &server).await;
+    again_runs::loop_is_stopped_and_named(&nodes, &server).await;
     relay.abort();
 }
 

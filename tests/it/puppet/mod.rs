@@ -7,5 +7,5 @@ mod daemon_fleet;
 mod kill_windows;
 mod lost_refreshes;
 mod puppet_daemon;
-mod puppet_node;
+pub(crate) mod puppet_node;
 mod run_limit;

@@ -178,15 +178,30 @@ impl PuppetNode {
     /// Runs Puppet directly, as a node without Muster does; returns its output for assert messages.
     pub(crate) fn run_stock_puppet(&self, more: &[&str]) -> String {
         let options = &self.options;
-        let mut command = Command::new(PUPPET_PROGRAM);
-        let application = match options.application {
-            PuppetApplication::Apply => "apply",
-            PuppetApplication::Agent => "agent",
-        };
-        command.arg(application).args(more);
-        if options.application == PuppetApplication::Agent {
-            command.arg("--test");
+        let mut words = more.to_vec();
+        let catalog = options.catalog.as_ref().unwrap().display().to_string();
+        match options.application {
+            PuppetApplication::Apply => {
+                words.insert(0, "apply");
+                words.extend(["--catalog", &catalog]);
+            }
+            PuppetApplication::Agent => {
+                words.insert(0, "agent");
+                words.push("--test");
+            }
         }
+        self.run_puppet_command(&words)
+    }
+
+    /// Runs `puppet apply` with a manifest and modules; returns its output for assert messages.
+    pub(crate) fn apply_manifest(&self, manifest: &str, modules: &str) -> String {
+        self.run_puppet_command(&["apply", "--modulepath", modules, "-e", manifest])
+    }
+
+    fn run_puppet_command(&self, words: &[&str]) -> String {
+        let options = &self.options;
+        let mut command = Command::new(PUPPET_PROGRAM);
+        command.args(words);
         command.env_clear().env("PATH", PATH).env("LC_ALL", "C.UTF-8");
         for (flag, directory) in [
             ("--confdir", &options.confdir),
@@ -198,9 +213,6 @@ impl PuppetNode {
             ("--ssldir", &options.ssldir),
         ] {
             command.arg(flag).arg(directory.as_ref().unwrap());
-        }
-        if options.application == PuppetApplication::Apply {
-            command.arg("--catalog").arg(options.catalog.as_ref().unwrap());
         }
         command.args(["--certname", &self.name, "--color=false"]).args(&options.arguments);
         let output = command.output().unwrap();

@@ -12,7 +12,7 @@ mod when_idle;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
@@ -123,13 +123,7 @@ impl RestartFixture {
 
     /// Starts a process with Puppet's name, which holds its lock.
     pub(crate) fn start_puppet_run(&self) -> FakePuppetRun {
-        let name = self.path("puppet-agent");
-        if !name.exists() {
-            fs::copy("/bin/sleep", &name).unwrap();
-        }
-        let child = Command::new(name).arg("1000").spawn().unwrap();
-        fs::write(self.lock_path(), child.id().to_string()).unwrap();
-        FakePuppetRun { child, lock: self.lock_path() }
+        FakePuppetRun::start(&self.path("puppet-agent"), self.lock_path())
     }
 
     /// The process ids of this machine's workers.
@@ -170,6 +164,21 @@ pub(crate) struct FakePuppetRun {
 }
 
 impl FakePuppetRun {
+    /// Starts a process with Puppet's name, a copy of a program at this path, which holds the lock.
+    pub(crate) fn start(program: &Path, lock: PathBuf) -> Self {
+        if !program.exists() {
+            fs::copy("/bin/sleep", program).unwrap();
+        }
+        let child = Command::new(program).arg("1000").spawn().unwrap();
+        fs::write(&lock, child.id().to_string()).unwrap();
+        Self { child, lock }
+    }
+
+    /// Its process id.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Ends the run as Puppet does: the lock file is removed just before the process ends.
     pub(crate) fn end(mut self) -> u64 {
         fs::remove_file(&self.lock).unwrap();

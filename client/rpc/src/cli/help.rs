@@ -25,6 +25,7 @@ Run:
   find        List the nodes that match the filters
   ping        Ping nodes and show their round-trip times
   puppet      Run Puppet with a concurrency limit, and show its state
+  again       Show, cancel and permit further runs of Puppet that runs asked for
   cp          Copy a file to all matching nodes, or from them
   cancel      Cancel a request that is running or queued on nodes
 

@@ -44,6 +44,10 @@ fn made(name: &str) -> Value {
         }
         "muster.puppet.runs.v1" => of::<render::runs::PuppetRunsDocument<'_>>(),
         "muster.puppet.runs.lines.v1" => of::<render::runs::PuppetRunsJsonLine<'_>>(),
+        "muster.again.v1" => of::<ReportDocument<'_, render::again::AgainListDocument<'_>>>(),
+        "muster.again.history.v1" => {
+            of::<ReportDocument<'_, render::again::AgainHistoryDocument<'_>>>()
+        }
         "muster.permits.v1" => of::<ReportDocument<'_, render::permit::PermitPoolsDocument<'_>>>(),
         "muster.inventory.v1" => of::<render::inventory::NodeInventoryDocument<'_>>(),
         "muster.collectives.v1" => {

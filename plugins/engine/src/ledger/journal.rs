@@ -1,14 +1,13 @@
-//! File format of the ledger: one line with a checksum per record.
+//! The records of the ledger; [`checked_lines`] has the format of its lines.
 //!
-//! ```text
-//! 8 hexadecimal digits, CRC-32 of the rest | a space | JSON | newline
-//! ```
+//! [`checked_lines`]: muster_system::checked_lines
 //!
-//! A crash may leave an incomplete last line, and a disk error may damage a line: both are skipped and reported. If a damaged line completed a
-//! refresh, the refresh stays pending: an extra refresh is preferable to a lost one.
+//! Damaged lines are skipped and reported. If a damaged line completed a refresh, the refresh stays pending: an extra refresh is preferable to a
+//! lost one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use muster_system::checked_lines::{encode_checked_line, parse_checked_line, parse_checked_lines};
 use serde::{Deserialize, Serialize};
 
 use super::{OwedRefresh, RefreshCertainty};
@@ -71,23 +70,12 @@ pub enum LedgerRecord {
 impl LedgerRecord {
     /// Encodes the record as a line.
     pub fn to_line(&self) -> Vec<u8> {
-        // Strings and numbers only; serialization cannot fail.
-        let json = serde_json::to_vec(self).unwrap_or_default();
-        let mut line = format!("{:08x} ", crc32fast::hash(&json)).into_bytes();
-        line.extend(json);
-        line.push(b'\n');
-        line
+        encode_checked_line(self)
     }
 
     /// Parses one line without its newline.
     pub fn parse(line: &[u8]) -> Option<Self> {
-        let (sum, json) = line.split_at_checked(8)?;
-        let json = json.strip_prefix(b" ")?;
-        let sum = u32::from_str_radix(std::str::from_utf8(sum).ok()?, 16).ok()?;
-        if sum != crc32fast::hash(json) {
-            return None;
-        }
-        serde_json::from_slice(json).ok()
+        parse_checked_line(line)
     }
 
     /// Applies the record to the entries.
@@ -131,19 +119,5 @@ fn for_each_id(
 
 /// Returns all valid records of a journal, and the errors of the other lines.
 pub fn parse_journal(content: &[u8]) -> (Vec<LedgerRecord>, Vec<String>) {
-    let mut records = Vec::new();
-    let mut warnings = Vec::new();
-    for (number, line) in (1..).zip(content.split_inclusive(|byte| *byte == b'\n')) {
-        let whole = line.strip_suffix(b"\n");
-        match whole.and_then(LedgerRecord::parse) {
-            Some(record) => records.push(record),
-            None if whole.is_none() => {
-                warnings
-                    .push(format!("line {number} of the refresh ledger was cut off by a crash"));
-            }
-            None => warnings
-                .push(format!("line {number} of the refresh ledger is damaged and was ignored")),
-        }
-    }
-    (records, warnings)
+    parse_checked_lines(content, "refresh ledger")
 }

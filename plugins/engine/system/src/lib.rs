@@ -9,6 +9,7 @@
 
 #![warn(missing_docs)]
 
+pub mod checked_lines;
 pub mod command;
 pub mod confined;
 pub mod error;

@@ -1,5 +1,7 @@
 //! Reads `last_run_report.yaml`, Puppet's report of a run. Puppet writes it only if the run completed.
 
+use std::collections::BTreeSet;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -147,6 +149,31 @@ impl PuppetRunReport {
             events.into_iter().flatten().map(to_event).collect()
         };
         self.resource_statuses().flat_map(events_of).take(MAX_LISTED_ITEMS).collect()
+    }
+
+    /// Resource, property and new value of each change and each failure.
+    pub(crate) fn changes(&self) -> BTreeSet<(String, String, String)> {
+        let changes_of = |(reference, status): (&String, &Value)| {
+            let events = status.get("events").and_then(Value::as_array).into_iter().flatten();
+            let change = |event: &Value| {
+                let field = |name: &str| event.get(name).and_then(value_text).unwrap_or_default();
+                let is_change = matches!(field("status").as_str(), "success" | "failure");
+                is_change.then(|| (reference.clone(), field("property"), field("desired_value")))
+            };
+            events.filter_map(change).collect::<Vec<_>>()
+        };
+        self.resource_statuses().flat_map(changes_of).collect()
+    }
+
+    /// The sources of log lines about refreshes that a run without effect would have made, up to [`MAX_LISTED_ITEMS`].
+    pub(crate) fn would_refresh(&self) -> Vec<String> {
+        let logs = self.document.get("logs").and_then(Value::as_array).into_iter().flatten();
+        let source = |log: &Value| {
+            let message = log.get("message")?.as_str()?;
+            let is_noop = message.starts_with("Would have triggered 'refresh'");
+            is_noop.then(|| log.get("source")?.as_str().map(str::to_owned)).flatten()
+        };
+        logs.filter_map(source).take(MAX_LISTED_ITEMS).collect()
     }
 
     /// Last lines of the log, of these levels; of all levels when none is given.

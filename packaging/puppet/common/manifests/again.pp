@@ -1,0 +1,4 @@
+# For manifests that use common::again of purpleidea's module `common`: Exec['again'] calls Muster.
+class common::again {
+  include muster::again
+}

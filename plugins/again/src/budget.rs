@@ -1,0 +1,89 @@
+//! The fleet's budget: at most so many runs of this agent begin in a minute. A node holds a place of a pool of permits from before its run begins
+//! until a minute after.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use muster_api::wire::identity::{NameError, SubjectName};
+use muster_permits::{Permit, PermitClient, PermitError, PermitRequest};
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+/// The pool of all nodes.
+const POOL: &str = "again";
+/// The period of the budget. A place is held this long after the run has begun.
+pub const BUDGET_PERIOD: Duration = Duration::from_mins(1);
+/// How long one wait for a place takes at most; it is repeated.
+const WAIT_TIMEOUT: Duration = Duration::from_hours(1);
+
+/// The budget, as configured on this node.
+#[derive(Debug, Clone)]
+pub struct FleetBudget {
+    permits: PermitClient,
+    pool: SubjectName,
+    /// `None`: no limit.
+    limit: Option<NonZeroU32>,
+    period: Duration,
+}
+
+/// A place in the budget; none is needed without a limit.
+#[derive(Debug, Default)]
+pub struct BudgetPlace {
+    permit: Option<Permit>,
+    period: Duration,
+}
+
+impl FleetBudget {
+    /// The budget of so many runs per minute; 0: no limit.
+    pub fn new(permits: PermitClient, per_minute: u32) -> Result<Self, NameError> {
+        let (pool, period) = (SubjectName::parse(POOL)?, BUDGET_PERIOD);
+        Ok(Self { permits, pool, limit: NonZeroU32::new(per_minute), period })
+    }
+
+    /// The same with another period, for tests.
+    #[must_use]
+    pub fn with_period(self, period: Duration) -> Self {
+        Self { period, ..self }
+    }
+
+    /// Waits for a place.
+    pub async fn acquire(
+        &self,
+        run: Uuid,
+        cancel: &CancellationToken,
+    ) -> Result<BudgetPlace, PermitError> {
+        let Some(limit) = self.limit else { return Ok(BudgetPlace::default()) };
+        let request = PermitRequest::new(self.pool.clone(), limit, run, WAIT_TIMEOUT);
+        let permit = self.permits.acquire_permit(request, cancel).await?;
+        Ok(BudgetPlace { permit: Some(permit), period: self.period })
+    }
+
+    /// Takes the place of a run that an earlier daemon began so long ago, for the rest of the period.
+    pub async fn occupy(&self, run: Uuid, age: Duration) {
+        let rest = self.period.saturating_sub(age);
+        let (Some(limit), false) = (self.limit, rest.is_zero()) else { return };
+        let request = PermitRequest::new(self.pool.clone(), limit, run, rest);
+        match self.permits.occupy_permit(&request).await {
+            Ok(permit) => BudgetPlace { permit: Some(permit), period: rest }.release_later(),
+            Err(error) => tracing::debug!(%error, "the last run is not counted in the budget"),
+        }
+    }
+}
+
+impl BudgetPlace {
+    /// Releases the place a period after now.
+    pub fn release_later(self) {
+        let Some(permit) = self.permit else { return };
+        tokio::spawn(async move {
+            tokio::time::sleep(self.period).await;
+            permit.release().await;
+        });
+    }
+
+    /// Releases the place now: no run has begun.
+    pub async fn release(self) {
+        if let Some(permit) = self.permit {
+            permit.release().await;
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! The task that accepts requests, waits, and begins runs. The planner decides; this file reads and writes.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use muster_api::base::error_chain;
+use muster_api::system::{System, SystemError};
+use muster_api::wire::Millis;
+use muster_api::{NodeHandle, StateSource};
+use muster_puppet::PuppetRunHandle;
+use serde_json::{Map, Value, json};
+use tokio::sync::{Notify, watch};
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use crate::budget::FleetBudget;
+use crate::clock::SteadyClock;
+use crate::driver::RunDriver;
+use crate::journal::AgainJournal;
+use crate::plan::event::AgainEvent;
+use crate::plan::state::{AgainState, StoredAgainEvent};
+use crate::policy::AgainPolicy;
+use crate::spool::RequestSpool;
+
+/// Pause before the journal is opened again after an error.
+const OPEN_RETRY: Duration = Duration::from_secs(10);
+
+/// The runs that are asked for on this node. Clones share them.
+#[derive(Debug, Clone)]
+pub struct AgainMonitor(pub(crate) Arc<MonitorInner>);
+
+/// What the task and the actions share.
+#[derive(Debug)]
+pub(crate) struct MonitorInner {
+    pub(crate) policy: AgainPolicy,
+    pub(crate) directory: PathBuf,
+    pub(crate) spool: RequestSpool,
+    pub(crate) puppet: PuppetRunHandle,
+    pub(crate) budget: FleetBudget,
+    pub(crate) clock: SteadyClock,
+    /// `None` until the task has opened it.
+    journal: Mutex<Option<AgainJournal>>,
+    /// Why the due run has not begun yet.
+    pub(crate) waiting: Mutex<Option<String>>,
+    /// Wakes the task.
+    pub(crate) wake: Notify,
+    /// Notified when there is a fleet event to publish.
+    pub(crate) events: Notify,
+    problems: watch::Sender<Vec<String>>,
+}
+
+/// The journal cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum JournalError {
+    /// The task has not opened it yet.
+    #[error(
+        "the journal of `again` is not open: the daemon is starting, or cannot read it; see its log"
+    )]
+    NotOpen,
+    /// It cannot be written.
+    #[error("cannot write the journal of `again`")]
+    Write(#[from] SystemError),
+}
+
+/// The parts of a monitor.
+#[derive(Debug)]
+pub struct AgainMonitorParts {
+    /// The limits of the node.
+    pub policy: AgainPolicy,
+    /// The directory of the agent.
+    pub directory: PathBuf,
+    /// Begins and observes runs.
+    pub puppet: PuppetRunHandle,
+    /// The fleet's limit.
+    pub budget: FleetBudget,
+    /// The clock of waits.
+    pub clock: SteadyClock,
+}
+
+impl AgainMonitor {
+    /// Puts a monitor together. Reads and writes nothing.
+    pub fn new(parts: AgainMonitorParts) -> Self {
+        let AgainMonitorParts { policy, directory, puppet, budget, clock } = parts;
+        Self(Arc::new(MonitorInner {
+            policy,
+            spool: RequestSpool::new(&directory),
+            directory,
+            puppet,
+            budget,
+            clock,
+            journal: Mutex::default(),
+            waiting: Mutex::default(),
+            wake: Notify::new(),
+            events: Notify::new(),
+            problems: watch::Sender::default(),
+        }))
+    }
+
+    /// Runs until `stop` is cancelled. A run that was begun continues without the daemon.
+    pub async fn run(
+        self,
+        node: Arc<dyn NodeHandle>,
+        system: Arc<dyn System>,
+        stop: CancellationToken,
+    ) {
+        while !self.open_journal().await {
+            tokio::select! {
+                () = tokio::time::sleep(OPEN_RETRY) => {}
+                () = stop.cancelled() => return,
+            }
+        }
+        let inner = Arc::clone(&self.0);
+        RunDriver::new(inner, node.identity().to_string(), system).run(stop).await;
+    }
+
+    async fn open_journal(&self) -> bool {
+        let inner = Arc::clone(&self.0);
+        let opened = tokio::task::spawn_blocking(move || {
+            AgainJournal::open(&inner.directory, inner.policy.clone())
+        });
+        let journal = match opened.await {
+            Ok(Ok(journal)) => journal,
+            Ok(Err(error)) => {
+                let error = error_chain(&error);
+                tracing::error!(error, "cannot open the journal of `again`; trying again");
+                self.0.problems.send_replace(vec![error]);
+                return false;
+            }
+            Err(_) => return false,
+        };
+        for warning in journal.warnings() {
+            tracing::warn!(warning, "the journal of `again` is damaged");
+        }
+        self.0.problems.send_replace(journal.warnings().to_vec());
+        *self.0.lock_journal() = Some(journal);
+        self.0.events.notify_one();
+        true
+    }
+
+    /// What is wrong with the journal.
+    pub fn problems(&self) -> watch::Receiver<Vec<String>> {
+        self.0.problems.subscribe()
+    }
+
+    /// Waits until there may be an event to publish.
+    pub async fn wait_for_event(&self) {
+        self.0.events.notified().await;
+    }
+
+    /// The events that were not published yet, oldest first.
+    pub fn unpublished_events(&self) -> Vec<StoredAgainEvent> {
+        self.0.state().map(|state| state.events.into()).unwrap_or_default()
+    }
+
+    /// Removes events that the broker has received.
+    pub async fn confirm_events(&self, published: &[Uuid]) {
+        let (inner, ids) = (Arc::clone(&self.0), published.to_vec());
+        let written =
+            tokio::task::spawn_blocking(move || inner.record(&AgainEvent::Published { ids }));
+        if let Ok(Err(error)) = written.await {
+            let error = error_chain(&error);
+            tracing::warn!(error, "published events may be published again");
+        }
+    }
+}
+
+impl MonitorInner {
+    fn lock_journal(&self) -> std::sync::MutexGuard<'_, Option<AgainJournal>> {
+        self.journal.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The state now; `None` before the journal is open.
+    pub(crate) fn state(&self) -> Option<AgainState> {
+        self.lock_journal().as_ref().map(|journal| journal.state().clone())
+    }
+
+    /// Reads the state without a copy.
+    pub(crate) fn with_state<T>(&self, read: impl FnOnce(&AgainState) -> T) -> Option<T> {
+        self.lock_journal().as_ref().map(|journal| read(journal.state()))
+    }
+
+    /// Writes an event to the journal and applies it. Blocks on the disk.
+    pub(crate) fn record(&self, event: &AgainEvent) -> Result<(), JournalError> {
+        let mut journal = self.lock_journal();
+        let journal = journal.as_mut().ok_or(JournalError::NotOpen)?;
+        let before = journal.state().event_count;
+        journal.record(event)?;
+        if journal.state().event_count != before {
+            self.events.notify_one();
+        }
+        Ok(())
+    }
+
+    /// Sets or clears why the due run has not begun.
+    pub(crate) fn set_waiting(&self, reason: Option<String>) {
+        *self.waiting.lock().unwrap_or_else(PoisonError::into_inner) = reason;
+    }
+
+    /// Why the due run has not begun.
+    pub(crate) fn waiting(&self) -> Option<String> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn now(&self) -> Millis {
+        self.clock.now()
+    }
+}
+
+impl StateSource for AgainMonitor {
+    fn name(&self) -> &'static str {
+        "again"
+    }
+
+    fn read_state(&self, _: &dyn System) -> Option<Map<String, Value>> {
+        let state = self.0.with_state(|state| {
+            (state.pending.is_some(), state.running.is_some(), state.oscillating.is_some())
+        });
+        let (pending, running, oscillating) = state?;
+        let fields = [("pending", pending), ("running", running), ("oscillating", oscillating)];
+        Some(fields.map(|(name, value)| (name.to_owned(), json!(value))).into_iter().collect())
+    }
+}

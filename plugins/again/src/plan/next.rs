@@ -1,0 +1,53 @@
+//! The next step of a node, from its state and the time.
+
+use muster_api::wire::Millis;
+use uuid::Uuid;
+
+use super::delay::next_allowed_start;
+use super::event::SuppressReason;
+use super::state::AgainState;
+use crate::policy::AgainPolicy;
+
+/// What to do next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NextStep {
+    /// Nothing is pending.
+    Idle,
+    /// The started run has not ended.
+    AwaitRun(Uuid),
+    /// The run that asked has not ended.
+    AwaitRunEnd,
+    /// Nothing before this time.
+    Wait {
+        /// Until when.
+        until: Millis,
+        /// Whether a limit of the node is the reason.
+        is_limited: bool,
+    },
+    /// Begin the run.
+    Start,
+    /// The pending run can no longer begin.
+    Suppress(SuppressReason),
+}
+
+impl AgainState {
+    /// The next step at this time.
+    pub fn next_step(&self, policy: &AgainPolicy, now: Millis) -> NextStep {
+        if let Some(running) = &self.running {
+            return NextStep::AwaitRun(running.run);
+        }
+        let Some(pending) = &self.pending else { return NextStep::Idle };
+        let Some(due) = pending.due else { return NextStep::AwaitRunEnd };
+        let allowed = next_allowed_start(&self.starts, &policy.limits);
+        let is_limited = allowed > due && allowed > now;
+        if now >= pending.deadline {
+            let reason = if is_limited { SuppressReason::Budget } else { SuppressReason::Deadline };
+            return NextStep::Suppress(reason);
+        }
+        let start = due.max(allowed);
+        if start <= now {
+            return NextStep::Start;
+        }
+        NextStep::Wait { until: start.min(pending.deadline), is_limited }
+    }
+}

@@ -1,0 +1,134 @@
+//! The state of a node: the pending run, the running one, what limits the next one, and the history.
+
+use std::collections::VecDeque;
+
+use muster_api::wire::Millis;
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::event::{CausingRun, SuppressReason};
+use super::request::{AgainReason, PendingRun};
+
+/// Most ids of accepted requests that are remembered. A request is handed over again only if the daemon was killed between two writes.
+pub const MAX_SEEN_REQUESTS: usize = 512;
+/// Most entries of the history.
+pub const MAX_HISTORY: usize = 100;
+/// Most fleet events that wait for the broker; the oldest ones are dropped.
+pub const MAX_UNPUBLISHED: usize = 200;
+
+/// The state of a node.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct AgainState {
+    /// The ids of accepted requests, oldest first.
+    pub seen: VecDeque<Uuid>,
+    /// The run that is pending.
+    pub pending: Option<PendingRun>,
+    /// The run that was started and has not ended.
+    pub running: Option<StartedRun>,
+    /// When runs began, oldest first.
+    pub starts: VecDeque<Millis>,
+    /// The events of the last run of a chain.
+    pub last_digest: Option<RunDigest>,
+    /// The additional delay of the last run of a chain.
+    pub last_backoff: Option<Millis>,
+    /// Since when successive runs make the same changes.
+    pub oscillating: Option<Millis>,
+    /// Ended and suppressed runs, oldest first.
+    pub history: VecDeque<HistoryEntry>,
+    /// Fleet events that the broker does not have yet, oldest first.
+    pub events: VecDeque<StoredAgainEvent>,
+    /// The number of fleet events so far; their ids derive from it.
+    pub event_count: u64,
+    /// The last transaction that was recorded as one that would have asked.
+    pub last_noop: Option<String>,
+}
+
+/// A run that was started.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StartedRun {
+    /// The id of the run.
+    pub run: Uuid,
+    /// When it was started.
+    pub at: Millis,
+    /// What was pending.
+    pub pending: PendingRun,
+}
+
+/// The events of a run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunDigest {
+    /// The digest.
+    pub digest: String,
+    /// The transaction of the last run that had it.
+    #[serde(default)]
+    pub transaction: Option<String>,
+    /// How many successive runs had it.
+    pub identical: u32,
+}
+
+/// An entry of the history.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HistoryEntry {
+    /// The id of the pending run.
+    pub id: Uuid,
+    /// When the first request was made.
+    pub since: Millis,
+    /// When it ended or was suppressed.
+    pub at: Millis,
+    /// The run, if one was started.
+    pub run: Option<Uuid>,
+    /// The run that asked.
+    pub cause: CausingRun,
+    /// Who asked and why.
+    pub reasons: Vec<AgainReason>,
+    /// The number of requests.
+    pub requests: u64,
+    /// How it ended.
+    pub end: HistoryEnd,
+}
+
+/// How a pending run ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HistoryEnd {
+    /// The run took place and ended like this.
+    Ran {
+        /// How the run ended.
+        outcome: String,
+    },
+    /// No run took place.
+    Suppressed {
+        /// Why.
+        reason: SuppressReason,
+        /// By whom, if by an operator.
+        by: Option<String>,
+    },
+}
+
+/// A fleet event.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoredAgainEvent {
+    /// Its id.
+    pub id: Uuid,
+    /// Its kind: `again_pending`, ...
+    pub kind: String,
+    /// When it happened, in milliseconds since the epoch.
+    pub time: Millis,
+    /// What happened, in a sentence.
+    pub text: String,
+    /// The id of the pending run.
+    pub again: Option<Uuid>,
+    /// The run.
+    pub run: Option<Uuid>,
+    /// The run that asked.
+    pub cause: CausingRun,
+}
+
+/// Appends to a list of bounded length.
+pub(super) fn push_bounded<T>(list: &mut VecDeque<T>, item: T, limit: usize) {
+    list.push_back(item);
+    while list.len() > limit {
+        list.pop_front();
+    }
+}

@@ -1,0 +1,154 @@
+//! What other plugins may do with runs: see whether one goes on, begin one, and read how one ended.
+//!
+//! A run that another plugin begins passes the same stages as one of the action `runonce`, with the default pool and limit of the configuration.
+
+use std::collections::BTreeSet;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use muster_api::system::{System, SystemError};
+use muster_contract::puppet::PuppetRunOutcome;
+use muster_engine::lock;
+use uuid::Uuid;
+
+use crate::arguments::PuppetRunOptions;
+use crate::files::report::{MAX_REPORT_BYTES, PuppetRunReport};
+use crate::paths::PuppetPaths;
+use crate::permit::PermitParameters;
+use crate::runs::{PuppetRunManager, PuppetRunRequest};
+
+/// How many of the last runs are searched for a transaction.
+const MAX_SEARCHED_RUNS: usize = 5;
+
+/// Begins runs and observes them. Clones share the runs.
+#[derive(Debug, Clone)]
+pub struct PuppetRunHandle(pub(crate) Arc<PuppetRunManager>);
+
+/// What applies a catalog now.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RunActivity {
+    /// The id of a run of the agent `puppet` that is in progress.
+    pub run: Option<Uuid>,
+    /// The process that holds Puppet's lock, if it is none of the agent's runs.
+    pub process: Option<u32>,
+}
+
+impl RunActivity {
+    /// Whether no catalog is applied.
+    pub fn is_idle(&self) -> bool {
+        self.run.is_none() && self.process.is_none()
+    }
+}
+
+/// A run that is to begin.
+#[derive(Debug, Clone)]
+pub struct RunStart {
+    /// The id of the run. A second start with the same id is the same run.
+    pub id: Uuid,
+    /// What asks for it, for its record.
+    pub request: Uuid,
+    /// Who asks for it, for its record.
+    pub caller: String,
+    /// The node's name.
+    pub host: String,
+}
+
+/// What a report says of a run.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ReportedRun {
+    /// The `transaction_uuid`.
+    pub transaction: Option<String>,
+    /// Whether the run changed nothing, by option or configuration.
+    pub noop: bool,
+    /// `changed`, `unchanged` or `failed`.
+    pub status: String,
+    /// Resource, property and new value of each change and of each failure.
+    pub events: BTreeSet<(String, String, String)>,
+    /// The resources that would have been refreshed if the run, or they, changed anything.
+    pub would_refresh: Vec<String>,
+}
+
+impl PuppetRunHandle {
+    /// Returns when the runs of an earlier daemon are resumed. A run that is begun before that may be taken for one of them.
+    pub async fn until_resumed(&self) {
+        self.0.resumed.cancelled().await;
+    }
+
+    /// What applies a catalog now. Blocks.
+    pub fn activity(&self, system: &dyn System) -> RunActivity {
+        let current = self.0.current_outcome().filter(|outcome| outcome.state.is_running());
+        let run = current.and_then(|outcome| Uuid::try_parse(&outcome.run).ok());
+        if run.is_some() {
+            return RunActivity { run, process: None };
+        }
+        let own = std::process::id();
+        RunActivity { run: None, process: self.foreign_process(system).filter(|pid| *pid != own) }
+    }
+
+    fn foreign_process(&self, system: &dyn System) -> Option<u32> {
+        let paths = PuppetPaths::find(&self.0.options, system).ok()?;
+        lock::applying_process(&[system.host_path(&paths.state_dir())])
+    }
+
+    /// Begins a run, which continues without a waiter. Its record is on disk when this returns. Blocks.
+    pub fn begin_run(&self, start: RunStart, system: &Arc<dyn System>) -> Result<(), SystemError> {
+        let options = &self.0.options;
+        let request = PuppetRunRequest {
+            id: start.id,
+            request: start.request,
+            caller: start.caller,
+            trace: None,
+            host: start.host,
+            run_options: PuppetRunOptions { splay: Some(false), ..PuppetRunOptions::default() },
+            permit_parameters: PermitParameters {
+                pool: self.0.pool.clone(),
+                limit: NonZeroU32::new(options.limit),
+                priority: 0,
+                rollout: None,
+                timeout: Duration::from_secs(options.wait),
+            },
+            in_background: true,
+        };
+        self.0.begin_run(request, system).map(drop)
+    }
+
+    /// The outcome of the run with this id, so far; `None` if there is no such run. Blocks.
+    pub fn find_outcome(&self, id: Uuid) -> Option<PuppetRunOutcome> {
+        self.0.list_outcomes(Some(id), 1).pop()
+    }
+
+    /// The outcome of the newest run with this `transaction_uuid`, among the last ones. Blocks.
+    pub fn find_transaction(&self, transaction: &str) -> Option<PuppetRunOutcome> {
+        let outcomes = self.0.list_outcomes(None, MAX_SEARCHED_RUNS).into_iter();
+        let mut found =
+            outcomes.filter(|outcome| outcome.transaction_uuid.as_deref() == Some(transaction));
+        found.next()
+    }
+
+    /// When Puppet's report was last written. Blocks.
+    pub fn report_time(&self, system: &dyn System) -> Option<SystemTime> {
+        let paths = PuppetPaths::find(&self.0.options, system).ok()?;
+        system.host_path(&paths.report_path()).metadata().and_then(|file| file.modified()).ok()
+    }
+
+    /// What Puppet's last report says. Blocks.
+    pub fn read_report(&self, system: &dyn System) -> Option<ReportedRun> {
+        self.read_report_with(system, "")
+    }
+
+    /// The same, but nothing if the file does not contain this text. Parsing a report takes much longer than a search in it. Blocks.
+    pub fn read_report_with(&self, system: &dyn System, text: &str) -> Option<ReportedRun> {
+        let paths = PuppetPaths::find(&self.0.options, system).ok()?;
+        let file = system.read_file(&paths.report_path(), MAX_REPORT_BYTES).ok()?;
+        let file = String::from_utf8_lossy(&file);
+        let report = file.contains(text).then(|| PuppetRunReport::parse(&file)).flatten()?;
+        Some(ReportedRun {
+            transaction: report.text_field("transaction_uuid"),
+            noop: report.flag_field("noop") == Some(true),
+            status: report.text_field("status").unwrap_or_default(),
+            events: report.changes(),
+            would_refresh: report.would_refresh(),
+        })
+    }
+}

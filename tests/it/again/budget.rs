@@ -1,0 +1,54 @@
+//! The fleet's budget in a real bucket: many nodes ask at once. The crate has a test with 500 nodes and a simulated clock.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use muster_again::budget::FleetBudget;
+use muster_permits::PermitClient;
+use muster_tests::organisation::{Organisation, connect};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+const NODES: usize = 100;
+const BUDGET: usize = 25;
+/// A minute takes this long in the test.
+const PERIOD: Duration = Duration::from_secs(2);
+
+/// Weaker than the point: 100 nodes, and the period of the budget is two seconds, not a minute, so that the test takes seconds. Each node has its own
+/// connection with the rights of a node.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a1_5_a_hundred_nodes_at_once_keep_the_budget_of_a_shortened_minute() {
+    let organisation = Organisation::new(&["muster"]);
+    let server = organisation.start_broker_with_stores().await;
+    let mut budgets = Vec::new();
+    for number in 0..NODES {
+        let signer = organisation.node(&format!("n{number}.example.net"));
+        let client = PermitClient::new(signer.identity().clone());
+        client.connect(connect(&server, &signer).await);
+        let per_minute = u32::try_from(BUDGET).unwrap();
+        budgets.push(FleetBudget::new(client, per_minute).unwrap().with_period(PERIOD));
+    }
+    let starts = Arc::new(Mutex::new(Vec::new()));
+    let mut runs = JoinSet::new();
+    for budget in budgets {
+        let starts = Arc::clone(&starts);
+        runs.spawn(async move {
+            let place = budget.acquire(Uuid::now_v7(), &CancellationToken::new()).await.unwrap();
+            starts.lock().unwrap().push(Instant::now());
+            place.release_later();
+            budget
+        });
+    }
+    // The connections stay open until all places are released.
+    let budgets = runs.join_all().await;
+    assert_eq!(budgets.len(), NODES);
+    let mut starts = starts.lock().unwrap().clone();
+    assert_eq!(starts.len(), NODES, "delayed, not dropped");
+    starts.sort_unstable();
+    for window in starts.windows(BUDGET + 1) {
+        let [first, .., last] = window else { continue };
+        assert!(*last - *first >= PERIOD, "{} runs within {:?}", BUDGET + 1, *last - *first);
+    }
+}

@@ -1,0 +1,10 @@
+//! Runs of Puppet that ask for another run. The names of the tests contain their acceptance points A1.1 to A1.8.
+//!
+//! Where Puppet is not installed, the tests with the real one are skipped if `MUSTER_TESTS_WITHOUT` names it; otherwise they fail.
+
+mod budget;
+mod fixture;
+mod kills;
+mod locks;
+mod operators;
+mod puppet_runs;
