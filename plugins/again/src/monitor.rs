@@ -217,6 +217,10 @@ impl StateSource for AgainMonitor {
             (state.pending.is_some(), state.running.is_some(), state.oscillating.is_some())
         });
         let (pending, running, oscillating) = state?;
+        // An idle node has no such state, so that its record is not published again when the journal has been read.
+        if !(pending || running || oscillating) {
+            return None;
+        }
         let fields = [("pending", pending), ("running", running), ("oscillating", oscillating)];
         Some(fields.map(|(name, value)| (name.to_owned(), json!(value))).into_iter().collect())
     }

@@ -88,7 +88,9 @@ impl ClockedNode {
         let system = RealSystem::new("/".into());
         poll_until_ok(name, TIMEOUT, async || {
             let state = self.monitor.read_state(&system).map(Value::Object).unwrap_or_default();
-            if state.get(name) == Some(&json!(expected)) { Ok(()) } else { Err(state) }
+            // A node without a pending run has no such state.
+            let is_so = state.get(name) == Some(&json!(true));
+            if is_so == expected { Ok(()) } else { Err(state) }
         })
         .await;
     }

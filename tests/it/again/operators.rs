@@ -26,7 +26,7 @@ async fn a1_8_operators_list_cancel_and_read_the_history_and_nothing_is_left() {
     assert_eq!(list["reasons"][0]["requester"], "Exec[again-delta-vol1]");
     let output = fixture.rpc.run(&["again", "list"]).await;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(text.contains("n1.example.net") && text.contains("not started"), "{text}");
+    assert!(text.contains("n1.example.net") && text.contains("Exec[again-delta-vol1]"), "{text}");
 
     let started = Instant::now();
     let output = fixture.rpc.run(&["again", "cancel", "--all"]).await;

@@ -14,8 +14,8 @@ use super::fleet::MachineFleet;
 use super::nodes::{MachineNodes, node_name};
 use crate::operator_rotation::copy_directory;
 
-/// Short delays, so that the test does not wait for the random part of ten seconds.
-pub(super) const CONFIGURATION: &str = "[plugins.again]\nspread = 1\nbackoff = 4\n";
+/// Short delays. Without the fleet's budget, in which a node has one place per minute.
+pub(super) const CONFIGURATION: &str = "[plugins.again]\nspread = 1\nbackoff = 4\nbudget = 0\n";
 
 /// The resources are applied in the opposite order of their need, so each run can do one step. The last one asks for nothing.
 const CONVERGING: &str = r#"

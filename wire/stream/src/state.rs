@@ -55,6 +55,7 @@ pub struct StreamState {
     sending: SendingDirection,
     receiving: ReceivingDirection,
     refused: u64,
+    started: Duration,
     last_sent: Duration,
     last_heard: Duration,
     /// Since when the broker reports that the other end has no subscription.
@@ -78,6 +79,7 @@ impl StreamState {
             sending: SendingDirection::default(),
             receiving: ReceivingDirection::new(settings.window),
             refused: 0,
+            started: now,
             last_sent: now,
             last_heard: now,
             absent_since: None,
@@ -226,11 +228,17 @@ impl StreamState {
         }
         if self.complete_at.is_none() {
             if self.last_heard + self.settings.silence <= now {
-                self.reset(ResetReason::Silent);
+                self.reset(self.silence_reason());
             } else if self.idle_deadline().is_some_and(|at| at <= now) {
                 self.reset(ResetReason::Idle);
             }
         }
+    }
+
+    /// An end whose messages were all refused is not silent: it has another version of the protocol.
+    fn silence_reason(&self) -> ResetReason {
+        let has_only_refused = self.refused > 0 && self.last_heard == self.started;
+        if has_only_refused { ResetReason::Protocol } else { ResetReason::Silent }
     }
 
     fn idle_deadline(&self) -> Option<Duration> {

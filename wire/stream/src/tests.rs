@@ -153,6 +153,9 @@ fn keys_of_another_context_or_end_decrypt_nothing() {
     ] {
         let opened = other.receive_message(&message, Duration::ZERO);
         assert_eq!(opened, Err(FrameRefusal::Forged));
+        // It was not silent.
+        other.pass_time(StreamSettings::default().silence);
+        assert_eq!(other.early_end(), Some(StreamEnd::Reset(ResetReason::Protocol)));
     }
     let mut right = agree(&node, StreamSide::Node, &caller, CONTEXT);
     assert_eq!(right.receive_message(&message, Duration::ZERO), Ok(()));

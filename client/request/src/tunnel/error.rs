@@ -77,7 +77,9 @@ fn describe_end(end: StreamEnd) -> &'static str {
             ResetReason::Idle => "it carried no data for too long",
             ResetReason::Stopped => "it was interrupted",
             ResetReason::Silent => "the node was silent for too long",
-            ResetReason::Protocol => "the node broke the protocol",
+            ResetReason::Protocol => {
+                "the messages of the node cannot be read; it may have another version"
+            }
             ResetReason::Broker => "the connection to the broker failed",
             ResetReason::Refused => "the broker does not permit this caller to use tunnels",
             ResetReason::Absent => {
@@ -90,7 +92,9 @@ fn describe_end(end: StreamEnd) -> &'static str {
             ResetReason::Idle => "it carried no data for longer than the node allows",
             ResetReason::Stopped => "the daemon on the node stops",
             ResetReason::Silent => "the node received nothing from here for too long",
-            ResetReason::Protocol => "the node reports that this end broke the protocol",
+            ResetReason::Protocol => {
+                "the node cannot read the messages of this end; it may have another version"
+            }
             ResetReason::Broker => "the node lost its connection to the broker",
             ResetReason::Refused => "the broker does not permit the node to use tunnels",
             ResetReason::Absent => "the node noticed that this end was not connected to the broker",

