@@ -18,20 +18,20 @@ use crate::operator_rotation::copy_directory;
 pub(super) const CONFIGURATION: &str = "[plugins.again]\nspread = 1\nbackoff = 4\nbudget = 0\n";
 
 /// The resources are applied in the opposite order of their need, so each run can do one step. The last one asks for nothing.
-const CONVERGING: &str = r#"
+const CONVERGING: &str = r"
 include muster::again
 Exec { path => '/usr/bin:/bin' }
 exec { 'count': command => 'echo run >>/var/steps', provider => shell }
 -> exec { 'third': command => 'touch /var/third', creates => '/var/third', onlyif => 'test -e /var/second' }
 -> exec { 'second': command => 'touch /var/second', creates => '/var/second', onlyif => 'test -e /var/first', notify => Exec['again'] }
 -> exec { 'first': command => 'touch /var/first', creates => '/var/first', notify => Exec['again'] }
-"#;
+";
 
 /// Each run makes the same change, and asks for another one.
-const OSCILLATING: &str = r#"
+const OSCILLATING: &str = r"
 include muster::again
 exec { 'flip': command => 'echo run >>/var/flips', provider => shell, notify => Exec['again'] }
-"#;
+";
 
 /// Makes the module available, and replaces the manifest.
 fn write_manifest(server: &PuppetServer, manifest: &str) {
