@@ -14,7 +14,7 @@ use muster_again::spool::{HandedOver, RequestSpool};
 use muster_base::unix_millis_now;
 use uuid::Uuid;
 
-use crate::restart::{load_config, print_line, state_directory};
+use crate::local_command::{load_config, print_line, state_directory};
 
 /// Longest text of a request, in characters.
 const MAX_TEXT_CHARS: usize = 256;

@@ -44,6 +44,8 @@ const PUBLISHED_FILE_MODE: u32 = 0o600;
 /// Where events come from.
 #[derive(Debug, Clone)]
 pub(crate) struct EventSources {
+    /// The file of published ids.
+    published_file: PathBuf,
     /// The restarts.
     pub(crate) restarts: RestartStore,
     /// Directory of the refresh ledger.
@@ -62,7 +64,8 @@ impl EventSources {
         checks: Option<CheckMonitor>,
         again: Option<AgainMonitor>,
     ) -> Self {
-        Self { restarts: agents::restart_store(state), engine_dir, checks, again }
+        let published_file = state.join(PUBLISHED_FILE);
+        Self { published_file, restarts: agents::restart_store(state), engine_dir, checks, again }
     }
 
     /// Waits for an event of a check, or of a run that is asked for.
@@ -87,13 +90,8 @@ impl EventSources {
 }
 
 /// Publishes the events of the node, for the daemon's lifetime.
-pub(crate) async fn publish_node_events(
-    core: Arc<DaemonCore>,
-    sources: EventSources,
-    state: PathBuf,
-    bus: Bus,
-) {
-    let path = state.join(PUBLISHED_FILE);
+pub(crate) async fn publish_node_events(core: Arc<DaemonCore>, sources: EventSources, bus: Bus) {
+    let path = sources.published_file.clone();
     let mut published = PublishedEvents::load(path.clone()).await;
     let mut interval = Duration::ZERO;
     loop {

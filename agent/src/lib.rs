@@ -37,6 +37,7 @@ mod files;
 pub mod health;
 pub mod journal;
 pub mod lifecycle;
+mod local_command;
 pub mod log_limit;
 mod login;
 pub mod lookup;

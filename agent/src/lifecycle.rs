@@ -11,7 +11,6 @@ use muster_api::system::{System, launch};
 use muster_bus::{Bus, BusError};
 use muster_host::external::ScanMode;
 use muster_nrpe::CheckMonitor;
-use muster_ssh::LoginOptions;
 use muster_tunnel::TunnelHub;
 use sd_notify::NotifyState;
 use tokio::sync::Notify;
@@ -19,7 +18,6 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::again_tasks;
 use crate::agents;
 use crate::assemble::{self, AssembleError, AssembledDaemon};
 use crate::check_tasks::CheckTasks;
@@ -41,7 +39,7 @@ use crate::state_lock;
 use crate::upgrade::NextDaemon;
 use crate::upkeep;
 use crate::watchdog::LoopMonitor;
-use crate::{login, lost, metrics};
+use crate::{again_tasks, login, lost, metrics};
 
 /// Poll interval of the provisioning marker, for a marker that an administrator changes by hand.
 const MARKER_POLL_INTERVAL: Duration = Duration::from_secs(5);
@@ -114,7 +112,8 @@ pub async fn run_until_signal(
     resume_restarts(config).await;
     // Ready means that the daemon runs. A broker that is away or refuses this node must not keep the machine from booting.
     notify_systemd(&[NotifyState::Ready, NotifyState::Status("connecting to the broker")]);
-    let mut tasks = supervisor.spawn_tasks(signals, restart_requested, logins);
+    let mut tasks = supervisor.spawn_tasks(signals, restart_requested);
+    tasks.extend(login::spawn_logins(&core, logins));
     tasks.push(tokio::spawn(watch_provisioning(
         Arc::clone(&core),
         identity_store,
@@ -160,8 +159,7 @@ pub async fn run_until_signal(
         packages,
     )));
     let sources = EventSources::new(&config.paths.state, engine_dir, checks, again);
-    let state = config.paths.state.clone();
-    let publishing = events::publish_node_events(Arc::clone(&core), sources, state, bus.clone());
+    let publishing = events::publish_node_events(Arc::clone(&core), sources, bus.clone());
     tasks.push(tokio::spawn(publishing));
     tasks.push(tokio::spawn(NodeRegistration::of_daemon(&core, &bus, config).run()));
     tasks.push(tokio::spawn(presence.follow_connection(bus)));
@@ -274,21 +272,18 @@ struct DaemonSupervisor {
 }
 
 impl DaemonSupervisor {
-    /// Starts the tasks that serve signals, collect facts, restart the program, compact the journal and decide logins.
+    /// Starts the tasks that serve signals, collect facts, restart the program and compact the journal.
     fn spawn_tasks(
         &self,
         signals: SignalStreams,
         restart_requested: Arc<Notify>,
-        logins: Option<LoginOptions>,
     ) -> Vec<JoinHandle<()>> {
-        let mut tasks = vec![
+        vec![
             tokio::spawn(self.clone().handle_signals(signals)),
             tokio::spawn(self.clone().refresh_periodically()),
             tokio::spawn(self.clone().restart_when_requested(restart_requested)),
             tokio::spawn(upkeep::compact_seen_journal(Arc::clone(&self.core))),
-        ];
-        tasks.extend(login::spawn_logins(&self.core, logins));
-        tasks
+        ]
     }
 
     /// Serves the metrics, if the configuration has an address for them.

@@ -14,9 +14,9 @@ use muster_api::FindingLevel;
 use muster_api::base::error_chain;
 use muster_base::replace_file;
 use muster_contract::ssh::{LOGIN_ACTION, SSH_AGENT};
-use muster_directory::bind_socket;
 use muster_filter::KnownLookups;
 use muster_policy::{PolicyPrincipal, PolicyQuery};
+use muster_secret::bind_socket;
 use muster_ssh::LoginOptions;
 use muster_sshcert::{
     LoginAnswer, LoginQuery, MAX_LOGIN_MESSAGE_BYTES, UserCertificate, authority_lines,
@@ -34,12 +34,14 @@ use tokio::task::JoinHandle;
 use crate::audit::{AuditRecord, AuditVerdict, RecordClass};
 use crate::core::DaemonCore;
 
-/// Time limit of one question, from its connection to its answer.
-const QUESTION_TIMEOUT: Duration = Duration::from_secs(5);
-/// Questions that are answered at once. sshd limits connections before authentication to 10 to 100 by default.
-const MAX_QUESTIONS: usize = 32;
+/// Time limit of one query, from its connection to its answer.
+const QUERY_TIMEOUT: Duration = Duration::from_secs(5);
+/// Queries that are answered at once. sshd limits connections before authentication to 10 to 100 by default.
+const MAX_CONCURRENT_QUERIES: usize = 32;
 /// Interval at which the file of authorities is compared with the account token.
 const AUTHORITIES_INTERVAL: Duration = Duration::from_secs(2);
+/// Interval at which the socket is bound again after an error.
+const BIND_RETRY_INTERVAL: Duration = Duration::from_secs(10);
 /// Pause after an error of the listener, such as a lack of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Reason in the audit log for certificates that are not verified.
@@ -48,8 +50,10 @@ const INVALID_CERTIFICATE: &str = "ssh_certificate";
 /// Why a login is refused.
 #[derive(Debug, thiserror::Error)]
 enum LoginRefusal {
-    #[error("the question is malformed")]
-    Question,
+    #[error("the daemon cannot read the query; rpcd ssh-principals may be of another version")]
+    Query,
+    #[error("{0:?} is not a user name that a policy can name")]
+    User(String),
     #[error("{0}")]
     Certificate(String),
     #[error("the account token was not confirmed for too long, so revocations may be missing")]
@@ -76,59 +80,65 @@ pub(crate) fn spawn_logins(
 
 /// Serves until the daemon stops.
 async fn serve_logins(core: Arc<DaemonCore>, options: LoginOptions) {
-    let listener = match open_socket(&options.socket) {
-        Ok(listener) => listener,
-        Err(error) => {
-            let path = options.socket.display();
-            let problem =
-                format!("cannot open the socket {path}, so sshd refuses certificates: {error}");
-            tracing::error!("{problem}");
-            core.health.set_findings("ssh logins", FindingLevel::Error, &[problem]);
-            return;
-        }
+    let answering = async {
+        let listener = bind_until_open(&core, &options.socket).await;
+        answer_queries(Arc::clone(&core), listener).await;
     };
-    tokio::join!(
-        answer_questions(Arc::clone(&core), listener),
-        write_authorities(core, &options.authorities)
-    );
+    tokio::join!(answering, write_authorities(Arc::clone(&core), &options.authorities));
+}
+
+/// Binds the socket, and retries after an error.
+async fn bind_until_open(core: &DaemonCore, path: &Path) -> UnixListener {
+    loop {
+        let opened = open_socket(path);
+        let describe = |error: &io::Error| {
+            let path = path.display();
+            format!("cannot open the socket {path}, so sshd refuses certificates: {error}")
+        };
+        report_problem(core, "ssh logins", opened.as_ref().err().map(describe));
+        if let Ok(listener) = opened {
+            return listener;
+        }
+        tokio::time::sleep(BIND_RETRY_INTERVAL).await;
+    }
 }
 
 fn open_socket(path: &Path) -> io::Result<UnixListener> {
     if let Some(directory) = path.parent() {
         DirBuilder::new().recursive(true).mode(0o755).create(directory)?;
     }
-    bind_socket(path, None)
+    UnixListener::from_std(bind_socket(path, None)?)
 }
 
-async fn answer_questions(core: Arc<DaemonCore>, listener: UnixListener) {
-    let places = Arc::new(Semaphore::new(MAX_QUESTIONS));
+async fn answer_queries(core: Arc<DaemonCore>, listener: UnixListener) {
+    let places = Arc::new(Semaphore::new(MAX_CONCURRENT_QUERIES));
     loop {
         let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
         let (stream, _) = match listener.accept().await {
             Ok(accepted) => accepted,
             Err(error) => {
-                tracing::warn!(%error, "cannot accept a question about a login");
+                tracing::warn!(%error, "cannot accept a query about a login");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
                 continue;
             }
         };
         let core = Arc::clone(&core);
         tokio::spawn(async move {
-            let answered = tokio::time::timeout(QUESTION_TIMEOUT, answer_question(&core, stream));
+            let answered = tokio::time::timeout(QUERY_TIMEOUT, answer_query(&core, stream));
             if let Ok(Err(error)) = answered.await {
-                tracing::debug!(%error, "a question about a login was not answered");
+                tracing::debug!(%error, "a query about a login was not answered");
             }
             drop(place);
         });
     }
 }
 
-async fn answer_question(core: &DaemonCore, mut stream: UnixStream) -> io::Result<()> {
+async fn answer_query(core: &DaemonCore, mut stream: UnixStream) -> io::Result<()> {
     let limit = u64::try_from(MAX_LOGIN_MESSAGE_BYTES).unwrap_or(u64::MAX);
-    let mut question = Vec::new();
-    (&mut stream).take(limit).read_to_end(&mut question).await?;
-    let decided = serde_json::from_slice::<LoginQuery>(&question)
-        .map_err(|_| LoginRefusal::Question)
+    let mut received = Vec::new();
+    (&mut stream).take(limit).read_to_end(&mut received).await?;
+    let decided = serde_json::from_slice::<LoginQuery>(&received)
+        .map_err(|_| LoginRefusal::Query)
         .and_then(|query| decide_login(core, &query));
     let answer = match decided {
         Ok(principal) => LoginAnswer::Principal(principal),
@@ -144,7 +154,7 @@ async fn answer_question(core: &DaemonCore, mut stream: UnixStream) -> io::Resul
 /// Decides and records. Returns the accepted principal.
 fn decide_login(core: &DaemonCore, query: &LoginQuery) -> Result<String, LoginRefusal> {
     if !is_user_name(&query.user) {
-        return Err(LoginRefusal::Question);
+        return Err(LoginRefusal::User(query.user.clone()));
     }
     let (trust, now) = (core.trust.get(), core.clock.now());
     let refuse = |error: &dyn std::error::Error, claimed: Option<&str>| {
@@ -262,20 +272,19 @@ async fn write_authorities(core: Arc<DaemonCore>, path: &Path) {
             let (target, keys) = (path.to_owned(), authorities.clone());
             let result = tokio::task::spawn_blocking(move || write_file(&target, &keys)).await;
             let result = result.map_err(io::Error::other).flatten();
-            report_authorities(&core, path, result.as_ref().err());
+            let describe = |error: &io::Error| {
+                format!("cannot write {}, which sshd reads: {error}", path.display())
+            };
+            report_problem(&core, "ssh authorities", result.as_ref().err().map(describe));
             written = result.is_ok().then_some(authorities);
         }
         tokio::time::sleep(AUTHORITIES_INTERVAL).await;
     }
 }
 
-/// Logs a problem with the file once, and keeps it among the findings until it is gone.
-fn report_authorities(core: &DaemonCore, path: &Path, error: Option<&io::Error>) {
-    let describe =
-        |error: &io::Error| format!("cannot write {}, which sshd reads: {error}", path.display());
-    let problem = error.map(describe);
-    let findings = problem.as_slice();
-    if core.health.set_findings("ssh authorities", FindingLevel::Error, findings)
+/// Logs a problem once, and keeps it among the findings until it is gone.
+fn report_problem(core: &DaemonCore, source: &'static str, problem: Option<String>) {
+    if core.health.set_findings(source, FindingLevel::Error, problem.as_slice())
         && let Some(problem) = problem
     {
         tracing::error!("{problem}");

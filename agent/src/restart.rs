@@ -2,14 +2,13 @@
 //!
 //! None of them needs a daemon, a broker or a caller. `plugins/restart` implements them.
 
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use muster_base::{error_chain, format_duration};
+use muster_base::format_duration;
 use muster_restart::{
     DaemonInstance, RestartManager, RestartOptions, RestartStore, RestartTarget, worker,
 };
@@ -18,10 +17,9 @@ use muster_system::real::RealSystem;
 use muster_system::{Signal, System};
 
 use crate::config::Config;
+use crate::local_command::{load_config, print_line, state_directory};
 use crate::{agents, assemble};
 
-/// The default state directory of a daemon.
-const DEFAULT_STATE_DIR: &str = "/var/lib/muster";
 /// Poll interval while waiting for the restarted daemon.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
@@ -133,31 +131,6 @@ fn open_restarts(args: &RestartWhenIdleArgs, config_file: &Path) -> anyhow::Resu
     Ok(agents::build_restart_manager(root, &state, engine, puppet)?)
 }
 
-/// The daemon's configuration, if it exists. An invalid one is ignored, because it must not prevent the restart of a service.
-pub(crate) fn load_config(file: &Path) -> Option<Config> {
-    if !file.exists() {
-        return None;
-    }
-    match Config::load(file) {
-        Ok(config) => Some(config),
-        Err(error) => {
-            let problem = error_chain(&error);
-            print_warning(&format!("rpcd: the configuration is ignored: {problem}"));
-            None
-        }
-    }
-}
-
-/// The state directory as an absolute path, because the worker runs in another working directory.
-pub(crate) fn state_directory(state_dir: Option<&PathBuf>, config: Option<&Config>) -> PathBuf {
-    let state = match (state_dir, config) {
-        (Some(state_dir), _) => state_dir.clone(),
-        (None, Some(config)) => config.paths.state.clone(),
-        (None, None) => DEFAULT_STATE_DIR.into(),
-    };
-    std::path::absolute(&state).unwrap_or(state)
-}
-
 /// Runs the requested restarts, in a separate process.
 pub fn run_worker(args: &RestartWorkerArgs) -> anyhow::Result<ExitCode> {
     worker::run_worker(&args.directory, &args.key)?;
@@ -207,13 +180,4 @@ pub fn restart_daemon(args: &DaemonRestartArgs, config_file: &Path) -> anyhow::R
         pause(POLL_INTERVAL);
     }
     bail!("rpcd is not ready again after {} s: {status}", args.wait)
-}
-
-/// A closed standard output is not an error.
-pub(crate) fn print_line(line: &str) {
-    let _ = writeln!(std::io::stdout(), "{line}");
-}
-
-fn print_warning(line: &str) {
-    let _ = writeln!(std::io::stderr(), "{line}");
 }

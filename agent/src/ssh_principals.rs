@@ -14,7 +14,7 @@ use clap::Args;
 use muster_contract::ssh::LOGIN_SOCKET_PATH;
 use muster_sshcert::{LoginAnswer, LoginQuery, MAX_CERTIFICATE_BYTES, MAX_LOGIN_MESSAGE_BYTES};
 
-/// Time limit of writing the question, and of the answer.
+/// Time limit of writing the query, and of the answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What `rpcd ssh-principals` takes.

@@ -1,5 +1,5 @@
-//! The fleet's budget: at most so many runs of this agent begin in a minute. A node holds a place of a pool of permits from before its run begins
-//! until a minute after.
+//! The fleet's budget: the number of runs of this agent that may begin in a minute. A node holds a permit of a pool with that many slots from before its
+//! run begins until a minute after.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -11,9 +11,9 @@ use uuid::Uuid;
 
 /// The pool of all nodes.
 const POOL: &str = "again";
-/// The period of the budget. A place is held this long after the run has begun.
+/// The period of the budget. A permit is held for this time after the run has begun.
 pub const BUDGET_PERIOD: Duration = Duration::from_mins(1);
-/// How long one wait for a place takes at most; it is repeated.
+/// Time limit of one wait for a permit; it is repeated.
 const WAIT_TIMEOUT: Duration = Duration::from_hours(1);
 
 /// The budget, as configured on this node.
@@ -26,15 +26,15 @@ pub struct FleetBudget {
     period: Duration,
 }
 
-/// A place in the budget; none is needed without a limit.
+/// A permit of the budget; none is needed without a limit.
 #[derive(Debug, Default)]
-pub struct BudgetPlace {
+pub struct BudgetPermit {
     permit: Option<Permit>,
     period: Duration,
 }
 
 impl FleetBudget {
-    /// The budget of so many runs per minute; 0: no limit.
+    /// A budget of `per_minute` runs; 0: no limit.
     pub fn new(permits: PermitClient, per_minute: u32) -> Result<Self, NameError> {
         let (pool, period) = (SubjectName::parse(POOL)?, BUDGET_PERIOD);
         Ok(Self { permits, pool, limit: NonZeroU32::new(per_minute), period })
@@ -46,32 +46,32 @@ impl FleetBudget {
         Self { period, ..self }
     }
 
-    /// Waits for a place.
+    /// Waits for a permit.
     pub async fn acquire(
         &self,
         run: Uuid,
         cancel: &CancellationToken,
-    ) -> Result<BudgetPlace, PermitError> {
-        let Some(limit) = self.limit else { return Ok(BudgetPlace::default()) };
+    ) -> Result<BudgetPermit, PermitError> {
+        let Some(limit) = self.limit else { return Ok(BudgetPermit::default()) };
         let request = PermitRequest::new(self.pool.clone(), limit, run, WAIT_TIMEOUT);
         let permit = self.permits.acquire_permit(request, cancel).await?;
-        Ok(BudgetPlace { permit: Some(permit), period: self.period })
+        Ok(BudgetPermit { permit: Some(permit), period: self.period })
     }
 
-    /// Takes the place of a run that an earlier daemon began so long ago, for the rest of the period.
+    /// Takes the permit of a run that an earlier daemon began `age` ago, for the rest of the period.
     pub async fn occupy(&self, run: Uuid, age: Duration) {
         let rest = self.period.saturating_sub(age);
         let (Some(limit), false) = (self.limit, rest.is_zero()) else { return };
         let request = PermitRequest::new(self.pool.clone(), limit, run, rest);
         match self.permits.occupy_permit(&request).await {
-            Ok(permit) => BudgetPlace { permit: Some(permit), period: rest }.release_later(),
+            Ok(permit) => BudgetPermit { permit: Some(permit), period: rest }.release_later(),
             Err(error) => tracing::debug!(%error, "the last run is not counted in the budget"),
         }
     }
 }
 
-impl BudgetPlace {
-    /// Releases the place a period after now.
+impl BudgetPermit {
+    /// Releases the permit a period after now.
     pub fn release_later(self) {
         let Some(permit) = self.permit else { return };
         tokio::spawn(async move {
@@ -80,7 +80,7 @@ impl BudgetPlace {
         });
     }
 
-    /// Releases the place now: no run has begun.
+    /// Releases the permit now: no run has begun.
     pub async fn release(self) {
         if let Some(permit) = self.permit {
             permit.release().await;

@@ -101,10 +101,10 @@ pub(crate) fn describe_request(
     request: Uuid,
 ) -> AgainRequestOutput {
     let described = describe_state(state, policy, now, waiting);
-    let is_suppressed = state.history.iter().rev().any(|entry| entry.id == request);
-    if is_suppressed || state.pending.is_none() && state.running.is_none() {
-        let text = state.history.back().map(describe_entry);
-        let detail = text.map(|row| row.detail).unwrap_or_default();
+    let ended = state.history.iter().rev().find(|entry| entry.id == request);
+    if ended.is_some() || state.pending.is_none() && state.running.is_none() {
+        let ended = ended.or(state.history.back()).map(describe_entry);
+        let detail = ended.map(|row| row.detail).unwrap_or_default();
         let text = match detail.as_str() {
             "noop" => "would run again".to_owned(),
             detail => format!("no run begins: {detail}"),

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::accept::log_failure;
-use crate::budget::BudgetPlace;
+use crate::budget::BudgetPermit;
 use crate::monitor::{JournalError, MonitorInner};
 use crate::plan::event::AgainEvent;
 use crate::plan::next::NextStep;
@@ -21,7 +21,7 @@ const IDLE_INTERVAL: Duration = Duration::from_millis(500);
 const ACTIVE_INTERVAL: Duration = Duration::from_millis(100);
 /// Number of turns between two looks for a new report of Puppet.
 const TURNS_PER_REPORT: u32 = 4;
-/// Pause after a failed wait for a place in the budget.
+/// Pause after a failed wait for a permit of the budget.
 const BUDGET_RETRY: Duration = Duration::from_secs(5);
 
 /// Drives the runs of this node.
@@ -38,16 +38,16 @@ pub(crate) struct Observation {
     pub(crate) step: NextStep,
 }
 
-/// The place of the due run in the fleet's budget.
+/// The permit of the due run from the fleet's budget.
 #[derive(Default)]
 enum BudgetState {
     /// None is needed now.
     #[default]
     None,
     /// A task waits for it.
-    Waiting(JoinHandle<Option<BudgetPlace>>, CancellationToken),
+    Waiting(JoinHandle<Option<BudgetPermit>>, CancellationToken),
     /// The run may begin, or has begun and was not observed yet.
-    Held(BudgetPlace),
+    Held(BudgetPermit),
 }
 
 impl RunDriver {
@@ -134,7 +134,7 @@ impl RunDriver {
         }
     }
 
-    /// Begins the due run when no catalog is applied and the budget has a place.
+    /// Begins the due run when no catalog is applied and the budget has a permit.
     async fn begin_due_run(&mut self, activity: RunActivity) -> Result<Duration, JournalError> {
         if !activity.is_idle() {
             self.inner.set_waiting(Some("a run is in progress".to_owned()));
@@ -150,14 +150,14 @@ impl RunDriver {
                 Ok(IDLE_INTERVAL)
             }
             BudgetState::Waiting(task, _) => match task.await.ok().flatten() {
-                Some(place) => {
-                    self.budget = BudgetState::Held(place);
+                Some(permit) => {
+                    self.budget = BudgetState::Held(permit);
                     Ok(Duration::ZERO)
                 }
                 None => Ok(BUDGET_RETRY),
             },
-            BudgetState::Held(place) => {
-                self.budget = BudgetState::Held(place);
+            BudgetState::Held(permit) => {
+                self.budget = BudgetState::Held(permit);
                 self.inner.set_waiting(None);
                 let (at, run) = (self.inner.now(), Uuid::now_v7());
                 // On disk before the run begins: a daemon that is killed here begins the same run later.
@@ -171,17 +171,19 @@ impl RunDriver {
     fn wait_for_budget(&self) -> BudgetState {
         let cancel = CancellationToken::new();
         let (inner, token) = (Arc::clone(&self.inner), cancel.clone());
-        self.inner.set_waiting(Some("the fleet's budget has no place yet".to_owned()));
+        self.inner.set_waiting(Some(
+            "the fleet's limit of further runs per minute is reached".to_owned(),
+        ));
         let task = tokio::spawn(async move {
             let acquired = inner.budget.acquire(Uuid::now_v7(), &token).await;
             inner.wake.notify_one();
             match acquired {
-                Ok(place) => Some(place),
+                Ok(permit) => Some(permit),
                 Err(error) => {
                     let problem = muster_api::base::error_chain(&error);
                     tracing::info!(
                         problem,
-                        "a further run waits for a place in the fleet's budget"
+                        "a further run waits for a permit of the fleet's budget"
                     );
                     inner.set_waiting(Some(problem));
                     None
@@ -191,24 +193,24 @@ impl RunDriver {
         BudgetState::Waiting(task, cancel)
     }
 
-    /// Gives back a place for which no run begins.
+    /// Releases a permit for which no run begins.
     async fn drop_budget(&mut self) {
         match std::mem::take(&mut self.budget) {
             BudgetState::None => {}
             BudgetState::Waiting(task, cancel) => {
                 cancel.cancel();
-                if let Ok(Some(place)) = task.await {
-                    place.release().await;
+                if let Ok(Some(permit)) = task.await {
+                    permit.release().await;
                 }
             }
-            BudgetState::Held(place) => place.release().await,
+            BudgetState::Held(permit) => permit.release().await,
         }
     }
 
-    /// The run was observed to go on: its place is released a period later.
+    /// The run was observed to go on: its permit is released a period later.
     pub(crate) fn keep_budget(&mut self) {
         match std::mem::take(&mut self.budget) {
-            BudgetState::Held(place) => place.release_later(),
+            BudgetState::Held(permit) => permit.release_later(),
             other => self.budget = other,
         }
     }
@@ -249,7 +251,7 @@ struct ReportWatch {
 }
 
 impl ReportWatch {
-    /// Looks for a new report, in one of so many turns. The first one found was there before.
+    /// Checks for a new report, every [`TURNS_PER_REPORT`] turns. The first one that is found existed before.
     fn look(mut self, inner: &MonitorInner, system: &dyn System) -> Result<Self, JournalError> {
         if self.turns.is_multiple_of(TURNS_PER_REPORT) {
             let written = inner.puppet.report_time(system);

@@ -1,10 +1,9 @@
 //! Follows runs to their end: the run that asked, and the run that was asked for.
 
-use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use muster_api::base::duration_millis;
+use muster_api::base::{duration_millis, encode_hex};
 use muster_api::system::System;
 use muster_contract::puppet::{PuppetRunClass, PuppetRunOutcome};
 use muster_puppet::{ReportedRun, RunActivity, RunStart};
@@ -22,8 +21,6 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 const RETRY_PAUSE: Duration = Duration::from_mins(1);
 /// How much older than the request a report may be, because the clock of waits and the wall clock differ.
 const REPORT_MARGIN: Duration = Duration::from_millis(500);
-/// The text of Puppet's log about a refresh that a run without effect would have made.
-const WOULD_REFRESH: &str = "Would have triggered 'refresh'";
 
 impl RunDriver {
     /// Waits for the end of the run that asked.
@@ -208,28 +205,23 @@ fn digest_events(report: &ReportedRun) -> String {
             digest.update(part);
         }
     }
-    let mut text = String::new();
-    for byte in digest.finalize() {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
+    encode_hex(digest.finalize())
 }
 
 impl MonitorInner {
     /// Records that a run without effect would have asked for another one. Blocks.
     pub(crate) fn record_would_run(&self, system: &dyn System) -> Result<(), JournalError> {
-        let Some(report) = self.puppet.read_report_with(system, WOULD_REFRESH) else {
+        let Some(skipped) = self.puppet.read_skipped_refreshes(system) else {
             return Ok(());
         };
-        let names = report.would_refresh.iter().filter_map(|source| find_requester(source));
+        let names = skipped.targets.iter().filter_map(|target| find_requester(target));
         let mut requesters: Vec<String> = names.collect();
         requesters.sort_unstable();
         requesters.dedup();
         if requesters.is_empty() {
             return Ok(());
         }
-        let transaction = report.transaction;
+        let transaction = skipped.transaction;
         self.record(&AgainEvent::WouldRun { at: self.now(), transaction, requesters })
     }
 }

@@ -57,7 +57,7 @@ impl SimulatedBucket {
     }
 }
 
-/// Nodes claim places by the rule that `PermitClient` applies, hold each for a minute, and then release it, as `FleetBudget` does.
+/// Nodes claim slots by the rule that `PermitClient` applies, hold each for a minute, and then release it, as `FleetBudget` does.
 #[test]
 fn a1_5_five_hundred_nodes_at_once_keep_sixty_runs_a_minute_on_a_simulated_clock() {
     const BUDGET: u32 = 60;

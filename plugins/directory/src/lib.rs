@@ -29,7 +29,7 @@ pub use counts::DirectoryCounts;
 pub use fact_values::FactValues;
 pub use http::{
     DirectoryHttp, DirectoryHttpError, DirectoryHttpMetrics, DirectoryHttpOptions, QueryTimes,
-    TokenFileError, bind_socket, openapi_document,
+    TokenFileError, openapi_document,
 };
 pub use liveness::{NodeLiveness, Presence};
 pub use node_table::{NodeTable, StaleRecord, StoredNode};

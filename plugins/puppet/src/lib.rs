@@ -43,7 +43,7 @@ use muster_permits::PermitClient;
 pub use files::yaml;
 pub use monitor::PuppetRunMonitor;
 pub use options::{CatalogEngine, Options, PuppetApplication};
-pub use run_handle::{PuppetRunHandle, ReportedRun, RunActivity, RunStart};
+pub use run_handle::{PuppetRunHandle, ReportedRun, RunActivity, RunStart, SkippedRefreshes};
 
 use actions::{disable, last_run_report, last_run_summary, locks};
 use runs::PuppetRunManager;

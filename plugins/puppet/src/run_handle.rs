@@ -13,7 +13,7 @@ use muster_engine::lock;
 use uuid::Uuid;
 
 use crate::arguments::PuppetRunOptions;
-use crate::files::report::{MAX_REPORT_BYTES, PuppetRunReport};
+use crate::files::report::{MAX_REPORT_BYTES, PuppetRunReport, SKIPPED_REFRESH};
 use crate::paths::PuppetPaths;
 use crate::permit::PermitParameters;
 use crate::runs::{PuppetRunManager, PuppetRunRequest};
@@ -65,8 +65,15 @@ pub struct ReportedRun {
     pub status: String,
     /// Resource, property and new value of each change and of each failure.
     pub events: BTreeSet<(String, String, String)>,
-    /// The resources that would have been refreshed if the run, or they, changed anything.
-    pub would_refresh: Vec<String>,
+}
+
+/// Refreshes that Puppet's last run skipped, because it or the resource runs without effect.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SkippedRefreshes {
+    /// The `transaction_uuid` of the run.
+    pub transaction: Option<String>,
+    /// The resources, as Puppet's log names them: `/Stage[main]/Main/Exec[again]`.
+    pub targets: Vec<String>,
 }
 
 impl PuppetRunHandle {
@@ -134,21 +141,28 @@ impl PuppetRunHandle {
 
     /// What Puppet's last report says. Blocks.
     pub fn read_report(&self, system: &dyn System) -> Option<ReportedRun> {
-        self.read_report_with(system, "")
-    }
-
-    /// The same, but nothing if the file does not contain this text. Parsing a report takes much longer than a search in it. Blocks.
-    pub fn read_report_with(&self, system: &dyn System, text: &str) -> Option<ReportedRun> {
-        let paths = PuppetPaths::find(&self.0.options, system).ok()?;
-        let file = system.read_file(&paths.report_path(), MAX_REPORT_BYTES).ok()?;
-        let file = String::from_utf8_lossy(&file);
-        let report = file.contains(text).then(|| PuppetRunReport::parse(&file)).flatten()?;
+        let report = PuppetRunReport::parse(&self.read_report_text(system)?)?;
         Some(ReportedRun {
             transaction: report.text_field("transaction_uuid"),
             noop: report.flag_field("noop") == Some(true),
             status: report.text_field("status").unwrap_or_default(),
             events: report.changes(),
-            would_refresh: report.would_refresh(),
         })
+    }
+
+    /// The refreshes that Puppet's last run skipped; `None` without any. Blocks.
+    pub fn read_skipped_refreshes(&self, system: &dyn System) -> Option<SkippedRefreshes> {
+        let text = self.read_report_text(system)?;
+        // Parsing a report takes much longer than a search in it, and few have such a line.
+        let report =
+            text.contains(SKIPPED_REFRESH).then(|| PuppetRunReport::parse(&text)).flatten()?;
+        let transaction = report.text_field("transaction_uuid");
+        Some(SkippedRefreshes { transaction, targets: report.skipped_refreshes() })
+    }
+
+    fn read_report_text(&self, system: &dyn System) -> Option<String> {
+        let paths = PuppetPaths::find(&self.0.options, system).ok()?;
+        let file = system.read_file(&paths.report_path(), MAX_REPORT_BYTES).ok()?;
+        Some(String::from_utf8_lossy(&file).into_owned())
     }
 }

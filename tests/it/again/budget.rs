@@ -35,13 +35,13 @@ async fn a1_5_a_hundred_nodes_at_once_keep_the_budget_of_a_shortened_minute() {
     for budget in budgets {
         let starts = Arc::clone(&starts);
         runs.spawn(async move {
-            let place = budget.acquire(Uuid::now_v7(), &CancellationToken::new()).await.unwrap();
+            let permit = budget.acquire(Uuid::now_v7(), &CancellationToken::new()).await.unwrap();
             starts.lock().unwrap().push(Instant::now());
-            place.release_later();
+            permit.release_later();
             budget
         });
     }
-    // The connections stay open until all places are released.
+    // The connections stay open until all permits are released.
     let budgets = runs.join_all().await;
     assert_eq!(budgets.len(), NODES);
     let mut starts = starts.lock().unwrap().clone();

@@ -94,7 +94,7 @@ impl AgainFixture {
         .await
     }
 
-    /// Waits until the history has so many entries; returns them, newest first.
+    /// Waits until the history has `count` entries; returns them, newest first.
     pub(super) async fn await_history(&self, count: usize) -> Vec<Value> {
         poll_until_ok(&format!("the history has {count} entries"), TIMEOUT, async || {
             let history = self.call(&["history"]).await;

@@ -32,7 +32,7 @@ async fn a1_7_a_hundred_kills_lose_no_run_and_repeat_none() {
     assert_eq!(fixture.node.log().len(), KILLS);
 }
 
-/// Waits until there were so many runs. More runs fail at the next call, or at the end.
+/// Waits until there were `count` runs. More runs fail at the next call, or at the end.
 async fn await_runs(fixture: &AgainFixture, count: usize) {
     poll_until_ok(&format!("run {count} has taken place"), TIMEOUT, async || {
         let runs = fixture.node.log().len();

@@ -95,7 +95,7 @@ impl ClockedNode {
         .await;
     }
 
-    /// Waits for so many runs; returns when the last one began.
+    /// Waits for `count` runs; returns when the last one began.
     async fn await_runs(&self, count: usize) -> u64 {
         poll_until_ok("the run has begun", TIMEOUT, async || {
             let log = self.node.log();

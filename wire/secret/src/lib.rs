@@ -1,11 +1,12 @@
 //! Reads files with secrets: keys, credentials, tokens. A file that other users can read or change is refused before it is
 //! read. Contents are not interpreted. Files that others may read but not change: `protected`. An operator's own files,
-//! read and written: `files`.
+//! read and written: `files`. Sockets that other users cannot open: [`bind_socket`].
 
 #![warn(missing_docs)]
 
 pub mod files;
 mod protected;
+mod socket;
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Read as _};
@@ -14,6 +15,7 @@ use std::path::{Path, PathBuf};
 
 use nix::fcntl::OFlag;
 pub use protected::{ProtectedFileError, check_protected, read_protected};
+pub use socket::bind_socket;
 pub use zeroize::Zeroizing;
 
 /// The kind of secret, which determines the allowed permissions of its file.

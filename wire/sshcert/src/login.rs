@@ -1,4 +1,4 @@
-//! The question of `rpcd ssh-principals` to the daemon of the same machine, and its answer: one message of bounded size each way.
+//! The query of `rpcd ssh-principals` to the daemon of the same machine, and its answer: one message of bounded size each way.
 
 use std::net::IpAddr;
 
@@ -6,13 +6,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::MAX_CERTIFICATE_BYTES;
 
-/// Largest question and answer, in bytes.
+/// Largest query and answer, in bytes.
 pub const MAX_LOGIN_MESSAGE_BYTES: usize = MAX_CERTIFICATE_BYTES + 4096;
 
 /// Longest name of a user, in bytes: that of `useradd`.
 const MAX_USER_NAME_BYTES: usize = 32;
 
-/// May the holder of this certificate log in as this user?
+/// Asks whether the holder of this certificate may log in as this user.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LoginQuery {

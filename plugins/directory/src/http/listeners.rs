@@ -1,12 +1,11 @@
 //! Binds the socket and the address, accepts connections, and does TLS.
 
+use std::io;
 use std::net::SocketAddr;
-use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
-use std::path::Path;
 use std::time::Duration;
-use std::{fs, io};
 
 use muster_http::{HttpConnections, HttpLimits, serve_connection};
+use muster_secret::bind_socket;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::time::{sleep, timeout};
@@ -32,7 +31,7 @@ const LIMITS: HttpLimits = HttpLimits {
 pub(super) async fn serve_socket(options: &SocketOptions, api: DirectoryApi) {
     let path = &options.path;
     let listener = loop {
-        match bind_socket(&options.path, options.group) {
+        match bind_socket(path, options.group).and_then(UnixListener::from_std) {
             Ok(listener) => break listener,
             Err(error) => {
                 tracing::error!(path = %path.display(), %error, "cannot serve the directory on the socket");
@@ -100,34 +99,4 @@ async fn serve_stream(stream: impl AsyncRead + AsyncWrite + Send + Unpin, api: &
 async fn await_files(error: &io::Error) {
     tracing::debug!(%error, "cannot accept a connection to the directory's HTTP API");
     sleep(Duration::from_millis(100)).await;
-}
-
-/// Binds a socket for its owner and this group. It is bound under another name, so that no client can connect before its permissions are set.
-pub fn bind_socket(path: &Path, group: Option<nix::unistd::Gid>) -> io::Result<UnixListener> {
-    match fs::symlink_metadata(path) {
-        Ok(metadata) if !metadata.file_type().is_socket() => {
-            return Err(io::Error::new(
-                io::ErrorKind::AlreadyExists,
-                "there is a file that is no socket; remove it, or configure another path",
-            ));
-        }
-        _ => {}
-    }
-    let mut new = path.to_owned().into_os_string();
-    new.push(".new");
-    let new = Path::new(&new);
-    match fs::remove_file(new) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let listener = UnixListener::bind(new)?;
-    let mode = if let Some(group) = group {
-        std::os::unix::fs::chown(new, None, Some(group.as_raw()))?;
-        0o660
-    } else {
-        0o600
-    };
-    fs::set_permissions(new, fs::Permissions::from_mode(mode))?;
-    fs::rename(new, path)?;
-    Ok(listener)
 }

@@ -20,7 +20,6 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 pub use api_metrics::{DirectoryHttpMetrics, QueryTimes};
-pub use listeners::bind_socket;
 pub use openapi::openapi_document;
 pub use options::{DirectoryHttpError, DirectoryHttpOptions};
 pub use tokens::TokenFileError;

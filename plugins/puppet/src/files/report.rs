@@ -11,6 +11,8 @@ use super::yaml;
 
 /// Largest report, in bytes. A report of 1000 resources with all log lines has about 2 MB.
 pub(crate) const MAX_REPORT_BYTES: u64 = 64 * 1024 * 1024;
+/// The start of a line in Puppet's log about a refresh that a run without effect skipped.
+pub(crate) const SKIPPED_REFRESH: &str = "Would have triggered 'refresh'";
 /// Maximum number of events, and of names, in one reply.
 const MAX_LISTED_ITEMS: usize = 500;
 
@@ -165,12 +167,12 @@ impl PuppetRunReport {
         self.resource_statuses().flat_map(changes_of).collect()
     }
 
-    /// The sources of log lines about refreshes that a run without effect would have made, up to [`MAX_LISTED_ITEMS`].
-    pub(crate) fn would_refresh(&self) -> Vec<String> {
+    /// The resources of log lines about refreshes that a run without effect skipped, up to [`MAX_LISTED_ITEMS`].
+    pub(crate) fn skipped_refreshes(&self) -> Vec<String> {
         let logs = self.document.get("logs").and_then(Value::as_array).into_iter().flatten();
         let source = |log: &Value| {
             let message = log.get("message")?.as_str()?;
-            let is_noop = message.starts_with("Would have triggered 'refresh'");
+            let is_noop = message.starts_with(SKIPPED_REFRESH);
             is_noop.then(|| log.get("source")?.as_str().map(str::to_owned)).flatten()
         };
         logs.filter_map(source).take(MAX_LISTED_ITEMS).collect()
