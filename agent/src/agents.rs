@@ -38,6 +38,7 @@ use muster_restart::{
     DetachedLauncher, RestartManager, RestartOptions, RestartPlugin, RestartStore, RestartTarget,
 };
 use muster_rpcutil::RpcutilPlugin;
+use muster_scheduler::{SchedulerHandle, SchedulerOptions, SchedulerPlugin};
 use muster_service::{DaemonRestarter, ServicePlugin};
 use muster_shell::ShellPlugin;
 use muster_ssh::{LoginOptions, SshCaPlugin, SshPlugin};
@@ -167,6 +168,7 @@ fn build_plugins(
     let again = builder
         .add::<AgainPlugin>(AgainShared { puppet: puppet.run_handle(), permits: permits() })?;
     builder.add::<DirectoryPlugin>(())?;
+    builder.add::<SchedulerPlugin>(())?;
     builder.add::<FilecopyPlugin>(())?;
     builder.add::<FilemgrPlugin>(())?;
     let motd = builder.add::<MotdPlugin>(())?.renderer();
@@ -350,6 +352,19 @@ pub(crate) fn provisioner_options(
 /// Options of the directory's instance on this host.
 pub(crate) fn directory_options(config: &Config) -> Result<DirectoryOptions, PluginSetupError> {
     Ok(parse_options::<DirectoryPlugin>(&config.plugins)?)
+}
+
+/// Options of the scheduler's instance on this host.
+pub(crate) fn scheduler_options(config: &Config) -> Result<SchedulerOptions, PluginSetupError> {
+    Ok(parse_options::<SchedulerPlugin>(&config.plugins)?)
+}
+
+/// The agents of the scheduler's instance.
+pub(crate) fn scheduler_registry(
+    handle: &SchedulerHandle,
+    config: &Config,
+) -> Result<AgentRegistry, PluginSetupError> {
+    build_registry(config, vec![muster_scheduler::build_agent(handle)?])
 }
 
 /// The agents of the directory's instance.

@@ -257,6 +257,7 @@ fn new_record(
         data,
         rule: None,
         approval: None,
+        schedule: None,
         status: None,
         reason: None,
         took_ms: None,

@@ -255,6 +255,7 @@ impl RequestLookups {
             data: Map::new(),
             rule: Some(decision.rule),
             approval: None,
+            schedule: None,
             status: None,
             reason: Some("denied"),
             took_ms: None,

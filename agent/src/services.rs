@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_api::NodePlugin as _;
+use muster_api::NodePlugin;
 use muster_api::system::System;
 use muster_bus::Bus;
 use muster_client::{Client, DiscoveryWindow};
@@ -17,7 +17,9 @@ use muster_provisioner::{
     BucketEnrolmentStore, EnrolmentOptions, EnrolmentService, ProvisionerHandle,
     ProvisionerService, ProvisionerServiceError,
 };
+use muster_scheduler::{SchedulerContext, SchedulerHandle, SchedulerPlugin, SchedulerService};
 use muster_wire::identity::SubjectName;
+use muster_wire::sign::Signer;
 use muster_wire::token::AccountTrust;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -56,6 +58,10 @@ pub(crate) fn check_services(config: &Config) -> Result<(), AssembleError> {
         credentials::read_signer(&directory.credentials)?;
         DirectoryHttp::load(&directory.http)?;
     }
+    let scheduler = agents::scheduler_options(config)?;
+    if scheduler.enabled {
+        credentials::read_signer(&scheduler.credentials)?;
+    }
     let options = agents::provisioner_options(config)?;
     if options.enabled {
         ProvisioningPlan::from_options(&options).map_err(ProvisionerServiceError::from)?;
@@ -76,21 +82,23 @@ pub(crate) async fn start_services(
     system: Arc<dyn System>,
     stop: CancellationToken,
 ) -> Result<CentralServices, AssembleError> {
-    let mut services = start_directory(config, core, &stop).await?;
+    let (directory, mut services) = start_directory(config, core, &stop).await?;
+    services.extend(start_scheduler(config, core, directory, &stop).await?);
     let trust = AccountTrust::clone(&core.trust.get());
     services.extend(start_provisioner(config, handle, trust, system, stop).await?);
     Ok(CentralServices(services))
 }
 
-/// Starts an instance of the directory: the index, and the agent that answers from it, both with the service's own connection.
+/// Starts an instance of the directory: the index, and the agent that answers from it, both with the service's own connection. Returns the index, which
+/// other services on this host share.
 async fn start_directory(
     config: &Config,
     core: &Arc<DaemonCore>,
     stop: &CancellationToken,
-) -> Result<Vec<JoinHandle<()>>, AssembleError> {
+) -> Result<(Option<DirectoryHandle>, Vec<JoinHandle<()>>), AssembleError> {
     let options = agents::directory_options(config)?;
     if !options.enabled {
-        return Ok(Vec::new());
+        return Ok((None, Vec::new()));
     }
     let http = DirectoryHttp::load(&options.http)?;
     let signer = credentials::read_signer(&options.credentials)?;
@@ -105,28 +113,94 @@ async fn start_directory(
         requests: Arc::clone(&service_core.request_metrics),
         http: http_metrics,
     });
+    let following = follow_nodes(core, &handle, &bus, signer, stop);
+    let answering = answer_requests::<DirectoryPlugin>(config, service_core, bus, stop)?;
+    Ok((Some(handle), vec![following, answering, serving]))
+}
+
+/// Keeps an index of nodes current.
+fn follow_nodes(
+    core: &Arc<DaemonCore>,
+    handle: &DirectoryHandle,
+    bus: &Bus,
+    signer: Signer,
+    stop: &CancellationToken,
+) -> JoinHandle<()> {
     let trust = core.trust.share();
     let context = DirectoryContext {
         trust: Box::new(move || trust.get()),
         clock: muster_api::base::unix_millis_now,
     };
-    let service = DirectoryService::new(handle, bus.clone(), signer, context);
-    let following = tokio::spawn(service.run_until_stopped(stop.clone()));
-    let agent = SubjectName::parse(DirectoryPlugin::NAME).map_err(AssembleError::ServiceName)?;
+    let service = DirectoryService::new(handle.clone(), bus.clone(), signer, context);
+    tokio::spawn(service.run_until_stopped(stop.clone()))
+}
+
+/// Answers the requests to a service's agent.
+fn answer_requests<P: NodePlugin>(
+    config: &Config,
+    core: Arc<DaemonCore>,
+    bus: Bus,
+    stop: &CancellationToken,
+) -> Result<JoinHandle<()>, AssembleError> {
+    let agent = SubjectName::parse(P::NAME).map_err(AssembleError::ServiceName)?;
     let (stop, drain, config) = (stop.clone(), config.drain.timeout, config.clone());
-    let answering = tokio::spawn(async move {
+    Ok(tokio::spawn(async move {
         bus.wait_connected().await;
-        match Daemon::start_service(service_core, bus, &agent).await {
+        match Daemon::start_service(core, bus, &agent).await {
             Ok(mut daemon) => {
                 if let Some(changes) = daemon.token_changes() {
                     tokio::spawn(upkeep::keep_account_tokens(changes, config));
                 }
                 daemon.run(stop, drain).await;
             }
-            Err(error) => tracing::error!(%error, "the directory cannot subscribe to requests"),
+            Err(error) => {
+                tracing::error!(%error, %agent, "the service cannot subscribe to requests");
+            }
         }
+    }))
+}
+
+/// Starts an instance of the scheduler. Without a directory on this host it has an index of its own.
+async fn start_scheduler(
+    config: &Config,
+    core: &Arc<DaemonCore>,
+    directory: Option<DirectoryHandle>,
+    stop: &CancellationToken,
+) -> Result<Vec<JoinHandle<()>>, AssembleError> {
+    let options = agents::scheduler_options(config)?;
+    if !options.enabled {
+        return Ok(Vec::new());
+    }
+    let signer = credentials::read_signer(&options.credentials)?;
+    let bus = credentials::connect_options(config, &signer)?.connect().await?;
+    let mut tasks = Vec::new();
+    let directory = directory.unwrap_or_else(|| {
+        let handle = DirectoryHandle::default();
+        tasks.push(follow_nodes(core, &handle, &bus, signer.clone(), stop));
+        handle
     });
-    Ok(vec![following, answering, serving])
+    let trust = core.trust.share();
+    let handle = SchedulerHandle::new(SchedulerContext {
+        collectives: config.collectives.clone(),
+        directory,
+        trust: Some(Box::new(move || trust.get())),
+        clock: muster_api::base::unix_millis_now,
+    });
+    let service_core =
+        Arc::new(core.for_service(signer.clone(), agents::scheduler_registry(&handle, config)?));
+    let client_for = |collective: &SubjectName| {
+        let trust = AccountTrust::clone(&core.trust.get());
+        let (bus, signer) = (bus.clone(), signer.clone());
+        let client =
+            Client::new(bus, signer, trust, collective.clone(), DiscoveryWindow::default());
+        (collective.clone(), client)
+    };
+    let clients = config.collectives.iter().map(client_for).collect();
+    let host = config.identity.clone();
+    let service = SchedulerService::new(host, handle, (&bus, signer), clients, options.lease());
+    tasks.push(tokio::spawn(service.run_until_stopped(stop.clone())));
+    tasks.push(answer_requests::<SchedulerPlugin>(config, service_core, bus, stop)?);
+    Ok(tasks)
 }
 
 /// Starts the provisioner if it is enabled.

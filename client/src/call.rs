@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use muster_filter::NodeFilter;
 use muster_wire::identity::{Identity, NameError, SubjectName};
+use muster_wire::schedule_grant::RequestGrant;
 use muster_wire::sign::ExpectedAnswer;
 use muster_wire::subject::AnswerAddress;
 use muster_wire::token::PublicKey;
@@ -68,6 +69,10 @@ pub struct RpcCall {
     pub traceparent: Option<TraceContext>,
     /// Approval by a second user, for nodes that require it: see [`crate::OfflineSigner::read_approval`].
     pub approval: Option<String>,
+    /// The schedule that the call is made for, for schedulers.
+    pub grant: Option<RequestGrant>,
+    /// The id of the request; a new one if absent. For calls that a node must not execute twice, whoever sends them.
+    pub id: Option<Uuid>,
     /// Names of inputs in `data` that are encrypted for each node. Needs [`CallTarget::Nodes`].
     pub sensitive: BTreeSet<String>,
     /// Public keys of nodes, for encryption of sensitive inputs; the client requests missing keys itself.
@@ -92,6 +97,8 @@ impl RpcCall {
             trace: false,
             traceparent: None,
             approval: None,
+            grant: None,
+            id: None,
             sensitive: BTreeSet::new(),
             keys: BTreeMap::new(),
         })

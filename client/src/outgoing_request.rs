@@ -98,6 +98,7 @@ impl<'a> RequestBuilder<'a> {
             traceparent: self.call.traceparent,
             stream: self.call.stream,
             approval: self.call.approval.clone(),
+            grant: self.call.grant.clone(),
             data,
             sealed,
         };

@@ -48,7 +48,7 @@ pub(crate) async fn run_call(
 ) -> Result<()> {
     client.check_granted(&call.agent)?;
     let PreparedCall { call, without_key } = secrets::prepare_call(client, call).await?;
-    let id = Uuid::now_v7();
+    let id = call.id.unwrap_or_else(Uuid::now_v7);
     let mut stats = CallStats { request: id, missing: without_key, ..CallStats::default() };
     if call.reply_delivery != ReplyDelivery::Here {
         return publish_without_waiting(client, &call, stats, events).await;

@@ -66,6 +66,7 @@ mod rpc_requests;
 mod run_and_copy;
 mod run_states;
 mod runs;
+mod schedules;
 mod secrets;
 mod service_manager;
 mod ssh_certificates;

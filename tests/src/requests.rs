@@ -26,6 +26,7 @@ pub fn unsigned_request(caller: &Identity, names: [&str; 3], target: RequestTarg
         traceparent: None,
         stream: false,
         approval: None,
+        grant: None,
         data: Map::new(),
         sealed: None,
     }

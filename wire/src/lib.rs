@@ -26,6 +26,7 @@ pub mod node_record;
 pub mod progress;
 pub mod reply;
 pub mod request;
+pub mod schedule_grant;
 pub mod sign;
 pub mod status;
 pub mod stored_request;

@@ -77,6 +77,12 @@ pub const MAX_APPROVAL_BYTES: usize = 512 * 1024;
 /// Longest lifetime of a proposal, in milliseconds: one day.
 pub const MAX_PROPOSAL_LIFETIME_MILLIS: u64 = 24 * 60 * 60 * 1000;
 
+/// Largest signed schedule, with its author's token.
+pub const MAX_SCHEDULE_GRANT_BYTES: usize = MAX_USER_TOKEN_BYTES + 32 * 1024;
+
+/// Longest lifetime of a schedule, in milliseconds.
+pub const MAX_SCHEDULE_LIFETIME_MILLIS: u64 = 400 * 24 * 60 * 60 * 1000;
+
 /// Longest line of an audit log, in bytes: the escaped inputs of a request, or an account token.
 pub const MAX_AUDIT_LINE_BYTES: usize = 4 * 1024 * 1024;
 

@@ -12,6 +12,7 @@ use crate::Millis;
 use crate::encrypted_inputs::EncryptedInputs;
 use crate::identity::{Identity, SubjectName};
 use crate::limits;
+use crate::schedule_grant::RequestGrant;
 use crate::trace::TraceContext;
 use crate::unique::check_unique_keys;
 use muster_filter::NodeFilter;
@@ -58,6 +59,9 @@ pub struct Request {
     /// The second person's approval, if the node's policy requires one: a signed [`crate::approval::ProposalApproval`] in base64url.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approval: Option<String>,
+    /// The schedule that the request is sent for, if its sender is a scheduler. The request is then decided as one of the schedule's author.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grant: Option<RequestGrant>,
     /// The action's inputs.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub data: Map<String, Value>,

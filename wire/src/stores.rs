@@ -73,9 +73,24 @@ pub const NODES_BUCKET: BucketDefinition = BucketDefinition {
     max_bytes: None,
 };
 
+/// Schedules, signed by their authors, what they did last on each node, and the leader lease. Only services read and write it.
+pub const SCHEDULES_BUCKET: BucketDefinition = BucketDefinition {
+    name: "SCHEDULES",
+    description: "Signed schedules, and their last turns",
+    max_age: None,
+    max_value_bytes: 512 * 1024,
+    max_bytes: Some(64 * MIB),
+};
+
 /// All buckets.
-pub const ALL_BUCKETS: [BucketDefinition; 5] =
-    [PERMITS_BUCKET, PROVISION_BUCKET, TRUST_BUCKET, REQUESTS_BUCKET, NODES_BUCKET];
+pub const ALL_BUCKETS: [BucketDefinition; 6] = [
+    PERMITS_BUCKET,
+    PROVISION_BUCKET,
+    TRUST_BUCKET,
+    REQUESTS_BUCKET,
+    NODES_BUCKET,
+    SCHEDULES_BUCKET,
+];
 
 /// Number of permit pools that one node may use at a time.
 pub const MAX_PERMIT_SLOTS: u8 = 4;

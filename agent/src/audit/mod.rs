@@ -19,7 +19,7 @@ use std::time::Duration;
 use muster_audit::AuditAnchor;
 use muster_wire::sign::Signer;
 
-pub use record::{ApprovalRecord, AuditRecord, AuditVerdict, RecordClass};
+pub use record::{ApprovalRecord, AuditRecord, AuditVerdict, RecordClass, ScheduleRecord};
 use stream::AuditStream;
 use writer::LogOperation;
 

@@ -99,6 +99,9 @@ pub struct AuditRecord {
     /// The approver, if a second person's approval was required.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub approval: Option<ApprovalRecord>,
+    /// The schedule, if a scheduler sent the request in the name of the schedule's author, who is the caller.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<ScheduleRecord>,
     /// The status of the reply.
     #[serde(rename = "statuscode", skip_serializing_if = "Option::is_none")]
     pub status: Option<ReplyStatus>,
@@ -129,11 +132,21 @@ impl AuditRecord {
             data: end.data.clone(),
             rule: None,
             approval: None,
+            schedule: None,
             status: None,
             reason: Some(end.reason),
             took_ms: Some(duration_millis(end.took)),
         })
     }
+}
+
+/// The schedule that a request was sent for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ScheduleRecord {
+    /// Its name.
+    pub schedule: SubjectName,
+    /// The service that sent the request.
+    pub scheduler: Identity,
 }
 
 /// The approval of a request by a second person.

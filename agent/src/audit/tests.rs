@@ -96,6 +96,7 @@ fn record(action: &str) -> AuditRecord {
         data: Map::from_iter([("service".to_owned(), json!("line\nbreak"))]),
         rule: Some("service.policy:4".to_owned()),
         approval: None,
+        schedule: None,
         status: Some(ReplyStatus::Ok),
         reason: None,
         took_ms: Some(12),

@@ -24,7 +24,8 @@ pub(super) fn check_freshness(
     } else {
         request.issued_at
     };
-    let remember_until = fresh::remember_until(remember_from, request.ttl, core.skew);
+    let remember_until = fresh::remember_until(remember_from, request.ttl, core.skew)
+        .max(verified.remember_until.saturating_add(core.skew.saturating_mul(2)));
     let insertion =
         core.seen.insert(verified.caller.key.as_bytes(), request.id, remember_until, now);
     match insertion {

@@ -18,6 +18,7 @@ mod authorise;
 mod decode;
 mod dispatch;
 mod fresh;
+mod grant;
 mod matches;
 mod progress;
 mod reply;
@@ -44,7 +45,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 use uuid::Uuid;
 
-use crate::audit::ApprovalRecord;
+use crate::audit::{ApprovalRecord, ScheduleRecord};
 use crate::begun::BegunRequest;
 use crate::core::DaemonCore;
 use crate::lookup::RequestLookups;
@@ -78,6 +79,10 @@ pub struct VerifiedRequest {
     pub caller: Arc<VerifiedUser>,
     /// The caller's own inbox, if it wants a reply.
     pub reply_to: Option<String>,
+    /// The schedule that the request is sent for; its author is the caller then.
+    pub schedule: Option<ScheduleRecord>,
+    /// Until when the request is remembered at least, to be executed once only.
+    remember_until: Millis,
     /// Whether the journal entry of the request survives a crash, once it is synced to disk.
     pub journaled: bool,
     /// The stage timings so far, if the caller requested them.
@@ -205,8 +210,13 @@ fn admit_request(
     core: &DaemonCore,
     verified: VerifiedRequest,
 ) -> Result<RequestAdmission, RequestRejection> {
-    let freshness =
-        stage_timer::end_stage(StageName::Fresh, fresh::check_freshness(core, verified));
+    let (verified, refusal) = grant::apply_grant(core, verified);
+    let fresh = fresh::check_freshness(core, verified);
+    let permitted = match refusal {
+        None => fresh,
+        Some(refusal) => fresh.and_then(|verified| Err(grant::refuse(verified, &refusal))),
+    };
+    let freshness = stage_timer::end_stage(StageName::Fresh, permitted);
     let matched = matches::match_target(core, freshness);
     let (check, permit) = match stage_timer::end_stage(StageName::Match, matched)? {
         TargetMatch::Undecided(verified, permit) => {

@@ -43,6 +43,8 @@ pub(super) fn verify_message(
         reply_to,
         request: opened.request,
         caller: opened.caller,
+        schedule: None,
+        remember_until: 0,
         journaled: false,
         timer: StageTimer::default(),
     })

@@ -15,6 +15,7 @@ pub mod provisioner;
 pub mod puppet;
 pub mod puppetca;
 pub mod rpcutil;
+pub mod schedule;
 pub mod ssh;
 pub mod tunnel;
 

@@ -13,6 +13,7 @@ mod actions;
 mod counts;
 mod fact_values;
 mod http;
+mod live;
 mod liveness;
 mod node_set;
 mod node_table;
@@ -31,6 +32,7 @@ pub use http::{
     DirectoryHttp, DirectoryHttpError, DirectoryHttpMetrics, DirectoryHttpOptions, QueryTimes,
     TokenFileError, openapi_document,
 };
+pub use live::SelectedNode;
 pub use liveness::{NodeLiveness, Presence};
 pub use node_table::{NodeTable, StaleRecord, StoredNode};
 pub use query::{FoundNodes, QueryError, find_nodes};

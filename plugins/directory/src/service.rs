@@ -5,23 +5,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{FutureExt as _, StreamExt as _, stream};
+use muster_api::base::error_chain;
 use muster_bus::{
     Bucket, BucketEntry, BucketError, BucketWatch, Bus, BusEvent, BusMessage, BusSubscription,
-    Bytes,
+    NewEvent,
 };
 use muster_wire::Millis;
-use muster_wire::event::FleetEvent;
-use muster_wire::identity::{Identity, SubjectName};
+use muster_wire::identity::Identity;
 use muster_wire::node_record::NodeContent;
-use muster_wire::sign::{EnvelopeKind, OpenRecord, Signer, sign_envelope};
+use muster_wire::sign::{OpenRecord, Signer};
 use muster_wire::stores::{self, NODES_BUCKET};
-use muster_wire::subject::{self, EventAddress};
+use muster_wire::subject;
 use muster_wire::token::{AccountTrust, TokenError};
 use serde_json::{Map, json};
 use tokio::sync::broadcast;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 use tokio_util::sync::CancellationToken;
-use uuid::Uuid;
 
 use crate::node_table::StoredNode;
 use crate::record_opener::{DirectoryContext, OpenedEntry, RecordOpener, RecordRefusal};
@@ -348,35 +347,13 @@ impl DirectoryService {
     }
 
     /// Publishes an event about a node. A failure is logged: the state of the node is in the index anyway.
-    async fn publish_event(&self, node: &Identity, kind: &str, text: String) {
-        if let Err(error) = self.try_publish_event(node, kind, text).await {
+    async fn publish_event(&self, node: &Identity, kind: &'static str, text: String) {
+        let data = Map::from_iter([("node".to_owned(), json!(node))]);
+        let event = NewEvent { kind, text, data, time: self.opener.now() };
+        if let Err(error) = self.bus.publish_event(&self.signer, event).await {
+            let error = error_chain(&error);
             tracing::warn!(%node, kind, error, "cannot publish an event about a node");
         }
-    }
-
-    async fn try_publish_event(
-        &self,
-        node: &Identity,
-        kind: &str,
-        text: String,
-    ) -> Result<(), String> {
-        let kind = SubjectName::parse(kind).map_err(|error| error.to_string())?;
-        let sender = self.signer.identity().clone();
-        let mut data = Map::new();
-        data.insert("node".to_owned(), json!(node));
-        let event = FleetEvent {
-            id: Uuid::now_v7(),
-            sender: sender.clone(),
-            kind: kind.clone(),
-            text,
-            data,
-            time: self.opener.now(),
-        };
-        let sealed = sign_envelope(EnvelopeKind::Event, &event, &self.signer);
-        let sealed = sealed.map_err(|error| error.to_string())?;
-        let subject = EventAddress { kind, node: sender }.subject();
-        let published = self.bus.publish(&subject, Bytes::from(sealed)).await;
-        published.map_err(|error| error.to_string())
     }
 }
 

@@ -7,11 +7,11 @@ use muster_api::ActionError;
 use muster_api::wire::identity::Identity;
 use muster_base::unix_millis_now;
 use muster_bus::Bus;
+use muster_bus::leader::{self, LeaderRecord};
 use muster_contract::provisioner::ProvisioningState;
 use tokio::sync::watch;
 use uuid::Uuid;
 
-use crate::leader::{self, LeaderRecord};
 use crate::record::NodeRecord;
 use crate::store::{NodeRecordError, NodeRecordStore};
 

@@ -1,6 +1,6 @@
 //! The provisioner: turns new machines into managed nodes, step by step, and removes nodes from the fleet.
 //!
-//! Several hosts may run it; one is the leader ([`leader`]). The state of each node is a [`record`], stored at the broker and written before and
+//! Several hosts may run it; one is the leader ([`muster_bus::leader`]). The state of each node is a [`record`], stored at the broker and written before and
 //! after each step of the [`plan`]. If a leader dies, nothing is lost, and its successor continues from the records. The steps call the agents
 //! `provision` on the node and `puppetca` on the masters ([`worker`]), or agents and programs that the operator configures.
 //!
@@ -15,7 +15,6 @@ mod enrolment_store;
 pub mod fleet;
 mod handle;
 mod helper;
-pub mod leader;
 pub mod masters;
 pub mod notify;
 mod options;

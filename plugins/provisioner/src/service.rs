@@ -10,7 +10,7 @@ use muster_api::system::System;
 use muster_api::wire::Millis;
 use muster_api::wire::identity::Identity;
 use muster_base::unix_millis_now;
-use muster_bus::{BucketError, Bus};
+use muster_bus::{BucketError, Bus, leader};
 use muster_client::Client;
 use muster_contract::provisioner::ProvisioningState;
 use tokio::task::JoinSet;
@@ -19,7 +19,7 @@ use uuid::Uuid;
 
 use crate::enrol::EnrolmentService;
 use crate::fleet::{FleetClient, MasterFilterError};
-use crate::leader;
+
 use crate::options::Options;
 use crate::plan::{ProvisioningPlan, ProvisioningPlanError};
 use crate::record::{NextAction, NodeRecord, StepError};

@@ -19,7 +19,7 @@ use crate::node_fixture::TestCaller;
 
 /// Actions that this daemon cannot execute, because their agent needs a service or a program that this test does not
 /// provide. Their inputs are tried nevertheless.
-const UNAVAILABLE: [&str; 17] = [
+const UNAVAILABLE: [&str; 20] = [
     "directory changes",
     "directory facets",
     "directory find",
@@ -35,6 +35,9 @@ const UNAVAILABLE: [&str; 17] = [
     "puppet status",
     "puppetca list",
     "puppetca status",
+    "schedule history",
+    "schedule list",
+    "schedule show",
     "package checkupdates",
     "ssh login",
 ];

@@ -13,6 +13,7 @@ mod error;
 mod local_time;
 mod open_times;
 mod plan;
+mod request;
 mod seats;
 mod spec;
 mod turns;

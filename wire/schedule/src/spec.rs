@@ -13,7 +13,7 @@ use crate::error::ScheduleError;
 /// Largest schedule as JSON, in bytes.
 pub const MAX_SCHEDULE_BYTES: usize = 32 * 1024;
 /// Shortest interval, in seconds.
-pub const MIN_INTERVAL_SECONDS: u64 = 60;
+pub const MIN_INTERVAL_SECONDS: u64 = 5;
 /// Longest interval, in seconds: 31 days.
 pub const MAX_INTERVAL_SECONDS: u64 = 31 * DAY_SECONDS;
 /// Longest time over which the starts of a cron schedule are spread, in seconds: one day.

@@ -48,6 +48,8 @@ pub enum EnvelopeKind {
     Proposal,
     /// A [`crate::approval::ProposalApproval`].
     Approval,
+    /// A [`crate::schedule_grant::ScheduleGrant`].
+    Schedule,
     /// A bundle manifest of `muster-bundle`.
     Bundle,
     /// A [`crate::enrol::EnrolmentRequest`] with its proof.
@@ -77,6 +79,7 @@ impl EnvelopeKind {
             Self::Heartbeat => ("muster.heartbeat.v1", limits::MAX_HEARTBEAT_BYTES),
             Self::Proposal => ("muster.proposal.v1", limits::MAX_PROPOSAL_BYTES),
             Self::Approval => ("muster.approval.v1", limits::MAX_APPROVAL_BYTES),
+            Self::Schedule => ("muster.schedule.v1", limits::MAX_SCHEDULE_GRANT_BYTES),
             Self::Bundle => ("muster.bundle.v1", limits::MAX_BUNDLE_MANIFEST_BYTES),
             Self::Hello => ("muster.hello.v1", limits::MAX_ENROLMENT_REQUEST_BYTES),
             Self::Welcome => ("muster.welcome.v1", limits::MAX_ENROLMENT_ANSWER_BYTES),

@@ -8,8 +8,9 @@
 //! caller     requests to the agents in its tags; data of  answers to its requests, its own inbox, events, changes
 //!            its tunnels; writes REQUESTS; reads TRUST     of TRUST
 //! service    any request, and what a node may; reads and  what a node and a caller may without tunnels, changes of
-//!            writes PROVISION and tokens of nodes; reads   NODES, PROVISION and TRUST, heartbeats, requests to services
-//!            NODES, and writes which nodes it forgets
+//!            writes PROVISION, SCHEDULES and tokens of     NODES, PROVISION, SCHEDULES and TRUST, heartbeats,
+//!            nodes; reads NODES, and writes which nodes    requests to services
+//!            it forgets
 //! ```
 //!
 //! In the account of bootstrapping nodes, which shares nothing with the fleet's:
@@ -136,6 +137,7 @@ impl UserRole {
                         subject::bucket_changes(stores::NODES_BUCKET.name, ">"),
                         subject::bucket_changes(stores::PROVISION_BUCKET.name, ">"),
                         subject::bucket_changes(stores::TRUST_BUCKET.name, ">"),
+                        subject::bucket_changes(stores::SCHEDULES_BUCKET.name, ">"),
                     ],
                 ]
                 .concat(),
@@ -224,9 +226,10 @@ fn node_subscribe_subjects() -> Vec<String> {
     subjects
 }
 
-/// Publish permissions of a service beyond a node's: provisioning records, renewed node tokens, and which nodes the directory forgets.
+/// Publish permissions of a service beyond a node's: provisioning records, schedules, renewed node tokens, and which nodes the directory forgets.
 fn service_publish_subjects() -> Vec<String> {
     let (provision, trust) = (stores::PROVISION_BUCKET.name, stores::TRUST_BUCKET.name);
+    let schedules = stores::SCHEDULES_BUCKET.name;
     vec![
         subject::bucket_list(stores::NODES_BUCKET.name),
         subject::bucket_get(stores::NODES_BUCKET.name, ">"),
@@ -234,6 +237,9 @@ fn service_publish_subjects() -> Vec<String> {
         subject::bucket_key(provision, ">"),
         subject::bucket_list(provision),
         subject::bucket_get(provision, ">"),
+        subject::bucket_key(schedules, ">"),
+        subject::bucket_list(schedules),
+        subject::bucket_get(schedules, ">"),
         subject::bucket_key(trust, &stores::renewed_token_key(">")),
         subject::bucket_list(trust),
         subject::bucket_get(trust, &stores::renewed_token_key(">")),

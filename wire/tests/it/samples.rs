@@ -17,6 +17,7 @@ use muster_wire::enrol::{
 use muster_wire::event::FleetEvent;
 use muster_wire::node_record::{NodeContent, NodeHeartbeat, NodeRecord};
 use muster_wire::progress::ProgressMessage;
+use muster_wire::schedule_grant::{ScheduleGrant, open_grant};
 use muster_wire::sign::{
     EnvelopeKind, Signer, open_event, open_heartbeat, open_progress, open_record, open_reply,
     open_request, sign_envelope,
@@ -38,7 +39,8 @@ pub(crate) fn kinds() -> Vec<EnvelopeKind> {
         EnvelopeKind::Record => Some(EnvelopeKind::Heartbeat),
         EnvelopeKind::Heartbeat => Some(EnvelopeKind::Proposal),
         EnvelopeKind::Proposal => Some(EnvelopeKind::Approval),
-        EnvelopeKind::Approval => Some(EnvelopeKind::Bundle),
+        EnvelopeKind::Approval => Some(EnvelopeKind::Schedule),
+        EnvelopeKind::Schedule => Some(EnvelopeKind::Bundle),
         EnvelopeKind::Bundle => Some(EnvelopeKind::Hello),
         EnvelopeKind::Hello => Some(EnvelopeKind::Welcome),
         EnvelopeKind::Welcome => None,
@@ -71,7 +73,9 @@ impl Samples {
     pub(crate) fn signer(&self, kind: EnvelopeKind) -> Signer {
         let fleet = &self.place.fleet;
         match kind {
-            EnvelopeKind::Request | EnvelopeKind::Proposal => fleet.caller(),
+            EnvelopeKind::Request | EnvelopeKind::Proposal | EnvelopeKind::Schedule => {
+                fleet.caller()
+            }
             EnvelopeKind::Reply
             | EnvelopeKind::Progress
             | EnvelopeKind::Event
@@ -104,6 +108,7 @@ impl Samples {
                 };
                 sign_envelope(kind, &approval, &signer)
             }
+            EnvelopeKind::Schedule => sign_envelope(kind, &grant(), &signer),
             EnvelopeKind::Bundle => {
                 Ok(BundleArchive::decode(&self.bundle).unwrap().envelope.to_vec())
             }
@@ -168,6 +173,9 @@ impl Samples {
             EnvelopeKind::Approval => open_approval(&encode_envelope(bytes), trust, &cache, NOW)
                 .map(drop)
                 .map_err(|error| error.to_string()),
+            EnvelopeKind::Schedule => open_grant(&encode_envelope(bytes), trust, &cache, NOW)
+                .map(drop)
+                .map_err(|error| error.to_string()),
             EnvelopeKind::Bundle => self.open_bundle(bytes).map_err(|error| error.to_string()),
             EnvelopeKind::Hello => open_enrolment_request(bytes, newcomers, &cache, NOW)
                 .map(drop)
@@ -205,6 +213,19 @@ fn progress() -> ProgressMessage {
         events: vec![Value::from("a")],
         dropped: 0,
         time: NOW,
+    }
+}
+
+fn grant() -> ScheduleGrant {
+    let request = request(&["db1.acme.net"]);
+    ScheduleGrant {
+        id: request.id,
+        author: request.caller,
+        collective: request.collective,
+        name: name("nightly"),
+        issued_at: NOW,
+        expires_at: NOW + 60_000,
+        schedule: Map::from_iter([("agent".to_owned(), "puppet".into())]),
     }
 }
 

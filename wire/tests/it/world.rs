@@ -179,6 +179,7 @@ pub(crate) fn request(nodes: &[&str]) -> Request {
         traceparent: None,
         stream: false,
         approval: None,
+        grant: None,
         data: data(json!({"type": "user", "name": "rip"})),
         sealed: None,
     }

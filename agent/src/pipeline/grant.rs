@@ -1,0 +1,132 @@
+//! Requests of schedulers: a request with a schedule's grant is decided as one of the schedule's author, if it is exactly what the schedule permits.
+//!
+//! The scheduler's own key permits nothing. Author, action, inputs, node and time are those of the signed schedule. The id of the
+//! request is derived from schedule, node and slot, so the protection against replays lets each slot pass once, whichever scheduler sends it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use muster_api::base::error_chain;
+use muster_filter::{EvaluationProgress, KnownLookups, NodeFilter, TruthValue};
+use muster_schedule::{
+    CompiledSchedule, ScheduleError, ScheduleSpec, SlotRefusal, slot_request_id,
+};
+use muster_wire::Millis;
+use muster_wire::request::{Request, RequestTarget};
+use muster_wire::schedule_grant::{GrantError, OpenGrant, open_grant};
+use muster_wire::status::{ReplyReason, ReplyStatus};
+use muster_wire::token::UserRole;
+use serde_json::Value;
+
+use super::{RequestRejection, VerifiedRequest};
+use crate::audit::ScheduleRecord;
+use crate::core::DaemonCore;
+
+/// Why a scheduler's request is refused.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum GrantRefusal {
+    #[error("only services send requests of schedules; this one is from a {0}")]
+    Role(UserRole),
+    #[error(transparent)]
+    Grant(#[from] GrantError),
+    #[error("the schedule is not valid")]
+    Schedule(#[from] ScheduleError),
+    #[error("the schedule cannot be read")]
+    Json(#[from] serde_json::Error),
+    #[error("the {0} of the request differs from the schedule")]
+    Differs(&'static str),
+    #[error(transparent)]
+    Slot(#[from] SlotRefusal),
+    #[error("this node does not match the filter of the schedule")]
+    NotMatched,
+}
+
+/// Makes the schedule's author the caller of the request. Fails with the request as it came, and why it is refused.
+pub(super) fn apply_grant(
+    core: &DaemonCore,
+    mut verified: VerifiedRequest,
+) -> (VerifiedRequest, Option<GrantRefusal>) {
+    if verified.request.grant.is_none() {
+        return (verified, None);
+    }
+    match check_grant(core, &verified) {
+        Ok((opened, last_admission)) => {
+            let scheduler = verified.caller.identity.clone();
+            verified.schedule = Some(ScheduleRecord { schedule: opened.grant.name, scheduler });
+            verified.remember_until = last_admission;
+            verified.request.caller = opened.author.identity.clone();
+            verified.caller = Arc::clone(&opened.author);
+            (verified, None)
+        }
+        Err(refusal) => (verified, Some(refusal)),
+    }
+}
+
+/// The refusal of a request whose grant does not permit it.
+pub(super) fn refuse(verified: VerifiedRequest, refusal: &GrantRefusal) -> RequestRejection {
+    let rule = error_chain(refusal);
+    let message = format!("the request of a schedule is refused: {rule}");
+    let reason = Some(ReplyReason::Denied { rule });
+    RequestRejection::new_refusal(verified, ReplyStatus::Other, message, reason)
+}
+
+/// The grant, and the last time at which a request for its slot is accepted.
+fn check_grant(
+    core: &DaemonCore,
+    verified: &VerifiedRequest,
+) -> Result<(OpenGrant, Millis), GrantRefusal> {
+    let (request, sender) = (&verified.request, &verified.caller);
+    let Some(given) = &request.grant else { return Err(GrantRefusal::Differs("grant")) };
+    if sender.role != UserRole::Service {
+        return Err(GrantRefusal::Role(sender.role));
+    }
+    let now = core.clock.now();
+    let opened = open_grant(&given.text, &core.trust.get(), &core.tokens, now)?;
+    let spec: ScheduleSpec = serde_json::from_value(Value::Object(opened.grant.schedule.clone()))?;
+    let schedule = spec.compile()?;
+    opened.check_permission(&request.agent, &request.action)?;
+    compare_request(core, request, &opened, &schedule)?;
+    schedule.admits(given.slot, now)?;
+    if !matches_filter(core, &schedule.spec().filter) {
+        return Err(GrantRefusal::NotMatched);
+    }
+    let last_admission = schedule.last_admission(given.slot);
+    Ok((opened, last_admission))
+}
+
+/// Compares every part of the request that decides what happens on the node.
+fn compare_request(
+    core: &DaemonCore,
+    request: &Request,
+    opened: &OpenGrant,
+    schedule: &CompiledSchedule,
+) -> Result<(), GrantRefusal> {
+    let (spec, grant) = (schedule.spec(), &opened.grant);
+    let slot = request.grant.as_ref().map_or(0, |given| given.slot);
+    let id = slot_request_id(grant.id, core.identity(), slot);
+    let only_this_node = RequestTarget::Nodes(BTreeSet::from([core.identity().clone()]));
+    let comparisons = [
+        ("collective", request.collective == grant.collective),
+        ("agent", request.agent == spec.agent),
+        ("action", request.action == spec.action),
+        ("id", request.id == id),
+        ("target", request.target == only_this_node),
+        ("data", request.data == schedule.request_inputs(id)),
+        ("timeout", request.timeout == schedule.timeout_millis()),
+        ("sealed data", request.sealed.is_none()),
+        ("approval", request.approval.is_none()),
+    ];
+    match comparisons.into_iter().find(|(_, is_same)| !is_same) {
+        Some((field, _)) => Err(GrantRefusal::Differs(field)),
+        None => Ok(()),
+    }
+}
+
+/// Whether this node matches. Schedules that read data sources are not valid, so nothing waits here.
+fn matches_filter(core: &DaemonCore, filter: &NodeFilter) -> bool {
+    filter.is_empty()
+        || core.with_node_view(|node| {
+            let progress = filter.evaluate(node, &KnownLookups::default());
+            matches!(progress, EvaluationProgress::Decided(TruthValue::True))
+        })
+}

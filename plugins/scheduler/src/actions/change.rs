@@ -1,0 +1,229 @@
+//! Actions that change what is stored: `add`, `pause`, `resume`, `remove`.
+
+use muster_api::{ActionError, CallContext};
+use muster_bus::{Bucket, BucketError};
+use muster_contract::schedule::{
+    ScheduleAddInput, ScheduleAddOutput, ScheduleChangeOutput, SchedulePause, SchedulePauseInput,
+    ScheduleRemoveInput, ScheduleResumeInput,
+};
+use muster_wire::identity::SubjectName;
+use muster_wire::schedule_grant::OpenGrant;
+
+use crate::error::SchedulerError;
+use crate::handle::SchedulerHandle;
+use crate::store::{PAUSED_KEY, StoreKey, StoredSchedule, to_bytes};
+use crate::view::{first_starts, parse_name};
+
+/// Tries of an update that conflicts with others.
+const MAX_UPDATE_TRIES: usize = 10;
+
+/// Stores a schedule that its author signed and sent.
+pub(super) async fn add(
+    handle: SchedulerHandle,
+    cx: CallContext,
+    input: ScheduleAddInput,
+) -> Result<ScheduleAddOutput, ActionError> {
+    let (opened, schedule) = handle.open_schedule(&input.grant)?;
+    check_author(&cx, &opened)?;
+    let (name, collective) = (&opened.grant.name, &opened.grant.collective);
+    if !handle.collectives().contains(collective) {
+        return Err(SchedulerError::Collective(collective.clone()).into());
+    }
+    let stored = StoredSchedule { grant: input.grant.clone(), paused: None };
+    let replaced = write_schedule(&handle, name, &stored, input.replace == Some(true)).await?;
+    let nodes = handle.directory().select_nodes(&schedule.spec().filter, &[]);
+    let nodes = nodes.map_err(SchedulerError::from)?;
+    let next = nodes.as_ref().map(|nodes| first_starts(&schedule, nodes, handle.now()));
+    Ok(ScheduleAddOutput {
+        name: name.to_string(),
+        id: opened.grant.id.to_string(),
+        ends: opened.ends_at(),
+        nodes: nodes.map(|nodes| nodes.len()),
+        next: next.unwrap_or_default(),
+        replaced,
+    })
+}
+
+/// Nobody but the author adds a schedule, so that a copied one is of no use to others.
+fn check_author(cx: &CallContext, opened: &OpenGrant) -> Result<(), SchedulerError> {
+    let is_author = cx.sender.as_ref().is_some_and(|sender| sender.key == opened.author.key);
+    if is_author {
+        return Ok(());
+    }
+    let (author, caller) = (opened.grant.author.clone(), cx.caller.clone());
+    Err(SchedulerError::ForeignAuthor { author, caller })
+}
+
+/// Returns whether a schedule was replaced. A pause stays.
+async fn write_schedule(
+    handle: &SchedulerHandle,
+    name: &SubjectName,
+    stored: &StoredSchedule,
+    may_replace: bool,
+) -> Result<bool, SchedulerError> {
+    let (bucket, key) = (handle.bucket()?, StoreKey::Schedule(name.clone()).to_string());
+    for _ in 0..MAX_UPDATE_TRIES {
+        let known = read_schedule(bucket, &key).await?;
+        let written = match &known {
+            None => bucket.create(&key, to_bytes(stored)).await,
+            Some((known, _)) if !may_replace => {
+                let author = handle.open_schedule(&known.grant);
+                let author = author.map_or_else(
+                    |_| "an author who is not accepted any more".to_owned(),
+                    |(opened, _)| opened.grant.author.to_string(),
+                );
+                return Err(SchedulerError::Exists { name: name.clone(), author });
+            }
+            Some((known, revision)) => {
+                let stored = StoredSchedule { paused: known.paused.clone(), ..stored.clone() };
+                bucket.update(&key, to_bytes(&stored), *revision).await
+            }
+        };
+        match written {
+            Ok(revision) => {
+                handle.wait_applied(revision).await;
+                return Ok(known.is_some());
+            }
+            Err(BucketError::Conflict { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(SchedulerError::NotConnected)
+}
+
+async fn read_schedule(
+    bucket: &Bucket,
+    key: &str,
+) -> Result<Option<(StoredSchedule, u64)>, SchedulerError> {
+    let Some(entry) = bucket.get(key).await? else { return Ok(None) };
+    let Some(value) = entry.value else { return Ok(None) };
+    Ok(Some((serde_json::from_slice(&value)?, entry.revision)))
+}
+
+/// Pauses one schedule, or all.
+pub(super) async fn pause(
+    handle: SchedulerHandle,
+    cx: CallContext,
+    input: SchedulePauseInput,
+) -> Result<ScheduleChangeOutput, ActionError> {
+    let pause = SchedulePause { by: cx.caller.to_string(), at: handle.now(), reason: input.reason };
+    let name = select(input.name.as_deref(), input.all)?;
+    set_pause(&handle, name, Some(pause)).await
+}
+
+/// Resumes one schedule, or all.
+pub(super) async fn resume(
+    handle: SchedulerHandle,
+    _: CallContext,
+    input: ScheduleResumeInput,
+) -> Result<ScheduleChangeOutput, ActionError> {
+    let name = select(input.name.as_deref(), input.all)?;
+    set_pause(&handle, name, None).await
+}
+
+/// The named schedule; `None` for all.
+fn select(name: Option<&str>, all: Option<bool>) -> Result<Option<SubjectName>, ActionError> {
+    match (name, all == Some(true)) {
+        (Some(name), false) => Ok(Some(parse_name(name)?)),
+        (None, true) => Ok(None),
+        _ => Err(SchedulerError::Selection.into()),
+    }
+}
+
+async fn set_pause(
+    handle: &SchedulerHandle,
+    name: Option<SubjectName>,
+    pause: Option<SchedulePause>,
+) -> Result<ScheduleChangeOutput, ActionError> {
+    let is_pause = pause.is_some();
+    let changed = match &name {
+        Some(name) => pause_schedule(handle, name, pause).await?,
+        None => pause_all(handle, pause).await?,
+    };
+    let what = name
+        .map_or_else(|| "all schedules are".to_owned(), |name| format!("the schedule {name} is"));
+    let state = match (is_pause, changed) {
+        (true, true) => "paused",
+        (true, false) => "paused already",
+        (false, true) => "no longer paused",
+        (false, false) => "not paused",
+    };
+    Ok(ScheduleChangeOutput { changed, text: format!("{what} {state}") })
+}
+
+async fn pause_all(
+    handle: &SchedulerHandle,
+    pause: Option<SchedulePause>,
+) -> Result<bool, SchedulerError> {
+    let bucket = handle.bucket()?;
+    let was_paused = bucket.get(PAUSED_KEY).await?.is_some_and(|entry| entry.value.is_some());
+    let is_pause = pause.is_some();
+    match pause {
+        Some(pause) => handle.wait_applied(bucket.put(PAUSED_KEY, to_bytes(&pause)).await?).await,
+        None => {
+            bucket.delete(PAUSED_KEY).await?;
+        }
+    }
+    Ok(was_paused != is_pause)
+}
+
+async fn pause_schedule(
+    handle: &SchedulerHandle,
+    name: &SubjectName,
+    pause: Option<SchedulePause>,
+) -> Result<bool, SchedulerError> {
+    let (bucket, key) = (handle.bucket()?, StoreKey::Schedule(name.clone()).to_string());
+    for _ in 0..MAX_UPDATE_TRIES {
+        let known = read_schedule(bucket, &key).await?;
+        let (known, revision) = known.ok_or_else(|| SchedulerError::Unknown(name.clone()))?;
+        if known.paused.is_some() == pause.is_some() {
+            return Ok(false);
+        }
+        let changed = StoredSchedule { paused: pause.clone(), ..known };
+        match bucket.update(&key, to_bytes(&changed), revision).await {
+            Ok(revision) => {
+                handle.wait_applied(revision).await;
+                return Ok(true);
+            }
+            Err(BucketError::Conflict { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(SchedulerError::NotConnected)
+}
+
+/// Removes a schedule and everything that is stored of it.
+pub(super) async fn remove(
+    handle: SchedulerHandle,
+    _: CallContext,
+    input: ScheduleRemoveInput,
+) -> Result<ScheduleChangeOutput, ActionError> {
+    let name = parse_name(&input.name)?;
+    let changed = delete_schedule(&handle, &name).await?;
+    let text = if changed {
+        format!("removed the schedule {name}")
+    } else {
+        format!("there is no schedule {name}")
+    };
+    Ok(ScheduleChangeOutput { changed, text })
+}
+
+async fn delete_schedule(
+    handle: &SchedulerHandle,
+    name: &SubjectName,
+) -> Result<bool, SchedulerError> {
+    let (bucket, key) = (handle.bucket()?, StoreKey::Schedule(name.clone()).to_string());
+    if read_schedule(bucket, &key).await?.is_none() {
+        return Ok(false);
+    }
+    // The schedule goes first: then the leader stops, and writes no turns again.
+    bucket.delete(&key).await?;
+    let stored = bucket.list(&format!("*.{name}.>")).await?;
+    let keys = stored.into_iter().filter(|entry| entry.value.is_some()).map(|entry| entry.key);
+    let own: Vec<String> = StoreKey::all_of(name).iter().map(ToString::to_string).collect();
+    for key in keys.filter(|key| own.contains(key)) {
+        bucket.delete(&key).await?;
+    }
+    bucket.delete(&StoreKey::History(name.clone()).to_string()).await?;
+    Ok(true)
+}

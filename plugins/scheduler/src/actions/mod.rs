@@ -1,0 +1,84 @@
+//! The agent `schedule`: adds, changes and shows schedules.
+
+mod change;
+mod show;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use muster_api::{
+    ActionError, Agent, AgentError, DaemonContext, EmptyInput, NodePlugin, PluginError,
+};
+use serde::Deserialize;
+
+use crate::error::SchedulerError;
+use crate::handle::SchedulerHandle;
+
+/// Default of `lease_seconds`: an instance that was killed is replaced within 20 s.
+const DEFAULT_LEASE_SECONDS: u64 = 12;
+/// Least `lease_seconds`.
+const MIN_LEASE_SECONDS: u64 = 2;
+
+/// The section `[plugins.schedule]`.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SchedulerOptions {
+    /// Whether this host runs an instance.
+    pub enabled: bool,
+    /// Credentials of a user with the role service.
+    pub credentials: PathBuf,
+    /// Another instance takes over when the leader has not renewed its lease for this time, in seconds; 12 if absent, at least 2.
+    pub lease_seconds: Option<u64>,
+}
+
+impl SchedulerOptions {
+    /// How long the leader's lease lasts without a renewal.
+    pub fn lease(&self) -> Duration {
+        let seconds = self.lease_seconds.unwrap_or(DEFAULT_LEASE_SECONDS);
+        Duration::from_secs(seconds.max(MIN_LEASE_SECONDS))
+    }
+}
+
+/// The agent `schedule`. The daemon offers it through the service's own connection, so it is not among the agents of the node.
+#[derive(Debug, Clone)]
+pub struct SchedulerPlugin;
+
+impl NodePlugin for SchedulerPlugin {
+    const NAME: &'static str = "schedule";
+    type Options = SchedulerOptions;
+    type Shared = ();
+
+    fn configure(_: SchedulerOptions, _: &DaemonContext, (): ()) -> Result<Self, PluginError> {
+        Ok(Self)
+    }
+
+    fn build_agent(&self) -> Result<Agent, AgentError> {
+        build_agent(&SchedulerHandle::unconnected())
+    }
+
+    fn is_enabled(&self) -> bool {
+        false
+    }
+}
+
+/// Builds the agent of an instance.
+pub fn build_agent(handle: &SchedulerHandle) -> Result<Agent, AgentError> {
+    Agent::builtin(SchedulerPlugin::NAME)?
+        .action("add", handle, change::add)
+        .action("pause", handle, change::pause)
+        .action("resume", handle, change::resume)
+        .action("remove", handle, change::remove)
+        .action("list", handle, |handle, _, _: EmptyInput| show::list(handle))
+        .blocking_action("show", handle, |handle, _, input| show::show(handle, &input))
+        .blocking_action("history", handle, |handle, _, input| show::history(handle, &input))
+        .build()
+}
+
+impl From<SchedulerError> for ActionError {
+    fn from(error: SchedulerError) -> Self {
+        match error {
+            SchedulerError::Store(_) | SchedulerError::NotConnected => Self::from_cause(error),
+            other => Self::invalid_input(muster_api::base::error_chain(&other)),
+        }
+    }
+}

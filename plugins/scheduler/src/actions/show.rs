@@ -1,0 +1,93 @@
+//! Actions that show schedules: `list`, `show`, `history`.
+
+use std::collections::BTreeMap;
+
+use muster_api::ActionError;
+use muster_bus::leader;
+use muster_contract::schedule::{
+    ScheduleHistoryInput, ScheduleHistoryOutput, ScheduleListOutput, ScheduleLoadRow,
+    ScheduleShowInput, ScheduleShowOutput,
+};
+use muster_contract::write_values;
+use muster_filter::NodeFilter;
+
+use crate::error::SchedulerError;
+use crate::handle::SchedulerHandle;
+use crate::load::expected_load;
+use crate::view::{ScheduleView, parse_name};
+
+/// Most rows of each list in an answer.
+const MAX_ROWS: usize = 200;
+/// Entries of a history if no number is requested.
+const DEFAULT_ENTRIES: u64 = 20;
+
+pub(super) async fn list(handle: SchedulerHandle) -> Result<ScheduleListOutput, ActionError> {
+    let leader = leader::current_leader(handle.bucket()?).await.map_err(SchedulerError::from)?;
+    let state = handle.read();
+    let all_paused = state.paused.is_some();
+    let views =
+        state.schedules.iter().filter_map(|entry| ScheduleView::new(&handle, entry, all_paused));
+    let ready = handle.directory().select_nodes(&NodeFilter::default(), &[]);
+    Ok(ScheduleListOutput {
+        schedules: views.map(|view| view.row()).collect(),
+        paused: state.paused.clone(),
+        leader: leader.map(|leader| leader.host.to_string()),
+        ready: ready.is_ok_and(|nodes| nodes.is_some()),
+    })
+}
+
+pub(super) fn show(
+    handle: &SchedulerHandle,
+    input: &ScheduleShowInput,
+) -> Result<ScheduleShowOutput, ActionError> {
+    let name = parse_name(&input.name)?;
+    let state = handle.read();
+    let records = state.schedules.get_key_value(&name);
+    let view = records.and_then(|entry| ScheduleView::new(handle, entry, state.paused.is_some()));
+    let view = view.ok_or(SchedulerError::Unknown(name))?;
+    let mut outcomes: BTreeMap<String, usize> = BTreeMap::new();
+    for turn in view.records.nodes.values().filter_map(|known| known.last.as_ref()) {
+        *outcomes.entry(turn.outcome.as_str().to_owned()).or_default() += 1;
+    }
+    let mut overdue = view.overdue();
+    overdue.truncate(MAX_ROWS);
+    let mut missed = view.missed();
+    missed.truncate(MAX_ROWS);
+    let load = if input.load == Some(true) { load_rows(&view) } else { Vec::new() };
+    Ok(ScheduleShowOutput {
+        schedule: view.row(),
+        spec: view.schedule().map(|schedule| write_values(schedule.spec())).unwrap_or_default(),
+        outcomes,
+        next: view.start_rows(MAX_ROWS),
+        overdue,
+        missed,
+        load,
+    })
+}
+
+fn load_rows(view: &ScheduleView<'_>) -> Vec<ScheduleLoadRow> {
+    let Some(schedule) = view.schedule() else { return Vec::new() };
+    let starts: Vec<_> = view
+        .starts()
+        .into_iter()
+        .map(|(at, node)| {
+            let duration = view.records.nodes.get(node).and_then(|known| known.duration);
+            (at, duration)
+        })
+        .collect();
+    expected_load(&starts, schedule.spread())
+}
+
+pub(super) fn history(
+    handle: &SchedulerHandle,
+    input: &ScheduleHistoryInput,
+) -> Result<ScheduleHistoryOutput, ActionError> {
+    let name = parse_name(&input.name)?;
+    let state = handle.read();
+    let records = state.schedules.get(&name).filter(|records| records.schedule.is_some());
+    let records = records.ok_or(SchedulerError::Unknown(name))?;
+    let is_wanted = |node: &str| input.node.as_deref().is_none_or(|wanted| wanted == node);
+    let entries = records.history.iter().filter(|entry| is_wanted(&entry.node));
+    let count = usize::try_from(input.count.unwrap_or(DEFAULT_ENTRIES)).unwrap_or(MAX_ROWS);
+    Ok(ScheduleHistoryOutput { entries: entries.take(count.max(1)).cloned().collect() })
+}

@@ -1,0 +1,281 @@
+//! One schedule in the hands of the leader: its nodes and seats, their last turns, and what is in progress.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+use muster_contract::schedule::ScheduleEntry;
+use muster_directory::SelectedNode;
+use muster_schedule::{
+    CompiledSchedule, PlanInput, SchedulePlan, ScheduleSeat, SeatList, SkipReason, plan_starts,
+};
+use muster_wire::Millis;
+use muster_wire::identity::{Identity, SubjectName};
+use muster_wire::schedule_grant::OpenGrant;
+
+use crate::store::{
+    MAX_HISTORY, NodeProgress, NodeTurn, ScheduleRecords, StoreKey, StoredSeat, TurnOutcome,
+    TurnPart, to_bytes,
+};
+use crate::turn::{FinishedTurn, TurnRequest};
+use crate::view::{OVERDUE_INTERVALS, is_applying, last_puppet_run};
+
+/// A node that does not match the filter keeps its seat for this number of intervals.
+const KEEP_ABSENT_INTERVALS: u64 = 2;
+/// The same for schedules without an interval.
+const KEEP_ABSENT: Millis = 24 * 60 * 60 * 1000;
+
+/// One schedule in the hands of the leader.
+#[derive(Debug)]
+pub(crate) struct ActiveSchedule {
+    pub(crate) name: SubjectName,
+    pub(crate) text: String,
+    pub(crate) opened: OpenGrant,
+    pub(crate) schedule: CompiledSchedule,
+    pub(crate) is_paused: bool,
+    seats: SeatList,
+    nodes: BTreeMap<Identity, NodeProgress>,
+    selected: BTreeMap<Identity, SelectedNode>,
+    /// Whether the directory was ready once.
+    selected_once: bool,
+    handled: BTreeMap<Identity, Millis>,
+    /// Nodes that were reported as overdue.
+    overdue: BTreeSet<Identity>,
+    in_flight: BTreeSet<Identity>,
+    last_start: Option<Millis>,
+    history: VecDeque<ScheduleEntry>,
+    /// Keys whose values differ from what is stored.
+    dirty: BTreeSet<StoreKey>,
+}
+
+impl ActiveSchedule {
+    pub(crate) fn new(
+        name: SubjectName,
+        text: String,
+        (opened, schedule): (OpenGrant, CompiledSchedule),
+        records: &ScheduleRecords,
+    ) -> Self {
+        let mut seated: Vec<(&Identity, StoredSeat)> = Vec::new();
+        seated.extend(records.nodes.iter().filter_map(|(node, known)| Some((node, known.seat?))));
+        // Two nodes have the same seat only after a leader was killed between two writes.
+        seated.sort_by_key(|(_, seat)| seat.number);
+        let seats = seated.into_iter().map(|(node, seat)| ScheduleSeat {
+            node: node.clone(),
+            since: seat.since,
+            absent_since: seat.absent_since,
+        });
+        let seats = SeatList::try_from(seats.collect::<Vec<_>>()).unwrap_or_default();
+        let handled = records.nodes.iter();
+        let handled =
+            handled.filter_map(|(node, known)| Some((node.clone(), known.last.as_ref()?.slot)));
+        Self {
+            name,
+            text,
+            opened,
+            schedule,
+            is_paused: records.schedule.as_ref().is_some_and(|stored| stored.paused.is_some()),
+            seats,
+            handled: handled.collect(),
+            nodes: records.nodes.clone(),
+            selected: BTreeMap::new(),
+            selected_once: false,
+            overdue: BTreeSet::new(),
+            in_flight: BTreeSet::new(),
+            last_start: None,
+            history: records.history.clone(),
+            dirty: BTreeSet::new(),
+        }
+    }
+
+    /// Replaces the signed schedule and keeps the nodes and their turns.
+    pub(crate) fn replace(
+        &mut self,
+        text: String,
+        (opened, schedule): (OpenGrant, CompiledSchedule),
+    ) {
+        (self.text, self.opened, self.schedule) = (text, opened, schedule);
+        self.selected.clear();
+    }
+
+    /// Takes the nodes that match now, and gives seats to new ones.
+    pub(crate) fn update_nodes(&mut self, selected: Vec<SelectedNode>, now: Millis) {
+        let members: BTreeSet<Identity> =
+            selected.iter().map(|node| node.identity.clone()).collect();
+        self.selected = selected.into_iter().map(|node| (node.identity.clone(), node)).collect();
+        self.selected_once = true;
+        let keep_absent = self.schedule.interval();
+        let keep_absent =
+            keep_absent.map_or(KEEP_ABSENT, |interval| interval * KEEP_ABSENT_INTERVALS);
+        let changes = self.seats.assign(&members, now, keep_absent);
+        for node in &changes.left {
+            self.handled.remove(node);
+            self.nodes.remove(node);
+            self.dirty.insert(StoreKey::turns_of(&self.name, node));
+        }
+        if changes.is_empty() {
+            return;
+        }
+        let seats: Vec<(Identity, StoredSeat)> = self
+            .seats
+            .iter()
+            .map(|(number, seat)| {
+                let ScheduleSeat { node, since, absent_since } = seat.clone();
+                (node, StoredSeat { number, since, absent_since })
+            })
+            .collect();
+        for (node, seat) in seats {
+            let known = self.nodes.entry(node.clone()).or_default();
+            if known.seat.map(|known| known.number) != Some(seat.number) {
+                known.seat = Some(seat);
+                self.dirty.insert(StoreKey::turns_of(&self.name, &node));
+            }
+        }
+    }
+
+    /// Whether the nodes that match are known.
+    pub(crate) fn is_selected(&self) -> bool {
+        self.selected_once
+    }
+
+    /// When the node's turn of a slot was due.
+    pub(crate) fn due_of(&self, node: &Identity, slot: Millis) -> Option<Millis> {
+        let seat = self.nodes.get(node)?.seat?;
+        Some(self.schedule.turn_at(slot)?.due(seat.number))
+    }
+
+    /// The interval, and nodes that have become overdue since the last call.
+    pub(crate) fn take_overdue(&mut self, now: Millis) -> (Millis, BTreeSet<Identity>) {
+        let Some(interval) = self.schedule.interval() else { return (0, BTreeSet::new()) };
+        let is_overdue = |node: &&Identity| {
+            let since = || self.nodes.get(node).and_then(|known| Some(known.seat?.since));
+            let last = self.last_run(node).or_else(since);
+            last.is_some_and(|last| now.saturating_sub(last) > interval * OVERDUE_INTERVALS)
+        };
+        let overdue: BTreeSet<Identity> =
+            self.selected.keys().filter(is_overdue).cloned().collect();
+        let new = overdue.difference(&self.overdue).cloned().collect();
+        self.overdue = overdue;
+        (interval, new)
+    }
+
+    /// What is to be done now.
+    pub(crate) fn plan(&self, now: Millis) -> SchedulePlan {
+        let last_run = |node: &Identity| self.last_run(node);
+        let running = |node: &Identity| {
+            self.in_flight.contains(node)
+                || self.is_puppet() && self.selected.get(node).is_some_and(is_applying)
+        };
+        plan_starts(&PlanInput {
+            schedule: &self.schedule,
+            seats: &self.seats,
+            handled: &self.handled,
+            last_run: &last_run,
+            running: &running,
+            in_flight: self.in_flight.len(),
+            last_start: self.last_start,
+            active_since: self.opened.grant.issued_at,
+            now,
+        })
+    }
+
+    /// The last run of a node: by its own account for Puppet, otherwise the last success of this schedule.
+    pub(crate) fn last_run(&self, node: &Identity) -> Option<Millis> {
+        if self.is_puppet() {
+            return self.selected.get(node).and_then(last_puppet_run);
+        }
+        let last = self.nodes.get(node)?.last.as_ref()?;
+        (last.outcome == TurnOutcome::Succeeded).then_some(last.at)
+    }
+
+    fn is_puppet(&self) -> bool {
+        self.schedule.is_puppet_run()
+    }
+
+    /// Notes that a request is sent.
+    pub(crate) fn begin(&mut self, request: &TurnRequest, now: Millis) {
+        self.in_flight.insert(request.node.clone());
+        self.last_start = Some(now);
+        let turn = NodeTurn {
+            slot: request.slot,
+            at: now,
+            outcome: TurnOutcome::Begun,
+            reason: String::new(),
+            took_ms: 0,
+        };
+        self.store_turn(&request.node, turn);
+    }
+
+    /// Notes a turn without a request.
+    pub(crate) fn skip(
+        &mut self,
+        node: &Identity,
+        slot: Millis,
+        reason: SkipReason,
+        now: Millis,
+    ) -> TurnOutcome {
+        let outcome = match reason {
+            SkipReason::Missed { .. } | SkipReason::Closed => TurnOutcome::Missed,
+            SkipReason::RanRecently { .. } | SkipReason::AlreadyRunning => TurnOutcome::Skipped,
+        };
+        let turn = NodeTurn { slot, at: now, outcome, reason: reason.to_string(), took_ms: 0 };
+        tracing::info!(schedule = %self.name, %node, reason = turn.reason, "a turn is skipped");
+        self.push_history(&turn, node);
+        self.store_turn(node, turn);
+        outcome
+    }
+
+    /// Notes what became of a request.
+    pub(crate) fn finish(&mut self, finished: &FinishedTurn, now: Millis) {
+        let node = &finished.request.node;
+        self.in_flight.remove(node);
+        let took_ms = u64::try_from(finished.took.as_millis()).unwrap_or(u64::MAX);
+        let turn = NodeTurn {
+            slot: finished.request.slot,
+            at: now,
+            outcome: finished.outcome,
+            reason: finished.reason.clone(),
+            took_ms,
+        };
+        self.push_history(&turn, node);
+        if finished.outcome == TurnOutcome::Succeeded && finished.took > Duration::ZERO {
+            self.nodes.entry(node.clone()).or_default().duration = Some(took_ms);
+        }
+        self.store_turn(node, turn);
+    }
+
+    fn store_turn(&mut self, node: &Identity, turn: NodeTurn) {
+        self.handled.insert(node.clone(), turn.slot);
+        self.nodes.entry(node.clone()).or_default().last = Some(turn);
+        self.dirty.insert(StoreKey::turns_of(&self.name, node));
+    }
+
+    fn push_history(&mut self, turn: &NodeTurn, node: &Identity) {
+        self.history.push_front(turn.to_entry(node));
+        self.history.truncate(MAX_HISTORY);
+        self.dirty.insert(StoreKey::History(self.name.clone()));
+    }
+
+    /// The values to write, by key.
+    pub(crate) fn take_dirty(&mut self) -> Vec<(StoreKey, muster_bus::Bytes)> {
+        let keys = std::mem::take(&mut self.dirty);
+        if keys.is_empty() {
+            return Vec::new();
+        }
+        let mut parts: BTreeMap<StoreKey, TurnPart> = BTreeMap::new();
+        for (node, known) in &self.nodes {
+            let key = StoreKey::turns_of(&self.name, node);
+            if keys.contains(&key) {
+                parts.entry(key).or_default().insert(node.clone(), known.clone());
+            }
+        }
+        let value = |key: &StoreKey| match key {
+            StoreKey::History(_) => to_bytes(&self.history),
+            key => to_bytes(&parts.get(key)),
+        };
+        keys.iter().map(|key| (key.clone(), value(key))).collect()
+    }
+
+    /// Writes these keys again later: their write failed.
+    pub(crate) fn mark_dirty(&mut self, key: StoreKey) {
+        self.dirty.insert(key);
+    }
+}

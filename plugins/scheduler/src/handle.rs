@@ -1,0 +1,160 @@
+//! What all parts of an instance share: the stored schedules as last seen, the directory, and the trust in authors.
+
+use std::fmt;
+use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard};
+use std::time::Duration;
+
+use muster_bus::{Bucket, BucketEntry};
+use muster_directory::DirectoryHandle;
+use muster_schedule::{CompiledSchedule, ScheduleSpec};
+use muster_wire::Millis;
+use muster_wire::identity::SubjectName;
+use muster_wire::schedule_grant::{OpenGrant, open_grant};
+use muster_wire::token::{AccountTrust, TokenCache};
+use serde_json::Value;
+use tokio::sync::watch;
+
+use crate::error::SchedulerError;
+use crate::store::StoredState;
+
+/// How long a change waits until this instance has seen it in the bucket.
+const ECHO_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Returns the current trust in the account.
+pub type TrustSource = Box<dyn Fn() -> Arc<AccountTrust> + Send + Sync>;
+
+/// What an instance gets from its daemon.
+pub struct SchedulerContext {
+    /// The collectives that it serves.
+    pub collectives: Vec<SubjectName>,
+    /// The index of nodes, which a [`muster_directory::DirectoryService`] keeps current.
+    pub directory: DirectoryHandle,
+    /// The trust in the account; without it no schedule is accepted.
+    pub trust: Option<TrustSource>,
+    /// The wall clock.
+    pub clock: fn() -> Millis,
+}
+
+impl fmt::Debug for SchedulerContext {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("SchedulerContext")
+            .field("collectives", &self.collectives)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A handle to the shared state of one instance; clones share it.
+#[derive(Debug, Clone)]
+pub struct SchedulerHandle(Arc<HandleInner>);
+
+#[derive(Debug)]
+struct HandleInner {
+    context: SchedulerContext,
+    bucket: OnceLock<Bucket>,
+    tokens: TokenCache,
+    state: RwLock<StoredState>,
+    /// The revision of the last entry that was applied.
+    applied: watch::Sender<u64>,
+    /// Whether everything that is stored was read once.
+    ready: watch::Sender<bool>,
+}
+
+impl SchedulerHandle {
+    /// A handle without stored schedules, until a [`crate::SchedulerService`] fills it.
+    pub fn new(context: SchedulerContext) -> Self {
+        Self(Arc::new(HandleInner {
+            context,
+            bucket: OnceLock::new(),
+            tokens: TokenCache::new(256),
+            state: RwLock::default(),
+            applied: watch::Sender::new(0),
+            ready: watch::Sender::new(false),
+        }))
+    }
+
+    /// A handle that cannot answer, for the schema of the agent.
+    pub(crate) fn unconnected() -> Self {
+        Self::new(SchedulerContext {
+            collectives: Vec::new(),
+            directory: DirectoryHandle::default(),
+            trust: None,
+            clock: || 0,
+        })
+    }
+
+    pub(crate) fn connect(&self, bucket: Bucket) {
+        let _ = self.0.bucket.set(bucket);
+    }
+
+    pub(crate) fn bucket(&self) -> Result<&Bucket, SchedulerError> {
+        self.0.bucket.get().ok_or(SchedulerError::NotConnected)
+    }
+
+    pub(crate) fn directory(&self) -> &DirectoryHandle {
+        &self.0.context.directory
+    }
+
+    pub(crate) fn collectives(&self) -> &[SubjectName] {
+        &self.0.context.collectives
+    }
+
+    pub(crate) fn now(&self) -> Millis {
+        (self.0.context.clock)()
+    }
+
+    fn trust(&self) -> Result<Arc<AccountTrust>, SchedulerError> {
+        let source = self.0.context.trust.as_ref().ok_or(SchedulerError::NotConnected)?;
+        Ok(source())
+    }
+
+    pub(crate) fn read(&self) -> RwLockReadGuard<'_, StoredState> {
+        self.0.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Wakes at each change of what is stored.
+    pub(crate) fn subscribe(&self) -> watch::Receiver<u64> {
+        self.0.applied.subscribe()
+    }
+
+    /// Applies a change of the bucket.
+    pub(crate) fn apply(&self, entry: &BucketEntry) {
+        self.0.state.write().unwrap_or_else(PoisonError::into_inner).apply(entry);
+        self.0.applied.send_replace(entry.revision);
+    }
+
+    /// Forgets everything: the bucket is read again.
+    pub(crate) fn clear(&self) {
+        *self.0.state.write().unwrap_or_else(PoisonError::into_inner) = StoredState::default();
+        self.0.applied.send_replace(0);
+    }
+
+    /// Everything that is stored was read.
+    pub(crate) fn mark_ready(&self) {
+        self.0.ready.send_if_modified(|ready| !std::mem::replace(ready, true));
+    }
+
+    /// Waits until everything that is stored was read once.
+    pub(crate) async fn wait_ready(&self) {
+        // The sender is as old as the handle.
+        let _ = self.0.ready.subscribe().wait_for(|ready| *ready).await;
+    }
+
+    /// Waits until this instance has applied a revision, at most two seconds.
+    pub(crate) async fn wait_applied(&self, revision: u64) {
+        let mut applied = self.subscribe();
+        let _ =
+            tokio::time::timeout(ECHO_TIMEOUT, applied.wait_for(|last| *last >= revision)).await;
+    }
+
+    /// Verifies a signed schedule as nodes do, and compiles it.
+    pub(crate) fn open_schedule(
+        &self,
+        text: &str,
+    ) -> Result<(OpenGrant, CompiledSchedule), SchedulerError> {
+        let opened = open_grant(text, &*self.trust()?, &self.0.tokens, self.now())?;
+        let spec = Value::Object(opened.grant.schedule.clone());
+        let schedule = serde_json::from_value::<ScheduleSpec>(spec)?.compile()?;
+        opened.check_permission(&schedule.spec().agent, &schedule.spec().action)?;
+        Ok((opened, schedule))
+    }
+}

@@ -1,0 +1,124 @@
+//! One instance: follows what is stored, and leads when no other instance does.
+
+use std::time::Duration;
+
+use muster_bus::{Bucket, BucketError, BucketWatch, Bus, leader};
+use muster_client::Client;
+use muster_wire::identity::{Identity, SubjectName};
+use muster_wire::sign::Signer;
+use muster_wire::stores::SCHEDULES_BUCKET;
+use tokio_util::sync::CancellationToken;
+
+use crate::error::SchedulerError;
+use crate::handle::SchedulerHandle;
+use crate::report::EventReporter;
+use crate::term::LeaderTerm;
+
+/// Pause after a broker error.
+const RETRY_DELAY: Duration = Duration::from_secs(1);
+/// Interval of the search for a bucket that was created again.
+const CHECK_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Follows the bucket `SCHEDULES`, and sends requests while this instance is the leader.
+#[derive(Debug)]
+pub struct SchedulerService {
+    host: Identity,
+    handle: SchedulerHandle,
+    bucket: Bucket,
+    clients: Vec<(SubjectName, Client)>,
+    reporter: EventReporter,
+    lease: Duration,
+}
+
+impl SchedulerService {
+    /// A service with the connection of a user with the role service, and a client for each collective. The leader renews its lease several times within `lease`;
+    /// another instance takes over after one lease without a renewal.
+    pub fn new(
+        host: Identity,
+        handle: SchedulerHandle,
+        (bus, signer): (&Bus, Signer),
+        clients: Vec<(SubjectName, Client)>,
+        lease: Duration,
+    ) -> Self {
+        let bucket = bus.bucket(SCHEDULES_BUCKET.name);
+        handle.connect(bucket.clone());
+        let reporter = EventReporter::new(bus.clone(), signer);
+        Self { host, handle, bucket, clients, reporter, lease }
+    }
+
+    /// Runs until it is stopped. While the broker is away, nothing is sent.
+    pub async fn run_until_stopped(self, stop: CancellationToken) {
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = self.follow_always() => {}
+            () = self.lead_always(&stop) => {}
+        }
+    }
+
+    async fn follow_always(&self) {
+        loop {
+            if let Err(error) = self.follow().await {
+                tracing::debug!(%error, "the scheduler cannot follow the bucket of schedules; opening it again");
+            }
+            tokio::time::sleep(RETRY_DELAY).await;
+        }
+    }
+
+    /// Applies all entries, then each change. Ends when the bucket was created again.
+    async fn follow(&self) -> Result<(), BucketError> {
+        let mut watch = self.bucket.retry_until_dropped().watch(">").await?;
+        self.handle.clear();
+        let mut check = tokio::time::interval(CHECK_INTERVAL);
+        loop {
+            if watch.is_current() {
+                self.handle.mark_ready();
+            }
+            tokio::select! {
+                entry = watch.next() => match entry? {
+                    Some(entry) => self.handle.apply(&entry),
+                    None => return Ok(()),
+                },
+                _ = check.tick() => if was_created_again(&watch) { return Ok(()) },
+            }
+        }
+    }
+
+    async fn lead_always(&self, stop: &CancellationToken) {
+        loop {
+            if let Err(error) = self.lead(stop).await {
+                let error = muster_api::base::error_chain(&error);
+                tracing::warn!(error, "the scheduler is interrupted; it tries again");
+            }
+            tokio::time::sleep(RETRY_DELAY).await;
+        }
+    }
+
+    /// Waits for leadership, and sends requests until it is lost.
+    async fn lead(&self, stop: &CancellationToken) -> Result<(), SchedulerError> {
+        self.handle.wait_ready().await;
+        let lease = leader::wait_for_leadership(&self.bucket, &self.host, self.lease).await?;
+        tracing::info!(epoch = lease.epoch, "became the leader of the schedules");
+        // The last leader's writes may still be on their way to this instance.
+        self.handle.wait_applied(lease.epoch).await;
+        let mut term = LeaderTerm::new(&self.handle, &self.bucket, &self.clients, &self.reporter);
+        let ended = tokio::select! {
+            ended = term.run() => ended,
+            () = lease.lost.cancelled() => {
+                tracing::warn!("lost the leadership of the schedules");
+                return Ok(());
+            }
+            () = stop.cancelled() => Ok(()),
+        };
+        term.store_all().await;
+        lease.resign().await;
+        ended
+    }
+}
+
+fn was_created_again(watch: &BucketWatch) -> bool {
+    let stale = watch.has_stale_revisions();
+    if stale {
+        tracing::warn!("the bucket of schedules was created again; reading all entries");
+    }
+    stale
+}

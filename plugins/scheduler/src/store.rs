@@ -1,0 +1,248 @@
+//! What the bucket `SCHEDULES` holds, by key.
+//!
+//! ```text
+//! schedule.NAME        the signed schedule, and whether it is paused
+//! turns.NAME.PART      the seat of each node, and its last turn, in 128 parts by a hash of the node's name
+//! history.NAME         the last turns of all nodes
+//! paused               all schedules are paused
+//! leader               the leader lease
+//! ```
+//!
+//! Callers' requests write the first and `paused`; the leader writes the others.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use muster_bus::{BucketEntry, Bytes};
+use muster_contract::schedule::{ScheduleEntry, SchedulePause};
+use muster_wire::Millis;
+use muster_wire::identity::{Identity, SubjectName};
+use serde::{Deserialize, Serialize};
+
+/// Number of parts in which the turns of a schedule are stored, so that each stays small with 50,000 nodes.
+const TURN_PARTS: u16 = 128;
+/// Most entries of a history.
+pub(crate) const MAX_HISTORY: usize = 500;
+/// The key of the pause of all schedules.
+pub(crate) const PAUSED_KEY: &str = "paused";
+
+/// A stored schedule.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct StoredSchedule {
+    /// The signed grant.
+    pub(crate) grant: String,
+    /// Who paused it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) paused: Option<SchedulePause>,
+}
+
+/// What became of a node's turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum TurnOutcome {
+    /// The request was sent.
+    Begun,
+    /// The action succeeded.
+    Succeeded,
+    /// The action failed.
+    Failed,
+    /// The node does not need it: it has run recently, or runs now.
+    Skipped,
+    /// The node refused the request.
+    Refused,
+    /// The node did not reply.
+    NoAnswer,
+    /// There was no room before the last start of the turn.
+    Missed,
+}
+
+impl TurnOutcome {
+    /// The word in outputs.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Begun => "begun",
+            Self::Succeeded => "succeeded",
+            Self::Failed => "failed",
+            Self::Skipped => "skipped",
+            Self::Refused => "refused",
+            Self::NoAnswer => "no_answer",
+            Self::Missed => "missed",
+        }
+    }
+}
+
+/// The last turn of a node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct NodeTurn {
+    /// The time in the schedule.
+    pub(crate) slot: Millis,
+    /// When it was decided.
+    pub(crate) at: Millis,
+    /// What became of it.
+    pub(crate) outcome: TurnOutcome,
+    /// Why, or the result in words.
+    pub(crate) reason: String,
+    /// How long the request took, in milliseconds.
+    pub(crate) took_ms: Millis,
+}
+
+impl NodeTurn {
+    /// As an entry of a history.
+    pub(crate) fn to_entry(&self, node: &Identity) -> ScheduleEntry {
+        ScheduleEntry {
+            at: self.at,
+            slot: self.slot,
+            node: node.to_string(),
+            outcome: self.outcome.as_str().to_owned(),
+            reason: self.reason.clone(),
+            took_ms: self.took_ms,
+        }
+    }
+}
+
+/// The seat of a node: see [`muster_schedule::SeatList`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct StoredSeat {
+    /// Its number.
+    pub(crate) number: u32,
+    /// When the node joined the schedule.
+    pub(crate) since: Millis,
+    /// Since when it no longer matches.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) absent_since: Option<Millis>,
+}
+
+/// What is known of one node of a schedule.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct NodeProgress {
+    /// Its seat; absent after it has left the schedule.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) seat: Option<StoredSeat>,
+    /// Its last turn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) last: Option<NodeTurn>,
+    /// How long its last successful request took, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) duration: Option<Millis>,
+}
+
+/// What is known of the nodes of one part.
+pub(crate) type TurnPart = BTreeMap<Identity, NodeProgress>;
+
+/// A key of the bucket.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum StoreKey {
+    Schedule(SubjectName),
+    Turns(SubjectName, u16),
+    History(SubjectName),
+    Paused,
+}
+
+impl StoreKey {
+    /// Parses a key; `None` for any other one.
+    pub(crate) fn parse(key: &str) -> Option<Self> {
+        let mut words = key.split('.');
+        let (kind, name, part) = (words.next()?, words.next(), words.next());
+        let name = name.map(SubjectName::parse).transpose().ok()?;
+        match (kind, name, part) {
+            (PAUSED_KEY, None, None) => Some(Self::Paused),
+            ("schedule", Some(name), None) => Some(Self::Schedule(name)),
+            ("history", Some(name), None) => Some(Self::History(name)),
+            ("turns", Some(name), Some(part)) => Some(Self::Turns(name, part.parse().ok()?)),
+            _ => None,
+        }
+    }
+
+    /// The key of the part that has this node.
+    pub(crate) fn turns_of(schedule: &SubjectName, node: &Identity) -> Self {
+        // FNV-1a: the same in each version and on each machine.
+        let hash = node.as_str().bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        let part = u16::try_from(hash % u64::from(TURN_PARTS)).unwrap_or_default();
+        Self::Turns(schedule.clone(), part)
+    }
+
+    /// All keys of a schedule.
+    pub(crate) fn all_of(schedule: &SubjectName) -> Vec<Self> {
+        let parts = (0..TURN_PARTS).map(|part| Self::Turns(schedule.clone(), part));
+        let others = [Self::Schedule(schedule.clone()), Self::History(schedule.clone())];
+        others.into_iter().chain(parts).collect()
+    }
+}
+
+impl std::fmt::Display for StoreKey {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Schedule(name) => write!(out, "schedule.{name}"),
+            Self::Turns(name, part) => write!(out, "turns.{name}.{part}"),
+            Self::History(name) => write!(out, "history.{name}"),
+            Self::Paused => out.write_str(PAUSED_KEY),
+        }
+    }
+}
+
+/// What is stored of one schedule.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ScheduleRecords {
+    pub(crate) schedule: Option<StoredSchedule>,
+    pub(crate) nodes: BTreeMap<Identity, NodeProgress>,
+    pub(crate) history: VecDeque<ScheduleEntry>,
+}
+
+/// Everything that is stored.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct StoredState {
+    pub(crate) schedules: BTreeMap<SubjectName, ScheduleRecords>,
+    pub(crate) paused: Option<SchedulePause>,
+}
+
+impl StoredState {
+    /// Applies a change of the bucket. A value that cannot be read is logged and left out.
+    pub(crate) fn apply(&mut self, entry: &BucketEntry) {
+        let Some(key) = StoreKey::parse(&entry.key) else { return };
+        let value = entry.value.as_ref();
+        let applied = match key {
+            StoreKey::Paused => read(value).map(|paused| self.paused = paused),
+            StoreKey::Schedule(name) => read(value).map(|schedule: Option<StoredSchedule>| {
+                if schedule.is_none() {
+                    self.schedules.remove(&name);
+                } else {
+                    self.schedules.entry(name).or_default().schedule = schedule;
+                }
+            }),
+            StoreKey::History(name) => read(value).map(|history: Option<VecDeque<_>>| {
+                if let Some(records) = self.records_of(name, history.is_some()) {
+                    records.history = history.unwrap_or_default();
+                }
+            }),
+            StoreKey::Turns(name, part) => read(value).map(|nodes: Option<TurnPart>| {
+                let key = StoreKey::Turns(name.clone(), part);
+                if let Some(records) = self.records_of(name.clone(), nodes.is_some()) {
+                    records.nodes.retain(|node, _| StoreKey::turns_of(&name, node) != key);
+                    records.nodes.extend(nodes.unwrap_or_default());
+                }
+            }),
+        };
+        if let Err(error) = applied {
+            tracing::warn!(key = entry.key, %error, "cannot read an entry of the bucket of schedules");
+        }
+    }
+
+    /// Parts may be read before the schedule itself.
+    fn records_of(&mut self, name: SubjectName, is_created: bool) -> Option<&mut ScheduleRecords> {
+        if is_created {
+            return Some(self.schedules.entry(name).or_default());
+        }
+        self.schedules.get_mut(&name)
+    }
+}
+
+/// The value of an entry; `None` if it was deleted.
+fn read<T: serde::de::DeserializeOwned>(value: Option<&Bytes>) -> serde_json::Result<Option<T>> {
+    value.map(|value| serde_json::from_slice(value)).transpose()
+}
+
+/// The records consist of numbers and strings, so serialising them cannot fail.
+pub(crate) fn to_bytes(record: &impl Serialize) -> Bytes {
+    Bytes::from(serde_json::to_vec(record).unwrap_or_default())
+}

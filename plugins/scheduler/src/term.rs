@@ -1,0 +1,267 @@
+//! One term as the leader: plans each schedule when something changed or is due, sends the requests, and stores what became of them.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use muster_api::base::error_chain;
+use muster_bus::{Bucket, BucketError};
+use muster_client::Client;
+use muster_schedule::PlanDecision;
+use muster_wire::Millis;
+use muster_wire::identity::SubjectName;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, MissedTickBehavior, interval};
+
+use crate::active::ActiveSchedule;
+use crate::error::SchedulerError;
+use crate::handle::SchedulerHandle;
+use crate::report::EventReporter;
+use crate::store::TurnOutcome;
+use crate::turn::{FinishedTurn, TurnRequest, build_call, perform};
+use crate::view::node_paths;
+
+/// How often the nodes that match are read again.
+const SELECT_INTERVAL: Duration = Duration::from_secs(1);
+/// How often changes are written. Nodes refuse a request that was sent and not written, so a leader that is killed between the two causes no second run.
+const STORE_INTERVAL: Duration = Duration::from_millis(500);
+/// How often the account token is confirmed.
+const TRUST_INTERVAL: Duration = Duration::from_mins(5);
+/// Longest pause between two plans: an author may be revoked.
+const MAX_PAUSE: Duration = Duration::from_secs(5);
+
+/// One term as the leader.
+pub(crate) struct LeaderTerm<'a> {
+    handle: &'a SchedulerHandle,
+    bucket: &'a Bucket,
+    clients: &'a [(SubjectName, Client)],
+    reporter: &'a EventReporter,
+    /// Turns that were due before may have been sent by the last leader.
+    began: Millis,
+    schedules: BTreeMap<SubjectName, ActiveSchedule>,
+    all_paused: bool,
+    tasks: JoinSet<FinishedTurn>,
+}
+
+impl<'a> LeaderTerm<'a> {
+    pub(crate) fn new(
+        handle: &'a SchedulerHandle,
+        bucket: &'a Bucket,
+        clients: &'a [(SubjectName, Client)],
+        reporter: &'a EventReporter,
+    ) -> Self {
+        Self {
+            handle,
+            bucket,
+            clients,
+            reporter,
+            began: handle.now(),
+            schedules: BTreeMap::new(),
+            all_paused: false,
+            tasks: JoinSet::new(),
+        }
+    }
+
+    /// Runs until an error of the bucket. The caller drops it when leadership is lost: requests that were sent go on.
+    pub(crate) async fn run(&mut self) -> Result<(), SchedulerError> {
+        let mut changes = self.handle.subscribe();
+        let mut select = ticks(SELECT_INTERVAL);
+        let mut store = ticks(STORE_INTERVAL);
+        let mut trust = ticks(TRUST_INTERVAL);
+        self.take_changes();
+        loop {
+            let next = self.send_due();
+            tokio::select! {
+                seen = changes.changed() => {
+                    if seen.is_err() {
+                        return Ok(());
+                    }
+                    self.take_changes();
+                }
+                Some(finished) = self.tasks.join_next() => {
+                    if let Ok(finished) = finished {
+                        self.finish(&finished);
+                    }
+                }
+                _ = select.tick() => self.select_nodes(),
+                _ = store.tick() => self.store_changes().await?,
+                _ = trust.tick() => self.refresh_trust(),
+                () = tokio::time::sleep_until(next) => {}
+            }
+        }
+    }
+
+    /// Takes schedules that were added, replaced, paused or removed.
+    fn take_changes(&mut self) {
+        let state = self.handle.read();
+        self.all_paused = state.paused.is_some();
+        self.schedules.retain(|name, _| {
+            state.schedules.get(name).is_some_and(|records| records.schedule.is_some())
+        });
+        for (name, records) in &state.schedules {
+            let Some(stored) = &records.schedule else { continue };
+            let is_paused = stored.paused.is_some();
+            if let Some(active) = self.schedules.get_mut(name)
+                && active.text == stored.grant
+            {
+                active.is_paused = is_paused;
+                continue;
+            }
+            let opened = match self.handle.open_schedule(&stored.grant) {
+                Ok(opened) => opened,
+                Err(error) => {
+                    let error = error_chain(&error);
+                    tracing::warn!(schedule = %name, error, "the schedule is refused");
+                    self.schedules.remove(name);
+                    continue;
+                }
+            };
+            if let Some(active) = self.schedules.get_mut(name) {
+                active.replace(stored.grant.clone(), opened);
+                active.is_paused = is_paused;
+            } else {
+                let text = stored.grant.clone();
+                let active = ActiveSchedule::new(name.clone(), text, opened, records);
+                self.schedules.insert(name.clone(), active);
+            }
+        }
+        drop(state);
+        self.select_nodes();
+    }
+
+    /// Reads which nodes match. Nothing changes while the directory is not ready.
+    fn select_nodes(&mut self) {
+        let (now, paths) = (self.handle.now(), node_paths());
+        for active in self.schedules.values_mut() {
+            match self.handle.directory().select_nodes(&active.schedule.spec().filter, &paths) {
+                Ok(Some(selected)) => {
+                    active.update_nodes(selected, now);
+                    let (interval, overdue) = active.take_overdue(now);
+                    self.reporter.report_overdue(&active.name, interval, &overdue, now);
+                }
+                Ok(None) => {}
+                Err(error) => {
+                    tracing::warn!(schedule = %active.name, %error, "cannot select nodes");
+                }
+            }
+        }
+    }
+
+    /// Sends the requests that are due now. Returns when the next ones are.
+    fn send_due(&mut self) -> Instant {
+        let now = self.handle.now();
+        let mut wake = now.saturating_add(duration_millis(MAX_PAUSE));
+        if self.all_paused {
+            return instant_of(wake, now);
+        }
+        let names: Vec<SubjectName> = self.schedules.keys().cloned().collect();
+        for name in names {
+            let Some(active) = self.schedules.get_mut(&name) else { continue };
+            if active.is_paused || !active.is_selected() {
+                continue;
+            }
+            // The author may have been revoked, or the schedule may have ended.
+            if let Err(error) = self.handle.open_schedule(&active.text) {
+                let error = error_chain(&error);
+                tracing::warn!(schedule = %name, error, "the schedule is refused");
+                self.schedules.remove(&name);
+                continue;
+            }
+            let plan = active.plan(now);
+            wake = wake.min(plan.next_wake);
+            for decision in plan.decisions {
+                match decision {
+                    PlanDecision::Start { node, slot } => {
+                        let is_doubtful =
+                            active.due_of(&node, slot).is_none_or(|due| due <= self.began);
+                        let schedule = name.clone();
+                        let request = TurnRequest { schedule, node, slot, is_doubtful };
+                        active.begin(&request, now);
+                        spawn_turn(&mut self.tasks, self.clients, active, request);
+                    }
+                    PlanDecision::Skip { node, slot, reason } => {
+                        if active.skip(&node, slot, reason, now) == TurnOutcome::Missed {
+                            self.reporter.report_missed(&name, &node, &reason.to_string(), now);
+                        }
+                    }
+                }
+            }
+        }
+        instant_of(wake, now)
+    }
+
+    fn finish(&mut self, finished: &FinishedTurn) {
+        let FinishedTurn { request, outcome, reason, .. } = finished;
+        let TurnRequest { schedule, node, .. } = request;
+        tracing::info!(%schedule, %node, outcome = outcome.as_str(), reason, "a turn ended");
+        if let Some(active) = self.schedules.get_mut(schedule) {
+            active.finish(finished, self.handle.now());
+        }
+    }
+
+    async fn store_changes(&mut self) -> Result<(), BucketError> {
+        for active in self.schedules.values_mut() {
+            for (key, value) in active.take_dirty() {
+                if let Err(error) = self.bucket.put(&key.to_string(), value).await {
+                    active.mark_dirty(key);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes what is not stored yet, at the end of the term.
+    pub(crate) async fn store_all(&mut self) {
+        if let Err(error) = self.store_changes().await {
+            tracing::warn!(%error, "cannot store the last turns of schedules");
+        }
+    }
+
+    fn refresh_trust(&self) {
+        for (_, client) in self.clients {
+            let client = client.clone();
+            tokio::spawn(async move {
+                if let Err(error) = client.refresh_trust().await {
+                    tracing::debug!(
+                        error = error_chain(&error),
+                        "cannot confirm the account token"
+                    );
+                }
+            });
+        }
+    }
+}
+
+fn spawn_turn(
+    tasks: &mut JoinSet<FinishedTurn>,
+    clients: &[(SubjectName, Client)],
+    active: &ActiveSchedule,
+    request: TurnRequest,
+) {
+    let grant = &active.opened.grant;
+    let client = clients.iter().find(|(name, _)| *name == grant.collective);
+    let call = build_call(&request, (grant.id, &active.text), &active.schedule);
+    let prepared = client.map(|(_, client)| client.clone()).zip(call.ok());
+    tasks.spawn(async move {
+        let started = Instant::now();
+        let (outcome, reason) = match prepared {
+            Some((client, call)) => perform(&client, call).await,
+            None => (TurnOutcome::NoAnswer, "the scheduler is not in the collective".to_owned()),
+        };
+        FinishedTurn { request, outcome, reason, took: started.elapsed() }
+    });
+}
+
+fn ticks(period: Duration) -> tokio::time::Interval {
+    let mut ticks = interval(period);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    ticks
+}
+
+fn instant_of(wake: Millis, now: Millis) -> Instant {
+    Instant::now() + Duration::from_millis(wake.saturating_sub(now))
+}
+
+fn duration_millis(duration: Duration) -> Millis {
+    muster_api::base::duration_millis(duration)
+}

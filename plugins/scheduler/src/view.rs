@@ -1,0 +1,215 @@
+//! What an instance shows of a schedule, computed from what is stored and from the directory.
+
+use muster_contract::schedule::{ScheduleEntry, ScheduleOverdueRow, ScheduleRow, ScheduleStartRow};
+use muster_directory::{SelectedNode, ValuePath};
+use muster_schedule::CompiledSchedule;
+use muster_wire::Millis;
+use muster_wire::identity::{Identity, NameError, SubjectName};
+use serde_json::Value;
+
+use crate::error::SchedulerError;
+use crate::handle::SchedulerHandle;
+use crate::store::{NodeProgress, ScheduleRecords, TurnOutcome};
+
+/// Path of the time of Puppet's last run, in seconds since the epoch.
+const LAST_RUN_PATH: &str = "state.puppet.last_run.time";
+/// Path of whether Puppet applies a catalog.
+const APPLYING_PATH: &str = "state.puppet.applying";
+/// First starts that `add` returns.
+const FIRST_STARTS: usize = 5;
+/// Intervals without a run after which a node is overdue.
+pub(crate) const OVERDUE_INTERVALS: u64 = 2;
+
+/// The values that a schedule reads of each node.
+pub(crate) fn node_paths() -> Vec<ValuePath> {
+    [LAST_RUN_PATH, APPLYING_PATH].iter().filter_map(|path| ValuePath::parse(path).ok()).collect()
+}
+
+/// When Puppet ran last on a node, by its own record.
+pub(crate) fn last_puppet_run(node: &SelectedNode) -> Option<Millis> {
+    node.values
+        .get(LAST_RUN_PATH)
+        .and_then(Value::as_u64)
+        .map(|seconds| seconds.saturating_mul(1000))
+}
+
+/// Whether Puppet applies a catalog on a node, whoever started it.
+pub(crate) fn is_applying(node: &SelectedNode) -> bool {
+    node.values.get(APPLYING_PATH).and_then(Value::as_bool) == Some(true)
+}
+
+/// Parses the name of a schedule.
+pub(crate) fn parse_name(text: &str) -> Result<SubjectName, muster_api::ActionError> {
+    SubjectName::parse(text).map_err(|error: NameError| {
+        muster_api::ActionError::invalid_input(format!("`{text}`: {error}"))
+    })
+}
+
+/// The first starts of a schedule that has no seats yet: new nodes take them in order.
+pub(crate) fn first_starts(
+    schedule: &CompiledSchedule,
+    nodes: &[SelectedNode],
+    now: Millis,
+) -> Vec<Millis> {
+    let seats = u32::try_from(nodes.len()).unwrap_or(u32::MAX);
+    let mut starts: Vec<Millis> =
+        (0..seats).filter_map(|seat| next_start(schedule, seat, None, now)).collect();
+    starts.sort_unstable();
+    starts.truncate(FIRST_STARTS);
+    starts
+}
+
+/// The next start of the node on a seat, after its last turn.
+pub(crate) fn next_start(
+    schedule: &CompiledSchedule,
+    seat: u32,
+    handled: Option<Millis>,
+    now: Millis,
+) -> Option<Millis> {
+    let current = schedule.turns_until(now, 1).into_iter().next();
+    let current = current.filter(|turn| handled.is_none_or(|handled| handled < turn.slot));
+    let due = current.map(|turn| turn.due(seat)).filter(|due| *due > now);
+    due.or_else(|| schedule.next_turn_after(now).map(|turn| turn.due(seat)))
+}
+
+/// A schedule as an instance sees it.
+pub(crate) struct ScheduleView<'a> {
+    pub(crate) name: &'a SubjectName,
+    pub(crate) records: &'a ScheduleRecords,
+    opened: Result<(Identity, Millis, CompiledSchedule), SchedulerError>,
+    pub(crate) selected: Vec<SelectedNode>,
+    now: Millis,
+    is_paused: bool,
+}
+
+impl<'a> ScheduleView<'a> {
+    /// `None` if there is no such schedule.
+    pub(crate) fn new(
+        handle: &SchedulerHandle,
+        (name, records): (&'a SubjectName, &'a ScheduleRecords),
+        all_paused: bool,
+    ) -> Option<Self> {
+        let stored = records.schedule.as_ref()?;
+        let opened = handle.open_schedule(&stored.grant);
+        let selected = opened.as_ref().ok().and_then(|(_, schedule)| {
+            let found = handle.directory().select_nodes(&schedule.spec().filter, &node_paths());
+            found.ok().flatten()
+        });
+        Some(Self {
+            name,
+            records,
+            opened: opened.map(|(opened, schedule)| {
+                let ends = opened.ends_at();
+                (opened.grant.author, ends, schedule)
+            }),
+            selected: selected.unwrap_or_default(),
+            now: handle.now(),
+            is_paused: all_paused || stored.paused.is_some(),
+        })
+    }
+
+    pub(crate) fn schedule(&self) -> Option<&CompiledSchedule> {
+        self.opened.as_ref().ok().map(|(.., schedule)| schedule)
+    }
+
+    /// The row of a list.
+    pub(crate) fn row(&self) -> ScheduleRow {
+        let count = |outcome| {
+            let nodes = self.records.nodes.values();
+            nodes.filter(|known| last_outcome(known) == Some(outcome)).count()
+        };
+        let mut row = ScheduleRow {
+            name: self.name.to_string(),
+            nodes: self.selected.len(),
+            running: count(TurnOutcome::Begun),
+            missed: count(TurnOutcome::Missed),
+            ..ScheduleRow::default()
+        };
+        let (author, ends, schedule) = match &self.opened {
+            Ok(opened) => opened,
+            Err(error) => {
+                "refused".clone_into(&mut row.state);
+                row.reason = Some(muster_api::base::error_chain(error));
+                return row;
+            }
+        };
+        let spec = schedule.spec();
+        row.author = author.to_string();
+        row.what = format!("{} {}", spec.agent, spec.action);
+        row.when = schedule.describe_timing();
+        row.filter = serde_json::to_string(&spec.filter).unwrap_or_default();
+        row.limit = spec.limit.map(std::num::NonZeroU32::get);
+        row.ends = *ends;
+        row.overdue = self.overdue().len();
+        if self.is_paused { "paused" } else { "active" }.clone_into(&mut row.state);
+        row.reason =
+            self.records.schedule.as_ref().and_then(|stored| stored.paused.as_ref()).map(|pause| {
+                let reason = pause.reason.as_deref().map(|reason| format!(": {reason}"));
+                format!("paused by {}{}", pause.by, reason.unwrap_or_default())
+            });
+        if !self.is_paused {
+            row.next = self.starts().first().map(|(at, _)| *at);
+        }
+        row
+    }
+
+    /// The next start of each node, in order.
+    pub(crate) fn starts(&self) -> Vec<(Millis, &Identity)> {
+        let Some(schedule) = self.schedule() else { return Vec::new() };
+        let current = schedule.turns_until(self.now, 1).into_iter().next();
+        let next = schedule.next_turn_after(self.now);
+        let mut starts: Vec<(Millis, &Identity)> = Vec::new();
+        for (node, known) in &self.records.nodes {
+            let Some(seat) = known.seat.filter(|seat| seat.absent_since.is_none()) else {
+                continue;
+            };
+            let handled = known.last.as_ref().map(|turn| turn.slot);
+            let current =
+                current.as_ref().filter(|turn| handled.is_none_or(|slot| slot < turn.slot));
+            let due = current.map(|turn| turn.due(seat.number)).filter(|due| *due > self.now);
+            let due = due.or_else(|| next.as_ref().map(|turn| turn.due(seat.number)));
+            starts.extend(due.map(|due| (due, node)));
+        }
+        starts.sort_unstable();
+        starts
+    }
+
+    /// The next starts as rows.
+    pub(crate) fn start_rows(&self, count: usize) -> Vec<ScheduleStartRow> {
+        let starts = self.starts().into_iter().take(count);
+        starts.map(|(at, node)| ScheduleStartRow { node: node.to_string(), at }).collect()
+    }
+
+    /// Nodes whose last run is older than two intervals.
+    pub(crate) fn overdue(&self) -> Vec<ScheduleOverdueRow> {
+        let Some(interval) = self.schedule().and_then(CompiledSchedule::interval) else {
+            return Vec::new();
+        };
+        let is_puppet = self.schedule().is_some_and(CompiledSchedule::is_puppet_run);
+        let limit = interval.saturating_mul(OVERDUE_INTERVALS);
+        let rows = self.selected.iter().filter_map(|node| {
+            let known = self.records.nodes.get(&node.identity)?;
+            let last = if is_puppet { last_puppet_run(node) } else { last_success(known) };
+            let since = last.unwrap_or_else(|| known.seat.map_or(self.now, |seat| seat.since));
+            let is_overdue = self.now.saturating_sub(since) > limit;
+            is_overdue.then(|| ScheduleOverdueRow { node: node.identity.to_string(), last })
+        });
+        rows.collect()
+    }
+
+    /// Nodes whose last turn could not begin.
+    pub(crate) fn missed(&self) -> Vec<ScheduleEntry> {
+        let nodes = self.records.nodes.iter();
+        let missed = nodes.filter(|(_, known)| last_outcome(known) == Some(TurnOutcome::Missed));
+        missed.filter_map(|(node, known)| Some(known.last.as_ref()?.to_entry(node))).collect()
+    }
+}
+
+fn last_outcome(known: &NodeProgress) -> Option<TurnOutcome> {
+    known.last.as_ref().map(|turn| turn.outcome)
+}
+
+/// When this schedule's action succeeded last on a node.
+pub(crate) fn last_success(known: &NodeProgress) -> Option<Millis> {
+    known.last.as_ref().filter(|turn| turn.outcome == TurnOutcome::Succeeded).map(|turn| turn.at)
+}

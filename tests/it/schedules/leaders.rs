@@ -1,0 +1,64 @@
+//! Leaders that are killed: no node runs twice for one turn, and none waits for more than one and a half intervals.
+
+use std::time::Duration;
+
+use muster_tests::{now, simulate_delay};
+
+use super::fixture::{
+    Execution, INTERVAL_SECONDS, ScheduleFixture, ScheduleNode, slots, touch_spec,
+};
+
+/// Kills whichever instance leads, again and again, for a number of intervals.
+async fn kill_leaders_during(intervals: u64) {
+    let fleet = ScheduleFixture::start().await;
+    let mut schedulers = [
+        fleet.start_scheduler("mq1.example.net", "scheduler1"),
+        fleet.start_scheduler("mq2.example.net", "scheduler2"),
+    ];
+    let nodes = ["web1.example.net", "web2.example.net", "web3.example.net"]
+        .map(|name| fleet.start_node(name, "{\"role\":\"web\"}"));
+    let touched = nodes[0].daemon.home().path("touched");
+    fleet.add("touch", &touch_spec(touched.to_str().unwrap())).await;
+    fleet.await_nodes(nodes.len()).await;
+    let begin = now();
+    let end = begin + intervals * INTERVAL_SECONDS * 1000;
+    let mut kills = 0;
+    while now() < end {
+        // The moment of the kill is the test: no state precedes it.
+        simulate_delay(Duration::from_millis(rand::random_range(3000..9000))).await;
+        let leader = fleet.list().await.leader.unwrap_or_default();
+        let [first, second] = &mut schedulers;
+        let killed = if leader == "mq1.example.net" { first } else { second };
+        killed.daemon.kill_and_wait();
+        killed.daemon = killed.daemon.home().clone().start();
+        kills += 1;
+    }
+    assert!(kills >= intervals / 2, "{kills} kills");
+    for node in &nodes {
+        assert_turns(node, (begin, now()));
+    }
+}
+
+fn assert_turns(node: &ScheduleNode, (begin, end): (u64, u64)) {
+    let executions = node.executions();
+    let slots = slots(&executions);
+    assert!(slots.values().all(|count| *count == 1), "a second run: {slots:?}");
+    let limit = INTERVAL_SECONDS * 1000 * 3 / 2;
+    let mut last = begin;
+    for at in executions.iter().map(Execution::at).chain([end]) {
+        assert!(at.saturating_sub(last) <= limit, "{} ms without a run: {executions:?}", at - last);
+        last = at;
+    }
+}
+
+/// Also A3.5: one of two instances leads, and the other takes over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a3_2_kills_of_leaders_during_six_intervals_cause_no_second_run_and_no_gap() {
+    kill_leaders_during(6).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes three minutes; `make slow` runs it"]
+async fn a3_2_kills_of_leaders_during_thirty_intervals_cause_no_second_run_and_no_gap() {
+    kill_leaders_during(30).await;
+}

@@ -1,0 +1,6 @@
+//! The scheduler: real daemons, leaders that are killed, and requests with stolen keys. The names of the tests contain their acceptance points A3.1 to A3.7.
+
+mod attacks;
+mod fixture;
+mod leaders;
+mod requests;

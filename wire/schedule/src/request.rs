@@ -1,0 +1,58 @@
+//! The request of one turn: its inputs and its time limit, as the service sends them and as nodes expect them.
+
+use muster_wire::Millis;
+use serde_json::{Map, Value, json};
+use uuid::Uuid;
+
+use crate::compile::{CompiledSchedule, millis};
+
+/// The agent and action of Puppet runs, which know permits.
+const PUPPET_RUN: (&str, &str) = ("puppet", "runonce");
+/// How long a Puppet run of a schedule waits for its permit by default, in seconds.
+const DEFAULT_PERMIT_WAIT_SECONDS: u64 = 30 * 60;
+
+impl CompiledSchedule {
+    /// Whether the action is a Puppet run.
+    pub fn is_puppet_run(&self) -> bool {
+        (self.spec.agent.as_str(), self.spec.action.as_str()) == PUPPET_RUN
+    }
+
+    /// The inputs of the request with this id. A Puppet run gets the id as its own, and takes a permit from the pool with the schedule's limit
+    /// and priority; inputs that the author wrote go before.
+    pub fn request_inputs(&self, id: Uuid) -> Map<String, Value> {
+        if !self.is_puppet_run() {
+            return self.spec.inputs.clone();
+        }
+        let mut inputs = Map::new();
+        inputs.insert("run".to_owned(), json!(id));
+        inputs.insert("priority".to_owned(), json!(self.spec.priority));
+        inputs.insert("wait".to_owned(), json!(self.permit_wait_seconds()));
+        inputs.extend(self.spec.limit.map(|limit| ("limit".to_owned(), json!(limit))));
+        inputs.extend(self.spec.pool.as_ref().map(|pool| ("pool".to_owned(), json!(pool))));
+        // The slot spreads the runs already.
+        inputs.insert("splay".to_owned(), json!(false));
+        inputs.extend(self.spec.inputs.clone());
+        inputs
+    }
+
+    /// A run that waits longer would meet its next turn.
+    fn permit_wait_seconds(&self) -> u64 {
+        self.spec.every.unwrap_or(DEFAULT_PERMIT_WAIT_SECONDS).min(DEFAULT_PERMIT_WAIT_SECONDS)
+    }
+
+    /// The time limit of the request, if the schedule states one.
+    pub fn timeout_millis(&self) -> Option<Millis> {
+        self.spec.timeout.map(millis)
+    }
+
+    /// When turns begin, in words: `every 30 m`, `at 0 3 * * * (Europe/Berlin)`.
+    pub fn describe_timing(&self) -> String {
+        let zone = self.spec.time_zone.as_deref().unwrap_or("UTC");
+        match (&self.spec.cron, self.interval()) {
+            (Some(cron), _) => format!("at {cron} ({zone})"),
+            (None, interval) => {
+                format!("every {}", muster_base::format_millis(interval.unwrap_or(0)))
+            }
+        }
+    }
+}
