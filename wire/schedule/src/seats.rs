@@ -1,6 +1,6 @@
 //! Seats: which node has which offset in a turn. A node keeps its seat while others join and leave.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashSet};
 
 use muster_wire::Millis;
 use muster_wire::identity::Identity;
@@ -78,7 +78,7 @@ impl TryFrom<Vec<ScheduleSeat>> for SeatList {
         if seats.len() > MAX_SEATS {
             return Err(SeatListError::TooMany(seats.len()));
         }
-        let mut nodes = BTreeSet::new();
+        let mut nodes = HashSet::new();
         for seat in &seats {
             if !nodes.insert(&seat.node) {
                 return Err(SeatListError::Duplicate(seat.node.clone()));
@@ -164,9 +164,8 @@ impl SeatList {
                 free.push(number);
             }
         }
-        let seated: HashMap<&Identity, ()> =
-            self.seats.iter().map(|seat| (&seat.node, ())).collect();
-        let new = members.iter().filter(|node| !seated.contains_key(node)).cloned().collect();
+        let seated: HashSet<&Identity> = self.seats.iter().map(|seat| &seat.node).collect();
+        let new = members.iter().filter(|node| !seated.contains(node)).cloned().collect();
         (free, new)
     }
 

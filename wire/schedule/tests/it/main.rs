@@ -1,0 +1,19 @@
+//! Schedules through the crate's interface.
+
+#![expect(
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking"
+)]
+
+mod adaptive;
+mod admission;
+mod cron;
+mod fleet;
+mod load;
+mod planner;
+mod seats;
+mod spec;
+mod spread;
+mod windows;
