@@ -10,61 +10,61 @@ use muster_wire::identity::Identity;
 use serde_json::{Value, json};
 
 /// 2026-03-02 00:00 UTC, a Monday and a multiple of each tested interval.
-pub const MONDAY: Millis = 1_772_409_600_000;
-pub const SECOND: Millis = 1000;
-pub const MINUTE: Millis = 60 * SECOND;
-pub const HOUR: Millis = 60 * MINUTE;
+pub(crate) const MONDAY: Millis = 1_772_409_600_000;
+pub(crate) const SECOND: Millis = 1000;
+pub(crate) const MINUTE: Millis = 60 * SECOND;
+pub(crate) const HOUR: Millis = 60 * MINUTE;
 
 /// The schedule of `puppet runonce` with these fields.
-pub fn spec(fields: Value) -> ScheduleSpec {
+pub(crate) fn spec(fields: Value) -> ScheduleSpec {
     let mut spec = json!({"agent": "puppet", "action": "runonce"});
     spec.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
     ScheduleSpec::from_json(spec.to_string().as_bytes()).unwrap()
 }
 
-pub fn schedule(fields: Value) -> CompiledSchedule {
+pub(crate) fn schedule(fields: Value) -> CompiledSchedule {
     spec(fields).compile().unwrap()
 }
 
-pub fn node(number: usize) -> Identity {
+pub(crate) fn node(number: usize) -> Identity {
     Identity::parse(&format!("node{number}.example.net")).unwrap()
 }
 
-pub fn members(numbers: impl IntoIterator<Item = usize>) -> BTreeSet<Identity> {
+pub(crate) fn members(numbers: impl IntoIterator<Item = usize>) -> BTreeSet<Identity> {
     numbers.into_iter().map(node).collect()
 }
 
 /// An instant as RFC 3339.
-pub fn at(text: &str) -> Millis {
+pub(crate) fn at(text: &str) -> Millis {
     text.parse::<jiff::Timestamp>().unwrap().as_millisecond().try_into().unwrap()
 }
 
 /// One start.
 #[derive(Debug, Clone)]
-pub struct Start {
-    pub at: Millis,
-    pub node: Identity,
-    pub slot: Millis,
+pub(crate) struct Start {
+    pub(crate) at: Millis,
+    pub(crate) node: Identity,
+    pub(crate) slot: Millis,
 }
 
-pub struct Fleet {
-    pub schedule: CompiledSchedule,
-    pub seats: SeatList,
-    pub now: Millis,
-    pub active_since: Millis,
-    pub duration: Millis,
-    pub starts: Vec<Start>,
-    pub skips: Vec<(Millis, Identity, Millis, SkipReason)>,
-    pub handled: HashMap<Identity, Millis>,
-    pub last_run: HashMap<Identity, Millis>,
-    pub running: HashMap<Identity, Millis>,
-    pub most_running: usize,
-    pub plans: usize,
+pub(crate) struct Fleet {
+    pub(crate) schedule: CompiledSchedule,
+    pub(crate) seats: SeatList,
+    pub(crate) now: Millis,
+    pub(crate) active_since: Millis,
+    pub(crate) duration: Millis,
+    pub(crate) starts: Vec<Start>,
+    pub(crate) skips: Vec<(Millis, Identity, Millis, SkipReason)>,
+    pub(crate) handled: HashMap<Identity, Millis>,
+    pub(crate) last_run: HashMap<Identity, Millis>,
+    pub(crate) running: HashMap<Identity, Millis>,
+    pub(crate) most_running: usize,
+    pub(crate) plans: usize,
     last_start: Option<Millis>,
 }
 
 impl Fleet {
-    pub fn new(schedule: CompiledSchedule, nodes: usize, now: Millis) -> Self {
+    pub(crate) fn new(schedule: CompiledSchedule, nodes: usize, now: Millis) -> Self {
         let mut seats = SeatList::default();
         seats.assign(&members(0..nodes), now, 0);
         Self {
@@ -85,7 +85,7 @@ impl Fleet {
     }
 
     /// Plans until that time.
-    pub fn run_until(&mut self, until: Millis) {
+    pub(crate) fn run_until(&mut self, until: Millis) {
         while self.now < until {
             let next = self.plan();
             let next_end = self.running.values().min().copied().unwrap_or(Millis::MAX);
@@ -95,7 +95,7 @@ impl Fleet {
     }
 
     /// The scheduler does not run until that time. Its state survives.
-    pub fn outage_until(&mut self, until: Millis) {
+    pub(crate) fn outage_until(&mut self, until: Millis) {
         self.now = until;
     }
 
@@ -139,7 +139,7 @@ impl Fleet {
     }
 
     /// The most starts in any window of this length.
-    pub fn most_starts_within(&self, window: Millis) -> usize {
+    pub(crate) fn most_starts_within(&self, window: Millis) -> usize {
         let starts: Vec<Millis> = self.starts.iter().map(|start| start.at).collect();
         let count = |(index, from): (usize, &Millis)| {
             starts.iter().skip(index).take_while(|at| **at - *from < window).count()
@@ -148,7 +148,7 @@ impl Fleet {
     }
 
     /// The longest time between two starts of one node.
-    pub fn longest_gap(&self) -> Millis {
+    pub(crate) fn longest_gap(&self) -> Millis {
         let mut last: BTreeMap<&Identity, Millis> = BTreeMap::new();
         let mut longest = 0;
         for Start { at, node, .. } in &self.starts {

@@ -42,9 +42,10 @@ fn a3_1_holds_while_nodes_join_and_leave() {
     assert_eq!(fleet.longest_gap(), INTERVAL);
 }
 
-/// A3.1 while the fleet shrinks by ten nodes in each interval: each one that leaves moves at most one other.
+/// Weaker than A3.1, which states no number for a fleet that shrinks: ten nodes leave at once in each interval, and as many move. Those that move may be late, which
+/// gives six starts instead of five in a window. Each node that leaves moves at most one other.
 #[test]
-fn a3_1_holds_while_the_fleet_shrinks() {
+fn a3_1_shrinking_fleet_starts_at_most_six_in_three_average_distances() {
     let nodes = 1000;
     let mut fleet = Fleet::new(schedule(json!({"every": 1800})), nodes, MONDAY);
     for interval in 1..=6 {
@@ -54,9 +55,14 @@ fn a3_1_holds_while_the_fleet_shrinks() {
         assert_eq!(changes.left.len(), 10);
         assert!(changes.moved.len() <= 10);
     }
-    let most = fleet.most_starts_within(3 * INTERVAL / nodes as u64);
-    assert!(most <= 5, "{most} starts");
+    let window = 3 * INTERVAL / nodes as u64;
+    let most = fleet.most_starts_within(window);
+    assert!(most <= 6, "{most} starts");
     assert!(fleet.longest_gap() < INTERVAL * 2, "{}", fleet.longest_gap());
+    // Without further moves it is five again.
+    fleet.starts.clear();
+    fleet.run_until(MONDAY + 9 * INTERVAL);
+    assert!(fleet.most_starts_within(window) <= 5);
 }
 
 /// The offsets alone, for every number of nodes up to 3,000 in steps.
