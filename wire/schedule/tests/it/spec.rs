@@ -36,9 +36,9 @@ fn invalid_schedules_are_refused_with_what_to_do() {
             json!({"every": 60, "cron": "* * * * *"}),
             "a schedule has either an interval (`every`) or a cron expression (`cron`); this one has both",
         ),
-        (json!({"every": 59}), "`every` is 59 s; it is 1 m 00 s to 31 d 0 h"),
-        (json!({"every": 0}), "`every` is 0 s; it is 1 m 00 s to 31 d 0 h"),
-        (json!({"every": u64::MAX}), "`every` is 213503982334 d 14 h; it is 1 m 00 s to 31 d 0 h"),
+        (json!({"every": 4}), "`every` is 4 s; it is 5 s to 31 d 0 h"),
+        (json!({"every": 0}), "`every` is 0 s; it is 5 s to 31 d 0 h"),
+        (json!({"every": u64::MAX}), "`every` is 213503982334 d 14 h; it is 5 s to 31 d 0 h"),
         (
             json!({"every": 60, "spread": 5}),
             "`spread` has no effect without `cron`; remove it, or give `cron`",
