@@ -197,7 +197,7 @@ async fn start_scheduler(
     };
     let clients = config.collectives.iter().map(client_for).collect();
     let host = config.identity.clone();
-    let service = SchedulerService::new(host, handle, (&bus, signer), clients, options.lease());
+    let service = SchedulerService::new(host, handle, (&bus, signer), clients, &options);
     tasks.push(tokio::spawn(service.run_until_stopped(stop.clone())));
     tasks.push(answer_requests::<SchedulerPlugin>(config, service_core, bus, stop)?);
     Ok(tasks)

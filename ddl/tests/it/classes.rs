@@ -121,6 +121,7 @@ const REVIEWED: &[(&str, &str, ActionClass)] = &[
     ("schedule", "pause", Change),
     ("schedule", "resume", Change),
     ("schedule", "remove", Change),
+    ("schedule", "rebalance", Change),
     ("schedule", "history", Read),
     ("service", "status", Read),
     ("service", "start", Change),

@@ -73,10 +73,10 @@ pub struct ScheduleResumeInput {
     pub all: Option<bool>,
 }
 
-/// Inputs of `remove`.
+/// Inputs of `remove` and `rebalance`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct ScheduleRemoveInput {
+pub struct ScheduleNameInput {
     /// The schedule.
     pub name: String,
 }
@@ -188,6 +188,10 @@ pub struct ScheduleShowOutput {
     pub missed: Vec<ScheduleEntry>,
     /// Expected number of runs in progress.
     pub load: Vec<ScheduleLoadRow>,
+    /// Most runs in progress at once, as expected.
+    pub peak: u32,
+    /// The same if the seats were assigned by measured durations.
+    pub balanced_peak: u32,
 }
 
 /// A start to come.
@@ -219,8 +223,6 @@ pub struct ScheduleOverdueRow {
 pub struct ScheduleLoadRow {
     /// Its begin, in milliseconds since the epoch.
     pub at: u64,
-    /// Number of starts in it.
-    pub starts: usize,
     /// Average number of runs in progress.
     pub running: f64,
 }

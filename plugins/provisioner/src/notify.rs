@@ -4,7 +4,7 @@
 //! and sends it again *under the same id*: a webhook gets the id as `Idempotency-Key`, a mail as `Message-ID`, a program in the document. A receiver
 //! that deduplicates by id processes each message exactly once.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ use lettre::transport::smtp::client::{Tls, TlsParameters};
 use lettre::{SmtpTransport, Transport as _};
 use muster_api::base::error_chain;
 use muster_api::system::System;
+use muster_http::{CertificateFileError, build_client};
 use muster_secret::SecretOwner;
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -120,8 +121,8 @@ pub async fn send_message(
 enum DeliveryError {
     #[error("cannot read the token")]
     Token(#[from] muster_secret::SecretFileError),
-    #[error("cannot read the certificates in {}", path.display())]
-    Certificates { path: PathBuf, source: std::io::Error },
+    #[error(transparent)]
+    Certificates(#[from] CertificateFileError),
     #[error("cannot send to {origin}")]
     Webhook { origin: String, source: Box<ureq::Error> },
     #[error("{origin} replied with status {status}")]
@@ -142,19 +143,7 @@ fn post_webhook(
     ca: Option<&Path>,
     message: &NotificationMessage,
 ) -> Result<(), DeliveryError> {
-    let tls = ureq::tls::TlsConfig::builder()
-        .root_certs(load_root_certificates(ca)?)
-        .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
-        .build();
-    let config = ureq::Agent::config_builder()
-        .timeout_global(Some(SEND_TIMEOUT))
-        .http_status_as_error(false)
-        .max_redirects(0)
-        .user_agent("muster")
-        .tls_config(tls);
-    let mut request = config
-        .build()
-        .new_agent()
+    let mut request = build_client(SEND_TIMEOUT, ca)?
         .post(url.as_str())
         .header("content-type", "application/json")
         .header("idempotency-key", message.id.to_string());
@@ -169,27 +158,6 @@ fn post_webhook(
         return Ok(());
     }
     Err(DeliveryError::Status { origin: url.origin(), status: status.as_u16() })
-}
-
-/// Root certificates with which a webhook's certificate is verified.
-fn load_root_certificates(ca: Option<&Path>) -> Result<ureq::tls::RootCerts, DeliveryError> {
-    let certificates = match ca {
-        Some(path) => {
-            let failed = |source| DeliveryError::Certificates { path: path.to_owned(), source };
-            let pem = std::fs::read(path).map_err(failed)?;
-            let to_certificate = |item: Result<ureq::tls::PemItem<'static>, _>| match item {
-                Ok(ureq::tls::PemItem::Certificate(certificate)) => Some(certificate),
-                _ => None,
-            };
-            ureq::tls::parse_pem(&pem).filter_map(to_certificate).collect()
-        }
-        None => rustls_native_certs::load_native_certs()
-            .certs
-            .iter()
-            .map(|certificate| ureq::tls::Certificate::from_der(certificate).to_owned())
-            .collect::<Vec<_>>(),
-    };
-    Ok(ureq::tls::RootCerts::Specific(Arc::new(certificates)))
 }
 
 fn send_mail(

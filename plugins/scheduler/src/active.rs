@@ -1,12 +1,14 @@
 //! One schedule in the hands of the leader: its nodes and seats, their last turns, and what is in progress.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use muster_contract::schedule::ScheduleEntry;
 use muster_directory::SelectedNode;
 use muster_schedule::{
-    CompiledSchedule, PlanInput, SchedulePlan, ScheduleSeat, SeatList, SkipReason, plan_starts,
+    CompiledSchedule, PlanInput, SchedulePlan, ScheduleSeat, SeatList, SkipReason, find_overdue,
+    plan_starts,
 };
 use muster_wire::Millis;
 use muster_wire::identity::{Identity, SubjectName};
@@ -17,7 +19,7 @@ use crate::store::{
     TurnPart, to_bytes,
 };
 use crate::turn::{FinishedTurn, TurnRequest};
-use crate::view::{OVERDUE_INTERVALS, is_applying, last_puppet_run};
+use crate::view::{is_applying, last_puppet_run, seat_list};
 
 /// A node that does not match the filter keeps its seat for this number of intervals.
 const KEEP_ABSENT_INTERVALS: u64 = 2;
@@ -35,9 +37,10 @@ pub(crate) struct ActiveSchedule {
     seats: SeatList,
     nodes: BTreeMap<Identity, NodeProgress>,
     selected: BTreeMap<Identity, SelectedNode>,
+    /// The last request to assign seats by load that was followed.
+    rebalanced: Option<Millis>,
     /// Whether the directory was ready once.
     selected_once: bool,
-    handled: BTreeMap<Identity, Millis>,
     /// Nodes that were reported as overdue.
     overdue: BTreeSet<Identity>,
     in_flight: BTreeSet<Identity>,
@@ -54,19 +57,7 @@ impl ActiveSchedule {
         (opened, schedule): (OpenGrant, CompiledSchedule),
         records: &ScheduleRecords,
     ) -> Self {
-        let mut seated: Vec<(&Identity, StoredSeat)> = Vec::new();
-        seated.extend(records.nodes.iter().filter_map(|(node, known)| Some((node, known.seat?))));
-        // Two nodes have the same seat only after a leader was killed between two writes.
-        seated.sort_by_key(|(_, seat)| seat.number);
-        let seats = seated.into_iter().map(|(node, seat)| ScheduleSeat {
-            node: node.clone(),
-            since: seat.since,
-            absent_since: seat.absent_since,
-        });
-        let seats = SeatList::try_from(seats.collect::<Vec<_>>()).unwrap_or_default();
-        let handled = records.nodes.iter();
-        let handled =
-            handled.filter_map(|(node, known)| Some((node.clone(), known.last.as_ref()?.slot)));
+        let seats = seat_list(&records.nodes);
         Self {
             name,
             text,
@@ -74,9 +65,9 @@ impl ActiveSchedule {
             schedule,
             is_paused: records.schedule.as_ref().is_some_and(|stored| stored.paused.is_some()),
             seats,
-            handled: handled.collect(),
             nodes: records.nodes.clone(),
             selected: BTreeMap::new(),
+            rebalanced: records.schedule.as_ref().and_then(|stored| stored.rebalance),
             selected_once: false,
             overdue: BTreeSet::new(),
             in_flight: BTreeSet::new(),
@@ -105,30 +96,48 @@ impl ActiveSchedule {
         let keep_absent = self.schedule.interval();
         let keep_absent =
             keep_absent.map_or(KEEP_ABSENT, |interval| interval * KEEP_ABSENT_INTERVALS);
-        let changes = self.seats.assign(&members, now, keep_absent);
-        for node in &changes.left {
-            self.handled.remove(node);
-            self.nodes.remove(node);
-            self.dirty.insert(StoreKey::turns_of(&self.name, node));
-        }
+        let mut changes = self.seats.assign(&members, now, keep_absent);
         if changes.is_empty() {
             return;
         }
-        let seats: Vec<(Identity, StoredSeat)> = self
-            .seats
-            .iter()
-            .map(|(number, seat)| {
-                let ScheduleSeat { node, since, absent_since } = seat.clone();
-                (node, StoredSeat { number, since, absent_since })
-            })
-            .collect();
-        for (node, seat) in seats {
+        let nodes = &self.nodes;
+        let duration = |node: &Identity| nodes.get(node)?.duration;
+        self.seats.balance_joined(&mut changes.joined, self.schedule.spread(), &duration);
+        for node in &changes.left {
+            self.nodes.remove(node);
+            self.dirty.insert(StoreKey::turns_of(&self.name, node));
+        }
+        self.store_seats();
+    }
+
+    /// Notes the seats that differ from what is stored.
+    fn store_seats(&mut self) {
+        for (number, ScheduleSeat { node, since, absent_since }) in self.seats.iter() {
+            let seat = StoredSeat { number, since: *since, absent_since: *absent_since };
             let known = self.nodes.entry(node.clone()).or_default();
-            if known.seat.map(|known| known.number) != Some(seat.number) {
+            if known.seat.map(|known| known.number) != Some(number) {
                 known.seat = Some(seat);
-                self.dirty.insert(StoreKey::turns_of(&self.name, &node));
+                self.dirty.insert(StoreKey::turns_of(&self.name, node));
             }
         }
+    }
+
+    /// Assigns the seats by load, if a caller has asked for it since the last call.
+    pub(crate) fn rebalance_if_requested(&mut self, requested: Option<Millis>) {
+        if requested == self.rebalanced {
+            return;
+        }
+        self.rebalanced = requested;
+        let nodes = &self.nodes;
+        let duration = |node: &Identity| nodes.get(node)?.duration;
+        let moves = self.seats.rebalance(self.schedule.spread(), &duration);
+        tracing::info!(schedule = %self.name, moved = moves.len(), "assigned the seats by load");
+        self.store_seats();
+    }
+
+    /// The pool whose health limits the schedule.
+    pub(crate) fn pool(&self) -> Option<&SubjectName> {
+        self.schedule.spec().pool.as_ref()
     }
 
     /// Whether the nodes that match are known.
@@ -142,35 +151,37 @@ impl ActiveSchedule {
         Some(self.schedule.turn_at(slot)?.due(seat.number))
     }
 
-    /// The interval, and nodes that have become overdue since the last call.
-    pub(crate) fn take_overdue(&mut self, now: Millis) -> (Millis, BTreeSet<Identity>) {
-        let Some(interval) = self.schedule.interval() else { return (0, BTreeSet::new()) };
-        let is_overdue = |node: &&Identity| {
-            let since = || self.nodes.get(node).and_then(|known| Some(known.seat?.since));
-            let last = self.last_run(node).or_else(since);
-            last.is_some_and(|last| now.saturating_sub(last) > interval * OVERDUE_INTERVALS)
-        };
-        let overdue: BTreeSet<Identity> =
-            self.selected.keys().filter(is_overdue).cloned().collect();
+    /// Nodes that have become overdue since the last call.
+    pub(crate) fn take_overdue(&mut self, now: Millis) -> BTreeSet<Identity> {
+        let last_run = |node: &Identity| self.last_run(node);
+        let since = self.opened.grant.issued_at;
+        let found = find_overdue(&self.schedule, &self.seats, &last_run, since, now);
+        let overdue: BTreeSet<Identity> = found.into_iter().map(|overdue| overdue.node).collect();
         let new = overdue.difference(&self.overdue).cloned().collect();
         self.overdue = overdue;
-        (interval, new)
+        new
     }
 
     /// What is to be done now.
-    pub(crate) fn plan(&self, now: Millis) -> SchedulePlan {
+    ///
+    /// `pool_limit` is the limit that the health of the pool permits. It only lowers the schedule's own, so requests are as the author signed them.
+    pub(crate) fn plan(&self, now: Millis, pool_limit: Option<u32>) -> SchedulePlan {
         let last_run = |node: &Identity| self.last_run(node);
+        let handled = |node: &Identity| Some(self.nodes.get(node)?.last.as_ref()?.slot);
         let running = |node: &Identity| {
             self.in_flight.contains(node)
                 || self.is_puppet() && self.selected.get(node).is_some_and(is_applying)
         };
+        let limit = self.schedule.spec().limit.map(NonZeroU32::get);
+        let reserved = limit.zip(pool_limit).map(|(limit, pool)| limit.saturating_sub(pool));
+        let reserved = usize::try_from(reserved.unwrap_or(0)).unwrap_or(usize::MAX);
         plan_starts(&PlanInput {
             schedule: &self.schedule,
             seats: &self.seats,
-            handled: &self.handled,
+            handled: &handled,
             last_run: &last_run,
             running: &running,
-            in_flight: self.in_flight.len(),
+            in_flight: self.in_flight.len().saturating_add(reserved),
             last_start: self.last_start,
             active_since: self.opened.grant.issued_at,
             now,
@@ -243,7 +254,6 @@ impl ActiveSchedule {
     }
 
     fn store_turn(&mut self, node: &Identity, turn: NodeTurn) {
-        self.handled.insert(node.clone(), turn.slot);
         self.nodes.entry(node.clone()).or_default().last = Some(turn);
         self.dirty.insert(StoreKey::turns_of(&self.name, node));
     }

@@ -50,6 +50,9 @@ pub enum SchedulerError {
     /// There is none of this name.
     #[error("there is no schedule {0}; `rpc schedule list` shows all")]
     Unknown(SubjectName),
+    /// Others change it at the same time.
+    #[error("the schedule {0} is being changed by others; try again")]
+    Busy(SubjectName),
     /// Neither or both of a name and all.
     #[error("give the name of a schedule, or `all`")]
     Selection,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use muster_api::base::{error_chain, format_millis};
+use muster_api::base::error_chain;
 use muster_bus::{Bus, NewEvent};
 use muster_wire::Millis;
 use muster_wire::identity::{Identity, SubjectName};
@@ -44,15 +44,11 @@ impl EventReporter {
     pub(crate) fn report_overdue(
         &self,
         schedule: &SubjectName,
-        interval: Millis,
         nodes: &BTreeSet<Identity>,
         now: Millis,
     ) {
         for node in nodes {
-            let text = format!(
-                "{node} has not run for two intervals of the schedule {schedule}, which are {}",
-                format_millis(interval.saturating_mul(2))
-            );
+            let text = format!("{node} has not run for two intervals of the schedule {schedule}");
             let data = [("schedule", json!(schedule)), ("node", json!(node))];
             self.publish(NODE_OVERDUE, text, data.into(), now);
         }

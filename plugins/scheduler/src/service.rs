@@ -1,5 +1,6 @@
 //! One instance: follows what is stored, and leads when no other instance does.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use muster_bus::{Bucket, BucketError, BucketWatch, Bus, leader};
@@ -7,10 +8,13 @@ use muster_client::Client;
 use muster_wire::identity::{Identity, SubjectName};
 use muster_wire::sign::Signer;
 use muster_wire::stores::SCHEDULES_BUCKET;
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use crate::actions::SchedulerOptions;
 use crate::error::SchedulerError;
 use crate::handle::SchedulerHandle;
+use crate::health::{HealthOptions, PoolLimits, follow_health};
 use crate::report::EventReporter;
 use crate::term::LeaderTerm;
 
@@ -28,22 +32,34 @@ pub struct SchedulerService {
     clients: Vec<(SubjectName, Client)>,
     reporter: EventReporter,
     lease: Duration,
+    health: BTreeMap<SubjectName, HealthOptions>,
+    limits: PoolLimits,
 }
 
 impl SchedulerService {
-    /// A service with the connection of a user with the role service, and a client for each collective. The leader renews its lease several times within `lease`;
+    /// A service with the connection of a user with the role service, and a client for each collective. The leader renews its lease several times;
     /// another instance takes over after one lease without a renewal.
     pub fn new(
         host: Identity,
         handle: SchedulerHandle,
         (bus, signer): (&Bus, Signer),
         clients: Vec<(SubjectName, Client)>,
-        lease: Duration,
+        options: &SchedulerOptions,
     ) -> Self {
         let bucket = bus.bucket(SCHEDULES_BUCKET.name);
         handle.connect(bucket.clone());
         let reporter = EventReporter::new(bus.clone(), signer);
-        Self { host, handle, bucket, clients, reporter, lease }
+        let (lease, health) = (options.lease(), options.health.clone());
+        Self {
+            host,
+            handle,
+            bucket,
+            clients,
+            reporter,
+            lease,
+            health,
+            limits: PoolLimits::default(),
+        }
     }
 
     /// Runs until it is stopped. While the broker is away, nothing is sent.
@@ -100,7 +116,17 @@ impl SchedulerService {
         tracing::info!(epoch = lease.epoch, "became the leader of the schedules");
         // The last leader's writes may still be on their way to this instance.
         self.handle.wait_applied(lease.epoch).await;
-        let mut term = LeaderTerm::new(&self.handle, &self.bucket, &self.clients, &self.reporter);
+        // Only the leader asks health sources. Dropped with the term, the set ends its tasks.
+        let mut health = JoinSet::new();
+        for (pool, options) in self.health.clone() {
+            health.spawn(follow_health(pool, options, self.limits.clone(), self.reporter.clone()));
+        }
+        let mut term = LeaderTerm::new(
+            &self.handle,
+            &self.bucket,
+            &self.clients,
+            (&self.reporter, &self.limits),
+        );
         let ended = tokio::select! {
             ended = term.run() => ended,
             () = lease.lost.cancelled() => {

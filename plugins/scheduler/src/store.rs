@@ -33,6 +33,9 @@ pub(crate) struct StoredSchedule {
     /// Who paused it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) paused: Option<SchedulePause>,
+    /// When a caller last asked to assign the seats by load.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) rebalance: Option<Millis>,
 }
 
 /// What became of a node's turn.

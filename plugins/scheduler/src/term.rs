@@ -15,6 +15,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 use crate::active::ActiveSchedule;
 use crate::error::SchedulerError;
 use crate::handle::SchedulerHandle;
+use crate::health::PoolLimits;
 use crate::report::EventReporter;
 use crate::store::TurnOutcome;
 use crate::turn::{FinishedTurn, TurnRequest, build_call, perform};
@@ -35,6 +36,7 @@ pub(crate) struct LeaderTerm<'a> {
     bucket: &'a Bucket,
     clients: &'a [(SubjectName, Client)],
     reporter: &'a EventReporter,
+    limits: &'a PoolLimits,
     /// Turns that were due before may have been sent by the last leader.
     began: Millis,
     schedules: BTreeMap<SubjectName, ActiveSchedule>,
@@ -47,13 +49,14 @@ impl<'a> LeaderTerm<'a> {
         handle: &'a SchedulerHandle,
         bucket: &'a Bucket,
         clients: &'a [(SubjectName, Client)],
-        reporter: &'a EventReporter,
+        (reporter, limits): (&'a EventReporter, &'a PoolLimits),
     ) -> Self {
         Self {
             handle,
             bucket,
             clients,
             reporter,
+            limits,
             began: handle.now(),
             schedules: BTreeMap::new(),
             all_paused: false,
@@ -85,6 +88,7 @@ impl<'a> LeaderTerm<'a> {
                 _ = select.tick() => self.select_nodes(),
                 _ = store.tick() => self.store_changes().await?,
                 _ = trust.tick() => self.refresh_trust(),
+                () = self.limits.changed() => {}
                 () = tokio::time::sleep_until(next) => {}
             }
         }
@@ -104,6 +108,7 @@ impl<'a> LeaderTerm<'a> {
                 && active.text == stored.grant
             {
                 active.is_paused = is_paused;
+                active.rebalance_if_requested(stored.rebalance);
                 continue;
             }
             let opened = match self.handle.open_schedule(&stored.grant) {
@@ -135,8 +140,8 @@ impl<'a> LeaderTerm<'a> {
             match self.handle.directory().select_nodes(&active.schedule.spec().filter, &paths) {
                 Ok(Some(selected)) => {
                     active.update_nodes(selected, now);
-                    let (interval, overdue) = active.take_overdue(now);
-                    self.reporter.report_overdue(&active.name, interval, &overdue, now);
+                    let overdue = active.take_overdue(now);
+                    self.reporter.report_overdue(&active.name, &overdue, now);
                 }
                 Ok(None) => {}
                 Err(error) => {
@@ -166,7 +171,7 @@ impl<'a> LeaderTerm<'a> {
                 self.schedules.remove(&name);
                 continue;
             }
-            let plan = active.plan(now);
+            let plan = active.plan(now, active.pool().and_then(|pool| self.limits.get(pool)));
             wake = wake.min(plan.next_wake);
             for decision in plan.decisions {
                 match decision {

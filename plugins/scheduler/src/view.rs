@@ -1,15 +1,23 @@
 //! What an instance shows of a schedule, computed from what is stored and from the directory.
 
-use muster_contract::schedule::{ScheduleEntry, ScheduleOverdueRow, ScheduleRow, ScheduleStartRow};
+use std::collections::BTreeMap;
+
+use muster_contract::schedule::{
+    ScheduleEntry, ScheduleLoadRow, ScheduleOverdueRow, ScheduleRow, ScheduleStartRow,
+};
 use muster_directory::{SelectedNode, ValuePath};
-use muster_schedule::CompiledSchedule;
+use muster_schedule::{
+    CompiledSchedule, OverdueNode, ScheduleSeat, SeatList, SimulationInput, find_overdue,
+    load_curve, simulate_schedule,
+};
 use muster_wire::Millis;
 use muster_wire::identity::{Identity, NameError, SubjectName};
+use muster_wire::schedule_grant::OpenGrant;
 use serde_json::Value;
 
 use crate::error::SchedulerError;
 use crate::handle::SchedulerHandle;
-use crate::store::{NodeProgress, ScheduleRecords, TurnOutcome};
+use crate::store::{NodeProgress, ScheduleRecords, StoredSeat, TurnOutcome};
 
 /// Path of the time of Puppet's last run, in seconds since the epoch.
 const LAST_RUN_PATH: &str = "state.puppet.last_run.time";
@@ -17,8 +25,10 @@ const LAST_RUN_PATH: &str = "state.puppet.last_run.time";
 const APPLYING_PATH: &str = "state.puppet.applying";
 /// First starts that `add` returns.
 const FIRST_STARTS: usize = 5;
-/// Intervals without a run after which a node is overdue.
-pub(crate) const OVERDUE_INTERVALS: u64 = 2;
+/// Parts of a load curve.
+const LOAD_PARTS: usize = 60;
+/// Length of the load curve of a schedule without an interval.
+const DAY: Millis = 24 * 60 * 60 * 1000;
 
 /// The values that a schedule reads of each node.
 pub(crate) fn node_paths() -> Vec<ValuePath> {
@@ -76,7 +86,7 @@ pub(crate) fn next_start(
 pub(crate) struct ScheduleView<'a> {
     pub(crate) name: &'a SubjectName,
     pub(crate) records: &'a ScheduleRecords,
-    opened: Result<(Identity, Millis, CompiledSchedule), SchedulerError>,
+    opened: Result<(OpenGrant, CompiledSchedule), SchedulerError>,
     pub(crate) selected: Vec<SelectedNode>,
     now: Millis,
     is_paused: bool,
@@ -98,10 +108,7 @@ impl<'a> ScheduleView<'a> {
         Some(Self {
             name,
             records,
-            opened: opened.map(|(opened, schedule)| {
-                let ends = opened.ends_at();
-                (opened.grant.author, ends, schedule)
-            }),
+            opened,
             selected: selected.unwrap_or_default(),
             now: handle.now(),
             is_paused: all_paused || stored.paused.is_some(),
@@ -109,7 +116,7 @@ impl<'a> ScheduleView<'a> {
     }
 
     pub(crate) fn schedule(&self) -> Option<&CompiledSchedule> {
-        self.opened.as_ref().ok().map(|(.., schedule)| schedule)
+        self.opened.as_ref().ok().map(|(_, schedule)| schedule)
     }
 
     /// The row of a list.
@@ -125,7 +132,7 @@ impl<'a> ScheduleView<'a> {
             missed: count(TurnOutcome::Missed),
             ..ScheduleRow::default()
         };
-        let (author, ends, schedule) = match &self.opened {
+        let (opened, schedule) = match &self.opened {
             Ok(opened) => opened,
             Err(error) => {
                 "refused".clone_into(&mut row.state);
@@ -134,12 +141,12 @@ impl<'a> ScheduleView<'a> {
             }
         };
         let spec = schedule.spec();
-        row.author = author.to_string();
+        row.author = opened.grant.author.to_string();
         row.what = format!("{} {}", spec.agent, spec.action);
         row.when = schedule.describe_timing();
         row.filter = serde_json::to_string(&spec.filter).unwrap_or_default();
         row.limit = spec.limit.map(std::num::NonZeroU32::get);
-        row.ends = *ends;
+        row.ends = opened.ends_at();
         row.overdue = self.overdue().len();
         if self.is_paused { "paused" } else { "active" }.clone_into(&mut row.state);
         row.reason =
@@ -180,21 +187,64 @@ impl<'a> ScheduleView<'a> {
         starts.map(|(at, node)| ScheduleStartRow { node: node.to_string(), at }).collect()
     }
 
+    /// The seats as they are stored.
+    pub(crate) fn seats(&self) -> SeatList {
+        seat_list(&self.records.nodes)
+    }
+
     /// Nodes whose last run is older than two intervals.
     pub(crate) fn overdue(&self) -> Vec<ScheduleOverdueRow> {
-        let Some(interval) = self.schedule().and_then(CompiledSchedule::interval) else {
-            return Vec::new();
+        let Ok((_, schedule)) = &self.opened else { return Vec::new() };
+        let selected: BTreeMap<&Identity, &SelectedNode> =
+            self.selected.iter().map(|node| (&node.identity, node)).collect();
+        let last_run = |node: &Identity| {
+            if schedule.is_puppet_run() {
+                return selected.get(node).and_then(|node| last_puppet_run(node));
+            }
+            self.records.nodes.get(node).and_then(last_success)
         };
-        let is_puppet = self.schedule().is_some_and(CompiledSchedule::is_puppet_run);
-        let limit = interval.saturating_mul(OVERDUE_INTERVALS);
-        let rows = self.selected.iter().filter_map(|node| {
-            let known = self.records.nodes.get(&node.identity)?;
-            let last = if is_puppet { last_puppet_run(node) } else { last_success(known) };
-            let since = last.unwrap_or_else(|| known.seat.map_or(self.now, |seat| seat.since));
-            let is_overdue = self.now.saturating_sub(since) > limit;
-            is_overdue.then(|| ScheduleOverdueRow { node: node.identity.to_string(), last })
+        let found = find_overdue(schedule, &self.seats(), &last_run, self.issued_at(), self.now);
+        let row = |overdue: OverdueNode| ScheduleOverdueRow {
+            node: overdue.node.to_string(),
+            last: overdue.last_run,
+        };
+        found.into_iter().map(row).collect()
+    }
+
+    fn issued_at(&self) -> Millis {
+        self.opened.as_ref().map_or(0, |(opened, _)| opened.grant.issued_at)
+    }
+
+    /// How long the last run of a node took; the mean of all for a node without one.
+    fn durations(&self) -> impl Fn(&Identity) -> Option<Millis> {
+        let nodes = &self.records.nodes;
+        let known: Vec<Millis> = nodes.values().filter_map(|known| known.duration).collect();
+        let count = u64::try_from(known.len()).unwrap_or(u64::MAX);
+        let mean = known.iter().sum::<Millis>().checked_div(count);
+        move |node| nodes.get(node).and_then(|known| known.duration).or(mean)
+    }
+
+    /// The expected load over the next interval, or day; its peak, and the peak after an assignment by durations.
+    pub(crate) fn load(&self) -> (Vec<ScheduleLoadRow>, u32, u32) {
+        let Some(schedule) = self.schedule() else { return (Vec::new(), 0, 0) };
+        let (seats, duration) = (self.seats(), self.durations());
+        let length = schedule.interval().unwrap_or(DAY);
+        let until = self.now.saturating_add(length);
+        let expected = |node: &Identity| duration(node).unwrap_or(0);
+        let simulation = simulate_schedule(&SimulationInput {
+            schedule,
+            seats: &seats,
+            duration: &expected,
+            from: self.now,
+            until,
         });
-        rows.collect()
+        let curve = load_curve(&simulation.runs, self.now, until, LOAD_PARTS);
+        let rows =
+            curve.into_iter().map(|bin| ScheduleLoadRow { at: bin.from, running: bin.running });
+        let mut balanced = seats.clone();
+        balanced.rebalance(schedule.spread(), &duration);
+        let peak = |seats: &SeatList| seats.expected_peak(schedule.spread(), &duration);
+        (rows.collect(), peak(&seats), peak(&balanced))
     }
 
     /// Nodes whose last turn could not begin.
@@ -212,4 +262,18 @@ fn last_outcome(known: &NodeProgress) -> Option<TurnOutcome> {
 /// When this schedule's action succeeded last on a node.
 pub(crate) fn last_success(known: &NodeProgress) -> Option<Millis> {
     known.last.as_ref().filter(|turn| turn.outcome == TurnOutcome::Succeeded).map(|turn| turn.at)
+}
+
+/// The list of seats that is stored with the nodes.
+pub(crate) fn seat_list(nodes: &BTreeMap<Identity, NodeProgress>) -> SeatList {
+    let mut seated: Vec<(&Identity, StoredSeat)> =
+        nodes.iter().filter_map(|(node, known)| Some((node, known.seat?))).collect();
+    // Two nodes have the same seat only after a leader was killed between two writes.
+    seated.sort_by_key(|(_, seat)| seat.number);
+    let seats = seated.into_iter().map(|(node, seat)| ScheduleSeat {
+        node: node.clone(),
+        since: seat.since,
+        absent_since: seat.absent_since,
+    });
+    SeatList::try_from(seats.collect::<Vec<_>>()).unwrap_or_default()
 }

@@ -3,8 +3,8 @@
 use muster_api::{ActionError, CallContext};
 use muster_bus::{Bucket, BucketError};
 use muster_contract::schedule::{
-    ScheduleAddInput, ScheduleAddOutput, ScheduleChangeOutput, SchedulePause, SchedulePauseInput,
-    ScheduleRemoveInput, ScheduleResumeInput,
+    ScheduleAddInput, ScheduleAddOutput, ScheduleChangeOutput, ScheduleNameInput, SchedulePause,
+    SchedulePauseInput, ScheduleResumeInput,
 };
 use muster_wire::identity::SubjectName;
 use muster_wire::schedule_grant::OpenGrant;
@@ -29,7 +29,8 @@ pub(super) async fn add(
     if !handle.collectives().contains(collective) {
         return Err(SchedulerError::Collective(collective.clone()).into());
     }
-    let stored = StoredSchedule { grant: input.grant.clone(), paused: None };
+    let grant = input.grant.clone();
+    let stored = StoredSchedule { grant, paused: None, rebalance: None };
     let replaced = write_schedule(&handle, name, &stored, input.replace == Some(true)).await?;
     let nodes = handle.directory().select_nodes(&schedule.spec().filter, &[]);
     let nodes = nodes.map_err(SchedulerError::from)?;
@@ -88,7 +89,7 @@ async fn write_schedule(
             Err(error) => return Err(error.into()),
         }
     }
-    Err(SchedulerError::NotConnected)
+    Err(SchedulerError::Busy(name.clone()))
 }
 
 async fn read_schedule(
@@ -172,14 +173,24 @@ async fn pause_schedule(
     name: &SubjectName,
     pause: Option<SchedulePause>,
 ) -> Result<bool, SchedulerError> {
+    update_schedule(handle, name, |stored| {
+        let is_change = stored.paused.is_some() != pause.is_some();
+        is_change.then(|| StoredSchedule { paused: pause.clone(), ..stored })
+    })
+    .await
+}
+
+/// Changes a stored schedule, unless `change` returns nothing. Returns whether it was changed.
+async fn update_schedule(
+    handle: &SchedulerHandle,
+    name: &SubjectName,
+    change: impl Fn(StoredSchedule) -> Option<StoredSchedule>,
+) -> Result<bool, SchedulerError> {
     let (bucket, key) = (handle.bucket()?, StoreKey::Schedule(name.clone()).to_string());
     for _ in 0..MAX_UPDATE_TRIES {
         let known = read_schedule(bucket, &key).await?;
         let (known, revision) = known.ok_or_else(|| SchedulerError::Unknown(name.clone()))?;
-        if known.paused.is_some() == pause.is_some() {
-            return Ok(false);
-        }
-        let changed = StoredSchedule { paused: pause.clone(), ..known };
+        let Some(changed) = change(known) else { return Ok(false) };
         match bucket.update(&key, to_bytes(&changed), revision).await {
             Ok(revision) => {
                 handle.wait_applied(revision).await;
@@ -189,14 +200,29 @@ async fn pause_schedule(
             Err(error) => return Err(error.into()),
         }
     }
-    Err(SchedulerError::NotConnected)
+    Err(SchedulerError::Busy(name.clone()))
+}
+
+/// Lets the leader assign the seats of a schedule by measured durations.
+pub(super) async fn rebalance(
+    handle: SchedulerHandle,
+    _: CallContext,
+    input: ScheduleNameInput,
+) -> Result<ScheduleChangeOutput, ActionError> {
+    let name = parse_name(&input.name)?;
+    let now = handle.now();
+    let stored = |stored| Some(StoredSchedule { rebalance: Some(now), ..stored });
+    update_schedule(&handle, &name, stored).await?;
+    let text =
+        format!("the leader assigns the starts of the schedule {name} by measured durations");
+    Ok(ScheduleChangeOutput { changed: true, text })
 }
 
 /// Removes a schedule and everything that is stored of it.
 pub(super) async fn remove(
     handle: SchedulerHandle,
     _: CallContext,
-    input: ScheduleRemoveInput,
+    input: ScheduleNameInput,
 ) -> Result<ScheduleChangeOutput, ActionError> {
     let name = parse_name(&input.name)?;
     let changed = delete_schedule(&handle, &name).await?;

@@ -3,16 +3,19 @@
 mod change;
 mod show;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use muster_api::{
     ActionError, Agent, AgentError, DaemonContext, EmptyInput, NodePlugin, PluginError,
 };
+use muster_wire::identity::SubjectName;
 use serde::Deserialize;
 
 use crate::error::SchedulerError;
 use crate::handle::SchedulerHandle;
+use crate::health::HealthOptions;
 
 /// Default of `lease_seconds`: an instance that was killed is replaced within 20 s.
 const DEFAULT_LEASE_SECONDS: u64 = 12;
@@ -29,6 +32,8 @@ pub struct SchedulerOptions {
     pub credentials: PathBuf,
     /// Another instance takes over when the leader has not renewed its lease for this time, in seconds; 12 if absent, at least 2.
     pub lease_seconds: Option<u64>,
+    /// Health sources of pools: the limits of their schedules follow them.
+    pub health: BTreeMap<SubjectName, HealthOptions>,
 }
 
 impl SchedulerOptions {
@@ -68,6 +73,7 @@ pub fn build_agent(handle: &SchedulerHandle) -> Result<Agent, AgentError> {
         .action("pause", handle, change::pause)
         .action("resume", handle, change::resume)
         .action("remove", handle, change::remove)
+        .action("rebalance", handle, change::rebalance)
         .action("list", handle, |handle, _, _: EmptyInput| show::list(handle))
         .blocking_action("show", handle, |handle, _, input| show::show(handle, &input))
         .blocking_action("history", handle, |handle, _, input| show::history(handle, &input))

@@ -5,15 +5,14 @@ use std::collections::BTreeMap;
 use muster_api::ActionError;
 use muster_bus::leader;
 use muster_contract::schedule::{
-    ScheduleHistoryInput, ScheduleHistoryOutput, ScheduleListOutput, ScheduleLoadRow,
-    ScheduleShowInput, ScheduleShowOutput,
+    ScheduleHistoryInput, ScheduleHistoryOutput, ScheduleListOutput, ScheduleShowInput,
+    ScheduleShowOutput,
 };
 use muster_contract::write_values;
 use muster_filter::NodeFilter;
 
 use crate::error::SchedulerError;
 use crate::handle::SchedulerHandle;
-use crate::load::expected_load;
 use crate::view::{ScheduleView, parse_name};
 
 /// Most rows of each list in an answer.
@@ -53,7 +52,8 @@ pub(super) fn show(
     overdue.truncate(MAX_ROWS);
     let mut missed = view.missed();
     missed.truncate(MAX_ROWS);
-    let load = if input.load == Some(true) { load_rows(&view) } else { Vec::new() };
+    let (load, peak, balanced_peak) =
+        if input.load == Some(true) { view.load() } else { (Vec::new(), 0, 0) };
     Ok(ScheduleShowOutput {
         schedule: view.row(),
         spec: view.schedule().map(|schedule| write_values(schedule.spec())).unwrap_or_default(),
@@ -62,20 +62,9 @@ pub(super) fn show(
         overdue,
         missed,
         load,
+        peak,
+        balanced_peak,
     })
-}
-
-fn load_rows(view: &ScheduleView<'_>) -> Vec<ScheduleLoadRow> {
-    let Some(schedule) = view.schedule() else { return Vec::new() };
-    let starts: Vec<_> = view
-        .starts()
-        .into_iter()
-        .map(|(at, node)| {
-            let duration = view.records.nodes.get(node).and_then(|known| known.duration);
-            (at, duration)
-        })
-        .collect();
-    expected_load(&starts, schedule.spread())
 }
 
 pub(super) fn history(
