@@ -23,6 +23,7 @@ mod power_cuts;
 mod puppet_runs;
 mod resource_cases;
 mod resources;
+mod scheduled_runs;
 mod service_refreshes;
 mod shortages;
 mod ssh;

@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 
 use super::fleet::MachineFleet;
 use super::nodes::{MachineNodes, NodeOptions, node_name};
-use super::{RECOVERY_TIMEOUT, again_runs};
+use super::{RECOVERY_TIMEOUT, again_runs, scheduled_runs};
 
 const MACHINES: usize = 10;
 const LIMIT: usize = 4;
@@ -117,6 +117,7 @@ async fn puppetserver_runs_on_ten_machines_keep_the_limit() {
     requested_run_refuses_an_interactive_run(&nodes, "m3").await;
     again_runs::machines_get_the_runs_that_they_need(&nodes, &server).await;
     again_runs::loop_is_stopped_and_named(&nodes, &server).await;
+    scheduled_runs::schedule_spreads_runs_yields_and_catches_up(&nodes, &server).await;
     relay.abort();
 }
 

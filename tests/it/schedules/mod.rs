@@ -2,5 +2,6 @@
 
 mod attacks;
 mod fixture;
+mod health;
 mod leaders;
 mod requests;
