@@ -39,7 +39,6 @@ mod run;
 mod schedule;
 mod schema;
 mod seen;
-mod service_client;
 mod ssh;
 mod stats;
 pub mod table;

@@ -49,7 +49,15 @@ last run is older than two intervals.")]
     /// Remove a schedule
     #[command(after_help = "Example:
   rpc schedule remove puppet")]
-    Remove(ScheduleRemoveArgs),
+    Remove(ScheduleNameArgs),
+    /// Assign the starts of a schedule again, by measured run times
+    #[command(after_help = "Example:
+  rpc schedule rebalance puppet
+
+Nodes keep their times otherwise, also where the runs of some take much longer.
+A node that moves has one interval that is shorter or longer. `rpc schedule show`
+prints the peak before and after.")]
+    Rebalance(ScheduleNameArgs),
     /// List what became of the turns of a schedule, newest first
     #[command(after_help = "Examples:
   rpc schedule history puppet
@@ -217,9 +225,9 @@ pub struct SchedulePauseArgs {
     pub reason: Option<String>,
 }
 
-/// `rpc schedule remove`.
+/// `rpc schedule remove` and `rebalance`.
 #[derive(Debug, Args)]
-pub struct ScheduleRemoveArgs {
+pub struct ScheduleNameArgs {
     /// Name of the schedule
     pub name: SubjectName,
 }

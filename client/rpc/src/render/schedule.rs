@@ -93,6 +93,9 @@ pub fn render_schedule(shown: &ScheduleShowOutput, width: usize) -> String {
         if outcomes.is_empty() { "none yet".to_owned() } else { outcomes.join(", ") };
     line("Outcomes", &outcomes_text);
     line("Ends", &format_utc(row.ends / 1000));
+    if shown.peak > 0 {
+        line("Peak", &peak_text(shown));
+    }
     push_nodes(&mut page, ("Next starts", &["NODE", "TIME"]), &shown.next, start_row, width);
     push_nodes(&mut page, ("Overdue", &["NODE", "LAST RUN"]), &shown.overdue, overdue_row, width);
     push_nodes(
@@ -103,6 +106,17 @@ pub fn render_schedule(shown: &ScheduleShowOutput, width: usize) -> String {
         width,
     );
     page.into_text()
+}
+
+/// The expected peak, and what another assignment of starts would change.
+fn peak_text(shown: &ScheduleShowOutput) -> String {
+    let ScheduleShowOutput { peak, balanced_peak, .. } = shown;
+    if balanced_peak < peak {
+        let name = &shown.schedule.name;
+        format!("{peak} runs at once, or {balanced_peak} after `rpc schedule rebalance {name}`")
+    } else {
+        format!("{peak} runs at once")
+    }
 }
 
 /// A table of nodes, cut at [`MAX_LISTED_NODES`].
@@ -250,7 +264,7 @@ mod tests {
             "schedule": row(&json!({"state": "refused", "reason": "anna is revoked"})), "spec": {}, "outcomes": {"failed": 1, "succeeded": 119},
             "next": nodes, "overdue": [{"node": "old1.example.com", "last": null}],
             "missed": [{"at": 1, "slot": 1_764_201_600_000_u64, "node": "db1.example.com", "outcome": "missed", "reason": "no room", "took_ms": 0}],
-            "load": []}))
+            "load": [], "peak": 46, "balanced_peak": 40}))
         .unwrap();
         let text = plain(&render_schedule(&shown, WIDTH));
         for expected in [
@@ -258,6 +272,7 @@ mod tests {
             "Nodes:    120, 10 at once, 3 running\n",
             "1 failed, 119 succeeded\n",
             "Ends:     2026-11-27 00:00:00Z\n",
+            "Peak:     46 runs at once, or 40 after `rpc schedule rebalance puppet`\n",
             "and 2 more\n",
             "old1.example.com  never\n",
             "db1.example.com  2025-11-27 00:00:00Z  no room\n",

@@ -2,7 +2,7 @@
 
 use muster_base::format_utc;
 use muster_contract::schedule::{ScheduleLoadRow, ScheduleStartRow};
-use muster_schedule::{ScheduleSimulation, SeatList, load_curve};
+use muster_schedule::{LoadBin, ScheduleSimulation, SeatList, load_curve};
 use muster_wire::Millis;
 use serde::Serialize;
 
@@ -54,16 +54,7 @@ impl SimulationDocument {
             Some(ScheduleStartRow { node, at: run.at })
         });
         let curve = load_curve(&simulation.runs, from, simulation.until, LOAD_PARTS);
-        let mut load: Vec<ScheduleLoadRow> = curve
-            .into_iter()
-            .map(|bin| ScheduleLoadRow { at: bin.from, starts: 0, running: bin.running })
-            .collect();
-        for run in &simulation.runs {
-            let bin = load.partition_point(|row| row.at <= run.at).saturating_sub(1);
-            if let Some(row) = load.get_mut(bin) {
-                row.starts += 1;
-            }
-        }
+        let row = |bin: LoadBin| ScheduleLoadRow { at: bin.from, running: bin.running };
         Self {
             schema: "muster.schedule.simulation.v1",
             from,
@@ -74,7 +65,7 @@ impl SimulationDocument {
             still_running: simulation.still_running,
             peak: simulation.peak,
             starts: starts.collect(),
-            load,
+            load: curve.into_iter().map(row).collect(),
         }
     }
 }
@@ -170,11 +161,8 @@ mod tests {
     const HOUR: u64 = 3_600_000;
 
     fn rows(running: &[f64]) -> Vec<ScheduleLoadRow> {
-        let row = |(index, running): (u64, &f64)| ScheduleLoadRow {
-            at: index * HOUR,
-            starts: 0,
-            running: *running,
-        };
+        let row =
+            |(index, running): (u64, &f64)| ScheduleLoadRow { at: index * HOUR, running: *running };
         (0..).zip(running).map(row).collect()
     }
 
@@ -219,7 +207,7 @@ mod tests {
             until: 24 * HOUR,
         };
         let document = SimulationDocument::new(&simulate_schedule(&input), &seats, 0);
-        assert_eq!(document.load.iter().map(|row| row.starts).sum::<usize>(), document.total);
+        assert_eq!(document.load.len(), 72);
         let text = render_simulation(&document, Screen::default());
         let mut lines = text.lines();
         assert_eq!(

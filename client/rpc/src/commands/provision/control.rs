@@ -4,25 +4,24 @@
 use muster_contract::provisioner::NodeControlOutput;
 use muster_wire::identity::Identity;
 
-use super::service::find_hosts;
+use super::service::ProvisionerClient;
 use crate::cli::provision::ProvisionRetireArgs;
 use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::commands::org::revoke::revoke_nodes;
-use crate::commands::service_client::ServiceClient;
 use crate::printer::{BAD, GOOD};
 use crate::render::printable::escape_to_line;
 use crate::terminal::{ask_confirmation, is_terminal};
 
 /// Sends the command for each node.
 pub async fn run(action: &str, nodes: &[Identity], cx: CommandContext<'_>) -> CommandResult {
-    match find_hosts(cx).await? {
+    match ProvisionerClient::find_hosts(cx).await? {
         Some(service) => send_commands(&service, action, nodes, cx).await,
         None => Ok(CommandExitCode::Local),
     }
 }
 
 async fn send_commands(
-    service: &ServiceClient<'_>,
+    service: &ProvisionerClient<'_>,
     action: &str,
     nodes: &[Identity],
     cx: CommandContext<'_>,
@@ -78,7 +77,7 @@ pub async fn retire_nodes(args: &ProvisionRetireArgs, cx: CommandContext<'_>) ->
             return Ok(CommandExitCode::Local);
         }
     }
-    let Some(service) = find_hosts(cx).await? else {
+    let Some(service) = ProvisionerClient::find_hosts(cx).await? else {
         return Ok(CommandExitCode::Local);
     };
     let revoked = match &organisation {

@@ -1,15 +1,61 @@
-//! The provisioning service.
+//! Calls the hosts of the provisioning service one at a time. All of them have the same data.
+
+use std::collections::BTreeSet;
+
+use muster_request::{AgentSchemas, FleetConnection, NodeReply, RequestReport, TargetSelection};
+use muster_wire::identity::Identity;
 
 use crate::commands::context::{CommandContext, Result};
-use crate::commands::service_client::{FleetService, ServiceClient};
+use crate::commands::inquiry;
+use crate::progress::ProgressReporter;
 
-const PROVISIONER: FleetService = FleetService {
-    agent: "provisioner",
-    absent: "no host runs the provisioning service; enable it in [plugins.provisioner] on one",
-    silent: "no provisioning host replied",
-};
+/// The agent of the service.
+const PROVISIONER_AGENT: &str = "provisioner";
 
-/// Finds the hosts; `None` if there are none, which is printed.
-pub async fn find_hosts(cx: CommandContext<'_>) -> Result<Option<ServiceClient<'_>>> {
-    ServiceClient::find_hosts(PROVISIONER, None, cx).await
+/// A connection, and the hosts of the service.
+pub struct ProvisionerClient<'a> {
+    fleet: FleetConnection,
+    hosts: BTreeSet<Identity>,
+    schemas: AgentSchemas,
+    cx: CommandContext<'a>,
+}
+
+impl<'a> ProvisionerClient<'a> {
+    /// Finds the hosts; `None` if there are none.
+    pub async fn find_hosts(cx: CommandContext<'a>) -> Result<Option<Self>> {
+        let target = TargetSelection::default().with_agent(PROVISIONER_AGENT)?;
+        let settings = cx.load_settings()?;
+        let schemas = cx.load_schemas(Some(&settings))?;
+        let fleet = FleetConnection::connect(&settings, &target).await?;
+        let progress = ProgressReporter::new(cx.printer, false);
+        let hosts = fleet.discover_nodes(&target, &progress).await?.nodes;
+        if hosts.is_empty() {
+            cx.printer.print_error(
+                "no host runs the provisioning service; enable it in [plugins.provisioner] on one",
+            );
+            return Ok(None);
+        }
+        Ok(Some(Self { fleet, hosts, schemas, cx }))
+    }
+
+    /// Returns the reply of the first host that answers. `None` if none answers, which is printed.
+    pub async fn ask_first_host(
+        &self,
+        action: &str,
+        inputs: &[(&str, &str)],
+    ) -> Result<Option<NodeReply>> {
+        let plan = inquiry::plan_action(&self.schemas, (PROVISIONER_AGENT, action), inputs)?;
+        let progress = ProgressReporter::new(self.cx.printer, false);
+        let mut last_report = RequestReport::empty(PROVISIONER_AGENT, action);
+        for host in &self.hosts {
+            let report = inquiry::ask_node(&self.fleet, &plan, host, &progress).await?;
+            match report.replies.first() {
+                Some(reply) => return Ok(Some(reply.clone())),
+                None => last_report = report,
+            }
+        }
+        self.cx.warn_of_gaps(&last_report);
+        self.cx.printer.print_error("no provisioning host replied");
+        Ok(None)
+    }
 }

@@ -4,12 +4,11 @@ use std::time::Duration;
 
 use muster_contract::provisioner::ProvisionerStatusOutput;
 
-use super::service::find_hosts;
+use super::service::ProvisionerClient;
 use crate::cli::provision::{ProvisionStatusArgs, ProvisionWatchArgs};
 use crate::cli::value_name;
 use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Result};
 use crate::commands::form;
-use crate::commands::service_client::ServiceClient;
 use crate::render::printable::escape_to_line;
 use crate::render::provision::{
     ProvisioningDocument, describe_changes, has_failed, is_settled, render_history,
@@ -19,7 +18,7 @@ use crate::render::provision::{
 /// Shows the state once.
 pub async fn run(args: ProvisionStatusArgs, cx: CommandContext<'_>) -> CommandResult {
     let json = form::parse_json_form(&args.json)?;
-    let Some(service) = find_hosts(cx).await? else {
+    let Some(service) = ProvisionerClient::find_hosts(cx).await? else {
         return Ok(CommandExitCode::Local);
     };
     let node = args.node.as_ref().map(|node| ("node", node.as_str()));
@@ -47,7 +46,7 @@ pub async fn run(args: ProvisionStatusArgs, cx: CommandContext<'_>) -> CommandRe
 
 /// Shows the state until no node is pending. Redraws the table on a terminal; otherwise prints a line for each change.
 pub async fn watch_nodes(args: &ProvisionWatchArgs, cx: CommandContext<'_>) -> CommandResult {
-    let Some(service) = find_hosts(cx).await? else {
+    let Some(service) = ProvisionerClient::find_hosts(cx).await? else {
         return Ok(CommandExitCode::Local);
     };
     let state = args.state.as_ref().map(value_name);
@@ -81,7 +80,7 @@ pub async fn watch_nodes(args: &ProvisionWatchArgs, cx: CommandContext<'_>) -> C
 }
 
 async fn query_overview(
-    service: &ServiceClient<'_>,
+    service: &ProvisionerClient<'_>,
     inputs: &[(&str, &str)],
     cx: CommandContext<'_>,
 ) -> Result<Result<ProvisionerStatusOutput, CommandExitCode>> {

@@ -1,8 +1,8 @@
 //! `rpc schedule add`: signs a schedule with the author's key, and gives it to the service.
 
 use muster_base::unix_millis_now;
-use muster_contract::schedule::ScheduleAddOutput;
-use muster_request::{FleetRequestError, RpcSettings, load_offline_signer};
+use muster_contract::schedule::{ScheduleAddInput, ScheduleAddOutput};
+use muster_request::{FleetConnection, FleetRequestError, RpcSettings, load_offline_signer};
 use muster_schedule::{ScheduleError, ScheduleSpec};
 use muster_wire::Millis;
 use muster_wire::identity::SubjectName;
@@ -13,12 +13,11 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::spec::{NewSchedule, build_schedule};
-use super::{SCHEDULER, ask};
 use crate::cli::schedule::ScheduleAddArgs;
 use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Result};
 use crate::commands::form;
-use crate::commands::service_client::ServiceClient;
 use crate::error::CommandError;
+use crate::progress::ProgressReporter;
 use crate::render::schedule::{ScheduleDocument, render_added_schedule, render_schedule_question};
 
 /// Why no schedule can be signed.
@@ -59,26 +58,17 @@ pub async fn run(args: ScheduleAddArgs, cx: CommandContext<'_>) -> CommandResult
     let schedule = build_schedule(&args.words, &args.spec, &schemas, cx).await?;
     let expires_at = check_end(args.until.millis(unix_millis_now()), unix_millis_now())?;
     check_filter(&schedule, &settings)?;
-    let collective = args.spec.target.clone();
-    let Some(service) = ServiceClient::find_hosts(SCHEDULER, collective, cx).await? else {
-        return Ok(CommandExitCode::Local);
-    };
-    let nodes = service.discover_nodes(&schedule.target, json.is_none()).await?;
+    let fleet = FleetConnection::connect(&settings, &schedule.target).await?;
+    let progress = ProgressReporter::new(cx.printer, json.is_none());
+    let nodes = fleet.discover_nodes(&schedule.target, &progress).await?.nodes;
     let preview =
         || render_schedule_question(&args.name, &schedule.compiled, nodes.len(), expires_at);
     let conditions = (schedule.read_only, nodes.len(), args.yes);
     cx.confirm_request(&settings, conditions, preview).await?;
-    let collective = schedule.target.collective.as_ref().unwrap_or(&settings.collective);
-    let grant = sign_schedule((&args.name, &schedule.spec), collective, expires_at, &settings)?;
-    let mut inputs = vec![("grant", grant.as_str())];
-    if args.replace {
-        inputs.push(("replace", "true"));
-    }
-    let reply = match ask(&service, "add", &inputs, cx).await? {
-        Ok(reply) => reply,
-        Err(exit) => return Ok(exit),
-    };
-    let added: ScheduleAddOutput = reply.typed_outputs();
+    let signed = (&args.name, &schedule.spec);
+    let grant = sign_schedule(signed, fleet.collective(), expires_at, &settings)?;
+    let input = ScheduleAddInput { grant, replace: args.replace.then_some(true) };
+    let added: ScheduleAddOutput = fleet.call_scheduler("add", &input).await?;
     let document = ScheduleDocument { schema: "muster.schedule.added.v1", output: &added };
     cx.print_result(json.as_ref(), &document, || render_added_schedule(&added, expires_at))?;
     if added.nodes == Some(0) {
@@ -135,7 +125,7 @@ fn spec_fields(spec: &ScheduleSpec) -> Result<Map<String, Value>> {
     Ok(fields?)
 }
 
-/// The error of an invalid schedule that the service returned.
+/// The schedule that the service returned.
 pub(super) fn read_spec(fields: &Map<String, Value>) -> Result<ScheduleSpec, ScheduleError> {
     let text = serde_json::to_vec(fields).map_err(ScheduleError::Json)?;
     ScheduleSpec::from_json(&text)

@@ -1,17 +1,17 @@
 //! `rpc schedule simulate`: the starts of the next day. Sends nothing but discovery, and a question to the service for a schedule that exists.
 
 use muster_base::{duration_millis, unix_millis_now};
+use muster_contract::schedule::{ScheduleShowInput, ScheduleShowOutput};
 use muster_request::{FleetConnection, TargetSelection};
 use muster_schedule::{CompiledSchedule, SeatList, SimulationInput, simulate_schedule};
 use muster_wire::identity::SubjectName;
 
 use super::add::read_spec;
+use super::connect;
 use super::spec::{NewSchedule, build_schedule};
-use super::{SCHEDULER, fetch_schedule};
 use crate::cli::schedule::ScheduleSimulateArgs;
 use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Result};
 use crate::commands::form;
-use crate::commands::service_client::ServiceClient;
 use crate::progress::ProgressReporter;
 use crate::render::schedule_load::{SimulationDocument, render_simulation};
 
@@ -21,12 +21,8 @@ const SIMULATED_MILLIS: u64 = 24 * 60 * 60 * 1000;
 /// Runs the command.
 pub async fn run(args: ScheduleSimulateArgs, cx: CommandContext<'_>) -> CommandResult {
     let json = form::parse_json_form(&args.json)?;
-    let (schedule, target) = match read_schedule(&args, cx).await? {
-        Ok(found) => found,
-        Err(exit) => return Ok(exit),
-    };
-    let settings = cx.load_settings()?;
-    let fleet = FleetConnection::connect(&settings, &target).await?;
+    let (schedule, target) = read_schedule(&args, cx).await?;
+    let fleet = FleetConnection::connect(&cx.load_settings()?, &target).await?;
     let progress = ProgressReporter::new(cx.printer, json.is_none());
     let nodes = fleet.discover_nodes(&target, &progress).await?.nodes;
     if nodes.is_empty() {
@@ -52,37 +48,32 @@ pub async fn run(args: ScheduleSimulateArgs, cx: CommandContext<'_>) -> CommandR
     Ok(CommandExitCode::Passed)
 }
 
-type FoundSchedule = (CompiledSchedule, TargetSelection);
-
 /// The schedule of the command line, or the one of that name.
 async fn read_schedule(
     args: &ScheduleSimulateArgs,
     cx: CommandContext<'_>,
-) -> Result<Result<FoundSchedule, CommandExitCode>> {
+) -> Result<(CompiledSchedule, TargetSelection)> {
     let spec = &args.spec;
     if let ([name], None, None) = (args.words.as_slice(), spec.every, &spec.cron) {
-        let name = SubjectName::parse(name).map_err(super::spec::ScheduleArgsError::from)?;
-        return fetch_named(&name, spec.target.clone(), cx).await;
+        return fetch_named(name, spec.target.clone(), cx).await;
     }
     let settings = cx.load_settings()?;
     let schemas = cx.load_schemas(Some(&settings))?;
     let NewSchedule { compiled, target, .. } =
         build_schedule(&args.words, spec, &schemas, cx).await?;
-    Ok(Ok((compiled, target)))
+    Ok((compiled, target))
 }
 
 async fn fetch_named(
-    name: &SubjectName,
+    name: &str,
     collective: Option<SubjectName>,
     cx: CommandContext<'_>,
-) -> Result<Result<FoundSchedule, CommandExitCode>> {
-    let client = ServiceClient::find_hosts(SCHEDULER, collective.clone(), cx).await?;
-    let Some(service) = client else { return Ok(Err(CommandExitCode::Local)) };
-    let shown = match fetch_schedule(&service, name, cx).await? {
-        Ok(shown) => shown,
-        Err(exit) => return Ok(Err(exit)),
-    };
+) -> Result<(CompiledSchedule, TargetSelection)> {
+    let fleet = connect(collective.clone(), cx).await?;
+    let input = ScheduleShowInput { name: name.to_owned(), load: None };
+    let shown: ScheduleShowOutput = fleet.call_scheduler("show", &input).await?;
     let spec = read_spec(&shown.spec)?;
-    let target = TargetSelection::from_filter(spec.filter.clone(), collective);
-    Ok(Ok((spec.compile()?, target)))
+    let compiled = spec.compile()?;
+    let target = TargetSelection::from_filter(spec.filter, collective);
+    Ok((compiled, target.with_agent(spec.agent.as_str())?))
 }
