@@ -16,10 +16,10 @@ use muster_wire::token::UserRole;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::any_instance::InstanceAnswer;
 use crate::call::{CallTarget, RpcCall};
 use crate::client::Client;
 use crate::error::ClientError;
-use crate::event::{CallEvent, ReceivedReply};
 
 /// The agent of the directory.
 pub const DIRECTORY_AGENT: &str = "directory";
@@ -97,8 +97,11 @@ impl DirectorySession<'_> {
         call.data = write_values(inputs);
         call.expect = Some(1);
         call.wait = timeout;
-        let reply = self.client.first_reply(call).await?;
-        let reply = reply.ok_or(DirectoryError::Timeout(timeout))?;
+        let reply = match self.client.ask_any_instance(call).await? {
+            InstanceAnswer::Reply(reply) => reply,
+            InstanceAnswer::Absent => return Err(DirectoryError::Absent),
+            InstanceAnswer::Silent => return Err(DirectoryError::Timeout(timeout)),
+        };
         if reply.sender_role != UserRole::Service {
             return Err(DirectoryError::NotAService(reply.reply.sender));
         }
@@ -171,24 +174,6 @@ impl Client {
         let (trust, now) = (self.inner.trust(), unix_millis_now());
         let opened = sign::open_record(record, node, &trust, &self.inner.tokens, now)?;
         Ok(opened.record)
-    }
-
-    /// The first reply to a call; `None` if there was none in time.
-    async fn first_reply(&self, call: RpcCall) -> Result<Option<ReceivedReply>, DirectoryError> {
-        let mut events = self.call(call);
-        loop {
-            match events.next().await {
-                Some(CallEvent::Reply(reply)) => return Ok(Some(*reply)),
-                Some(CallEvent::Finished(stats))
-                    if stats.is_unserved || !stats.absent.is_empty() =>
-                {
-                    return Err(DirectoryError::Absent);
-                }
-                Some(CallEvent::Failed(error)) => return Err(error.into()),
-                Some(CallEvent::Finished(_)) | None => return Ok(None),
-                Some(_) => {}
-            }
-        }
     }
 }
 

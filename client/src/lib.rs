@@ -22,6 +22,7 @@
 
 #![warn(missing_docs)]
 
+mod any_instance;
 mod batch;
 mod call;
 mod client;
@@ -44,6 +45,7 @@ mod request_sender;
 mod request_window;
 mod rollout;
 pub mod runs;
+mod schedule;
 mod secrets;
 mod sources;
 mod stats;
@@ -67,5 +69,6 @@ pub use outgoing_request::{OutgoingRequest, RequestPublication, outgoing_request
 pub use progress::ProgressUpdate;
 pub use reply_listener::ReplyListener;
 pub use rollout::{RolloutLimits, RolloutSchedule, RolloutStopReason};
+pub use schedule::{SCHEDULE_AGENT, SCHEDULE_TIMEOUT, ScheduleCallError};
 pub use sources::{DataDdlStore, value_kind};
 pub use stats::CallStats;

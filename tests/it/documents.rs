@@ -229,9 +229,9 @@ async fn collect_org_documents(fixture: &OutputFixture) -> Vec<Value> {
     all
 }
 
-/// Schemas whose documents other tests print: `runs.rs`, `checks/`, `provisioning/mod.rs`, `run_and_copy.rs`, `events.rs`, `clusters/` and
-/// `directory/`.
-const OTHERS: [&str; 16] = [
+/// Schemas whose documents other tests print: `runs.rs`, `checks/`, `provisioning/mod.rs`, `run_and_copy.rs`, `events.rs`, `clusters/`,
+/// `directory/` and `schedules/`.
+const OTHERS: [&str; 21] = [
     "muster.check.v1",
     "muster.checks.v1",
     "muster.registered-facets.v1",
@@ -240,6 +240,11 @@ const OTHERS: [&str; 16] = [
     "muster.node-difference.v1",
     "muster.registered-node.v1",
     "muster.registered-nodes.v1",
+    "muster.schedules.v1",
+    "muster.schedule.v1",
+    "muster.schedule.added.v1",
+    "muster.schedule.history.v1",
+    "muster.schedule.simulation.v1",
     "muster.again.v1",
     "muster.again.history.v1",
     "muster.permits.v1",

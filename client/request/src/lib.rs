@@ -43,6 +43,7 @@ mod reply_filter;
 mod report;
 mod rollout;
 mod run_log;
+mod schedule;
 mod settings;
 mod ssh;
 mod target;

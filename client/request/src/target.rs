@@ -110,6 +110,12 @@ impl TargetSelection {
         Self { collective, source: Some(DiscoverySource::Broadcast), ..Self::default() }
     }
 
+    /// Selects the nodes of a collective, or of the configured one, that match a filter.
+    pub fn from_filter(filter: NodeFilter, collective: Option<SubjectName>) -> Self {
+        let typed = DiscoveryQuery { filter: filter.clone(), ..DiscoveryQuery::default() };
+        Self { filter, typed, collective, ..Self::default() }
+    }
+
     /// Returns the discovery source. Fails if it does not support every condition.
     pub fn discovery_source(
         &self,

@@ -42,6 +42,7 @@ pub mod request;
 pub mod request_flags;
 pub mod rollout_flags;
 pub mod run;
+pub mod schedule;
 pub mod schema;
 mod seconds;
 pub mod ssh;
@@ -156,6 +157,9 @@ pub enum Command {
     /// Show, cancel and permit further runs of Puppet that runs asked for
     #[command(subcommand)]
     Again(Deferred<again::AgainCommand>),
+    /// Request actions by a schedule, and show and pause schedules
+    #[command(subcommand)]
+    Schedule(Deferred<schedule::ScheduleCommand>),
     /// Show scheduled checks, acknowledge problems, begin maintenance
     #[command(after_help = checks::AFTER_HELP)]
     Checks(Deferred<checks::ChecksArgs>),

@@ -36,6 +36,7 @@ mod provision;
 mod puppet;
 mod request;
 mod run;
+mod schedule;
 mod schema;
 mod seen;
 mod ssh;
@@ -74,6 +75,7 @@ pub async fn run(
         Command::Check(Deferred(args)) => Box::pin(check::run(*args, cx)).await,
         Command::Prompt(Deferred(args)) => prompt::run(&args, cli.global.color, cx),
         Command::Again(Deferred(command)) => Box::pin(again::run(*command, cx)).await,
+        Command::Schedule(Deferred(command)) => Box::pin(schedule::run(*command, cx)).await,
         Command::Checks(Deferred(args)) => Box::pin(checks::run(*args, cx)).await,
         Command::Facts(Deferred(args)) => facts::run(*args, cx).await,
         Command::Inventory(Deferred(args)) => inventory::run(*args, cx).await,

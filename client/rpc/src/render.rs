@@ -45,6 +45,8 @@ pub mod ranges;
 pub mod registered;
 pub mod request;
 pub mod runs;
+pub mod schedule;
+pub mod schedule_load;
 pub mod spark;
 pub mod stats;
 pub mod status;

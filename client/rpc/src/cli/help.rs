@@ -55,6 +55,7 @@ Jobs:
   listen      Receive the replies to requests that were sent with --reply-to
   permit      Show and release run permits
   again       Show, cancel and permit further runs of Puppet that runs asked for
+  schedule    Request actions by a schedule, and show and pause schedules
 
 Access:
   whoami      Show who you are to the nodes, and until when

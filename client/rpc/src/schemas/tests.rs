@@ -48,6 +48,22 @@ fn made(name: &str) -> Value {
         "muster.again.history.v1" => {
             of::<ReportDocument<'_, render::again::AgainHistoryDocument<'_>>>()
         }
+        "muster.schedules.v1" => of::<
+            render::schedule::ScheduleDocument<'_, muster_contract::schedule::ScheduleListOutput>,
+        >(),
+        "muster.schedule.v1" => of::<
+            render::schedule::ScheduleDocument<'_, muster_contract::schedule::ScheduleShowOutput>,
+        >(),
+        "muster.schedule.added.v1" => of::<
+            render::schedule::ScheduleDocument<'_, muster_contract::schedule::ScheduleAddOutput>,
+        >(),
+        "muster.schedule.history.v1" => of::<
+            render::schedule::ScheduleDocument<
+                '_,
+                muster_contract::schedule::ScheduleHistoryOutput,
+            >,
+        >(),
+        "muster.schedule.simulation.v1" => of::<render::schedule_load::SimulationDocument>(),
         "muster.permits.v1" => of::<ReportDocument<'_, render::permit::PermitPoolsDocument<'_>>>(),
         "muster.inventory.v1" => of::<render::inventory::NodeInventoryDocument<'_>>(),
         "muster.collectives.v1" => {

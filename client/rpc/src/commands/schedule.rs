@@ -1,0 +1,155 @@
+//! `rpc schedule`: adds, shows and changes the schedules of the fleet. The scheduling service requests the actions.
+
+mod add;
+mod simulate;
+mod spec;
+
+use muster_client::ScheduleCallError;
+use muster_contract::schedule::{
+    ScheduleChangeOutput, ScheduleHistoryInput, ScheduleHistoryOutput, ScheduleListOutput,
+    ScheduleNameInput, SchedulePauseInput, ScheduleResumeInput, ScheduleShowInput,
+    ScheduleShowOutput,
+};
+use muster_filter::NodeFilter;
+use muster_request::{FleetConnection, TargetSelection};
+use muster_wire::identity::SubjectName;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::form;
+use crate::cli::json::JsonArgs;
+use crate::cli::schedule::{
+    ScheduleCommand, ScheduleHistoryArgs, ScheduleNameArgs, SchedulePauseArgs,
+    ScheduleSelectionArgs, ScheduleShowArgs,
+};
+use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Result};
+use crate::error::CommandError;
+use crate::printer::GOOD;
+use crate::render::escape_to_line;
+use crate::render::schedule::{
+    ScheduleDocument, render_schedule, render_schedule_history, render_schedule_list,
+};
+use crate::render::schedule_load::render_load;
+
+impl CommandError for ScheduleCallError {
+    fn hints(&self) -> Vec<String> {
+        match self {
+            Self::Refused(_) => {
+                vec!["`rpc schedule list` shows the schedules and their states".to_owned()]
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn exit_code(&self) -> CommandExitCode {
+        match self {
+            Self::Refused(_) => CommandExitCode::SomeFailed,
+            Self::Timeout(_) => CommandExitCode::NoneAnswered,
+            _ => CommandExitCode::Local,
+        }
+    }
+}
+
+/// Runs one of the commands.
+pub async fn run(command: ScheduleCommand, cx: CommandContext<'_>) -> CommandResult {
+    match command {
+        ScheduleCommand::Add(args) => add::run(*args, cx).await,
+        ScheduleCommand::List(args) => list_schedules(&args.json, cx).await,
+        ScheduleCommand::Show(args) => show_schedule(args, cx).await,
+        ScheduleCommand::Pause(args) => pause_schedules(args, cx).await,
+        ScheduleCommand::Resume(args) => resume_schedules(args, cx).await,
+        ScheduleCommand::Remove(args) => change("remove", &name_input(args), cx).await,
+        ScheduleCommand::Rebalance(args) => change("rebalance", &name_input(args), cx).await,
+        ScheduleCommand::History(args) => show_history(args, cx).await,
+        ScheduleCommand::Simulate(args) => simulate::run(*args, cx).await,
+    }
+}
+
+fn name_input(args: ScheduleNameArgs) -> ScheduleNameInput {
+    ScheduleNameInput { name: args.name.to_string() }
+}
+
+async fn list_schedules(json: &JsonArgs, cx: CommandContext<'_>) -> CommandResult {
+    let render = |list: &ScheduleListOutput| {
+        if list.schedules.is_empty() {
+            cx.printer.print_message("no schedules; see `rpc schedule add --help`");
+        }
+        if !list.ready {
+            cx.printer.print_warning(
+                "the service does not know all nodes yet: it has just started, or has lost its connection",
+            );
+        }
+        render_schedule_list(list, cx.width())
+    };
+    let no_inputs = serde_json::Map::new();
+    query(("list", &no_inputs), (json, "muster.schedules.v1"), render, cx).await
+}
+
+async fn show_schedule(args: ScheduleShowArgs, cx: CommandContext<'_>) -> CommandResult {
+    let input = ScheduleShowInput { name: args.name.to_string(), load: Some(args.load) };
+    let screen = cx.printer.screen();
+    let render = |shown: &ScheduleShowOutput| {
+        render_schedule(shown, screen.width) + &render_load(&shown.load, screen)
+    };
+    query(("show", &input), (&args.json, "muster.schedule.v1"), render, cx).await
+}
+
+async fn show_history(args: ScheduleHistoryArgs, cx: CommandContext<'_>) -> CommandResult {
+    let input = ScheduleHistoryInput {
+        name: args.name.to_string(),
+        node: args.node.map(|node| node.to_string()),
+        count: Some(args.count),
+    };
+    let render = |history: &ScheduleHistoryOutput| {
+        if history.entries.is_empty() {
+            cx.printer.print_message("no turn yet");
+        }
+        render_schedule_history(history, cx.width())
+    };
+    query(("history", &input), (&args.json, "muster.schedule.history.v1"), render, cx).await
+}
+
+async fn pause_schedules(args: SchedulePauseArgs, cx: CommandContext<'_>) -> CommandResult {
+    let SchedulePauseArgs { selection: ScheduleSelectionArgs { name, all }, reason } = args;
+    let name = name.map(|name| name.to_string());
+    change("pause", &SchedulePauseInput { name, all: all.then_some(true), reason }, cx).await
+}
+
+async fn resume_schedules(args: ScheduleSelectionArgs, cx: CommandContext<'_>) -> CommandResult {
+    let ScheduleSelectionArgs { name, all } = args;
+    let name = name.map(|name| name.to_string());
+    change("resume", &ScheduleResumeInput { name, all: all.then_some(true) }, cx).await
+}
+
+/// Connects to the fleet in the configured collective, or in this one.
+async fn connect(
+    collective: Option<SubjectName>,
+    cx: CommandContext<'_>,
+) -> Result<FleetConnection> {
+    let target = TargetSelection::from_filter(NodeFilter::default(), collective);
+    Ok(FleetConnection::connect(&cx.load_settings()?, &target).await?)
+}
+
+/// Asks the service, and prints its answer as a document or as text.
+async fn query<T: DeserializeOwned + Serialize>(
+    (action, inputs): (&str, &impl Serialize),
+    (json, schema): (&JsonArgs, &'static str),
+    render: impl FnOnce(&T) -> String,
+    cx: CommandContext<'_>,
+) -> CommandResult {
+    let json = form::parse_json_form(json)?;
+    let fleet = connect(None, cx).await?;
+    let output: T = fleet.call_scheduler(action, inputs).await?;
+    let document = ScheduleDocument { schema, output: &output };
+    cx.print_result(json.as_ref(), &document, || render(&output))?;
+    Ok(CommandExitCode::Passed)
+}
+
+/// Sends a change, and prints what was done.
+async fn change(action: &str, inputs: &impl Serialize, cx: CommandContext<'_>) -> CommandResult {
+    let fleet = connect(None, cx).await?;
+    let output: ScheduleChangeOutput = fleet.call_scheduler(action, inputs).await?;
+    let text = escape_to_line(&output.text);
+    cx.printer.print_line(format_args!("{GOOD}{text}{GOOD:#}"))?;
+    Ok(CommandExitCode::Passed)
+}

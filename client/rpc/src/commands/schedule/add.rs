@@ -1,0 +1,150 @@
+//! `rpc schedule add`: signs a schedule with the author's key, and gives it to the service.
+
+use muster_base::unix_millis_now;
+use muster_contract::schedule::{ScheduleAddInput, ScheduleAddOutput};
+use muster_request::{FleetConnection, FleetRequestError, RpcSettings, load_offline_signer};
+use muster_schedule::{ScheduleError, ScheduleSpec};
+use muster_wire::Millis;
+use muster_wire::identity::SubjectName;
+use muster_wire::limits::MAX_SCHEDULE_LIFETIME_MILLIS;
+use muster_wire::schedule_grant::ScheduleGrant;
+use muster_wire::sign::EnvelopeSignError;
+use serde_json::{Map, Value};
+use uuid::Uuid;
+
+use super::spec::{NewSchedule, build_schedule};
+use crate::cli::schedule::ScheduleAddArgs;
+use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Result};
+use crate::commands::form;
+use crate::error::CommandError;
+use crate::progress::ProgressReporter;
+use crate::render::schedule::{ScheduleDocument, render_added_schedule, render_schedule_question};
+
+/// Why no schedule can be signed.
+#[derive(Debug, thiserror::Error)]
+pub enum ScheduleSignError {
+    /// The end is in the past.
+    #[error("`--until` is in the past: {}", muster_base::format_utc(*.0 / 1000))]
+    Past(Millis),
+    /// The end is too far away.
+    #[error(
+        "`--until` is {} away; a schedule lasts at most {}",
+        muster_base::format_millis(*.0),
+        muster_base::format_millis(MAX_SCHEDULE_LIFETIME_MILLIS)
+    )]
+    TooLong(Millis),
+    /// The signature failed.
+    #[error("cannot sign the schedule")]
+    Sign(#[from] EnvelopeSignError),
+    /// The schedule is no JSON.
+    #[error("cannot encode the schedule")]
+    Encode(#[source] serde_json::Error),
+}
+
+impl CommandError for ScheduleSignError {
+    fn exit_code(&self) -> CommandExitCode {
+        match self {
+            Self::Past(_) | Self::TooLong(_) => CommandExitCode::Usage,
+            Self::Sign(_) | Self::Encode(_) => CommandExitCode::Local,
+        }
+    }
+}
+
+/// Runs the command.
+pub async fn run(args: ScheduleAddArgs, cx: CommandContext<'_>) -> CommandResult {
+    let json = form::parse_json_form(&args.json)?;
+    let settings = cx.load_settings()?;
+    let schemas = cx.load_schemas(Some(&settings))?;
+    let schedule = build_schedule(&args.words, &args.spec, &schemas, cx).await?;
+    let expires_at = check_end(args.until.millis(unix_millis_now()), unix_millis_now())?;
+    check_filter(&schedule, &settings)?;
+    let fleet = FleetConnection::connect(&settings, &schedule.target).await?;
+    let progress = ProgressReporter::new(cx.printer, json.is_none());
+    let nodes = fleet.discover_nodes(&schedule.target, &progress).await?.nodes;
+    let preview =
+        || render_schedule_question(&args.name, &schedule.compiled, nodes.len(), expires_at);
+    let conditions = (schedule.read_only, nodes.len(), args.yes);
+    cx.confirm_request(&settings, conditions, preview).await?;
+    let signed = (&args.name, &schedule.spec);
+    let grant = sign_schedule(signed, fleet.collective(), expires_at, &settings)?;
+    let input = ScheduleAddInput { grant, replace: args.replace.then_some(true) };
+    let added: ScheduleAddOutput = fleet.call_scheduler("add", &input).await?;
+    let document = ScheduleDocument { schema: "muster.schedule.added.v1", output: &added };
+    cx.print_result(json.as_ref(), &document, || render_added_schedule(&added, expires_at))?;
+    if added.nodes == Some(0) {
+        cx.printer.print_warning(format_args!(
+            "no node matches now; looked for {}",
+            schedule.target.filter.explain()
+        ));
+    }
+    Ok(CommandExitCode::Passed)
+}
+
+fn check_end(expires_at: Millis, now: Millis) -> Result<Millis, ScheduleSignError> {
+    if expires_at <= now {
+        return Err(ScheduleSignError::Past(expires_at));
+    }
+    match expires_at - now {
+        time if time > MAX_SCHEDULE_LIFETIME_MILLIS => Err(ScheduleSignError::TooLong(time)),
+        _ => Ok(expires_at),
+    }
+}
+
+/// A schedule without a filter is as far-reaching as a request without one.
+fn check_filter(schedule: &NewSchedule, settings: &RpcSettings) -> Result<(), FleetRequestError> {
+    if schedule.read_only || !settings.require_filter || schedule.target.is_filtered() {
+        return Ok(());
+    }
+    let action = schedule.spec.action.to_string();
+    Err(FleetRequestError::Unfiltered { action, file: settings.file.clone() })
+}
+
+/// Signs the schedule with the caller's key.
+fn sign_schedule(
+    (name, spec): (&SubjectName, &ScheduleSpec),
+    collective: &SubjectName,
+    expires_at: Millis,
+    settings: &RpcSettings,
+) -> Result<String> {
+    let signer = load_offline_signer(settings)?.signer;
+    let grant = ScheduleGrant {
+        id: Uuid::now_v7(),
+        author: signer.identity().clone(),
+        collective: collective.clone(),
+        name: name.clone(),
+        issued_at: unix_millis_now(),
+        expires_at,
+        schedule: spec_fields(spec)?,
+    };
+    Ok(grant.sign(&signer).map_err(ScheduleSignError::from)?)
+}
+
+fn spec_fields(spec: &ScheduleSpec) -> Result<Map<String, Value>> {
+    let text = spec.to_json()?;
+    let fields = serde_json::from_str(&text).map_err(ScheduleSignError::Encode);
+    Ok(fields?)
+}
+
+/// The schedule that the service returned.
+pub(super) fn read_spec(fields: &Map<String, Value>) -> Result<ScheduleSpec, ScheduleError> {
+    let text = serde_json::to_vec(fields).map_err(ScheduleError::Json)?;
+    ScheduleSpec::from_json(&text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ScheduleSignError, check_end};
+
+    const DAY: u64 = 86_400_000;
+
+    #[test]
+    fn end_is_in_the_future_and_within_the_limit() {
+        assert_eq!(check_end(1001, 1000).unwrap(), 1001);
+        assert!(matches!(check_end(1000, 1000), Err(ScheduleSignError::Past(1000))));
+        let error = check_end(401 * DAY, 0).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "`--until` is 401 d 0 h away; a schedule lasts at most 400 d 0 h"
+        );
+    }
+}

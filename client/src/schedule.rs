@@ -1,0 +1,74 @@
+//! Calls of the scheduling service, which requests actions by schedules. Any instance answers.
+//!
+//! The answer is accepted only if a user with the role service signed it.
+
+use std::time::Duration;
+
+use muster_contract::{read_values, write_values};
+use muster_wire::identity::Identity;
+use muster_wire::token::UserRole;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::any_instance::InstanceAnswer;
+use crate::call::{CallTarget, RpcCall};
+use crate::client::Client;
+use crate::error::ClientError;
+
+/// The agent of the scheduling service.
+pub const SCHEDULE_AGENT: &str = "schedule";
+
+/// Time for an answer.
+pub const SCHEDULE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Why the scheduling service gave no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum ScheduleCallError {
+    /// No instance runs.
+    #[error(
+        "no scheduling service is running; enable one with [plugins.schedule] on a host of this fleet"
+    )]
+    Absent,
+    /// No instance answered in time.
+    #[error("the scheduling service did not answer within {} s", .0.as_secs())]
+    Timeout(Duration),
+    /// The instance refused the request.
+    #[error("the scheduling service refused the request: {0}")]
+    Refused(String),
+    /// The answer was signed by a user without the role service.
+    #[error("{0} answered for the scheduling service, but is no service; the answer was ignored")]
+    NotAService(Identity),
+    /// The answer has another form.
+    #[error("cannot read the answer of the scheduling service")]
+    Answer(#[source] serde_json::Error),
+    /// The request could not be sent.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+}
+
+impl Client {
+    /// Calls an action of any instance of the scheduling service, and reads its outputs.
+    pub async fn call_scheduler<T: DeserializeOwned>(
+        &self,
+        action: &str,
+        inputs: &impl Serialize,
+    ) -> Result<T, ScheduleCallError> {
+        let call = RpcCall::new(SCHEDULE_AGENT, action, CallTarget::AnyInstance);
+        let mut call = call.map_err(ClientError::from)?;
+        call.data = write_values(inputs);
+        call.expect = Some(1);
+        call.wait = SCHEDULE_TIMEOUT;
+        let reply = match self.ask_any_instance(call).await? {
+            InstanceAnswer::Reply(reply) => reply,
+            InstanceAnswer::Absent => return Err(ScheduleCallError::Absent),
+            InstanceAnswer::Silent => return Err(ScheduleCallError::Timeout(SCHEDULE_TIMEOUT)),
+        };
+        if reply.sender_role != UserRole::Service {
+            return Err(ScheduleCallError::NotAService(reply.reply.sender));
+        }
+        if !reply.is_ok() {
+            return Err(ScheduleCallError::Refused(reply.reply.statusmsg));
+        }
+        read_values(&reply.reply.data).map_err(ScheduleCallError::Answer)
+    }
+}

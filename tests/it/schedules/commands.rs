@@ -1,0 +1,87 @@
+//! `rpc schedule` as a person uses it: add, look, pause, and remove.
+
+use std::process::Output;
+use std::time::Duration;
+
+use muster_tests::command::{RpcCommand, describe_output};
+use muster_tests::poll_until_ok;
+use muster_tests::published_schemas::{SchemaMode, check_schema};
+use serde_json::Value;
+
+use super::fixture::ScheduleFixture;
+
+async fn read_document(rpc: &RpcCommand, name: &str, words: &[&str]) -> Value {
+    let (document, exit) = rpc.run_json(words).await;
+    assert_eq!(exit, 0, "{words:?}: {document:#}");
+    assert_eq!(document["schema"], name);
+    check_schema(name, &document, SchemaMode::Strict).unwrap();
+    document
+}
+
+fn text_of(output: &Output) -> String {
+    assert!(output.status.success(), "{}", describe_output(output));
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn people_add_look_at_pause_and_remove_schedules() {
+    let fleet = ScheduleFixture::start().await;
+    let rpc = RpcCommand::new(&fleet.server, &fleet.organisation, &fleet.author, "");
+    let absent = rpc.run(&["schedule", "list"]).await;
+    assert_eq!(absent.status.code(), Some(1), "{}", describe_output(&absent));
+    assert!(describe_output(&absent).contains("no scheduling service is running"));
+
+    let _scheduler = fleet.start_scheduler("mq1.example.net", "scheduler1");
+    let node = fleet.start_node("web1.example.net", "{\"role\":\"web\"}");
+    let list = poll_until_ok("the service and the node answer", Duration::from_mins(1), async || {
+        let list = rpc.run(&["schedule", "list"]).await;
+        let found = rpc.run(&["find", "-F", "role=web"]).await;
+        let is_up = list.status.success() && found.status.success();
+        if is_up { Ok(list) } else { Err(describe_output(&list)) }
+    });
+    assert!(describe_output(&list.await).contains("no schedules"));
+
+    let path = format!("path={}", node.daemon.home().path("touched").display());
+    let what = ["filemgr", "touch", path.as_str(), "-F", "role=web"];
+    let times = ["--every", "1h", "--limit", "3", "--until", "30d"];
+    // Before anything is added, without a name: what would start.
+    let simulated = [&["schedule", "simulate"], &what[..], &times[..4]].concat();
+    let simulation = read_document(&rpc, "muster.schedule.simulation.v1", &simulated).await;
+    assert_eq!((&simulation["nodes"], &simulation["total"]), (&1.into(), &24.into()));
+
+    let without = [&["schedule", "add", "touch"], &what[..]].concat();
+    let refused = rpc.run(&without).await;
+    assert_eq!(refused.status.code(), Some(4), "{}", describe_output(&refused));
+    assert!(describe_output(&refused).contains("needs `--every` or `--cron`"));
+
+    let add = [&["schedule", "add", "touch", "--yes"], &what[..], &times[..]].concat();
+    let added = read_document(&rpc, "muster.schedule.added.v1", &add).await;
+    assert_eq!((&added["name"], &added["replaced"]), (&"touch".into(), &false.into()));
+    let twice = rpc.run(&add).await;
+    assert_eq!(twice.status.code(), Some(2), "a name is used once: {}", describe_output(&twice));
+    let replaced = text_of(&rpc.run(&[&add[..], &["--replace"]].concat()).await);
+    assert!(replaced.starts_with("replaced touch: ") && replaced.contains("first starts: "), "{replaced}");
+    fleet.await_nodes(1).await;
+
+    let list = read_document(&rpc, "muster.schedules.v1", &["schedule", "list"]).await;
+    assert_eq!(list["schedules"][0]["author"], "anna");
+    let text = text_of(&rpc.run(&["schedule", "list"]).await);
+    assert!(text.contains("filemgr touch") && text.contains("leader: mq1.example.net"), "{text}");
+    let shown = read_document(&rpc, "muster.schedule.v1", &["schedule", "show", "touch", "--load"]).await;
+    assert_eq!((&shown["spec"]["every"], &shown["spec"]["limit"]), (&3600.into(), &3.into()));
+    let text = text_of(&rpc.run(&["schedule", "show", "touch"]).await);
+    assert!(text.contains("Author:   anna\n") && text.contains("web1.example.net"), "{text}");
+    read_document(&rpc, "muster.schedule.history.v1", &["schedule", "history", "touch"]).await;
+    let known = ["schedule", "simulate", "touch"];
+    let simulation = read_document(&rpc, "muster.schedule.simulation.v1", &known).await;
+    assert_eq!(simulation["total"], 24, "the stored schedule");
+
+    text_of(&rpc.run(&["schedule", "pause", "touch", "--reason", "database move"]).await);
+    let list = read_document(&rpc, "muster.schedules.v1", &["schedule", "list"]).await;
+    assert_eq!(list["schedules"][0]["state"], "paused");
+    text_of(&rpc.run(&["schedule", "resume", "touch"]).await);
+    text_of(&rpc.run(&["schedule", "rebalance", "touch"]).await);
+    text_of(&rpc.run(&["schedule", "remove", "touch"]).await);
+    let unknown = rpc.run(&["schedule", "show", "touch"]).await;
+    assert_eq!(unknown.status.code(), Some(2), "{}", describe_output(&unknown));
+}
