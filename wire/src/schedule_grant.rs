@@ -29,6 +29,9 @@ use crate::token::{AccountTrust, TokenCache, UserRole, VerifiedUser};
 use crate::unique::check_unique_keys;
 use crate::{Millis, fresh, limits};
 
+/// The rule by which a node refuses a turn that has begun before, whichever scheduler sent it.
+pub const REPEATED_TURN: &str = "the turn has begun before";
+
 /// What an author permits. Unknown fields are refused: an older node must not ignore one that restricts the grant.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

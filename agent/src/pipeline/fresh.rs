@@ -3,6 +3,7 @@
 use muster_wire::Millis;
 use muster_wire::fresh::{self, InsertionOutcome, StaleRequest};
 use muster_wire::limits;
+use muster_wire::schedule_grant::REPEATED_TURN;
 use muster_wire::status::{ReplyReason, ReplyStatus};
 use muster_wire::trace::StageName;
 
@@ -33,7 +34,7 @@ pub(super) fn check_freshness(
             core.counters.replayed.increment();
             core.request_metrics.record_refusal(StageName::Fresh, "replayed");
             core.audit.count_refusal("replayed", Some(request.caller.as_str()));
-            return Err(RequestRejection::Silent);
+            return Err(refuse_replayed(verified));
         }
         Ok(InsertionOutcome::Full { retry_after_ms }) => {
             let message = "the store of seen requests of the node is full".to_owned();
@@ -55,6 +56,17 @@ pub(super) fn check_freshness(
         return Err(refuse_forgotten(core, verified, now));
     }
     Ok(verified)
+}
+
+/// A replayed message gets no reply. A scheduler gets the reply that the turn has begun: the one before it may have sent the request.
+fn refuse_replayed(verified: VerifiedRequest) -> RequestRejection {
+    if verified.schedule.is_none() {
+        return RequestRejection::Silent;
+    }
+    let rule = REPEATED_TURN.to_owned();
+    let message = format!("the request of a schedule is refused: {rule}");
+    let reason = Some(ReplyReason::Denied { rule });
+    RequestRejection::new_refusal(verified, ReplyStatus::Other, message, reason)
 }
 
 /// Refuses a fresh request that an earlier daemon, whose journal is lost, may have executed.

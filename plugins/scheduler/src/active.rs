@@ -21,6 +21,8 @@ use crate::store::{
 use crate::turn::{FinishedTurn, TurnRequest};
 use crate::view::{is_applying, last_puppet_run, seat_list};
 
+/// How long a request of the leader before counts against the limit, if the schedule states no timeout.
+const INHERITED_TIMEOUT: Millis = 60_000;
 /// A node that does not match the filter keeps its seat for this number of intervals.
 const KEEP_ABSENT_INTERVALS: u64 = 2;
 /// The same for schedules without an interval.
@@ -44,6 +46,8 @@ pub(crate) struct ActiveSchedule {
     /// Nodes that were reported as overdue.
     overdue: BTreeSet<Identity>,
     in_flight: BTreeSet<Identity>,
+    /// When the requests end at the latest that the leader before has sent. Puppet runs are not among them: permits count them.
+    inherited: Vec<Millis>,
     last_start: Option<Millis>,
     history: VecDeque<ScheduleEntry>,
     /// Keys whose values differ from what is stored.
@@ -58,6 +62,14 @@ impl ActiveSchedule {
         records: &ScheduleRecords,
     ) -> Self {
         let seats = seat_list(&records.nodes);
+        let inherited = if schedule.is_puppet_run() {
+            Vec::new()
+        } else {
+            let timeout = schedule.timeout_millis().unwrap_or(INHERITED_TIMEOUT);
+            let begun = records.nodes.values().filter_map(|known| known.last.as_ref());
+            let begun = begun.filter(|turn| turn.outcome == TurnOutcome::Begun);
+            begun.map(|turn| turn.at.saturating_add(timeout)).collect()
+        };
         Self {
             name,
             text,
@@ -71,6 +83,7 @@ impl ActiveSchedule {
             selected_once: false,
             overdue: BTreeSet::new(),
             in_flight: BTreeSet::new(),
+            inherited,
             last_start: None,
             history: records.history.clone(),
             dirty: BTreeSet::new(),
@@ -145,12 +158,6 @@ impl ActiveSchedule {
         self.selected_once
     }
 
-    /// When the node's turn of a slot was due.
-    pub(crate) fn due_of(&self, node: &Identity, slot: Millis) -> Option<Millis> {
-        let seat = self.nodes.get(node)?.seat?;
-        Some(self.schedule.turn_at(slot)?.due(seat.number))
-    }
-
     /// Nodes that have become overdue since the last call.
     pub(crate) fn take_overdue(&mut self, now: Millis) -> BTreeSet<Identity> {
         let last_run = |node: &Identity| self.last_run(node);
@@ -172,6 +179,7 @@ impl ActiveSchedule {
             self.in_flight.contains(node)
                 || self.is_puppet() && self.selected.get(node).is_some_and(is_applying)
         };
+        let inherited = self.inherited.iter().filter(|end| **end > now).count();
         let limit = self.schedule.spec().limit.map(NonZeroU32::get);
         let reserved = limit.zip(pool_limit).map(|(limit, pool)| limit.saturating_sub(pool));
         let reserved = usize::try_from(reserved.unwrap_or(0)).unwrap_or(usize::MAX);
@@ -181,7 +189,7 @@ impl ActiveSchedule {
             handled: &handled,
             last_run: &last_run,
             running: &running,
-            in_flight: self.in_flight.len().saturating_add(reserved),
+            in_flight: self.in_flight.len().saturating_add(inherited).saturating_add(reserved),
             last_start: self.last_start,
             active_since: self.opened.grant.issued_at,
             now,

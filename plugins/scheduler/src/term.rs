@@ -21,12 +21,14 @@ use crate::store::TurnOutcome;
 use crate::turn::{FinishedTurn, TurnRequest, build_call, perform};
 use crate::view::node_paths;
 
-/// How often the nodes that match are read again.
+/// How often the nodes that match are read again, at most.
 const SELECT_INTERVAL: Duration = Duration::from_secs(1);
-/// How often changes are written. Nodes refuse a request that was sent and not written, so a leader that is killed between the two causes no second run.
+/// How often changes are written. A node executes a turn once, so a leader that is killed between a request and this write causes no second run.
 const STORE_INTERVAL: Duration = Duration::from_millis(500);
 /// How often the account token is confirmed.
 const TRUST_INTERVAL: Duration = Duration::from_mins(5);
+/// Shortest time between two plans, in which many requests may end.
+const MIN_PLAN_INTERVAL: Duration = Duration::from_millis(100);
 /// Longest pause between two plans: an author may be revoked.
 const MAX_PAUSE: Duration = Duration::from_secs(5);
 
@@ -37,9 +39,9 @@ pub(crate) struct LeaderTerm<'a> {
     clients: &'a [(SubjectName, Client)],
     reporter: &'a EventReporter,
     limits: &'a PoolLimits,
-    /// Turns that were due before may have been sent by the last leader.
-    began: Millis,
     schedules: BTreeMap<SubjectName, ActiveSchedule>,
+    /// Signed schedules that were refused, by name. They are tried again when the account token was confirmed.
+    refused: BTreeMap<SubjectName, String>,
     all_paused: bool,
     tasks: JoinSet<FinishedTurn>,
 }
@@ -57,8 +59,8 @@ impl<'a> LeaderTerm<'a> {
             clients,
             reporter,
             limits,
-            began: handle.now(),
             schedules: BTreeMap::new(),
+            refused: BTreeMap::new(),
             all_paused: false,
             tasks: JoinSet::new(),
         }
@@ -67,40 +69,57 @@ impl<'a> LeaderTerm<'a> {
     /// Runs until an error of the bucket. The caller drops it when leadership is lost: requests that were sent go on.
     pub(crate) async fn run(&mut self) -> Result<(), SchedulerError> {
         let mut changes = self.handle.subscribe();
-        let mut select = ticks(SELECT_INTERVAL);
         let mut store = ticks(STORE_INTERVAL);
         let mut trust = ticks(TRUST_INTERVAL);
+        let (mut select_at, mut plan_at) = (Instant::now(), Instant::now());
+        let mut may_plan_at = Instant::now();
         self.take_changes();
         loop {
-            let next = self.send_due();
             tokio::select! {
                 seen = changes.changed() => {
                     if seen.is_err() {
                         return Ok(());
                     }
-                    self.take_changes();
+                    if self.take_changes() {
+                        select_at = Instant::now();
+                    }
+                    plan_at = plan_at.min(may_plan_at);
                 }
                 Some(finished) = self.tasks.join_next() => {
                     if let Ok(finished) = finished {
                         self.finish(&finished);
                     }
+                    plan_at = plan_at.min(may_plan_at);
                 }
-                _ = select.tick() => self.select_nodes(),
+                () = tokio::time::sleep_until(select_at) => {
+                    let started = Instant::now();
+                    self.select_nodes();
+                    // Large fleets are read less often: at most a twentieth of the time.
+                    select_at = Instant::now() + SELECT_INTERVAL.max(started.elapsed() * 20);
+                    plan_at = plan_at.min(may_plan_at);
+                }
                 _ = store.tick() => self.store_changes().await?,
-                _ = trust.tick() => self.refresh_trust(),
-                () = self.limits.changed() => {}
-                () = tokio::time::sleep_until(next) => {}
+                _ = trust.tick() => {
+                    self.refused.clear();
+                    self.refresh_trust();
+                }
+                () = self.limits.changed() => plan_at = plan_at.min(may_plan_at),
+                () = tokio::time::sleep_until(plan_at) => {
+                    plan_at = self.send_due();
+                    may_plan_at = Instant::now() + MIN_PLAN_INTERVAL;
+                }
             }
         }
     }
 
-    /// Takes schedules that were added, replaced, paused or removed.
-    fn take_changes(&mut self) {
+    /// Takes schedules that were added, replaced, paused or removed. Returns whether nodes must be selected.
+    fn take_changes(&mut self) -> bool {
         let state = self.handle.read();
         self.all_paused = state.paused.is_some();
         self.schedules.retain(|name, _| {
             state.schedules.get(name).is_some_and(|records| records.schedule.is_some())
         });
+        let mut is_new = false;
         for (name, records) in &state.schedules {
             let Some(stored) = &records.schedule else { continue };
             let is_paused = stored.paused.is_some();
@@ -111,26 +130,27 @@ impl<'a> LeaderTerm<'a> {
                 active.rebalance_if_requested(stored.rebalance);
                 continue;
             }
-            let opened = match self.handle.open_schedule(&stored.grant) {
+            if self.refused.get(name) == Some(&stored.grant) {
+                continue;
+            }
+            let text = stored.grant.clone();
+            let opened = match self.handle.open_schedule(&text) {
                 Ok(opened) => opened,
                 Err(error) => {
-                    let error = error_chain(&error);
-                    tracing::warn!(schedule = %name, error, "the schedule is refused");
-                    self.schedules.remove(name);
+                    refuse(&mut self.schedules, &mut self.refused, (name, text), &error);
                     continue;
                 }
             };
+            is_new = true;
             if let Some(active) = self.schedules.get_mut(name) {
-                active.replace(stored.grant.clone(), opened);
+                active.replace(text, opened);
                 active.is_paused = is_paused;
             } else {
-                let text = stored.grant.clone();
                 let active = ActiveSchedule::new(name.clone(), text, opened, records);
                 self.schedules.insert(name.clone(), active);
             }
         }
-        drop(state);
-        self.select_nodes();
+        is_new
     }
 
     /// Reads which nodes match. Nothing changes while the directory is not ready.
@@ -166,9 +186,8 @@ impl<'a> LeaderTerm<'a> {
             }
             // The author may have been revoked, or the schedule may have ended.
             if let Err(error) = self.handle.open_schedule(&active.text) {
-                let error = error_chain(&error);
-                tracing::warn!(schedule = %name, error, "the schedule is refused");
-                self.schedules.remove(&name);
+                let text = active.text.clone();
+                refuse(&mut self.schedules, &mut self.refused, (&name, text), &error);
                 continue;
             }
             let plan = active.plan(now, active.pool().and_then(|pool| self.limits.get(pool)));
@@ -176,10 +195,8 @@ impl<'a> LeaderTerm<'a> {
             for decision in plan.decisions {
                 match decision {
                     PlanDecision::Start { node, slot } => {
-                        let is_doubtful =
-                            active.due_of(&node, slot).is_none_or(|due| due <= self.began);
                         let schedule = name.clone();
-                        let request = TurnRequest { schedule, node, slot, is_doubtful };
+                        let request = TurnRequest { schedule, node, slot };
                         active.begin(&request, now);
                         spawn_turn(&mut self.tasks, self.clients, active, request);
                     }
@@ -235,6 +252,18 @@ impl<'a> LeaderTerm<'a> {
             });
         }
     }
+}
+
+/// Stops a schedule that is not accepted any more, and logs it once.
+fn refuse(
+    schedules: &mut BTreeMap<SubjectName, ActiveSchedule>,
+    refused: &mut BTreeMap<SubjectName, String>,
+    (name, text): (&SubjectName, String),
+    error: &SchedulerError,
+) {
+    tracing::warn!(schedule = %name, error = error_chain(error), "the schedule is refused");
+    schedules.remove(name);
+    refused.insert(name.clone(), text);
 }
 
 fn spawn_turn(

@@ -7,7 +7,7 @@ use muster_client::{CallEvent, CallTarget, Client, ReceivedReply, RpcCall};
 use muster_schedule::{CompiledSchedule, slot_request_id};
 use muster_wire::Millis;
 use muster_wire::identity::{Identity, NameError, SubjectName};
-use muster_wire::schedule_grant::RequestGrant;
+use muster_wire::schedule_grant::{REPEATED_TURN, RequestGrant};
 use muster_wire::status::{ReplyReason, ReplyStatus};
 use serde_json::Value;
 use uuid::Uuid;
@@ -20,8 +20,6 @@ const REPLY_SLACK: Duration = Duration::from_secs(15);
 const DEFAULT_TIMEOUT: Duration = Duration::from_hours(1);
 /// Time in which a node must accept a request.
 const REQUEST_TTL: Duration = Duration::from_mins(1);
-/// How long to wait for a reply if another leader may have sent the same request: the node replies to the first one only.
-const DOUBTFUL_WAIT: Duration = Duration::from_secs(15);
 /// Most characters of a reason.
 const MAX_REASON_CHARS: usize = 200;
 
@@ -31,8 +29,6 @@ pub(crate) struct TurnRequest {
     pub(crate) schedule: SubjectName,
     pub(crate) node: Identity,
     pub(crate) slot: Millis,
-    /// The request was due before this leader's term began, so the leader before it may have sent it.
-    pub(crate) is_doubtful: bool,
 }
 
 /// What became of a request.
@@ -53,11 +49,7 @@ pub(crate) fn build_call(
     let spec = schedule.spec();
     let id = slot_request_id(grant, &request.node, request.slot);
     let timeout = schedule.timeout_millis().map(Duration::from_millis);
-    let wait = if request.is_doubtful {
-        DOUBTFUL_WAIT
-    } else {
-        timeout.unwrap_or(DEFAULT_TIMEOUT) + REPLY_SLACK
-    };
+    let wait = timeout.unwrap_or(DEFAULT_TIMEOUT) + REPLY_SLACK;
     let target = CallTarget::Nodes(BTreeSet::from([request.node.clone()]));
     Ok(RpcCall {
         data: schedule.request_inputs(id),
@@ -97,6 +89,10 @@ fn describe_reply(received: &ReceivedReply) -> (TurnOutcome, String) {
             let word = |name: &str| reply.data.get(name).and_then(Value::as_str);
             let result = word("class").or_else(|| word("summary")).unwrap_or_default();
             (TurnOutcome::Succeeded, limit_reason(result))
+        }
+        // An instance that was the leader before has sent the request and could not store it.
+        (_, Some(ReplyReason::Denied { rule })) if rule == REPEATED_TURN => {
+            (TurnOutcome::Begun, "begun by another instance".to_owned())
         }
         (
             _,

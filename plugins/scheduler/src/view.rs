@@ -28,7 +28,9 @@ const FIRST_STARTS: usize = 5;
 /// Parts of a load curve.
 const LOAD_PARTS: usize = 60;
 /// Length of the load curve of a schedule without an interval.
-const DAY: Millis = 24 * 60 * 60 * 1000;
+const DAY: Millis = 24 * HOUR;
+/// Longest time of a request of a schedule without a time limit.
+const HOUR: Millis = 60 * 60 * 1000;
 
 /// The values that a schedule reads of each node.
 pub(crate) fn node_paths() -> Vec<ValuePath> {
@@ -128,7 +130,7 @@ impl<'a> ScheduleView<'a> {
         let mut row = ScheduleRow {
             name: self.name.to_string(),
             nodes: self.selected.len(),
-            running: count(TurnOutcome::Begun),
+            running: self.count_running(),
             missed: count(TurnOutcome::Missed),
             ..ScheduleRow::default()
         };
@@ -158,6 +160,14 @@ impl<'a> ScheduleView<'a> {
             row.next = self.starts().first().map(|(at, _)| *at);
         }
         row
+    }
+
+    /// Requests without a reply yet. What became of those of a leader that was killed is not known; they count for their time limit.
+    fn count_running(&self) -> usize {
+        let timeout = self.schedule().and_then(CompiledSchedule::timeout_millis);
+        let since = self.now.saturating_sub(timeout.unwrap_or(HOUR));
+        let turns = self.records.nodes.values().filter_map(|known| known.last.as_ref());
+        turns.filter(|turn| turn.outcome == TurnOutcome::Begun && turn.at >= since).count()
     }
 
     /// The next start of each node, in order.

@@ -122,7 +122,7 @@ pub(super) async fn schedule_spreads_runs_yields_and_catches_up(
     let after = await_runs(nodes, count).await;
     for (machine, starts) in nodes.machines.names().iter().zip(&after) {
         // The scheduler's own node was down, and the person's run delayed the other.
-        if [SCHEDULER, PERSON].contains(&machine.as_str()) {
+        if [SCHEDULER, PERSON].contains(machine) {
             continue;
         }
         let gaps = starts.windows(2).map(|pair| Duration::from_nanos(pair[1] - pair[0]));

@@ -78,7 +78,7 @@ prints the peak before and after.")]
 
 const ADD_HELP: &str = "Examples:
   rpc schedule add puppet puppet runonce --every 30m --limit 20
-  rpc schedule add nightly package apt_update --cron '0 3 * * *' \\
+  rpc schedule add nightly package refresh --cron '0 3 * * *' \\
       --tz Europe/Berlin --spread 1h -C apache
   rpc schedule add patch puppet runonce --every 1d \\
       --window 'mon-fri 22:00-04:00' \\
