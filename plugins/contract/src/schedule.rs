@@ -134,7 +134,7 @@ pub struct ScheduleRow {
     pub what: String,
     /// When, in words.
     pub when: String,
-    /// The filter, as JSON.
+    /// Which nodes, in words.
     pub filter: String,
     /// How many nodes at once.
     pub limit: Option<u32>,

@@ -146,7 +146,7 @@ impl<'a> ScheduleView<'a> {
         row.author = opened.grant.author.to_string();
         row.what = format!("{} {}", spec.agent, spec.action);
         row.when = schedule.describe_timing();
-        row.filter = serde_json::to_string(&spec.filter).unwrap_or_default();
+        row.filter = spec.filter.explain();
         row.limit = spec.limit.map(std::num::NonZeroU32::get);
         row.ends = opened.ends_at();
         row.overdue = self.overdue().len();

@@ -60,7 +60,7 @@ async fn run_once(nodes: &MachineNodes, filter: &[&str]) {
 
 /// Waits until each node has this many entries in its history, and no run is asked for.
 async fn await_history(nodes: &MachineNodes, entries: usize, filter: &[&str]) -> Vec<Value> {
-    poll_until_ok("the runs that were asked for have ended", RECOVERY_TIMEOUT, async || {
+    poll_until_ok("the runs that were asked for have ended", RECOVERY_TIMEOUT * 3, async || {
         let list = [&["again", "list", "--all"], filter].concat();
         let history = [&["again", "history"], filter].concat();
         let (list, _) = nodes.operator.run_json(&list).await;
