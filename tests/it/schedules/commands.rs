@@ -33,12 +33,13 @@ async fn people_add_look_at_pause_and_remove_schedules() {
 
     let _scheduler = fleet.start_scheduler("mq1.example.net", "scheduler1");
     let node = fleet.start_node("web1.example.net", "{\"role\":\"web\"}");
-    let list = poll_until_ok("the service and the node answer", Duration::from_mins(1), async || {
-        let list = rpc.run(&["schedule", "list"]).await;
-        let found = rpc.run(&["find", "-F", "role=web"]).await;
-        let is_up = list.status.success() && found.status.success();
-        if is_up { Ok(list) } else { Err(describe_output(&list)) }
-    });
+    let list =
+        poll_until_ok("the service and the node answer", Duration::from_mins(1), async || {
+            let list = rpc.run(&["schedule", "list"]).await;
+            let found = rpc.run(&["find", "-F", "role=web"]).await;
+            let is_up = list.status.success() && found.status.success();
+            if is_up { Ok(list) } else { Err(describe_output(&list)) }
+        });
     assert!(describe_output(&list.await).contains("no schedules"));
 
     let path = format!("path={}", node.daemon.home().path("touched").display());
@@ -60,14 +61,18 @@ async fn people_add_look_at_pause_and_remove_schedules() {
     let twice = rpc.run(&add).await;
     assert_eq!(twice.status.code(), Some(2), "a name is used once: {}", describe_output(&twice));
     let replaced = text_of(&rpc.run(&[&add[..], &["--replace"]].concat()).await);
-    assert!(replaced.starts_with("replaced touch: ") && replaced.contains("first starts: "), "{replaced}");
+    assert!(
+        replaced.starts_with("replaced touch: ") && replaced.contains("first starts: "),
+        "{replaced}"
+    );
     fleet.await_nodes(1).await;
 
     let list = read_document(&rpc, "muster.schedules.v1", &["schedule", "list"]).await;
     assert_eq!(list["schedules"][0]["author"], "anna");
     let text = text_of(&rpc.run(&["schedule", "list"]).await);
     assert!(text.contains("filemgr touch") && text.contains("leader: mq1.example.net"), "{text}");
-    let shown = read_document(&rpc, "muster.schedule.v1", &["schedule", "show", "touch", "--load"]).await;
+    let shown =
+        read_document(&rpc, "muster.schedule.v1", &["schedule", "show", "touch", "--load"]).await;
     assert_eq!((&shown["spec"]["every"], &shown["spec"]["limit"]), (&3600.into(), &3.into()));
     let text = text_of(&rpc.run(&["schedule", "show", "touch"]).await);
     assert!(text.contains("Author:   anna\n") && text.contains("web1.example.net"), "{text}");
