@@ -138,19 +138,18 @@ impl Simulator<'_, '_> {
             return;
         }
         let index = usize::try_from(seat).unwrap_or(usize::MAX);
-        let Some((busy_until, node)) =
-            self.busy_until.get_mut(index).zip(self.input.seats.seats.get(index))
-        else {
-            return;
-        };
-        if *busy_until > at {
+        let busy_until = self.busy_until.get(index).copied().unwrap_or(0);
+        let Some(node) = self.input.seats.seats.get(index) else { return };
+        if busy_until > at {
             self.result.still_running += 1;
             return;
         }
         // Only for a start: a node that is missed waits longer than those after it.
         self.end_runs(at);
         let ends = at.saturating_add((self.input.duration)(&node.node));
-        *busy_until = ends;
+        if let Some(busy_until) = self.busy_until.get_mut(index) {
+            *busy_until = ends;
+        }
         self.last_start = Some(at);
         self.running.push(Reverse(ends));
         self.result.peak = self.result.peak.max(self.running.len());
