@@ -128,10 +128,9 @@ impl Simulator<'_, '_> {
         let mut at = self.last_start.map_or(due, |last| due.max(last.saturating_add(pace)));
         self.end_runs(at);
         if schedule.limit().is_some_and(|limit| self.running.len() >= limit)
-            && let Some(Reverse(end)) = self.running.peek().copied()
+            && let Some(Reverse(end)) = self.running.peek()
         {
-            at = at.max(end);
-            self.end_runs(at);
+            at = at.max(*end);
         }
         at = schedule.next_open(at).unwrap_or(Millis::MAX);
         if at > schedule.last_start(due, slot) || at >= superseded {
@@ -139,17 +138,18 @@ impl Simulator<'_, '_> {
             return;
         }
         let index = usize::try_from(seat).unwrap_or(usize::MAX);
-        let Some((busy_until, node)) =
-            self.busy_until.get_mut(index).zip(self.input.seats.seats.get(index))
-        else {
-            return;
-        };
-        if *busy_until > at {
+        let busy_until = self.busy_until.get(index).copied().unwrap_or(0);
+        let Some(node) = self.input.seats.seats.get(index) else { return };
+        if busy_until > at {
             self.result.still_running += 1;
             return;
         }
+        // Only for a start: a node that is missed waits longer than those after it.
+        self.end_runs(at);
         let ends = at.saturating_add((self.input.duration)(&node.node));
-        *busy_until = ends;
+        if let Some(busy_until) = self.busy_until.get_mut(index) {
+            *busy_until = ends;
+        }
         self.last_start = Some(at);
         self.running.push(Reverse(ends));
         self.result.peak = self.result.peak.max(self.running.len());

@@ -20,7 +20,7 @@ const ORDER_HEADING: &str = "Order and limits";
 #[derive(Debug, Subcommand)]
 pub enum ScheduleCommand {
     /// Request an action by a schedule, in your name
-    #[command(override_usage = "rpc schedule add NAME AGENT [ACTION] [KEY=VALUE]... --every TIME|--cron EXPR [OPTIONS]", after_help = ADD_HELP)]
+    #[command(override_usage = "rpc schedule add NAME AGENT [ACTION] [KEY=VALUE]... [OPTIONS]", after_help = ADD_HELP)]
     Add(Box<ScheduleAddArgs>),
     /// List the schedules
     #[command(after_help = "Examples:
@@ -55,19 +55,19 @@ last run is older than two intervals.")]
   rpc schedule rebalance puppet
 
 Nodes keep their times otherwise, also where the runs of some take much longer.
-A node that moves has one interval that is shorter or longer. `rpc schedule show`
-prints the peak before and after.")]
+A node that moves has one interval that is shorter or longer; `rpc schedule show
+NAME --load` prints the peak before and after.")]
     Rebalance(ScheduleNameArgs),
     /// List what became of the turns of a schedule, newest first
     #[command(after_help = "Examples:
   rpc schedule history puppet
   rpc schedule history puppet --node web1.acme.net --count 5
-  rpc schedule history puppet -j --jq '.entries[] | select(.outcome == \"missed\")'")]
+  rpc schedule history puppet -j --jq '.entries[] | select(.took_ms > 60000)'")]
     History(ScheduleHistoryArgs),
     /// Show the starts of the next day, without requesting anything
     #[command(
         override_usage = "rpc schedule simulate NAME [OPTIONS]
-       rpc schedule simulate AGENT [ACTION] [KEY=VALUE]... --every TIME|--cron EXPR [OPTIONS]",
+       rpc schedule simulate AGENT [ACTION] [KEY=VALUE]... [OPTIONS]",
         after_help = "Examples:
   rpc schedule simulate puppet                          a schedule that exists
   rpc schedule simulate puppet runonce --every 30m -C apache

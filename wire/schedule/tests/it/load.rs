@@ -63,6 +63,9 @@ fn simulation_counts_what_cannot_start() {
     let narrow =
         simulate(json!({"cron": "0 3 * * *", "limit": 1, "catch_up": 600}), 3, 8 * MINUTE, 24);
     assert_eq!((narrow.runs.len(), narrow.missed, narrow.peak), (2, 1, 1));
+    let many =
+        simulate(json!({"cron": "0 3 * * *", "limit": 5, "catch_up": 600}), 30, 4 * MINUTE, 24);
+    assert_eq!((many.runs.len(), many.missed, many.peak), (15, 15, 5));
     let slow = simulate(json!({"every": 1800}), 1, 31 * MINUTE, 3);
     assert_eq!((slow.runs.len(), slow.still_running), (3, 3));
 }
