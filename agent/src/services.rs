@@ -9,7 +9,8 @@ use muster_api::system::System;
 use muster_bus::Bus;
 use muster_client::{Client, DiscoveryWindow};
 use muster_directory::{
-    DirectoryContext, DirectoryHandle, DirectoryHttp, DirectoryPlugin, DirectoryService,
+    BarrierService, DirectoryContext, DirectoryHandle, DirectoryHttp, DirectoryPlugin,
+    DirectoryService,
 };
 use muster_enrol::{EnrolmentSettings, NodeEnroller, NodeEnrollerParts};
 use muster_provisioner::plan::ProvisioningPlan;
@@ -110,6 +111,13 @@ async fn start_directory(
         trust: Box::new(move || trust.get()),
         clock: muster_api::base::unix_millis_now,
     };
+    let client_parts = (bus.clone(), signer.clone(), AccountTrust::clone(&core.trust.get()));
+    let create_client = move |collective| {
+        let (bus, signer, trust) = client_parts.clone();
+        Client::new(bus, signer, trust, collective, DiscoveryWindow::default())
+    };
+    let barriers = BarrierService::new(handle.clone(), Box::new(create_client));
+    let releasing = tokio::spawn(barriers.run_until_stopped(stop.clone()));
     let service = DirectoryService::new(handle, bus.clone(), signer, context);
     let following = tokio::spawn(service.run_until_stopped(stop.clone()));
     let agent = SubjectName::parse(DirectoryPlugin::NAME).map_err(AssembleError::ServiceName)?;
@@ -126,7 +134,7 @@ async fn start_directory(
             Err(error) => tracing::error!(%error, "the directory cannot subscribe to requests"),
         }
     });
-    Ok(vec![following, answering, serving])
+    Ok(vec![following, answering, serving, releasing])
 }
 
 /// Starts the provisioner if it is enabled.

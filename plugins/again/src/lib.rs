@@ -11,6 +11,7 @@
 
 mod accept;
 mod actions;
+pub mod barrier;
 pub mod budget;
 pub mod clock;
 mod describe;
@@ -98,6 +99,8 @@ impl NodePlugin for AgainPlugin {
             .blocking_action("request", &self.monitor, actions::request_run)
             .blocking_action("cancel", &self.monitor, actions::cancel_run)
             .blocking_action("reset", &self.monitor, actions::reset_limits)
+            .blocking_action("release", &self.monitor, barrier::release_barrier)
+            .blocking_action("note_missing", &self.monitor, barrier::note_missing)
             .blocking_action("list", &self.monitor, actions::list_pending)
             .blocking_action("history", &self.monitor, actions::list_history)
             .build()

@@ -4,6 +4,9 @@
 //! events, so that the same events give the same state again.
 
 pub mod apply;
+pub mod barrier;
+#[cfg(test)]
+mod barrier_tests;
 pub mod delay;
 pub mod event;
 pub mod next;

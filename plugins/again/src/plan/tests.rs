@@ -29,6 +29,7 @@ pub(super) fn request(number: u128) -> AgainRequest {
         noop: false,
         requested_at: NOW,
         process: None,
+        when: None,
     }
 }
 
@@ -52,7 +53,7 @@ impl Node {
         self.state.apply(event, &self.policy);
     }
 
-    fn ask(&mut self, at: Millis, request: AgainRequest, during: Option<RunInProgress>) {
+    pub(super) fn ask(&mut self, at: Millis, request: AgainRequest, during: Option<RunInProgress>) {
         self.seed = self.seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         self.apply(&AgainEvent::Requested {
             at,
@@ -62,11 +63,11 @@ impl Node {
         });
     }
 
-    fn end(&mut self, at: Millis, run: u128, digest: &str) {
+    pub(super) fn end(&mut self, at: Millis, run: u128, digest: &str) {
         self.end_as(at, EndedRun { digest: Some(digest.to_owned()), ..ended(run) });
     }
 
-    fn end_as(&mut self, at: Millis, run: EndedRun) {
+    pub(super) fn end_as(&mut self, at: Millis, run: EndedRun) {
         self.apply(&AgainEvent::RunEnded { at, run: Box::new(run), seed: self.seed });
     }
 
@@ -75,7 +76,7 @@ impl Node {
     }
 
     /// Begins the pending run at the earliest time from this one on; returns it.
-    fn start(&mut self, at: Millis, run: u128) -> Millis {
+    pub(super) fn start(&mut self, at: Millis, run: u128) -> Millis {
         let mut at = at;
         while let NextStep::Wait { until, .. } = self.step(at) {
             at = until;

@@ -1,0 +1,219 @@
+//! Conditions on other nodes: parsed when a run is asked for, and reported to and released by the directory.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use muster_api::filter::{NodeFilter, SelectExpression};
+use muster_api::wire::token::UserRole;
+use muster_api::{ActionError, BlockingContext};
+use muster_contract::again::{
+    AgainBarrierRow, AgainChangeOutput, AgainMissingInput, AgainReleaseInput, MAX_MISSING_NAMES,
+    WaitingBarrier,
+};
+use uuid::Uuid;
+
+use crate::actions::{journal_error, not_open};
+use crate::monitor::{AgainMonitor, MonitorInner};
+use crate::plan::barrier::{BarrierCondition, BarrierEnd, RunBarrier};
+use crate::plan::event::AgainEvent;
+use crate::plan::request::PendingRun;
+
+/// Longest query of a condition, and its longest filter in the node's record, in bytes.
+pub const MAX_QUERY_BYTES: usize = 1024;
+/// Longest time for which a condition is waited for, in seconds.
+pub const MAX_TIMEOUT_SECONDS: u64 = 86_400;
+
+/// Why a condition is not accepted.
+#[derive(Debug, thiserror::Error)]
+pub enum ConditionError {
+    /// The query is not valid.
+    #[error("the query {query:?} is not valid")]
+    Query {
+        /// The query.
+        query: String,
+        /// What is wrong with it.
+        #[source]
+        source: muster_api::filter::FilterError,
+    },
+    /// It is too long for the node's record.
+    #[error("the query has more than {MAX_QUERY_BYTES} bytes, or control characters")]
+    Text,
+    /// It reads a data source.
+    #[error("the query reads the data source `{0}`, which the directory does not have")]
+    DataSource(String),
+    /// The timeout is out of range.
+    #[error("the timeout is {0} s; it must be between 1 and {MAX_TIMEOUT_SECONDS} s")]
+    Timeout(u64),
+}
+
+impl BarrierCondition {
+    /// Parses a query: an expression as for `rpc find -S`, or a query document, which begins with a brace.
+    pub fn parse(query: &str, timeout_seconds: u64) -> Result<Self, ConditionError> {
+        if query.len() > MAX_QUERY_BYTES || query.chars().any(char::is_control) {
+            return Err(ConditionError::Text);
+        }
+        if !(1..=MAX_TIMEOUT_SECONDS).contains(&timeout_seconds) {
+            return Err(ConditionError::Timeout(timeout_seconds));
+        }
+        let none = NodeFilter::default();
+        let is_document = query.trim_start().starts_with('{');
+        let parsed = if is_document { none.with_query(query) } else { none.with_select(query) };
+        let filter =
+            parsed.map_err(|source| ConditionError::Query { query: query.to_owned(), source })?;
+        let lookups = filter.select().map(SelectExpression::data_lookups).unwrap_or_default();
+        if let Some(lookup) = lookups.first() {
+            return Err(ConditionError::DataSource(lookup.source.clone()));
+        }
+        // Serialising a filter cannot fail: its keys are strings.
+        let filter = serde_json::to_string(&filter).unwrap_or_default();
+        if filter.len() > 2 * MAX_QUERY_BYTES {
+            return Err(ConditionError::Text);
+        }
+        Ok(Self { query: query.to_owned(), filter, timeout: timeout_seconds * 1000 })
+    }
+}
+
+/// The nodes that conditions wait for, as the directory reported them last. Not on disk: the directory reports them again.
+#[derive(Debug, Default)]
+pub(crate) struct MissingNodes(Mutex<HashMap<Uuid, (u64, Vec<String>)>>);
+
+impl MissingNodes {
+    /// Remembers a report, and forgets those of other conditions than `open`.
+    fn note(&self, id: Uuid, report: (u64, Vec<String>), open: &[Uuid]) {
+        let mut reports = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        reports.insert(id, report);
+        reports.retain(|id, _| open.contains(id));
+    }
+
+    pub(crate) fn of(&self, id: Uuid) -> Option<(u64, Vec<String>)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&id).cloned()
+    }
+}
+
+/// The conditions that a pending run waits for, for the node's record.
+pub(crate) fn waiting_barriers(pending: &PendingRun) -> Vec<WaitingBarrier> {
+    let row = |barrier: &RunBarrier| {
+        let filter = barrier.condition.filter.clone();
+        Some(WaitingBarrier { id: barrier.id.to_string(), filter, after: barrier.after? })
+    };
+    pending.open_barriers().filter_map(row).collect()
+}
+
+/// The conditions that a pending run waits for, for people.
+pub(crate) fn describe_barriers(
+    pending: &PendingRun,
+    missing: &MissingNodes,
+) -> Vec<AgainBarrierRow> {
+    let row = |barrier: &RunBarrier| {
+        let (count, nodes) = missing.of(barrier.id).unzip();
+        AgainBarrierRow {
+            id: barrier.id.to_string(),
+            query: barrier.condition.query.clone(),
+            after: barrier.after,
+            expires: barrier.expires,
+            missing: count,
+            missing_nodes: nodes.unwrap_or_default(),
+        }
+    };
+    pending.open_barriers().map(row).collect()
+}
+
+/// The action `release`.
+pub(crate) fn release_barrier(
+    monitor: &AgainMonitor,
+    cx: &BlockingContext,
+    input: AgainReleaseInput,
+) -> Result<AgainChangeOutput, ActionError> {
+    check_service(cx)?;
+    let id = parse_id(&input.id)?;
+    let inner = &monitor.0;
+    let changed = awaits_release(inner, id)?;
+    if changed {
+        let (at, ids, end) = (inner.now(), vec![id], BarrierEnd::Released);
+        inner.record(&AgainEvent::BarriersEnded { at, ids, end }).map_err(journal_error)?;
+        inner.wake.notify_one();
+    }
+    Ok(change_output(changed, "the condition holds; the run no longer waits for it"))
+}
+
+/// The action `note_missing`.
+pub(crate) fn note_missing(
+    monitor: &AgainMonitor,
+    cx: &BlockingContext,
+    input: AgainMissingInput,
+) -> Result<AgainChangeOutput, ActionError> {
+    check_service(cx)?;
+    let id = parse_id(&input.id)?;
+    if input.nodes.len() > MAX_MISSING_NAMES {
+        let problem = format!("nodes: at most {MAX_MISSING_NAMES}");
+        return Err(ActionError::invalid_input(problem));
+    }
+    let inner = &monitor.0;
+    let changed = awaits_release(inner, id)?;
+    if changed {
+        let open = inner.with_state(|state| {
+            let pending = state.pending.as_ref();
+            pending.map(|pending| pending.open_barriers().map(|barrier| barrier.id).collect())
+        });
+        let open: Vec<Uuid> = open.flatten().unwrap_or_default();
+        inner.missing.note(id, (input.count, input.nodes), &open);
+    }
+    Ok(change_output(changed, "`list` shows the nodes that the run waits for"))
+}
+
+fn change_output(changed: bool, text: &str) -> AgainChangeOutput {
+    let text = if changed { text } else { "no run waits for this condition" };
+    AgainChangeOutput { changed, text: text.to_owned() }
+}
+
+fn awaits_release(inner: &MonitorInner, id: Uuid) -> Result<bool, ActionError> {
+    let awaits = inner.with_state(|state| {
+        state.pending.as_ref().is_some_and(|pending| pending.awaits_release(id))
+    });
+    awaits.ok_or_else(not_open)
+}
+
+/// Refuses callers: only a service knows all nodes. The policy decides which service.
+fn check_service(cx: &BlockingContext) -> Result<(), ActionError> {
+    match &cx.sender {
+        Some(sender) if sender.role == UserRole::Service => Ok(()),
+        _ => Err(ActionError::failed(format!(
+            "`{}` has not the role service: only the directory reports conditions on other nodes; `rpc again cancel` cancels the run",
+            cx.caller
+        ))),
+    }
+}
+
+fn parse_id(text: &str) -> Result<Uuid, ActionError> {
+    Uuid::try_parse(text)
+        .map_err(|error| ActionError::invalid_input(format!("id: {text:?}: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn conditions_are_expressions_or_documents_without_data_sources() {
+        for query in ["gluster", "cluster=blue and gluster::server", "{classes: gluster}", "{}"] {
+            let condition = BarrierCondition::parse(query, 60).unwrap();
+            let filter: NodeFilter = serde_json::from_str(&condition.filter).unwrap();
+            assert_eq!(filter.is_empty(), query == "{}", "{query}");
+            assert_eq!((condition.query.as_str(), condition.timeout), (query, 60_000));
+        }
+        for (query, problem) in [
+            ("", "is not valid"),
+            ("a and", "is not valid"),
+            ("{classes:", "is not valid"),
+            ("fstat('/etc/hosts').md5=/^ab/", "data source `fstat`"),
+            ("a\nb", "control characters"),
+            (&"a or ".repeat(300), "more than 1024 bytes"),
+        ] {
+            let error = BarrierCondition::parse(query, 60).unwrap_err().to_string();
+            assert!(error.contains(problem), "{query:?}: {error}");
+        }
+        for timeout in [0, MAX_TIMEOUT_SECONDS + 1] {
+            assert!(BarrierCondition::parse("a", timeout).is_err());
+        }
+    }
+}
