@@ -19,6 +19,7 @@ use muster_provisioner::{
     ProvisionerService, ProvisionerServiceError,
 };
 use muster_wire::identity::SubjectName;
+use muster_wire::sign::Signer;
 use muster_wire::token::AccountTrust;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -111,13 +112,8 @@ async fn start_directory(
         trust: Box::new(move || trust.get()),
         clock: muster_api::base::unix_millis_now,
     };
-    let client_parts = (bus.clone(), signer.clone(), AccountTrust::clone(&core.trust.get()));
-    let create_client = move |collective| {
-        let (bus, signer, trust) = client_parts.clone();
-        Client::new(bus, signer, trust, collective, DiscoveryWindow::default())
-    };
-    let barriers = BarrierService::new(handle.clone(), Box::new(create_client));
-    let releasing = tokio::spawn(barriers.run_until_stopped(stop.clone()));
+    let barriers = create_barrier_service(core, &handle, (&bus, &signer));
+    let condition_stop = stop.clone();
     let service = DirectoryService::new(handle, bus.clone(), signer, context);
     let following = tokio::spawn(service.run_until_stopped(stop.clone()));
     let agent = SubjectName::parse(DirectoryPlugin::NAME).map_err(AssembleError::ServiceName)?;
@@ -134,7 +130,25 @@ async fn start_directory(
             Err(error) => tracing::error!(%error, "the directory cannot subscribe to requests"),
         }
     });
-    Ok(vec![following, answering, serving, releasing])
+    let mut tasks = vec![following, answering, serving];
+    if options.conditions {
+        tasks.push(tokio::spawn(barriers.run_until_stopped(condition_stop)));
+    }
+    Ok(tasks)
+}
+
+/// The part of the directory that reports to nodes which wait for runs of others, with the service's connection and key.
+fn create_barrier_service(
+    core: &DaemonCore,
+    handle: &DirectoryHandle,
+    (bus, signer): (&Bus, &Signer),
+) -> BarrierService {
+    let parts = (bus.clone(), signer.clone(), AccountTrust::clone(&core.trust.get()));
+    let create_client = move |collective| {
+        let (bus, signer, trust) = parts.clone();
+        Client::new(bus, signer, trust, collective, DiscoveryWindow::default())
+    };
+    BarrierService::new(handle.clone(), Box::new(create_client))
 }
 
 /// Starts the provisioner if it is enabled.

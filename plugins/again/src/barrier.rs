@@ -122,10 +122,10 @@ pub(crate) fn describe_barriers(
 pub(crate) fn release_barrier(
     monitor: &AgainMonitor,
     cx: &BlockingContext,
-    input: AgainReleaseInput,
+    AgainReleaseInput { id }: AgainReleaseInput,
 ) -> Result<AgainChangeOutput, ActionError> {
     check_service(cx)?;
-    let id = parse_id(&input.id)?;
+    let id = parse_id(&id)?;
     let inner = &monitor.0;
     let changed = awaits_release(inner, id)?;
     if changed {

@@ -24,6 +24,8 @@ pub mod policy;
 pub mod requester;
 pub mod spool;
 #[cfg(test)]
+mod storm_tests;
+#[cfg(test)]
 mod tests;
 
 use std::path::{Path, PathBuf};

@@ -118,7 +118,7 @@ impl DirectoryState {
         let mut waiting: BTreeMap<Arc<str>, Vec<WaitingNode>> = BTreeMap::new();
         let nodes = self.table.iter().filter(|node| !node.barriers.is_empty());
         for node in nodes.filter(|node| self.presence(node, now) != Presence::Missing) {
-            for barrier in node.barriers.iter() {
+            for barrier in &node.barriers {
                 waiting.entry(Arc::clone(&barrier.filter)).or_default().push(WaitingNode {
                     node: node.identity.clone(),
                     collectives: Arc::clone(&node.collectives),

@@ -132,7 +132,9 @@ impl PendingRun {
 
     /// Takes over the conditions of a run that was asked for later.
     pub(super) fn merge_barriers(&mut self, newer: Vec<RunBarrier>) {
-        newer.into_iter().for_each(|barrier| self.put_barrier(barrier));
+        for barrier in newer {
+            self.put_barrier(barrier);
+        }
     }
 
     fn put_barrier(&mut self, barrier: RunBarrier) {

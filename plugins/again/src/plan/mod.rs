@@ -15,4 +15,4 @@ mod properties;
 pub mod request;
 pub mod state;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -12,10 +12,10 @@ use super::request::AgainRequest;
 use super::state::{AgainState, HistoryEnd};
 use crate::policy::AgainPolicy;
 
-pub(super) const NOW: Millis = 1_800_000_000_000;
+pub(crate) const NOW: Millis = 1_800_000_000_000;
 pub(super) const MINUTE: Millis = 60_000;
 
-pub(super) fn request(number: u128) -> AgainRequest {
+pub(crate) fn request(number: u128) -> AgainRequest {
     AgainRequest {
         id: Uuid::from_u128(number),
         requester: format!("Exec[again-delta-{number}]"),
@@ -33,7 +33,7 @@ pub(super) fn request(number: u128) -> AgainRequest {
     }
 }
 
-pub(super) fn run_number(number: u128) -> RunInProgress {
+pub(crate) fn run_number(number: u128) -> RunInProgress {
     RunInProgress { run: Some(Uuid::from_u128(number)), process: None }
 }
 
@@ -87,7 +87,7 @@ impl Node {
     }
 }
 
-pub(super) fn ended(run: u128) -> EndedRun {
+pub(crate) fn ended(run: u128) -> EndedRun {
     EndedRun {
         cause: CausingRun { run: Some(Uuid::from_u128(run)), transaction: Some(format!("t{run}")) },
         outcome: "changed".to_owned(),
@@ -195,7 +195,7 @@ fn a1_3_a_thousand_nodes_with_equal_delays_have_no_peak() {
     }
 }
 
-pub(super) fn mix(number: u64) -> u64 {
+pub(crate) fn mix(number: u64) -> u64 {
     let mixed = number.wrapping_add(0x1234_5678_9abc_def1).wrapping_mul(0xff51_afd7_ed55_8ccd);
     let mixed = (mixed ^ (mixed >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
     mixed ^ (mixed >> 33)
