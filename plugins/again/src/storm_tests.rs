@@ -110,7 +110,7 @@ impl StormNode {
     }
 }
 
-/// Scenario X3.1 without the scheduler. A bin of one second has at most three times the mean of starts while the storm lasts.
+/// A rollout runs at the same time. A bin of one second has at most three times the mean of starts while the storm lasts.
 #[test]
 fn storm_of_five_hundred_nodes_runs_each_once_within_the_limit_and_an_operator_does_not_wait() {
     let policy = AgainPolicy::default();
