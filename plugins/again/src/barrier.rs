@@ -18,8 +18,10 @@ use crate::plan::barrier::{BarrierCondition, BarrierEnd, RunBarrier};
 use crate::plan::event::AgainEvent;
 use crate::plan::request::PendingRun;
 
-/// Longest query of a condition, and its longest filter in the node's record, in bytes.
-pub const MAX_QUERY_BYTES: usize = 1024;
+/// Longest query of a condition, in bytes.
+pub const MAX_QUERY_BYTES: usize = 512;
+/// Longest filter of a condition in its JSON form, in bytes. A record has room for all conditions of a node.
+const MAX_FILTER_BYTES: usize = 2 * MAX_QUERY_BYTES;
 /// Longest time for which a condition is waited for, in seconds.
 pub const MAX_TIMEOUT_SECONDS: u64 = 86_400;
 
@@ -66,7 +68,7 @@ impl BarrierCondition {
         }
         // Serialising a filter cannot fail: its keys are strings.
         let filter = serde_json::to_string(&filter).unwrap_or_default();
-        if filter.len() > 2 * MAX_QUERY_BYTES {
+        if filter.len() > MAX_FILTER_BYTES {
             return Err(ConditionError::Text);
         }
         Ok(Self { query: query.to_owned(), filter, timeout: timeout_seconds * 1000 })
@@ -207,7 +209,7 @@ mod tests {
             ("{classes:", "is not valid"),
             ("fstat('/etc/hosts').md5=/^ab/", "data source `fstat`"),
             ("a\nb", "control characters"),
-            (&"a or ".repeat(300), "more than 1024 bytes"),
+            (&"a or ".repeat(300), "more than 512 bytes"),
         ] {
             let error = BarrierCondition::parse(query, 60).unwrap_err().to_string();
             assert!(error.contains(problem), "{query:?}: {error}");

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// Most names of nodes that a condition waits for in one report.
 pub const MAX_MISSING_NAMES: usize = 10;
 /// Most conditions of a node that the directory evaluates.
-pub const MAX_WAITING_BARRIERS: usize = 16;
+pub const MAX_WAITING_BARRIERS: usize = 8;
 
 /// A condition in the node's record, below `again.barriers`: each other node that matches the filter has finished a run of Puppet after `after`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

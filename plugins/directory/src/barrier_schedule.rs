@@ -113,7 +113,7 @@ mod tests {
         let mut schedule = BarrierSchedule::default();
         let one = waiting("n1.example.net", 1);
         assert!(!schedule.take_due(&one, &missing(2), at(0)), "not admitted");
-        assert_eq!(schedule.admit(vec![one.clone()], at(0)), [one.clone()]);
+        assert_eq!(schedule.admit(vec![one.clone()], at(0)), std::slice::from_ref(&one));
         for (seconds, verdict, is_due) in [
             (0, missing(2), true),
             (1, missing(2), false),

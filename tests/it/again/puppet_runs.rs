@@ -199,5 +199,8 @@ async fn manifests_of_common_again_ask_through_the_module() {
     let reasons = entries[0]["reasons"].as_array().unwrap().iter();
     let mut asked: Vec<&str> = reasons.map(|row| row["requester"].as_str().unwrap()).collect();
     asked.sort_unstable();
-    assert_eq!(asked, ["Exec[again-delta-it's x]", "Exec[again-delta-y]", "Exec[again-delta-z]", "Exec[again]"]);
+    assert_eq!(
+        asked,
+        ["Exec[again-delta-it's x]", "Exec[again-delta-y]", "Exec[again-delta-z]", "Exec[again]"]
+    );
 }

@@ -10,7 +10,7 @@
 #   Where the program `rpcd` is searched.
 class muster::again (
   String[1, 256] $reason = 'the manifest has more work',
-  Optional[String[1, 1024]] $when = undef,
+  Optional[String[1, 512]] $when = undef,
   Optional[Integer[1, 86400]] $timeout = undef,
   Array[String[1]] $path = ['/usr/sbin', '/usr/local/sbin', '/usr/bin', '/bin'],
 ) {

@@ -7,7 +7,7 @@ use uuid::Uuid;
 use super::request::PendingRun;
 
 /// Most conditions with different filters of a pending run.
-pub const MAX_BARRIERS: usize = 16;
+pub const MAX_BARRIERS: usize = 8;
 
 /// A condition: each other node that matches has finished a run of Puppet after the end of the run that asks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

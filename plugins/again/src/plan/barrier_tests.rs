@@ -139,7 +139,7 @@ fn too_many_conditions_are_refused_and_the_pending_run_stays() {
         node.ask_in_run(request_when(u128::try_from(number).unwrap(), &query, 10));
     }
     let pending = node.state.pending.as_ref().unwrap();
-    assert_eq!((pending.barriers.len(), pending.requests), (MAX_BARRIERS, 16));
+    assert_eq!((pending.barriers.len(), pending.requests), (MAX_BARRIERS, 8));
     let refused = HistoryEnd::Suppressed { reason: SuppressReason::Conditions, by: None };
     assert_eq!(node.state.history[0].end, refused);
 }

@@ -23,7 +23,7 @@ define muster::again::delta (
   Optional[Integer[0]] $max_delay = undef,
   Optional[Pattern[/\A[a-zA-Z0-9_.-]{1,64}\z/]] $group = undef,
   Optional[Integer[1]] $deadline = undef,
-  Optional[String[1, 1024]] $when = undef,
+  Optional[String[1, 512]] $when = undef,
   Optional[Integer[1, 86400]] $timeout = undef,
 ) {
   include muster::again
