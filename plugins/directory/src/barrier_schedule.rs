@@ -95,7 +95,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::barriers::NodeBarrier;
+    use crate::node_barrier::NodeBarrier;
 
     fn waiting(node: &str, id: u128) -> WaitingNode {
         let barrier = NodeBarrier { id: Uuid::from_u128(id), filter: "{}".into(), after: 1 };

@@ -6,34 +6,17 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_contract::again::{MAX_MISSING_NAMES, MAX_WAITING_BARRIERS, WaitingBarrier};
+use muster_contract::again::MAX_MISSING_NAMES;
 use muster_filter::NodeFilter;
-use muster_filter::state::NodeFacts;
 use muster_wire::Millis;
 use muster_wire::identity::Identity;
-use serde::Deserialize as _;
-use serde_json::Value;
 use tokio::time::Instant;
-use uuid::Uuid;
 
 use crate::liveness::Presence;
+use crate::node_barrier::NodeBarrier;
 use crate::query::find_nodes;
 use crate::selection::DEFAULT_STALE_SECONDS;
 use crate::state::DirectoryState;
-
-/// Longest filter that is evaluated, in bytes.
-const MAX_FILTER_BYTES: usize = 4096;
-
-/// A condition that a node waits for.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct NodeBarrier {
-    /// Its id, which the release names.
-    pub(crate) id: Uuid,
-    /// The JSON form of the filter.
-    pub(crate) filter: Arc<str>,
-    /// Runs must have ended after this time.
-    pub(crate) after: Millis,
-}
 
 /// A condition, and the node that waits for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -86,27 +69,6 @@ impl LastRuns {
     }
 }
 
-/// The conditions in the state of a node. What cannot be read is left out.
-pub(crate) fn read_barriers(state: Option<&NodeFacts>) -> Vec<NodeBarrier> {
-    let rows = state.and_then(|state| state.get("again")?.get("barriers")?.as_array());
-    let rows = rows.into_iter().flatten().take(MAX_WAITING_BARRIERS);
-    rows.filter_map(|row| {
-        let WaitingBarrier { id, filter, after } = WaitingBarrier::deserialize(row).ok()?;
-        let is_short = filter.len() <= MAX_FILTER_BYTES;
-        is_short.then_some(())?;
-        Some(NodeBarrier { id: Uuid::try_parse(&id).ok()?, filter: filter.into(), after })
-    })
-    .collect()
-}
-
-/// The end of a node's last run in its state; 0 if it never ran. Older versions state it in whole seconds.
-pub(crate) fn read_run_end(state: Option<&NodeFacts>) -> Millis {
-    let last_run = state.and_then(|state| state.get("puppet")?.get("last_run"));
-    let number = |name: &str| last_run?.get(name).and_then(Value::as_u64);
-    let seconds = || number("time").map(|time| time.saturating_mul(1000));
-    number("ended").or_else(seconds).unwrap_or_default()
-}
-
 impl DirectoryState {
     /// Whether all records were read and changes are received, so that no node is left out.
     pub(crate) fn can_evaluate(&self) -> bool {
@@ -142,7 +104,6 @@ impl DirectoryState {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use serde_json::json;
 
     use super::*;
 
@@ -177,32 +138,6 @@ mod tests {
         let first: Vec<u64> = (0..10).collect();
         assert_eq!(runs(&ends).evaluate(&node(499), 1000), missing(499, &first));
         assert_eq!(runs(&ends).evaluate(&node(900), 1000), missing(500, &first));
-    }
-
-    #[test]
-    fn state_of_a_node_is_read_with_bounds() {
-        let id = Uuid::from_u128(7).to_string();
-        let row = |id: &str, filter: &str| json!({"id": id, "filter": filter, "after": 9});
-        let long = "x".repeat(MAX_FILTER_BYTES + 1);
-        let mut rows = vec![row(&id, "{}"), row("7", "{}"), row(&id, &long), json!({"id": id})];
-        let state = |rows: &Vec<Value>| {
-            NodeFacts::from_value(json!({"again": {"pending": true, "barriers": rows}})).unwrap()
-        };
-        let expected = NodeBarrier { id: Uuid::from_u128(7), filter: "{}".into(), after: 9 };
-        assert_eq!(read_barriers(Some(&state(&rows))), [expected]);
-        rows = vec![row(&id, "{}"); 40];
-        assert_eq!(read_barriers(Some(&state(&rows))).len(), MAX_WAITING_BARRIERS);
-        let other = NodeFacts::from_value(json!({"again": {"barriers": "x"}})).unwrap();
-        assert_eq!(read_barriers(Some(&other)), []);
-        assert_eq!(read_barriers(None), []);
-
-        let end = |last_run: Value| {
-            let state = json!({"puppet": {"last_run": last_run}});
-            read_run_end(Some(&NodeFacts::from_value(state).unwrap()))
-        };
-        assert_eq!(end(json!({"time": 5, "ended": 5_250})), 5_250);
-        assert_eq!(end(json!({"time": 5})), 5_000);
-        assert_eq!((end(json!("x")), read_run_end(None)), (0, 0));
     }
 
     proptest! {

@@ -18,6 +18,7 @@ mod counts;
 mod fact_values;
 mod http;
 mod liveness;
+mod node_barrier;
 mod node_set;
 mod node_table;
 mod page;

@@ -13,9 +13,9 @@ use muster_wire::token::VerifiedUser;
 use roaring::RoaringBitmap;
 use serde_json::Value;
 
-use crate::barriers::{NodeBarrier, read_barriers, read_run_end};
 use crate::fact_values::{FactValues, StoredFacts};
 use crate::liveness::NodeLiveness;
+use crate::node_barrier::{NodeBarrier, read_barriers, read_run_end};
 use crate::value_path::ValuePath;
 
 /// What the directory knows of one node.
