@@ -5,9 +5,10 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::bail;
+use anyhow::{Context as _, bail};
 use clap::Args;
 use muster_again::again_directory;
+use muster_again::plan::barrier::BarrierCondition;
 use muster_again::plan::request::AgainRequest;
 use muster_again::requester::find_requesting_run;
 use muster_again::spool::{HandedOver, RequestSpool};
@@ -18,6 +19,8 @@ use crate::local_command::{load_config, print_line, state_directory};
 
 /// Longest text of a request, in characters.
 const MAX_TEXT_CHARS: usize = 256;
+/// How long a run waits for other nodes without `--timeout`: twice the interval of Puppet's runs.
+const DEFAULT_TIMEOUT_SECONDS: u64 = 3600;
 
 /// What `rpcd again` takes.
 #[derive(Debug, Args)]
@@ -25,6 +28,8 @@ const MAX_TEXT_CHARS: usize = 256;
 Examples:
   rpcd again                              in an exec resource that is notified when more work is left
   rpcd again --name vol1 --delta 120      two minutes after the end of the run that asks, at the earliest
+  rpcd again --when gluster --timeout 3600
+                                          when each other node with the class gluster has finished a run, too
   rpcd again --cancel                     cancel the run that was asked for
 
 All requests of a run ask for one further run. The command returns as soon as the request is on disk.
@@ -48,6 +53,12 @@ pub struct AgainArgs {
     /// When the request expires
     #[arg(long, value_name = "SECONDS")]
     deadline: Option<u64>,
+    /// Wait until each other node that matches has finished a run of Puppet after this one; needs the directory
+    #[arg(long, value_name = "QUERY")]
+    when: Option<String>,
+    /// Run after this time even if not all nodes of --when have run [default: 3600]
+    #[arg(long, value_name = "SECONDS", requires = "when")]
+    timeout: Option<u64>,
     /// Count the delay from now, not from the end of the run that asks
     #[arg(long)]
     start_timer_now: bool,
@@ -55,7 +66,7 @@ pub struct AgainArgs {
     #[arg(long)]
     noop: bool,
     /// Cancel the run that was asked for, of a group with --group
-    #[arg(long, conflicts_with_all = ["name", "delta", "max_delay", "deadline", "start_timer_now", "noop"])]
+    #[arg(long, conflicts_with_all = ["name", "delta", "max_delay", "deadline", "start_timer_now", "noop", "when"])]
     cancel: bool,
     /// The state directory of the daemon; default: the one in its configuration
     #[arg(long, value_name = "DIR")]
@@ -95,6 +106,16 @@ fn build_request(args: &AgainArgs) -> anyhow::Result<AgainRequest> {
     if let Some(max) = args.max_delay.filter(|max| *max < args.delta) {
         bail!("--max-delay {max} is less than --delta {}", args.delta);
     }
+    let when = match &args.when {
+        Some(query) => {
+            let timeout = args.timeout.unwrap_or(DEFAULT_TIMEOUT_SECONDS);
+            if let Some(deadline) = args.deadline.filter(|deadline| *deadline <= timeout) {
+                bail!("--deadline {deadline} is not more than the --timeout of --when, {timeout}");
+            }
+            Some(BarrierCondition::parse(query, timeout).context("--when")?)
+        }
+        None => None,
+    };
     let millis = |seconds: u64| seconds.saturating_mul(1000);
     let now = unix_millis_now();
     let run = find_requesting_run(std::process::id());
@@ -114,5 +135,6 @@ fn build_request(args: &AgainArgs) -> anyhow::Result<AgainRequest> {
         noop: args.noop || run.as_ref().is_some_and(|run| run.is_noop),
         requested_at: now,
         process: run.map(|run| run.process),
+        when,
     })
 }

@@ -9,7 +9,8 @@ use muster_api::system::System;
 use muster_bus::Bus;
 use muster_client::{Client, DiscoveryWindow};
 use muster_directory::{
-    DirectoryContext, DirectoryHandle, DirectoryHttp, DirectoryPlugin, DirectoryService,
+    BarrierService, DirectoryContext, DirectoryHandle, DirectoryHttp, DirectoryPlugin,
+    DirectoryService,
 };
 use muster_enrol::{EnrolmentSettings, NodeEnroller, NodeEnrollerParts};
 use muster_provisioner::plan::ProvisioningPlan;
@@ -113,9 +114,14 @@ async fn start_directory(
         requests: Arc::clone(&service_core.request_metrics),
         http: http_metrics,
     });
+    let barriers = BarrierService::new(handle.clone(), client_factory(core, &bus, &signer));
     let following = follow_nodes(core, &handle, &bus, signer, stop);
     let answering = answer_requests::<DirectoryPlugin>(config, service_core, bus, stop)?;
-    Ok((Some(handle), vec![following, answering, serving]))
+    let mut tasks = vec![following, answering, serving];
+    if options.conditions {
+        tasks.push(tokio::spawn(barriers.run_until_stopped(stop.clone())));
+    }
+    Ok((Some(handle), tasks))
 }
 
 /// Keeps an index of nodes current.
@@ -133,6 +139,19 @@ fn follow_nodes(
     };
     let service = DirectoryService::new(handle.clone(), bus.clone(), signer, context);
     tokio::spawn(service.run_until_stopped(stop.clone()))
+}
+
+/// Creates clients with a service's connection and key.
+fn client_factory(
+    core: &DaemonCore,
+    bus: &Bus,
+    signer: &Signer,
+) -> Box<dyn Fn(SubjectName) -> Client + Send + Sync> {
+    let parts = (bus.clone(), signer.clone(), AccountTrust::clone(&core.trust.get()));
+    Box::new(move |collective| {
+        let (bus, signer, trust) = parts.clone();
+        Client::new(bus, signer, trust, collective, DiscoveryWindow::default())
+    })
 }
 
 /// Answers the requests to a service's agent.
@@ -188,14 +207,9 @@ async fn start_scheduler(
     });
     let service_core =
         Arc::new(core.for_service(signer.clone(), agents::scheduler_registry(&handle, config)?));
-    let client_for = |collective: &SubjectName| {
-        let trust = AccountTrust::clone(&core.trust.get());
-        let (bus, signer) = (bus.clone(), signer.clone());
-        let client =
-            Client::new(bus, signer, trust, collective.clone(), DiscoveryWindow::default());
-        (collective.clone(), client)
-    };
-    let clients = config.collectives.iter().map(client_for).collect();
+    let create_client = client_factory(core, &bus, &signer);
+    let clients = config.collectives.iter();
+    let clients = clients.map(|name| (name.clone(), create_client(name.clone()))).collect();
     let host = config.identity.clone();
     let service = SchedulerService::new(host, handle, (&bus, signer), clients, &options);
     tasks.push(tokio::spawn(service.run_until_stopped(stop.clone())));

@@ -44,6 +44,16 @@ impl FactSelection {
     }
 }
 
+/// The content with those parts of the state that other nodes wait for: the end of the last run, and the runs that were asked for.
+pub(super) fn with_prompt_state(content: &NodeContent) -> NodeContent {
+    let state = content.state.as_ref();
+    let ended = state.and_then(|state| state.get("puppet")?.get("last_run")?.get("ended"));
+    let again = state.and_then(|state| state.get("again"));
+    let parts = [("ended", ended), ("again", again)].into_iter();
+    let parts = parts.filter_map(|(name, value)| Some((name.to_owned(), value?.clone())));
+    NodeContent { state: NodeFacts::from_map(parts.collect()).ok(), ..content.clone() }
+}
+
 /// The content of the node's record now.
 pub(super) fn build_content(
     core: &DaemonCore,

@@ -2,7 +2,8 @@
 //!
 //! After it connects, a node reads its record from the bucket and writes it only if it differs, after a random delay: so neither a restart of a broker nor one of
 //! all nodes makes all of them write, and a bucket that was created again is filled within the delay. It reads it again after every tenth heartbeat. A change is written at once, a further change after the
-//! shortest interval, which is longer if only the state of subsystems differs: it changes with every Puppet run. Facts that always change are no change.
+//! shortest interval, which is longer if only the state of subsystems differs: it changes during every Puppet run. Other nodes wait for the end of a run and
+//! for conditions of the agent `again`, so they are published like facts. Facts that always change are no change.
 
 mod content;
 mod fact_patterns;
@@ -26,7 +27,7 @@ use uuid::Uuid;
 
 use crate::config::{Config, RegistrationConfig};
 use crate::core::DaemonCore;
-use content::{FactSelection, build_content, largest_facts};
+use content::{FactSelection, build_content, largest_facts, with_prompt_state};
 
 /// Interval of the search for changes.
 const CHANGE_POLL_INTERVAL: Duration = Duration::from_secs(5);
@@ -60,8 +61,8 @@ enum RegistrationError {
 /// The record that the directory has.
 struct PublishedRecord {
     digest: String,
-    /// The digest without the state of subsystems.
-    base_digest: String,
+    /// The digest of what is published without the longer interval of the state.
+    prompt_digest: String,
     /// When the token that signed it was issued.
     token_issued_at: Millis,
     time: Millis,
@@ -195,7 +196,7 @@ impl NodeRegistration {
         }
         self.seen = None;
         self.published = found.map(|OpenRecord { record, sender }| PublishedRecord {
-            base_digest: self.base_of(&record).and_then(|base| base.digest()).unwrap_or_default(),
+            prompt_digest: self.prompt_digest_of(&record).unwrap_or_default(),
             digest: record.digest,
             token_issued_at: sender.issued_at,
             time: record.time,
@@ -217,6 +218,10 @@ impl NodeRegistration {
     /// The content of a record without facts that always change and the state of subsystems.
     fn base_of(&self, record: &NodeRecord) -> Result<NodeContent, CompressedJsonError> {
         Ok(without_state(&self.selection.stable(&record.decode_content()?)))
+    }
+
+    fn prompt_digest_of(&self, record: &NodeRecord) -> Result<String, CompressedJsonError> {
+        with_prompt_state(&self.selection.stable(&record.decode_content()?)).digest()
     }
 
     /// The history of the record in the bucket, with what differs in the new one. It is kept in the bucket only, because it is needed rarely.
@@ -288,15 +293,16 @@ impl NodeRegistration {
         let record = NodeRecord::new(identity, time, &content, &stable)
             .map_err(RegistrationError::Encode)?;
         let base = without_state(&stable);
-        let base_digest = base.digest().map_err(RegistrationError::Encode)?;
+        let prompt_digest =
+            with_prompt_state(&stable).digest().map_err(RegistrationError::Encode)?;
         if let Some(published) = self.published.as_ref().filter(|_| !is_refresh_due) {
-            let is_base_same = published.base_digest == base_digest
+            let is_same = published.prompt_digest == prompt_digest
                 && published.token_issued_at == token_issued_at;
-            if is_base_same && published.digest == record.digest {
+            if is_same && published.digest == record.digest {
                 return Ok(true);
             }
             let interval =
-                if is_base_same { self.config.state_interval } else { self.config.min_interval };
+                if is_same { self.config.state_interval } else { self.config.min_interval };
             if published.at.elapsed() < interval && self.seen.is_some() {
                 return Ok(false);
             }
@@ -319,7 +325,7 @@ impl NodeRegistration {
             .map_err(RegistrationError::Write)?;
         self.published = Some(PublishedRecord {
             digest: record.digest,
-            base_digest,
+            prompt_digest,
             token_issued_at,
             time,
             at: Instant::now(),

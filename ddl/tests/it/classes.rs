@@ -10,6 +10,8 @@ const REVIEWED: &[(&str, &str, ActionClass)] = &[
     ("again", "request", Change),
     ("again", "cancel", Change),
     ("again", "reset", Change),
+    ("again", "release", Change),
+    ("again", "note_missing", Read),
     ("again", "list", Read),
     ("again", "history", Read),
     ("catalog", "apply", RootEquivalent),

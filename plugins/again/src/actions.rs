@@ -9,6 +9,7 @@ use muster_contract::again::{
 use uuid::Uuid;
 
 use crate::accept::is_cancellable;
+use crate::barrier::describe_barriers;
 use crate::describe::{describe_entry, describe_request, describe_state};
 use crate::monitor::{AgainMonitor, JournalError};
 use crate::plan::event::AgainEvent;
@@ -46,6 +47,7 @@ pub(crate) fn request_run(
         noop: input.noop == Some(true),
         requested_at: now,
         process: None,
+        when: None,
     };
     inner.accept_request(request, None).map_err(journal_error)?;
     inner.wake.notify_one();
@@ -107,8 +109,13 @@ pub(crate) fn list_pending(
 ) -> Result<AgainListOutput, ActionError> {
     let inner = &monitor.0;
     let waiting = inner.waiting();
-    let describe =
-        |state: &AgainState| describe_state(state, &inner.policy, inner.now(), waiting.as_deref());
+    let describe = |state: &AgainState| {
+        let mut output = describe_state(state, &inner.policy, inner.now(), waiting.as_deref());
+        if let Some(pending) = &state.pending {
+            output.barriers = describe_barriers(pending, &inner.missing);
+        }
+        output
+    };
     inner.with_state(describe).ok_or_else(not_open)
 }
 
@@ -124,10 +131,10 @@ pub(crate) fn list_history(
     monitor.0.with_state(describe).ok_or_else(not_open)
 }
 
-fn not_open() -> ActionError {
+pub(crate) fn not_open() -> ActionError {
     journal_error(JournalError::NotOpen)
 }
 
-fn journal_error(error: JournalError) -> ActionError {
+pub(crate) fn journal_error(error: JournalError) -> ActionError {
     ActionError::from_cause(error)
 }

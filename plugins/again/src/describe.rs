@@ -52,6 +52,8 @@ fn state_text(
         NextStep::Idle => ("none", "no run was asked for".to_owned()),
         NextStep::AwaitRun(run) => ("running", format!("run {run} was begun")),
         NextStep::AwaitRunEnd => ("pending", "the run that asked has not ended".to_owned()),
+        NextStep::AwaitNodes { until } => ("pending", nodes_text(state, in_seconds(until))),
+        NextStep::ExpireBarriers => ("pending", "a condition on other nodes timed out".to_owned()),
         NextStep::Wait { until, is_limited: false } => {
             ("pending", format!("due in {} s", in_seconds(until)))
         }
@@ -67,6 +69,18 @@ fn state_text(
         NextStep::Suppress(reason) => ("due", format!("it does not begin: {}", reason.as_str())),
     };
     (name.to_owned(), text)
+}
+
+/// What a run waits for that has conditions.
+fn nodes_text(state: &AgainState, seconds: u64) -> String {
+    let pending = state.pending.as_ref();
+    let mut open = pending.into_iter().flat_map(PendingRun::open_barriers);
+    let query = open.next().map(|barrier| barrier.condition.query.as_str()).unwrap_or_default();
+    let more = match open.count() {
+        0 => String::new(),
+        more => format!(" (and {more} more conditions)"),
+    };
+    format!("waits at most {seconds} s until the nodes of `{query}` have run{more}")
 }
 
 fn fill_pending(output: &mut AgainListOutput, pending: &PendingRun) {
@@ -146,6 +160,7 @@ pub(crate) fn describe_entry(entry: &HistoryEntry) -> AgainHistoryRow {
         since: entry.since,
         at: entry.at,
         requests: entry.requests,
+        barrier: entry.barrier.clone(),
         reasons: describe_reasons(&entry.reasons),
     }
 }

@@ -12,8 +12,10 @@ use uuid::Uuid;
 use crate::accept::log_failure;
 use crate::budget::BudgetPermit;
 use crate::monitor::{JournalError, MonitorInner};
+use crate::plan::barrier::BarrierEnd;
 use crate::plan::event::AgainEvent;
 use crate::plan::next::NextStep;
+use crate::plan::state::AgainState;
 
 /// Longest time between two turns: a request of a manifest is accepted within it.
 const IDLE_INTERVAL: Duration = Duration::from_millis(500);
@@ -119,13 +121,23 @@ impl RunDriver {
     async fn do_step(&mut self, observation: Observation) -> Result<Duration, JournalError> {
         match observation.step {
             NextStep::Idle => Ok(IDLE_INTERVAL),
-            NextStep::Wait { until, .. } => {
+            NextStep::Wait { until, .. } | NextStep::AwaitNodes { until } => {
                 let left = Duration::from_millis(until.saturating_sub(self.inner.now()));
                 Ok(left.min(IDLE_INTERVAL).max(Duration::from_millis(1)))
             }
             NextStep::Suppress(reason) => {
                 let at = self.inner.now();
                 self.record(AgainEvent::Suppressed { at, reason, by: None }).await?;
+                Ok(Duration::ZERO)
+            }
+            NextStep::ExpireBarriers => {
+                let at = self.inner.now();
+                let expired = |state: &AgainState| {
+                    state.pending.as_ref().map(|pending| pending.expired_barriers(at))
+                };
+                let ids = self.inner.with_state(expired).flatten().unwrap_or_default();
+                let end = BarrierEnd::TimedOut;
+                self.record(AgainEvent::BarriersEnded { at, ids, end }).await?;
                 Ok(Duration::ZERO)
             }
             NextStep::AwaitRunEnd => self.await_run_end(observation.activity).await,

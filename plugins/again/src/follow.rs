@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use muster_api::base::{duration_millis, encode_hex};
 use muster_api::system::System;
+use muster_api::wire::Millis;
 use muster_contract::puppet::{PuppetRunClass, PuppetRunOutcome};
 use muster_puppet::{ReportedRun, RunActivity, RunStart};
 use sha2::{Digest as _, Sha256};
@@ -37,12 +38,9 @@ impl RunDriver {
         }
         let (inner, system) = (Arc::clone(&self.inner), Arc::clone(&self.system));
         let read = tokio::task::spawn_blocking(move || {
-            read_ended_run(
-                &inner,
-                &*system,
-                run,
-                SystemTime::UNIX_EPOCH + Duration::from_millis(asked_at),
-            )
+            let asked_at = SystemTime::UNIX_EPOCH + Duration::from_millis(asked_at);
+            let ended_at = find_run_end(&inner, &*system, asked_at);
+            EndedRun { ended_at, ..read_ended_run(&inner, &*system, run, asked_at) }
         });
         let run = read.await.unwrap_or_default();
         self.record_end(run).await?;
@@ -90,7 +88,11 @@ impl RunDriver {
                 self.keep_budget();
                 let inner = Arc::clone(&self.inner);
                 let read = tokio::task::spawn_blocking(move || {
-                    describe_run(&outcome, find_report(&inner, &outcome, &*system))
+                    let started = outcome.started_at.unwrap_or(outcome.initiated_at);
+                    let started = SystemTime::UNIX_EPOCH + Duration::from_millis(started);
+                    let ended_at = find_run_end(&inner, &*system, started);
+                    let report = find_report(&inner, &outcome, &*system);
+                    EndedRun { ended_at, ..describe_run(&outcome, report) }
                 });
                 self.record_end(read.await.unwrap_or_default()).await?;
             }
@@ -148,7 +150,16 @@ fn describe_run(outcome: &PuppetRunOutcome, report: Option<ReportedRun>) -> Ende
         noop: outcome.noop == Some(true),
         digest: report.map(|report| digest_events(&report)),
         outcome: class.to_owned(),
+        ended_at: None,
     }
+}
+
+/// When Puppet's last run ended, by its summary, unless that is of a run before `since`.
+fn find_run_end(inner: &MonitorInner, system: &dyn System, since: SystemTime) -> Option<Millis> {
+    let ended = inner.puppet.last_run_end(system)?;
+    let since = since.duration_since(SystemTime::UNIX_EPOCH).ok()?;
+    (ended.saturating_add(duration_millis(REPORT_MARGIN)) >= duration_millis(since))
+        .then_some(ended)
 }
 
 /// The report of this run, if it is still the last one.
@@ -193,6 +204,7 @@ fn read_ended_run(
         noop: report.noop,
         digest: Some(digest_events(&report)),
         outcome: report.status,
+        ended_at: None,
     }
 }
 

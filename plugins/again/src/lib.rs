@@ -11,6 +11,8 @@
 
 mod accept;
 mod actions;
+pub mod barrier;
+mod barrier_actions;
 pub mod budget;
 pub mod clock;
 mod describe;
@@ -22,6 +24,8 @@ pub mod plan;
 pub mod policy;
 pub mod requester;
 pub mod spool;
+#[cfg(test)]
+mod storm_tests;
 #[cfg(test)]
 mod tests;
 
@@ -98,6 +102,8 @@ impl NodePlugin for AgainPlugin {
             .blocking_action("request", &self.monitor, actions::request_run)
             .blocking_action("cancel", &self.monitor, actions::cancel_run)
             .blocking_action("reset", &self.monitor, actions::reset_limits)
+            .blocking_action("release", &self.monitor, barrier_actions::release_barrier)
+            .blocking_action("note_missing", &self.monitor, barrier_actions::note_missing)
             .blocking_action("list", &self.monitor, actions::list_pending)
             .blocking_action("history", &self.monitor, actions::list_history)
             .build()

@@ -14,6 +14,7 @@ use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use crate::barrier::{MissingNodes, waiting_barriers};
 use crate::budget::FleetBudget;
 use crate::clock::SteadyClock;
 use crate::driver::RunDriver;
@@ -43,6 +44,8 @@ pub(crate) struct MonitorInner {
     journal: Mutex<Option<AgainJournal>>,
     /// Why the due run has not begun yet.
     pub(crate) waiting: Mutex<Option<String>>,
+    /// The nodes that conditions wait for.
+    pub(crate) missing: MissingNodes,
     /// Wakes the task.
     pub(crate) wake: Notify,
     /// Notified when there is a fleet event to publish.
@@ -91,6 +94,7 @@ impl AgainMonitor {
             clock,
             journal: Mutex::default(),
             waiting: Mutex::default(),
+            missing: MissingNodes::default(),
             wake: Notify::new(),
             events: Notify::new(),
             problems: watch::Sender::default(),
@@ -214,14 +218,22 @@ impl StateSource for AgainMonitor {
 
     fn read_state(&self, _: &dyn System) -> Option<Map<String, Value>> {
         let state = self.0.with_state(|state| {
-            (state.pending.is_some(), state.running.is_some(), state.oscillating.is_some())
+            let flags =
+                (state.pending.is_some(), state.running.is_some(), state.oscillating.is_some());
+            (flags, state.pending.as_ref().map(waiting_barriers).unwrap_or_default())
         });
-        let (pending, running, oscillating) = state?;
+        let ((pending, running, oscillating), barriers) = state?;
         // An idle node has no such state, so that its record is not published again when the journal has been read.
         if !(pending || running || oscillating) {
             return None;
         }
         let fields = [("pending", pending), ("running", running), ("oscillating", oscillating)];
-        Some(fields.map(|(name, value)| (name.to_owned(), json!(value))).into_iter().collect())
+        let mut state: Map<String, Value> =
+            fields.map(|(name, value)| (name.to_owned(), json!(value))).into_iter().collect();
+        if !barriers.is_empty() {
+            // The directory evaluates them.
+            state.insert("barriers".to_owned(), json!(barriers));
+        }
+        Some(state)
     }
 }

@@ -40,13 +40,19 @@ fn torn_and_damaged_lines_of_the_journal_are_reported_and_skipped() {
 }
 
 /// The bucket of permits with entries of these nodes, all written at their times.
-struct SimulatedBucket {
-    pool: PermitPool,
-    revision: u64,
+pub(crate) struct SimulatedBucket {
+    pub(crate) pool: PermitPool,
+    pub(crate) revision: u64,
 }
 
 impl SimulatedBucket {
-    fn put(&mut self, kind: PermitKeyKind, node: &Identity, value: Option<Vec<u8>>, at: Millis) {
+    pub(crate) fn put(
+        &mut self,
+        kind: PermitKeyKind,
+        node: &Identity,
+        value: Option<Vec<u8>>,
+        at: Millis,
+    ) {
         self.revision += 1;
         self.pool.apply_entry(&BucketEntry {
             key: kind.entry_key(1, node),

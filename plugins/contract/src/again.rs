@@ -2,6 +2,43 @@
 
 use serde::{Deserialize, Serialize};
 
+/// Most names of nodes that a condition waits for in one report.
+pub const MAX_MISSING_NAMES: usize = 10;
+/// Most conditions of a node that the directory evaluates.
+pub const MAX_WAITING_BARRIERS: usize = 8;
+
+/// A condition in the node's record, below `again.barriers`: each other node that matches the filter has finished a run of Puppet after `after`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WaitingBarrier {
+    /// Its id.
+    pub id: String,
+    /// The filter in its JSON form.
+    pub filter: String,
+    /// In milliseconds since the epoch, by the clock of the node that waits.
+    pub after: u64,
+}
+
+/// Inputs of `release`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct AgainReleaseInput {
+    /// The id of the condition that holds.
+    pub id: String,
+}
+
+/// Inputs of `note_missing`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct AgainMissingInput {
+    /// The id of the condition.
+    pub id: String,
+    /// How many nodes have not finished a run.
+    pub count: u64,
+    /// Names of some of them.
+    #[serde(default)]
+    pub nodes: Vec<String>,
+}
+
 /// Inputs of `request`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -97,6 +134,28 @@ pub struct AgainListOutput {
     pub reasons: Vec<AgainReasonRow>,
     /// Number of begun runs that count against the limits of the node.
     pub recent: u64,
+    /// The conditions on other nodes that the run waits for.
+    #[serde(default)]
+    pub barriers: Vec<AgainBarrierRow>,
+}
+
+/// A condition that a run waits for: each other node that matches the query has finished a run.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct AgainBarrierRow {
+    /// Its id.
+    pub id: String,
+    /// The query.
+    pub query: String,
+    /// The end of the run that asked, in milliseconds since the epoch; null while it goes on.
+    pub after: Option<u64>,
+    /// When the run no longer waits, in milliseconds since the epoch; null while the run that asked goes on.
+    pub expires: Option<u64>,
+    /// How many nodes have not finished a run, as the directory reported last; null before it did.
+    pub missing: Option<u64>,
+    /// Names of some of them.
+    #[serde(default)]
+    pub missing_nodes: Vec<String>,
 }
 
 /// Who asked and why.
@@ -136,7 +195,7 @@ pub struct AgainHistoryRow {
     pub id: String,
     /// `ran`, `suppressed`.
     pub end: String,
-    /// The class of the run, or why it did not begin: `budget`, `oscillating`, `noop`, `cancelled`, `deadline`, `disabled`.
+    /// The class of the run, or why it did not begin: `budget`, `oscillating`, `noop`, `cancelled`, `deadline`, `disabled`, `conditions`.
     pub detail: String,
     /// Who cancelled it.
     pub by: Option<String>,
@@ -152,6 +211,9 @@ pub struct AgainHistoryRow {
     pub at: u64,
     /// Number of requests.
     pub requests: u64,
+    /// How its conditions on other nodes ended: `barrier released` or `barrier timed out`; null without conditions.
+    #[serde(default)]
+    pub barrier: Option<String>,
     /// Who asked and why.
     #[serde(default)]
     pub reasons: Vec<AgainReasonRow>,

@@ -38,15 +38,24 @@ const MAX_RECORD_WAIT: Duration = Duration::from_secs(2);
 const MAX_CHANGES_WAIT: Duration = Duration::from_secs(20);
 
 /// The section `[plugins.directory]`.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct DirectoryOptions {
     /// Whether this host runs an instance.
     pub enabled: bool,
     /// Credentials of a user with the role service.
     pub credentials: PathBuf,
+    /// Whether it evaluates the conditions of nodes that wait for runs of others.
+    pub conditions: bool,
     /// The HTTP API.
     pub http: DirectoryHttpOptions,
+}
+
+impl Default for DirectoryOptions {
+    fn default() -> Self {
+        let (credentials, http) = (PathBuf::default(), DirectoryHttpOptions::default());
+        Self { enabled: false, credentials, conditions: true, http }
+    }
 }
 
 /// The agent `directory`. The daemon offers it through the service's own connection, so it is not among the agents of the node.

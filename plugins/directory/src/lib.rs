@@ -5,16 +5,21 @@
 //!
 //! Pure: [`FactValues`] stores each distinct value of a fact once, with the nodes that have it. [`NodeTable`] is the index of all nodes. [`NodeLiveness`]
 //! decides which nodes are missing, by the clock of this instance alone. [`find_nodes`] narrows the nodes by the index and lets the one evaluator,
-//! [`muster_filter`], decide. I/O: [`DirectoryService`] follows the broker. The agent `directory` answers callers.
+//! [`muster_filter`], decide. [`LastRuns`] decides whether the nodes that one waits for have run. I/O: [`DirectoryService`] follows the broker, [`BarrierService`]
+//! reports to nodes that wait. The agent `directory` answers callers.
 
 #![warn(missing_docs)]
 
 mod actions;
+mod barrier_schedule;
+mod barrier_service;
+mod barriers;
 mod counts;
 mod fact_values;
 mod http;
 mod live;
 mod liveness;
+mod node_barrier;
 mod node_set;
 mod node_table;
 mod page;
@@ -26,6 +31,8 @@ mod state;
 mod value_path;
 
 pub use actions::{DirectoryOptions, DirectoryPlugin, build_agent};
+pub use barrier_service::BarrierService;
+pub use barriers::{BarrierVerdict, LastRuns};
 pub use counts::DirectoryCounts;
 pub use fact_values::FactValues;
 pub use http::{

@@ -15,6 +15,7 @@ use serde_json::Value;
 
 use crate::fact_values::{FactValues, StoredFacts};
 use crate::liveness::NodeLiveness;
+use crate::node_barrier::{NodeBarrier, read_barriers, read_run_end};
 use crate::value_path::ValuePath;
 
 /// What the directory knows of one node.
@@ -46,6 +47,10 @@ pub struct StoredNode {
     pub liveness: NodeLiveness,
     /// The user who signed the record, to drop it when that user is revoked. Shared with the cache of verified tokens.
     pub sender: Option<Arc<VerifiedUser>>,
+    /// When its last run of Puppet ended, by its clock; 0 if it never ran.
+    pub(crate) run_end: Millis,
+    /// The conditions on other nodes that it waits for.
+    pub(crate) barriers: Box<[NodeBarrier]>,
     number: u32,
     facts: StoredFacts,
     state: StoredFacts,
@@ -278,6 +283,8 @@ impl NodeTable {
     ) -> StoredNode {
         let facts = self.facts.insert(number, &content.facts);
         let state_known = content.state.is_some();
+        let run_end = read_run_end(content.state.as_ref());
+        let barriers = read_barriers(content.state.as_ref()).into();
         let state = self.states.insert(number, &content.state.unwrap_or_default());
         let (agents, agent_versions): (Vec<_>, Vec<_>) = content.agents.into_iter().unzip();
         let collectives = content.collectives.iter().map(SubjectName::to_string).collect();
@@ -300,6 +307,8 @@ impl NodeTable {
             revision: 0,
             liveness,
             sender: None,
+            run_end,
+            barriers,
             number,
             facts,
             state,

@@ -13,6 +13,7 @@ use muster_engine::lock;
 use uuid::Uuid;
 
 use crate::arguments::PuppetRunOptions;
+use crate::files::activity::{find_run_end, read_summary};
 use crate::files::report::{MAX_REPORT_BYTES, PuppetRunReport, SKIPPED_REFRESH};
 use crate::paths::PuppetPaths;
 use crate::permit::PermitParameters;
@@ -137,6 +138,13 @@ impl PuppetRunHandle {
     pub fn report_time(&self, system: &dyn System) -> Option<SystemTime> {
         let paths = PuppetPaths::find(&self.0.options, system).ok()?;
         system.host_path(&paths.report_path()).metadata().and_then(|file| file.modified()).ok()
+    }
+
+    /// When Puppet's last run ended, by its summary, in milliseconds since 1970. Blocks.
+    pub fn last_run_end(&self, system: &dyn System) -> Option<u64> {
+        let paths = PuppetPaths::find(&self.0.options, system).ok()?;
+        let summary = read_summary(system, &paths).ok()??;
+        find_run_end(system, &paths, &summary)
     }
 
     /// What Puppet's last report says. Blocks.

@@ -43,14 +43,20 @@ impl StateSource for PuppetStateSource {
             state.insert("disable_message".to_owned(), bounded_text(&status.disable_message));
         }
         if let (Some(summary), Some(class)) = (&activity.summary, &status.last_class) {
-            state.insert("last_run".to_owned(), describe_last_run(summary, class));
+            let mut last_run = describe_last_run(summary, class);
+            let ended = activity.last_run_end.map(|ended| ("ended".to_owned(), json!(ended)));
+            last_run.extend(ended);
+            state.insert("last_run".to_owned(), Value::Object(last_run));
         }
         Some(state)
     }
 }
 
 /// The last run, with its time rather than its age.
-fn describe_last_run(summary: &PuppetRunSummary, class: &impl serde::Serialize) -> Value {
+fn describe_last_run(
+    summary: &PuppetRunSummary,
+    class: &impl serde::Serialize,
+) -> Map<String, Value> {
     let mut run = Map::from_iter([
         ("class".to_owned(), json!(class)),
         ("failed".to_owned(), json!(summary.failure_count())),
@@ -65,5 +71,5 @@ fn describe_last_run(summary: &PuppetRunSummary, class: &impl serde::Serialize) 
     };
     insert_text("config_version", summary.config_version());
     insert_text("environment", summary.environment());
-    Value::Object(run)
+    run
 }

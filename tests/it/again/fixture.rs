@@ -9,11 +9,13 @@
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
+use muster_client::{Client, DiscoveryWindow};
 use muster_tests::command::{RpcCommand, describe_output, find_program};
 use muster_tests::nats_server::NatsServer;
-use muster_tests::organisation::Organisation;
+use muster_tests::organisation::{Organisation, connect};
 use muster_tests::poll_until_ok;
 use muster_tests::rpcd::{DaemonHome, Rpcd};
+use muster_wire::sign::Signer;
 use serde_json::Value;
 
 use crate::puppet::puppet_node::PuppetNode;
@@ -27,8 +29,8 @@ pub(super) const SCRIPT: &str = r#"date +%s%3N >> "$(dirname "$0")/w/log""#;
 pub(super) const UNLIMITED: &str = "[plugins.again]\nbudget = 0\nburst = 1000\ndaily = 1000\nspread = 0\nbackoff = 0\nidentical_runs = 1000\n";
 
 pub(super) struct AgainFixture {
-    _organisation: Organisation,
-    _server: NatsServer,
+    organisation: Organisation,
+    server: NatsServer,
     pub(super) rpc: RpcCommand,
     pub(super) node: PuppetNode,
     pub(super) home: DaemonHome,
@@ -44,7 +46,7 @@ impl AgainFixture {
         let rpc = RpcCommand::new(&server, &organisation, &caller, "confirm = \"never\"");
         let home = node.create_daemon_home((&organisation, &server));
         home.write("conf.d/zz-again.toml", options, 0o644);
-        Self { _organisation: organisation, _server: server, rpc, node, home, daemon: None }
+        Self { organisation, server, rpc, node, home, daemon: None }
     }
 
     pub(super) async fn start(node: PuppetNode, options: &str) -> Self {
@@ -57,6 +59,18 @@ impl AgainFixture {
     pub(super) async fn start_daemon(&mut self) {
         self.daemon = Some(self.home.clone().start());
         self.node.await_daemon(&self.rpc).await;
+    }
+
+    /// Clients in this process: one of the caller `rip`, and one of a service.
+    pub(super) async fn clients(&self) -> (Client, Client) {
+        let Self { organisation, server, .. } = self;
+        let client = async |signer: Signer| {
+            let (bus, trust) = (connect(server, &signer).await, organisation.trust());
+            let collective = organisation.collective().clone();
+            Client::new(bus, signer, trust, collective, DiscoveryWindow::default())
+        };
+        let (caller, service) = (organisation.caller("rip"), organisation.service("directory"));
+        (client(caller).await, client(service).await)
     }
 
     /// The command of a manifest, with these arguments.

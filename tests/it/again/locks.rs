@@ -78,6 +78,7 @@ impl ClockedNode {
             noop: false,
             requested_at: now(),
             process: ProcessId::from_pid(run.pid()),
+            when: None,
         };
         let spool = RequestSpool::new(&self.node.path("muster/again"));
         spool.hand_over(&HandedOver::Request { request: Box::new(request) }).unwrap();

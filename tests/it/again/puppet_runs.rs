@@ -180,22 +180,27 @@ async fn manifests_of_common_again_ask_through_the_module() {
     std::fs::set_permissions(&program, mode).unwrap();
     let directory = fixture.node.path("w").display().to_string();
     let manifest = format!(
-        "class {{ 'muster::again': path => ['{directory}', '/bin'] }}\n\
+        "class {{ 'muster::again': path => ['{directory}', '/bin'], when => 'gluster or x=\"it is\"', timeout => 1 }}\n\
          include common::again\n\
          common::again::delta {{ \"it's x\": delta => 'none' }}\n\
          muster::again::delta {{ 'y': delta => 1, max_delay => 1, group => 'g', reason => \"isn't ready\" }}\n\
-         notify {{ 'more': notify => [Exec['again'], Exec[\"again-delta-it's x\"], Exec['again-delta-y']] }}\n"
+         muster::again::delta {{ 'z': when => 'gluster', timeout => 2 }}\n\
+         notify {{ 'more': notify => [Exec['again'], Exec[\"again-delta-it's x\"], Exec['again-delta-y'], Exec['again-delta-z']] }}\n"
     );
     let modules = concat!(env!("CARGO_MANIFEST_DIR"), "/../packaging/puppet");
     let output = fixture.node.apply_manifest(&manifest, modules);
     let entries = fixture.await_history(1).await;
     assert_eq!(
         (&entries[0]["end"], &entries[0]["requests"]),
-        (&json!("ran"), &json!(3)),
+        (&json!("ran"), &json!(4)),
         "{output}"
     );
+    assert_eq!(entries[0]["barrier"], "barrier timed out", "{output}");
     let reasons = entries[0]["reasons"].as_array().unwrap().iter();
     let mut asked: Vec<&str> = reasons.map(|row| row["requester"].as_str().unwrap()).collect();
     asked.sort_unstable();
-    assert_eq!(asked, ["Exec[again-delta-it's x]", "Exec[again-delta-y]", "Exec[again]"]);
+    assert_eq!(
+        asked,
+        ["Exec[again-delta-it's x]", "Exec[again-delta-y]", "Exec[again-delta-z]", "Exec[again]"]
+    );
 }

@@ -47,7 +47,7 @@ async fn state_of_puppet_and_sshd_is_shown_queried_and_counted() {
     let puppet = &document["state"]["puppet"];
     assert_eq!(puppet["disabled"], false, "{document:#}");
     let run = json!({
-        "class": "failed+changed", "time": 1_699_999_400, "failed": 1, "noop": 4, "total": 120, "changed": 2,
+        "class": "failed+changed", "time": 1_699_999_400, "ended": 1_699_999_400_000_u64, "failed": 1, "noop": 4, "total": 120, "changed": 2,
         "out_of_sync": 3, "config_version": "1795314054", "environment": "production",
     });
     assert_eq!(puppet["last_run"], run, "{document:#}");

@@ -19,7 +19,8 @@ use crate::node_fixture::TestCaller;
 
 /// Actions that this daemon cannot execute, because their agent needs a service or a program that this test does not
 /// provide. Their inputs are tried nevertheless.
-const UNAVAILABLE: [&str; 20] = [
+const UNAVAILABLE: [&str; 21] = [
+    "again note_missing",
     "directory changes",
     "directory facets",
     "directory find",

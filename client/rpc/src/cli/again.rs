@@ -13,10 +13,10 @@ pub enum AgainCommand {
   rpc again list --all -C gluster
   rpc again list -j --jq '.nodes[] | select(.oscillating) | .node'
 
-STATE is pending (the run waits for its time or for the end of the run that
-asked), due (it waits for locks or the fleet's budget), limited (by the limits
-of the node), running, or oscillating (successive runs made the same changes; no
-further run begins before `rpc again reset`).")]
+STATE is pending (the run waits for its time, for the end of the run that asked,
+or for runs of other nodes), due (it waits for locks or the fleet's budget),
+limited (by the limits of the node), running, or oscillating (successive runs
+made the same changes; no further run begins before `rpc again reset`).")]
     List(AgainListArgs),
     /// Cancel runs that were asked for and have not begun
     #[command(after_help = "Examples:

@@ -20,9 +20,9 @@ restart_timeout; and when a pending refresh is dropped because its target left
 the catalog: refresh_expired. Scheduled checks publish check_problem,
 check_recovery, check_flapping_start and _end, check_acknowledged,
 check_unacknowledged, check_maintenance_start and _end, check_removed. Runs of
-Puppet that ask for another run: again_pending, again_running, again_done,
-again_would_run, again_suppressed, again_cancelled, again_oscillating and
-again_reset.
+Puppet that ask for another run: again_pending, again_released, again_timed_out,
+again_running, again_done, again_would_run, again_suppressed, again_cancelled,
+again_oscillating and again_reset.
 
 Each event is signed by its node and verified here. The broker does not store
 events, so earlier ones are not shown. Exits with 3 if --count is given and fewer

@@ -80,12 +80,25 @@ pub fn render_list(nodes: &[AgainNode], width: usize) -> String {
             escape_to_line(state).into_owned(),
             list.requests.to_string(),
             reasons_text(&list.reasons),
-            escape_to_line(&list.text).into_owned(),
+            escape_to_line(&list_text(list)).into_owned(),
         ])
     };
     let rows: Vec<TableRow> = nodes.iter().map(row).collect();
     let heading = ["NODE", "STATE", "REQUESTS", "REASON", "TEXT"];
     lay_out_table(&heading, &rows, width, None).text
+}
+
+/// The state in a sentence, with the nodes that the run waits for.
+fn list_text(list: &AgainListOutput) -> String {
+    let barriers = list.barriers.iter();
+    let Some(barrier) = barriers.max_by_key(|barrier| barrier.missing.unwrap_or_default()) else {
+        return list.text.clone();
+    };
+    let Some(count) = barrier.missing else { return list.text.clone() };
+    let names = barrier.missing_nodes.join(", ");
+    let more = count.saturating_sub(barrier.missing_nodes.len() as u64);
+    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+    format!("{}; not yet: {names}{more}", list.text)
 }
 
 /// Renders one line per entry.
@@ -95,10 +108,13 @@ pub fn render_history(entries: &[AgainNodeEntry], width: usize) -> String {
     }
     let row = |AgainNodeEntry { node, entry }: &AgainNodeEntry| {
         let cause = entry.cause_run.as_ref().or(entry.cause_transaction.as_ref());
-        let end = match &entry.by {
+        let mut end = match &entry.by {
             Some(by) => format!("{}: {} by {by}", entry.end, entry.detail),
             None => format!("{}: {}", entry.end, entry.detail),
         };
+        if let Some(barrier) = &entry.barrier {
+            end = format!("{end}; {barrier}");
+        }
         TableRow::from([
             format_utc(entry.at / 1000),
             node.to_string(),
@@ -154,6 +170,19 @@ mod tests {
             ],
         );
         assert_eq!(read_list(&report, true).len(), 3);
+        let missing = json!({"state": "pending", "text": "waits", "oscillating": false, "requests": 1, "recent": 0,
+            "barriers": [{"id": "1", "query": "gluster", "missing": 12, "missing_nodes": ["n1.example.net", "\u{1b}n2"]}]});
+        let waiting = super::super::fixtures::report(
+            "again",
+            "list",
+            vec![reply("web1.example.net", 0, "OK", missing)],
+        );
+        let text = plain(&render_list(&read_list(&waiting, false), 200));
+        assert!(
+            text.contains("waits; not yet: n1.example.net, ") && text.contains(" and 10 more"),
+            "{text}"
+        );
+        assert!(!text.contains('\u{1b}'));
         let text = plain(&render_list(&read_list(&report, false), WIDTH));
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 3, "{text}");

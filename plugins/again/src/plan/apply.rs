@@ -3,6 +3,7 @@
 use muster_api::wire::Millis;
 use uuid::Uuid;
 
+use super::barrier::BarrierEnd;
 use super::delay::{DelayTerms, choose_delay};
 use super::event::{AgainEvent, CausingRun, EndedRun, RunInProgress, SuppressReason};
 use super::request::{AgainRequest, PendingRun};
@@ -33,6 +34,7 @@ impl AgainState {
                     self.suppress(*at, pending, *reason, by.clone());
                 }
             }
+            AgainEvent::BarriersEnded { at, ids, end } => self.end_barriers(*at, ids, *end),
             AgainEvent::WouldRun { at, transaction, requesters } => {
                 self.record_would_run(*at, transaction.as_ref(), requesters);
             }
@@ -52,9 +54,14 @@ impl AgainState {
             return;
         }
         push_bounded(&mut self.seen, request.id, MAX_SEEN_REQUESTS);
+        let has_room = match (&self.pending, &request.when) {
+            (Some(pending), Some(condition)) => pending.has_room_for(condition),
+            _ => true,
+        };
         let suppressed = match (request.noop, self.oscillating.is_some()) {
             (true, _) => Some(SuppressReason::Noop),
             (_, true) => Some(SuppressReason::Oscillating),
+            _ if !has_room => Some(SuppressReason::Conditions),
             _ => None,
         };
         if let Some(reason) = suppressed {
@@ -73,6 +80,7 @@ impl AgainState {
                 pending.due = None;
             }
             None if pending.waits_for.is_none() => {
+                pending.start_barriers(request.requested_at, at);
                 self.schedule(&mut pending, at, draw);
             }
             None => {}
@@ -110,7 +118,11 @@ impl AgainState {
         let longest = policy.limits.iter().map(|limit| limit.period).max().unwrap_or_default();
         self.starts.retain(|start| start.saturating_add(longest) > at);
         self.last_backoff = Some(pending.backoff.max(policy.backoff_base));
-        let text = format!("run {run} begins, asked for by {}", pending.requesters());
+        let mut text = format!("run {run} begins, asked for by {}", pending.requesters());
+        if let Some(outcome) = pending.barrier_outcome() {
+            text.push_str("; ");
+            text.push_str(outcome);
+        }
         self.push_event(
             "again_running",
             at,
@@ -169,9 +181,30 @@ impl AgainState {
             );
             self.suppress(at, pending, SuppressReason::Oscillating, None);
         } else {
+            pending.start_barriers(run.ended_at.unwrap_or(at), at);
             self.schedule(&mut pending, at, draw);
             self.pending = Some(pending);
         }
+    }
+
+    fn end_barriers(&mut self, at: Millis, ids: &[Uuid], end: BarrierEnd) {
+        let Some(mut pending) = self.pending.take() else { return };
+        for id in ids {
+            let Some(query) = pending.end_barrier(*id, end) else { continue };
+            let (kind, text) = match end {
+                BarrierEnd::Released => {
+                    ("again_released", format!("each other node of `{query}` has finished a run"))
+                }
+                BarrierEnd::TimedOut => (
+                    "again_timed_out",
+                    format!(
+                        "barrier timed out: not each other node of `{query}` has finished a run"
+                    ),
+                ),
+            };
+            self.push_event(kind, at, text, (Some(pending.id), None), pending.cause.as_ref());
+        }
+        self.pending = Some(pending);
     }
 
     /// Ends the run that was begun, if it is this one. Returns whether it is.
@@ -265,9 +298,10 @@ impl AgainState {
         run: Option<Uuid>,
         end: HistoryEnd,
     ) {
+        let barrier = pending.barrier_outcome().map(str::to_owned);
         let PendingRun { id, since, cause, reasons, requests, .. } = pending;
         let cause = cause.unwrap_or_default();
-        let entry = HistoryEntry { id, since, at, run, cause, reasons, requests, end };
+        let entry = HistoryEntry { id, since, at, run, cause, reasons, requests, end, barrier };
         push_bounded(&mut self.history, entry, MAX_HISTORY);
     }
 
@@ -315,6 +349,11 @@ fn merge_pending(mut pending: PendingRun, newer: PendingRun) -> PendingRun {
     pending.min_delay = pending.min_delay.max(newer.min_delay);
     pending.earliest = pending.earliest.max(newer.earliest);
     pending.deadline = pending.deadline.min(newer.deadline);
+    pending.merge_barriers(newer.barriers);
+    if newer.waits_for.is_some() {
+        // It is due when that run has ended, and its conditions count from there.
+        (pending.waits_for, pending.due) = (newer.waits_for, None);
+    }
     pending
 }
 

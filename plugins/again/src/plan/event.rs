@@ -5,6 +5,7 @@ use muster_api::wire::Millis;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use super::barrier::BarrierEnd;
 use super::request::AgainRequest;
 use super::state::AgainState;
 
@@ -37,6 +38,9 @@ pub struct EndedRun {
     pub digest: Option<String>,
     /// How it ended, for people.
     pub outcome: String,
+    /// When it ended, by the wall clock; `None` if only its end was observed.
+    #[serde(default)]
+    pub ended_at: Option<Millis>,
 }
 
 /// Why a run that was asked for does not begin.
@@ -55,6 +59,8 @@ pub enum SuppressReason {
     Deadline,
     /// Puppet's runs are disabled on this node.
     Disabled,
+    /// The pending run has too many conditions on other nodes.
+    Conditions,
 }
 
 impl SuppressReason {
@@ -67,6 +73,7 @@ impl SuppressReason {
             Self::Cancelled => "cancelled",
             Self::Deadline => "deadline",
             Self::Disabled => "disabled",
+            Self::Conditions => "conditions",
         }
     }
 }
@@ -124,6 +131,15 @@ pub enum AgainEvent {
         reason: SuppressReason,
         /// By whom, if by an operator.
         by: Option<String>,
+    },
+    /// Conditions of the pending run have ended.
+    BarriersEnded {
+        /// When.
+        at: Millis,
+        /// Their ids. Those that are unknown, or have ended before, change nothing.
+        ids: Vec<Uuid>,
+        /// How.
+        end: BarrierEnd,
     },
     /// A run without effect has reported that it would have asked for another one.
     WouldRun {

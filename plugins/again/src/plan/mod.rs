@@ -4,6 +4,9 @@
 //! events, so that the same events give the same state again.
 
 pub mod apply;
+pub mod barrier;
+#[cfg(test)]
+mod barrier_tests;
 pub mod delay;
 pub mod event;
 pub mod next;
@@ -12,4 +15,4 @@ mod properties;
 pub mod request;
 pub mod state;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -24,6 +24,13 @@ pub enum NextStep {
         /// Whether a limit of the node is the reason.
         is_limited: bool,
     },
+    /// Other nodes have not finished a run yet. Nothing before this time.
+    AwaitNodes {
+        /// When the first condition, or the request, expires.
+        until: Millis,
+    },
+    /// Conditions on other nodes are no longer waited for.
+    ExpireBarriers,
     /// Begin the run.
     Start,
     /// The pending run can no longer begin.
@@ -43,6 +50,12 @@ impl AgainState {
         if now >= pending.deadline {
             let reason = if is_limited { SuppressReason::Budget } else { SuppressReason::Deadline };
             return NextStep::Suppress(reason);
+        }
+        if let Some(expires) = pending.next_expiry() {
+            if expires <= now {
+                return NextStep::ExpireBarriers;
+            }
+            return NextStep::AwaitNodes { until: expires.min(pending.deadline) };
         }
         let start = due.max(allowed);
         if start <= now {

@@ -6,6 +6,7 @@ use muster_api::wire::Millis;
 use proptest::prelude::*;
 use uuid::Uuid;
 
+use super::barrier::{BarrierCondition, BarrierEnd};
 use super::delay::{DelayTerms, choose_delay};
 use super::event::{AgainEvent, EndedRun, SuppressReason};
 use super::next::NextStep;
@@ -17,7 +18,9 @@ use crate::policy::AgainPolicy;
 /// What happens to a node.
 #[derive(Debug, Clone)]
 enum Happening {
-    Ask { delay: Millis, during: bool, noop: bool },
+    Ask { delay: Millis, during: bool, noop: bool, when: Option<u8> },
+    Release(u8),
+    Expire,
     EndRun { digest: u8, noop: bool },
     Begin,
     Fail,
@@ -28,8 +31,10 @@ enum Happening {
 
 fn happening() -> impl Strategy<Value = Happening> {
     prop_oneof![
-        4 => (0..200_000_u64, any::<bool>(), proptest::bool::weighted(0.1))
-            .prop_map(|(delay, during, noop)| Happening::Ask { delay, during, noop }),
+        4 => (0..200_000_u64, any::<bool>(), proptest::bool::weighted(0.1), proptest::option::of(0..20_u8))
+            .prop_map(|(delay, during, noop, when)| Happening::Ask { delay, during, noop, when }),
+        3 => (0..20_u8).prop_map(Happening::Release),
+        2 => Just(Happening::Expire),
         4 => (0..3_u8, proptest::bool::weighted(0.1)).prop_map(|(digest, noop)| Happening::EndRun { digest, noop }),
         4 => Just(Happening::Begin),
         1 => Just(Happening::Fail),
@@ -37,6 +42,11 @@ fn happening() -> impl Strategy<Value = Happening> {
         1 => Just(Happening::Reset),
         3 => (0..900_000_u64).prop_map(Happening::Pass),
     ]
+}
+
+fn condition(filter: u8) -> BarrierCondition {
+    let (query, filter) = (format!("class{filter}"), format!("filter {filter}"));
+    BarrierCondition { query, filter, timeout: 300_000 }
 }
 
 /// A node with what the test counts.
@@ -62,12 +72,13 @@ impl Model {
         let step = self.node.step(at);
         match happening {
             Happening::Pass(millis) => self.at += millis,
-            Happening::Ask { delay, during, noop } => {
+            Happening::Ask { delay, during, noop, when } => {
                 self.asked += 1;
                 let request = AgainRequest {
                     min_delay: *delay,
                     noop: *noop,
                     requested_at: at,
+                    when: when.map(condition),
                     ..request(self.number)
                 };
                 let during = during.then(|| run_number(self.number));
@@ -75,8 +86,10 @@ impl Model {
                 self.record(AgainEvent::Requested { at, request, during, seed });
             }
             Happening::EndRun { digest, noop } => {
-                let number =
-                    self.node.state.running.as_ref().map_or(0, |running| running.run.as_u128());
+                let state = &self.node.state;
+                let awaited = || state.pending.as_ref()?.waits_for?.run;
+                let running = state.running.as_ref().map(|running| running.run);
+                let number = running.or_else(awaited).unwrap_or_default().as_u128();
                 let run =
                     EndedRun { digest: Some(digest.to_string()), noop: *noop, ..ended(number) };
                 self.record(AgainEvent::RunEnded { at, run: Box::new(run), seed: 5 });
@@ -84,6 +97,20 @@ impl Model {
             Happening::Begin if step == NextStep::Start => {
                 self.starts.push(at);
                 self.record(AgainEvent::Started { at, run: Uuid::from_u128(self.number) });
+            }
+            Happening::Release(filter) => {
+                let filter = condition(*filter).filter;
+                let pending = self.node.state.pending.iter();
+                let barriers = pending.flat_map(|pending| &pending.barriers);
+                let ids = barriers.filter(|barrier| barrier.condition.filter == filter);
+                let ids = ids.map(|barrier| barrier.id).collect();
+                self.record(AgainEvent::BarriersEnded { at, ids, end: BarrierEnd::Released });
+            }
+            Happening::Expire if step == NextStep::ExpireBarriers => {
+                let pending = self.node.state.pending.as_ref();
+                let ids = pending.map(|pending| pending.expired_barriers(at)).unwrap_or_default();
+                self.record(AgainEvent::BarriersEnded { at, ids, end: BarrierEnd::TimedOut });
+                assert_ne!(self.node.step(at), NextStep::ExpireBarriers, "nothing changed");
             }
             Happening::Fail if self.node.state.running.is_some() => {
                 self.starts.pop();
@@ -126,6 +153,18 @@ proptest! {
                     model.starts.iter().filter(|other| (*start..start + limit.period).contains(other)).count()
                 };
                 prop_assert!(model.starts.iter().map(in_window).max().unwrap_or_default() <= limit.count);
+            }
+            // No run begins that waits for other nodes, and each condition has one entry.
+            if let Some(pending) = &state.pending {
+                let filters: BTreeSet<&str> =
+                    pending.barriers.iter().map(|barrier| barrier.condition.filter.as_str()).collect();
+                prop_assert_eq!(filters.len(), pending.barriers.len());
+                if pending.open_barriers().count() > 0 {
+                    prop_assert_ne!(model.node.step(model.at), NextStep::Start);
+                }
+            }
+            if let Some(running) = &state.running {
+                prop_assert_eq!(running.pending.open_barriers().count(), 0);
             }
             if state.oscillating.is_some() {
                 prop_assert_ne!(model.node.step(model.at), NextStep::Start);

@@ -7,6 +7,7 @@ use muster_api::wire::Millis;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use super::barrier::{BarrierCondition, RunBarrier};
 use super::event::{CausingRun, RunInProgress};
 
 /// Most reasons that are kept of a pending run; the others are counted.
@@ -39,6 +40,9 @@ pub struct AgainRequest {
     pub requested_at: Millis,
     /// The process of the run that asks, if the request came from one.
     pub process: Option<ProcessId>,
+    /// What the run waits for, besides its delay.
+    #[serde(default)]
+    pub when: Option<BarrierCondition>,
 }
 
 /// A reason of a pending run.
@@ -87,6 +91,9 @@ pub struct PendingRun {
     pub attempts: u32,
     /// Why it could not begin.
     pub problem: Option<String>,
+    /// The conditions on other nodes, also those that have ended.
+    #[serde(default)]
+    pub barriers: Vec<RunBarrier>,
 }
 
 impl PendingRun {
@@ -112,8 +119,13 @@ impl PendingRun {
             (Some(one), Some(other)) => Some(one.min(other)),
             (one, other) => one.or(other),
         };
-        let deadline = request.requested_at.saturating_add(default_deadline);
+        let timeout = request.when.as_ref().map_or(0, |condition| condition.timeout);
+        let deadline =
+            request.requested_at.saturating_add(default_deadline).saturating_add(timeout);
         self.deadline = self.deadline.min(request.deadline.unwrap_or(deadline));
+        if let Some(condition) = &request.when {
+            self.add_barrier(request.id, condition);
+        }
     }
 
     fn add_reason(&mut self, request: &AgainRequest) {

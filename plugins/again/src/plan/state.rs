@@ -86,6 +86,9 @@ pub struct HistoryEntry {
     pub requests: u64,
     /// How it ended.
     pub end: HistoryEnd,
+    /// How its conditions on other nodes ended; `None` without conditions.
+    #[serde(default)]
+    pub barrier: Option<String>,
 }
 
 /// How a pending run ended.

@@ -12,10 +12,10 @@ use super::request::AgainRequest;
 use super::state::{AgainState, HistoryEnd};
 use crate::policy::AgainPolicy;
 
-pub(super) const NOW: Millis = 1_800_000_000_000;
+pub(crate) const NOW: Millis = 1_800_000_000_000;
 pub(super) const MINUTE: Millis = 60_000;
 
-pub(super) fn request(number: u128) -> AgainRequest {
+pub(crate) fn request(number: u128) -> AgainRequest {
     AgainRequest {
         id: Uuid::from_u128(number),
         requester: format!("Exec[again-delta-{number}]"),
@@ -29,10 +29,11 @@ pub(super) fn request(number: u128) -> AgainRequest {
         noop: false,
         requested_at: NOW,
         process: None,
+        when: None,
     }
 }
 
-pub(super) fn run_number(number: u128) -> RunInProgress {
+pub(crate) fn run_number(number: u128) -> RunInProgress {
     RunInProgress { run: Some(Uuid::from_u128(number)), process: None }
 }
 
@@ -52,7 +53,7 @@ impl Node {
         self.state.apply(event, &self.policy);
     }
 
-    fn ask(&mut self, at: Millis, request: AgainRequest, during: Option<RunInProgress>) {
+    pub(super) fn ask(&mut self, at: Millis, request: AgainRequest, during: Option<RunInProgress>) {
         self.seed = self.seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         self.apply(&AgainEvent::Requested {
             at,
@@ -62,11 +63,11 @@ impl Node {
         });
     }
 
-    fn end(&mut self, at: Millis, run: u128, digest: &str) {
+    pub(super) fn end(&mut self, at: Millis, run: u128, digest: &str) {
         self.end_as(at, EndedRun { digest: Some(digest.to_owned()), ..ended(run) });
     }
 
-    fn end_as(&mut self, at: Millis, run: EndedRun) {
+    pub(super) fn end_as(&mut self, at: Millis, run: EndedRun) {
         self.apply(&AgainEvent::RunEnded { at, run: Box::new(run), seed: self.seed });
     }
 
@@ -75,7 +76,7 @@ impl Node {
     }
 
     /// Begins the pending run at the earliest time from this one on; returns it.
-    fn start(&mut self, at: Millis, run: u128) -> Millis {
+    pub(super) fn start(&mut self, at: Millis, run: u128) -> Millis {
         let mut at = at;
         while let NextStep::Wait { until, .. } = self.step(at) {
             at = until;
@@ -86,7 +87,7 @@ impl Node {
     }
 }
 
-pub(super) fn ended(run: u128) -> EndedRun {
+pub(crate) fn ended(run: u128) -> EndedRun {
     EndedRun {
         cause: CausingRun { run: Some(Uuid::from_u128(run)), transaction: Some(format!("t{run}")) },
         outcome: "changed".to_owned(),
@@ -194,7 +195,7 @@ fn a1_3_a_thousand_nodes_with_equal_delays_have_no_peak() {
     }
 }
 
-pub(super) fn mix(number: u64) -> u64 {
+pub(crate) fn mix(number: u64) -> u64 {
     let mixed = number.wrapping_add(0x1234_5678_9abc_def1).wrapping_mul(0xff51_afd7_ed55_8ccd);
     let mixed = (mixed ^ (mixed >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
     mixed ^ (mixed >> 33)

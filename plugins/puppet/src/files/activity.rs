@@ -3,8 +3,9 @@
 //! A lock counts only while a live Puppet process holds it, by the same test as Puppet's own, and not if an earlier process with the same id has
 //! left it. Paths are the node's own.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use muster_api::base::unix_millis;
 use muster_api::system::pid_lock::is_left_over;
 use muster_api::system::{System, SystemError};
 use serde::Deserialize;
@@ -15,6 +16,8 @@ use crate::paths::PuppetPaths;
 
 /// Largest lock or pid file, in bytes.
 const MAX_LOCK_BYTES: u64 = 16 * 1024;
+/// Longest time between the end of a run, as its summary states it, and the time of the summary's file, in seconds.
+const MAX_WRITE_SECONDS: u64 = 5;
 
 /// Holder of one of Puppet's lock files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,12 +51,20 @@ pub(crate) struct AgentActivity {
     pub(crate) run: LockHolder,
     pub(crate) daemon_present: bool,
     pub(crate) summary: Option<PuppetRunSummary>,
+    /// When the last run ended, in milliseconds since 1970.
+    pub(crate) last_run_end: Option<u64>,
 }
 
 impl AgentActivity {
     /// Activity of a machine without Puppet.
     pub(crate) fn without_puppet() -> Self {
-        Self { disabled: None, run: LockHolder::Nobody, daemon_present: false, summary: None }
+        Self {
+            disabled: None,
+            run: LockHolder::Nobody,
+            daemon_present: false,
+            summary: None,
+            last_run_end: None,
+        }
     }
 
     pub(crate) fn is_idling(&self) -> bool {
@@ -80,11 +91,14 @@ pub(crate) fn read_activity(
     for directory in &paths.rundirs {
         daemon_present |= lock_holder(system, &directory.join("agent.pid"))?.is_held();
     }
+    let summary = read_summary(system, paths)?;
+    let last_run_end = summary.as_ref().and_then(|summary| find_run_end(system, paths, summary));
     Ok(AgentActivity {
         disabled: disabled_reason(system, paths)?,
         run: lock_holder(system, &paths.run_lock_path())?,
         daemon_present,
-        summary: read_summary(system, paths)?,
+        summary,
+        last_run_end,
     })
 }
 
@@ -137,6 +151,21 @@ pub(crate) fn read_summary(
         }
     }
     Ok(None)
+}
+
+/// When the run of this summary ended, in milliseconds since 1970. The summary has whole seconds; Puppet writes its file at once, so the time of the file
+/// is more precise, unless the file was restored or copied.
+pub(crate) fn find_run_end(
+    system: &dyn System,
+    paths: &PuppetPaths,
+    summary: &PuppetRunSummary,
+) -> Option<u64> {
+    let seconds = summary.last_run()?;
+    let modified = |path: PathBuf| Some(unix_millis(system.metadata(&path).ok()??.modified));
+    let written = paths.summary_paths().into_iter().find_map(modified);
+    let is_near =
+        |written: &u64| (seconds..=seconds + MAX_WRITE_SECONDS).contains(&(written / 1000));
+    Some(written.filter(is_near).unwrap_or(seconds.saturating_mul(1000)))
 }
 
 /// The report of the last run. A partially written one counts as missing.

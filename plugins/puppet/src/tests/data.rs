@@ -79,7 +79,7 @@ async fn state_is_derived_from_the_files_of_puppet() {
         "disabled": true, "disable_message": "hand hacking", "applying": true, "daemon_present": true,
         "status": "disabled", "engine": "puppet",
         "last_run": {
-            "class": "changed", "time": 1_699_999_400, "failed": 0, "noop": 0, "total": 120, "changed": 2,
+            "class": "changed", "time": 1_699_999_400, "ended": 1_699_999_400_000_u64, "failed": 0, "noop": 0, "total": 120, "changed": 2,
             "out_of_sync": 3, "corrected": 1, "config_version": "1699999990",
         },
     });
