@@ -17,7 +17,7 @@ use super::nodes::{MachineNodes, node_name};
 const SCHEDULER: &str = "m1";
 /// The machine on which a person runs Puppet.
 const PERSON: &str = "m2";
-const INTERVAL: Duration = Duration::from_secs(60);
+const INTERVAL: Duration = Duration::from_mins(1);
 /// Shorter than half an interval.
 const OUTAGE: Duration = Duration::from_secs(25);
 /// A run begins with its catalog, for which machines queue at the server.
