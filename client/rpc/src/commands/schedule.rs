@@ -58,14 +58,14 @@ pub async fn run(command: ScheduleCommand, cx: CommandContext<'_>) -> CommandRes
         ScheduleCommand::Show(args) => show_schedule(args, cx).await,
         ScheduleCommand::Pause(args) => pause_schedules(args, cx).await,
         ScheduleCommand::Resume(args) => resume_schedules(args, cx).await,
-        ScheduleCommand::Remove(args) => change("remove", &name_input(args), cx).await,
-        ScheduleCommand::Rebalance(args) => change("rebalance", &name_input(args), cx).await,
+        ScheduleCommand::Remove(args) => change("remove", &name_input(&args), cx).await,
+        ScheduleCommand::Rebalance(args) => change("rebalance", &name_input(&args), cx).await,
         ScheduleCommand::History(args) => show_history(args, cx).await,
         ScheduleCommand::Simulate(args) => simulate::run(*args, cx).await,
     }
 }
 
-fn name_input(args: ScheduleNameArgs) -> ScheduleNameInput {
+fn name_input(args: &ScheduleNameArgs) -> ScheduleNameInput {
     ScheduleNameInput { name: args.name.to_string() }
 }
 
