@@ -13,7 +13,7 @@ use super::fixture::ScheduleFixture;
 async fn read_document(rpc: &RpcCommand, name: &str, words: &[&str]) -> Value {
     let (document, exit) = rpc.run_json(words).await;
     assert_eq!(exit, 0, "{words:?}: {document:#}");
-    assert_eq!(document.get("schema").and_then(Value::as_str), Some(name));
+    assert_eq!(document.get("schema"), Some(&name.into()));
     check_schema(name, &document, SchemaMode::Strict).unwrap();
     document
 }

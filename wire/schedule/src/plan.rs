@@ -42,9 +42,9 @@ pub struct PlanInput<'a> {
 pub struct SchedulePlan {
     /// In this order.
     pub decisions: Vec<PlanDecision>,
-    /// How many nodes are due and wait for their distance, for room below the limit, or for a window.
+    /// How many nodes are due and wait for their distance, for the limit, or for a window.
     pub waiting: usize,
-    /// When to plan next. With nodes that wait for room, also as soon as a run ends.
+    /// When to plan next. While nodes wait for the limit, also as soon as a run ends.
     pub next_wake: Millis,
 }
 
@@ -79,7 +79,7 @@ pub enum SkipReason {
     },
     /// It runs now.
     AlreadyRunning,
-    /// It could not start in time: the scheduler did not run, or the limit left no room.
+    /// It could not start in time: the scheduler did not run, or the limit was reached.
     Missed {
         /// How many turns in a row, up to this one; at most 100.
         turns: u32,

@@ -80,9 +80,7 @@ pub fn render_simulation(document: &SimulationDocument, screen: Screen) -> Strin
     page.push_line(format_args!("{starts} on {nodes} until {until}, at most {peak} at once"));
     if *missed > 0 {
         let turns = count_text(*missed, "turn", "turns");
-        page.push_line(format_args!(
-            "{turns} missed: the limit leaves no room before the last start"
-        ));
+        page.push_line(format_args!("{turns} missed: the limit was reached until the last start"));
     }
     if *still_running > 0 {
         let turns = count_text(*still_running, "turn", "turns");
@@ -216,7 +214,7 @@ mod tests {
         );
         assert_eq!(
             lines.next(),
-            Some("15 turns missed: the limit leaves no room before the last start")
+            Some("15 turns missed: the limit was reached until the last start")
         );
         assert_eq!(lines.nth(1), Some("1970-01-01 03:00:00Z  web0.example.com"));
         assert!(text.contains("Expected runs in progress:"), "{text}");

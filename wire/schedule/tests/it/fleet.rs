@@ -16,6 +16,7 @@ pub(crate) const MINUTE: Millis = 60 * SECOND;
 pub(crate) const HOUR: Millis = 60 * MINUTE;
 
 /// The schedule of `puppet runonce` with these fields.
+#[expect(clippy::needless_pass_by_value, reason = "callers pass literals of `json!`")]
 pub(crate) fn spec(fields: Value) -> ScheduleSpec {
     let mut spec = json!({"agent": "puppet", "action": "runonce"});
     spec.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());

@@ -83,9 +83,10 @@ proptest! {
         let stayed = new.iter().filter(|(node, _)| old.contains_key(*node));
         for (node, seat) in stayed {
             let moved = changes.moved.iter().find(|moved| moved.node == *node);
-            match moved {
-                Some(moved) => prop_assert_eq!((moved.from, moved.to), (old[node], *seat)),
-                None => prop_assert_eq!(old[node], *seat),
+            if let Some(moved) = moved {
+                prop_assert_eq!((moved.from, moved.to), (old[node], *seat));
+            } else {
+                prop_assert_eq!(old[node], *seat);
             }
         }
     }
