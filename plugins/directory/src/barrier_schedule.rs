@@ -15,7 +15,7 @@ use crate::barriers::{BarrierVerdict, WaitingNode};
 /// Time after which a release is sent again to a node whose record still has the condition.
 const RELEASE_RETRY: Duration = Duration::from_secs(15);
 /// Shortest time between two reports of the nodes that a condition waits for.
-const MISSING_INTERVAL: Duration = Duration::from_secs(30);
+const MISSING_INTERVAL: Duration = Duration::from_secs(10);
 /// Most conditions of a node that are evaluated in an hour. A node begins ten further runs in a day by default.
 const MAX_CONDITIONS_PER_HOUR: u32 = 32;
 const HOUR: Duration = Duration::from_hours(1);
@@ -118,7 +118,8 @@ mod tests {
             (0, missing(2), true),
             (1, missing(2), false),
             (2, missing(1), false),
-            (30, missing(1), true),
+            (9, missing(1), false),
+            (10, missing(1), true),
             (99, missing(1), false),
             (100, BarrierVerdict::Holds, true),
             (101, BarrierVerdict::Holds, false),
