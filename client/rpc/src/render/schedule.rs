@@ -111,11 +111,12 @@ pub fn render_schedule(shown: &ScheduleShowOutput, width: usize) -> String {
 /// The expected peak, and what another assignment of starts would change.
 fn peak_text(shown: &ScheduleShowOutput) -> String {
     let ScheduleShowOutput { peak, balanced_peak, .. } = shown;
+    let runs = format!("{peak} {} at once", if *peak == 1 { "run" } else { "runs" });
     if balanced_peak < peak {
         let name = &shown.schedule.name;
-        format!("{peak} runs at once, or {balanced_peak} after `rpc schedule rebalance {name}`")
+        format!("{runs}, or {balanced_peak} after `rpc schedule rebalance {name}`")
     } else {
-        format!("{peak} runs at once")
+        runs
     }
 }
 
