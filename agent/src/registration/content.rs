@@ -1,7 +1,9 @@
 //! Builds the content of the node's record. Pure.
 
 use muster_filter::state::NodeFacts;
+use muster_wire::compressed::CompressedJsonError;
 use muster_wire::node_record::NodeContent;
+use serde_json::Value;
 
 use super::fact_patterns::FactPatterns;
 use crate::config::RegistrationConfig;
@@ -44,14 +46,40 @@ impl FactSelection {
     }
 }
 
-/// The content with those parts of the state that other nodes wait for: the end of the last run, and the runs that were asked for.
-pub(super) fn with_prompt_state(content: &NodeContent) -> NodeContent {
-    let state = content.state.as_ref();
-    let ended = state.and_then(|state| state.get("puppet")?.get("last_run")?.get("ended"));
-    let again = state.and_then(|state| state.get("again"));
-    let parts = [("ended", ended), ("again", again)].into_iter();
-    let parts = parts.filter_map(|(name, value)| Some((name.to_owned(), value?.clone())));
-    NodeContent { state: NodeFacts::from_map(parts.collect()).ok(), ..content.clone() }
+/// What of a record is published without the longer interval of the state: everything besides the state, the runs that were asked for, and that a run has ended.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct PromptParts {
+    digest: String,
+    ended: Option<Value>,
+    is_applying: bool,
+}
+
+impl PromptParts {
+    /// Those of this content.
+    pub(super) fn of(content: &NodeContent) -> Result<Self, CompressedJsonError> {
+        let state = content.state.as_ref();
+        let again = state.and_then(|state| state.get("again"));
+        let again = again.map(|again| ("again".to_owned(), again.clone()));
+        let reduced = NodeContent {
+            state: NodeFacts::from_map(again.into_iter().collect()).ok(),
+            ..content.clone()
+        };
+        let puppet = state.and_then(|state| state.get("puppet"));
+        let value = |names: &[&str]| names.iter().try_fold(puppet?, |value, name| value.get(name));
+        Ok(Self {
+            digest: reduced.digest()?,
+            ended: value(&["last_run", "ended"]).cloned(),
+            is_applying: value(&["applying"]) == Some(&Value::Bool(true)),
+        })
+    }
+
+    /// Whether a record with these parts is published at once. A run in progress is no reason, and its end is, also if it was published while it was in
+    /// progress: otherwise the directory says for minutes that the node applies a catalog.
+    pub(super) fn differ_from(&self, published: &Self) -> bool {
+        let has_ended =
+            !self.is_applying && (published.is_applying || self.ended != published.ended);
+        self.digest != published.digest || has_ended
+    }
 }
 
 /// The content of the node's record now.
@@ -81,4 +109,34 @@ pub(super) fn largest_facts(content: &NodeContent) -> String {
     sizes.truncate(NAMED_FACTS);
     let named = sizes.iter().map(|(size, name)| format!("{name} ({size} bytes)"));
     named.collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_filter::state::NodeFacts;
+    use muster_wire::node_record::NodeContent;
+    use serde_json::{Value, json};
+
+    use super::PromptParts;
+
+    fn parts(state: &Value) -> PromptParts {
+        let state = NodeFacts::from_map(state.as_object().unwrap().clone()).unwrap();
+        PromptParts::of(&NodeContent { state: Some(state), ..NodeContent::default() }).unwrap()
+    }
+
+    #[test]
+    fn end_of_a_run_is_published_at_once_and_its_progress_is_not() {
+        let idle = parts(&json!({"puppet": {"applying": false, "last_run": {"ended": 1}}}));
+        let busy = parts(&json!({"puppet": {"applying": true, "last_run": {"ended": 1}}}));
+        let ending = parts(&json!({"puppet": {"applying": true, "last_run": {"ended": 2}}}));
+        let ended = parts(&json!({"puppet": {"applying": false, "last_run": {"ended": 2}}}));
+        let asked =
+            parts(&json!({"again": {}, "puppet": {"applying": false, "last_run": {"ended": 1}}}));
+        assert!(
+            !busy.differ_from(&idle) && !ending.differ_from(&idle) && !ending.differ_from(&busy)
+        );
+        assert!(ended.differ_from(&idle) && ended.differ_from(&busy) && ended.differ_from(&ending));
+        assert!(idle.differ_from(&busy), "a run that has left no summary");
+        assert!(asked.differ_from(&idle));
+    }
 }

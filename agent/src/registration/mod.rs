@@ -27,7 +27,7 @@ use uuid::Uuid;
 
 use crate::config::{Config, RegistrationConfig};
 use crate::core::DaemonCore;
-use content::{FactSelection, build_content, largest_facts, with_prompt_state};
+use content::{FactSelection, PromptParts, build_content, largest_facts};
 
 /// Interval of the search for changes.
 const CHANGE_POLL_INTERVAL: Duration = Duration::from_secs(5);
@@ -61,8 +61,8 @@ enum RegistrationError {
 /// The record that the directory has.
 struct PublishedRecord {
     digest: String,
-    /// The digest of what is published without the longer interval of the state.
-    prompt_digest: String,
+    /// What was published without the longer interval of the state.
+    prompt: PromptParts,
     /// When the token that signed it was issued.
     token_issued_at: Millis,
     time: Millis,
@@ -196,7 +196,7 @@ impl NodeRegistration {
         }
         self.seen = None;
         self.published = found.map(|OpenRecord { record, sender }| PublishedRecord {
-            prompt_digest: self.prompt_digest_of(&record).unwrap_or_default(),
+            prompt: self.prompt_parts_of(&record).unwrap_or_default(),
             digest: record.digest,
             token_issued_at: sender.issued_at,
             time: record.time,
@@ -220,8 +220,8 @@ impl NodeRegistration {
         Ok(without_state(&self.selection.stable(&record.decode_content()?)))
     }
 
-    fn prompt_digest_of(&self, record: &NodeRecord) -> Result<String, CompressedJsonError> {
-        with_prompt_state(&self.selection.stable(&record.decode_content()?)).digest()
+    fn prompt_parts_of(&self, record: &NodeRecord) -> Result<PromptParts, CompressedJsonError> {
+        PromptParts::of(&self.selection.stable(&record.decode_content()?))
     }
 
     /// The history of the record in the bucket, with what differs in the new one. It is kept in the bucket only, because it is needed rarely.
@@ -293,10 +293,9 @@ impl NodeRegistration {
         let record = NodeRecord::new(identity, time, &content, &stable)
             .map_err(RegistrationError::Encode)?;
         let base = without_state(&stable);
-        let prompt_digest =
-            with_prompt_state(&stable).digest().map_err(RegistrationError::Encode)?;
+        let prompt = PromptParts::of(&stable).map_err(RegistrationError::Encode)?;
         if let Some(published) = self.published.as_ref().filter(|_| !is_refresh_due) {
-            let is_same = published.prompt_digest == prompt_digest
+            let is_same = !prompt.differ_from(&published.prompt)
                 && published.token_issued_at == token_issued_at;
             if is_same && published.digest == record.digest {
                 return Ok(true);
@@ -325,7 +324,7 @@ impl NodeRegistration {
             .map_err(RegistrationError::Write)?;
         self.published = Some(PublishedRecord {
             digest: record.digest,
-            prompt_digest,
+            prompt,
             token_issued_at,
             time,
             at: Instant::now(),

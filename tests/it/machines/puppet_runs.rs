@@ -15,7 +15,7 @@ use super::fleet::MachineFleet;
 use super::nodes::{MachineNodes, NodeOptions, node_name};
 use super::{RECOVERY_TIMEOUT, again_runs, scheduled_runs};
 
-const MACHINES: usize = 10;
+pub(super) const MACHINES: usize = 10;
 const LIMIT: usize = 4;
 /// The port that agents expect.
 const SERVER_PORT: u16 = 8140;

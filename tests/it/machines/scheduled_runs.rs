@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use super::RECOVERY_TIMEOUT;
 use super::nodes::{MachineNodes, node_name};
+use super::puppet_runs::MACHINES;
 
 /// The scheduler of this fleet runs here.
 const SCHEDULER: &str = "m1";
@@ -60,11 +61,12 @@ async fn read_starts(nodes: &MachineNodes) -> Vec<Vec<u64>> {
     texts.iter().map(parse).collect()
 }
 
-/// Waits until each machine has this number of runs.
-async fn await_runs(nodes: &MachineNodes, count: usize) -> Vec<Vec<u64>> {
+/// Waits until each machine has its number of runs.
+async fn await_runs(nodes: &MachineNodes, counts: &[usize]) -> Vec<Vec<u64>> {
     poll_until_ok("the scheduled runs", INTERVAL * 4, async || {
         let starts = read_starts(nodes).await;
-        if starts.iter().all(|own| own.len() >= count) { Ok(starts) } else { Err(starts) }
+        let is_enough = starts.iter().zip(counts).all(|(own, count)| own.len() >= *count);
+        if is_enough { Ok(starts) } else { Err(starts) }
     })
     .await
 }
@@ -107,7 +109,7 @@ pub(super) async fn schedule_spreads_runs_yields_and_catches_up(
     })
     .await;
 
-    let starts = await_runs(nodes, 3).await;
+    let starts = await_runs(nodes, &[2; MACHINES]).await;
     let highest = most_starts_in_window(&starts, INTERVAL);
     assert!(highest <= 5, "{highest} starts in a window for three: {starts:?}");
 
@@ -118,8 +120,8 @@ pub(super) async fn schedule_spreads_runs_yields_and_catches_up(
     nodes.machines.sh(SCHEDULER, "systemctl stop rpcd").await;
     simulate_delay(OUTAGE).await;
     nodes.machines.sh(SCHEDULER, "systemctl start rpcd").await;
-    let count = before.iter().map(Vec::len).max().unwrap_or(0) + 1;
-    let after = await_runs(nodes, count).await;
+    let counts: Vec<usize> = before.iter().map(|own| own.len() + 1).collect();
+    let after = await_runs(nodes, &counts).await;
     for (machine, starts) in nodes.machines.names().iter().zip(&after) {
         // The scheduler's own node was down, and the person's run delayed the other.
         if [SCHEDULER, PERSON].contains(machine) {
@@ -135,22 +137,23 @@ pub(super) async fn schedule_spreads_runs_yields_and_catches_up(
     nodes.operator.run_successfully(&["schedule", "remove", "puppet"]).await;
 }
 
-/// While a person runs `puppet agent --test`, the machine's turn is skipped, and the history says why.
+/// While a person runs `puppet agent --test`, the scheduled run of the machine waits or is skipped: the two do not overlap.
 async fn yields_to_a_person(nodes: &MachineNodes) {
     let (machines, name) = (&nodes.machines, node_name(PERSON));
-    machines.sh(PERSON, "touch /var/hold").await;
+    machines.sh(PERSON, "rm -f /var/scheduled; touch /var/hold").await;
     let interactive = machines.run(PERSON, "puppet agent --test --color=false");
     let yields = async {
-        poll_until_ok("the turn is skipped", INTERVAL * 3, async || {
-            let words = ["schedule", "history", "puppet", "--node", &name, "--count", "5"];
+        poll_until_ok("the scheduled run yields", INTERVAL * 3, async || {
+            let runs = nodes.call(PERSON, &["puppet", "runs", "count=1"]).await;
+            let state = &runs["data"]["runs"][0]["state"];
+            let words = ["schedule", "history", "puppet", "--node", &name, "--count", "1"];
             let (history, _) = nodes.operator.run_json(&words).await;
-            let entries = history["entries"].as_array().cloned().unwrap_or_default();
-            let is_skipped = |entry: &Value| {
-                entry["outcome"] == "skipped" && entry["reason"] == "already running"
-            };
-            if entries.iter().any(is_skipped) { Ok(()) } else { Err(history) }
+            let is_skipped = history["entries"][0]["reason"] == "already running";
+            if state == "waiting_lock" || is_skipped { Ok(()) } else { Err((runs, history)) }
         })
         .await;
+        let begun = machines.sh(PERSON, "grep -c begin /var/scheduled").await;
+        assert_eq!(begun.trim(), "1", "a scheduled run began beside that of a person");
         machines.sh(PERSON, "rm /var/hold").await;
     };
     let (output, ()) = tokio::join!(interactive, yields);
