@@ -102,8 +102,7 @@ pub(super) fn build_content(
 
 /// The largest facts with their sizes as JSON, for an error.
 pub(super) fn largest_facts(content: &NodeContent) -> String {
-    let size =
-        |(name, value): (&String, &serde_json::Value)| (value.to_string().len(), name.clone());
+    let size = |(name, value): (&String, &Value)| (value.to_string().len(), name.clone());
     let mut sizes: Vec<_> = content.facts.iter().map(size).collect();
     sizes.sort_unstable_by(|one, other| other.cmp(one));
     sizes.truncate(NAMED_FACTS);
