@@ -73,13 +73,14 @@ pub const NODES_BUCKET: BucketDefinition = BucketDefinition {
     max_bytes: None,
 };
 
-/// Schedules, signed by their authors, what they did last on each node, and the leader lease. Only services read and write it.
+/// Schedules, signed by their authors, what they did last on each node, and the leader lease. Only services read and write it. No space is reserved, because
+/// the other buckets reserve almost all that the accounts of existing organisations have; the number of schedules limits its size.
 pub const SCHEDULES_BUCKET: BucketDefinition = BucketDefinition {
     name: "SCHEDULES",
     description: "Signed schedules, and their last turns",
     max_age: None,
     max_value_bytes: 512 * 1024,
-    max_bytes: Some(64 * MIB),
+    max_bytes: None,
 };
 
 /// All buckets.

@@ -6,6 +6,8 @@ use muster_schedule::ScheduleError;
 use muster_wire::identity::{Identity, SubjectName};
 use muster_wire::schedule_grant::GrantError;
 
+use crate::store::MAX_SCHEDULES;
+
 /// Why a schedule cannot be added, changed or executed.
 #[derive(Debug, thiserror::Error)]
 pub enum SchedulerError {
@@ -47,6 +49,9 @@ pub enum SchedulerError {
         /// Its author.
         author: String,
     },
+    /// There are too many.
+    #[error("there are {MAX_SCHEDULES} schedules already; remove one, or give one a wider filter")]
+    TooMany,
     /// There is none of this name.
     #[error("there is no schedule {0}; `rpc schedule list` shows all")]
     Unknown(SubjectName),

@@ -20,6 +20,8 @@ use serde::{Deserialize, Serialize};
 
 /// Number of parts in which the turns of a schedule are stored, so that each stays small with 50,000 nodes.
 const TURN_PARTS: u16 = 128;
+/// Most schedules. It limits the size of the bucket.
+pub(crate) const MAX_SCHEDULES: usize = 256;
 /// Most entries of a history.
 pub(crate) const MAX_HISTORY: usize = 500;
 /// The key of the pause of all schedules.

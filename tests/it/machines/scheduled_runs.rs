@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use muster_tests::command::describe_output;
 use muster_tests::puppetserver::PuppetServer;
-use muster_tests::{poll_until_ok, simulate_delay};
+use muster_tests::{now, poll_until_ok, simulate_delay};
 use serde_json::Value;
 
 use super::RECOVERY_TIMEOUT;
@@ -22,7 +22,7 @@ const INTERVAL: Duration = Duration::from_mins(1);
 /// Shorter than half an interval.
 const OUTAGE: Duration = Duration::from_secs(25);
 /// A run begins with its catalog, for which machines queue at the server.
-const TOLERANCE: Duration = Duration::from_secs(15);
+const TOLERANCE: Duration = Duration::from_secs(30);
 
 /// Each run records when its work began.
 const MANIFEST: &str = r#"
@@ -137,19 +137,33 @@ pub(super) async fn schedule_spreads_runs_yields_and_catches_up(
     nodes.operator.run_successfully(&["schedule", "remove", "puppet"]).await;
 }
 
+/// The last entry in the history of a node.
+async fn newest_entry(nodes: &MachineNodes, name: &str) -> Value {
+    let words = ["schedule", "history", "puppet", "--node", name, "--count", "1"];
+    let (mut history, _) = nodes.operator.run_json(&words).await;
+    history["entries"][0].take()
+}
+
 /// While a person runs `puppet agent --test`, the scheduled run of the machine waits or is skipped: the two do not overlap.
 async fn yields_to_a_person(nodes: &MachineNodes) {
     let (machines, name) = (&nodes.machines, node_name(PERSON));
-    machines.sh(PERSON, "rm -f /var/scheduled; touch /var/hold").await;
+    // Just after a scheduled run, so that the person's run is the next one.
+    poll_until_ok("a scheduled run has ended", INTERVAL * 3, async || {
+        let newest = newest_entry(nodes, &name).await;
+        let age = now().saturating_sub(newest["at"].as_u64().unwrap_or_default());
+        if newest["outcome"] == "succeeded" && age < 10_000 { Ok(()) } else { Err(newest) }
+    })
+    .await;
+    machines.sh(PERSON, "rm /var/scheduled; touch /var/hold").await;
     let interactive = machines.run(PERSON, "puppet agent --test --color=false");
     let yields = async {
+        machines.await_script(PERSON, "grep -q begin /var/scheduled").await;
         poll_until_ok("the scheduled run yields", INTERVAL * 3, async || {
             let runs = nodes.call(PERSON, &["puppet", "runs", "count=1"]).await;
             let state = &runs["data"]["runs"][0]["state"];
-            let words = ["schedule", "history", "puppet", "--node", &name, "--count", "1"];
-            let (history, _) = nodes.operator.run_json(&words).await;
-            let is_skipped = history["entries"][0]["reason"] == "already running";
-            if state == "waiting_lock" || is_skipped { Ok(()) } else { Err((runs, history)) }
+            let newest = newest_entry(nodes, &name).await;
+            let is_skipped = newest["reason"] == "already running";
+            if state == "waiting_lock" || is_skipped { Ok(()) } else { Err((runs, newest)) }
         })
         .await;
         let begun = machines.sh(PERSON, "grep -c begin /var/scheduled").await;

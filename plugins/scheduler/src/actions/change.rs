@@ -11,7 +11,7 @@ use muster_wire::schedule_grant::OpenGrant;
 
 use crate::error::SchedulerError;
 use crate::handle::SchedulerHandle;
-use crate::store::{PAUSED_KEY, StoreKey, StoredSchedule, to_bytes};
+use crate::store::{MAX_SCHEDULES, PAUSED_KEY, StoreKey, StoredSchedule, to_bytes};
 use crate::view::{first_starts, parse_name};
 
 /// Tries of an update that conflicts with others.
@@ -66,6 +66,9 @@ async fn write_schedule(
     for _ in 0..MAX_UPDATE_TRIES {
         let known = read_schedule(bucket, &key).await?;
         let written = match &known {
+            None if handle.read().schedules.len() >= MAX_SCHEDULES => {
+                return Err(SchedulerError::TooMany);
+            }
             None => bucket.create(&key, to_bytes(stored)).await,
             Some((known, _)) if !may_replace => {
                 let author = handle.open_schedule(&known.grant);
