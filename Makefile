@@ -38,7 +38,7 @@ unit: tools puppet ansible packaging ## run all tests, with a real nats-server; 
 
 slow: tools puppet ## run the tests that `make test` leaves out: two minutes with a real Puppet Server, a copy of 4 GB, five minutes of leader kills, a rolling restart with 3,000 nodes
 	cargo build --locked --bin rpc --bin rpcd
-	cargo nextest run --workspace --locked --run-ignored only -E 'test(agent_mode) | test(run_and_copy) | test(permit_store_faults) | test(rolling_restart) | test(/^schedules::leaders::/)'
+	cargo nextest run --workspace --locked --run-ignored only -E 'test(agent_mode) | test(run_and_copy) | test(permit_store_faults) | test(rolling_restart) | test(/^schedules::leaders::/) | test(runs_of_a_schedule)'
 
 doc: ## build the API documentation; warnings, such as broken links, are errors
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet

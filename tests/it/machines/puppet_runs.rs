@@ -79,24 +79,41 @@ async fn measure_runs(machines: &MachineFleet) -> (usize, Vec<usize>) {
     (highest, counts)
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn puppetserver_runs_on_ten_machines_keep_the_limit() {
-    let Some(server) = PuppetServer::start().await else { return };
+/// Ten machines with certificates of the server, and the relay of their connections to it.
+async fn start_machines(server: &PuppetServer) -> Option<(MachineNodes, JoinHandle<()>)> {
     let options = NodeOptions {
         puppet: true,
         configuration: again_runs::CONFIGURATION,
         ..NodeOptions::default()
     };
-    let Some(nodes) = MachineNodes::start(MACHINES, options).await else { return };
+    let nodes = MachineNodes::start(MACHINES, options).await?;
     let machines = &nodes.machines;
     let relay = relay(&machines.host, server.port()).await;
     server.write_manifest(MANIFEST);
     let names = machines.names();
     stream::iter(&names)
         .for_each_concurrent(CONCURRENT, async |machine| {
-            request_certificate(machines, &server, machine).await;
+            request_certificate(machines, server, machine).await;
         })
         .await;
+    Some((nodes, relay))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs ten minutes of a machine that does nothing else; `make slow` runs it"]
+async fn puppetserver_runs_of_a_schedule_are_spread_yield_and_catch_up() {
+    let Some(server) = PuppetServer::start().await else { return };
+    let Some((nodes, relay)) = start_machines(&server).await else { return };
+    scheduled_runs::schedule_spreads_runs_yields_and_catches_up(&nodes, &server).await;
+    relay.abort();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn puppetserver_runs_on_ten_machines_keep_the_limit() {
+    let Some(server) = PuppetServer::start().await else { return };
+    let Some((nodes, relay)) = start_machines(&server).await else { return };
+    let machines = &nodes.machines;
+    let names = machines.names();
 
     let limit = LIMIT.to_string();
     let (document, code) =
@@ -117,7 +134,6 @@ async fn puppetserver_runs_on_ten_machines_keep_the_limit() {
     requested_run_refuses_an_interactive_run(&nodes, "m3").await;
     again_runs::machines_get_the_runs_that_they_need(&nodes, &server).await;
     again_runs::loop_is_stopped_and_named(&nodes, &server).await;
-    scheduled_runs::schedule_spreads_runs_yields_and_catches_up(&nodes, &server).await;
     relay.abort();
 }
 
