@@ -211,8 +211,10 @@ async fn start_scheduler(
     let clients = config.collectives.iter();
     let clients = clients.map(|name| (name.clone(), create_client(name.clone()))).collect();
     let host = config.identity.clone();
-    let service = SchedulerService::new(host, handle, (&bus, signer), clients, &options);
+    let service = SchedulerService::new(host, handle, (bus.clone(), signer), clients, &options);
     tasks.push(tokio::spawn(service.run_until_stopped(stop.clone())));
+    // The service closes the connection, after a leader has given up its lease.
+    let bus = bus.lend_connection();
     tasks.push(answer_requests::<SchedulerPlugin>(config, service_core, bus, stop)?);
     Ok(tasks)
 }

@@ -71,7 +71,7 @@ pub struct RpcCall {
     pub approval: Option<String>,
     /// The schedule that the call is made for, for schedulers.
     pub grant: Option<RequestGrant>,
-    /// The id of the request; a new one if absent. For calls that a node must not execute twice, whoever sends them.
+    /// The id of the request; a new one if absent. For a request that several services may send and that a node executes once.
     pub id: Option<Uuid>,
     /// Names of inputs in `data` that are encrypted for each node. Needs [`CallTarget::Nodes`].
     pub sensitive: BTreeSet<String>,

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::num::NonZeroU32;
-use std::time::Duration;
 
+use muster_bus::Bytes;
 use muster_contract::schedule::ScheduleEntry;
 use muster_directory::SelectedNode;
 use muster_schedule::{
@@ -14,12 +14,11 @@ use muster_wire::Millis;
 use muster_wire::identity::{Identity, SubjectName};
 use muster_wire::schedule_grant::OpenGrant;
 
-use crate::store::{
-    MAX_HISTORY, NodeProgress, NodeTurn, ScheduleRecords, StoreKey, StoredSeat, TurnOutcome,
-    TurnPart, to_bytes,
+use crate::node_progress::{
+    NodeProgress, NodeTurn, StoredSeat, TurnOutcome, is_applying, last_run, seat_list,
 };
+use crate::store::{MAX_HISTORY, PauseState, ScheduleRecords, StoreKey, TurnPart, to_bytes};
 use crate::turn::{FinishedTurn, TurnRequest};
-use crate::view::{is_applying, last_puppet_run, seat_list};
 
 /// How long a request of the leader before counts against the limit, if the schedule states no timeout.
 const INHERITED_TIMEOUT: Millis = 60_000;
@@ -36,6 +35,8 @@ pub(crate) struct ActiveSchedule {
     pub(crate) opened: OpenGrant,
     pub(crate) schedule: CompiledSchedule,
     pub(crate) is_paused: bool,
+    /// Turns that were due before do not count.
+    active_since: Millis,
     seats: SeatList,
     nodes: BTreeMap<Identity, NodeProgress>,
     selected: BTreeMap<Identity, SelectedNode>,
@@ -75,7 +76,8 @@ impl ActiveSchedule {
             text,
             opened,
             schedule,
-            is_paused: records.schedule.as_ref().is_some_and(|stored| stored.paused.is_some()),
+            is_paused: false,
+            active_since: 0,
             seats,
             nodes: records.nodes.clone(),
             selected: BTreeMap::new(),
@@ -97,7 +99,16 @@ impl ActiveSchedule {
         (opened, schedule): (OpenGrant, CompiledSchedule),
     ) {
         (self.text, self.opened, self.schedule) = (text, opened, schedule);
-        self.selected.clear();
+        // Others may match.
+        self.selected_once = false;
+    }
+
+    /// Takes whether the schedule, or all, are paused. After a pause the turn that goes on is made up for, and earlier ones do not count as missed.
+    pub(crate) fn set_pause(&mut self, own: &PauseState, all: &PauseState) {
+        self.is_paused = own.paused.is_some() || all.paused.is_some();
+        let resumed = own.resumed.max(all.resumed);
+        let turn = resumed.map(|resumed| self.schedule.last_slot_at(resumed).unwrap_or(resumed));
+        self.active_since = self.opened.grant.issued_at.max(turn.unwrap_or(0));
     }
 
     /// Takes the nodes that match now, and gives seats to new ones.
@@ -161,8 +172,7 @@ impl ActiveSchedule {
     /// Nodes that have become overdue since the last call.
     pub(crate) fn take_overdue(&mut self, now: Millis) -> BTreeSet<Identity> {
         let last_run = |node: &Identity| self.last_run(node);
-        let since = self.opened.grant.issued_at;
-        let found = find_overdue(&self.schedule, &self.seats, &last_run, since, now);
+        let found = find_overdue(&self.schedule, &self.seats, &last_run, self.active_since, now);
         let overdue: BTreeSet<Identity> = found.into_iter().map(|overdue| overdue.node).collect();
         let new = overdue.difference(&self.overdue).cloned().collect();
         self.overdue = overdue;
@@ -177,7 +187,7 @@ impl ActiveSchedule {
         let handled = |node: &Identity| Some(self.nodes.get(node)?.last.as_ref()?.slot);
         let running = |node: &Identity| {
             self.in_flight.contains(node)
-                || self.is_puppet() && self.selected.get(node).is_some_and(is_applying)
+                || self.schedule.is_puppet_run() && self.selected.get(node).is_some_and(is_applying)
         };
         let inherited = self.inherited.iter().filter(|end| **end > now).count();
         let limit = self.schedule.spec().limit.map(NonZeroU32::get);
@@ -191,22 +201,13 @@ impl ActiveSchedule {
             running: &running,
             in_flight: self.in_flight.len().saturating_add(inherited).saturating_add(reserved),
             last_start: self.last_start,
-            active_since: self.opened.grant.issued_at,
+            active_since: self.active_since,
             now,
         })
     }
 
-    /// The last run of a node: by its own account for Puppet, otherwise the last success of this schedule.
-    pub(crate) fn last_run(&self, node: &Identity) -> Option<Millis> {
-        if self.is_puppet() {
-            return self.selected.get(node).and_then(last_puppet_run);
-        }
-        let last = self.nodes.get(node)?.last.as_ref()?;
-        (last.outcome == TurnOutcome::Succeeded).then_some(last.at)
-    }
-
-    fn is_puppet(&self) -> bool {
-        self.schedule.is_puppet_run()
+    fn last_run(&self, node: &Identity) -> Option<Millis> {
+        last_run(&self.schedule, self.selected.get(node), self.nodes.get(node))
     }
 
     /// Notes that a request is sent.
@@ -255,8 +256,9 @@ impl ActiveSchedule {
             took_ms,
         };
         self.push_history(&turn, node);
-        if finished.outcome == TurnOutcome::Succeeded && finished.took > Duration::ZERO {
-            self.nodes.entry(node.clone()).or_default().duration = Some(took_ms);
+        if finished.outcome == TurnOutcome::Succeeded {
+            let known = self.nodes.entry(node.clone()).or_default();
+            (known.succeeded, known.duration) = (Some(now), Some(took_ms));
         }
         self.store_turn(node, turn);
     }
@@ -272,9 +274,9 @@ impl ActiveSchedule {
         self.dirty.insert(StoreKey::History(self.name.clone()));
     }
 
-    /// The values to write, by key.
-    pub(crate) fn take_dirty(&mut self) -> Vec<(StoreKey, muster_bus::Bytes)> {
-        let keys = std::mem::take(&mut self.dirty);
+    /// The values to write, by key; each until [`Self::mark_stored`].
+    pub(crate) fn unstored(&self) -> Vec<(StoreKey, Bytes)> {
+        let keys = &self.dirty;
         if keys.is_empty() {
             return Vec::new();
         }
@@ -292,8 +294,8 @@ impl ActiveSchedule {
         keys.iter().map(|key| (key.clone(), value(key))).collect()
     }
 
-    /// Writes these keys again later: their write failed.
-    pub(crate) fn mark_dirty(&mut self, key: StoreKey) {
-        self.dirty.insert(key);
+    /// The value of this key was written.
+    pub(crate) fn mark_stored(&mut self, key: &StoreKey) {
+        self.dirty.remove(key);
     }
 }

@@ -122,15 +122,11 @@ impl SchedulerHandle {
         self.0.applied.send_replace(entry.revision);
     }
 
-    /// Forgets everything: the bucket is read again.
-    pub(crate) fn clear(&self) {
-        *self.0.state.write().unwrap_or_else(PoisonError::into_inner) = StoredState::default();
-        self.0.applied.send_replace(0);
-    }
-
-    /// Everything that is stored was read.
-    pub(crate) fn mark_ready(&self) {
-        self.0.ready.send_if_modified(|ready| !std::mem::replace(ready, true));
+    /// Takes everything that is stored, up to this revision.
+    pub(crate) fn replace(&self, state: StoredState, revision: u64) {
+        *self.0.state.write().unwrap_or_else(PoisonError::into_inner) = state;
+        self.0.applied.send_replace(revision);
+        self.0.ready.send_replace(true);
     }
 
     /// Waits until everything that is stored was read once.

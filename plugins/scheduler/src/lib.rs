@@ -14,6 +14,7 @@ mod active;
 mod error;
 mod handle;
 mod health;
+mod node_progress;
 mod report;
 mod service;
 mod store;

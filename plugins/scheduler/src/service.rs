@@ -16,6 +16,7 @@ use crate::error::SchedulerError;
 use crate::handle::SchedulerHandle;
 use crate::health::{HealthOptions, PoolLimits, follow_health};
 use crate::report::EventReporter;
+use crate::store::StoredState;
 use crate::term::LeaderTerm;
 
 /// Pause after a broker error.
@@ -28,6 +29,7 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 pub struct SchedulerService {
     host: Identity,
     handle: SchedulerHandle,
+    bus: Bus,
     bucket: Bucket,
     clients: Vec<(SubjectName, Client)>,
     reporter: EventReporter,
@@ -42,7 +44,7 @@ impl SchedulerService {
     pub fn new(
         host: Identity,
         handle: SchedulerHandle,
-        (bus, signer): (&Bus, Signer),
+        (bus, signer): (Bus, Signer),
         clients: Vec<(SubjectName, Client)>,
         options: &SchedulerOptions,
     ) -> Self {
@@ -53,6 +55,7 @@ impl SchedulerService {
         Self {
             host,
             handle,
+            bus,
             bucket,
             clients,
             reporter,
@@ -62,12 +65,15 @@ impl SchedulerService {
         }
     }
 
-    /// Runs until it is stopped. While the broker is away, nothing is sent.
+    /// Runs until it is stopped. A leader then stores what it knows and gives up its lease, so that another instance continues at once. While the broker is away,
+    /// nothing is sent.
     pub async fn run_until_stopped(self, stop: CancellationToken) {
         tokio::select! {
-            () = stop.cancelled() => {}
             () = self.follow_always() => {}
-            () = self.lead_always(&stop) => {}
+            () = self.lead_until(&stop) => {}
+        }
+        if let Err(error) = self.bus.close().await {
+            tracing::debug!(%error, "cannot close the connection of the scheduler cleanly");
         }
     }
 
@@ -80,15 +86,18 @@ impl SchedulerService {
         }
     }
 
-    /// Applies all entries, then each change. Ends when the bucket was created again.
+    /// Reads everything, then applies each change. Ends when the bucket was created again.
     async fn follow(&self) -> Result<(), BucketError> {
         let mut watch = self.bucket.retry_until_dropped().watch(">").await?;
-        self.handle.clear();
+        // A leader must not see a part of what is stored: it would give seats to nodes that have one.
+        let mut state = StoredState::default();
+        while !watch.is_current() {
+            let Some(entry) = watch.next().await? else { return Ok(()) };
+            state.apply(&entry);
+        }
+        self.handle.replace(state, watch.complete_revision());
         let mut check = tokio::time::interval(CHECK_INTERVAL);
         loop {
-            if watch.is_current() {
-                self.handle.mark_ready();
-            }
             tokio::select! {
                 entry = watch.next() => match entry? {
                     Some(entry) => self.handle.apply(&entry),
@@ -99,20 +108,29 @@ impl SchedulerService {
         }
     }
 
-    async fn lead_always(&self, stop: &CancellationToken) {
-        loop {
+    async fn lead_until(&self, stop: &CancellationToken) {
+        while !stop.is_cancelled() {
             if let Err(error) = self.lead(stop).await {
                 let error = muster_api::base::error_chain(&error);
                 tracing::warn!(error, "the scheduler is interrupted; it tries again");
             }
-            tokio::time::sleep(RETRY_DELAY).await;
+            tokio::select! {
+                () = tokio::time::sleep(RETRY_DELAY) => {}
+                () = stop.cancelled() => {}
+            }
         }
     }
 
     /// Waits for leadership, and sends requests until it is lost.
     async fn lead(&self, stop: &CancellationToken) -> Result<(), SchedulerError> {
-        self.handle.wait_ready().await;
-        let lease = leader::wait_for_leadership(&self.bucket, &self.host, self.lease).await?;
+        let electing = async {
+            self.handle.wait_ready().await;
+            leader::wait_for_leadership(&self.bucket, &self.host, self.lease).await
+        };
+        let lease = tokio::select! {
+            lease = electing => lease?,
+            () = stop.cancelled() => return Ok(()),
+        };
         tracing::info!(epoch = lease.epoch, "became the leader of the schedules");
         // The last leader's writes may still be on their way to this instance.
         self.handle.wait_applied(lease.epoch).await;

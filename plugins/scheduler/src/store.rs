@@ -4,7 +4,7 @@
 //! schedule.NAME        the signed schedule, and whether it is paused
 //! turns.NAME.PART      the seat of each node, and its last turn, in 128 parts by a hash of the node's name
 //! history.NAME         the last turns of all nodes
-//! paused               all schedules are paused
+//! paused               whether all schedules are paused
 //! leader               the leader lease
 //! ```
 //!
@@ -18,6 +18,8 @@ use muster_wire::Millis;
 use muster_wire::identity::{Identity, SubjectName};
 use serde::{Deserialize, Serialize};
 
+use crate::node_progress::NodeProgress;
+
 /// Number of parts in which the turns of a schedule are stored, so that each stays small with 50,000 nodes.
 const TURN_PARTS: u16 = 128;
 /// Most schedules. It limits the size of the bucket.
@@ -27,107 +29,28 @@ pub(crate) const MAX_HISTORY: usize = 500;
 /// The key of the pause of all schedules.
 pub(crate) const PAUSED_KEY: &str = "paused";
 
+/// Whether something is paused, and when it was resumed last.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct PauseState {
+    /// Who paused it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) paused: Option<SchedulePause>,
+    /// When it was resumed last. Turns of the time before are not missed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) resumed: Option<Millis>,
+}
+
 /// A stored schedule.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct StoredSchedule {
     /// The signed grant.
     pub(crate) grant: String,
-    /// Who paused it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) paused: Option<SchedulePause>,
+    /// Whether it is paused.
+    #[serde(default)]
+    pub(crate) pause: PauseState,
     /// When a caller last asked to assign the seats by load.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) rebalance: Option<Millis>,
-}
-
-/// What became of a node's turn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum TurnOutcome {
-    /// The request was sent.
-    Begun,
-    /// The action succeeded.
-    Succeeded,
-    /// The action failed.
-    Failed,
-    /// The node does not need it: it has run recently, or runs now.
-    Skipped,
-    /// The node refused the request.
-    Refused,
-    /// The node did not reply.
-    NoAnswer,
-    /// There was no room before the last start of the turn.
-    Missed,
-}
-
-impl TurnOutcome {
-    /// The word in outputs.
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Self::Begun => "begun",
-            Self::Succeeded => "succeeded",
-            Self::Failed => "failed",
-            Self::Skipped => "skipped",
-            Self::Refused => "refused",
-            Self::NoAnswer => "no_answer",
-            Self::Missed => "missed",
-        }
-    }
-}
-
-/// The last turn of a node.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct NodeTurn {
-    /// The time in the schedule.
-    pub(crate) slot: Millis,
-    /// When it was decided.
-    pub(crate) at: Millis,
-    /// What became of it.
-    pub(crate) outcome: TurnOutcome,
-    /// Why, or the result in words.
-    pub(crate) reason: String,
-    /// How long the request took, in milliseconds.
-    pub(crate) took_ms: Millis,
-}
-
-impl NodeTurn {
-    /// As an entry of a history.
-    pub(crate) fn to_entry(&self, node: &Identity) -> ScheduleEntry {
-        ScheduleEntry {
-            at: self.at,
-            slot: self.slot,
-            node: node.to_string(),
-            outcome: self.outcome.as_str().to_owned(),
-            reason: self.reason.clone(),
-            took_ms: self.took_ms,
-        }
-    }
-}
-
-/// The seat of a node: see [`muster_schedule::SeatList`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct StoredSeat {
-    /// Its number.
-    pub(crate) number: u32,
-    /// When the node joined the schedule.
-    pub(crate) since: Millis,
-    /// Since when it no longer matches.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) absent_since: Option<Millis>,
-}
-
-/// What is known of one node of a schedule.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct NodeProgress {
-    /// Its seat; absent after it has left the schedule.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) seat: Option<StoredSeat>,
-    /// Its last turn.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) last: Option<NodeTurn>,
-    /// How long its last successful request took, in milliseconds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) duration: Option<Millis>,
 }
 
 /// What is known of the nodes of one part.
@@ -198,7 +121,8 @@ pub(crate) struct ScheduleRecords {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct StoredState {
     pub(crate) schedules: BTreeMap<SubjectName, ScheduleRecords>,
-    pub(crate) paused: Option<SchedulePause>,
+    /// Whether all schedules are paused.
+    pub(crate) pause: PauseState,
 }
 
 impl StoredState {
@@ -207,7 +131,7 @@ impl StoredState {
         let Some(key) = StoreKey::parse(&entry.key) else { return };
         let value = entry.value.as_ref();
         let applied = match key {
-            StoreKey::Paused => read(value).map(|paused| self.paused = paused),
+            StoreKey::Paused => read(value).map(|pause| self.pause = pause.unwrap_or_default()),
             StoreKey::Schedule(name) => read(value).map(|schedule: Option<StoredSchedule>| {
                 if schedule.is_none() {
                     self.schedules.remove(&name);

@@ -1,6 +1,7 @@
 //! One term as the leader: plans each schedule when something changed or is due, sends the requests, and stores what became of them.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::time::Duration;
 
 use muster_api::base::error_chain;
@@ -16,10 +17,9 @@ use crate::active::ActiveSchedule;
 use crate::error::SchedulerError;
 use crate::handle::SchedulerHandle;
 use crate::health::PoolLimits;
+use crate::node_progress::{TurnOutcome, node_paths};
 use crate::report::EventReporter;
-use crate::store::TurnOutcome;
 use crate::turn::{FinishedTurn, TurnRequest, build_call, perform};
-use crate::view::node_paths;
 
 /// How often the nodes that match are read again, at most.
 const SELECT_INTERVAL: Duration = Duration::from_secs(1);
@@ -42,7 +42,6 @@ pub(crate) struct LeaderTerm<'a> {
     schedules: BTreeMap<SubjectName, ActiveSchedule>,
     /// Signed schedules that were refused, by name. They are tried again when the account token was confirmed.
     refused: BTreeMap<SubjectName, String>,
-    all_paused: bool,
     tasks: JoinSet<FinishedTurn>,
 }
 
@@ -61,7 +60,6 @@ impl<'a> LeaderTerm<'a> {
             limits,
             schedules: BTreeMap::new(),
             refused: BTreeMap::new(),
-            all_paused: false,
             tasks: JoinSet::new(),
         }
     }
@@ -115,18 +113,16 @@ impl<'a> LeaderTerm<'a> {
     /// Takes schedules that were added, replaced, paused or removed. Returns whether nodes must be selected.
     fn take_changes(&mut self) -> bool {
         let state = self.handle.read();
-        self.all_paused = state.paused.is_some();
         self.schedules.retain(|name, _| {
             state.schedules.get(name).is_some_and(|records| records.schedule.is_some())
         });
         let mut is_new = false;
         for (name, records) in &state.schedules {
             let Some(stored) = &records.schedule else { continue };
-            let is_paused = stored.paused.is_some();
             if let Some(active) = self.schedules.get_mut(name)
                 && active.text == stored.grant
             {
-                active.is_paused = is_paused;
+                active.set_pause(&stored.pause, &state.pause);
                 active.rebalance_if_requested(stored.rebalance);
                 continue;
             }
@@ -142,13 +138,17 @@ impl<'a> LeaderTerm<'a> {
                 }
             };
             is_new = true;
-            if let Some(active) = self.schedules.get_mut(name) {
-                active.replace(text, opened);
-                active.is_paused = is_paused;
-            } else {
-                let active = ActiveSchedule::new(name.clone(), text, opened, records);
-                self.schedules.insert(name.clone(), active);
-            }
+            let active = match self.schedules.entry(name.clone()) {
+                Entry::Occupied(known) => {
+                    let active = known.into_mut();
+                    active.replace(text, opened);
+                    active
+                }
+                Entry::Vacant(place) => {
+                    place.insert(ActiveSchedule::new(name.clone(), text, opened, records))
+                }
+            };
+            active.set_pause(&stored.pause, &state.pause);
         }
         is_new
     }
@@ -160,6 +160,9 @@ impl<'a> LeaderTerm<'a> {
             match self.handle.directory().select_nodes(&active.schedule.spec().filter, &paths) {
                 Ok(Some(selected)) => {
                     active.update_nodes(selected, now);
+                    if active.is_paused {
+                        continue;
+                    }
                     let overdue = active.take_overdue(now);
                     self.reporter.report_overdue(&active.name, &overdue, now);
                 }
@@ -175,9 +178,6 @@ impl<'a> LeaderTerm<'a> {
     fn send_due(&mut self) -> Instant {
         let now = self.handle.now();
         let mut wake = now.saturating_add(duration_millis(MAX_PAUSE));
-        if self.all_paused {
-            return instant_of(wake, now);
-        }
         let names: Vec<SubjectName> = self.schedules.keys().cloned().collect();
         for name in names {
             let Some(active) = self.schedules.get_mut(&name) else { continue };
@@ -222,11 +222,9 @@ impl<'a> LeaderTerm<'a> {
 
     async fn store_changes(&mut self) -> Result<(), BucketError> {
         for active in self.schedules.values_mut() {
-            for (key, value) in active.take_dirty() {
-                if let Err(error) = self.bucket.put(&key.to_string(), value).await {
-                    active.mark_dirty(key);
-                    return Err(error);
-                }
+            for (key, value) in active.unstored() {
+                self.bucket.put(&key.to_string(), value).await?;
+                active.mark_stored(&key);
             }
         }
         Ok(())

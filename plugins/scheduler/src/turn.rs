@@ -12,7 +12,7 @@ use muster_wire::status::{ReplyReason, ReplyStatus};
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::store::TurnOutcome;
+use crate::node_progress::TurnOutcome;
 
 /// How long a node may take beyond the time of the action.
 const REPLY_SLACK: Duration = Duration::from_secs(15);

@@ -5,24 +5,22 @@ use std::collections::BTreeMap;
 use muster_contract::schedule::{
     ScheduleEntry, ScheduleLoadRow, ScheduleOverdueRow, ScheduleRow, ScheduleStartRow,
 };
-use muster_directory::{SelectedNode, ValuePath};
+use muster_directory::SelectedNode;
 use muster_schedule::{
-    CompiledSchedule, OverdueNode, ScheduleSeat, SeatList, SimulationInput, find_overdue,
-    load_curve, simulate_schedule,
+    CompiledSchedule, OverdueNode, SeatList, SimulationInput, find_overdue, load_curve,
+    simulate_schedule,
 };
 use muster_wire::Millis;
 use muster_wire::identity::{Identity, NameError, SubjectName};
 use muster_wire::schedule_grant::OpenGrant;
-use serde_json::Value;
 
 use crate::error::SchedulerError;
 use crate::handle::SchedulerHandle;
-use crate::store::{NodeProgress, ScheduleRecords, StoredSeat, TurnOutcome};
+use crate::node_progress::{
+    NodeProgress, TurnOutcome, UpcomingTurns, last_run, node_paths, seat_list,
+};
+use crate::store::ScheduleRecords;
 
-/// Path of the time of Puppet's last run, in seconds since the epoch.
-const LAST_RUN_PATH: &str = "state.puppet.last_run.time";
-/// Path of whether Puppet applies a catalog.
-const APPLYING_PATH: &str = "state.puppet.applying";
 /// First starts that `add` returns.
 const FIRST_STARTS: usize = 5;
 /// Parts of a load curve.
@@ -32,24 +30,6 @@ const DAY: Millis = 24 * HOUR;
 /// Longest time of a request of a schedule without a time limit.
 const HOUR: Millis = 60 * 60 * 1000;
 
-/// The values that a schedule reads of each node.
-pub(crate) fn node_paths() -> Vec<ValuePath> {
-    [LAST_RUN_PATH, APPLYING_PATH].iter().filter_map(|path| ValuePath::parse(path).ok()).collect()
-}
-
-/// When Puppet ran last on a node, by its own record.
-pub(crate) fn last_puppet_run(node: &SelectedNode) -> Option<Millis> {
-    node.values
-        .get(LAST_RUN_PATH)
-        .and_then(Value::as_u64)
-        .map(|seconds| seconds.saturating_mul(1000))
-}
-
-/// Whether Puppet applies a catalog on a node, whoever started it.
-pub(crate) fn is_applying(node: &SelectedNode) -> bool {
-    node.values.get(APPLYING_PATH).and_then(Value::as_bool) == Some(true)
-}
-
 /// Parses the name of a schedule.
 pub(crate) fn parse_name(text: &str) -> Result<SubjectName, muster_api::ActionError> {
     SubjectName::parse(text).map_err(|error: NameError| {
@@ -58,30 +38,14 @@ pub(crate) fn parse_name(text: &str) -> Result<SubjectName, muster_api::ActionEr
 }
 
 /// The first starts of a schedule that has no seats yet: new nodes take them in order.
-pub(crate) fn first_starts(
-    schedule: &CompiledSchedule,
-    nodes: &[SelectedNode],
-    now: Millis,
-) -> Vec<Millis> {
-    let seats = u32::try_from(nodes.len()).unwrap_or(u32::MAX);
+pub(crate) fn first_starts(schedule: &CompiledSchedule, nodes: usize, now: Millis) -> Vec<Millis> {
+    let turns = UpcomingTurns::new(schedule, now);
+    let seats = u32::try_from(nodes).unwrap_or(u32::MAX);
     let mut starts: Vec<Millis> =
-        (0..seats).filter_map(|seat| next_start(schedule, seat, None, now)).collect();
+        (0..seats).filter_map(|seat| turns.next_start(seat, None)).collect();
     starts.sort_unstable();
     starts.truncate(FIRST_STARTS);
     starts
-}
-
-/// The next start of the node on a seat, after its last turn.
-pub(crate) fn next_start(
-    schedule: &CompiledSchedule,
-    seat: u32,
-    handled: Option<Millis>,
-    now: Millis,
-) -> Option<Millis> {
-    let current = schedule.turns_until(now, 1).into_iter().next();
-    let current = current.filter(|turn| handled.is_none_or(|handled| handled < turn.slot));
-    let due = current.map(|turn| turn.due(seat)).filter(|due| *due > now);
-    due.or_else(|| schedule.next_turn_after(now).map(|turn| turn.due(seat)))
 }
 
 /// A schedule as an instance sees it.
@@ -113,7 +77,7 @@ impl<'a> ScheduleView<'a> {
             opened,
             selected: selected.unwrap_or_default(),
             now: handle.now(),
-            is_paused: all_paused || stored.paused.is_some(),
+            is_paused: all_paused || stored.pause.paused.is_some(),
         })
     }
 
@@ -125,7 +89,7 @@ impl<'a> ScheduleView<'a> {
     pub(crate) fn row(&self) -> ScheduleRow {
         let count = |outcome| {
             let nodes = self.records.nodes.values();
-            nodes.filter(|known| last_outcome(known) == Some(outcome)).count()
+            nodes.filter(|known| known.last_outcome() == Some(outcome)).count()
         };
         let mut row = ScheduleRow {
             name: self.name.to_string(),
@@ -152,10 +116,12 @@ impl<'a> ScheduleView<'a> {
         row.overdue = self.overdue().len();
         if self.is_paused { "paused" } else { "active" }.clone_into(&mut row.state);
         row.reason =
-            self.records.schedule.as_ref().and_then(|stored| stored.paused.as_ref()).map(|pause| {
-                let reason = pause.reason.as_deref().map(|reason| format!(": {reason}"));
-                format!("paused by {}{}", pause.by, reason.unwrap_or_default())
-            });
+            self.records.schedule.as_ref().and_then(|stored| stored.pause.paused.as_ref()).map(
+                |pause| {
+                    let reason = pause.reason.as_deref().map(|reason| format!(": {reason}"));
+                    format!("paused by {}{}", pause.by, reason.unwrap_or_default())
+                },
+            );
         if !self.is_paused {
             row.next = self.starts().first().map(|(at, _)| *at);
         }
@@ -171,22 +137,16 @@ impl<'a> ScheduleView<'a> {
     }
 
     /// The next start of each node, in order.
-    pub(crate) fn starts(&self) -> Vec<(Millis, &Identity)> {
+    fn starts(&self) -> Vec<(Millis, &Identity)> {
         let Some(schedule) = self.schedule() else { return Vec::new() };
-        let current = schedule.turns_until(self.now, 1).into_iter().next();
-        let next = schedule.next_turn_after(self.now);
-        let mut starts: Vec<(Millis, &Identity)> = Vec::new();
-        for (node, known) in &self.records.nodes {
-            let Some(seat) = known.seat.filter(|seat| seat.absent_since.is_none()) else {
-                continue;
-            };
-            let handled = known.last.as_ref().map(|turn| turn.slot);
-            let current =
-                current.as_ref().filter(|turn| handled.is_none_or(|slot| slot < turn.slot));
-            let due = current.map(|turn| turn.due(seat.number)).filter(|due| *due > self.now);
-            let due = due.or_else(|| next.as_ref().map(|turn| turn.due(seat.number)));
-            starts.extend(due.map(|due| (due, node)));
-        }
+        let turns = UpcomingTurns::new(schedule, self.now);
+        let next_start = |known: &NodeProgress| {
+            let seat = known.seat.filter(|seat| seat.absent_since.is_none())?;
+            turns.next_start(seat.number, known.last.as_ref().map(|turn| turn.slot))
+        };
+        let nodes = self.records.nodes.iter();
+        let mut starts: Vec<(Millis, &Identity)> =
+            nodes.filter_map(|(node, known)| Some((next_start(known)?, node))).collect();
         starts.sort_unstable();
         starts
     }
@@ -208,10 +168,7 @@ impl<'a> ScheduleView<'a> {
         let selected: BTreeMap<&Identity, &SelectedNode> =
             self.selected.iter().map(|node| (&node.identity, node)).collect();
         let last_run = |node: &Identity| {
-            if schedule.is_puppet_run() {
-                return selected.get(node).and_then(|node| last_puppet_run(node));
-            }
-            self.records.nodes.get(node).and_then(last_success)
+            last_run(schedule, selected.get(node).copied(), self.records.nodes.get(node))
         };
         let found = find_overdue(schedule, &self.seats(), &last_run, self.issued_at(), self.now);
         let row = |overdue: OverdueNode| ScheduleOverdueRow {
@@ -260,30 +217,7 @@ impl<'a> ScheduleView<'a> {
     /// Nodes whose last turn could not begin.
     pub(crate) fn missed(&self) -> Vec<ScheduleEntry> {
         let nodes = self.records.nodes.iter();
-        let missed = nodes.filter(|(_, known)| last_outcome(known) == Some(TurnOutcome::Missed));
+        let missed = nodes.filter(|(_, known)| known.last_outcome() == Some(TurnOutcome::Missed));
         missed.filter_map(|(node, known)| Some(known.last.as_ref()?.to_entry(node))).collect()
     }
-}
-
-fn last_outcome(known: &NodeProgress) -> Option<TurnOutcome> {
-    known.last.as_ref().map(|turn| turn.outcome)
-}
-
-/// When this schedule's action succeeded last on a node.
-pub(crate) fn last_success(known: &NodeProgress) -> Option<Millis> {
-    known.last.as_ref().filter(|turn| turn.outcome == TurnOutcome::Succeeded).map(|turn| turn.at)
-}
-
-/// The list of seats that is stored with the nodes.
-pub(crate) fn seat_list(nodes: &BTreeMap<Identity, NodeProgress>) -> SeatList {
-    let mut seated: Vec<(&Identity, StoredSeat)> =
-        nodes.iter().filter_map(|(node, known)| Some((node, known.seat?))).collect();
-    // Two nodes have the same seat only after a leader was killed between two writes.
-    seated.sort_by_key(|(_, seat)| seat.number);
-    let seats = seated.into_iter().map(|(node, seat)| ScheduleSeat {
-        node: node.clone(),
-        since: seat.since,
-        absent_since: seat.absent_since,
-    });
-    SeatList::try_from(seats.collect::<Vec<_>>()).unwrap_or_default()
 }

@@ -87,7 +87,7 @@ impl ScheduleFixture {
 
     /// A node with an instance of the scheduler whose leader is replaced after two seconds.
     pub(super) fn start_scheduler(&self, node: &str, service: &str) -> ScheduleNode {
-        self.start_scheduler_with(node, service, "")
+        self.start_scheduler_with(node, service, "lease_seconds = 2\n")
     }
 
     /// The same, with more settings.
@@ -101,7 +101,7 @@ impl ScheduleFixture {
         let service = self.organisation.service(service);
         let creds = UserCredentials::new(&service.token(), service.key_pair().clone()).unwrap();
         home.write("service.creds", &creds.to_text(), 0o600);
-        let options = "[plugins.schedule]\nenabled = true\ncredentials = \"../service.creds\"\nlease_seconds = 2\n";
+        let options = "[plugins.schedule]\nenabled = true\ncredentials = \"../service.creds\"\n";
         home.write("conf.d/schedule.toml", &format!("{options}{more}"), 0o644);
         ScheduleNode { daemon: home.start() }
     }

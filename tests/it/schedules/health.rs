@@ -76,7 +76,7 @@ async fn limit_of_a_pool_grows_while_its_server_is_well_and_is_halved_when_it_is
     let port = serve_status(Arc::clone(&status)).await;
     let mut events = fleet.client.listen_for_events().await.unwrap();
     let health = format!(
-        "[plugins.schedule.health.puppet]\nurl = \"http://127.0.0.1:{port}/status\"\nlatency_ms = 5000\nmax = 4\ninterval_seconds = 1\n"
+        "lease_seconds = 2\n[plugins.schedule.health.puppet]\nurl = \"http://127.0.0.1:{port}/status\"\nlatency_ms = 5000\nmax = 4\ninterval_seconds = 1\n"
     );
     let _scheduler = fleet.start_scheduler_with("mq1.example.net", "scheduler1", &health);
     let mut limits = Vec::new();

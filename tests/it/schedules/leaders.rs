@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use muster_tests::{now, simulate_delay};
+use muster_tests::{now, poll_until_ok, simulate_delay};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 use super::fixture::{
     Execution, INTERVAL_SECONDS, ScheduleFixture, ScheduleNode, slots, touch_spec,
@@ -53,12 +55,36 @@ fn assert_turns(node: &ScheduleNode, (begin, end): (u64, u64)) {
 
 /// Also A3.5: one of two instances leads, and the other takes over.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a3_2_kills_of_leaders_during_six_intervals_cause_no_second_run_and_no_gap() {
+async fn a3_2_kills_of_leaders_during_six_intervals_cause_nosecond_run_and_no_gap() {
     kill_leaders_during(6).await;
+}
+
+/// A leader that is stopped, as by an upgrade, gives up its lease: the other one does not wait for its end.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a3_5_stopped_leader_is_replaced_at_once() {
+    const LONG_LEASE: &str = "leaseseconds = 60\n";
+    let fleet = ScheduleFixture::start().await;
+    let first = fleet.start_scheduler_with("mq1.example.net", "scheduler1", LONG_LEASE);
+    let await_leader = async |name: &str| {
+        poll_until_ok(name, Duration::from_secs(20), async || {
+            let list = fleet.list().await;
+            if list.leader.as_deref() == Some(name) { Ok(()) } else { Err(list) }
+        })
+        .await;
+    };
+    await_leader("mq1.example.net").await;
+    let second = fleet.start_scheduler_with("mq2.example.net", "scheduler2", LONG_LEASE);
+    poll_until_ok("the second instance follows", Duration::from_secs(20), async || {
+        let log = second.daemon.log();
+        if log.contains("ready") { Ok(()) } else { Err(log) }
+    })
+    .await;
+    kill(Pid::from_raw(first.daemon.pid()), Signal::SIGTERM).unwrap();
+    await_leader("mq2.example.net").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "takes three minutes; `make slow` runs it"]
-async fn a3_2_kills_of_leaders_during_thirty_intervals_cause_no_second_run_and_no_gap() {
+async fn a3_2_kills_of_leaders_during_thirty_intervals_cause_nosecond_run_and_no_gap() {
     kill_leaders_during(30).await;
 }

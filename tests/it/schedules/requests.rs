@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use muster_tests::poll_until_ok;
 use muster_wire::status::ReplyStatus;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::fixture::{Execution, INTERVAL_SECONDS, ScheduleFixture, slots, touch_spec};
 
@@ -51,6 +51,10 @@ async fn schedule_runs_once_in_each_interval_in_the_name_of_its_author_until_it_
         if newest.iter().all(|at| *at > paused_at + 1000) { Ok(()) } else { Err(newest) }
     })
     .await;
+    let history = fleet.call("history", &json!({"name": "touch", "count": 100})).await;
+    let entries = history.data.get("entries").and_then(Value::as_array).unwrap();
+    let missed: Vec<&Value> = entries.iter().filter(|entry| entry["outcome"] == "missed").collect();
+    assert_eq!(missed, [&Value::Null; 0], "turns of the pause are not missed");
     let removed = fleet.call("remove", &json!({"name": "touch"})).await;
     assert_eq!(removed.data["text"], "removed the schedule touch");
     assert_eq!(fleet.list().await.schedules, []);

@@ -147,7 +147,7 @@ impl SeatList {
         load.peak()
     }
 
-    /// Assigns all seats anew by expected load, if that lowers the peak. Returns the moves; each node that moves has one interval that is longer or shorter.
+    /// Assigns all seats by expected load, if that lowers the peak. Returns the moves. A node that moves has one interval that is longer or shorter.
     pub fn rebalance(
         &mut self,
         span: Millis,

@@ -11,7 +11,7 @@ use muster_wire::schedule_grant::OpenGrant;
 
 use crate::error::SchedulerError;
 use crate::handle::SchedulerHandle;
-use crate::store::{MAX_SCHEDULES, PAUSED_KEY, StoreKey, StoredSchedule, to_bytes};
+use crate::store::{MAX_SCHEDULES, PAUSED_KEY, PauseState, StoreKey, StoredSchedule, to_bytes};
 use crate::view::{first_starts, parse_name};
 
 /// Tries of an update that conflicts with others.
@@ -30,11 +30,11 @@ pub(super) async fn add(
         return Err(SchedulerError::Collective(collective.clone()).into());
     }
     let grant = input.grant.clone();
-    let stored = StoredSchedule { grant, paused: None, rebalance: None };
+    let stored = StoredSchedule { grant, pause: PauseState::default(), rebalance: None };
     let replaced = write_schedule(&handle, name, &stored, input.replace == Some(true)).await?;
     let nodes = handle.directory().select_nodes(&schedule.spec().filter, &[]);
     let nodes = nodes.map_err(SchedulerError::from)?;
-    let next = nodes.as_ref().map(|nodes| first_starts(&schedule, nodes, handle.now()));
+    let next = nodes.as_ref().map(|nodes| first_starts(&schedule, nodes.len(), handle.now()));
     Ok(ScheduleAddOutput {
         name: name.to_string(),
         id: opened.grant.id.to_string(),
@@ -45,7 +45,7 @@ pub(super) async fn add(
     })
 }
 
-/// Nobody but the author adds a schedule, so that a copied one is of no use to others.
+/// Only the author adds a schedule: another caller has no use of a copied one.
 fn check_author(cx: &CallContext, opened: &OpenGrant) -> Result<(), SchedulerError> {
     let is_author = cx.sender.as_ref().is_some_and(|sender| sender.key == opened.author.key);
     if is_author {
@@ -79,7 +79,7 @@ async fn write_schedule(
                 return Err(SchedulerError::Exists { name: name.clone(), author });
             }
             Some((known, revision)) => {
-                let stored = StoredSchedule { paused: known.paused.clone(), ..stored.clone() };
+                let stored = StoredSchedule { pause: known.pause.clone(), ..stored.clone() };
                 bucket.update(&key, to_bytes(&stored), *revision).await
             }
         };
@@ -140,6 +140,8 @@ async fn set_pause(
     pause: Option<SchedulePause>,
 ) -> Result<ScheduleChangeOutput, ActionError> {
     let is_pause = pause.is_some();
+    let resumed = (!is_pause).then(|| handle.now());
+    let pause = PauseState { paused: pause, resumed };
     let changed = match &name {
         Some(name) => pause_schedule(handle, name, pause).await?,
         None => pause_all(handle, pause).await?,
@@ -155,30 +157,28 @@ async fn set_pause(
     Ok(ScheduleChangeOutput { changed, text: format!("{what} {state}") })
 }
 
-async fn pause_all(
-    handle: &SchedulerHandle,
-    pause: Option<SchedulePause>,
-) -> Result<bool, SchedulerError> {
+/// The last pause counts, also if two callers pause at the same time.
+async fn pause_all(handle: &SchedulerHandle, pause: PauseState) -> Result<bool, SchedulerError> {
     let bucket = handle.bucket()?;
-    let was_paused = bucket.get(PAUSED_KEY).await?.is_some_and(|entry| entry.value.is_some());
-    let is_pause = pause.is_some();
-    match pause {
-        Some(pause) => handle.wait_applied(bucket.put(PAUSED_KEY, to_bytes(&pause)).await?).await,
-        None => {
-            bucket.delete(PAUSED_KEY).await?;
-        }
+    let entry = bucket.get(PAUSED_KEY).await?;
+    let value = entry.and_then(|entry| entry.value);
+    let known: Option<PauseState> =
+        value.map(|value| serde_json::from_slice(&value)).transpose()?;
+    if known.unwrap_or_default().paused.is_some() == pause.paused.is_some() {
+        return Ok(false);
     }
-    Ok(was_paused != is_pause)
+    handle.wait_applied(bucket.put(PAUSED_KEY, to_bytes(&pause)).await?).await;
+    Ok(true)
 }
 
 async fn pause_schedule(
     handle: &SchedulerHandle,
     name: &SubjectName,
-    pause: Option<SchedulePause>,
+    pause: PauseState,
 ) -> Result<bool, SchedulerError> {
     update_schedule(handle, name, |stored| {
-        let is_change = stored.paused.is_some() != pause.is_some();
-        is_change.then(|| StoredSchedule { paused: pause.clone(), ..stored })
+        let is_change = stored.pause.paused.is_some() != pause.paused.is_some();
+        is_change.then(|| StoredSchedule { pause: pause.clone(), ..stored })
     })
     .await
 }

@@ -23,13 +23,13 @@ const DEFAULT_ENTRIES: u64 = 20;
 pub(super) async fn list(handle: SchedulerHandle) -> Result<ScheduleListOutput, ActionError> {
     let leader = leader::current_leader(handle.bucket()?).await.map_err(SchedulerError::from)?;
     let state = handle.read();
-    let all_paused = state.paused.is_some();
+    let all_paused = state.pause.paused.is_some();
     let views =
         state.schedules.iter().filter_map(|entry| ScheduleView::new(&handle, entry, all_paused));
     let ready = handle.directory().select_nodes(&NodeFilter::default(), &[]);
     Ok(ScheduleListOutput {
         schedules: views.map(|view| view.row()).collect(),
-        paused: state.paused.clone(),
+        paused: state.pause.paused.clone(),
         leader: leader.map(|leader| leader.host.to_string()),
         ready: ready.is_ok_and(|nodes| nodes.is_some()),
     })
@@ -42,7 +42,8 @@ pub(super) fn show(
     let name = parse_name(&input.name)?;
     let state = handle.read();
     let records = state.schedules.get_key_value(&name);
-    let view = records.and_then(|entry| ScheduleView::new(handle, entry, state.paused.is_some()));
+    let view =
+        records.and_then(|entry| ScheduleView::new(handle, entry, state.pause.paused.is_some()));
     let view = view.ok_or(SchedulerError::Unknown(name))?;
     let mut outcomes: BTreeMap<String, usize> = BTreeMap::new();
     for turn in view.records.nodes.values().filter_map(|known| known.last.as_ref()) {
