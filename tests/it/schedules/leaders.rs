@@ -55,14 +55,14 @@ fn assert_turns(node: &ScheduleNode, (begin, end): (u64, u64)) {
 
 /// Also A3.5: one of two instances leads, and the other takes over.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a3_2_kills_of_leaders_during_six_intervals_cause_nosecond_run_and_no_gap() {
+async fn a3_2_kills_of_leaders_during_six_intervals_cause_no_second_run_and_no_gap() {
     kill_leaders_during(6).await;
 }
 
 /// A leader that is stopped, as by an upgrade, gives up its lease: the other one does not wait for its end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a3_5_stopped_leader_is_replaced_at_once() {
-    const LONG_LEASE: &str = "leaseseconds = 60\n";
+    const LONG_LEASE: &str = "lease_seconds = 60\n";
     let fleet = ScheduleFixture::start().await;
     let first = fleet.start_scheduler_with("mq1.example.net", "scheduler1", LONG_LEASE);
     let await_leader = async |name: &str| {
@@ -85,6 +85,6 @@ async fn a3_5_stopped_leader_is_replaced_at_once() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "takes three minutes; `make slow` runs it"]
-async fn a3_2_kills_of_leaders_during_thirty_intervals_cause_nosecond_run_and_no_gap() {
+async fn a3_2_kills_of_leaders_during_thirty_intervals_cause_no_second_run_and_no_gap() {
     kill_leaders_during(30).await;
 }
