@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use muster_contract::{read_values, write_values};
 use muster_wire::identity::Identity;
+use muster_wire::status::ReplyReason;
 use muster_wire::token::UserRole;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -32,6 +33,9 @@ pub enum ScheduleCallError {
     /// No instance answered in time.
     #[error("the scheduling service did not answer within {} s", .0.as_secs())]
     Timeout(Duration),
+    /// The policy of the instance's host denies the request.
+    #[error("the scheduling service denied the request: {0}")]
+    Denied(String),
     /// The instance refused the request.
     #[error("the scheduling service refused the request: {0}")]
     Refused(String),
@@ -65,6 +69,9 @@ impl Client {
         };
         if reply.sender_role != UserRole::Service {
             return Err(ScheduleCallError::NotAService(reply.reply.sender));
+        }
+        if let Some(ReplyReason::Denied { .. }) = reply.reply.reason {
+            return Err(ScheduleCallError::Denied(reply.reply.statusmsg));
         }
         if !reply.is_ok() {
             return Err(ScheduleCallError::Refused(reply.reply.statusmsg));

@@ -142,6 +142,11 @@ impl SchedulerHandle {
             tokio::time::timeout(ECHO_TIMEOUT, applied.wait_for(|last| *last >= revision)).await;
     }
 
+    /// Whether nodes still accept an opened schedule.
+    pub(crate) fn check_still_valid(&self, opened: &OpenGrant) -> Result<(), SchedulerError> {
+        Ok(opened.check_still_valid(&*self.trust()?, self.now())?)
+    }
+
     /// Verifies a signed schedule as nodes do, and compiles it.
     pub(crate) fn open_schedule(
         &self,

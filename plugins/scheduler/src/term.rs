@@ -185,7 +185,7 @@ impl<'a> LeaderTerm<'a> {
                 continue;
             }
             // The author may have been revoked, or the schedule may have ended.
-            if let Err(error) = self.handle.open_schedule(&active.text) {
+            if let Err(error) = self.handle.check_still_valid(&active.opened) {
                 let text = active.text.clone();
                 refuse(&mut self.schedules, &mut self.refused, (&name, text), &error);
                 continue;

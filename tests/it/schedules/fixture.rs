@@ -71,11 +71,11 @@ impl ScheduleFixture {
         Client::new(bus, user.clone(), trust, collective, DiscoveryWindow::default())
     }
 
-    /// The policy of these nodes: the author may do everything; services may do nothing in their own name.
+    /// The policy of these nodes: the author and bob may do everything; services may do nothing in their own name.
     fn home(&self, signer: &Signer, facts: &str) -> DaemonHome {
         let home = DaemonHome::new(&self.organisation, signer, &self.server.url(), REGISTRATION);
         home.write("facts.d/site.json", facts, 0o644);
-        let policy = "policy default deny\nallow\tanna\t*\t*\t*\n";
+        let policy = "policy default deny\nallow\tanna bob\t*\t*\t*\n";
         home.write("policies/default.policy", policy, 0o644);
         home
     }

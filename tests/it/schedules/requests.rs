@@ -2,11 +2,40 @@
 
 use std::time::Duration;
 
-use muster_tests::poll_until_ok;
+use muster_tests::{poll_until_ok, simulate_delay};
 use muster_wire::status::ReplyStatus;
 use serde_json::{Value, json};
 
 use super::fixture::{Execution, INTERVAL_SECONDS, ScheduleFixture, slots, touch_spec};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn schedule_of_a_revoked_author_is_refused_and_stops() {
+    let mut fleet = ScheduleFixture::start().await;
+    let _scheduler = fleet.start_scheduler("mq1.example.net", "scheduler1");
+    let node = fleet.start_node("web1.example.net", "{\"role\":\"web\"}");
+    let touched = node.daemon.home().path("touched");
+    fleet.add("touch", &touch_spec(touched.to_str().unwrap())).await;
+    poll_until_ok("a turn", Duration::from_mins(1), async || {
+        if node.executions().is_empty() { Err(()) } else { Ok(()) }
+    })
+    .await;
+    let bob = fleet.organisation.caller("bob");
+    fleet.client = ScheduleFixture::connect_client(&fleet.organisation, &fleet.server, &bob).await;
+    let author = fleet.author.clone();
+    let token = fleet.organisation.revoke_user(&author);
+    fleet.organisation.push_account(&fleet.server, &token).await;
+    fleet.organisation.publish_account(&fleet.server, &token).await;
+    poll_until_ok("the schedule is refused", Duration::from_secs(30), async || {
+        let list = fleet.list().await;
+        let row = list.schedules.first().unwrap();
+        let reason = row.reason.clone().unwrap_or_default();
+        if row.state == "refused" && reason.contains("revoked") { Ok(()) } else { Err(list) }
+    })
+    .await;
+    let count = node.executions().len();
+    simulate_delay(Duration::from_secs(INTERVAL_SECONDS * 2)).await;
+    assert_eq!(node.executions().len(), count);
+}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn schedule_runs_once_in_each_interval_in_the_name_of_its_author_until_it_is_paused() {
@@ -40,7 +69,7 @@ async fn schedule_runs_once_in_each_interval_in_the_name_of_its_author_until_it_
     let list = fleet.list().await;
     assert_eq!(list.schedules[0].state, "paused");
     assert_eq!(list.paused.unwrap().reason.as_deref(), Some("freeze"));
-    muster_tests::simulate_delay(Duration::from_secs(INTERVAL_SECONDS * 2)).await;
+    simulate_delay(Duration::from_secs(INTERVAL_SECONDS * 2)).await;
     for node in &nodes {
         let newest = node.executions().last().unwrap().at();
         assert!(newest <= paused_at + 1000, "begun {} ms after the pause", newest - paused_at);

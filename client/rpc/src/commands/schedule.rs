@@ -34,16 +34,17 @@ use crate::render::schedule_load::render_load;
 impl CommandError for ScheduleCallError {
     fn hints(&self) -> Vec<String> {
         match self {
-            Self::Refused(_) => {
-                vec!["`rpc schedule list` shows the schedules and their states".to_owned()]
-            }
+            Self::Denied(_) => vec![
+                "the policy `schedule.policy` on the hosts of the service decides who may use schedules"
+                    .to_owned(),
+            ],
             _ => Vec::new(),
         }
     }
 
     fn exit_code(&self) -> CommandExitCode {
         match self {
-            Self::Refused(_) => CommandExitCode::SomeFailed,
+            Self::Denied(_) | Self::Refused(_) => CommandExitCode::SomeFailed,
             Self::Timeout(_) => CommandExitCode::NoneAnswered,
             _ => CommandExitCode::Local,
         }
