@@ -23,7 +23,6 @@ pub struct FleetBudget {
     pool: SubjectName,
     /// `None`: no limit.
     limit: Option<NonZeroU32>,
-    period: Duration,
 }
 
 /// A permit of the budget; none is needed without a limit.
@@ -36,14 +35,7 @@ pub struct BudgetPermit {
 impl FleetBudget {
     /// A budget of `per_minute` runs; 0: no limit.
     pub fn new(permits: PermitClient, per_minute: u32) -> Result<Self, NameError> {
-        let (pool, period) = (SubjectName::parse(POOL)?, BUDGET_PERIOD);
-        Ok(Self { permits, pool, limit: NonZeroU32::new(per_minute), period })
-    }
-
-    /// The same with another period, for tests.
-    #[must_use]
-    pub fn with_period(self, period: Duration) -> Self {
-        Self { period, ..self }
+        Ok(Self { permits, pool: SubjectName::parse(POOL)?, limit: NonZeroU32::new(per_minute) })
     }
 
     /// Waits for a permit.
@@ -55,12 +47,12 @@ impl FleetBudget {
         let Some(limit) = self.limit else { return Ok(BudgetPermit::default()) };
         let request = PermitRequest::new(self.pool.clone(), limit, run, WAIT_TIMEOUT);
         let permit = self.permits.acquire_permit(request, cancel).await?;
-        Ok(BudgetPermit { permit: Some(permit), period: self.period })
+        Ok(BudgetPermit { permit: Some(permit), period: BUDGET_PERIOD })
     }
 
     /// Takes the permit of a run that an earlier daemon began `age` ago, for the rest of the period.
     pub async fn occupy(&self, run: Uuid, age: Duration) {
-        let rest = self.period.saturating_sub(age);
+        let rest = BUDGET_PERIOD.saturating_sub(age);
         let (Some(limit), false) = (self.limit, rest.is_zero()) else { return };
         let request = PermitRequest::new(self.pool.clone(), limit, run, rest);
         match self.permits.occupy_permit(&request).await {

@@ -82,9 +82,7 @@ impl AcquireAttempt<'_> {
         // Also with a longer lease a wait has contact with the bucket at least this often.
         let interval = registration.lease.min(DEFAULT_LEASE) / 3;
         loop {
-            while !watch.is_current() {
-                state.require_next_entry(&mut watch).await?;
-            }
+            state.apply_received_entries(&mut watch);
             self.progress.record_claims(state.pool.live_claims(state.broker_time()));
             if Instant::now() >= not_before
                 && state.pool.is_turn_of(&registration.node, state.broker_time())

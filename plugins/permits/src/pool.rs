@@ -139,14 +139,15 @@ impl PermitPool {
     }
 
     /// Applies one entry as if it was written at this instant.
-    pub fn apply_entry_at(&mut self, entry: &BucketEntry, heard: Millis) {
+    pub fn apply_entry_at(&mut self, entry: &BucketEntry, written: Millis) {
         self.revision = self.revision.max(entry.revision);
         let Some((kind, slot, node)) = PermitKeyKind::parse_key(&entry.key) else {
             return;
         };
-        let member = self.members.entry((node, slot)).or_default();
+        let key = (node, slot);
+        let mut member = self.members.remove(&key).unwrap_or_default();
         if entry.value.is_some() {
-            member.last_heartbeat = member.last_heartbeat.max(heard);
+            member.last_heartbeat = member.last_heartbeat.max(written);
         }
         match kind {
             PermitKeyKind::Wait => {
@@ -159,7 +160,9 @@ impl PermitPool {
             }
             PermitKeyKind::Beat => {}
         }
-        self.members.retain(|_, member| member.wait.is_some() || member.claim.is_some());
+        if member.wait.is_some() || member.claim.is_some() {
+            self.members.insert(key, member);
+        }
     }
 
     /// Claims that are not expired at this instant, oldest first. Includes claims beyond the limit.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use muster_api::wire::Millis;
 use muster_api::wire::identity::SubjectName;
 use muster_api::wire::stores::PERMITS_BUCKET;
-use muster_bus::{BucketError, BucketWatch};
+use muster_bus::{BucketEntry, BucketError, BucketWatch};
 
 use crate::pool::{BrokerClock, PermitPool};
 
@@ -42,9 +42,20 @@ impl WatchedPool {
         let Some(entry) = watch.next().await? else {
             return Ok(false);
         };
-        let heard = self.clock.observe_entry(entry.created, Instant::now());
-        self.pool.apply_entry_at(&entry, heard);
+        self.apply_entry(&entry);
         Ok(true)
+    }
+
+    /// Applies all entries that have been received already: when hundreds of nodes wait, one evaluation follows many changes.
+    pub(crate) fn apply_received_entries(&mut self, watch: &mut BucketWatch) {
+        while let Some(entry) = watch.next_received() {
+            self.apply_entry(&entry);
+        }
+    }
+
+    fn apply_entry(&mut self, entry: &BucketEntry) {
+        let received = self.clock.observe_entry(entry.created, Instant::now());
+        self.pool.apply_entry_at(entry, received);
     }
 
     /// Applies the next entry of the watch; fails when the watch has ended.

@@ -111,6 +111,21 @@ impl BucketWatch {
         }
     }
 
+    /// The next state that has been received already; `None` if [`Self::next`] would wait or read.
+    pub fn next_received(&mut self) -> Option<BucketEntry> {
+        loop {
+            while let Some(entry) = self.ready.pop_front() {
+                if self.is_new(&entry) {
+                    return Some(entry);
+                }
+            }
+            if self.missing_revision.is_some() {
+                return None;
+            }
+            self.changes.try_next().map(|message| self.accept_change(&message))?;
+        }
+    }
+
     /// Whether all entries that existed when the watch began were returned.
     pub fn is_current(&self) -> bool {
         self.ready.is_empty()
@@ -146,6 +161,8 @@ impl BucketWatch {
         } else if entry.revision == self.complete_revision + 1 {
             self.complete_revision = entry.revision;
             self.newest_time = entry.created;
+            // The next change shows a gap, so only an idle watch has to look.
+            self.next_check = Instant::now() + CHECK_INTERVAL;
             self.ready.push_back(entry);
         } else if entry.revision > self.complete_revision {
             self.missing_revision = Some(entry.revision);
