@@ -6,7 +6,7 @@
 //! stored, with an allowance ([`MAX_SERVER_SKEW`]). A reader may treat an expired entry as live, but never a live entry as expired.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use muster_api::base::duration_millis;
@@ -98,14 +98,14 @@ struct RevisionedRecord<T> {
 pub struct PermitPool {
     name: SubjectName,
     /// Keyed by node and slot.
-    members: BTreeMap<(Identity, u8), MemberState>,
+    members: HashMap<(Identity, u8), MemberState>,
     revision: u64,
 }
 
 impl PermitPool {
     /// Creates an empty pool.
     pub fn new(name: SubjectName) -> Self {
-        Self { name, members: BTreeMap::new(), revision: 0 }
+        Self { name, members: HashMap::new(), revision: 0 }
     }
 
     /// Highest revision applied.
@@ -279,7 +279,7 @@ fn arrange_rollouts(members: &mut [PoolMember]) {
 
 /// Keeps the first entry of each node: several slots with the same pool count as one place.
 fn first_per_node(members: Vec<PoolMember>) -> Vec<PoolMember> {
-    let mut seen = BTreeSet::new();
+    let mut seen = HashSet::new();
     let mut members = members;
     members.retain(|member| seen.insert(member.node.clone()));
     members
