@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use muster_api::system::System;
 use muster_api::{
-    AgentInfo, AgentProblem, CallContext, CounterSnapshot, HealthFinding, LogThrottle, NodeHandle,
-    RunningRequest, ValidatedDataSource, WorkEnd,
+    AgentInfo, AgentProblem, CallContext, CancelScope, CounterSnapshot, HealthFinding, LogThrottle,
+    NodeHandle, RunningRequest, ValidatedDataSource, WorkEnd,
 };
 use muster_ddl::AgentDdl;
 use muster_filter::NodeFilter;
@@ -347,8 +347,9 @@ impl NodeHandle for DaemonCore {
         &self,
         id: Uuid,
         caller: Option<&Identity>,
+        scope: CancelScope,
     ) -> Option<(RunningRequest, bool)> {
-        self.running.cancel_request(id, caller)
+        self.running.cancel_request(id, caller, scope)
     }
 
     fn counter_snapshot(&self) -> CounterSnapshot {

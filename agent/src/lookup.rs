@@ -193,6 +193,7 @@ impl RequestLookups {
 
     fn call_context(&self, source: &str, deadline: Instant) -> Result<CallContext, NameError> {
         let node: Arc<dyn NodeHandle> = Arc::clone(&self.core) as _;
+        let cancel = self.stopping.child_token();
         Ok(CallContext {
             request: self.request,
             caller: self.caller.clone(),
@@ -201,7 +202,8 @@ impl RequestLookups {
             action: SubjectName::parse(source)?,
             deadline,
             trace: self.trace,
-            cancel: self.stopping.child_token(),
+            withdrawn: cancel.child_token(),
+            cancel,
             system: Arc::clone(&self.core.system),
             node,
             progress: ProgressSink::default(),

@@ -218,6 +218,29 @@ async fn cancelled_queued_request_is_never_started() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn waiting_only_cancels_only_work_that_has_not_begun() {
+    let (fixture, started) =
+        slow_fixture(CallLimits { concurrency: 1, queue: 5, ..CallLimits::default() }).await;
+    let mut first = fixture.caller.client.call(build_call("hold", json!({}), false));
+    let running = request_id(&mut first).await;
+    started.notified().await;
+    let mut second = fixture.caller.client.call(build_call("count", json!({"to": 1}), false));
+    let waiting = request_id(&mut second).await;
+    let withdraw = async |id: Uuid| {
+        let input = json!({"id": id.to_string(), "waiting_only": true});
+        fixture.caller.call_action(NODE, "rpcutil", "cancel", input).await.reply
+    };
+    assert_eq!(withdraw(running).await.data["outcome"], json!("withdrawn"));
+    while withdraw(waiting).await.data["outcome"] != json!("withdrawn") {}
+    let (_, answer) = collect_progress(second).await;
+    assert_eq!(answer.reply.statusmsg, "cancelled before the action started");
+    // The first one still runs.
+    let done = cancel(&fixture.caller, "cancel", running).await;
+    assert_eq!(done.data["outcome"], json!("cancelled"));
+    assert_eq!(collect_progress(first).await.1.reply.reason, Some(ReplyReason::Cancelled));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn program_output_is_streamed_and_cancel_ends_the_program() {
     let jobs = tempfile::tempdir().unwrap();
     let shell = muster_shell::Options { enabled: true, ..muster_shell::Options::default() };

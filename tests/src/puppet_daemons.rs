@@ -193,8 +193,9 @@ impl PuppetDaemonFleet {
     }
 }
 
-/// Creates a node's Puppet; returns the daemon's configuration for it.
-fn prepare_puppet(directory: &std::path::Path, name: &str) -> String {
+/// Creates a node's scripted Puppet in a directory, which must have a file `behaviour` before a run; returns the daemon's configuration for it. Each run
+/// appends a line to the file `times`.
+pub fn prepare_puppet(directory: &std::path::Path, name: &str) -> String {
     for directory in ["var/state", "public", "run", "ssl"].map(|name| directory.join(name)) {
         std::fs::create_dir_all(directory).unwrap();
     }

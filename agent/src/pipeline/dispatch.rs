@@ -110,6 +110,7 @@ fn build_call(
         trace: request.traceparent,
         deadline: Instant::now() + accepted.timeout,
         cancel: accepted.running_guard.cancel_token().clone(),
+        withdrawn: accepted.running_guard.withdrawn_token().clone(),
         system: Arc::clone(&core.system),
         node,
         progress,

@@ -2,15 +2,14 @@
 //!
 //! The scheduler's own key permits nothing. Author, action, inputs, node and time are those of the signed schedule. The id of the
 //! request is derived from schedule, node and slot, so the protection against replays lets each slot pass once, whichever scheduler sends it.
+//! A scheduler may also withdraw a turn that it has sent, at any time: its work then does not begin, if it has not begun.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use muster_api::base::error_chain;
 use muster_filter::{EvaluationProgress, KnownLookups, NodeFilter, TruthValue};
-use muster_schedule::{
-    CompiledSchedule, ScheduleError, ScheduleSpec, SlotRefusal, slot_request_id,
-};
+use muster_schedule::{CompiledSchedule, ScheduleError, ScheduleSpec, SlotRefusal, TurnRequest};
 use muster_wire::Millis;
 use muster_wire::request::{Request, RequestTarget};
 use muster_wire::schedule_grant::{GrantError, OpenGrant, open_grant};
@@ -50,10 +49,10 @@ pub(super) fn apply_grant(
         return (verified, None);
     }
     match check_grant(core, &verified) {
-        Ok((opened, last_admission)) => {
+        Ok((opened, remember_until)) => {
             let scheduler = verified.caller.identity.clone();
             verified.schedule = Some(ScheduleRecord { schedule: opened.grant.name, scheduler });
-            verified.remember_until = last_admission;
+            verified.remember_until = remember_until;
             verified.request.caller = opened.author.identity.clone();
             verified.caller = Arc::clone(&opened.author);
             (verified, None)
@@ -70,7 +69,7 @@ pub(super) fn refuse(verified: VerifiedRequest, refusal: &GrantRefusal) -> Reque
     RequestRejection::new_refusal(verified, ReplyStatus::Other, message, reason)
 }
 
-/// The grant, and the last time at which a request for its slot is accepted.
+/// The grant, and until when the request is remembered at least: a turn until the last time at which it is accepted.
 fn check_grant(
     core: &DaemonCore,
     verified: &VerifiedRequest,
@@ -84,13 +83,20 @@ fn check_grant(
     let opened = open_grant(&given.text, &core.trust.get(), &core.tokens, now)?;
     let spec: ScheduleSpec = serde_json::from_value(Value::Object(opened.grant.schedule.clone()))?;
     let schedule = spec.compile()?;
+    let (id, slot) = (opened.grant.id, given.slot);
+    let withdrawal = CompiledSchedule::withdrawal_request(id, core.identity(), slot);
+    if request.id == withdrawal.id {
+        compare_request(core, request, &opened, &withdrawal)?;
+        return Ok((opened, 0));
+    }
     opened.check_permission(&request.agent, &request.action)?;
-    compare_request(core, request, &opened, &schedule)?;
-    schedule.admits(given.slot, now)?;
+    let turn = schedule.turn_request(id, core.identity(), slot);
+    compare_request(core, request, &opened, &turn)?;
+    schedule.admits(slot, now)?;
     if !matches_filter(core, &schedule.spec().filter) {
         return Err(GrantRefusal::NotMatched);
     }
-    let last_admission = schedule.last_admission(given.slot);
+    let last_admission = schedule.last_admission(slot);
     Ok((opened, last_admission))
 }
 
@@ -99,20 +105,17 @@ fn compare_request(
     core: &DaemonCore,
     request: &Request,
     opened: &OpenGrant,
-    schedule: &CompiledSchedule,
+    expected: &TurnRequest,
 ) -> Result<(), GrantRefusal> {
-    let (spec, grant) = (schedule.spec(), &opened.grant);
-    let slot = request.grant.as_ref().map_or(0, |given| given.slot);
-    let id = slot_request_id(grant.id, core.identity(), slot);
     let only_this_node = RequestTarget::Nodes(BTreeSet::from([core.identity().clone()]));
     let comparisons = [
-        ("collective", request.collective == grant.collective),
-        ("agent", request.agent == spec.agent),
-        ("action", request.action == spec.action),
-        ("id", request.id == id),
+        ("collective", request.collective == opened.grant.collective),
+        ("agent", request.agent.as_str() == expected.agent),
+        ("action", request.action.as_str() == expected.action),
+        ("id", request.id == expected.id),
         ("target", request.target == only_this_node),
-        ("data", request.data == schedule.request_inputs(id)),
-        ("timeout", request.timeout == schedule.timeout_millis()),
+        ("data", request.data == expected.inputs),
+        ("timeout", request.timeout == expected.timeout),
         ("sealed data", request.sealed.is_none()),
         ("approval", request.approval.is_none()),
     ];

@@ -39,6 +39,8 @@ pub struct CallContext {
     pub deadline: Instant,
     /// Cancelled when the caller cancels, the deadline passes, or the daemon stops.
     pub cancel: CancellationToken,
+    /// Cancelled with `cancel`, and when the caller withdraws the request: work that has not begun must not begin then; work that has begun goes on.
+    pub withdrawn: CancellationToken,
     /// The machine that the action acts on.
     pub system: Arc<dyn System>,
     /// The node that the action runs on.

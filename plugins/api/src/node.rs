@@ -54,7 +54,12 @@ pub trait NodeHandle: fmt::Debug + Send + Sync {
     fn running_requests(&self) -> Vec<RunningRequest>;
     /// Cancels a request; with `of`, only if it belongs to that caller. Returns the request and whether it was cancelled, or `None` if no such
     /// request is running or waiting.
-    fn cancel_request(&self, id: Uuid, of: Option<&Identity>) -> Option<(RunningRequest, bool)>;
+    fn cancel_request(
+        &self,
+        id: Uuid,
+        of: Option<&Identity>,
+        scope: CancelScope,
+    ) -> Option<(RunningRequest, bool)>;
     /// The daemon's counters.
     fn counter_snapshot(&self) -> CounterSnapshot;
     /// Descriptions of the sandbox of each external agent, by agent name.
@@ -103,6 +108,16 @@ pub struct AgentProblem {
     pub path: String,
     /// What is wrong. A version that was offered before stays in use.
     pub problem: String,
+}
+
+/// What the cancellation of a request ends.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum CancelScope {
+    /// All work.
+    #[default]
+    All,
+    /// Only work that has not begun: that waits for a permit, a lock or other calls.
+    Waiting,
 }
 
 /// A request that runs or waits.

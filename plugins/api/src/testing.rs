@@ -21,7 +21,9 @@ use crate::agent::Agent;
 use crate::context::CallContext;
 use crate::data_source::ValidatedDataSource;
 use crate::finding::HealthFinding;
-use crate::node::{AgentInfo, AgentProblem, CounterSnapshot, NodeHandle, RunningRequest};
+use crate::node::{
+    AgentInfo, AgentProblem, CancelScope, CounterSnapshot, NodeHandle, RunningRequest,
+};
 
 /// All differences between the types of an action and its DDL; empty when they match. `I` and `O` are the types of the function's inputs and outputs.
 ///
@@ -252,6 +254,7 @@ impl TestNode {
         action: &str,
         system: Arc<dyn System>,
     ) -> Option<CallContext> {
+        let cancel = CancellationToken::new();
         Some(CallContext {
             request: Uuid::now_v7(),
             caller: Identity::parse("tester").ok()?,
@@ -260,7 +263,8 @@ impl TestNode {
             action: SubjectName::parse(action).ok()?,
             trace: None,
             deadline: Instant::now() + Duration::from_mins(1),
-            cancel: CancellationToken::new(),
+            cancel: cancel.clone(),
+            withdrawn: cancel.child_token(),
             system,
             node: Arc::new(self.clone()),
             progress: crate::progress::ProgressSink::default(),
@@ -319,7 +323,12 @@ impl NodeHandle for TestNode {
     fn running_requests(&self) -> Vec<RunningRequest> {
         self.running.clone()
     }
-    fn cancel_request(&self, id: Uuid, of: Option<&Identity>) -> Option<(RunningRequest, bool)> {
+    fn cancel_request(
+        &self,
+        id: Uuid,
+        of: Option<&Identity>,
+        _: CancelScope,
+    ) -> Option<(RunningRequest, bool)> {
         let found = self.running.iter().find(|request| request.id == id)?;
         let allowed = of.is_none_or(|caller| *caller == found.caller);
         Some((found.clone(), allowed))

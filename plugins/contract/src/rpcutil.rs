@@ -199,6 +199,8 @@ pub struct RpcutilCancelOutput {
 pub enum CancelOutcome {
     /// The request was cancelled.
     Cancelled,
+    /// Its work does not begin; work that had begun goes on.
+    Withdrawn,
     /// The request neither runs nor waits on the node.
     NotRunning,
     /// Not given, or an outcome of a later version.

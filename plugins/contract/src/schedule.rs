@@ -247,7 +247,7 @@ pub struct ScheduleEntry {
     pub slot: u64,
     /// The node.
     pub node: String,
-    /// `begun`, `succeeded`, `failed`, `skipped`, `refused`, `no_answer` or `missed`.
+    /// `begun`, `succeeded`, `failed`, `skipped`, `cancelled`, `refused`, `no_answer` or `missed`.
     pub outcome: String,
     /// Why, or the result in words.
     pub reason: String,

@@ -97,9 +97,9 @@ impl AgentRegistry {
             return CallOutcome::new_refusal(ReplyStatus::UnknownAction, message, None);
         };
         let deadline = call.context.deadline;
-        let cancel = call.context.cancel.clone();
+        let withdrawn = call.context.withdrawn.clone();
         let queued_at = Instant::now();
-        let acquired = slot.acquire_permit(deadline, &cancel).await;
+        let acquired = slot.acquire_permit(deadline, &withdrawn).await;
         let queued = queued_at.elapsed();
         let permit = match acquired {
             Ok(permit) => permit,

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use muster_api::RunningRequest;
+use muster_api::{CancelScope, RunningRequest};
 use muster_wire::identity::Identity;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -19,6 +19,7 @@ pub struct RunningRequests(Arc<Mutex<BTreeMap<Uuid, RunningEntry>>>);
 struct RunningEntry {
     request: RunningRequest,
     cancel: CancellationToken,
+    withdrawn: CancellationToken,
 }
 
 /// An entry in the list, removed on drop.
@@ -27,15 +28,17 @@ pub struct RunningGuard {
     list: RunningRequests,
     id: Uuid,
     cancel: CancellationToken,
+    withdrawn: CancellationToken,
 }
 
 impl RunningRequests {
     /// Adds a request.
     pub fn add_request(&self, request: RunningRequest) -> RunningGuard {
         let (id, cancel) = (request.id, CancellationToken::new());
-        let entry = RunningEntry { request, cancel: cancel.clone() };
+        let withdrawn = cancel.child_token();
+        let entry = RunningEntry { request, cancel: cancel.clone(), withdrawn: withdrawn.clone() };
         self.lock_entries().insert(id, entry);
-        RunningGuard { list: self.clone(), id, cancel }
+        RunningGuard { list: self.clone(), id, cancel, withdrawn }
     }
 
     /// All requests, oldest first.
@@ -56,12 +59,16 @@ impl RunningRequests {
         &self,
         id: Uuid,
         of: Option<&Identity>,
+        scope: CancelScope,
     ) -> Option<(RunningRequest, bool)> {
         let entries = self.lock_entries();
         let entry = entries.get(&id)?;
         let allowed = of.is_none_or(|caller| *caller == entry.request.caller);
         if allowed {
-            entry.cancel.cancel();
+            match scope {
+                CancelScope::All => entry.cancel.cancel(),
+                CancelScope::Waiting => entry.withdrawn.cancel(),
+            }
         }
         Some((entry.request.clone(), allowed))
     }
@@ -76,6 +83,11 @@ impl RunningGuard {
     pub fn cancel_token(&self) -> &CancellationToken {
         &self.cancel
     }
+
+    /// Cancelled with the request, and when only its work that has not begun is cancelled.
+    pub fn withdrawn_token(&self) -> &CancellationToken {
+        &self.withdrawn
+    }
 }
 
 impl Drop for RunningGuard {
@@ -86,7 +98,7 @@ impl Drop for RunningGuard {
 
 #[cfg(test)]
 mod tests {
-    use muster_api::RunningRequest;
+    use muster_api::{CancelScope, RunningRequest};
     use uuid::Uuid;
 
     use super::RunningRequests;
@@ -123,12 +135,28 @@ mod tests {
         let asked = request("rip", 1);
         let id = asked.id;
         let ticket = running.add_request(asked.clone());
-        assert_eq!(running.cancel_request(Uuid::now_v7(), None), None);
+        assert_eq!(running.cancel_request(Uuid::now_v7(), None, CancelScope::All), None);
         let ann = "ann".parse().unwrap();
-        assert_eq!(running.cancel_request(id, Some(&ann)), Some((asked.clone(), false)));
+        assert_eq!(
+            running.cancel_request(id, Some(&ann), CancelScope::All),
+            Some((asked.clone(), false))
+        );
         assert!(!ticket.cancel_token().is_cancelled());
-        assert_eq!(running.cancel_request(id, Some(&asked.caller)), Some((asked.clone(), true)));
+        assert_eq!(
+            running.cancel_request(id, Some(&asked.caller), CancelScope::All),
+            Some((asked.clone(), true))
+        );
         assert!(ticket.cancel_token().is_cancelled());
-        assert_eq!(running.cancel_request(id, None), Some((asked, true)));
+        assert_eq!(running.cancel_request(id, None, CancelScope::All), Some((asked, true)));
+    }
+
+    #[test]
+    fn withdrawn_request_is_not_cancelled() {
+        let running = RunningRequests::default();
+        let request = request("rip", 1);
+        let guard = running.add_request(request.clone());
+        let withdrawn = running.cancel_request(request.id, None, CancelScope::Waiting);
+        assert_eq!(withdrawn, Some((request, true)));
+        assert!(guard.withdrawn_token().is_cancelled() && !guard.cancel_token().is_cancelled());
     }
 }

@@ -126,7 +126,7 @@ impl RunDriver {
         let wait_started = Instant::now();
         let _guard = tokio::select! {
             guard = runs.run_lock.lock() => guard,
-            () = self.active_run.cancel.cancelled() => return Err(cancelled_failure()),
+            () = self.active_run.withdrawn.cancelled() => return Err(cancelled_failure()),
             () = tokio::time::sleep_until(deadline.into()) => return Err(lock_timeout_failure("another run of this agent is in progress on the node")),
         };
         loop {
@@ -162,6 +162,10 @@ impl RunDriver {
     ) -> Result<AttemptOutcome, RunFailure> {
         self.record.outcome.fence = permit.fence();
         self.check_disabled()?;
+        // The permit may have come together with the cancellation.
+        if self.active_run.withdrawn.is_cancelled() {
+            return Err(cancelled_failure());
+        }
         if self.runs.options.engine == CatalogEngine::Native {
             self.run_native(permit).await?;
             return Ok(AttemptOutcome::Finished);

@@ -46,6 +46,8 @@ pub(crate) struct ActiveRun {
     pub(crate) outcome: watch::Sender<PuppetRunOutcome>,
     /// Cancelled when the run is no longer wanted.
     pub(crate) cancel: CancellationToken,
+    /// Cancelled with `cancel`, and when the run is not wanted unless it has begun.
+    pub(crate) withdrawn: CancellationToken,
     pub(crate) since: Instant,
     waiting: AtomicUsize,
     /// Whether the run continues without waiters.
@@ -218,9 +220,11 @@ fn find_program(record: &mut PuppetRunRecord, system: &dyn System) -> bool {
 
 impl ActiveRun {
     fn new(outcome: PuppetRunOutcome, in_background: bool) -> Arc<Self> {
+        let cancel = CancellationToken::new();
         Arc::new(Self {
             outcome: watch::Sender::new(outcome),
-            cancel: CancellationToken::new(),
+            withdrawn: cancel.child_token(),
+            cancel,
             since: Instant::now(),
             waiting: AtomicUsize::new(0),
             in_background,
@@ -241,6 +245,11 @@ impl RunWaiter {
     /// Cancels the run at any stage.
     pub(crate) fn cancel_run(&self) {
         self.0.cancel.cancel();
+    }
+
+    /// Cancels the run unless it has begun.
+    pub(crate) fn withdraw_run(&self) {
+        self.0.withdrawn.cancel();
     }
 }
 

@@ -18,7 +18,7 @@ use crate::node_progress::{
     NodeProgress, NodeTurn, StoredSeat, TurnOutcome, is_applying, last_run, seat_list,
 };
 use crate::store::{MAX_HISTORY, PauseState, ScheduleRecords, StoreKey, TurnPart, to_bytes};
-use crate::turn::{FinishedTurn, TurnRequest};
+use crate::turn::{DueTurn, FinishedTurn};
 
 /// How long a request of the leader before counts against the limit, if the schedule states no timeout.
 const INHERITED_TIMEOUT: Millis = 60_000;
@@ -103,12 +103,24 @@ impl ActiveSchedule {
         self.selected_once = false;
     }
 
-    /// Takes whether the schedule, or all, are paused. After a pause the turn that goes on is made up for, and earlier ones do not count as missed.
-    pub(crate) fn set_pause(&mut self, own: &PauseState, all: &PauseState) {
+    /// Takes whether the schedule, or all, are paused; returns whether a pause begins. After a pause the turn that goes on is made up for, and earlier
+    /// ones do not count as missed.
+    pub(crate) fn set_pause(&mut self, own: &PauseState, all: &PauseState) -> bool {
+        let was_paused = self.is_paused;
         self.is_paused = own.paused.is_some() || all.paused.is_some();
         let resumed = own.resumed.max(all.resumed);
         let turn = resumed.map(|resumed| self.schedule.last_slot_at(resumed).unwrap_or(resumed));
         self.active_since = self.opened.grant.issued_at.max(turn.unwrap_or(0));
+        self.is_paused && !was_paused
+    }
+
+    /// The turns whose end is not known, of this leader and of earlier ones.
+    pub(crate) fn begun_turns(&self) -> Vec<DueTurn> {
+        let turn = |(node, known): (&Identity, &NodeProgress)| {
+            let last = known.last.as_ref().filter(|last| last.outcome == TurnOutcome::Begun)?;
+            Some(DueTurn { schedule: self.name.clone(), node: node.clone(), slot: last.slot })
+        };
+        self.nodes.iter().filter_map(turn).collect()
     }
 
     /// Takes the nodes that match now, and gives seats to new ones.
@@ -211,17 +223,17 @@ impl ActiveSchedule {
     }
 
     /// Notes that a request is sent.
-    pub(crate) fn begin(&mut self, request: &TurnRequest, now: Millis) {
-        self.in_flight.insert(request.node.clone());
+    pub(crate) fn begin(&mut self, turn: &DueTurn, now: Millis) {
+        self.in_flight.insert(turn.node.clone());
         self.last_start = Some(now);
-        let turn = NodeTurn {
-            slot: request.slot,
+        let begun = NodeTurn {
+            slot: turn.slot,
             at: now,
             outcome: TurnOutcome::Begun,
             reason: String::new(),
             took_ms: 0,
         };
-        self.store_turn(&request.node, turn);
+        self.store_turn(&turn.node, begun);
     }
 
     /// Notes a turn without a request.
@@ -245,11 +257,11 @@ impl ActiveSchedule {
 
     /// Notes what became of a request.
     pub(crate) fn finish(&mut self, finished: &FinishedTurn, now: Millis) {
-        let node = &finished.request.node;
+        let node = &finished.turn.node;
         self.in_flight.remove(node);
         let took_ms = u64::try_from(finished.took.as_millis()).unwrap_or(u64::MAX);
         let turn = NodeTurn {
-            slot: finished.request.slot,
+            slot: finished.turn.slot,
             at: now,
             outcome: finished.outcome,
             reason: finished.reason.clone(),

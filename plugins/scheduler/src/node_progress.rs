@@ -27,6 +27,8 @@ pub(crate) enum TurnOutcome {
     Failed,
     /// The node does not need it: it has run recently, or runs now.
     Skipped,
+    /// The request was cancelled: by a pause before its work began, or by `rpc cancel`.
+    Cancelled,
     /// The node refused the request.
     Refused,
     /// The node did not reply.
@@ -43,6 +45,7 @@ impl TurnOutcome {
             Self::Succeeded => "succeeded",
             Self::Failed => "failed",
             Self::Skipped => "skipped",
+            Self::Cancelled => "cancelled",
             Self::Refused => "refused",
             Self::NoAnswer => "no_answer",
             Self::Missed => "missed",

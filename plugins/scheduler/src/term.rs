@@ -19,7 +19,7 @@ use crate::handle::SchedulerHandle;
 use crate::health::PoolLimits;
 use crate::node_progress::{TurnOutcome, node_paths};
 use crate::report::EventReporter;
-use crate::turn::{FinishedTurn, TurnRequest, build_call, perform};
+use crate::turn::{DueTurn, FinishedTurn, build_call, build_withdrawal, perform};
 
 /// How often the nodes that match are read again, at most.
 const SELECT_INTERVAL: Duration = Duration::from_secs(1);
@@ -113,8 +113,13 @@ impl<'a> LeaderTerm<'a> {
     /// Takes schedules that were added, replaced, paused or removed. Returns whether nodes must be selected.
     fn take_changes(&mut self) -> bool {
         let state = self.handle.read();
-        self.schedules.retain(|name, _| {
-            state.schedules.get(name).is_some_and(|records| records.schedule.is_some())
+        self.schedules.retain(|name, active| {
+            let records = state.schedules.get(name);
+            let is_kept = records.is_some_and(|records| records.schedule.is_some());
+            if !is_kept {
+                withdraw_turns(self.clients, active);
+            }
+            is_kept
         });
         let mut is_new = false;
         for (name, records) in &state.schedules {
@@ -122,7 +127,9 @@ impl<'a> LeaderTerm<'a> {
             if let Some(active) = self.schedules.get_mut(name)
                 && active.text == stored.grant
             {
-                active.set_pause(&stored.pause, &state.pause);
+                if active.set_pause(&stored.pause, &state.pause) {
+                    withdraw_turns(self.clients, active);
+                }
                 active.rebalance_if_requested(stored.rebalance);
                 continue;
             }
@@ -148,7 +155,9 @@ impl<'a> LeaderTerm<'a> {
                     place.insert(ActiveSchedule::new(name.clone(), text, opened, records))
                 }
             };
-            active.set_pause(&stored.pause, &state.pause);
+            if active.set_pause(&stored.pause, &state.pause) {
+                withdraw_turns(self.clients, active);
+            }
         }
         is_new
     }
@@ -196,9 +205,9 @@ impl<'a> LeaderTerm<'a> {
                 match decision {
                     PlanDecision::Start { node, slot } => {
                         let schedule = name.clone();
-                        let request = TurnRequest { schedule, node, slot };
-                        active.begin(&request, now);
-                        spawn_turn(&mut self.tasks, self.clients, active, request);
+                        let turn = DueTurn { schedule, node, slot };
+                        active.begin(&turn, now);
+                        spawn_turn(&mut self.tasks, self.clients, active, turn);
                     }
                     PlanDecision::Skip { node, slot, reason } => {
                         if active.skip(&node, slot, reason, now) == TurnOutcome::Missed {
@@ -212,8 +221,8 @@ impl<'a> LeaderTerm<'a> {
     }
 
     fn finish(&mut self, finished: &FinishedTurn) {
-        let FinishedTurn { request, outcome, reason, .. } = finished;
-        let TurnRequest { schedule, node, .. } = request;
+        let FinishedTurn { turn, outcome, reason, .. } = finished;
+        let DueTurn { schedule, node, .. } = turn;
         tracing::info!(%schedule, %node, outcome = outcome.as_str(), reason, "a turn ended");
         if let Some(active) = self.schedules.get_mut(schedule) {
             active.finish(finished, self.handle.now());
@@ -268,20 +277,38 @@ fn spawn_turn(
     tasks: &mut JoinSet<FinishedTurn>,
     clients: &[(SubjectName, Client)],
     active: &ActiveSchedule,
-    request: TurnRequest,
+    turn: DueTurn,
 ) {
-    let grant = &active.opened.grant;
-    let client = clients.iter().find(|(name, _)| *name == grant.collective);
-    let call = build_call(&request, (grant.id, &active.text), &active.schedule);
-    let prepared = client.map(|(_, client)| client.clone()).zip(call.ok());
+    let call = build_call(&turn, (active.opened.grant.id, &active.text), &active.schedule);
+    let prepared = client_of(clients, active).zip(call.ok());
     tasks.spawn(async move {
         let started = Instant::now();
         let (outcome, reason) = match prepared {
             Some((client, call)) => perform(&client, call).await,
             None => (TurnOutcome::NoAnswer, "the scheduler is not in the collective".to_owned()),
         };
-        FinishedTurn { request, outcome, reason, took: started.elapsed() }
+        FinishedTurn { turn, outcome, reason, took: started.elapsed() }
     });
+}
+
+/// Asks the nodes not to begin turns that they have received and not begun. The end of each turn comes as the reply to its own request.
+fn withdraw_turns(clients: &[(SubjectName, Client)], active: &ActiveSchedule) {
+    for turn in active.begun_turns() {
+        let call = build_withdrawal(&turn, (active.opened.grant.id, &active.text));
+        let Some((client, call)) = client_of(clients, active).zip(call.ok()) else { continue };
+        tokio::spawn(async move {
+            let (outcome, reason) = perform(&client, call).await;
+            let DueTurn { schedule, node, .. } = turn;
+            let outcome = outcome.as_str();
+            tracing::info!(%schedule, %node, outcome, reason, "asked not to begin the turn");
+        });
+    }
+}
+
+/// The client in the collective of a schedule.
+fn client_of(clients: &[(SubjectName, Client)], active: &ActiveSchedule) -> Option<Client> {
+    let collective = &active.opened.grant.collective;
+    clients.iter().find(|(name, _)| name == collective).map(|(_, client)| client.clone())
 }
 
 fn ticks(period: Duration) -> tokio::time::Interval {

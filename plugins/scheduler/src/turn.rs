@@ -1,10 +1,10 @@
-//! One request of a schedule to one node: sends it with the grant, and says what became of it.
+//! The requests of one turn of a node: sends them with the grant, and says what became of the turn.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use muster_client::{CallEvent, CallTarget, Client, ReceivedReply, RpcCall};
-use muster_schedule::{CompiledSchedule, slot_request_id};
+use muster_schedule::{CompiledSchedule, TurnRequest};
 use muster_wire::Millis;
 use muster_wire::identity::{Identity, NameError, SubjectName};
 use muster_wire::schedule_grant::{REPEATED_TURN, RequestGrant};
@@ -23,9 +23,9 @@ const REQUEST_TTL: Duration = Duration::from_mins(1);
 /// Most characters of a reason.
 const MAX_REASON_CHARS: usize = 200;
 
-/// A request that is to be sent.
+/// A turn of a node.
 #[derive(Debug, Clone)]
-pub(crate) struct TurnRequest {
+pub(crate) struct DueTurn {
     pub(crate) schedule: SubjectName,
     pub(crate) node: Identity,
     pub(crate) slot: Millis,
@@ -34,31 +34,46 @@ pub(crate) struct TurnRequest {
 /// What became of a request.
 #[derive(Debug, Clone)]
 pub(crate) struct FinishedTurn {
-    pub(crate) request: TurnRequest,
+    pub(crate) turn: DueTurn,
     pub(crate) outcome: TurnOutcome,
     pub(crate) reason: String,
     pub(crate) took: Duration,
 }
 
-/// The call for a turn. Its id is the same whichever instance sends it.
+/// The call that runs a turn.
 pub(crate) fn build_call(
-    request: &TurnRequest,
+    turn: &DueTurn,
     (grant, text): (Uuid, &str),
     schedule: &CompiledSchedule,
 ) -> Result<RpcCall, NameError> {
-    let spec = schedule.spec();
-    let id = slot_request_id(grant, &request.node, request.slot);
-    let timeout = schedule.timeout_millis().map(Duration::from_millis);
-    let wait = timeout.unwrap_or(DEFAULT_TIMEOUT) + REPLY_SLACK;
-    let target = CallTarget::Nodes(BTreeSet::from([request.node.clone()]));
+    let request = schedule.turn_request(grant, &turn.node, turn.slot);
+    let timeout = request.timeout.map(Duration::from_millis).unwrap_or(DEFAULT_TIMEOUT);
+    grant_call(turn, request, (text, timeout + REPLY_SLACK))
+}
+
+/// The call that withdraws a turn: a node that has not begun it does not begin it.
+pub(crate) fn build_withdrawal(
+    turn: &DueTurn,
+    (grant, text): (Uuid, &str),
+) -> Result<RpcCall, NameError> {
+    let request = CompiledSchedule::withdrawal_request(grant, &turn.node, turn.slot);
+    grant_call(turn, request, (text, REPLY_SLACK))
+}
+
+fn grant_call(
+    turn: &DueTurn,
+    request: TurnRequest,
+    (text, wait): (&str, Duration),
+) -> Result<RpcCall, NameError> {
+    let target = CallTarget::Nodes(BTreeSet::from([turn.node.clone()]));
     Ok(RpcCall {
-        data: schedule.request_inputs(id),
-        timeout,
+        data: request.inputs,
+        timeout: request.timeout.map(Duration::from_millis),
         wait,
         ttl: REQUEST_TTL,
-        grant: Some(RequestGrant { text: text.to_owned(), slot: request.slot }),
-        id: Some(id),
-        ..RpcCall::new(spec.agent.as_str(), spec.action.as_str(), target)?
+        grant: Some(RequestGrant { text: text.to_owned(), slot: turn.slot }),
+        id: Some(request.id),
+        ..RpcCall::new(&request.agent, &request.action, target)?
     })
 }
 
@@ -100,6 +115,11 @@ fn describe_reply(received: &ReceivedReply) -> (TurnOutcome, String) {
                 ReplyReason::Denied { .. } | ReplyReason::Expired { .. } | ReplyReason::Busy { .. },
             ),
         ) => (TurnOutcome::Refused, message),
+        (_, Some(ReplyReason::Cancelled)) => (TurnOutcome::Cancelled, message),
+        // A Puppet run, whose replies have a class.
+        _ if reply.data.get("class").and_then(Value::as_str) == Some("cancelled") => {
+            (TurnOutcome::Cancelled, message)
+        }
         _ => (TurnOutcome::Failed, message),
     }
 }

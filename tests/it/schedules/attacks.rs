@@ -4,12 +4,13 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use muster_client::{CallTarget, Client, RpcCall};
-use muster_schedule::slot_request_id;
+use muster_schedule::{CompiledSchedule, slot_request_id};
 use muster_tests::poll_until_ok;
 use muster_wire::schedule_grant::{RequestGrant, ScheduleGrant};
 use muster_wire::status::ReplyStatus;
 use muster_wire::token::UserRole;
 use serde_json::json;
+use uuid::Uuid;
 
 use super::fixture::{ScheduleFixture, ScheduleNode, identity, touch_spec};
 
@@ -29,6 +30,18 @@ fn scheduled_call(node: &str, grant: &ScheduleGrant, text: &str, slot: u64) -> R
     call.timeout = Some(Duration::from_secs(10));
     call.wait = Duration::from_secs(5);
     call.id = Some(slot_request_id(grant.id, &node, slot));
+    call.grant = Some(RequestGrant { text: text.to_owned(), slot });
+    call
+}
+
+/// The request that withdraws the turn of a slot.
+fn withdrawal_call(node: &str, grant: &ScheduleGrant, text: &str, slot: u64) -> RpcCall {
+    let request = CompiledSchedule::withdrawal_request(grant.id, &identity(node), slot);
+    let target = CallTarget::Nodes(BTreeSet::from([identity(node)]));
+    let mut call = RpcCall::new(&request.agent, &request.action, target).unwrap();
+    call.data = request.inputs;
+    call.wait = Duration::from_secs(5);
+    call.id = Some(request.id);
     call.grant = Some(RequestGrant { text: text.to_owned(), slot });
     call
 }
@@ -118,6 +131,17 @@ async fn stolen_key_of_a_scheduler_permits_only_what_an_author_scheduled() {
     let unpermitted = grant.sign(&reader).unwrap();
     let unpermitted = scheduled_call(WEB, &grant, &unpermitted, slot);
     assert_refused(&fleet, unpermitted, "the token does not permit it").await;
+
+    // A withdrawal cancels no other request, and a caller sends none.
+    let mut withdrawal = withdrawal_call(WEB, &grant, &text, slot);
+    withdrawal.data.insert("id".to_owned(), json!(Uuid::now_v7()));
+    assert_refused(&fleet, withdrawal, "the data of the request differs").await;
+    let mut running_too = withdrawal_call(WEB, &grant, &text, slot);
+    running_too.data.remove("waiting_only");
+    assert_refused(&fleet, running_too, "the data of the request differs").await;
+    let other_id = RpcCall { id: None, ..withdrawal_call(WEB, &grant, &text, slot) };
+    assert_refused(&fleet, other_id, "the agent of the request differs").await;
+    assert_refused_by(&bob, withdrawal_call(WEB, &grant, &text, slot), "only services").await;
 
     // What is scheduled runs once: none of the refused requests has used up the turn.
     await_executions(&web, 0).await;

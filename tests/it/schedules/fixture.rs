@@ -81,8 +81,14 @@ impl ScheduleFixture {
     }
 
     pub(super) fn start_node(&self, name: &str, facts: &str) -> ScheduleNode {
-        let daemon = self.home(&self.organisation.node(name), facts).start();
-        ScheduleNode { daemon }
+        self.start_node_with(name, facts, "")
+    }
+
+    /// The same, with more settings.
+    pub(super) fn start_node_with(&self, name: &str, facts: &str, more: &str) -> ScheduleNode {
+        let home = self.home(&self.organisation.node(name), facts);
+        home.write("conf.d/more.toml", more, 0o644);
+        ScheduleNode { daemon: home.start() }
     }
 
     /// A node with an instance of the scheduler whose leader is replaced after two seconds.

@@ -5,4 +5,5 @@ mod commands;
 mod fixture;
 mod health;
 mod leaders;
+mod pauses;
 mod requests;

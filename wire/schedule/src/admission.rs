@@ -15,6 +15,8 @@ pub const LAST_START_GRACE_MILLIS: Millis = 60_000;
 
 /// First part of the digest of a request id: no other digest begins with it.
 const REQUEST_ID_DOMAIN: &[u8] = b"muster.schedule.request.v1\0";
+/// The same of a withdrawal.
+const WITHDRAWAL_ID_DOMAIN: &[u8] = b"muster.schedule.withdrawal.v1\0";
 
 /// Why a node refuses a scheduled request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -109,15 +111,24 @@ impl CompiledSchedule {
 /// The id of the request of a grant to a node for a slot: a UUID of version 7 whose time is the slot. Two schedulers send the same id, so that the node's replay protection
 /// refuses the second one.
 pub fn slot_request_id(grant: Uuid, node: &Identity, slot: Millis) -> Uuid {
+    let slot_bytes = slot.to_be_bytes();
+    derive_id(slot, &[REQUEST_ID_DOMAIN, grant.as_bytes(), &slot_bytes, node.as_str().as_bytes()])
+}
+
+/// The id of the request that withdraws the turn with this id.
+pub(crate) fn withdrawal_id(turn: Uuid, slot: Millis) -> Uuid {
+    derive_id(slot, &[WITHDRAWAL_ID_DOMAIN, turn.as_bytes()])
+}
+
+fn derive_id(time: Millis, parts: &[&[u8]]) -> Uuid {
     let mut digest = Sha256::new();
-    digest.update(REQUEST_ID_DOMAIN);
-    digest.update(grant.as_bytes());
-    digest.update(slot.to_be_bytes());
-    digest.update(node.as_str().as_bytes());
+    for part in parts {
+        digest.update(part);
+    }
     let digest: [u8; 32] = digest.finalize().into();
     let mut random = [0; 10];
     for (target, source) in random.iter_mut().zip(digest) {
         *target = source;
     }
-    uuid::Builder::from_unix_timestamp_millis(slot, &random).into_uuid()
+    uuid::Builder::from_unix_timestamp_millis(time, &random).into_uuid()
 }

@@ -33,6 +33,7 @@ pub use plan::{
     MAX_WAKE_MILLIS, MIN_WAKE_MILLIS, PlanDecision, PlanInput, SchedulePlan, SkipReason,
     plan_starts,
 };
+pub use request::TurnRequest;
 pub use seats::{MAX_SEATS, ScheduleSeat, SeatChanges, SeatList, SeatListError, SeatMove};
 pub use simulate::{
     MAX_SIMULATED_STARTS, ScheduleSimulation, SimulatedRun, SimulationInput, simulate_schedule,

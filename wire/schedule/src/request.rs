@@ -1,9 +1,11 @@
-//! The request of one turn: its inputs and its time limit, as the service sends them and as nodes expect them.
+//! The requests of one turn, as the service sends them and as nodes expect them: the turn itself, and its withdrawal.
 
 use muster_wire::Millis;
+use muster_wire::identity::Identity;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
+use crate::admission::{slot_request_id, withdrawal_id};
 use crate::compile::{CompiledSchedule, millis};
 
 /// The agent and action of Puppet runs, which know permits.
@@ -11,7 +13,51 @@ const PUPPET_RUN: (&str, &str) = ("puppet", "runonce");
 /// How long a Puppet run of a schedule waits for its permit by default, in seconds.
 const DEFAULT_PERMIT_WAIT_SECONDS: u64 = 30 * 60;
 
+/// The agent and action that withdraw a turn: on the node it is a request of the schedule's author, as the turn is.
+const WITHDRAWAL: (&str, &str) = ("rpcutil", "cancel");
+
+/// A request of a schedule to one node: what it calls, with which inputs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TurnRequest {
+    /// The request's id. It is the same whichever instance sends it.
+    pub id: Uuid,
+    /// The agent.
+    pub agent: String,
+    /// The action.
+    pub action: String,
+    /// The inputs.
+    pub inputs: Map<String, Value>,
+    /// The time limit, in milliseconds.
+    pub timeout: Option<Millis>,
+}
+
 impl CompiledSchedule {
+    /// The request that runs the turn of a slot on a node. `grant` is the id of the signed schedule.
+    pub fn turn_request(&self, grant: Uuid, node: &Identity, slot: Millis) -> TurnRequest {
+        let id = slot_request_id(grant, node, slot);
+        TurnRequest {
+            id,
+            agent: self.spec.agent.to_string(),
+            action: self.spec.action.to_string(),
+            inputs: self.request_inputs(id),
+            timeout: self.timeout_millis(),
+        }
+    }
+
+    /// The request that cancels the turn of a slot on a node, unless its work has begun.
+    pub fn withdrawal_request(grant: Uuid, node: &Identity, slot: Millis) -> TurnRequest {
+        let turn = slot_request_id(grant, node, slot);
+        let (agent, action) = WITHDRAWAL;
+        let inputs = [("id", json!(turn)), ("waiting_only", json!(true))];
+        TurnRequest {
+            id: withdrawal_id(turn, slot),
+            agent: agent.to_owned(),
+            action: action.to_owned(),
+            inputs: inputs.map(|(name, value)| (name.to_owned(), value)).into_iter().collect(),
+            timeout: None,
+        }
+    }
+
     /// Whether the action is a Puppet run.
     pub fn is_puppet_run(&self) -> bool {
         (self.spec.agent.as_str(), self.spec.action.as_str()) == PUPPET_RUN
@@ -19,7 +65,7 @@ impl CompiledSchedule {
 
     /// The inputs of the request with this id. A Puppet run gets the id as its own, and takes a permit from the pool with the schedule's limit
     /// and priority; inputs that the author wrote go before.
-    pub fn request_inputs(&self, id: Uuid) -> Map<String, Value> {
+    fn request_inputs(&self, id: Uuid) -> Map<String, Value> {
         if !self.is_puppet_run() {
             return self.spec.inputs.clone();
         }

@@ -29,6 +29,9 @@ pub struct CancelArgs {
     /// Also cancel requests of other callers, where the node's policy allows it
     #[arg(long)]
     pub any: bool,
+    /// Cancel only work that has not begun: that waits for a permit, a lock or other calls
+    #[arg(long)]
+    pub waiting_only: bool,
     /// JSON output, and the nodes.
     #[command(flatten)]
     pub query: QueryArgs,

@@ -35,6 +35,13 @@ struct CancelTask {
     nodes: Option<BTreeSet<Identity>>,
 }
 
+/// How a request is cancelled.
+#[derive(Clone, Copy)]
+struct CancelCall {
+    action: &'static str,
+    waiting_only: bool,
+}
+
 /// Runs the command.
 pub async fn run(args: CancelArgs, cx: CommandContext<'_>) -> CommandResult {
     let json = form::parse_json_form(&args.query.json)?;
@@ -59,8 +66,9 @@ pub async fn run(args: CancelArgs, cx: CommandContext<'_>) -> CommandResult {
             fleet.check_job(job)?;
         }
         let progress = ProgressReporter::new(cx.printer, json.is_none());
+        let call = CancelCall { action, waiting_only: args.waiting_only };
         report =
-            send_cancels(tasks, (&schemas, action), (&fleet, &target), &progress, report).await?;
+            send_cancels(tasks, (&schemas, call), (&fleet, &target), &progress, report).await?;
     }
     if let Some(json) = &json {
         cx.print_json(&Document::new(&report), json)?;
@@ -69,7 +77,7 @@ pub async fn run(args: CancelArgs, cx: CommandContext<'_>) -> CommandResult {
     } else if report.stats.discovered == 0 {
         cx.report_no_nodes(&target);
     } else {
-        print_report(&report, cx)?;
+        print_report(&report, args.waiting_only, cx)?;
     }
     cx.warn_of_gaps(&report);
     let none_cancelled =
@@ -80,15 +88,18 @@ pub async fn run(args: CancelArgs, cx: CommandContext<'_>) -> CommandResult {
 /// Sends one cancel request after the other until the user interrupts. Merges the results into one report.
 async fn send_cancels(
     tasks: Vec<CancelTask>,
-    (schemas, action): (&AgentSchemas, &str),
+    (schemas, call): (&AgentSchemas, CancelCall),
     (fleet, target): (&FleetConnection, &TargetSelection),
     progress: &ProgressReporter<'_>,
     mut report: RequestReport,
 ) -> Result<RequestReport> {
     let mut last_action = None;
     for CancelTask { request, nodes } in tasks {
-        let plan =
-            inquiry::plan_action(schemas, (inquiry::RPCUTIL_AGENT, action), &[("id", &request)])?;
+        let mut inputs = vec![("id", request.as_str())];
+        if call.waiting_only {
+            inputs.push(("waiting_only", "true"));
+        }
+        let plan = inquiry::plan_action(schemas, (inquiry::RPCUTIL_AGENT, call.action), &inputs)?;
         last_action = Some(plan.action);
         let found = match nodes {
             Some(nodes) => DiscoveredNodes::from_names(nodes),
@@ -160,7 +171,7 @@ fn plan_cancels(cancel_target: &CancelTarget, cx: CommandContext<'_>) -> Vec<Can
 }
 
 /// Prints the nodes where a request was cancelled or the call failed. With details, prints the other nodes too.
-fn print_report(report: &RequestReport, cx: CommandContext<'_>) -> Result<()> {
+fn print_report(report: &RequestReport, waiting_only: bool, cx: CommandContext<'_>) -> Result<()> {
     let mut replies: Vec<&NodeReply> = report.replies.iter().collect();
     replies.sort_by(|a, b| a.node.cmp(&b.node));
     for reply in replies {
@@ -174,7 +185,11 @@ fn print_report(report: &RequestReport, cx: CommandContext<'_>) -> Result<()> {
         {
             let request = format!("{agent} {action} of {caller}");
             let request = escape_to_line(&request);
-            cx.printer.print_line(format_args!("{node}: {GOOD}cancelled{GOOD:#} {request}"))?;
+            let word = match output.outcome {
+                CancelOutcome::Withdrawn => "withdrawn",
+                _ => "cancelled",
+            };
+            cx.printer.print_line(format_args!("{node}: {GOOD}{word}{GOOD:#} {request}"))?;
         } else if cx.is_verbose() {
             cx.printer.print_line(format_args!("{node}: not running there"))?;
         }
@@ -184,12 +199,14 @@ fn print_report(report: &RequestReport, cx: CommandContext<'_>) -> Result<()> {
         cx.printer.print_warning(format_args!("no reply from {}", silent.join(", ")));
     }
     let (count, total) = (count_cancelled(report), node_count_text(report.stats.discovered));
-    cx.printer.print_message(format_args!("Cancelled on {count} of {total}"));
+    let word = if waiting_only { "Withdrawn" } else { "Cancelled" };
+    cx.printer.print_message(format_args!("{word} on {count} of {total}"));
     Ok(())
 }
 
 fn count_cancelled(report: &RequestReport) -> usize {
     let replies = report.replies.iter();
     let outputs = replies.map(NodeReply::typed_outputs::<RpcutilCancelOutput>);
-    outputs.filter(|output| output.outcome == CancelOutcome::Cancelled).count()
+    let ended = [CancelOutcome::Cancelled, CancelOutcome::Withdrawn];
+    outputs.filter(|output| ended.contains(&output.outcome)).count()
 }

@@ -63,6 +63,7 @@ async fn wait_for_outcome(
         cx.emit_event(Value::Object(write_values(&progress)));
     };
     report_state(&updates.borrow_and_update());
+    let mut is_withdrawn = false;
     loop {
         tokio::select! {
             outcome = next_outcome(&mut updates) => {
@@ -73,6 +74,10 @@ async fn wait_for_outcome(
             }
             () = tokio::time::sleep_until(cx.deadline) => return Err(still_running_error(&active_run.outcome.borrow(), "the request reached its deadline")),
             () = runs.stopping.cancelled() => return Err(still_running_error(&active_run.outcome.borrow(), "the daemon is stopping")),
+            () = cx.withdrawn.cancelled(), if !is_withdrawn => {
+                is_withdrawn = true;
+                waiter.withdraw_run();
+            }
             () = cx.cancel.cancelled() => {
                 waiter.cancel_run();
                 let outcome = updates.wait_for(|outcome| outcome.state.is_over()).await;

@@ -66,7 +66,7 @@ impl RunDriver {
             return Err(lock_timeout_failure(reason));
         }
         tokio::select! {
-            () = self.active_run.cancel.cancelled() => Err(cancelled_failure()),
+            () = self.active_run.withdrawn.cancelled() => Err(cancelled_failure()),
             () = tokio::time::sleep(LOCK_POLL_INTERVAL) => Ok(()),
         }
     }
@@ -75,7 +75,7 @@ impl RunDriver {
     pub(super) async fn acquire_permit(&mut self) -> Result<Option<OptionalPermit>, RunFailure> {
         self.set_state(PuppetRunState::WaitingPermit);
         let wait_started = Instant::now();
-        let (permits, cancel) = (&self.runs.permits, &self.active_run.cancel);
+        let (permits, cancel) = (&self.runs.permits, &self.active_run.withdrawn);
         let (parameters, run) = (&self.permit_parameters, self.record.id);
         let result = tokio::select! {
             result = OptionalPermit::acquire_permit(permits, parameters, run, cancel) => result.map(Some),

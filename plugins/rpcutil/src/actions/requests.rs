@@ -1,10 +1,10 @@
 //! `running`, `cancel` and `cancel_any`: the requests that run or wait on the node.
 //!
 //! `cancel` cancels the caller's own requests only. `cancel_any` cancels requests of all callers, so the node's policy must allow it
-//! separately. The cancelled request reports in its own reply what it had done before.
+//! separately. The cancelled request reports in its own reply what it had done before. With `waiting_only` work that has begun goes on.
 
 use muster_api::wire::identity::Identity;
-use muster_api::{ActionError, CallContext, EmptyInput, NoState, RunningRequest};
+use muster_api::{ActionError, CallContext, CancelScope, EmptyInput, NoState, RunningRequest};
 use muster_contract::rpcutil::{
     CancelOutcome, RpcutilCancelOutput, RpcutilRunningOutput, RunningRequestRow,
 };
@@ -15,6 +15,7 @@ use uuid::Uuid;
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct RpcutilCancelInput {
     id: String,
+    waiting_only: Option<bool>,
 }
 
 /// Lists the requests without the calling one.
@@ -43,7 +44,11 @@ pub(crate) fn cancel_request(
     if id == cx.request {
         return Err(ActionError::invalid_input("the request cannot cancel itself"));
     }
-    let Some((request, is_cancelled)) = cx.node.cancel_request(id, caller) else {
+    let (scope, outcome) = match input.waiting_only {
+        Some(true) => (CancelScope::Waiting, CancelOutcome::Withdrawn),
+        _ => (CancelScope::All, CancelOutcome::Cancelled),
+    };
+    let Some((request, is_cancelled)) = cx.node.cancel_request(id, caller, scope) else {
         return Ok(RpcutilCancelOutput {
             outcome: CancelOutcome::NotRunning,
             ..RpcutilCancelOutput::default()
@@ -57,7 +62,7 @@ pub(crate) fn cancel_request(
         return Err(ActionError::denied_by_rule(message, "rpcutil cancel"));
     }
     Ok(RpcutilCancelOutput {
-        outcome: CancelOutcome::Cancelled,
+        outcome,
         caller: Some(request.caller.to_string()),
         agent: Some(request.agent),
         action: Some(request.action),
