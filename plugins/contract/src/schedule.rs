@@ -35,6 +35,9 @@ pub struct ScheduleAddOutput {
     pub replaced: bool,
 }
 
+/// Most nodes by seat in an answer, whose size is limited.
+pub const MAX_LISTED_SEATS: usize = 5000;
+
 /// Inputs of `show`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -44,6 +47,9 @@ pub struct ScheduleShowInput {
     /// Whether to return the expected load, too.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub load: Option<bool>,
+    /// Whether to return the nodes by seat, too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seats: Option<bool>,
 }
 
 /// Inputs of `pause` and `resume`: one schedule, or all.
@@ -192,6 +198,8 @@ pub struct ScheduleShowOutput {
     pub peak: u32,
     /// The same if the seats were assigned by measured durations.
     pub balanced_peak: u32,
+    /// The nodes in the order of their seats; none of a schedule with more than [`MAX_LISTED_SEATS`].
+    pub seats: Vec<String>,
 }
 
 /// A start to come.

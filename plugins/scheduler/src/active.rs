@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::num::NonZeroU32;
 
+use muster_api::base::duration_millis;
 use muster_bus::Bytes;
 use muster_contract::schedule::ScheduleEntry;
 use muster_directory::SelectedNode;
@@ -18,7 +19,7 @@ use crate::node_progress::{
     NodeProgress, NodeTurn, StoredSeat, TurnOutcome, is_applying, last_run, seat_list,
 };
 use crate::store::{MAX_HISTORY, PauseState, ScheduleRecords, StoreKey, TurnPart, to_bytes};
-use crate::turn::{DueTurn, FinishedTurn};
+use crate::turn::{DueTurn, FinishedTurn, reply_patience};
 
 /// How long a request of the leader before counts against the limit, if the schedule states no timeout.
 const INHERITED_TIMEOUT: Millis = 60_000;
@@ -47,8 +48,8 @@ pub(crate) struct ActiveSchedule {
     /// Nodes that were reported as overdue.
     overdue: BTreeSet<Identity>,
     in_flight: BTreeSet<Identity>,
-    /// When the requests end at the latest that the leader before has sent. Puppet runs are not among them: permits count them.
-    inherited: Vec<Millis>,
+    /// When the leader before sent the requests whose end it has not stored.
+    inherited: BTreeMap<Identity, Millis>,
     last_start: Option<Millis>,
     history: VecDeque<ScheduleEntry>,
     /// Keys whose values differ from what is stored.
@@ -63,14 +64,11 @@ impl ActiveSchedule {
         records: &ScheduleRecords,
     ) -> Self {
         let seats = seat_list(&records.nodes);
-        let inherited = if schedule.is_puppet_run() {
-            Vec::new()
-        } else {
-            let timeout = schedule.timeout_millis().unwrap_or(INHERITED_TIMEOUT);
-            let begun = records.nodes.values().filter_map(|known| known.last.as_ref());
-            let begun = begun.filter(|turn| turn.outcome == TurnOutcome::Begun);
-            begun.map(|turn| turn.at.saturating_add(timeout)).collect()
+        let begun = |(node, known): (&Identity, &NodeProgress)| {
+            let turn = known.last.as_ref().filter(|turn| turn.outcome == TurnOutcome::Begun)?;
+            Some((node.clone(), turn.at))
         };
+        let inherited = records.nodes.iter().filter_map(begun).collect();
         Self {
             name,
             text,
@@ -201,7 +199,7 @@ impl ActiveSchedule {
             self.in_flight.contains(node)
                 || self.schedule.is_puppet_run() && self.selected.get(node).is_some_and(is_applying)
         };
-        let inherited = self.inherited.iter().filter(|end| **end > now).count();
+        let inherited = self.count_inherited(now);
         let limit = self.schedule.spec().limit.map(NonZeroU32::get);
         let reserved = limit.zip(pool_limit).map(|(limit, pool)| limit.saturating_sub(pool));
         let reserved = usize::try_from(reserved.unwrap_or(0)).unwrap_or(usize::MAX);
@@ -218,12 +216,42 @@ impl ActiveSchedule {
         })
     }
 
+    /// The number of requests of the leader before that may go on. Permits count Puppet runs.
+    fn count_inherited(&self, now: Millis) -> usize {
+        if self.schedule.is_puppet_run() {
+            return 0;
+        }
+        let timeout = self.schedule.timeout_millis().unwrap_or(INHERITED_TIMEOUT);
+        self.inherited.values().filter(|sent| sent.saturating_add(timeout) > now).count()
+    }
+
+    /// Records the turns of the leader before whose replies came when no leader was there to store them.
+    pub(crate) fn end_inherited(&mut self, now: Millis) {
+        let patience = duration_millis(reply_patience(&self.schedule));
+        let over = self.inherited.extract_if(.., |_, sent| sent.saturating_add(patience) < now);
+        for (node, _) in over.collect::<Vec<_>>() {
+            self.end_inherited_turn(&node);
+        }
+    }
+
+    fn end_inherited_turn(&mut self, node: &Identity) {
+        let last = self.nodes.get(node).and_then(|known| known.last.clone());
+        let Some(last) = last.filter(|last| last.outcome == TurnOutcome::Begun) else { return };
+        let reason = "the leader that sent the request has not stored the reply".to_owned();
+        let turn = NodeTurn { outcome: TurnOutcome::NoAnswer, reason, ..last };
+        self.push_history(&turn, node);
+        self.store_turn(node, turn);
+    }
+
     fn last_run(&self, node: &Identity) -> Option<Millis> {
         last_run(&self.schedule, self.selected.get(node), self.nodes.get(node))
     }
 
     /// Notes that a request is sent.
     pub(crate) fn begin(&mut self, turn: &DueTurn, now: Millis) {
+        if self.inherited.remove(&turn.node).is_some() {
+            self.end_inherited_turn(&turn.node);
+        }
         self.in_flight.insert(turn.node.clone());
         self.last_start = Some(now);
         let begun = NodeTurn {
@@ -267,7 +295,12 @@ impl ActiveSchedule {
             reason: finished.reason.clone(),
             took_ms,
         };
-        self.push_history(&turn, node);
+        if finished.outcome == TurnOutcome::Begun {
+            // An instance that was the leader before had sent the request.
+            self.inherited.insert(node.clone(), now);
+        } else {
+            self.push_history(&turn, node);
+        }
         if finished.outcome == TurnOutcome::Succeeded {
             let known = self.nodes.entry(node.clone()).or_default();
             (known.succeeded, known.duration) = (Some(now), Some(took_ms));

@@ -6,9 +6,12 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use muster_api::base::{duration_millis, error_chain, unix_millis_now};
+use muster_contract::nrpe::{CheckState, RecordedCheck};
+use muster_directory::{DirectoryHandle, SelectedNode, ValuePath};
+use muster_filter::NodeFilter;
 use muster_http::build_client;
 use muster_schedule::{AdaptiveLimit, HealthSample, HealthTarget, LimitChange};
-use muster_wire::identity::SubjectName;
+use muster_wire::identity::{Identity, SubjectName};
 use serde::Deserialize;
 use serde_json::json;
 use tokio::sync::Notify;
@@ -18,31 +21,68 @@ use crate::report::EventReporter;
 
 /// The event that a limit changed.
 const LIMIT_CHANGED: &str = "schedule_limit";
-/// A request that takes longer than this multiple of the highest healthy latency is an error.
+/// A request to a URL that takes longer than this multiple of the highest healthy latency is an error.
 const TIMEOUT_FACTOR: u32 = 4;
 /// Least time for a request.
 const MIN_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// Where the directory has the scheduled checks of a node.
+const CHECKS_PATH: &str = "state.checks.checks";
+
 /// A section `[plugins.schedule.health.POOL]`.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(try_from = "HealthTable")]
 pub struct HealthOptions {
-    /// The URL that is requested.
-    pub url: String,
-    /// PEM file of the authorities of its certificate; those of the machine if absent.
-    #[serde(default)]
-    pub ca: Option<PathBuf>,
+    source: HealthSource,
     /// Highest healthy latency, in milliseconds.
+    latency_ms: u64,
+    /// Bounds of the limit.
+    min: u32,
+    max: u32,
+    /// Between two measurements.
+    interval: Duration,
+}
+
+/// What shows the health.
+#[derive(Debug, Clone)]
+enum HealthSource {
+    /// A URL is healthy if it answers well and in time.
+    Url { url: String, ca: Option<PathBuf> },
+    /// A scheduled check of a node is healthy if its hard state is OK.
+    Check { node: Identity, check: String },
+}
+
+/// The section as it is written.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct HealthTable {
+    url: Option<String>,
+    /// PEM file of the authorities of the URL's certificate; those of the machine if absent.
+    ca: Option<PathBuf>,
+    node: Option<Identity>,
+    check: Option<String>,
     #[serde(default = "default_latency")]
-    pub latency_ms: u64,
-    /// Lower bound of the limit.
+    latency_ms: u64,
     #[serde(default = "default_min")]
-    pub min: u32,
-    /// Upper bound of the limit.
-    pub max: u32,
-    /// Seconds between two requests.
+    min: u32,
+    max: u32,
     #[serde(default = "default_interval")]
-    pub interval_seconds: u64,
+    interval_seconds: u64,
+}
+
+impl TryFrom<HealthTable> for HealthOptions {
+    type Error = &'static str;
+
+    fn try_from(table: HealthTable) -> Result<Self, Self::Error> {
+        let source = match (table.url, table.node, table.check) {
+            (Some(url), None, None) => HealthSource::Url { url, ca: table.ca },
+            (None, Some(node), Some(check)) => HealthSource::Check { node, check },
+            _ => return Err("the health source of a pool needs `url`, or `node` and `check`"),
+        };
+        let interval = Duration::from_secs(table.interval_seconds.max(1));
+        let HealthTable { latency_ms, min, max, .. } = table;
+        Ok(Self { source, latency_ms, min, max, interval })
+    }
 }
 
 fn default_latency() -> u64 {
@@ -90,17 +130,24 @@ impl PoolLimits {
 pub(crate) async fn follow_health(
     pool: SubjectName,
     options: HealthOptions,
-    limits: PoolLimits,
-    reporter: EventReporter,
+    directory: DirectoryHandle,
+    (limits, reporter): (PoolLimits, EventReporter),
 ) {
     let target = HealthTarget { latency: options.latency_ms, errors: 0 };
     let mut adaptive = AdaptiveLimit::new(options.min, options.max);
     limits.set(&pool, adaptive.current());
-    let mut ticks = interval(Duration::from_secs(options.interval_seconds.max(1)));
+    let mut ticks = interval(options.interval);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        let (sample, problem) = measure(options.clone()).await;
+        let measured = match &options.source {
+            HealthSource::Url { url, ca } => {
+                let timeout = Duration::from_millis(options.latency_ms);
+                Some(request_url(url.clone(), ca.clone(), timeout).await)
+            }
+            HealthSource::Check { node, check } => read_check(&directory, node, check),
+        };
+        let Some((sample, problem)) = measured else { continue };
         let Some(change) = adaptive.observe(sample, target) else { continue };
         let LimitChange { from, to, reason } = change;
         let reason = problem.unwrap_or(reason);
@@ -118,13 +165,17 @@ pub(crate) async fn follow_health(
 }
 
 /// Requests the URL once. A status of 400 and above is an error.
-async fn measure(options: HealthOptions) -> (HealthSample, Option<String>) {
+async fn request_url(
+    url: String,
+    ca: Option<PathBuf>,
+    latency: Duration,
+) -> (HealthSample, Option<String>) {
     let started = Instant::now();
-    let timeout = Duration::from_millis(options.latency_ms).saturating_mul(TIMEOUT_FACTOR);
+    let timeout = latency.saturating_mul(TIMEOUT_FACTOR);
     let requested = tokio::task::spawn_blocking(move || {
-        let client = build_client(timeout.max(MIN_TIMEOUT), options.ca.as_deref());
+        let client = build_client(timeout.max(MIN_TIMEOUT), ca.as_deref());
         let client = client.map_err(|error| error_chain(&error))?;
-        let response = client.get(&options.url).call().map_err(|error| error.to_string())?;
+        let response = client.get(&url).call().map_err(|error| error.to_string())?;
         let status = response.status();
         if status.is_client_error() || status.is_server_error() {
             return Err(format!("the health source replied with status {}", status.as_u16()));
@@ -138,4 +189,60 @@ async fn measure(options: HealthOptions) -> (HealthSample, Option<String>) {
     };
     let latency = duration_millis(started.elapsed());
     (HealthSample { latency, errors: u32::from(problem.is_some()) }, problem)
+}
+
+/// Reads the hard state of a scheduled check. `None` until the directory has read all records, and while the check has no hard state.
+fn read_check(
+    directory: &DirectoryHandle,
+    node: &Identity,
+    check: &str,
+) -> Option<(HealthSample, Option<String>)> {
+    let filter = NodeFilter::default().with_identity(node.as_str()).ok()?;
+    let selected =
+        directory.select_nodes(&filter, &[ValuePath::parse(CHECKS_PATH).ok()?]).ok()??;
+    let recorded = |node: &SelectedNode| {
+        let value = node.values.get(CHECKS_PATH)?.get(check)?.clone();
+        serde_json::from_value::<RecordedCheck>(value).ok()
+    };
+    let problem = match selected.first() {
+        Some(found) if found.is_missing => Some(format!("the node {node} is missing")),
+        Some(found) => match recorded(found) {
+            Some(RecordedCheck { state: Some(CheckState::Ok), .. }) => None,
+            Some(RecordedCheck { state: Some(state), .. }) => {
+                Some(format!("the check {check} on {node} is {}", state.as_str()))
+            }
+            Some(RecordedCheck { state: None, .. }) => return None,
+            None => Some(format!("the node {node} has no scheduled check {check}")),
+        },
+        None => Some(format!("the directory has no record of the node {node}")),
+    };
+    Some((HealthSample { latency: 0, errors: u32::from(problem.is_some()) }, problem))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::{HealthOptions, HealthSource};
+
+    fn parse(section: Value) -> Result<HealthOptions, String> {
+        serde_json::from_value(section).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn source_is_a_url_or_a_check_of_a_node() {
+        let url = parse(json!({"url": "http://localhost/", "max": 3})).unwrap();
+        assert!(matches!(url.source, HealthSource::Url { .. }));
+        let check = parse(json!({"node": "db1.example.net", "check": "load", "max": 3})).unwrap();
+        assert!(matches!(check.source, HealthSource::Check { .. }));
+        let incomplete = [
+            json!({"max": 3}),
+            json!({"check": "load", "max": 3}),
+            json!({"url": "http://localhost/", "node": "db1.example.net", "check": "load", "max": 3}),
+        ];
+        for section in incomplete {
+            let error = parse(section).unwrap_err();
+            assert_eq!(error, "the health source of a pool needs `url`, or `node` and `check`");
+        }
+    }
 }

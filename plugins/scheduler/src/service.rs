@@ -137,7 +137,9 @@ impl SchedulerService {
         // Only the leader asks health sources. Dropped with the term, the set ends its tasks.
         let mut health = JoinSet::new();
         for (pool, options) in self.health.clone() {
-            health.spawn(follow_health(pool, options, self.limits.clone(), self.reporter.clone()));
+            let outputs = (self.limits.clone(), self.reporter.clone());
+            let directory = self.handle.directory().clone();
+            health.spawn(follow_health(pool, options, directory, outputs));
         }
         let mut term = LeaderTerm::new(
             &self.handle,

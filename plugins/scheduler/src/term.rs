@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::time::Duration;
 
-use muster_api::base::error_chain;
+use muster_api::base::{duration_millis, error_chain};
 use muster_bus::{Bucket, BucketError};
 use muster_client::Client;
 use muster_schedule::PlanDecision;
@@ -19,6 +19,7 @@ use crate::handle::SchedulerHandle;
 use crate::health::PoolLimits;
 use crate::node_progress::{TurnOutcome, node_paths};
 use crate::report::EventReporter;
+use crate::store::delete_turns;
 use crate::turn::{DueTurn, FinishedTurn, build_call, build_withdrawal, perform};
 
 /// How often the nodes that match are read again, at most.
@@ -71,6 +72,7 @@ impl<'a> LeaderTerm<'a> {
         let mut trust = ticks(TRUST_INTERVAL);
         let (mut select_at, mut plan_at) = (Instant::now(), Instant::now());
         let mut may_plan_at = Instant::now();
+        self.delete_removed().await?;
         self.take_changes();
         loop {
             tokio::select! {
@@ -108,6 +110,15 @@ impl<'a> LeaderTerm<'a> {
                 }
             }
         }
+    }
+
+    /// Deletes what the last leader wrote of schedules while they were removed.
+    async fn delete_removed(&self) -> Result<(), BucketError> {
+        let removed = self.handle.read().removed_schedules();
+        for name in removed {
+            delete_turns(self.bucket, &name).await?;
+        }
+        Ok(())
     }
 
     /// Takes schedules that were added, replaced, paused or removed. Returns whether nodes must be selected.
@@ -166,6 +177,7 @@ impl<'a> LeaderTerm<'a> {
     fn select_nodes(&mut self) {
         let (now, paths) = (self.handle.now(), node_paths());
         for active in self.schedules.values_mut() {
+            active.end_inherited(now);
             match self.handle.directory().select_nodes(&active.schedule.spec().filter, &paths) {
                 Ok(Some(selected)) => {
                     active.update_nodes(selected, now);
@@ -319,8 +331,4 @@ fn ticks(period: Duration) -> tokio::time::Interval {
 
 fn instant_of(wake: Millis, now: Millis) -> Instant {
     Instant::now() + Duration::from_millis(wake.saturating_sub(now))
-}
-
-fn duration_millis(duration: Duration) -> Millis {
-    muster_api::base::duration_millis(duration)
 }

@@ -47,8 +47,13 @@ pub(crate) fn build_call(
     schedule: &CompiledSchedule,
 ) -> Result<RpcCall, NameError> {
     let request = schedule.turn_request(grant, &turn.node, turn.slot);
-    let timeout = request.timeout.map(Duration::from_millis).unwrap_or(DEFAULT_TIMEOUT);
-    grant_call(turn, request, (text, timeout + REPLY_SLACK))
+    grant_call(turn, request, (text, reply_patience(schedule)))
+}
+
+/// How long the reply to a turn may take.
+pub(crate) fn reply_patience(schedule: &CompiledSchedule) -> Duration {
+    let timeout = schedule.timeout_millis().map_or(DEFAULT_TIMEOUT, Duration::from_millis);
+    timeout + REPLY_SLACK
 }
 
 /// The call that withdraws a turn: a node that has not begun it does not begin it.

@@ -80,6 +80,17 @@ async fn people_add_look_at_pause_and_remove_schedules() {
     let known = ["schedule", "simulate", "touch"];
     let simulation = read_document(&rpc, "muster.schedule.simulation.v1", &known).await;
     assert_eq!(simulation["total"], 24, "the stored schedule");
+    // A node that joins later has the second seat, although its name comes first.
+    let _later = fleet.start_node("a1.example.net", "{\"role\":\"web\"}");
+    fleet.await_nodes(2).await;
+    poll_until_ok("each node's own time is simulated", Duration::from_mins(1), async || {
+        let (simulation, _) = rpc.run_json(&known).await;
+        let (shown, _) = rpc.run_json(&["schedule", "show", "touch"]).await;
+        let first = simulation["starts"].as_array().unwrap().iter().take(2).cloned();
+        let first = Value::from_iter(first);
+        if first == shown["next"] { Ok(()) } else { Err((first, shown["next"].clone())) }
+    })
+    .await;
 
     text_of(&rpc.run(&["schedule", "pause", "touch", "--reason", "database move"]).await);
     let list = read_document(&rpc, "muster.schedules.v1", &["schedule", "list"]).await;

@@ -102,3 +102,36 @@ async fn limit_of_a_pool_grows_while_its_server_is_well_and_is_halved_when_it_is
     let grown = next_event(&mut events, "schedule_limit").await;
     assert_eq!(grown.data.get("to"), Some(&json!(2)));
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn limit_of_a_pool_grows_while_a_check_is_ok_and_is_halved_when_it_is_not() {
+    let fleet = ScheduleFixture::start().await;
+    let nrpe = tempfile::tempdir().unwrap();
+    let path = |name: &str| nrpe.path().join(name);
+    let result = path("result");
+    let set_result = |code: u8| std::fs::write(&result, format!("exit {code}\n")).unwrap();
+    set_result(0);
+    let command = format!("command[load]=/bin/sh {}\n", result.display());
+    std::fs::write(path("nrpe.cfg"), command).unwrap();
+    std::fs::create_dir(path("checks.d")).unwrap();
+    let check = "[[checks]]\nname = \"load\"\ncommand = \"load\"\ninterval = 1\nmax_attempts = 1\nflap_detection = false\n";
+    std::fs::write(path("checks.d/load.toml"), check).unwrap();
+    let options = format!(
+        "[plugins.nrpe]\nconfig = {:?}\nschedules = {:?}\n",
+        path("nrpe.cfg"),
+        path("checks.d")
+    );
+    let _db = fleet.start_node_with("db1.example.net", "{}", &options);
+    let mut events = fleet.client.listen_for_events().await.unwrap();
+    let health = "lease_seconds = 2\n[plugins.schedule.health.database]\nnode = \"db1.example.net\"\ncheck = \"load\"\nmax = 4\ninterval_seconds = 1\n";
+    let _scheduler = fleet.start_scheduler_with("mq1.example.net", "scheduler1", health);
+    while next_event(&mut events, "schedule_limit").await.data.get("to") != Some(&json!(4)) {}
+    set_result(2);
+    let halved = next_event(&mut events, "schedule_limit").await;
+    assert_eq!(
+        halved.text,
+        "the limit of the pool database is 2 instead of 4: the check load on db1.example.net is CRITICAL"
+    );
+    set_result(0);
+    while next_event(&mut events, "schedule_limit").await.data.get("to") != Some(&json!(4)) {}
+}

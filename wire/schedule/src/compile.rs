@@ -31,7 +31,7 @@ pub(crate) enum ScheduleTiming {
 }
 
 impl ScheduleSpec {
-    /// Validates everything. Time zones come from this machine's time zone database.
+    /// Validates everything. Time zones come from this machine's database, or from the built-in one if it has none.
     ///
     /// # Errors
     /// The first invalid value, with what to write instead.

@@ -67,9 +67,7 @@ pub enum ScheduleError {
     )]
     DataSource(String),
     /// An unknown time zone.
-    #[error(
-        "the time zone `{name}` is not in this machine's time zone database; names are those of IANA, such as Europe/Berlin"
-    )]
+    #[error("there is no time zone `{name}`; names are those of IANA, such as Europe/Berlin")]
     TimeZone {
         /// The name.
         name: String,

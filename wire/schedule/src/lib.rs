@@ -1,6 +1,6 @@
 //! Schedules: what runs where and when, which times are turns of a schedule, and which node starts next.
 //!
-//! Pure functions of their arguments: the time is a parameter. The only input is the machine's time zone database, which [`ScheduleSpec::compile`] reads. Three programs
+//! Pure functions of their arguments: the time is a parameter. The only other input is the time zone database, which [`ScheduleSpec::compile`] reads. Three programs
 //! use it: nodes verify that a scheduler's request is one that the schedule's author permits ([`CompiledSchedule::admits`]), the scheduler plans
 //! ([`plan_starts`]), and `rpc` shows what will happen.
 

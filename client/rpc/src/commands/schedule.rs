@@ -87,7 +87,8 @@ async fn list_schedules(json: &JsonArgs, cx: CommandContext<'_>) -> CommandResul
 }
 
 async fn show_schedule(args: ScheduleShowArgs, cx: CommandContext<'_>) -> CommandResult {
-    let input = ScheduleShowInput { name: args.name.to_string(), load: Some(args.load) };
+    let input =
+        ScheduleShowInput { name: args.name.to_string(), load: Some(args.load), seats: None };
     let screen = cx.printer.screen();
     let render = |shown: &ScheduleShowOutput| {
         render_schedule(shown, screen.width) + &render_load(&shown.load, screen)

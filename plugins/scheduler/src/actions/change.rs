@@ -11,7 +11,9 @@ use muster_wire::schedule_grant::OpenGrant;
 
 use crate::error::SchedulerError;
 use crate::handle::SchedulerHandle;
-use crate::store::{MAX_SCHEDULES, PAUSED_KEY, PauseState, StoreKey, StoredSchedule, to_bytes};
+use crate::store::{
+    MAX_SCHEDULES, PAUSED_KEY, PauseState, StoreKey, StoredSchedule, delete_turns, to_bytes,
+};
 use crate::view::{first_starts, parse_name};
 
 /// Tries of an update that conflicts with others.
@@ -247,12 +249,6 @@ async fn delete_schedule(
     }
     // The schedule goes first: then the leader stops, and writes no turns again.
     bucket.delete(&key).await?;
-    let stored = bucket.list(&format!("*.{name}.>")).await?;
-    let keys = stored.into_iter().filter(|entry| entry.value.is_some()).map(|entry| entry.key);
-    let own: Vec<String> = StoreKey::all_of(name).iter().map(ToString::to_string).collect();
-    for key in keys.filter(|key| own.contains(key)) {
-        bucket.delete(&key).await?;
-    }
-    bucket.delete(&StoreKey::History(name.clone()).to_string()).await?;
+    delete_turns(bucket, name).await?;
     Ok(true)
 }

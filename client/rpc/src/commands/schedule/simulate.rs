@@ -1,10 +1,12 @@
 //! `rpc schedule simulate`: the starts of the next day. Sends nothing but discovery, and a question to the service for a schedule that exists.
 
 use muster_base::{duration_millis, unix_millis_now};
-use muster_contract::schedule::{ScheduleShowInput, ScheduleShowOutput};
+use muster_contract::schedule::{MAX_LISTED_SEATS, ScheduleShowInput, ScheduleShowOutput};
 use muster_request::{FleetConnection, TargetSelection};
-use muster_schedule::{CompiledSchedule, SeatList, SimulationInput, simulate_schedule};
-use muster_wire::identity::SubjectName;
+use muster_schedule::{
+    CompiledSchedule, ScheduleSeat, SeatList, SimulationInput, simulate_schedule,
+};
+use muster_wire::identity::{Identity, SubjectName};
 
 use super::add::read_spec;
 use super::connect;
@@ -21,7 +23,7 @@ const SIMULATED_MILLIS: u64 = 24 * 60 * 60 * 1000;
 /// Runs the command.
 pub async fn run(args: ScheduleSimulateArgs, cx: CommandContext<'_>) -> CommandResult {
     let json = form::parse_json_form(&args.json)?;
-    let (schedule, target) = read_schedule(&args, cx).await?;
+    let (schedule, target, mut seats) = read_schedule(&args, cx).await?;
     let fleet = FleetConnection::connect(&cx.load_settings()?, &target).await?;
     let progress = ProgressReporter::new(cx.printer, json.is_none());
     let nodes = fleet.discover_nodes(&target, &progress).await?.nodes;
@@ -30,7 +32,6 @@ pub async fn run(args: ScheduleSimulateArgs, cx: CommandContext<'_>) -> CommandR
         return Ok(CommandExitCode::Local);
     }
     let now = unix_millis_now();
-    let mut seats = SeatList::default();
     seats.assign(&nodes, now, 0);
     let duration = duration_millis(args.takes);
     let until = now.saturating_add(SIMULATED_MILLIS);
@@ -48,11 +49,11 @@ pub async fn run(args: ScheduleSimulateArgs, cx: CommandContext<'_>) -> CommandR
     Ok(CommandExitCode::Passed)
 }
 
-/// The schedule of the command line, or the one of that name.
+/// The schedule of the command line, or the one of that name with its seats.
 async fn read_schedule(
     args: &ScheduleSimulateArgs,
     cx: CommandContext<'_>,
-) -> Result<(CompiledSchedule, TargetSelection)> {
+) -> Result<(CompiledSchedule, TargetSelection, SeatList)> {
     let spec = &args.spec;
     if let ([name], None, None) = (args.words.as_slice(), spec.every, &spec.cron) {
         return fetch_named(name, spec.target.clone(), cx).await;
@@ -61,19 +62,32 @@ async fn read_schedule(
     let schemas = cx.load_schemas(Some(&settings))?;
     let NewSchedule { compiled, target, .. } =
         build_schedule(&args.words, spec, &schemas, cx).await?;
-    Ok((compiled, target))
+    Ok((compiled, target, SeatList::default()))
 }
 
 async fn fetch_named(
     name: &str,
     collective: Option<SubjectName>,
     cx: CommandContext<'_>,
-) -> Result<(CompiledSchedule, TargetSelection)> {
+) -> Result<(CompiledSchedule, TargetSelection, SeatList)> {
     let fleet = connect(collective.clone(), cx).await?;
-    let input = ScheduleShowInput { name: name.to_owned(), load: None };
+    let input = ScheduleShowInput { name: name.to_owned(), load: None, seats: Some(true) };
     let shown: ScheduleShowOutput = fleet.call_scheduler("show", &input).await?;
     let spec = read_spec(&shown.spec)?;
     let compiled = spec.compile()?;
     let target = TargetSelection::from_filter(spec.filter, collective);
-    Ok((compiled, target.with_agent(spec.agent.as_str())?))
+    if shown.schedule.nodes > MAX_LISTED_SEATS {
+        cx.printer.print_warning(format_args!(
+            "the schedule has more than {MAX_LISTED_SEATS} nodes: the times of a new schedule are shown, not those that its nodes have now"
+        ));
+    }
+    let seats = read_seats(&shown.seats);
+    Ok((compiled, target.with_agent(spec.agent.as_str())?, seats))
+}
+
+/// The seats that the service returned.
+fn read_seats(nodes: &[String]) -> SeatList {
+    let nodes = nodes.iter().filter_map(|node| Identity::parse(node).ok());
+    let seats = nodes.map(|node| ScheduleSeat { node, since: 0, absent_since: None });
+    SeatList::try_from(seats.collect::<Vec<_>>()).unwrap_or_default()
 }
