@@ -199,7 +199,19 @@ pub struct ScheduleShowOutput {
     /// The same if the seats were assigned by measured durations.
     pub balanced_peak: u32,
     /// The nodes in the order of their seats; none of a schedule with more than [`MAX_LISTED_SEATS`].
-    pub seats: Vec<String>,
+    pub seats: Vec<ScheduleSeatRow>,
+}
+
+/// A node with a seat.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default)]
+pub struct ScheduleSeatRow {
+    /// The node.
+    pub node: String,
+    /// How long its last run took, in milliseconds; absent if none is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub took_ms: Option<u64>,
 }
 
 /// A start to come.

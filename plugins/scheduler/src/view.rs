@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use muster_contract::schedule::{
-    ScheduleEntry, ScheduleLoadRow, ScheduleOverdueRow, ScheduleRow, ScheduleStartRow,
+    MAX_LISTED_SEATS, ScheduleEntry, ScheduleLoadRow, ScheduleOverdueRow, ScheduleRow,
+    ScheduleSeatRow, ScheduleStartRow,
 };
 use muster_directory::SelectedNode;
 use muster_schedule::{
-    CompiledSchedule, OverdueNode, SeatList, SimulationInput, find_overdue, load_curve,
-    simulate_schedule,
+    CompiledSchedule, OverdueNode, ScheduleSeat, SeatList, SimulationInput, find_overdue,
+    load_curve, simulate_schedule,
 };
 use muster_wire::Millis;
 use muster_wire::identity::{Identity, NameError, SubjectName};
@@ -160,6 +161,19 @@ impl<'a> ScheduleView<'a> {
     /// The seats as they are stored.
     pub(crate) fn seats(&self) -> SeatList {
         seat_list(&self.records.nodes)
+    }
+
+    /// The nodes in the order of their seats; none if they are too many for an answer.
+    pub(crate) fn seat_rows(&self) -> Vec<ScheduleSeatRow> {
+        let (seats, duration) = (self.seats(), self.durations());
+        if seats.len() > MAX_LISTED_SEATS {
+            return Vec::new();
+        }
+        let row = |(_, seat): (u32, &ScheduleSeat)| ScheduleSeatRow {
+            node: seat.node.to_string(),
+            took_ms: duration(&seat.node),
+        };
+        seats.iter().map(row).collect()
     }
 
     /// Nodes whose last run is older than two intervals.

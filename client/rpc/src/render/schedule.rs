@@ -5,10 +5,11 @@ use muster_contract::schedule::{
     ScheduleAddOutput, ScheduleEntry, ScheduleHistoryOutput, ScheduleListOutput,
     ScheduleOverdueRow, ScheduleRow, ScheduleShowOutput, ScheduleStartRow,
 };
-use muster_schedule::{CompiledSchedule, ScheduleSpec};
+use muster_schedule::{CompiledSchedule, ScheduleBlackout, ScheduleSpec};
 use muster_wire::Millis;
 use muster_wire::identity::SubjectName;
 use serde::Serialize;
+use serde_json::{Map, Value};
 
 use super::grid::{TableRow, lay_out_table};
 use super::{TextPage, count_text, escape_to_line, node_count_text};
@@ -82,6 +83,9 @@ pub fn render_schedule(shown: &ScheduleShowOutput, width: usize) -> String {
     line("Author", &row.author);
     line("What", &row.what);
     line("When", &row.when);
+    for (name, text) in terms(&shown.spec) {
+        line(name, &text);
+    }
     line("Filter", if row.filter.is_empty() { "all nodes with the agent" } else { &row.filter });
     let reason = row.reason.as_deref().map(|reason| format!(" ({reason})")).unwrap_or_default();
     line("State", &format!("{}{reason}", row.state));
@@ -106,6 +110,37 @@ pub fn render_schedule(shown: &ScheduleShowOutput, width: usize) -> String {
         width,
     );
     page.into_text()
+}
+
+/// What the author has determined beside the time and the nodes.
+fn terms(spec: &Map<String, Value>) -> Vec<(&'static str, String)> {
+    let Ok(spec) = serde_json::from_value::<ScheduleSpec>(Value::Object(spec.clone())) else {
+        return Vec::new();
+    };
+    let mut terms = Vec::new();
+    if !spec.windows.is_empty() {
+        let zone = spec.time_zone.as_deref().unwrap_or("UTC");
+        terms.push(("Windows", format!("{} ({zone})", spec.windows.join(", "))));
+    }
+    for blackout in &spec.blackouts {
+        let ScheduleBlackout { from, until, reason } = blackout;
+        let reason = if reason.is_empty() { String::new() } else { format!(": {reason}") };
+        terms.push(("Blackout", format!("{from} to {until}{reason}")));
+    }
+    if let Some(seconds) = spec.skip_if_ran_within {
+        terms.push(("Skips", format!("nodes that ran within {}", format_millis(seconds * 1000))));
+    }
+    if let Some(pool) = &spec.pool {
+        terms.push(("Pool", format!("{pool}, priority {}", spec.priority)));
+    }
+    if !spec.inputs.is_empty() {
+        let inputs = spec.inputs.iter().map(|(name, value)| match value {
+            Value::String(text) => format!("{name}={text}"),
+            value => format!("{name}={value}"),
+        });
+        terms.push(("Inputs", inputs.collect::<Vec<_>>().join(" ")));
+    }
+    terms
 }
 
 /// The expected peak, and what another assignment of starts would change.
@@ -224,7 +259,7 @@ mod tests {
     use muster_contract::schedule::{ScheduleAddOutput, ScheduleListOutput, ScheduleShowOutput};
     use muster_schedule::ScheduleSpec;
     use muster_wire::identity::SubjectName;
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
     use crate::render::WIDTH;
@@ -255,6 +290,31 @@ mod tests {
         assert_eq!(*lines.last().unwrap(), "leader: mq1.example.com");
         let none = render_schedule_list(&ScheduleListOutput::default(), WIDTH);
         assert_eq!(none, "no leader: nothing is requested until a host becomes the leader\n");
+    }
+
+    #[test]
+    fn terms_of_a_schedule_are_lines() {
+        let spec = json!({
+            "agent": "puppet", "action": "runonce", "every": 86400, "time_zone": "Europe/Berlin",
+            "windows": ["mon-fri 22:00-04:00"], "skip_if_ran_within": 600, "pool": "eu",
+            "blackouts": [{"from": "2026-12-24T00:00:00Z", "until": "2026-12-27T00:00:00Z", "reason": "holidays"}],
+            "inputs": {"noop": true, "tags": "a,b"},
+        });
+        let lines: Vec<String> = terms(spec.as_object().unwrap())
+            .into_iter()
+            .map(|(name, text)| format!("{name}: {text}"))
+            .collect();
+        assert_eq!(
+            lines,
+            [
+                "Windows: mon-fri 22:00-04:00 (Europe/Berlin)",
+                "Blackout: 2026-12-24T00:00:00Z to 2026-12-27T00:00:00Z: holidays",
+                "Skips: nodes that ran within 10 m 00 s",
+                "Pool: eu, priority -10",
+                "Inputs: noop=true tags=a,b",
+            ]
+        );
+        assert_eq!(terms(&Map::new()), []);
     }
 
     #[test]

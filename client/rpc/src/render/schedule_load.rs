@@ -111,6 +111,7 @@ pub fn render_load(load: &[ScheduleLoadRow], screen: Screen) -> String {
     page.push_line("Expected runs in progress:");
     for height in (1..=PLOT_HEIGHT).rev() {
         let label = match height {
+            PLOT_HEIGHT if peak > 0.0 && peak < 0.1 => format!("{peak:.3}"),
             PLOT_HEIGHT => format!("{peak:.1}"),
             _ => String::new(),
         };
@@ -121,7 +122,10 @@ pub fn render_load(load: &[ScheduleLoadRow], screen: Screen) -> String {
         page.push_line(format_args!("{label:>LABEL_WIDTH$} |{bars}"));
     }
     page.push_line(format_args!("{:>LABEL_WIDTH$} +{}", "0", "-".repeat(columns)));
-    let (begin, end) = (format_utc(first.at / 1000), format_utc(last.at / 1000));
+    // Each row is the begin of a part, and all parts are equally long.
+    let part = load.get(1).map_or(0, |second| second.at.saturating_sub(first.at));
+    let end = last.at.saturating_add(part);
+    let (begin, end) = (format_utc(first.at / 1000), format_utc(end / 1000));
     page.push_line(format_args!("{:LABEL_WIDTH$}  from {begin} to {end}", ""));
     page.into_text()
 }
@@ -179,7 +183,7 @@ mod tests {
          | ##
          | ###
        0 +----
-          from 1970-01-01 00:00:00Z to 1970-01-01 03:00:00Z\n"
+          from 1970-01-01 00:00:00Z to 1970-01-01 04:00:00Z\n"
         );
         let wide = render_load(&rows(&vec![1.0; 500]), Screen::default());
         assert!(wide.lines().all(|line| line.chars().count() <= 80), "{wide}");

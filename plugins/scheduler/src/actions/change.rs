@@ -141,7 +141,7 @@ async fn set_pause(
     name: Option<SubjectName>,
     pause: Option<SchedulePause>,
 ) -> Result<ScheduleChangeOutput, ActionError> {
-    let is_pause = pause.is_some();
+    let (is_pause, is_named) = (pause.is_some(), name.is_some());
     let resumed = (!is_pause).then(|| handle.now());
     let pause = PauseState { paused: pause, resumed };
     let changed = match &name {
@@ -156,7 +156,9 @@ async fn set_pause(
         (false, true) => "no longer paused",
         (false, false) => "not paused",
     };
-    Ok(ScheduleChangeOutput { changed, text: format!("{what} {state}") })
+    let is_held = is_named && !is_pause && handle.read().pause.paused.is_some();
+    let note = if is_held { "; all schedules are paused, and `--all` resumes them" } else { "" };
+    Ok(ScheduleChangeOutput { changed, text: format!("{what} {state}{note}") })
 }
 
 /// The last pause counts, also if two callers pause at the same time.

@@ -5,12 +5,11 @@ use std::collections::BTreeMap;
 use muster_api::ActionError;
 use muster_bus::leader;
 use muster_contract::schedule::{
-    MAX_LISTED_SEATS, ScheduleHistoryInput, ScheduleHistoryOutput, ScheduleListOutput,
-    ScheduleShowInput, ScheduleShowOutput,
+    ScheduleHistoryInput, ScheduleHistoryOutput, ScheduleListOutput, ScheduleShowInput,
+    ScheduleShowOutput,
 };
 use muster_contract::write_values;
 use muster_filter::NodeFilter;
-use muster_schedule::SeatList;
 
 use crate::error::SchedulerError;
 use crate::handle::SchedulerHandle;
@@ -56,8 +55,7 @@ pub(super) fn show(
     missed.truncate(MAX_ROWS);
     let (load, peak, balanced_peak) =
         if input.load == Some(true) { view.load() } else { (Vec::new(), 0, 0) };
-    let seats = if input.seats == Some(true) { view.seats() } else { SeatList::default() };
-    let seats = if seats.len() > MAX_LISTED_SEATS { SeatList::default() } else { seats };
+    let seats = if input.seats == Some(true) { view.seat_rows() } else { Vec::new() };
     Ok(ScheduleShowOutput {
         schedule: view.row(),
         spec: view.schedule().map(|schedule| write_values(schedule.spec())).unwrap_or_default(),
@@ -68,7 +66,7 @@ pub(super) fn show(
         load,
         peak,
         balanced_peak,
-        seats: seats.iter().map(|(_, seat)| seat.node.to_string()).collect(),
+        seats,
     })
 }
 

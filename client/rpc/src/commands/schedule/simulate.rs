@@ -1,5 +1,7 @@
 //! `rpc schedule simulate`: the starts of the next day. Sends nothing but discovery, and a question to the service for a schedule that exists.
 
+use std::collections::BTreeMap;
+
 use muster_base::{duration_millis, unix_millis_now};
 use muster_contract::schedule::{MAX_LISTED_SEATS, ScheduleShowInput, ScheduleShowOutput};
 use muster_request::{FleetConnection, TargetSelection};
@@ -20,10 +22,22 @@ use crate::render::schedule_load::{SimulationDocument, render_simulation};
 /// The simulated time: one day.
 const SIMULATED_MILLIS: u64 = 24 * 60 * 60 * 1000;
 
+/// How long a run takes if nothing is known of it.
+const DEFAULT_TAKES_MILLIS: u64 = 60_000;
+
+/// A schedule with what is known of its nodes.
+struct KnownSchedule {
+    schedule: CompiledSchedule,
+    target: TargetSelection,
+    seats: SeatList,
+    /// How long the last runs took, in milliseconds.
+    took: BTreeMap<Identity, u64>,
+}
+
 /// Runs the command.
 pub async fn run(args: ScheduleSimulateArgs, cx: CommandContext<'_>) -> CommandResult {
     let json = form::parse_json_form(&args.json)?;
-    let (schedule, target, mut seats) = read_schedule(&args, cx).await?;
+    let KnownSchedule { schedule, target, mut seats, took } = read_schedule(&args, cx).await?;
     let fleet = FleetConnection::connect(&cx.load_settings()?, &target).await?;
     let progress = ProgressReporter::new(cx.printer, json.is_none());
     let nodes = fleet.discover_nodes(&target, &progress).await?.nodes;
@@ -33,12 +47,15 @@ pub async fn run(args: ScheduleSimulateArgs, cx: CommandContext<'_>) -> CommandR
     }
     let now = unix_millis_now();
     seats.assign(&nodes, now, 0);
-    let duration = duration_millis(args.takes);
+    let duration = |node: &Identity| match args.takes {
+        Some(takes) => duration_millis(takes),
+        None => took.get(node).copied().unwrap_or(DEFAULT_TAKES_MILLIS),
+    };
     let until = now.saturating_add(SIMULATED_MILLIS);
     let input = SimulationInput {
         schedule: &schedule,
         seats: &seats,
-        duration: &|_| duration,
+        duration: &duration,
         from: now,
         until,
     };
@@ -53,41 +70,38 @@ pub async fn run(args: ScheduleSimulateArgs, cx: CommandContext<'_>) -> CommandR
 async fn read_schedule(
     args: &ScheduleSimulateArgs,
     cx: CommandContext<'_>,
-) -> Result<(CompiledSchedule, TargetSelection, SeatList)> {
+) -> Result<KnownSchedule> {
     let spec = &args.spec;
     if let ([name], None, None) = (args.words.as_slice(), spec.every, &spec.cron) {
         return fetch_named(name, spec.target.clone(), cx).await;
     }
     let settings = cx.load_settings()?;
     let schemas = cx.load_schemas(Some(&settings))?;
-    let NewSchedule { compiled, target, .. } =
+    let NewSchedule { compiled: schedule, target, .. } =
         build_schedule(&args.words, spec, &schemas, cx).await?;
-    Ok((compiled, target, SeatList::default()))
+    Ok(KnownSchedule { schedule, target, seats: SeatList::default(), took: BTreeMap::new() })
 }
 
 async fn fetch_named(
     name: &str,
     collective: Option<SubjectName>,
     cx: CommandContext<'_>,
-) -> Result<(CompiledSchedule, TargetSelection, SeatList)> {
+) -> Result<KnownSchedule> {
     let fleet = connect(collective.clone(), cx).await?;
     let input = ScheduleShowInput { name: name.to_owned(), load: None, seats: Some(true) };
     let shown: ScheduleShowOutput = fleet.call_scheduler("show", &input).await?;
     let spec = read_spec(&shown.spec)?;
-    let compiled = spec.compile()?;
+    let schedule = spec.compile()?;
     let target = TargetSelection::from_filter(spec.filter, collective);
     if shown.schedule.nodes > MAX_LISTED_SEATS {
         cx.printer.print_warning(format_args!(
             "the schedule has more than {MAX_LISTED_SEATS} nodes: the times of a new schedule are shown, not those that its nodes have now"
         ));
     }
-    let seats = read_seats(&shown.seats);
-    Ok((compiled, target.with_agent(spec.agent.as_str())?, seats))
-}
-
-/// The seats that the service returned.
-fn read_seats(nodes: &[String]) -> SeatList {
-    let nodes = nodes.iter().filter_map(|node| Identity::parse(node).ok());
-    let seats = nodes.map(|node| ScheduleSeat { node, since: 0, absent_since: None });
-    SeatList::try_from(seats.collect::<Vec<_>>()).unwrap_or_default()
+    let seats = shown.seats.iter().filter_map(|row| Identity::parse(&row.node).ok().zip(Some(row)));
+    let took = seats.clone().filter_map(|(node, row)| Some((node, row.took_ms?))).collect();
+    let seats = seats.map(|(node, _)| ScheduleSeat { node, since: 0, absent_since: None });
+    let seats = SeatList::try_from(seats.collect::<Vec<_>>()).unwrap_or_default();
+    let target = target.with_agent(spec.agent.as_str())?;
+    Ok(KnownSchedule { schedule, target, seats, took })
 }
