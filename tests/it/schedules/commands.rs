@@ -86,8 +86,8 @@ async fn people_add_look_at_pause_and_remove_schedules() {
     poll_until_ok("each node's own time is simulated", Duration::from_mins(1), async || {
         let (simulation, _) = rpc.run_json(&known).await;
         let (shown, _) = rpc.run_json(&["schedule", "show", "touch"]).await;
-        let first = simulation["starts"].as_array().unwrap().iter().take(2).cloned();
-        let first = Value::from_iter(first);
+        let starts = simulation["starts"].as_array().unwrap();
+        let first: Value = starts.iter().take(2).cloned().collect();
         if first == shown["next"] { Ok(()) } else { Err((first, shown["next"].clone())) }
     })
     .await;

@@ -68,7 +68,8 @@ impl BlockedRun {
             let history = self.fleet.call("history", &json!({"name": "puppet"})).await;
             let entries = history.data.get("entries").and_then(Value::as_array);
             let newest = entries.and_then(|entries| entries.first()).cloned().unwrap_or_default();
-            if newest["outcome"] == "cancelled" { Ok(()) } else { Err(newest) }
+            let is_cancelled = newest.get("outcome") == Some(&json!("cancelled"));
+            if is_cancelled { Ok(()) } else { Err(newest) }
         })
         .await;
     }
