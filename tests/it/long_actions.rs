@@ -189,15 +189,21 @@ async fn caller_lists_and_cancels_its_running_request() {
         && record["data"]["id"] == json!(request.to_string())));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn cancelled_queued_request_is_never_started() {
-    let (fixture, started) =
-        slow_fixture(CallLimits { concurrency: 1, queue: 5, ..CallLimits::default() }).await;
+/// A node that executes one request, and has another in its queue.
+async fn queued_fixture() -> (NodeFixture, (CallEventStream, Uuid), (CallEventStream, Uuid)) {
+    let limits = CallLimits { concurrency: 1, queue: 5, ..CallLimits::default() };
+    let (fixture, started) = slow_fixture(limits).await;
     let mut first = fixture.caller.client.call(build_call("hold", json!({}), false));
     let running = request_id(&mut first).await;
     started.notified().await;
     let mut second = fixture.caller.client.call(build_call("count", json!({"to": 1}), false));
     let waiting = request_id(&mut second).await;
+    (fixture, (first, running), (second, waiting))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn cancelled_queued_request_is_never_started() {
+    let (fixture, (first, running), (second, waiting)) = queued_fixture().await;
     // The list contains every accepted request, including those that wait for a slot.
     let operator = fixture.organisation.caller("operator");
     let operator = TestCaller::connect(&fixture.organisation, &fixture.server, operator).await;
@@ -219,13 +225,7 @@ async fn cancelled_queued_request_is_never_started() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn waiting_only_cancels_only_work_that_has_not_begun() {
-    let (fixture, started) =
-        slow_fixture(CallLimits { concurrency: 1, queue: 5, ..CallLimits::default() }).await;
-    let mut first = fixture.caller.client.call(build_call("hold", json!({}), false));
-    let running = request_id(&mut first).await;
-    started.notified().await;
-    let mut second = fixture.caller.client.call(build_call("count", json!({"to": 1}), false));
-    let waiting = request_id(&mut second).await;
+    let (fixture, (first, running), (second, waiting)) = queued_fixture().await;
     let withdraw = async |id: Uuid| {
         let input = json!({"id": id.to_string(), "waiting_only": true});
         fixture.caller.call_action(NODE, "rpcutil", "cancel", input).await.reply

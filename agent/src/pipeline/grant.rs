@@ -2,7 +2,7 @@
 //!
 //! The scheduler's own key permits nothing. Author, action, inputs, node and time are those of the signed schedule. The id of the
 //! request is derived from schedule, node and slot, so the protection against replays lets each slot pass once, whichever scheduler sends it.
-//! A scheduler may also withdraw a turn that it has sent, at any time: its work then does not begin, if it has not begun.
+//! A scheduler can also withdraw a turn: the node then cancels its work, unless the work has begun.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -69,7 +69,7 @@ pub(super) fn refuse(verified: VerifiedRequest, refusal: &GrantRefusal) -> Reque
     RequestRejection::new_refusal(verified, ReplyStatus::Other, message, reason)
 }
 
-/// The grant, and until when the request is remembered at least: a turn until the last time at which it is accepted.
+/// The grant, and the time until which the request must be remembered: of a turn, the last time at which it is accepted.
 fn check_grant(
     core: &DaemonCore,
     verified: &VerifiedRequest,

@@ -39,7 +39,7 @@ pub struct CallContext {
     pub deadline: Instant,
     /// Cancelled when the caller cancels, the deadline passes, or the daemon stops.
     pub cancel: CancellationToken,
-    /// Cancelled with `cancel`, and when the caller withdraws the request: work that has not begun must not begin then; work that has begun goes on.
+    /// Cancelled with `cancel`, and when the caller withdraws the request: work that has not begun must then not begin; work that has begun continues.
     pub withdrawn: CancellationToken,
     /// The machine that the action acts on.
     pub system: Arc<dyn System>,

@@ -35,7 +35,7 @@ pub struct ScheduleAddOutput {
     pub replaced: bool,
 }
 
-/// Most nodes by seat in an answer, whose size is limited.
+/// Highest number of nodes that an answer lists by seat.
 pub const MAX_LISTED_SEATS: usize = 5000;
 
 /// Inputs of `show`.
@@ -198,7 +198,7 @@ pub struct ScheduleShowOutput {
     pub peak: u32,
     /// The same if the seats were assigned by measured durations.
     pub balanced_peak: u32,
-    /// The nodes in the order of their seats; none of a schedule with more than [`MAX_LISTED_SEATS`].
+    /// The nodes in the order of their seats; empty for a schedule with more than 5,000 nodes.
     pub seats: Vec<ScheduleSeatRow>,
 }
 
@@ -209,9 +209,9 @@ pub struct ScheduleShowOutput {
 pub struct ScheduleSeatRow {
     /// The node.
     pub node: String,
-    /// How long its last run took, in milliseconds; absent if none is known.
+    /// Expected time of a run, in milliseconds: that of its last one, or the mean of all nodes; absent if no time is known.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub took_ms: Option<u64>,
+    pub expected_ms: Option<u64>,
 }
 
 /// A start to come.

@@ -84,7 +84,7 @@ impl RunningGuard {
         &self.cancel
     }
 
-    /// Cancelled with the request, and when only its work that has not begun is cancelled.
+    /// Cancelled with the request, and when the request is withdrawn: see [`CancelScope::Waiting`].
     pub fn withdrawn_token(&self) -> &CancellationToken {
         &self.withdrawn
     }

@@ -162,7 +162,7 @@ impl RunDriver {
     ) -> Result<AttemptOutcome, RunFailure> {
         self.record.outcome.fence = permit.fence();
         self.check_disabled()?;
-        // The permit may have come together with the cancellation.
+        // The run may have been cancelled in the moment in which it got the permit.
         if self.active_run.withdrawn.is_cancelled() {
             return Err(cancelled_failure());
         }

@@ -46,7 +46,7 @@ pub(crate) struct ActiveRun {
     pub(crate) outcome: watch::Sender<PuppetRunOutcome>,
     /// Cancelled when the run is no longer wanted.
     pub(crate) cancel: CancellationToken,
-    /// Cancelled with `cancel`, and when the run is not wanted unless it has begun.
+    /// Cancelled with `cancel`, and when the run must not begin.
     pub(crate) withdrawn: CancellationToken,
     pub(crate) since: Instant,
     waiting: AtomicUsize,

@@ -36,7 +36,7 @@ pub(crate) struct ActiveSchedule {
     pub(crate) opened: OpenGrant,
     pub(crate) schedule: CompiledSchedule,
     pub(crate) is_paused: bool,
-    /// Turns that were due before do not count.
+    /// Turns that were due before this time are ignored.
     active_since: Millis,
     seats: SeatList,
     nodes: BTreeMap<Identity, NodeProgress>,
@@ -48,7 +48,7 @@ pub(crate) struct ActiveSchedule {
     /// Nodes that were reported as overdue.
     overdue: BTreeSet<Identity>,
     in_flight: BTreeSet<Identity>,
-    /// When the leader before sent the requests whose end it has not stored.
+    /// When the previous leader sent the requests whose results it did not store.
     inherited: BTreeMap<Identity, Millis>,
     last_start: Option<Millis>,
     history: VecDeque<ScheduleEntry>,
@@ -97,12 +97,12 @@ impl ActiveSchedule {
         (opened, schedule): (OpenGrant, CompiledSchedule),
     ) {
         (self.text, self.opened, self.schedule) = (text, opened, schedule);
-        // Others may match.
+        // The filter may have changed.
         self.selected_once = false;
     }
 
-    /// Takes whether the schedule, or all, are paused; returns whether a pause begins. After a pause the turn that goes on is made up for, and earlier
-    /// ones do not count as missed.
+    /// Sets whether this schedule, or all, are paused; returns whether a pause begins. After a pause the current turn is made up for. Earlier turns are not
+    /// reported as missed.
     pub(crate) fn set_pause(&mut self, own: &PauseState, all: &PauseState) -> bool {
         let was_paused = self.is_paused;
         self.is_paused = own.paused.is_some() || all.paused.is_some();
@@ -112,7 +112,7 @@ impl ActiveSchedule {
         self.is_paused && !was_paused
     }
 
-    /// The turns whose end is not known, of this leader and of earlier ones.
+    /// Turns without a result, of this leader and of earlier ones.
     pub(crate) fn begun_turns(&self) -> Vec<DueTurn> {
         let turn = |(node, known): (&Identity, &NodeProgress)| {
             let last = known.last.as_ref().filter(|last| last.outcome == TurnOutcome::Begun)?;
@@ -216,7 +216,7 @@ impl ActiveSchedule {
         })
     }
 
-    /// The number of requests of the leader before that may go on. Permits count Puppet runs.
+    /// Number of requests of the previous leader that may still run. Puppet runs are counted by permits.
     fn count_inherited(&self, now: Millis) -> usize {
         if self.schedule.is_puppet_run() {
             return 0;
@@ -225,7 +225,7 @@ impl ActiveSchedule {
         self.inherited.values().filter(|sent| sent.saturating_add(timeout) > now).count()
     }
 
-    /// Records the turns of the leader before whose replies came when no leader was there to store them.
+    /// Records the turns of the previous leader whose replies can no longer arrive.
     pub(crate) fn end_inherited(&mut self, now: Millis) {
         let patience = duration_millis(reply_patience(&self.schedule));
         let over = self.inherited.extract_if(.., |_, sent| sent.saturating_add(patience) < now);
@@ -237,7 +237,7 @@ impl ActiveSchedule {
     fn end_inherited_turn(&mut self, node: &Identity) {
         let last = self.nodes.get(node).and_then(|known| known.last.clone());
         let Some(last) = last.filter(|last| last.outcome == TurnOutcome::Begun) else { return };
-        let reason = "the leader that sent the request has not stored the reply".to_owned();
+        let reason = "the previous leader did not store the reply".to_owned();
         let turn = NodeTurn { outcome: TurnOutcome::NoAnswer, reason, ..last };
         self.push_history(&turn, node);
         self.store_turn(node, turn);
@@ -296,7 +296,7 @@ impl ActiveSchedule {
             took_ms,
         };
         if finished.outcome == TurnOutcome::Begun {
-            // An instance that was the leader before had sent the request.
+            // The previous leader had sent the request already.
             self.inherited.insert(node.clone(), now);
         } else {
             self.push_history(&turn, node);

@@ -15,7 +15,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 use crate::error::SchedulerError;
-use crate::store::StoredState;
+use crate::store::{StoreKey, StoredState};
 
 /// How long a change waits until this instance has seen it in the bucket.
 const ECHO_TIMEOUT: Duration = Duration::from_secs(2);
@@ -140,6 +140,19 @@ impl SchedulerHandle {
         let mut applied = self.subscribe();
         let _ =
             tokio::time::timeout(ECHO_TIMEOUT, applied.wait_for(|last| *last >= revision)).await;
+    }
+
+    /// Deletes the turns and the history of a schedule.
+    pub(crate) async fn delete_turns(&self, name: &SubjectName) -> Result<(), SchedulerError> {
+        let bucket = self.bucket()?;
+        let stored = bucket.list(&format!("*.{name}.>")).await?;
+        let keys = stored.into_iter().filter(|entry| entry.value.is_some()).map(|entry| entry.key);
+        let own: Vec<String> = StoreKey::all_of(name).iter().map(ToString::to_string).collect();
+        for key in keys.filter(|key| own.contains(key)) {
+            bucket.delete(&key).await?;
+        }
+        bucket.delete(&StoreKey::History(name.clone()).to_string()).await?;
+        Ok(())
     }
 
     /// Whether nodes still accept an opened schedule.

@@ -26,7 +26,7 @@ const TIMEOUT_FACTOR: u32 = 4;
 /// Least time for a request.
 const MIN_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Where the directory has the scheduled checks of a node.
+/// Path of the scheduled checks in a node's record.
 const CHECKS_PATH: &str = "state.checks.checks";
 
 /// A section `[plugins.schedule.health.POOL]`.
@@ -39,16 +39,16 @@ pub struct HealthOptions {
     /// Bounds of the limit.
     min: u32,
     max: u32,
-    /// Between two measurements.
+    /// Time between two measurements.
     interval: Duration,
 }
 
-/// What shows the health.
+/// What is measured.
 #[derive(Debug, Clone)]
 enum HealthSource {
-    /// A URL is healthy if it answers well and in time.
+    /// A URL. It is healthy if it replies with a status below 400 in time.
     Url { url: String, ca: Option<PathBuf> },
-    /// A scheduled check of a node is healthy if its hard state is OK.
+    /// A scheduled check of a node. It is healthy if its hard state is OK.
     Check { node: Identity, check: String },
 }
 
@@ -74,10 +74,12 @@ impl TryFrom<HealthTable> for HealthOptions {
     type Error = &'static str;
 
     fn try_from(table: HealthTable) -> Result<Self, Self::Error> {
-        let source = match (table.url, table.node, table.check) {
-            (Some(url), None, None) => HealthSource::Url { url, ca: table.ca },
-            (None, Some(node), Some(check)) => HealthSource::Check { node, check },
-            _ => return Err("the health source of a pool needs `url`, or `node` and `check`"),
+        let source = match (table.url, table.ca, table.node, table.check) {
+            (Some(url), ca, None, None) => HealthSource::Url { url, ca },
+            (None, None, Some(node), Some(check)) => HealthSource::Check { node, check },
+            _ => {
+                return Err("a health source has `url` and optionally `ca`, or `node` and `check`");
+            }
         };
         let interval = Duration::from_secs(table.interval_seconds.max(1));
         let HealthTable { latency_ms, min, max, .. } = table;
@@ -238,11 +240,15 @@ mod tests {
         let incomplete = [
             json!({"max": 3}),
             json!({"check": "load", "max": 3}),
+            json!({"ca": "/ca.pem", "node": "db1.example.net", "check": "load", "max": 3}),
             json!({"url": "http://localhost/", "node": "db1.example.net", "check": "load", "max": 3}),
         ];
         for section in incomplete {
             let error = parse(section).unwrap_err();
-            assert_eq!(error, "the health source of a pool needs `url`, or `node` and `check`");
+            assert_eq!(
+                error,
+                "a health source has `url` and optionally `ca`, or `node` and `check`"
+            );
         }
     }
 }

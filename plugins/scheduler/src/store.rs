@@ -12,7 +12,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use muster_bus::{Bucket, BucketEntry, BucketError, Bytes};
+use muster_bus::{BucketEntry, Bytes};
 use muster_contract::schedule::{ScheduleEntry, SchedulePause};
 use muster_wire::Millis;
 use muster_wire::identity::{Identity, SubjectName};
@@ -126,7 +126,7 @@ pub(crate) struct StoredState {
 }
 
 impl StoredState {
-    /// Names of removed schedules of which turns are stored: a leader wrote them while the schedule was removed.
+    /// Names of removed schedules that still have stored turns: a leader wrote them during the removal.
     pub(crate) fn removed_schedules(&self) -> Vec<SubjectName> {
         let removed = self.schedules.iter().filter(|(_, records)| records.schedule.is_none());
         removed.map(|(name, _)| name.clone()).collect()
@@ -180,15 +180,4 @@ fn read<T: serde::de::DeserializeOwned>(value: Option<&Bytes>) -> serde_json::Re
 /// The records consist of numbers and strings, so serialising them cannot fail.
 pub(crate) fn to_bytes(record: &impl Serialize) -> Bytes {
     Bytes::from(serde_json::to_vec(record).unwrap_or_default())
-}
-
-/// Deletes the turns and the history of a schedule.
-pub(crate) async fn delete_turns(bucket: &Bucket, name: &SubjectName) -> Result<(), BucketError> {
-    let stored = bucket.list(&format!("*.{name}.>")).await?;
-    let keys = stored.into_iter().filter(|entry| entry.value.is_some()).map(|entry| entry.key);
-    let own: Vec<String> = StoreKey::all_of(name).iter().map(ToString::to_string).collect();
-    for key in keys.filter(|key| own.contains(key)) {
-        bucket.delete(&key).await?;
-    }
-    bucket.delete(&StoreKey::History(name.clone()).to_string()).await
 }

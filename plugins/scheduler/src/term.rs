@@ -19,7 +19,6 @@ use crate::handle::SchedulerHandle;
 use crate::health::PoolLimits;
 use crate::node_progress::{TurnOutcome, node_paths};
 use crate::report::EventReporter;
-use crate::store::delete_turns;
 use crate::turn::{DueTurn, FinishedTurn, build_call, build_withdrawal, perform};
 
 /// How often the nodes that match are read again, at most.
@@ -113,10 +112,10 @@ impl<'a> LeaderTerm<'a> {
     }
 
     /// Deletes what the last leader wrote of schedules while they were removed.
-    async fn delete_removed(&self) -> Result<(), BucketError> {
+    async fn delete_removed(&self) -> Result<(), SchedulerError> {
         let removed = self.handle.read().removed_schedules();
         for name in removed {
-            delete_turns(self.bucket, &name).await?;
+            self.handle.delete_turns(&name).await?;
         }
         Ok(())
     }
@@ -159,6 +158,7 @@ impl<'a> LeaderTerm<'a> {
             let active = match self.schedules.entry(name.clone()) {
                 Entry::Occupied(known) => {
                     let active = known.into_mut();
+                    withdraw_turns(self.clients, active);
                     active.replace(text, opened);
                     active
                 }
@@ -303,7 +303,7 @@ fn spawn_turn(
     });
 }
 
-/// Asks the nodes not to begin turns that they have received and not begun. The end of each turn comes as the reply to its own request.
+/// Cancels the turns that nodes have received and not begun. The result of each turn still arrives as the reply to its own request.
 fn withdraw_turns(clients: &[(SubjectName, Client)], active: &ActiveSchedule) {
     for turn in active.begun_turns() {
         let call = build_withdrawal(&turn, (active.opened.grant.id, &active.text));
@@ -312,7 +312,7 @@ fn withdraw_turns(clients: &[(SubjectName, Client)], active: &ActiveSchedule) {
             let (outcome, reason) = perform(&client, call).await;
             let DueTurn { schedule, node, .. } = turn;
             let outcome = outcome.as_str();
-            tracing::info!(%schedule, %node, outcome, reason, "asked not to begin the turn");
+            tracing::info!(%schedule, %node, outcome, reason, "the withdrawal of a turn ended");
         });
     }
 }

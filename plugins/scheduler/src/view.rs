@@ -171,7 +171,7 @@ impl<'a> ScheduleView<'a> {
         }
         let row = |(_, seat): (u32, &ScheduleSeat)| ScheduleSeatRow {
             node: seat.node.to_string(),
-            took_ms: duration(&seat.node),
+            expected_ms: duration(&seat.node),
         };
         seats.iter().map(row).collect()
     }

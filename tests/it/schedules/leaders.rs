@@ -12,7 +12,7 @@ use super::fixture::{
     Execution, INTERVAL_SECONDS, ScheduleFixture, ScheduleNode, slots, touch_spec,
 };
 
-const LEFT_TURN: &str = "the leader that sent the request has not stored the reply";
+const LEFT_TURN: &str = "the previous leader did not store the reply";
 
 /// Kills whichever instance leads, again and again, for a number of intervals.
 async fn kill_leaders_during(intervals: u64) {

@@ -1,4 +1,4 @@
-//! A pause, and the removal of a schedule, while Puppet runs of it wait for their permits.
+//! Schedules that are paused, removed or replaced while their Puppet runs wait for permits.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -44,12 +44,7 @@ impl BlockedRun {
         let config = prepare_puppet(puppet.path(), "web1.example.net");
         std::fs::write(puppet.path().join("behaviour"), "0 0 0\n").unwrap();
         let node = fleet.start_node_with("web1.example.net", "{\"role\":\"web\"}", &config);
-        let filter = muster_filter::NodeFilter::default().with_words("role=web").unwrap();
-        let spec = json!({
-            "agent": "puppet", "action": "runonce", "every": EVERY_SECONDS,
-            "pool": pool(), "limit": 1, "filter": filter,
-        });
-        fleet.add("puppet", &spec).await;
+        fleet.add("puppet", &spec()).await;
         let blocked = Self { fleet, _scheduler: scheduler, _node: node, puppet, holder, permit };
         blocked.await_waiting(1).await;
         blocked
@@ -73,6 +68,14 @@ impl BlockedRun {
         })
         .await;
     }
+}
+
+fn spec() -> Value {
+    let filter = muster_filter::NodeFilter::default().with_words("role=web").unwrap();
+    json!({
+        "agent": "puppet", "action": "runonce", "every": EVERY_SECONDS,
+        "pool": pool(), "limit": 1, "filter": filter,
+    })
 }
 
 fn pool() -> SubjectName {
@@ -103,5 +106,15 @@ async fn runs_that_wait_for_a_permit_do_not_begin_after_the_schedule_is_removed(
     blocked.fleet.call("remove", &json!({"name": "puppet"})).await;
     blocked.await_waiting(0).await;
     blocked.permit.release().await;
+    assert_eq!(times(&blocked.puppet), "", "no run has begun");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn runs_that_wait_for_a_permit_do_not_begin_after_the_schedule_is_replaced() {
+    let blocked = BlockedRun::start().await;
+    let text = blocked.fleet.grant("puppet", &spec()).sign(&blocked.fleet.author).unwrap();
+    let added = blocked.fleet.call("add", &json!({"grant": text, "replace": true})).await;
+    assert_eq!(added.statuscode, ReplyStatus::Ok, "{}", added.statusmsg);
+    blocked.await_cancelled_turn().await;
     assert_eq!(times(&blocked.puppet), "", "no run has begun");
 }

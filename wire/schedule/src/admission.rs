@@ -15,7 +15,7 @@ pub const LAST_START_GRACE_MILLIS: Millis = 60_000;
 
 /// First part of the digest of a request id: no other digest begins with it.
 const REQUEST_ID_DOMAIN: &[u8] = b"muster.schedule.request.v1\0";
-/// The same of a withdrawal.
+/// First part of the digest of a withdrawal's id.
 const WITHDRAWAL_ID_DOMAIN: &[u8] = b"muster.schedule.withdrawal.v1\0";
 
 /// Why a node refuses a scheduled request.

@@ -13,7 +13,7 @@ const PUPPET_RUN: (&str, &str) = ("puppet", "runonce");
 /// How long a Puppet run of a schedule waits for its permit by default, in seconds.
 const DEFAULT_PERMIT_WAIT_SECONDS: u64 = 30 * 60;
 
-/// The agent and action that withdraw a turn: on the node it is a request of the schedule's author, as the turn is.
+/// The agent and action that withdraw a turn. The node decides the request as one of the schedule's author.
 const WITHDRAWAL: (&str, &str) = ("rpcutil", "cancel");
 
 /// A request of a schedule to one node: what it calls, with which inputs.

@@ -123,7 +123,7 @@ pub struct ScheduleSimulateArgs {
     /// Name of a schedule; or agent, action, and its inputs
     #[arg(value_name = "NAME | AGENT [ACTION] KEY=VALUE", required = true, num_args = 1..)]
     pub words: Vec<String>,
-    /// How long a run is expected to take; by default as the last ones of the schedule, or one minute
+    /// Expected time of a run [default: as measured, or 1m]
     #[arg(long, value_name = "TIME", value_parser = parse_lifetime)]
     pub takes: Option<Duration>,
     /// When, and of which nodes.

@@ -112,7 +112,7 @@ pub fn render_schedule(shown: &ScheduleShowOutput, width: usize) -> String {
     page.into_text()
 }
 
-/// What the author has determined beside the time and the nodes.
+/// Windows, blackouts, pool and inputs of a schedule, as pairs of name and text.
 fn terms(spec: &Map<String, Value>) -> Vec<(&'static str, String)> {
     let Ok(spec) = serde_json::from_value::<ScheduleSpec>(Value::Object(spec.clone())) else {
         return Vec::new();

@@ -11,9 +11,7 @@ use muster_wire::schedule_grant::OpenGrant;
 
 use crate::error::SchedulerError;
 use crate::handle::SchedulerHandle;
-use crate::store::{
-    MAX_SCHEDULES, PAUSED_KEY, PauseState, StoreKey, StoredSchedule, delete_turns, to_bytes,
-};
+use crate::store::{MAX_SCHEDULES, PAUSED_KEY, PauseState, StoreKey, StoredSchedule, to_bytes};
 use crate::view::{first_starts, parse_name};
 
 /// Tries of an update that conflicts with others.
@@ -47,7 +45,7 @@ pub(super) async fn add(
     })
 }
 
-/// Only the author adds a schedule: another caller has no use of a copied one.
+/// Only the author can add a schedule. Another caller cannot use a copy of it.
 fn check_author(cx: &CallContext, opened: &OpenGrant) -> Result<(), SchedulerError> {
     let is_author = cx.sender.as_ref().is_some_and(|sender| sender.key == opened.author.key);
     if is_author {
@@ -251,6 +249,6 @@ async fn delete_schedule(
     }
     // The schedule goes first: then the leader stops, and writes no turns again.
     bucket.delete(&key).await?;
-    delete_turns(bucket, name).await?;
+    handle.delete_turns(name).await?;
     Ok(true)
 }

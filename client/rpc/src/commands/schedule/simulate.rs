@@ -22,22 +22,22 @@ use crate::render::schedule_load::{SimulationDocument, render_simulation};
 /// The simulated time: one day.
 const SIMULATED_MILLIS: u64 = 24 * 60 * 60 * 1000;
 
-/// How long a run takes if nothing is known of it.
-const DEFAULT_TAKES_MILLIS: u64 = 60_000;
+/// Expected time of a run if no run was measured.
+const DEFAULT_RUN_MILLIS: u64 = 60_000;
 
-/// A schedule with what is known of its nodes.
+/// A schedule, and the seats and run times of its nodes.
 struct KnownSchedule {
     schedule: CompiledSchedule,
     target: TargetSelection,
     seats: SeatList,
-    /// How long the last runs took, in milliseconds.
-    took: BTreeMap<Identity, u64>,
+    /// Expected times of runs, in milliseconds.
+    expected: BTreeMap<Identity, u64>,
 }
 
 /// Runs the command.
 pub async fn run(args: ScheduleSimulateArgs, cx: CommandContext<'_>) -> CommandResult {
     let json = form::parse_json_form(&args.json)?;
-    let KnownSchedule { schedule, target, mut seats, took } = read_schedule(&args, cx).await?;
+    let KnownSchedule { schedule, target, mut seats, expected } = read_schedule(&args, cx).await?;
     let fleet = FleetConnection::connect(&cx.load_settings()?, &target).await?;
     let progress = ProgressReporter::new(cx.printer, json.is_none());
     let nodes = fleet.discover_nodes(&target, &progress).await?.nodes;
@@ -49,7 +49,7 @@ pub async fn run(args: ScheduleSimulateArgs, cx: CommandContext<'_>) -> CommandR
     seats.assign(&nodes, now, 0);
     let duration = |node: &Identity| match args.takes {
         Some(takes) => duration_millis(takes),
-        None => took.get(node).copied().unwrap_or(DEFAULT_TAKES_MILLIS),
+        None => expected.get(node).copied().unwrap_or(DEFAULT_RUN_MILLIS),
     };
     let until = now.saturating_add(SIMULATED_MILLIS);
     let input = SimulationInput {
@@ -79,7 +79,7 @@ async fn read_schedule(
     let schemas = cx.load_schemas(Some(&settings))?;
     let NewSchedule { compiled: schedule, target, .. } =
         build_schedule(&args.words, spec, &schemas, cx).await?;
-    Ok(KnownSchedule { schedule, target, seats: SeatList::default(), took: BTreeMap::new() })
+    Ok(KnownSchedule { schedule, target, seats: SeatList::default(), expected: BTreeMap::new() })
 }
 
 async fn fetch_named(
@@ -93,15 +93,15 @@ async fn fetch_named(
     let spec = read_spec(&shown.spec)?;
     let schedule = spec.compile()?;
     let target = TargetSelection::from_filter(spec.filter, collective);
-    if shown.schedule.nodes > MAX_LISTED_SEATS {
+    if shown.seats.is_empty() && !shown.next.is_empty() {
         cx.printer.print_warning(format_args!(
-            "the schedule has more than {MAX_LISTED_SEATS} nodes: the times of a new schedule are shown, not those that its nodes have now"
+            "the schedule has more than {MAX_LISTED_SEATS} nodes, so this simulation assigns new times to them; `rpc schedule show {name}` lists their next starts"
         ));
     }
     let seats = shown.seats.iter().filter_map(|row| Identity::parse(&row.node).ok().zip(Some(row)));
-    let took = seats.clone().filter_map(|(node, row)| Some((node, row.took_ms?))).collect();
+    let expected = seats.clone().filter_map(|(node, row)| Some((node, row.expected_ms?))).collect();
     let seats = seats.map(|(node, _)| ScheduleSeat { node, since: 0, absent_since: None });
     let seats = SeatList::try_from(seats.collect::<Vec<_>>()).unwrap_or_default();
     let target = target.with_agent(spec.agent.as_str())?;
-    Ok(KnownSchedule { schedule, target, seats, took })
+    Ok(KnownSchedule { schedule, target, seats, expected })
 }
