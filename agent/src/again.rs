@@ -26,13 +26,17 @@ const DEFAULT_TIMEOUT_SECONDS: u64 = 3600;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  rpcd again                              in an exec resource that is notified when more work is left
-  rpcd again --name vol1 --delta 120      two minutes after the end of the run that asks, at the earliest
+  rpcd again
+             in an exec resource that is notified when more work is left
+  rpcd again --name vol1 --delta 120
+             two minutes after the end of the run that asks, at the earliest
   rpcd again --when gluster --timeout 3600
-                                          when each other node with the class gluster has finished a run, too
-  rpcd again --cancel                     cancel the run that was asked for
+             when each other node with the class gluster has finished a run, too
+  rpcd again --cancel
+             cancel the run that was asked for
 
-All requests of a run ask for one further run. The command returns as soon as the request is on disk.
+All requests of a run ask for one further run. The command returns as soon as
+the request is on disk.
 Exit codes: 0 requested, 1 the request failed, 2 wrong arguments.")]
 pub struct AgainArgs {
     /// Name of the request: the resource is Exec[again], or Exec[again-delta-NAME] with a name

@@ -32,13 +32,16 @@ const DEFAULT_STATE_DIR: &str = "var/lib/muster/engine";
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
 #[command(after_help = "\
 Examples:
-  rpcd apply site.toml --noop                   show what would change; change nothing
-  rpcd apply catalog.json --detailed-exitcodes  apply a Puppet catalog; return Puppet's exit codes
+  rpcd apply site.toml --noop
+                 show what would change; change nothing
+  rpcd apply catalog.json --detailed-exitcodes
+                 apply a Puppet catalog; return Puppet's exit codes
   puppet catalog compile NODE --render-as json | tail -n +2 | rpcd apply -
 
-Exit codes: 0 success, 1 the run or a resource failed, or refreshes are pending. With --detailed-exitcodes:
-0 no change was necessary, 1 the run itself failed, 2 resources changed or refreshes are pending,
-4 resources failed, 6 both 2 and 4.")]
+Exit codes: 0 success, 1 the run or a resource failed, or refreshes are pending.
+With --detailed-exitcodes: 0 no change was necessary, 1 the run itself failed,
+2 resources changed or refreshes are pending, 4 resources failed, 6 both 2 and
+4.")]
 pub struct ApplyArgs {
     /// The catalog: Puppet's JSON, a JSON list of resources, or TOML with [[resource]] tables; `-` reads standard input
     file: PathBuf,

@@ -25,16 +25,19 @@ use tracing_subscriber::fmt::format;
 #[command(
     name = "rpcd",
     version,
+    max_term_width = 80,
     after_help = "\
 Examples:
-  rpcd                                   run with /etc/muster/rpcd.toml
-  rpcd --config ./rpcd.toml --check      show the merged configuration and the origin of each value
-  rpcd restart                           restart the running daemon without losing a reply
-  rpcd restart-when-idle puppet          restart a service when no run is in progress
+  rpcd                              run with /etc/muster/rpcd.toml
+  rpcd --config ./rpcd.toml --check show the configuration and its origins
+  rpcd restart                      restart rpcd without losing a reply
+  rpcd restart-when-idle puppet     restart a service when no run is in progress
 
-Signals: HUP reloads policies, facts, classes and external agents, and reopens the audit log; USR2 waits for running actions, then
-restarts the program; TERM and INT wait for running actions, then stop.
-Exit codes: 0 stopped by a signal, 1 could not start, 2 wrong arguments, 3 enrolment refused permanently."
+Signals: HUP reloads policies, facts, classes and external agents, and reopens
+the audit log; USR2 waits for running actions, then restarts the program; TERM
+and INT wait for running actions, then stop.
+Exit codes: 0 stopped by a signal, 1 could not start, 2 wrong arguments,
+3 enrolment refused permanently."
 )]
 struct DaemonArgs {
     /// The configuration file
@@ -234,6 +237,25 @@ fn start_log(config: &Config) {
         (LogFormat::Json, true) => {
             let lines = LimitedFormat::new(json.without_time(), LogFormat::Json);
             log.json().event_format(lines.with_priorities()).init();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::DaemonArgs;
+
+    #[test]
+    fn command_line_is_valid_and_no_line_of_its_help_is_wrapped() {
+        DaemonArgs::command().debug_assert();
+        let mut commands = vec![DaemonArgs::command()];
+        while let Some(command) = commands.pop() {
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let wrapped = help.lines().find(|line| line.chars().count() > 80);
+            assert_eq!(wrapped, None, "`{}`", command.get_name());
+            commands.extend(command.get_subcommands().cloned());
         }
     }
 }

@@ -27,11 +27,14 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  rpcd restart-when-idle puppet                          in an exec resource of the run that changed puppet.conf
-  rpcd restart-when-idle puppet --deadline 600 --force   after ten minutes, restart even during a run
+  rpcd restart-when-idle puppet
+                   in an exec resource of the run that changed puppet.conf
+  rpcd restart-when-idle puppet --deadline 600 --force
+                   after ten minutes, restart even during a run
   rpcd restart-when-idle --pidfile /run/x.pid -- /usr/local/bin/restart-x --fast
 
-The command returns as soon as the request is on disk. For the outcome, run `rpc restart status unit=puppet`.
+The command returns as soon as the request is on disk. For the outcome, run
+`rpc restart status unit=puppet`.
 Exit codes: 0 requested, 1 the request failed, 2 wrong arguments.")]
 pub struct RestartWhenIdleArgs {
     /// The name of the service
@@ -67,10 +70,11 @@ pub struct RestartWhenIdleArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  rpcd restart              after a change of /etc/muster/rpcd.toml, or an upgrade
+  rpcd restart              after a change of rpcd.toml, or an upgrade
   rpcd restart --wait 300   for long-running actions; see drain.seconds
 
-Exit codes: 0 the daemon is ready again, 1 no daemon is running, or it is not ready in time.")]
+Exit codes: 0 the daemon is ready again, 1 no daemon is running, or it is not
+ready in time.")]
 pub struct DaemonRestartArgs {
     /// How long to wait until the daemon is ready again; 0: do not wait
     #[arg(long, value_name = "SECONDS", default_value_t = 120)]

@@ -24,7 +24,8 @@ In sshd_config:
   AuthorizedPrincipalsCommand /usr/sbin/rpcd ssh-principals %u %k
   AuthorizedPrincipalsCommandUser root
 
-Exit codes: 0 accepted, the principal is printed; 1 refused, or the daemon does not answer; 2 wrong arguments.")]
+Exit codes: 0 accepted, the principal is printed; 1 refused, or the daemon does
+not answer; 2 wrong arguments.")]
 pub struct SshPrincipalsArgs {
     /// The user of the machine (%u)
     user: String,

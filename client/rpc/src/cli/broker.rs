@@ -23,8 +23,10 @@ pub enum BrokerCommand {
   rpc broker config --jetstream-dir /var/lib/nats --write
   rpc broker config --out /etc/nats/nats.conf
   rpc broker config --bundle ./broker      for the package muster-broker
-  rpc broker config --name broker1 --cluster acme --route broker1.acme.net --route broker2.acme.net --route broker3.acme.net --bundle ./broker1
-  rpc broker config --name berlin --leaf broker1.acme.net --leaf broker2.acme.net --bundle ./berlin")]
+  rpc broker config --name broker1 --cluster acme --route broker1.acme.net \\
+    --route broker2.acme.net --route broker3.acme.net --bundle ./broker1
+  rpc broker config --name berlin --leaf broker1.acme.net \\
+    --leaf broker2.acme.net --bundle ./berlin")]
     Config(Box<BrokerConfigArgs>),
     /// Change the broker's host names, in its certificate and in the addresses for nodes and clients
     #[command(after_help = "Examples:
@@ -43,9 +45,10 @@ Exits with 2 if there is a problem.")]
   rpc broker balance --dry-run
   rpc broker balance --rate 50         at most 50 clients move per second
 
-Servers with more than 10 % more connections than the mean ask clients to move to
-another server. Nodes and rpc of this version do so without losing a message; other
-clients ignore it. Exits with 2 if the connections are not balanced at the end.")]
+Servers with more than 10 % more connections than the mean ask clients to move
+to another server. Nodes and rpc of this version do so without losing a message;
+other clients ignore it. Exits with 2 if the connections are not balanced at the
+end.")]
     Balance(BrokerBalanceArgs),
     /// Execute nats-server with the organisation's configuration
     #[command(after_help = "Examples:

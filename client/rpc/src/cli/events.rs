@@ -25,8 +25,8 @@ again_running, again_done, again_would_run, again_suppressed, again_cancelled,
 again_oscillating and again_reset.
 
 Each event is signed by its node and verified here. The broker does not store
-events, so earlier ones are not shown. Exits with 3 if --count is given and fewer
-events arrive.";
+events, so earlier ones are not shown. Exits with 3 if --count is given and
+fewer events arrive.";
 
 /// `rpc events`.
 #[derive(Debug, Args)]

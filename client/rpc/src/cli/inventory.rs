@@ -30,8 +30,8 @@ pub const AFTER_HELP: &str = "Examples:
   rpc inventory --ansible --list --group-by os.family -C apache
 
 `--dm inventory --do file=fleet.json` selects nodes from such a file. Nodes that
-do not reply are missing from it, and the export exits with 2. `--ansible` is for
-a script of two lines, which Ansible runs as its inventory.";
+do not reply are missing from it, and the export exits with 2. `--ansible` is
+for a script of two lines, which Ansible runs as its inventory.";
 
 /// Options of discovery, which an inventory of the directory does not accept.
 const DISCOVERY_FLAGS: [&str; 4] = ["nodes", "method", "options", "discovery_timeout"];

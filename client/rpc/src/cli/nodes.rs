@@ -22,8 +22,8 @@ pub const NODES_HELP: &str = "Examples:
   rpc nodes -o jsonpath='{.nodes[?@.state==\"missing\"].node}'
   rpc nodes --forget db2.acme.net    a server that was decommissioned
 
-Asks the directory, which also knows nodes that are down. Exits with 1 if no node
-matches.";
+Asks the directory, which also knows nodes that are down. Exits with 1 if no
+node matches.";
 
 /// Examples of `rpc node`.
 pub const NODE_HELP: &str = "Examples:
@@ -38,8 +38,8 @@ pub const CHECK_HELP: &str = "Examples:
   rpc check-registration --interval 300
   rpc check-registration -C mysql::master
 
-Prints one line for Nagios, as MCollective's check_mongodb.rb does, and exits with 0
-or 2; with 3 if the directory does not answer.";
+Prints one line for Nagios, as MCollective's check_mongodb.rb does, and exits
+with 0 or 2; with 3 if the directory does not answer.";
 
 /// Output forms of `rpc nodes`.
 #[derive(Debug, Clone, Default)]

@@ -68,13 +68,13 @@ const RUNONCE_HELP: &str = "Examples:
   rpc puppet runonce -W country=uk --concurrency 10 -j
 
 Sends the request to all nodes at once; `rpc puppet runall` limits the number of
-concurrent runs. Every run takes a permit of the pool: it waits for the limits of
-other runs, such as those of a rollout. Reports the result of each run, not just
-its start: clean, changed, pending (refreshes are pending: no success), failed,
-failed+changed, compile_failed (no catalog), disabled, locked (another run of the
-node did not end in time), no_permit, killed, timeout, fenced (lost its permit),
-denied, not_connected, no_answer. Exits with 0 if every run succeeded, with 2 if
-one did not, with 3 if no node replied.";
+concurrent runs. Every run takes a permit of the pool: it waits for the limits
+of other runs, such as those of a rollout. Reports the result of each run, not
+just its start: clean, changed, pending (refreshes are pending: no success),
+failed, failed+changed, compile_failed (no catalog), disabled, locked (another
+run of the node did not end in time), no_permit, killed, timeout, fenced (lost
+its permit), denied, not_connected, no_answer. Exits with 0 if every run
+succeeded, with 2 if one did not, with 3 if no node replied.";
 
 /// Examples of runall.
 const RUNALL_HELP: &str = "Examples:
@@ -88,16 +88,16 @@ const RUNALL_HELP: &str = "Examples:
 Each node acquires one of N permits before its run, so at most N runs are
 active, including runs that others started with the same pool; the last line
 states the maximum that nodes measured. Nodes where Puppet is disabled are
-skipped and listed. The rollout stops early, after the
-canaries or later, if more runs failed than --max-failures allows. After Ctrl-C,
-no further requests are sent, and the command waits for the active runs; a
-second Ctrl-C ends it at once.
+skipped and listed. The rollout stops early, after the canaries or later, if
+more runs failed than --max-failures allows. After Ctrl-C, no further requests
+are sent, and the command waits for the active runs; a second Ctrl-C ends it at
+once.
 
 The rollout is stored as a job. If `rpc` was killed, --resume runs the rest:
 nodes that have already run report that result, and do not run again. Exits with
-0 if every run succeeded, with 2 if one did not succeed, was not requested or was
-skipped because Puppet is disabled, with 3 if no node replied, with 1 if no node
-was found.";
+0 if every run succeeded, with 2 if one did not succeed, was not requested or
+was skipped because Puppet is disabled, with 3 if no node replied, with 1 if no
+node was found.";
 
 /// A change of nodes without inputs.
 #[derive(Debug, Args)]

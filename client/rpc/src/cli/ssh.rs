@@ -22,11 +22,12 @@ pub const SSH_HELP: &str = "Examples:
   rpc ssh -C apache --address-fact networking.ip --print
   rpc ssh -I db1.acme.net --via bus
   rpc ssh -I db1.acme.net --certificate -- -l deploy
-  rpc ssh --ssh-config > ~/.ssh/muster.conf   then `Include muster.conf` in ~/.ssh/config
+  rpc ssh --ssh-config > ~/.ssh/muster.conf
 
-Several matches open a menu: type a part of a name or a number. Without a terminal
-they are listed, and the exit code is 2; it is 1 if no node matches. OpenSSH gets the
-host keys that the node has signed, and refuses others.";
+Several matches open a menu: type a part of a name or a number. Without a
+terminal they are listed, and the exit code is 2; it is 1 if no node matches.
+OpenSSH gets the host keys that the node has signed, and refuses others.
+`Include muster.conf` in ~/.ssh/config uses the printed configuration.";
 
 /// Examples of `rpc scp`.
 pub const SCP_HELP: &str = "Examples:

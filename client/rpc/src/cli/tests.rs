@@ -51,6 +51,10 @@ fn command_line_is_valid_and_every_command_has_examples() {
         if subcommands.is_empty() {
             let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
             assert!(help.contains("rpc "), "`{}` has no example", command.get_name());
+            // A longer line of text is wrapped, which leaves a word on a line of its own.
+            let mut lines = help.lines().filter(|line| !line.starts_with(' '));
+            let wrapped = lines.find(|line| line.chars().count() > WIDTH);
+            assert_eq!(wrapped, None, "`{}`", command.get_name());
         }
         waiting.extend(subcommands);
     }

@@ -14,9 +14,9 @@ pub const AFTER_HELP: &str = "Examples:
   rpc tunnel db1.acme.net 5432 --listen 127.0.0.1:15432
   rpc tunnel db1.acme.net 22 --stdio            as ProxyCommand of OpenSSH
 
-Each connection to the printed address is carried through the broker to the port on
-127.0.0.1 of the node, encrypted end to end. The node needs no open port. It permits
-the ports of [plugins.tunnel], and its policy decides who may use them.";
+Each connection to the printed address is carried through the broker to the port
+on 127.0.0.1 of the node, encrypted end to end. The node needs no open port. It
+permits the ports of [plugins.tunnel], and its policy decides who may use them.";
 
 /// `rpc tunnel`.
 #[derive(Debug, Args)]

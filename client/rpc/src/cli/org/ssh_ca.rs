@@ -25,7 +25,8 @@ signs for users (agent ssh_ca) needs a copy.")]
     Show(OrgDirectoryArgs),
     /// Sign a certificate for a user with valid credentials, without the broker
     #[command(after_help = "Examples:
-  rpc org ssh-ca sign rip --key id_ed25519.pub --lifetime 8h > id_ed25519-cert.pub")]
+  rpc org ssh-ca sign rip --key id_ed25519.pub > id_ed25519-cert.pub
+  rpc org ssh-ca sign rip --key id_ed25519.pub --lifetime 8h")]
     Sign(OrgSshCaSignArgs),
 }
 
