@@ -54,6 +54,12 @@ fn warnings_of(state: &Map<String, Value>) -> Vec<String> {
     if let Some(count) = pending.and_then(Value::as_u64).filter(|count| *count > 0) {
         warnings.push(format!("refreshes-pending:{count}"));
     }
+    for flag in ["oscillating", "pending"] {
+        let again = state.get("again").and_then(|again| again.get(flag));
+        if again == Some(&Value::Bool(true)) {
+            warnings.push(format!("again-{flag}"));
+        }
+    }
     warnings
 }
 
@@ -80,7 +86,8 @@ mod tests {
         let node = snapshot(
             &json!({"customer": "acme", "environment": "production", "rack": 7}),
             &["apache"],
-            &json!({"puppet": {"disabled": true, "last_run": {"class": "failed+changed"}}, "ledger": {"pending": 2}, "checks": {"critical": 1}}),
+            &json!({"puppet": {"disabled": true, "last_run": {"class": "failed+changed"}}, "ledger": {"pending": 2}, "checks": {"critical": 1},
+                "again": {"pending": true, "running": false, "oscillating": true}}),
         );
         let prompt_facts = ["customer", "environment", "rack", "none"].map(str::to_owned).to_vec();
         let options = MotdOptions { prompt_facts, ..MotdOptions::default() };
@@ -89,10 +96,15 @@ mod tests {
         let expected = [("acme", None), ("production", Some(TerminalColor::Red)), ("7", None)];
         assert_eq!(segments.collect::<Vec<_>>(), expected);
         assert_eq!(status.roles, ["web", "db"]);
-        assert_eq!(
-            status.warnings,
-            ["puppet-disabled", "run-failed", "checks-critical:1", "refreshes-pending:2"]
-        );
+        let expected = [
+            "puppet-disabled",
+            "run-failed",
+            "checks-critical:1",
+            "refreshes-pending:2",
+            "again-oscillating",
+            "again-pending",
+        ];
+        assert_eq!(status.warnings, expected);
         let unknown = NodeSnapshot { state: Arc::new(None), ..node };
         assert_eq!(prompt_status(&options, &unknown, &[]).warnings, [""; 0]);
     }

@@ -14,10 +14,11 @@ pub const AFTER_HELP: &str = "Examples:
   rpc prompt --shell bash               what is added to the prompt now
 
 Shows customer, environment and roles of this machine, and in yellow:
-puppet-disabled, run-failed, checks-critical:N, refreshes-pending:N, and
-rpcd-down if the daemon has not updated the file for 20 minutes. Reads one file
-that rpcd keeps (prompt_cache in [plugins.motd]), so it needs no broker and no
-daemon. Prints nothing on a machine without this file.";
+puppet-disabled, run-failed, checks-critical:N, refreshes-pending:N,
+again-oscillating, again-pending (see `rpc again`), and rpcd-down if the daemon
+has not updated the file for 20 minutes. Reads one file that rpcd keeps
+(prompt_cache in [plugins.motd]), so it needs no broker and no daemon. Prints
+nothing on a machine without this file.";
 
 /// The shells whose prompts are known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
