@@ -12,6 +12,7 @@ use muster_filter::{FilterError, NodeFilter};
 use muster_wire::identity::Identity;
 use muster_wire::node_record::NodeRecord;
 use muster_wire::sign::{self, MessageRefusal};
+use muster_wire::status::ReplyStatus;
 use muster_wire::token::UserRole;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -44,6 +45,9 @@ pub enum DirectoryError {
     /// The instance refused the query.
     #[error("the directory refused the query: {0}")]
     Refused(String),
+    /// The query names something that the directory does not know or accept, such as a node without a record.
+    #[error("the directory refused the query: {0}")]
+    Invalid(String),
     /// The answer was signed by a user without the role service.
     #[error("{0} answered for the directory, but is no service; the answer was ignored")]
     NotAService(Identity),
@@ -106,8 +110,12 @@ impl DirectorySession<'_> {
             return Err(DirectoryError::NotAService(reply.reply.sender));
         }
         self.instance = Some(reply.reply.sender.clone());
-        if !reply.is_ok() {
-            return Err(DirectoryError::Refused(reply.reply.statusmsg));
+        match reply.reply.statuscode {
+            ReplyStatus::Ok => {}
+            ReplyStatus::InvalidData => {
+                return Err(DirectoryError::Invalid(reply.reply.statusmsg));
+            }
+            _ => return Err(DirectoryError::Refused(reply.reply.statusmsg)),
         }
         read_values(&reply.reply.data).map_err(DirectoryError::Answer)
     }

@@ -159,8 +159,11 @@ async fn show(
         // The index follows the bucket within milliseconds. A record that it refuses never arrives.
         let _ = timeout(MAX_RECORD_WAIT, handle.wait_for_revision(&name, record.revision)).await;
     }
-    let shown = handle.read().show(&name, Instant::now());
-    let mut output = shown.ok_or_else(|| unknown_node(&name))?;
+    let (shown, is_ready) = {
+        let state = handle.read();
+        (state.show(&name, Instant::now()), state.is_ready)
+    };
+    let mut output = shown.ok_or_else(|| unknown_node(&name, is_ready))?;
     let value = record.and_then(|record| record.value);
     output.record = value.and_then(|value| String::from_utf8(value.to_vec()).ok());
     Ok(output)

@@ -48,7 +48,7 @@ impl DirectoryState {
         now: Instant,
     ) -> Result<u64, ActionError> {
         let node = self.table.get(name);
-        let node = node.ok_or_else(|| unknown_node(name))?;
+        let node = node.ok_or_else(|| unknown_node(name, self.is_ready))?;
         let seconds = |since: Option<Instant>| {
             since.map_or(0, |since| now.saturating_duration_since(since).as_secs())
         };
@@ -172,7 +172,13 @@ pub(crate) fn parse_path(text: &str) -> Result<ValuePath, ActionError> {
     ValuePath::parse(text).map_err(|error| ActionError::invalid_input(error.to_string()))
 }
 
-/// The error for a node without a record.
-pub(crate) fn unknown_node(name: &Identity) -> ActionError {
-    ActionError::failed(format!("the directory knows no node `{name}`"))
+/// The error for a node without a record. An instance that has not read all records cannot say that it is unknown.
+pub(crate) fn unknown_node(name: &Identity, is_ready: bool) -> ActionError {
+    if is_ready {
+        ActionError::invalid_input(format!("the directory knows no node `{name}`"))
+    } else {
+        ActionError::failed(format!(
+            "the directory has just started and has not read a record of `{name}` yet; try again in some seconds"
+        ))
+    }
 }

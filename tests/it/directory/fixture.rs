@@ -14,8 +14,8 @@ use muster_wire::token::UserCredentials;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// Short intervals, so that tests are fast.
-const REGISTRATION: &str = "[registration]\nheartbeat_seconds = 1\nmin_interval_seconds = 0\nstate_interval_seconds = 0\n[broker]\nreconnect_spread_seconds = 1\n";
+/// Short intervals, so that tests are fast. Interfaces and mounts are left out, because other tests add and remove some.
+const REGISTRATION: &str = "[registration]\nheartbeat_seconds = 1\nmin_interval_seconds = 0\nstate_interval_seconds = 0\nexcluded_facts = [\"token\", \"networking.interfaces\", \"mountpoints\"]\n[broker]\nreconnect_spread_seconds = 1\n";
 
 /// Time for an answer in tests.
 pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);

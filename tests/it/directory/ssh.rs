@@ -143,7 +143,8 @@ fn errors(output: &Output) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a6_1_one_match_becomes_ssh_with_pinned_host_keys() {
+/// `ssh` in the search path is a program that records its arguments.
+async fn a6_1_and_a6_6_one_match_becomes_ssh_with_pinned_host_keys() {
     let fleet =
         SshFleet::start(&[("db1.acme.net", "10.0.0.7"), ("web1.initech.net", "10.0.0.8")]).await;
     let mut command = fleet.prepare(&["ssh", "-I", "/^db/", "--", "-l", "root", "uptime; id"]);
@@ -179,7 +180,16 @@ async fn a6_2_and_a6_3_several_matches_are_listed_or_chosen_from_a_menu() {
     let output = fleet.run(&["ssh", "-F", "role=none"]).await;
     assert_eq!(output.status.code(), Some(1), "{}", describe_output(&output));
     assert!(errors(&output)[0].contains("no nodes matched"), "{}", describe_output(&output));
+    // A mistyped name is no host to connect to, unless it is asked for.
+    let mistyped = ["ssh", "-I", "wed1.acme.net"];
+    let output = fleet.run(&mistyped).await;
+    assert_eq!(output.status.code(), Some(1), "{}", describe_output(&output));
+    let message = "no nodes matched: the directory knows no node `wed1.acme.net`";
+    assert!(errors(&output)[0].contains(message), "{}", describe_output(&output));
     assert_eq!(fleet.calls(), [[""; 0]; 0]);
+    fleet.run(&[&mistyped[..], &["--own-host-keys"]].concat()).await;
+    assert_eq!(fleet.calls(), [["ssh", "--", "wed1.acme.net"]]);
+    fleet.forget_calls();
 
     // At a terminal: number k connects to node k, and a part of a name filters.
     let typed = (1..=5).map(|k| (format!("{k}\r"), k)).chain([("b4\r".to_owned(), 4)]);

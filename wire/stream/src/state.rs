@@ -57,7 +57,7 @@ pub struct StreamState {
     refused: u64,
     started: Duration,
     last_sent: Duration,
-    last_heard: Duration,
+    last_received: Duration,
     /// Since when the broker reports that the other end has no subscription.
     absent_since: Option<Duration>,
     last_data: Duration,
@@ -81,7 +81,7 @@ impl StreamState {
             refused: 0,
             started: now,
             last_sent: now,
-            last_heard: now,
+            last_received: now,
             absent_since: None,
             last_data: now,
             end: None,
@@ -132,7 +132,7 @@ impl StreamState {
         if self.end.is_some() {
             return Ok(());
         }
-        self.last_heard = now;
+        self.last_received = now;
         self.absent_since = None;
         if !self.apply_frame(frame, now) {
             self.reset(ResetReason::Protocol);
@@ -227,7 +227,7 @@ impl StreamState {
             self.must_announce = true;
         }
         if self.complete_at.is_none() {
-            if self.last_heard + self.settings.silence <= now {
+            if self.last_received + self.settings.silence <= now {
                 self.reset(self.silence_reason());
             } else if self.idle_deadline().is_some_and(|at| at <= now) {
                 self.reset(ResetReason::Idle);
@@ -237,7 +237,7 @@ impl StreamState {
 
     /// An end whose messages were all refused is not silent: it has another version of the protocol.
     fn silence_reason(&self) -> ResetReason {
-        let has_only_refused = self.refused > 0 && self.last_heard == self.started;
+        let has_only_refused = self.refused > 0 && self.last_received == self.started;
         if has_only_refused { ResetReason::Protocol } else { ResetReason::Silent }
     }
 
@@ -261,7 +261,7 @@ impl StreamState {
 
     /// When a limit in time ends the stream, unless something happens before.
     pub fn limit_deadline(&self) -> Duration {
-        let silence = self.last_heard + self.settings.silence;
+        let silence = self.last_received + self.settings.silence;
         self.idle_deadline().map_or(silence, |idle| idle.min(silence))
     }
 

@@ -11,6 +11,7 @@ mod proxy;
 
 use std::path::PathBuf;
 
+use muster_client::DirectoryError;
 use muster_wire::identity::Identity;
 use muster_wire::node_record::NodeContent;
 
@@ -29,6 +30,9 @@ pub enum SshNodeError {
     /// The directory has no valid record of the node.
     #[error(transparent)]
     Record(#[from] FleetRequestError),
+    /// The directory has no record of the node.
+    #[error("no nodes matched: the directory knows no node `{0}`")]
+    Unknown(Identity),
     /// A fact is no address of the node.
     #[error("{node} has no address in the fact {fact}: {source}")]
     Address {
@@ -77,7 +81,7 @@ pub struct SshOptions<'a> {
 }
 
 impl FleetConnection {
-    /// Reads what OpenSSH needs from the node's signed record in the directory. Without an address fact, a node that the directory does not know is
+    /// Reads what OpenSSH needs from the node's signed record in the directory. Where no directory answers, and without an address fact, a node is
     /// reached by its name, and has no keys.
     pub async fn read_ssh_node(
         &self,
@@ -88,6 +92,9 @@ impl FleetConnection {
             return Ok(SshNode::named(node));
         }
         let content = match self.read_content(node).await {
+            Err(FleetRequestError::Directory(DirectoryError::Invalid(_))) => {
+                return Err(SshNodeError::Unknown(node.clone()));
+            }
             Err(FleetRequestError::Directory(_)) if options.address_fact.is_none() => {
                 return Ok(SshNode::named(node));
             }

@@ -153,7 +153,9 @@ async fn forget_nodes(
         match fleet.forget_registered(node).await {
             Ok(_) => cx.printer.print_text(format!("forgot {node}\n"))?,
             // The reason has the node's name.
-            Err(FleetRequestError::Directory(DirectoryError::Refused(reason))) => {
+            Err(FleetRequestError::Directory(
+                DirectoryError::Refused(reason) | DirectoryError::Invalid(reason),
+            )) => {
                 has_failed = true;
                 cx.printer.print_error(escape_to_line(&reason));
             }

@@ -89,6 +89,10 @@ impl CommandError for SshNodeError {
     fn hints(&self) -> Vec<String> {
         match self {
             Self::Record(error) => error.hints(),
+            Self::Unknown(_) => vec![
+                "`rpc nodes` lists the nodes; `--own-host-keys` connects to a name that is not among them"
+                    .to_owned(),
+            ],
             Self::Address { node, .. } => vec![format!("run `rpc node {node}` for its facts")],
         }
     }
@@ -96,7 +100,7 @@ impl CommandError for SshNodeError {
     fn exit_code(&self) -> CommandExitCode {
         match self {
             Self::Record(error) => error.exit_code(),
-            Self::Address { .. } => CommandExitCode::Local,
+            Self::Unknown(_) | Self::Address { .. } => CommandExitCode::Local,
         }
     }
 }
