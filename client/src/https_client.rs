@@ -1,7 +1,6 @@
 //! Requests with JSON to an HTTP server of another program. Connections are kept and shared by all requests of a client.
 
-use std::error::Error as StdError;
-use std::{fmt, io};
+use std::fmt;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -130,8 +129,8 @@ fn classify_error(error: ureq::Error) -> HttpsRequestError {
 /// Whether an error of the connection is one of TLS. Its handshake is part of the first read or write, whose errors are those of input and output.
 fn is_tls_error(error: &ureq::Error) -> bool {
     let ureq::Error::Io(error) = error else { return false };
-    let inner: Option<&(dyn StdError + Send + Sync)> = io::Error::get_ref(error);
-    inner.is_some_and(|inner| inner.is::<rustls::Error>())
+    let Some(inner) = error.get_ref() else { return false };
+    inner.is::<rustls::Error>()
 }
 
 #[cfg(test)]

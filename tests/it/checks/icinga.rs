@@ -13,7 +13,9 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::ChildStderr;
 
-use super::icinga_server::{AUTHORIZATION, IcingaReply, IcingaServer, PASSWORD, write_secret};
+use super::icinga_server::{
+    AUTHORIZATION, IcingaReply, IcingaServer, PASSWORD, configure_icinga, write_secret,
+};
 use super::passive::HOSTILE;
 use super::schedule_fixture::{NODE, ScheduleFleet, entry};
 
@@ -29,7 +31,7 @@ async fn run_check(rpc: &RpcCommand, more: &[&str]) -> (String, i32) {
 async fn check_delivers_results_and_names_services_that_icinga_does_not_take() {
     let fleet = ScheduleFleet::start("").await;
     let (server, rpc) = (IcingaServer::start().await, &fleet.fleet.rpc);
-    server.configure(rpc, &server.settings());
+    configure_icinga(rpc, &server.settings());
     fleet.set_result("echo 'LOAD; high | load1=9;5;8;0; junk'; echo 'second | x=1'; exit 2");
     let (text, exit) = run_check(rpc, &["--icinga-ttl", "600"]).await;
     assert!(text.contains("CRITICAL: 1") && exit == 2, "{text}");
@@ -141,12 +143,12 @@ async fn only_a_trusted_server_gets_the_secret_of_a_private_file() {
         (with_certificate(&ca, ""), vec![&url], "set `icinga.user` in "),
         (with_certificate(&ca, &certificate("other")), vec![&url], "cannot "),
     ] {
-        server.configure(rpc, &section);
+        configure_icinga(rpc, &section);
         let (text, exit) = run_check(rpc, &options).await;
         assert!(text.contains(expected) && exit == 3, "{section} {options:?}: {text}");
         assert!(server.take_requests().is_empty(), "{section} {options:?}");
     }
-    server.configure(rpc, &settings);
+    configure_icinga(rpc, &settings);
     for mode in [0o640, 0o604] {
         write_secret(server.path("password").into(), PASSWORD, mode);
         let (text, exit) = run_check(rpc, &[]).await;
@@ -156,7 +158,7 @@ async fn only_a_trusted_server_gets_the_secret_of_a_private_file() {
     assert!(run_check(rpc, &[]).await.0.contains("has no password on its only line"));
     assert!(server.take_requests().is_empty());
     // A certificate instead of a password, and an address on the command line.
-    server.configure(rpc, &with_certificate(&ca, &certificate("ca")));
+    configure_icinga(rpc, &with_certificate(&ca, &certificate("ca")));
     assert_eq!(run_check(rpc, &[&url]).await.1, 0);
     let [request] = server.take_requests().try_into().unwrap();
     assert!(request.has_certificate && request.authorization.is_none());
@@ -181,7 +183,8 @@ async fn await_message(errors: &mut BufReader<ChildStderr>, expected: &str) -> V
             }
         }
     };
-    tokio::time::timeout(Duration::from_mins(1), read).await.expect(expected)
+    let lines = tokio::time::timeout(Duration::from_mins(1), read).await;
+    lines.unwrap_or_else(|_| panic!("no message with {expected:?}"))
 }
 
 /// State and output of the last result.
@@ -200,7 +203,7 @@ async fn follower_sends_all_states_again_after_icinga_or_the_broker_was_away() {
     let mut fleet =
         ScheduleFleet::start(&entry("x", "max_attempts = 1\nflap_detection = false")).await;
     let mut server = IcingaServer::start().await;
-    server.configure(&fleet.fleet.rpc, &server.settings());
+    configure_icinga(&fleet.fleet.rpc, &server.settings());
     fleet.trigger(1).await;
     let arguments = ["checks", "--follow", "--icinga-api"];
     let mut follower = fleet.fleet.rpc.prepare_command(&arguments).spawn().unwrap();

@@ -146,13 +146,6 @@ impl IcingaServer {
         )
     }
 
-    /// Replaces the section of `rpc.toml`.
-    pub(super) fn configure(&self, rpc: &RpcCommand, section: &str) {
-        let text = std::fs::read_to_string(rpc.path("rpc.toml")).unwrap();
-        let others = text.split("[icinga]").next().unwrap();
-        rpc.write("rpc.toml", &format!("{others}{section}"));
-    }
-
     fn acceptor(&self) -> TlsAcceptor {
         let certificate = |name: &str| CertificateDer::from_pem_file(self.path(name)).unwrap();
         let mut roots = RootCertStore::empty();
@@ -172,6 +165,13 @@ impl IcingaServer {
             .unwrap();
         TlsAcceptor::from(Arc::new(config))
     }
+}
+
+/// Replaces the section `[icinga]` of `rpc.toml`.
+pub(super) fn configure_icinga(rpc: &RpcCommand, section: &str) {
+    let text = std::fs::read_to_string(rpc.path("rpc.toml")).unwrap();
+    let others = text.split("[icinga]").next().unwrap();
+    rpc.write("rpc.toml", &format!("{others}{section}"));
 }
 
 pub(super) fn write_secret(path: PathBuf, text: &str, mode: u32) {

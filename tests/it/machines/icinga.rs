@@ -19,9 +19,7 @@ const UNKNOWN_CHECK: &str = "check_http";
 
 /// Delivers results to Icinga by `rpc check` and by `rpc checks --follow`, with a password and with a certificate.
 pub(super) async fn check_icinga(nodes: &MachineNodes, rpc: &str) {
-    let start = Instant::now();
     start_icinga(nodes).await;
-    eprintln!("Icinga 2 is ready after {} s", start.elapsed().as_secs());
     configure_rpc(nodes, "user = \"muster\"\npassword_file = \"icinga.password\"").await;
     for (plugin, _, is_ok) in PLUGINS.iter().filter(|(plugin, _, _)| *plugin != UNKNOWN_CHECK) {
         let output = run_check(nodes, rpc, plugin).await;
@@ -41,7 +39,6 @@ pub(super) async fn check_icinga(nodes: &MachineNodes, rpc: &str) {
     refuse_results(nodes, rpc).await;
     deliver_thousand_results(nodes, rpc).await;
     follow_checks(nodes, rpc).await;
-    eprintln!("all of Icinga 2 in {} s", start.elapsed().as_secs());
 }
 
 /// What Icinga does not take is named, with its reason.
@@ -75,7 +72,8 @@ async fn refuse_results(nodes: &MachineNodes, rpc: &str) {
     assert!(output.contains("no trusted TLS connection"), "{output}");
 }
 
-/// One `rpc check` delivers the results of a thousand nodes. They are a kept result, in which the only node was multiplied.
+/// One `rpc check` delivers the results of a thousand nodes. They are a kept result, in which the only node was multiplied. Takes
+/// 1.4 seconds on two cores.
 async fn deliver_thousand_results(nodes: &MachineNodes, rpc: &str) {
     let check = format!("{rpc} check check_load --cache 3600");
     nodes.machines.sh(NAGIOS_HOST, &check).await;
@@ -98,7 +96,6 @@ async fn deliver_thousand_results(nodes: &MachineNodes, rpc: &str) {
     let start = Instant::now();
     let output = nodes.machines.sh(NAGIOS_HOST, &format!("{check} --icinga-api")).await;
     let took = start.elapsed();
-    eprintln!("Icinga 2 took 1000 results in {} ms", took.as_millis());
     assert!(output.contains("OK: 1000") && took < Duration::from_secs(30), "{took:?}: {output}");
     let url = format!("https://{ICINGA}:5665/v1/objects/services");
     let count = format!(

@@ -100,27 +100,27 @@ pub fn describe_refused(refused: &[RefusedResult], total: usize) -> Option<Strin
     let (unknown, other): (Vec<_>, Vec<_>) = refused.iter().partition(|one| one.reason.is_none());
     let mut text = String::new();
     if !unknown.is_empty() {
-        let names = join_limited(unknown.iter().map(|one| one.service.clone()));
-        let _ = write!(text, "Icinga does not know {} of {total} services: {names}", unknown.len());
+        let list = join_limited(unknown.iter().map(|one| one.service.clone()));
+        let _ = write!(text, "Icinga does not know {} of {total} services: {list}", unknown.len());
     }
     if !other.is_empty() {
         let separator = if text.is_empty() { "" } else { "; " };
-        let named = |one: &&RefusedResult| {
+        let describe = |one: &&RefusedResult| {
             format!("{} ({})", one.service, one.reason.as_deref().unwrap_or_default())
         };
-        let names = join_limited(other.iter().map(named));
-        let _ =
-            write!(text, "{separator}Icinga refused {} of {total} results: {names}", other.len());
+        let list = join_limited(other.iter().map(describe));
+        let count = other.len();
+        let _ = write!(text, "{separator}Icinga refused {count} of {total} results: {list}");
     }
     (!text.is_empty()).then_some(text)
 }
 
-/// The first names, and how many more there are.
-fn join_limited(names: impl ExactSizeIterator<Item = String>) -> String {
-    let more = names.len().saturating_sub(MAX_NAMED_SERVICES);
-    let named: Vec<String> = names.take(MAX_NAMED_SERVICES).collect();
-    let named = named.join(", ");
-    if more == 0 { named } else { format!("{named} and {more} more") }
+/// The first texts, and how many more there are.
+fn join_limited(texts: impl ExactSizeIterator<Item = String>) -> String {
+    let more = texts.len().saturating_sub(MAX_NAMED_SERVICES);
+    let first: Vec<String> = texts.take(MAX_NAMED_SERVICES).collect();
+    let list = first.join(", ");
+    if more == 0 { list } else { format!("{list} and {more} more") }
 }
 
 #[cfg(test)]
