@@ -89,11 +89,11 @@ async fn check_delivers_results_and_names_services_that_icinga_does_not_take() {
             1,
             "the response has more than 1048576 bytes",
         ),
-        (vec![IcingaReply::Silence], 1, "cannot be reached: no response within the time limit"),
+        (vec![IcingaReply::Silence], 1, "is not available: no response within the time limit"),
         (
             vec![unavailable(), unavailable(), unavailable()],
             3,
-            "cannot be reached: status 503: Icinga is reloading.",
+            "is not available: status 503: Icinga is reloading.",
         ),
     ] {
         server.reply_next(replies.clone());
@@ -164,6 +164,13 @@ async fn only_a_trusted_server_gets_the_secret_of_a_private_file() {
     assert!(request.has_certificate && request.authorization.is_none());
     let (text, exit) = run_check(rpc, &["--command-file", "/x"]).await;
     assert!(text.contains("cannot be used with") && exit == 4, "{text}");
+    for arguments in [
+        &["checks", "--icinga-api"][..],
+        &["checks", "--follow"],
+        &["checks", "--follow", "--icinga-api", "--command-file", "/x"],
+    ] {
+        assert_eq!(rpc.run(arguments).await.status.code(), Some(4), "{arguments:?}");
+    }
 }
 
 /// Reads messages of a follower until one has a text; returns all of them.
@@ -222,7 +229,7 @@ async fn follower_sends_all_states_again_after_icinga_or_the_broker_was_away() {
     server.take_requests();
     fleet.trigger(1).await;
     let lines = await_message(&mut errors, "waiting until it answers").await;
-    assert!(lines.len() == 1 && lines[0].contains("cannot be reached: "), "{lines:?}");
+    assert!(lines.len() == 1 && lines[0].contains("is not available: "), "{lines:?}");
     for code in [0, 1, 2] {
         fleet.trigger(code).await;
     }

@@ -118,7 +118,7 @@ async fn follow_checks(nodes: &MachineNodes, rpc: &str) {
     await_icinga(nodes, 2, "CRITICAL: down; (x)").await;
     nodes.machines.sh(NAGIOS_HOST, "systemctl stop icinga2").await;
     change_dummy(nodes, "1 changing").await;
-    await_journal(nodes, "cannot be reached: .*; waiting until it answers").await;
+    await_journal(nodes, "is not available: .*; waiting until it answers").await;
     change_dummy(nodes, "0 up").await;
     nodes.machines.sh(NAGIOS_HOST, "systemctl start icinga2").await;
     await_journal(nodes, "It answers again").await;

@@ -86,7 +86,7 @@ pub enum IcingaApiError {
         user: String,
     },
     /// Icinga does not answer now.
-    #[error("Icinga at {url} cannot be reached: {problem}")]
+    #[error("Icinga at {url} is not available: {problem}")]
     Away {
         /// The address.
         url: String,

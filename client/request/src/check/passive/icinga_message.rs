@@ -19,6 +19,10 @@ const MAX_PERFDATA_BYTES: usize = 64 * 1024;
 /// Most bytes of a text of Icinga 2 that is shown.
 const MAX_TEXT_BYTES: usize = 200;
 
+/// "Request timeout" and "too many requests": statuses of a proxy in front of Icinga 2, which may pass.
+const REQUEST_TIMEOUT_STATUS: u16 = 408;
+const TOO_MANY_STATUS: u16 = 429;
+
 /// The body of a request. It has no `type`: without a service, Icinga 2 would then give the result to all services.
 #[derive(Debug, Serialize)]
 struct ResultDocument<'a> {
@@ -123,7 +127,9 @@ pub(super) fn read_answer(status: u16, body: &[u8]) -> IcingaAnswer {
     let document: AnswerDocument = match (status, serde_json::from_slice(body)) {
         (401, _) => return IcingaAnswer::Unauthorized,
         (_, Ok(document)) => document,
-        (500.., Err(_)) => return IcingaAnswer::ServerError(format!("status {status}")),
+        (REQUEST_TIMEOUT_STATUS | TOO_MANY_STATUS | 500.., Err(_)) => {
+            return IcingaAnswer::ServerError(format!("status {status}"));
+        }
         (403, Err(_)) => return IcingaAnswer::Forbidden,
         (_, Err(_)) => return IcingaAnswer::Invalid(format!("status {status}")),
     };
@@ -139,7 +145,9 @@ pub(super) fn read_answer(status: u16, body: &[u8]) -> IcingaAnswer {
             IcingaAnswer::Refused("the filter of the user's permission excludes it".to_owned())
         }
         404 if said.starts_with("No objects found") => IcingaAnswer::UnknownService,
-        500.. => IcingaAnswer::ServerError(format!("status {status}: {said}")),
+        REQUEST_TIMEOUT_STATUS | TOO_MANY_STATUS | 500.. => {
+            IcingaAnswer::ServerError(format!("status {status}: {said}"))
+        }
         _ => IcingaAnswer::Invalid(format!("status {status}: {said}")),
     }
 }

@@ -139,6 +139,7 @@ fn answers_have_their_meaning() {
         (403, "<html>", IcingaAnswer::Forbidden),
         (404, "<html>", IcingaAnswer::Invalid("status 404".to_owned())),
         (502, "<html>", IcingaAnswer::ServerError("status 502".to_owned())),
+        (429, "<html>", IcingaAnswer::ServerError("status 429".to_owned())),
         (200, "", IcingaAnswer::Invalid("status 200".to_owned())),
     ] {
         assert_eq!(read_answer(status, text.as_bytes()), expected, "{status} {text}");
