@@ -33,6 +33,8 @@ pub mod discovery;
 mod error;
 mod event;
 mod event_listener;
+mod https;
+mod https_client;
 mod limit;
 mod offline_signer;
 mod open_replies;
@@ -62,6 +64,8 @@ pub use discovery::{
 pub use error::ClientError;
 pub use event::{CallEvent, CallEventStream, ReceivedReply};
 pub use event_listener::{EventArrival, EventListener};
+pub use https::{ClientCertificateFiles, HttpsFileError, HttpsLimits, HttpsServer};
+pub use https_client::{HttpsAnswer, HttpsClient, HttpsPassword, HttpsRequestError};
 pub use limit::{CountOrPercent, CountOrPercentError, choose_nodes};
 pub use muster_bus::{BrokerAddress, Bus, BusError, ConnectionDisturbance};
 pub use offline_signer::{OfflineSigner, ProposalDraft, load_signer};

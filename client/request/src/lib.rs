@@ -65,8 +65,10 @@ pub use cache_file::{read_cache_file, replace_cache_file};
 pub use caller_summary::{CallerSummary, CallerSummaryError, fleet_name};
 pub use check::{
     CheckCache, CheckCacheError, CheckLock, CheckOutcome, CheckReport, CheckRequest, CheckRules,
-    FleetCheck, FleetCheckList, NagiosPipe, NagiosPipeError, NodeCheckResult, NodeThreshold,
-    PassiveResult, PerfSummary, summarize_perfdata,
+    DeliveryReport, FleetCheck, FleetCheckList, IcingaApi, IcingaApiError, NagiosPipe,
+    NagiosPipeError, NodeCheckResult, NodeThreshold, PassiveQueue, PassiveResult, PassiveSink,
+    PassiveSinkError, PassiveWork, PerfSummary, RefusedResult, describe_refused,
+    summarize_perfdata,
 };
 pub use comparison::{DiscoveryAnswers, DiscoveryDifferences};
 pub use confirm::{ConfirmContext, ConfirmDecision, ConfirmMode};
@@ -98,7 +100,7 @@ pub use reply_filter::{ReplyFilter, ReplyFilterError};
 pub use report::{NodeReply, NodeTrace, RequestReport, RequestStats, ResultGap};
 pub use rollout::{FleetRequest, FleetRequestUpdate};
 pub use run_log::RunLogLine;
-pub use settings::{RpcSettings, RpcSettingsError, SettingsSyntaxError};
+pub use settings::{IcingaSettings, RpcSettings, RpcSettingsError, SettingsSyntaxError};
 pub use ssh::{
     KnownHostsError, SshAddress, SshAddressError, SshArgumentError, SshCertificateError,
     SshIdentity, SshNode, SshNodeError, SshOptions, SshProgram, SshProxy, SshProxyOptions,

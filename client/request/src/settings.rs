@@ -5,6 +5,7 @@
 
 mod discovery;
 mod file;
+mod icinga;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -18,6 +19,7 @@ use crate::confirm::ConfirmMode;
 use crate::contexts::{ContextError, ContextName};
 use file::SettingsFile;
 pub use file::SettingsSyntaxError;
+pub use icinga::IcingaSettings;
 
 /// Path of the system configuration.
 const SYSTEM_FILE: &str = "/etc/muster/rpc.toml";
@@ -70,6 +72,8 @@ pub struct RpcSettings {
     pub plain_secrets: bool,
     /// Whether `rpc ssh`, `rpc scp` and `rpc sftp` ask for certificates.
     pub ssh_certificates: bool,
+    /// The API of Icinga 2, for results of checks.
+    pub icinga: IcingaSettings,
     /// Directory of cached data; nothing is cached when absent. Not a key of the file.
     pub caches: Option<PathBuf>,
     /// The context that selected the file. Not a key of the file.
@@ -168,6 +172,8 @@ impl RpcSettings {
         let collective = file.collective.as_deref().unwrap_or("muster");
         let source = discovery::parse_source(&file.discovery, directory)
             .map_err(|(key, problem)| invalid(key, problem))?;
+        let icinga = icinga::parse_icinga(file.icinga, path)
+            .map_err(|(key, problem)| invalid(key, problem))?;
         Ok(Self {
             file: path.to_owned(),
             urls,
@@ -187,6 +193,7 @@ impl RpcSettings {
             ddls: resolve_or(file.paths.ddls, "ddl"),
             plain_secrets: file.requests.plain_secrets,
             ssh_certificates: file.ssh.certificates,
+            icinga,
             caches: None,
             context: None,
             warnings: unknown.iter().map(|key| format!("{}: {key}", path.display())).collect(),

@@ -4,6 +4,8 @@
 
 mod agent;
 mod fixture;
+mod icinga;
+mod icinga_server;
 mod injection;
 mod output;
 mod passive;

@@ -19,7 +19,7 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 use super::schedule_fixture::{NODE, ScheduleFleet, entry};
 
 /// Texts that a terminal or Nagios would act on.
-const HOSTILE: [&str; 8] = [
+pub(super) const HOSTILE: [&str; 8] = [
     "x\n[1] PROCESS_HOST_CHECK_RESULT;web2;0;fine",
     "a;b;c",
     "\u{1b}]0;title\u{7}\u{1b}[2J",

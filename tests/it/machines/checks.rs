@@ -1,4 +1,5 @@
-//! Checks on a booted machine: Debian's monitoring plugins by `nrpe.cfg` and by schedule, and Nagios Core that reads our results from its command pipe.
+//! Checks on a booted machine: Debian's monitoring plugins by `nrpe.cfg` and by schedule, Nagios Core that reads our results from its command pipe, and
+//! Icinga 2 that gets them by its API.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -8,10 +9,11 @@ use muster_tests::poll_until_ok;
 use serde_json::Value;
 
 use super::RECOVERY_TIMEOUT;
+use super::icinga::check_icinga;
 use super::nodes::{MachineNodes, NodeOptions, node_name};
 
 /// Debian's plugins with their arguments, and whether they are OK on a machine that was just booted.
-const PLUGINS: [(&str, &str, bool); 8] = [
+pub(super) const PLUGINS: [(&str, &str, bool); 8] = [
     ("check_load", "-w 1000,1000,1000 -c 2000,2000,2000", true),
     ("check_disk", "-w 1% -c 0% -p /", true),
     ("check_procs", "-w 1:5000 -c 1:9000", true),
@@ -26,7 +28,7 @@ const PLUGIN_DIRECTORY: &str = "/usr/lib/nagios/plugins";
 const COMMAND_PIPE: &str = "/var/lib/nagios4/rw/nagios.cmd";
 
 /// The machine that is the node, and the host of Nagios, too.
-const NAGIOS_HOST: &str = "m1";
+pub(super) const NAGIOS_HOST: &str = "m1";
 
 /// The files of the node: commands, and a schedule of the scheduled ones.
 async fn configure_checks(nodes: &MachineNodes) {
@@ -82,6 +84,14 @@ async fn start_nagios(nodes: &MachineNodes) {
     nodes.machines.await_script(NAGIOS_HOST, &is_pipe).await;
 }
 
+/// Changes the arguments of the scheduled `check_dummy`: its state and its text.
+pub(super) async fn change_dummy(nodes: &MachineNodes, arguments: &str) {
+    let script = format!(
+        "sed -i 's|^command.check_dummy.*|command[check_dummy]={PLUGIN_DIRECTORY}/check_dummy {arguments}|' /etc/nagios/nrpe.cfg"
+    );
+    nodes.machines.sh(NAGIOS_HOST, &script).await;
+}
+
 /// Installs `rpc` and the caller's files beside Nagios. Returns its command.
 async fn install_rpc(nodes: &MachineNodes) -> String {
     nodes.machines.copy(NAGIOS_HOST, &find_program("rpc"), "/usr/local/bin/rpc").await;
@@ -135,7 +145,7 @@ async fn await_hard_states(nodes: &MachineNodes) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn debians_plugins_run_by_schedule_and_nagios_core_reads_the_results() {
+async fn debians_plugins_run_by_schedule_and_nagios_and_icinga_get_the_results() {
     let options = NodeOptions { programs: true, ..NodeOptions::default() };
     let Some(nodes) = MachineNodes::start(1, options).await else { return };
     configure_checks(&nodes).await;
@@ -174,13 +184,9 @@ async fn debians_plugins_run_by_schedule_and_nagios_core_reads_the_results() {
     nodes.machines.sh(NAGIOS_HOST, &follow).await;
     let is_ready = "journalctl -u muster-follow | grep 'Wrote [0-9]* states'";
     nodes.machines.await_script(NAGIOS_HOST, is_ready).await;
-    let change = |state: &str| {
-        format!(
-            "sed -i 's|^command.check_dummy.*|command[check_dummy]={PLUGIN_DIRECTORY}/check_dummy {state}|' /etc/nagios/nrpe.cfg"
-        )
-    };
     for (arguments, code, text) in [("2 down", 2, "CRITICAL: down"), ("0 up", 0, "OK: up")] {
-        nodes.machines.sh(NAGIOS_HOST, &change(arguments)).await;
+        change_dummy(&nodes, arguments).await;
         await_nagios(&nodes, "check_dummy", |state, output| state == code && output == text).await;
     }
+    check_icinga(&nodes, &rpc).await;
 }

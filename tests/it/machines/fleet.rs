@@ -20,7 +20,7 @@ const COMMAND_TIMEOUT: Duration = Duration::from_mins(2);
 pub(crate) struct MachineLayers {
     /// Whether Puppet's agent is installed.
     pub(crate) puppet: bool,
-    /// Whether zsh, fish, the monitoring plugins and Nagios Core are installed.
+    /// Whether zsh, fish, the monitoring plugins, Nagios Core, Icinga 2 and curl are installed.
     pub(crate) programs: bool,
     /// Directories with files from the root directory on, such as `etc/motd`; the first one has precedence.
     pub(crate) directories: Vec<PathBuf>,

@@ -12,6 +12,7 @@ mod daemon_findings;
 mod duplicates;
 mod engine_findings;
 pub(crate) mod fleet;
+mod icinga;
 mod install;
 pub(crate) mod load;
 mod motd;

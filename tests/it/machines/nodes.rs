@@ -27,7 +27,7 @@ pub(crate) struct MachineNodes {
 pub(crate) struct NodeOptions<'a> {
     /// Whether Puppet's agent is installed.
     pub(crate) puppet: bool,
-    /// Whether the layer `programs` is there: zsh, fish, the monitoring plugins and Nagios Core.
+    /// Whether the layer `programs` is there: zsh, fish, the monitoring plugins, Nagios Core, Icinga 2 and curl.
     pub(crate) programs: bool,
     /// Added to the configuration of each node, as `conf.d/test.toml`.
     pub(crate) configuration: &'a str,

@@ -14,7 +14,10 @@ use muster_wire::identity::Identity;
 
 pub use cache::{CheckCache, CheckCacheError, CheckLock};
 pub use fleet_checks::{FleetCheck, FleetCheckList};
-pub use passive::{NagiosPipe, NagiosPipeError, PassiveResult};
+pub use passive::{
+    DeliveryReport, IcingaApi, IcingaApiError, NagiosPipe, NagiosPipeError, PassiveQueue,
+    PassiveResult, PassiveSink, PassiveSinkError, PassiveWork, RefusedResult, describe_refused,
+};
 pub use perf_summary::{PerfSummary, summarize_perfdata};
 pub use report::{CheckOutcome, CheckReport, NodeCheckResult};
 pub use rules::{CheckRules, NodeThreshold};

@@ -22,6 +22,7 @@ pub(super) struct SettingsFile {
     pub(super) paths: PathsSection,
     pub(super) requests: RequestsSection,
     pub(super) ssh: SshSection,
+    pub(super) icinga: IcingaSection,
 }
 
 #[derive(Debug, Default, Deserialize, Serialize)]
@@ -66,6 +67,18 @@ pub(super) struct RequestsSection {
 #[serde(default)]
 pub(super) struct SshSection {
     pub(super) certificates: bool,
+}
+
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(default)]
+pub(super) struct IcingaSection {
+    pub(super) url: Option<String>,
+    pub(super) user: Option<String>,
+    pub(super) password_file: Option<PathBuf>,
+    pub(super) ca: Option<PathBuf>,
+    pub(super) certificate: Option<PathBuf>,
+    pub(super) key: Option<PathBuf>,
+    pub(super) timeout_seconds: Option<u64>,
 }
 
 impl SettingsFile {

@@ -104,9 +104,38 @@ fn warns_about_unknown_keys_with_suggestions() {
 #[test]
 fn known_keys_are_complete() {
     let keys = super::file::known_keys();
-    assert_eq!(keys.len(), 17, "{keys:?}");
+    assert_eq!(keys.len(), 24, "{keys:?}");
     for key in ["confirm_above", "broker.ca", "discovery.options", "requests.plain_secrets"] {
         assert!(keys.iter().any(|known| known == key), "{key}");
+    }
+}
+
+#[test]
+fn section_of_icinga_is_resolved_and_validated() {
+    let with = |text: &str| parse(&format!("{}[icinga]\n{text}", minimal()));
+    let empty = with("").unwrap().icinga;
+    assert_eq!((empty.url, empty.client, empty.timeout), (None, None, Duration::from_secs(10)));
+    let text = "url = \"https://i:5665\"\nuser = \"muster\"\npassword_file = \"icinga.password\"\nca = \"/srv/ca.pem\"\n\
+                certificate = \"c.pem\"\nkey = \"c.key\"\ntimeout_seconds = 30\n";
+    let icinga = with(text).unwrap().icinga;
+    assert_eq!(icinga.password_file, Some(PathBuf::from("/e/icinga.password")));
+    assert_eq!(icinga.ca, Some(PathBuf::from("/srv/ca.pem")));
+    assert_eq!(icinga.client.unwrap().key, PathBuf::from("/e/c.key"));
+    assert_eq!(
+        (icinga.timeout, icinga.file),
+        (Duration::from_secs(30), PathBuf::from("/e/rpc.toml"))
+    );
+    for (text, expected) in [
+        ("certificate = \"c.pem\"", "`icinga.certificate` needs `icinga.key`"),
+        ("key = \"c.key\"", "`icinga.key` needs `icinga.certificate`"),
+        ("password_file = \"p\"", "`icinga.password_file` needs `icinga.user`"),
+        ("user = \"a:b\"", "`icinga.user` must be a name without a colon"),
+        ("user = \"\"", "`icinga.user` must be"),
+        ("timeout_seconds = 0", "`icinga.timeout_seconds` is 0; use a number from 1 to 300"),
+        ("timeout_seconds = 301", "`icinga.timeout_seconds` is 301"),
+    ] {
+        let refused = with(text).unwrap_err().to_string();
+        assert!(refused.contains(expected), "{text}: {refused}");
     }
 }
 

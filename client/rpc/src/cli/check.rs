@@ -20,6 +20,7 @@ pub const AFTER_HELP: &str = "Examples:
   rpc check check_load --perfdata    also sum, average, lowest, highest value
   rpc check check_load --prometheus > check_load.prom
   rpc check check_load --command-file /var/lib/nagios4/rw/nagios.cmd
+  rpc check check_load --icinga-api https://icinga.acme.net:5665
 
 Runs a check of the nodes' NRPE configuration and prints one result for Nagios.
 Exits with 2 if a node is CRITICAL, otherwise with 3 if one is UNKNOWN, with 1
@@ -92,8 +93,15 @@ pub struct CheckArgs {
     #[arg(long, conflicts_with_all = ["prometheus", "json", "jq"])]
     pub compat: bool,
     /// Also write the result of each node to this command pipe of Nagios
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "icinga_api")]
     pub command_file: Option<PathBuf>,
+    /// Also send the result of each node to the API of Icinga 2 [default: `icinga.url` of rpc.toml]
+    #[arg(long, value_name = "URL")]
+    #[expect(clippy::option_option, reason = "the option may have no value")]
+    pub icinga_api: Option<Option<String>>,
+    /// Time after which Icinga runs a check of its own unless there is a newer result
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, requires = "icinga_api")]
+    pub icinga_ttl: Option<Duration>,
     /// Print metrics of each node in the format of Prometheus
     #[arg(long, conflicts_with_all = ["json", "jq"])]
     pub prometheus: bool,

@@ -20,6 +20,7 @@ pub const AFTER_HELP: &str = "Examples:
   rpc checks maintenance -C web --for 30m --comment \"new kernel\"
   rpc checks run load -I web1.acme.net
   rpc checks --follow --command-file /var/lib/nagios4/rw/nagios.cmd
+  rpc checks --follow --icinga-api https://icinga.acme.net:5665
 
 Nodes run these checks by schedules in /etc/muster/checks.d. Exits with 0, also
 if there are problems, and with 1 without a check; with --exit-state, exits like
@@ -120,12 +121,16 @@ pub struct CheckListArgs {
     /// Exit like a check of Nagios
     #[arg(long)]
     pub exit_state: bool,
-    /// Write the current states, and then each change, to the command pipe of Nagios
-    #[arg(long, requires = "command_file", conflicts_with_all = ["state", "all", "problems", "exit_state", "output", "json", "jq"])]
+    /// Write the current states, and then each change, to Nagios or Icinga
+    #[arg(long, requires = "sink", conflicts_with_all = ["state", "all", "problems", "exit_state", "output", "json", "jq"])]
     pub follow: bool,
     /// Command pipe of Nagios, `command_file` of nagios.cfg
-    #[arg(long, value_name = "FILE", requires = "follow")]
+    #[arg(long, value_name = "FILE", requires = "follow", group = "sink")]
     pub command_file: Option<PathBuf>,
+    /// API of Icinga 2 [default: `icinga.url` of rpc.toml]
+    #[arg(long, value_name = "URL", requires = "follow", group = "sink")]
+    #[expect(clippy::option_option, reason = "the option may have no value")]
+    pub icinga_api: Option<Option<String>>,
     /// Form of the output: table, wide, name, json, yaml, or jsonpath=EXPRESSION
     #[arg(short, long, value_name = "FORM", value_parser = NodeListForm::parse, conflicts_with_all = ["json", "jq"])]
     pub output: Option<NodeListForm>,

@@ -8,11 +8,12 @@ use muster_base::{error_chain, unix_millis_now};
 use muster_contract::nrpe::CheckState;
 use muster_request::{
     CheckCache, CheckCacheError, CheckOutcome, CheckRequest, CheckRules, FleetConnection,
-    NagiosPipe, PassiveResult,
+    PassiveResult,
 };
 
 use super::form;
 use super::inquiry::plan_action;
+use super::passive_sink::PassiveSinkChoice;
 use crate::cli::check::CheckArgs;
 use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Result};
 use crate::error::CommandError;
@@ -65,27 +66,29 @@ pub async fn run(args: CheckArgs, cx: CommandContext<'_>) -> CommandResult {
     Ok(CommandExitCode::from_check_state(state))
 }
 
-/// The result, after each node's own was written to Nagios' command pipe, if there is one. The pipe is opened before nodes are asked.
+/// The result, after each node's own was delivered to a monitoring system, if there is one. A pipe is opened before nodes are asked.
 async fn find_and_pass_on(
     args: &CheckArgs,
     cx: CommandContext<'_>,
 ) -> Result<(CheckOutcome, bool)> {
-    let Some(path) = &args.command_file else { return find_outcome(args, cx).await };
-    let mut pipe = NagiosPipe::open(path)?;
+    let sink = PassiveSinkChoice {
+        command_file: args.command_file.as_deref(),
+        icinga_api: args.icinga_api.as_ref().map(Option::as_deref),
+        icinga_ttl: args.icinga_ttl,
+    };
+    let Some(mut sink) = sink.open(cx)? else { return find_outcome(args, cx).await };
     let (outcome, is_cached) = find_outcome(args, cx).await?;
     if let CheckOutcome::Report(report) = &outcome {
-        for result in &report.results {
-            let result = PassiveResult {
-                time: unix_millis_now() / 1000,
-                host: result.node.as_str(),
-                service: &args.name,
-                state: result.state,
-                output: &result.output,
-                perfdata: &result.perfdata,
-                long_output: &result.long_output,
-            };
-            pipe.write_result(&result).await?;
-        }
+        let results = report.results.iter().map(|result| PassiveResult {
+            time: unix_millis_now() / 1000,
+            host: result.node.to_string(),
+            service: args.name.clone(),
+            state: result.state,
+            output: result.output.clone(),
+            perfdata: result.perfdata.clone(),
+            long_output: result.long_output.clone(),
+        });
+        sink.deliver(results.collect()).await?.check_refused()?;
     }
     Ok((outcome, is_cached))
 }

@@ -1,18 +1,9 @@
-//! `rpc checks`: lists the scheduled checks of the fleet, follows them for Nagios, and changes them.
-
-use std::path::Path;
+//! `rpc checks`: lists the scheduled checks of the fleet, and changes them. `checks_follow` follows them.
 
 use muster_base::unix_millis_now;
-use muster_contract::nrpe::{
-    CHECK_EVENT_PREFIX, CHECK_REMOVED_EVENT, CheckEventData, CheckState, is_command_name,
-};
-use muster_request::{
-    EventSelection, EventStart, FleetCheckList, FleetConnection, NagiosPipe, NagiosPipeError,
-    PassiveResult, TargetSelection,
-};
-use muster_wire::event::FleetEvent;
-use serde_json::Value;
+use muster_request::{FleetCheckList, FleetConnection, TargetSelection};
 
+use super::checks_follow::follow_checks;
 use super::form;
 use super::inquiry::{ask_nodes, plan_action};
 use super::nodes::print_in_form;
@@ -21,8 +12,7 @@ use crate::cli::checks::{
     AcknowledgeArgs, CheckListArgs, CheckNameArgs, ChecksArgs, ChecksCommand, MaintenanceArgs,
 };
 use crate::cli::nodes::NodeListForm;
-use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Error, Result};
-use crate::error::CommandError;
+use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Result};
 use crate::progress::ProgressReporter;
 use crate::render::checks::{
     FleetChecksDocument, render_check_names, render_checks_table, render_checks_totals,
@@ -31,12 +21,10 @@ use crate::render::checks::{
 /// The agent that runs checks.
 const NRPE_AGENT: &str = "nrpe";
 
-impl CommandError for NagiosPipeError {}
-
 /// Runs the command.
 pub async fn run(args: ChecksArgs, cx: CommandContext<'_>) -> CommandResult {
     match args.command {
-        None if args.list.follow => follow_checks(args.list, cx).await,
+        None if args.list.follow => follow_checks(&args.list, cx).await,
         None => list_checks(args.list, cx).await,
         Some(ChecksCommand::Ack(args)) => acknowledge(args, cx).await,
         Some(ChecksCommand::Unack(args)) => send_check("unacknowledge", args, cx).await,
@@ -75,7 +63,7 @@ async fn list_checks(args: CheckListArgs, cx: CommandContext<'_>) -> CommandResu
 }
 
 /// The checks, from the directory if there is one, and otherwise from the nodes. Returns the name of the source.
-async fn find_checks(
+pub(super) async fn find_checks(
     fleet: &FleetConnection,
     target: &TargetSelection,
     args: &CheckListArgs,
@@ -116,86 +104,6 @@ fn print_list(
                 + &render_checks_totals(document)
         }
     })
-}
-
-/// Writes the current states and then each change to the pipe, until interrupted.
-async fn follow_checks(args: CheckListArgs, cx: CommandContext<'_>) -> CommandResult {
-    let path = args.command_file.as_deref().unwrap_or(Path::new(""));
-    let pipe = tokio::sync::Mutex::new(NagiosPipe::open(path)?);
-    let target = cx.read_target(&args.filters)?;
-    let fleet = FleetConnection::connect(&cx.load_settings()?, &target).await?;
-    let selection =
-        EventSelection { kinds: vec![CHECK_EVENT_PREFIX.to_owned()], ..EventSelection::default() };
-    // Events from the subscription on are kept meanwhile. After a loss all states are written again.
-    let write_states = async |start| -> Result<()> {
-        if start == EventStart::Resumed {
-            cx.printer.print_warning(
-                "the connection to the broker was interrupted, or events arrived too fast; writing all states again",
-            );
-        }
-        let (list, _) = find_checks(&fleet, &target, &args, cx).await?;
-        let count = write_states(&list, &mut *pipe.lock().await).await?;
-        cx.printer.print_message(format_args!("Wrote {count} states; waiting for changes"));
-        Ok(())
-    };
-    let summary = fleet
-        .follow_events::<Error>(&selection, write_states, async |event| {
-            Ok(write_event(event, &mut *pipe.lock().await).await?)
-        })
-        .await?;
-    cx.warn_of_rejected_messages(("event", "events"), &summary.rejected);
-    if summary.closed {
-        cx.printer.print_warning("incomplete: the connection to the broker was closed");
-    }
-    Ok(CommandExitCode::from_verdict(!summary.closed))
-}
-
-/// Writes all states that are known. Returns how many.
-async fn write_states(
-    list: &FleetCheckList,
-    pipe: &mut NagiosPipe,
-) -> Result<usize, NagiosPipeError> {
-    let mut count = 0;
-    for check in &list.checks {
-        let Some(state) = check.effective_state() else { continue };
-        let output = match (check.node_missing, check.overdue) {
-            (true, _) => "the node is missing; its last output: ".to_owned() + &check.output,
-            (_, true) => "the check does not run; its last output: ".to_owned() + &check.output,
-            _ => check.output.clone(),
-        };
-        let result = PassiveResult {
-            time: unix_millis_now() / 1000,
-            host: check.node.as_str(),
-            service: &check.check,
-            state,
-            output: &output,
-            perfdata: &check.perfdata,
-            long_output: "",
-        };
-        pipe.write_result(&result).await?;
-        count += 1;
-    }
-    Ok(count)
-}
-
-/// Writes the state that an event says. Events of whole nodes and of checks without a state have none.
-async fn write_event(event: &FleetEvent, pipe: &mut NagiosPipe) -> Result<(), NagiosPipeError> {
-    let data = Value::Object(event.data.clone());
-    let data: CheckEventData = serde_json::from_value(data).unwrap_or_default();
-    let (Some(check), Some(state)) = (data.check, data.state) else { return Ok(()) };
-    if !is_command_name(&check) || event.kind.as_str() == CHECK_REMOVED_EVENT {
-        return Ok(());
-    }
-    let result = PassiveResult {
-        time: event.time / 1000,
-        host: event.sender.as_str(),
-        service: &check,
-        state,
-        output: if data.output.is_empty() { CheckState::as_str(state) } else { &data.output },
-        perfdata: &data.perfdata,
-        long_output: "",
-    };
-    pipe.write_result(&result).await
 }
 
 async fn acknowledge(args: AcknowledgeArgs, cx: CommandContext<'_>) -> CommandResult {

@@ -1,36 +1,29 @@
 //! Discovery through `PuppetDB` over HTTP. Uses version 4 of its query API, available from `PuppetDB` 6.
 //!
-//! Connections use TLS, verified against the configured CA (Puppet's own by default), with a client certificate if one is configured. Plain HTTP is
-//! allowed only for a loopback address. Proxy variables of the environment are ignored; redirects are not followed.
+//! Connections as of every [`HttpsServer`], verified against the configured CA (Puppet's own by default).
 
 mod query;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io;
-use std::net::IpAddr;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use muster_filter::FactTerm;
 use muster_filter::state::NodeFacts;
-use muster_secret::{SecretFileError, SecretOwner};
+use muster_secret::SecretOwner;
 use muster_wire::identity::Identity;
 use serde::Deserialize;
 use serde_json::{Map, Value};
-use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig, TlsProvider};
 
 use super::DiscoveryQuery;
-use super::document;
 use super::flat::{self, DiscoveryFileFormat, NodeListError};
+use crate::https::{ClientCertificateFiles, HttpsFileError, HttpsLimits, HttpsServer};
 
 use query::FactValuesQuery;
 pub use query::PuppetDbQueryError;
 
 /// Maximum response size in bytes: enough for a million names.
 const MAX_ANSWER_BYTES: u64 = 64 * 1024 * 1024;
-/// Maximum size of a PEM file in bytes.
-const MAX_PEM_BYTES: u64 = 1024 * 1024;
 /// Maximum length of an error response in messages, in bytes.
 const MAX_REFUSAL_BYTES: u64 = 4096;
 /// Default path of Puppet's CA certificate.
@@ -39,9 +32,7 @@ const DEFAULT_CA_PATH: &str = "/etc/puppetlabs/puppet/ssl/certs/ca.pem";
 /// Address and TLS settings of a `PuppetDB` server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PuppetDbServer {
-    url: String,
-    ca: PathBuf,
-    pair: Option<(PathBuf, PathBuf)>,
+    server: HttpsServer,
     timeout: Duration,
 }
 
@@ -62,26 +53,9 @@ pub enum PuppetDbError {
     /// A condition that cannot be translated to a query.
     #[error(transparent)]
     Query(#[from] PuppetDbQueryError),
-    /// The client's key cannot be read, or other users could read it.
+    /// A file of the TLS settings cannot be used.
     #[error(transparent)]
-    Secret(#[from] SecretFileError),
-    /// A certificate cannot be read.
-    #[error("cannot read {}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// The system error.
-        #[source]
-        source: io::Error,
-    },
-    /// A certificate or key is invalid.
-    #[error("cannot use {}: {problem}", path.display())]
-    Pem {
-        /// The file.
-        path: PathBuf,
-        /// Why it is invalid.
-        problem: String,
-    },
+    File(#[from] HttpsFileError),
     /// The HTTP request failed.
     #[error("the request to PuppetDB at {url} failed")]
     Http {
@@ -136,19 +110,17 @@ impl PuppetDbServer {
         pair: Option<(PathBuf, PathBuf)>,
         timeout: Duration,
     ) -> Option<Self> {
-        let (scheme, authority) = url.trim_end_matches('/').split_once("://")?;
-        let is_forbidden =
-            |c: char| c.is_whitespace() || c.is_control() || matches!(c, '@' | '/' | '?' | '#');
-        if authority.is_empty() || authority.contains(is_forbidden) {
-            return None;
-        }
-        let allowed = scheme == "https" || (scheme == "http" && is_loopback(authority));
-        allowed.then(|| Self {
-            url: format!("{scheme}://{authority}"),
-            ca: ca.unwrap_or_else(|| DEFAULT_CA_PATH.into()),
-            pair,
-            timeout,
-        })
+        let client = pair.map(|(certificate, key)| ClientCertificateFiles {
+            certificate,
+            key,
+            owner: SecretOwner::Puppet,
+        });
+        let server = HttpsServer::new(url, ca.unwrap_or_else(|| DEFAULT_CA_PATH.into()), client)?;
+        Some(Self { server, timeout })
+    }
+
+    fn url(&self) -> String {
+        self.server.url().to_owned()
     }
 
     /// Returns the matching nodes in `PuppetDB`, without deactivated or expired ones. The HTTP request blocks a thread of its own.
@@ -157,7 +129,7 @@ impl PuppetDbServer {
         let value_queries = query::build_value_queries(discovery_query);
         let server = self.clone();
         let task = tokio::task::spawn_blocking(move || {
-            let agent = server.http_agent()?;
+            let agent = server.build_agent()?;
             let mut found: Option<BTreeSet<Identity>> = None;
             for alternatives in queries {
                 let mut nodes = BTreeSet::new();
@@ -179,7 +151,7 @@ impl PuppetDbServer {
 
     fn run_query(&self, agent: &ureq::Agent, query: &Value) -> Result<BTreeSet<Identity>> {
         flat::parse_list(&self.fetch_text(agent, query)?, Some(DiscoveryFileFormat::Json))
-            .map_err(|source| PuppetDbError::Answer { url: self.url.clone(), source })
+            .map_err(|source| PuppetDbError::Answer { url: self.url(), source })
     }
 
     /// The facts that a condition may be about, by node.
@@ -190,7 +162,7 @@ impl PuppetDbServer {
         term: &FactTerm,
     ) -> Result<BTreeMap<Identity, NodeFacts>> {
         let invalid = |problem: String| PuppetDbError::Values {
-            url: self.url.clone(),
+            url: self.url(),
             fact: term.fact_path().to_string(),
             problem,
         };
@@ -209,13 +181,11 @@ impl PuppetDbServer {
     }
 
     fn fetch_text(&self, agent: &ureq::Agent, query: &Value) -> Result<String> {
-        let failed = |source: ureq::Error| PuppetDbError::Http {
-            url: self.url.clone(),
-            source: Box::new(source),
-        };
+        let failed =
+            |source: ureq::Error| PuppetDbError::Http { url: self.url(), source: Box::new(source) };
         let body = serde_json::json!({ "query": query }).to_string();
         let mut response = agent
-            .post(format!("{}/pdb/query/v4", self.url))
+            .post(format!("{}/pdb/query/v4", self.server.url()))
             .header("content-type", "application/json")
             .header("accept", "application/json")
             .send(body.as_bytes())
@@ -230,7 +200,7 @@ impl PuppetDbServer {
                 .read_to_string()
                 .unwrap_or_else(|_| "the response cannot be read".to_owned());
             return Err(PuppetDbError::Refused {
-                url: self.url.clone(),
+                url: self.url(),
                 status,
                 text: text.replace(char::is_control, " "),
             });
@@ -239,75 +209,11 @@ impl PuppetDbServer {
         text.map_err(failed)
     }
 
-    fn http_agent(&self) -> Result<ureq::Agent> {
-        let mut config = ureq::Agent::config_builder()
-            .timeout_global(Some(self.timeout))
-            .http_status_as_error(false)
-            .max_redirects(0)
-            .proxy(None)
-            .user_agent("muster");
-        if self.url.starts_with("https:") {
-            config = config.https_only(true).tls_config(self.tls_config()?);
-        }
-        Ok(config.build().into())
+    fn build_agent(&self) -> Result<ureq::Agent> {
+        let limits =
+            HttpsLimits { timeout: self.timeout, connect_timeout: self.timeout, connections: 1 };
+        Ok(self.server.build_agent(limits)?)
     }
-
-    fn tls_config(&self) -> Result<TlsConfig> {
-        let roots = load_certificates(&self.ca)?;
-        let pair = self.pair.as_ref();
-        let client = pair.map(|(cert, key)| load_client_certificate(cert, key)).transpose()?;
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        Ok(TlsConfig::builder()
-            .provider(TlsProvider::Rustls)
-            .unversioned_rustls_crypto_provider(provider)
-            .root_certs(RootCerts::new_with_certs(&roots))
-            .client_cert(client)
-            .build())
-    }
-}
-
-fn is_loopback(authority: &str) -> bool {
-    let host = match authority.rsplit_once(':') {
-        Some((host, port)) if port.bytes().all(|b| b.is_ascii_digit()) => host,
-        _ => authority,
-    };
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
-}
-
-fn read_pem(path: &Path) -> Result<String> {
-    let text = document::read_bounded_file(path, MAX_PEM_BYTES)
-        .map_err(|source| PuppetDbError::Read { path: path.to_owned(), source })?;
-    text.ok_or_else(|| pem_error(path, &"it is too large"))
-}
-
-fn pem_error(path: &Path, problem: &impl ToString) -> PuppetDbError {
-    PuppetDbError::Pem { path: path.to_owned(), problem: problem.to_string() }
-}
-
-fn load_certificates(path: &Path) -> Result<Vec<Certificate<'static>>> {
-    let text = read_pem(path)?;
-    let mut certificates = Vec::new();
-    for item in ureq::tls::parse_pem(text.as_bytes()) {
-        if let ureq::tls::PemItem::Certificate(certificate) =
-            item.map_err(|error| pem_error(path, &error))?
-        {
-            certificates.push(certificate);
-        }
-    }
-    if certificates.is_empty() {
-        return Err(pem_error(path, &"it contains no certificate in PEM format"));
-    }
-    Ok(certificates)
-}
-
-fn load_client_certificate(cert: &Path, key: &Path) -> Result<ClientCert> {
-    let chain = load_certificates(cert)?;
-    // The parser's error text could quote the secret input, so it is replaced.
-    let text = muster_secret::read_secret(key, SecretOwner::Puppet, MAX_PEM_BYTES)?;
-    let private = PrivateKey::from_pem(text.as_bytes())
-        .map_err(|_| pem_error(key, &"it contains no private key in PEM format"))?;
-    Ok(ClientCert::new_with_certs(&chain, private))
 }
 
 #[cfg(test)]

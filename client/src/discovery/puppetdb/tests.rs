@@ -17,6 +17,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::{PuppetDbError, PuppetDbServer};
 use crate::discovery::DiscoveryQuery;
+use crate::https::HttpsFileError;
 
 /// A certificate authority and its certificates, as files.
 struct Pki {
@@ -299,7 +300,7 @@ async fn key_readable_by_all_users_is_refused() {
         let server = oracle.server(&pki.path("ca.pem"), Some(pair(&pki)));
         match server.find_nodes(&wanted("apache", &[])).await {
             Ok(nodes) => assert!(good && nodes.is_empty(), "{mode:o}"),
-            Err(PuppetDbError::Secret(refused)) => {
+            Err(PuppetDbError::File(HttpsFileError::Secret(refused))) => {
                 assert!(!good, "{mode:o}");
                 let told = refused.to_string();
                 assert!(told.contains("run `chmod 640 "), "{told}");

@@ -1,6 +1,4 @@
-//! Passive results for Nagios: lines of external commands, and the pipe that Nagios reads them from.
-//!
-//! Texts of nodes are not trusted: a line is one command, whatever they contain.
+//! The pipe from which Nagios reads external commands.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
@@ -8,83 +6,16 @@ use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use muster_base::is_harmful;
-use muster_contract::nrpe::CheckState;
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use tokio::time::{Instant, sleep};
 
-/// Most bytes that a pipe takes at once, without bytes of others in between: `PIPE_BUF` of Linux.
-const MAX_LINE_BYTES: usize = 4096;
+use super::result::PassiveResult;
+
 /// How long a full pipe is awaited.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Pause between attempts to write.
 const WRITE_POLL_INTERVAL: Duration = Duration::from_millis(20);
-
-/// The result of a service check on a host.
-#[derive(Debug, Clone, Copy)]
-pub struct PassiveResult<'a> {
-    /// When it was, in seconds since the epoch.
-    pub time: u64,
-    /// The host, as Nagios names it.
-    pub host: &'a str,
-    /// The service.
-    pub service: &'a str,
-    /// The state.
-    pub state: CheckState,
-    /// The first line of the output.
-    pub output: &'a str,
-    /// The performance data.
-    pub perfdata: &'a str,
-    /// The other lines of the output.
-    pub long_output: &'a str,
-}
-
-impl PassiveResult<'_> {
-    /// The line, with its end: at most as long as a pipe takes at once. The output is the last part of a command, so that `;` needs no escape there.
-    pub fn to_line(&self) -> String {
-        let Self { time, state, .. } = self;
-        let (host, service) = (command_part(self.host), command_part(self.service));
-        let mut line = format!(
-            "[{time}] PROCESS_SERVICE_CHECK_RESULT;{host};{service};{};{}",
-            state.exit_code(),
-            output_text(self.output)
-        );
-        if !self.perfdata.is_empty() {
-            line.push('|');
-            line.push_str(&output_text(self.perfdata));
-        }
-        for more in self.long_output.lines() {
-            line.push_str("\\n");
-            line.push_str(&output_text(more));
-        }
-        let end = line.floor_char_boundary(MAX_LINE_BYTES - 1);
-        line.truncate(end);
-        line.push('\n');
-        line
-    }
-}
-
-/// A part before the last one: without separators.
-fn command_part(text: &str) -> String {
-    text.chars().map(|c| if is_harmful(c) || matches!(c, ';' | '|') { '_' } else { c }).collect()
-}
-
-/// A part of the output: on one line, without characters that a terminal interprets and without a second begin of performance data. Line breaks are those
-/// of Nagios, `\n`.
-fn output_text(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '\n' => escaped.push_str("\\n"),
-            '|' => escaped.push('/'),
-            '\t' => escaped.push(' '),
-            c if is_harmful(c) => escaped.push('?'),
-            c => escaped.push(c),
-        }
-    }
-    escaped
-}
 
 /// Why a result was not written.
 #[derive(Debug, thiserror::Error)]
@@ -156,10 +87,7 @@ impl NagiosPipe {
     }
 
     /// Writes a result. Waits some seconds if the pipe is full.
-    pub async fn write_result(
-        &mut self,
-        result: &PassiveResult<'_>,
-    ) -> Result<(), NagiosPipeError> {
+    pub async fn write_result(&mut self, result: &PassiveResult) -> Result<(), NagiosPipeError> {
         let (line, path) = (result.to_line(), self.path.clone());
         let deadline = Instant::now() + WRITE_TIMEOUT;
         loop {
@@ -195,43 +123,20 @@ mod tests {
     use muster_contract::nrpe::CheckState;
     use nix::fcntl::OFlag;
     use nix::sys::stat::Mode;
-    use proptest::prelude::*;
 
-    use super::{MAX_LINE_BYTES, NagiosPipe, NagiosPipeError, PassiveResult};
+    use super::super::result::{MAX_LINE_BYTES, PassiveResult};
+    use super::{NagiosPipe, NagiosPipeError};
 
-    fn result<'a>(output: &'a str, perfdata: &'a str, long_output: &'a str) -> PassiveResult<'a> {
-        let (time, host, service) = (1_780_000_000, "web1.example.net", "load");
+    fn result(output: &str) -> PassiveResult {
         PassiveResult {
-            time,
-            host,
-            service,
+            time: 1_780_000_000,
+            host: "web1.example.net".to_owned(),
+            service: "load".to_owned(),
             state: CheckState::Critical,
-            output,
-            perfdata,
-            long_output,
+            output: output.to_owned(),
+            perfdata: String::new(),
+            long_output: String::new(),
         }
-    }
-
-    #[test]
-    fn line_is_one_command_with_its_texts_escaped() {
-        for (output, perfdata, long, expected) in [
-            ("fine", "", "", "fine"),
-            ("load; high", "load1=1;15;30;0; x=2", "", "load; high|load1=1;15;30;0; x=2"),
-            ("a|b", "x=1", "two\nthree", "a/b|x=1\\ntwo\\nthree"),
-            (
-                "x\n[1] PROCESS_HOST_CHECK_RESULT;web2;0;fine",
-                "",
-                "",
-                "x\\n[1] PROCESS_HOST_CHECK_RESULT;web2;0;fine",
-            ),
-            ("\u{1b}[2J\r\u{202e}\t'\"$(id)", "", "", "?[2J?? '\"$(id)"),
-        ] {
-            let line = result(output, perfdata, long).to_line();
-            let head = "[1780000000] PROCESS_SERVICE_CHECK_RESULT;web1.example.net;load;2;";
-            assert_eq!(line, format!("{head}{expected}\n"));
-        }
-        let hostile = PassiveResult { host: "a;b\n", service: "x;0;y", ..result("", "", "") };
-        assert!(hostile.to_line().contains(";a_b_;x_0_y;2;\n"));
     }
 
     #[tokio::test]
@@ -251,8 +156,8 @@ mod tests {
             .unwrap();
         let mut pipe = NagiosPipe::open(&path).unwrap();
         let long = "x".repeat(5000);
-        pipe.write_result(&result(&long, "", "")).await.unwrap();
-        pipe.write_result(&result("fine", "", "")).await.unwrap();
+        pipe.write_result(&result(&long)).await.unwrap();
+        pipe.write_result(&result("fine")).await.unwrap();
         let mut bytes = vec![0; 10_000];
         let count = reader.read(&mut bytes).unwrap();
         let text = String::from_utf8(bytes[..count].to_vec()).unwrap();
@@ -260,21 +165,7 @@ mod tests {
         assert_eq!((lines.len(), lines[0].len()), (2, MAX_LINE_BYTES - 1));
         assert!(lines[1].ends_with(";2;fine"));
         drop(reader);
-        let error = pipe.write_result(&result("fine", "", "")).await.unwrap_err();
+        let error = pipe.write_result(&result("fine")).await.unwrap_err();
         assert!(matches!(error, NagiosPipeError::NoReader(_)), "{error}");
-    }
-
-    proptest! {
-        #[test]
-        fn any_text_is_one_line_of_one_command(host in ".{0,20}", output in "(.|\n){0,60}", perfdata in "(.|\n){0,40}", long in "(.|\n){0,40}", repeat in 1_usize..200) {
-            let output = output.repeat(repeat);
-            let line = PassiveResult { host: &host, ..result(&output, &perfdata, &long) }.to_line();
-            prop_assert!(line.len() <= MAX_LINE_BYTES);
-            prop_assert!(!line[..line.len() - 1].chars().any(muster_base::is_harmful), "{:?}", line);
-            prop_assert!(line.ends_with('\n') && line.matches('|').count() <= 1);
-            let parts: Vec<&str> = line.splitn(5, ';').collect();
-            prop_assert_eq!(parts[0], "[1780000000] PROCESS_SERVICE_CHECK_RESULT");
-            prop_assert_eq!(&parts[2..4], &["load", "2"][..]);
-        }
     }
 }
