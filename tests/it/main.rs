@@ -11,6 +11,7 @@ mod catalog_lint;
 mod certificate_authority;
 mod checks;
 mod clusters;
+mod command_pipe;
 mod coverage;
 mod data_sources;
 mod demo;

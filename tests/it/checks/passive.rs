@@ -1,20 +1,16 @@
 //! Passive results in a named pipe as Nagios has it, and `rpc checks` without a directory.
 
-use std::fs::{File, OpenOptions};
-use std::io::Read as _;
-use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use muster_tests::command::describe_output;
 use muster_tests::published_schemas::{SchemaMode, check_schema};
 use muster_tests::{await_state, poll_until_ok};
-use nix::fcntl::OFlag;
 use nix::sys::signal::{Signal, kill};
-use nix::sys::stat::Mode;
 use nix::unistd::Pid;
 use serde_json::json;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
+
+use crate::command_pipe::CommandPipe;
 
 use super::schedule_fixture::{NODE, ScheduleFleet, entry};
 
@@ -29,43 +25,6 @@ pub(super) const HOSTILE: [&str; 8] = [
     "\\n[1] DISABLE_NOTIFICATIONS",
     "\u{202e}\u{9b}2J",
 ];
-
-/// A named pipe and its reader.
-struct CommandPipe {
-    path: PathBuf,
-    reader: Option<File>,
-    text: String,
-}
-
-impl CommandPipe {
-    fn new(fleet: &ScheduleFleet) -> Self {
-        let path = fleet.fleet.rpc.path("nagios.cmd");
-        nix::unistd::mkfifo(&path, Mode::S_IRWXU).unwrap();
-        let mut pipe = Self { path, reader: None, text: String::new() };
-        pipe.open();
-        pipe
-    }
-
-    fn open(&mut self) {
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).custom_flags(OFlag::O_NONBLOCK.bits());
-        self.reader = Some(options.open(&self.path).unwrap());
-    }
-
-    fn path(&self) -> String {
-        self.path.display().to_string()
-    }
-
-    /// All lines that have arrived.
-    fn lines(&mut self) -> Vec<String> {
-        let mut bytes = vec![0; 65_536];
-        while let Some(count) = self.reader.as_mut().and_then(|reader| reader.read(&mut bytes).ok())
-        {
-            self.text += std::str::from_utf8(&bytes[..count]).unwrap();
-        }
-        self.text.lines().map(str::to_owned).collect()
-    }
-}
 
 /// Whether a terminal acts on the character.
 fn is_harmful(c: char) -> bool {
@@ -84,7 +43,7 @@ fn is_result(line: &str, service: &str) -> bool {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn check_writes_one_line_for_each_node_and_needs_a_reader() {
     let fleet = ScheduleFleet::start("").await;
-    let mut pipe = CommandPipe::new(&fleet);
+    let mut pipe = CommandPipe::create(fleet.fleet.rpc.path("nagios.cmd"));
     fleet.set_result("echo 'LOAD; high | load1=9;5;8;0;'; echo 'second | x=1'; exit 2");
     let path = pipe.path();
     let arguments = ["check_x", "--command-file", path.as_str()];
@@ -105,7 +64,7 @@ async fn check_writes_one_line_for_each_node_and_needs_a_reader() {
         assert_eq!(lines.len(), number + 2, "{hostile:?}: {lines:?}");
         assert!(is_result(&lines[number + 1], "check_x"), "{lines:?}");
     }
-    pipe.reader = None;
+    pipe.close();
     let (text, exit) = fleet.fleet.check(&arguments).await;
     assert!(text.starts_with("check_x: UNKNOWN: no process reads the command pipe "), "{text}");
     assert_eq!(exit, 3);
@@ -118,7 +77,7 @@ async fn check_writes_one_line_for_each_node_and_needs_a_reader() {
 async fn follower_writes_states_and_then_each_event() {
     let mut fleet =
         ScheduleFleet::start(&entry("x", "max_attempts = 1\nflap_detection = false")).await;
-    let mut pipe = CommandPipe::new(&fleet);
+    let mut pipe = CommandPipe::create(fleet.fleet.rpc.path("nagios.cmd"));
     fleet.trigger(1).await;
     let path = pipe.path();
     let mut follower = fleet
@@ -156,7 +115,7 @@ async fn follower_writes_states_and_then_each_event() {
     })
     .await;
     // Nagios ends: the next event ends the follower.
-    pipe.reader = None;
+    pipe.close();
     fleet.trigger(1).await;
     let status = tokio::time::timeout(Duration::from_mins(1), follower.wait()).await.unwrap();
     assert!(!status.unwrap().success());

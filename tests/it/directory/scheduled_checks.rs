@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use muster_tests::command::describe_output;
-use muster_tests::poll_until_ok;
+use muster_tests::{await_state, poll_until_ok};
 use serde_json::{Value, json};
+
+use crate::command_pipe::CommandPipe;
 
 use super::fixture::{DirectoryFixture, FleetNode};
 
@@ -66,7 +68,7 @@ async fn directory_knows_hard_states_and_missing_nodes() {
     let before = record().await;
     good.daemon.home().write("result", "echo 'other output'; exit 0", 0o644);
     let file = good.daemon.home().path("state/checks/states.json");
-    muster_tests::await_state("the result is recorded", || {
+    await_state("the result is recorded", || {
         std::fs::read_to_string(&file).unwrap_or_default().contains("other output")
     })
     .await;
@@ -80,6 +82,12 @@ async fn directory_knows_hard_states_and_missing_nodes() {
     assert!(output.status.success(), "{}", describe_output(&output));
     let is_acknowledged = |found: &Value| found["checks"][1]["acknowledged"] == json!(true);
     await_checks(&fleet, "it is acknowledged", is_acknowledged).await;
+    // A follower of one node, beside a change of the other one.
+    let mut pipe = CommandPipe::create(fleet.rpc.path("nagios.cmd"));
+    let path = pipe.path();
+    let follow = ["checks", "--follow", "--command-file", &path, "-I", "node2", "--refresh", "10"];
+    let _follower = fleet.rpc.prepare_command(&follow).kill_on_drop(true).spawn().unwrap();
+    await_state("the state is written", || pipe.lines().len() == 1).await;
     good.daemon.home().write("result", "echo warn; exit 1", 0o644);
     bad.daemon.kill_and_wait();
     let document = await_checks(&fleet, "a node is missing", |found| {
@@ -89,6 +97,14 @@ async fn directory_knows_hard_states_and_missing_nodes() {
     assert_eq!(document["checks"][1]["node_missing"], json!(true));
     let output = fleet.rpc.run(&["checks", "--exit-state"]).await;
     assert_eq!(output.status.code(), Some(3), "{}", describe_output(&output));
+    // A missing node sends no event; all states are written again at the interval.
+    let expected = ";x;3;the node is missing; its last output: state 2";
+    poll_until_ok("the missing node is UNKNOWN", Duration::from_mins(1), async || {
+        let lines = pipe.lines();
+        if lines.iter().any(|line| line.ends_with(expected)) { Ok(()) } else { Err(lines) }
+    })
+    .await;
+    assert!(pipe.lines().iter().all(|line| line.contains(";node2;x;")), "{:?}", pipe.lines());
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(text.contains("node missing") && text.ends_with("missing: node2\n"), "{text}");
 }

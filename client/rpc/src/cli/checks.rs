@@ -9,6 +9,7 @@ use super::filters::{FilterArgs, QueryArgs};
 use super::json::JsonArgs;
 use super::lifetime::parse_lifetime;
 use super::nodes::NodeListForm;
+use super::seconds::parse_seconds;
 
 /// Examples.
 pub const AFTER_HELP: &str = "Examples:
@@ -131,6 +132,9 @@ pub struct CheckListArgs {
     #[arg(long, value_name = "URL", requires = "follow", group = "sink")]
     #[expect(clippy::option_option, reason = "the option may have no value")]
     pub icinga_api: Option<Option<String>>,
+    /// With --follow, write all states again after this time, for checks of freshness
+    #[arg(long, value_name = "SECONDS", value_parser = parse_refresh, default_value = "300", requires = "follow")]
+    pub refresh: Duration,
     /// Form of the output: table, wide, name, json, yaml, or jsonpath=EXPRESSION
     #[arg(short, long, value_name = "FORM", value_parser = NodeListForm::parse, conflicts_with_all = ["json", "jq"])]
     pub output: Option<NodeListForm>,
@@ -140,6 +144,14 @@ pub struct CheckListArgs {
     /// The nodes.
     #[command(flatten)]
     pub filters: FilterArgs,
+}
+
+/// Shortest interval of `--refresh`: each time all states are read.
+const MIN_REFRESH: Duration = Duration::from_secs(10);
+
+fn parse_refresh(text: &str) -> Result<Duration, String> {
+    let refresh = parse_seconds(text).ok().filter(|refresh| *refresh >= MIN_REFRESH);
+    refresh.ok_or_else(|| "expected seconds from 10 to 86400".to_owned())
 }
 
 /// A check on some nodes.

@@ -1,7 +1,8 @@
 //! `rpc checks --follow`: writes the states of all scheduled checks and then each change to a monitoring system.
 //!
 //! Events wait in a bounded queue while results are delivered. All states are written again when events or results may have been lost: after a lost
-//! connection to the broker, and after an outage of the monitoring system.
+//! connection to the broker, and after an outage of the monitoring system. They are also written at an interval: a node that is missing sends no event,
+//! and monitoring systems check that results are fresh.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -20,7 +21,7 @@ use muster_request::{
 use muster_wire::event::FleetEvent;
 use serde_json::Value;
 use tokio::sync::Notify;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep, sleep_until};
 
 use super::checks::find_checks;
 use super::passive_sink::PassiveSinkChoice;
@@ -44,6 +45,12 @@ struct CheckFollower<'a> {
     arrival: &'a Notify,
     /// During an outage of the monitoring system, the next pause.
     outage: Option<Duration>,
+    /// When all states are due again; `None` until they were written once.
+    next_states: Option<Instant>,
+    /// Whether the states are due because of the interval.
+    is_routine: bool,
+    /// If nodes are selected: those of the last states. Events of others are not delivered.
+    selected: Option<BTreeSet<String>>,
     /// Services that were reported because they do not take results.
     reported: BTreeSet<RefusedResult>,
 }
@@ -88,6 +95,9 @@ pub(super) async fn follow_checks(args: &CheckListArgs, cx: CommandContext<'_>) 
         queue: &queue,
         arrival: &arrival,
         outage: None,
+        next_states: None,
+        is_routine: false,
+        selected: target.is_filtered().then(BTreeSet::new),
         reported: BTreeSet::new(),
     };
     let summary = tokio::select! {
@@ -105,14 +115,21 @@ impl CheckFollower<'_> {
     /// Delivers results as they come. Ends with an error that is not temporary.
     async fn run(mut self, mut sink: PassiveSink) -> Result<Infallible> {
         loop {
+            if self.next_states.is_some_and(|due| due <= Instant::now()) {
+                self.is_routine = true;
+                self.queue.borrow_mut().request_states();
+            }
             let work = self.queue.borrow_mut().take_work();
             let delivered = match work {
                 None => {
-                    self.arrival.notified().await;
+                    self.wait_for_work().await;
                     continue;
                 }
                 Some(PassiveWork::States) => self.deliver_states(&mut sink).await?,
-                Some(PassiveWork::Results(results)) => {
+                Some(PassiveWork::Results(mut results)) => {
+                    if let Some(selected) = &self.selected {
+                        results.retain(|result| selected.contains(&result.host));
+                    }
                     let delivered = sink.deliver(results.clone()).await;
                     if delivered.as_ref().is_err_and(PassiveSinkError::is_temporary) {
                         self.queue.borrow_mut().restore(results);
@@ -128,20 +145,55 @@ impl CheckFollower<'_> {
         }
     }
 
+    /// Waits for an event, or until all states are due.
+    async fn wait_for_work(&self) {
+        let due = async {
+            match self.next_states {
+                Some(due) => sleep_until(due).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = self.arrival.notified() => {}
+            () = due => {}
+        }
+    }
+
     /// Reads all states and delivers them.
     async fn deliver_states(
         &mut self,
         sink: &mut PassiveSink,
     ) -> Result<Result<DeliveryReport, PassiveSinkError>> {
-        let (list, _) = find_checks(self.fleet, self.target, self.args, self.cx).await?;
+        let printer = self.cx.printer;
+        let is_routine = std::mem::take(&mut self.is_routine);
+        let found = find_checks(self.fleet, self.target, self.args, self.cx).await;
+        let list = match found {
+            Ok((list, _)) => list,
+            // Later errors may pass: of the broker, or of the directory.
+            Err(error) if self.next_states.is_some() => {
+                let problem = error_chain(&error);
+                printer.print_warning(format_args!("cannot read the states: {problem}"));
+                self.next_states = Some(Instant::now() + LONGEST_PAUSE);
+                return Ok(Ok(DeliveryReport::default()));
+            }
+            Err(error) => return Err(error),
+        };
+        if let Some(selected) = &mut self.selected {
+            *selected = list.checks.iter().map(|check| check.node.to_string()).collect();
+        }
         let delivered = sink.deliver(state_results(&list)).await;
         if let Ok(report) = &delivered {
-            let printer = self.cx.printer;
+            self.next_states = Some(Instant::now() + self.args.refresh);
             if self.outage.take().is_some() {
                 printer.print_message("It answers again.");
             }
             let count = report.accepted;
-            printer.print_message(format_args!("Wrote {count} states; waiting for changes"));
+            let message = format!("Wrote {count} states; waiting for changes");
+            if is_routine {
+                printer.print_detail(message);
+            } else {
+                printer.print_message(message);
+            }
         }
         Ok(delivered)
     }
