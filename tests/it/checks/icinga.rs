@@ -216,7 +216,7 @@ async fn follower_sends_all_states_again_after_icinga_or_the_broker_was_away() {
     let arguments = ["checks", "--follow", "--icinga-api"];
     let mut follower = fleet.fleet.rpc.prepare_command(&arguments).spawn().unwrap();
     let mut errors = BufReader::new(follower.stderr.take().unwrap());
-    await_message(&mut errors, "Wrote 1 states").await;
+    await_message(&mut errors, "Wrote 1 state;").await;
     await_result(&server, 1).await;
     assert_eq!(server.take_requests()[0].body["service"], json!(format!("{NODE}!x")));
     fleet.trigger(2).await;
@@ -236,7 +236,7 @@ async fn follower_sends_all_states_again_after_icinga_or_the_broker_was_away() {
     }
     server.reply_next([IcingaReply::error(503, "reloading", "")].into_iter().cycle().take(3));
     server.listen().await;
-    let lines = await_message(&mut errors, "Wrote 1 states").await;
+    let lines = await_message(&mut errors, "Wrote 1 state;").await;
     assert_eq!(lines.len(), 2, "{lines:?}");
     assert!(lines[0].contains("It answers again."), "{lines:?}");
     await_result(&server, 2).await;
@@ -249,7 +249,7 @@ async fn follower_sends_all_states_again_after_icinga_or_the_broker_was_away() {
     fleet.trigger(0).await;
     kill(process, Signal::SIGCONT).unwrap();
     await_message(&mut errors, "writing all states again").await;
-    await_message(&mut errors, "Wrote 1 states").await;
+    await_message(&mut errors, "Wrote 1 state;").await;
     await_result(&server, 0).await;
     // A wrong password does not get better by waiting.
     server.reply_always(IcingaReply::error(401, "Unauthorized.", ""));

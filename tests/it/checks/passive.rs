@@ -89,7 +89,7 @@ async fn follower_writes_states_and_then_each_event() {
     let mut ready = String::new();
     let mut errors = BufReader::new(follower.stderr.take().unwrap());
     errors.read_line(&mut ready).await.unwrap();
-    assert!(ready.contains("Wrote 1 states"), "{ready}");
+    assert!(ready.contains("Wrote 1 state;"), "{ready}");
     assert!(pipe.lines()[0].ends_with(";x;1;state 1|x=1;1;2"), "{:?}", pipe.lines());
     for (number, hostile) in HOSTILE.iter().enumerate() {
         fleet.node.write("plugins/output", hostile);
@@ -136,7 +136,7 @@ async fn nodes_answer_without_a_directory_and_commands_change_them() {
     );
     assert_eq!(
         lines[2],
-        "2 checks on 1 nodes: 1 CRITICAL, 0 UNKNOWN, 0 WARNING, 0 OK, 1 not checked"
+        "2 checks on 1 node: 1 CRITICAL, 0 UNKNOWN, 0 WARNING, 0 OK, 1 not checked"
     );
     let exit_state = async |options: &[&str]| {
         rpc.run(&[&["checks", "--exit-state"], options].concat()).await.status.code()

@@ -27,6 +27,7 @@ use super::checks::find_checks;
 use super::passive_sink::PassiveSinkChoice;
 use crate::cli::checks::CheckListArgs;
 use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Error, Result};
+use crate::render::count_text;
 
 /// Pauses between attempts to reach a monitoring system that is away: the first and the longest one.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -187,8 +188,8 @@ impl CheckFollower<'_> {
             if self.outage.take().is_some() {
                 printer.print_message("It answers again.");
             }
-            let count = report.accepted;
-            let message = format!("Wrote {count} states; waiting for changes");
+            let states = count_text(report.accepted, "state", "states");
+            let message = format!("Wrote {states}; waiting for changes");
             if is_routine {
                 printer.print_detail(message);
             } else {

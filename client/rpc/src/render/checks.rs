@@ -9,8 +9,8 @@ use muster_request::{FleetCheck, FleetCheckList};
 use muster_wire::identity::Identity;
 use serde::Serialize;
 
-use super::escape_to_line;
 use super::grid::{TableRow, lay_out_table};
+use super::{count_text, escape_to_line, node_count_text};
 use crate::cli::checks::{CheckListArgs, ListedState};
 
 /// The document of `rpc checks -j`.
@@ -174,9 +174,9 @@ pub fn render_checks_totals(document: &FleetChecksDocument<'_>) -> String {
     let nodes: std::collections::BTreeSet<&str> =
         document.all.iter().map(|check| check.node.as_str()).collect();
     let mut text = format!(
-        "{} checks on {} nodes: {critical} CRITICAL, {unknown} UNKNOWN, {warning} WARNING, {ok} OK, {not_checked} not checked",
-        document.all.len(),
-        nodes.len()
+        "{} on {}: {critical} CRITICAL, {unknown} UNKNOWN, {warning} WARNING, {ok} OK, {not_checked} not checked",
+        count_text(document.all.len(), "check", "checks"),
+        node_count_text(nodes.len())
     );
     let count =
         |is_set: fn(&FleetCheck) -> bool| document.all.iter().filter(|check| is_set(check)).count();
