@@ -45,8 +45,8 @@ pub enum DirectoryError {
     /// The instance refused the query.
     #[error("the directory refused the query: {0}")]
     Refused(String),
-    /// The query names something that the directory does not know or accept, such as a node without a record.
-    #[error("the directory refused the query: {0}")]
+    /// The query names something that the directory does not know or accept, such as a node without a record. The text is the directory's.
+    #[error("{0}")]
     Invalid(String),
     /// The answer was signed by a user without the role service.
     #[error("{0} answered for the directory, but is no service; the answer was ignored")]

@@ -38,7 +38,7 @@ impl CommandPipe {
         let mut bytes = vec![0; 65_536];
         while let Some(count) = self.reader.as_mut().and_then(|reader| reader.read(&mut bytes).ok())
         {
-            self.text += std::str::from_utf8(&bytes[..count]).unwrap();
+            self.text += std::str::from_utf8(bytes.get(..count).unwrap()).unwrap();
         }
         self.text.lines().map(str::to_owned).collect()
     }
