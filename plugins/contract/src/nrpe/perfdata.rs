@@ -85,7 +85,9 @@ fn parse_value(text: &str) -> Option<(Option<f64>, &str)> {
         return Some((None, ""));
     }
     let (number, unit) = text.split_at_checked(number_length(text))?;
+    // A unit that begins with a point would be part of the number when it is written as `1.`.
     let is_unit = unit.len() <= MAX_UNIT_BYTES
+        && !unit.starts_with('.')
         && !unit.contains(|c: char| "'=|".contains(c) || c.is_ascii_digit());
     is_unit.then(|| Some((Some(parse_number(number)?), unit)))?
 }
@@ -188,6 +190,7 @@ mod tests {
             // Parts that do not fit are left out, and those after them are read.
             ("junk a=1", vec![metric("a", 1.0, "")]),
             ("=1 a=1", vec![metric("a", 1.0, "")]),
+            ("b=1.0. a=1", vec![metric("a", 1.0, "")]),
             ("a=x b=inf c=nan d=1,5 e=1", vec![metric("e", 1.0, "")]),
             ("'open=1 a=1", vec![metric("a", 1.0, "")]),
             ("a=1;$(x);`y`;z;w", vec![metric("a", 1.0, "")]),

@@ -2,8 +2,9 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use muster_contract::nrpe::is_command_name;
 use muster_nrpe::command_line::CommandTemplate;
-use muster_nrpe::nrpe_file::{NrpeDirective, is_command_name, parse_nrpe_file};
+use muster_nrpe::nrpe_file::{NrpeDirective, parse_nrpe_file};
 
 fuzz_target!(|input: (String, String)| {
     let (text, argument) = input;

@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use muster_nrpe::nrpe_file::is_command_name;
+use muster_contract::nrpe::is_command_name;
 use muster_nrpe::schedule::schedule_file::parse_schedule_file;
 
 fuzz_target!(|text: &str| {
