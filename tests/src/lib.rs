@@ -29,6 +29,7 @@ pub mod puppetserver;
 pub mod raw_nats;
 pub mod requests;
 pub mod rpcd;
+pub mod tls_acceptor;
 pub mod tools;
 pub mod webhook;
 

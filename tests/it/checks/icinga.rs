@@ -7,8 +7,6 @@ use muster_contract::nrpe::CheckState;
 use muster_request::{IcingaApi, PassiveResult, RpcSettings};
 use muster_tests::await_state;
 use muster_tests::command::{RpcCommand, describe_output};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::ChildStderr;
@@ -241,13 +239,7 @@ async fn follower_sends_all_states_again_after_icinga_or_the_broker_was_away() {
     assert!(lines[0].contains("It answers again."), "{lines:?}");
     await_result(&server, 2).await;
     // A change while the connection to the broker is lost.
-    let process = Pid::from_raw(i32::try_from(follower.id().unwrap()).unwrap());
-    kill(process, Signal::SIGSTOP).unwrap();
-    fleet.fleet.server.kill();
-    fleet.fleet.server.revive().await;
-    fleet.fleet.await_nodes(1).await;
-    fleet.trigger(0).await;
-    kill(process, Signal::SIGCONT).unwrap();
+    fleet.change_while_disconnected(&follower, 0).await;
     await_message(&mut errors, "writing all states again").await;
     await_message(&mut errors, "Wrote 1 state;").await;
     await_result(&server, 0).await;

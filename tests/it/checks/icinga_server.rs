@@ -5,11 +5,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use muster_tests::command::RpcCommand;
+use muster_tests::tls_acceptor::build_tls_acceptor;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
-use rustls::RootCertStore;
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::WebPkiClientVerifier;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, BufReader};
@@ -87,7 +84,9 @@ impl IcingaServer {
     pub(super) async fn listen(&mut self) {
         let listener = TcpListener::bind(("127.0.0.1", self.port)).await.unwrap();
         self.port = listener.local_addr().unwrap().port();
-        let (acceptor, log) = (self.acceptor(), Arc::clone(&self.log));
+        let directory = self.directory.path();
+        let acceptor = build_tls_acceptor(directory, "ca-server.pem", "ca-server.key");
+        let log = Arc::clone(&self.log);
         self.connections.spawn(async move {
             let mut served = JoinSet::new();
             loop {
@@ -144,26 +143,6 @@ impl IcingaServer {
             self.path("password"),
             self.path("ca.pem")
         )
-    }
-
-    fn acceptor(&self) -> TlsAcceptor {
-        let certificate = |name: &str| CertificateDer::from_pem_file(self.path(name)).unwrap();
-        let mut roots = RootCertStore::empty();
-        roots.add(certificate("ca.pem")).unwrap();
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let verifier =
-            WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
-                .allow_unauthenticated()
-                .build()
-                .unwrap();
-        let key = PrivateKeyDer::from_pem_file(self.path("ca-server.key")).unwrap();
-        let config = rustls::ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_client_cert_verifier(verifier)
-            .with_single_cert(vec![certificate("ca-server.pem")], key)
-            .unwrap();
-        TlsAcceptor::from(Arc::new(config))
     }
 }
 

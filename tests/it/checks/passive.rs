@@ -5,8 +5,6 @@ use std::time::Duration;
 use muster_tests::command::describe_output;
 use muster_tests::published_schemas::{SchemaMode, check_schema};
 use muster_tests::{await_state, poll_until_ok};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
 use serde_json::json;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
@@ -101,13 +99,7 @@ async fn follower_writes_states_and_then_each_event() {
         assert_eq!(lines.len(), number + 2, "{lines:?}");
     }
     // A change while the connection is lost is written when it is there again. The broker keeps no events.
-    let process = Pid::from_raw(i32::try_from(follower.id().unwrap()).unwrap());
-    kill(process, Signal::SIGSTOP).unwrap();
-    fleet.fleet.server.kill();
-    fleet.fleet.server.revive().await;
-    fleet.fleet.await_nodes(1).await;
-    fleet.trigger(0).await;
-    kill(process, Signal::SIGCONT).unwrap();
+    fleet.change_while_disconnected(&follower, 0).await;
     errors.read_line(&mut ready).await.unwrap();
     assert!(ready.contains("writing all states again"), "{ready}");
     await_state("the newest state is written", || {

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use muster_tests::poll_until_ok;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
+use tokio::process::Child;
 
 use super::fixture::{CheckFleet, CheckNode};
 
@@ -64,6 +67,17 @@ impl ScheduleFleet {
         data["checks"][0].clone()
     }
 
+    /// Changes the state of the check while the program is stopped and its connection to the broker is lost. The broker keeps no events.
+    pub(super) async fn change_while_disconnected(&mut self, program: &Child, code: u8) {
+        let process = Pid::from_raw(i32::try_from(program.id().unwrap()).unwrap());
+        kill(process, Signal::SIGSTOP).unwrap();
+        self.fleet.server.kill();
+        self.fleet.server.revive().await;
+        self.fleet.await_nodes(1).await;
+        self.trigger(code).await;
+        kill(process, Signal::SIGCONT).unwrap();
+    }
+
     /// The row of a check, when it satisfies a condition.
     pub(super) async fn await_row(
         &self,
@@ -96,7 +110,7 @@ impl ScheduleFleet {
 
     /// Sends the daemon a signal to reload.
     pub(super) fn reload(&self) {
-        let pid = nix::unistd::Pid::from_raw(self.node.daemon.pid());
-        nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGHUP).unwrap();
+        let pid = Pid::from_raw(self.node.daemon.pid());
+        kill(pid, Signal::SIGHUP).unwrap();
     }
 }

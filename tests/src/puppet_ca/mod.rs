@@ -22,7 +22,8 @@ use tokio::task::JoinHandle;
 
 use self::certificates::certificate_params;
 use self::database::CaDatabase;
-use self::serve::{build_acceptor, serve};
+use self::serve::serve;
+use crate::tls_acceptor::build_tls_acceptor;
 
 /// A running authority; dropping it ends it.
 #[derive(Debug)]
@@ -99,7 +100,7 @@ impl PuppetCa {
         std::fs::write(directory.path().join("ca.pem"), &database.ca).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let acceptor = build_acceptor(&directory);
+        let acceptor = build_tls_acceptor(directory.path(), "server.pem", "server.key");
         let database = Arc::new(Mutex::new(database));
         let served = Arc::clone(&database);
         let hold = watch::Sender::new(RequestHold::None);

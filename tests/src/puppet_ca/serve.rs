@@ -3,11 +3,6 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use rustls::RootCertStore;
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::WebPkiClientVerifier;
-use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
@@ -20,29 +15,6 @@ use super::{HandledRequest, RequestHold};
 
 /// Maximum size of a request's head and of its body in bytes.
 const MAX_BYTES: usize = 256 * 1024;
-
-pub(super) fn build_acceptor(directory: &TempDir) -> TlsAcceptor {
-    let path = |name: &str| directory.path().join(name);
-    let certificate = |name: &str| CertificateDer::from_pem_file(path(name)).unwrap();
-    let mut roots = RootCertStore::empty();
-    roots.add(certificate("ca.pem")).unwrap();
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let verifier =
-        WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
-            .allow_unauthenticated()
-            .build()
-            .unwrap();
-    let config = rustls::ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_client_cert_verifier(verifier)
-        .with_single_cert(
-            vec![certificate("server.pem")],
-            PrivateKeyDer::from_pem_file(path("server.key")).unwrap(),
-        )
-        .unwrap();
-    TlsAcceptor::from(Arc::new(config))
-}
 
 pub(super) struct CaRequest {
     pub(super) method: String,

@@ -11,6 +11,8 @@ mod nagios_pipe;
 mod queue;
 mod result;
 mod sink;
+#[cfg(test)]
+mod testing;
 
 pub use icinga_api::{IcingaApi, IcingaApiError};
 pub use nagios_pipe::{NagiosPipe, NagiosPipeError};

@@ -120,23 +120,15 @@ mod tests {
     use std::io::Read as _;
     use std::os::unix::fs::OpenOptionsExt as _;
 
-    use muster_contract::nrpe::CheckState;
     use nix::fcntl::OFlag;
     use nix::sys::stat::Mode;
 
     use super::super::result::{MAX_LINE_BYTES, PassiveResult};
+    use super::super::testing::sample_result;
     use super::{NagiosPipe, NagiosPipeError};
 
     fn result(output: &str) -> PassiveResult {
-        PassiveResult {
-            time: 1_780_000_000,
-            host: "web1.example.net".to_owned(),
-            service: "load".to_owned(),
-            state: CheckState::Critical,
-            output: output.to_owned(),
-            perfdata: String::new(),
-            long_output: String::new(),
-        }
+        sample_result(output, "", "")
     }
 
     #[tokio::test]

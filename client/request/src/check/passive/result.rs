@@ -82,22 +82,10 @@ pub(super) fn inert_character(c: char) -> char {
 
 #[cfg(test)]
 mod tests {
-    use muster_contract::nrpe::CheckState;
     use proptest::prelude::*;
 
     use super::{MAX_LINE_BYTES, PassiveResult};
-
-    fn result(output: &str, perfdata: &str, long_output: &str) -> PassiveResult {
-        PassiveResult {
-            time: 1_780_000_000,
-            host: "web1.example.net".to_owned(),
-            service: "load".to_owned(),
-            state: CheckState::Critical,
-            output: output.to_owned(),
-            perfdata: perfdata.to_owned(),
-            long_output: long_output.to_owned(),
-        }
-    }
+    use crate::check::passive::testing::sample_result as result;
 
     #[test]
     fn line_is_one_command_with_its_texts_escaped() {

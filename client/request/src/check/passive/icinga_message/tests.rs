@@ -1,25 +1,14 @@
 //! Requests and answers as Icinga 2.13 and later versions have them.
 
 use muster_base::is_harmful;
-use muster_contract::nrpe::{CheckState, parse_perfdata};
+use muster_contract::nrpe::parse_perfdata;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::{
     IcingaAnswer, MAX_OUTPUT_BYTES, MAX_PERFDATA_BYTES, PassiveResult, read_answer, render_request,
 };
-
-fn result(output: &str, perfdata: &str, long_output: &str) -> PassiveResult {
-    PassiveResult {
-        time: 1_780_000_000,
-        host: "web1.example.net".to_owned(),
-        service: "load".to_owned(),
-        state: CheckState::Critical,
-        output: output.to_owned(),
-        perfdata: perfdata.to_owned(),
-        long_output: long_output.to_owned(),
-    }
-}
+use crate::check::passive::testing::sample_result as result;
 
 fn document(result: &PassiveResult, ttl: Option<u64>) -> Value {
     serde_json::from_slice(&render_request(result, ttl)).unwrap()
