@@ -4,7 +4,7 @@ SHELL := /bin/bash
 TOOLS := $(CURDIR)/target/tools
 export PATH := $(TOOLS):$(HOME)/.cargo/bin:$(PATH)
 export CARGO_TERM_COLOR ?= never
-# Tests mostly wait for programs and elections: with one test for each processor, 40 % of their time is not used.
+# Tests mostly wait for programs and elections: with one test for each processor, the processors are idle for 40 % of the time.
 export NEXTEST_TEST_THREADS ?= $(shell echo $$(($$(nproc) * 3 / 2)))
 BUILD := $(or $(CARGO_TARGET_DIR),target)
 PROFILE ?= release

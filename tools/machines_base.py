@@ -16,8 +16,8 @@ PACKAGES = ("systemd systemd-sysv dbus cron openssh-server iproute2 nftables pas
             "libfaketime").split()
 LAYERS = {"puppet": ["puppet-agent", *(f"puppet-module-puppetlabs-{kind}-core" for kind in ("cron", "host", "mailalias", "mount", "sshkeys"))],
           "programs": ["zsh", "fish", "monitoring-plugins-basic", "nagios4-core", "icinga2-bin", "icinga2-common", "curl"]}
-# Services of the layers that only some tests want to run.
-DISABLED = "icinga2.service"
+# A service that its test starts itself.
+DISABLED_SERVICE = "icinga2.service"
 MASKED = "apt-daily.timer apt-daily-upgrade.timer e2scrub_all.timer fstrim.timer systemd-networkd-wait-online.service".split()
 
 
@@ -91,7 +91,7 @@ def build_layer(name):
                 install = f"apt-get update -qq && apt-get install -qq --no-install-recommends {' '.join(LAYERS[name])} && apt-get clean"
                 run("systemd-nspawn", "--register=no", "--keep-unit", "--quiet", "--pipe", "--resolv-conf=copy-host", "--as-pid2",
                     "--setenv=DEBIAN_FRONTEND=noninteractive", "-D", root, "sh", "-c", install, stdin=subprocess.DEVNULL)
-                (root / "etc/systemd/system/multi-user.target.wants" / DISABLED).unlink(missing_ok=True)
+                (root / "etc/systemd/system/multi-user.target.wants" / DISABLED_SERVICE).unlink(missing_ok=True)
                 (root / "etc/resolv.conf").unlink(missing_ok=True)
                 (root / "etc/apt/sources.list").write_text("")
             finally:

@@ -28,10 +28,10 @@ use tracing_subscriber::fmt::format;
     max_term_width = 80,
     after_help = "\
 Examples:
-  rpcd                              run with /etc/muster/rpcd.toml
-  rpcd --config ./rpcd.toml --check show the configuration and its origins
-  rpcd restart                      restart rpcd without losing a reply
-  rpcd restart-when-idle puppet     restart a service when no run is in progress
+  rpcd                               run with /etc/muster/rpcd.toml
+  rpcd --config ./rpcd.toml --check  show the configuration and its origins
+  rpcd restart                       restart rpcd without losing a reply
+  rpcd restart-when-idle puppet      restart a service when no run is active
 
 Signals: HUP reloads policies, facts, classes and external agents, and reopens
 the audit log; USR2 waits for running actions, then restarts the program; TERM

@@ -2,16 +2,14 @@
 //!
 //! Plain HTTP is allowed only to a loopback address. Proxy variables of the environment are ignored; redirects are not followed. Requests block their thread.
 
-use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use muster_secret::files::{self, FileAccessError};
 use muster_secret::{SecretFileError, SecretOwner};
 use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig, TlsProvider};
-
-use crate::discovery::document;
 
 /// Maximum size of a PEM file in bytes.
 const MAX_PEM_BYTES: u64 = 1024 * 1024;
@@ -54,15 +52,9 @@ pub enum HttpsFileError {
     /// The client's key cannot be read, or other users could read it.
     #[error(transparent)]
     Secret(#[from] SecretFileError),
-    /// A certificate cannot be read.
-    #[error("cannot read {}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// The system error.
-        #[source]
-        source: io::Error,
-    },
+    /// A certificate cannot be read, or is too large.
+    #[error(transparent)]
+    Access(#[from] FileAccessError),
     /// A certificate or key is invalid.
     #[error("cannot use {}: {problem}", path.display())]
     Pem {
@@ -132,18 +124,12 @@ fn is_loopback(authority: &str) -> bool {
     host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-fn read_pem(path: &Path) -> Result<String, HttpsFileError> {
-    let text = document::read_bounded_file(path, MAX_PEM_BYTES)
-        .map_err(|source| HttpsFileError::Read { path: path.to_owned(), source })?;
-    text.ok_or_else(|| pem_error(path, &"it is too large"))
-}
-
 fn pem_error(path: &Path, problem: &impl ToString) -> HttpsFileError {
     HttpsFileError::Pem { path: path.to_owned(), problem: problem.to_string() }
 }
 
 fn load_certificates(path: &Path) -> Result<Vec<Certificate<'static>>, HttpsFileError> {
-    let text = read_pem(path)?;
+    let text = files::read_text(path, MAX_PEM_BYTES)?;
     let mut certificates = Vec::new();
     for item in ureq::tls::parse_pem(text.as_bytes()) {
         if let ureq::tls::PemItem::Certificate(certificate) =

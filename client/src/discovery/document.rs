@@ -52,7 +52,7 @@ pub(super) fn read_bounded(from: impl Read, limit: u64) -> io::Result<Option<Str
 }
 
 /// Reads a file's whole text; `None` if it has more than `limit` bytes.
-pub(crate) fn read_bounded_file(path: &Path, limit: u64) -> io::Result<Option<String>> {
+pub(super) fn read_bounded_file(path: &Path, limit: u64) -> io::Result<Option<String>> {
     read_bounded(File::open(path)?, limit)
 }
 

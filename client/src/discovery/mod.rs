@@ -15,7 +15,7 @@
 //! ([`UnsupportedCondition`]), never ignored: a filter without evaluation would send a request to more nodes than intended.
 
 mod broadcast;
-pub(crate) mod document;
+mod document;
 pub mod external;
 pub mod flat;
 pub mod inventory;

@@ -236,7 +236,7 @@ async fn follower_sends_all_states_again_after_icinga_or_the_broker_was_away() {
     server.listen().await;
     let lines = await_message(&mut errors, "Wrote 1 state;").await;
     assert_eq!(lines.len(), 2, "{lines:?}");
-    assert!(lines[0].contains("It answers again."), "{lines:?}");
+    assert!(lines[0].contains("The monitoring system answers again."), "{lines:?}");
     await_result(&server, 2).await;
     // A change while the connection to the broker is lost.
     fleet.change_while_disconnected(&follower, 0).await;

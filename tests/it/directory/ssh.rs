@@ -161,7 +161,7 @@ async fn a6_1_and_a6_6_one_match_becomes_ssh_with_pinned_host_keys() {
     // A node without keys is left to OpenSSH's own files, with a warning.
     let output = fleet.run(&["ssh", "-I", "/initech/"]).await;
     assert_eq!(fleet.calls(), [["ssh", "--", "web1.initech.net"]]);
-    let warning = "the directory has no ssh host keys of web1.initech.net";
+    let warning = "the directory gave no ssh host keys of web1.initech.net";
     assert!(errors(&output)[0].contains(warning), "{}", describe_output(&output));
     let output = fleet.run(&["ssh", "-I", "/^db/", "--own-host-keys"]).await;
     assert_eq!(fleet.calls(), [["ssh", "--", "db1.acme.net"]]);

@@ -121,7 +121,7 @@ async fn follow_checks(nodes: &MachineNodes, rpc: &str) {
     await_journal(nodes, "is not available: .*; waiting until it answers").await;
     change_dummy(nodes, "0 up").await;
     nodes.machines.sh(NAGIOS_HOST, "systemctl start icinga2").await;
-    await_journal(nodes, "It answers again").await;
+    await_journal(nodes, "The monitoring system answers again").await;
     await_icinga(nodes, 0, "OK: up").await;
 }
 

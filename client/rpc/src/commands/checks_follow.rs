@@ -185,12 +185,13 @@ impl CheckFollower<'_> {
         let delivered = sink.deliver(state_results(&list)).await;
         if let Ok(report) = &delivered {
             self.next_states = Some(Instant::now() + self.args.refresh);
-            if self.outage.take().is_some() {
-                printer.print_message("It answers again.");
+            let was_away = self.outage.take().is_some();
+            if was_away {
+                printer.print_message("The monitoring system answers again.");
             }
             let states = count_text(report.accepted, "state", "states");
             let message = format!("Wrote {states}; waiting for changes");
-            if is_routine {
+            if is_routine && !was_away {
                 printer.print_detail(message);
             } else {
                 printer.print_message(message);

@@ -196,7 +196,7 @@ impl<'a> SshSession<'a> {
         if found.host_keys.is_empty() {
             if !self.args.own_host_keys {
                 self.cx.printer.print_warning(format_args!(
-                    "the directory has no ssh host keys of {node}; OpenSSH checks its own files"
+                    "the directory gave no ssh host keys of {node}; OpenSSH checks its own files"
                 ));
             }
             return Ok(found.into_target(None, proxy, self.identity.clone()));

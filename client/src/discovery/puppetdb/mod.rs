@@ -1,6 +1,6 @@
 //! Discovery through `PuppetDB` over HTTP. Uses version 4 of its query API, available from `PuppetDB` 6.
 //!
-//! Connections as of every [`HttpsServer`], verified against the configured CA (Puppet's own by default).
+//! Connections are those of [`HttpsServer`], verified with the configured CA, which is Puppet's own by default.
 
 mod query;
 
