@@ -20,7 +20,7 @@ pub(crate) struct RunningDirectory {
 
 /// Adds the metrics that only an instance has. Its requests over the broker are among those of all agents.
 pub(super) fn add_directory_metrics(page: &mut MetricsPage, directory: &RunningDirectory) {
-    let counts = directory.handle.counts();
+    let counts = directory.handle.counts(tokio::time::Instant::now());
     for (name, help, value) in [
         ("directory_nodes", "Nodes that the directory has a record of", counts.nodes),
         (

@@ -47,14 +47,23 @@ pub struct DirectoryOptions {
     pub credentials: PathBuf,
     /// Whether it evaluates the conditions of nodes that wait for runs of others.
     pub conditions: bool,
+    /// Time that a heartbeat may be late before its node counts as missing.
+    pub(crate) grace_seconds: u32,
     /// The HTTP API.
     pub http: DirectoryHttpOptions,
+}
+
+impl DirectoryOptions {
+    /// Time that a heartbeat may be late before its node counts as missing.
+    pub fn grace(&self) -> Duration {
+        Duration::from_secs(self.grace_seconds.into())
+    }
 }
 
 impl Default for DirectoryOptions {
     fn default() -> Self {
         let (credentials, http) = (PathBuf::default(), DirectoryHttpOptions::default());
-        Self { enabled: false, credentials, conditions: true, http }
+        Self { enabled: false, credentials, conditions: true, grace_seconds: 30, http }
     }
 }
 
@@ -83,8 +92,8 @@ impl NodePlugin for DirectoryPlugin {
 /// Builds the agent of an instance.
 pub fn build_agent(handle: &DirectoryHandle) -> Result<Agent, AgentError> {
     Agent::builtin("directory")?
-        .blocking_action("find", handle, |handle, _, input| find(handle, &input))
-        .blocking_action("list", handle, |handle, _, input| list(handle, &input))
+        .blocking_action("find", handle, |handle, _, input| find(handle, &input, Instant::now()))
+        .blocking_action("list", handle, |handle, _, input| list(handle, &input, Instant::now()))
         .action("show", handle, show)
         .blocking_action("facets", handle, |handle, _, input| facets(handle, &input))
         .action("changes", handle, changes)
@@ -96,8 +105,9 @@ pub fn build_agent(handle: &DirectoryHandle) -> Result<Agent, AgentError> {
 fn find(
     handle: &DirectoryHandle,
     input: &DirectoryQueryInput,
+    now: Instant,
 ) -> Result<DirectoryFindOutput, ActionError> {
-    let (state, now) = (handle.read(), Instant::now());
+    let state = handle.read();
     let mut page = state.page(input, now)?;
     let name = |node: &&StoredNode| node.identity.to_string();
     let is_missing = |node: &&&StoredNode| state.presence(node, now) == Presence::Missing;
@@ -119,9 +129,10 @@ fn find(
 pub(crate) fn list(
     handle: &DirectoryHandle,
     input: &DirectoryListInput,
+    now: Instant,
 ) -> Result<DirectoryListOutput, ActionError> {
     let fields = parse_fields(&input.query.fields)?;
-    let (state, now) = (handle.read(), Instant::now());
+    let state = handle.read();
     let mut page = state.page(&input.query, now)?;
     let (mut rows, mut bytes) = (Vec::new(), 0);
     for node in &page.nodes {

@@ -8,8 +8,8 @@ use std::time::Duration;
 use muster_wire::Millis;
 use tokio::time::Instant;
 
-/// Time that a heartbeat may be late.
-pub(crate) const HEARTBEAT_GRACE: Duration = Duration::from_secs(30);
+/// Time that a heartbeat may be late, by default.
+pub(crate) const DEFAULT_GRACE: Duration = Duration::from_secs(30);
 
 /// Whether a node is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,9 +70,9 @@ impl NodeLiveness {
         self.last_seen.map(|_| self.last_seen_time)
     }
 
-    /// The state of the node, if this instance has received heartbeats without an interruption since `listening`.
-    pub fn presence(&self, now: Instant, listening: Instant) -> Presence {
-        let tolerance = self.interval * 2 + HEARTBEAT_GRACE;
+    /// The state of the node, if this instance has received heartbeats without an interruption since `listening`, and one may be late by `grace`.
+    pub fn presence(&self, now: Instant, listening: Instant, grace: Duration) -> Presence {
+        let tolerance = self.interval * 2 + grace;
         let silent_since = self.last_seen.map_or(listening, |heard| heard.max(listening));
         let is_silent = now.saturating_duration_since(silent_since) > tolerance;
         match self.last_seen {
@@ -83,9 +83,9 @@ impl NodeLiveness {
     }
 
     /// Whether the node has become missing and was not reported yet.
-    pub fn report_missing(&mut self, now: Instant, listening: Instant) -> bool {
+    pub fn report_missing(&mut self, now: Instant, listening: Instant, grace: Duration) -> bool {
         let is_new =
-            !self.is_reported_missing && self.presence(now, listening) == Presence::Missing;
+            !self.is_reported_missing && self.presence(now, listening, grace) == Presence::Missing;
         self.is_reported_missing |= is_new;
         is_new
     }
@@ -97,39 +97,45 @@ mod tests {
 
     const INTERVAL: Duration = Duration::from_mins(1);
 
-    #[tokio::test(start_paused = true)]
-    async fn node_is_missing_after_two_intervals_and_the_grace_period() {
+    #[test]
+    fn node_is_missing_after_two_intervals_and_the_grace_period() {
         let start = Instant::now();
         let mut node = NodeLiveness::new(INTERVAL);
-        assert_eq!(node.presence(start, start), Presence::Unknown);
+        assert_eq!(node.presence(start, start, DEFAULT_GRACE), Presence::Unknown);
         node.record_seen(start, 0);
         let at = |seconds| start + Duration::from_secs(seconds);
-        assert_eq!(node.presence(at(150), start), Presence::Present);
-        assert_eq!(node.presence(at(151), start), Presence::Missing);
-        assert!(node.report_missing(at(151), start));
-        assert!(!node.report_missing(at(152), start), "a missing node is reported once");
+        assert_eq!(node.presence(at(150), start, DEFAULT_GRACE), Presence::Present);
+        assert_eq!(node.presence(at(151), start, DEFAULT_GRACE), Presence::Missing);
+        assert!(node.report_missing(at(151), start, DEFAULT_GRACE));
+        assert!(
+            !node.report_missing(at(152), start, DEFAULT_GRACE),
+            "a missing node is reported once"
+        );
         assert!(node.record_seen(at(160), 0));
-        assert_eq!(node.presence(at(161), start), Presence::Present);
+        assert_eq!(node.presence(at(161), start, DEFAULT_GRACE), Presence::Present);
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn no_node_is_missing_after_an_interruption_of_this_instance() {
+    #[test]
+    fn no_node_is_missing_after_an_interruption_of_this_instance() {
         let start = Instant::now();
         let mut node = NodeLiveness::new(INTERVAL);
         node.record_seen(start, 0);
         let at = |seconds| start + Duration::from_secs(seconds);
         // Disconnected from 10 s to 1,000 s.
         let listening = at(1000);
-        assert_eq!(node.presence(at(1001), listening), Presence::Unknown);
-        assert!(!node.report_missing(at(1150), listening));
-        assert_eq!(node.presence(at(1151), listening), Presence::Missing);
+        assert_eq!(node.presence(at(1001), listening, DEFAULT_GRACE), Presence::Unknown);
+        assert!(!node.report_missing(at(1150), listening, DEFAULT_GRACE));
+        assert_eq!(node.presence(at(1151), listening, DEFAULT_GRACE), Presence::Missing);
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn node_that_was_never_heard_of_is_missing_in_the_end() {
+    #[test]
+    fn node_that_was_never_heard_of_is_missing_in_the_end() {
         let start = Instant::now();
         let mut node = NodeLiveness::new(INTERVAL);
-        assert_eq!(node.presence(start + Duration::from_secs(150), start), Presence::Unknown);
-        assert!(node.report_missing(start + Duration::from_secs(151), start));
+        assert_eq!(
+            node.presence(start + Duration::from_secs(150), start, DEFAULT_GRACE),
+            Presence::Unknown
+        );
+        assert!(node.report_missing(start + Duration::from_secs(151), start, DEFAULT_GRACE));
     }
 }

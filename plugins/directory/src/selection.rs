@@ -36,7 +36,7 @@ impl DirectoryState {
 
     pub(crate) fn presence(&self, node: &StoredNode, now: Instant) -> Presence {
         match self.listening {
-            Some(listening) => node.liveness.presence(now, listening),
+            Some(listening) => node.liveness.presence(now, listening, self.grace),
             None => Presence::Unknown,
         }
     }

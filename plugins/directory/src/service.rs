@@ -333,9 +333,10 @@ impl DirectoryService {
         let missing: Vec<Identity> = {
             let mut state = self.handle.write();
             let (Some(listening), now) = (state.listening, Instant::now()) else { return };
+            let grace = state.grace;
             let nodes = state.table.iter_mut();
             let missing = nodes.filter_map(|node| {
-                node.liveness.report_missing(now, listening).then(|| node.identity.clone())
+                node.liveness.report_missing(now, listening, grace).then(|| node.identity.clone())
             });
             missing.collect()
         };

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Duration;
 
 use muster_bus::Bucket;
 use muster_wire::identity::Identity;
@@ -10,6 +11,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use uuid::Uuid;
 
+use crate::liveness::DEFAULT_GRACE;
 use crate::node_table::NodeTable;
 
 /// Changes that are remembered for live queries. A query that is further behind reads everything again.
@@ -44,6 +46,8 @@ pub(crate) struct DirectoryState {
     pub(crate) is_ready: bool,
     /// Since when every heartbeat was received, as far as is known. `None` while disconnected.
     pub(crate) listening: Option<Instant>,
+    /// Time that a heartbeat may be late.
+    pub(crate) grace: Duration,
     /// Records that were refused, since the start.
     pub(crate) refused: u64,
     /// Nodes that were forgotten, with the revision of the record that is left out.
@@ -59,6 +63,7 @@ impl Default for DirectoryHandle {
             table: NodeTable::default(),
             is_ready: false,
             listening: None,
+            grace: DEFAULT_GRACE,
             refused: 0,
             forgotten: HashMap::new(),
             changes: VecDeque::new(),
@@ -74,6 +79,13 @@ impl Default for DirectoryHandle {
 }
 
 impl DirectoryHandle {
+    /// An empty index; a heartbeat may be late by this time before its node counts as missing.
+    pub fn with_grace(grace: Duration) -> Self {
+        let handle = Self::default();
+        handle.write().grace = grace;
+        handle
+    }
+
     pub(crate) fn connect(&self, bucket: Bucket) {
         let _ = self.0.bucket.set(bucket);
     }

@@ -51,30 +51,30 @@ fn read_pages<T: Serialize>(
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn pages_fit_into_a_reply_and_have_all_nodes() {
-    let handle = large_directory();
+#[test]
+fn pages_fit_into_a_reply_and_have_all_nodes() {
+    let (handle, start) = (large_directory(), Instant::now());
     let listed = |answer: &DirectoryListOutput| {
         (answer.nodes.iter().map(|row| row.node.clone()).collect(), answer.next.clone())
     };
-    let (names, pages) = read_pages(|input| list(&handle, &listing(input)).unwrap(), listed);
+    let (names, pages) = read_pages(|input| list(&handle, &listing(input), start).unwrap(), listed);
     assert_eq!(names.len(), NODES);
     assert!(names.is_sorted() && pages > 3, "{pages}");
     let found = |answer: &DirectoryFindOutput| (answer.nodes.clone(), answer.next.clone());
-    let (found_names, _) = read_pages(|input| find(&handle, input).unwrap(), found);
+    let (found_names, _) = read_pages(|input| find(&handle, input, start).unwrap(), found);
     assert_eq!(found_names, names);
 
     // Missing nodes are in two lists.
-    handle.write().listening = Some(Instant::now());
-    tokio::time::advance(Duration::from_secs(200)).await;
-    let (found_names, pages) = read_pages(|input| find(&handle, input).unwrap(), found);
+    handle.write().listening = Some(start);
+    let later = start + Duration::from_secs(200);
+    let (found_names, pages) = read_pages(|input| find(&handle, input, later).unwrap(), found);
     assert_eq!((found_names, pages > 2), (names, true));
 }
 
 /// A4.5: by default, nodes that were not seen for 3,600 s are hidden; `stale` shows them. The age is that of the receiver's monotonic clock.
-#[tokio::test(start_paused = true)]
-async fn a4_5_node_is_hidden_after_3600_seconds_of_silence_and_shown_on_request() {
-    let handle = DirectoryHandle::default();
+#[test]
+fn a4_5_node_is_hidden_after_3600_seconds_of_silence_and_shown_on_request() {
+    let (handle, start) = (DirectoryHandle::default(), Instant::now());
     let content = NodeContent { heartbeat_seconds: 60, ..NodeContent::default() };
     // The clock of one node is five hours ahead, and that of the other one shows 1970.
     for (name, time) in [("ahead", 5 * 3_600_000 + 1_000), ("behind", 1)] {
@@ -82,36 +82,29 @@ async fn a4_5_node_is_hidden_after_3600_seconds_of_silence_and_shown_on_request(
         let record = NodeRecord::new(name.clone(), time, &content, &content).unwrap();
         let mut state = handle.write();
         let stored = state.table.store(&record, content.clone(), 1, 1_000).unwrap();
-        stored.liveness.record_seen(Instant::now(), 1_700_000_000_000);
-        state.listening = Some(Instant::now());
+        stored.liveness.record_seen(start, 1_700_000_000_000);
+        state.listening = Some(start);
     }
-    let listed = |stale: Option<bool>| {
+    let listed = |stale: Option<bool>, now: Instant| {
         let input = DirectoryQueryInput { stale, ..DirectoryQueryInput::default() };
-        let answer = list(&handle, &listing(&input)).unwrap();
+        let answer = list(&handle, &listing(&input), now).unwrap();
         (answer.nodes.iter().map(|row| row.seen).collect::<Vec<_>>(), answer.stale)
     };
     for (seconds, hidden) in [(0, 0), (3_600, 0), (3_601, 2)] {
-        let now = listed(Some(true)).0.first().copied().flatten().unwrap();
-        tokio::time::advance(Duration::from_secs(seconds - now)).await;
-        assert_eq!(listed(Some(true)), (vec![Some(seconds); 2], 0), "{seconds}");
+        let now = start + Duration::from_secs(seconds);
+        assert_eq!(listed(Some(true), now), (vec![Some(seconds); 2], 0), "{seconds}");
         let shown = if hidden == 0 { vec![Some(seconds); 2] } else { Vec::new() };
-        assert_eq!(listed(None), (shown, hidden), "{seconds}");
+        assert_eq!(listed(None, now), (shown, hidden), "{seconds}");
     }
     // A node that sends a heartbeat again is shown again.
-    let name = Identity::parse("behind").unwrap();
-    handle
-        .write()
-        .table
-        .get_mut(&name)
-        .unwrap()
-        .liveness
-        .record_seen(Instant::now(), 1_700_000_000_000);
-    assert_eq!(listed(None), (vec![Some(0)], 1));
+    let (name, now) = (Identity::parse("behind").unwrap(), start + Duration::from_secs(3_601));
+    handle.write().table.get_mut(&name).unwrap().liveness.record_seen(now, 1_700_000_000_000);
+    assert_eq!(listed(None, now), (vec![Some(0)], 1));
 }
 
 /// Changes of a large fleet are read in several answers; each node is in one of them.
-#[tokio::test(start_paused = true)]
-async fn changes_that_do_not_fit_into_a_reply_continue_at_the_cursor() {
+#[test]
+fn changes_that_do_not_fit_into_a_reply_continue_at_the_cursor() {
     let handle = large_directory();
     let read = |cursor: Option<String>| ChangesInput { cursor, ..ChangesInput::default() };
     let first = answer_changes(&handle, &read(None)).unwrap();

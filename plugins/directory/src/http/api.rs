@@ -161,7 +161,7 @@ impl DirectoryApi {
                 self.query("nodes", move |handle| {
                     let documents = Some(parameters.documents);
                     let input = DirectoryListInput { documents, query: parameters.query };
-                    page_of(&actions::list(handle, &input)?)
+                    page_of(&actions::list(handle, &input, Instant::now())?)
                 })
                 .await
             }

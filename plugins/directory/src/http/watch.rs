@@ -137,7 +137,8 @@ async fn send_all(
     list.query.stale = Some(true);
     loop {
         let asked = list.clone();
-        let page = source.evaluate(move |handle| actions::list(handle, &asked)).await;
+        let page =
+            source.evaluate(move |handle| actions::list(handle, &asked, Instant::now())).await;
         let page = page.map_err(|_| WatchEnded)?;
         let cursor = page.next.is_none().then_some(cursor);
         let change = WatchChange { nodes: page.nodes, gone: Vec::new() };
