@@ -3,9 +3,7 @@
 use std::sync::Arc;
 
 use muster_bus::BusSubscription;
-use muster_enrol::{
-    EnrolmentSettings, HandledEnrolment, MemoryEnrolmentStore, NodeEnroller, NodeEnrollerParts,
-};
+use muster_enrol::{EnrolmentSettings, HandledEnrolment, NodeEnroller, NodeEnrollerParts};
 use muster_wire::enrol::EnrolmentOutcome;
 use muster_wire::identity::Identity;
 use muster_wire::sign::Signer;
@@ -18,6 +16,7 @@ use muster_wire::token::{AccountTrust, KeyKind, KeyPair, PublicKey, UserCredenti
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
+use crate::memory_enrolment_store::MemoryEnrolmentStore;
 use crate::nats_server::NatsServer;
 use crate::organisation::{Organisation, connect};
 

@@ -1,6 +1,7 @@
 //! Fleet events: a node tells every caller that something happened on it, for example that a restart ended. Signed like replies; the envelope is in
 //! [`crate::sign`], the subject in [`crate::subject`].
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use uuid::Uuid;
@@ -10,16 +11,15 @@ use crate::identity::{Identity, SubjectName};
 use crate::limits::MAX_EVENT_TEXT_BYTES;
 
 /// The body of a signed event. Unknown fields are ignored, so newer nodes can add fields.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FleetEvent {
     /// The event. A node may publish an event again after a crash, with the same id.
-    #[cfg_attr(feature = "schema", schemars(with = "String"))]
+    #[schemars(with = "String")]
     pub id: Uuid,
     /// The name in the node's token, repeated here because the body is signed.
     pub sender: Identity,
     /// What happened: `restart_ok`, `restart_failed`, `restart_timeout`, `refresh_expired`. Also a part of the subject.
-    #[cfg_attr(feature = "schema", schemars(with = "String"))]
+    #[schemars(with = "String")]
     pub kind: SubjectName,
     /// What happened, in a sentence; at most 1024 bytes.
     pub text: String,

@@ -6,6 +6,7 @@
 use std::cmp::Ordering;
 
 use muster_base::compare_natural;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::limits;
@@ -14,8 +15,7 @@ use crate::limits;
 ///
 /// Upper case is folded to lower case when it is parsed, and a trailing dot is dropped; a label neither begins nor ends with
 /// a hyphen. So `DB1.Acme.net.` and `db1.acme.net` are one identity.
-#[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 pub struct Identity(String);
 
@@ -76,8 +76,7 @@ impl Identity {
 }
 
 /// The name of a collective, an agent or an action: one subject token of `a-z 0-9 - _`, beginning with a letter.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 pub struct SubjectName(String);
 

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -25,8 +26,7 @@ pub const MAX_HISTORY_BYTES: usize = 12 * 1024;
 const MAX_HISTORY_TEXT_BYTES: usize = MAX_CHANGES * MAX_CHANGED_VALUES * 4 * MAX_VALUE_BYTES;
 
 /// What changed between two records of a node.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct NodeChange {
     /// When the node noted it, by its clock, in milliseconds since the epoch.
     pub time: Millis,
@@ -38,8 +38,7 @@ pub struct NodeChange {
 }
 
 /// One value before and after a change.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ValueChange {
     /// `facts.os.release.full`, `agents.puppet`, `version`; `classes` and `collectives` for one name that was added or removed.
     pub path: String,

@@ -1,10 +1,12 @@
 //! The result of a request on a node: `MCollective`'s six status codes, and a structured reason.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The status codes of `MCollective`'s RPC, unchanged. On the wire: the number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(try_from = "u8", into = "u8")]
 pub enum ReplyStatus {
     /// 0: the action succeeded.
@@ -61,8 +63,7 @@ impl TryFrom<u8> for ReplyStatus {
 }
 
 /// The structured reason of a failure. On the wire: an object with `kind` and the fields of that kind.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum ReplyReason {
     /// The action did not end before its timeout.

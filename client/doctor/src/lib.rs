@@ -15,11 +15,11 @@ pub use local::check_local_files;
 use std::collections::BTreeSet;
 
 use muster_wire::identity::Identity;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Severity of a finding.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DiagnosisLevel {
     /// No problem.
@@ -42,8 +42,7 @@ impl DiagnosisLevel {
 }
 
 /// Result of one check.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct DiagnosisFinding {
     /// Name of the check, stable across versions.
     pub check: String,
@@ -120,8 +119,7 @@ impl DiagnosisFinding {
 }
 
 /// The findings of one section.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct DiagnosisSection {
     /// Title of the section.
     pub about: String,

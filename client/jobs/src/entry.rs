@@ -7,6 +7,7 @@ use muster_wire::Millis;
 use muster_wire::identity::{Identity, SubjectName};
 use muster_wire::status::{ReplyReason, ReplyStatus};
 use muster_wire::token::{AccountTrust, PublicKey};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use uuid::Uuid;
@@ -138,8 +139,7 @@ pub struct JobHeader {
 }
 
 /// The fleet that a job belongs to. A job can be continued only with a configuration of the same fleet.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct JobFleet {
     /// The account's name, for display.
     pub name: String,
@@ -226,8 +226,7 @@ impl JobPacing {
 }
 
 /// One node's reply, with the fields of a request's document.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct JobReply {
     /// The node.
     pub sender: Identity,

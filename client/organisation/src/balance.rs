@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use muster_bus::Bytes;
+use schemars::JsonSchema;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, interval, sleep};
@@ -31,8 +32,7 @@ const MOVE_TIMEOUT: Duration = Duration::from_secs(15);
 const COUNT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Connections of one server.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ServerLoad {
     /// Name of the server.
     pub server: String,
@@ -43,8 +43,7 @@ pub struct ServerLoad {
 }
 
 /// The result of balancing.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct BalanceReport {
     /// The servers, by name.
     pub servers: Vec<ServerLoad>,

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use muster_wire::Millis;
 use muster_wire::limits::MAX_CONNECT_BYTES;
 use muster_wire::stores;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::Organisation;
@@ -17,8 +18,7 @@ use crate::server_reports::{
 };
 
 /// The state of the broker.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct BrokerStatus {
     /// Servers that answered, and servers that others know and that did not answer, by name.
     pub servers: Vec<ServerStatus>,
@@ -31,8 +31,7 @@ pub struct BrokerStatus {
 }
 
 /// The state of one server.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ServerStatus {
     /// Its name.
     pub name: String,
@@ -41,8 +40,7 @@ pub struct ServerStatus {
 }
 
 /// A server's description of itself.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct RunningServer {
     /// Name of its cluster.
     pub cluster: Option<String>,
@@ -63,8 +61,7 @@ pub struct RunningServer {
 }
 
 /// A leaf node that is connected.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 pub struct LeafStatus {
     /// Its name.
     pub name: String,
@@ -77,8 +74,7 @@ pub struct LeafStatus {
 }
 
 /// The state of one stream.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct StreamStatus {
     /// Its name.
     pub name: String,
@@ -95,8 +91,7 @@ pub struct StreamStatus {
 }
 
 /// A server that stores a copy of a stream.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 pub struct StreamFollower {
     /// Its name.
     pub server: String,

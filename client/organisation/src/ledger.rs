@@ -10,6 +10,7 @@ use muster_wire::identity::Identity;
 use muster_wire::token::claims::AccountClaims;
 use muster_wire::token::lifetime::TokenLife;
 use muster_wire::token::{PublicKey, Seconds};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::OrganisationError;
@@ -19,8 +20,9 @@ use muster_secret::files;
 const MAX_LEDGER_BYTES: u64 = 256 * 1024 * 1024;
 
 /// Kind of principal.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum PrincipalKind {
     /// Sends requests
@@ -93,8 +95,7 @@ pub struct CredentialRecord {
 }
 
 /// State of credentials.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CredentialState {
     /// Valid.

@@ -2,6 +2,7 @@
 
 use muster_wire::identity::{Identity, SubjectName};
 use muster_wire::token::PublicKey;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::OrganisationError;
@@ -34,8 +35,7 @@ const PROFILE_HEADER: &str = "\
 ";
 
 /// Public description of an organisation.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OrganisationProfile {
     /// Display name.
@@ -56,8 +56,7 @@ pub struct OrganisationProfile {
 }
 
 /// Addresses and settings of the broker.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BrokerProfile {
     /// Addresses for nodes and clients.
@@ -72,8 +71,7 @@ pub struct BrokerProfile {
 }
 
 /// A leaf node.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LeafProfile {
     /// Its name, as in the list of issued credentials.

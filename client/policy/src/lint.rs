@@ -8,13 +8,13 @@ use muster_ddl::AgentDdl;
 use muster_filter::DeclaredSources;
 use muster_policy::{CallerWord, PolicyFile, PolicyProblem, PolicyRule, PolicySet, RuleVerdict};
 use muster_wire::Millis;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use muster_base::nearest_name;
 
 /// Severity.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LintLevel {
     /// A node denies all requests because of it.
@@ -24,8 +24,7 @@ pub enum LintLevel {
 }
 
 /// One finding.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct LintFinding {
     /// The file.
     pub path: PathBuf,

@@ -9,6 +9,9 @@
 
 #![warn(missing_docs)]
 
+#[cfg(test)]
+extern crate self as muster_request;
+
 mod ansible;
 mod approval;
 mod cache_file;
@@ -47,8 +50,8 @@ mod schedule;
 mod settings;
 mod ssh;
 mod target;
-#[cfg(any(test, feature = "testing"))]
-pub mod testing;
+#[cfg(test)]
+mod testing;
 mod token_cache;
 mod tunnel;
 mod words;

@@ -1,5 +1,6 @@
 //! The agent `again`: runs of Puppet that ask for another run.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Most names of nodes that a condition waits for in one report.
@@ -19,16 +20,14 @@ pub struct WaitingBarrier {
 }
 
 /// Inputs of `release`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AgainReleaseInput {
     /// The id of the condition that holds.
     pub id: String,
 }
 
 /// Inputs of `note_missing`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AgainMissingInput {
     /// The id of the condition.
     pub id: String,
@@ -40,8 +39,7 @@ pub struct AgainMissingInput {
 }
 
 /// Inputs of `request`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AgainRequestInput {
     /// Why another run is needed.
     pub reason: String,
@@ -60,8 +58,7 @@ pub struct AgainRequestInput {
 }
 
 /// Outputs of `request`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AgainRequestOutput {
     /// The state of the pending run: `pending`, `due`, `limited`, `running`, or `suppressed`.
     pub state: String,
@@ -76,8 +73,7 @@ pub struct AgainRequestOutput {
 }
 
 /// Inputs of `cancel`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AgainCancelInput {
     /// Only a run that was asked for in this group.
     pub group: Option<String>,
@@ -86,16 +82,14 @@ pub struct AgainCancelInput {
 }
 
 /// Inputs of `reset`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AgainResetInput {
     /// Only report what would be reset.
     pub noop: Option<bool>,
 }
 
 /// Outputs of `cancel` and `reset`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AgainChangeOutput {
     /// Whether there was something to change.
     pub changed: bool,
@@ -104,8 +98,7 @@ pub struct AgainChangeOutput {
 }
 
 /// Outputs of `list`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AgainListOutput {
     /// `none`, `pending`, `due`, `limited` or `running`.
     pub state: String,
@@ -140,8 +133,7 @@ pub struct AgainListOutput {
 }
 
 /// A condition that a run waits for: each other node that matches the query has finished a run.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AgainBarrierRow {
     /// Its id.
     pub id: String,
@@ -159,8 +151,7 @@ pub struct AgainBarrierRow {
 }
 
 /// Who asked and why.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AgainReasonRow {
     /// The resource or caller.
     pub requester: String,
@@ -171,16 +162,14 @@ pub struct AgainReasonRow {
 }
 
 /// Inputs of `history`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AgainHistoryInput {
     /// Most entries.
     pub count: Option<u64>,
 }
 
 /// Outputs of `history`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AgainHistoryOutput {
     /// The entries, newest first.
     #[serde(default)]
@@ -188,8 +177,7 @@ pub struct AgainHistoryOutput {
 }
 
 /// A run that was asked for and took place, or did not.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AgainHistoryRow {
     /// Its id.
     pub id: String,

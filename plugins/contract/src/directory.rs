@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -9,8 +10,7 @@ use serde_json::{Map, Value};
 pub const MAX_PAGE_NODES: usize = 20_000;
 
 /// Inputs of `find`, and the part of `list`, `facets` and `changes` that selects nodes.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct DirectoryQueryInput {
     /// The filter as JSON, as in a request; all nodes if absent.
@@ -34,8 +34,7 @@ pub struct DirectoryQueryInput {
 }
 
 /// How current an answer is.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct DirectoryFreshness {
     /// Whether the instance has read all records once.
@@ -47,8 +46,7 @@ pub struct DirectoryFreshness {
 }
 
 /// Outputs of `find`.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct DirectoryFindOutput {
     /// Names of the nodes that match, sorted.
@@ -66,8 +64,7 @@ pub struct DirectoryFindOutput {
 }
 
 /// Outputs of `list`.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct DirectoryListOutput {
     /// The nodes that match, sorted by name.
@@ -83,8 +80,7 @@ pub struct DirectoryListOutput {
 }
 
 /// One node in a list.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct DirectoryNodeRow {
     /// The name.
@@ -109,8 +105,7 @@ pub struct DirectoryNodeRow {
 }
 
 /// What queries see of one node besides its name.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct DirectoryNodeDocument {
     /// Classes, sorted; absent if the node does not know them.
@@ -120,8 +115,7 @@ pub struct DirectoryNodeDocument {
 }
 
 /// Inputs of `list`.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct DirectoryListInput {
     /// Whether to return the classes and all facts of each node.
@@ -133,8 +127,7 @@ pub struct DirectoryListInput {
 }
 
 /// Inputs of `show`.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct DirectoryShowInput {
     /// The node.
     pub node: String,
@@ -144,8 +137,7 @@ pub struct DirectoryShowInput {
 }
 
 /// Outputs of `show`.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct DirectoryShowOutput {
     /// The node, as in a list.
@@ -171,16 +163,14 @@ pub struct DirectoryShowOutput {
 }
 
 /// Inputs of `forget`.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct DirectoryForgetInput {
     /// The node.
     pub node: String,
 }
 
 /// Outputs of `forget`.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct DirectoryForgetOutput {
     /// The node.
@@ -190,8 +180,7 @@ pub struct DirectoryForgetOutput {
 }
 
 /// Outputs of `facets`.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct DirectoryFacetsOutput {
     /// The values, the most frequent first.
@@ -207,8 +196,7 @@ pub struct DirectoryFacetsOutput {
 }
 
 /// A value and how many nodes have it.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct DirectoryFacet {
     /// The value.
@@ -218,8 +206,7 @@ pub struct DirectoryFacet {
 }
 
 /// Outputs of `changes`.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct DirectoryChangesOutput {
     /// Nodes that have changed and match.
@@ -235,8 +222,7 @@ pub struct DirectoryChangesOutput {
 }
 
 /// Outputs of `status`.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct DirectoryStatusOutput {
     /// Number of nodes.

@@ -2,6 +2,7 @@
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Maximum size of a part that is written, in bytes: as base64, and with its envelope, it fits into a request.
@@ -22,8 +23,7 @@ pub fn decode_chunk(text: &str) -> Option<Vec<u8>> {
 }
 
 /// Inputs of `begin`.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct FilecopyBeginInput {
     /// The target: an absolute path.
     pub path: String,
@@ -48,8 +48,7 @@ pub struct FilecopyBeginInput {
 }
 
 /// Outputs of `begin`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct FilecopyBeginOutput {
     /// `unchanged`, `attributes` if only mode, owner or group were changed, or `ready` for the parts.
@@ -75,8 +74,7 @@ pub mod begin_state {
 }
 
 /// Inputs of `write`.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct FilecopyWriteInput {
     /// The handle of the copy.
     pub transfer: String,
@@ -87,8 +85,7 @@ pub struct FilecopyWriteInput {
 }
 
 /// Outputs of `write`.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct FilecopyWriteOutput {
     /// The number of the part.
@@ -96,16 +93,14 @@ pub struct FilecopyWriteOutput {
 }
 
 /// Inputs of `finish` and `abort`.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct FilecopyTransferInput {
     /// The handle of the copy.
     pub transfer: String,
 }
 
 /// Outputs of `finish`.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct FilecopyFinishOutput {
     /// The target, with links resolved.
@@ -117,8 +112,7 @@ pub struct FilecopyFinishOutput {
 }
 
 /// Outputs of `abort`.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct FilecopyAbortOutput {
     /// Whether there was such a copy.
@@ -126,16 +120,14 @@ pub struct FilecopyAbortOutput {
 }
 
 /// Inputs of `inspect`.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct FilecopyInspectInput {
     /// The file: an absolute path.
     pub path: String,
 }
 
 /// Outputs of `inspect`.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct FilecopyInspectOutput {
     /// The file, with links resolved.
@@ -151,8 +143,7 @@ pub struct FilecopyInspectOutput {
 }
 
 /// Inputs of `read`.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct FilecopyReadInput {
     /// The file: an absolute path.
     pub path: String,
@@ -165,8 +156,7 @@ pub struct FilecopyReadInput {
 }
 
 /// Outputs of `read`.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct FilecopyReadOutput {
     /// The bytes, in base64.

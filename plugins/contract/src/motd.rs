@@ -1,5 +1,6 @@
 //! The agent `motd`, and the file from which `rpc prompt` reads what a prompt shows.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Where the daemon keeps the file of the prompt, by default of the packages.
@@ -10,8 +11,7 @@ pub const MAX_PROMPT_CACHE_BYTES: u64 = 64 * 1024;
 pub const PROMPT_REFRESH_SECONDS: u64 = 600;
 
 /// Inputs of `register`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MotdRegisterInput {
     /// The name of the fragment.
     pub name: String,
@@ -26,8 +26,7 @@ pub struct MotdRegisterInput {
 }
 
 /// Inputs of `unregister`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MotdUnregisterInput {
     /// The name of the fragment.
     pub name: String,
@@ -36,8 +35,7 @@ pub struct MotdUnregisterInput {
 }
 
 /// Outputs of `register` and `unregister`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MotdChangeOutput {
     /// Whether a file changed.
     pub changed: bool,
@@ -49,16 +47,14 @@ pub struct MotdChangeOutput {
 }
 
 /// Inputs of `render`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MotdRenderInput {
     /// Which text: `motd` (the default), `issue` or `prompt`.
     pub target: Option<String>,
 }
 
 /// Outputs of `render`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MotdRenderOutput {
     /// The text.
     pub text: String,

@@ -1,11 +1,11 @@
 //! The agent `permit`: pools of run permits.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 /// Outputs of `list`.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct PermitListOutput {
     /// The pools; a reader skips those that it cannot read.
@@ -18,8 +18,7 @@ pub struct PermitListOutput {
 }
 
 /// One pool, as reported by a node.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct PermitPoolRow {
     /// The name of the pool.
     pub pool: String,
@@ -32,8 +31,7 @@ pub struct PermitPoolRow {
 }
 
 /// A node that has a permit, or waits for one.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct PoolMemberRow {
     /// The node.
     pub node: String,

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::puppet::PuppetRunClass;
 
 /// Inputs of `lock`.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct ProvisionLockInput {
     /// Name of the lock's owner.
     pub owner: String,
@@ -21,8 +21,7 @@ pub struct ProvisionLockInput {
 }
 
 /// Inputs of `unlock`.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct ProvisionUnlockInput {
     /// Fence number of the caller's lock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -32,8 +31,7 @@ pub struct ProvisionUnlockInput {
 }
 
 /// Inputs of a step without parameters; every other step has this input, too.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct FencedStepInput {
     /// Fence number of the caller's lock: the step is refused if the node has seen a higher one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -41,8 +39,7 @@ pub struct FencedStepInput {
 }
 
 /// Outputs of `is_disabled`.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct IsDisabledOutput {
     /// Whether provisioning mode has ended.
     pub disabled: bool,
@@ -62,8 +59,7 @@ pub struct NodeSettings {
 }
 
 /// Inputs of `configure`.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ProvisionConfigureInput {
     /// See [`NodeSettings::configuration`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -79,8 +75,7 @@ pub struct ProvisionConfigureInput {
 }
 
 /// Outputs of `configure`.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ProvisionConfigureOutput {
     /// Whether a file changed, or would change.
@@ -108,12 +103,11 @@ pub enum CertificateRequestState {
 }
 
 /// Outputs of `request_certificate`.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct RequestCertificateOutput {
     /// State of the request.
-    #[cfg_attr(feature = "schema", schemars(with = "String"))]
+    #[schemars(with = "String")]
     pub state: CertificateRequestState,
     /// The name that the certificate is for.
     pub certname: String,
@@ -128,12 +122,11 @@ pub struct RequestCertificateOutput {
 }
 
 /// Outputs of `bootstrap_puppet` and `run_puppet`.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct RunPuppetOutput {
     /// The outcome class.
-    #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
+    #[schemars(with = "Option<String>")]
     pub class: Option<PuppetRunClass>,
     /// Exit code of the program; -1 if it was stopped.
     pub exitcode: i32,

@@ -1,5 +1,6 @@
 //! The agent `provisioner`: progress of the nodes that are being provisioned.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -33,8 +34,7 @@ impl ProvisioningState {
 }
 
 /// Outputs of `status`: the state of provisioning, as reported by one host of the service.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ProvisionerStatusOutput {
     /// The leading host; empty if there is none.
@@ -48,8 +48,7 @@ pub struct ProvisionerStatusOutput {
 }
 
 /// One node.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ProvisionedNodeRow {
     /// Its name.
@@ -86,8 +85,7 @@ impl ProvisionedNodeRow {
 }
 
 /// An event in the history of a node.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct NodeHistoryRow {
     /// Time, in milliseconds since 1970.
@@ -101,8 +99,7 @@ pub struct NodeHistoryRow {
 }
 
 /// Outputs of `retry`, `pause`, `resume` and `retire`.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct NodeControlOutput {
     /// The node.

@@ -1,18 +1,17 @@
 //! The agent `puppetca`: the certificate authority on a master.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Inputs of `status`.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct CertNameInput {
     /// The name of the certificate.
     pub certname: String,
 }
 
 /// Inputs of `revoke` and `clean`.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct CertChangeInput {
     /// The name of the certificate.
     pub certname: String,
@@ -22,8 +21,7 @@ pub struct CertChangeInput {
 }
 
 /// Inputs of `sign`; the request is signed only if it matches the fingerprint or the key.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct PuppetcaSignInput {
     /// The name of the certificate.
     pub certname: String,
@@ -42,8 +40,7 @@ pub struct PuppetcaSignInput {
 }
 
 /// Outputs of `sign`.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct PuppetcaSignOutput {
     /// Whether the request was signed now; else it had been signed before.
@@ -63,8 +60,7 @@ pub struct PuppetcaSignOutput {
 }
 
 /// Outputs of `clean`.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct PuppetcaCleanOutput {
     /// The name of the certificate.

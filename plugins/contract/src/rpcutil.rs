@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 /// Outputs of `inventory`.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct RpcutilInventoryOutput {
     /// Names of the agents, sorted.
@@ -31,8 +31,7 @@ pub struct RpcutilInventoryOutput {
 }
 
 /// An error in the files of one agent.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct AgentProblemRow {
     /// The agent.
@@ -44,8 +43,7 @@ pub struct AgentProblemRow {
 }
 
 /// Outputs of `collective_info`.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct RpcutilCollectiveInfoOutput {
     /// The main collective.
@@ -55,8 +53,7 @@ pub struct RpcutilCollectiveInfoOutput {
 }
 
 /// Outputs of `daemon_stats`: counters since the start of the daemon, and its resource usage.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct RpcutilDaemonStatsOutput {
     /// Number of threads.
@@ -96,8 +93,7 @@ pub struct RpcutilDaemonStatsOutput {
 }
 
 /// Processor time in seconds.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct CpuTimes {
     /// In the daemon's own code.
@@ -107,8 +103,7 @@ pub struct CpuTimes {
 }
 
 /// Outputs of `ddl`.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct RpcutilDdlOutput {
     /// Version of the agent.
@@ -120,8 +115,7 @@ pub struct RpcutilDdlOutput {
 }
 
 /// Outputs of `diagnose`.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct RpcutilDiagnoseOutput {
     /// Number of findings.
@@ -137,8 +131,7 @@ pub struct RpcutilDiagnoseOutput {
 }
 
 /// One problem.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct DiagnoseFindingRow {
     /// Name of the check.
@@ -150,8 +143,7 @@ pub struct DiagnoseFindingRow {
 }
 
 /// Outputs of `running`.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct RpcutilRunningOutput {
     /// Number of requests.
     #[serde(default)]
@@ -161,8 +153,7 @@ pub struct RpcutilRunningOutput {
 }
 
 /// One request.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct RunningRequestRow {
     /// The request's id, a UUID.
@@ -178,12 +169,11 @@ pub struct RunningRequestRow {
 }
 
 /// Outputs of `cancel` and `cancel_any`.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct RpcutilCancelOutput {
     /// The result.
-    #[cfg_attr(feature = "schema", schemars(with = "String"))]
+    #[schemars(with = "String")]
     pub outcome: CancelOutcome,
     /// Caller of the cancelled request.
     pub caller: Option<String>,
@@ -210,8 +200,7 @@ pub enum CancelOutcome {
 }
 
 /// Outputs of `get_fact`.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct RpcutilGetFactOutput {
     /// The dotted path of the fact.
@@ -221,8 +210,7 @@ pub struct RpcutilGetFactOutput {
 }
 
 /// Outputs of `get_facts`.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct RpcutilGetFactsOutput {
     /// The requested facts by their dotted paths; null for those that the node does not have.

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 /// Inputs of `add`.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ScheduleAddInput {
     /// The signed schedule: a `ScheduleGrant` in an envelope, in base64url.
     pub grant: String,
@@ -17,8 +17,7 @@ pub struct ScheduleAddInput {
 }
 
 /// Outputs of `add`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ScheduleAddOutput {
     /// The name of the schedule.
@@ -39,8 +38,7 @@ pub struct ScheduleAddOutput {
 pub const MAX_LISTED_SEATS: usize = 5000;
 
 /// Inputs of `show`.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ScheduleShowInput {
     /// The schedule.
     pub name: String,
@@ -53,8 +51,7 @@ pub struct ScheduleShowInput {
 }
 
 /// Inputs of `pause` and `resume`: one schedule, or all.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct SchedulePauseInput {
     /// The schedule.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -68,8 +65,7 @@ pub struct SchedulePauseInput {
 }
 
 /// Inputs of `resume`: one schedule, or all.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ScheduleResumeInput {
     /// The schedule.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -80,16 +76,14 @@ pub struct ScheduleResumeInput {
 }
 
 /// Inputs of `remove` and `rebalance`.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ScheduleNameInput {
     /// The schedule.
     pub name: String,
 }
 
 /// Outputs of `pause`, `resume` and `remove`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ScheduleChangeOutput {
     /// Whether anything changed.
@@ -99,8 +93,7 @@ pub struct ScheduleChangeOutput {
 }
 
 /// Inputs of `history`.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ScheduleHistoryInput {
     /// The schedule.
     pub name: String,
@@ -113,8 +106,7 @@ pub struct ScheduleHistoryInput {
 }
 
 /// Outputs of `list`.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ScheduleListOutput {
     /// The schedules, by name.
@@ -128,8 +120,7 @@ pub struct ScheduleListOutput {
 }
 
 /// One schedule.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ScheduleRow {
     /// The name.
@@ -163,8 +154,7 @@ pub struct ScheduleRow {
 }
 
 /// Who paused a schedule, when and why.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct SchedulePause {
     /// The caller.
@@ -176,8 +166,7 @@ pub struct SchedulePause {
 }
 
 /// Outputs of `show`.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ScheduleShowOutput {
     /// The schedule, as in a list.
@@ -203,8 +192,7 @@ pub struct ScheduleShowOutput {
 }
 
 /// A node with a seat.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ScheduleSeatRow {
     /// The node.
@@ -215,8 +203,7 @@ pub struct ScheduleSeatRow {
 }
 
 /// A start to come.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ScheduleStartRow {
     /// The node.
@@ -226,8 +213,7 @@ pub struct ScheduleStartRow {
 }
 
 /// A node that has not run for long.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ScheduleOverdueRow {
     /// The node.
@@ -237,8 +223,7 @@ pub struct ScheduleOverdueRow {
 }
 
 /// The expected load of a part of the time.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ScheduleLoadRow {
     /// Its begin, in milliseconds since the epoch.
@@ -248,8 +233,7 @@ pub struct ScheduleLoadRow {
 }
 
 /// Outputs of `history`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ScheduleHistoryOutput {
     /// The entries, newest first.
@@ -257,8 +241,7 @@ pub struct ScheduleHistoryOutput {
 }
 
 /// What became of one turn of a node.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ScheduleEntry {
     /// When it was decided, in milliseconds since the epoch.

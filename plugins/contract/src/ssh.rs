@@ -1,5 +1,6 @@
 //! The agents `ssh`, which decides logins with certificates, and `ssh_ca`, which signs certificates.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The agent that decides logins; also the name of its policy.
@@ -14,16 +15,14 @@ pub const SIGN_ACTION: &str = "sign";
 pub const LOGIN_SOCKET_PATH: &str = "/run/muster/logins.sock";
 
 /// Inputs of `login`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SshLoginInput {
     /// The user of the machine.
     pub user: String,
 }
 
 /// Outputs of `login`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct SshLoginOutput {
     /// The user of the machine.
@@ -33,8 +32,7 @@ pub struct SshLoginOutput {
 }
 
 /// Inputs of `sign`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SshSignInput {
     /// The public key, a line of a `.pub` file.
     pub public_key: String,
@@ -44,8 +42,7 @@ pub struct SshSignInput {
 }
 
 /// Outputs of `sign`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct SshSignOutput {
     /// The certificate, a line of a `-cert.pub` file.

@@ -1,10 +1,10 @@
 //! The agent `tunnel`: connections to ports of a node through the bus.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Inputs of `open`.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct TunnelOpenInput {
     /// The port on the node.
     pub port: u16,
@@ -15,8 +15,7 @@ pub struct TunnelOpenInput {
 }
 
 /// Outputs of `open`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct TunnelOpenOutput {
     /// The name of the tunnel.

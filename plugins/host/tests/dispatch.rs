@@ -130,15 +130,12 @@ async fn panic_fails_one_call() {
     assert_eq!(next.status, ReplyStatus::Ok);
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn hanging_call_ends_at_the_deadline_and_frees_its_slot() {
     let limits = CallLimits { concurrency: 1, queue: 0, ..CallLimits::default() };
     let registry = registry(&json!("x"), &Arc::default(), limits);
-    let outcome = registry.dispatch_call(call("parrot", "hang", Duration::from_secs(5))).await;
-    assert!(
-        matches!(outcome.reason, Some(ReplyReason::Timeout { after_ms: 5000.. })),
-        "{outcome:?}"
-    );
+    let outcome = registry.dispatch_call(call("parrot", "hang", Duration::from_millis(50))).await;
+    assert!(matches!(outcome.reason, Some(ReplyReason::Timeout { .. })), "{outcome:?}");
     tokio::task::yield_now().await;
     let next = registry.dispatch_call(call("parrot", "speak", Duration::from_secs(5))).await;
     assert_eq!(next.status, ReplyStatus::Ok, "{next:?}");

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::chain::LineHash;
@@ -9,8 +10,7 @@ use muster_wire::identity::Identity;
 use muster_wire::token::PublicKey;
 
 /// The location of a line.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct LineLocation {
     /// The index of the file, in the order of the chain; the first is 0.
     pub file: usize,
@@ -78,8 +78,7 @@ impl std::str::FromStr for HeadRecord {
 }
 
 /// A defect that an unmodified log does not have.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(tag = "finding", rename_all = "snake_case")]
 pub enum AuditFinding {
     /// The line was altered.
@@ -228,8 +227,7 @@ impl fmt::Display for AuditFinding {
 }
 
 /// A harmless irregularity.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(tag = "note", rename_all = "snake_case")]
 pub enum AuditNote {
     /// A crash or a full disk truncated a line; the daemon continued the log after it.
@@ -297,8 +295,7 @@ impl fmt::Display for AuditNote {
 }
 
 /// The last valid checkpoint; its signature covers all lines before it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct VerifiedCheckpoint {
     /// The number of the checkpoint.
     pub seq: u64,

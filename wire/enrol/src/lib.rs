@@ -8,8 +8,6 @@ mod decide;
 mod enroller;
 mod entry;
 mod store;
-#[cfg(feature = "testing")]
-mod testing;
 
 pub use decide::{EnrolmentDecision, KnownName, decide_enrolment};
 pub use enroller::{
@@ -18,5 +16,3 @@ pub use enroller::{
 };
 pub use entry::{NameClaimOutcome, NameEntry};
 pub use store::{EnrolmentApproval, EnrolmentStore};
-#[cfg(feature = "testing")]
-pub use testing::MemoryEnrolmentStore;

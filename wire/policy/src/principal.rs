@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use muster_wire::identity::{Identity, NameError};
@@ -15,9 +16,10 @@ pub(super) const CALLER_PREFIXES: [&str; 4] = ["caller", "cert", "choria", "up"]
 const UID_PREFIX: &str = "uid";
 
 /// The sender of a request. Written `NAME` for a caller, `service=NAME` for a service.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[cfg_attr(feature = "schema", schemars(with = "String"))]
+#[derive(
+    Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[schemars(with = "String")]
 #[serde(try_from = "String", into = "String")]
 pub struct PolicyPrincipal {
     role: PrincipalRole,

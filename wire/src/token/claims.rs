@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -277,8 +278,7 @@ pub struct PermissionTemplate {
 }
 
 /// Subjects that are allowed and denied. NATS takes an empty `allow` for "everything".
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SubjectPermissions {
     /// Allowed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -10,6 +10,7 @@ use std::hash::{Hash, Hasher};
 use data_encoding::BASE32_NOPAD;
 use ed25519_dalek::{Signature, Signer as _, SigningKey, VerifyingKey};
 use rand::TryRngCore as _;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
@@ -89,8 +90,7 @@ pub enum KeyError {
 }
 
 /// A public key and its kind.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 pub struct PublicKey {
     kind: KeyKind,

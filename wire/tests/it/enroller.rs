@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use crate::memory_enrolment_store::MemoryEnrolmentStore;
 use muster_enrol::{
-    HandledEnrolment, MemoryEnrolmentStore, NameEntry, NodeEnroller, NodeEnrollerError,
-    NodeEnrollerParts,
+    HandledEnrolment, NameEntry, NodeEnroller, NodeEnrollerError, NodeEnrollerParts,
 };
 use muster_wire::enrol::{
     EnrolmentAcceptance, EnrolmentAnswerError, EnrolmentNonce, EnrolmentOutcome,

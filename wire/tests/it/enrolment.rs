@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::memory_enrolment_store::MemoryEnrolmentStore;
 use muster_enrol::{
-    EnrolmentApproval, EnrolmentDecision, EnrolmentSettings, KnownName, MemoryEnrolmentStore,
-    NameEntry, NodeEnroller, NodeEnrollerParts, decide_enrolment,
+    EnrolmentApproval, EnrolmentDecision, EnrolmentSettings, KnownName, NameEntry, NodeEnroller,
+    NodeEnrollerParts, decide_enrolment,
 };
 use muster_filter::state::NodeFacts;
 use muster_wire::enrol::{

@@ -19,6 +19,10 @@ mod goldens;
 #[cfg(test)]
 mod journal;
 #[cfg(test)]
+#[path = "../../../tests/src/memory_enrolment_store.rs"]
+#[expect(unreachable_pub, reason = "public in the crate of the end-to-end tests")]
+mod memory_enrolment_store;
+#[cfg(test)]
 mod messages;
 #[cfg(test)]
 mod names;

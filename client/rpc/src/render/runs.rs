@@ -308,8 +308,8 @@ mod tests {
     use crate::render::fixtures::plain;
     use crate::render::is_within_width;
     use crate::render::json::to_safe_line;
+    use crate::render::testing::{ended, outcome, ran, runs};
     use muster_request::RunLogLine;
-    use muster_request::testing::{ended, outcome, ran, runs};
 
     #[test]
     fn log_lines_match_the_format_of_mco() {

@@ -6,6 +6,7 @@ mod scheduled;
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use perfdata::{PerfMetric, parse_perfdata};
@@ -27,8 +28,9 @@ pub fn is_command_name(name: &str) -> bool {
 }
 
 /// The state of a check, ordered by exit code.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum CheckState {
     /// Exit code 0.
@@ -77,8 +79,7 @@ impl CheckState {
 }
 
 /// Inputs of `runcommand`.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct RunCommandInput {
     /// The name of the command in the node's configuration of NRPE.
     pub command: String,
@@ -88,8 +89,7 @@ pub struct RunCommandInput {
 }
 
 /// Outputs of `runcommand`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct RunCommandOutput {
     /// The first line, without performance data.
@@ -117,8 +117,7 @@ impl Default for RunCommandOutput {
 }
 
 /// Outputs of `runallcommands`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct RunAllCommandsOutput {
     /// The results by name of the command.
@@ -126,8 +125,7 @@ pub struct RunAllCommandsOutput {
 }
 
 /// The result of one of all commands.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct CommandResultRow {
     /// 0 to 3.
@@ -139,8 +137,7 @@ pub struct CommandResultRow {
 }
 
 /// Values of the data source `nrpe`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct NrpeDataOutput {
     /// 0 to 3.

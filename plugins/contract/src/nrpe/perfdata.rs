@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Most values of one output.
@@ -12,8 +13,7 @@ const MAX_UNIT_BYTES: usize = 16;
 const RANGE_CHARACTERS: &str = "0123456789.+-eE:@~";
 
 /// One value of performance data.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PerfMetric {
     /// The label, without quotes.
     pub label: String,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::CheckState;
@@ -14,8 +15,7 @@ pub const CHECK_EVENT_PREFIX: &str = "check_";
 pub const CHECK_REMOVED_EVENT: &str = "check_removed";
 
 /// An acknowledged problem. It ends when the check is OK.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CheckAcknowledgement {
     /// The caller.
     pub author: String,
@@ -29,8 +29,7 @@ pub struct CheckAcknowledgement {
 }
 
 /// A time in which problems are expected.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MaintenanceWindow {
     /// The caller.
     pub author: String,
@@ -43,8 +42,7 @@ pub struct MaintenanceWindow {
 }
 
 /// A scheduled check, as `nrpe checks` returns it.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ScheduledCheckRow {
     /// Its name.
@@ -86,8 +84,7 @@ pub struct ScheduledCheckRow {
 }
 
 /// Inputs of `checks`.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct ScheduledChecksInput {
     /// Only this check.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -95,8 +92,7 @@ pub struct ScheduledChecksInput {
 }
 
 /// Outputs of `checks`.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ScheduledChecksOutput {
     /// The checks, by name.
@@ -106,16 +102,14 @@ pub struct ScheduledChecksOutput {
 }
 
 /// Inputs of `trigger` and `unacknowledge`.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct CheckNameInput {
     /// The check.
     pub check: String,
 }
 
 /// Inputs of `acknowledge`.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct AcknowledgeInput {
     /// The check.
     pub check: String,
@@ -127,8 +121,7 @@ pub struct AcknowledgeInput {
 }
 
 /// Inputs of `maintenance`.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct MaintenanceInput {
     /// The check; the whole node when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -141,8 +134,7 @@ pub struct MaintenanceInput {
 }
 
 /// Outputs of the actions that change one check, or all.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct CheckChangeOutput {
     /// The checks that it concerns, as they are then.
@@ -194,8 +186,7 @@ pub struct RecordedChecks {
 }
 
 /// Numbers of checks by hard state.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct CheckCounts {
     /// OK.

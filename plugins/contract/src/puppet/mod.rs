@@ -4,14 +4,14 @@ mod outcome;
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 pub use outcome::{PuppetRunClass, PuppetRunOutcome, PuppetRunState};
 
 /// Inputs of `runonce`; what is absent is as configured on the node.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct PuppetRunOnceInput {
     /// Do not spread runs over time.
@@ -67,8 +67,7 @@ pub struct PuppetRunProgress {
 }
 
 /// Outputs of `status`.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 #[expect(clippy::struct_excessive_bools, reason = "MCollective's outputs")]
 pub struct PuppetStatusOutput {
@@ -89,7 +88,7 @@ pub struct PuppetStatusOutput {
     /// Seconds since then.
     pub since_lastrun: u64,
     /// The outcome class of the last run, from Puppet's summary; none if there was no run.
-    #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
+    #[schemars(with = "Option<String>")]
     pub last_class: Option<PuppetRunClass>,
     /// Resources of the last run that failed, or whose refresh failed.
     pub last_failed: Option<u64>,
@@ -110,8 +109,7 @@ pub struct PuppetStatusOutput {
 }
 
 /// Outputs of `last_run_summary`.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct LastRunSummaryOutput {
     /// Resources that were not in the described state.
@@ -143,7 +141,7 @@ pub struct LastRunSummaryOutput {
     /// Whether there was no catalog to apply.
     pub failed_run: bool,
     /// The outcome class.
-    #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
+    #[schemars(with = "Option<String>")]
     pub class: Option<PuppetRunClass>,
     /// The environment.
     pub environment: Option<String>,

@@ -1,5 +1,6 @@
 //! Stage, outcome class and result of a Puppet run.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Stage of a run.
@@ -152,20 +153,19 @@ impl PuppetRunClass {
 }
 
 /// Result of a run: the outputs of `runonce`, and an entry of `runs`. Values that are not known yet are absent.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct PuppetRunOutcome {
     /// The run id, a UUID.
     pub run: String,
     /// The stage.
-    #[cfg_attr(feature = "schema", schemars(with = "String"))]
+    #[schemars(with = "String")]
     pub state: PuppetRunState,
     /// The outcome class, once the run has ended.
-    #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
+    #[schemars(with = "Option<String>")]
     pub class: Option<PuppetRunClass>,
     /// Why there is no result; equal to the class.
-    #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
+    #[schemars(with = "Option<String>")]
     pub reason: Option<PuppetRunClass>,
     /// The error as text.
     pub error: Option<String>,

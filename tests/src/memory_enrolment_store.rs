@@ -1,16 +1,15 @@
-//! An enrolment store for tests, in memory.
+//! An enrolment store in memory, for the tests of this crate and of `wire`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::future::{Future, ready};
 use std::sync::{Mutex, PoisonError};
 
-use super::entry::{NameClaimOutcome, NameEntry};
-use super::store::EnrolmentStore;
+use muster_enrol::{EnrolmentStore, NameClaimOutcome, NameEntry};
 use muster_wire::identity::Identity;
 use muster_wire::token::PublicKey;
 
-/// An in-memory store, for tests and for implementations that store the data elsewhere but apply the same rules.
+/// Applies the rules of [`NameEntry`] to a map.
 #[derive(Debug, Default)]
 pub struct MemoryEnrolmentStore(Mutex<EnrolmentStoreState>);
 
