@@ -81,7 +81,7 @@ impl Node {
 }
 
 #[test]
-fn example_type_sets_changes_and_removes_a_setting() {
+fn a10_11_example_type_sets_changes_and_removes_a_setting() {
     let node = Node::with_example();
     let file = node.directory.path().join("app.ini");
     std::fs::write(&file, "top = 1\n[server]\nport = 80\n").unwrap();

@@ -9,6 +9,7 @@
 
 mod support;
 
+mod accounts;
 mod exec;
 mod external;
 mod file;

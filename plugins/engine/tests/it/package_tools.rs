@@ -415,34 +415,39 @@ fn installs_and_removes_a_real_npm_package() {
     installs_and_removes("mustertest", &words, "1.2.3");
 }
 
-#[test]
-fn installs_and_removes_a_real_python_package_in_a_virtual_environment() {
-    let scratch = tempfile::tempdir().unwrap();
-    let wheel = "import zipfile\nz=zipfile.ZipFile('mustertest-1.2.3-py3-none-any.whl','w')\n\
-        d='mustertest-1.2.3.dist-info/'\nz.writestr('mustertest.py','x=1')\n\
-        z.writestr(d+'METADATA','Metadata-Version: 2.1\\nName: mustertest\\nVersion: 1.2.3\\n')\n\
-        z.writestr(d+'WHEEL','Wheel-Version: 1.0\\nGenerator: x\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n')\n\
-        z.writestr(d+'RECORD','mustertest.py,,\\n'+d+'METADATA,,\\n'+d+'WHEEL,,\\n'+d+'RECORD,,\\n')\nz.close()\n";
-    let python = "/usr/bin/python3";
-    // Creating a venv with pip takes a minute, so the system's pip manages this venv.
-    let venv = [python, "-m", "venv", "--without-pip", "venv"];
-    let pip = "/usr/bin/pip3 --python venv/bin/python";
-    let command = wrapper(
-        scratch.path(),
-        "HOME",
-        &pip.replace("venv", &format!("{}/venv", scratch.path().display())),
-    );
-    if !prepared(scratch.path(), &venv) || !prepared(scratch.path(), &[&command, "list"]) {
-        return;
+/// Run by `make test-all`.
+mod long {
+    use super::{apply, error, here, installs_and_removes, json, messages, prepared, wrapper};
+
+    #[test]
+    fn installs_and_removes_a_real_python_package_in_a_virtual_environment() {
+        let scratch = tempfile::tempdir().unwrap();
+        let wheel = "import zipfile\nz=zipfile.ZipFile('mustertest-1.2.3-py3-none-any.whl','w')\n\
+            d='mustertest-1.2.3.dist-info/'\nz.writestr('mustertest.py','x=1')\n\
+            z.writestr(d+'METADATA','Metadata-Version: 2.1\\nName: mustertest\\nVersion: 1.2.3\\n')\n\
+            z.writestr(d+'WHEEL','Wheel-Version: 1.0\\nGenerator: x\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n')\n\
+            z.writestr(d+'RECORD','mustertest.py,,\\n'+d+'METADATA,,\\n'+d+'WHEEL,,\\n'+d+'RECORD,,\\n')\nz.close()\n";
+        let python = "/usr/bin/python3";
+        // Creating a venv with pip takes a minute, so the system's pip manages this venv.
+        let venv = [python, "-m", "venv", "--without-pip", "venv"];
+        let pip = "/usr/bin/pip3 --python venv/bin/python";
+        let command = wrapper(
+            scratch.path(),
+            "HOME",
+            &pip.replace("venv", &format!("{}/venv", scratch.path().display())),
+        );
+        if !prepared(scratch.path(), &venv) || !prepared(scratch.path(), &[&command, "list"]) {
+            return;
+        }
+        assert!(prepared(scratch.path(), &[python, "-c", wheel]));
+        let place = format!("--find-links={}", scratch.path().display());
+        let words = json!({
+            "provider": "pip", "command": command, "install_options": ["--no-index", place],
+        });
+        installs_and_removes("mustertest", &words, "1.2.3");
+        let mut latest = words;
+        latest["ensure"] = "latest".into();
+        let outcome = apply(&here(), "package", "Mustertest", latest);
+        assert_eq!(messages(&outcome.events), ["created"], "{}", error(&outcome));
     }
-    assert!(prepared(scratch.path(), &[python, "-c", wheel]));
-    let place = format!("--find-links={}", scratch.path().display());
-    let words = json!({
-        "provider": "pip", "command": command, "install_options": ["--no-index", place],
-    });
-    installs_and_removes("mustertest", &words, "1.2.3");
-    let mut latest = words;
-    latest["ensure"] = "latest".into();
-    let outcome = apply(&here(), "package", "Mustertest", latest);
-    assert_eq!(messages(&outcome.events), ["created"], "{}", error(&outcome));
 }

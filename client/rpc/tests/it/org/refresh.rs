@@ -9,8 +9,8 @@ use muster_wire::token::encode::{self, TokenValidity};
 use muster_wire::token::scope::{self, ADMINISTRATOR_ROLE};
 use muster_wire::token::{AccountTrust, KeyPair, UserRole};
 
-use crate::broker::{Broker, nats_server};
-use crate::world::World;
+use super::broker::{Broker, nats_server};
+use super::world::World;
 
 /// The fleet's account token in force.
 fn account(world: &World) -> AccountTrust {

@@ -1,7 +1,5 @@
 //! Which files are accepted as secrets: by mode, owner, kind and size.
 
-#![expect(clippy::unwrap_used, reason = "tests end by panic")]
-
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};

@@ -11,7 +11,7 @@ use muster_system::{
     Command, FileAttributes, ProcessId, ProcessSpool, Signal, System, SystemError,
 };
 
-use crate::host::{await_death, host, sh};
+use super::host::{await_death, host, sh};
 
 fn is_root() -> bool {
     nix::unistd::geteuid().is_root()
@@ -231,10 +231,19 @@ fn timeout_kills_all_processes_of_the_group() {
     let within = "echo $$ >> /tmp/pids; sleep 100 & echo $! >> /tmp/pids; wait";
     for (system, script) in [(host(), outside.as_str()), (inside, within)] {
         let mut command = sh(script);
-        command.timeout = Some(Duration::from_millis(700));
-        system.run_command(&command).unwrap_err();
-        let written = fs::read_to_string(&pids).unwrap();
-        assert_eq!(written.lines().count(), 2, "{script}");
+        let mut timeout = Duration::from_millis(700);
+        // On a busy machine the shell may not have written both lines in time.
+        let written = loop {
+            command.timeout = Some(timeout);
+            system.run_command(&command).unwrap_err();
+            let written = fs::read_to_string(&pids).unwrap_or_default();
+            if written.lines().count() == 2 {
+                break written;
+            }
+            let _ = fs::remove_file(&pids);
+            timeout *= 3;
+            assert!(timeout < Duration::from_mins(1), "{script}: {written}");
+        };
         for pid in written.lines() {
             await_death(pid);
         }

@@ -11,7 +11,7 @@ pub(crate) fn program(directory: &Path) -> PathBuf {
     let path = directory.join("rpcd");
     let this = env::current_exe().unwrap();
     let script = format!(
-        "#!/bin/sh\nexec '{}' --exact actor::runs_as_the_daemon --ignored\n",
+        "#!/bin/sh\nexec '{}' --exact demo::actor::runs_as_the_daemon --ignored\n",
         this.display()
     );
     fs::write(&path, script).unwrap();

@@ -7,7 +7,7 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
 use std::process::Command;
 
-use crate::world::{World, files, mode, pair, talk};
+use super::world::{World, files, mode, pair, talk};
 
 #[test]
 fn secrets_are_readable_by_the_owner_only() {

@@ -14,8 +14,8 @@ use muster_wire::token::decode::decode_token;
 use muster_wire::token::{KeyKind, KeyPair};
 use serde_json::json;
 
-use crate::broker::{Broker, nats_server};
-use crate::world::{World, talk};
+use super::broker::{Broker, nats_server};
+use super::world::{World, talk};
 
 const REVOKED: usize = 10_000;
 const DAY: u64 = 24 * 60 * 60;
@@ -105,51 +105,59 @@ pub(crate) async fn await_state(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn ten_thousand_revocations_are_applied_and_pruned_after_expiry() {
-    let program = nats_server();
-    let world = World::new(&["--no-tls"]);
-    let _broker = Broker::start(&program, &world, true).await;
-    world.ok(&["org", "push"]);
-    for name in ["rip", "last", "anna"] {
-        add_user(&world, name);
+/// Run by `make test-all`.
+mod long {
+    use super::{
+        Broker, DAY, Duration, Instant, REVOKED, SystemTime, World, account, add_user, await_state,
+        fs, issue_many, nats_server, ping, start_node, talk,
+    };
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn ten_thousand_revocations_are_applied_and_pruned_after_expiry() {
+        let program = nats_server();
+        let world = World::new(&["--no-tls"]);
+        let _broker = Broker::start(&program, &world, true).await;
+        world.ok(&["org", "push"]);
+        for name in ["rip", "last", "anna"] {
+            add_user(&world, name);
+        }
+        let _node = start_node(&world);
+        await_state("the node answers", || ping(&world, "rip").status.success()).await;
+        assert!(ping(&world, "last").status.success());
+
+        let now = SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs();
+        let mut names = issue_many(&world, now + 30 * DAY);
+        names.push("last".to_owned());
+        let list = world.scratch.path().join("list");
+        fs::write(&list, names.join("\n")).unwrap();
+        let begun = Instant::now();
+        let revoked = world.rpc(&["org", "revoke", "--yes", "--from", list.to_str().unwrap()]);
+        assert!(revoked.status.success(), "{}", talk(&revoked));
+        assert!(!talk(&revoked).contains("cannot publish"), "{}", talk(&revoked));
+        assert!(begun.elapsed() < Duration::from_mins(1), "{begun:?}");
+
+        let (bytes, claims) = account(&world.org().join("account.jwt"));
+        assert_eq!(claims.unwrap().revocations.len(), REVOKED + 1);
+        assert!(bytes < 1_000_000, "{bytes}");
+        let kept = world.scratch.path().join("node/state/account.jwt");
+        await_state("the node keeps the newest token", || account(&kept).0 == bytes).await;
+        let refused = ping(&world, "last");
+        assert!(!refused.status.success(), "{refused:?}");
+        assert!(talk(&refused).to_lowercase().contains("authorization"), "{refused:?}");
+        let answered = ping(&world, "rip");
+        assert!(answered.status.success(), "{answered:?}");
+
+        // After their expiry the next account token is short again; `last`, whose token never expires, stays revoked.
+        let ledger = world.org().join("issued.jsonl");
+        let text = fs::read_to_string(&ledger).unwrap();
+        let (then, past) = ((now + 30 * DAY).to_string(), (now - 2 * DAY).to_string());
+        fs::write(&ledger, text.replace(&then, &past)).unwrap();
+        world.ok(&["org", "revoke", "anna", "--yes"]);
+        let (bytes, claims) = account(&world.org().join("account.jwt"));
+        assert_eq!(claims.unwrap().revocations.len(), 2);
+        await_state("the node keeps the short token", || account(&kept).0 == bytes).await;
+        assert!(!ping(&world, "last").status.success());
+        assert!(!ping(&world, "anna").status.success());
+        assert!(ping(&world, "rip").status.success());
     }
-    let _node = start_node(&world);
-    await_state("the node answers", || ping(&world, "rip").status.success()).await;
-    assert!(ping(&world, "last").status.success());
-
-    let now = SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs();
-    let mut names = issue_many(&world, now + 30 * DAY);
-    names.push("last".to_owned());
-    let list = world.scratch.path().join("list");
-    fs::write(&list, names.join("\n")).unwrap();
-    let begun = Instant::now();
-    let revoked = world.rpc(&["org", "revoke", "--yes", "--from", list.to_str().unwrap()]);
-    assert!(revoked.status.success(), "{}", talk(&revoked));
-    assert!(!talk(&revoked).contains("cannot publish"), "{}", talk(&revoked));
-    assert!(begun.elapsed() < Duration::from_mins(1), "{begun:?}");
-
-    let (bytes, claims) = account(&world.org().join("account.jwt"));
-    assert_eq!(claims.unwrap().revocations.len(), REVOKED + 1);
-    assert!(bytes < 1_000_000, "{bytes}");
-    let kept = world.scratch.path().join("node/state/account.jwt");
-    await_state("the node keeps the newest token", || account(&kept).0 == bytes).await;
-    let refused = ping(&world, "last");
-    assert!(!refused.status.success(), "{refused:?}");
-    assert!(talk(&refused).to_lowercase().contains("authorization"), "{refused:?}");
-    let answered = ping(&world, "rip");
-    assert!(answered.status.success(), "{answered:?}");
-
-    // After their expiry the next account token is short again; `last`, whose token never expires, stays revoked.
-    let ledger = world.org().join("issued.jsonl");
-    let text = fs::read_to_string(&ledger).unwrap();
-    let (then, past) = ((now + 30 * DAY).to_string(), (now - 2 * DAY).to_string());
-    fs::write(&ledger, text.replace(&then, &past)).unwrap();
-    world.ok(&["org", "revoke", "anna", "--yes"]);
-    let (bytes, claims) = account(&world.org().join("account.jwt"));
-    assert_eq!(claims.unwrap().revocations.len(), 2);
-    await_state("the node keeps the short token", || account(&kept).0 == bytes).await;
-    assert!(!ping(&world, "last").status.success());
-    assert!(!ping(&world, "anna").status.success());
-    assert!(ping(&world, "rip").status.success());
 }

@@ -6,7 +6,7 @@ use muster_engine::resource::ResourceValue;
 use muster_system::command::CancelFlag;
 use serde_json::json;
 
-use crate::node::{Node, words};
+use super::node::{Node, words};
 
 #[test]
 fn creates_changes_and_removes_a_user() {

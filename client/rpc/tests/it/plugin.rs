@@ -1,10 +1,6 @@
 //! `rpc plugin generate` with the real command: the generated agents pass their own tests.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::disallowed_types,
-    reason = "a test may end by panic, and runs what is tested"
-)]
+#![expect(clippy::disallowed_types, reason = "runs what is tested")]
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -120,36 +116,41 @@ fn workspace(member: &str) -> PathBuf {
     directory
 }
 
-#[test]
-fn generated_crate_compiles_and_passes_its_tests() {
-    let directory = workspace("plugins/disk_usage");
-    let into = ["--dir", "plugins/disk_usage"];
-    let generate = ["plugin", "generate", "disk_usage", "--lang", "rust"];
-    let actions = ["--actions", "usage,top_ten,type"];
-    let made = rpc(&directory, &[&generate[..], &actions, &into].concat());
-    assert_eq!(made.status.code(), Some(0), "{made:?}");
-    let hints = String::from_utf8_lossy(&made.stderr).into_owned();
-    assert!(hints.contains("agent/src/agents.rs"), "{hints}");
+/// Run by `make test-all`.
+mod long {
+    use super::{Command, rpc, workspace};
 
-    let outcome = || {
-        Command::new(env!("CARGO"))
-            .args(["test", "--offline", "--quiet"])
-            .current_dir(&directory)
-            .env("CARGO_TARGET_DIR", directory.with_extension("target"))
-            .output()
-            .unwrap()
-    };
-    let output = outcome();
-    let told = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success(), "{output:?}");
-    assert!(told.contains("2 passed"), "{told}");
-    // The generated tests fail if the code contradicts the DDL.
-    let action = directory.join("plugins/disk_usage/src/actions/top_ten.rs");
-    let right = std::fs::read_to_string(&action).unwrap();
-    let wrong = right.replace("message: input.message }", "message: input.message + \"!\" }");
-    assert_ne!(right, wrong);
-    std::fs::write(&action, wrong).unwrap();
-    let output = outcome();
-    let told = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(told.contains("1 passed; 1 failed"), "{output:?}");
+    #[test]
+    fn generated_crate_compiles_and_passes_its_tests() {
+        let directory = workspace("plugins/disk_usage");
+        let into = ["--dir", "plugins/disk_usage"];
+        let generate = ["plugin", "generate", "disk_usage", "--lang", "rust"];
+        let actions = ["--actions", "usage,top_ten,type"];
+        let made = rpc(&directory, &[&generate[..], &actions, &into].concat());
+        assert_eq!(made.status.code(), Some(0), "{made:?}");
+        let hints = String::from_utf8_lossy(&made.stderr).into_owned();
+        assert!(hints.contains("agent/src/agents.rs"), "{hints}");
+
+        let outcome = || {
+            Command::new(env!("CARGO"))
+                .args(["test", "--offline", "--quiet"])
+                .current_dir(&directory)
+                .env("CARGO_TARGET_DIR", directory.with_extension("target"))
+                .output()
+                .unwrap()
+        };
+        let output = outcome();
+        let told = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success(), "{output:?}");
+        assert!(told.contains("2 passed"), "{told}");
+        // The generated tests fail if the code contradicts the DDL.
+        let action = directory.join("plugins/disk_usage/src/actions/top_ten.rs");
+        let right = std::fs::read_to_string(&action).unwrap();
+        let wrong = right.replace("message: input.message }", "message: input.message + \"!\" }");
+        assert_ne!(right, wrong);
+        std::fs::write(&action, wrong).unwrap();
+        let output = outcome();
+        let told = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(told.contains("1 passed; 1 failed"), "{output:?}");
+    }
 }

@@ -1,7 +1,5 @@
 //! Which files are accepted that control a daemon: by mode and owner of the file, of every directory above, and of every link.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "tests end by panic")]
-
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt as _, chown, lchown, symlink};
 use std::path::{Path, PathBuf};

@@ -9,7 +9,7 @@ use muster_system::real::RealSystem;
 use muster_system::{CommandOutput, FileAttributes, System};
 use serde_json::{Value as Json, json};
 
-use crate::node::{Node, words};
+use super::node::{Node, words};
 
 /// A fake system whose programs succeed and change nothing.
 fn host() -> (FakeSystem, Node) {
@@ -178,7 +178,7 @@ fn real_tools_reach_the_desired_state() {
         .args(["--mount", "sh", "-c", ELSEWHERE, "sh"])
         .arg(copies.path())
         .arg(std::env::current_exe().unwrap())
-        .args(["--exact", "tools::real_tools_reach_the_desired_state", "--nocapture"])
+        .args(["--exact", "accounts::tools::real_tools_reach_the_desired_state", "--nocapture"])
         .env(SPOILABLE, "yes")
         .output()
         .unwrap();

@@ -13,9 +13,9 @@ use muster_wire::token::decode::decode_token;
 use muster_wire::token::{AccountTrust, KeyKind, KeyPair, PublicKey, UserCredentials};
 use serde_json::json;
 
-use crate::broker::{Broker, nats_server};
-use crate::mass_revocation::{await_state, start_daemon};
-use crate::world::{World, pair, talk};
+use super::broker::{Broker, nats_server};
+use super::mass_revocation::{await_state, start_daemon};
+use super::world::{World, pair, talk};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 

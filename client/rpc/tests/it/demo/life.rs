@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-use crate::actor;
+use super::actor;
 
 /// A scratch directory with a demonstration, which is stopped on drop.
 struct World {

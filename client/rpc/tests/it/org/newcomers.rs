@@ -8,8 +8,8 @@ use muster_bus::{Bus, BusEvent, Bytes};
 use muster_wire::enrol::TokenGrant;
 use muster_wire::token::{AccountTrust, KeyPair, PublicKey, UserCredentials, UserRole};
 
-use crate::broker::{Broker, nats_server};
-use crate::world::{World, mode, pair, talk};
+use super::broker::{Broker, nats_server};
+use super::world::{World, mode, pair, talk};
 
 /// Removes the bootstrap account, as in an organisation from before it existed.
 fn as_before(world: &World) {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use muster_system::command::CancelFlag;
 use muster_system::{Command, System, SystemError};
 
-use crate::host::{await_death, host, sh};
+use super::host::{await_death, host, sh};
 
 /// A program that echoes each line on both streams. The lines `end`, `long` and `wait` make it exit, print a long line, or hang.
 const ECHO: &str = "while read -r line; do case $line in end) exit;; long) printf '%2000s\\n' x;; wait) sleep 60 & wait;; \

@@ -8,8 +8,8 @@ use muster_wire::token::head::AccountHead;
 use muster_wire::token::{AccountTrust, PublicKey};
 use muster_wire::{stores, subject};
 
-use crate::broker::{Broker, nats_server};
-use crate::world::{World, talk};
+use super::broker::{Broker, nats_server};
+use super::world::{World, talk};
 
 /// The key that signed an account's token.
 fn decode_operator(token: &str) -> PublicKey {

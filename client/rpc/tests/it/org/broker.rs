@@ -12,7 +12,7 @@ use muster_wire::subject;
 use muster_wire::token::UserCredentials;
 use serde_json::Value;
 
-use crate::world::{World, files, talk};
+use super::world::{World, files, talk};
 
 /// A running broker, stopped on drop.
 pub(crate) struct Broker {

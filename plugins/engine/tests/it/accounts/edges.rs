@@ -7,7 +7,7 @@ use muster_engine::resource::ResourceValue;
 use muster_system::fake::FakeSystem;
 use serde_json::json;
 
-use crate::node::Node;
+use super::node::Node;
 
 #[test]
 fn home_is_created_from_the_skeleton_and_removed() {

@@ -9,7 +9,7 @@ use muster_audit::{AuditHeader, ChainPosition};
 use muster_wire::sign::Signer;
 use muster_wire::token::UserCredentials;
 
-use crate::world::{World, talk};
+use super::world::{World, talk};
 
 const TIME: &str = "2026-01-31T23:59:59.123Z";
 

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use serde_json::{Map, Value as Json, json};
 
-use crate::node::Node;
+use super::node::Node;
 
 fn any_user() -> impl Strategy<Value = Json> {
     let some = |strategy: BoxedStrategy<Json>| proptest::option::of(strategy).boxed();

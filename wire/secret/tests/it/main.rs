@@ -1,0 +1,6 @@
+//! Which files are read as secrets, and which control a daemon.
+
+#[cfg(test)]
+mod files;
+#[cfg(test)]
+mod protected;
