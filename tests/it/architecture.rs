@@ -133,7 +133,7 @@ fn files_with_extension(directory: &Path, extension: &str) -> Vec<PathBuf> {
 }
 
 #[test]
-fn glossary_names_types_and_files_that_exist() {
+fn a8_2_glossary_names_types_and_files_that_exist() {
     let page = std::fs::read_to_string(project_root().join("docs/reference/glossary.md")).unwrap();
     let rows = page.lines().filter(|line| line.starts_with("| ") && line.contains('`'));
     let mut missing = Vec::new();

@@ -271,26 +271,6 @@ async fn provisioning_runs_respect_the_limit_of_their_pool() {
     assert_eq!(log, "begin\nend\n".repeat(4));
 }
 
-/// All checks that need the real server, in one test: the server takes 30 s to start.
-#[tokio::test]
-async fn puppetserver_enrols_machines() {
-    let Some(server) = PuppetServer::start().await else {
-        return;
-    };
-    let state = TempDir::new().unwrap();
-    let submit = async |name: &str, csr: &str| submit_request(&server, name, csr).await;
-    let is_revoked = |serial: &str| server.revoked().contains(&serial.to_owned());
-    check_request_lifecycle(&server.options(), state.path(), submit, is_revoked).await;
-    let ca = puppetca(server.options(), state.path());
-    call_action(&ca, "clean", json!({"certname": "web2.example.net"})).await.unwrap();
-    let by_command = with_option(server.options(), "backend", "command");
-    let by_command = puppetca(by_command, state.path());
-
-    let node = check_new_node(&server, state.path(), &ca).await;
-    check_run_classes(&server, state.path(), &by_command).await;
-    check_certificate_revocation(&server, &ca, &node).await;
-}
-
 fn provision(server: &PuppetServer, state: &Path, name: &str) -> Agent {
     let options = json!({"enabled": true, "command": ["/usr/bin/puppet"], "arguments": server.agent_arguments(name)});
     let options = serde_json::from_value(options).unwrap();
@@ -388,4 +368,32 @@ async fn check_certificate_revocation(server: &PuppetServer, ca: &Agent, node: &
     assert_ne!(signed["serial"], before["serial"]);
     let run = call_action(node, "run_puppet", json!({})).await.unwrap();
     assert_eq!(run["class"], json!("clean"), "{run:?}");
+}
+
+/// Run by `make test-all`.
+mod long {
+    use super::{
+        PuppetServer, TempDir, call_action, check_certificate_revocation, check_new_node,
+        check_request_lifecycle, check_run_classes, json, puppetca, submit_request, with_option,
+    };
+
+    /// All checks that need the real server, in one test: the server takes 30 s to start.
+    #[tokio::test]
+    async fn puppetserver_enrols_machines() {
+        let Some(server) = PuppetServer::start().await else {
+            return;
+        };
+        let state = TempDir::new().unwrap();
+        let submit = async |name: &str, csr: &str| submit_request(&server, name, csr).await;
+        let is_revoked = |serial: &str| server.revoked().contains(&serial.to_owned());
+        check_request_lifecycle(&server.options(), state.path(), submit, is_revoked).await;
+        let ca = puppetca(server.options(), state.path());
+        call_action(&ca, "clean", json!({"certname": "web2.example.net"})).await.unwrap();
+        let by_command = with_option(server.options(), "backend", "command");
+        let by_command = puppetca(by_command, state.path());
+
+        let node = check_new_node(&server, state.path(), &ca).await;
+        check_run_classes(&server, state.path(), &by_command).await;
+        check_certificate_revocation(&server, &ca, &node).await;
+    }
 }

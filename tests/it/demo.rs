@@ -141,7 +141,7 @@ const CHANGES: [&[&str]; 5] = [
 ];
 
 #[test]
-fn original_commands_work_and_second_run_changes_nothing() {
+fn a10_1_original_commands_work_and_second_run_changes_nothing() {
     let demo = Demo::start();
     for line in CHANGES {
         for changed in [true, false] {

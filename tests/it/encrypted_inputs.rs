@@ -36,7 +36,7 @@ fn both_nodes() -> CallTarget {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn broker_traffic_contains_no_password_and_nodes_decrypt_it() {
+async fn a10_6_broker_traffic_contains_no_password_and_nodes_decrypt_it() {
     let fixture = NodeFixture::new(|_| {}).await;
     let second = NodeSetup::new(fixture.organisation.node(NODES[1]));
     let second = TestNode::start(&fixture.organisation, &fixture.server, second).await;

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use muster_engine::ledger::expiry::read_expired;
 use muster_tests::command::{RpcCommand, describe_output, find_program};
-use muster_tests::ledger::age_absence;
+use muster_tests::ledger::{age_absence, keep_first_intent};
 use muster_tests::organisation::Organisation;
 use muster_tests::poll_until_ok;
 use muster_tests::rpcd::DaemonHome;
@@ -117,6 +117,21 @@ impl OwedRefreshFixture {
     /// The file that is not there and notifies Y.
     fn absent_source(&self) -> Value {
         json!({"type": "file", "title": self.path("source"), "ensure": "absent", "notify": "Exec[Y]"})
+    }
+}
+
+/// The source notifies nothing any more, so only the open intent can refresh Y.
+#[test]
+fn a13_2_open_intent_is_pending_if_the_source_was_changed_and_dropped_otherwise() {
+    for (is_changed, refreshes) in [(true, 1), (false, 0)] {
+        let fixture = OwedRefreshFixture::new();
+        keep_first_intent(&fixture.state);
+        if !is_changed {
+            std::fs::remove_file(fixture.path("source")).unwrap();
+        }
+        let output = fixture.apply(&[fixture.silent_source(), fixture.working_exec(&json!({}))]);
+        assert_eq!(fixture.run_count(), refreshes, "{}", describe_output(&output));
+        assert_eq!(fixture.pending(), [""; 0]);
     }
 }
 

@@ -216,92 +216,6 @@ fn run_dpkg(root: &Path, arguments: &[&str], package: &Path) -> Output {
     command.args(arguments).arg(package).env("DEBIAN_FRONTEND", "noninteractive").output().unwrap()
 }
 
-/// An upgrade keeps what the administrator changed and what the node wrote; a purge leaves nothing.
-#[test]
-fn dpkg_installs_upgrades_and_purges_the_node() {
-    if lacks("dpkg-deb") || lacks("systemd-sysusers") {
-        return;
-    }
-    if !is_root() {
-        eprintln!("not run: dpkg gives files to root, which needs root");
-        return;
-    }
-    let (root, out) = (TempDir::new().unwrap(), TempDir::new().unwrap());
-    let (root, out) = (root.path(), out.path());
-    for directory in ["etc", "var/lib/dpkg/info", "var/lib/dpkg/updates", "run"] {
-        fs::create_dir_all(root.join(directory)).unwrap();
-    }
-    fs::write(root.join("var/lib/dpkg/status"), "").unwrap();
-    fs::write(root.join("etc/passwd"), "root:x:0:0:root:/root:/bin/sh\n").unwrap();
-    let read = |path: &str| fs::read_to_string(root.join(path)).unwrap_or_default();
-
-    let first = make_packages(&["deb"], "0.1.0", out, &["muster-node"]);
-    let done = run_dpkg(root, &["--install"], &first[0]);
-    assert!(done.status.success(), "{}", describe_output(&done));
-    assert!(read("etc/passwd").contains("\nmuster-agent:"), "{}", read("etc/passwd"));
-    let enabled = root.join("etc/systemd/system/multi-user.target.wants/rpcd.service");
-    assert!(enabled.is_symlink(), "not enabled");
-
-    fs::write(root.join("etc/muster/rpcd.toml"), "identity = \"a\"\n").unwrap();
-    fs::write(root.join("etc/muster/conf.d/10-package.toml"), "[audit]\nkeep = 3\n").unwrap();
-    fs::create_dir_all(root.join("var/lib/muster/seen")).unwrap();
-    fs::remove_file(&enabled).unwrap();
-    let second = make_packages(&["deb"], "0.1.1", out, &["muster-node"]);
-    let done = run_dpkg(root, &["--install"], &second[0]);
-    assert!(done.status.success(), "{}", describe_output(&done));
-    assert!(read("var/lib/dpkg/status").contains("Version: 0.1.1"));
-    assert_eq!(read("etc/muster/rpcd.toml"), "identity = \"a\"\n");
-    assert_eq!(read("etc/muster/conf.d/10-package.toml"), "[audit]\nkeep = 3\n");
-    assert!(!enabled.is_symlink(), "an upgrade enabled a disabled unit");
-
-    let done = run_dpkg(root, &["--remove"], Path::new("muster-node"));
-    assert!(done.status.success(), "{}", describe_output(&done));
-    assert!(root.join("var/lib/muster/seen").exists() && !read("etc/muster/rpcd.toml").is_empty());
-    assert!(!root.join("usr/sbin/rpcd").exists());
-    let done = run_dpkg(root, &["--purge"], Path::new("muster-node"));
-    assert!(done.status.success(), "{}", describe_output(&done));
-    let rest: Vec<_> = walk(root)
-        .into_iter()
-        .map(|path| path.strip_prefix(root).unwrap().display().to_string())
-        .filter(|path| path.contains("muster") || path.contains("rpcd"))
-        .collect();
-    assert!(rest.is_empty(), "{rest:?}");
-    assert!(!read("etc/passwd").contains("muster-agent"), "{}", read("etc/passwd"));
-}
-
-/// Puppet loads the functions of the installed module, and the classifier runs; neither finds a directory here.
-#[test]
-fn module_of_the_package_is_loaded_by_puppet() {
-    if lacks("dpkg-deb") || lacks("puppet") {
-        return;
-    }
-    let (root, out) = (TempDir::new().unwrap(), TempDir::new().unwrap());
-    let package = make_packages(&["deb"], "0.1.0", out.path(), &["muster-puppet"]);
-    run_command(Command::new("dpkg-deb").arg("--extract").arg(&package[0]).arg(root.path()));
-    let module = root.path().join(MODULE.trim_start_matches('/'));
-    let mut puppet = Command::new("puppet");
-    puppet.args(["apply", "--color=false", "--modulepath"]).arg(module.parent().unwrap());
-    for name in ["confdir", "codedir", "vardir", "ssldir", "rundir", "logdir", "publicdir"] {
-        puppet.arg(format!("--{name}")).arg(out.path().join(name));
-    }
-    let manifest = "notice(muster::nodes('{}', { 'socket' => '/nosuch.sock' }))";
-    let output = puppet.args(["-e", manifest]).output().unwrap();
-    let text = describe_output(&output);
-    let expected = "cannot read the directory at /nosuch.sock";
-    assert!(!output.status.success() && text.contains(expected), "{text}");
-    let mut classifier = Command::new(module.join("bin/enc"));
-    classifier.arg("db1.acme.net").env("MUSTER_DIRECTORY_SOCKET", "/nosuch.sock");
-    let output = classifier.output().unwrap();
-    let text = describe_output(&output);
-    assert!(!output.status.success() && text.contains(expected), "{text}");
-    let listed = run_command(
-        Command::new("puppet")
-            .args(["module", "list", "--modulepath"])
-            .arg(module.parent().unwrap()),
-    );
-    assert!(listed.contains("muster-muster"), "{listed}");
-}
-
 fn is_root() -> bool {
     run_command(Command::new("id").arg("-u")).trim() == "0"
 }
@@ -345,31 +259,6 @@ fn purge_of_the_node_keeps_the_files_of_rpc() {
     assert_eq!(left(), ["account.jwt", "ca.pem", "rpc.toml", "user.creds"]);
     purge("muster");
     assert!(!etc.exists(), "{:?}", left());
-}
-
-/// The same programs, version and time give the same bytes, whatever the caller's environment is.
-#[test]
-fn packages_are_reproducible() {
-    if lacks("dpkg-deb") || lacks("rpmbuild") {
-        return;
-    }
-    let (one, other) = (TempDir::new().unwrap(), TempDir::new().unwrap());
-    let names = ["muster-node", "muster-virtual"];
-    let first = make_packages(&["deb", "rpm", "image"], "0.1.0", one.path(), &names);
-    let temporary = other.path().join("a longer directory");
-    fs::create_dir_all(&temporary).unwrap();
-    let again = package_command(&["deb", "rpm", "image"], "0.1.0", other.path(), &names);
-    let mut command = Command::new("sh");
-    command.args(["-c", "umask 077; exec \"$@\"", "sh"]);
-    command.arg(again.get_program()).args(again.get_args());
-    command.env("SOURCE_DATE_EPOCH", "1790000000").env("TMPDIR", &temporary);
-    command.env("TZ", "Asia/Tokyo").env("LC_ALL", "C").env("HOME", other.path());
-    let second = run_command(&mut command);
-    assert_eq!((first.len(), second.lines().count()), (3, 3), "{second}");
-    for (one, other) in first.iter().zip(second.lines()) {
-        let same = fs::read(one).unwrap() == fs::read(other).unwrap();
-        assert!(same, "{} differs between two builds", one.display());
-    }
 }
 
 #[test]
@@ -437,28 +326,152 @@ fn unpack_image(archive: &Path, directory: &Path) -> (Value, PathBuf) {
     (read(blob(&manifest["config"])), root)
 }
 
-#[test]
-fn images_contain_what_their_programs_need() {
-    if lacks("unshare") {
-        return;
-    }
-    let out = TempDir::new().unwrap();
-    for archive in make_packages(&["image"], "0.1.0", out.path(), &[]) {
-        let directory = TempDir::new().unwrap();
-        let (config, root) = unpack_image(&archive, directory.path());
-        let config = &config["config"];
-        assert_eq!(config["User"], "65532:65532");
-        let program = config["Entrypoint"][0].as_str().unwrap();
-        let name = program.rsplit('/').next().unwrap();
-        let mut command = Command::new("unshare");
-        command.arg("--map-root-user").arg(format!("--root={}", root.display()));
-        let version = run_command(command.arg(program).arg("--version"));
-        assert_eq!(version, format!("{name} {}\n", env!("CARGO_PKG_VERSION")));
-        let root_text = project_root().display().to_string();
-        for file in walk(&root) {
-            let data = fs::read(&file).unwrap();
-            let is_text = data.len() < 10_000;
-            assert!(!is_text || !String::from_utf8_lossy(&data).contains(&root_text), "{file:?}");
+/// Run by `make test-all`.
+mod long {
+    use super::{
+        Command, MODULE, Path, TempDir, describe_output, fs, is_root, lacks, make_packages,
+        package_command, project_root, run_command, run_dpkg, unpack_image, walk,
+    };
+
+    /// The same programs, version and time give the same bytes, whatever the caller's environment is.
+    #[test]
+    fn packages_are_reproducible() {
+        if lacks("dpkg-deb") || lacks("rpmbuild") {
+            return;
         }
+        let (one, other) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+        let names = ["muster-node", "muster-virtual"];
+        let first = make_packages(&["deb", "rpm", "image"], "0.1.0", one.path(), &names);
+        let temporary = other.path().join("a longer directory");
+        fs::create_dir_all(&temporary).unwrap();
+        let again = package_command(&["deb", "rpm", "image"], "0.1.0", other.path(), &names);
+        let mut command = Command::new("sh");
+        command.args(["-c", "umask 077; exec \"$@\"", "sh"]);
+        command.arg(again.get_program()).args(again.get_args());
+        command.env("SOURCE_DATE_EPOCH", "1790000000").env("TMPDIR", &temporary);
+        command.env("TZ", "Asia/Tokyo").env("LC_ALL", "C").env("HOME", other.path());
+        let second = run_command(&mut command);
+        assert_eq!((first.len(), second.lines().count()), (3, 3), "{second}");
+        for (one, other) in first.iter().zip(second.lines()) {
+            let same = fs::read(one).unwrap() == fs::read(other).unwrap();
+            assert!(same, "{} differs between two builds", one.display());
+        }
+    }
+
+    #[test]
+    fn images_contain_what_their_programs_need() {
+        if lacks("unshare") {
+            return;
+        }
+        let out = TempDir::new().unwrap();
+        for archive in make_packages(&["image"], "0.1.0", out.path(), &[]) {
+            let directory = TempDir::new().unwrap();
+            let (config, root) = unpack_image(&archive, directory.path());
+            let config = &config["config"];
+            assert_eq!(config["User"], "65532:65532");
+            let program = config["Entrypoint"][0].as_str().unwrap();
+            let name = program.rsplit('/').next().unwrap();
+            let mut command = Command::new("unshare");
+            command.arg("--map-root-user").arg(format!("--root={}", root.display()));
+            let version = run_command(command.arg(program).arg("--version"));
+            assert_eq!(version, format!("{name} {}\n", env!("CARGO_PKG_VERSION")));
+            let root_text = project_root().display().to_string();
+            for file in walk(&root) {
+                let data = fs::read(&file).unwrap();
+                let is_text = data.len() < 10_000;
+                assert!(
+                    !is_text || !String::from_utf8_lossy(&data).contains(&root_text),
+                    "{file:?}"
+                );
+            }
+        }
+    }
+
+    /// An upgrade keeps what the administrator changed and what the node wrote; a purge leaves nothing.
+    #[test]
+    fn dpkg_installs_upgrades_and_purges_the_node() {
+        if lacks("dpkg-deb") || lacks("systemd-sysusers") {
+            return;
+        }
+        if !is_root() {
+            eprintln!("not run: dpkg gives files to root, which needs root");
+            return;
+        }
+        let (root, out) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+        let (root, out) = (root.path(), out.path());
+        for directory in ["etc", "var/lib/dpkg/info", "var/lib/dpkg/updates", "run"] {
+            fs::create_dir_all(root.join(directory)).unwrap();
+        }
+        fs::write(root.join("var/lib/dpkg/status"), "").unwrap();
+        fs::write(root.join("etc/passwd"), "root:x:0:0:root:/root:/bin/sh\n").unwrap();
+        let read = |path: &str| fs::read_to_string(root.join(path)).unwrap_or_default();
+
+        let first = make_packages(&["deb"], "0.1.0", out, &["muster-node"]);
+        let done = run_dpkg(root, &["--install"], &first[0]);
+        assert!(done.status.success(), "{}", describe_output(&done));
+        assert!(read("etc/passwd").contains("\nmuster-agent:"), "{}", read("etc/passwd"));
+        let enabled = root.join("etc/systemd/system/multi-user.target.wants/rpcd.service");
+        assert!(enabled.is_symlink(), "not enabled");
+
+        fs::write(root.join("etc/muster/rpcd.toml"), "identity = \"a\"\n").unwrap();
+        fs::write(root.join("etc/muster/conf.d/10-package.toml"), "[audit]\nkeep = 3\n").unwrap();
+        fs::create_dir_all(root.join("var/lib/muster/seen")).unwrap();
+        fs::remove_file(&enabled).unwrap();
+        let second = make_packages(&["deb"], "0.1.1", out, &["muster-node"]);
+        let done = run_dpkg(root, &["--install"], &second[0]);
+        assert!(done.status.success(), "{}", describe_output(&done));
+        assert!(read("var/lib/dpkg/status").contains("Version: 0.1.1"));
+        assert_eq!(read("etc/muster/rpcd.toml"), "identity = \"a\"\n");
+        assert_eq!(read("etc/muster/conf.d/10-package.toml"), "[audit]\nkeep = 3\n");
+        assert!(!enabled.is_symlink(), "an upgrade enabled a disabled unit");
+
+        let done = run_dpkg(root, &["--remove"], Path::new("muster-node"));
+        assert!(done.status.success(), "{}", describe_output(&done));
+        assert!(
+            root.join("var/lib/muster/seen").exists() && !read("etc/muster/rpcd.toml").is_empty()
+        );
+        assert!(!root.join("usr/sbin/rpcd").exists());
+        let done = run_dpkg(root, &["--purge"], Path::new("muster-node"));
+        assert!(done.status.success(), "{}", describe_output(&done));
+        let rest: Vec<_> = walk(root)
+            .into_iter()
+            .map(|path| path.strip_prefix(root).unwrap().display().to_string())
+            .filter(|path| path.contains("muster") || path.contains("rpcd"))
+            .collect();
+        assert!(rest.is_empty(), "{rest:?}");
+        assert!(!read("etc/passwd").contains("muster-agent"), "{}", read("etc/passwd"));
+    }
+
+    /// Puppet loads the functions of the installed module, and the classifier runs; neither finds a directory here.
+    #[test]
+    fn module_of_the_package_is_loaded_by_puppet() {
+        if lacks("dpkg-deb") || lacks("puppet") {
+            return;
+        }
+        let (root, out) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+        let package = make_packages(&["deb"], "0.1.0", out.path(), &["muster-puppet"]);
+        run_command(Command::new("dpkg-deb").arg("--extract").arg(&package[0]).arg(root.path()));
+        let module = root.path().join(MODULE.trim_start_matches('/'));
+        let mut puppet = Command::new("puppet");
+        puppet.args(["apply", "--color=false", "--modulepath"]).arg(module.parent().unwrap());
+        for name in ["confdir", "codedir", "vardir", "ssldir", "rundir", "logdir", "publicdir"] {
+            puppet.arg(format!("--{name}")).arg(out.path().join(name));
+        }
+        let manifest = "notice(muster::nodes('{}', { 'socket' => '/nosuch.sock' }))";
+        let output = puppet.args(["-e", manifest]).output().unwrap();
+        let text = describe_output(&output);
+        let expected = "cannot read the directory at /nosuch.sock";
+        assert!(!output.status.success() && text.contains(expected), "{text}");
+        let mut classifier = Command::new(module.join("bin/enc"));
+        classifier.arg("db1.acme.net").env("MUSTER_DIRECTORY_SOCKET", "/nosuch.sock");
+        let output = classifier.output().unwrap();
+        let text = describe_output(&output);
+        assert!(!output.status.success() && text.contains(expected), "{text}");
+        let listed = run_command(
+            Command::new("puppet")
+                .args(["module", "list", "--modulepath"])
+                .arg(module.parent().unwrap()),
+        );
+        assert!(listed.contains("muster-muster"), "{listed}");
     }
 }

@@ -17,12 +17,15 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use muster_tests::command::find_program;
+use muster_tests::tier::repetitions;
 use rand::Rng;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// Number of killed runs per scenario: 6 × 35 = 210.
-const KILLS_PER_CAUSE: usize = 35;
+/// Number of killed runs per scenario: 6 × 35 = 210, and 6 × 10 in `make test`.
+fn kills_per_cause() -> usize {
+    repetitions(100).min(35)
+}
 
 /// What prevents the refresh of Y in the first run; it is removed for the next run.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -198,7 +201,7 @@ fn check_with_kills(cause: RefreshBlocker) {
         started.elapsed()
     };
     let mut rng = rand::rng();
-    for trial in 0..KILLS_PER_CAUSE {
+    for trial in 0..kills_per_cause() {
         let fixture = RefreshFixture::new(cause);
         let after = run_time.mul_f64(rng.random_range(0.0..1.3));
         fixture.run_and_kill(after);
@@ -214,7 +217,7 @@ fn check_with_kills(cause: RefreshBlocker) {
 
 /// Without `--detailed-exitcodes`, too, a run does not succeed while refreshes are pending.
 #[test]
-fn apply_does_not_succeed_with_pending_refreshes() {
+fn a13_6_apply_does_not_succeed_with_pending_refreshes() {
     let fixture = RefreshFixture::new(RefreshBlocker::Tags);
     let output = fixture.command(true).output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{}", output_text(&output));
@@ -273,9 +276,9 @@ macro_rules! scenarios {
 
 scenarios! {
     Dependency: m1_failed_dependency_loses_no_refresh, m1_killed_at_random;
-    Refresh: m2_failed_refresh_is_repeated, m2_killed_at_random;
-    Tags: m3_run_with_other_tags_loses_no_refresh, m3_killed_at_random;
-    Noop: m4_noop_target_loses_no_refresh, m4_killed_at_random;
-    Schedule: m5_target_outside_its_schedule_loses_no_refresh, m5_killed_at_random;
-    Kill: m6_killed_run_loses_no_refresh, m6_killed_at_random;
+    Refresh: a13_5_m2_failed_refresh_is_repeated, m2_killed_at_random;
+    Tags: a13_3_m3_run_with_other_tags_loses_no_refresh, m3_killed_at_random;
+    Noop: a13_3_m4_noop_target_loses_no_refresh, m4_killed_at_random;
+    Schedule: a13_3_m5_target_outside_its_schedule_loses_no_refresh, m5_killed_at_random;
+    Kill: m6_killed_run_loses_no_refresh, a13_1_m6_killed_at_random;
 }

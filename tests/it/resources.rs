@@ -20,7 +20,7 @@ async fn apply(fixture: &NodeFixture, data: &Value) -> Reply {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_command_changes_once_and_matches_its_plan() {
+async fn a10_4_each_command_changes_once_and_matches_its_plan() {
     let fixture = NodeFixture::new(|_| {}).await;
     std::fs::write(fixture.node.root().join("etc/aliases"), "# kept\npostmaster: root\n").unwrap();
     let lines = [
@@ -101,7 +101,7 @@ async fn service_is_queried_and_started_and_unknown_ones_fail() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn hundred_concurrent_requests_leave_a_valid_file() {
+async fn a10_9_hundred_concurrent_requests_leave_a_valid_file() {
     let fixture = NodeFixture::new(|setup| setup.limits.queue = 200).await;
     std::fs::write(fixture.node.root().join("etc/hosts"), "127.0.0.1\tlocalhost\n").unwrap();
     let requests = (0..100).map(|n| {

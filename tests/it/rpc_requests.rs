@@ -136,7 +136,7 @@ async fn changing_many_nodes_at_a_terminal_needs_confirmation() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn trace_shows_every_stage_of_client_and_node() {
+async fn a8_1_trace_shows_every_stage_of_client_and_node() {
     let fixture = WorkerFixture::new(1, "").await;
     let (document, exit) = fixture.rpc.run_json(&["do", "work", "what=x", "--trace"]).await;
     assert_eq!(exit, 0);

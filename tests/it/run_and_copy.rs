@@ -287,46 +287,50 @@ async fn files_of_nodes_are_fetched_and_verified() {
     assert_eq!(names(&directory), ["log", "log.n1", "log.n2"]);
 }
 
-/// 200 MiB to twenty nodes; `MUSTER_COPY_MIB` sets another size. Prints the time, and the memory of `rpc`:
-/// `cargo nextest run --release --run-ignored only -E 'test(large_file)' --no-capture`.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "copies four gigabytes"]
-async fn large_file_is_copied_to_twenty_nodes_in_bounded_memory() {
-    let size = std::env::var("MUSTER_COPY_MIB").ok().and_then(|text| text.parse().ok());
-    let mib: usize = size.unwrap_or(200);
-    let fleet = CopyFleet::new(20).await;
-    let file = fleet.rpc.path("large.bin");
-    let content = content(mib * 1024 * 1024);
-    std::fs::write(&file, &content).unwrap();
-    let started = std::time::Instant::now();
-    let arguments = ["cp", file.to_str().unwrap(), ":/tmp/large.bin", "-q"];
-    let mut command = fleet.rpc.prepare_command(&arguments).spawn().unwrap();
-    let pid = command.id().unwrap();
-    let mut peak = 0;
-    let status = loop {
-        tokio::select! {
-            status = command.wait() => break status.unwrap(),
-            () = muster_tests::simulate_delay(std::time::Duration::from_millis(100)) => {
-                peak = peak.max(resident_kib(&pid.to_string()));
-            }
-        }
-    };
-    assert!(status.success(), "{status:?}");
-    let nodes = resident_kib("self");
-    println!(
-        "{mib} MiB to 20 nodes in {:?}; rpc: {peak} KiB, 20 nodes: {nodes} KiB",
-        started.elapsed()
-    );
-    assert!(peak < 200 * 1024, "rpc used {peak} KiB");
-    for number in 1..=20 {
-        // Not `assert_eq`, which would print both contents.
-        assert!(fleet.read_on_node(number, "/tmp/large.bin") == content, "node {number}");
-    }
-}
-
 /// Largest resident memory of a process, in KiB.
 fn resident_kib(process: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     line.and_then(|line| line.trim().strip_suffix(" kB")?.trim().parse().ok()).unwrap_or(0)
+}
+
+/// Run by `make test-all`.
+mod long {
+    use super::{CopyFleet, content, resident_kib};
+
+    /// 200 MiB to twenty nodes; `MUSTER_COPY_MIB` sets another size. Prints the time, and the memory of `rpc`:
+    /// `cargo nextest run --release --run-ignored only -E 'test(large_file)' --no-capture`.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn large_file_is_copied_to_twenty_nodes_in_bounded_memory() {
+        let size = std::env::var("MUSTER_COPY_MIB").ok().and_then(|text| text.parse().ok());
+        let mib: usize = size.unwrap_or(200);
+        let fleet = CopyFleet::new(20).await;
+        let file = fleet.rpc.path("large.bin");
+        let content = content(mib * 1024 * 1024);
+        std::fs::write(&file, &content).unwrap();
+        let started = std::time::Instant::now();
+        let arguments = ["cp", file.to_str().unwrap(), ":/tmp/large.bin", "-q"];
+        let mut command = fleet.rpc.prepare_command(&arguments).spawn().unwrap();
+        let pid = command.id().unwrap();
+        let mut peak = 0;
+        let status = loop {
+            tokio::select! {
+                status = command.wait() => break status.unwrap(),
+                () = muster_tests::simulate_delay(std::time::Duration::from_millis(100)) => {
+                    peak = peak.max(resident_kib(&pid.to_string()));
+                }
+            }
+        };
+        assert!(status.success(), "{status:?}");
+        let nodes = resident_kib("self");
+        println!(
+            "{mib} MiB to 20 nodes in {:?}; rpc: {peak} KiB, 20 nodes: {nodes} KiB",
+            started.elapsed()
+        );
+        assert!(peak < 200 * 1024, "rpc used {peak} KiB");
+        for number in 1..=20 {
+            // Not `assert_eq`, which would print both contents.
+            assert!(fleet.read_on_node(number, "/tmp/large.bin") == content, "node {number}");
+        }
+    }
 }

@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::node_fixture::{NodeFixture, TestCaller};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn silently_refused_messages_are_counted_and_shown() {
+async fn a8_3_silently_refused_messages_are_counted_and_shown() {
     let fixture = NodeFixture::new(|_| {}).await;
     let caller = &fixture.caller;
     let signer = fixture.organisation.caller("anna");

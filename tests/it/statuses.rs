@@ -15,7 +15,7 @@ use crate::node_fixture::{NodeFixture, TestCaller};
 const NODE: &str = "node1.example.net";
 
 #[tokio::test]
-async fn each_status_is_returned_by_a_real_request() {
+async fn a8_5_each_status_is_returned_by_a_real_request() {
     let fixture = NodeFixture::new(|_| {}).await;
     let cases = [
         ("rpcutil", "ping", json!({}), ReplyStatus::Ok),
@@ -87,7 +87,7 @@ async fn denial_names_its_rule_and_is_audited() {
 }
 
 #[tokio::test]
-async fn request_without_reply_gets_none() {
+async fn a8_4_request_without_reply_gets_none() {
     let fixture = NodeFixture::new(|_| {}).await;
     let request = Request { reply: false, ..fixture.caller.ping_request() };
     let signed = fixture.caller.sign_request(&request);

@@ -80,7 +80,7 @@ async fn unauthentic_messages_get_no_reply() {
 }
 
 #[tokio::test]
-async fn replayed_request_runs_once_even_after_a_restart() {
+async fn a10_10_replayed_request_runs_once_even_after_a_restart() {
     let fixture = NodeFixture::new(|_| {}).await;
     let request = Request {
         agent: SubjectName::parse("puppetral").unwrap(),

@@ -3,8 +3,17 @@
 use std::fs;
 use std::path::Path;
 
-use muster_engine::ledger::JOURNAL_FILE;
 use muster_engine::ledger::journal::{LedgerRecord, parse_journal};
+use muster_engine::ledger::{JOURNAL_FILE, RefreshCertainty};
+
+/// Removes everything after the first intent, as if the run had died when only that was on disk.
+pub fn keep_first_intent(state: &Path) {
+    let path = state.join(JOURNAL_FILE);
+    let (records, _) = parse_journal(&fs::read(&path).unwrap());
+    let is_intent = |record: &LedgerRecord| matches!(record, LedgerRecord::Owed { refresh } if refresh.certainty == RefreshCertainty::Uncertain);
+    let intent = records.into_iter().find(is_intent).unwrap();
+    fs::write(&path, intent.to_line()).unwrap();
+}
 
 /// Moves the time since which targets are missing from the catalog into the past.
 pub fn age_absence(state: &Path, seconds: i64) {

@@ -18,6 +18,7 @@ pub mod filler;
 pub mod fleet;
 pub mod ledger;
 pub mod memory;
+pub mod memory_enrolment_store;
 pub mod nats_server;
 pub mod organisation;
 pub mod provisioning;
@@ -29,6 +30,7 @@ pub mod puppetserver;
 pub mod raw_nats;
 pub mod requests;
 pub mod rpcd;
+pub mod tier;
 pub mod tls_acceptor;
 pub mod tools;
 pub mod webhook;
@@ -64,9 +66,9 @@ pub async fn simulate_delay(time: std::time::Duration) {
     tokio::time::sleep(time).await;
 }
 
-/// Polls until `holds` returns true; fails the test after 20 s.
+/// Polls until `holds` returns true; fails the test after a minute.
 pub async fn await_state(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = tokio::time::Instant::now() + std::time::Duration::from_secs(20);
+    let deadline = tokio::time::Instant::now() + std::time::Duration::from_mins(1);
     while !holds() {
         assert!(tokio::time::Instant::now() < deadline, "timed out: {what}");
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;

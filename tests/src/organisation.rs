@@ -303,6 +303,7 @@ impl Organisation {
         let spy = self.unrestricted_user("spy");
         let bus = connect_without_inbox(server, &spy).await;
         let everything = bus.subscribe(">").await.unwrap();
+        bus.flush().await.unwrap();
         (bus, everything)
     }
 

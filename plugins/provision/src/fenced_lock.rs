@@ -324,7 +324,7 @@ mod tests {
 
     /// A9.7: of two concurrent callers the first gets the lock; the other one gets the owner in its error.
     #[test]
-    fn concurrent_acquisitions_have_one_winner() {
+    fn a9_7_concurrent_acquisitions_have_one_winner() {
         let (_directory, hold) = hold();
         let barrier = Barrier::new(2);
         let now = SystemTime::now();

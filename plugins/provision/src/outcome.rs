@@ -149,7 +149,7 @@ mod tests {
 
     /// A9.6: exit codes 1, 4 and 6 are failures of different classes.
     #[test]
-    fn classifies_every_outcome() {
+    fn a9_6_classifies_every_outcome() {
         let code = ProcessExit::Code;
         assert_eq!(class(code(0), Some(&summary(0, 0)), ""), PuppetRunClass::Clean);
         assert_eq!(class(code(2), Some(&summary(2, 0)), ""), PuppetRunClass::Changed);

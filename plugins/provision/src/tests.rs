@@ -336,7 +336,7 @@ async fn released_node_refuses_every_step_until_reprovisioned() {
 }
 
 #[tokio::test]
-async fn hosts_file_keeps_its_other_lines_and_mode() {
+async fn a9_8_hosts_file_keeps_its_other_lines_and_mode() {
     let machine = Machine::new("");
     machine.write("hosts", "127.0.0.1 localhost\n");
     std::fs::set_permissions(machine.path("hosts"), PermissionsExt::from_mode(0o640)).unwrap();

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use muster_tests::tier::repetitions;
 use muster_tests::{poll_until_ok, simulate_delay};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -9,16 +10,14 @@ use rand::{Rng, SeedableRng};
 use super::fixture::{AgainFixture, SCRIPT, TIMEOUT, UNLIMITED};
 use crate::puppet::puppet_node::PuppetNode;
 
-/// How often the daemon is killed.
-const KILLS: usize = 100;
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a1_7_a_hundred_kills_lose_no_run_and_repeat_none() {
+async fn a1_7_kills_at_any_moment_lose_no_run_and_repeat_none() {
+    let kills = repetitions(100);
     let node = PuppetNode::scripted("n1.example.net", SCRIPT);
     let mut fixture = AgainFixture::prepare(node, UNLIMITED).await;
     let mut rng = StdRng::seed_from_u64(63);
     let mut daemon = fixture.home.clone().start();
-    for number in 1..=KILLS {
+    for number in 1..=kills {
         fixture.ask(&["--reason", &format!("request {number}")]);
         // A turn, the run and its end take about as long.
         simulate_delay(Duration::from_millis(rng.random_range(0..400))).await;
@@ -29,7 +28,7 @@ async fn a1_7_a_hundred_kills_lose_no_run_and_repeat_none() {
     fixture.daemon = Some(daemon);
     fixture.node.await_daemon(&fixture.rpc).await;
     fixture.await_listed("none").await;
-    assert_eq!(fixture.node.log().len(), KILLS);
+    assert_eq!(fixture.node.log().len(), kills);
 }
 
 /// Waits until there were `count` runs. More runs fail at the next call, or at the end.

@@ -65,30 +65,6 @@ async fn a1_1_and_a1_8_fifty_notifications_are_one_run_of_the_real_puppet() {
     fixture.await_listed("none").await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a1_1_a_run_that_was_started_outside_is_the_cause_by_its_transaction() {
-    if !has_puppet() {
-        return;
-    }
-    let fixture = AgainFixture::start(PuppetNode::new("n1.example.net"), UNLIMITED).await;
-    fixture.node.write_catalog(&catalog(&fixture, &file_of(&fixture.node), 2));
-    let output = fixture.node.run_stock_puppet(&[]);
-    let report = std::fs::read_to_string(fixture.node.path("var/state/last_run_report.yaml"));
-    let entries = fixture.await_history(1).await;
-    assert_eq!(
-        (&entries[0]["end"], &entries[0]["requests"]),
-        (&json!("ran"), &json!(2)),
-        "{output}"
-    );
-    assert_eq!(entries[0]["cause_run"], Value::Null);
-    let cause = entries[0]["cause_transaction"].as_str().unwrap();
-    // The report of the second run may have replaced the one of the first.
-    let runs = fixture.list_runs().await;
-    assert!(cause != runs[0].1 && !cause.is_empty(), "{cause} {runs:?}");
-    let line = format!("transaction_uuid: {cause}");
-    assert!(report.unwrap().contains(&line) || runs.len() == 1);
-}
-
 /// A message is a change in each run, so each run asks for another one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a1_4_a_manifest_that_always_asks_is_oscillating_after_two_runs() {
@@ -164,43 +140,77 @@ async fn assert_noop(fixture: &AgainFixture, count: usize) {
     fixture.await_listed("none").await;
 }
 
-/// The module with the real Puppet, as manifests for purpleidea's `common::again` use it. A command in place of `rpcd` adds the configuration of the test.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn manifests_of_common_again_ask_through_the_module() {
-    if !has_puppet() {
-        return;
+/// Run by `make test-all`.
+mod long {
+    use super::{AgainFixture, PuppetNode, UNLIMITED, Value, catalog, file_of, has_puppet, json};
+
+    /// The module with the real Puppet, as manifests for purpleidea's `common::again` use it. A command in place of `rpcd` adds the configuration of the test.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn manifests_of_common_again_ask_through_the_module() {
+        if !has_puppet() {
+            return;
+        }
+        let fixture = AgainFixture::start(PuppetNode::new("n1.example.net"), UNLIMITED).await;
+        fixture.node.write_catalog(&json!({"name": "n1", "resources": []}));
+        let words = fixture.command_words(&[]);
+        let script = format!("#!/bin/sh\nexec {} \"$@\"\n", words[..3].join(" "));
+        let program = fixture.node.path("w/rpcd");
+        std::fs::write(&program, script).unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&program, mode).unwrap();
+        let directory = fixture.node.path("w").display().to_string();
+        let manifest = format!(
+            "class {{ 'muster::again': path => ['{directory}', '/bin'], when => 'gluster or x=\"it is\"', timeout => 1 }}\n\
+             include common::again\n\
+             common::again::delta {{ \"it's x\": delta => 'none' }}\n\
+             muster::again::delta {{ 'y': delta => 1, max_delay => 1, group => 'g', reason => \"isn't ready\" }}\n\
+             muster::again::delta {{ 'z': when => 'gluster', timeout => 2 }}\n\
+             notify {{ 'more': notify => [Exec['again'], Exec[\"again-delta-it's x\"], Exec['again-delta-y'], Exec['again-delta-z']] }}\n"
+        );
+        let modules = concat!(env!("CARGO_MANIFEST_DIR"), "/../packaging/puppet");
+        let output = fixture.node.apply_manifest(&manifest, modules);
+        let entries = fixture.await_history(1).await;
+        assert_eq!(
+            (&entries[0]["end"], &entries[0]["requests"]),
+            (&json!("ran"), &json!(4)),
+            "{output}"
+        );
+        assert_eq!(entries[0]["barrier"], "barrier timed out", "{output}");
+        let reasons = entries[0]["reasons"].as_array().unwrap().iter();
+        let mut asked: Vec<&str> = reasons.map(|row| row["requester"].as_str().unwrap()).collect();
+        asked.sort_unstable();
+        assert_eq!(
+            asked,
+            [
+                "Exec[again-delta-it's x]",
+                "Exec[again-delta-y]",
+                "Exec[again-delta-z]",
+                "Exec[again]"
+            ]
+        );
     }
-    let fixture = AgainFixture::start(PuppetNode::new("n1.example.net"), UNLIMITED).await;
-    fixture.node.write_catalog(&json!({"name": "n1", "resources": []}));
-    let words = fixture.command_words(&[]);
-    let script = format!("#!/bin/sh\nexec {} \"$@\"\n", words[..3].join(" "));
-    let program = fixture.node.path("w/rpcd");
-    std::fs::write(&program, script).unwrap();
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    std::fs::set_permissions(&program, mode).unwrap();
-    let directory = fixture.node.path("w").display().to_string();
-    let manifest = format!(
-        "class {{ 'muster::again': path => ['{directory}', '/bin'], when => 'gluster or x=\"it is\"', timeout => 1 }}\n\
-         include common::again\n\
-         common::again::delta {{ \"it's x\": delta => 'none' }}\n\
-         muster::again::delta {{ 'y': delta => 1, max_delay => 1, group => 'g', reason => \"isn't ready\" }}\n\
-         muster::again::delta {{ 'z': when => 'gluster', timeout => 2 }}\n\
-         notify {{ 'more': notify => [Exec['again'], Exec[\"again-delta-it's x\"], Exec['again-delta-y'], Exec['again-delta-z']] }}\n"
-    );
-    let modules = concat!(env!("CARGO_MANIFEST_DIR"), "/../packaging/puppet");
-    let output = fixture.node.apply_manifest(&manifest, modules);
-    let entries = fixture.await_history(1).await;
-    assert_eq!(
-        (&entries[0]["end"], &entries[0]["requests"]),
-        (&json!("ran"), &json!(4)),
-        "{output}"
-    );
-    assert_eq!(entries[0]["barrier"], "barrier timed out", "{output}");
-    let reasons = entries[0]["reasons"].as_array().unwrap().iter();
-    let mut asked: Vec<&str> = reasons.map(|row| row["requester"].as_str().unwrap()).collect();
-    asked.sort_unstable();
-    assert_eq!(
-        asked,
-        ["Exec[again-delta-it's x]", "Exec[again-delta-y]", "Exec[again-delta-z]", "Exec[again]"]
-    );
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a1_1_a_run_that_was_started_outside_is_the_cause_by_its_transaction() {
+        if !has_puppet() {
+            return;
+        }
+        let fixture = AgainFixture::start(PuppetNode::new("n1.example.net"), UNLIMITED).await;
+        fixture.node.write_catalog(&catalog(&fixture, &file_of(&fixture.node), 2));
+        let output = fixture.node.run_stock_puppet(&[]);
+        let report = std::fs::read_to_string(fixture.node.path("var/state/last_run_report.yaml"));
+        let entries = fixture.await_history(1).await;
+        assert_eq!(
+            (&entries[0]["end"], &entries[0]["requests"]),
+            (&json!("ran"), &json!(2)),
+            "{output}"
+        );
+        assert_eq!(entries[0]["cause_run"], Value::Null);
+        let cause = entries[0]["cause_transaction"].as_str().unwrap();
+        // The report of the second run may have replaced the one of the first.
+        let runs = fixture.list_runs().await;
+        assert!(cause != runs[0].1 && !cause.is_empty(), "{cause} {runs:?}");
+        let line = format!("transaction_uuid: {cause}");
+        assert!(report.unwrap().contains(&line) || runs.len() == 1);
+    }
 }

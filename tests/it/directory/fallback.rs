@@ -135,6 +135,8 @@ async fn answer_for_directory(
     outputs: impl Fn(&str) -> Value + Send + 'static,
 ) {
     let mut requests = bus.subscribe("muster.directory.*.any").await.unwrap();
+    // Requests come over other connections, so the broker must know the subscription first.
+    bus.flush().await.unwrap();
     tokio::spawn(async move {
         while let Some(request) = requests.next().await {
             let body: Value = serde_json::from_slice(request.payload()).unwrap();

@@ -17,6 +17,9 @@ use nix::unistd::Pid;
 /// Short intervals, so that tests are fast. Interfaces and mounts are left out, because other tests add and remove some.
 const REGISTRATION: &str = "[registration]\nheartbeat_seconds = 1\nmin_interval_seconds = 0\nstate_interval_seconds = 0\nexcluded_facts = [\"token\", \"networking.interfaces\", \"mountpoints\"]\n[broker]\nreconnect_spread_seconds = 1\n";
 
+/// How late a heartbeat may be where a test waits for a missing node.
+pub(super) const GRACE_SECONDS: u64 = 8;
+
 /// Time for an answer in tests.
 pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 
@@ -64,6 +67,13 @@ impl DirectoryFixture {
     /// Starts a node that runs an instance of the directory under this name.
     pub(super) fn start_directory(&self, node: &str, service: &str) -> FleetNode {
         let (signer, home) = self.directory_home(node, service, "");
+        FleetNode { signer, daemon: home.start() }
+    }
+
+    /// Like [`Self::start_directory`], with an instance that soon reports silent nodes as missing.
+    pub(super) fn start_impatient_directory(&self, node: &str, service: &str) -> FleetNode {
+        let more = format!("grace_seconds = {GRACE_SECONDS}\n");
+        let (signer, home) = self.directory_home(node, service, &more);
         FleetNode { signer, daemon: home.start() }
     }
 

@@ -22,8 +22,8 @@ async fn run(fleet: &DirectoryFixture, arguments: &[&str], code: i32) -> String 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn forgotten_node_leaves_all_instances_until_it_runs_again() {
     let fleet = DirectoryFixture::start().await;
-    let mut first = fleet.start_directory(NODES[1], "directory1");
-    let _second = fleet.start_directory(NODES[2], "directory2");
+    let mut first = fleet.start_impatient_directory(NODES[1], "directory1");
+    let _second = fleet.start_impatient_directory(NODES[2], "directory2");
     let mut node = fleet.start_node(NODE, r#"{"tier": "test"}"#, "");
     fleet.await_present(&NODES).await;
 

@@ -239,52 +239,60 @@ async fn a4_7_revoked_nodes_disappear() {
     .await;
 }
 
-/// Who can delete the bucket hides no node: instances keep what they know, nodes write their records again, and instances follow the new bucket.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn deleted_bucket_hides_no_node_and_is_filled_again() {
-    const NAMES: [&str; 3] = ["db1.acme.net", "dir1.acme.net", "dir2.acme.net"];
-    let fleet = DirectoryFixture::start().await;
-    let mut first = fleet.start_directory(NAMES[1], "directory1");
-    let node = fleet.start_node(NAMES[0], r#"{"tier": "test"}"#, "");
-    fleet.await_present(&NAMES[..2]).await;
-    let attacker = fleet.organisation.unrestricted_user("old");
-    let bus = connect(&fleet.server, &attacker).await;
-    let bucket = bus.bucket(NODES_BUCKET.name);
-    let delete_bucket = async || {
-        let deleted = bus.request("$JS.API.STREAM.DELETE.KV_NODES", "".into()).await.unwrap();
-        let answer = String::from_utf8_lossy(deleted.payload()).into_owned();
-        assert!(answer.contains("\"success\":true"), "{answer}");
+/// Run by `make test-all`.
+mod long {
+    use super::{
+        ANSWER_TIMEOUT, DirectoryFixture, NODES_BUCKET, connect, describe_output, lines,
+        poll_until_ok,
     };
-    delete_bucket().await;
-    fleet.organisation.declare_stores(&fleet.server, 1).await;
-    for name in &NAMES[..2] {
-        poll_until_ok("the record is written again", ANSWER_TIMEOUT, async || {
-            bucket.get(name).await.unwrap().ok_or(name)
+
+    /// Who can delete the bucket hides no node: instances keep what they know, nodes write their records again, and instances follow the new bucket.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn deleted_bucket_hides_no_node_and_is_filled_again() {
+        const NAMES: [&str; 3] = ["db1.acme.net", "dir1.acme.net", "dir2.acme.net"];
+        let fleet = DirectoryFixture::start().await;
+        let mut first = fleet.start_directory(NAMES[1], "directory1");
+        let node = fleet.start_node(NAMES[0], r#"{"tier": "test"}"#, "");
+        fleet.await_present(&NAMES[..2]).await;
+        let attacker = fleet.organisation.unrestricted_user("old");
+        let bus = connect(&fleet.server, &attacker).await;
+        let bucket = bus.bucket(NODES_BUCKET.name);
+        let delete_bucket = async || {
+            let deleted = bus.request("$JS.API.STREAM.DELETE.KV_NODES", "".into()).await.unwrap();
+            let answer = String::from_utf8_lossy(deleted.payload()).into_owned();
+            assert!(answer.contains("\"success\":true"), "{answer}");
+        };
+        delete_bucket().await;
+        fleet.organisation.declare_stores(&fleet.server, 1).await;
+        for name in &NAMES[..2] {
+            poll_until_ok("the record is written again", ANSWER_TIMEOUT, async || {
+                bucket.get(name).await.unwrap().ok_or(name)
+            })
+            .await;
+        }
+
+        // An instance that knows only the new bucket, and later one that has seen two buckets.
+        let _second = fleet.start_directory(NAMES[2], "directory2");
+        first.daemon.kill_and_wait();
+        fleet.await_rows("the records are read", &NAMES, |_| true).await;
+        first.daemon = first.daemon.home().clone().start();
+        fleet.await_present(&NAMES).await;
+        delete_bucket().await;
+        fleet.organisation.declare_stores(&fleet.server, 1).await;
+        node.daemon.home().write("facts.d/site.json", r#"{"tier": "production"}"#, 0o644);
+        node.reload();
+        poll_until_ok("both instances know the change", ANSWER_TIMEOUT, async || {
+            for _ in 0..10 {
+                let query = ["find", "--dm", "directory", "-F", "tier=production"];
+                let output = fleet.rpc.run(&query).await;
+                if lines(&output.stdout) != [NAMES[0]] {
+                    return Err(describe_output(&output));
+                }
+            }
+            Ok(())
         })
         .await;
+        delete_bucket().await;
+        fleet.await_present(&NAMES).await;
     }
-
-    // An instance that knows only the new bucket, and later one that has seen two buckets.
-    let _second = fleet.start_directory(NAMES[2], "directory2");
-    first.daemon.kill_and_wait();
-    fleet.await_rows("the records are read", &NAMES, |_| true).await;
-    first.daemon = first.daemon.home().clone().start();
-    fleet.await_present(&NAMES).await;
-    delete_bucket().await;
-    fleet.organisation.declare_stores(&fleet.server, 1).await;
-    node.daemon.home().write("facts.d/site.json", r#"{"tier": "production"}"#, 0o644);
-    node.reload();
-    poll_until_ok("both instances know the change", ANSWER_TIMEOUT, async || {
-        for _ in 0..10 {
-            let query = ["find", "--dm", "directory", "-F", "tier=production"];
-            let output = fleet.rpc.run(&query).await;
-            if lines(&output.stdout) != [NAMES[0]] {
-                return Err(describe_output(&output));
-            }
-        }
-        Ok(())
-    })
-    .await;
-    delete_bucket().await;
-    fleet.await_present(&NAMES).await;
 }

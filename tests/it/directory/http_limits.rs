@@ -89,72 +89,6 @@ async fn grow_facts(fleet: &HttpFleet) {
     .await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn clients_that_read_nothing_are_cut_off_and_block_no_caller() {
-    let fleet = HttpFleet::start().await;
-    grow_facts(&fleet).await;
-    let client = fleet.fleet.client().await;
-    let files = open_files(&fleet);
-    let (mut pages, mut watches) = (Vec::new(), Vec::new());
-    for _ in 0..REQUESTS {
-        let mut page = open(&fleet, &request("/v1/nodes?documents=true")).await;
-        assert_eq!(read_code(&mut page).await, "200");
-        pages.push(page);
-    }
-    for _ in 0..WATCHES {
-        let mut watch = open(&fleet, &request("/v1/watch?fields=blob")).await;
-        assert_eq!(read_code(&mut watch).await, "200");
-        watches.push(watch);
-    }
-    assert_callers_are_answered(&client).await;
-
-    // All places are taken: further clients are refused, at once or after 5 s.
-    let mut watch = open(&fleet, &request("/v1/watch")).await;
-    let refused = read_rest(&mut watch).await;
-    assert!(
-        refused.starts_with("HTTP/1.1 503") && refused.contains("64 live queries"),
-        "{refused}"
-    );
-    let started = Instant::now();
-    let mut page = open(&fleet, &request("/v1/nodes")).await;
-    let refused = read_rest(&mut page).await;
-    assert!(
-        refused.starts_with("HTTP/1.1 503") && refused.contains("too many requests"),
-        "{refused}"
-    );
-    assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
-
-    // However many connect, the instance opens no more files than the limits allow.
-    let mut more = Vec::new();
-    for _ in 0..2 * (ADMITTED + WAITING) {
-        more.push(open(&fleet, &request("/v1/nodes")).await);
-        let count = open_files(&fleet);
-        assert!(count <= files + ADMITTED + WAITING + SLACK, "{count} after {files}");
-    }
-    assert_callers_are_answered(&client).await;
-    drop(more);
-
-    // Clients that read nothing lose their places; their connections are closed within the page.
-    poll_until_ok("pages are served again", SLOW_TIMEOUT, async || {
-        let (status, answer) = fleet.get("/v1/nodes", &["limit=1"]).await;
-        if status == 200 { Ok(()) } else { Err(answer) }
-    })
-    .await;
-    poll_until_ok("live queries are served again", SLOW_TIMEOUT, async || {
-        let mut watch = open(&fleet, &request("/v1/watch")).await;
-        match read_code(&mut watch).await.as_str() {
-            "200" => Ok(()),
-            other => Err(other.to_owned()),
-        }
-    })
-    .await;
-    assert_callers_are_answered(&client).await;
-    let rest = read_rest(&mut pages[0]).await;
-    let (head, body) = rest.split_once("\r\n\r\n").unwrap();
-    let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: ")).unwrap();
-    assert!(body.len() < length.parse().unwrap(), "{} of {length}", body.len());
-}
-
 /// Writes the start and endless further bytes, one by one, until the server ends the connection; returns its response, and how long it waited.
 async fn send_slowly(
     mut stream: impl AsyncRead + AsyncWrite + Unpin,
@@ -325,4 +259,79 @@ async fn socket_belongs_to_its_group() {
     let outsider = get_as(65534).await;
     assert_eq!(outsider.status.code(), Some(7), "{}", describe_output(&outsider));
     drop(fleet);
+}
+
+/// Run by `make test-all`.
+mod long {
+    use super::{
+        ADMITTED, Duration, HttpFleet, Instant, REQUESTS, SLACK, SLOW_TIMEOUT, WAITING, WATCHES,
+        assert_callers_are_answered, grow_facts, open, open_files, poll_until_ok, read_code,
+        read_rest, request,
+    };
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn clients_that_read_nothing_are_cut_off_and_block_no_caller() {
+        let fleet = HttpFleet::start().await;
+        grow_facts(&fleet).await;
+        let client = fleet.fleet.client().await;
+        let files = open_files(&fleet);
+        let (mut pages, mut watches) = (Vec::new(), Vec::new());
+        for _ in 0..REQUESTS {
+            let mut page = open(&fleet, &request("/v1/nodes?documents=true")).await;
+            assert_eq!(read_code(&mut page).await, "200");
+            pages.push(page);
+        }
+        for _ in 0..WATCHES {
+            let mut watch = open(&fleet, &request("/v1/watch?fields=blob")).await;
+            assert_eq!(read_code(&mut watch).await, "200");
+            watches.push(watch);
+        }
+        assert_callers_are_answered(&client).await;
+
+        // All places are taken: further clients are refused, at once or after 5 s.
+        let mut watch = open(&fleet, &request("/v1/watch")).await;
+        let refused = read_rest(&mut watch).await;
+        assert!(
+            refused.starts_with("HTTP/1.1 503") && refused.contains("64 live queries"),
+            "{refused}"
+        );
+        let started = Instant::now();
+        let mut page = open(&fleet, &request("/v1/nodes")).await;
+        let refused = read_rest(&mut page).await;
+        assert!(
+            refused.starts_with("HTTP/1.1 503") && refused.contains("too many requests"),
+            "{refused}"
+        );
+        assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
+
+        // However many connect, the instance opens no more files than the limits allow.
+        let mut more = Vec::new();
+        for _ in 0..2 * (ADMITTED + WAITING) {
+            more.push(open(&fleet, &request("/v1/nodes")).await);
+            let count = open_files(&fleet);
+            assert!(count <= files + ADMITTED + WAITING + SLACK, "{count} after {files}");
+        }
+        assert_callers_are_answered(&client).await;
+        drop(more);
+
+        // Clients that read nothing lose their places; their connections are closed within the page.
+        poll_until_ok("pages are served again", SLOW_TIMEOUT, async || {
+            let (status, answer) = fleet.get("/v1/nodes", &["limit=1"]).await;
+            if status == 200 { Ok(()) } else { Err(answer) }
+        })
+        .await;
+        poll_until_ok("live queries are served again", SLOW_TIMEOUT, async || {
+            let mut watch = open(&fleet, &request("/v1/watch")).await;
+            match read_code(&mut watch).await.as_str() {
+                "200" => Ok(()),
+                other => Err(other.to_owned()),
+            }
+        })
+        .await;
+        assert_callers_are_answered(&client).await;
+        let rest = read_rest(&mut pages[0]).await;
+        let (head, body) = rest.split_once("\r\n\r\n").unwrap();
+        let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: ")).unwrap();
+        assert!(body.len() < length.parse().unwrap(), "{} of {length}", body.len());
+    }
 }

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use muster_tests::command::{RpcCommand, describe_output};
+use muster_tests::tier::repetitions;
 use muster_tests::{poll_until_ok, simulate_delay};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::fixture::{DirectoryFixture, lines};
 
-const KILLS: usize = 100;
 /// The longest life of an instance: some are killed before they have read the records, others while they answer.
 const MAX_LIFE_MS: u64 = 600;
 /// The nodes that customer acme has. The nodes of the directory itself are not among them, since they are down half of the time.
@@ -43,7 +43,7 @@ async fn find_until_stopped(rpc: &RpcCommand, stop: &CancellationToken) -> Answe
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn directory_killed_a_hundred_times_gives_no_wrong_answer() {
+async fn directory_that_is_killed_again_and_again_gives_no_wrong_answer() {
     let fleet = DirectoryFixture::start().await;
     let nodes = EXPECTED.map(|name| fleet.start_node(name, "{\"customer\":\"acme\"}", ""));
     let mut directory = fleet.start_directory("dir1.acme.net", "directory1");
@@ -54,7 +54,7 @@ async fn directory_killed_a_hundred_times_gives_no_wrong_answer() {
 
     let stop = CancellationToken::new();
     let kills = async {
-        for _ in 0..KILLS {
+        for _ in 0..repetitions(100) {
             // The moment of the kill is the test: no state precedes it.
             simulate_delay(Duration::from_millis(rand::random_range(0..MAX_LIFE_MS))).await;
             directory.daemon.kill_and_wait();

@@ -7,6 +7,7 @@ use muster_tests::command::describe_output;
 use muster_tests::organisation::connect;
 use muster_wire::stores::NODES_BUCKET;
 
+use super::fixture::GRACE_SECONDS;
 use super::http::HttpFleet;
 use crate::monitoring::{await_metrics_address, await_sample, scrape};
 
@@ -25,6 +26,8 @@ fn seconds_of(samples: &Samples, series: &str) -> f64 {
 async fn nodes_and_queries_of_an_instance_are_counted() {
     let mut fleet = HttpFleet::start_prepared(|home| {
         home.write("conf.d/metrics.toml", "[metrics]\nlisten = \"0\"\n", 0o644);
+        let grace = format!("[plugins.directory]\ngrace_seconds = {GRACE_SECONDS}\n");
+        home.write("conf.d/grace.toml", &grace, 0o644);
     })
     .await;
     let address = await_metrics_address(&mut fleet.directory).await;

@@ -42,38 +42,6 @@ async fn apply(fleet: &HttpFleet, arguments: &[&str]) -> Output {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn functions_read_the_directory_while_puppet_compiles() {
-    if tools::is_skipped("puppet") {
-        return;
-    }
-    let fleet = HttpFleet::start().await;
-    let output = apply(&fleet, &["-e", MANIFEST]).await;
-    let text = describe_output(&output);
-    assert!(output.status.success(), "{text}");
-    for expected in [
-        "masters: db1.acme.net db2.acme.net",
-        "cpus: 16",
-        "db1.acme.net=r1 db2.acme.net=r1 web1.initech.net=r1",
-        "none: 0",
-    ] {
-        assert!(text.contains(expected), "{expected}: {text}");
-    }
-    for (manifest, expected) in [
-        ("search_nodes(\"{ $where: 1 }\")", "refused the request: q: "),
-        ("load_node('db9.acme.net')", "knows no node db9.acme.net"),
-        (
-            "search_nodes('{}', { 'socket' => '/nosuch.sock' })",
-            "cannot read the directory at /nosuch.sock",
-        ),
-        ("search_nodes('{}', { 'port' => 1 })", "unknown option port"),
-    ] {
-        let output = apply(&fleet, &["-e", manifest]).await;
-        let text = describe_output(&output);
-        assert!(!output.status.success() && text.contains(expected), "{manifest}: {text}");
-    }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn external_node_classifier_gives_puppet_classes_and_variables() {
     if tools::is_skipped("puppet") {
         return;
@@ -109,4 +77,41 @@ async fn external_node_classifier_gives_puppet_classes_and_variables() {
     assert_eq!(String::from_utf8(unknown.stdout).unwrap(), "---\nclasses: []\nparameters: {}\n");
     let unreachable = classify("/nosuch.sock".into(), &["db1.acme.net"]).await;
     assert!(!unreachable.status.success() && unreachable.stdout.is_empty());
+}
+
+/// Run by `make test-all`.
+mod long {
+    use super::{HttpFleet, MANIFEST, apply, describe_output, tools};
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn functions_read_the_directory_while_puppet_compiles() {
+        if tools::is_skipped("puppet") {
+            return;
+        }
+        let fleet = HttpFleet::start().await;
+        let output = apply(&fleet, &["-e", MANIFEST]).await;
+        let text = describe_output(&output);
+        assert!(output.status.success(), "{text}");
+        for expected in [
+            "masters: db1.acme.net db2.acme.net",
+            "cpus: 16",
+            "db1.acme.net=r1 db2.acme.net=r1 web1.initech.net=r1",
+            "none: 0",
+        ] {
+            assert!(text.contains(expected), "{expected}: {text}");
+        }
+        for (manifest, expected) in [
+            ("search_nodes(\"{ $where: 1 }\")", "refused the request: q: "),
+            ("load_node('db9.acme.net')", "knows no node db9.acme.net"),
+            (
+                "search_nodes('{}', { 'socket' => '/nosuch.sock' })",
+                "cannot read the directory at /nosuch.sock",
+            ),
+            ("search_nodes('{}', { 'port' => 1 })", "unknown option port"),
+        ] {
+            let output = apply(&fleet, &["-e", manifest]).await;
+            let text = describe_output(&output);
+            assert!(!output.status.success() && text.contains(expected), "{manifest}: {text}");
+        }
+    }
 }

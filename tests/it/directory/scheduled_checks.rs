@@ -52,7 +52,7 @@ fn states(document: &Value) -> Value {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn directory_knows_hard_states_and_missing_nodes() {
     let fleet = DirectoryFixture::start().await;
-    let _directory = fleet.start_directory("dir1", "directory1");
+    let _directory = fleet.start_impatient_directory("dir1", "directory1");
     let good = start_node(&fleet, "node1", 0);
     let mut bad = start_node(&fleet, "node2", 2);
     fleet.await_present(&["dir1", "node1", "node2"]).await;

@@ -54,56 +54,63 @@ async fn watch_shows_joins_changes_of_requested_fields_and_leaves() {
     watch.child.kill().await.unwrap();
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn watch_continues_after_a_restart_of_the_directory() {
-    let fleet = DirectoryFixture::start().await;
-    let mut directory = fleet.start_directory("dir1.acme.net", "directory1");
-    let node = fleet.start_node("db1.acme.net", r#"{"tier": "production"}"#, "");
-    fleet.await_present(&["db1.acme.net", "dir1.acme.net"]).await;
-    let mut watch = NodeWatch::start(&fleet, &["-F", "tier=production"]);
-    assert_eq!(watch.next_line().await, "+ db1.acme.net  present");
-    directory.daemon.kill_and_wait();
-    // It stops matching while no instance runs.
-    change(&node, r#"{"tier": "test"}"#);
-    directory.daemon = directory.daemon.home().clone().start();
-    loop {
-        let line = watch.next_line().await;
-        match line.as_str() {
-            "- db1.acme.net" => break,
-            // The new instance has not seen it yet.
-            "~ db1.acme.net  unknown" | "~ db1.acme.net  present" => {}
-            other => panic!("{other}"),
-        }
-    }
-    watch.child.kill().await.unwrap();
-}
+/// Run by `make test-all`.
+mod long {
+    use super::{DirectoryFixture, NodeWatch, change};
 
-/// Cursors belong to one instance, and each request could reach another one.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn watch_stays_with_one_of_two_instances_until_it_ends() {
-    let fleet = DirectoryFixture::start().await;
-    let mut instances = [
-        fleet.start_directory("dir1.acme.net", "directory1"),
-        fleet.start_directory("dir2.acme.net", "directory2"),
-    ];
-    let node = fleet.start_node("db1.acme.net", r#"{"tier": "production"}"#, "");
-    fleet.await_present(&["db1.acme.net", "dir1.acme.net", "dir2.acme.net"]).await;
-    let mut watch = NodeWatch::start(&fleet, &["-F", "tier=production", "--fields", "tier,owner"]);
-    assert_eq!(watch.next_line().await, "+ db1.acme.net  present  tier=\"production\"");
-    for owner in ["rip", "zoe", "joe"] {
-        change(&node, &format!(r#"{{"tier": "production", "owner": "{owner}"}}"#));
-        let expected = format!("~ db1.acme.net  present  owner=\"{owner}\"  tier=\"production\"");
-        assert_eq!(watch.next_line().await, expected);
+    /// Cursors belong to one instance, and each request could reach another one.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn watch_stays_with_one_of_two_instances_until_it_ends() {
+        let fleet = DirectoryFixture::start().await;
+        let mut instances = [
+            fleet.start_directory("dir1.acme.net", "directory1"),
+            fleet.start_directory("dir2.acme.net", "directory2"),
+        ];
+        let node = fleet.start_node("db1.acme.net", r#"{"tier": "production"}"#, "");
+        fleet.await_present(&["db1.acme.net", "dir1.acme.net", "dir2.acme.net"]).await;
+        let mut watch =
+            NodeWatch::start(&fleet, &["-F", "tier=production", "--fields", "tier,owner"]);
+        assert_eq!(watch.next_line().await, "+ db1.acme.net  present  tier=\"production\"");
+        for owner in ["rip", "zoe", "joe"] {
+            change(&node, &format!(r#"{{"tier": "production", "owner": "{owner}"}}"#));
+            let expected =
+                format!("~ db1.acme.net  present  owner=\"{owner}\"  tier=\"production\"");
+            assert_eq!(watch.next_line().await, expected);
+        }
+        // One of them answers the watch. After it has ended, the other one does.
+        let [first, second] = &mut instances;
+        first.daemon.kill_and_wait();
+        change(&node, r#"{"tier": "test"}"#);
+        assert_eq!(watch.next_line().await, "- db1.acme.net");
+        first.daemon = first.daemon.home().clone().start();
+        fleet.await_present(&["db1.acme.net", "dir1.acme.net", "dir2.acme.net"]).await;
+        second.daemon.kill_and_wait();
+        change(&node, r#"{"tier": "production"}"#);
+        assert_eq!(watch.next_line().await, "+ db1.acme.net  present  tier=\"production\"");
+        watch.child.kill().await.unwrap();
     }
-    // One of them answers the watch. After it has ended, the other one does.
-    let [first, second] = &mut instances;
-    first.daemon.kill_and_wait();
-    change(&node, r#"{"tier": "test"}"#);
-    assert_eq!(watch.next_line().await, "- db1.acme.net");
-    first.daemon = first.daemon.home().clone().start();
-    fleet.await_present(&["db1.acme.net", "dir1.acme.net", "dir2.acme.net"]).await;
-    second.daemon.kill_and_wait();
-    change(&node, r#"{"tier": "production"}"#);
-    assert_eq!(watch.next_line().await, "+ db1.acme.net  present  tier=\"production\"");
-    watch.child.kill().await.unwrap();
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn watch_continues_after_a_restart_of_the_directory() {
+        let fleet = DirectoryFixture::start().await;
+        let mut directory = fleet.start_directory("dir1.acme.net", "directory1");
+        let node = fleet.start_node("db1.acme.net", r#"{"tier": "production"}"#, "");
+        fleet.await_present(&["db1.acme.net", "dir1.acme.net"]).await;
+        let mut watch = NodeWatch::start(&fleet, &["-F", "tier=production"]);
+        assert_eq!(watch.next_line().await, "+ db1.acme.net  present");
+        directory.daemon.kill_and_wait();
+        // It stops matching while no instance runs.
+        change(&node, r#"{"tier": "test"}"#);
+        directory.daemon = directory.daemon.home().clone().start();
+        loop {
+            let line = watch.next_line().await;
+            match line.as_str() {
+                "- db1.acme.net" => break,
+                // The new instance has not seen it yet.
+                "~ db1.acme.net  unknown" | "~ db1.acme.net  present" => {}
+                other => panic!("{other}"),
+            }
+        }
+        watch.child.kill().await.unwrap();
+    }
 }

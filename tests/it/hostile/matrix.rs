@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use muster_tests::organisation::connect;
 use muster_tests::raw_nats::RawNats;
+use muster_tests::tier::case_step;
 use muster_wire::stores;
 use muster_wire::token::claims::TokenClaims;
 use muster_wire::token::claims::UserClaims;
@@ -77,7 +78,7 @@ async fn broker_permits_exactly_the_template_of_each_role() {
             format!("_INBOX.{}.x", attacker.signer.public_key()),
             format!("_R.{}.0123.web1.example.net", fixture.caller.public_key()),
         ];
-        for subject in &all_subjects {
+        for subject in all_subjects.iter().step_by(case_step(4)) {
             let mut client = RawNats::connect(&fixture.server, &attacker.signer).await;
             for queue in ["", "thieves"] {
                 client.subscribe(subject, queue).await;
@@ -113,7 +114,7 @@ async fn broker_permits_exactly_the_template_of_each_role() {
         }
     }
     assert!(wrong.is_empty(), "{} of {attempts}: {wrong:#?}", wrong.len());
-    assert!(attempts > 5_000, "{attempts}");
+    assert!(attempts > 5_000 / case_step(4), "{attempts}");
     assert_nothing_created(&fixture).await;
 }
 

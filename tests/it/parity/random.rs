@@ -5,6 +5,7 @@
 
 use std::fmt::Write as _;
 
+use muster_tests::tier::repetitions;
 use serde_json::{Map, Value, json};
 
 use super::compare::find_differences;
@@ -241,7 +242,8 @@ fn random_catalogs_match_puppet() {
     let Some(mut oracle) = PuppetOracle::start() else {
         return;
     };
-    let (first, count) = (read_number("PARITY_SEED", 1), read_number("PARITY_N", 20));
+    let (first, count) =
+        (read_number("PARITY_SEED", 1), read_number("PARITY_N", repetitions(50) as u64));
     let mut wrong = String::new();
     for seed in first..first + count {
         let case = random_case(seed);

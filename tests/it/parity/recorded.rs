@@ -66,36 +66,6 @@ pub(crate) fn play_scenario(oracle: &mut PuppetOracle, scenario: &Scenario) -> V
     runs.into_iter().map(|(outcome, tree)| ScenarioRun { outcome, tree }).collect()
 }
 
-#[test]
-fn corpus_matches_the_local_puppet() {
-    let Some(mut oracle) = PuppetOracle::start() else {
-        return;
-    };
-    let mut wrong = Vec::new();
-    for scenario in Scenario::all() {
-        let catalog = normalize_catalog(oracle.compile(&scenario.manifest()), &scenario);
-        compare_golden(&scenario.catalog(), &catalog, &mut wrong);
-        if let Some(reason) = missing_requirement(&scenario) {
-            print_line(&format!("{}: skipped: {reason}", scenario.name));
-            continue;
-        }
-        if scenario.needs(Requirement::Live) {
-            continue;
-        }
-        let runs = play_scenario(&mut oracle, &scenario);
-        if is_update_requested() {
-            let text = serde_json::to_string_pretty(&runs).unwrap() + "\n";
-            fs::write(scenario.recording(), text).unwrap();
-            continue;
-        }
-        let text = fs::read_to_string(scenario.recording()).unwrap_or_else(|_| "[]".to_owned());
-        let recorded: Vec<ScenarioRun> = serde_json::from_str(&text).unwrap();
-        let found = find_differences(&runs, &recorded).into_iter();
-        wrong.extend(found.map(|difference| format!("{}: {difference}", scenario.name)));
-    }
-    assert!(wrong.is_empty(), "{}\nUPDATE_GOLDEN=1 records again", wrong.join("\n"));
-}
-
 /// Each recording belongs to a manifest, and each manifest has a recording unless it needs a live Puppet.
 #[test]
 fn every_recording_has_a_manifest() {
@@ -121,4 +91,42 @@ fn is_live(name: &str) -> bool {
     Scenario::all()
         .iter()
         .any(|scenario| scenario.name == name && scenario.needs(Requirement::Live))
+}
+
+/// Run by `make test-all`.
+mod long {
+    use super::{
+        PuppetOracle, Requirement, Scenario, ScenarioRun, compare_golden, find_differences, fs,
+        is_update_requested, missing_requirement, normalize_catalog, play_scenario, print_line,
+    };
+
+    #[test]
+    fn corpus_matches_the_local_puppet() {
+        let Some(mut oracle) = PuppetOracle::start() else {
+            return;
+        };
+        let mut wrong = Vec::new();
+        for scenario in Scenario::all() {
+            let catalog = normalize_catalog(oracle.compile(&scenario.manifest()), &scenario);
+            compare_golden(&scenario.catalog(), &catalog, &mut wrong);
+            if let Some(reason) = missing_requirement(&scenario) {
+                print_line(&format!("{}: skipped: {reason}", scenario.name));
+                continue;
+            }
+            if scenario.needs(Requirement::Live) {
+                continue;
+            }
+            let runs = play_scenario(&mut oracle, &scenario);
+            if is_update_requested() {
+                let text = serde_json::to_string_pretty(&runs).unwrap() + "\n";
+                fs::write(scenario.recording(), text).unwrap();
+                continue;
+            }
+            let text = fs::read_to_string(scenario.recording()).unwrap_or_else(|_| "[]".to_owned());
+            let recorded: Vec<ScenarioRun> = serde_json::from_str(&text).unwrap();
+            let found = find_differences(&runs, &recorded).into_iter();
+            wrong.extend(found.map(|difference| format!("{}: {difference}", scenario.name)));
+        }
+        assert!(wrong.is_empty(), "{}\nUPDATE_GOLDEN=1 records again", wrong.join("\n"));
+    }
 }

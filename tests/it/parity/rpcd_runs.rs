@@ -92,7 +92,7 @@ fn unknown_differences(
 }
 
 #[test]
-fn rpcd_matches_the_recordings_of_puppet() {
+fn a13_7_rpcd_matches_the_recordings_of_puppet() {
     let (mut wrong, mut seen) = (Vec::new(), vec![false; KNOWN_DIFFERENCES.len()]);
     let mut skipped = Vec::new();
     for scenario in Scenario::all() {

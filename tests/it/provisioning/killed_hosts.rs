@@ -9,6 +9,7 @@ use muster_provisioner::store::NodeRecordStore;
 use muster_tests::command::describe_output;
 use muster_tests::puppet_ca::RequestHold;
 use muster_tests::rpcd::Rpcd;
+use muster_tests::tier::case_step;
 use serde_json::Value;
 
 use super::processes::{
@@ -56,7 +57,7 @@ async fn a9_4_host_killed_in_each_step_is_replaced() {
     let store = fleet.open_record_store().await;
     let steps = plan_steps();
     assert!(steps.len() >= 14, "{steps:?}");
-    for (index, step) in steps.iter().enumerate() {
+    for (index, step) in steps.iter().enumerate().step_by(case_step(5)) {
         let previous = index.checked_sub(1).and_then(|index| steps.get(index));
         let names = ["a", "b"].map(|name| format!("{name}{index}.example.net"));
         let scenario = KilledHost { fleet: &fleet, store: &store, step, names };

@@ -17,6 +17,7 @@ use muster_tests::fleet::{NodeSetup, TestNode};
 use muster_tests::organisation::connect;
 use muster_tests::published_schemas::{SchemaMode, check_schema};
 use muster_tests::simulate_delay;
+use muster_tests::tier::repetitions;
 use muster_wire::identity::Identity;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -27,7 +28,7 @@ use fixture::ProvisioningFixture;
 /// A9.1, A9.2: each node gets the nearest master, its old certificate is revoked, one certificate is signed, Puppet
 /// runs twice in order, the node is released, and one notification is sent. A master that is added later is used too.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn machines_are_provisioned_by_the_nearest_master() {
+async fn a9_1_a9_2_machines_are_provisioned_by_the_nearest_master() {
     let mut fixture = ProvisioningFixture::new().await;
     let (near, far) = (
         fixture.add_master("puppet-a.example.net", "a").await,
@@ -84,7 +85,7 @@ async fn machines_are_provisioned_without_puppet() {
 
 /// A9.3: a request that was replaced by one of another key is not signed, and the node is not retried.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn request_of_another_key_is_not_signed() {
+async fn a9_3_request_of_another_key_is_not_signed() {
     let mut fixture = ProvisioningFixture::new().await;
     let authority = fixture.add_master("puppet-a.example.net", "a").await;
     let machine = fixture.add_machine("web1.example.net", "a").await;
@@ -156,7 +157,7 @@ async fn failed_node_does_not_block_others_and_can_be_retried() {
 
 /// A9.5: of 20 machines one hangs in a step; it fails after the step's timeout, and the other 19 become nodes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn hanging_node_times_out_and_others_are_provisioned() {
+async fn a9_5_hanging_node_times_out_and_others_are_provisioned() {
     let mut fixture = ProvisioningFixture::new().await;
     fixture.add_master("puppet-a.example.net", "a").await;
     for number in 0..20 {
@@ -229,7 +230,7 @@ async fn another_host_takes_over_soon_after_the_leader_died() {
 /// A9.9, A9.11: a provisioned node is not touched until it is reprovisioned; the certificate of a retired node is
 /// revoked, and a notification is sent.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn reprovisions_a_node_and_retires_it() {
+async fn a9_9_a9_11_reprovisions_a_node_and_retires_it() {
     let mut fixture = ProvisioningFixture::new().await;
     let authority = fixture.add_master("puppet-a.example.net", "a").await;
     let machine = fixture.add_machine("web1.example.net", "a").await;
@@ -342,7 +343,7 @@ async fn hundred_kills_lose_and_repeat_nothing() {
     let mut rng = StdRng::seed_from_u64(seed);
     let mut kills = 0;
     let mut round = 0;
-    while kills < 100 {
+    while kills < repetitions(100) {
         round += 1;
         let mut fixture = ProvisioningFixture::new().await;
         let authority = fixture.add_master("puppet-a.example.net", "a").await;
@@ -358,7 +359,7 @@ async fn hundred_kills_lose_and_repeat_nothing() {
             fixture.start_service("prov1.example.net", options.clone()).await,
             fixture.start_service("prov2.example.net", options.clone()).await,
         ];
-        for _ in 0..25 {
+        for _ in 0..repetitions(100).min(25) {
             simulate_delay(Duration::from_millis(rng.random_range(20..250))).await;
             kills += 1;
             match rng.random_range(0..10) {

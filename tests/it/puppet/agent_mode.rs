@@ -133,25 +133,26 @@ exec {{ 'Z': command => {z}, refreshonly => true }}
     }
 }
 
-/// In one test, because the server takes 30 s to start.
-async fn assert_no_loss(causes: &[LossCause]) {
-    let Some(server) = PuppetServer::start().await else {
-        return;
-    };
-    for cause in causes {
-        let node = AgentNode::enrol(&server, *cause).await;
-        node.assert_lost_by_stock_agent();
-        node.assert_kept_by_agent().await;
+/// Run by `make test-all`.
+mod long {
+    use super::{AgentNode, LossCause, PuppetServer};
+
+    /// In one test, because the server takes 30 s to start.
+    #[tokio::test]
+    async fn puppetserver_agent_runs_of_m1_m2_m4_and_m6_lose_no_refresh() {
+        let Some(server) = PuppetServer::start().await else {
+            return;
+        };
+        for cause in [
+            LossCause::Dependency,
+            LossCause::KillBeforeLog,
+            LossCause::Refresh,
+            LossCause::Noop,
+            LossCause::Kill,
+        ] {
+            let node = AgentNode::enrol(&server, cause).await;
+            node.assert_lost_by_stock_agent();
+            node.assert_kept_by_agent().await;
+        }
     }
-}
-
-#[tokio::test]
-async fn puppetserver_agent_runs_of_m1_and_m6_lose_no_refresh() {
-    assert_no_loss(&[LossCause::Dependency, LossCause::KillBeforeLog]).await;
-}
-
-#[tokio::test]
-#[ignore = "takes two minutes; the wrapper does the same with `puppet apply`, where these causes are tested each time"]
-async fn puppetserver_agent_runs_of_m2_m4_and_m6_lose_no_refresh() {
-    assert_no_loss(&[LossCause::Refresh, LossCause::Noop, LossCause::Kill]).await;
 }

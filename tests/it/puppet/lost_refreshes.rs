@@ -177,13 +177,18 @@ macro_rules! scenarios {
     )*};
 }
 
-scenarios! {
-    Dependency: m1_failed_dependency_keeps_the_refresh;
-    Refresh: m2_failed_refresh_is_repeated;
-    Tags: m3_run_with_other_tags_keeps_the_refresh;
-    Noop: m4_noop_target_keeps_the_refresh;
-    Schedule: m5_target_outside_its_schedule_keeps_the_refresh;
-    Kill: m6_killed_puppet_keeps_the_refresh;
+/// Run by `make test-all`.
+mod long {
+    use super::{LossCause, assert_kept_by_agent, assert_lost_by_stock_puppet, has_puppet};
+
+    scenarios! {
+        Dependency: m1_failed_dependency_keeps_the_refresh;
+        Refresh: m2_failed_refresh_is_repeated;
+        Tags: m3_run_with_other_tags_keeps_the_refresh;
+        Noop: m4_noop_target_keeps_the_refresh;
+        Schedule: m5_target_outside_its_schedule_keeps_the_refresh;
+        Kill: m6_killed_puppet_keeps_the_refresh;
+    }
 }
 
 /// The catalog, with `creates` for Y.
@@ -307,7 +312,7 @@ async fn m29_result_is_read_from_the_report_of_puppet() {
 
 /// `rpc do ledger replay` makes the refreshes that a run of the real Puppet left, and those that follow from them.
 #[tokio::test]
-async fn ledger_replays_refreshes_of_real_puppet_runs() {
+async fn a13_1_ledger_replays_refreshes_of_real_puppet_runs() {
     if !has_puppet() {
         return;
     }

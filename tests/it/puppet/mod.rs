@@ -3,9 +3,7 @@
 //! Where Puppet is not installed, these tests are skipped if `MUSTER_TESTS_WITHOUT` names it; otherwise they fail.
 
 mod agent_mode;
-mod daemon_fleet;
-mod kill_windows;
 mod lost_refreshes;
-mod puppet_daemon;
+pub(crate) mod puppet_daemon;
 pub(crate) mod puppet_node;
 mod run_limit;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use muster_tests::puppet_daemons::prepare_puppet;
+use muster_tests::tier::repetitions;
 use muster_tests::{now, poll_until_ok, simulate_delay};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -14,8 +15,10 @@ use super::fixture::{
 
 const LEFT_TURN: &str = "the previous leader did not store the reply";
 
-/// Kills whichever instance leads, again and again, for a number of intervals.
-async fn kill_leaders_during(intervals: u64) {
+/// Also A3.5: one of two instances leads, and the other takes over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a3_2_kills_of_leaders_during_thirty_intervals_cause_no_second_run_and_no_gap() {
+    let intervals = repetitions(30) as u64;
     let fleet = ScheduleFixture::start().await;
     let mut schedulers = [
         fleet.start_scheduler("mq1.example.net", "scheduler1"),
@@ -57,12 +60,6 @@ fn assert_turns(node: &ScheduleNode, (begin, end): (u64, u64)) {
     }
 }
 
-/// Also A3.5: one of two instances leads, and the other takes over.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a3_2_kills_of_leaders_during_six_intervals_cause_no_second_run_and_no_gap() {
-    kill_leaders_during(6).await;
-}
-
 /// A leader that is stopped, as by an upgrade, gives up its lease: the other one does not wait for its end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a3_5_stopped_leader_is_replaced_at_once() {
@@ -87,36 +84,35 @@ async fn a3_5_stopped_leader_is_replaced_at_once() {
     await_leader("mq2.example.net").await;
 }
 
-/// A run that outlives the leader which has requested it.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn turn_of_a_killed_leader_is_in_the_history() {
-    let fleet = ScheduleFixture::start().await;
-    let mut scheduler = fleet.start_scheduler("mq1.example.net", "scheduler1");
-    let puppet = tempfile::tempdir().unwrap();
-    let config = prepare_puppet(puppet.path(), "web1.example.net");
-    std::fs::write(puppet.path().join("behaviour"), "0 5 5\n").unwrap();
-    let _node = fleet.start_node_with("web1.example.net", "{\"role\":\"web\"}", &config);
-    let filter = muster_filter::NodeFilter::default().with_words("role=web").unwrap();
-    let spec = json!({"agent": "puppet", "action": "runonce", "every": 40, "filter": filter, "timeout": 8});
-    fleet.add("puppet", &spec).await;
-    poll_until_ok("a turn has begun", Duration::from_mins(1), async || {
-        let shown = fleet.call("show", &json!({"name": "puppet"})).await;
-        if shown.data["outcomes"]["begun"] == 1 { Ok(()) } else { Err(shown.data) }
-    })
-    .await;
-    scheduler.daemon.kill_and_wait();
-    scheduler.daemon = scheduler.daemon.home().clone().start();
-    poll_until_ok("the turn has ended", Duration::from_mins(1), async || {
-        let history = fleet.call("history", &json!({"name": "puppet"})).await.data;
-        let entries = history["entries"].as_array().unwrap();
-        let turn = entries.iter().find(|entry| entry["outcome"] == "no_answer").cloned();
-        turn.map(|turn| assert_eq!(turn["reason"], LEFT_TURN)).ok_or(history)
-    })
-    .await;
-}
+/// Run by `make test-all`.
+mod long {
+    use super::{Duration, LEFT_TURN, ScheduleFixture, json, poll_until_ok, prepare_puppet};
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "takes three minutes; `make slow` runs it"]
-async fn a3_2_kills_of_leaders_during_thirty_intervals_cause_no_second_run_and_no_gap() {
-    kill_leaders_during(30).await;
+    /// A run that outlives the leader which has requested it.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn turn_of_a_killed_leader_is_in_the_history() {
+        let fleet = ScheduleFixture::start().await;
+        let mut scheduler = fleet.start_scheduler("mq1.example.net", "scheduler1");
+        let puppet = tempfile::tempdir().unwrap();
+        let config = prepare_puppet(puppet.path(), "web1.example.net");
+        std::fs::write(puppet.path().join("behaviour"), "0 5 5\n").unwrap();
+        let _node = fleet.start_node_with("web1.example.net", "{\"role\":\"web\"}", &config);
+        let filter = muster_filter::NodeFilter::default().with_words("role=web").unwrap();
+        let spec = json!({"agent": "puppet", "action": "runonce", "every": 40, "filter": filter, "timeout": 8});
+        fleet.add("puppet", &spec).await;
+        poll_until_ok("a turn has begun", Duration::from_mins(1), async || {
+            let shown = fleet.call("show", &json!({"name": "puppet"})).await;
+            if shown.data["outcomes"]["begun"] == 1 { Ok(()) } else { Err(shown.data) }
+        })
+        .await;
+        scheduler.daemon.kill_and_wait();
+        scheduler.daemon = scheduler.daemon.home().clone().start();
+        poll_until_ok("the turn has ended", Duration::from_mins(1), async || {
+            let history = fleet.call("history", &json!({"name": "puppet"})).await.data;
+            let entries = history["entries"].as_array().unwrap();
+            let turn = entries.iter().find(|entry| entry["outcome"] == "no_answer").cloned();
+            turn.map(|turn| assert_eq!(turn["reason"], LEFT_TURN)).ok_or(history)
+        })
+        .await;
+    }
 }

@@ -100,21 +100,26 @@ async fn runs_that_wait_for_a_permit_do_not_begin_after_a_pause() {
     assert_eq!(times(&blocked.puppet), "", "no run has begun");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn runs_that_wait_for_a_permit_do_not_begin_after_the_schedule_is_removed() {
-    let blocked = BlockedRun::start().await;
-    blocked.fleet.call("remove", &json!({"name": "puppet"})).await;
-    blocked.await_waiting(0).await;
-    blocked.permit.release().await;
-    assert_eq!(times(&blocked.puppet), "", "no run has begun");
-}
+/// Run by `make test-all`.
+mod long {
+    use super::{BlockedRun, ReplyStatus, json, spec, times};
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn runs_that_wait_for_a_permit_do_not_begin_after_the_schedule_is_replaced() {
-    let blocked = BlockedRun::start().await;
-    let text = blocked.fleet.grant("puppet", &spec()).sign(&blocked.fleet.author).unwrap();
-    let added = blocked.fleet.call("add", &json!({"grant": text, "replace": true})).await;
-    assert_eq!(added.statuscode, ReplyStatus::Ok, "{}", added.statusmsg);
-    blocked.await_cancelled_turn().await;
-    assert_eq!(times(&blocked.puppet), "", "no run has begun");
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn runs_that_wait_for_a_permit_do_not_begin_after_the_schedule_is_removed() {
+        let blocked = BlockedRun::start().await;
+        blocked.fleet.call("remove", &json!({"name": "puppet"})).await;
+        blocked.await_waiting(0).await;
+        blocked.permit.release().await;
+        assert_eq!(times(&blocked.puppet), "", "no run has begun");
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn runs_that_wait_for_a_permit_do_not_begin_after_the_schedule_is_replaced() {
+        let blocked = BlockedRun::start().await;
+        let text = blocked.fleet.grant("puppet", &spec()).sign(&blocked.fleet.author).unwrap();
+        let added = blocked.fleet.call("add", &json!({"grant": text, "replace": true})).await;
+        assert_eq!(added.statuscode, ReplyStatus::Ok, "{}", added.statusmsg);
+        blocked.await_cancelled_turn().await;
+        assert_eq!(times(&blocked.puppet), "", "no run has begun");
+    }
 }

@@ -46,25 +46,6 @@ async fn killed_command_is_noticed_through_the_broker() {
     drop(connection);
 }
 
-/// The broker disconnects a revoked caller, so no byte passes any more, and the node notices its absence.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn revoked_caller_loses_its_tunnels() {
-    let server = LoopbackServer::echo().await;
-    let mut fleet = TunnelFleet::start(&[server.port], "silence_seconds = 6").await;
-    let tunnel = fleet.open(server.port).await;
-    let mut connection = working_connection(&tunnel).await;
-    let caller = fleet.caller.clone();
-    let account = fleet.organisation.revoke_user(&caller);
-    fleet.organisation.push_account(&fleet.server, &account).await;
-    // The local end is closed, and the byte is not answered.
-    let _ = connection.write_all(b"y").await;
-    assert_eq!(connection.read(&mut [0; 1]).await.unwrap_or(0), 0);
-    let closed = fleet.closed_tunnels(1).await;
-    assert_eq!(closed[0]["reason"], "absent", "{closed:?}");
-    fleet.await_nothing_left(server.port).await;
-    tunnel.kill().await;
-}
-
 /// A stopped command keeps its subscription, so only its silence ends the tunnel.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn stopped_command_is_noticed_by_its_silence() {
@@ -118,4 +99,30 @@ async fn command_goes_on_with_the_next_daemon_and_a_restarted_broker() {
     })
     .await;
     drop(connection);
+}
+
+/// Run by `make test-all`.
+mod long {
+    use super::{LoopbackServer, TunnelFleet, working_connection};
+    use tokio::io::AsyncReadExt as _;
+    use tokio::io::AsyncWriteExt as _;
+
+    /// The broker disconnects a revoked caller, so no byte passes any more, and the node notices its absence.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn revoked_caller_loses_its_tunnels() {
+        let server = LoopbackServer::echo().await;
+        let mut fleet = TunnelFleet::start(&[server.port], "silence_seconds = 6").await;
+        let tunnel = fleet.open(server.port).await;
+        let mut connection = working_connection(&tunnel).await;
+        let caller = fleet.caller.clone();
+        let account = fleet.organisation.revoke_user(&caller);
+        fleet.organisation.push_account(&fleet.server, &account).await;
+        // The local end is closed, and the byte is not answered.
+        let _ = connection.write_all(b"y").await;
+        assert_eq!(connection.read(&mut [0; 1]).await.unwrap_or(0), 0);
+        let closed = fleet.closed_tunnels(1).await;
+        assert_eq!(closed[0]["reason"], "absent", "{closed:?}");
+        fleet.await_nothing_left(server.port).await;
+        tunnel.kill().await;
+    }
 }

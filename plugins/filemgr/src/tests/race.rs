@@ -13,9 +13,6 @@ use serde_json::{Value, json};
 
 use super::Machine;
 
-/// Rounds of calls during which the directory is repeatedly replaced.
-const CALLS: usize = 3000;
-
 /// Exchanges two names atomically until `stop` is set; returns the number of exchanges.
 fn exchange(one: &Path, other: &Path, stop: &AtomicBool) -> usize {
     let mut count = 0;
@@ -28,6 +25,19 @@ fn exchange(one: &Path, other: &Path, stop: &AtomicBool) -> usize {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn directory_replaced_by_a_link_during_a_call_is_not_followed() {
+    replace_directory_during(300).await;
+}
+
+/// Run by `make test-all`.
+mod long {
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn directory_replaced_by_a_link_during_three_thousand_calls_is_not_followed() {
+        super::replace_directory_during(3000).await;
+    }
+}
+
+/// Replaces a directory by a link and back as fast as possible during this many rounds of calls.
+async fn replace_directory_during(rounds: usize) {
     let machine = Machine::new();
     let at = |path: &str| machine.root.path().join(path);
     fs::create_dir_all(at("srv/app/dir/sub")).unwrap();
@@ -44,7 +54,7 @@ async fn directory_replaced_by_a_link_during_a_call_is_not_followed() {
         std::thread::spawn(move || exchange(&one, &other, &stop))
     };
     let mut read = 0;
-    for _ in 0..CALLS {
+    for _ in 0..rounds {
         if let Ok(found) = machine.path("read", "/srv/app/dir/file").await {
             assert_eq!(found["text"], json!("inside"));
             read += 1;

@@ -168,7 +168,7 @@ async fn reading_and_planning_do_not_wait_for_a_change() {
 
 /// During a change, Puppet's lock file contains the PID of a living process with a name that Puppet recognises.
 #[tokio::test]
-async fn puppet_lock_is_held_during_a_change() {
+async fn a10_8_puppet_lock_is_held_during_a_change() {
     let directory = tempfile::tempdir().unwrap();
     let lock = directory.path().join("agent_catalog_run.lock");
     let seen = directory.path().join("seen");

@@ -20,7 +20,7 @@ fn rule(answer: Result<Value, ActionError>) -> Option<String> {
 }
 
 #[tokio::test]
-async fn types_are_allowed_and_denied_by_option() {
+async fn a10_7_types_are_allowed_and_denied_by_option() {
     let exec = json!({"type": "exec", "name": "/bin/true"});
     let host = json!({"type": "Host", "name": "db", "ip": "10.0.0.1"});
     let cases = [

@@ -88,33 +88,6 @@ fn resources(schema: &TypeSchema, program: &Path) -> Vec<Map<String, Value>> {
 }
 
 #[tokio::test]
-async fn plan_runs_no_program_that_a_resource_names() {
-    let canary = Canary::new();
-    let engine = ResourceEngine::new(Arc::new(memory()));
-    let types: Vec<&str> = engine.type_schemas().map(|schema| schema.type_name).collect();
-    let machine = Machine::new(RealSystem::new("/".into()), json!({"allow_types": types}));
-    let program = canary.program();
-    let climbing = format!("../..{}", program.display());
-    let mut evaluated = 0;
-    for schema in engine.type_schemas() {
-        let type_name = schema.type_name;
-        for title in [program.display().to_string(), climbing.clone(), "canary".to_owned()] {
-            let asked = json!({"type": type_name, "name": title});
-            drop(machine.ask("find", asked.clone()).await);
-            for words in resources(schema, &program) {
-                let mut asked = asked.clone();
-                asked.as_object_mut().unwrap().extend(words);
-                evaluated += usize::from(machine.ask("plan", asked.clone()).await.is_ok());
-                assert!(!canary.has_run(), "plan of {asked}");
-            }
-        }
-        drop(machine.ask("search", json!({"type": type_name})).await);
-        assert!(!canary.has_run(), "search of {type_name}");
-    }
-    assert!(evaluated > 100, "only {evaluated} plans were accepted");
-}
-
-#[tokio::test]
 async fn plan_reports_guards_and_only_do_runs_them() {
     let canary = Canary::new();
     let machine =
@@ -142,4 +115,36 @@ async fn plan_reports_guards_and_only_do_runs_them() {
     let asked = json!({"type": "exec", "name": "/bin/true", "unless": program, "noop": true});
     machine.ask("do", asked).await.unwrap();
     assert!(canary.has_run());
+}
+
+/// Run by `make test-all`.
+mod long {
+    use super::{Arc, Canary, Machine, RealSystem, ResourceEngine, json, memory, resources};
+
+    #[tokio::test]
+    async fn plan_runs_no_program_that_a_resource_names() {
+        let canary = Canary::new();
+        let engine = ResourceEngine::new(Arc::new(memory()));
+        let types: Vec<&str> = engine.type_schemas().map(|schema| schema.type_name).collect();
+        let machine = Machine::new(RealSystem::new("/".into()), json!({"allow_types": types}));
+        let program = canary.program();
+        let climbing = format!("../..{}", program.display());
+        let mut evaluated = 0;
+        for schema in engine.type_schemas() {
+            let type_name = schema.type_name;
+            for title in [program.display().to_string(), climbing.clone(), "canary".to_owned()] {
+                let asked = json!({"type": type_name, "name": title});
+                drop(machine.ask("find", asked.clone()).await);
+                for words in resources(schema, &program) {
+                    let mut asked = asked.clone();
+                    asked.as_object_mut().unwrap().extend(words);
+                    evaluated += usize::from(machine.ask("plan", asked.clone()).await.is_ok());
+                    assert!(!canary.has_run(), "plan of {asked}");
+                }
+            }
+            drop(machine.ask("search", json!({"type": type_name})).await);
+            assert!(!canary.has_run(), "search of {type_name}");
+        }
+        assert!(evaluated > 100, "only {evaluated} plans were accepted");
+    }
 }

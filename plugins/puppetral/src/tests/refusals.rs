@@ -6,7 +6,7 @@ use serde_json::json;
 use super::{Machine, memory, output, scratch};
 
 #[tokio::test]
-async fn invalid_request_is_refused_before_any_change() {
+async fn a10_3_invalid_request_is_refused_before_any_change() {
     let cases = [
         (json!({"type": "usr", "name": "rip"}), "did you mean `user`?"),
         (json!({"type": "user", "name": "rip", "shel": "/bin/sh"}), "did you mean `shell`?"),
@@ -40,7 +40,7 @@ async fn invalid_request_is_refused_before_any_change() {
 }
 
 #[tokio::test]
-async fn failed_change_returns_its_error_and_events() {
+async fn a10_2_failed_change_returns_its_error_and_events() {
     let system = memory();
     system.script_output(&["/bin/a"], output(3, "no such luck\n"));
     let machine = Machine::new(system, json!({"allow_types": ["exec"]}));

@@ -10,9 +10,9 @@ use muster_tests::puppetserver::PuppetServer;
 use muster_tests::{now, poll_until_ok, simulate_delay};
 use serde_json::Value;
 
-use super::RECOVERY_TIMEOUT;
-use super::nodes::{MachineNodes, node_name};
 use super::puppet_runs::MACHINES;
+use crate::machines::RECOVERY_TIMEOUT;
+use crate::machines::nodes::{MachineNodes, node_name};
 
 /// The scheduler of this fleet runs here.
 const SCHEDULER: &str = "m1";

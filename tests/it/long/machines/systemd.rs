@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use muster_tests::{poll_until_ok, simulate_delay};
 
-use super::RECOVERY_TIMEOUT;
-use super::nodes::{MachineNodes, NodeOptions};
+use crate::machines::RECOVERY_TIMEOUT;
+use crate::machines::nodes::{MachineNodes, NodeOptions};
 use crate::packaging::documented_scores;
 
 /// A property of the unit.

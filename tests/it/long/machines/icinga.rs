@@ -10,7 +10,7 @@ use muster_tests::poll_until_ok;
 use serde_json::{Value, json};
 
 use super::checks::{NAGIOS_HOST, PLUGINS, change_dummy};
-use super::nodes::{MachineNodes, node_name};
+use crate::machines::nodes::{MachineNodes, node_name};
 
 /// The name in Icinga's certificate.
 const ICINGA: &str = "icinga.example.net";
@@ -205,7 +205,7 @@ async fn last_result(nodes: &MachineNodes, service: &str) -> Value {
 
 async fn await_icinga(nodes: &MachineNodes, code: u8, output: &str) {
     let what = format!("Icinga has {output}");
-    poll_until_ok(&what, super::RECOVERY_TIMEOUT, async || {
+    poll_until_ok(&what, crate::machines::RECOVERY_TIMEOUT, async || {
         let found = last_result(nodes, "check_dummy").await;
         let is_expected =
             found["state"].as_f64() == Some(f64::from(code)) && found["output"] == json!(output);

@@ -8,6 +8,7 @@ use std::time::Duration;
 use muster_client::{CallEvent, CallTarget, RpcCall};
 use muster_filter::NodeFilter;
 use muster_tests::rpcd::Rpcd;
+use muster_tests::tier::repetitions;
 use muster_tests::{await_state, poll_until_ok, simulate_delay};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -225,13 +226,13 @@ async fn call_until_over(base: &FaultFixture, finished: &AtomicBool) -> Vec<Call
 }
 
 /// Kills the daemon at random moments, after freezing it in some rounds, and replays the captured messages.
-async fn kill_fifty_times(base: &FaultFixture, finished: &AtomicBool) -> u64 {
+async fn kill_again_and_again(base: &FaultFixture, finished: &AtomicBool) -> u64 {
     let seed = 20_261_122;
     print_figures(&format!("seed {seed}"));
     let mut rng = StdRng::seed_from_u64(seed);
     let mut node = base.start().await;
     let (mut repeated, mut from) = (0, 0);
-    for round in 0..50 {
+    for round in 0..repetitions(50) {
         let (so_far, more) = (base.captured().len(), rng.random_range(0..9));
         await_state("requests are sent", || base.captured().len() >= so_far + more).await;
         simulate_delay(Duration::from_millis(rng.random_range(0..40))).await;
@@ -260,7 +261,7 @@ async fn daemon_killed_at_random_moments_repeats_nothing_and_loses_nothing_silen
     let base = Box::pin(FaultFixture::new("")).await;
     let finished = AtomicBool::new(false);
     let calls = futures_util::future::join_all((0..3).map(|_| call_until_over(&base, &finished)));
-    let (results, repeated) = tokio::join!(calls, kill_fifty_times(&base, &finished));
+    let (results, repeated) = tokio::join!(calls, kill_again_and_again(&base, &finished));
     let entries: Vec<CallRecord> = results.into_iter().flatten().collect();
     let effects = base.effects();
     let twice: BTreeMap<_, _> = effects.iter().filter(|(_, times)| **times > 1).collect();
@@ -279,7 +280,7 @@ async fn daemon_killed_at_random_moments_repeats_nothing_and_loses_nothing_silen
     }
     assert!(effects.keys().all(|request| known.contains(request)));
     assert!(matches!(entries.last().map(|entry| &entry.result), Some(CallResult::Finished { .. })));
-    assert!(answered > 50, "{answered} answered, {missing} missing");
+    assert!(answered > repetitions(50), "{answered} answered, {missing} missing");
     print_figures(&format!(
         "{NODE}: {answered} answered, {missing} reported as missing, {repeated} messages replayed, {} executed",
         effects.len()

@@ -5,7 +5,7 @@
 
 use serde_json::json;
 
-use super::nodes::{MachineNodes, NodeOptions};
+use crate::machines::nodes::{MachineNodes, NodeOptions};
 
 const CONFIGURATION: &str = "[plugins.catalog]\nenabled = true\n";
 

@@ -5,7 +5,7 @@
 
 use serde_json::Value;
 
-use super::nodes::{MachineNodes, NodeOptions};
+use crate::machines::nodes::{MachineNodes, NodeOptions};
 
 const CONFIGURATION: &str = "[plugins.shell]\nenabled = true\n[plugins.catalog]\nenabled = true\n";
 

@@ -9,9 +9,9 @@ use muster_tests::poll_until_ok;
 use muster_tests::puppetserver::PuppetServer;
 use serde_json::{Value, json};
 
-use super::RECOVERY_TIMEOUT;
-use super::fleet::MachineFleet;
-use super::nodes::{MachineNodes, node_name};
+use crate::machines::RECOVERY_TIMEOUT;
+use crate::machines::fleet::MachineFleet;
+use crate::machines::nodes::{MachineNodes, node_name};
 use crate::operator_rotation::copy_directory;
 
 /// Short delays. Without the fleet's budget, in which a node has one place per minute.

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use muster_tests::command::describe_output;
 use muster_tests::poll_until_ok;
 
-use super::RECOVERY_TIMEOUT;
-use super::nodes::node_name;
 use super::ssh::SshMachines;
+use crate::machines::RECOVERY_TIMEOUT;
+use crate::machines::nodes::node_name;
 
 /// Bytes of a file that is copied to compare the throughput.
 const COPIED_BYTES: usize = 100 * 1024 * 1024;

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use super::nodes::{MachineNodes, NodeOptions};
+use crate::machines::nodes::{MachineNodes, NodeOptions};
 
 const CONFIGURATION: &str = "[plugins.catalog]\nenabled = true\n";
 

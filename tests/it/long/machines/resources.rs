@@ -12,9 +12,9 @@ use muster_tests::command::describe_output;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::fleet::MachineFleet;
-use super::nodes::{MachineNodes, NodeOptions};
 use super::resource_cases::{CASES, ResourceCase};
+use crate::machines::fleet::MachineFleet;
+use crate::machines::nodes::{MachineNodes, NodeOptions};
 
 /// By default, the agent refuses the type `exec`.
 const CONFIGURATION: &str = "[plugins.puppetral]\ndeny_types = []\n";
@@ -52,7 +52,7 @@ fn write_repository(directory: &Path) {
             .unwrap();
         assert!(built.status.success(), "{built:?}");
     }
-    super::apt_repository::write_index(directory);
+    crate::machines::apt_repository::write_index(directory);
 }
 
 /// Prints what `puppet resource TYPE NAME` prints, for many resources in one process. Each argument is `TYPE/NAME`.

@@ -8,9 +8,9 @@ use muster_tests::command::{describe_output, find_program};
 use muster_tests::poll_until_ok;
 use serde_json::Value;
 
-use super::RECOVERY_TIMEOUT;
 use super::icinga::check_icinga;
-use super::nodes::{MachineNodes, NodeOptions, node_name};
+use crate::machines::RECOVERY_TIMEOUT;
+use crate::machines::nodes::{MachineNodes, NodeOptions, node_name};
 
 /// Debian's plugins with their arguments, and whether they are OK on a machine that was just booted.
 pub(super) const PLUGINS: [(&str, &str, bool); 8] = [

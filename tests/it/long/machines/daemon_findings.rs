@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use muster_tests::poll_until_ok;
 use serde_json::json;
 
-use super::RECOVERY_TIMEOUT;
-use super::apt_repository::USE_OWN_PACKAGES;
-use super::nodes::{MachineNodes, NodeOptions, node_name};
+use crate::machines::RECOVERY_TIMEOUT;
+use crate::machines::apt_repository::USE_OWN_PACKAGES;
+use crate::machines::nodes::{MachineNodes, NodeOptions, node_name};
 
 const CONFIGURATION: &str = "[plugins.catalog]\nenabled = true\n";
 

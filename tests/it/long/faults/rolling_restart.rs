@@ -28,13 +28,6 @@ async fn rolling_restart_loses_no_request() {
     Box::pin(restart_all_servers(300)).await;
 }
 
-/// Connecting 3,000 nodes takes about a minute; `make slow` runs it.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "takes some minutes; run by make slow"]
-async fn rolling_restart_with_3000_nodes_loses_no_request() {
-    Box::pin(restart_all_servers(3000)).await;
-}
-
 async fn restart_all_servers(node_count: usize) {
     let organisation = Organisation::new(&["muster"]);
     let mut cluster = Cluster::start(&organisation).await;
@@ -95,4 +88,15 @@ async fn call_until_done(
         });
     }
     calls.join_all().await
+}
+
+/// Run by `make slow`.
+mod slow {
+    use super::restart_all_servers;
+
+    /// Connecting 3,000 nodes takes about a minute.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn rolling_restart_with_3000_nodes_loses_no_request() {
+        Box::pin(restart_all_servers(3000)).await;
+    }
 }

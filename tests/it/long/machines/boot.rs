@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::nodes::{MachineNodes, NodeOptions};
+use crate::machines::nodes::{MachineNodes, NodeOptions};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn machines_boot_answer_and_return_after_a_power_cut() {

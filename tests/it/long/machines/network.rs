@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use muster_tests::simulate_delay;
 
-use super::load::{RequestLoad, compare_records, connect_client};
-use super::nodes::{MachineNodes, NodeOptions};
+use crate::machines::load::{RequestLoad, compare_records, connect_client};
+use crate::machines::nodes::{MachineNodes, NodeOptions};
 
 const MACHINES: usize = 6;
 /// How long each fault lasts. A node sends a ping each 30 s at the latest, so a partition outlasts one.

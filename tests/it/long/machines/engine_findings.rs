@@ -6,8 +6,8 @@
 use muster_tests::command::describe_output;
 use serde_json::Value;
 
-use super::apt_repository::USE_OWN_PACKAGES;
-use super::nodes::{MachineNodes, NodeOptions};
+use crate::machines::apt_repository::USE_OWN_PACKAGES;
+use crate::machines::nodes::{MachineNodes, NodeOptions};
 
 /// An init script, a static unit, files to tidy, and a package that cannot be configured.
 const PREPARE: &str = r#"

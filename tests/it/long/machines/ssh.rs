@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use muster_tests::command::describe_output;
 use muster_tests::poll_until_ok;
 
-use super::RECOVERY_TIMEOUT;
-use super::nodes::{MachineNodes, NodeOptions, node_name};
+use crate::machines::RECOVERY_TIMEOUT;
+use crate::machines::nodes::{MachineNodes, NodeOptions, node_name};
 
 const ROUNDS: usize = 10;
 const DIRECTORY: &str =

@@ -11,8 +11,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{Child, ChildStdin, ChildStdout};
 use tokio::time::timeout;
 
-use super::RECOVERY_TIMEOUT;
-use super::nodes::{MachineNodes, NodeOptions};
+use crate::machines::RECOVERY_TIMEOUT;
+use crate::machines::nodes::{MachineNodes, NodeOptions};
 
 const CONFIGURATION: &str = "[plugins.motd]\noutputs = [{ path = \"/run/motd.d/muster\" }, { path = \"/run/muster/motd\" }, \
     { path = \"/etc/issue.d/muster.issue\", target = \"issue\" }]\n";

@@ -15,8 +15,8 @@ use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 use serde_json::{Value, json};
 
-use super::nodes::{MachineNodes, NodeOptions, node_name};
-use super::organisation::OperatorHost;
+use crate::machines::nodes::{MachineNodes, NodeOptions, node_name};
+use crate::machines::organisation::OperatorHost;
 
 const CUTS: usize = 10;
 /// The latest moment of the request after the start of a cut.

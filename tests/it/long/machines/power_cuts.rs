@@ -13,10 +13,10 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde_json::{Value, json};
 
-use super::RECOVERY_TIMEOUT;
-use super::fleet::MachineFleet;
-use super::nodes::{MachineNodes, NodeOptions, count_answers, node_name};
-use super::organisation::OperatorHost;
+use crate::machines::RECOVERY_TIMEOUT;
+use crate::machines::fleet::MachineFleet;
+use crate::machines::nodes::{MachineNodes, NodeOptions, count_answers, node_name};
+use crate::machines::organisation::OperatorHost;
 
 /// Rounds; in each, all machines lose their power once: 4 × 13 = 52.
 const ROUNDS: usize = 13;

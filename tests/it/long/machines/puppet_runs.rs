@@ -11,9 +11,10 @@ use muster_tests::puppetserver::PuppetServer;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-use super::fleet::MachineFleet;
-use super::nodes::{MachineNodes, NodeOptions, node_name};
-use super::{RECOVERY_TIMEOUT, again_runs, scheduled_runs};
+use super::{again_runs, scheduled_runs};
+use crate::machines::RECOVERY_TIMEOUT;
+use crate::machines::fleet::MachineFleet;
+use crate::machines::nodes::{MachineNodes, NodeOptions, node_name};
 
 pub(super) const MACHINES: usize = 10;
 const LIMIT: usize = 4;
@@ -99,44 +100,6 @@ async fn start_machines(server: &PuppetServer) -> Option<(MachineNodes, JoinHand
     Some((nodes, relay))
 }
 
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs ten minutes of a machine that does nothing else; `make slow` runs it"]
-async fn puppetserver_runs_of_a_schedule_are_spread_yield_and_catch_up() {
-    let Some(server) = PuppetServer::start().await else { return };
-    let Some((nodes, relay)) = start_machines(&server).await else { return };
-    scheduled_runs::schedule_spreads_runs_yields_and_catches_up(&nodes, &server).await;
-    relay.abort();
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn puppetserver_runs_on_ten_machines_keep_the_limit() {
-    let Some(server) = PuppetServer::start().await else { return };
-    let Some((nodes, relay)) = start_machines(&server).await else { return };
-    let machines = &nodes.machines;
-    let names = machines.names();
-
-    let limit = LIMIT.to_string();
-    let (document, code) =
-        nodes.operator.run_json(&["puppet", "runall", &limit, "--yes", "--force"]).await;
-    assert_eq!(code, 0, "{document:#}");
-    let contents =
-        join_all(names.iter().map(|machine| machines.sh(machine, "cat /etc/motd"))).await;
-    assert!(contents.iter().all(|content| content == "from puppet"), "{contents:?}");
-    let (highest, counts) = measure_runs(machines).await;
-    println!("{MACHINES} runs, at most {highest} at the same time");
-    assert!(highest <= LIMIT, "{highest} runs at the same time, the limit is {LIMIT}");
-    // The server compiles one catalog at a time, so the work of concurrent runs need not overlap; their locks do.
-    assert_eq!(document["proof"]["highest_concurrency"], LIMIT, "{document:#}");
-    assert!(counts.iter().all(|count| *count == 1), "runs of each machine: {counts:?}");
-
-    restart_waits_for_the_run(&nodes).await;
-    interactive_run_and_requested_run_do_not_overlap(&nodes, "m2").await;
-    requested_run_refuses_an_interactive_run(&nodes, "m3").await;
-    again_runs::machines_get_the_runs_that_they_need(&nodes, &server).await;
-    again_runs::loop_is_stopped_and_named(&nodes, &server).await;
-    relay.abort();
-}
-
 /// `rpcd restart-when-idle`, started with systemd-run during a run, restarts the service after that run.
 async fn restart_waits_for_the_run(nodes: &MachineNodes) {
     let machines = &nodes.machines;
@@ -215,4 +178,51 @@ async fn requested_run_refuses_an_interactive_run(nodes: &MachineNodes, machine:
     assert!(text.contains("Run of Puppet configuration client already in progress"), "{text}");
     assert_eq!(code, 0, "{document:#}");
     assert_eq!(read_moments(machines, machine).await, ["begin", "end"]);
+}
+
+/// Run by `make slow`.
+mod slow {
+    use super::{
+        LIMIT, MACHINES, PuppetServer, again_runs,
+        interactive_run_and_requested_run_do_not_overlap, join_all, measure_runs,
+        requested_run_refuses_an_interactive_run, restart_waits_for_the_run, scheduled_runs,
+        start_machines,
+    };
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn puppetserver_runs_on_ten_machines_keep_the_limit() {
+        let Some(server) = PuppetServer::start().await else { return };
+        let Some((nodes, relay)) = start_machines(&server).await else { return };
+        let machines = &nodes.machines;
+        let names = machines.names();
+
+        let limit = LIMIT.to_string();
+        let (document, code) =
+            nodes.operator.run_json(&["puppet", "runall", &limit, "--yes", "--force"]).await;
+        assert_eq!(code, 0, "{document:#}");
+        let contents =
+            join_all(names.iter().map(|machine| machines.sh(machine, "cat /etc/motd"))).await;
+        assert!(contents.iter().all(|content| content == "from puppet"), "{contents:?}");
+        let (highest, counts) = measure_runs(machines).await;
+        println!("{MACHINES} runs, at most {highest} at the same time");
+        assert!(highest <= LIMIT, "{highest} runs at the same time, the limit is {LIMIT}");
+        // The server compiles one catalog at a time, so the work of concurrent runs need not overlap; their locks do.
+        assert_eq!(document["proof"]["highest_concurrency"], LIMIT, "{document:#}");
+        assert!(counts.iter().all(|count| *count == 1), "runs of each machine: {counts:?}");
+
+        restart_waits_for_the_run(&nodes).await;
+        interactive_run_and_requested_run_do_not_overlap(&nodes, "m2").await;
+        requested_run_refuses_an_interactive_run(&nodes, "m3").await;
+        again_runs::machines_get_the_runs_that_they_need(&nodes, &server).await;
+        again_runs::loop_is_stopped_and_named(&nodes, &server).await;
+        relay.abort();
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn puppetserver_runs_of_a_schedule_are_spread_yield_and_catch_up() {
+        let Some(server) = PuppetServer::start().await else { return };
+        let Some((nodes, relay)) = start_machines(&server).await else { return };
+        scheduled_runs::schedule_spreads_runs_yields_and_catches_up(&nodes, &server).await;
+        relay.abort();
+    }
 }

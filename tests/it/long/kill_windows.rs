@@ -18,8 +18,8 @@ use nix::sys::stat::Mode;
 use nix::unistd::{Pid, mkfifo};
 use serde_json::{Value, json};
 
-use super::puppet_daemon::PuppetDaemonFixture;
-use super::puppet_node::{PuppetNode, has_puppet};
+use crate::puppet::puppet_daemon::PuppetDaemonFixture;
+use crate::puppet::puppet_node::{PuppetNode, has_puppet};
 
 /// When Puppet is killed.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -1,0 +1,8 @@
+//! Tests that `make test` leaves out: `make test-all` runs them.
+
+mod clusters;
+mod daemon_fleet;
+mod faults;
+mod kill_windows;
+mod machines;
+mod permit_store_faults;
