@@ -1,20 +1,18 @@
-# `make test` runs everything that CI runs. `make help` lists the targets.
+# `make test` runs what CI runs, and `make test-all` the rest, too. `make help` lists the targets; tools/test has the phases of both.
 
 SHELL := /bin/bash
 TOOLS := $(CURDIR)/target/tools
 export PATH := $(TOOLS):$(HOME)/.cargo/bin:$(PATH)
 export CARGO_TERM_COLOR ?= never
-# Tests mostly wait for programs and elections: with one test for each processor, the processors are idle for 40 % of the time.
-export NEXTEST_TEST_THREADS ?= $(shell echo $$(($$(nproc) * 3 / 2)))
 BUILD := $(or $(CARGO_TARGET_DIR),target)
-PROFILE ?= release
+PROFILE ?= demo
 
-.PHONY: help demo demo-provision test check fmt lint unit slow doc docs deny audit sbom tools puppet ansible packaging parity bench bench-permits bench-gate bench-baseline bench-programs faults machines fuzz deb rpm image release install clean
+.PHONY: help demo demo-provision test test-all slow fmt lint unit doc docs deny audit sbom tools puppet ansible packaging parity bench bench-permits bench-gate bench-baseline bench-programs faults machines fuzz deb rpm image release install clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
 
-demo: ## start a broker and five nodes, run example requests, and remove everything (PROFILE=dev builds faster)
+demo: ## start a broker and five nodes, run example requests, and remove everything (PROFILE=release: as in packages, builds longer)
 	@tools/fetch $(TOOLS) demo
 	cargo build --locked --profile $(PROFILE) --bin rpc --bin rpcd
 	@tools/demo $(BUILD)/$(PROFILE:dev=debug)
@@ -23,24 +21,23 @@ demo-provision: tools puppet ## enrol ten new machines with a real Puppet Server
 	@cargo build --quiet --release --bin rpc --bin rpcd
 	@tools/demo-provision target/release
 
-test: fmt lint unit machines doc docs deny ## run everything that CI runs
+test: ## run everything that CI runs: the short tests, format, lint, the first pages, licences
+	tools/test
+
+test-all: ## also the long tests: machines, clusters, faults, Puppet Server, all pages, the API documentation; writes target/test-all.json
+	tools/test all
+
+slow: ## run the tests that take more than ten minutes each
+	tools/test slow tests
 
 fmt: ## check the format of the code
 	cargo fmt --all --check
 
-lint: ## run clippy on all targets, warnings are errors; check the limits for names and module cycles
-	cargo clippy --workspace --all-targets --locked -- -D warnings
-	tools/names --check
+lint: ## compile everything with clippy, warnings are errors; check the limits for names and module cycles
+	tools/test test build names
 
-unit: tools puppet ansible packaging ## run all tests, with a real nats-server; run the commands in the documentation
-	cargo build --locked --bin rpc --bin rpcd
-	cargo nextest run --workspace --locked -E 'not test(/^machines::/)'
-	cargo test --workspace --doc --locked --quiet
-	tools/check-docs target/debug
-
-slow: tools puppet ## run the tests that `make test` leaves out: two minutes with a real Puppet Server, a copy of 4 GB, five minutes of leader kills, a rolling restart with 3,000 nodes
-	cargo build --locked --bin rpc --bin rpcd
-	cargo nextest run --workspace --locked --run-ignored only -E 'test(agent_mode) | test(run_and_copy) | test(permit_store_faults) | test(rolling_restart) | test(/^schedules::leaders::/) | test(runs_of_a_schedule)'
+unit: ## run the short tests only, with all that they need
+	tools/test test tests
 
 doc: ## build the API documentation; warnings, such as broken links, are errors
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
@@ -72,8 +69,8 @@ packaging:
 	@tools/fetch-packaging
 
 parity: tools puppet ## apply N random catalogs (default 200) with Puppet and with rpcd, and compare the results
-	cargo build --quiet --locked --bin rpcd
-	PARITY_N=$(or $(N),200) cargo nextest run --workspace --locked -E 'test(parity::)'
+	cargo build --workspace --bins --tests --locked --quiet
+	PARITY_N=$(or $(N),200) cargo nextest run --workspace --locked --profile all -E 'test(parity::)'
 
 LOAD := target/release/load
 
@@ -93,15 +90,12 @@ bench-programs:
 	@cargo build --quiet --release --locked --bin rpc --bin rpcd --bin load
 
 faults: tools ## run the fault tests of tests/it/faults N times in a row (default 10)
-	cargo build --quiet --locked --bin rpc --bin rpcd
+	cargo build --workspace --bins --tests --locked --quiet
 	tools/faults $(or $(N),10)
 
-machines: tools puppet packaging ## run the tests on booted Debian machines (needs root; prints what is missing otherwise)
-	@tools/fetch-machines
-	@if tools/machines check; then \
-	  cargo build --locked --bin rpc --bin rpcd && tools/machines base --with puppet --with programs && \
-	  cargo nextest run --workspace --locked -E 'test(/^machines::/)'; \
-	else echo "machines: the tests on booted machines were NOT run"; fi
+machines: ## run all tests on booted Debian machines (needs root)
+	tools/test all build tools machines
+	cargo nextest run --workspace --locked --profile all -E 'test(/(^|::)machines::/)'
 
 fuzz: ## fuzz each decoder for one minute (needs nightly and cargo-fuzz)
 	tools/fuzz
