@@ -1,7 +1,7 @@
 //! The tier of a test run: `make test` repeats what must never fail ten times less often than `make test-all` does.
 
-/// `test`, `all` or `slow`; set by `tools/test`.
-const TIER_VARIABLE: &str = "MUSTER_TESTS_TIER";
+/// The profile of nextest that runs the test: `default`, `all` or `slow`. Set by nextest.
+const PROFILE_VARIABLE: &str = "NEXTEST_PROFILE";
 /// How many times less often the tier `test` repeats something.
 const SHORT_DIVISOR: usize = 10;
 
@@ -17,5 +17,5 @@ pub fn case_step(short: usize) -> usize {
 
 /// Whether long tests run, too.
 pub fn is_long() -> bool {
-    std::env::var(TIER_VARIABLE).is_ok_and(|tier| tier != "test")
+    std::env::var(PROFILE_VARIABLE).is_ok_and(|profile| profile != "default")
 }

@@ -21,7 +21,7 @@ use tokio::time::{Instant, timeout};
 use uuid::Uuid;
 
 use crate::http::DirectoryHttpOptions;
-use crate::liveness::Presence;
+use crate::liveness::{DEFAULT_GRACE_SECONDS, Presence};
 use crate::node_table::StoredNode;
 use crate::page::{JSON_NAME_BYTES, MAX_PAGE_BYTES, count_fitting, row_bytes};
 use crate::query::RecordFilter;
@@ -63,7 +63,13 @@ impl DirectoryOptions {
 impl Default for DirectoryOptions {
     fn default() -> Self {
         let (credentials, http) = (PathBuf::default(), DirectoryHttpOptions::default());
-        Self { enabled: false, credentials, conditions: true, grace_seconds: 30, http }
+        Self {
+            enabled: false,
+            credentials,
+            conditions: true,
+            grace_seconds: DEFAULT_GRACE_SECONDS,
+            http,
+        }
     }
 }
 

@@ -8,8 +8,8 @@ use std::time::Duration;
 use muster_wire::Millis;
 use tokio::time::Instant;
 
-/// Time that a heartbeat may be late, by default.
-pub(crate) const DEFAULT_GRACE: Duration = Duration::from_secs(30);
+/// Time that a heartbeat may be late, by default, in seconds.
+pub(crate) const DEFAULT_GRACE_SECONDS: u32 = 30;
 
 /// Whether a node is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,6 +96,7 @@ mod tests {
     use super::*;
 
     const INTERVAL: Duration = Duration::from_mins(1);
+    const DEFAULT_GRACE: Duration = Duration::from_secs(30);
 
     #[test]
     fn node_is_missing_after_two_intervals_and_the_grace_period() {

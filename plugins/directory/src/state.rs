@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use crate::liveness::DEFAULT_GRACE;
+use crate::liveness::DEFAULT_GRACE_SECONDS;
 use crate::node_table::NodeTable;
 
 /// Changes that are remembered for live queries. A query that is further behind reads everything again.
@@ -63,7 +63,7 @@ impl Default for DirectoryHandle {
             table: NodeTable::default(),
             is_ready: false,
             listening: None,
-            grace: DEFAULT_GRACE,
+            grace: Duration::from_secs(DEFAULT_GRACE_SECONDS.into()),
             refused: 0,
             forgotten: HashMap::new(),
             changes: VecDeque::new(),
