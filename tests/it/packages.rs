@@ -15,6 +15,8 @@ use muster_tests::tools::is_skipped;
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::machines::nodes::build_packages;
+
 /// The files of muster-puppet below the directory of modules.
 const MODULE_FILES: &str = "\
 -rwxr-xr-x bin/enc
@@ -135,9 +137,17 @@ fn debian_packages_have_the_described_files_and_scripts() {
     if lacks("dpkg-deb") {
         return;
     }
-    let out = TempDir::new().unwrap();
-    let packages = make_packages(&["deb"], "0.1.0", out.path(), &[]);
-    let [client, node, broker, module] = &packages[..] else { panic!("{packages:?}") };
+    let directory = build_packages("0.1.0");
+    let find = |name: &str| {
+        let mut entries = fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().path());
+        entries
+            .find(|path| {
+                path.file_name().unwrap().to_string_lossy().starts_with(&format!("{name}_"))
+            })
+            .unwrap()
+    };
+    let packages = ["muster", "muster-node", "muster-broker", "muster-puppet"].map(find);
+    let [client, node, broker, module] = &packages;
     let is_listed = |path: &str| {
         !(path.contains("/examples/policies/") || path.contains("/rpcd-"))
             || path.ends_with("/default.policy")

@@ -63,7 +63,7 @@ async fn directory_knows_hard_states_and_missing_nodes() {
     // Results without a hard change write no record.
     let record = async || {
         let (document, _) = fleet.rpc.run_json(&["node", "node1"]).await;
-        document["record_time"].clone()
+        (document["record_time"].clone(), document)
     };
     let before = record().await;
     good.daemon.home().write("result", "echo 'other output'; exit 0", 0o644);
@@ -73,7 +73,8 @@ async fn directory_knows_hard_states_and_missing_nodes() {
     })
     .await;
     await_checks(&fleet, "the states are as before", |found| states(found) == both).await;
-    assert_eq!(record().await, before);
+    let (after, document) = record().await;
+    assert_eq!(after, before.0, "{:#}\n{document:#}", before.1);
     let query = "{'state.checks.critical': {$gt: 0}, 'state.checks.checks.x.state': 'critical'}";
     let output = fleet.rpc.run(&["find", "--dm", "directory", "-Q", query]).await;
     assert_eq!(String::from_utf8_lossy(&output.stdout), "node2\n", "{}", describe_output(&output));

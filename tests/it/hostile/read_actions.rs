@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use muster_ddl::BUILTIN_AGENTS;
 use muster_tests::organisation::Organisation;
 use muster_tests::rpcd::DaemonHome;
+use muster_tests::tier::case_step;
 use muster_wire::identity::SubjectName;
 use muster_wire::request::Request;
 use muster_wire::status::ReplyStatus;
@@ -192,7 +193,7 @@ async fn read_actions_start_no_program_that_the_caller_names() {
     for read_action in &actions {
         let name = format!("{} {}", read_action.agent, read_action.action);
         let count = executed.entry(name.clone()).or_default();
-        for data in read_action.build_inputs(&canary) {
+        for data in read_action.build_inputs(&canary).into_iter().step_by(case_step(7)) {
             let request = Request {
                 agent: SubjectName::parse(&read_action.agent).unwrap(),
                 action: SubjectName::parse(&read_action.action).unwrap(),

@@ -110,8 +110,11 @@ pub(crate) fn build_packages(version: &str) -> PathBuf {
     let built = metadata.modified().unwrap().duration_since(std::time::UNIX_EPOCH).unwrap();
     let parent = binaries.join("machines-packages");
     let packages = parent.join(format!("{version}-{}", built.as_nanos()));
+    std::fs::create_dir_all(&parent).unwrap();
+    let lock = std::fs::File::create(parent.join(format!("{version}.lock"))).unwrap();
+    lock.lock().unwrap();
     if !packages.is_dir() {
-        std::fs::create_dir_all(&parent).unwrap();
+        remove_outdated(&parent, version);
         let part = TempDir::new_in(&parent).unwrap();
         let tool = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tools/package");
         run(Command::new(tool)
@@ -119,10 +122,20 @@ pub(crate) fn build_packages(version: &str) -> PathBuf {
             .arg(binaries)
             .arg("--out")
             .arg(part.path()));
-        // Another test may have been faster.
-        let _ = std::fs::rename(part.keep(), &packages);
+        std::fs::rename(part.keep(), &packages).unwrap();
     }
     packages
+}
+
+/// Removes the packages that earlier programs were put into.
+fn remove_outdated(parent: &Path, version: &str) {
+    for entry in std::fs::read_dir(parent).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy();
+        if name.starts_with(&format!("{version}-")) {
+            std::fs::remove_dir_all(&path).unwrap();
+        }
+    }
 }
 
 /// Unpacks the files of the package `muster-node`.

@@ -65,36 +65,6 @@ fn max_overlap(outcomes: &[Value]) -> usize {
     starts.map(during).max().unwrap_or_default()
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a2_1_six_real_puppets_run_at_most_two_at_once() {
-    if !has_puppet() {
-        return;
-    }
-    let fixture = PuppetLimitFixture::new().await;
-    let mut runs = tokio::task::JoinSet::new();
-    for number in 0..6 {
-        let name = format!("n{number}");
-        let node = PuppetNode::new(&name);
-        let file = node.path("w/file");
-        node.write_catalog(&json!({"name": name, "catalog_format": 1, "environment": "production", "resources": [
-            {"type": "File", "title": file, "parameters": {"ensure": "file", "content": "x"}}], "edges": []}));
-        let (puppet, _) = fixture.create_plugin(&node, &name).await;
-        runs.spawn(async move {
-            let outcome = run_once(&puppet, json!({"limit": 2})).await;
-            assert_eq!(outcome["class"], "changed", "{outcome}");
-            assert!(node.path("w/file").exists());
-            outcome
-        });
-    }
-    let outcomes = runs.join_all().await;
-    assert_eq!(max_overlap(&outcomes), 2, "{outcomes:#?}");
-    let mut fences: Vec<u64> =
-        outcomes.iter().map(|outcome| outcome["fence"].as_u64().unwrap()).collect();
-    fences.sort_unstable();
-    fences.dedup();
-    assert_eq!(fences.len(), 6, "each run must have its own fence");
-}
-
 /// Waits for a file, and ends on SIGTERM.
 const WAITING_PUPPET: &str = "touch \"$(dirname \"$0\")/begun\"; trap 'exit 0' TERM; while [ ! -e \"$(dirname \"$0\")/go\" ]; do sleep 0.05; done";
 
@@ -275,4 +245,39 @@ async fn run_without_its_permit_is_stopped_and_reported() {
     let (_, holders, _) = permits.inspect_pool(&pool()).await.unwrap();
     assert!(holders.is_empty(), "the permit must be free");
     assert!(Duration::from_millis(outcome["finished_at"].as_u64().unwrap()) > Duration::ZERO);
+}
+
+/// Run by `make test-all`.
+mod long {
+    use super::{PuppetLimitFixture, PuppetNode, has_puppet, json, max_overlap, run_once};
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a2_1_six_real_puppets_run_at_most_two_at_once() {
+        if !has_puppet() {
+            return;
+        }
+        let fixture = PuppetLimitFixture::new().await;
+        let mut runs = tokio::task::JoinSet::new();
+        for number in 0..6 {
+            let name = format!("n{number}");
+            let node = PuppetNode::new(&name);
+            let file = node.path("w/file");
+            node.write_catalog(&json!({"name": name, "catalog_format": 1, "environment": "production", "resources": [
+                {"type": "File", "title": file, "parameters": {"ensure": "file", "content": "x"}}], "edges": []}));
+            let (puppet, _) = fixture.create_plugin(&node, &name).await;
+            runs.spawn(async move {
+                let outcome = run_once(&puppet, json!({"limit": 2})).await;
+                assert_eq!(outcome["class"], "changed", "{outcome}");
+                assert!(node.path("w/file").exists());
+                outcome
+            });
+        }
+        let outcomes = runs.join_all().await;
+        assert_eq!(max_overlap(&outcomes), 2, "{outcomes:#?}");
+        let mut fences: Vec<u64> =
+            outcomes.iter().map(|outcome| outcome["fence"].as_u64().unwrap()).collect();
+        fences.sort_unstable();
+        fences.dedup();
+        assert_eq!(fences.len(), 6, "each run must have its own fence");
+    }
 }

@@ -95,11 +95,13 @@ pub(super) async fn send_pattern(connection: &mut TcpStream, bytes: usize) -> bo
 
 /// Bytes that do not repeat in a small distance, from this offset.
 pub(super) fn pattern(offset: usize, length: usize) -> Vec<u8> {
-    let byte = |at: usize| {
-        let mixed = (at as u64 / 8).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
-        mixed[at % 8]
-    };
-    (offset..offset + length).map(byte).collect()
+    let mut bytes = Vec::with_capacity(length + 16);
+    for word in offset / 8..=(offset + length) / 8 {
+        bytes.extend((word as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes());
+    }
+    bytes.drain(..offset % 8);
+    bytes.truncate(length);
+    bytes
 }
 
 /// The hash of this many bytes of the pattern.
