@@ -194,8 +194,8 @@ async fn step_is_repeated_after_the_nodes_daemon_was_killed() {
     fixture.add_master("puppet-a.example.net", "a").await;
     let machine = fixture.add_machine("web1.example.net", "a").await;
     machine.set_fault("run_puppet", Some("hang"));
-    // There is no second host, and no step has a timeout of its own.
-    let options = fixture.options();
+    // There is no second host, and no step has a timeout of its own. The daemon may need a while to start.
+    let options = Options { backoff: 1, tries: Options::default().tries, ..fixture.options() };
     let _service = fixture.start_service("prov1.example.net", options).await;
     fixture
         .await_records("the last run is in progress", |record| {
