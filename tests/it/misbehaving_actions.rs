@@ -40,7 +40,7 @@ fn build_agent() -> Agent {
     };
     let ddl = json!({
         "metadata": {"name": "trouble", "description": "d", "author": "a", "license": "l",
-                     "version": "1.0.0", "url": "u", "timeout": 2},
+                     "version": "1.0.0", "url": "u", "timeout": 60},
         "actions": [action("panic"), action("hang"), action("flood")],
     });
     Agent::builder(&ddl.to_string())

@@ -142,7 +142,7 @@ async fn output_of_commands_is_shown_by_node_and_counted_by_exit_code() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn command_is_killed_at_its_time_limit() {
     let fleet = CopyFleet::new(1).await;
-    let output = fleet.run(&["run", "echo begun; exec sleep 600", "-t", "1", "--stream"], 2).await;
+    let output = fleet.run(&["run", "echo begun; exec sleep 600", "-t", "5", "--stream"], 2).await;
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.starts_with("n1: begun\nn1: killed: it did not end within "), "{text}");
     let totals = String::from_utf8(output.stderr).unwrap();

@@ -20,7 +20,7 @@ use crate::fleet::FleetConnection;
 use crate::target::TargetSelection;
 
 /// Time for an answer. A scan of a large fleet takes less than a second.
-const QUERY_TIMEOUT: Duration = Duration::from_secs(10);
+pub(crate) const QUERY_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long an instance waits for a change before it answers.
 const CHANGES_WAIT: Duration = Duration::from_secs(20);
 

@@ -12,6 +12,7 @@ use muster_jobs::{JobFleet, SavedJob, SavedJobError};
 use muster_wire::identity::{Identity, SubjectName};
 use muster_wire::trace::TraceContext;
 
+use crate::directory::QUERY_TIMEOUT;
 use crate::directory_seen::DirectorySeen;
 use crate::error::FleetRequestError;
 use crate::interrupt::run_until_interrupt;
@@ -210,7 +211,8 @@ impl FleetConnection {
         }
         let method = DiscoveryMethod::Directory;
         observer.observe(RequestEvent::DiscoveryStarted(method));
-        match self.client.find_registered(filter, DIRECTORY_TIMEOUT).await {
+        let timeout = if is_demanded { QUERY_TIMEOUT } else { DIRECTORY_TIMEOUT };
+        match self.client.find_registered(filter, timeout).await {
             Ok(found) => {
                 self.directory_seen.record();
                 observer.observe(RequestEvent::DiscoveryEnded(method, found.nodes.len()));

@@ -107,7 +107,7 @@ impl ProvisioningFixture {
             "tries": 3,
             "backoff": 0,
             "discover_seconds": 1,
-            "lease_millis": 1500,
+            "lease_millis": 4000,
             "notify": [{ "name": "hook", "kind": "webhook", "url": self.hook.url() }],
         }))
         .unwrap()

@@ -130,7 +130,7 @@ impl ProcessFleet {
         let config = format!(
             "[plugins.provisioner]\nenabled = true\ncredentials = \"{}\"\ncriteria = [\"country\"]\n\
              address_fact = \"address\"\ntries = 30\nbackoff = 1\nbackoff_most = 1\n\
-             discover_seconds = 0\nlease_millis = 600\n\
+             discover_seconds = 0\nlease_millis = 4000\n\
              [[plugins.provisioner.notify]]\nname = \"hook\"\nkind = \"webhook\"\nurl = {:?}\n{steps}",
             home.path("service.creds").display(),
             self.hook.url(),

@@ -126,13 +126,14 @@ impl RestartFixture {
         FakePuppetRun::start(&self.path("puppet-agent"), self.lock_path())
     }
 
-    /// The process ids of this machine's workers.
+    /// The process ids of this machine's workers. A child that a worker has just forked has the same command line until it executes its program.
     pub(crate) fn workers(&self) -> Vec<i32> {
         let own = self.directory.path().display().to_string();
-        processes()
-            .filter(|(_, line)| line.contains("restart-worker") && line.contains(&own))
-            .map(|(pid, _)| pid)
-            .collect()
+        let is_worker = |line: &str| line.contains("restart-worker") && line.contains(&own);
+        let found: Vec<i32> =
+            processes().filter(|(_, line)| is_worker(line)).map(|(pid, _)| pid).collect();
+        let is_forked = |pid: &i32| parent_of(*pid).is_some_and(|parent| found.contains(&parent));
+        found.iter().copied().filter(|pid| !is_forked(pid)).collect()
     }
 
     pub(crate) fn apply(&self, catalog: &Value, arguments: &[&str]) -> Output {
@@ -155,6 +156,12 @@ impl Drop for RestartFixture {
             let _ = kill(Pid::from_raw(self.pid()), Signal::SIGKILL);
         }
     }
+}
+
+/// The parent of a process that still runs.
+fn parent_of(pid: i32) -> Option<i32> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
 }
 
 /// A simulated Puppet run.

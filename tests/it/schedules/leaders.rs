@@ -9,9 +9,10 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::json;
 
-use super::fixture::{
-    Execution, INTERVAL_SECONDS, ScheduleFixture, ScheduleNode, slots, touch_spec,
-};
+use super::fixture::{Execution, ScheduleFixture, ScheduleNode, slots, touch_spec};
+
+/// Half of it is the time in which an instance must take over and a node must run.
+const INTERVAL_SECONDS: u64 = 12;
 
 const LEFT_TURN: &str = "the previous leader did not store the reply";
 
@@ -27,14 +28,17 @@ async fn a3_2_kills_of_leaders_during_thirty_intervals_cause_no_second_run_and_n
     let nodes = ["web1.example.net", "web2.example.net", "web3.example.net"]
         .map(|name| fleet.start_node(name, "{\"role\":\"web\"}"));
     let touched = nodes[0].daemon.home().path("touched");
-    fleet.add("touch", &touch_spec(touched.to_str().unwrap())).await;
+    let mut spec = touch_spec(touched.to_str().unwrap());
+    spec["every"] = INTERVAL_SECONDS.into();
+    fleet.add("touch", &spec).await;
     fleet.await_nodes(nodes.len()).await;
     let begin = now();
     let end = begin + intervals * INTERVAL_SECONDS * 1000;
     let mut kills = 0;
     while now() < end {
         // The moment of the kill is the test: no state precedes it.
-        simulate_delay(Duration::from_millis(rand::random_range(3000..9000))).await;
+        let delay = rand::random_range(INTERVAL_SECONDS * 500..INTERVAL_SECONDS * 1500);
+        simulate_delay(Duration::from_millis(delay)).await;
         let leader = fleet.list().await.leader.unwrap_or_default();
         let [first, second] = &mut schedulers;
         let killed = if leader == "mq1.example.net" { first } else { second };
