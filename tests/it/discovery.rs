@@ -310,7 +310,7 @@ async fn discovery_waits_while_replies_arrive() {
 /// Replies are verified in batches, but each time is that of its own arrival.
 #[tokio::test]
 async fn each_reply_has_its_own_arrival_time() {
-    const DELAY: Duration = Duration::from_millis(5);
+    const DELAY: Duration = Duration::from_millis(300);
     let organisation = Organisation::new(&["muster"]);
     let nodes = ["node1", "node2"].map(|name| organisation.node(&format!("{name}.example.net")));
     let mut fixture = FakeNodeFixture::start(organisation, &nodes[0], UNREACHABLE_DURATION).await;
@@ -328,7 +328,8 @@ async fn each_reply_has_its_own_arrival_time() {
     };
     let ((answers, _), ()) = tokio::join!(fixture.caller.call(fixture.call.clone()), send_replies);
     let times: Vec<Duration> = answers.values().map(|answer| answer.after).collect();
-    assert!(times[1] + Duration::from_millis(1) >= times[0] + DELAY, "{times:?}");
+    // The receiver may read the first one late.
+    assert!(times[1] >= times[0] + DELAY / 2, "{times:?}");
 }
 
 #[tokio::test]

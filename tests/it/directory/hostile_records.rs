@@ -32,7 +32,12 @@ impl HostileFleet {
     async fn start() -> Self {
         let fleet = DirectoryFixture::start().await;
         let directory = fleet.start_directory("dir1.acme.net", "directory1");
-        let victim = fleet.start_node(VICTIM, r#"{"tier": "test"}"#, "common\n");
+        let signer = fleet.organisation.node(VICTIM);
+        let home = fleet.node_home(&signer, r#"{"tier": "test"}"#, "common\n");
+        // A node looks after its record every ten heartbeats, and writes it again if it was replaced.
+        let rarely = "[registration]\nheartbeat_seconds = 60\n";
+        home.write("conf.d/registration.toml", rarely, 0o644);
+        let victim = FleetNode { signer, daemon: home.start() };
         fleet.await_present(&[VICTIM, "dir1.acme.net"]).await;
         let client = fleet.client().await;
         let bus = connect(&fleet.server, &fleet.organisation.unrestricted_user("attacker")).await;
