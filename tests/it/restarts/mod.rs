@@ -155,6 +155,13 @@ impl Drop for RestartFixture {
         if self.pid() > 1 {
             let _ = kill(Pid::from_raw(self.pid()), Signal::SIGKILL);
         }
+        // The service's script would wait for its service for ever.
+        let own = |link: PathBuf| link.starts_with(self.directory.path());
+        for (pid, _) in processes() {
+            if fs::read_link(format!("/proc/{pid}/root")).is_ok_and(own) {
+                let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+            }
+        }
     }
 }
 
