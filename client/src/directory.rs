@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use muster_base::unix_millis_now;
+use muster_base::{format_duration, unix_millis_now};
 use muster_contract::directory::{DirectoryFindOutput, DirectoryFreshness, DirectoryQueryInput};
 use muster_contract::{read_values, write_values};
 use muster_filter::{FilterError, NodeFilter};
@@ -35,7 +35,7 @@ pub enum DirectoryError {
     #[error("no directory is running; enable one with [plugins.directory] on a host of this fleet")]
     Absent,
     /// No instance answered in time.
-    #[error("the directory did not answer within {} ms", .0.as_millis())]
+    #[error("the directory did not answer within {}", format_duration(*.0))]
     Timeout(Duration),
     /// The instance has not read all records yet.
     #[error(

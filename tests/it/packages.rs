@@ -138,15 +138,13 @@ fn debian_packages_have_the_described_files_and_scripts() {
         return;
     }
     let directory = build_packages("0.1.0");
-    let find = |name: &str| {
-        let mut entries = fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().path());
-        entries
-            .find(|path| {
-                path.file_name().unwrap().to_string_lossy().starts_with(&format!("{name}_"))
-            })
-            .unwrap()
-    };
-    let packages = ["muster", "muster-node", "muster-broker", "muster-puppet"].map(find);
+    let packages = [
+        "muster_0.1.0_amd64",
+        "muster-node_0.1.0_amd64",
+        "muster-broker_0.1.0_all",
+        "muster-puppet_0.1.0_all",
+    ]
+    .map(|name| directory.join(format!("{name}.deb")));
     let [client, node, broker, module] = &packages;
     let is_listed = |path: &str| {
         !(path.contains("/examples/policies/") || path.contains("/rpcd-"))

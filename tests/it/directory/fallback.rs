@@ -52,10 +52,16 @@ async fn stopped_directory_is_replaced_by_a_broadcast_with_a_message() {
     let _node = fleet.start_node("db1.acme.net", "{}", "");
     fleet.await_present(&["db1.acme.net", "dir1.acme.net"]).await;
     directory.daemon.freeze().await;
+    // Where nothing else may be asked, the command waits for the directory.
+    let only = fleet.rpc.prepare_command(&["find", "--dm", "directory"]).output();
+    let only = tokio::spawn(only);
     let started = Instant::now();
     let output = fleet.rpc.run(&["find"]).await;
     let took = started.elapsed();
     directory.daemon.thaw();
+    let only = only.await.unwrap().unwrap();
+    let all = ["db1.acme.net", "dir1.acme.net"];
+    assert_eq!(lines(&only.stdout), all, "{}", describe_output(&only));
     assert_eq!(lines(&output.stdout), ["db1.acme.net"], "{}", describe_output(&output));
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     let expected = "the directory did not answer within 300 ms; asking all nodes";
