@@ -32,6 +32,9 @@ const CHECK_INTERVAL: Duration = Duration::from_mins(5);
 /// previous head. They grow, because all nodes read: a token that no node accepts must not cost the broker a read per node each moment.
 const ANNOUNCED_READ_PAUSES: [u64; 6] = [200, 400, 800, 1_600, 3_200, 6_400];
 
+/// Pause before a read that returned an older token is repeated. A server of a cluster may lag; a bucket that lost data stays behind.
+const BEHIND_RECHECK: Duration = Duration::from_secs(2);
+
 /// Number of checks for a renewed token during the lifetime of the node's own token.
 const CHECKS_PER_LIFETIME: u64 = 24;
 
@@ -52,7 +55,15 @@ pub struct TrustFreshness {
     /// Requests are refused after this many milliseconds; 0 disables the check.
     max_age: AtomicU64,
     /// The error of the last check.
-    problem: Mutex<Option<String>>,
+    problem: Mutex<Option<LookupProblem>>,
+}
+
+/// Why the last check did not confirm the token.
+#[derive(Debug, Clone)]
+struct LookupProblem {
+    text: String,
+    /// The bucket has an older token: the broker has lost data.
+    is_behind: bool,
 }
 
 impl TrustFreshness {
@@ -91,11 +102,12 @@ impl TrustFreshness {
     /// The problem to report if the token was not confirmed for too long.
     pub(crate) fn staleness_report(&self, now: Millis) -> Option<String> {
         let age = now.saturating_sub(self.confirmed_at());
-        if age < STALE_REPORT_MILLIS && self.expired_age(now).is_none() {
+        let problem = lock_mutex(&self.problem);
+        let is_behind = problem.as_ref().is_some_and(|problem| problem.is_behind);
+        if age < STALE_REPORT_MILLIS && self.expired_age(now).is_none() && !is_behind {
             return None;
         }
-        let problem = lock_mutex(&self.problem);
-        let cause = problem.as_deref().unwrap_or("not connected to the broker");
+        let cause = problem.as_ref().map_or("not connected to the broker", |problem| &problem.text);
         let age = format_millis(age);
         Some(format!(
             "the account token has not been confirmed as the newest for {age}, so recent revocations may be missing: {cause}"
@@ -114,7 +126,7 @@ impl TrustFreshness {
         self.set_problem(None);
     }
 
-    fn set_problem(&self, problem: Option<String>) {
+    fn set_problem(&self, problem: Option<LookupProblem>) {
         *lock_mutex(&self.problem) = problem;
     }
 }
@@ -237,7 +249,12 @@ impl TrustSync {
 
     async fn refresh_account(&self, spread: ReadSpread) {
         let freshness = &self.core.freshness;
-        match self.take_newest(spread).await {
+        let mut newest = self.take_newest(spread).await;
+        if matches!(newest, Err(TrustLookupError::Behind { .. })) {
+            tokio::time::sleep(BEHIND_RECHECK).await;
+            newest = self.take_newest(spread).await;
+        }
+        match newest {
             Ok(updated) => {
                 freshness.confirm(self.core.clock.now());
                 if freshness.has_max_age() {
@@ -248,9 +265,17 @@ impl TrustSync {
                 }
             }
             Err(error) => {
-                let error = error_chain(&error);
-                tracing::debug!(error, "cannot confirm the account token");
-                freshness.set_problem(Some(error));
+                let is_behind = matches!(error, TrustLookupError::Behind { .. });
+                let text = error_chain(&error);
+                if is_behind {
+                    tracing::error!(
+                        error = text,
+                        "the broker has lost the newest account token; this node keeps its own"
+                    );
+                } else {
+                    tracing::debug!(error = text, "cannot confirm the account token");
+                }
+                freshness.set_problem(Some(LookupProblem { text, is_behind }));
             }
         }
     }
@@ -341,7 +366,7 @@ fn jittered_interval(interval: Duration) -> Duration {
 mod tests {
     use std::time::Duration;
 
-    use super::{MAX_SPREAD, STALE_REPORT_MILLIS, TrustFreshness, spread_delay};
+    use super::{LookupProblem, MAX_SPREAD, STALE_REPORT_MILLIS, TrustFreshness, spread_delay};
 
     #[test]
     fn unconfirmed_token_is_reported_and_expires_if_configured() {
@@ -352,11 +377,14 @@ mod tests {
         freshness.set_max_age(Some(Duration::from_secs(10)));
         assert_eq!(freshness.expired_age(11_000), None);
         assert_eq!(freshness.expired_age(11_001), Some(10_001));
-        freshness.set_problem(Some("no bucket".to_owned()));
+        let problem = |is_behind| Some(LookupProblem { text: "no bucket".to_owned(), is_behind });
+        freshness.set_problem(problem(false));
         assert!(freshness.staleness_report(11_001).unwrap().contains("no bucket"));
         freshness.confirm(11_001);
         assert_eq!(freshness.expired_age(21_001), None);
         assert_eq!(freshness.staleness_report(11_002), None);
+        freshness.set_problem(problem(true));
+        assert!(freshness.staleness_report(11_002).is_some(), "lost data is reported at once");
     }
 
     #[test]

@@ -53,6 +53,47 @@ async fn reconnected_node_applies_revocations_before_it_serves() {
     .await;
 }
 
+/// The bucket has lost the newest token, and with it a revocation: neither a running node nor one that is restarted goes back, and both say so.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn node_keeps_its_newer_token_if_the_bucket_has_lost_it() {
+    let mut organisation = Organisation::new(&["muster"]);
+    let server = organisation.start_broker_with_stores().await;
+    let before = organisation.account_token();
+    let node = organisation.node("web1.example.com");
+    // Checks every three seconds.
+    let home = DaemonHome::new(&organisation, &node, &server.url(), "[trust]\nmax_age_seconds = 60\n");
+    let caller = TestCaller::connect(&organisation, &server, organisation.caller("rip")).await;
+    organisation.publish_account(&server, &before).await;
+    let mut first = home.clone().start();
+    await_log(&mut first, "ready identity=").await;
+    // The broker does not get the revocation, so only the node can refuse.
+    let token = organisation.revoke_user(&caller.signer);
+    organisation.publish_account(&server, &token).await;
+    await_log(&mut first, "account token updated").await;
+
+    organisation.publish_account(&server, &before).await;
+    await_log(&mut first, "the broker has lost the newest account token").await;
+    assert!(first.log().contains("rpc org push"), "{}", first.log());
+    let assert_refused = async |expected: usize| {
+        let request = caller.ping_request();
+        let envelope = caller.sign_request(&request);
+        caller.bus.publish(&TestCaller::request_subject(&request), envelope).await.unwrap();
+        await_state("the request is refused", || {
+            let audit = std::fs::read_to_string(home.path("audit.log")).unwrap_or_default();
+            assert!(!audit.contains("\"verdict\":\"executed\""), "{audit}");
+            audit.matches("\"reason\":\"revoked\"").count() == expected
+        })
+        .await;
+    };
+    assert_refused(1).await;
+    drop(first);
+
+    let mut again = home.clone().start();
+    await_log(&mut again, "ready identity=").await;
+    assert!(again.log().contains("the broker has lost the newest account token"), "{}", again.log());
+    assert_refused(2).await;
+}
+
 /// In a cluster any server answers reads, and one that lags behind the announcement answers with the previous head.
 #[tokio::test]
 async fn node_reads_again_if_a_server_lags_behind_the_announcement() {

@@ -87,6 +87,19 @@ impl NatsServer {
         std::fs::remove_dir_all(self.directory.path().join("jetstream")).unwrap();
     }
 
+    /// Copies the streams of a killed server.
+    pub fn copy_streams(&self) -> TempDir {
+        let copy = TempDir::new().unwrap();
+        copy_directory(&self.directory.path().join("jetstream"), copy.path());
+        copy
+    }
+
+    /// Replaces the streams of a killed server with an earlier copy: everything that was stored since then is lost.
+    pub fn restore_streams(&self, copy: &TempDir) {
+        self.remove_streams();
+        copy_directory(copy.path(), &self.directory.path().join("jetstream"));
+    }
+
     /// Starts a killed server again on the same port with the same state.
     pub async fn revive(&mut self) {
         let port = self.port;
@@ -144,6 +157,19 @@ impl Drop for NatsServer {
 #[expect(clippy::print_stderr, reason = "shown by the test runner beside the failure")]
 fn print_log(log: &str) {
     eprintln!("---- nats-server ----\n{log}");
+}
+
+fn copy_directory(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy_directory(&entry.path(), &target);
+        } else {
+            std::fs::copy(entry.path(), target).unwrap();
+        }
+    }
 }
 
 fn read_port(ports: &Path) -> Option<u16> {

@@ -41,6 +41,10 @@ pub const MAX_USER_TOKEN_BYTES: usize = 16 * 1024;
 /// generated configuration of the broker permits it; nats-server's default of 4 KiB does not.
 pub const MAX_CONNECT_BYTES: usize = MAX_USER_TOKEN_BYTES + CONNECT_OPTIONS_BYTES;
 
+/// Most tokens of a subject to which a user subscribes: a name of [`MAX_IDENTITY_BYTES`] has a label for each two bytes, after at most eight tokens. The
+/// broker keeps a table for each token, so one subscription without this limit costs it megabytes.
+pub const MAX_SUBSCRIPTION_TOKENS: usize = MAX_IDENTITY_BYTES.div_ceil(2) + 8;
+
 /// Space for the rest of the line beside the token, in bytes.
 pub const CONNECT_OPTIONS_BYTES: usize = 4 * 1024;
 

@@ -110,11 +110,12 @@ impl Organisation {
         let variables: ByServer<ServerVariables> = client.ask("VARZ", "{}").await?;
         let leafs: ByServer<LeafList> = client.ask("LEAFZ", "{}").await?;
         let storage = client.ask_streams().await?;
+        let account = self.profile().account.to_string();
+        let damaged = client.find_damaged_copies(&storage, &account).await?;
         client.close().await?;
         if variables.is_empty() {
             return Err(PushError::NoServers(QUIET_TIME.as_secs()));
         }
-        let account = self.profile().account.to_string();
         let mut status = BrokerStatus {
             servers: list_servers(&variables),
             leafs: list_leafs(leafs, &account),
@@ -124,6 +125,7 @@ impl Organisation {
         let expected: Vec<String> =
             self.valid_leafs(now)?.iter().map(|leaf| leaf.name.to_string()).collect();
         status.problems = find_problems(&status, &variables, &expected);
+        status.problems.extend(damaged.iter().map(ToString::to_string));
         Ok(status)
     }
 }
@@ -223,6 +225,10 @@ fn find_problems(
     }
     let short = variables.iter().filter(|(_, server)| server.max_control_line < MAX_CONNECT_BYTES);
     problems.extend(short.map(|(name, server)| format!("server {name} refuses users with many grants: its max_control_line is {}, and {MAX_CONNECT_BYTES} are needed; configure it again with `rpc broker config`", server.max_control_line)));
+    let unsynced = variables.iter().filter(|(_, server)| {
+        server.jetstream.config.as_ref().is_some_and(|settings| !settings.sync_always)
+    });
+    problems.extend(unsynced.map(|(name, _)| format!("server {name} confirms writes before they are on its disk, so a power failure loses permits and revocations; set `sync_interval: always` in its block `jetstream`, or configure it again with `rpc broker config`, and restart it")));
     for leaf in expected_leafs {
         if !status.leafs.iter().any(|connected| connected.name == *leaf) {
             problems.push(format!("leaf node {leaf} is not connected"));

@@ -37,6 +37,7 @@ mod rotation;
 mod server_address;
 mod server_reports;
 mod ssh_authority;
+mod stream_copies;
 #[cfg(test)]
 mod testing;
 

@@ -13,7 +13,7 @@ use crate::server_address::ServerAddress;
 use crate::{Organisation, OrganisationError};
 use muster_secret::files;
 use muster_wire::identity::Identity;
-use muster_wire::limits::MAX_CONNECT_BYTES;
+use muster_wire::limits::{MAX_CONNECT_BYTES, MAX_SUBSCRIPTION_TOKENS};
 use muster_wire::stores;
 
 /// Maximum size of a token file in bytes.
@@ -25,6 +25,10 @@ pub const PACKAGE_STATE_DIRECTORY: &str = "/var/lib/muster-broker";
 pub const DEFAULT_MONITORING_PORT: u16 = 8222;
 /// Default number of connections that a server accepts.
 pub const DEFAULT_MAX_CONNECTIONS: u32 = 65_536;
+/// Closed connections that a server remembers, for `connz?state=closed`.
+const MAX_CLOSED_CLIENTS: u32 = 8;
+/// Bytes of writes that wait for one stream. nats-server's default is 128 MB, and a sender is faster than a synced disk.
+const MAX_BUFFERED_SIZE: &str = "16MB";
 // Names of the files in a broker's bundle.
 const BUNDLE_CONFIG: &str = "nats.conf";
 const BUNDLE_OPERATOR: &str = "operator.jwt";
@@ -207,6 +211,10 @@ port: {port}
 max_connections: {connections}
 # A token with many grants is larger than the default of 4 KiB.
 max_control_line: {MAX_CONNECT_BYTES}
+# Subjects are as long as a line; each of their tokens costs memory.
+max_subscription_tokens: {MAX_SUBSCRIPTION_TOKENS}
+# Each closed connection that is remembered keeps its subscriptions, up to 5 MiB.
+max_closed_clients: {MAX_CLOSED_CLIENTS}
 write_deadline: \"10s\"
 ping_interval: \"30s\"
 ping_max: 2
@@ -293,6 +301,8 @@ jetstream: {{
   max_file: 2GB
   # Each write is synced before it is confirmed, because a lost permit or name would be given out twice.
   sync_interval: always
+  # Writes that wait for one stream; further ones are refused.
+  max_buffered_size: {MAX_BUFFERED_SIZE}
 }}
 ",
         quote_path(directory)

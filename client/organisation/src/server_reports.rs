@@ -63,6 +63,16 @@ pub(crate) struct ClusterVariables {
 pub(crate) struct StorageVariables {
     #[serde(default)]
     pub(crate) meta: Option<RaftGroup>,
+    /// Absent without `JetStream`.
+    #[serde(default)]
+    pub(crate) config: Option<StorageSettings>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct StorageSettings {
+    /// Whether writes are on disk before they are confirmed.
+    #[serde(default)]
+    pub(crate) sync_always: bool,
 }
 
 /// A group of servers that agree on one log.
@@ -144,6 +154,9 @@ pub(crate) struct StreamContent {
     pub(crate) messages: u64,
     #[serde(default)]
     pub(crate) bytes: u64,
+    /// Number of the last message.
+    #[serde(default)]
+    pub(crate) last_seq: u64,
 }
 
 /// The servers of the broker that store streams.

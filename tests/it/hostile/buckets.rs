@@ -197,6 +197,8 @@ async fn push_updates_the_buckets_of_earlier_versions() {
         let config = &info["config"];
         assert_eq!(config["allow_rollup_hdrs"], false, "{config}");
         assert_eq!(config["deny_purge"], true, "{config}");
+        // 100 ms, the shortest window that the broker accepts.
+        assert_eq!(config["duplicate_window"], 100_000_000, "{config}");
         assert_eq!(config["max_msg_size"], store.max_value_bytes, "{config}");
         let max_bytes = store.max_bytes.map_or(-1, |bytes| i64::try_from(bytes).unwrap());
         assert_eq!(config["max_bytes"], max_bytes, "{config}");

@@ -2,6 +2,7 @@
 //! matrix of all subjects and operations, and random sequences.
 
 mod attempts;
+mod broker_memory;
 mod buckets;
 mod fixture;
 mod leaf_nodes;

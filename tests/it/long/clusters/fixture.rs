@@ -14,6 +14,8 @@ use muster_tests::{await_state, nats_server, poll_until_ok};
 use muster_wire::sign::Signer;
 use muster_wire::subject;
 use muster_wire::token::UserCredentials;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -199,6 +201,15 @@ impl GeneratedBroker {
         assert!(self.servers.remove(&format!("broker{number}")).is_some());
     }
 
+    /// Stops a member of the cluster, and waits until it has ended.
+    pub(super) async fn stop_server(&mut self, number: u8) {
+        let name = format!("broker{number}");
+        let RunningProcess(child) = self.servers.get_mut(&name).unwrap();
+        kill(Pid::from_raw(child.id().try_into().unwrap()), Signal::SIGTERM).unwrap();
+        await_state("the server ends", || child.try_wait().unwrap().is_some()).await;
+        self.servers.remove(&name);
+    }
+
     /// The log of a server.
     pub(super) fn log(&self, directory: &str) -> String {
         std::fs::read_to_string(self.path(directory).join("log")).unwrap_or_default()
@@ -253,16 +264,28 @@ impl GeneratedBroker {
     }
 
     /// Opens a second connection with the credentials of a node, at this address.
-    pub(super) async fn connect_node(&self, (name, address): (&str, &str)) -> Bus {
+    pub(super) async fn connect_node(&self, node: (&str, &str)) -> Bus {
+        self.node_options(node, |name, servers| BusOptions::for_command(name, servers))
+            .connect()
+            .await
+            .unwrap()
+    }
+
+    /// The options of such a connection.
+    pub(super) fn node_options(
+        &self,
+        (name, address): (&str, &str),
+        create: impl Fn(&str, Vec<BrokerAddress>) -> BusOptions,
+    ) -> BusOptions {
         let text = std::fs::read_to_string(self.path(name).join("node.creds")).unwrap();
         let signer = Signer::new(UserCredentials::parse(&text).unwrap()).unwrap();
         let url = format!("tls://{address}:{}", self.ports.client);
         let servers = vec![BrokerAddress::parse(&url, false).unwrap()];
-        let mut options = BusOptions::for_command(name, servers);
+        let mut options = create(name, servers);
         options.credentials = Some(BrokerCredentials::from_signer(&signer));
         options.inbox_prefix = Some(subject::inbox_prefix(&signer.public_key().to_string()));
         options.authority = Some(self.path("acme/ca.pem"));
-        options.connect().await.unwrap()
+        options
     }
 
     fn set_url(&self, config: &Path, address: &str) {

@@ -2,6 +2,7 @@
 
 mod balance;
 mod calls;
+mod damaged_files;
 mod fixture;
 mod growth;
 mod routes;

@@ -17,6 +17,7 @@ mod kills;
 mod lame_duck;
 mod many_callers;
 mod oversized;
+mod power_failure;
 mod rolling_restart;
 mod slow_callers;
 mod stored_requests;

@@ -14,8 +14,9 @@ use tokio::time::{Instant, sleep};
 use super::{Bucket, RETRY_INTERVAL, Result};
 use crate::connection::Bus;
 
-/// How long the broker keeps message ids for deduplication. Muster sends none; a short window bounds the memory for ids of clients.
-const DUPLICATE_WINDOW: Duration = Duration::from_secs(1);
+/// How long the broker keeps message ids for deduplication: the shortest time that it accepts, and 0 would mean two minutes. Muster sends no ids, and a
+/// client could fill the broker's memory with them.
+const DUPLICATE_WINDOW: Duration = Duration::from_millis(100);
 /// How long to wait for a stream's leader after a change of its replicas.
 const NEW_LEADER_TIMEOUT: Duration = Duration::from_secs(20);
 /// Timeout of one question for the leader.
@@ -230,7 +231,7 @@ fn changed_settings(current: &Config, repaired: &Config) -> Vec<BucketSettingCha
         ("max_value_bytes", |config| config.max_message_size.to_string()),
         ("max_age_seconds", |config| config.max_age.as_secs().to_string()),
         ("values_per_key", |config| config.max_messages_per_subject.to_string()),
-        ("duplicate_window_seconds", |config| config.duplicate_window.as_secs().to_string()),
+        ("duplicate_window_millis", |config| config.duplicate_window.as_millis().to_string()),
         ("rollup", |config| config.allow_rollup.to_string()),
         ("deny_delete", |config| config.deny_delete.to_string()),
         ("deny_purge", |config| config.deny_purge.to_string()),
