@@ -112,6 +112,11 @@ impl Organisation {
         let storage = client.ask_streams().await?;
         let account = self.profile().account.to_string();
         let damaged = client.find_damaged_copies(&storage, &account).await?;
+        let trusts = self.account_trusts()?;
+        let mut outdated = BTreeSet::new();
+        for trust in [Some(trusts.fleet_trust()), trusts.newcomers_trust()].into_iter().flatten() {
+            outdated.extend(client.find_other_tokens(trust).await?);
+        }
         client.close().await?;
         if variables.is_empty() {
             return Err(PushError::NoServers(QUIET_TIME.as_secs()));
@@ -125,6 +130,7 @@ impl Organisation {
         let expected: Vec<String> =
             self.valid_leafs(now)?.iter().map(|leaf| leaf.name.to_string()).collect();
         status.problems = find_problems(&status, &variables, &expected);
+        status.problems.extend(outdated.iter().map(|server| format!("server {server} has another account token than this directory, so it may accept users that were revoked; run `rpc org push`")));
         status.problems.extend(damaged.iter().map(ToString::to_string));
         Ok(status)
     }

@@ -36,6 +36,7 @@ mod renewal;
 mod rotation;
 mod server_address;
 mod server_reports;
+mod server_tokens;
 mod ssh_authority;
 mod stream_copies;
 #[cfg(test)]

@@ -47,7 +47,9 @@ impl SystemClient {
             sleep(RECHECK_DELAY).await;
             let again = damaged_copies(&self.ask_streams().await?, account);
             damaged.retain(|copy| {
-                again.iter().any(|other| (&other.stream, &other.server) == (&copy.stream, &copy.server))
+                again
+                    .iter()
+                    .any(|other| (&other.stream, &other.server) == (&copy.stream, &copy.server))
             });
         }
         Ok(damaged)
@@ -65,8 +67,10 @@ fn damaged_copies(storage: &ByServer<StorageReport>, account: &str) -> Vec<Damag
     let mut damaged = Vec::new();
     for ((stream, _), copies) in groups {
         let size = |content: &StreamContent| (content.messages, content.bytes);
-        let count = |content| copies.iter().filter(|(_, other)| size(other) == size(content)).count();
-        let Some((_, expected)) = copies.iter().max_by_key(|(_, copy)| (count(copy), copy.messages))
+        let count =
+            |content| copies.iter().filter(|(_, other)| size(other) == size(content)).count();
+        let Some((_, expected)) =
+            copies.iter().max_by_key(|(_, copy)| (count(copy), copy.messages))
         else {
             continue;
         };
@@ -92,7 +96,8 @@ mod tests {
     fn reports(copies: &[(u64, u64, u64)]) -> ByServer<StorageReport> {
         let report = |(number, (messages, bytes, last_seq)): (u8, &(u64, u64, u64))| {
             let state = json!({"messages": messages, "bytes": bytes, "last_seq": last_seq});
-            let account = json!({"id": "A", "stream_detail": [{"name": "KV_TRUST", "state": state}]});
+            let account =
+                json!({"id": "A", "stream_detail": [{"name": "KV_TRUST", "state": state}]});
             let report = json!({"account_details": [account]});
             let server = char::from(b'a' + number).to_string();
             (server, serde_json::from_value(report).unwrap())
@@ -118,7 +123,11 @@ mod tests {
             assert_eq!(servers, expected, "{copies:?}");
             assert_eq!(damaged_copies(&storage, "B"), []);
         }
-        let text = damaged_copies(&reports(&[(0, 0, 42), (20, 826, 42), (20, 826, 42)]), "A")[0].to_string();
-        assert!(text.contains("KV_TRUST") && text.contains("0 messages") && text.contains("20"), "{text}");
+        let text = damaged_copies(&reports(&[(0, 0, 42), (20, 826, 42), (20, 826, 42)]), "A")[0]
+            .to_string();
+        assert!(
+            text.contains("KV_TRUST") && text.contains("0 messages") && text.contains("20"),
+            "{text}"
+        );
     }
 }

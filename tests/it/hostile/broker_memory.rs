@@ -17,6 +17,7 @@ use muster_tests::poll_until_ok;
 use muster_tests::raw_nats::RawNats;
 use muster_wire::limits::{MAX_CONNECT_BYTES, MAX_SUBSCRIPTION_TOKENS};
 use muster_wire::sign::Signer;
+use muster_wire::stores::{PERMITS_BUCKET, permit_keys};
 use muster_wire::token::UserCredentials;
 use tempfile::TempDir;
 
@@ -171,9 +172,9 @@ impl Attack {
                 }
             }
             Self::UnreadAnswers => {
-                let keys = broker.permit_keys();
-                for key in keys {
-                    client.publish(&key, "", "", &"x".repeat(900)).await;
+                for key in permit_keys(THIEF) {
+                    let subject = format!("$KV.{}.{key}", PERMITS_BUCKET.name);
+                    client.publish(&subject, "", "", &"x".repeat(900)).await;
                 }
                 client.subscribe(&broker.inbox(">"), "").await;
                 client.sync().await;
@@ -198,13 +199,6 @@ impl Attack {
             }
         }
         client
-    }
-}
-
-impl GeneratedBroker {
-    fn permit_keys(&self) -> Vec<String> {
-        let keys = muster_wire::stores::permit_keys(THIEF);
-        keys.iter().map(|key| format!("$KV.PERMITS.{key}")).collect()
     }
 }
 

@@ -91,7 +91,8 @@ async fn a3_5_stopped_leader_is_replaced_at_once() {
 /// Run by `make test-all`.
 mod long {
     use super::{
-        Duration, LEFT_TURN, ScheduleFixture, json, poll_until_ok, prepare_puppet, slots, touch_spec,
+        Duration, LEFT_TURN, ScheduleFixture, json, poll_until_ok, prepare_puppet, slots,
+        touch_spec,
     };
 
     /// The broker loses what the scheduler stored last, as after a power failure without synced writes. The id of a turn is derived from its time, so nodes

@@ -114,10 +114,10 @@ async fn damaged_files_and_power_failures_keep_one_holder_and_all_revocations() 
     let held = holder.acquire_permit(request(CLUSTER_TIMEOUT), &never).await.unwrap();
     let mallory = broker.path("mallory");
     broker.run(&["org", "add", "user", "mallory", "--bundle", mallory.to_str().unwrap()]);
-    broker.run(&["org", "revoke", "mallory"]);
+    broker.run(&["org", "revoke", "mallory", "--yes"]);
     let bus = broker.connect_node((WAITER, "127.0.0.3")).await;
-    let head = bus.bucket(TRUST_BUCKET.name).get(TRUST_HEAD_KEY).await.unwrap().unwrap();
-    let head = head.value.unwrap();
+    let newest = bus.bucket(TRUST_BUCKET.name).get(TRUST_HEAD_KEY).await.unwrap().unwrap();
+    let newest = newest.value.unwrap();
     bus.close().await.unwrap();
 
     for (damage, end) in [
@@ -130,7 +130,9 @@ async fn damaged_files_and_power_failures_keep_one_holder_and_all_revocations() 
         broker.stop_server(1).await;
         let files = find_files(&stream_directory(&broker), end);
         assert!(!files.is_empty(), "{end}");
-        files.iter().for_each(|path| damage.apply(path));
+        for path in &files {
+            damage.apply(path);
+        }
         // As the unit of the package does before it starts the server.
         remove_indexes(&broker);
         broker.start_server(1);
@@ -138,7 +140,7 @@ async fn damaged_files_and_power_failures_keep_one_holder_and_all_revocations() 
         let second = waiter.acquire_permit(request(ATTEMPT_TIMEOUT), &never).await;
         assert!(second.is_err(), "{damage:?} {end}: a second holder");
         assert!(!held.lost_token().is_cancelled(), "{damage:?} {end}");
-        assert_heads(&broker, &head).await;
+        assert_heads(&broker, &newest).await;
     }
 
     for server in 1..=3 {
@@ -151,7 +153,7 @@ async fn damaged_files_and_power_failures_keep_one_holder_and_all_revocations() 
     let second = waiter.acquire_permit(request(ATTEMPT_TIMEOUT), &never).await;
     assert!(second.is_err(), "a second holder after all servers were killed");
     assert!(!held.lost_token().is_cancelled());
-    assert_heads(&broker, &head).await;
+    assert_heads(&broker, &newest).await;
     held.release().await;
     waiter.acquire_permit(request(CLUSTER_TIMEOUT), &never).await.unwrap().release().await;
 }

@@ -56,3 +56,34 @@ async fn status_shows_a_server_that_is_down() {
     })
     .await;
 }
+
+/// nats-server does not sync account tokens to its disk, so a power failure can bring back the one from before a revocation. The test puts the files back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn status_reports_a_server_that_has_lost_a_revocation() {
+    let mut broker = GeneratedBroker::new();
+    broker.write_bundle("broker1", "127.0.0.1", &[]);
+    broker.start_server(1);
+    broker.push().await;
+    broker.add_user("mallory", "127.0.0.1");
+    let files = std::fs::read_dir(broker.path("broker1/accounts")).unwrap();
+    let files = files.map(|entry| entry.unwrap().path());
+    let earlier: Vec<_> = files.map(|path| (std::fs::read(&path).unwrap(), path)).collect();
+    broker.run(&["org", "revoke", "mallory", "--yes"]);
+    broker.await_no_problem().await;
+    broker.kill_server(1);
+    for (content, path) in earlier {
+        std::fs::write(path, content).unwrap();
+    }
+    broker.start_server(1);
+    poll_until_ok("the status reports the token", CLUSTER_TIMEOUT, async || {
+        let output = broker.rpc(&["broker", "status"]);
+        let text = describe_output(&output);
+        let expected = "server broker1 has another account token than this directory";
+        if output.status.code() == Some(2) && text.contains(expected) { Ok(()) } else { Err(text) }
+    })
+    .await;
+    broker.push().await;
+    broker.await_no_problem().await;
+    let refused = broker.rpc_as(Some("mallory"), &["ping"]);
+    assert!(describe_output(&refused).contains("authorization violation"), "{refused:?}");
+}

@@ -1,0 +1,36 @@
+//! Compares the account tokens of the broker's servers with those of the organisation's directory. nats-server does not sync them to its disk: after a power
+//! failure it can have an older one, and accept users that were revoked since. Sends no token.
+
+use muster_bus::Bytes;
+use muster_wire::token::AccountTrust;
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::push::PushError;
+use crate::server_reports::SystemClient;
+
+#[derive(Debug, Deserialize)]
+struct AccountReport {
+    account_detail: AccountDetail,
+}
+
+#[derive(Debug, Deserialize)]
+struct AccountDetail {
+    #[serde(default)]
+    jwt: String,
+}
+
+impl SystemClient {
+    /// Names of the servers that have another token of an account than this.
+    pub(crate) async fn find_other_tokens(
+        &self,
+        trust: &AccountTrust,
+    ) -> Result<Vec<String>, PushError> {
+        let options = json!({"account": trust.account_key()}).to_string();
+        let answers = self.ask_with_ids::<AccountReport>("ACCOUNTZ", Bytes::from(options)).await?;
+        let others = answers
+            .into_iter()
+            .filter(|answer| answer.data.account_detail.jwt != trust.account_token());
+        Ok(others.map(|answer| answer.server.name).collect())
+    }
+}
