@@ -16,6 +16,7 @@ struct AccountReport {
 
 #[derive(Debug, Deserialize)]
 struct AccountDetail {
+    /// Empty on a server of a cluster to which no user of the account has connected; it reads the token when one does.
     #[serde(default)]
     jwt: String,
 }
@@ -28,9 +29,8 @@ impl SystemClient {
     ) -> Result<Vec<String>, PushError> {
         let options = json!({"account": trust.account_key()}).to_string();
         let answers = self.ask_with_ids::<AccountReport>("ACCOUNTZ", Bytes::from(options)).await?;
-        let others = answers
-            .into_iter()
-            .filter(|answer| answer.data.account_detail.jwt != trust.account_token());
+        let is_other = |jwt: &str| !jwt.is_empty() && jwt != trust.account_token();
+        let others = answers.into_iter().filter(|answer| is_other(&answer.data.account_detail.jwt));
         Ok(others.map(|answer| answer.server.name).collect())
     }
 }
