@@ -30,7 +30,7 @@ impl fmt::Display for DamagedCopy {
         let Self { stream, server, messages, expected } = self;
         write!(
             f,
-            "stream {stream}: the copy on {server} is damaged: it has {messages} messages, and most others have {expected}; stop {server}, remove the files `index.db` below its directory `jetstream`, and start it; if the problem remains, remove the whole directory"
+            "stream {stream}: the copy on {server} is damaged: it has {messages} messages, and most others have {expected}; stop {server}, remove its directory `jetstream`, and start it: it gets the streams from the others"
         )
     }
 }
