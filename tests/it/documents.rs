@@ -424,3 +424,20 @@ async fn templates_are_rendered_for_nodes_and_inventories() {
         assert_eq!(printed(invalid).await, (String::new(), code), "{invalid:?}");
     }
 }
+
+/// What one node publishes or replies cannot end the output of the others.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn template_that_fails_for_one_node_is_rendered_for_the_others() {
+    let fixture = OutputFixture::new(&["bad", "good"]).await;
+    for (command, name, code) in
+        [(&["inventory"][..], "facts.name", 2), (&["do", "work", "what=x"], "sender", 1)]
+    {
+        let template =
+            format!("{{{{ {name} }}}}{{% if {name} == 'bad' %}}{{{{ {name} + 1 }}}}{{% endif %}}");
+        let output = fixture.rpc.run(&[command, &["--template", &template]].concat()).await;
+        assert_eq!(output.status.code(), Some(code), "{}", describe_output(&output));
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "good\n");
+        let messages = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(messages.contains("bad: --template: "), "{messages}");
+    }
+}

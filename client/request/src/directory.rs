@@ -142,17 +142,30 @@ impl FleetConnection {
         target: &TargetSelection,
         options: NodeListOptions<'_>,
     ) -> Result<RegisteredNodeList, FleetRequestError> {
-        let mut list = RegisteredNodeList::default();
         let query = self.query_input(target, options)?;
         let documents = options.with_documents.then_some(true);
-        let mut input = DirectoryListInput { documents, query };
-        loop {
-            let page: DirectoryListOutput = session.query("list", &input, QUERY_TIMEOUT).await?;
-            list.nodes.extend(page.nodes);
-            (list.stale, list.freshness) = (page.stale, page.freshness);
-            let Some(next) = page.next else { return Ok(list) };
-            input.query.after = Some(next);
+        list_pages(session, DirectoryListInput { documents, query }).await
+    }
+
+    /// The values at this path of all nodes that match, in every collective, also of those that were not seen for long. Fails if the instance has not read
+    /// all records.
+    pub(crate) async fn list_values(
+        &self,
+        filter: &NodeFilter,
+        path: &str,
+    ) -> Result<Vec<DirectoryNodeRow>, FleetRequestError> {
+        let query = DirectoryQueryInput {
+            filter: Some(serde_json::to_string(filter).map_err(DirectoryError::Query)?),
+            fields: vec![path.to_owned()],
+            stale: Some(true),
+            ..DirectoryQueryInput::default()
+        };
+        let input = DirectoryListInput { documents: None, query };
+        let list = list_pages(&mut self.client.directory_session(), input).await?;
+        if !list.freshness.ready {
+            return Err(DirectoryError::NotReady.into());
         }
+        Ok(list.nodes)
     }
 
     /// All nodes that match, with their classes and facts. Fails if the instance has not read all records.
@@ -290,5 +303,20 @@ impl FleetConnection {
             stale: options.with_stale.then_some(true),
             ..DirectoryQueryInput::default()
         })
+    }
+}
+
+/// The nodes that match, from as many pages as there are.
+async fn list_pages(
+    session: &mut DirectorySession<'_>,
+    mut input: DirectoryListInput,
+) -> Result<RegisteredNodeList, FleetRequestError> {
+    let mut list = RegisteredNodeList::default();
+    loop {
+        let page: DirectoryListOutput = session.query("list", &input, QUERY_TIMEOUT).await?;
+        list.nodes.extend(page.nodes);
+        (list.stale, list.freshness) = (page.stale, page.freshness);
+        let Some(next) = page.next else { return Ok(list) };
+        input.query.after = Some(next);
     }
 }

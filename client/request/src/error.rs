@@ -171,6 +171,11 @@ impl FleetRequestError {
         use DirectoryError::{Absent, NotReady, Timeout};
         matches!(self, Self::Directory(Absent | NotReady | Timeout(_)))
     }
+
+    /// Whether the record of one node cannot be used.
+    pub fn is_record_unusable(&self) -> bool {
+        matches!(self, Self::Record { .. } | Self::Content { .. })
+    }
 }
 
 /// The filter's text on one line, with one column per character.

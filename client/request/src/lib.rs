@@ -57,8 +57,8 @@ mod tunnel;
 mod words;
 
 pub use ansible::{
-    AnsibleInventory, AnsibleOptions, AnsibleVariable, AnsibleVariableError,
-    ansible_host_variables, build_ansible_inventory,
+    AnsibleHost, AnsibleHostError, AnsibleInventory, AnsibleOptions, AnsibleValueError,
+    AnsibleVariable, AnsibleVariableError, ansible_host, build_ansible_inventory,
 };
 pub use approval::{
     ApprovalFileError, LoadedApproval, load_approval, load_offline_signer, read_approval_file,
@@ -105,9 +105,9 @@ pub use rollout::{FleetRequest, FleetRequestUpdate};
 pub use run_log::RunLogLine;
 pub use settings::{IcingaSettings, RpcSettings, RpcSettingsError, SettingsSyntaxError};
 pub use ssh::{
-    KnownHostsError, SshAddress, SshAddressError, SshArgumentError, SshCertificateError,
-    SshIdentity, SshNode, SshNodeError, SshOptions, SshProgram, SshProxy, SshProxyOptions,
-    SshTarget, config_text, known_hosts_text, program_arguments,
+    HostKeyOwners, SharedHostKeyError, SshAddress, SshAddressError, SshArgumentError,
+    SshCertificateError, SshHostKey, SshHostKeyError, SshIdentity, SshNode, SshNodeError,
+    SshOptions, SshProgram, SshProxy, SshProxyOptions, SshTarget, config_text, program_arguments,
 };
 pub use target::{TargetOptions, TargetSelection};
 pub use tunnel::{

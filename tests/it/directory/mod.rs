@@ -22,6 +22,8 @@ mod puppet_server;
 mod queries;
 mod scheduled_checks;
 mod ssh;
+mod ssh_fixture;
+mod ssh_records;
 mod state;
 mod verify;
 mod watch;

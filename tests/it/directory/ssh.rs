@@ -1,146 +1,12 @@
 //! `rpc ssh`, `rpc scp` and `rpc sftp` with programs in PATH that record their arguments instead of OpenSSH (A6.6).
 
-use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Output, Stdio};
 use std::time::Duration;
 
 use muster_tests::command::describe_output;
-use muster_tests::poll_until_ok;
 
-use super::fixture::{DirectoryFixture, FleetNode, lines};
-
-/// Records its name and its arguments, one per line, in a file of its own below `CALLS`.
-const STUB: &str = "#!/bin/sh\n{ echo \"${0##*/}\"; for argument; do printf '%s\\n' \"$argument\"; done; } > \"$CALLS/$$\"\n\
-    echo \"output of the node\"\nexit \"${STUB_EXIT:-0}\"\n";
-const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIN";
-
-struct SshFleet {
-    fleet: DirectoryFixture,
-    _directory: FleetNode,
-    nodes: Vec<FleetNode>,
-}
-
-impl SshFleet {
-    /// Nodes with these names and addresses; those of `acme.net` have host keys.
-    async fn start(nodes: &[(&str, &str)]) -> Self {
-        let fleet = DirectoryFixture::start().await;
-        let directory = fleet.start_directory("dir1.example.net", "directory1");
-        let start = |(name, address): &(&str, &str)| {
-            let signer = fleet.organisation.node(name);
-            let facts = serde_json::json!({"networking": {"ip": address}, "role": "web"});
-            let home = fleet.node_home(&signer, &facts.to_string(), "");
-            let root = format!("[paths]\nroot = \"{}\"\n", home.path("root").display());
-            home.write("conf.d/root.toml", &root, 0o644);
-            home.write("root/etc/.keep", "", 0o644);
-            if name.ends_with("acme.net") {
-                let key = format!("{KEY}{name} root@{name}\n").replace('.', "A");
-                home.write("root/etc/ssh/ssh_host_ed25519_key.pub", &key, 0o644);
-            }
-            FleetNode { signer, daemon: home.start() }
-        };
-        let nodes: Vec<FleetNode> = nodes.iter().map(start).collect();
-        let found = Self { fleet, _directory: directory, nodes };
-        let keyed =
-            found.nodes.iter().filter(|node| node.signer.identity().as_str().ends_with("acme.net"));
-        let count = keyed.count();
-        poll_until_ok("the directory has all records", Duration::from_mins(1), async || {
-            let with_keys = [
-                "nodes",
-                "-F",
-                "role=web",
-                "-Q",
-                "{'state.ssh.host_keys': {$exists: true}}",
-                "-o",
-                "name",
-            ];
-            let output = found.fleet.rpc.run(&["nodes", "-F", "role=web", "-o", "name"]).await;
-            let keys = found.fleet.rpc.run(&with_keys).await;
-            let has_all = lines(&output.stdout).len() == found.nodes.len()
-                && (count == 0 || lines(&keys.stdout).len() >= count);
-            if has_all { Ok(()) } else { Err(describe_output(&output)) }
-        })
-        .await;
-        for directory in ["bin", "calls"] {
-            std::fs::create_dir(found.fleet.rpc.path(directory)).unwrap();
-        }
-        for program in ["ssh", "scp", "sftp"] {
-            found.fleet.rpc.write(&format!("bin/{program}"), STUB);
-            let path = found.fleet.rpc.path(&format!("bin/{program}"));
-            std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
-        }
-        found
-    }
-
-    #[expect(clippy::disallowed_types, reason = "names the type of the prepared command")]
-    fn prepare(&self, arguments: &[&str]) -> tokio::process::Command {
-        let mut command = self.fleet.rpc.prepare_command(arguments);
-        let path = format!("{}:/usr/bin:/bin", self.fleet.rpc.path("bin").display());
-        command.env("PATH", path).env("CALLS", self.fleet.rpc.path("calls"));
-        command
-    }
-
-    async fn run(&self, arguments: &[&str]) -> Output {
-        self.forget_calls();
-        self.prepare(arguments).output().await.unwrap()
-    }
-
-    fn forget_calls(&self) {
-        let directory = self.fleet.rpc.path("calls");
-        std::fs::remove_dir_all(&directory).unwrap();
-        std::fs::create_dir(&directory).unwrap();
-    }
-
-    /// The calls of the programs, each with its arguments, sorted.
-    fn calls(&self) -> Vec<Vec<String>> {
-        let files = std::fs::read_dir(self.fleet.rpc.path("calls")).unwrap();
-        let call = |file: std::io::Result<std::fs::DirEntry>| {
-            lines(&std::fs::read(file.unwrap().path()).unwrap())
-        };
-        let mut calls: Vec<Vec<String>> = files.map(call).collect();
-        calls.sort();
-        calls
-    }
-
-    /// The arguments that pin the host keys of a node.
-    fn pins(&self, node: &str) -> Vec<String> {
-        let cache = self.fleet.rpc.path(".cache/muster/fleets");
-        let pattern = format!("ssh/{node}");
-        let known = find_file(&cache, &pattern).unwrap_or_else(|| panic!("no {pattern}"));
-        let mode = std::fs::metadata(&known).unwrap().permissions().mode() & 0o777;
-        assert_eq!(mode, 0o600);
-        [
-            format!("HostKeyAlias={node}"),
-            format!("UserKnownHostsFile={known}"),
-            "GlobalKnownHostsFile=/dev/null".to_owned(),
-            "StrictHostKeyChecking=yes".to_owned(),
-            "CheckHostIP=no".to_owned(),
-            "UpdateHostKeys=no".to_owned(),
-        ]
-        .into_iter()
-        .flat_map(|option| ["-o".to_owned(), option])
-        .collect()
-    }
-
-    fn call(&self, program: &str, node: &str, rest: &[&str]) -> Vec<String> {
-        let rest = rest.iter().map(|&text| text.to_owned());
-        [program.to_owned()].into_iter().chain(self.pins(node)).chain(rest).collect()
-    }
-}
-
-fn find_file(directory: &std::path::Path, end: &str) -> Option<String> {
-    let entries = std::fs::read_dir(directory).ok()?;
-    entries.flatten().find_map(|entry| {
-        let path = entry.path();
-        if path.is_dir() {
-            return find_file(&path, end);
-        }
-        path.to_str().filter(|path| path.ends_with(end)).map(str::to_owned)
-    })
-}
-
-fn errors(output: &Output) -> Vec<String> {
-    lines(&output.stderr)
-}
+use super::fixture::lines;
+use super::ssh_fixture::{SshFleet, errors, find_file, host_key};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 /// `ssh` in the search path is a program that records its arguments.
@@ -156,7 +22,8 @@ async fn a6_1_and_a6_6_one_match_becomes_ssh_with_pinned_host_keys() {
     assert_eq!(fleet.calls(), [fleet.call("ssh", "db1.acme.net", &expected)]);
     let known = find_file(&fleet.fleet.rpc.path(".cache"), "ssh/db1.acme.net").unwrap();
     let known = std::fs::read_to_string(known).unwrap();
-    assert_eq!(known, format!("db1.acme.net {KEY}db1AacmeAnet\n"), "the key, without its comment");
+    let expected = format!("db1.acme.net {}\n", host_key("db1.acme.net"));
+    assert_eq!(known, expected, "the key, without its comment");
 
     // A node without keys is left to OpenSSH's own files, with a warning.
     let output = fleet.run(&["ssh", "-I", "/initech/"]).await;

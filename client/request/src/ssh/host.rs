@@ -6,6 +6,9 @@ use std::net::IpAddr;
 use muster_wire::identity::Identity;
 use serde_json::Value;
 
+/// What names of the own machine begin with.
+const LOCAL_LABELS: [&str; 3] = ["localhost", "ip6-localhost", "ip6-loopback"];
+
 /// An IP address or a host name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SshAddress(String);
@@ -19,6 +22,9 @@ pub enum SshAddressError {
     /// The value is neither an IP address nor a host name.
     #[error("{0:?} is neither an IP address nor a host name")]
     Invalid(String),
+    /// The address is that of the machine which connects.
+    #[error("{0:?} is the machine itself that connects, and not a node")]
+    Local(String),
 }
 
 impl SshAddress {
@@ -41,16 +47,36 @@ impl SshAddress {
     fn parse(text: &str) -> Result<Self, SshAddressError> {
         // A name has the grammar of identities: letters, digits, `-` and `_` in labels that neither begin nor end with `-`.
         if let Ok(address) = text.parse::<IpAddr>() {
+            let plain = address.to_canonical();
+            if plain.is_loopback() || plain.is_unspecified() {
+                return Err(SshAddressError::Local(text.to_owned()));
+            }
             return Ok(Self(address.to_string()));
         }
-        let name = Identity::parse(text);
-        let name = name.map_err(|_| SshAddressError::Invalid(text.chars().take(80).collect()))?;
+        let invalid = || SshAddressError::Invalid(text.chars().take(80).collect());
+        let name = Identity::parse(text).map_err(|_| invalid())?;
+        let (first, last) = (name.as_str().split('.').next(), name.as_str().rsplit('.').next());
+        // For the C library, `127.1` and `0x7f000001` are addresses.
+        if last.is_some_and(is_number) {
+            return Err(invalid());
+        }
+        if first.is_some_and(|label| LOCAL_LABELS.contains(&label)) || last == Some("localhost") {
+            return Err(SshAddressError::Local(name.to_string()));
+        }
         Ok(Self::of_node(&name))
     }
 
     /// The address as scp writes it before a path: IPv6 in brackets.
     pub(super) fn before_path(&self) -> String {
         if self.0.contains(':') { format!("[{}]", self.0) } else { self.0.clone() }
+    }
+}
+
+/// Whether the label of a name is a number for the C library, which knows hexadecimal ones, too.
+fn is_number(label: &str) -> bool {
+    match label.strip_prefix("0x") {
+        Some(digits) => digits.bytes().all(|b| b.is_ascii_hexdigit()),
+        None => label.bytes().all(|b| b.is_ascii_digit()),
     }
 }
 
@@ -73,6 +99,7 @@ mod tests {
             ("2001:DB8::1", "2001:db8::1"),
             ("db1.acme.net", "db1.acme.net"),
             ("DB1", "db1"),
+            ("2db", "2db"),
         ] {
             assert_eq!(SshAddress::from_fact(Some(&json!(text))).unwrap().to_string(), expected);
         }
@@ -97,6 +124,9 @@ mod tests {
             json!("%h"),
             json!(""),
             json!("."),
+            json!("127.1"),
+            json!("2130706433"),
+            json!("0x7f000001"),
             json!(7),
             json!(["10.0.0.7"]),
             json!(null),
@@ -105,5 +135,21 @@ mod tests {
             assert!(matches!(refused, Err(SshAddressError::Invalid(_))), "{value}: {refused:?}");
         }
         assert_eq!(SshAddress::from_fact(None), Err(SshAddressError::Missing));
+        for text in [
+            "127.0.0.1",
+            "127.7.7.7",
+            "0.0.0.0",
+            "::1",
+            "::",
+            "::ffff:127.0.0.1",
+            "localhost",
+            "LocalHost.",
+            "localhost.localdomain",
+            "db1.localhost",
+            "ip6-loopback",
+        ] {
+            let refused = SshAddress::from_fact(Some(&json!(text)));
+            assert!(matches!(refused, Err(SshAddressError::Local(_))), "{text}: {refused:?}");
+        }
     }
 }

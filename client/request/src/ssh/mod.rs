@@ -6,7 +6,8 @@
 mod arguments;
 mod certificate;
 mod host;
-mod known_hosts;
+mod host_keys;
+mod key_owners;
 mod proxy;
 
 use std::path::PathBuf;
@@ -21,7 +22,8 @@ use crate::fleet::FleetConnection;
 pub use arguments::{SshArgumentError, SshProgram, config_text, program_arguments};
 pub use certificate::{SshCertificateError, SshIdentity};
 pub use host::{SshAddress, SshAddressError};
-pub use known_hosts::{KnownHostsError, known_hosts_text};
+pub use host_keys::{SshHostKey, SshHostKeyError};
+pub use key_owners::{HostKeyOwners, SharedHostKeyError};
 pub use proxy::{SshProxy, SshProxyOptions};
 
 /// Why it is not known how OpenSSH reaches a node.
@@ -43,6 +45,29 @@ pub enum SshNodeError {
         /// The reason.
         source: SshAddressError,
     },
+    /// A host key is none.
+    #[error("the record of {node} has an invalid ssh host key: {source}")]
+    HostKey {
+        /// The node.
+        node: Identity,
+        /// The reason.
+        source: SshHostKeyError,
+    },
+    /// Another node has published the key, too.
+    #[error(transparent)]
+    Shared(#[from] SharedHostKeyError),
+}
+
+impl SshNodeError {
+    /// Whether the reason is what this node has published, so that other nodes can be reached.
+    pub fn is_of_node(&self) -> bool {
+        match self {
+            Self::Record(error) => error.is_record_unusable(),
+            Self::Unknown(_) | Self::Address { .. } | Self::HostKey { .. } | Self::Shared(_) => {
+                true
+            }
+        }
+    }
 }
 
 /// A node and how OpenSSH reaches it.
@@ -67,8 +92,8 @@ pub struct SshNode {
     pub node: Identity,
     /// Where it is.
     pub address: SshAddress,
-    /// Public host keys, type and key.
-    pub host_keys: Vec<String>,
+    /// Public host keys.
+    pub host_keys: Vec<SshHostKey>,
 }
 
 /// How addresses are found, and which nodes have keys.
@@ -126,8 +151,17 @@ impl SshNode {
                 })?
             }
         };
-        let host_keys = if options.without_keys { Vec::new() } else { content.ssh_host_keys() };
+        let texts = if options.without_keys { Vec::new() } else { content.ssh_host_keys() };
+        let keys = texts.iter().map(|text| SshHostKey::parse(text)).collect::<Result<_, _>>();
+        let host_keys =
+            keys.map_err(|source| SshNodeError::HostKey { node: node.clone(), source })?;
         Ok(Self { node: node.clone(), address, host_keys })
+    }
+
+    /// The file of host keys, as `UserKnownHostsFile` names it: the keys under the name of the node.
+    pub fn known_hosts_text(&self) -> String {
+        let lines = self.host_keys.iter().map(|key| format!("{} {key}\n", self.node));
+        lines.collect::<Vec<_>>().concat()
     }
 
     /// The target, with this file of host keys, reached in this way, and with this identity.

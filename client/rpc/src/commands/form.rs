@@ -13,8 +13,8 @@ use crate::error::CommandError;
 use crate::exit::CommandExitCode;
 use crate::printer::{OutputPrinter, PrintError};
 use crate::render::jq::{JqExpression, JqExpressionError};
-use crate::render::template;
 use crate::render::template::{OutputTemplate, OutputTemplateError};
+use crate::render::{count_text, template};
 
 /// An output form is not valid, or its evaluation failed.
 #[derive(Debug, thiserror::Error)]
@@ -28,6 +28,9 @@ pub enum OutputFormError {
     /// The template of `--template` is not valid.
     #[error("--template: {0}")]
     Template(#[from] OutputTemplateError),
+    /// The template fails with the values of this many replies.
+    #[error("--template: could not render {}", count_text(*.0, "reply", "replies"))]
+    Unrendered(usize),
     /// The file of `--template` cannot be read.
     #[error("--template: cannot read {}", path.display())]
     File {
@@ -67,7 +70,9 @@ impl CommandError for OutputFormError {
                 "write it like `--filter-replies 'ok() and data().status == \"stopped\"'`"
             }
             Self::Template(_) => "write it like `--template '{{ sender }} {{ data.status }}'`",
-            Self::File { .. } | Self::Yaml(_) | Self::Print(_) => return Vec::new(),
+            Self::File { .. } | Self::Unrendered(_) | Self::Yaml(_) | Self::Print(_) => {
+                return Vec::new();
+            }
         };
         vec![hint.to_owned()]
     }

@@ -7,11 +7,11 @@ use std::io;
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 
-use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use futures_util::{StreamExt as _, stream};
+use muster_base::error_chain;
 use muster_request::{
-    FleetConnection, KnownHostsError, SshArgumentError, SshIdentity, SshOptions, SshProgram,
-    SshProxy, SshProxyOptions, SshTarget, config_text, known_hosts_text, program_arguments,
-    replace_cache_file,
+    FleetConnection, SshArgumentError, SshIdentity, SshNode, SshNodeError, SshOptions, SshProgram,
+    SshProxy, SshProxyOptions, SshTarget, config_text, program_arguments, replace_cache_file,
 };
 use muster_secret::files::FileAccessError;
 use muster_wire::identity::Identity;
@@ -19,7 +19,7 @@ use muster_wire::identity::Identity;
 use crate::cli::ssh::{BusPort, SshArgs, SshTargetArgs};
 use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Result};
 use crate::error::CommandError;
-use crate::render::shell_word;
+use crate::render::{escape_to_line, shell_word};
 use crate::terminal::is_terminal;
 
 /// Records that are read at once.
@@ -31,9 +31,6 @@ pub enum SshCommandError {
     /// The arguments.
     #[error(transparent)]
     Arguments(#[from] SshArgumentError),
-    /// The host keys.
-    #[error(transparent)]
-    HostKeys(#[from] KnownHostsError),
     /// Nothing can be cached.
     #[error(
         "there is no directory for host keys: set HOME or XDG_CACHE_HOME, or pass --own-host-keys"
@@ -76,27 +73,33 @@ struct SshSession<'a> {
     cx: CommandContext<'a>,
 }
 
+/// Nodes with usable records, and why others have none.
+#[derive(Default)]
+struct ReadNodes {
+    nodes: Vec<SshNode>,
+    refused: Vec<SshNodeError>,
+}
+
 /// Runs `rpc ssh`.
 pub async fn run(args: SshArgs, cx: CommandContext<'_>) -> CommandResult {
     let (session, nodes) = SshSession::start(&args.target, cx).await?;
     if nodes.is_empty() {
         return Ok(CommandExitCode::Local);
     }
+    if !args.ssh_config && !args.all {
+        return session.connect(SshProgram::Ssh, &nodes).await;
+    }
+    let (targets, skipped) = session.prepare_all(&nodes).await?;
     if args.ssh_config {
-        let targets = session.prepare_all(&nodes).await?;
         let text = config_text(&targets).map_err(SshCommandError::from)?;
         cx.printer.print_text(text)?;
-        return Ok(CommandExitCode::Passed);
+    } else if args.target.print {
+        targets.iter().try_for_each(|target| session.print(SshProgram::Ssh, target))?;
+    } else {
+        let arguments = &args.target.arguments;
+        return many::run_on_all(&targets, skipped, arguments, args.parallel, cx).await;
     }
-    if args.all {
-        let targets = session.prepare_all(&nodes).await?;
-        if args.target.print {
-            targets.iter().try_for_each(|target| session.print(SshProgram::Ssh, target))?;
-            return Ok(CommandExitCode::Passed);
-        }
-        return many::run_on_all(&targets, &args.target.arguments, args.parallel, cx).await;
-    }
-    session.connect(SshProgram::Ssh, &nodes).await
+    Ok(CommandExitCode::from_verdict(skipped == 0))
 }
 
 /// Runs `rpc scp` and `rpc sftp`.
@@ -161,7 +164,12 @@ impl<'a> SshSession<'a> {
                 return Ok(CommandExitCode::SomeFailed);
             }
         };
-        let target = self.prepare(node).await?;
+        let mut read = self.read_nodes(std::slice::from_ref(node)).await?;
+        if let Some(error) = read.refused.pop() {
+            return Err(error.into());
+        }
+        let Some(found) = read.nodes.pop() else { return Ok(CommandExitCode::Local) };
+        let target = self.prepare(found)?;
         if self.args.print {
             self.print(program, &target)?;
             return Ok(CommandExitCode::Passed);
@@ -180,18 +188,47 @@ impl<'a> SshSession<'a> {
         Ok(self.cx.printer.print_line(line.join(" "))?)
     }
 
-    async fn prepare_all(&self, nodes: &[Identity]) -> Result<Vec<SshTarget>> {
-        let targets = stream::iter(nodes).map(|node| self.prepare(node));
-        targets.buffered(CONCURRENT_READS).try_collect().await
+    /// The targets, and the number of nodes that were skipped. The reason of each is printed.
+    async fn prepare_all(&self, nodes: &[Identity]) -> Result<(Vec<SshTarget>, usize)> {
+        let read = self.read_nodes(nodes).await?;
+        for error in &read.refused {
+            let reason = error_chain(error);
+            self.cx.printer.print_error(format_args!("skipped: {}", escape_to_line(&reason)));
+        }
+        let targets = read.nodes.into_iter().map(|node| self.prepare(node));
+        Ok((targets.collect::<Result<_>>()?, read.refused.len()))
     }
 
-    /// Reads the record of a node, and writes its host keys to a file of its own, so that commands for several nodes do not disturb each other.
-    async fn prepare(&self, node: &Identity) -> Result<SshTarget> {
+    /// Reads the records of nodes, and who else publishes their host keys.
+    async fn read_nodes(&self, nodes: &[Identity]) -> Result<ReadNodes> {
         let options = SshOptions {
             address_fact: self.args.address_fact.as_deref(),
             without_keys: self.args.own_host_keys,
         };
-        let found = self.fleet.read_ssh_node(node, options).await?;
+        let mut read = ReadNodes::default();
+        let reads = stream::iter(nodes).map(|node| self.fleet.read_ssh_node(node, options));
+        let mut reads = reads.buffered(CONCURRENT_READS);
+        while let Some(found) = reads.next().await {
+            match found {
+                Ok(node) => read.nodes.push(node),
+                Err(error) if error.is_of_node() => read.refused.push(error),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let owners = self.fleet.read_host_key_owners(&read.nodes).await?;
+        read.nodes.retain(|node| match owners.check_node(node) {
+            Ok(()) => true,
+            Err(error) => {
+                read.refused.push(error.into());
+                false
+            }
+        });
+        Ok(read)
+    }
+
+    /// Writes the host keys of a node to a file of its own, so that commands for several nodes do not disturb each other.
+    fn prepare(&self, found: SshNode) -> Result<SshTarget> {
+        let node = &found.node;
         let proxy = self.prepare_proxy(node)?;
         if found.host_keys.is_empty() {
             if !self.args.own_host_keys {
@@ -201,10 +238,10 @@ impl<'a> SshSession<'a> {
             }
             return Ok(found.into_target(None, proxy, self.identity.clone()));
         }
-        let text = known_hosts_text(std::slice::from_ref(&found)).map_err(SshCommandError::from)?;
         let directory = self.directory.as_ref().ok_or(SshCommandError::NoCache)?;
         let path = directory.join(node.as_str());
-        replace_cache_file(&path, text.as_bytes()).map_err(SshCommandError::File)?;
+        replace_cache_file(&path, found.known_hosts_text().as_bytes())
+            .map_err(SshCommandError::File)?;
         Ok(found.into_target(Some(path), proxy, self.identity.clone()))
     }
 

@@ -94,13 +94,21 @@ impl CommandError for SshNodeError {
                     .to_owned(),
             ],
             Self::Address { node, .. } => vec![format!("run `rpc node {node}` for its facts")],
+            Self::HostKey { node, .. } => {
+                vec![format!("run `rpc node {node}` for its keys; --own-host-keys ignores them")]
+            }
+            Self::Shared(_) => vec![
+                "give each machine its own keys, and forget an old record with `rpc nodes --forget NODE`; --own-host-keys ignores them".to_owned(),
+            ],
         }
     }
 
     fn exit_code(&self) -> CommandExitCode {
         match self {
             Self::Record(error) => error.exit_code(),
-            Self::Unknown(_) | Self::Address { .. } => CommandExitCode::Local,
+            Self::Unknown(_) | Self::Address { .. } | Self::HostKey { .. } | Self::Shared(_) => {
+                CommandExitCode::Local
+            }
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use muster_contract::directory::{DirectoryNodeDocument, DirectoryNodeRow};
 use muster_request::{
-    AnsibleOptions, FleetConnection, TargetSelection, ansible_host_variables,
+    AnsibleHostError, AnsibleOptions, FleetConnection, TargetSelection, ansible_host,
     build_ansible_inventory,
 };
 use muster_wire::identity::Identity;
@@ -13,7 +13,22 @@ use crate::cli::filters::FilterArgs;
 use crate::cli::inventory::AnsibleArgs;
 use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Result};
 use crate::commands::form::JsonForm;
-use crate::render::escape_to_line;
+use crate::error::CommandError;
+use crate::render::{count_text, escape_to_line};
+
+/// Most keys of facts in a message, and most characters of each.
+const MAX_SHOWN_KEYS: usize = 5;
+const MAX_SHOWN_CHARS: usize = 60;
+
+/// The node is no host of the inventory.
+#[derive(Debug, thiserror::Error)]
+#[error("{node} is left out of the inventory: {reason}")]
+pub struct LeftOutHostError {
+    node: Identity,
+    reason: AnsibleHostError,
+}
+
+impl CommandError for LeftOutHostError {}
 
 /// Prints the inventory, or the variables of one host. Ansible needs exit code 0, also if there are no nodes.
 pub async fn run(
@@ -42,6 +57,19 @@ async fn print_list(
     for (group, sources) in &inventory.merged {
         cx.printer.print_warning(merged_warning(group, sources));
     }
+    for (node, error) in &inventory.refused {
+        let node = shorten(node);
+        cx.printer.print_warning(format_args!("{node} is left out of the inventory: {error}"));
+    }
+    for (node, keys) in &inventory.left_out_keys {
+        cx.printer.print_warning(keys_warning(node, keys));
+    }
+    for group in &inventory.left_out_groups {
+        let group = shorten(group);
+        cx.printer.print_warning(format_args!(
+            "the group {group} is left out: a host has this name, or it is too long"
+        ));
+    }
     cx.print_json(&inventory.document, &JsonForm(None))
 }
 
@@ -54,7 +82,31 @@ async fn print_host(
     let shown = fleet.show_registered(node.as_str(), false).await?;
     let document = DirectoryNodeDocument { classes: shown.classes, facts: shown.facts };
     let row = DirectoryNodeRow { document: Some(document), ..shown.node };
-    cx.print_json(&ansible_host_variables(&row, &args.var), &JsonForm(None))
+    let host = ansible_host(&row, &args.var)
+        .map_err(|reason| LeftOutHostError { node: node.clone(), reason })?;
+    if !host.left_out_keys.is_empty() {
+        cx.printer.print_warning(keys_warning(node.as_str(), &host.left_out_keys));
+    }
+    cx.print_json(&host.variables, &JsonForm(None))
+}
+
+fn keys_warning(node: &str, keys: &[String]) -> String {
+    let shown = keys.iter().take(MAX_SHOWN_KEYS).map(|key| format!("`{}`", shorten(key)));
+    let more = match keys.len().saturating_sub(MAX_SHOWN_KEYS) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!(
+        "{node}: {} of facts left out, because Ansible could take them for templates: {}{more}",
+        count_text(keys.len(), "key", "keys"),
+        shown.collect::<Vec<_>>().join(", ")
+    )
+}
+
+/// The start of a node's text, on one line.
+fn shorten(text: &str) -> String {
+    let start: String = text.chars().take(MAX_SHOWN_CHARS).collect();
+    escape_to_line(&start).into_owned()
 }
 
 fn merged_warning(group: &str, sources: &BTreeSet<String>) -> String {

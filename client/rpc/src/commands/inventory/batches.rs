@@ -13,6 +13,7 @@ use super::remember_inventories;
 use crate::commands::context::{CommandContext, Result};
 use crate::commands::inquiry::{RPCUTIL_AGENT, ask_nodes, plan_action};
 use crate::progress::ProgressReporter;
+use crate::render::template::OutputTemplateError;
 use crate::render::{escape_to_line, list_first_nodes};
 
 /// Nodes per batch.
@@ -30,6 +31,9 @@ pub enum UnusableReplyError {
     /// The outputs are not an inventory.
     #[error("its inventory is not valid: {}", escape_to_line(&.0.to_string()))]
     Invalid(#[from] serde_json::Error),
+    /// The template fails with its values.
+    #[error("--template: {}", escape_to_line(&.0.to_string()))]
+    Template(#[from] OutputTemplateError),
 }
 
 /// The outputs of a successful reply.

@@ -6,7 +6,6 @@ use super::batches::{InventoryQuery, successful_outputs};
 use crate::cli::inventory::InventoryArgs;
 use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::commands::form;
-use crate::commands::form::OutputFormError;
 use crate::commands::inquiry::RPCUTIL_AGENT;
 use crate::render::template_values::{INVENTORY_TEMPLATE_NAMES, InventoryTemplateValues};
 
@@ -22,12 +21,12 @@ pub async fn run(text: &str, args: &InventoryArgs, cx: CommandContext<'_>) -> Co
         return Ok(CommandExitCode::Local);
     };
     let total = query.ask_in_batches("nothing printed", cx, |reply| {
-        if let Err(error) = successful_outputs(reply) {
-            return Ok(Err(error));
+        let rendered = successful_outputs(reply)
+            .and_then(|_| Ok(template.render(&InventoryTemplateValues::new(reply))?));
+        match rendered {
+            Ok(text) => Ok(Ok(cx.printer.print_text(text)?)),
+            Err(error) => Ok(Err(error)),
         }
-        let values = InventoryTemplateValues::new(reply);
-        cx.printer.print_text(template.render(&values).map_err(OutputFormError::from)?)?;
-        Ok(Ok(()))
     });
     Ok(total.await?.outcome().into())
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use muster_ddl::ActionSchema;
 use muster_request::{FleetRequestUpdate, NodeReply, ReplyFilter, RequestReport, TargetSelection};
@@ -19,9 +20,9 @@ use crate::render::group::group_equal_replies;
 use crate::render::jq::JqExpression;
 use crate::render::jsonl::RequestJsonLine;
 use crate::render::request::{RequestResultView, balance_line};
-use crate::render::template::OutputTemplate;
+use crate::render::template::{OutputTemplate, OutputTemplateError};
 use crate::render::template_values::{REPLY_TEMPLATE_NAMES, ReplyTemplateValues};
-use crate::render::{json, progress};
+use crate::render::{escape_to_line, json, progress};
 use crate::screen::Screen;
 
 /// Least number of nodes with equal replies for which grouping is suggested.
@@ -122,6 +123,8 @@ pub struct RequestOutput<'a> {
     pub view: RequestResultView<'a>,
     /// Context with the printer.
     pub cx: CommandContext<'a>,
+    /// Number of replies that the template could not be rendered for.
+    unrendered: AtomicUsize,
 }
 
 impl<'a> RequestOutput<'a> {
@@ -135,7 +138,7 @@ impl<'a> RequestOutput<'a> {
     ) -> Self {
         let (display, verbose, width) = (flags.display, cx.is_verbose(), cx.width());
         let view = RequestResultView { action, display, verbose, noop: false, width };
-        Self { form, filter, sort: flags.sort, view, cx }
+        Self { form, filter, sort: flags.sort, view, cx, unrendered: AtomicUsize::new(0) }
     }
 
     /// The same settings for a request that only reports what would change, or for an ordinary one.
@@ -233,6 +236,10 @@ impl<'a> RequestOutput<'a> {
         match self.form {
             RequestOutputForm::Senders | RequestOutputForm::Template(_) => {
                 self.cx.printer.print_message(balance_line(report).trim_end());
+                let unrendered = self.unrendered.load(Ordering::Relaxed);
+                if unrendered > 0 {
+                    return Err(OutputFormError::Unrendered(unrendered).into());
+                }
                 return Ok(());
             }
             RequestOutputForm::Command(command) => return Ok(command.print_end(report, self.cx)?),
@@ -249,6 +256,14 @@ impl<'a> RequestOutput<'a> {
             self.hint_at_groups(report);
         }
         Ok(())
+    }
+
+    /// Prints why the template could not be rendered for a node.
+    fn note_unrendered(&self, reply: &NodeReply, error: &OutputTemplateError) {
+        self.unrendered.fetch_add(1, Ordering::Relaxed);
+        let error = error.to_string();
+        let message = format_args!("{}: --template: {}", reply.node, escape_to_line(&error));
+        self.cx.printer.print_error(message);
     }
 
     fn accepts_reply(&self, reply: &NodeReply) -> bool {
@@ -332,8 +347,11 @@ impl<'a> RequestOutput<'a> {
                 if self.view.display.is_none() || self.view.is_shown(reply) =>
             {
                 let values = ReplyTemplateValues::new(reply);
-                let text = template.render(&values).map_err(OutputFormError::from)?;
-                self.cx.printer.print_text(text)?;
+                match template.render(&values) {
+                    Ok(text) => self.cx.printer.print_text(text)?,
+                    // The replies of other nodes are still printed.
+                    Err(error) => self.note_unrendered(reply, &error),
+                }
             }
             _ => {}
         }

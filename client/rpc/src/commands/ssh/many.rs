@@ -22,8 +22,10 @@ struct NodeRun<'a> {
 }
 
 /// Runs the command on all nodes, on as many at once as `parallel`. Output of several nodes at once is printed in one piece for each node, when it ends.
+/// `skipped` nodes count as failed.
 pub(super) async fn run_on_all(
     targets: &[SshTarget],
+    skipped: usize,
     arguments: &[String],
     parallel: NonZeroUsize,
     cx: CommandContext<'_>,
@@ -54,8 +56,9 @@ pub(super) async fn run_on_all(
         printer.print_error(failure);
     }
     let succeeded = targets.len() - failures.len();
-    printer.print_message(format_args!("{succeeded} of {} nodes succeeded", targets.len()));
-    Ok(CommandExitCode::from_verdict(failures.is_empty()))
+    let total = targets.len() + skipped;
+    printer.print_message(format_args!("{succeeded} of {total} nodes succeeded"));
+    Ok(CommandExitCode::from_verdict(succeeded == total))
 }
 
 #[expect(clippy::disallowed_types, reason = "runs ssh")]

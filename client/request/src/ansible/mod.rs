@@ -1,43 +1,28 @@
 //! An Ansible inventory of what the directory knows: groups of classes, states and facts, and variables of hosts. Pure.
 //!
 //! Facts come from nodes, and Ansible renders variables as templates on the controller. So facts are in one variable, where no name of a fact can become a
-//! connection variable of Ansible, and each text that could be a template is marked as unsafe, which Ansible does not render.
+//! connection variable of Ansible, and each text is marked as unsafe, which Ansible does not render.
+
+mod untrusted;
+mod variables;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use muster_contract::directory::DirectoryNodeRow;
 use muster_filter::state::{FactPath, NodeFacts};
+use muster_wire::identity::Identity;
 use serde_json::{Map, Value, json};
+
+pub use variables::{AnsibleValueError, AnsibleVariable, AnsibleVariableError};
+
+use untrusted::mark_unsafe;
 
 /// The variable with everything that the directory knows of a host.
 const HOST_VARIABLE: &str = "muster";
-/// The key with which Ansible reads a text that is never rendered as a template.
-const UNSAFE_KEY: &str = "__ansible_unsafe";
-/// What every template of Ansible begins with.
-const TEMPLATE_STARTS: [&str; 3] = ["{{", "{%", "{#"];
-
-/// A variable of each host that has the value of a fact.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AnsibleVariable {
-    name: String,
-    path: FactPath,
-}
-
-/// Why the text is not `NAME=FACT`.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum AnsibleVariableError {
-    /// There is no `=`.
-    #[error("expected NAME=FACT, such as ansible_host=networking.ip")]
-    NoFact,
-    /// Ansible does not accept the name.
-    #[error(
-        "`{0}` is not a valid name of an Ansible variable: use letters, digits and _, and no digit first"
-    )]
-    Name(String),
-    /// The fact's name.
-    #[error(transparent)]
-    Fact(#[from] muster_filter::state::FactPathError),
-}
+/// Names with a meaning of their own: the first two are groups, whose variables all hosts have, and Ansible reaches the others without ssh.
+const ANSIBLE_NAMES: [&str; 4] = ["all", "ungrouped", "localhost", "127.0.0.1"];
+/// Longest name of a group, in bytes.
+const MAX_GROUP_BYTES: usize = 256;
 
 /// What the inventory has besides the nodes.
 #[derive(Debug, Clone, Copy, Default)]
@@ -48,13 +33,42 @@ pub struct AnsibleOptions<'a> {
     pub variables: &'a [AnsibleVariable],
 }
 
-/// An inventory, and what is ambiguous in it.
+/// An inventory, and what is ambiguous or left out.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct AnsibleInventory {
     /// The document for `--list`.
     pub document: Value,
     /// Groups whose name stands for several classes or values, which differ only in characters that Ansible does not accept.
     pub merged: BTreeMap<String, BTreeSet<String>>,
+    /// Hosts that are left out, and why.
+    pub refused: Vec<(String, AnsibleHostError)>,
+    /// Keys of facts that are left out, by host.
+    pub left_out_keys: BTreeMap<String, Vec<String>>,
+    /// Groups that are left out, because their name is that of a host or too long.
+    pub left_out_groups: Vec<String>,
+}
+
+/// Why a node is no host of the inventory.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AnsibleHostError {
+    /// The directory gave another text than the name of a node.
+    #[error("this is not the name of a node")]
+    Name,
+    /// Ansible uses the name itself.
+    #[error("Ansible uses this name for something else than a host of an inventory")]
+    Taken,
+    /// A connection variable has a value that could be something else.
+    #[error(transparent)]
+    Value(#[from] AnsibleValueError),
+}
+
+/// The variables of a host.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AnsibleHost {
+    /// The document for `--host`.
+    pub variables: Value,
+    /// Keys of facts that are left out.
+    pub left_out_keys: Vec<String>,
 }
 
 /// A group while it is built.
@@ -65,25 +79,25 @@ struct HostGroup {
     sources: BTreeSet<String>,
 }
 
-impl AnsibleVariable {
-    /// Parses `NAME=FACT`.
-    pub fn parse(text: &str) -> Result<Self, AnsibleVariableError> {
-        let (name, path) = text.split_once('=').ok_or(AnsibleVariableError::NoFact)?;
-        let is_number = name.starts_with(|c: char| c.is_ascii_digit());
-        if name.is_empty() || is_number || group_name(name) != name {
-            return Err(AnsibleVariableError::Name(name.to_owned()));
-        }
-        Ok(Self { name: name.to_owned(), path: FactPath::parse(path)? })
-    }
-}
-
 /// Builds the document for `--list`. The rows have documents.
 pub fn build_ansible_inventory(
     rows: &[DirectoryNodeRow],
     options: AnsibleOptions<'_>,
 ) -> AnsibleInventory {
+    let mut inventory = AnsibleInventory::default();
     let (mut groups, mut variables) = (BTreeMap::<String, HostGroup>::new(), Map::new());
     for row in rows {
+        let host = match ansible_host(row, options.variables) {
+            Ok(host) => host,
+            Err(error) => {
+                inventory.refused.push((row.node.clone(), error));
+                continue;
+            }
+        };
+        if !host.left_out_keys.is_empty() {
+            inventory.left_out_keys.insert(row.node.clone(), host.left_out_keys);
+        }
+        variables.insert(row.node.clone(), host.variables);
         for (group, source) in groups_of(row, options.group_by) {
             let group = groups.entry(group).or_default();
             group.sources.insert(source);
@@ -92,29 +106,46 @@ pub fn build_ansible_inventory(
                 group.hosts.push(row.node.clone());
             }
         }
-        variables.insert(row.node.clone(), ansible_host_variables(row, options.variables));
     }
+    // Ansible would give the variables of a host to the group with its name, and so to other hosts.
+    groups.retain(|name, _| {
+        let is_usable = name.len() <= MAX_GROUP_BYTES && !variables.contains_key(name);
+        if !is_usable {
+            inventory.left_out_groups.push(name.clone());
+        }
+        is_usable
+    });
     let is_merged = |(_, group): &(&String, &HostGroup)| group.sources.len() > 1;
     let merged = groups.iter().filter(is_merged);
-    let merged = merged.map(|(name, group)| (name.clone(), group.sources.clone())).collect();
-    let names: Vec<&str> = rows.iter().map(|row| row.node.as_str()).collect();
+    inventory.merged = merged.map(|(name, group)| (name.clone(), group.sources.clone())).collect();
+    let names: Vec<&String> = variables.keys().collect();
     let mut document = Map::new();
-    document.insert("_meta".to_owned(), json!({ "hostvars": variables }));
     document.insert("all".to_owned(), json!({ "hosts": names }));
+    document.insert("_meta".to_owned(), json!({ "hostvars": variables }));
     for (name, group) in groups {
         document.insert(name, json!({ "hosts": group.hosts }));
     }
-    AnsibleInventory { document: Value::Object(document), merged }
+    inventory.document = Value::Object(document);
+    inventory
 }
 
-/// The variables of one host, for `--host`.
-pub fn ansible_host_variables(row: &DirectoryNodeRow, variables: &[AnsibleVariable]) -> Value {
+/// The variables of one host.
+pub fn ansible_host(
+    row: &DirectoryNodeRow,
+    variables: &[AnsibleVariable],
+) -> Result<AnsibleHost, AnsibleHostError> {
+    if Identity::parse(&row.node).map_err(|_| AnsibleHostError::Name)?.as_str() != row.node {
+        return Err(AnsibleHostError::Name);
+    }
+    if ANSIBLE_NAMES.contains(&row.node.as_str()) {
+        return Err(AnsibleHostError::Taken);
+    }
     let document = row.document.clone().unwrap_or_default();
     let facts = NodeFacts::from_map(document.facts).unwrap_or_default();
-    let mut host = Map::new();
-    for AnsibleVariable { name, path } in variables {
-        if let Some(value) = facts.get_path(path) {
-            host.insert(name.clone(), without_templates(value));
+    let (mut host, mut left_out_keys) = (Map::new(), Vec::new());
+    for variable in variables {
+        if let Some(value) = variable.value_of(&facts)? {
+            host.insert(variable.name.clone(), mark_unsafe(&value, &mut left_out_keys));
         }
     }
     let known = json!({
@@ -124,8 +155,10 @@ pub fn ansible_host_variables(row: &DirectoryNodeRow, variables: &[AnsibleVariab
         "classes": document.classes,
         "facts": facts.as_map(),
     });
-    host.insert(HOST_VARIABLE.to_owned(), without_templates(&known));
-    Value::Object(host)
+    host.insert(HOST_VARIABLE.to_owned(), mark_unsafe(&known, &mut left_out_keys));
+    left_out_keys.sort();
+    left_out_keys.dedup();
+    Ok(AnsibleHost { variables: Value::Object(host), left_out_keys })
 }
 
 /// The groups of a node, each with what it stands for.
@@ -164,23 +197,6 @@ fn scalar_text(value: &Value) -> Option<String> {
 /// The text with each character that Ansible does not accept in names of groups as `_`.
 fn group_name(text: &str) -> String {
     text.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect()
-}
-
-/// The value with each text that could be a template marked as unsafe.
-fn without_templates(value: &Value) -> Value {
-    match value {
-        Value::String(text) if TEMPLATE_STARTS.iter().any(|start| text.contains(start)) => {
-            json!({ UNSAFE_KEY: text })
-        }
-        Value::Array(elements) => elements.iter().map(without_templates).collect(),
-        // The marker itself is no fact of a node.
-        Value::Object(map) => map
-            .iter()
-            .filter(|(key, _)| !key.starts_with("__ansible_"))
-            .map(|(key, value)| (key.clone(), without_templates(value)))
-            .collect(),
-        other => other.clone(),
-    }
 }
 
 #[cfg(test)]
@@ -254,24 +270,59 @@ mod tests {
         let facts = json!({
             "ansible_connection": "local",
             "motd": "{{ lookup('pipe', 'id') }}",
-            "list": ["{% raw %}", {"__ansible_vault": "x", "plain": "{ {"}],
-            "ip": "{#x#}",
+            "list": ["#jinja2:", {"__ansible_vault": "x", "plain": "y"}],
+            "{{ x }}": 1,
+            "ip": "10.0.0.7",
         });
         let variables = [AnsibleVariable::parse("ansible_host=ip").unwrap()];
-        let host = ansible_host_variables(&row("db1", &[], facts), &variables);
-        let names: Vec<&String> = host.as_object().unwrap().keys().collect();
-        assert_eq!(names, ["ansible_host", "muster"]);
-        assert_eq!(host["ansible_host"], json!({"__ansible_unsafe": "{#x#}"}));
-        let facts = &host["muster"]["facts"];
-        assert_eq!(facts["motd"], json!({"__ansible_unsafe": "{{ lookup('pipe', 'id') }}"}));
-        let list = json!([{"__ansible_unsafe": "{% raw %}"}, {"plain": "{ {"}]);
-        assert_eq!(facts["list"], list);
+        let host = ansible_host(&row("db1", &["{{ x }}"], facts), &variables).unwrap();
+        let marked = |text: &str| json!({ "__ansible_unsafe": text });
+        let facts = json!({
+            "ansible_connection": marked("local"),
+            "motd": marked("{{ lookup('pipe', 'id') }}"),
+            "list": [marked("#jinja2:"), {"plain": marked("y")}],
+            "ip": marked("10.0.0.7"),
+        });
+        let expected = json!({
+            "ansible_host": marked("10.0.0.7"),
+            "muster": {
+                "state": marked("present"),
+                "version": marked(""),
+                "collectives": [],
+                "classes": [marked("{{ x }}")],
+                "facts": facts,
+            },
+        });
+        assert_eq!(host.variables, expected);
+        assert_eq!(host.left_out_keys, ["__ansible_vault", "{{ x }}"]);
     }
 
     #[test]
-    fn names_of_variables_are_checked() {
-        for text in ["ip", "=ip", "1a=ip", "a-b=ip", "a=b..c"] {
-            assert!(AnsibleVariable::parse(text).is_err(), "{text}");
+    fn hosts_that_ansible_could_misunderstand_are_left_out_of_all_groups() {
+        let names = ["db1", "localhost", "127.0.0.1", "all", "ungrouped", "{{ x }}", "-x", "DB2"];
+        let mut rows: Vec<_> = names.map(|name| row(name, &["common"], json!({}))).into();
+        rows.push(row("db3", &["common"], json!({"ip": "-oProxyCommand=x"})));
+        let variables = [AnsibleVariable::parse("ansible_host=ip").unwrap()];
+        let options = AnsibleOptions { variables: &variables, ..AnsibleOptions::default() };
+        let inventory = build_ansible_inventory(&rows, options);
+        let document = &inventory.document;
+        for group in ["all", "class_common", "state_present"] {
+            assert_eq!(document[group]["hosts"], json!(["db1"]), "{group}");
         }
+        let hosts = document["_meta"]["hostvars"].as_object().unwrap();
+        assert_eq!(hosts.keys().collect::<Vec<_>>(), ["db1"]);
+        let refused: Vec<&str> = inventory.refused.iter().map(|(node, _)| node.as_str()).collect();
+        assert_eq!(refused, [&names[1..], &["db3"]].concat());
+    }
+
+    /// A node that publishes a class or a fact cannot make the variables of a host those of a group.
+    #[test]
+    fn group_with_the_name_of_a_host_is_left_out() {
+        let rows = [row("db_1", &[], json!({})), row("web1", &[], json!({"db": "1"}))];
+        let group_by = paths(&["db"]);
+        let options = AnsibleOptions { group_by: &group_by, ..AnsibleOptions::default() };
+        let inventory = build_ansible_inventory(&rows, options);
+        assert_eq!(inventory.left_out_groups, ["db_1"]);
+        assert_eq!(inventory.document.get("db_1"), None);
     }
 }
