@@ -51,7 +51,7 @@ fn overriding(name: &str) -> String {
 
 /// What a node publishes to take over the controller.
 fn hostile_facts() -> Value {
-    let nested = (0..20).fold(json!(overriding("deep")), |value, _| json!({ "a": [value] }));
+    let nested = (0..14).fold(json!(overriding("deep")), |value, _| json!({ "a": [value] }));
     json!({
         "customer": overriding("customer"),
         "rack": {"name": "r 2"},
