@@ -234,8 +234,10 @@ fn restore_confirmation(core: &DaemonCore, config: &Config) {
 pub fn reload_facts(core: &DaemonCore, host: &dyn System) {
     let mut problems = Vec::new();
     for problem in core.facts.reload(FactMachines { node: &*core.system, host }) {
-        tracing::warn!(%problem, "cannot collect all facts");
-        problems.push(error_chain(&problem));
+        // The reason names the file and what to do.
+        let problem = error_chain(&problem);
+        tracing::warn!(problem, "cannot collect all facts");
+        problems.push(problem);
     }
     core.health.set_findings("facts", FindingLevel::Warning, &problems);
     let problems = core.classes.reload().err().map(|error| {

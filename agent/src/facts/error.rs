@@ -51,12 +51,6 @@ pub enum FactError {
     /// Not an object, or an object that exceeds the limits.
     #[error(transparent)]
     Facts(#[from] NodeFactsError),
-    /// An executable that other users can change: it would run with the daemon's privileges.
-    #[error(
-        "not executed: users other than root and the daemon's user can change it \
-         (owner {owner}, mode {mode:04o}); set the owner to root and the mode to 755"
-    )]
-    Unsafe { owner: u32, mode: u32 },
     /// It could not be started or did not finish.
     #[error("cannot run the program")]
     Run(#[source] SystemError),

@@ -3,7 +3,7 @@
 //! `*.json`, `*.yaml`, `*.yml` and `*.txt` are read; other executable files are run; all other files and hidden files are ignored. The directory
 //! belongs to the daemon's configuration, so it is not below the machine's root.
 
-use std::fs::{self, Metadata};
+use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -74,7 +74,8 @@ fn read_source(
     if metadata.mode() & 0o111 == 0 {
         return Ok(None);
     }
-    check_safe(&metadata)?;
+    muster_secret::check_protected_below(Path::new("/"), &path)
+        .map_err(|error| FactError::Run(error.into()))?;
     let output = run_program(system, [path.to_string_lossy()], FACT_PROGRAM_TIMEOUT)?;
     let text = String::from_utf8_lossy(&output);
     match text.trim() {
@@ -97,19 +98,12 @@ fn read_fact_file(path: &Path, format: FactFormat) -> Result<Map<String, Value>,
     parse_facts(format, &bytes)
 }
 
-/// Rejects files that other users can change: they would run as the daemon, which often runs as root.
-fn check_safe(metadata: &Metadata) -> Result<(), FactError> {
-    let (owner, mode) = (metadata.uid(), metadata.mode() & 0o7777);
-    let trusted = owner == 0 || owner == nix::unistd::geteuid().as_raw();
-    if trusted && mode & 0o022 == 0 { Ok(()) } else { Err(FactError::Unsafe { owner, mode }) }
-}
-
 fn run_program<S: Into<String>>(
     system: &dyn System,
     argv: impl IntoIterator<Item = S>,
     timeout: Duration,
 ) -> Result<Vec<u8>, FactError> {
-    let mut command = Command::new(argv);
+    let mut command = Command::configured(argv);
     command.timeout = Some(timeout);
     command.output_limit = MAX_SOURCE_BYTES;
     let output = system.run_command(&command).map_err(FactError::Run)?;

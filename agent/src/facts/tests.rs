@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use muster_filter::state::NodeFacts;
 use muster_system::fake::FakeSystem;
-use muster_system::{CommandOutput, System};
+use muster_system::{CommandOutput, System, SystemError};
 use muster_wire::identity::Identity;
 use serde_json::{Value, json};
 
@@ -121,7 +121,10 @@ fn executable_that_others_can_change_is_not_run() {
     put(scratch.path(), "evil", "#!/bin/sh\n", 0o757);
     let system = FakeSystem::new();
     let (_, problems) = collect(&system, &sources(scratch.path()));
-    assert!(matches!(problems[0].error, FactError::Unsafe { mode: 0o757, .. }), "{problems:?}");
+    assert!(
+        matches!(problems[0].error, FactError::Run(SystemError::Unprotected(_))),
+        "{problems:?}"
+    );
     assert!(system.recorded_commands().is_empty());
 }
 

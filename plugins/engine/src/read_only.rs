@@ -97,6 +97,10 @@ impl System for ReadOnlySystem {
         self.0.read_file(path, limit)
     }
 
+    fn check_protected(&self, path: &Path) -> SystemResult<()> {
+        self.0.check_protected(path)
+    }
+
     fn read_link(&self, path: &Path) -> SystemResult<PathBuf> {
         self.0.read_link(path)
     }

@@ -95,5 +95,6 @@ impl FragmentSet {
 }
 
 fn read_text(system: &dyn System, path: &Path, limit: u64) -> SystemResult<String> {
+    system.check_protected(path)?;
     Ok(String::from_utf8_lossy(&system.read_file(path, limit)?).into_owned())
 }

@@ -196,7 +196,7 @@ fn run_program(
     limits: ProgramLimits,
 ) -> Option<RunCommandOutput> {
     let ProgramLimits { user, timeout, cancel, owner } = limits;
-    let mut command = Command::new(argv);
+    let mut command = Command::configured(argv);
     command.timeout = Some(timeout);
     command.output_limit = MAX_OUTPUT_BYTES;
     command.cancel = cancel;

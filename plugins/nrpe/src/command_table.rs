@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use muster_api::system::error::found_or_none;
-use muster_api::system::{FileEntryKind, FileMetadata, System, SystemResult};
+use muster_api::system::{FileEntryKind, FileMetadata, System, SystemError, SystemResult};
 
 use crate::command_line::{CommandLineError, CommandTemplate};
 use crate::nrpe_file::{NrpeDirective, parse_nrpe_file};
@@ -119,6 +119,7 @@ impl TableReader<'_> {
         if !self.add_source(path)? {
             return Ok(());
         }
+        self.system.check_protected(path)?;
         let bytes = self.system.read_file(path, MAX_FILE_BYTES)?;
         let directory = path.parent().unwrap_or(Path::new("/")).to_owned();
         for directive in parse_nrpe_file(&String::from_utf8_lossy(&bytes)) {
@@ -131,12 +132,11 @@ impl TableReader<'_> {
                 }
                 NrpeDirective::AllowArguments(allowed) => self.table.allows_arguments = allowed,
                 NrpeDirective::User(user) => self.table.user = Some(user),
-                // As in NRPE, a file that cannot be read does not disable the others.
                 NrpeDirective::Include(file) => {
-                    let _ = self.read_file(&directory.join(file));
+                    tolerate_unreadable(self.read_file(&directory.join(file)))?;
                 }
                 NrpeDirective::IncludeDirectory(included) => {
-                    let _ = self.read_directory(&directory.join(included));
+                    tolerate_unreadable(self.read_directory(&directory.join(included)))?;
                 }
             }
         }
@@ -148,13 +148,14 @@ impl TableReader<'_> {
         if !self.add_source(path)? {
             return Ok(());
         }
+        found_or_none(self.system.check_protected(path))?;
         for name in found_or_none(self.system.read_dir(path))?.unwrap_or_default() {
             let entry = path.join(&name);
             let kind = self.system.metadata(&entry)?.map(|found| found.kind);
             if kind == Some(FileEntryKind::Directory) {
-                let _ = self.read_directory(&entry);
+                tolerate_unreadable(self.read_directory(&entry))?;
             } else if entry.extension().is_some_and(|extension| extension == "cfg") {
-                let _ = self.read_file(&entry);
+                tolerate_unreadable(self.read_file(&entry))?;
             }
         }
         Ok(())
@@ -170,6 +171,15 @@ impl TableReader<'_> {
         self.sources.push((path.to_owned(), state));
         Ok(true)
     }
+}
+
+/// As in NRPE, a file that cannot be read does not disable the others. One that other users can change does: without it, checks could run as another
+/// user than the one that it sets.
+fn tolerate_unreadable(result: SystemResult<()>) -> SystemResult<()> {
+    result.or_else(|error| match error {
+        SystemError::Unprotected(_) => Err(error),
+        _ => Ok(()),
+    })
 }
 
 #[cfg(test)]

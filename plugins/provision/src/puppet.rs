@@ -79,7 +79,7 @@ impl<'a> PuppetRunner<'a> {
         };
         let args = args.iter().map(|arg| (*arg).to_owned());
         let arguments = self.options.arguments.iter().cloned();
-        let mut command = Command::new(program.into_iter().chain(args).chain(arguments));
+        let mut command = Command::configured(program.into_iter().chain(args).chain(arguments));
         // Without a UTF-8 locale, Ruby treats text as ASCII.
         for name in ["LC_ALL", "LANG"] {
             command.env.insert(name.to_owned(), "C.UTF-8".to_owned());

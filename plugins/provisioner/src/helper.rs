@@ -95,7 +95,7 @@ pub(crate) async fn run_program(
                     buffer.drain(..excess);
                 }
             })),
-            ..Command::new(argv)
+            ..Command::configured(argv)
         };
         let result = system.run_command(&command);
         let stderr = stderr.lock().unwrap_or_else(PoisonError::into_inner);

@@ -50,6 +50,7 @@ pub(crate) fn apply_catalog(
     cancel: CancelFlag,
 ) -> Result<RunReport, NativeRunError> {
     let path = path.ok_or(NativeRunError::NoCatalog)?;
+    system.check_protected(path)?;
     let bytes = system.read_file(path, catalog::MAX_CATALOG_BYTES)?;
     let catalog = Catalog::parse(&bytes, host)?;
     let state = StateDir::open(engine_dir)?;

@@ -1,6 +1,6 @@
 //! Options of the agent: the table `plugins.puppet` of the daemon's configuration.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
@@ -62,6 +62,15 @@ pub struct Options {
     pub state_dir: PathBuf,
     /// Directory of the engine's ledger and run lock; that of `[plugins.catalog]` when absent.
     pub engine_dir: PathBuf,
+}
+
+impl Options {
+    /// The files and directories whose content a run executes or applies. Puppet's own state may belong to Puppet's user.
+    pub(crate) fn applied_paths(&self) -> impl Iterator<Item = &Path> {
+        [&self.catalog, &self.manifest, &self.confdir, &self.codedir]
+            .into_iter()
+            .filter_map(|path| path.as_deref())
+    }
 }
 
 /// What applies catalogs.

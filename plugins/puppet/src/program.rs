@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use muster_api::system::error::found_or_none;
 use muster_api::system::process::pause;
 use muster_api::system::{FileAttributes, ProcessId, StateDir, System, SystemError};
 use muster_engine::run::run_files;
@@ -78,6 +79,9 @@ impl PreparedProgram<'_> {
         let is_apply = options.application == PuppetApplication::Apply;
         if is_apply && options.catalog.is_none() && options.manifest.is_none() {
             return Err(ProgramStartError::NothingToApply);
+        }
+        for path in options.applied_paths() {
+            found_or_none(self.system.check_protected(path))?;
         }
         let program = paths::find_program(options, self.system)?;
         // Recreated empty: a restarted run must not read the files of its previous program.

@@ -92,7 +92,7 @@ pub(crate) fn start_process(
     directory: &Path,
     trace: Option<String>,
 ) -> Result<ProcessId, SystemError> {
-    let mut command = Command::new(argv);
+    let mut command = Command::configured(argv);
     for (name, value) in [("PATH", PROGRAM_PATH), ("LC_ALL", "C.UTF-8"), ("LANG", "C.UTF-8")] {
         command.env.insert(name.to_owned(), value.to_owned());
     }

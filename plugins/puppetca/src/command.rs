@@ -49,7 +49,7 @@ impl<'a> CaCommandLine<'a> {
     fn run_command(&self, action: &[&str]) -> Result<(i32, Vec<u8>, String), CaError> {
         let action = action.iter().map(|argument| (*argument).to_owned());
         let argv = self.options.command.iter().cloned().chain(action);
-        let mut command = Command::new(argv.chain(self.options.arguments.iter().cloned()));
+        let mut command = Command::configured(argv.chain(self.options.arguments.iter().cloned()));
         command.timeout = Some(self.timeout);
         command.cancel = self.cancel.clone();
         command.output_limit = MAX_OUTPUT_BYTES;

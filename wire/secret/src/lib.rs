@@ -14,7 +14,7 @@ use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _}
 use std::path::{Path, PathBuf};
 
 use nix::fcntl::OFlag;
-pub use protected::{ProtectedFileError, check_protected, read_protected};
+pub use protected::{ProtectedFileError, check_protected, check_protected_below, read_protected};
 pub use socket::bind_socket;
 pub use zeroize::Zeroizing;
 

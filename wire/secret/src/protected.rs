@@ -1,5 +1,5 @@
-//! Reads files that control a daemon, such as policies. They hold no secret, so any user may read them. Only root and the process's
-//! own user may be able to change them, or to replace a directory or link on their path.
+//! Decides whether a daemon may use a file that controls it: a policy, a program that it runs, a catalog that it applies. Such files hold no secret, so
+//! any user may read them. Only root and the process's own user may be able to change them, or to replace a directory or link on their path.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read as _};
@@ -76,19 +76,48 @@ pub fn read_protected(path: &Path, limit: u64) -> Result<String, ProtectedFileEr
 pub fn check_protected(path: &Path) -> Result<(), ProtectedFileError> {
     let absolute = std::path::absolute(path)
         .map_err(|source| ProtectedFileError::Read { path: path.to_owned(), source })?;
-    check_components(&absolute, MAX_LINKS)
+    check_components(Path::new("/"), &absolute, MAX_LINKS).map(drop)
 }
 
-/// Checks each component of an absolute path, starting at the root.
-fn check_components(path: &Path, links_left: usize) -> Result<(), ProtectedFileError> {
-    let mut resolved = PathBuf::new();
+/// Checks that no other user can change the target of this path of a machine whose `/` is the directory `root`. A directory must not have the sticky
+/// bit in place of closed permissions: others could add entries. Returns the target, without links.
+///
+/// # Errors
+/// The same as for reading.
+pub fn check_protected_below(root: &Path, path: &Path) -> Result<PathBuf, ProtectedFileError> {
+    check_protected(root)?;
+    let target = check_components(root, path, MAX_LINKS)?;
+    let metadata = fs::symlink_metadata(&target)
+        .map_err(|source| ProtectedFileError::Read { path: target.clone(), source })?;
+    let mode = metadata.mode() & 0o7777;
+    if mode & SHARED_WRITE_BITS != 0 {
+        return Err(ProtectedFileError::Writable { path: target, mode });
+    }
+    Ok(target)
+}
+
+/// Checks each component of an absolute path below the root, and returns its target. Links do not leave the root.
+fn check_components(
+    root: &Path,
+    path: &Path,
+    links_left: usize,
+) -> Result<PathBuf, ProtectedFileError> {
+    let mut resolved = root.to_owned();
+    let failed = |source| ProtectedFileError::Read { path: root.to_owned(), source };
+    check_metadata(root, &fs::symlink_metadata(root).map_err(failed)?)?;
     let mut components = path.components();
     while let Some(component) = components.next() {
-        if component == Component::ParentDir {
-            resolved.pop();
-            continue;
-        }
-        let next = resolved.join(component);
+        let name = match component {
+            Component::Normal(name) => name,
+            Component::ParentDir => {
+                if resolved != root {
+                    resolved.pop();
+                }
+                continue;
+            }
+            _ => continue,
+        };
+        let next = resolved.join(name);
         let failed = |source| ProtectedFileError::Read { path: next.clone(), source };
         let metadata = fs::symlink_metadata(&next).map_err(failed)?;
         if metadata.is_symlink() {
@@ -97,12 +126,14 @@ fn check_components(path: &Path, links_left: usize) -> Result<(), ProtectedFileE
                 .checked_sub(1)
                 .ok_or_else(|| failed(io::Error::other("too many symbolic links")))?;
             let target = fs::read_link(&next).map_err(failed)?;
-            return check_components(&resolved.join(target).join(components.as_path()), links_left);
+            let directory = resolved.strip_prefix(root).unwrap_or(&resolved);
+            let target = directory.join(target).join(components.as_path());
+            return check_components(root, &target, links_left);
         }
         check_metadata(&next, &metadata)?;
         resolved = next;
     }
-    Ok(())
+    Ok(resolved)
 }
 
 fn check_metadata(path: &Path, metadata: &Metadata) -> Result<(), ProtectedFileError> {

@@ -75,18 +75,17 @@ impl ExternalTypes {
         Ok(Some(found))
     }
 
-    /// The program runs with the privileges of this process, so other users must not be able to write its files.
+    /// The program runs with the privileges of this process, so other users must not be able to change its files.
     fn check_trusted_file(&self, path: &Path) -> Result<(), ExternalTypeError> {
         let problem = match self.system.metadata(path)? {
-            None => " does not exist".to_owned(),
-            Some(found) if found.kind != FileEntryKind::File => " is not a regular file".to_owned(),
-            Some(found) if found.mode & 0o022 != 0 => format!(
-                " is writable by group or others (mode {:04o}); run `chmod go-w` on it",
-                found.mode
-            ),
-            Some(_) => return Ok(()),
+            None => " does not exist",
+            // A link is followed, and its target checked.
+            Some(found) if !matches!(found.kind, FileEntryKind::File | FileEntryKind::Link) => {
+                " is not a regular file"
+            }
+            Some(_) => return Ok(self.system.check_protected(path)?),
         };
-        Err(ExternalTypeError::File { path: path.to_owned(), problem })
+        Err(ExternalTypeError::File { path: path.to_owned(), problem: problem.to_owned() })
     }
 }
 

@@ -87,7 +87,8 @@ impl ExternalResourceType {
     ) -> Result<ExternalProviderResponse> {
         let failed = |problem: String| EngineError::failed(resource, problem);
         let program = self.program.display();
-        let mut command = Command::new([self.program.display().to_string(), request.op.to_owned()]);
+        let mut command =
+            Command::configured([self.program.display().to_string(), request.op.to_owned()]);
         command.stdin = serde_json::to_vec(request).map_err(|error| failed(error.to_string()))?;
         command.cwd = self.program.parent().map(Path::to_owned);
         command.timeout = Some(self.timeout);

@@ -42,6 +42,18 @@ pub struct PuppetBridgeOptions {
     pub idle_timeout: Duration,
 }
 
+impl PuppetBridgeOptions {
+    /// The directories of these settings whose content Puppet executes.
+    fn executed_paths(&self) -> impl Iterator<Item = &Path> {
+        ["confdir", "codedir", "modulepath"]
+            .into_iter()
+            .filter_map(|name| self.settings.get(name))
+            .flat_map(|value| value.split(':'))
+            .filter(|path| path.starts_with('/'))
+            .map(Path::new)
+    }
+}
+
 impl Default for PuppetBridgeOptions {
     fn default() -> Self {
         Self {

@@ -9,6 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use muster_system::command::CancelFlag;
+use muster_system::error::found_or_none;
 use muster_system::{Command, InteractiveProcess, System, SystemError};
 use serde::de::DeserializeOwned;
 
@@ -147,6 +148,9 @@ impl PuppetBridge {
     }
 
     fn start_process(self: &Arc<Self>, cancel: &CancelFlag) -> Result<BridgeProcess, BridgeError> {
+        for path in self.options.executed_paths() {
+            found_or_none(self.system.check_protected(path))?;
+        }
         let mut program = match self.system.start_interactive(&self.build_command()) {
             Err(error) if error.is_not_found() => {
                 return Err(BridgeError::Unavailable("Ruby is not installed".to_owned()));
@@ -176,7 +180,7 @@ impl PuppetBridge {
             (if is_installed { PUPPET_RUBY } else { "ruby" }).to_owned()
         };
         let ruby = self.options.ruby.clone().unwrap_or_else(default_ruby);
-        let mut command = Command::new([&ruby, "-W0", "-rjson", "-e", BRIDGE_LOADER]);
+        let mut command = Command::configured([&ruby, "-W0", "-rjson", "-e", BRIDGE_LOADER]);
         // Ruby source files are UTF-8, whatever the locale of the daemon.
         command.env.insert("LC_ALL".to_owned(), "C.UTF-8".to_owned());
         command.output_limit = MAX_RESPONSE_BYTES;

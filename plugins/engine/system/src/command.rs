@@ -31,6 +31,8 @@ pub struct Command {
     pub timeout: Option<Duration>,
     /// Maximum number of output bytes kept; further output is read and dropped, and [`CommandOutput::truncated`] is set.
     pub output_limit: usize,
+    /// Refuse a program that other users can change, unless it runs as another user than root. For programs that the configuration names.
+    pub protected: bool,
     /// Ends the process group early when set.
     pub cancel: CancelFlag,
     /// Never end it because of a cancellation or the end of this process: the call then fails with [`SystemError::LeftRunning`], and the program
@@ -54,10 +56,16 @@ impl Command {
             gid: None,
             timeout: Some(Duration::from_mins(5)),
             output_limit: 1024 * 1024,
+            protected: false,
             cancel: CancelFlag::default(),
             uninterrupted: false,
             listener: None,
         }
+    }
+
+    /// The same for a program that the configuration names: others must not be able to change it.
+    pub fn configured<S: Into<String>>(argv: impl IntoIterator<Item = S>) -> Self {
+        Self { protected: true, ..Self::new(argv) }
     }
 
     /// Adds the program to the error of its start; for `map_err`.

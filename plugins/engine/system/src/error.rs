@@ -37,6 +37,9 @@ pub enum SystemError {
         /// The given path.
         path: PathBuf,
     },
+    /// Another user can change what controls this process.
+    #[error(transparent)]
+    Unprotected(muster_secret::ProtectedFileError),
     /// Another process holds the lock.
     #[error("{} is still locked by another process after {} s", path.display(), timeout.as_secs())]
     Locked {
@@ -112,6 +115,18 @@ impl SystemError {
                 source.kind() == io::ErrorKind::NotFound
             }
             _ => false,
+        }
+    }
+}
+
+impl From<muster_secret::ProtectedFileError> for SystemError {
+    /// A file that cannot be read is an error like any other, so that callers recognise a missing one.
+    fn from(error: muster_secret::ProtectedFileError) -> Self {
+        match error {
+            muster_secret::ProtectedFileError::Read { path, source } => {
+                Self::File { verb: "read", path, source }
+            }
+            unprotected => Self::Unprotected(unprotected),
         }
     }
 }

@@ -68,6 +68,12 @@ pub trait System: fmt::Debug + Send + Sync {
         }
     }
 
+    /// Fails if another user can change the target of the path: what this process executes or applies must belong to root or to its own user, and so must
+    /// every directory and link on the path. Machines in memory have no other users.
+    fn check_protected(&self, _path: &Path) -> SystemResult<()> {
+        Ok(())
+    }
+
     /// The target of a symbolic link, as stored.
     fn read_link(&self, path: &Path) -> SystemResult<PathBuf>;
 

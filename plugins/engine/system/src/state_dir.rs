@@ -21,10 +21,12 @@ pub struct StateDir {
 }
 
 impl StateDir {
-    /// Opens the directory; creates it and its parents if needed.
+    /// Opens the directory; creates it and its parents if needed. Refuses one that other users can change: its files say what is done later.
     pub fn open(path: &Path) -> SystemResult<Self> {
         let created = DirBuilder::new().recursive(true).mode(0o700).create(path);
         created.map_err(file_error("create", path))?;
+        let absolute = std::path::absolute(path).map_err(file_error("open", path))?;
+        muster_secret::check_protected_below(Path::new("/"), &absolute)?;
         Ok(Self { path: path.to_owned() })
     }
 
@@ -159,5 +161,30 @@ impl FileAppender {
     pub fn sync(&mut self) -> SystemResult<()> {
         let result = self.file.sync_data();
         result.map_err(file_error("sync", &self.path))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{Permissions, set_permissions};
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::StateDir;
+    use crate::SystemError;
+
+    #[test]
+    fn directories_of_state_that_others_can_change_are_refused() {
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path().join("a/state");
+        StateDir::open(&path).unwrap();
+        for changed in [path.clone(), scratch.path().join("a")] {
+            set_permissions(&changed, Permissions::from_mode(0o777)).unwrap();
+            let error = StateDir::open(&path).unwrap_err();
+            assert!(matches!(error, SystemError::Unprotected(_)), "{error}");
+            let remedy = format!("run `chmod go-w {}`", changed.display());
+            assert!(error.to_string().contains(&remedy), "{error}");
+            set_permissions(&changed, Permissions::from_mode(0o700)).unwrap();
+        }
+        StateDir::open(&path).unwrap();
     }
 }

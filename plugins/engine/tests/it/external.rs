@@ -147,7 +147,7 @@ fn writable_programs_and_invalid_descriptions_are_refused() {
         std::fs::set_permissions(node.directory.path().join(name), PermissionsExt::from_mode(mode))
             .unwrap();
         let said = node.apply("thing", "x", &json!({"ensure": "present"}), false);
-        assert!(said[0].contains("writable by group or others"), "{said:?}");
+        assert!(said[0].contains("run `chmod go-w"), "{said:?}");
     }
     let node = Node::with_script("");
     node.write("thing.json", "{\"description\": \"x\", \"sensitve\": true}", 0o644);

@@ -11,11 +11,12 @@ use muster_api::ddl::{
     ActionSchema, AgentDdl, DdlError, MAX_DDL_BYTES, MAX_TEMPLATE_BYTES, TEMPLATE_ADVICE,
     finds_action_by_text,
 };
+use muster_api::system::SystemError;
 use muster_api::{Agent, AgentError};
 use nix::unistd::{Group, Uid, User, geteuid, getgrouplist};
 
 use super::action::{ExecutionRights, ExternalAction};
-use super::ddl_files::{self, FileTrustError};
+use super::ddl_files;
 use super::options::{
     ConfinementMode, ExternalAgentOptions, ExternalOptions, RESERVED_NAMES, UNPRIVILEGED_USERS,
 };
@@ -43,7 +44,7 @@ pub(super) struct AgentLoadRules {
 #[derive(Debug, thiserror::Error)]
 pub(super) enum AgentLoadError {
     #[error(transparent)]
-    Untrusted(#[from] FileTrustError),
+    Untrusted(#[from] SystemError),
     #[error("cannot read {}", path.display())]
     Read {
         path: PathBuf,
@@ -96,8 +97,7 @@ pub(super) fn load_candidate(
     path: &Path,
     rules: &AgentLoadRules,
 ) -> Result<Option<AgentCandidate>, AgentLoadError> {
-    let uid = geteuid().as_raw();
-    let path = ddl_files::trusted_path(path, uid)?;
+    let path = ddl_files::trusted_path(path)?;
     let bytes = read_ddl(&path)?;
     let ddl = AgentDdl::from_slice(&bytes)
         .map_err(|source| AgentLoadError::Ddl { path: path.clone(), source })?;
@@ -113,7 +113,7 @@ pub(super) fn load_candidate(
     let mut builder = Agent::builder(&text)?;
     let mut activation = None;
     for action in ddl.actions() {
-        let program = ddl_files::trusted_path(&find_program(directory, &name, action)?, uid)?;
+        let program = ddl_files::trusted_path(&find_program(directory, &name, action)?)?;
         check_executable(&program)?;
         refuse_unsafe_template(&program)?;
         let script = action.implemented_by().is_some();

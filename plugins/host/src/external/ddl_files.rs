@@ -2,9 +2,11 @@
 
 use std::collections::BTreeSet;
 use std::fs::Metadata;
-use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+
+use muster_api::system::real::RealSystem;
+use muster_api::system::{System as _, SystemError, SystemResult};
 
 /// Maximum search depth below `mcollective/agent`.
 const MAX_SEARCH_DEPTH: usize = 3;
@@ -21,24 +23,6 @@ pub(super) struct FileStamp {
 
 /// Files with their metadata; `None` for a missing file.
 pub(super) type FileStamps = Vec<(PathBuf, Option<FileStamp>)>;
-
-/// Why a file is not trusted.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum FileTrustError {
-    /// Its metadata cannot be read.
-    #[error("cannot examine {}", path.display())]
-    Metadata {
-        path: PathBuf,
-        #[source]
-        source: io::Error,
-    },
-    /// Another user owns it and could have written it.
-    #[error("{} belongs to user {uid}; it must belong to root or to the daemon's user", path.display())]
-    Owner { path: PathBuf, uid: u32 },
-    /// Other users can write it.
-    #[error("{path} is writable for other users (mode {mode:o}); run `chmod go-w {path}`", path = path.display())]
-    Writable { path: PathBuf, mode: u32 },
-}
 
 /// The DDL files in these directories; the first file of each name wins.
 pub(super) fn find_ddls(directories: &[PathBuf]) -> Vec<PathBuf> {
@@ -93,31 +77,18 @@ fn file_stamp(found: &Metadata) -> FileStamp {
     }
 }
 
-/// The canonical path of the file, if only root and `uid` can change or replace it.
-pub(super) fn trusted_path(path: &Path, uid: u32) -> Result<PathBuf, FileTrustError> {
-    let to_error = |path: &Path, source| FileTrustError::Metadata { path: path.to_owned(), source };
-    let path = path.canonicalize().map_err(|source| to_error(path, source))?;
-    for (depth, ancestor) in path.ancestors().enumerate() {
-        let found = std::fs::metadata(ancestor).map_err(|source| to_error(ancestor, source))?;
-        let (owner, mode) = (found.uid(), found.mode() & 0o7777);
-        if owner != 0 && owner != uid {
-            return Err(FileTrustError::Owner { path: ancestor.to_owned(), uid: owner });
-        }
-        // In a sticky directory such as /tmp, every user can create files but cannot replace those of other users.
-        let sticky = depth > 0 && mode & 0o1000 != 0;
-        if mode & 0o022 != 0 && !sticky {
-            return Err(FileTrustError::Writable { path: ancestor.to_owned(), mode });
-        }
-    }
-    Ok(path)
+/// The canonical path of the file, if no other user can change or replace it.
+pub(super) fn trusted_path(path: &Path) -> SystemResult<PathBuf> {
+    RealSystem::new("/".into()).check_protected(path)?;
+    let failed = |source| SystemError::File { verb: "read", path: path.to_owned(), source };
+    path.canonicalize().map_err(failed)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::fs::{Permissions, create_dir_all, set_permissions, write};
-    use std::os::unix::fs::PermissionsExt as _;
+    use std::fs::{create_dir_all, write};
 
-    use super::{FileTrustError, find_ddls, trusted_path};
+    use super::find_ddls;
 
     #[test]
     fn finds_ddls_in_the_directories_of_choria_and_each_name_once() {
@@ -146,30 +117,5 @@ mod tests {
             "b/four.json",
         ];
         assert_eq!(found, names.map(path).to_vec());
-    }
-
-    #[test]
-    fn files_that_others_can_write_are_not_trusted() {
-        let root = tempfile::tempdir().unwrap();
-        let directory = root.path().join("plugins");
-        let file = directory.join("agent");
-        create_dir_all(&directory).unwrap();
-        write(&file, "").unwrap();
-        let mode = |path: &std::path::Path, mode| {
-            set_permissions(path, Permissions::from_mode(mode)).unwrap();
-        };
-        let uid = nix::unistd::geteuid().as_raw();
-        mode(&directory, 0o755);
-        mode(&file, 0o755);
-        assert!(trusted_path(&file, uid).is_ok());
-        mode(&file, 0o775);
-        assert!(matches!(trusted_path(&file, uid), Err(FileTrustError::Writable { .. })));
-        mode(&file, 0o755);
-        mode(&directory, 0o777);
-        assert!(matches!(trusted_path(&file, uid), Err(FileTrustError::Writable { .. })));
-        mode(&directory, 0o755);
-        if uid != 0 {
-            assert!(matches!(trusted_path(&file, uid + 1), Err(FileTrustError::Owner { .. })));
-        }
     }
 }

@@ -134,13 +134,15 @@ impl FileStamp {
 }
 
 fn read_schedules(system: &dyn System, path: &Path) -> Result<Vec<ScheduledCheck>, String> {
-    let bytes = system.read_file(path, MAX_FILE_BYTES).map_err(|error| error_chain(&error))?;
+    let read = system.check_protected(path).and_then(|()| system.read_file(path, MAX_FILE_BYTES));
+    let bytes = read.map_err(|error| error_chain(&error))?;
     let text = String::from_utf8(bytes).map_err(|_| "it is not UTF-8".to_owned())?;
     parse_schedule_file(&text).map_err(|error| error.to_string())
 }
 
 /// The files `*.toml`, by name; none without the directory.
 fn list_files(system: &dyn System, directory: &Path) -> SystemResult<Vec<PathBuf>> {
+    found_or_none(system.check_protected(directory))?;
     let mut names = found_or_none(system.read_dir(directory))?.unwrap_or_default();
     names.retain(|name| {
         Path::new(name).extension() == Some(OsStr::new("toml")) && !name.starts_with('.')

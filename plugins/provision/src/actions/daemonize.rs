@@ -68,7 +68,7 @@ fn run_daemon_command(
     cx: &BlockingContext,
     is_noop: bool,
 ) -> Result<DaemonizePuppetOutput, ActionError> {
-    let mut command = Command::new(options.daemon_command.clone());
+    let mut command = Command::configured(options.daemon_command.clone());
     command.cancel = cx.cancel_flag.clone();
     command.timeout = Some(Duration::from_secs(options.request_timeout));
     if is_noop {

@@ -1,5 +1,6 @@
 //! Tests of single runs: results, refusals, and that a run never executes twice.
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use muster_api::progress;
@@ -102,6 +103,42 @@ async fn disabled_node_refuses_runs() {
     let outcome = run(&puppet, json!({})).await;
     assert_eq!((&outcome["state"], &outcome["reason"]), (&json!("refused"), &json!("disabled")));
     assert!(outcome["error"].as_str().unwrap().contains("hand hacking"));
+    assert_eq!(machine.calls(), 0);
+}
+
+#[tokio::test]
+async fn catalogs_that_others_can_change_are_not_applied() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let mut machine = Machine::new("report clean 9 0 0");
+    let applied =
+        ["catalog/site.json", "manifest/site.pp", "confdir/puppet.conf", "codedir/site.pp"];
+    for file in applied {
+        std::fs::create_dir_all(machine.path(file).parent().unwrap()).unwrap();
+        std::fs::write(machine.path(file), "[]").unwrap();
+    }
+    let [catalog, manifest, confdir, codedir] = applied.map(|file| Some(machine.path(file)));
+    let parent = |file: &Option<PathBuf>| file.as_ref().unwrap().parent().map(Path::to_owned);
+    let apply = crate::PuppetApplication::Apply;
+    let base = machine.options.clone();
+    for options in [
+        Options { engine: crate::CatalogEngine::Native, catalog: catalog.clone(), ..base.clone() },
+        Options { application: apply, catalog: catalog.clone(), ..base.clone() },
+        Options { application: apply, manifest: manifest.clone(), ..base.clone() },
+        Options { confdir: parent(&confdir), ..base.clone() },
+        Options { codedir: parent(&codedir), ..base.clone() },
+    ] {
+        let path = options.applied_paths().next().unwrap().to_owned();
+        machine.options = options;
+        let puppet = machine.puppet();
+        let mode = std::fs::metadata(&path).unwrap().permissions().mode() & 0o7777;
+        let set_mode =
+            |mode| std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode));
+        set_mode(mode | 0o002).unwrap();
+        let outcome = run(&puppet, json!({})).await.to_string();
+        let remedy = format!("run `chmod go-w {}`", path.display());
+        assert!(outcome.contains(&remedy), "{remedy}: {outcome}");
+        set_mode(mode).unwrap();
+    }
     assert_eq!(machine.calls(), 0);
 }
 

@@ -4,7 +4,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt as _, chown, lchown, symlink};
 use std::path::{Path, PathBuf};
 
-use muster_secret::{ProtectedFileError, check_protected, read_protected};
+use muster_secret::{ProtectedFileError, check_protected, check_protected_below, read_protected};
 
 const LIMIT: u64 = 64;
 /// A user that is neither root nor the user that runs the tests.
@@ -127,4 +127,29 @@ fn files_of_a_third_user_are_refused() {
     }
     lchown(&link, Some(THIRD_USER), None).unwrap();
     assert_eq!(path_of_error(check_protected(&link).unwrap_err()), link);
+}
+
+#[test]
+fn links_of_a_machine_below_a_root_stay_in_it() {
+    let root = tempfile::tempdir().unwrap();
+    let root = root.path().canonicalize().unwrap();
+    fs::create_dir_all(root.join("etc/app")).unwrap();
+    fs::write(root.join("etc/app/config"), "x").unwrap();
+    // An absolute target and one above the root mean the root of the machine.
+    symlink("/etc/app/config", root.join("absolute")).unwrap();
+    symlink("../../../../etc/app/config", root.join("above")).unwrap();
+    for path in ["/absolute", "/above", "/etc/app/config", "/etc/../etc/app/config"] {
+        let target = check_protected_below(&root, Path::new(path)).unwrap();
+        assert_eq!(target, root.join("etc/app/config"), "{path}");
+    }
+    mode(&root.join("etc/app"), 0o777);
+    for path in ["/absolute", "/above"] {
+        let error = check_protected_below(&root, Path::new(path)).unwrap_err();
+        assert_eq!(path_of_error(error), root.join("etc/app"), "{path}");
+    }
+    // Others could add files to a directory that has the sticky bit, although they cannot replace those in it.
+    mode(&root.join("etc/app"), 0o1777);
+    check_protected_below(&root, Path::new("/absolute")).unwrap();
+    let error = check_protected_below(&root, Path::new("/etc/app")).unwrap_err();
+    assert_eq!(path_of_error(error), root.join("etc/app"));
 }

@@ -121,6 +121,11 @@ impl System for RealSystem {
         crate::confined::read_world_readable(&self.root, &inside, limit)
     }
 
+    fn check_protected(&self, path: &Path) -> SystemResult<()> {
+        check_path(path)?;
+        Ok(muster_secret::check_protected_below(&self.root, path).map(drop)?)
+    }
+
     fn read_link(&self, path: &Path) -> SystemResult<PathBuf> {
         self.with_inspected_path("read link", path, false, |host| fs::read_link(host))
     }

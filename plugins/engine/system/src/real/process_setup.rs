@@ -87,6 +87,9 @@ pub(super) fn prepare_process(
     let search_path = env.get("PATH").map_or(DEFAULT_PATH, String::as_str);
     let program =
         find_program(system, command.program_name(), search_path).map_err(command.start_error())?;
+    if command.protected && identity.as_ref().is_none_or(|identity| identity.uid == 0) {
+        check_program(system, Path::new(&program))?;
+    }
     let mut argv = vec![program];
     argv.extend(command.argv.iter().skip(1).cloned());
     let cwd = command.cwd.clone().unwrap_or_else(|| PathBuf::from("/"));
@@ -233,6 +236,16 @@ fn is_executable(system: &RealSystem, program: &Path) -> Option<bool> {
         let found = path.metadata().ok()?;
         found.is_file().then(|| found.permissions().mode() & 0o111 != 0)
     })
+}
+
+/// Fails if another user can change the program. A scratch root borrows programs of the host.
+fn check_program(system: &RealSystem, program: &Path) -> SystemResult<()> {
+    match system.check_protected(program) {
+        Err(error) if error.is_not_found() && !system.is_host() => {
+            RealSystem::new("/".into()).check_protected(program)
+        }
+        checked => checked,
+    }
 }
 
 fn become_user(identity: &CommandIdentity, argv: Vec<String>) -> Vec<String> {
