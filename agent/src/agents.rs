@@ -171,7 +171,7 @@ fn build_plugins(
     builder.add::<SchedulerPlugin>(())?;
     builder.add::<FilecopyPlugin>(())?;
     builder.add::<FilemgrPlugin>(())?;
-    let motd = builder.add::<MotdPlugin>(())?.renderer();
+    let motd = builder.add::<MotdPlugin>(sandbox_helper()?.program)?.renderer();
     builder.add::<NettestPlugin>(())?;
     let checks = builder.add::<NrpePlugin>(())?.monitor();
     let packages = Arc::new(PackageWorkers::new(daemon, current_program()?));
@@ -234,6 +234,11 @@ impl<'a> PluginListBuilder<'a> {
 /// The daemon's own program, as it was when this process started.
 fn current_program() -> Result<PathBuf, PluginSetupError> {
     std::env::current_exe().map_err(PluginSetupError::CurrentExe)
+}
+
+/// The running program, also after an upgrade has replaced its file.
+fn sandbox_helper() -> Result<SandboxHelper, PluginSetupError> {
+    SandboxHelper::current_exe().map_err(PluginSetupError::CurrentExe)
 }
 
 /// Hands the restart of the daemon to the agent `restart`.
@@ -319,7 +324,7 @@ pub fn open_agent_directory(
         config.paths.ddls.clone(),
         external_options(config)?,
         built_in.names().iter().cloned().collect(),
-        SandboxHelper::current_exe().map_err(PluginSetupError::CurrentExe)?,
+        sandbox_helper()?,
         config_file.to_owned(),
     ))
 }

@@ -83,6 +83,9 @@ enum DaemonCommand {
         /// Directory with the change
         directory: PathBuf,
     },
+    /// Render fragments of the message of the day with limits of memory and time; started by the daemon
+    #[command(hide = true)]
+    RenderFragments,
     /// Apply the limits of a plan and execute its program; the daemon starts external agents this way
     #[command(hide = true)]
     ExecSandboxed {
@@ -115,6 +118,10 @@ fn main() -> ExitCode {
         Some(DaemonCommand::PackageWorker { directory }) => {
             let changed = muster_package::worker::run_worker(directory);
             changed.map(|()| ExitCode::SUCCESS).map_err(anyhow::Error::from)
+        }
+        Some(DaemonCommand::RenderFragments) => {
+            let rendered = muster_motd::worker::run_worker(std::io::stdin(), std::io::stdout());
+            rendered.map(|()| ExitCode::SUCCESS).map_err(anyhow::Error::from)
         }
         Some(DaemonCommand::Man { directory }) => write_man_pages(directory),
         Some(DaemonCommand::Virtual(args)) => start_virtual_nodes(args, &arguments.config),

@@ -27,6 +27,7 @@ pub mod jq;
 pub mod json;
 pub mod json_path;
 pub mod jsonl;
+mod memory_limit;
 pub mod node_history;
 pub mod nodes;
 pub mod page;

@@ -23,6 +23,12 @@ pub(crate) fn register_fragment(
 ) -> Result<MotdChangeOutput, ActionError> {
     let target = read_target(input.target.as_deref())?;
     let order = input.order.unwrap_or(DEFAULT_FRAGMENT_ORDER);
+    // A template without a text on this node would only remove the fragment that it replaces.
+    let node = NodeSnapshot::of_node(&*cx.node);
+    let content = input.content.as_deref().unwrap_or_default();
+    if let Some(problem) = renderer.template_problem(target, content, &node) {
+        return Err(ActionError::invalid_input(format!("content has no text here: {problem}")));
+    }
     let mut values = json!({"order": order, "target": target.as_str()});
     for (name, value) in [("content", input.content), ("class", input.class)] {
         if let (Some(object), Some(value)) = (values.as_object_mut(), value) {

@@ -13,6 +13,7 @@ mod renderer;
 mod template;
 #[cfg(test)]
 mod tests;
+pub mod worker;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -123,15 +124,17 @@ impl MotdPlugin {
 impl NodePlugin for MotdPlugin {
     const NAME: &'static str = "motd";
     type Options = MotdOptions;
-    type Shared = ();
+    /// The daemon's program, which renders as `PROGRAM render-fragments`.
+    type Shared = PathBuf;
 
     fn configure(
         options: MotdOptions,
         daemon: &DaemonContext,
-        (): (),
+        program: PathBuf,
     ) -> Result<Self, PluginError> {
         options.check()?;
-        Ok(Self { renderer: Arc::new(MotdRenderer::new(options, &daemon.state)) })
+        let place = worker::RenderPlace::Worker(program);
+        Ok(Self { renderer: Arc::new(MotdRenderer::new(options, &daemon.state, place)) })
     }
 
     fn is_enabled(&self) -> bool {

@@ -1,7 +1,9 @@
 //! Reads fragments, renders them for a node, and writes the files that differ.
 
+use std::collections::BTreeMap;
+use std::hash::{BuildHasher as _, RandomState};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use muster_api::NodeHandle;
@@ -15,7 +17,8 @@ use crate::MotdOptions;
 use crate::fragments::read_fragments;
 use crate::output_file::OutputWriter;
 use crate::prompt::prompt_status;
-use crate::template::{RenderedText, TemplateValues, render_fragments};
+use crate::template::{FragmentTemplate, RenderedText, TemplateError, TemplateValues};
+use crate::worker::{RenderPlace, RenderWorkers};
 
 /// The list of written files, below the daemon's state directory.
 const OUTPUT_RECORD: &str = "motd.outputs";
@@ -75,11 +78,21 @@ pub struct MotdRefresh {
 pub struct MotdRenderer {
     options: MotdOptions,
     writer: OutputWriter,
+    workers: RenderWorkers,
+    /// The newest text of each target, with the hash of what it is made of: the daemon asks every few seconds.
+    rendered: Mutex<BTreeMap<FragmentTarget, (u64, RenderedText)>>,
+    hasher: RandomState,
 }
 
 impl MotdRenderer {
-    pub(crate) fn new(options: MotdOptions, state_directory: &Path) -> Self {
-        Self { options, writer: OutputWriter::new(state_directory.join(OUTPUT_RECORD)) }
+    pub(crate) fn new(options: MotdOptions, state_directory: &Path, place: RenderPlace) -> Self {
+        Self {
+            options,
+            writer: OutputWriter::new(state_directory.join(OUTPUT_RECORD)),
+            workers: RenderWorkers::new(place),
+            rendered: Mutex::default(),
+            hasher: RandomState::new(),
+        }
     }
 
     /// Whether the configuration enables the plugin.
@@ -142,6 +155,19 @@ impl MotdRenderer {
         TextReport { text: rendered.text(), problems }
     }
 
+    /// Why a template has no text on this node; `None` if it can be shown.
+    pub(crate) fn template_problem(
+        &self,
+        target: FragmentTarget,
+        content: &str,
+        node: &NodeSnapshot,
+    ) -> Option<TemplateError> {
+        let (name, content) = ("content".to_owned(), content.to_owned());
+        let fragments = [FragmentTemplate { name, content, is_literal: false }];
+        let outcomes = self.workers.render(target, &fragments, &node.template_values());
+        outcomes.into_iter().find_map(Result::err)
+    }
+
     /// The files with the text of a target.
     pub(crate) fn output_files(&self, target: FragmentTarget) -> impl Iterator<Item = &Path> {
         let outputs = self.options.outputs.iter();
@@ -162,12 +188,36 @@ impl MotdRenderer {
         let rendered = if fragments.templates.is_empty() {
             RenderedText::default()
         } else {
-            render_fragments(target, &fragments.templates, &node.template_values())
+            self.render_changed(target, &fragments.templates, &node.template_values())
         };
         let unread = fragments.problems.iter().map(|error| error_chain(error));
         let problems =
             unread.chain(rendered.problems.iter().map(|error| error_chain(error))).collect();
         (rendered, problems)
+    }
+
+    /// Renders the fragments, unless they and the values are those of the last time.
+    fn render_changed(
+        &self,
+        target: FragmentTarget,
+        fragments: &[FragmentTemplate],
+        values: &TemplateValues,
+    ) -> RenderedText {
+        let hash = self.hasher.hash_one(serde_json::to_vec(&(fragments, values)).ok());
+        let mut rendered = self.rendered.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, text)) = rendered.get(&target).filter(|(of, _)| *of == hash) {
+            return text.clone();
+        }
+        let outcomes = self.workers.render(target, fragments, values);
+        let is_final = outcomes
+            .iter()
+            .filter_map(|outcome| outcome.as_ref().err())
+            .all(TemplateError::is_final);
+        let text = RenderedText::new(fragments, outcomes);
+        if is_final {
+            rendered.insert(target, (hash, text.clone()));
+        }
+        text
     }
 }
 

@@ -1,15 +1,16 @@
 //! Renders fragments: templates in, a text and its problems out. Pure.
 //!
 //! Templates are untrusted in three ways. Values of facts are stripped of control characters when they are inserted. The finished text keeps no
-//! escape sequence but colours. A template that loops ends at [`MAX_STEPS`]. There is no access to files or the network.
+//! escape sequence but colours. A template that loops ends at [`MAX_STEPS`]. There is no access to files or the network. Memory is not limited here:
+//! one step can double a value. `worker` runs this in a process with limits.
 
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Serde;
 use minijinja::{AutoEscape, Environment, Output, State, UndefinedBehavior, Value};
-use muster_api::base::is_harmful;
+use muster_api::base::{error_chain, is_harmful};
 use muster_contract::motd::TerminalColor;
 use muster_engine::types::motd_fragment::FragmentTarget;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Map;
 
 /// Most instructions of one fragment.
@@ -22,7 +23,7 @@ const RESET: &str = "\u{1b}[0m";
 const ESCAPE_START: &str = "\u{1b}[";
 
 /// A template with its name in messages.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct FragmentTemplate {
     /// The file name.
     pub(crate) name: String,
@@ -33,7 +34,7 @@ pub(crate) struct FragmentTemplate {
 }
 
 /// What templates may use of the node.
-#[derive(Debug, Clone, Default, Serialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct TemplateValues {
     /// The name of the node.
     pub(crate) identity: String,
@@ -46,26 +47,48 @@ pub(crate) struct TemplateValues {
 }
 
 /// Why a fragment is left out.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, Clone, thiserror::Error)]
 #[error("fragment `{name}` is left out")]
 pub(crate) struct FragmentError {
-    name: String,
-    #[source]
-    source: TemplateError,
+    pub(crate) name: String,
+    pub(crate) source: TemplateError,
 }
 
-#[derive(Debug, thiserror::Error)]
-enum TemplateError {
+/// Why a template has no text. A worker sends it to the daemon.
+#[derive(Debug, Clone, thiserror::Error, Serialize, Deserialize)]
+pub(crate) enum TemplateError {
     /// The template is invalid, or uses a value wrongly.
-    #[error(transparent)]
-    Template(#[from] minijinja::Error),
+    #[error("{0}")]
+    Template(String),
     /// The text would be too large.
     #[error("the whole text would exceed {MAX_TEXT_BYTES} bytes")]
     TooLarge,
+    /// The process that rendered it was ended.
+    #[error("its rendering was ended with code {code}: it needs more than {limits}; simplify the template", limits = crate::worker::LIMITS)]
+    Ended {
+        /// 128 and the signal, or 124 if it did not end.
+        code: i32,
+    },
+    /// The time for the whole text was over.
+    #[error("the whole text takes longer than {} s", crate::worker::TEXT_TIMEOUT.as_secs())]
+    TooSlow,
+    /// The process for rendering cannot be used.
+    #[error("cannot render it: {0}")]
+    Worker(String),
 }
 
+impl TemplateError {
+    /// Whether another attempt with the same values would end the same way.
+    pub(crate) fn is_final(&self) -> bool {
+        !matches!(self, Self::TooSlow | Self::Worker(_))
+    }
+}
+
+/// The text of one fragment, empty if it is omitted.
+pub(crate) type FragmentOutcome = Result<String, TemplateError>;
+
 /// A text, and the fragments that are not in it.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct RenderedText {
     /// One block of lines for each fragment, in order.
     pub(crate) blocks: Vec<String>,
@@ -74,52 +97,59 @@ pub(crate) struct RenderedText {
 }
 
 impl RenderedText {
+    /// The text of these fragments, from their outcomes.
+    pub(crate) fn new(fragments: &[FragmentTemplate], outcomes: Vec<FragmentOutcome>) -> Self {
+        let mut rendered = Self::default();
+        for (fragment, outcome) in fragments.iter().zip(outcomes) {
+            match outcome {
+                Ok(block) => rendered.blocks.extend(Some(block).filter(|block| !block.is_empty())),
+                Err(source) => {
+                    rendered.problems.push(FragmentError { name: fragment.name.clone(), source });
+                }
+            }
+        }
+        rendered
+    }
+
     /// The whole text.
     pub(crate) fn text(&self) -> String {
         self.blocks.concat()
     }
 }
 
-/// Renders the fragments in the given order. A fragment without a visible character is omitted, unless its template is blank lines only.
+/// Renders the fragments in the given order, after a text of `size` bytes. A fragment without a visible character is omitted, unless its template is
+/// blank lines only.
 pub(crate) fn render_fragments(
     target: FragmentTarget,
     fragments: &[FragmentTemplate],
     values: &TemplateValues,
-) -> RenderedText {
+    mut size: usize,
+) -> impl Iterator<Item = FragmentOutcome> {
     let environment = template_environment(target);
-    let mut rendered = RenderedText::default();
-    let mut size = 0;
-    for fragment in fragments {
-        let block = render_fragment(&environment, fragment, values).and_then(|block| {
-            if size + block.len() > MAX_TEXT_BYTES {
-                Err(TemplateError::TooLarge)
-            } else {
-                Ok(block)
-            }
-        });
-        match block {
-            Ok(block) if block.trim().is_empty() && !fragment.content.trim().is_empty() => {}
-            Ok(block) => {
-                size += block.len();
-                rendered.blocks.push(block);
-            }
-            Err(source) => {
-                rendered.problems.push(FragmentError { name: fragment.name.clone(), source });
-            }
+    fragments.iter().map(move |fragment| {
+        let block = render_fragment(&environment, fragment, values)?;
+        if block.trim().is_empty() && !fragment.content.trim().is_empty() {
+            return Ok(String::new());
         }
-    }
-    rendered
+        if size + block.len() > MAX_TEXT_BYTES {
+            return Err(TemplateError::TooLarge);
+        }
+        size += block.len();
+        Ok(block)
+    })
 }
 
 fn render_fragment(
     environment: &Environment<'_>,
     fragment: &FragmentTemplate,
     values: &TemplateValues,
-) -> Result<String, TemplateError> {
+) -> FragmentOutcome {
     let mut text = if fragment.is_literal {
         fragment.content.clone()
     } else {
-        environment.render_named_str(&fragment.name, &fragment.content, Serde(values))?
+        environment
+            .render_named_str(&fragment.name, &fragment.content, Serde(values))
+            .map_err(|error| TemplateError::Template(error_chain(&error)))?
     };
     if !text.is_empty() && !text.ends_with('\n') {
         text.push('\n');
@@ -230,9 +260,10 @@ mod tests {
     fn render(target: FragmentTarget, content: &str) -> (String, Vec<String>) {
         let (name, content) = ("10_x".to_owned(), content.to_owned());
         let fragment = FragmentTemplate { name, content, is_literal: false };
-        let rendered = render_fragments(target, &[fragment], &values());
-        let problems =
-            rendered.problems.iter().map(|problem| muster_api::base::error_chain(problem));
+        let fragments = [fragment];
+        let outcomes = render_fragments(target, &fragments, &values(), 0).collect();
+        let rendered = RenderedText::new(&fragments, outcomes);
+        let problems = rendered.problems.iter().map(|problem| error_chain(problem));
         (rendered.text(), problems.collect())
     }
 

@@ -53,7 +53,11 @@ impl MotdMachine {
         fs::create_dir_all(root.path().join("run")).unwrap();
         Self {
             system: RealSystem::new(root.path().to_owned()),
-            renderer: MotdRenderer::new(options, &root.path().join("state")),
+            renderer: MotdRenderer::new(
+                options,
+                &root.path().join("state"),
+                worker::RenderPlace::Here,
+            ),
             root,
         }
     }
@@ -191,7 +195,8 @@ fn prompt_file_is_rewritten_before_it_looks_abandoned() {
 #[test]
 fn actions_match_their_schema() {
     let plugin =
-        MotdPlugin::configure(MotdOptions::default(), &DaemonContext::default(), ()).unwrap();
+        MotdPlugin::configure(MotdOptions::default(), &DaemonContext::default(), PathBuf::new())
+            .unwrap();
     let agent = plugin.build_agent().unwrap();
     assert!(builtin_agent("motd").is_some());
     assert_eq!(differences::<MotdRegisterInput, MotdChangeOutput>(&agent, "register"), [""; 0]);

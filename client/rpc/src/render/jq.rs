@@ -1,5 +1,5 @@
 //! Evaluates jq expressions on documents: `.replies[].sender`. An expression has access to the document only, not to the environment, files or
-//! further input; its output and run time are limited.
+//! further input; its output, memory and run time are limited.
 
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
@@ -12,6 +12,7 @@ use jaq_core::load::{Arena, Error as LoadError, File, Loader};
 use jaq_core::{Ctx, Filter, Vars, unwrap_valr};
 use jaq_json::{Val, read};
 
+use super::memory_limit::limit_memory;
 use super::printable::{escape_to_line, escape_unprintable};
 
 /// Maximum length of an expression in bytes.
@@ -78,6 +79,7 @@ impl JqExpression {
         document: Vec<u8>,
         mut print: impl FnMut(&str) -> Result<(), E>,
     ) -> Result<(), E> {
+        limit_memory();
         let (sender, results) = sync_channel(64);
         let code = self.0.clone();
         std::thread::Builder::new()

@@ -1,5 +1,5 @@
-//! Renders results with templates: `{{ sender }} {{ data.status }}`, in the Jinja language. A template has access to the given values only; its steps
-//! and output are limited.
+//! Renders results with templates: `{{ sender }} {{ data.status }}`, in the Jinja language. A template has access to the given values only; its steps,
+//! its memory and its output are limited.
 
 use std::io;
 
@@ -8,6 +8,7 @@ use minijinja::{Environment, UndefinedBehavior, escape_formatter};
 use muster_base::nearest_name;
 use serde::Serialize;
 
+use super::memory_limit::limit_memory;
 use super::printable::escape_unprintable;
 
 /// Maximum length of a template in bytes.
@@ -71,6 +72,7 @@ impl OutputTemplate {
         if source.len() > MAX_TEMPLATE_BYTES {
             return Err(OutputTemplateError::TooLong);
         }
+        limit_memory();
         let mut environment = Environment::new();
         environment.set_undefined_behavior(UndefinedBehavior::Chainable);
         environment.set_fuel(Some(MAX_RENDER_STEPS));
