@@ -22,6 +22,9 @@ pub enum CompressedJsonError {
     /// The decompressed text is too large.
     #[error("the decompressed text exceeds {0} bytes")]
     TooLarge(usize),
+    /// The value has more than is accepted.
+    #[error(transparent)]
+    Bound(#[from] crate::record_bounds::RecordBoundError),
     /// The text is not the expected JSON.
     #[error("the decompressed text is not valid JSON of its type")]
     Json(#[source] serde_json::Error),
@@ -43,14 +46,23 @@ pub(crate) fn decompress_json<T: DeserializeOwned>(
     text: &str,
     limit: usize,
 ) -> Result<T, CompressedJsonError> {
-    let compressed = STANDARD_NO_PAD.decode(text).map_err(CompressedJsonError::Base64)?;
     // One byte more than the limit shows that there is more.
-    let most = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);
-    let mut json = Vec::new();
-    let mut decoder = DeflateDecoder::new(compressed.as_slice()).take(most);
-    decoder.read_to_end(&mut json).map_err(CompressedJsonError::Compression)?;
+    let json = decompress_beginning(text, limit.saturating_add(1))?;
     if json.len() > limit {
         return Err(CompressedJsonError::TooLarge(limit));
     }
     serde_json::from_slice(&json).map_err(CompressedJsonError::Json)
+}
+
+/// Decompresses at most this many bytes.
+pub(crate) fn decompress_beginning(
+    text: &str,
+    most: usize,
+) -> Result<Vec<u8>, CompressedJsonError> {
+    let compressed = STANDARD_NO_PAD.decode(text).map_err(CompressedJsonError::Base64)?;
+    let most = u64::try_from(most).unwrap_or(u64::MAX);
+    let mut json = Vec::new();
+    let mut decoder = DeflateDecoder::new(compressed.as_slice()).take(most);
+    decoder.read_to_end(&mut json).map_err(CompressedJsonError::Compression)?;
+    Ok(json)
 }

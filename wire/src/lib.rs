@@ -24,6 +24,7 @@ pub mod limits;
 pub mod node_history;
 pub mod node_record;
 pub mod progress;
+pub mod record_bounds;
 pub mod reply;
 pub mod request;
 pub mod schedule_grant;

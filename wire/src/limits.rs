@@ -18,8 +18,30 @@ pub const MAX_EVENT_BYTES: usize = 64 * 1024;
 /// Largest signed record of a node in the directory's bucket, in bytes.
 pub const MAX_RECORD_BYTES: usize = 64 * 1024;
 
-/// Largest content of a record after decompression, in bytes: facts of the largest permitted size, classes and agents.
-pub const MAX_RECORD_CONTENT_BYTES: usize = 4 * 1024 * 1024;
+/// Largest content of a record after decompression, in bytes: facts and state of the largest permitted size, classes and agents. A record of real facts
+/// reaches [`MAX_RECORD_BYTES`] earlier; only an artificial text shrinks to less than an eighth.
+pub const MAX_RECORD_CONTENT_BYTES: usize = 512 * 1024;
+
+/// Most collectives in a record.
+pub const MAX_RECORD_COLLECTIVES: usize = 64;
+
+/// Most agents in a record.
+pub const MAX_RECORD_AGENTS: usize = 1000;
+
+/// Most classes in a record.
+pub const MAX_RECORD_CLASSES: usize = 10_000;
+
+/// Most top-level facts in a record, and most names in its state.
+pub const MAX_RECORD_FACTS: usize = 5000;
+
+/// Largest facts in a record, in bytes as accounted by `NodeFacts`: keys, texts, and 8 for each value.
+pub const MAX_RECORD_FACT_BYTES: usize = 256 * 1024;
+
+/// Largest state of subsystems in a record, in bytes as accounted by `NodeFacts`.
+pub const MAX_RECORD_STATE_BYTES: usize = 128 * 1024;
+
+/// Bytes at the beginning of a record's content from which version and collectives are read if the content is refused.
+pub const MAX_RECORD_HEAD_BYTES: usize = 64 * 1024;
 
 /// Largest signed heartbeat of a node, in bytes: mostly its token.
 pub const MAX_HEARTBEAT_BYTES: usize = MAX_USER_TOKEN_BYTES + 2 * 1024;

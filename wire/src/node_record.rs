@@ -15,9 +15,11 @@ use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
 use crate::Millis;
-use crate::compressed::{CompressedJsonError, compress_json, decompress_json};
+use crate::compressed::{
+    CompressedJsonError, compress_json, decompress_beginning, decompress_json,
+};
 use crate::identity::{Identity, SubjectName};
-use crate::limits::MAX_RECORD_CONTENT_BYTES;
+use crate::limits::{MAX_RECORD_CONTENT_BYTES, MAX_RECORD_HEAD_BYTES};
 use crate::node_history::NodeHistory;
 
 /// Bytes of a digest before encoding.
@@ -91,9 +93,17 @@ impl NodeRecord {
         Self { history, ..self }
     }
 
-    /// Decompresses and parses the content.
+    /// Decompresses and parses the content, and checks its bounds.
     pub fn decode_content(&self) -> Result<NodeContent, CompressedJsonError> {
-        decompress_json(&self.content, MAX_RECORD_CONTENT_BYTES)
+        let content: NodeContent = decompress_json(&self.content, MAX_RECORD_CONTENT_BYTES)?;
+        content.check_bounds()?;
+        Ok(content)
+    }
+
+    /// Version and collectives of a content that [`Self::decode_content`] refuses, as far as they can be read. The rest is empty.
+    pub fn decode_head(&self) -> NodeContent {
+        let beginning = decompress_beginning(&self.content, MAX_RECORD_HEAD_BYTES);
+        NodeContent::head_of(&beginning.unwrap_or_default())
     }
 
     /// Decompresses and parses the history; empty if the record has none.

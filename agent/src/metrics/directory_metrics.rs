@@ -34,6 +34,11 @@ pub(super) fn add_directory_metrics(page: &mut MetricsPage, directory: &RunningD
             counts.stale,
         ),
         (
+            "directory_problem_nodes",
+            "Nodes whose newest record the directory refused; it keeps what it knew of them",
+            counts.problems,
+        ),
+        (
             "directory_ready",
             "Whether the directory has read all records",
             usize::from(counts.is_ready),

@@ -322,6 +322,14 @@ impl NodeRegistration {
             .put(self.core.identity().as_str(), Bytes::from(sealed))
             .await
             .map_err(RegistrationError::Write)?;
+        if let Err(problem) = content.check_bounds() {
+            let largest = largest_facts(&content);
+            tracing::warn!(
+                %problem,
+                largest,
+                "the directory refuses the record of this node and keeps what it knew before; exclude facts with registration.excluded_facts"
+            );
+        }
         self.published = Some(PublishedRecord {
             digest: record.digest,
             prompt,

@@ -102,6 +102,9 @@ pub struct DirectoryNodeRow {
     /// Classes and all facts, if documents were requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub document: Option<DirectoryNodeDocument>,
+    /// Why the answer does not have what the node says now: its newest record is refused, or the values do not fit into an answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
 }
 
 /// What queries see of one node besides its name.

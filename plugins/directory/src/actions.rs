@@ -23,7 +23,7 @@ use uuid::Uuid;
 use crate::http::DirectoryHttpOptions;
 use crate::liveness::{DEFAULT_GRACE_SECONDS, Presence};
 use crate::node_table::StoredNode;
-use crate::page::{JSON_NAME_BYTES, MAX_PAGE_BYTES, count_fitting, row_bytes};
+use crate::page::{JSON_NAME_BYTES, MAX_PAGE_BYTES, count_fitting, fit_node, fit_row};
 use crate::query::RecordFilter;
 use crate::selection::{parse_fields, parse_filter, parse_path, unknown_node};
 use crate::state::{DirectoryHandle, ForgottenNode};
@@ -144,7 +144,8 @@ pub(crate) fn list(
     for node in &page.nodes {
         let mut row = state.row(node, &fields, now);
         row.document = (input.documents == Some(true)).then(|| state.document(node));
-        bytes += row_bytes(&row);
+        let (row, size) = fit_row(row);
+        bytes += size;
         if bytes > MAX_PAGE_BYTES && !rows.is_empty() {
             break;
         }
@@ -181,6 +182,7 @@ async fn show(
         (state.show(&name, Instant::now()), state.is_ready)
     };
     let mut output = shown.ok_or_else(|| unknown_node(&name, is_ready))?;
+    fit_node(&mut output);
     let value = record.and_then(|record| record.value);
     output.record = value.and_then(|value| String::from_utf8(value.to_vec()).ok());
     Ok(output)
@@ -265,18 +267,16 @@ pub(crate) fn answer_changes(
     };
     let (mut last, mut bytes) = (cursor.filter(|_| changed.is_some()), 0);
     for (number, name) in changed.into_iter().flatten() {
-        if bytes > MAX_PAGE_BYTES {
+        let node = state.table.get(name).filter(|node| filter.matches(&state.table, node));
+        let row = node.map(|node| fit_row(state.row(node, &fields, now)));
+        bytes += row.as_ref().map_or(name.as_str().len() + JSON_NAME_BYTES, |(_, size)| *size);
+        if bytes > MAX_PAGE_BYTES && !(output.nodes.is_empty() && output.gone.is_empty()) {
             break;
         }
         last = Some(number);
-        let node = state.table.get(name).filter(|node| filter.matches(&state.table, node));
-        if let Some(node) = node {
-            let row = state.row(node, &fields, now);
-            bytes += row_bytes(&row);
-            output.nodes.push(row);
-        } else {
-            bytes += name.as_str().len() + JSON_NAME_BYTES;
-            output.gone.push(name.to_string());
+        match row {
+            Some((row, _)) => output.nodes.push(row),
+            None => output.gone.push(name.to_string()),
         }
     }
     let last = last.unwrap_or_else(|| state.last_change());

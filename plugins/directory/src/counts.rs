@@ -19,6 +19,8 @@ pub struct DirectoryCounts {
     pub stale: usize,
     /// Records that were refused since the start.
     pub refused: u64,
+    /// Nodes whose newest record is refused.
+    pub problems: usize,
     /// Whether the instance has read all records once.
     pub is_ready: bool,
     /// Whether the instance is also connected, so that it sees changes at once.
@@ -36,6 +38,7 @@ impl DirectoryHandle {
         let mut counts = DirectoryCounts {
             nodes: state.table.len(),
             refused: state.refused,
+            problems: state.table.problem_count(),
             is_ready: freshness.ready,
             is_current: freshness.current,
             listening: Duration::from_secs(freshness.listening_seconds),

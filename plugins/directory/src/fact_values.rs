@@ -32,6 +32,8 @@ pub struct FactValues {
     values: Vec<ValueEntry>,
     /// Numbers of values that no node has any more.
     free: Vec<u32>,
+    /// Numbers of names that no node has any more.
+    free_names: Vec<u32>,
 }
 
 #[derive(Debug)]
@@ -75,6 +77,11 @@ impl FactValues {
                 let text = std::mem::replace(&mut entry.text, Arc::from(""));
                 if let Some(name) = self.values_of_name.get_mut(fact.name as usize) {
                     name.by_text.remove(&text);
+                    if name.by_text.is_empty() {
+                        name.by_text.shrink_to_fit();
+                        self.names.remove(&name.name);
+                        self.free_names.push(fact.name);
+                    }
                 }
                 self.free.push(fact.value);
             }
@@ -179,9 +186,18 @@ impl FactValues {
         if let Some(number) = self.names.get(name) {
             return *number;
         }
-        let (name, number) = (Arc::<str>::from(name), number_of(self.values_of_name.len()));
-        self.names.insert(Arc::clone(&name), number);
-        self.values_of_name.push(NameEntry { name, by_text: HashMap::new() });
+        let name = Arc::<str>::from(name);
+        let entry = NameEntry { name: Arc::clone(&name), by_text: HashMap::new() };
+        let number = if let Some(number) = self.free_names.pop() {
+            if let Some(place) = self.values_of_name.get_mut(number as usize) {
+                *place = entry;
+            }
+            number
+        } else {
+            self.values_of_name.push(entry);
+            number_of(self.values_of_name.len() - 1)
+        };
+        self.names.insert(name, number);
         number
     }
 

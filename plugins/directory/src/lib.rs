@@ -27,6 +27,7 @@ mod query;
 mod record_opener;
 mod selection;
 mod service;
+mod service_input;
 mod state;
 mod value_path;
 

@@ -92,6 +92,8 @@ pub struct NodeTable {
     /// Lists of names that several nodes share.
     lists: HashSet<Arc<[String]>>,
     versions: HashSet<Arc<str>>,
+    /// Why the newest records of some nodes are refused.
+    problems: BTreeMap<Identity, Box<str>>,
 }
 
 impl NodeTable {
@@ -104,15 +106,9 @@ impl NodeTable {
         revision: u64,
         now: Millis,
     ) -> Result<&mut StoredNode, StaleRecord> {
-        let known = self.get(&record.sender);
-        if known.is_some_and(|known| record.time < known.record_time && known.record_time <= now) {
-            return Err(StaleRecord::Older);
-        }
+        self.check_time(record, now)?;
         let interval = Duration::from_secs(content.heartbeat_seconds.max(1).into());
-        let liveness = match self.take(&record.sender) {
-            Some(known) => NodeLiveness::clone(&known.liveness),
-            None => NodeLiveness::new(interval),
-        };
+        let liveness = self.take(&record.sender).unwrap_or_else(|| NodeLiveness::new(interval));
         let number = self.free.pop().unwrap_or_else(|| {
             self.nodes.push(None);
             u32::try_from(self.nodes.len() - 1).unwrap_or(u32::MAX)
@@ -132,6 +128,41 @@ impl NodeTable {
         self.by_name.insert(node.identity.clone(), number);
         let place = self.nodes.get_mut(number as usize).ok_or(StaleRecord::Older)?;
         Ok(place.insert(node))
+    }
+
+    /// Notes why the content of a node's record is refused, and keeps what is known of the node. Of an unknown node, `head` is known then.
+    pub fn store_problem(
+        &mut self,
+        record: &NodeRecord,
+        head: NodeContent,
+        revision: u64,
+        now: Millis,
+        problem: String,
+    ) -> Result<&mut StoredNode, StaleRecord> {
+        self.check_time(record, now)?;
+        if self.get(&record.sender).is_none() {
+            self.store(record, head, revision, now)?;
+        }
+        self.problems.insert(record.sender.clone(), problem.into());
+        self.get_mut(&record.sender).ok_or(StaleRecord::Older)
+    }
+
+    /// Why the newest record of a node is refused; `None` if it is not.
+    pub fn problem_of(&self, node: &StoredNode) -> Option<&str> {
+        self.problems.get(&node.identity).map(|problem| &**problem)
+    }
+
+    /// Number of nodes whose newest record is refused.
+    pub fn problem_count(&self) -> usize {
+        self.problems.len()
+    }
+
+    fn check_time(&self, record: &NodeRecord, now: Millis) -> Result<(), StaleRecord> {
+        let known = self.get(&record.sender);
+        if known.is_some_and(|known| record.time < known.record_time && known.record_time <= now) {
+            return Err(StaleRecord::Older);
+        }
+        Ok(())
     }
 
     /// Forgets a node.
@@ -251,7 +282,9 @@ impl NodeTable {
         self.nodes.get(number as usize)?.as_ref()
     }
 
-    fn take(&mut self, name: &Identity) -> Option<StoredNode> {
+    /// Removes a node and all that only it has; returns when it was seen.
+    fn take(&mut self, name: &Identity) -> Option<NodeLiveness> {
+        self.problems.remove(name);
         let number = self.by_name.remove(name)?;
         let node = self.nodes.get_mut(number as usize)?.take()?;
         self.facts.remove(number, &node.facts);
@@ -271,7 +304,23 @@ impl NodeTable {
             }
         }
         self.free.push(number);
-        Some(node)
+        let StoredNode { classes, agents, agent_versions, collectives, version, liveness, .. } =
+            node;
+        self.release_lists(&[classes, agents, agent_versions, collectives]);
+        if Arc::strong_count(&version) == 2 {
+            self.versions.remove(&version);
+        }
+        Some(liveness)
+    }
+
+    /// Removes the lists of a node that no other node has.
+    fn release_lists(&mut self, lists: &[Arc<[String]>; 4]) {
+        for list in lists {
+            let own = lists.iter().filter(|other| Arc::ptr_eq(list, other)).count();
+            if Arc::strong_count(list) == own + 1 {
+                self.lists.remove(list);
+            }
+        }
     }
 
     fn build_node(
@@ -318,10 +367,6 @@ impl NodeTable {
     fn share_list(&mut self, list: Vec<String>) -> Arc<[String]> {
         if let Some(shared) = self.lists.get(list.as_slice()) {
             return Arc::clone(shared);
-        }
-        // Lists that no node has any more are removed when the set would grow.
-        if self.lists.len() == self.lists.capacity() {
-            self.lists.retain(|list| Arc::strong_count(list) > 1);
         }
         let list = Arc::<[String]>::from(list);
         self.lists.insert(Arc::clone(&list));

@@ -1,6 +1,10 @@
 //! Pages of answers: as many nodes as fit into a message.
 
-use muster_contract::directory::DirectoryNodeRow;
+use std::collections::BTreeMap;
+
+use muster_contract::directory::{DirectoryNodeRow, DirectoryShowOutput};
+use serde::Serialize;
+use serde_json::Map;
 
 use crate::query::FoundNodes;
 
@@ -37,7 +41,34 @@ pub(crate) fn count_fitting(sizes: impl Iterator<Item = usize>) -> usize {
     sizes.take_while(fits).count().max(1)
 }
 
-/// Bytes of a row as JSON, with the comma after it.
-pub(crate) fn row_bytes(row: &DirectoryNodeRow) -> usize {
-    serde_json::to_string(row).map_or(0, |text| text.len() + 1)
+/// The row, and its bytes as JSON with the comma after it. A row that would not fit on a page has the reason in place of its values.
+pub(crate) fn fit_row(row: DirectoryNodeRow) -> (DirectoryNodeRow, usize) {
+    let bytes = json_bytes(&row);
+    if bytes <= MAX_PAGE_BYTES {
+        return (row, bytes);
+    }
+    let problem = Some(describe_excess(bytes));
+    let row = DirectoryNodeRow { fields: BTreeMap::new(), document: None, problem, ..row };
+    let bytes = json_bytes(&row);
+    (row, bytes)
+}
+
+/// Takes the values out of an answer about one node that would not fit into a message.
+pub(crate) fn fit_node(output: &mut DirectoryShowOutput) {
+    let bytes = json_bytes(output);
+    if bytes > MAX_PAGE_BYTES {
+        (output.classes, output.facts, output.state) = (None, Map::new(), Map::new());
+        output.ssh_host_keys = Vec::new();
+        output.node.problem = Some(describe_excess(bytes));
+    }
+}
+
+fn describe_excess(bytes: usize) -> String {
+    format!(
+        "its values have {bytes} bytes, an answer has at most {MAX_PAGE_BYTES}; ask for fewer fields, or exclude facts of the node with registration.excluded_facts"
+    )
+}
+
+fn json_bytes(value: &impl Serialize) -> usize {
+    serde_json::to_string(value).map_or(0, |text| text.len() + 1)
 }

@@ -6,6 +6,7 @@ use std::thread::available_parallelism;
 
 use muster_bus::{BucketEntry, Bytes};
 use muster_wire::Millis;
+use muster_wire::compressed::CompressedJsonError;
 use muster_wire::identity::Identity;
 use muster_wire::node_record::{NodeContent, NodeHeartbeat};
 use muster_wire::sign::{MessageRefusal, OpenRecord, open_heartbeat, open_record};
@@ -34,9 +35,6 @@ pub(crate) enum RecordRefusal {
     /// Its signature, sender or form.
     #[error(transparent)]
     Message(#[from] MessageRefusal),
-    /// Its content.
-    #[error(transparent)]
-    Content(#[from] muster_wire::compressed::CompressedJsonError),
     /// Its time.
     #[error(transparent)]
     Stale(#[from] crate::node_table::StaleRecord),
@@ -46,7 +44,16 @@ pub(crate) enum RecordRefusal {
 pub(crate) struct OpenedEntry {
     pub(crate) node: Identity,
     pub(crate) revision: u64,
-    pub(crate) record: Result<(OpenRecord, NodeContent), RecordRefusal>,
+    pub(crate) record: Result<AuthenticRecord, RecordRefusal>,
+}
+
+/// A record that its node signed.
+pub(crate) struct AuthenticRecord {
+    pub(crate) opened: OpenRecord,
+    /// What it says; the readable part if there is a problem.
+    pub(crate) content: NodeContent,
+    /// Why its content is refused.
+    pub(crate) problem: Option<CompressedJsonError>,
 }
 
 /// Opens records and heartbeats with one cache of verified tokens.
@@ -112,9 +119,12 @@ impl RecordOpener {
         let value = entry.value.as_ref()?;
         let node = Identity::parse(&entry.key).ok()?;
         let opened = open_record(value, &node, &self.trust(), &self.tokens, self.now());
-        let record = opened.map_err(RecordRefusal::from).and_then(|opened| {
-            let content = opened.record.decode_content()?;
-            Ok((opened, content))
+        let record = opened.map_err(RecordRefusal::from).map(|opened| {
+            let (content, problem) = match opened.record.decode_content() {
+                Ok(content) => (content, None),
+                Err(problem) => (opened.record.decode_head(), Some(problem)),
+            };
+            AuthenticRecord { opened, content, problem }
         });
         Some(OpenedEntry { node, revision: entry.revision, record })
     }

@@ -125,6 +125,7 @@ impl DirectoryState {
             classes: node.classes.len(),
             fields: self.table.values_at(node, fields),
             document: None,
+            problem: self.table.problem_of(node).map(str::to_owned),
         }
     }
 

@@ -4,26 +4,26 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::{FutureExt as _, StreamExt as _, stream};
+use futures_util::{StreamExt as _, stream};
 use muster_api::base::error_chain;
-use muster_bus::{
-    Bucket, BucketEntry, BucketError, BucketWatch, Bus, BusEvent, BusMessage, BusSubscription,
-    NewEvent,
-};
+use muster_bus::{Bucket, BucketEntry, BucketError, BucketWatch, Bus, BusMessage, NewEvent};
 use muster_wire::Millis;
 use muster_wire::identity::Identity;
-use muster_wire::node_record::NodeContent;
 use muster_wire::sign::{OpenRecord, Signer};
 use muster_wire::stores::{self, NODES_BUCKET};
 use muster_wire::subject;
 use muster_wire::token::{AccountTrust, TokenError};
 use serde_json::{Map, json};
-use tokio::sync::broadcast;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 use tokio_util::sync::CancellationToken;
 
 use crate::node_table::StoredNode;
-use crate::record_opener::{DirectoryContext, OpenedEntry, RecordOpener, RecordRefusal};
+use crate::record_opener::{
+    AuthenticRecord, DirectoryContext, OpenedEntry, RecordOpener, RecordRefusal,
+};
+use crate::service_input::{
+    ListeningChange, buffered_entries, next_heartbeat, next_listening_change,
+};
 use crate::state::{DirectoryHandle, ForgottenNode};
 
 /// The event that a node has become missing.
@@ -34,8 +34,6 @@ const NODE_BACK: &str = "node_back";
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// After a longer time between two searches, this process was stopped in between.
 const MAX_CHECK_DELAY: Duration = Duration::from_secs(5);
-/// Records that are read before heartbeats are looked at again.
-const MAX_BATCH_ENTRIES: usize = 1024;
 /// Records that are opened together. The next ones are opened while these are stored.
 const SHARE_ENTRIES: usize = 128;
 /// Pause before the bucket is opened again.
@@ -54,13 +52,6 @@ impl std::fmt::Debug for DirectoryService {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("DirectoryService").field("signer", &self.signer).finish_non_exhaustive()
     }
-}
-
-/// A loss of the connection, or of messages: heartbeats may be missing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ListeningChange {
-    Lost,
-    Restored,
 }
 
 impl DirectoryService {
@@ -223,6 +214,12 @@ impl DirectoryService {
             return;
         }
         let known_time = known.map(|(_, time)| time);
+        let problem = record.as_ref().ok().and_then(|record| record.problem.as_ref());
+        if let Some(problem) = problem {
+            self.handle.write().refused += 1;
+            let error = error_chain(problem);
+            tracing::warn!(%node, error, "refused the content of a record in the directory; the node stays known");
+        }
         match record.and_then(|record| self.store_record(record, revision, known_time)) {
             Ok(was_missing) => {
                 self.handle.note_change(&node);
@@ -278,20 +275,28 @@ impl DirectoryService {
         }
     }
 
-    /// Returns whether the node had been reported as missing.
+    /// Returns whether the node had been reported as missing. A record whose content is refused changes nothing of what is known of the node, besides
+    /// its problem.
     fn store_record(
         &self,
-        (opened, content): (OpenRecord, NodeContent),
+        authentic: AuthenticRecord,
         revision: u64,
         known_time: Option<Millis>,
     ) -> Result<bool, RecordRefusal> {
+        let AuthenticRecord { opened, content, problem } = authentic;
         let OpenRecord { record, sender } = opened;
         // A node gives each record a later time, so another user has written this one again.
         let is_repeated = known_time == Some(record.time);
         let mut state = self.handle.write();
         let is_ready = state.is_ready;
         let now = self.opener.now();
-        let stored = state.table.store(&record, content, revision, now)?;
+        let stored = match &problem {
+            None => state.table.store(&record, content, revision, now)?,
+            Some(problem) => {
+                let problem = error_chain(problem);
+                state.table.store_problem(&record, content, revision, now, problem)?
+            }
+        };
         stored.sender = Some(sender);
         // A record that was written before this instance started is no sign that the node runs.
         Ok(is_ready && !is_repeated && stored.liveness.record_seen(Instant::now(), now))
@@ -354,45 +359,6 @@ impl DirectoryService {
         if let Err(error) = self.bus.publish_event(&self.signer, event).await {
             let error = error_chain(&error);
             tracing::warn!(%node, kind, error, "cannot publish an event about a node");
-        }
-    }
-}
-
-/// This entry and those that the watch has read already, to be opened together.
-fn buffered_entries(
-    first: BucketEntry,
-    watch: &mut BucketWatch,
-) -> Result<Vec<BucketEntry>, BucketError> {
-    let mut entries = vec![first];
-    while entries.len() < MAX_BATCH_ENTRIES
-        && !watch.is_current()
-        && let Some(next) = watch.next().now_or_never()
-    {
-        match next? {
-            Some(entry) => entries.push(entry),
-            None => break,
-        }
-    }
-    Ok(entries)
-}
-
-/// The next heartbeat. The subscription ends with the connection, and then nothing comes.
-async fn next_heartbeat(heartbeats: &mut BusSubscription) -> BusMessage {
-    match heartbeats.next().await {
-        Some(message) => message,
-        None => std::future::pending().await,
-    }
-}
-
-/// The next time that heartbeats may have been lost, or are received again.
-async fn next_listening_change(events: &mut broadcast::Receiver<BusEvent>) -> ListeningChange {
-    loop {
-        match events.recv().await {
-            Ok(BusEvent::Disconnected) => return ListeningChange::Lost,
-            Ok(BusEvent::Connected | BusEvent::SlowConsumer)
-            | Err(broadcast::error::RecvError::Lagged(_)) => return ListeningChange::Restored,
-            Err(broadcast::error::RecvError::Closed) => std::future::pending().await,
-            Ok(_) => {}
         }
     }
 }

@@ -27,7 +27,11 @@ pub fn render_node_table(nodes: &[DirectoryNodeRow], fields: &[String], is_wide:
         cells.iter().map(|cell| escape_to_line(cell).to_string()).collect::<Vec<_>>()
     };
     let rows: Vec<Vec<String>> = std::iter::once(heading).chain(nodes.iter().map(row)).collect();
-    render_rows(&rows)
+    let problem = |node: &DirectoryNodeRow| {
+        let line = format!("{}: {}", node.node, node.problem.as_deref()?);
+        Some(format!("{}\n", escape_to_line(&line)))
+    };
+    render_rows(&rows) + &nodes.iter().filter_map(problem).collect::<String>()
 }
 
 /// The nodes that a live query has shown.
@@ -91,6 +95,7 @@ pub fn render_node(output: &DirectoryShowOutput) -> String {
         ["agents".to_owned(), list(&agents)],
         ["classes".to_owned(), classes],
     ];
+    rows.extend(node.problem.iter().map(|problem| ["problem".to_owned(), problem.clone()]));
     rows.extend(output.ssh_host_keys.iter().map(|key| ["ssh host key".to_owned(), key.clone()]));
     // The host keys are above.
     let states = output.state.iter().filter(|(name, _)| name.as_str() != "ssh");
@@ -179,6 +184,7 @@ mod tests {
             collectives: vec!["muster".to_owned()],
             classes: 3,
             document: None,
+            problem: None,
             fields: [("os.name".to_owned(), Value::from("Debian\u{1b}[31m"))].into(),
         };
         let fields = ["os.name".to_owned(), "none".to_owned()];

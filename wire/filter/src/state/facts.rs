@@ -140,6 +140,14 @@ impl NodeFacts {
         leaves
     }
 
+    /// The size that [`MAX_FACTS_BYTES`] limits: the bytes of all keys and texts, plus 8 bytes per value.
+    pub fn accounted_bytes(&self) -> usize {
+        let left = self.map.iter().try_fold(MAX_FACTS_BYTES, |left, (name, value)| {
+            deduct(left, name.len()).and_then(|left| deduct_size(value, MAX_FACTS_DEPTH, left))
+        });
+        MAX_FACTS_BYTES - left.unwrap_or(0)
+    }
+
     /// Number of top-level facts.
     pub fn len(&self) -> usize {
         self.map.len()
