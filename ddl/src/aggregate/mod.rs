@@ -12,6 +12,9 @@ use serde_json::{Map, Number, Value};
 
 use crate::schema::{ActionSchema, AggregateSchema};
 
+/// Widest column of labels, in characters: a value of one node does not lengthen all lines.
+const MAX_LABEL_WIDTH: usize = 1000;
+
 /// The aggregate functions of DDLs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -188,7 +191,9 @@ impl OutputSummary {
     pub fn text_lines(&self) -> Vec<String> {
         match &self.result {
             SummaryResult::Rows(rows) => {
-                let width = rows.iter().map(|(label, _)| label.chars().count()).max().unwrap_or(0);
+                let widths =
+                    rows.iter().map(|(label, _)| label.chars().count().min(MAX_LABEL_WIDTH));
+                let width = widths.max().unwrap_or(0);
                 let line = |(label, count): &(String, u64)| match &self.format {
                     Some(format) => format::render_format(format, Some(label), &(*count).into()),
                     None => format!("{label:>width$} = {count}"),

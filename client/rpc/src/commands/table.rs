@@ -1,4 +1,7 @@
-//! Formats text columns as wide as their widest cell. The last column is not padded.
+//! Formats text columns as wide as their widest cell, up to a limit. The last column is not padded.
+
+/// Widest column, in characters. A wider cell moves the rest of its own line only: the value of one node does not lengthen the lines of all.
+pub const MAX_COLUMN_WIDTH: usize = 1000;
 
 /// Formats rows under a heading; each line is terminated.
 pub fn format_table<const N: usize>(heading: [&str; N], rows: &[[String; N]]) -> String {
@@ -12,7 +15,7 @@ pub fn align_columns<'a>(rows: impl Iterator<Item = &'a [String]> + Clone) -> St
     for row in rows.clone() {
         widths.resize(widths.len().max(row.len()), 0);
         for (width, cell) in widths.iter_mut().zip(row) {
-            *width = cell.chars().count().max(*width);
+            *width = cell.chars().count().min(MAX_COLUMN_WIDTH).max(*width);
         }
     }
     let line = |cells: &[String]| {
@@ -31,5 +34,8 @@ mod tests {
         let rows = [["a", "1"], ["länger", "22"]].map(|row| row.map(str::to_owned));
         assert_eq!(format_table(["NAME", "N"], &rows), "NAME    N\na       1\nlänger  22\n");
         assert_eq!(format_table(["NAME"], &[]), "NAME\n");
+        // The standard library accepts no width above 65,535.
+        let rows = [["x".repeat(70_000), "1".to_owned()], ["a", "2"].map(str::to_owned)];
+        assert!(format_table(["NAME", "N"], &rows).len() < 73_000);
     }
 }

@@ -18,6 +18,7 @@ use super::ranges::shorten_to_ranges;
 use super::status::{count_failures, outcome_words};
 use super::value::{compact_value, event_sentences, hang_lines, value_lines};
 use super::{TextPage, escape_to_line, node_count_text};
+use crate::commands::table::MAX_COLUMN_WIDTH;
 use crate::printer::{BAD, GOOD, STRONG, WARNING};
 
 /// Width of a node's name before its status, in columns.
@@ -248,7 +249,7 @@ pub fn balance_line(report: &RequestReport) -> String {
 
 /// Aligns the titles of rows at their colons; structures are indented below their first line.
 fn align_rows(rows: &[(Cow<'_, str>, Cow<'_, Value>)], width: usize) -> String {
-    let titles = rows.iter().map(|(title, _)| title.chars().count());
+    let titles = rows.iter().map(|(title, _)| title.chars().count().min(MAX_COLUMN_WIDTH));
     let widest = titles.max().unwrap_or(0);
     let mut page = TextPage::default();
     for (title, value) in rows {
