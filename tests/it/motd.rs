@@ -126,14 +126,16 @@ async fn a5_1_and_a5_6_lines_come_and_go_with_fragments_and_classes() {
     fleet.await_text("root/etc/motd", "acme at hetzner\n").await;
     for (inputs, problem) in [
         (["name=a/b", "content=x"], "name"),
-        (["name=x", "content={% if %}"], ""),
+        (["name=web", "content={% if %}"], "content"),
+        (["name=web", "content={{ facts.customer"], "content"),
+        (["name=web", "content={{ facts.customer | nonsense }}"], "content"),
         (["name={{x}}", "content=x"], "name"),
     ] {
         let output = fleet.rpc.run(&[&["do", "motd", "register"], &inputs[..]].concat()).await;
         let text = describe_output(&output);
-        assert_eq!(output.status.success(), problem.is_empty(), "{text}");
-        assert!(text.contains(problem), "{text}");
+        assert!(!output.status.success() && text.contains(problem), "{text}");
     }
+    fleet.daemon.home().write("root/etc/muster/motd.d/10_x", "{% if %}", 0o644);
     // A fragment with an error is left out, named, and in the findings.
     let problems = fleet.call(&["render"]).await["problems"].to_string();
     assert!(problems.contains("fragment `10_x` is left out"), "{problems}");
@@ -142,6 +144,41 @@ async fn a5_1_and_a5_6_lines_come_and_go_with_fragments_and_classes() {
         if doctor.contains("`10_x`") { Ok(()) } else { Err(doctor) }
     })
     .await;
+}
+
+/// A template of 732 bytes that doubles a text 36 times.
+const BOMB: &str = "{% set a = 'xxxxxxxxxxxxxxxx' %}{% for i in range(36) %}{% set a = a ~ a %}{% endfor %}\
+    {% set n = namespace(a='x') %}{% for i in range(36) %}{% set n.a = n.a ~ n.a %}{% endfor %}{{ n.a }}";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fragment_that_needs_all_memory_stops_neither_the_daemon_nor_other_fragments() {
+    let mut fleet = MotdFleet::start(r#"{"customer": "acme", "hoster": "hetzner"}"#, "").await;
+    let pid = fleet.daemon.pid();
+    fleet.call(&["register", "name=good", "content=good"]).await;
+    let content = format!("content={BOMB}");
+    let refused = fleet.rpc.run(&["do", "motd", "register", "name=good", &content]).await;
+    let text = describe_output(&refused);
+    assert!(!refused.status.success() && text.contains("64 MiB of memory"), "{text}");
+    assert_eq!(fleet.read("root/etc/motd"), "good\n");
+    // An earlier version has stored it.
+    for name in ["05_bomb", "20_bomb"] {
+        fleet.daemon.home().write(&format!("root/etc/muster/motd.d/{name}"), BOMB, 0o644);
+    }
+    fleet.daemon.home().write("root/etc/muster/motd.d/30_last", "last\n", 0o644);
+    fleet.await_text("root/etc/motd", "good\nlast\n").await;
+    assert!(
+        fleet.daemon.log().contains("fragment `05_bomb` is left out"),
+        "{}",
+        fleet.daemon.log()
+    );
+    let problems = fleet.call(&["render"]).await["problems"].to_string();
+    assert!(problems.contains("`05_bomb`") && problems.contains("`20_bomb`"), "{problems}");
+    assert_eq!(fleet.daemon.pid(), pid);
+    // Nor do they stop its next start.
+    fleet.daemon.kill_and_wait();
+    std::fs::remove_file(fleet.daemon.home().path("root/etc/motd")).unwrap();
+    fleet.daemon = fleet.daemon.home().clone().start();
+    fleet.await_text("root/etc/motd", "good\nlast\n").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

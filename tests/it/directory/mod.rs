@@ -17,6 +17,7 @@ mod http_watch;
 mod kills;
 mod liveness;
 mod metrics;
+mod poisoned_records;
 mod puppet_module;
 mod puppet_server;
 mod queries;

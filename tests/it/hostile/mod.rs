@@ -1,5 +1,6 @@
 //! What stolen credentials permit: every role over the raw protocol against a real broker, with a list of attempts, a
-//! matrix of all subjects and operations, and random sequences.
+//! matrix of all subjects and operations, and random sequences. What a local user can change, and what texts of callers
+//! cost.
 
 mod attempts;
 mod broker_memory;
@@ -7,5 +8,7 @@ mod buckets;
 mod fixture;
 mod leaf_nodes;
 mod matrix;
+mod protected_files;
 mod random;
 mod read_actions;
+mod rendering;

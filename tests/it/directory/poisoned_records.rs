@@ -1,0 +1,242 @@
+//! A thief with the key of one node writes records of that node that are as large as they can be. They hide no other node, and cost an instance of the
+//! directory a bounded amount of memory.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use muster_bus::Bytes;
+use muster_filter::state::NodeFacts;
+use muster_tests::command::describe_output;
+use muster_tests::memory::anonymous_kib;
+use muster_tests::organisation::connect;
+use muster_tests::{now, poll_until_ok};
+use muster_wire::identity::SubjectName;
+use muster_wire::limits::MAX_RECORD_BYTES;
+use muster_wire::node_record::{NodeContent, NodeHeartbeat, NodeRecord};
+use muster_wire::sign::{EnvelopeKind, Signer, sign_envelope};
+use muster_wire::stores::NODES_BUCKET;
+use muster_wire::subject;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::fixture::{DirectoryFixture, FleetNode, read_rows, read_status};
+
+const HONEST: [&str; 2] = ["db1.acme.net", "dir1.acme.net"];
+const THIEF: &str = "evil.acme.net";
+const WAIT: Duration = Duration::from_mins(2);
+/// Records of the flood.
+const FLOOD_RECORDS: usize = 2000;
+/// Memory of the whole process after the flood, in KiB; a daemon without a directory has about a third.
+const MEMORY_AFTER_FLOOD_KIB: u64 = 64 * 1024;
+
+/// A fleet, and a connection with the key of one of its nodes.
+struct PoisonedFleet {
+    fleet: DirectoryFixture,
+    directory: FleetNode,
+    _honest: FleetNode,
+    thief: Signer,
+    bus: muster_bus::Bus,
+}
+
+impl PoisonedFleet {
+    async fn start() -> Self {
+        let fleet = DirectoryFixture::start().await;
+        let (signer, home) = fleet.directory_home(HONEST[1], "directory1", "");
+        // Memory is given back when facts are collected.
+        home.write("conf.d/facts.toml", "[facts]\nrefresh_seconds = 1\n", 0o644);
+        let directory = FleetNode { signer, daemon: home.start() };
+        let honest = fleet.start_node(HONEST[0], r#"{"tier": "test"}"#, "common\n");
+        fleet.await_present(&HONEST).await;
+        let thief = fleet.organisation.node(THIEF);
+        let bus = connect(&fleet.server, &thief).await;
+        Self { fleet, directory, _honest: honest, thief, bus }
+    }
+
+    /// Writes a record of the stolen node.
+    async fn put(&self, content: &NodeContent) {
+        // The digest of an enormous content would take longer than everything else.
+        let stable = NodeContent::default();
+        let record =
+            NodeRecord::new(self.thief.identity().clone(), now(), content, &stable).unwrap();
+        let sealed = sign_envelope(EnvelopeKind::Record, &record, &self.thief).unwrap();
+        assert!(sealed.len() <= MAX_RECORD_BYTES, "{} bytes", sealed.len());
+        let bucket = self.bus.bucket(NODES_BUCKET.name);
+        bucket.put_unconfirmed(THIEF, Bytes::from(sealed)).await.unwrap();
+    }
+
+    async fn send_heartbeat(&self) {
+        let sender = self.thief.identity().clone();
+        let heartbeat =
+            NodeHeartbeat { sender, time: now(), digest: String::new(), boot: Uuid::now_v7() };
+        let sealed = sign_envelope(EnvelopeKind::Heartbeat, &heartbeat, &self.thief).unwrap();
+        self.bus.publish(&subject::heartbeat(THIEF), Bytes::from(sealed)).await.unwrap();
+    }
+
+    /// Waits until the directory refuses the newest record of the stolen node for this reason, and checks what every list says of all nodes.
+    async fn await_problem(&self, problem: &str) {
+        poll_until_ok(&format!("the record is refused: {problem}"), WAIT, async || {
+            self.send_heartbeat().await;
+            let (document, output) = self.fleet.rpc.run_json(&["nodes"]).await;
+            let nodes = document["nodes"].as_array().cloned().unwrap_or_default();
+            let row = nodes.iter().find(|row| row["node"] == THIEF).cloned().unwrap_or_default();
+            let is_shown = row["state"] == "present"
+                && row["problem"].as_str().is_some_and(|text| text.contains(problem));
+            if is_shown { Ok(()) } else { Err(format!("{document:#} {output}")) }
+        })
+        .await;
+        self.check_lists(&[HONEST[0], HONEST[1], THIEF]).await;
+        for arguments in [&["nodes"][..], &["node", THIEF]] {
+            let shown = describe_output(&self.fleet.rpc.run(arguments).await);
+            assert!(shown.contains(problem), "{shown}");
+        }
+    }
+
+    /// Every list has exactly these nodes.
+    async fn check_lists(&self, names: &[&str]) {
+        for arguments in [&["nodes", "-j"][..], &["nodes", "-j", "--fields", "big,tier"]] {
+            let output = self.fleet.rpc.run(arguments).await;
+            let rows = read_rows(&output.stdout);
+            let found: Vec<&str> = rows.iter().map(|(name, _)| name.as_str()).collect();
+            assert_eq!(found, names, "{arguments:?}: {}", describe_output(&output));
+        }
+        let export = ["inventory", "--ansible", "--list"];
+        let output = self.fleet.rpc.run(&export).await;
+        let text = describe_output(&output);
+        assert!(output.status.success(), "{text}");
+        for name in names {
+            assert!(text.contains(name), "{name}: {text}");
+        }
+        let found = self.fleet.rpc.run(&["find", "--dm", "directory", "-F", "tier=test"]).await;
+        assert_eq!(found.stdout, format!("{}\n", HONEST[0]).into_bytes());
+    }
+}
+
+fn content() -> NodeContent {
+    NodeContent {
+        version: "0.1.0".to_owned(),
+        collectives: vec![SubjectName::parse("muster").unwrap()],
+        heartbeat_seconds: 60,
+        ..NodeContent::default()
+    }
+}
+
+fn facts(value: Value) -> NodeFacts {
+    NodeFacts::from_value(value).unwrap()
+}
+
+/// The three records that broke every list: each is a few kilobytes in the bucket.
+fn poisons() -> [(NodeContent, &'static str); 3] {
+    let other = SubjectName::parse("x").unwrap();
+    let mut collectives = content().collectives;
+    collectives.resize(700_000, other);
+    let bytes = "the decompressed text exceeds";
+    [
+        (NodeContent { collectives, ..content() }, bytes),
+        (NodeContent { classes: Some(vec!["x".to_owned(); 900_000]), ..content() }, bytes),
+        (NodeContent { facts: facts(json!({"big": "x".repeat(900_000)})), ..content() }, bytes),
+    ]
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn record_beyond_a_bound_hides_no_node_and_is_named() {
+    let fleet = PoisonedFleet::start().await;
+    for (poison, problem) in poisons() {
+        fleet.put(&poison).await;
+        fleet.await_problem(problem).await;
+        // A good record ends it.
+        fleet.put(&content()).await;
+        fleet.fleet.await_present(&[HONEST[0], HONEST[1], THIEF]).await;
+    }
+    let many = |count: usize| (0..count).map(|number| format!("c{number}")).collect();
+    fleet.put(&NodeContent { classes: Some(many(10_001)), ..content() }).await;
+    fleet.await_problem("it has 10001 classes; at most 10000 are accepted").await;
+    // What was known before stays known.
+    fleet.put(&NodeContent { facts: facts(json!({"big": "kept"})), ..content() }).await;
+    fleet.put(&poisons()[2].0).await;
+    fleet.await_problem("exceeds").await;
+    let kept = fleet.fleet.rpc.run(&["nodes", "--fields", "big"]).await;
+    assert!(describe_output(&kept).contains("kept"), "{}", describe_output(&kept));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn records_within_the_bounds_never_exceed_an_answer() {
+    let fleet = PoisonedFleet::start().await;
+    let large = |letter: &str| json!(letter.repeat(250_000));
+    // Together larger than an answer, and with all fields larger than a page.
+    let state = Some(facts(json!({"x": "y".repeat(120_000)})));
+    let poison = NodeContent { facts: facts(json!({"big": large("a")})), state, ..content() };
+    fleet.put(&poison).await;
+    fleet.fleet.await_present(&[HONEST[0], HONEST[1], THIEF]).await;
+    fleet.check_lists(&[HONEST[0], HONEST[1], THIEF]).await;
+    let fields = ["nodes", "--fields", "big,state.x"];
+    let (document, _) = fleet.fleet.rpc.run_json(&fields).await;
+    let nodes = document["nodes"].as_array().cloned().unwrap_or_default();
+    assert_eq!(nodes.len(), 3, "{:.1000}", document.to_string());
+    let node = fleet.fleet.rpc.run(&["node", THIEF]).await;
+    assert!(node.status.success(), "{:.1000}", describe_output(&node));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn flood_of_large_records_is_not_kept_in_memory() {
+    let fleet = PoisonedFleet::start().await;
+    let poisons = poisons();
+    let status = async || read_status(&fleet.fleet.client().await).await;
+    let refused = status().await.refused;
+    let mut sent_poisons = 0;
+    for number in 0..FLOOD_RECORDS {
+        if number % 50 == 0 {
+            fleet.put(&poisons[(number / 50) % 3].0).await;
+            sent_poisons += 1;
+            continue;
+        }
+        // Names that no other record has: nothing may be kept for them.
+        let names = |kind: &str, count: usize| -> Vec<String> {
+            (0..count).map(|name| format!("{kind}{number}_{name}")).collect()
+        };
+        let facts_map: BTreeMap<String, Value> =
+            names("f", 200).into_iter().map(|name| (name, json!(number))).collect();
+        let unique = NodeContent {
+            version: format!("0.{number}"),
+            classes: Some(names("c", 1000)),
+            agents: names("a", 100).into_iter().map(|name| (name, "1".to_owned())).collect(),
+            facts: facts(json!(facts_map)),
+            ..content()
+        };
+        fleet.put(&unique).await;
+    }
+    fleet.put(&NodeContent { facts: facts(json!({"last": 1})), ..content() }).await;
+    poll_until_ok("the last record is known", WAIT, async || {
+        let found = fleet.fleet.rpc.run(&["find", "--dm", "directory", "-F", "last=1"]).await;
+        if found.status.success() { Ok(()) } else { Err(describe_output(&found)) }
+    })
+    .await;
+    assert_eq!(status().await.refused, refused + sent_poisons);
+    fleet.check_lists(&[HONEST[0], HONEST[1], THIEF]).await;
+    let pid = u32::try_from(fleet.directory.daemon.pid()).unwrap();
+    poll_until_ok("the memory is given back", WAIT, async || {
+        let kib = anonymous_kib(pid).unwrap();
+        if kib <= MEMORY_AFTER_FLOOD_KIB { Ok(()) } else { Err(format!("{kib} KiB")) }
+    })
+    .await;
+    // The index holds what the three nodes say now, and nothing of the flood.
+    let status = status().await;
+    assert!(status.values < 500 && status.value_bytes < 256 * 1024, "{status:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn node_with_too_large_facts_says_what_to_exclude() {
+    let fleet = DirectoryFixture::start().await;
+    let _directory = fleet.start_directory(HONEST[1], "directory1");
+    let large = json!({"inventory_of_files": "x".repeat(300_000)}).to_string();
+    let node = fleet.start_node(HONEST[0], &large, "");
+    poll_until_ok("the node and the directory say it", WAIT, async || {
+        let (log, shown) =
+            (node.daemon.log(), describe_output(&fleet.rpc.run(&["node", HONEST[0]]).await));
+        let is_said = log.contains("inventory_of_files (300002 bytes)")
+            && log.contains("exclude facts with registration.excluded_facts")
+            && shown.contains("bytes of facts; at most 262144 are accepted");
+        if is_said { Ok(()) } else { Err(format!("{shown}\n{log}")) }
+    })
+    .await;
+    fleet.await_present(&HONEST).await;
+}
