@@ -12,6 +12,8 @@ use serde::Serialize;
 
 use crate::error::CommandError;
 use crate::exit::CommandExitCode;
+use crate::render::json;
+use crate::render::printable::escape_except_styles;
 use crate::screen::Screen;
 
 /// Success.
@@ -115,15 +117,18 @@ impl OutputPrinter {
         self.print_text(format_args!("{line}\n"))
     }
 
-    /// Prints data unchanged, without adding a line end.
+    /// Prints data without adding a line end. What controls a terminal is escaped, whoever wrote it.
     pub fn print_text(&self, text: impl Display) -> Result<(), PrintError> {
+        let text = text.to_string();
         let writer = &mut self.lock_data().writer;
-        write!(writer, "{text}").and_then(|()| writer.flush()).map_err(PrintError)
+        write!(writer, "{}", escape_except_styles(&text))
+            .and_then(|()| writer.flush())
+            .map_err(PrintError)
     }
 
     /// Prints an indented JSON document.
     pub fn print_json(&self, document: &impl Serialize) -> Result<(), PrintError> {
-        self.print_line(serde_json::to_string_pretty(document)?)
+        self.print_line(json::to_safe_text(document)?)
     }
 
     /// Prints a message.
@@ -158,7 +163,9 @@ impl OutputPrinter {
     /// Prints a prompt, even with `--quiet`. A write error on standard error is ignored: it cannot be reported.
     pub fn print_question(&self, line: impl Display) {
         let mut messages = self.messages.lock().unwrap_or_else(PoisonError::into_inner);
-        let _ = writeln!(messages, "{line}").and_then(|()| messages.flush());
+        let line = line.to_string();
+        let _ =
+            writeln!(messages, "{}", escape_except_styles(&line)).and_then(|()| messages.flush());
     }
 }
 

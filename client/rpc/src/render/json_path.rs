@@ -4,6 +4,7 @@ use serde_json::Value;
 use serde_json_path::JsonPath;
 
 use super::escape_to_line;
+use super::json::escape_harmful;
 
 /// Longest expression in bytes.
 const MAX_EXPRESSION_BYTES: usize = 4 * 1024;
@@ -34,7 +35,7 @@ impl JsonPathExpression {
     pub fn render(&self, document: &Value) -> String {
         let line = |value: &Value| match value {
             Value::String(text) => format!("{}\n", escape_to_line(text)),
-            other => format!("{other}\n"),
+            other => format!("{}\n", escape_harmful(other.to_string())),
         };
         self.0.query(document).all().into_iter().map(line).collect()
     }
@@ -50,12 +51,13 @@ mod tests {
     fn values_are_selected_as_by_kubectl_and_by_the_standard() {
         let document = json!({"nodes": [
             {"node": "db1", "fields": {"os": "Debian\u{1b}[31m", "cpus": 4}}, {"node": "db2", "fields": {}},
-        ]});
+        ], "bidi": ["\u{202e}\u{9b}"]});
         for (expression, expected) in [
             ("$.nodes[*].node", "db1\ndb2\n"),
             ("{.nodes[*].node}", "db1\ndb2\n"),
             (".nodes[?@.fields.cpus > 2].node", "db1\n"),
             ("$.nodes[0].fields", "{\"cpus\":4,\"os\":\"Debian\\u001b[31m\"}\n"),
+            ("$.bidi", "[\"\\u202e\\u009b\"]\n"),
             ("$.nodes[0].fields.os", "Debian\\x1b[31m\n"),
             ("$.none", ""),
         ] {

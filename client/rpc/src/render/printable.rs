@@ -6,6 +6,9 @@ use std::fmt::Write as _;
 
 pub use muster_base::is_harmful;
 
+/// What follows the escape character in the styles of [`crate::printer`].
+const STYLE_CODES: [&str; 6] = ["[0m", "[1m", "[31m", "[32m", "[33m", "[36m"];
+
 /// Escapes harmful characters. Drops a carriage return before a line end.
 pub fn escape_unprintable(text: &str) -> Cow<'_, str> {
     escape_matching(text, |c| c == '\n' || c == '\t')
@@ -14,6 +17,24 @@ pub fn escape_unprintable(text: &str) -> Cow<'_, str> {
 /// Escapes the text to a single line: line ends and tabs are escaped too.
 pub fn escape_to_line(text: &str) -> Cow<'_, str> {
     escape_matching(text, |_| false)
+}
+
+/// Escapes harmful characters, except the styles of [`crate::printer`]: the last line of defence for text that no renderer has escaped.
+pub fn escape_except_styles(text: &str) -> Cow<'_, str> {
+    if !text.contains('\u{1b}') {
+        return escape_unprintable(text);
+    }
+    let mut escaped = String::with_capacity(text.len());
+    for (index, part) in text.split('\u{1b}').enumerate() {
+        let is_style = STYLE_CODES.iter().any(|code| part.starts_with(code));
+        escaped.push_str(match (index, is_style) {
+            (0, _) => "",
+            (_, true) => "\u{1b}",
+            (_, false) => "\\x1b",
+        });
+        escaped.push_str(&escape_unprintable(part));
+    }
+    Cow::Owned(escaped)
 }
 
 /// The text as one word of a POSIX shell, in single quotes if it needs them.
@@ -52,7 +73,30 @@ fn escape_matching(text: &str, is_kept: fn(char) -> bool) -> Cow<'_, str> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{escape_to_line, escape_unprintable, is_harmful, shell_word};
+    use super::{
+        STYLE_CODES, escape_except_styles, escape_to_line, escape_unprintable, is_harmful,
+        shell_word,
+    };
+    use crate::printer::{BAD, GOOD, HINT, STRONG, WARNING};
+
+    #[test]
+    fn only_styles_of_the_printer_are_printed() {
+        for style in [GOOD, BAD, HINT, STRONG, WARNING] {
+            let text = format!("{style}shown{style:#}");
+            assert_eq!(escape_except_styles(&text), text);
+            for code in text.split('\u{1b}').skip(1) {
+                assert!(STYLE_CODES.iter().any(|known| code.starts_with(known)), "{code:?}");
+            }
+        }
+        for (text, expected) in [
+            ("\u{1b}[8mhidden", "\\x1b[8mhidden"),
+            ("\u{1b}[32m\u{1b}[2J\u{202e}", "\u{1b}[32m\\x1b[2J\\u{202e}"),
+            ("\u{9b}31m\u{1b}]0;title\u{7}", "\\u{9b}31m\\x1b]0;title\\x07"),
+            ("a\tb\n", "a\tb\n"),
+        ] {
+            assert_eq!(escape_except_styles(text), expected);
+        }
+    }
 
     #[test]
     fn escape_sequences_are_made_visible() {

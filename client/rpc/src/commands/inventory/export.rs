@@ -23,7 +23,7 @@ use super::batches::{InventoryQuery, UnusableReplyError, successful_outputs};
 use crate::cli::filters::FilterArgs;
 use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Result};
 use crate::commands::inquiry::RPCUTIL_AGENT;
-use crate::render::{count_text, escape_to_line, node_count_text};
+use crate::render::{count_text, escape_to_line, json, node_count_text};
 
 /// Validates a document.
 pub fn validate_file(path: &Path, cx: CommandContext<'_>) -> CommandResult {
@@ -123,7 +123,7 @@ impl InventoryWriter {
     fn write_node(&mut self, node: &InventoryNode) -> io::Result<()> {
         let comma = if self.first { "" } else { "," };
         self.first = false;
-        write!(self.writer, "{comma}\n{}", serde_json::to_string(node)?)
+        write!(self.writer, "{comma}\n{}", json::to_safe_line(node)?)
     }
 
     fn finish_document(mut self) -> io::Result<NamedTempFile> {
