@@ -10,7 +10,7 @@ use muster_secret::{SecretFileError, SecretOwner, read_secret};
 use muster_wire::limits;
 use muster_wire::sign::Signer;
 use muster_wire::subject;
-use muster_wire::token::{AccountTrust, KeyPair, PublicKey, UserCredentials};
+use muster_wire::token::{AccountTrust, KeyPair, PublicKey, ServiceRight, UserCredentials};
 
 use crate::config::Config;
 use crate::files;
@@ -27,6 +27,9 @@ pub enum CredentialsError {
     /// It is a secret that other users can read, or cannot be read.
     #[error(transparent)]
     Exposed(#[from] SecretFileError),
+    /// They are not those of a service with this right.
+    #[error("the credentials of {name} in {} have no right to serve `{right}`; create others with `rpc org add service {name} --serve {right} --renew`", path.display())]
+    MissingRight { path: PathBuf, name: String, right: ServiceRight },
     /// Its content is invalid, or its signer is not trusted.
     #[error("{content} in {} cannot be used", path.display())]
     Unusable {
@@ -48,6 +51,20 @@ impl CredentialsError {
 /// Reads a credentials file. Rejects a file that other users can read.
 pub(crate) fn read_signer(path: &Path) -> Result<Signer, CredentialsError> {
     read_named_signer(path, "the credentials", "the name in the credentials")
+}
+
+/// Reads the credentials of a service. Rejects those of a user that may not serve it, because the broker would refuse its subjects one by one.
+pub(crate) fn read_service_signer(
+    path: &Path,
+    right: ServiceRight,
+) -> Result<Signer, CredentialsError> {
+    let signer = read_signer(path)?;
+    let claims = signer.claims();
+    if !right.is_in(&claims.nats.tags) {
+        let (path, name) = (path.to_owned(), claims.name.clone());
+        return Err(CredentialsError::MissingRight { path, name, right });
+    }
+    Ok(signer)
 }
 
 /// Reads the bootstrap credentials of a machine that is not enrolled yet.

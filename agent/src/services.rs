@@ -21,7 +21,7 @@ use muster_provisioner::{
 use muster_scheduler::{SchedulerContext, SchedulerHandle, SchedulerPlugin, SchedulerService};
 use muster_wire::identity::SubjectName;
 use muster_wire::sign::Signer;
-use muster_wire::token::AccountTrust;
+use muster_wire::token::{AccountTrust, ServiceRight};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -56,17 +56,17 @@ impl CentralServices {
 pub(crate) fn check_services(config: &Config) -> Result<(), AssembleError> {
     let directory = agents::directory_options(config)?;
     if directory.enabled {
-        credentials::read_signer(&directory.credentials)?;
+        credentials::read_service_signer(&directory.credentials, ServiceRight::Directory)?;
         DirectoryHttp::load(&directory.http)?;
     }
     let scheduler = agents::scheduler_options(config)?;
     if scheduler.enabled {
-        credentials::read_signer(&scheduler.credentials)?;
+        credentials::read_service_signer(&scheduler.credentials, ServiceRight::Schedule)?;
     }
     let options = agents::provisioner_options(config)?;
     if options.enabled {
         ProvisioningPlan::from_options(&options).map_err(ProvisionerServiceError::from)?;
-        credentials::read_signer(&options.credentials)?;
+        credentials::read_service_signer(&options.credentials, ServiceRight::Provision)?;
         if let Some(enrolment_options) = &options.newcomers {
             credentials::read_signer(&enrolment_options.credentials)?;
             credentials::read_key(&enrolment_options.node_key)?;
@@ -102,7 +102,7 @@ async fn start_directory(
         return Ok((None, Vec::new()));
     }
     let http = DirectoryHttp::load(&options.http)?;
-    let signer = credentials::read_signer(&options.credentials)?;
+    let signer = credentials::read_service_signer(&options.credentials, ServiceRight::Directory)?;
     let bus = credentials::connect_options(config, &signer)?.connect().await?;
     let handle = DirectoryHandle::with_grace(options.grace());
     let http_metrics = http.metrics();
@@ -190,7 +190,7 @@ async fn start_scheduler(
     if !options.enabled {
         return Ok(Vec::new());
     }
-    let signer = credentials::read_signer(&options.credentials)?;
+    let signer = credentials::read_service_signer(&options.credentials, ServiceRight::Schedule)?;
     let bus = credentials::connect_options(config, &signer)?.connect().await?;
     let mut tasks = Vec::new();
     let directory = directory.unwrap_or_else(|| {
@@ -231,7 +231,7 @@ async fn start_provisioner(
     if !options.enabled {
         return Ok(Vec::new());
     }
-    let signer = credentials::read_signer(&options.credentials)?;
+    let signer = credentials::read_service_signer(&options.credentials, ServiceRight::Provision)?;
     let bus = credentials::connect_options(config, &signer)?.connect().await?;
     handle.connect(bus.clone());
     let Some(collective) = config.collectives.first().cloned() else {

@@ -14,7 +14,7 @@ use muster_bus::{
     BucketError, Bus, BusEvent, BusMessage, BusSubscription, ReconnectBackoff, TrustLookupError,
 };
 use muster_wire::sign::SignerRenewError;
-use muster_wire::stores::{self, TRUST_BUCKET, TRUST_HEAD_KEY};
+use muster_wire::stores::{TOKENS_BUCKET, TRUST_BUCKET, TRUST_HEAD_KEY};
 use muster_wire::token::head::AccountHead;
 use muster_wire::{Millis, limits, subject};
 use tokio::sync::broadcast::error::RecvError;
@@ -305,8 +305,8 @@ impl TrustSync {
         if !is_due && !self.core.is_signing_key_rotated() {
             return Ok(());
         }
-        let key = stores::renewed_token_key(self.core.identity().as_str());
-        let entry = self.bus.bucket(TRUST_BUCKET.name).get_once(&key).await?;
+        let tokens = self.bus.bucket(TOKENS_BUCKET.name);
+        let entry = tokens.get_once(self.core.identity().as_str()).await?;
         let Some(value) = entry.and_then(|entry| entry.value) else {
             return Ok(());
         };

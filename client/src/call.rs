@@ -47,6 +47,8 @@ pub struct RpcCall {
     pub data: Map<String, Value>,
     /// The target nodes.
     pub target: CallTarget,
+    /// What each of [`CallTarget::Nodes`] must match when it gets the request; a node that does not match refuses it.
+    pub filter: NodeFilter,
     /// Time limit for the action on a node; the action's own deadline when absent.
     pub timeout: Option<Duration>,
     /// Maximum time to wait for replies. Should exceed `timeout`. If the number of nodes is unknown, it limits the wait for the first reply; while
@@ -87,6 +89,7 @@ impl RpcCall {
             action: SubjectName::parse(action)?,
             data: Map::new(),
             target,
+            filter: NodeFilter::default(),
             timeout: None,
             wait: Duration::from_secs(30),
             ttl: Duration::from_mins(1),

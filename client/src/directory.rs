@@ -1,6 +1,6 @@
 //! Queries of the directory: a service that knows what all nodes publish about themselves. Any instance answers.
 //!
-//! The answer is accepted only if a user with the role service signed it.
+//! The answer is accepted only if the token of its sender has the right to answer for the directory.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,13 +13,14 @@ use muster_wire::identity::Identity;
 use muster_wire::node_record::NodeRecord;
 use muster_wire::sign::{self, MessageRefusal};
 use muster_wire::status::ReplyStatus;
-use muster_wire::token::UserRole;
+use muster_wire::token::ServiceRight;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::any_instance::InstanceAnswer;
 use crate::call::{CallTarget, RpcCall};
 use crate::client::Client;
+use crate::directory_pages::DirectoryPages;
 use crate::error::ClientError;
 
 /// The agent of the directory.
@@ -48,9 +49,26 @@ pub enum DirectoryError {
     /// The query names something that the directory does not know or accept, such as a node without a record. The text is the directory's.
     #[error("{0}")]
     Invalid(String),
-    /// The answer was signed by a user without the role service.
-    #[error("{0} answered for the directory, but is no service; the answer was ignored")]
-    NotAService(Identity),
+    /// The answer was signed by a user without the right to answer for the directory.
+    #[error(
+        "{0} answered for the directory without the right to; the answer was ignored. Look for its key with `rpc org list`; a directory gets the right with `rpc org add service {0} --serve directory --renew`"
+    )]
+    NotADirectory(Identity),
+    /// An instance named a node that the identities of the filter exclude.
+    #[error(
+        "{instance} answered for the directory with the node {node}, which the filter excludes; the answer was ignored"
+    )]
+    OtherNode {
+        /// The instance.
+        instance: String,
+        /// The node.
+        node: String,
+    },
+    /// The pages of an instance's list do not ascend, or have more nodes than any fleet.
+    #[error(
+        "the list of {0}, which answered for the directory, does not end; the answer was ignored"
+    )]
+    Endless(String),
     /// The answer has another form.
     #[error("cannot read the directory's answer")]
     Answer(#[source] serde_json::Error),
@@ -106,8 +124,8 @@ impl DirectorySession<'_> {
             InstanceAnswer::Absent => return Err(DirectoryError::Absent),
             InstanceAnswer::Silent => return Err(DirectoryError::Timeout(timeout)),
         };
-        if reply.sender_role != UserRole::Service {
-            return Err(DirectoryError::NotAService(reply.reply.sender));
+        if !reply.rights.contains(&ServiceRight::Directory) {
+            return Err(DirectoryError::NotADirectory(reply.reply.sender));
         }
         self.instance = Some(reply.reply.sender.clone());
         match reply.reply.statuscode {
@@ -118,6 +136,11 @@ impl DirectorySession<'_> {
             _ => return Err(DirectoryError::Refused(reply.reply.statusmsg)),
         }
         read_values(&reply.reply.data).map_err(DirectoryError::Answer)
+    }
+
+    /// The instance that answered.
+    pub fn instance(&self) -> Option<&Identity> {
+        self.instance.as_ref()
     }
 
     /// Lets any instance answer the next query.
@@ -148,6 +171,7 @@ impl Client {
         filter: &NodeFilter,
         timeout: Duration,
     ) -> Result<RegisteredNodes, DirectoryError> {
+        let mut pages = DirectoryPages::new(filter);
         let filter = self.filter_for_directory(filter)?;
         let mut session = self.directory_session();
         let mut found = RegisteredNodes::default();
@@ -162,8 +186,11 @@ impl Client {
             found.missing.extend(page.missing.iter().filter_map(|name| Identity::parse(name).ok()));
             found.stale = page.stale;
             found.freshness = page.freshness;
-            let Some(next) = page.next else { return Ok(found) };
-            input.after = Some(next);
+            let names = page.nodes.iter().map(String::as_str);
+            match pages.accept(session.instance(), names, page.next)? {
+                Some(next) => input.after = Some(next),
+                None => return Ok(found),
+            }
         }
     }
 

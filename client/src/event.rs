@@ -6,7 +6,7 @@ use std::time::Duration;
 use muster_wire::Millis;
 use muster_wire::identity::Identity;
 use muster_wire::reply::Reply;
-use muster_wire::token::UserRole;
+use muster_wire::token::ServiceRight;
 use tokio::sync::mpsc;
 
 use crate::error::ClientError;
@@ -44,8 +44,8 @@ pub enum CallEvent {
 pub struct ReceivedReply {
     /// The reply itself.
     pub reply: Reply,
-    /// The role of its sender.
-    pub sender_role: UserRole,
+    /// The services for which its sender may answer.
+    pub rights: Vec<ServiceRight>,
     /// Time from the request to the arrival of this reply.
     pub after: Duration,
     /// Wall-clock time of its arrival.

@@ -29,6 +29,7 @@ mod client;
 mod client_inner;
 mod ddl;
 mod directory;
+mod directory_pages;
 pub mod discovery;
 mod error;
 mod event;
@@ -58,6 +59,7 @@ pub use ddl::{DdlStore, DdlStoreError};
 pub use directory::{
     DIRECTORY_AGENT, DIRECTORY_TIMEOUT, DirectoryError, DirectorySession, RegisteredNodes,
 };
+pub use directory_pages::DirectoryPages;
 pub use discovery::{
     DiscoveryMethod, DiscoveryQuery, DiscoveryResult, DiscoverySource, DiscoveryWindow,
 };

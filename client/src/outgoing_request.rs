@@ -89,6 +89,7 @@ impl<'a> RequestBuilder<'a> {
             collective: self.collective.clone(),
             agent: agent.clone(),
             action: action.clone(),
+            filter: self.node_filter(&target),
             target,
             issued_at,
             ttl: duration_millis(self.call.ttl).max(1),
@@ -104,6 +105,14 @@ impl<'a> RequestBuilder<'a> {
         };
         let sealed = sign_envelope(EnvelopeKind::Request, &request, self.signer)?;
         Ok(OutgoingRequest { request, sealed, to })
+    }
+
+    /// The condition beside a list of nodes.
+    fn node_filter(&self, target: &RequestTarget) -> NodeFilter {
+        match target {
+            RequestTarget::Nodes(_) => self.call.filter.clone(),
+            RequestTarget::Filter(_) => NodeFilter::default(),
+        }
     }
 
     fn publications(&self, target: &RequestTarget) -> Vec<RequestPublication> {

@@ -378,15 +378,14 @@ impl ReplyCollector<'_> {
             Err(refusal) => return self.reject_message(refusal.reason_code(), events).await,
         };
         self.client.note_sender(&sender);
-        let sender_role = sender.role;
-        let sender = reply.sender.clone();
         let received = Box::new(ReceivedReply {
             reply,
-            sender_role,
+            rights: sender.rights(),
             after: arrived_at.saturating_duration_since(self.published),
             arrived: unix_millis_at(arrived_at),
             verifying,
         });
+        let sender = received.reply.sender.clone();
         self.sender.record_answer(&sender);
         let first = self.answered.insert(sender.clone());
         let is_expected = first && (self.stats.expected.is_none() || self.awaited.remove(&sender));

@@ -123,10 +123,10 @@ impl ReplyListener {
         for reply in replies {
             match reply {
                 Ok(OpenReply { reply, sender }) => {
-                    let (arrived, sender_role) = (unix_millis_now(), sender.role);
+                    let arrived = unix_millis_now();
                     self.queue_reply(ReceivedReply {
                         reply,
-                        sender_role,
+                        rights: sender.rights(),
                         after,
                         arrived,
                         verifying,

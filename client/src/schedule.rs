@@ -1,13 +1,13 @@
 //! Calls of the scheduling service, which requests actions by schedules. Any instance answers.
 //!
-//! The answer is accepted only if a user with the role service signed it.
+//! The answer is accepted only if the token of its sender has the right to answer for the scheduling service.
 
 use std::time::Duration;
 
 use muster_contract::{read_values, write_values};
 use muster_wire::identity::Identity;
 use muster_wire::status::ReplyReason;
-use muster_wire::token::UserRole;
+use muster_wire::token::ServiceRight;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -39,9 +39,11 @@ pub enum ScheduleCallError {
     /// The instance refused the request.
     #[error("the scheduling service refused the request: {0}")]
     Refused(String),
-    /// The answer was signed by a user without the role service.
-    #[error("{0} answered for the scheduling service, but is no service; the answer was ignored")]
-    NotAService(Identity),
+    /// The answer was signed by a user without the right to answer for the scheduling service.
+    #[error(
+        "{0} answered for the scheduling service without the right to; the answer was ignored. Look for its key with `rpc org list`; a scheduler gets the right with `rpc org add service {0} --serve schedule --renew`"
+    )]
+    NotAScheduler(Identity),
     /// The answer has another form.
     #[error("cannot read the answer of the scheduling service")]
     Answer(#[source] serde_json::Error),
@@ -67,8 +69,8 @@ impl Client {
             InstanceAnswer::Absent => return Err(ScheduleCallError::Absent),
             InstanceAnswer::Silent => return Err(ScheduleCallError::Timeout(SCHEDULE_TIMEOUT)),
         };
-        if reply.sender_role != UserRole::Service {
-            return Err(ScheduleCallError::NotAService(reply.reply.sender));
+        if !reply.rights.contains(&ServiceRight::Schedule) {
+            return Err(ScheduleCallError::NotAScheduler(reply.reply.sender));
         }
         if let Some(ReplyReason::Denied { .. }) = reply.reply.reason {
             return Err(ScheduleCallError::Denied(reply.reply.statusmsg));

@@ -1,27 +1,30 @@
 //! Prepares calls with sensitive inputs, which are sealed for each node. Nodes' keys arrive with every reply; nodes that have never replied are
-//! pinged first.
+//! pinged first. If others named the nodes, all are pinged with the filter of the call, and nothing is sealed for a node that does not match it.
 
 use std::collections::BTreeSet;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use muster_filter::NodeFilter;
 use muster_wire::identity::Identity;
+use muster_wire::status::ReplyReason;
 use tokio::sync::mpsc;
 
 use crate::call::{CallTarget, RpcCall};
 use crate::client_inner::ClientInner;
 use crate::error::{ClientError, Result};
+use crate::event::CallEvent;
 use crate::reply_collector;
 
 /// Maximum wait for a node's key.
 const KEY_REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
-type KeyRequestFuture<'a> = Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>>;
+type PingFuture<'a> = Pin<Box<dyn Future<Output = Result<BTreeSet<Identity>>> + Send + 'a>>;
 
 /// A call with all keys that it needs.
 pub(crate) struct PreparedCall {
-    /// The call; if it has sensitive inputs, only to the nodes with known keys.
+    /// The call; if it has sensitive inputs, only to the nodes with known keys, and to those that do not match its filter, without the inputs.
     pub(crate) call: RpcCall,
     /// Target nodes whose key is unknown. They receive no request.
     pub(crate) without_key: BTreeSet<Identity>,
@@ -41,31 +44,53 @@ pub(crate) async fn prepare_call(
         let inputs = call.sensitive.into_iter().collect::<Vec<_>>().join(", ");
         return Err(ClientError::SecretBroadcast(inputs));
     };
-    let unknown: BTreeSet<Identity> =
-        nodes.iter().filter(|node| client.node_key(node).is_none()).cloned().collect();
-    if !unknown.is_empty() {
-        request_keys(client, unknown).await?;
+    let mut pinged = nodes.clone();
+    if call.filter.is_empty() {
+        pinged.retain(|node| client.node_key(node).is_none());
     }
+    let not_matched = if pinged.is_empty() {
+        BTreeSet::new()
+    } else {
+        ping_nodes(client, pinged, call.filter.clone()).await?
+    };
     for node in std::mem::take(nodes) {
-        if let Some(key) = client.node_key(&node) {
-            call.keys.insert(node.clone(), key);
-            nodes.insert(node);
-        } else {
-            without_key.insert(node);
+        match client.node_key(&node) {
+            // It refuses the request, too, and that is shown.
+            _ if not_matched.contains(&node) => drop(nodes.insert(node)),
+            Some(key) => {
+                call.keys.insert(node.clone(), key);
+                nodes.insert(node);
+            }
+            None => drop(without_key.insert(node)),
         }
     }
     Ok(PreparedCall { call, without_key })
 }
 
-/// Pings nodes; their keys are recorded when their replies are verified. Boxed to break the recursion: a ping is a call, and a call may need keys.
-fn request_keys(client: &Arc<ClientInner>, nodes: BTreeSet<Identity>) -> KeyRequestFuture<'_> {
+/// Pings nodes; their keys are recorded when their replies are verified. Returns those that do not match the filter. Boxed to break the recursion: a ping is a
+/// call, and a call may need keys.
+fn ping_nodes(
+    client: &Arc<ClientInner>,
+    nodes: BTreeSet<Identity>,
+    filter: NodeFilter,
+) -> PingFuture<'_> {
     Box::pin(async move {
         let mut ping = RpcCall::new("rpcutil", "ping", CallTarget::Nodes(nodes))?;
-        ping.wait = KEY_REQUEST_TIMEOUT;
+        (ping.wait, ping.filter) = (KEY_REQUEST_TIMEOUT, filter);
         let (sender, mut events) = mpsc::channel(16);
         let ping_call = async move { reply_collector::run_call(client, ping, &sender).await };
-        let drain = async move { while events.recv().await.is_some() {} };
-        let (result, ()) = tokio::join!(ping_call, drain);
-        result
+        let collect = async move {
+            let mut not_matched = BTreeSet::new();
+            while let Some(event) = events.recv().await {
+                if let CallEvent::Reply(received) = event
+                    && received.reply.reason == Some(ReplyReason::NotMatched)
+                {
+                    not_matched.insert(received.reply.sender.clone());
+                }
+            }
+            not_matched
+        };
+        let (result, not_matched) = tokio::join!(ping_call, collect);
+        result.map(|()| not_matched)
     })
 }

@@ -10,7 +10,7 @@ use muster_wire::reply::Reply;
 use muster_wire::request::Request;
 use muster_wire::sign::{EnvelopeKind, Signer, sign_envelope};
 use muster_wire::status::{ReplyReason, ReplyStatus};
-use muster_wire::token::UserRole;
+use muster_wire::token::{ServiceRight, UserRole};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -175,7 +175,11 @@ async fn invalid_approvals_are_refused() {
             approval_by(fixture.organisation.user(UserRole::Node, "anna", &[])),
             "authentication failed",
         ),
-        ("a service", approval_by(fixture.organisation.service("anna")), "authentication failed"),
+        (
+            "a service",
+            approval_by(fixture.organisation.service(ServiceRight::Directory, "anna")),
+            "authentication failed",
+        ),
         ("somebody else", approval_by(caller("eve")), "eve is not allowed to approve it"),
         ("rubbish", "r!".to_owned(), "not base64url"),
     ];

@@ -10,7 +10,7 @@ use muster_tests::rpcd::{DaemonHome, Rpcd};
 use muster_wire::identity::Identity;
 use muster_wire::sign::Signer;
 use muster_wire::stores::{PROVISION_BUCKET, TRUST_ACCOUNT_KEY, TRUST_BUCKET};
-use muster_wire::token::{UserCredentials, UserRole};
+use muster_wire::token::{ServiceRight, UserCredentials, UserRole};
 
 const WEB_TAGS: [&str; 1] = ["name:web-*.example.com"];
 
@@ -34,7 +34,8 @@ impl EnrolledFleet {
         let organisation = Organisation::new(&["muster"]);
         let server = organisation.start_broker_with_stores().await;
         let bootstrap = organisation.bootstrap_account().bootstrap(&WEB_TAGS, None);
-        let bus = connect(&server, &organisation.service("organisation")).await;
+        let bus =
+            connect(&server, &organisation.service(ServiceRight::Provision, "organisation")).await;
         let names = NameStore::new(bus.bucket(PROVISION_BUCKET.name));
         let mut host = provisioner_home(&organisation, &server, settings).start();
         await_log(&mut host, "became the provisioning leader").await;
@@ -68,7 +69,7 @@ fn provisioner_home(
 ) -> DaemonHome {
     let node = organisation.node("prov1.example.com");
     let files = [
-        ("service.creds", organisation.service("provisioner")),
+        ("service.creds", organisation.service(ServiceRight::Provision, "provisioner")),
         ("newcomers.creds", organisation.bootstrap_account().enroller("provisioner")),
     ];
     let mut config = "[plugins.provisioner]\nenabled = true\ndiscover_seconds = 0\n\

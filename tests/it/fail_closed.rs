@@ -11,6 +11,7 @@ use muster_tests::{await_state, poll_until_ok};
 use muster_wire::identity::Identity;
 use muster_wire::reply::Reply;
 use muster_wire::status::{ReplyReason, ReplyStatus};
+use muster_wire::token::ServiceRight;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::json;
@@ -134,8 +135,8 @@ async fn rule_for_a_caller_does_not_match_a_service_of_that_name() {
     .await;
     let connect =
         async |signer| TestCaller::connect(&fixture.organisation, &fixture.server, signer).await;
-    let service = connect(fixture.organisation.service("rip")).await;
-    let prov = connect(fixture.organisation.service("prov")).await;
+    let service = connect(fixture.organisation.service(ServiceRight::Schedule, "rip")).await;
+    let prov = connect(fixture.organisation.service(ServiceRight::Provision, "prov")).await;
     let user = connect(fixture.organisation.caller("prov")).await;
     let data = || json!({"fact": "identity"});
     let denied = "rpcutil.policy (no line matches)";

@@ -1,9 +1,11 @@
 //! Requests by the real `rpc`: without replies, at a terminal, with traces, and explained instead of sent.
 
+use std::io::Read as _;
 use std::sync::atomic::Ordering;
 
 use muster_tests::await_state;
 use muster_tests::command::{RpcCommand, describe_output};
+use nix::pty::OpenptyResult;
 use serde_json::{Value, json};
 
 use crate::reply_delivery::STAGES;
@@ -109,6 +111,14 @@ async fn does_not_ask_for_confirmation_without_a_terminal() {
     assert_eq!(strict.run(&["do", "rpcutil", "ping"]).await.status.code(), Some(0));
 }
 
+/// Everything that was written to a terminal whose other users have ended. The kernel passes it on in parts, and reports an error after the last one.
+fn read_terminal(terminal: OpenptyResult) -> String {
+    drop(terminal.slave);
+    let mut shown = Vec::new();
+    let _ = std::fs::File::from(terminal.master).read_to_end(&mut shown);
+    String::from_utf8_lossy(&shown).into_owned()
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn changing_many_nodes_at_a_terminal_needs_confirmation() {
     let fixture = WorkerFixture::new(2, "confirm_above = 1").await;
@@ -123,9 +133,8 @@ async fn changing_many_nodes_at_a_terminal_needs_confirmation() {
         nix::unistd::write(&terminal.master, answer.as_bytes()).unwrap();
         let output = child.wait_with_output().await.unwrap();
         assert_eq!(output.status.code(), Some(exit), "{answer:?}: {}", describe_output(&output));
-        let mut shown = [0; 4096];
-        let length = nix::unistd::read(&terminal.master, &mut shown).unwrap();
-        let shown = String::from_utf8_lossy(&shown[..length]).into_owned();
+        drop(command);
+        let shown = read_terminal(terminal);
         for part in ["fleet:", "(collective muster)", "filter: nodes", "number", "what=x"] {
             assert!(shown.contains(part), "{part}: {shown}");
         }

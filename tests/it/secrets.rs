@@ -14,7 +14,7 @@ use muster_tests::command::{RpcCommand, describe_output, find_program};
 use muster_tests::organisation::Organisation;
 use muster_tests::rpcd::DaemonHome;
 use muster_wire::sign::Signer;
-use muster_wire::token::{UserCredentials, UserRole};
+use muster_wire::token::{ServiceRight, UserCredentials, UserRole};
 use serde_json::json;
 use tempfile::TempDir;
 use tokio::process::Command as Process;
@@ -123,8 +123,16 @@ async fn daemon_refuses_secrets_that_others_can_read() {
     let host = DaemonHome::new(&organisation, &node, UNREACHABLE_URL, "");
     let [service, door, key] =
         ["service.creds", "door.creds", "node.nk"].map(|name| host.path(name));
-    host.write("service.creds", &credentials_text(&organisation.service("provisioner")), 0o600);
-    host.write("door.creds", &credentials_text(&organisation.service("door")), 0o600);
+    host.write(
+        "service.creds",
+        &credentials_text(&organisation.service(ServiceRight::Provision, "provisioner")),
+        0o600,
+    );
+    host.write(
+        "door.creds",
+        &credentials_text(&organisation.service(ServiceRight::Provision, "door")),
+        0o600,
+    );
     let seed = organisation.role_key(UserRole::Node).seed_text();
     host.write("node.nk", &seed, 0o600);
     let more = format!(
@@ -188,7 +196,7 @@ async fn command_refuses_secrets_that_others_can_read() {
         ("keys/role-node.nk", &["org", "add", "node", "web1.acme.net"]),
         ("keys/role-caller.nk", &["org", "add", "user", "anna"]),
         ("keys/role-caller.nk", &["org", "grant", "rip", "service", "--for", "1h"]),
-        ("keys/role-service.nk", &["org", "add", "service", "directory"]),
+        ("keys/role-service.nk", &["org", "add", "service", "directory", "--serve", "directory"]),
         ("keys/role-enroller.nk", &["org", "add", "enroller", "door"]),
         ("keys/role-newcomer.nk", &["provision", "token", "--names", "db*.acme.net"]),
         ("keys/ca.key", &["broker", "rename", "--host", "127.0.0.1"]),

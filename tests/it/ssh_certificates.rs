@@ -17,7 +17,7 @@ use muster_tests::organisation::Organisation;
 use muster_tests::poll_until_ok;
 use muster_tests::rpcd::{DaemonHome, Rpcd};
 use muster_wire::sign::Signer;
-use muster_wire::token::{KeyKind, KeyPair};
+use muster_wire::token::{KeyKind, KeyPair, ServiceRight};
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -277,7 +277,10 @@ async fn revoked_caller_is_refused_and_only_callers_of_the_policy_get_certificat
     // A service that the policy permits, and a node with a stolen key.
     let public = SshUserKey::generate("x").unwrap().public_text().unwrap();
     let words = ["do", "ssh_ca", "sign", &format!("public_key={public}"), "-I", "n1", "--yes"];
-    for user in [fleet.organisation.service("backup"), fleet.organisation.node("n2")] {
+    for user in [
+        fleet.organisation.service(ServiceRight::Directory, "backup"),
+        fleet.organisation.node("n2"),
+    ] {
         let rpc = RpcCommand::new(&fleet.server, &fleet.organisation, &user, "");
         let output = rpc.run(&words).await;
         assert!(!output.status.success(), "{}", describe_output(&output));

@@ -8,11 +8,11 @@ use muster_tests::organisation::{Organisation, connect};
 use muster_tests::{await_state, poll_until_ok};
 use muster_wire::identity::Identity;
 use muster_wire::status::ReplyStatus;
-use muster_wire::stores::{PROVISION_BUCKET, TRUST_BUCKET, renewed_token_key};
+use muster_wire::stores::{PROVISION_BUCKET, TOKENS_BUCKET};
 use muster_wire::token::claims::UserClaims;
 use muster_wire::token::decode::decode_token;
 use muster_wire::token::lifetime::TokenLife;
-use muster_wire::token::{KeyKind, KeyPair, PublicKey, UserCredentials, UserRole};
+use muster_wire::token::{KeyKind, KeyPair, PublicKey, ServiceRight, UserCredentials, UserRole};
 use serde_json::json;
 
 use crate::enrolled_names::{EnrolledFleet, await_log, name_entry};
@@ -84,14 +84,12 @@ fn issue_token(
 }
 
 async fn put_token(bus: &Bus, node: &Identity, token: &str) {
-    let key = renewed_token_key(node.as_str());
     let token = Bytes::from(token.to_owned());
-    bus.bucket(TRUST_BUCKET.name).put(&key, token).await.unwrap();
+    bus.bucket(TOKENS_BUCKET.name).put(node.as_str(), token).await.unwrap();
 }
 
 async fn stored_token(bus: &Bus, node: &Identity) -> Option<String> {
-    let key = renewed_token_key(node.as_str());
-    let entry = bus.bucket(TRUST_BUCKET.name).get(&key).await.unwrap();
+    let entry = bus.bucket(TOKENS_BUCKET.name).get(node.as_str()).await.unwrap();
     let value = entry.and_then(|entry| entry.value)?;
     Some(String::from_utf8(value.to_vec()).unwrap())
 }
@@ -105,7 +103,7 @@ async fn write_entry(names: &NameStore, entry: &NameEntry) {
 async fn renews_only_due_tokens_of_keys_that_are_not_revoked() {
     let mut organisation = Organisation::new(&["muster"]);
     let server = organisation.start_broker_with_stores().await;
-    let bus = connect(&server, &organisation.service("enroller")).await;
+    let bus = connect(&server, &organisation.service(ServiceRight::Provision, "enroller")).await;
     let names = NameStore::new(bus.bucket(PROVISION_BUCKET.name));
     let now = muster_tests::now();
     let node = |name: &str| organisation.node(name);
@@ -145,7 +143,7 @@ async fn renews_only_due_tokens_of_keys_that_are_not_revoked() {
     organisation.revoke_user(&revoked);
 
     let trust = organisation.trust();
-    let tokens = bus.bucket(TRUST_BUCKET.name);
+    let tokens = bus.bucket(TOKENS_BUCKET.name);
     let renewal = TokenRenewal {
         names: &names,
         tokens: &tokens,
@@ -167,8 +165,8 @@ async fn renews_only_due_tokens_of_keys_that_are_not_revoked() {
 
     // The node can read its own renewed token, and not those of other nodes.
     let bus = connect(&server, &due).await;
-    let own = bus.bucket(TRUST_BUCKET.name);
-    let get = async |name: &str| own.get_once(&renewed_token_key(name)).await;
+    let own = bus.bucket(TOKENS_BUCKET.name);
+    let get = async |name: &str| own.get_once(name).await;
     assert!(get("due").await.unwrap().is_some());
     assert!(get("late").await.is_err());
     await_state("the connection is open", || bus.is_connected()).await;
@@ -181,7 +179,7 @@ async fn stolen_service_key_gets_no_node_token() {
     let fleet = EnrolledFleet::start_with(&format!("lifetime = {TOKEN_LIFETIME_SECONDS}\n")).await;
     fleet.mark_names_as_written().await;
     let organisation = &fleet.organisation;
-    let stolen = organisation.service("directory");
+    let stolen = organisation.service(ServiceRight::Provision, "provisioner2");
     let stolen_node = organisation.node("web-8.example.com");
     let bus = connect(&fleet.server, &stolen).await;
     let names = NameStore::new(bus.bucket(PROVISION_BUCKET.name));

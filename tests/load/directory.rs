@@ -16,6 +16,7 @@ use muster_wire::identity::Identity;
 use muster_wire::node_record::{NodeContent, NodeRecord};
 use muster_wire::sign::{EnvelopeKind, sign_envelope};
 use muster_wire::stores::NODES_BUCKET;
+use muster_wire::token::ServiceRight;
 use muster_wire::token::UserCredentials;
 use serde_json::{Value, json};
 
@@ -225,7 +226,7 @@ async fn write_records(organisation: &Organisation, bus: &Bus, facts: &[NodeFact
 pub(crate) fn start_directory(organisation: &Organisation, url: &str, number: usize) -> Rpcd {
     let host = organisation.node(&format!("directory{number}.example.net"));
     let home = DaemonHome::new(organisation, &host, url, "");
-    let service = organisation.service(&format!("directory{number}"));
+    let service = organisation.service(ServiceRight::Directory, &format!("directory{number}"));
     let creds = UserCredentials::new(&service.token(), service.key_pair().clone()).unwrap();
     home.write("directory1.creds", &creds.to_text(), 0o600);
     let options = format!(

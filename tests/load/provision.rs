@@ -18,6 +18,7 @@ use muster_tests::nats_server::NatsServer;
 use muster_tests::organisation::{Organisation, connect};
 use muster_tests::provisioning::{SimulatedCa, SimulatedMachine, provision, puppetca};
 use muster_wire::identity::Identity;
+use muster_wire::token::ServiceRight;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
@@ -97,10 +98,10 @@ async fn measure(nodes: usize) -> Duration {
 
 /// The time from the start of the service until the last node is done.
 async fn await_done(organisation: &Organisation, server: &NatsServer, nodes: usize) -> Duration {
-    let signer = organisation.service("observer");
+    let signer = organisation.service(ServiceRight::Provision, "observer");
     let store = NodeRecordStore::open(&connect(server, &signer).await);
     let mut watch = store.watch_nodes().await.unwrap();
-    let signer = organisation.service("provisioner");
+    let signer = organisation.service(ServiceRight::Provision, "provisioner");
     let bus = connect(server, &signer).await;
     let collective = organisation.collective().clone();
     let trust = organisation.trust();

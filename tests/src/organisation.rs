@@ -12,7 +12,9 @@ use muster_wire::token::claims::{
 };
 use muster_wire::token::encode::{self, TokenValidity};
 use muster_wire::token::head::AccountHead;
-use muster_wire::token::{AccountTrust, KeyKind, KeyPair, UserCredentials, UserRole, scope};
+use muster_wire::token::{
+    AccountTrust, KeyKind, KeyPair, ServiceRight, UserCredentials, UserRole, scope,
+};
 use tokio::time::Instant;
 
 use crate::bootstrap::BootstrapAccount;
@@ -241,9 +243,11 @@ impl Organisation {
         self.user(UserRole::Caller, name, &["agent:*"])
     }
 
-    /// Key and token of a service.
-    pub fn service(&self, name: &str) -> Signer {
-        self.user(UserRole::Service, name, &[])
+    /// Key and token of a service with this right.
+    pub fn service(&self, right: ServiceRight, name: &str) -> Signer {
+        let tags = ServiceRight::tags(&[right]);
+        let tags: Vec<&str> = tags.iter().map(String::as_str).collect();
+        self.user(UserRole::Service, name, &tags)
     }
 
     /// Key and token of a leaf node.

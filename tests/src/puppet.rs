@@ -21,6 +21,7 @@ use muster_contract::puppet::{
     PuppetStatusOutput,
 };
 use muster_contract::read_values;
+use muster_filter::NodeFilter;
 use muster_permits::{PermitClient, PermitError, PermitRequest};
 use muster_wire::identity::{Identity, SubjectName};
 use muster_wire::sign::Signer;
@@ -505,6 +506,7 @@ impl SimulatedFleet {
         let runs = self.nodes.keys().map(|node| (node.clone(), Uuid::now_v7()));
         let mut rollout = client.start_puppet_rollout(PuppetRolloutSpec {
             runs: runs.collect(),
+            filter: NodeFilter::default(),
             data: to_object(&json!({"limit": limit, "pool": pool})),
             rollout: Some(Uuid::now_v7()),
             limits: RolloutLimits { concurrency: Some(limit), ..RolloutLimits::default() },

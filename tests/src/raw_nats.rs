@@ -132,7 +132,9 @@ impl RawNats {
                 ["-ERR", ..] => output.refusals.push(line),
                 ["MSG" | "HMSG" | "LMSG" | "HLMSG", subject, .., length] => {
                     let subject = (*subject).to_owned();
-                    let bytes = self.read_bytes(length.parse().unwrap()).await;
+                    let Some(bytes) = self.try_read_bytes(length.parse().unwrap()).await else {
+                        return false;
+                    };
                     output.messages.push((subject, bytes));
                 }
                 _ => {}
@@ -157,13 +159,16 @@ impl RawNats {
         }
     }
 
-    async fn read_bytes(&mut self, length: usize) -> Vec<u8> {
+    /// So many bytes and a line end; `None` if the broker closed the connection.
+    async fn try_read_bytes(&mut self, length: usize) -> Option<Vec<u8>> {
         while self.buffer.len() < length + 2 {
-            assert!(self.fill_buffer().await, "the broker closed the connection");
+            if !self.fill_buffer().await {
+                return None;
+            }
         }
         let mut bytes: Vec<u8> = self.buffer.drain(..length + 2).collect();
         bytes.truncate(length);
-        bytes
+        Some(bytes)
     }
 
     /// Returns false if the broker closed the connection.

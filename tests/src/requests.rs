@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use muster_client::{BrokerAddress, ClientSettings, DiscoveryWindow};
+use muster_filter::NodeFilter;
 use muster_wire::identity::{Identity, SubjectName};
 use muster_wire::request::{Request, RequestTarget};
 use serde_json::{Map, Value};
@@ -18,6 +19,7 @@ pub fn unsigned_request(caller: &Identity, names: [&str; 3], target: RequestTarg
         agent,
         action,
         target,
+        filter: NodeFilter::default(),
         issued_at: crate::now(),
         ttl: 60_000,
         timeout: None,

@@ -15,7 +15,7 @@ use crate::limits;
 use crate::schedule_grant::RequestGrant;
 use crate::trace::TraceContext;
 use crate::unique::check_unique_keys;
-use muster_filter::NodeFilter;
+pub use muster_filter::NodeFilter;
 
 /// How long after the time limit of an action its node may still reply, so that the action gets the whole time: programs are stopped, and their output
 /// is collected. Callers wait for this time in addition.
@@ -37,6 +37,11 @@ pub struct Request {
     pub action: SubjectName,
     /// The target nodes.
     pub target: RequestTarget,
+    /// What each listed node must match besides: the condition for which it was chosen. The node evaluates it itself and refuses the request if it does not
+    /// match, so that nobody who answers a discovery can choose other nodes. Empty if the target is a filter. Nodes of versions without this field refuse the
+    /// request.
+    #[serde(default, skip_serializing_if = "NodeFilter::is_empty")]
+    pub filter: NodeFilter,
     /// The caller's clock at signing, in milliseconds since the epoch.
     pub issued_at: Millis,
     /// How long after `issued_at` a node may still start the action, in milliseconds.
@@ -112,6 +117,9 @@ pub enum RequestDecodeError {
         inputs = limits::MAX_ENCRYPTED_INPUTS
     )]
     EncryptedInputsSize(usize),
+    /// Both the target and the condition are filters.
+    #[error("the request has two filters: the target, and the one that belongs to a list of nodes")]
+    TwoFilters,
     /// Not a version 7 UUID.
     #[error("the request's id {0} is not a version 7 UUID")]
     Id(Uuid),
@@ -126,6 +134,14 @@ impl Request {
         Ok(request)
     }
 
+    /// What a node must match: the target, or the condition beside the list of nodes.
+    pub fn node_filter(&self) -> &NodeFilter {
+        match &self.target {
+            RequestTarget::Nodes(_) => &self.filter,
+            RequestTarget::Filter(filter) => filter,
+        }
+    }
+
     fn names_node(&self, node: &Identity) -> bool {
         self.target.nodes().is_some_and(|nodes| nodes.contains(node))
     }
@@ -135,6 +151,9 @@ impl Request {
             && (nodes.is_empty() || nodes.len() > limits::MAX_TARGET_NODES)
         {
             return Err(RequestDecodeError::Targets(nodes.len()));
+        }
+        if matches!(self.target, RequestTarget::Filter(_)) && !self.filter.is_empty() {
+            return Err(RequestDecodeError::TwoFilters);
         }
         if let Some(sealed) = &self.sealed
             && !sealed.recipient_nodes().all(|node| self.names_node(node))

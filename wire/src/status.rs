@@ -86,6 +86,8 @@ pub enum ReplyReason {
         /// Age of the request by the node's clock, in milliseconds; negative if its issue time is in the future.
         age_ms: i64,
     },
+    /// The request names the node, but the node does not match its filter: it changed since it was found, or whoever named it was wrong.
+    NotMatched,
     /// The caller cancelled the request.
     Cancelled,
     /// The answer exceeds the size limit of a reply.
@@ -109,6 +111,7 @@ impl ReplyReason {
             Self::Busy { .. } => "busy",
             Self::Denied { .. } => "denied",
             Self::Expired { .. } => "expired",
+            Self::NotMatched => "not_matched",
             Self::Cancelled => "cancelled",
             Self::Oversized { .. } => "oversized",
             Self::Broken => "broken",

@@ -17,9 +17,11 @@ pub struct BucketDefinition {
     pub max_age: Option<Duration>,
     /// Largest value with its headers, in bytes.
     pub max_value_bytes: u32,
-    /// Largest size of the bucket, in bytes; the broker refuses writes beyond it, and reserves the space for each replica. `None` if the number of keys and the
-    /// size of values limit it.
-    pub max_bytes: Option<u64>,
+    /// Largest size of the bucket, in bytes. The broker refuses writes beyond it, and reserves the space for each replica, so that a full bucket takes no
+    /// space from others.
+    pub max_bytes: u64,
+    /// The size in earlier versions, which is lowered; any other size that an operator raised stays.
+    pub former_max_bytes: Option<u64>,
 }
 
 /// Run permits: waiting and running nodes. Each node writes keys that end in its own name. Entries of removed nodes expire
@@ -29,7 +31,8 @@ pub const PERMITS_BUCKET: BucketDefinition = BucketDefinition {
     description: "Run permits: waiting and running nodes",
     max_age: Some(Duration::from_hours(48)),
     max_value_bytes: 1024,
-    max_bytes: Some(64 * MIB),
+    max_bytes: 64 * MIB,
+    former_max_bytes: None,
 };
 
 /// State of instances being provisioned, and the leader lease. Only services read and write it.
@@ -38,17 +41,30 @@ pub const PROVISION_BUCKET: BucketDefinition = BucketDefinition {
     description: "State of instances being provisioned",
     max_age: None,
     max_value_bytes: 512 * 1024,
-    max_bytes: Some(256 * MIB),
+    max_bytes: 128 * MIB,
+    former_max_bytes: Some(256 * MIB),
 };
 
-/// Trust data of the fleet: the newest account token, and renewed node tokens. It holds no secrets, and readers verify each
-/// signature up to the operator.
+/// The newest account token, with all revocations. Only the organisation's own commands write it, so no stolen key can fill it or remove a revocation.
+/// Readers verify the signature of the operator.
 pub const TRUST_BUCKET: BucketDefinition = BucketDefinition {
     name: "TRUST",
-    description: "The account's newest token, renewed tokens of nodes",
+    description: "The account's newest token",
     max_age: None,
     max_value_bytes: 1024 * 1024,
-    max_bytes: Some(96 * MIB),
+    max_bytes: 8 * MIB,
+    former_max_bytes: Some(96 * MIB),
+};
+
+/// The renewed token of each node, under its name. Services that provision nodes write it. It holds no secrets, and readers verify each signature up to the
+/// operator.
+pub const TOKENS_BUCKET: BucketDefinition = BucketDefinition {
+    name: "TOKENS",
+    description: "Renewed tokens of nodes",
+    max_age: None,
+    max_value_bytes: 17 * 1024,
+    max_bytes: 64 * MIB,
+    former_max_bytes: None,
 };
 
 /// Requests that a caller on a slow link sends once for many nodes, encrypted: see [`crate::stored_request`]. If it is full, callers send each node
@@ -59,39 +75,60 @@ pub const REQUESTS_BUCKET: BucketDefinition = BucketDefinition {
     max_age: Some(Duration::from_mins(2)),
     // Encryption adds 16 bytes; the rest is for headers.
     max_value_bytes: 1024 * 1024 + 1024,
-    max_bytes: Some(64 * MIB),
+    max_bytes: 48 * MIB,
+    former_max_bytes: Some(64 * MIB),
 };
 
 /// The newest signed record of each node, under its name: see [`crate::node_record`]. Values do not expire, because a mass expiry would look like a mass
-/// failure. Each node writes one key, so its size needs no limit: the account's 1.5 GiB fit 100,000 records of 5 KiB on three servers. Services write
-/// [`forgotten_node_key`]s only.
+/// failure. Each node writes one key, and nobody else writes. The size fits 50,000 records of 5.8 KiB.
 pub const NODES_BUCKET: BucketDefinition = BucketDefinition {
     name: "NODES",
     description: "Signed records of nodes: facts, classes, agents",
     max_age: None,
     max_value_bytes: 64 * 1024 + 1024,
-    max_bytes: None,
+    max_bytes: 288 * MIB,
+    former_max_bytes: None,
 };
 
-/// Schedules, signed by their authors, what they did last on each node, and the leader lease. Only services read and write it. No space is reserved, because
-/// the other buckets reserve almost all that the accounts of existing organisations have; the number of schedules limits its size.
+/// Under the name of a node: a note of a directory that it leaves out the node's record of this or an earlier revision. The size fits 60,000 notes.
+pub const FORGOTTEN_BUCKET: BucketDefinition = BucketDefinition {
+    name: "FORGOTTEN",
+    description: "Nodes that the directory leaves out",
+    max_age: None,
+    max_value_bytes: 1024,
+    max_bytes: 8 * MIB,
+    former_max_bytes: None,
+};
+
+/// Schedules, signed by their authors, what they did last on each node, and the leader lease. Only schedulers read and write it.
 pub const SCHEDULES_BUCKET: BucketDefinition = BucketDefinition {
     name: "SCHEDULES",
     description: "Signed schedules, and their last turns",
     max_age: None,
     max_value_bytes: 512 * 1024,
-    max_bytes: None,
+    max_bytes: 32 * MIB,
+    former_max_bytes: None,
 };
 
 /// All buckets.
-pub const ALL_BUCKETS: [BucketDefinition; 6] = [
+pub const ALL_BUCKETS: [BucketDefinition; 8] = [
+    TRUST_BUCKET,
     PERMITS_BUCKET,
     PROVISION_BUCKET,
-    TRUST_BUCKET,
+    TOKENS_BUCKET,
     REQUESTS_BUCKET,
     NODES_BUCKET,
+    FORGOTTEN_BUCKET,
     SCHEDULES_BUCKET,
 ];
+
+/// Most servers that store a bucket.
+pub const MAX_BUCKET_REPLICAS: u64 = 3;
+
+/// The storage of a fleet's account: all buckets at their limits, on as many servers as store them.
+pub fn account_storage_bytes() -> u64 {
+    ALL_BUCKETS.iter().map(|bucket| bucket.max_bytes).sum::<u64>() * MAX_BUCKET_REPLICAS
+}
 
 /// Number of permit pools that one node may use at a time.
 pub const MAX_PERMIT_SLOTS: u8 = 4;
@@ -104,9 +141,6 @@ pub const TRUST_ACCOUNT_KEY: &str = "account";
 
 /// In [`TRUST_BUCKET`]: serial number and digest of the newest account token, so that only readers with an older one fetch it.
 pub const TRUST_HEAD_KEY: &str = "head";
-
-/// Start of the keys in [`NODES_BUCKET`] that services write.
-const FORGOTTEN_NODE_PREFIX: &str = "=forgotten.";
 
 /// The keys of [`TRUST_BUCKET`] that nodes and callers read.
 pub const TRUST_READER_KEYS: [&str; 2] = [TRUST_ACCOUNT_KEY, TRUST_HEAD_KEY];
@@ -137,23 +171,7 @@ pub fn server_tag(name: &str) -> String {
     format!("{SERVER_TAG_PREFIX}{name}")
 }
 
-/// In [`NODES_BUCKET`]: a note of a service that the directory leaves out a node's record of this or an earlier revision. No node has a name with
-/// this prefix.
-pub fn forgotten_node_key(node: &str) -> String {
-    format!("{FORGOTTEN_NODE_PREFIX}{node}")
-}
-
-/// The node of a [`forgotten_node_key`].
-pub fn forgotten_node(key: &str) -> Option<&str> {
-    key.strip_prefix(FORGOTTEN_NODE_PREFIX)
-}
-
 /// The name of a bucket's stream.
 pub fn stream_name(bucket: &str) -> String {
     format!("KV_{bucket}")
-}
-
-/// In [`TRUST_BUCKET`]: the renewed token of a node.
-pub fn renewed_token_key(node: &str) -> String {
-    format!("token.{node}")
 }

@@ -101,6 +101,7 @@ fn build_call(
         sender: Some(CallSender {
             key: accepted.verified.caller.key,
             role: accepted.verified.caller.role,
+            rights: accepted.verified.caller.rights(),
             collective: request.collective.clone(),
             token_issued_at: accepted.verified.caller.issued_at,
             token_expires: accepted.verified.caller.expires,

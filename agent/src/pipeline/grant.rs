@@ -11,10 +11,11 @@ use muster_api::base::error_chain;
 use muster_filter::{EvaluationProgress, KnownLookups, NodeFilter, TruthValue};
 use muster_schedule::{CompiledSchedule, ScheduleError, ScheduleSpec, SlotRefusal, TurnRequest};
 use muster_wire::Millis;
+use muster_wire::identity::Identity;
 use muster_wire::request::{Request, RequestTarget};
 use muster_wire::schedule_grant::{GrantError, OpenGrant, open_grant};
 use muster_wire::status::{ReplyReason, ReplyStatus};
-use muster_wire::token::UserRole;
+use muster_wire::token::{ServiceRight, UserRole};
 use serde_json::Value;
 
 use super::{RequestRejection, VerifiedRequest};
@@ -24,8 +25,8 @@ use crate::core::DaemonCore;
 /// Why a scheduler's request is refused.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum GrantRefusal {
-    #[error("only services send requests of schedules; this one is from a {0}")]
-    Role(UserRole),
+    #[error("only schedulers send requests of schedules; this one is from the {role} {name}")]
+    NotAScheduler { role: UserRole, name: Identity },
     #[error(transparent)]
     Grant(#[from] GrantError),
     #[error("the schedule is not valid")]
@@ -76,8 +77,9 @@ fn check_grant(
 ) -> Result<(OpenGrant, Millis), GrantRefusal> {
     let (request, sender) = (&verified.request, &verified.caller);
     let Some(given) = &request.grant else { return Err(GrantRefusal::Differs("grant")) };
-    if sender.role != UserRole::Service {
-        return Err(GrantRefusal::Role(sender.role));
+    if !sender.rights().contains(&ServiceRight::Schedule) {
+        let (role, name) = (sender.role, sender.identity.clone());
+        return Err(GrantRefusal::NotAScheduler { role, name });
     }
     let now = core.clock.now();
     let opened = open_grant(&given.text, &core.trust.get(), &core.tokens, now)?;
@@ -114,6 +116,7 @@ fn compare_request(
         ("action", request.action.as_str() == expected.action),
         ("id", request.id == expected.id),
         ("target", request.target == only_this_node),
+        ("filter", request.filter.is_empty()),
         ("data", request.data == expected.inputs),
         ("timeout", request.timeout == expected.timeout),
         ("sealed data", request.sealed.is_none()),

@@ -1,10 +1,11 @@
 //! Stage 4: whether the request targets this node. The filter is evaluated after the freshness check.
 //!
-//! A filter that needs data sources is evaluated outside the order of arrival: [`match_with_lookups`]. A node that cannot decide whether it is
-//! targeted sends no reply.
+//! A filter that needs data sources is evaluated outside the order of arrival: [`match_with_lookups`]. A node that is named and does not match the filter
+//! beside the names refuses the request. A node that is not named and does not match, or cannot decide whether it does, sends no reply.
 
 use muster_filter::{EvaluationProgress, KnownLookups, TruthValue};
-use muster_wire::request::{Request, RequestTarget};
+use muster_wire::request::Request;
+use muster_wire::status::{ReplyReason, ReplyStatus};
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::stage_timer::{HasStageTimer, StageTimer};
@@ -38,7 +39,11 @@ pub(super) fn match_target(
         Err(RequestRejection::Refused(refused)) => &refused.verified.request,
         Err(RequestRejection::Silent) => return checked.map(TargetMatch::Targeted),
     };
-    match (is_targeted(core, request), checked) {
+    if !names_this_node(core, request) {
+        return Err(not_targeted(core));
+    }
+    let is_named = request.target.nodes().is_some();
+    match (evaluate_filter(core, request), checked) {
         (Some(true), checked) => {
             core.counters.passed.increment();
             checked.map(TargetMatch::Targeted)
@@ -51,9 +56,11 @@ pub(super) fn match_target(
                 request = %verified.request.id,
                 "dropped a request: too many requests wait for data sources that their filters use"
             );
-            Err(not_targeted(core))
+            Err(refuse_unmatched(core, verified))
         }
-        (Some(false), _) | (None, Err(_)) => Err(not_targeted(core)),
+        (Some(false), Ok(verified)) => Err(refuse_unmatched(core, verified)),
+        (_, Err(refused)) if is_named => Err(refused),
+        (_, Err(_)) => Err(not_targeted(core)),
     }
 }
 
@@ -63,15 +70,23 @@ pub(super) async fn match_with_lookups(
     verified: VerifiedRequest,
     lookups: &mut RequestLookups,
 ) -> Result<VerifiedRequest, RequestRejection> {
-    let truth = match &verified.request.target {
-        RequestTarget::Nodes(_) => TruthValue::True,
-        RequestTarget::Filter(filter) => lookups.evaluate_filter(filter).await,
-    };
+    let truth = lookups.evaluate_filter(verified.request.node_filter()).await;
     if truth == TruthValue::True {
         core.counters.passed.increment();
         return Ok(verified);
     }
-    Err(not_targeted(core))
+    Err(refuse_unmatched(core, verified))
+}
+
+/// Only a node that is named says that it does not match.
+fn refuse_unmatched(core: &DaemonCore, verified: VerifiedRequest) -> RequestRejection {
+    if verified.request.target.nodes().is_none() {
+        return not_targeted(core);
+    }
+    core.counters.filtered.increment();
+    let message = "this node does not match the filter of the request".to_owned();
+    let reason = Some(ReplyReason::NotMatched);
+    RequestRejection::new_refusal(verified, ReplyStatus::Other, message, reason)
 }
 
 fn not_targeted(core: &DaemonCore) -> RequestRejection {
@@ -79,16 +94,19 @@ fn not_targeted(core: &DaemonCore) -> RequestRejection {
     RequestRejection::Silent
 }
 
-/// Whether the request targets this node; `None` if data sources must decide.
-fn is_targeted(core: &DaemonCore, request: &Request) -> Option<bool> {
-    match &request.target {
-        RequestTarget::Nodes(nodes) => Some(nodes.contains(core.identity())),
-        RequestTarget::Filter(filter) if filter.is_empty() => Some(true),
-        RequestTarget::Filter(filter) => {
-            match core.with_node_view(|node| filter.evaluate(node, &KnownLookups::default())) {
-                EvaluationProgress::Decided(truth) => Some(truth == TruthValue::True),
-                EvaluationProgress::Needs(_) => None,
-            }
-        }
+/// Whether this node is listed, if nodes are.
+fn names_this_node(core: &DaemonCore, request: &Request) -> bool {
+    request.target.nodes().is_none_or(|nodes| nodes.contains(core.identity()))
+}
+
+/// Whether this node matches the filter of the request; `None` if data sources must decide.
+fn evaluate_filter(core: &DaemonCore, request: &Request) -> Option<bool> {
+    let filter = request.node_filter();
+    if filter.is_empty() {
+        return Some(true);
+    }
+    match core.with_node_view(|node| filter.evaluate(node, &KnownLookups::default())) {
+        EvaluationProgress::Decided(truth) => Some(truth == TruthValue::True),
+        EvaluationProgress::Needs(_) => None,
     }
 }

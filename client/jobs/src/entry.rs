@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use muster_client::{CountOrPercent, RolloutLimits, RolloutStopReason};
+use muster_filter::NodeFilter;
 use muster_wire::Millis;
 use muster_wire::identity::{Identity, SubjectName};
 use muster_wire::status::{ReplyReason, ReplyStatus};
@@ -131,6 +132,9 @@ pub struct JobHeader {
     pub target: String,
     /// All target nodes.
     pub nodes: BTreeSet<Identity>,
+    /// What each of them must match when it gets the request.
+    #[serde(default, skip_serializing_if = "NodeFilter::is_empty")]
+    pub filter: NodeFilter,
     /// Batch and time limits.
     pub shaping: JobPacing,
     /// The job whose failed nodes this one retries.

@@ -25,9 +25,9 @@ pub struct NameRegister {
 }
 
 impl Organisation {
-    /// Opens the store of names, with credentials of a fleet service.
+    /// Opens the store of names.
     pub async fn open_name_register(&self, now: Millis) -> Result<NameRegister, PushError> {
-        let bus = self.connect_temporarily(PrincipalKind::Service, now).await?;
+        let bus = self.connect_administrator(now).await?;
         let names = NameStore::new(bus.bucket(PROVISION_BUCKET.name));
         Ok(NameRegister { bus, names })
     }

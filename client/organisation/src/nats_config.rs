@@ -291,7 +291,7 @@ fn render_tls(paths: &BrokerPaths) -> String {
     )
 }
 
-/// Renders the block of `JetStream`. The account's limit is 1536 MiB on disk, and a server with less offers it no `JetStream`.
+/// Renders the block of `JetStream`. A server with less than the account's limit, 1920 MiB, offers it no `JetStream`.
 fn render_jetstream(directory: &Path) -> String {
     format!(
         "

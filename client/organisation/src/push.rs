@@ -14,7 +14,7 @@ use muster_wire::token::UserCredentials;
 use muster_wire::token::head::AccountHead;
 use serde::Deserialize;
 
-use crate::{MAX_FILE_BYTES, Organisation, OrganisationError, PrincipalKind};
+use crate::{MAX_FILE_BYTES, Organisation, OrganisationError, PrincipalKind, renewal};
 use muster_secret::files;
 
 /// Subject on which the broker accepts account tokens.
@@ -158,13 +158,26 @@ impl Organisation {
                 BucketDeclaration::Updated(settings) => add(StoreChangeKind::Updated(settings)),
             }
         }
+        renewal::move_former_tokens(&self.fleet_trust()?, &bus, now).await?;
         bus.close().await?;
         Ok(changes)
     }
 
-    /// Writes the fleet's account token to its trust bucket, which nodes and callers read when they connect and watch for changes.
-    /// The token is written before the head, so a head always refers to an existing token.
-    pub async fn publish_account(&self, now: Millis) -> Result<(), PushError> {
+    /// Writes the fleet's account token to its trust bucket, which nodes and callers read when they connect and watch for changes. Creates the stores if
+    /// they are missing, and returns what was created.
+    pub async fn publish_account(&self, now: Millis) -> Result<Vec<StoreChange>, PushError> {
+        match self.write_account(now).await {
+            Err(PushError::Stores(BucketError::Missing(_))) => {
+                let created = self.declare_stores(None, now).await?;
+                self.write_account(now).await?;
+                Ok(created)
+            }
+            written => written.map(|()| Vec::new()),
+        }
+    }
+
+    /// Writes the token before the head, so a head always refers to an existing token.
+    async fn write_account(&self, now: Millis) -> Result<(), PushError> {
         let trust = self.fleet_trust()?;
         let head = AccountHead::of_trust(&trust).to_json().map_err(|error| {
             OrganisationError::Format("the head of the account token", error.into())
@@ -191,11 +204,10 @@ impl Organisation {
             for key in keys.flatten() {
                 bucket.delete(&key).await?;
             }
-            let tokens = bus.bucket(stores::TRUST_BUCKET.name);
+            let tokens = bus.bucket(stores::TOKENS_BUCKET.name);
             for node in nodes {
-                let key = stores::renewed_token_key(node.as_str());
-                if tokens.get_once(&key).await?.is_some() {
-                    tokens.delete(&key).await?;
+                if tokens.get_once(node.as_str()).await?.is_some() {
+                    tokens.delete(node.as_str()).await?;
                 }
             }
         }
@@ -203,7 +215,7 @@ impl Organisation {
     }
 
     /// Connects to the fleet's account for one operation, with administrator permissions.
-    async fn connect_administrator(&self, now: Millis) -> Result<Bus, PushError> {
+    pub(super) async fn connect_administrator(&self, now: Millis) -> Result<Bus, PushError> {
         self.connect(&self.administrator_credentials(now)?).await
     }
 

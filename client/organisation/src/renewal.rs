@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use muster_bus::{Bucket, Bytes, TokenRenewal, verify_stored_token};
+use muster_bus::{Bucket, Bus, Bytes, TokenRenewal, verify_stored_token};
 use muster_wire::Millis;
 use muster_wire::identity::Identity;
-use muster_wire::stores::{TRUST_BUCKET, renewed_token_key};
+use muster_wire::stores::{TOKENS_BUCKET, TRUST_BUCKET};
 use muster_wire::token::AccountTrust;
 
 use crate::push::PushError;
@@ -14,6 +14,9 @@ use crate::{
     CredentialRecord, CredentialState, Organisation, OrganisationError, OrganisationKey,
     OrganisationLock, PrincipalKind, ledger,
 };
+
+/// Where earlier versions stored the tokens of nodes in the trust bucket.
+const FORMER_TOKEN_PREFIX: &str = "token.";
 
 /// One record for each node.
 pub(crate) type NodeRecords = BTreeMap<Identity, CredentialRecord>;
@@ -46,7 +49,7 @@ impl Organisation {
     ) -> Result<Vec<Identity>, PushError> {
         let trust = self.fleet_trust()?;
         let register = self.open_name_register(now).await?;
-        let tokens = register.bus.bucket(TRUST_BUCKET.name);
+        let tokens = register.bus.bucket(TOKENS_BUCKET.name);
         let mut issued = self.valid_nodes(&trust, now)?;
         if update == NodeTokenUpdate::Due {
             issued.retain(|_, node| node.expires.is_some());
@@ -82,7 +85,7 @@ impl Organisation {
         now: Millis,
     ) -> Result<(), PushError> {
         let register = self.open_name_register(now).await?;
-        let tokens = register.bus.bucket(TRUST_BUCKET.name);
+        let tokens = register.bus.bucket(TOKENS_BUCKET.name);
         put_token(&tokens, record).await?;
         register.close().await
     }
@@ -117,6 +120,26 @@ impl CredentialRecord {
     }
 }
 
+/// Moves the tokens of nodes from the trust bucket, where earlier versions stored them and services could write, to their own bucket.
+pub(crate) async fn move_former_tokens(
+    trust: &AccountTrust,
+    bus: &Bus,
+    now: Millis,
+) -> Result<(), PushError> {
+    let (former, tokens) = (bus.bucket(TRUST_BUCKET.name), bus.bucket(TOKENS_BUCKET.name));
+    for entry in former.list(&format!("{FORMER_TOKEN_PREFIX}>")).await? {
+        let node = entry.key.strip_prefix(FORMER_TOKEN_PREFIX).unwrap_or_default();
+        let text = String::from_utf8_lossy(entry.value.as_deref().unwrap_or_default());
+        if verify_stored_token(trust, node, text.trim(), now).is_some()
+            && tokens.get(node).await?.is_none()
+        {
+            tokens.put(node, Bytes::from(text.trim().to_owned())).await?;
+        }
+        former.delete(&entry.key).await?;
+    }
+    Ok(())
+}
+
 /// Publishes each issued token unless the bucket has it or a renewed one.
 async fn publish_missing(
     issued: &NodeRecords,
@@ -137,19 +160,18 @@ async fn publish_missing(
 }
 
 async fn put_token(tokens: &Bucket, record: &CredentialRecord) -> Result<(), PushError> {
-    let key = renewed_token_key(record.name.as_str());
-    tokens.put(&key, Bytes::from(record.token.clone())).await?;
+    tokens.put(record.name.as_str(), Bytes::from(record.token.clone())).await?;
     Ok(())
 }
 
-/// The tokens of nodes in the trust bucket. Services can write it, so tokens that fail verification are left out.
+/// The tokens of nodes in their bucket. Services can write it, so tokens that fail verification are left out.
 pub(crate) async fn stored_tokens(
     trust: &AccountTrust,
     tokens: &Bucket,
     now: Millis,
 ) -> Result<NodeRecords, PushError> {
     let mut stored = NodeRecords::new();
-    for entry in tokens.list(&renewed_token_key(">")).await? {
+    for entry in tokens.list(">").await? {
         let text = String::from_utf8_lossy(entry.value.as_deref().unwrap_or_default());
         if let Some(node) = verify_stored_token(trust, &entry.key, text.trim(), now) {
             let record = CredentialRecord {

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use muster_secret::files;
 use muster_wire::Millis;
 use muster_wire::identity::Identity;
-use muster_wire::stores::TRUST_BUCKET;
+use muster_wire::stores::TOKENS_BUCKET;
 use muster_wire::token::claims::{AccountClaims, ScopedKey, SigningKeyEntry, UserClaims};
 use muster_wire::token::decode::decode_token;
 use muster_wire::token::scope::LEAF_ROLE;
@@ -137,7 +137,7 @@ impl Organisation {
         Ok(is_current.into_iter().filter_map(|(name, new)| (!new).then_some(name)).collect())
     }
 
-    /// Signs a new token for each node whose token another key signed, and publishes it in the trust bucket, where the node reads it. Returns the
+    /// Signs a new token for each node whose token another key signed, and publishes it in the bucket of tokens, where the node reads it. Returns the
     /// nodes. `push_names` must run before, because the register of names can forbid it.
     pub async fn sign_node_tokens_again(
         &self,
@@ -147,11 +147,11 @@ impl Organisation {
         self.update_node_tokens(NodeTokenUpdate::SignedByOtherKey, now).await
     }
 
-    /// Nodes whose token in the trust bucket was signed with another key than the present one, such as those that an enroller admitted.
+    /// Nodes whose token in the bucket of tokens was signed with another key than the present one, such as those that an enroller admitted.
     pub async fn nodes_of_old_keys(&self, now: Millis) -> Result<Vec<Identity>, PushError> {
         let current = self.load_key(OrganisationKey::Node)?.public_key();
         let register = self.open_name_register(now).await?;
-        let tokens = register.bus.bucket(TRUST_BUCKET.name);
+        let tokens = register.bus.bucket(TOKENS_BUCKET.name);
         let mut stored = renewal::stored_tokens(&self.fleet_trust()?, &tokens, now).await?;
         register.close().await?;
         stored.retain(|_, record| issuer(&record.token) != Some(current));

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use muster_client::{DirectoryError, DirectorySession};
+use muster_client::{DirectoryError, DirectoryPages, DirectorySession};
 use muster_contract::directory::{
     DirectoryChangesOutput, DirectoryFacetsOutput, DirectoryFindOutput, DirectoryForgetInput,
     DirectoryForgetOutput, DirectoryFreshness, DirectoryListInput, DirectoryListOutput,
@@ -144,7 +144,7 @@ impl FleetConnection {
     ) -> Result<RegisteredNodeList, FleetRequestError> {
         let query = self.query_input(target, options)?;
         let documents = options.with_documents.then_some(true);
-        list_pages(session, DirectoryListInput { documents, query }).await
+        list_pages(session, &target.filter, DirectoryListInput { documents, query }).await
     }
 
     /// The values at this path of all nodes that match, in every collective, also of those that were not seen for long. Fails if the instance has not read
@@ -161,7 +161,7 @@ impl FleetConnection {
             ..DirectoryQueryInput::default()
         };
         let input = DirectoryListInput { documents: None, query };
-        let list = list_pages(&mut self.client.directory_session(), input).await?;
+        let list = list_pages(&mut self.client.directory_session(), filter, input).await?;
         if !list.freshness.ready {
             return Err(DirectoryError::NotReady.into());
         }
@@ -306,17 +306,23 @@ impl FleetConnection {
     }
 }
 
-/// The nodes that match, from as many pages as there are.
+/// The nodes that match the filter of the query, from as many pages as there are.
 async fn list_pages(
     session: &mut DirectorySession<'_>,
+    filter: &NodeFilter,
     mut input: DirectoryListInput,
 ) -> Result<RegisteredNodeList, FleetRequestError> {
     let mut list = RegisteredNodeList::default();
+    let mut pages = DirectoryPages::new(filter);
     loop {
         let page: DirectoryListOutput = session.query("list", &input, QUERY_TIMEOUT).await?;
+        let names = page.nodes.iter().map(|row| row.node.as_str());
+        let next = pages.accept(session.instance(), names, page.next)?;
         list.nodes.extend(page.nodes);
         (list.stale, list.freshness) = (page.stale, page.freshness);
-        let Some(next) = page.next else { return Ok(list) };
-        input.query.after = Some(next);
+        match next {
+            Some(next) => input.query.after = Some(next),
+            None => return Ok(list),
+        }
     }
 }

@@ -8,6 +8,7 @@ use muster_client::{
     BrokerAddress, CallStats, CallTarget, Client, ClientError, DIRECTORY_TIMEOUT, DirectoryError,
     DiscoveryMethod, DiscoverySource, DiscoveryWindow, ReceivedReply, RegisteredNodes, RpcCall,
 };
+use muster_filter::NodeFilter;
 use muster_jobs::{JobFleet, SavedJob, SavedJobError};
 use muster_wire::identity::{Identity, SubjectName};
 use muster_wire::trace::TraceContext;
@@ -44,6 +45,8 @@ pub struct FleetConnection {
 pub struct DiscoveredNodes {
     /// The nodes.
     pub nodes: BTreeSet<Identity>,
+    /// What each of them must still match when it gets a request.
+    pub filter: NodeFilter,
     /// Statistics of the discovery.
     pub stats: RequestStats,
 }
@@ -63,7 +66,7 @@ impl DiscoveredNodes {
     /// Creates a result from named nodes, without discovery.
     pub fn from_names(nodes: BTreeSet<Identity>) -> Self {
         let stats = RequestStats { started: unix_millis_now(), ..RequestStats::default() };
-        Self { nodes, stats }
+        Self { nodes, filter: NodeFilter::default(), stats }
     }
 }
 
@@ -172,11 +175,13 @@ impl FleetConnection {
         if let Some(nodes) = self.locate_nodes(target, observer).await? {
             let stats =
                 RequestStats { started, discovering: start.elapsed(), ..RequestStats::default() };
-            return Ok(DiscoveredNodes { nodes, stats });
+            let filter = target.node_filter(&self.source);
+            return Ok(DiscoveredNodes { nodes, filter, stats });
         }
         if filter.identities_exact().is_some() {
             let nodes = self.client.discover_nodes(filter).await?.nodes;
-            return Ok(DiscoveredNodes::from_names(nodes));
+            let filter = target.node_filter(&self.source);
+            return Ok(DiscoveredNodes { filter, ..DiscoveredNodes::from_names(nodes) });
         }
         let method = DiscoveryMethod::Broadcast;
         observer.observe(RequestEvent::DiscoveryStarted(method));
@@ -190,7 +195,8 @@ impl FleetConnection {
         let gaps = discovered.incomplete.then_some(ResultGap::Discovery).into_iter().collect();
         let stats =
             RequestStats { started, gaps, discovering: discovered.took, ..RequestStats::default() };
-        Ok(DiscoveredNodes { nodes: discovered.nodes, stats })
+        let filter = target.node_filter(&self.source);
+        Ok(DiscoveredNodes { nodes: discovered.nodes, filter, stats })
     }
 
     /// The target nodes according to the directory. `None` if the nodes themselves are to be asked: the method is broadcast, names are given, the filter needs

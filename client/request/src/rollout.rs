@@ -7,6 +7,7 @@ use muster_client::{
     CallEvent, CallTarget, ClientError, ProgressUpdate, ReplyDelivery, RolloutLimits,
     RolloutSchedule, RolloutStopReason, RpcCall,
 };
+use muster_filter::NodeFilter;
 use muster_jobs::JobEnd;
 use muster_wire::identity::Identity;
 use muster_wire::trace::TraceContext;
@@ -131,7 +132,7 @@ impl FleetConnection {
         observer: &dyn RequestObserver,
         mut show: impl FnMut(FleetRequestUpdate<'_>) -> Result<(), E>,
     ) -> Result<RequestReport, E> {
-        let DiscoveredNodes { nodes, mut stats } = discovered;
+        let DiscoveredNodes { nodes, filter, mut stats } = discovered;
         (stats.expected_replies, stats.traceparent) = (request.expect, request.traceparent);
         let (agent, action) = (request.plan.ddl.name(), request.plan.action);
         let job = recorder.job_id().map(str::to_owned);
@@ -154,7 +155,7 @@ impl FleetConnection {
                 show(FleetRequestUpdate::Batch { number, count, nodes: &batch })?;
             }
             builder.begin_batch(batch.clone());
-            let call = self.build_call(&request, batch)?;
+            let call = self.build_call(&request, batch, &filter)?;
             let collectors = (&mut builder, &mut *recorder);
             let end =
                 self.wait_for_batch(call, collectors, &mut interrupt, observer, &mut show).await;
@@ -211,9 +212,9 @@ impl FleetConnection {
     pub fn check_request_size(
         &self,
         request: &FleetRequest<'_>,
-        nodes: &BTreeSet<Identity>,
+        found: &DiscoveredNodes,
     ) -> Result<(), FleetRequestError> {
-        let call = self.build_call(request, nodes.clone())?;
+        let call = self.build_call(request, found.nodes.clone(), &found.filter)?;
         Ok(self.client.check_request_size(&call)?)
     }
 
@@ -222,12 +223,13 @@ impl FleetConnection {
     pub async fn send_without_waiting(
         &self,
         request: &FleetRequest<'_>,
-        nodes: BTreeSet<Identity>,
+        found: DiscoveredNodes,
         reply_delivery: ReplyDelivery,
         recorder: &mut JobRecorder<'_>,
     ) -> Result<(String, BTreeSet<Identity>), FleetRequestError> {
+        let DiscoveredNodes { nodes, filter, .. } = found;
         recorder.record_wave(1, &nodes);
-        let call = RpcCall { reply_delivery, ..self.build_call(request, nodes)? };
+        let call = RpcCall { reply_delivery, ..self.build_call(request, nodes, &filter)? };
         let mut events = self.client.call(call);
         while let Some(event) = events.next().await {
             match event {
@@ -283,6 +285,7 @@ impl FleetConnection {
         &self,
         request: &FleetRequest<'_>,
         nodes: BTreeSet<Identity>,
+        filter: &NodeFilter,
     ) -> Result<RpcCall, FleetRequestError> {
         let RequestPlan { ddl, action, data } = request.plan;
         let call = RpcCall::new(ddl.name(), action.name(), CallTarget::Nodes(nodes))
@@ -292,6 +295,7 @@ impl FleetConnection {
         let sensitive = sensitive.filter(|_| !self.plain_secrets).cloned().collect();
         Ok(RpcCall {
             sensitive,
+            filter: filter.clone(),
             data: data.clone(),
             timeout: request.timeout,
             stream: request.stream,

@@ -140,6 +140,21 @@ impl TargetSelection {
         DiscoveryQuery { filter: filter.clone(), collective, ..self.typed.clone() }
     }
 
+    /// What a node that was found by this source must match when it gets the request. Empty if the conditions cannot be checked by nodes: names are listed,
+    /// or the source has groups or queries of its own. The agent of the request is left out, because a node without it says so. Of a source on this
+    /// machine, whose facts and classes may be others than those that nodes have, only identities count.
+    pub fn node_filter(&self, source: &DiscoverySource) -> NodeFilter {
+        let DiscoveryQuery { filter, groups, pql, .. } = &self.typed;
+        let is_listed = filter.identities_exact().is_some();
+        if is_listed || !groups.is_empty() || !pql.is_empty() {
+            NodeFilter::default()
+        } else if source.method().asks_fleet() || source.method() == DiscoveryMethod::PuppetDb {
+            filter.clone()
+        } else {
+            filter.only_identities()
+        }
+    }
+
     /// Rejects a request without a filter that may change something, if the settings require a filter. The agent alone is no filter, because every
     /// node may have it.
     pub fn check_required_filter(

@@ -10,6 +10,7 @@ use std::time::Duration;
 use muster_base::{format_duration, unix_millis_now};
 use muster_contract::puppet::{PuppetRunProgress, PuppetRunState, PuppetStatusOutput};
 use muster_contract::read_values;
+use muster_filter::NodeFilter;
 use muster_wire::identity::{Identity, NameError};
 use muster_wire::status::ReplyReason;
 use serde::Deserialize as _;
@@ -41,6 +42,8 @@ const UPDATE_CHANNEL_CAPACITY: usize = 1024;
 pub struct PuppetRolloutSpec {
     /// The nodes in order, with the run id of each.
     pub runs: Vec<(Identity, Uuid)>,
+    /// What each node must match when it gets the request.
+    pub filter: NodeFilter,
     /// The inputs of `runonce`, without the run id.
     pub data: Map<String, Value>,
     /// Id of the rollout: nodes that wait for a permit start in the order of their run ids, which must be ascending. Without one, in order of arrival.
@@ -240,6 +243,7 @@ impl PuppetRollout {
         let target = CallTarget::Nodes([node.clone()].into());
         Ok(RpcCall {
             data,
+            filter: self.spec.filter.clone(),
             stream: true,
             timeout: self.spec.timeout,
             wait: self.spec.wait,

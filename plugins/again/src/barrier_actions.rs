@@ -1,6 +1,6 @@
 //! The actions by which the directory reports about conditions on other nodes. What a release changes is on disk when it replies.
 
-use muster_api::wire::token::UserRole;
+use muster_api::wire::token::ServiceRight;
 use muster_api::{ActionError, BlockingContext};
 use muster_contract::again::{
     AgainChangeOutput, AgainMissingInput, AgainReleaseInput, MAX_MISSING_NAMES,
@@ -67,12 +67,12 @@ fn awaits_release(inner: &MonitorInner, id: Uuid) -> Result<bool, ActionError> {
     awaits.ok_or_else(not_open)
 }
 
-/// Refuses callers: only a service knows all nodes. The policy decides which service.
+/// Refuses all but directories, which know all nodes. The policy decides which of them.
 fn check_service(cx: &BlockingContext) -> Result<(), ActionError> {
     match &cx.sender {
-        Some(sender) if sender.role == UserRole::Service => Ok(()),
+        Some(sender) if sender.rights.contains(&ServiceRight::Directory) => Ok(()),
         _ => Err(ActionError::failed(format!(
-            "`{}` has not the role service: only the directory reports conditions on other nodes; `rpc again cancel` cancels the run",
+            "`{}` is no directory: only the directory reports conditions on other nodes; `rpc again cancel` cancels the run",
             cx.caller
         ))),
     }

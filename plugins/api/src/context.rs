@@ -8,7 +8,7 @@ use muster_system::System;
 use muster_system::command::CancelFlag;
 use muster_wire::Millis;
 use muster_wire::identity::{Identity, SubjectName};
-use muster_wire::token::{PublicKey, UserRole};
+use muster_wire::token::{PublicKey, ServiceRight, UserRole};
 use muster_wire::trace::TraceContext;
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
@@ -58,6 +58,8 @@ pub struct CallSender {
     pub key: PublicKey,
     /// The role of its token.
     pub role: UserRole,
+    /// The services for which it may answer.
+    pub rights: Vec<ServiceRight>,
     /// The collective that the request was sent to.
     pub collective: SubjectName,
     /// Issue time of its token.

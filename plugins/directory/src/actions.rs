@@ -13,7 +13,6 @@ use muster_contract::directory::{
     DirectoryStatusOutput,
 };
 use muster_wire::identity::Identity;
-use muster_wire::stores;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
@@ -167,7 +166,7 @@ async fn show(
     input: DirectoryShowInput,
 ) -> Result<DirectoryShowOutput, ActionError> {
     let name = parse_name(&input.node)?;
-    let record = match (input.record, handle.bucket()) {
+    let record = match (input.record, handle.records()) {
         (Some(true), Some(bucket)) => {
             bucket.get(name.as_str()).await.map_err(ActionError::from_cause)?
         }
@@ -305,11 +304,10 @@ async fn forget(
 ) -> Result<DirectoryForgetOutput, ActionError> {
     let name = parse_name(&input.node)?;
     let revision = handle.read().revision_to_forget(&name, Instant::now())?;
-    let bucket = handle.bucket();
-    let bucket = bucket.ok_or_else(|| ActionError::failed("the directory has not started yet"))?;
+    let notes = handle.notes();
+    let notes = notes.ok_or_else(|| ActionError::failed("the directory has not started yet"))?;
     let note = serde_json::to_vec(&ForgottenNode { revision }).map_err(ActionError::from_cause)?;
-    let key = stores::forgotten_node_key(name.as_str());
-    bucket.put(&key, note.into()).await.map_err(ActionError::from_cause)?;
+    notes.put(name.as_str(), note.into()).await.map_err(ActionError::from_cause)?;
     handle.forget(&name, revision);
     Ok(DirectoryForgetOutput { node: name.to_string(), revision })
 }

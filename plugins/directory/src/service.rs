@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use futures_util::{StreamExt as _, stream};
 use muster_api::base::error_chain;
-use muster_bus::{Bucket, BucketEntry, BucketError, BucketWatch, Bus, BusMessage, NewEvent};
+use muster_bus::{Bucket, BucketEntry, BucketError, Bus, BusMessage, NewEvent};
 use muster_wire::Millis;
 use muster_wire::identity::Identity;
 use muster_wire::sign::{OpenRecord, Signer};
-use muster_wire::stores::{self, NODES_BUCKET};
+use muster_wire::stores::{FORGOTTEN_BUCKET, NODES_BUCKET};
 use muster_wire::subject;
-use muster_wire::token::{AccountTrust, TokenError};
+use muster_wire::token::{AccountTrust, ServiceRight, TokenError};
 use serde_json::{Map, json};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 use tokio_util::sync::CancellationToken;
@@ -43,7 +43,10 @@ const REOPEN_INTERVAL: Duration = Duration::from_secs(2);
 pub struct DirectoryService {
     handle: DirectoryHandle,
     bus: Bus,
-    bucket: Bucket,
+    /// Records of nodes.
+    records: Bucket,
+    /// Notes of forgotten nodes.
+    notes: Bucket,
     signer: Signer,
     opener: Arc<RecordOpener>,
 }
@@ -62,9 +65,10 @@ impl DirectoryService {
         signer: Signer,
         context: DirectoryContext,
     ) -> Self {
-        let bucket = bus.bucket(NODES_BUCKET.name).retry_until_dropped();
-        handle.connect(bus.bucket(NODES_BUCKET.name));
-        Self { handle, bus, bucket, signer, opener: Arc::new(RecordOpener::new(context)) }
+        let [records, notes] =
+            [NODES_BUCKET, FORGOTTEN_BUCKET].map(|bucket| bus.bucket(bucket.name));
+        handle.connect((records.clone(), notes.clone()));
+        Self { handle, bus, records, notes, signer, opener: Arc::new(RecordOpener::new(context)) }
     }
 
     /// Runs until it is stopped. While the broker is away, the index stays as it is, and answers say so.
@@ -98,13 +102,18 @@ impl DirectoryService {
         self.handle.write().listening = Some(Instant::now());
         let trust = self.opener.trust();
         self.drop_revoked(&trust);
-        let mut watch = self.bucket.watch(">").await?;
+        let mut watch = self.records.retry_until_dropped().watch(">").await?;
+        let mut notes = self.notes.retry_until_dropped().watch(">").await?;
         let mut check = interval(CHECK_INTERVAL);
         check.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut checked = Instant::now();
         loop {
-            self.note_ready(&watch);
+            self.note_ready(watch.is_current() && notes.is_current());
             tokio::select! {
+                note = notes.next() => match note? {
+                    Some(note) => self.accept_forgotten(&note),
+                    None => return Ok(()),
+                },
                 entry = watch.next() => match entry? {
                     Some(entry) => {
                         let entries = buffered_entries(entry, &mut watch)?;
@@ -156,8 +165,8 @@ impl DirectoryService {
         }
     }
 
-    fn note_ready(&self, watch: &BucketWatch) {
-        if watch.is_current() && !self.handle.read().is_ready {
+    fn note_ready(&self, is_current: bool) {
+        if is_current && !self.handle.read().is_ready {
             let mut state = self.handle.write();
             state.is_ready = true;
             tracing::info!(
@@ -176,12 +185,7 @@ impl DirectoryService {
     }
 
     /// Opens and stores entries in their order; some are opened while those before them are stored.
-    async fn accept_entries(&self, entries: Vec<BucketEntry>) {
-        let (notes, mut entries): (Vec<_>, Vec<_>) =
-            entries.into_iter().partition(|entry| stores::forgotten_node(&entry.key).is_some());
-        for note in &notes {
-            self.accept_forgotten(note);
-        }
+    async fn accept_entries(&self, mut entries: Vec<BucketEntry>) {
         let mut shares = Vec::new();
         while !entries.is_empty() {
             let rest = entries.split_off(SHARE_ENTRIES.min(entries.len()));
@@ -238,10 +242,9 @@ impl DirectoryService {
         }
     }
 
-    /// Forgets a node, or takes its records again after the note was deleted. Only services may write notes.
+    /// Forgets a node, or takes its records again after the note was deleted. Only directories may write notes.
     fn accept_forgotten(&self, entry: &BucketEntry) {
-        let node = stores::forgotten_node(&entry.key).and_then(|name| Identity::parse(name).ok());
-        let Some(node) = node else { return };
+        let Ok(node) = Identity::parse(&entry.key) else { return };
         let Some(value) = &entry.value else {
             self.handle.write().recall(&node);
             return;
@@ -252,14 +255,16 @@ impl DirectoryService {
         }
     }
 
-    /// Deletes the note of a node that is back, if it was forgotten; returns whether it was. Every instance does; one deletion more changes nothing.
+    /// Deletes the note of a node that is back, if it was forgotten; returns whether it was. Every directory does; one deletion more changes nothing.
     async fn recall(&self, node: &Identity) -> bool {
         if !self.handle.write().recall(node) {
             return false;
         }
         tracing::info!(%node, "a forgotten node is back");
-        let bucket = self.bus.bucket(NODES_BUCKET.name);
-        if let Err(error) = bucket.delete(&stores::forgotten_node_key(node.as_str())).await {
+        if !ServiceRight::Directory.is_in(&self.signer.claims().nats.tags) {
+            return true;
+        }
+        if let Err(error) = self.notes.delete(node.as_str()).await {
             tracing::warn!(%node, %error, "cannot delete the note of a forgotten node");
         }
         true
@@ -267,7 +272,7 @@ impl DirectoryService {
 
     /// Takes the record of a forgotten node that sends heartbeats again: it does not publish one that has not changed.
     async fn restore_record(&self, node: &Identity) {
-        match self.bus.bucket(NODES_BUCKET.name).get(node.as_str()).await {
+        match self.records.get(node.as_str()).await {
             Ok(entry) => self.accept_entries(entry.into_iter().collect()).await,
             Err(error) => {
                 tracing::warn!(%node, %error, "cannot read the record of a forgotten node");

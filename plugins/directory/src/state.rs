@@ -31,7 +31,8 @@ pub struct DirectoryHandle(Arc<HandleInner>);
 #[derive(Debug)]
 struct HandleInner {
     state: RwLock<DirectoryState>,
-    bucket: OnceLock<Bucket>,
+    /// The buckets of records and of notes about forgotten nodes.
+    buckets: OnceLock<(Bucket, Bucket)>,
     /// Identifies this run of the instance, because changes are counted from its start.
     instance: Uuid,
     /// The number of the last change. Live queries wait for the next one.
@@ -71,7 +72,7 @@ impl Default for DirectoryHandle {
         };
         Self(Arc::new(HandleInner {
             state: RwLock::new(state),
-            bucket: OnceLock::new(),
+            buckets: OnceLock::new(),
             instance: Uuid::now_v7(),
             last_change: watch::Sender::new(0),
         }))
@@ -86,8 +87,8 @@ impl DirectoryHandle {
         handle
     }
 
-    pub(crate) fn connect(&self, bucket: Bucket) {
-        let _ = self.0.bucket.set(bucket);
+    pub(crate) fn connect(&self, records_and_notes: (Bucket, Bucket)) {
+        let _ = self.0.buckets.set(records_and_notes);
     }
 
     /// Identifies this run of the instance.
@@ -96,8 +97,13 @@ impl DirectoryHandle {
     }
 
     /// The bucket of records, once the service runs.
-    pub(crate) fn bucket(&self) -> Option<&Bucket> {
-        self.0.bucket.get()
+    pub(crate) fn records(&self) -> Option<&Bucket> {
+        self.0.buckets.get().map(|(records, _)| records)
+    }
+
+    /// The bucket of notes about forgotten nodes, once the service runs.
+    pub(crate) fn notes(&self) -> Option<&Bucket> {
+        self.0.buckets.get().map(|(_, notes)| notes)
     }
 
     pub(crate) fn read(&self) -> RwLockReadGuard<'_, DirectoryState> {

@@ -9,9 +9,7 @@ use std::time::Duration;
 use muster_api::wire::Millis;
 use muster_api::wire::enrol::OpenEnrolmentRequest;
 use muster_api::wire::identity::Identity;
-use muster_api::wire::stores::{
-    PROVISION_BUCKET, TRUST_ACCOUNT_KEY, TRUST_BUCKET, renewed_token_key,
-};
+use muster_api::wire::stores::{PROVISION_BUCKET, TOKENS_BUCKET, TRUST_ACCOUNT_KEY, TRUST_BUCKET};
 use muster_api::wire::token::{AccountTrust, KeyPair, PublicKey};
 use muster_bus::{Bucket, BucketError, Bus, Bytes, NameStore, TokenRenewal, TokenRenewalError};
 use muster_client::{CallTarget, Client, ClientError, RpcCall};
@@ -30,6 +28,8 @@ pub struct BucketEnrolmentStore {
     bus: Bus,
     /// Bucket in which the organisation publishes the fleet's newest account token.
     account: Bucket,
+    /// Renewed tokens of nodes.
+    tokens: Bucket,
     /// One client per collective, to check whether a node is connected.
     clients: Vec<Client>,
     /// When this enroller's credentials were issued. Names that the organisation issued before must be in the store.
@@ -67,6 +67,7 @@ impl BucketEnrolmentStore {
         Self {
             bus: bus.clone(),
             account: bus.bucket(TRUST_BUCKET.name),
+            tokens: bus.bucket(TOKENS_BUCKET.name),
             clients,
             enroller_issued_at,
             names: NameStore::new(bus.bucket(PROVISION_BUCKET.name)),
@@ -81,10 +82,10 @@ impl BucketEnrolmentStore {
         token: &str,
     ) -> Result<(), BucketError> {
         let token = Bytes::from(token.to_owned());
-        match self.account.put(&renewed_token_key(node.as_str()), token).await {
+        match self.tokens.put(node.as_str(), token).await {
             Ok(_) => Ok(()),
             Err(BucketError::Missing { .. }) => {
-                tracing::warn!(%node, "cannot store the token of the node for renewal: the broker has no trust bucket; run `rpc org push`");
+                tracing::warn!(%node, "cannot store the token of the node for renewal: the broker has no bucket of tokens; run `rpc org push`");
                 Ok(())
             }
             Err(error) => Err(error),
@@ -98,7 +99,7 @@ impl BucketEnrolmentStore {
         node_role: &KeyPair,
         now: Millis,
     ) -> Result<Vec<Identity>, BucketEnrolmentError> {
-        let renewal = TokenRenewal { names: &self.names, tokens: &self.account, trust, node_role };
+        let renewal = TokenRenewal { names: &self.names, tokens: &self.tokens, trust, node_role };
         Ok(renewal.renew_due(now).await?)
     }
 

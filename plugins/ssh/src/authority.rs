@@ -229,6 +229,7 @@ mod tests {
 
     fn sender(role: UserRole, expires: Option<Millis>) -> CallSender {
         CallSender {
+            rights: Vec::new(),
             key: KeyPair::from_raw(KeyKind::User, &[1; 32]).public_key(),
             role,
             collective: SubjectName::parse("muster").unwrap(),

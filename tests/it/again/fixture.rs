@@ -16,6 +16,7 @@ use muster_tests::organisation::{Organisation, connect};
 use muster_tests::poll_until_ok;
 use muster_tests::rpcd::{DaemonHome, Rpcd};
 use muster_wire::sign::Signer;
+use muster_wire::token::ServiceRight;
 use serde_json::Value;
 
 use crate::puppet::puppet_node::PuppetNode;
@@ -69,7 +70,10 @@ impl AgainFixture {
             let collective = organisation.collective().clone();
             Client::new(bus, signer, trust, collective, DiscoveryWindow::default())
         };
-        let (caller, service) = (organisation.caller("rip"), organisation.service("directory"));
+        let (caller, service) = (
+            organisation.caller("rip"),
+            organisation.service(ServiceRight::Directory, "directory"),
+        );
         (client(caller).await, client(service).await)
     }
 

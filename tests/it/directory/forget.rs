@@ -5,7 +5,7 @@ use std::time::Duration;
 use muster_tests::command::describe_output;
 use muster_tests::organisation::connect;
 use muster_tests::poll_until_ok;
-use muster_wire::stores::{NODES_BUCKET, forgotten_node_key};
+use muster_wire::stores::{FORGOTTEN_BUCKET, NODES_BUCKET};
 
 use super::fixture::{DirectoryFixture, lines};
 
@@ -58,20 +58,21 @@ async fn forgotten_node_leaves_all_instances_until_it_runs_again() {
         .await;
     }
     let administrator = connect(&fleet.server, &fleet.organisation.administrator()).await;
-    let bucket = administrator.bucket(NODES_BUCKET.name);
+    let bucket = administrator.bucket(FORGOTTEN_BUCKET.name);
     assert!(bucket.get(NODE).await.unwrap().is_some());
-    assert!(bucket.get(&forgotten_node_key(NODE)).await.unwrap().is_some());
+    let records = administrator.bucket(NODES_BUCKET.name);
+    assert!(records.get(NODE).await.unwrap().is_some());
 
     // It starts again with the same facts, so it publishes no new record: its heartbeat is enough.
     let home = fleet.node_home(&node.signer, r#"{"tier": "test"}"#, "");
-    let revision = bucket.get(NODE).await.unwrap().unwrap().revision;
+    let revision = records.get(NODE).await.unwrap().unwrap().revision;
     let _node = home.start();
     fleet.await_present(&NODES).await;
-    let found = bucket.get(NODE).await.unwrap().unwrap().revision;
+    let found = records.get(NODE).await.unwrap().unwrap().revision;
     let history = fleet.rpc.run(&["node", NODE, "--history"]).await;
     assert_eq!(found, revision, "{}", describe_output(&history));
     poll_until_ok("the note is deleted", Duration::from_mins(1), async || {
-        match bucket.get(&forgotten_node_key(NODE)).await.unwrap() {
+        match bucket.get(NODE).await.unwrap() {
             None => Ok(()),
             Some(entry) => Err(entry),
         }
@@ -85,9 +86,9 @@ async fn node_cannot_forget_another_node() {
     let fleet = DirectoryFixture::start().await;
     let attacker = fleet.organisation.node("db2.acme.net");
     let bus = connect(&fleet.server, &attacker).await;
-    let bucket = bus.bucket(NODES_BUCKET.name);
-    for key in [forgotten_node_key(NODE), forgotten_node_key("db2.acme.net"), NODE.to_owned()] {
-        let refusal = bucket.put_once(&key, r#"{"revision":9}"#.into()).await.unwrap_err();
+    let bucket = bus.bucket(FORGOTTEN_BUCKET.name);
+    for key in [NODE, "db2.acme.net"] {
+        let refusal = bucket.put_once(key, r#"{"revision":9}"#.into()).await.unwrap_err();
         assert!(refusal.to_string().contains("no permission to publish"), "{key}: {refusal}");
     }
 }

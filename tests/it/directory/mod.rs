@@ -5,7 +5,7 @@
 mod ansible;
 mod expected_checks;
 mod fallback;
-mod fixture;
+pub(crate) mod fixture;
 mod forget;
 mod history;
 mod hostile_records;

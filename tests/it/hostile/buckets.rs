@@ -200,7 +200,7 @@ async fn push_updates_the_buckets_of_earlier_versions() {
         // 100 ms, the shortest window that the broker accepts.
         assert_eq!(config["duplicate_window"], 100_000_000, "{config}");
         assert_eq!(config["max_msg_size"], store.max_value_bytes, "{config}");
-        let max_bytes = store.max_bytes.map_or(-1, |bytes| i64::try_from(bytes).unwrap());
+        let max_bytes = store.max_bytes.cast_signed();
         assert_eq!(config["max_bytes"], max_bytes, "{config}");
         assert_eq!(config["republish"]["dest"], format!("_W.{}.>", store.name), "{config}");
     }

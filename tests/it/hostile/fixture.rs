@@ -3,13 +3,13 @@
 use muster_tests::nats_server::NatsServer;
 use muster_tests::organisation::Organisation;
 use muster_wire::sign::Signer;
-use muster_wire::token::UserRole;
 use muster_wire::token::claims::{PermissionTemplate, SubjectPermissions};
 use muster_wire::token::permission::expand_scope_line;
+use muster_wire::token::{ServiceRight, UserRole};
 
 /// Stolen credentials of one role.
 pub(super) struct StolenCredentials {
-    /// The name of the role in the list of attempts.
+    /// The name of the role, or of the right of a service, in the list of attempts.
     pub(super) role: &'static str,
     pub(super) signer: Signer,
     /// Patterns of the subjects that the role may publish to.
@@ -31,6 +31,11 @@ impl StolenCredentials {
             subscribe: expand(&template.subscribe),
             signer,
         }
+    }
+
+    /// Whether attempts of this role are made with these credentials; those of `service` with those of every service.
+    pub(super) fn has_role(&self, role: &str) -> bool {
+        self.role == role || role == "service" && self.role.parse::<ServiceRight>().is_ok()
     }
 
     pub(super) fn may_publish(&self, subject: &str) -> bool {
@@ -75,7 +80,15 @@ impl AttackFixture {
         let fleet = [organisation.collective().clone()];
         let bootstrap_account = organisation.bootstrap_account();
         let bootstrap_template = |role: UserRole| role.newcomers_account_template().unwrap();
-        let stolen_credentials = vec![
+        let services = ServiceRight::ALL.map(|right| {
+            let signer = organisation.service(right, &format!("stolen-{right}"));
+            StolenCredentials::new(
+                right.as_str(),
+                signer,
+                &UserRole::Service.permission_template(&fleet),
+            )
+        });
+        let mut stolen_credentials = vec![
             StolenCredentials::new(
                 "node",
                 organisation.node("stolen.example.net"),
@@ -86,9 +99,10 @@ impl AttackFixture {
                 organisation.user(UserRole::Caller, "mallory", &["agent:rpcutil"]),
                 &UserRole::Caller.permission_template(&fleet),
             ),
+            // A service whose token names no right.
             StolenCredentials::new(
                 "service",
-                organisation.service("directory"),
+                organisation.user(UserRole::Service, "stolen-service", &[]),
                 &UserRole::Service.permission_template(&fleet),
             ),
             StolenCredentials::new(
@@ -102,10 +116,11 @@ impl AttackFixture {
                 &bootstrap_template(UserRole::Service),
             ),
         ];
+        stolen_credentials.extend(services);
         Self {
             node: organisation.node("web1.example.net"),
             caller: organisation.caller("rip"),
-            service: organisation.service("provisioner"),
+            service: organisation.service(ServiceRight::Provision, "provisioner"),
             other_bootstrap: bootstrap_account.bootstrap(&["name:*.example.com"], None),
             organisation,
             server,

@@ -20,7 +20,7 @@ const PERMITTED_PUBLISH: [&str; 6] = [
 ];
 
 /// Subjects that neither nodes nor callers publish.
-const REFUSED_PUBLISH: [&str; 20] = [
+const REFUSED_PUBLISH: [&str; 23] = [
     "$SYS.REQ.CLAIMS.UPDATE",
     "$SYS.REQ.SERVER.PING",
     "$SYS.REQ.ACCOUNT.PING.CONNZ",
@@ -37,6 +37,9 @@ const REFUSED_PUBLISH: [&str; 20] = [
     "$KV.TRUST.head",
     "$KV.TRUST.token.web1.example.net",
     "$KV.PROVISION.leader",
+    "$KV.TOKENS.web1.example.net",
+    "$KV.SCHEDULES.x",
+    "$KV.FORGOTTEN.web1.example.net",
     "_W.TRUST.head",
     "_W.PERMITS.claim.2.web1.example.net",
     "_INBOX.UKEY.x",

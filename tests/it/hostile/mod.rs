@@ -7,6 +7,7 @@ mod broker_memory;
 mod buckets;
 mod fixture;
 mod leaf_nodes;
+mod lying_directory;
 mod matrix;
 mod protected_files;
 mod random;

@@ -18,6 +18,7 @@ use muster_tests::poll_until_ok;
 use muster_tests::provisioning::{SimulatedCa, SimulatedMachine, provision, puppetca};
 use muster_tests::webhook::Webhook;
 use muster_wire::identity::Identity;
+use muster_wire::token::ServiceRight;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -115,7 +116,7 @@ impl ProvisioningFixture {
 
     /// Starts a service on its own host. Dropping the result kills it.
     pub(super) async fn start_service(&self, host: &str, options: Options) -> RunningService {
-        let signer = self.organisation.service("provisioner");
+        let signer = self.organisation.service(ServiceRight::Provision, "provisioner");
         let bus = connect(self.server(), &signer).await;
         let client = Client::new(
             bus.clone(),
@@ -140,7 +141,7 @@ impl ProvisioningFixture {
     }
 
     pub(super) async fn open_record_store(&self) -> NodeRecordStore {
-        let signer = self.organisation.service("observer");
+        let signer = self.organisation.service(ServiceRight::Provision, "observer");
         NodeRecordStore::open(&connect(self.server(), &signer).await)
     }
 

@@ -19,6 +19,7 @@ use muster_tests::published_schemas::{SchemaMode, check_schema};
 use muster_tests::simulate_delay;
 use muster_tests::tier::repetitions;
 use muster_wire::identity::Identity;
+use muster_wire::token::ServiceRight;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use serde_json::json;
@@ -281,7 +282,7 @@ async fn rpc_provision_shows_states_and_accepts_requests() {
     assert_eq!(without_service.status.code(), Some(1), "{}", describe_output(&without_service));
 
     let provisioner = muster_provisioner::ProvisionerHandle::default();
-    let service = fixture.organisation.service("provisioner");
+    let service = fixture.organisation.service(ServiceRight::Provision, "provisioner");
     provisioner.connect(connect(fixture.server(), &service).await);
     let mut host = NodeSetup::new(fixture.organisation.node("prov1.example.net"));
     host.agents = vec![muster_provisioner::build_agent(&provisioner).unwrap()];

@@ -15,6 +15,7 @@ use muster_tests::puppet_ca::{PuppetCa, request};
 use muster_tests::rpcd::{DaemonHome, Rpcd};
 use muster_tests::webhook::Webhook;
 use muster_wire::identity::Identity;
+use muster_wire::token::ServiceRight;
 use muster_wire::token::UserCredentials;
 use serde_json::Value;
 
@@ -124,7 +125,7 @@ impl ProcessFleet {
     pub(super) fn create_host(&self, name: &str, steps: &str) -> DaemonHome {
         let node = self.organisation.node(name);
         let home = DaemonHome::new(&self.organisation, &node, &self.server.url(), "");
-        let service = self.organisation.service("provisioner");
+        let service = self.organisation.service(ServiceRight::Provision, "provisioner");
         let creds = UserCredentials::new(&service.token(), service.key_pair().clone()).unwrap();
         home.write("service.creds", &creds.to_text(), 0o600);
         let config = format!(
@@ -147,7 +148,7 @@ impl ProcessFleet {
     }
 
     pub(super) async fn open_record_store(&self) -> NodeRecordStore {
-        let signer = self.organisation.service("observer");
+        let signer = self.organisation.service(ServiceRight::Provision, "observer");
         NodeRecordStore::open(&connect(&self.server, &signer).await)
     }
 

@@ -8,7 +8,7 @@ use muster_schedule::{CompiledSchedule, slot_request_id};
 use muster_tests::poll_until_ok;
 use muster_wire::schedule_grant::{RequestGrant, ScheduleGrant};
 use muster_wire::status::ReplyStatus;
-use muster_wire::token::UserRole;
+use muster_wire::token::{ServiceRight, UserRole};
 use serde_json::json;
 use uuid::Uuid;
 
@@ -58,7 +58,7 @@ async fn send(client: &Client, call: RpcCall) -> Option<(ReplyStatus, String)> {
 
 /// Sends the call with the key of a service of its own: a node answers each request of a sender once.
 async fn assert_refused(fleet: &ScheduleFixture, call: RpcCall, expected: &str) {
-    let thief = fleet.organisation.service("scheduler1");
+    let thief = fleet.organisation.service(ServiceRight::Schedule, "scheduler1");
     let client = ScheduleFixture::connect_client(&fleet.organisation, &fleet.server, &thief).await;
     assert_refused_by(&client, call, expected).await;
 }
@@ -87,7 +87,7 @@ async fn stolen_key_of_a_scheduler_permits_only_what_an_author_scheduled() {
     let mut fleet = ScheduleFixture::start().await;
     let web = fleet.start_node(WEB, "{\"role\":\"web\"}");
     let _other = fleet.start_node(OTHER, "{\"role\":\"db\"}");
-    let thief = fleet.organisation.service("scheduler1");
+    let thief = fleet.organisation.service(ServiceRight::Schedule, "scheduler1");
     let client = ScheduleFixture::connect_client(&fleet.organisation, &fleet.server, &thief).await;
     for node in [WEB, OTHER] {
         await_node(&fleet, node).await;
@@ -126,7 +126,7 @@ async fn stolen_key_of_a_scheduler_permits_only_what_an_author_scheduled() {
         .await;
     let bob = fleet.organisation.caller("bob");
     let bob = ScheduleFixture::connect_client(&fleet.organisation, &fleet.server, &bob).await;
-    assert_refused_by(&bob, call(WEB), "only services").await;
+    assert_refused_by(&bob, call(WEB), "only schedulers").await;
     let reader = fleet.organisation.user(UserRole::Caller, "anna", &["agent:filemgr.status"]);
     let unpermitted = grant.sign(&reader).unwrap();
     let unpermitted = scheduled_call(WEB, &grant, &unpermitted, slot);
@@ -141,7 +141,7 @@ async fn stolen_key_of_a_scheduler_permits_only_what_an_author_scheduled() {
     assert_refused(&fleet, running_too, "the data of the request differs").await;
     let other_id = RpcCall { id: None, ..withdrawal_call(WEB, &grant, &text, slot) };
     assert_refused(&fleet, other_id, "the agent of the request differs").await;
-    assert_refused_by(&bob, withdrawal_call(WEB, &grant, &text, slot), "only services").await;
+    assert_refused_by(&bob, withdrawal_call(WEB, &grant, &text, slot), "only schedulers").await;
 
     // What is scheduled runs once: none of the refused requests has used up the turn.
     await_executions(&web, 0).await;
@@ -149,7 +149,7 @@ async fn stolen_key_of_a_scheduler_permits_only_what_an_author_scheduled() {
     assert_eq!(status, ReplyStatus::Ok, "{message}");
     await_executions(&web, 1).await;
     assert_refused_by(&client, call(WEB), "has begun before").await;
-    let second = fleet.organisation.service("scheduler2");
+    let second = fleet.organisation.service(ServiceRight::Schedule, "scheduler2");
     let second = ScheduleFixture::connect_client(&fleet.organisation, &fleet.server, &second).await;
     assert_refused_by(&second, call(WEB), "has begun before").await;
     await_executions(&web, 1).await;

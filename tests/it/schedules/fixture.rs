@@ -15,7 +15,7 @@ use muster_wire::reply::Reply;
 use muster_wire::schedule_grant::ScheduleGrant;
 use muster_wire::sign::Signer;
 use muster_wire::status::ReplyStatus;
-use muster_wire::token::UserCredentials;
+use muster_wire::token::{ServiceRight, UserCredentials};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
@@ -104,7 +104,7 @@ impl ScheduleFixture {
         more: &str,
     ) -> ScheduleNode {
         let home = self.home(&self.organisation.node(node), "{\"role\":\"scheduler\"}");
-        let service = self.organisation.service(service);
+        let service = self.organisation.service(ServiceRight::Schedule, service);
         let creds = UserCredentials::new(&service.token(), service.key_pair().clone()).unwrap();
         home.write("service.creds", &creds.to_text(), 0o600);
         let options = "[plugins.schedule]\nenabled = true\ncredentials = \"../service.creds\"\n";

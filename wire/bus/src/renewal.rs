@@ -12,7 +12,6 @@ use bytes::Bytes;
 use muster_enrol::{NameEntry, issue_node_token};
 use muster_wire::Millis;
 use muster_wire::identity::Identity;
-use muster_wire::stores;
 use muster_wire::token::claims::UserClaims;
 use muster_wire::token::decode::decode_token;
 use muster_wire::token::encode::TokenIssueError;
@@ -69,7 +68,7 @@ enum ReplacementRule {
     SignedByOtherKey,
 }
 
-/// The user of a node token that is stored under this key of the trust bucket. `None` if the token fails verification, is not a node's, or
+/// The user of a node token that is stored under this key of the bucket of tokens. `None` if the token fails verification, is not a node's, or
 /// belongs to a node with another name.
 pub fn verify_stored_token(
     trust: &AccountTrust,
@@ -78,7 +77,7 @@ pub fn verify_stored_token(
     now: Millis,
 ) -> Option<VerifiedUser> {
     let verified = trust.verify_user(token, now).ok()?;
-    let is_own = bucket_key == stores::renewed_token_key(verified.identity.as_str());
+    let is_own = bucket_key == verified.identity.as_str();
     (verified.role == UserRole::Node && is_own).then_some(verified)
 }
 
@@ -99,7 +98,7 @@ impl TokenRenewal<'_> {
         now: Millis,
     ) -> Result<Vec<Identity>, TokenRenewalError> {
         let mut renewed = Vec::new();
-        for entry in self.tokens.list(&stores::renewed_token_key(">")).await? {
+        for entry in self.tokens.list(">").await? {
             let token = entry.value.as_deref().unwrap_or_default();
             if let Some(due) = self.due_token(&entry.key, token, rule, now)
                 && self.renew_token(&due, now).await?
@@ -110,7 +109,7 @@ impl TokenRenewal<'_> {
         Ok(renewed)
     }
 
-    /// The token under this key of the trust bucket, if it is the valid token of that node and the rule applies. A token that has expired is
+    /// The token under this key of the bucket of tokens, if it is the valid token of that node and the rule applies. A token that has expired is
     /// not replaced, and neither is one of a key that the account revokes.
     fn due_token(
         &self,
@@ -156,8 +155,7 @@ impl TokenRenewal<'_> {
         let token = issue_node_token(&due.node, due.key, account, life, self.node_role, now);
         let token =
             token.map_err(|source| TokenRenewalError::Issue { node: due.node.clone(), source })?;
-        let key = stores::renewed_token_key(due.node.as_str());
-        self.tokens.put(&key, Bytes::from(token)).await?;
+        self.tokens.put(due.node.as_str(), Bytes::from(token)).await?;
         Ok(true)
     }
 }

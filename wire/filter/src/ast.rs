@@ -135,6 +135,12 @@ impl NodeFilter {
         self.has_only_identities() && self.identities.is_empty()
     }
 
+    /// The identities of this filter, without its other conditions.
+    #[must_use]
+    pub fn only_identities(&self) -> Self {
+        Self { identities: self.identities.clone(), ..Self::default() }
+    }
+
     fn has_only_identities(&self) -> bool {
         self.facts.is_empty()
             && self.classes.is_empty()

@@ -97,8 +97,13 @@ impl NodeFilter {
     }
 
     fn matches_identity(&self, node: &NodeView<'_>) -> bool {
+        self.selects_identity(node.identity)
+    }
+
+    /// Whether the identities of the filter permit a node of this name, whatever its other conditions are.
+    pub fn selects_identity(&self, name: &str) -> bool {
         let identities = self.identities();
-        identities.is_empty() || identities.iter().any(|pattern| pattern.matches(node.identity))
+        identities.is_empty() || identities.iter().any(|pattern| pattern.matches(name))
     }
 
     /// Whether all conditions except identities are true. For callers that have more alternatives to the filter's identities, such

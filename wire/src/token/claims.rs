@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 
 use super::nkey::{KeyKind, PublicKey};
 use super::{Seconds, UserRole};
+use crate::stores;
 
 /// The version of NATS claims that is written and read.
 pub const CLAIMS_VERSION: u8 = 2;
@@ -205,12 +206,12 @@ impl Default for AccountLimits {
 }
 
 impl AccountLimits {
-    /// Limits for a fleet's account: `JetStream` storage for the fleet's buckets with three replicas each, no memory streams, and few
+    /// Limits for a fleet's account: `JetStream` storage for the fleet's buckets at their limits with three replicas each, no memory streams, and few
     /// streams and consumers. A broker with less disk space than the limit offers the account no `JetStream` at all.
     pub fn with_jetstream() -> Self {
         Self {
             mem_storage: Some(0),
-            disk_storage: Some(1536 * 1024 * 1024),
+            disk_storage: Some(stores::account_storage_bytes().cast_signed()),
             streams: Some(16),
             consumer: Some(16),
             ..Self::default()

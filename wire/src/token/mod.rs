@@ -23,6 +23,7 @@ pub mod lifetime;
 pub mod nkey;
 pub mod permission;
 pub mod scope;
+pub mod service_right;
 pub mod succession;
 pub mod trust;
 pub mod verified_cache;
@@ -32,6 +33,7 @@ pub use creds::{UserCredentials, UserCredentialsError};
 pub use error::TokenError;
 pub use nkey::{KeyError, KeyKind, KeyPair, PublicKey};
 pub use scope::UserRole;
+pub use service_right::{ServiceRight, UnknownServiceRight};
 pub use trust::{AccountTrust, VerifiedUser};
 
 /// Seconds since the Unix epoch, UTC: the time unit of tokens. All other code uses [`crate::Millis`].

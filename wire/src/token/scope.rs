@@ -4,14 +4,16 @@
 //!            may publish                                  may subscribe
 //! node       its answers, events and heartbeats, its own  requests to all and to itself, its own inbox,
 //!            keys of the buckets NODES and PERMITS; reads  data of tunnels to itself, changes of PERMITS and TRUST
-//!            them, PERMITS, TRUST and REQUESTS
+//!            them, PERMITS, TRUST, REQUESTS, its token
 //! caller     requests to the agents in its tags; data of  answers to its requests, its own inbox, events, changes
 //!            its tunnels; writes REQUESTS; reads TRUST     of TRUST
-//! service    any request, and what a node may; reads and  what a node and a caller may without tunnels, changes of
-//!            writes PROVISION, SCHEDULES and tokens of     NODES, PROVISION, SCHEDULES and TRUST, heartbeats,
-//!            nodes; reads NODES, and writes which nodes    requests to services
-//!            it forgets
+//! service    what a node may, and requests to the agents   what a node and a caller may without tunnels, heartbeats,
+//!            in its tags; what its rights name: see        and what its rights name: requests to the service, changes
+//!            [`ServiceRight`](super::ServiceRight)         of buckets
 //! ```
+//!
+//! The tags of a service's token name its rights, and each right has its own subjects: a directory writes FORGOTTEN, a scheduler SCHEDULES, a
+//! provisioner PROVISION and TOKENS. A service without a right has none of them.
 //!
 //! In the account of bootstrapping nodes, which shares nothing with the fleet's:
 //!
@@ -48,6 +50,9 @@ const USER_NAME_PLACEHOLDER: &str = "{{name()}}";
 
 /// The placeholder that the broker replaces with the public key of a user.
 const USER_KEY_PLACEHOLDER: &str = "{{subject()}}";
+
+/// The placeholder that the broker replaces with each bucket that a service's rights name.
+const READ_BUCKET_PLACEHOLDER: &str = "{{tag(read)}}";
 
 /// Subscription limit per connection of a role: several times the actual use. Each subscription costs the broker memory.
 const MAX_NODE_SUBSCRIPTIONS: i64 = 256;
@@ -121,7 +126,7 @@ impl UserRole {
             ),
             Self::Service => (
                 [
-                    in_each_collective(&["*.*.all", "*.*.node.>", "*.*.ref.>", "*.*.any"]),
+                    in_each_collective(&["{{tag(agent)}}.>"]),
                     vec![request_storage_subject()],
                     node_publish_subjects(),
                     service_publish_subjects(),
@@ -129,15 +134,12 @@ impl UserRole {
                 .concat(),
                 [
                     in_each_collective(&NODE_REQUEST_SUFFIXES),
-                    in_each_collective(&["*.*.any"]),
+                    in_each_collective(&["{{tag(service)}}.*.any"]),
                     node_subscribe_subjects(),
                     own_answer_subjects(),
                     vec![
                         subject::ALL_HEARTBEATS.to_owned(),
-                        subject::bucket_changes(stores::NODES_BUCKET.name, ">"),
-                        subject::bucket_changes(stores::PROVISION_BUCKET.name, ">"),
-                        subject::bucket_changes(stores::TRUST_BUCKET.name, ">"),
-                        subject::bucket_changes(stores::SCHEDULES_BUCKET.name, ">"),
+                        subject::bucket_changes(READ_BUCKET_PLACEHOLDER, ">"),
                     ],
                 ]
                 .concat(),
@@ -170,7 +172,7 @@ impl UserRole {
 
 /// The collectives in which this scope permits requests, in the order of the scope. Empty for a scope that is written otherwise.
 pub fn request_collectives(template: &PermissionTemplate) -> Vec<&str> {
-    let suffixes = ["{{tag(agent)}}.>", "*.*.all"];
+    let suffixes = ["{{tag(agent)}}.>"];
     let lines = template.publish.allow.iter();
     lines
         .filter_map(|line| line.split_once('.'))
@@ -199,8 +201,7 @@ fn node_publish_subjects() -> Vec<String> {
     );
     subjects.push(subject::bucket_list(permits));
     subjects.extend(trust_read_subjects());
-    let renewed = stores::renewed_token_key(USER_NAME_PLACEHOLDER);
-    subjects.push(subject::bucket_get(stores::TRUST_BUCKET.name, &renewed));
+    subjects.push(subject::bucket_get(stores::TOKENS_BUCKET.name, USER_NAME_PLACEHOLDER));
     subjects.push(subject::bucket_get(stores::REQUESTS_BUCKET.name, "*"));
     subjects
 }
@@ -226,24 +227,19 @@ fn node_subscribe_subjects() -> Vec<String> {
     subjects
 }
 
-/// Publish permissions of a service beyond a node's: provisioning records, schedules, renewed node tokens, and which nodes the directory forgets.
+/// Publish permissions of a service beyond a node's: reads and writes of the buckets that its rights name.
 fn service_publish_subjects() -> Vec<String> {
-    let (provision, trust) = (stores::PROVISION_BUCKET.name, stores::TRUST_BUCKET.name);
-    let schedules = stores::SCHEDULES_BUCKET.name;
-    vec![
-        subject::bucket_list(stores::NODES_BUCKET.name),
-        subject::bucket_get(stores::NODES_BUCKET.name, ">"),
-        subject::bucket_key(stores::NODES_BUCKET.name, &stores::forgotten_node_key(">")),
-        subject::bucket_key(provision, ">"),
-        subject::bucket_list(provision),
-        subject::bucket_get(provision, ">"),
-        subject::bucket_key(schedules, ">"),
-        subject::bucket_list(schedules),
-        subject::bucket_get(schedules, ">"),
-        subject::bucket_key(trust, &stores::renewed_token_key(">")),
-        subject::bucket_list(trust),
-        subject::bucket_get(trust, &stores::renewed_token_key(">")),
-    ]
+    let writes = [
+        (stores::FORGOTTEN_BUCKET, "{{tag(directory)}}"),
+        (stores::SCHEDULES_BUCKET, "{{tag(schedule)}}"),
+        (stores::PROVISION_BUCKET, "{{tag(provision)}}"),
+        (stores::TOKENS_BUCKET, "{{tag(provision)}}"),
+    ];
+    let mut subjects: Vec<String> =
+        writes.map(|(bucket, right)| subject::bucket_key(bucket.name, right)).into();
+    subjects.push(subject::bucket_list(READ_BUCKET_PLACEHOLDER));
+    subjects.push(subject::bucket_get(READ_BUCKET_PLACEHOLDER, ">"));
+    subjects
 }
 
 fn own_answer_subjects() -> Vec<String> {

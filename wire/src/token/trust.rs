@@ -12,7 +12,7 @@ use super::decode::{DecodedToken, decode_token};
 use super::error::Result;
 use super::nkey::{KeyKind, PublicKey};
 use super::succession::{OperatorChain, SuccessionError};
-use super::{Seconds, TokenError, UserRole};
+use super::{Seconds, ServiceRight, TokenError, UserRole};
 use crate::Millis;
 use crate::fresh::CLOCK_SKEW_MILLIS;
 use crate::identity::Identity;
@@ -49,6 +49,15 @@ pub struct VerifiedUser {
     pub expires: Option<Millis>,
     /// The key as a decoded curve point, cached.
     pub(crate) verifying_key: VerifyingKey,
+}
+
+impl VerifiedUser {
+    /// The services for which this user may answer. Empty unless a key of the role service signed its token.
+    pub fn rights(&self) -> Vec<ServiceRight> {
+        let is_service = self.role == UserRole::Service;
+        let rights = ServiceRight::ALL.into_iter();
+        rights.filter(|right| is_service && right.is_in(&self.tags)).collect()
+    }
 }
 
 /// A user token with valid claims and an unverified signature.

@@ -1,7 +1,8 @@
 //! The permission template of each role. `tests/it` verifies that the broker enforces the templates.
 
+use muster_wire::stores::ALL_BUCKETS;
 use muster_wire::token::UserRole;
-use muster_wire::token::claims::PermissionTemplate;
+use muster_wire::token::claims::{AccountLimits, PermissionTemplate};
 use muster_wire::token::permission::find_permission;
 use muster_wire::token::scope::CallerGrant;
 
@@ -28,7 +29,7 @@ fn nodes_can_only_reply_register_and_use_permits() {
         "$JS.API.DIRECT.GET.KV_PERMITS",
         "$JS.API.DIRECT.GET.KV_TRUST.$KV.TRUST.account",
         "$JS.API.DIRECT.GET.KV_TRUST.$KV.TRUST.head",
-        "$JS.API.DIRECT.GET.KV_TRUST.$KV.TRUST.token.{{name()}}",
+        "$JS.API.DIRECT.GET.KV_TOKENS.$KV.TOKENS.{{name()}}",
         "$JS.API.DIRECT.GET.KV_REQUESTS.$KV.REQUESTS.*",
         "_CONFIRM",
     ]);
@@ -109,10 +110,10 @@ fn only_a_service_can_publish_what_it_can_subscribe_to() {
     assert_eq!(
         overlaps(&UserRole::Service.permission_template(&[name("fleet")])),
         [
-            "fleet.*.*.all & fleet.*.*.all",
-            "fleet.*.*.node.> & fleet.*.*.node.{{name()}}",
-            "fleet.*.*.ref.> & fleet.*.*.ref.{{name()}}",
-            "fleet.*.*.any & fleet.*.*.any",
+            "fleet.{{tag(agent)}}.> & fleet.*.*.all",
+            "fleet.{{tag(agent)}}.> & fleet.*.*.node.{{name()}}",
+            "fleet.{{tag(agent)}}.> & fleet.*.*.ref.{{name()}}",
+            "fleet.{{tag(agent)}}.> & fleet.{{tag(service)}}.*.any",
             "_R.*.*.{{name()}} & _R.{{subject()}}.>",
             "_B.{{name()}} & _B.>",
         ]
@@ -198,4 +199,15 @@ fn permission_names_its_template_line_and_its_pattern() {
     assert!(find_permission(&template.subscribe, &node.claims(), own).is_some());
     let foreign = "fleet.rpcutil.ping.node.db2.acme.net";
     assert!(find_permission(&template.subscribe, &node.claims(), foreign).is_none());
+}
+
+/// All buckets at their limits, on three servers, fit in the account's storage: a full bucket takes no space from another one. A server offers 2 GiB.
+#[test]
+fn all_buckets_at_their_limits_fit_in_the_account() {
+    let sum: u64 = ALL_BUCKETS.iter().map(|bucket| bucket.max_bytes).sum();
+    let account = AccountLimits::with_jetstream().disk_storage.unwrap().cast_unsigned();
+    assert!(3 * sum <= account && account < 2 << 30, "{sum} {account}");
+    for bucket in ALL_BUCKETS {
+        assert!(bucket.max_bytes >= 2 * u64::from(bucket.max_value_bytes), "{}", bucket.name);
+    }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use muster_wire::Millis;
 use muster_wire::identity::{Identity, SubjectName};
 use muster_wire::reply::Reply;
-use muster_wire::request::{Request, RequestTarget};
+use muster_wire::request::{NodeFilter, Request, RequestTarget};
 use muster_wire::sign::{EnvelopeKind, ExpectedAnswer, Signer, sign_envelope};
 use muster_wire::status::ReplyStatus;
 use muster_wire::subject::RequestAddress;
@@ -171,6 +171,7 @@ pub(crate) fn request(nodes: &[&str]) -> Request {
         agent: name("puppetral"),
         action: name("do"),
         target: RequestTarget::Nodes(nodes),
+        filter: NodeFilter::default(),
         issued_at: NOW,
         ttl: 60_000,
         timeout: None,

@@ -22,6 +22,7 @@ fn nodes(names: &[&str]) -> BTreeSet<Identity> {
 
 fn header(id: &str) -> JobHeader {
     JobHeader {
+        filter: muster_filter::NodeFilter::default(),
         schema: JOB_LINES_SCHEMA.to_owned(),
         id: id.to_owned(),
         name: None,

@@ -24,7 +24,7 @@ fn answer(node: &str, code: u8, data: &Value) -> Box<ReceivedReply> {
         reply: serde_json::from_value(reply).unwrap(),
         after: Duration::from_millis(20),
         arrived: 1_767_225_600_000,
-        sender_role: muster_wire::token::UserRole::Node,
+        rights: Vec::new(),
         verifying: Duration::from_micros(100),
     })
 }

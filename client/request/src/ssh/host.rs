@@ -103,7 +103,7 @@ mod tests {
         ] {
             assert_eq!(SshAddress::from_fact(Some(&json!(text))).unwrap().to_string(), expected);
         }
-        assert_eq!(SshAddress::parse("::1").unwrap().before_path(), "[::1]");
+        assert_eq!(SshAddress::parse("2001:db8::1").unwrap().before_path(), "[2001:db8::1]");
     }
 
     /// Part of the table of injections: a node sets its own facts.

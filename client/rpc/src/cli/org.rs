@@ -9,7 +9,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
 use muster_organisation::PrincipalKind;
 use muster_wire::identity::{Identity, SubjectName};
-use muster_wire::token::scope;
+use muster_wire::token::{ServiceRight, scope};
 
 use super::lifetime;
 use super::lifetime::CredentialExpiry;
@@ -128,8 +128,11 @@ pub enum OrgAddCommand {
     Node(AddNodeArgs),
     /// Create credentials for a central service, which sends and executes requests
     #[command(after_help = "Examples:
-  rpc org add service directory")]
-    Service(CredentialArgs),
+  rpc org add service directory1 --serve directory
+  rpc org add service central1 --serve directory --serve schedule
+
+`rpc provision host` creates the credentials of a provisioner.")]
+    Service(AddServiceArgs),
     /// Create credentials for a service that enrols new machines
     #[command(after_help = "Examples:
   rpc org add enroller provisioner
@@ -179,6 +182,17 @@ pub struct AddUserArgs {
     /// Directory for the files that the user's machine needs: rpc.toml, credentials, account token, TLS authority
     #[arg(long, value_name = "DIR")]
     pub bundle: Option<PathBuf>,
+}
+
+/// `rpc org add service`.
+#[derive(Debug, Args)]
+pub struct AddServiceArgs {
+    /// Options for all kinds of credentials.
+    #[command(flatten)]
+    pub credentials: CredentialArgs,
+    /// What the service may serve: directory, schedule or provision; repeatable
+    #[arg(long = "serve", value_name = "SERVICE", required = true)]
+    pub rights: Vec<ServiceRight>,
 }
 
 /// `rpc org add node`.

@@ -165,7 +165,9 @@ async fn ask_action(
     }
     let progress = ProgressReporter::new(cx.printer, !form.is_json() && !args.output.no_progress);
     let mut found = if let Some(nodes) = nodes {
-        DiscoveredNodes::from_names(nodes)
+        let filter = earlier_job.as_ref().map(|earlier| earlier.job.header.filter.clone());
+        let filter = filter.unwrap_or_default();
+        DiscoveredNodes { filter, ..DiscoveredNodes::from_names(nodes) }
     } else {
         fleet.discover_nodes(&target, &progress).await?
     };
@@ -178,11 +180,12 @@ async fn ask_action(
     }
     let mut request = build_fleet_request(&args, &plan, (form, earlier_job.as_ref()), cx);
     request.approval = approval;
-    fleet.check_request_size(&request, &found.nodes)?;
+    fleet.check_request_size(&request, &found)?;
     confirm_request(&request, (&found.nodes, &target), &args, &settings, cx).await?;
     let candidate = JobCandidate {
         request: &request,
         nodes: &found.nodes,
+        filter: &found.filter,
         fleet: &fleet,
         target: &target,
         earlier_job: earlier_job.as_ref(),
@@ -281,7 +284,7 @@ impl PendingRequest<'_> {
         let count = self.found.nodes.len();
         let sending = self.fleet.send_without_waiting(
             &self.request,
-            self.found.nodes,
+            self.found,
             delivery,
             &mut self.recorder,
         );

@@ -13,6 +13,7 @@ pub fn outcome_words(status: ReplyStatus, reason: Option<&ReplyReason>) -> &'sta
         Some(ReplyReason::Denied { .. }) => "Denied",
         Some(ReplyReason::Expired { .. }) => "Expired",
         Some(ReplyReason::Oversized { .. }) => "Too large",
+        Some(ReplyReason::NotMatched) => "Not matched",
         Some(ReplyReason::Cancelled) => "Cancelled",
         Some(ReplyReason::Broken) => "Agent error",
         Some(ReplyReason::Stopping) => "Daemon stopping",

@@ -35,7 +35,9 @@ exec { 'scheduled work':
 /// Starts the scheduler, with a policy that permits the operator everything.
 async fn start_scheduler(nodes: &MachineNodes) {
     let operator = &nodes.operator;
-    operator.run_successfully(&["org", "add", "service", "scheduler1"]).await;
+    operator
+        .run_successfully(&["org", "add", "service", "scheduler1", "--serve", "schedule"])
+        .await;
     let creds = operator.path("acme/creds/services/scheduler1.creds");
     nodes.machines.copy(SCHEDULER, &creds, "/etc/muster/scheduler1.creds").await;
     let policy = "policy default deny\\nallow\\t*\\t*\\t*\\t*\\n";

@@ -36,7 +36,9 @@ impl SshMachines {
             nodes.machines.sh(machine, &script).await;
         }
         let operator = &nodes.operator;
-        operator.run_successfully(&["org", "add", "service", "directory1"]).await;
+        operator
+            .run_successfully(&["org", "add", "service", "directory1", "--serve", "directory"])
+            .await;
         let creds = operator.path("acme/creds/services/directory1.creds");
         nodes.machines.copy("m1", &creds, "/etc/muster/directory1.creds").await;
         let policy = "policy default deny\\nallow\\t*\\t*\\t*\\t*\\n";

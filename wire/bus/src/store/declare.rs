@@ -98,7 +98,7 @@ impl Bus {
             return Ok(BucketDeclaration::Created(count));
         };
         let count = replicas.target(current.num_replicas);
-        let repaired = repaired_config(&current, stream_config(definition, count));
+        let repaired = repaired_config(definition, &current, stream_config(definition, count));
         let changes = changed_settings(&current, &repaired);
         if repaired != current {
             let updated = jetstream.update_stream(&repaired).await;
@@ -163,9 +163,7 @@ fn stream_config(definition: &BucketDefinition, replicas: usize) -> Config {
         subjects: vec![subject::bucket_key(definition.name, ">")],
         max_messages_per_subject: 1,
         max_message_size: i32::try_from(definition.max_value_bytes).unwrap_or(i32::MAX),
-        max_bytes: definition
-            .max_bytes
-            .map_or(-1, |bytes| i64::try_from(bytes).unwrap_or(i64::MAX)),
+        max_bytes: definition.max_bytes.cast_signed(),
         max_age: definition.max_age.unwrap_or_default(),
         discard: DiscardPolicy::New,
         storage: StorageType::File,
@@ -187,13 +185,15 @@ fn stream_config(definition: &BucketDefinition, replicas: usize) -> Config {
 
 /// The configuration of an existing stream with all required rules. No change removes a value that is in use: at a lower limit of values or
 /// bytes the broker refuses new writes, and limits that were raised stay.
-fn repaired_config(current: &Config, expected: Config) -> Config {
+fn repaired_config(definition: &BucketDefinition, current: &Config, expected: Config) -> Config {
+    let is_former = definition.former_max_bytes.map(u64::cast_signed) == Some(current.max_bytes);
+    let max_bytes = if is_former { 0 } else { current.max_bytes };
     Config {
         description: expected.description,
         subjects: expected.subjects,
         max_messages_per_subject: expected.max_messages_per_subject,
         max_message_size: expected.max_message_size,
-        max_bytes: higher_limit(current.max_bytes, expected.max_bytes),
+        max_bytes: higher_limit(max_bytes, expected.max_bytes),
         max_age: higher_limit(current.max_age, expected.max_age),
         num_replicas: expected.num_replicas,
         // The placement of an adopted bucket would permit one server only.
@@ -249,7 +249,7 @@ fn changed_settings(current: &Config, repaired: &Config) -> Vec<BucketSettingCha
 mod tests {
     use std::time::Duration;
 
-    use muster_wire::stores::PERMITS_BUCKET;
+    use muster_wire::stores::{PERMITS_BUCKET, TRUST_BUCKET};
 
     use super::{BucketReplicas, changed_settings, repaired_config, stream_config};
 
@@ -260,7 +260,7 @@ mod tests {
         lower.max_bytes = 1024;
         lower.max_age = Duration::from_mins(1);
         lower.num_replicas = 1;
-        let repaired = repaired_config(&lower, expected.clone());
+        let repaired = repaired_config(&PERMITS_BUCKET, &lower, expected.clone());
         assert_eq!(repaired, expected);
         let changes: Vec<String> =
             changed_settings(&lower, &repaired).iter().map(ToString::to_string).collect();
@@ -270,11 +270,15 @@ mod tests {
         );
         let mut raised = expected.clone();
         (raised.max_bytes, raised.max_age) = (i64::MAX, Duration::from_hours(100));
-        assert_eq!(repaired_config(&raised, expected.clone()), raised);
+        assert_eq!(repaired_config(&PERMITS_BUCKET, &raised, expected.clone()), raised);
         assert_eq!(changed_settings(&raised, &raised), []);
         let mut unlimited = expected.clone();
         (unlimited.max_bytes, unlimited.max_age) = (-1, Duration::ZERO);
-        assert_eq!(repaired_config(&unlimited, expected.clone()), expected);
+        assert_eq!(repaired_config(&PERMITS_BUCKET, &unlimited, expected.clone()), expected);
+        let expected = stream_config(&TRUST_BUCKET, 3);
+        let mut former = expected.clone();
+        former.max_bytes = 96 * 1024 * 1024;
+        assert_eq!(repaired_config(&TRUST_BUCKET, &former, expected.clone()), expected);
     }
 
     #[test]

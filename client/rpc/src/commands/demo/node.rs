@@ -10,6 +10,7 @@ use muster_organisation::{
 use muster_secret::files;
 use muster_wire::Millis;
 use muster_wire::identity::Identity;
+use muster_wire::token::ServiceRight;
 use serde_json::{Value, json};
 
 use super::DemoError;
@@ -80,6 +81,7 @@ pub fn make_node(
             .map_err(|error| OrganisationError::Name(error.to_string()))?;
         let spec = CredentialSpec {
             out: Some(directory.join(DIRECTORY_CREDS)),
+            tags: ServiceRight::tags(&[ServiceRight::Directory]),
             ..credential_spec(PrincipalKind::Service, &service)
         };
         files::create_private_directory(directory)?;

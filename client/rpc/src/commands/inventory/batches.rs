@@ -81,6 +81,7 @@ impl InventoryQuery {
         mut handle_reply: impl FnMut(&NodeReply) -> Result<Result<(), UnusableReplyError>>,
     ) -> Result<RequestStats> {
         let Self { fleet, schemas, found } = self;
+        let filter = found.filter;
         let plan = plan_action(&schemas, (RPCUTIL_AGENT, "inventory"), &[])?;
         let mut total = RequestStats {
             discovered: found.nodes.len(),
@@ -91,7 +92,9 @@ impl InventoryQuery {
         progress.observe(RequestEvent::CallsStarted(found.nodes.len()));
         let nodes: Vec<Identity> = found.nodes.into_iter().collect();
         for chunk in nodes.chunks(BATCH_NODES) {
-            let batch = DiscoveredNodes::from_names(chunk.iter().cloned().collect());
+            let nodes = chunk.iter().cloned().collect();
+            let batch =
+                DiscoveredNodes { filter: filter.clone(), ..DiscoveredNodes::from_names(nodes) };
             let no_progress = ProgressReporter::new(cx.printer, false);
             let mut report = ask_nodes(&fleet, &plan, batch, &no_progress).await?;
             report.replies.sort_by(|a, b| a.node.cmp(&b.node));

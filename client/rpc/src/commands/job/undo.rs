@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 
+use muster_filter::NodeFilter;
 use muster_jobs::{JobStore, SavedJob, SavedJobError};
 use muster_request::{
     AgentSchemas, DiscoveredNodes, FleetConnection, FleetRequest, JobRecorder, RequestPlan,
@@ -65,6 +66,7 @@ async fn undo_job(
     let candidate = JobCandidate {
         request: &FleetRequest { timeout: args.timeout, ..FleetRequest::new(plan) },
         nodes: &nodes,
+        filter: &NodeFilter::default(),
         fleet: &fleet,
         target: &target,
         earlier_job: None,

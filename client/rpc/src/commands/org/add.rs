@@ -9,6 +9,7 @@ use muster_organisation::{
 };
 use muster_wire::identity::SubjectName;
 use muster_wire::limits::MAX_NODE_TOKEN_SECONDS;
+use muster_wire::token::ServiceRight;
 use muster_wire::token::scope::CallerGrant;
 
 use super::{names, push};
@@ -36,7 +37,10 @@ pub async fn run(args: OrgAddCommand, cx: CommandContext<'_>) -> CommandResult {
         OrgAddCommand::Node(args) => {
             (PrincipalKind::Node, args.credentials, Vec::new(), args.bundle)
         }
-        OrgAddCommand::Service(args) => (PrincipalKind::Service, args, Vec::new(), None),
+        OrgAddCommand::Service(args) => {
+            let tags = ServiceRight::tags(&args.rights);
+            (PrincipalKind::Service, args.credentials, tags, None)
+        }
         OrgAddCommand::Enroller(args) => (PrincipalKind::Enroller, args, Vec::new(), None),
         OrgAddCommand::Leaf(args) => return add_leaf(args, cx).await,
     };

@@ -18,6 +18,9 @@ pub async fn run(args: &OrgPushArgs, cx: CommandContext<'_>) -> CommandResult {
     match organisation.declare_stores(args.replicas.map(usize::from), unix_millis_now()).await {
         Ok(changes) => {
             print_store_changes(&changes, printer);
+            if changes.is_empty() {
+                printer.print_message("the stores are up to date");
+            }
             push_names(organisation, printer).await?;
             renew_tokens(organisation, printer).await?;
         }
@@ -26,8 +29,21 @@ pub async fn run(args: &OrgPushArgs, cx: CommandContext<'_>) -> CommandResult {
             error_chain(&error)
         )),
     }
-    publish_account(organisation, printer).await;
-    Ok(CommandExitCode::Passed)
+    warn_of_services(organisation, printer)?;
+    publish_account(organisation, printer).await
+}
+
+/// Names services whose credentials are of an earlier version and name no right: the broker refuses what they serve.
+fn warn_of_services(organisation: &Organisation, printer: &OutputPrinter) -> Result<()> {
+    for name in organisation.services_without_rights(unix_millis_now())? {
+        printer.print_warning(format_args!(
+            "the credentials of the service {name} have no right, and the broker refuses what it serves"
+        ));
+        printer.print_hint(format_args!(
+            "run `rpc org add service {name} --renew --serve directory` (or schedule, provision), and give it the new file"
+        ));
+    }
+    Ok(())
 }
 
 /// Prints what was changed of the stores.
@@ -49,9 +65,6 @@ fn print_store_changes(changes: &[StoreChange], printer: &OutputPrinter) {
                 ));
             }
         }
-    }
-    if changes.is_empty() {
-        printer.print_message("the stores are up to date");
     }
 }
 
@@ -109,19 +122,28 @@ pub async fn push_account_tokens(
     printer: &OutputPrinter,
 ) -> CommandResult {
     push_to_broker(organisation, printer).await?;
-    publish_account(organisation, printer).await;
-    Ok(CommandExitCode::Passed)
+    publish_account(organisation, printer).await
 }
 
-/// Publishes the fleet's token for nodes and callers. A broker without that bucket still rejects revoked principals itself.
-pub(super) async fn publish_account(organisation: &Organisation, printer: &OutputPrinter) {
-    if let Err(error) = organisation.publish_account(unix_millis_now()).await {
-        printer.print_warning(format_args!(
-            "cannot publish the account's token to nodes and callers: {}",
-            error_chain(&error)
-        ));
-        printer.print_hint("the broker needs JetStream; run `rpc org push` to create the stores");
-    }
+/// Publishes the fleet's token for nodes and callers. The exit code reports a failure: the broker rejects revoked principals itself, but nodes still
+/// execute a request of theirs that somebody else passes on.
+pub(super) async fn publish_account(
+    organisation: &Organisation,
+    printer: &OutputPrinter,
+) -> CommandResult {
+    let error = match organisation.publish_account(unix_millis_now()).await {
+        Ok(created) => {
+            print_store_changes(&created, printer);
+            return Ok(CommandExitCode::Passed);
+        }
+        Err(error) => error,
+    };
+    printer.print_error(format_args!(
+        "the broker has the account's token, but nodes and callers do not: {}",
+        error_chain(&error)
+    ));
+    printer.print_hint("run `rpc org push` until it ends with code 0; the broker needs JetStream");
+    Ok(CommandExitCode::Local)
 }
 
 /// Adds the role of leaf nodes to the account token if it is missing, and pushes it. If the broker cannot be reached, a later push does so.

@@ -160,7 +160,14 @@ async fn push_revocation(
     revoked_keys: &[RevokedKey],
     printer: &OutputPrinter,
 ) -> CommandResult {
-    match super::push::push_account_tokens(organisation, printer).await {
+    let is_of_fleet = revoked_keys.iter().any(|revoked| revoked.realm == AccountRealm::Fleet);
+    let pushed = if is_of_fleet {
+        super::push::push_account_tokens(organisation, printer).await
+    } else {
+        // Enrollers get the token of their account from the broker.
+        super::push::push_to_broker(organisation, printer).await.map(|()| CommandExitCode::Passed)
+    };
+    match pushed {
         Err(error) => {
             let Some(PushError::Bus(cause)) = error.downcast_ref() else {
                 return Err(error);

@@ -117,7 +117,7 @@ async fn start_rotation(
     if kind == PrincipalKind::Node {
         sign_node_tokens(organisation, printer).await?;
     }
-    push::publish_account(organisation, printer).await;
+    let exit = push::publish_account(organisation, printer).await?;
     let now = unix_millis_now();
     let outdated = organisation.names_of_old_keys(kind, now)?;
     print_names(&outdated, "need new credentials", printer);
@@ -125,7 +125,7 @@ async fn start_rotation(
         PrincipalKind::Node => "connected nodes get their new tokens within a minute; replace the key of the provisioner's host, then run `rpc org rotate node --finish`".to_owned(),
         kind => format!("create new credentials with `rpc org add ... --renew` and install them, then run `rpc org rotate {kind} --finish`"),
     });
-    Ok(CommandExitCode::Passed)
+    Ok(exit)
 }
 
 /// Signs a new token for each node. The tokens must be in the trust bucket before the new account token is: nodes look for theirs at that moment.

@@ -5,6 +5,7 @@ use muster_organisation::bundle::{PROVISIONER_HOME, name};
 use muster_organisation::{CredentialSpec, OrganisationError, PrincipalKind, bundle};
 use muster_wire::enrol::TokenGrant;
 use muster_wire::identity::Identity;
+use muster_wire::token::ServiceRight;
 use uuid::Uuid;
 
 use crate::cli::provision::{BootstrapTokenArgs, ProvisionHostArgs, ProvisionReleaseArgs};
@@ -59,17 +60,21 @@ pub async fn create_host_files(args: ProvisionHostArgs, cx: CommandContext<'_>) 
     let lock = organisation.lock()?;
     newcomers::add_account(&mut organisation, &lock, printer).await?;
     let credentials = [
-        (PrincipalKind::Service, name::SERVICE_CREDS),
-        (PrincipalKind::Enroller, name::NEWCOMERS_CREDS),
+        (
+            PrincipalKind::Service,
+            name::SERVICE_CREDS,
+            ServiceRight::tags(&[ServiceRight::Provision]),
+        ),
+        (PrincipalKind::Enroller, name::NEWCOMERS_CREDS, Vec::new()),
     ];
     if !args.renew {
-        bundle::require_absent(&args.out, &credentials.map(|(_, file)| file))?;
+        bundle::require_absent(&args.out, &[name::SERVICE_CREDS, name::NEWCOMERS_CREDS])?;
     }
-    for (kind, file) in credentials {
+    for (kind, file, tags) in credentials {
         let spec = CredentialSpec {
             kind,
             name: args.name.clone(),
-            tags: Vec::new(),
+            tags,
             expires: args.expires,
             renew: args.renew,
             out: Some(args.out.join(file)),

@@ -53,6 +53,7 @@ pub fn remaining_rollout(
     let spec = PuppetRolloutSpec {
         limits: remaining_limits(job, &runs, left.len()),
         runs: left,
+        filter: job.header.filter.clone(),
         data: job.header.inputs.clone(),
         rollout: job_limit(job).map(|_| Uuid::now_v7()),
         silence,

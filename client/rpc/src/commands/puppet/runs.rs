@@ -134,7 +134,7 @@ async fn run_round(
     if target.filter.identities_exact().is_none() {
         cx.remember_found(&target, &found.nodes);
     }
-    let none_found = found.nodes.is_empty();
+    let (none_found, filter) = (found.nodes.is_empty(), found.filter.clone());
     let mut runs =
         PuppetRunsReport { limit, started: unix_millis_now(), ..PuppetRunsReport::default() };
     let nodes = if rollout.enabled_only && !none_found {
@@ -179,6 +179,7 @@ async fn run_round(
     let candidate = JobCandidate {
         request: &request,
         nodes: &nodes,
+        filter: &filter,
         fleet: &fleet,
         target: &target,
         earlier_job: None,
@@ -194,6 +195,7 @@ async fn run_round(
     let spec = PuppetRolloutSpec {
         limits: RolloutLimits { concurrency, ..rollout.limits },
         runs: order,
+        filter,
         data: plan.data.clone(),
         rollout: rollout.limit.map(|_| Uuid::now_v7()),
         silence: options.deadline,

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use muster_base::{duration_millis, error_chain, unix_millis_now};
+use muster_filter::NodeFilter;
 use muster_jobs::{JOB_LINES_SCHEMA, JobHeader, JobJournal, JobPacing, JobStore, new_job_id};
 use muster_request::{
     FleetConnection, FleetRequest, FleetRequestError, RequestPlan, TargetSelection,
@@ -20,6 +21,8 @@ pub struct JobCandidate<'a> {
     pub request: &'a FleetRequest<'a>,
     /// The nodes.
     pub nodes: &'a BTreeSet<Identity>,
+    /// What each of them must match when it gets the request.
+    pub filter: &'a NodeFilter,
     /// The connection to the fleet.
     pub fleet: &'a FleetConnection,
     /// The selection of the nodes.
@@ -83,6 +86,7 @@ fn job_header(candidate: &JobCandidate<'_>, name: Option<&SubjectName>) -> JobHe
         sensitive: sensitive.cloned().collect(),
         target: candidate.target.filter.explain(),
         nodes: candidate.nodes.clone(),
+        filter: candidate.filter.clone(),
         shaping: JobPacing {
             canary: u32::try_from(rollout.canary).unwrap_or(u32::MAX),
             batch: rollout.batch.map(|amount| amount.to_string()),

@@ -87,6 +87,14 @@ fn ambiguous_name_requires_the_kind_option() {
     assert!(talk(&unknown).contains("`nobody`"));
 }
 
+/// What `rpc org add` needs for this kind besides the name.
+pub(super) fn more_options(kind: &str) -> &'static [&'static str] {
+    match kind {
+        "service" => &["--serve", "directory"],
+        _ => &[],
+    }
+}
+
 /// Policies identify callers by name: a service with the name of a user would have that user's permissions.
 #[test]
 fn name_is_reserved_for_its_kind_until_revoked() {
@@ -94,10 +102,11 @@ fn name_is_reserved_for_its_kind_until_revoked() {
     let kinds = ["user", "node", "service"];
     for owner in kinds {
         let name = format!("{owner}-1");
-        world.ok(&["org", "add", owner, &name, "--expires", "1s"]);
+        let add = ["org", "add", owner, &name, "--expires", "1s"];
+        world.ok(&[&add, more_options(owner)].concat());
         for other in kinds.into_iter().filter(|kind| *kind != owner) {
             for more in [&[][..], &["--renew"]] {
-                let add = [&["org", "add", other, &name], more].concat();
+                let add = [&["org", "add", other, &name], more_options(other), more].concat();
                 let refused = world.rpc(&add);
                 let told = talk(&refused);
                 assert_eq!(refused.status.code(), Some(1), "{add:?}: {told}");
@@ -112,7 +121,7 @@ fn name_is_reserved_for_its_kind_until_revoked() {
     }
     assert_eq!(world.states().len(), kinds.len(), "a refused command issued credentials");
     world.rpc(&["org", "revoke", "user-1", "--yes"]);
-    world.ok(&["org", "add", "service", "user-1"]);
+    world.ok(&["org", "add", "service", "user-1", "--serve", "directory"]);
 }
 
 /// Runs one command under a umask.

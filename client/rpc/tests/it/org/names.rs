@@ -7,13 +7,14 @@ use muster_bus::{Bus, NameStore};
 use muster_enrol::NameEntry;
 use muster_wire::identity::Identity;
 use muster_wire::limits::MAX_NODE_TOKEN_SECONDS;
-use muster_wire::stores::{PROVISION_BUCKET, TRUST_BUCKET, renewed_token_key};
+use muster_wire::stores::{PROVISION_BUCKET, TOKENS_BUCKET};
 use muster_wire::token::claims::{TokenClaims, UserClaims};
 use muster_wire::token::decode::decode_token;
 use muster_wire::token::{AccountTrust, KeyKind, KeyPair, PublicKey, UserCredentials};
 use serde_json::json;
 
 use super::broker::{Broker, nats_server};
+use super::files::more_options;
 use super::mass_revocation::{await_state, start_daemon};
 use super::world::{World, pair, talk};
 
@@ -32,7 +33,7 @@ impl Fleet {
         let world = World::new(&["--no-tls", "--port", "1"]);
         world.ok(&["org", "add", "node", "web1.acme.net"]);
         world.ok(&["org", "add", "user", "rip"]);
-        world.ok(&["org", "add", "service", "directory"]);
+        world.ok(&["org", "add", "service", "directory", "--serve", "provision"]);
         let program = nats_server();
         let broker = Broker::start(&program, &world, true).await;
         world.ok(&["org", "add", "enroller", "provisioner"]);
@@ -64,8 +65,8 @@ impl Fleet {
 
     /// The claims of the renewed token that a node of this name fetches.
     async fn token(&self, name: &str) -> Option<TokenClaims<UserClaims>> {
-        let tokens = self.bus.bucket(TRUST_BUCKET.name);
-        let entry = tokens.get(&renewed_token_key(name)).await.unwrap();
+        let tokens = self.bus.bucket(TOKENS_BUCKET.name);
+        let entry = tokens.get(name).await.unwrap();
         let token = String::from_utf8(entry?.value?.to_vec()).unwrap();
         let decoded = decode_token::<UserClaims>(&token).unwrap();
         Some(decoded.unverified_claims().clone())
@@ -110,7 +111,7 @@ async fn names_are_stored_before_credentials_are_issued() {
     assert!(fleet.names.issued_at().await.unwrap().is_some());
     for kind in ["node", "user", "service"] {
         let name = format!("{kind}-2");
-        fleet.world.ok(&["org", "add", kind, &name]);
+        fleet.world.ok(&[&["org", "add", kind, &name], more_options(kind)].concat());
         assert!(fleet.entry(&name).await.is_some(), "{name}");
     }
     // A push restores entries that the store lost.
@@ -127,7 +128,7 @@ async fn no_credentials_are_issued_for_an_unreserved_name() {
     fleet.world.ok(&["org", "push"]);
     let enrolled = fleet.enrol("web2.acme.net").await;
     for kind in ["node", "user", "service"] {
-        let add = ["org", "add", kind, "web2.acme.net"];
+        let add = [&["org", "add", kind, "web2.acme.net"], more_options(kind)].concat();
         fleet.refused(&add, &enrolled.to_string());
     }
     let before = fleet.world.states();
@@ -236,8 +237,8 @@ async fn push_renews_due_tokens_and_a_revocation_covers_renewed_tokens() {
     let first = fleet.entry(name).await.unwrap();
     let issued = fleet.token(name).await.unwrap();
     // A push republishes tokens that the bucket lost.
-    let tokens = fleet.bus.bucket(TRUST_BUCKET.name);
-    tokens.delete(&renewed_token_key(name)).await.unwrap();
+    let tokens = fleet.bus.bucket(TOKENS_BUCKET.name);
+    tokens.delete(name).await.unwrap();
     push_until(&fleet, name).await;
     let renewed = fleet.token(name).await.unwrap();
     assert_eq!(renewed.sub, first.key);
@@ -268,12 +269,12 @@ async fn push_renews_due_tokens_and_a_revocation_covers_renewed_tokens() {
 async fn push_signs_no_node_token_for_a_stolen_service_key() {
     let fleet = Fleet::new().await;
     fleet.world.ok(&["org", "push"]);
-    let add = ["org", "add", "service", "thief", "--expires", "9s"];
+    let add = ["org", "add", "service", "thief", "--serve", "provision", "--expires", "9s"];
     fleet.world.ok(&add);
     let creds = fs::read_to_string(fleet.world.org().join("creds/services/thief.creds")).unwrap();
     let creds = UserCredentials::parse(&creds).unwrap();
     let names = fleet.bus.bucket(PROVISION_BUCKET.name);
-    let tokens = fleet.bus.bucket(TRUST_BUCKET.name);
+    let tokens = fleet.bus.bucket(TOKENS_BUCKET.name);
     for name in ["web8.acme.net", "web9.acme.net"] {
         let entry = json!({
             "identity": name,
@@ -286,7 +287,7 @@ async fn push_signs_no_node_token_for_a_stolen_service_key() {
     }
     // Under the name of a node, and under its own.
     let own = creds.jwt().to_owned();
-    let keys = ["web9.acme.net", "thief"].map(renewed_token_key);
+    let keys = ["web9.acme.net", "thief"];
     for key in &keys {
         tokens.put(key, own.clone().into()).await.unwrap();
     }

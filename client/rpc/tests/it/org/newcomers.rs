@@ -141,7 +141,7 @@ fn newcomer_key(world: &World, name: &str) -> String {
 async fn bootstrap_token_permits_enrolment_requests_only() {
     let program = nats_server();
     let world = World::new(&["--no-tls", "--port", "1"]);
-    world.ok(&["org", "add", "service", "provisioner"]);
+    world.ok(&["org", "add", "service", "provisioner", "--serve", "provision"]);
     world.ok(&["org", "add", "node", "web1.acme.net"]);
     world.ok(&["org", "add", "enroller", "provisioner"]);
     for name in ["one", "two"] {

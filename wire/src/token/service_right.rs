@@ -1,0 +1,100 @@
+//! What the token of a service permits it to serve, as tags of the token.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::scope::CallerGrant;
+use crate::stores;
+
+/// A central service. The key of a service serves what its token names, and nothing else: the broker permits only the subjects of these rights, and a
+/// caller accepts an answer for a service only from a token with the right.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum ServiceRight {
+    /// Answers for the agent `directory`, reads the records of nodes, and notes which of them it forgets.
+    Directory,
+    /// Answers for the agent `schedule`, keeps schedules, and requests their actions.
+    Schedule,
+    /// Provisions nodes: keeps their state, the register of names and renewed tokens of nodes, and sends requests to nodes.
+    Provision,
+}
+
+/// The text is not the right of a service.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not a service; use directory, schedule or provision")]
+pub struct UnknownServiceRight(String);
+
+impl ServiceRight {
+    /// All rights.
+    pub const ALL: [Self; 3] = [Self::Directory, Self::Schedule, Self::Provision];
+
+    /// The right's identifier: the name of the agent, if the service has one.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Directory => "directory",
+            Self::Schedule => "schedule",
+            Self::Provision => "provision",
+        }
+    }
+
+    /// The right to answer for this agent; `None` for an agent that no service has.
+    pub fn of_agent(agent: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|right| right.as_str() == agent)
+    }
+
+    /// Whether a token with these tags has the right.
+    pub fn is_in(self, tags: &[String]) -> bool {
+        tags.contains(&self.service_tag())
+    }
+
+    /// The tags of a token with these rights, sorted. They are the values of the placeholders in the scope of services:
+    ///
+    /// - `service`: agents for which it answers;
+    /// - `read`: buckets that it may list and watch;
+    /// - the right's own name, with the value `>`: keys that it may write;
+    /// - `agent`: requests that it may send, as for a caller.
+    pub fn tags(rights: &[Self]) -> Vec<String> {
+        let mut tags: Vec<String> = rights.iter().flat_map(|right| right.own_tags()).collect();
+        tags.sort();
+        tags.dedup();
+        tags
+    }
+
+    fn service_tag(self) -> String {
+        format!("service:{self}")
+    }
+
+    fn own_tags(self) -> Vec<String> {
+        let nodes = stores::NODES_BUCKET;
+        let (buckets, requests) = match self {
+            // A further run of Puppet waits for other nodes until a directory tells it that they match.
+            Self::Directory => (
+                vec![nodes, stores::FORGOTTEN_BUCKET],
+                "again".parse().unwrap_or(CallerGrant::Everything),
+            ),
+            Self::Schedule => (
+                vec![nodes, stores::FORGOTTEN_BUCKET, stores::SCHEDULES_BUCKET],
+                CallerGrant::Everything,
+            ),
+            Self::Provision => (
+                vec![nodes, stores::PROVISION_BUCKET, stores::TOKENS_BUCKET],
+                CallerGrant::Everything,
+            ),
+        };
+        let mut tags = vec![self.service_tag(), format!("{self}:>"), requests.to_tag()];
+        tags.extend(buckets.iter().map(|bucket| format!("read:{}", bucket.name)));
+        tags
+    }
+}
+
+impl fmt::Display for ServiceRight {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for ServiceRight {
+    type Err = UnknownServiceRight;
+    fn from_str(word: &str) -> Result<Self, UnknownServiceRight> {
+        Self::of_agent(word).ok_or_else(|| UnknownServiceRight(word.chars().take(24).collect()))
+    }
+}
