@@ -9,6 +9,7 @@ use muster_wire::token::claims::{
     AccountClaims, ScopedKey, SigningKeyEntry, SubjectPermissions, UserClaims,
 };
 use muster_wire::token::decode::{DecodedToken, decode_token};
+use muster_wire::token::permission::expand_scope_line;
 use muster_wire::token::{PublicKey, Seconds};
 use serde::Serialize;
 
@@ -117,7 +118,7 @@ fn principal_document(
     let account = account.map(|trust| &trust.claims().nats);
     let mut scopes = account.into_iter().flat_map(account_scopes);
     let scope = scopes.find(|scope| scope.key == claims.iss);
-    let fill = |subject: &str| fill_subject(subject, &claims.name, &claims.sub, &claims.nats.tags);
+    let fill = |subject: &str| expand_scope_line(subject, &claims);
     let none = || RolePermissions {
         role: "none: the issuer is no longer a signing key of the account".to_owned(),
         ..RolePermissions::default()
@@ -144,19 +145,6 @@ fn role_permissions(scope: &ScopedKey, fill: impl Fn(&str) -> Vec<String>) -> Ro
         subscribe: fill_permissions(&scope.template.subscribe),
         answer: scope.template.resp.is_some(),
     }
-}
-
-/// Resolves a subject template as the broker does. Several tags of one key give several subjects; no tag gives none.
-fn fill_subject(subject: &str, name: &str, key: &PublicKey, tags: &[String]) -> Vec<String> {
-    let filled = subject.replace("{{name()}}", name).replace("{{subject()}}", &key.to_string());
-    let parts = filled.split_once("{{tag(");
-    let parts = parts.and_then(|(before, rest)| Some((before, rest.split_once(")}}")?)));
-    let Some((before, (tag, after))) = parts else {
-        return vec![filled];
-    };
-    let prefix = format!("{tag}:");
-    let values = tags.iter().filter_map(|tag| tag.strip_prefix(&prefix));
-    values.map(|value| format!("{before}{value}{after}")).collect()
 }
 
 fn print_organisation(
@@ -231,23 +219,4 @@ fn print_permissions(permissions: &RolePermissions, printer: &OutputPrinter) -> 
         printer.print_line("    reply         to received messages")?;
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use muster_wire::token::{KeyKind, KeyPair};
-
-    use super::fill_subject;
-
-    #[test]
-    fn templates_are_expanded_as_by_the_broker() {
-        let key = KeyPair::from_raw(KeyKind::User, &[1; 32]).public_key();
-        let tags = ["agent:service".to_owned(), "agent:rpcutil".to_owned(), "team:x".to_owned()];
-        let fill =
-            |subject: &str, tags: &[String]| fill_subject(subject, "web1.acme.net", &key, tags);
-        assert_eq!(fill("m.*.*.node.{{name()}}", &tags), ["m.*.*.node.web1.acme.net"]);
-        assert_eq!(fill("_INBOX.{{subject()}}.>", &tags), [format!("_INBOX.{key}.>")]);
-        assert_eq!(fill("m.{{tag(agent)}}.>", &tags), ["m.service.>", "m.rpcutil.>"]);
-        assert!(fill("m.{{tag(agent)}}.>", &[]).is_empty());
-    }
 }

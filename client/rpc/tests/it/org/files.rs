@@ -87,6 +87,20 @@ fn ambiguous_name_requires_the_kind_option() {
     assert!(talk(&unknown).contains("`nobody`"));
 }
 
+/// As the broker expands them, so that an administrator sees what a service may do.
+#[test]
+fn subjects_of_the_rights_of_a_service_are_shown() {
+    let world = World::new(&["--port", "1"]);
+    world.ok(&["org", "add", "service", "d1", "--serve", "directory"]);
+    let shown = world.ok(&["org", "show", "d1"]);
+    for subject in ["muster.again.>", "muster.directory.*.any", "$KV.FORGOTTEN.>", "_W.NODES.>"] {
+        assert!(shown.contains(subject), "{subject}: {shown}");
+    }
+    for other in ["{{", "SCHEDULES", "PROVISION", "muster.schedule"] {
+        assert!(!shown.contains(other), "{other}: {shown}");
+    }
+}
+
 /// What `rpc org add` needs for this kind besides the name.
 pub(super) fn more_options(kind: &str) -> &'static [&'static str] {
     match kind {
