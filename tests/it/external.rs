@@ -156,7 +156,13 @@ impl AgentFixture {
         replace_file(&path("old.py"), MCOLLECTIVE_SCRIPT, 0o755);
         replace_file(&path("secret"), "x", 0o644);
         replace_file(&path("rogue.json"), &document.to_string(), 0o644);
-        let fixture = Self::load(directory, options).await;
+        let mut fixture = Self::load(directory, options.clone()).await;
+        // The activation check has two seconds. A daemon repeats it, too.
+        while let [problem] = fixture.agent_directory.problems().as_slice()
+            && problem.problem.contains("did not end within")
+        {
+            fixture = Self::load(fixture.directory, options.clone()).await;
+        }
         assert_eq!(fixture.agent_directory.problems(), []);
         fixture
     }
