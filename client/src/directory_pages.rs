@@ -30,20 +30,23 @@ impl DirectoryPages {
         names: impl IntoIterator<Item = &'n str>,
         next: Option<String>,
     ) -> Result<Option<String>, DirectoryError> {
-        let liar = || instance.map(ToString::to_string).unwrap_or_default();
+        let sender = || instance.map(ToString::to_string).unwrap_or_default();
         let before = self.count;
         for name in names {
             if !self.filter.selects_identity(name) {
-                return Err(DirectoryError::OtherNode { instance: liar(), node: name.to_owned() });
+                return Err(DirectoryError::OtherNode {
+                    instance: sender(),
+                    node: name.to_owned(),
+                });
             }
             if self.count > 0 && name <= self.last.as_str() || self.count == MAX_LISTED_NODES {
-                return Err(DirectoryError::Endless(liar()));
+                return Err(DirectoryError::Endless(sender()));
             }
             name.clone_into(&mut self.last);
             self.count += 1;
         }
         if next.as_ref().is_some_and(|next| *next != self.last || self.count == before) {
-            return Err(DirectoryError::Endless(liar()));
+            return Err(DirectoryError::Endless(sender()));
         }
         Ok(next)
     }

@@ -1,7 +1,7 @@
 //! Prepares calls with sensitive inputs, which are sealed for each node. Nodes' keys arrive with every reply; nodes that have never replied are
-//! pinged first. If others named the nodes, all are pinged with the filter of the call, and nothing is sealed for a node that does not match it.
+//! pinged first. A call with a filter pings all its nodes with it, and seals nothing for a node that has not confirmed that it matches.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,13 +20,13 @@ use crate::reply_collector;
 /// Maximum wait for a node's key.
 const KEY_REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
-type PingFuture<'a> = Pin<Box<dyn Future<Output = Result<BTreeSet<Identity>>> + Send + 'a>>;
+type PingFuture<'a> = Pin<Box<dyn Future<Output = Result<BTreeMap<Identity, bool>>> + Send + 'a>>;
 
 /// A call with all keys that it needs.
 pub(crate) struct PreparedCall {
     /// The call; if it has sensitive inputs, only to the nodes with known keys, and to those that do not match its filter, without the inputs.
     pub(crate) call: RpcCall,
-    /// Target nodes whose key is unknown. They receive no request.
+    /// Target nodes whose key is unknown, or that have not confirmed that they match the filter. They receive no request.
     pub(crate) without_key: BTreeSet<Identity>,
 }
 
@@ -44,31 +44,30 @@ pub(crate) async fn prepare_call(
         let inputs = call.sensitive.into_iter().collect::<Vec<_>>().join(", ");
         return Err(ClientError::SecretBroadcast(inputs));
     };
+    let has_filter = !call.filter.is_empty();
     let mut pinged = nodes.clone();
-    if call.filter.is_empty() {
-        pinged.retain(|node| client.node_key(node).is_none());
-    }
-    let not_matched = if pinged.is_empty() {
-        BTreeSet::new()
+    pinged.retain(|node| has_filter || client.node_key(node).is_none());
+    let matches = if pinged.is_empty() {
+        BTreeMap::new()
     } else {
         ping_nodes(client, pinged, call.filter.clone()).await?
     };
     for node in std::mem::take(nodes) {
-        match client.node_key(&node) {
+        match (matches.get(&node), client.node_key(&node)) {
             // It refuses the request, too, and that is shown.
-            _ if not_matched.contains(&node) => drop(nodes.insert(node)),
-            Some(key) => {
+            (Some(false), _) => drop(nodes.insert(node)),
+            (answer, Some(key)) if answer.is_some() || !has_filter => {
                 call.keys.insert(node.clone(), key);
                 nodes.insert(node);
             }
-            None => drop(without_key.insert(node)),
+            _ => drop(without_key.insert(node)),
         }
     }
     Ok(PreparedCall { call, without_key })
 }
 
-/// Pings nodes; their keys are recorded when their replies are verified. Returns those that do not match the filter. Boxed to break the recursion: a ping is a
-/// call, and a call may need keys.
+/// Pings nodes; their keys are recorded when their replies are verified. Returns which nodes match the filter: a node evaluates it before its policy, so a
+/// denial is a confirmation, too. Other failures are left out. Boxed to break the recursion: a ping is a call, and a call may need keys.
 fn ping_nodes(
     client: &Arc<ClientInner>,
     nodes: BTreeSet<Identity>,
@@ -80,17 +79,20 @@ fn ping_nodes(
         let (sender, mut events) = mpsc::channel(16);
         let ping_call = async move { reply_collector::run_call(client, ping, &sender).await };
         let collect = async move {
-            let mut not_matched = BTreeSet::new();
+            let mut matches = BTreeMap::new();
             while let Some(event) = events.recv().await {
-                if let CallEvent::Reply(received) = event
-                    && received.reply.reason == Some(ReplyReason::NotMatched)
-                {
-                    not_matched.insert(received.reply.sender.clone());
-                }
+                let CallEvent::Reply(received) = event else { continue };
+                let is_ok = received.is_ok();
+                match received.reply.reason {
+                    Some(ReplyReason::NotMatched) => matches.insert(received.reply.sender, false),
+                    Some(ReplyReason::Denied { .. }) => matches.insert(received.reply.sender, true),
+                    _ if is_ok => matches.insert(received.reply.sender, true),
+                    _ => None,
+                };
             }
-            not_matched
+            matches
         };
-        let (result, not_matched) = tokio::join!(ping_call, collect);
-        result.map(|()| not_matched)
+        let (result, matches) = tokio::join!(ping_call, collect);
+        result.map(|()| matches)
     })
 }

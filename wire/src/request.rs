@@ -38,7 +38,7 @@ pub struct Request {
     /// The target nodes.
     pub target: RequestTarget,
     /// What each listed node must match besides: the condition for which it was chosen. The node evaluates it itself and refuses the request if it does not
-    /// match, so that nobody who answers a discovery can choose other nodes. Empty if the target is a filter. Nodes of versions without this field refuse the
+    /// match, so that a discovery source cannot add other nodes. Empty if the target is a filter. Nodes of versions without this field refuse the
     /// request.
     #[serde(default, skip_serializing_if = "NodeFilter::is_empty")]
     pub filter: NodeFilter,

@@ -86,7 +86,7 @@ pub enum ReplyReason {
         /// Age of the request by the node's clock, in milliseconds; negative if its issue time is in the future.
         age_ms: i64,
     },
-    /// The request names the node, but the node does not match its filter: it changed since it was found, or whoever named it was wrong.
+    /// The request names the node, but the node does not match its filter: its data changed after discovery, or the discovery source was wrong.
     NotMatched,
     /// The caller cancelled the request.
     Cancelled,

@@ -62,6 +62,7 @@ pub const TOKENS_BUCKET: BucketDefinition = BucketDefinition {
     name: "TOKENS",
     description: "Renewed tokens of nodes",
     max_age: None,
+    // A token has at most 16 KiB; the rest is for headers.
     max_value_bytes: 17 * 1024,
     max_bytes: 64 * MIB,
     former_max_bytes: None,
@@ -80,7 +81,7 @@ pub const REQUESTS_BUCKET: BucketDefinition = BucketDefinition {
 };
 
 /// The newest signed record of each node, under its name: see [`crate::node_record`]. Values do not expire, because a mass expiry would look like a mass
-/// failure. Each node writes one key, and nobody else writes. The size fits 50,000 records of 5.8 KiB.
+/// failure. Each node writes one key, and no other role writes. The size fits 50,000 records of 5.8 KiB.
 pub const NODES_BUCKET: BucketDefinition = BucketDefinition {
     name: "NODES",
     description: "Signed records of nodes: facts, classes, agents",

@@ -117,7 +117,7 @@ impl OutputPrinter {
         self.print_text(format_args!("{line}\n"))
     }
 
-    /// Prints data without adding a line end. What controls a terminal is escaped, whoever wrote it.
+    /// Prints data without adding a line end. Control characters are escaped, except those of the styles.
     pub fn print_text(&self, text: impl Display) -> Result<(), PrintError> {
         let text = text.to_string();
         let writer = &mut self.lock_data().writer;

@@ -133,7 +133,7 @@ enum Attack {
     ClosedConnections(usize),
     /// Reads the whole bucket of permits, and does not read the answers.
     UnreadAnswers,
-    /// Publishes long subjects that nobody reads.
+    /// Publishes long subjects without subscribers.
     LongSubjects(usize),
 }
 

@@ -1,27 +1,63 @@
 //! A service key that answers for the directory: it chooses no node that executes a request.
 
 use muster_bus::BusSubscription;
+use muster_client::{CallTarget, RpcCall};
+use muster_filter::NodeFilter;
 use muster_tests::command::describe_output;
 use muster_tests::organisation::connect;
+use muster_wire::identity::Identity;
 use muster_wire::token::ServiceRight;
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use crate::directory::fixture::{DirectoryFixture, answer_for_directory};
+use crate::directory::fixture::{DirectoryFixture, FleetNode, answer_for_directory};
+
+const NODES: [&str; 2] = ["db1.acme.net", "web1.acme.net"];
+
+/// A fleet with two nodes, db1 and web1, in which a stolen key answers for the directory with these names.
+struct DeceivedFleet {
+    fleet: DirectoryFixture,
+    db1: FleetNode,
+    _web1: FleetNode,
+}
+
+impl DeceivedFleet {
+    async fn start(told: &[&str]) -> Self {
+        let fleet = DirectoryFixture::start().await;
+        let db1 = fleet.start_node("db1.acme.net", r#"{"role": "db"}"#, "mysql\n");
+        let web1 = fleet.start_node("web1.acme.net", r#"{"role": "web"}"#, "apache\n");
+        fleet.await_found(&NODES).await;
+        let liar = fleet.organisation.service(ServiceRight::Directory, "liar");
+        let bus = connect(&fleet.server, &liar).await;
+        let told = json!({"nodes": told, "total": 1, "freshness": {"ready": true}});
+        answer_for_directory(bus, liar, move |_, _| told.clone()).await;
+        Self { fleet, db1, _web1: web1 }
+    }
+
+    /// What a thief of this node's key, too, receives: the requests to the node.
+    async fn intercept_requests(&self, node: &str) -> BusSubscription {
+        let bus = connect(&self.fleet.server, &self.fleet.organisation.node(node)).await;
+        let requests = bus.subscribe(&format!("muster.puppetral.*.node.{node}")).await.unwrap();
+        bus.flush().await.unwrap();
+        requests
+    }
+}
+
+/// The encrypted inputs of the next request, as JSON.
+async fn next_encrypted(requests: &mut BusSubscription) -> String {
+    let request = requests.next().await.unwrap();
+    let body: Value = serde_json::from_slice(request.payload()).unwrap();
+    body.pointer("/body/sealed").cloned().unwrap_or_default().to_string()
+}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn names_of_a_lying_directory_are_checked_by_caller_and_node() {
-    let fleet = DirectoryFixture::start().await;
-    let db1 = fleet.start_node("db1.acme.net", r#"{"role": "db"}"#, "mysql\n");
-    let _web1 = fleet.start_node("web1.acme.net", r#"{"role": "web"}"#, "apache\n");
-    fleet.await_found(&["db1.acme.net", "web1.acme.net"]).await;
+    let DeceivedFleet { fleet, db1, .. } = &DeceivedFleet::start(&NODES[..1]).await;
     let file = db1.daemon.home().path("made");
-    let liar = fleet.organisation.service(ServiceRight::Directory, "liar");
-    let bus = connect(&fleet.server, &liar).await;
-    let told = json!({"nodes": ["db1.acme.net"], "total": 1, "freshness": {"ready": true}});
-    answer_for_directory(bus, liar, move |_, _| told.clone()).await;
 
     let name = format!("name={}", file.display());
-    let request = ["puppetral", "type=file", name.as_str(), "ensure=present", "--yes"];
+    let options = ["ensure=present", "--yes", "--dm", "directory"];
+    let request = [&["puppetral", "type=file", name.as_str()], &options[..]].concat();
     for filter in [&["-C", "apache"][..], &["-F", "role=web"], &["-S", "apache and not mysql"]] {
         let output = fleet.rpc.run(&[&["do"], &request[..], filter].concat()).await;
         let text = describe_output(&output);
@@ -31,7 +67,7 @@ async fn names_of_a_lying_directory_are_checked_by_caller_and_node() {
         assert!(!file.exists(), "{filter:?} ran on db1");
     }
     // A name that the caller's own patterns exclude is not even asked.
-    let pattern = ["-I", "/^web/", "--dm", "directory"];
+    let pattern = ["-I", "/^web/"];
     let output = fleet.rpc.run(&[&["do"], &request[..], &pattern].concat()).await;
     let text = describe_output(&output);
     assert_eq!(output.status.code(), Some(1), "{text}");
@@ -58,39 +94,55 @@ async fn list_of_a_lying_directory_ends() {
     assert!(text.contains("does not end"), "{text}");
 }
 
+const SET_PASSWORD: [&str; 12] = [
+    "do",
+    "puppetral",
+    "type=user",
+    "name=rip",
+    "password=$6$secret",
+    "ensure=present",
+    "--noop",
+    "-C",
+    "apache",
+    "--yes",
+    "--dm",
+    "directory",
+];
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn password_is_encrypted_for_no_node_that_a_lying_directory_adds() {
-    let fleet = DirectoryFixture::start().await;
-    let _db1 = fleet.start_node("db1.acme.net", r#"{"role": "db"}"#, "mysql\n");
-    let _web1 = fleet.start_node("web1.acme.net", r#"{"role": "web"}"#, "apache\n");
-    fleet.await_found(&["db1.acme.net", "web1.acme.net"]).await;
-    let liar = fleet.organisation.service(ServiceRight::Directory, "liar");
-    let bus = connect(&fleet.server, &liar).await;
-    let nodes = ["db1.acme.net", "web1.acme.net"];
-    let told = json!({"nodes": nodes, "total": 2, "freshness": {"ready": true}});
-    answer_for_directory(bus, liar, move |_, _| told.clone()).await;
-
-    // What the thief of both keys reads: the requests to the two nodes.
-    let thief = connect(&fleet.server, &fleet.organisation.node("db1.acme.net")).await;
-    let mut stolen = thief.subscribe("muster.*.*.node.db1.acme.net").await.unwrap();
-    let other = connect(&fleet.server, &fleet.organisation.node("web1.acme.net")).await;
-    let mut honest = other.subscribe("muster.*.*.node.web1.acme.net").await.unwrap();
-    thief.flush().await.unwrap();
-    other.flush().await.unwrap();
-
-    let inputs = ["type=user", "name=rip", "password=$6$secret", "ensure=present", "--noop"];
-    let command = [&["do", "puppetral"], &inputs[..], &["-C", "apache", "--yes"]].concat();
-    let text = describe_output(&fleet.rpc.run(&command).await);
+    let deceived = DeceivedFleet::start(&NODES).await;
+    let mut stolen = deceived.intercept_requests(NODES[0]).await;
+    let mut honest = deceived.intercept_requests(NODES[1]).await;
+    let text = describe_output(&deceived.fleet.rpc.run(&SET_PASSWORD).await);
     assert!(text.contains("does not match the filter of the request"), "{text}");
-    let sealed_for = async |requests: &mut BusSubscription| loop {
-        let request = requests.next().await.unwrap();
-        let body: Value = serde_json::from_slice(request.payload()).unwrap();
-        if body.pointer("/body/agent") == Some(&json!("puppetral")) {
-            return body.pointer("/body/sealed").cloned().unwrap_or_default().to_string();
-        }
-    };
-    let sealed = sealed_for(&mut honest).await;
-    assert!(sealed.contains("web1.acme.net"), "{sealed}");
-    assert!(!sealed.contains("db1.acme.net"), "{sealed}");
-    assert!(!sealed_for(&mut stolen).await.contains("db1.acme.net"));
+    let encrypted = next_encrypted(&mut honest).await;
+    assert!(encrypted.contains(NODES[1]) && !encrypted.contains(NODES[0]), "{encrypted}");
+    assert!(!next_encrypted(&mut stolen).await.contains(NODES[0]));
+}
+
+/// The thief of a node's key stops the node, and listens in its place: without an answer the node gets nothing, even if its key is known.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn password_is_encrypted_for_no_node_that_does_not_confirm_the_filter() {
+    let deceived = DeceivedFleet::start(&NODES).await;
+    let client = deceived.fleet.client().await;
+    let nodes = || CallTarget::Nodes(NODES.map(|name| Identity::parse(name).unwrap()).into());
+    let known = client.run_call(RpcCall::new("rpcutil", "ping", nodes()).unwrap(), |_| {});
+    assert_eq!(known.await.unwrap().ok, 2);
+    let mut stolen = deceived.intercept_requests(NODES[0]).await;
+    deceived.db1.signal(Signal::SIGSTOP);
+    let mut call = RpcCall::new("puppetral", "do", nodes()).unwrap();
+    call.filter = NodeFilter::default().with_class("apache").unwrap();
+    call.data.insert("password".to_owned(), json!("$6$secret"));
+    call.sensitive.insert("password".to_owned());
+    let stats = client.run_call(call, |_| {}).await.unwrap();
+    assert_eq!(stats.missing, [Identity::parse(NODES[0]).unwrap()].into());
+    deceived.db1.signal(Signal::SIGCONT);
+    // The next request to this node is the first one that arrives there.
+    let mut last = RpcCall::new("puppetral", "last", nodes()).unwrap();
+    last.data.insert("marker".to_owned(), json!(true));
+    client.run_call(last, |_| {}).await.unwrap();
+    let request = stolen.next().await.unwrap();
+    let body: Value = serde_json::from_slice(request.payload()).unwrap();
+    assert_eq!(body.pointer("/body/action"), Some(&json!("last")), "{body}");
 }

@@ -251,7 +251,7 @@ async fn nothing_that_a_local_user_can_change_is_executed_or_applied() {
         fs::rename(&moved, &file).unwrap();
         fs::remove_dir_all(&open).unwrap();
     }
-    // Once nobody else can change them, they are used again.
+    // With the former owners and modes the files are used again.
     let output = fleet.rpc.run(&["do", "nrpe", "runcommand", "command=check_ok"]).await;
     assert!(output.status.success(), "{}", describe_output(&output));
 }

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::scope::CallerGrant;
 use crate::stores;
 
 /// A central service. The key of a service serves what its token names, and nothing else: the broker permits only the subjects of these rights, and a
@@ -67,20 +66,15 @@ impl ServiceRight {
         let nodes = stores::NODES_BUCKET;
         let (buckets, requests) = match self {
             // A further run of Puppet waits for other nodes until a directory tells it that they match.
-            Self::Directory => (
-                vec![nodes, stores::FORGOTTEN_BUCKET],
-                "again".parse().unwrap_or(CallerGrant::Everything),
-            ),
-            Self::Schedule => (
-                vec![nodes, stores::FORGOTTEN_BUCKET, stores::SCHEDULES_BUCKET],
-                CallerGrant::Everything,
-            ),
-            Self::Provision => (
-                vec![nodes, stores::PROVISION_BUCKET, stores::TOKENS_BUCKET],
-                CallerGrant::Everything,
-            ),
+            Self::Directory => (vec![nodes, stores::FORGOTTEN_BUCKET], "agent:again"),
+            Self::Schedule => {
+                (vec![nodes, stores::FORGOTTEN_BUCKET, stores::SCHEDULES_BUCKET], "agent:*")
+            }
+            Self::Provision => {
+                (vec![nodes, stores::PROVISION_BUCKET, stores::TOKENS_BUCKET], "agent:*")
+            }
         };
-        let mut tags = vec![self.service_tag(), format!("{self}:>"), requests.to_tag()];
+        let mut tags = vec![self.service_tag(), format!("{self}:>"), requests.to_owned()];
         tags.extend(buckets.iter().map(|bucket| format!("read:{}", bucket.name)));
         tags
     }

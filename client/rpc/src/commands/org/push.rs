@@ -126,7 +126,7 @@ pub async fn push_account_tokens(
 }
 
 /// Publishes the fleet's token for nodes and callers. The exit code reports a failure: the broker rejects revoked principals itself, but nodes still
-/// execute a request of theirs that somebody else passes on.
+/// execute a request of a revoked caller that another connection delivers.
 pub(super) async fn publish_account(
     organisation: &Organisation,
     printer: &OutputPrinter,

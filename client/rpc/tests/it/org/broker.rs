@@ -91,7 +91,14 @@ impl Broker {
 
     pub(crate) async fn connect(&self, world: &World, creds: &str) -> Result<Bus, BusError> {
         let text = fs::read_to_string(world.org().join(creds)).unwrap();
-        let creds = UserCredentials::parse(&text).unwrap();
+        self.connect_as(world, &UserCredentials::parse(&text).unwrap()).await
+    }
+
+    pub(crate) async fn connect_as(
+        &self,
+        world: &World,
+        creds: &UserCredentials,
+    ) -> Result<Bus, BusError> {
         let mut options =
             BusOptions::for_command("test", vec![BrokerAddress::parse(&self.url, true).unwrap()]);
         let (token, key) = (creds.jwt().to_owned(), creds.key_pair().clone());

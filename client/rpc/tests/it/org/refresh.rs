@@ -1,13 +1,17 @@
 //! Organisations of older versions get the permissions of this version, with a real nats-server.
 
 use std::fs;
+use std::time::UNIX_EPOCH;
 
 use muster_bus::Bytes;
+use muster_organisation::Organisation;
+use muster_wire::stores::{self, TOKENS_BUCKET, TRUST_BUCKET};
 use muster_wire::token::claims::{AccountClaims, SigningKeyEntry};
 use muster_wire::token::decode::decode_token;
 use muster_wire::token::encode::{self, TokenValidity};
 use muster_wire::token::scope::{self, ADMINISTRATOR_ROLE};
-use muster_wire::token::{AccountTrust, KeyPair, UserRole};
+use muster_wire::token::{AccountTrust, KeyPair, UserCredentials, UserRole};
+use serde_json::Value;
 
 use super::broker::{Broker, nats_server};
 use super::world::World;
@@ -83,4 +87,49 @@ async fn push_updates_the_permissions_of_an_older_organisation() {
         pushed.account_token(),
         "a second push changed the token"
     );
+}
+
+/// Earlier versions kept tokens of nodes in the bucket of the account token, where a stolen service key could fill it. A push repairs it.
+#[tokio::test]
+async fn push_moves_tokens_of_nodes_and_empties_a_full_bucket() {
+    const FORMER_BYTES: u64 = 96 * 1024 * 1024;
+    let program = nats_server();
+    let world = World::new(&["--no-tls", "--port", "1"]);
+    world.ok(&["org", "add", "node", "web1.acme.net"]);
+    world.ok(&["org", "add", "user", "rip"]);
+    let broker = Broker::start(&program, &world, true).await;
+    world.ok(&["org", "push"]);
+    let organisation = Organisation::open(&world.org()).unwrap();
+    let now = u64::try_from(UNIX_EPOCH.elapsed().unwrap().as_millis()).unwrap();
+    let administrator = organisation.administrator_credentials(now).unwrap();
+    let bus = broker.connect_as(&world, &administrator).await.unwrap();
+    let stream = stores::stream_name(TRUST_BUCKET.name);
+    let info = bus.request(&format!("$JS.API.STREAM.INFO.{stream}"), Bytes::new()).await.unwrap();
+    let mut config = serde_json::from_slice::<Value>(info.payload()).unwrap()["config"].take();
+    assert_eq!(config["max_bytes"], TRUST_BUCKET.max_bytes);
+    config["max_bytes"] = FORMER_BYTES.into();
+    let update = format!("$JS.API.STREAM.UPDATE.{stream}");
+    let updated = bus.request(&update, config.to_string().into()).await.unwrap();
+    let updated: Value = serde_json::from_slice(updated.payload()).unwrap();
+    assert_eq!(updated["config"]["max_bytes"], FORMER_BYTES, "{updated}");
+    let trust = bus.bucket(TRUST_BUCKET.name);
+    let creds = fs::read_to_string(world.org().join("creds/nodes/web1.acme.net.creds")).unwrap();
+    let token = UserCredentials::parse(&creds).unwrap().jwt().to_owned();
+    trust.put("token.web1.acme.net", token.clone().into()).await.unwrap();
+    let junk = Bytes::from(vec![b'x'; 1_000_000]);
+    for number in 0_u64.. {
+        if trust.put_once(&format!("token.x{number}"), junk.clone()).await.is_err() {
+            assert!(number * 1_000_000 > FORMER_BYTES / 2, "{number}");
+            break;
+        }
+    }
+
+    world.ok(&["org", "push"]);
+    world.ok(&["org", "revoke", "rip", "--yes"]);
+    let mut keys: Vec<String> =
+        trust.list(">").await.unwrap().into_iter().map(|entry| entry.key).collect();
+    keys.sort();
+    assert_eq!(keys, ["account", "head"]);
+    let moved = bus.bucket(TOKENS_BUCKET.name).get("web1.acme.net").await.unwrap().unwrap();
+    assert_eq!(moved.value.unwrap(), token.as_bytes());
 }
