@@ -28,6 +28,7 @@ mod ledger;
 mod names;
 mod nats_config;
 mod newcomers;
+mod older_copy;
 mod operator_rotation;
 mod profile;
 mod prune;

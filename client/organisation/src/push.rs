@@ -14,6 +14,7 @@ use muster_wire::token::UserCredentials;
 use muster_wire::token::head::AccountHead;
 use serde::Deserialize;
 
+use crate::older_copy::OlderCopyError;
 use crate::{MAX_FILE_BYTES, Organisation, OrganisationError, PrincipalKind, renewal};
 use muster_secret::files;
 
@@ -60,6 +61,9 @@ pub enum PushError {
         "no server of the broker answered a request for its operators within {0} s; check that the broker runs, or use --force"
     )]
     NoServers(u64),
+    /// The directory is older than the broker's token.
+    #[error(transparent)]
+    OlderCopy(#[from] OlderCopyError),
     /// The broker refused the token.
     #[error("the broker rejected the account token: {0}")]
     Refused(String),
@@ -108,11 +112,15 @@ impl Organisation {
         let bus = self.connect(&self.system_credentials()?).await?;
         let accounts = [Some(trusts.fleet_trust()), trusts.newcomers_trust()];
         let accounts = accounts.into_iter().flatten();
+        for trust in accounts.clone() {
+            self.check_broker_token(&bus, trust).await?;
+        }
         let mut tokens: Vec<_> = accounts.map(|trust| trust.account_token().to_owned()).collect();
         // A broker keeps the token that was pushed last, so that of the system account must follow a new operator too.
         tokens.push(self.system_token()?);
         for token in tokens {
-            push_token(&bus, token).await?;
+            push_token(&bus, token.clone()).await?;
+            self.record_pushed(&token)?;
         }
         bus.close().await?;
         if let Some(newcomers) = trusts.newcomers_trust() {
@@ -184,6 +192,12 @@ impl Organisation {
         })?;
         let bus = self.connect_administrator(now).await?;
         let bucket = bus.bucket(stores::TRUST_BUCKET.name);
+        // Without JetStream the write fails, with the same error.
+        if let Ok(Some(entry)) = bucket.get_once(stores::TRUST_ACCOUNT_KEY).await
+            && let Some(stored) = entry.value
+        {
+            self.check_token(&trust, &String::from_utf8_lossy(&stored))?;
+        }
         let token = Bytes::from(trust.account_token().to_owned());
         bucket.put(stores::TRUST_ACCOUNT_KEY, token).await?;
         bucket.put(stores::TRUST_HEAD_KEY, Bytes::from(head)).await?;

@@ -13,6 +13,8 @@ mod names;
 #[cfg(test)]
 mod newcomers;
 #[cfg(test)]
+mod older_copy;
+#[cfg(test)]
 mod refresh;
 #[cfg(test)]
 mod revocation;

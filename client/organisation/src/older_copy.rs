@@ -1,0 +1,124 @@
+//! Recognises a directory that is an older copy of the organisation, for example a restored backup: the broker has an account token that this directory did not
+//! push. A token that is signed from an older copy lacks later revocations and keys, so that revoked keys would be valid again.
+
+use std::collections::BTreeSet;
+
+use muster_base::format_utc;
+use muster_bus::{Bus, Bytes};
+use muster_secret::files;
+use muster_wire::token::claims::{AccountClaims, SigningKeyEntry};
+use muster_wire::token::{AccountTrust, PublicKey, Seconds};
+
+use crate::push::PushError;
+use crate::{Organisation, OrganisationError};
+
+/// The signatures of the tokens that were pushed, one per line. Not secret.
+const PUSHED_FILE: &str = "pushed.txt";
+/// Largest list that is read, in bytes: about 700,000 tokens.
+const MAX_PUSHED_BYTES: u64 = 64 * 1024 * 1024;
+
+/// The broker has a later account token than the directory.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "nothing was pushed: this directory is an older copy of the organisation; the broker's account token was signed at {theirs}, and this directory has that of {ours}, which lacks {missing}; use the newest copy of the directory, or continue as in docs/guides/backup.md"
+)]
+pub struct OlderCopyError {
+    theirs: String,
+    ours: String,
+    missing: String,
+}
+
+impl Organisation {
+    /// Fails if the broker's servers have a later token of this account.
+    pub(crate) async fn check_broker_token(
+        &self,
+        bus: &Bus,
+        ours: &AccountTrust,
+    ) -> Result<(), PushError> {
+        let lookup = format!("$SYS.REQ.ACCOUNT.{}.CLAIMS.LOOKUP", ours.account_key());
+        // A broker that does not answer has lost its tokens, or keeps none.
+        match bus.request(&lookup, Bytes::new()).await {
+            Ok(answer) => self.check_token(ours, &String::from_utf8_lossy(answer.payload())),
+            Err(_) => Ok(()),
+        }
+    }
+
+    /// Fails if this is an authentic token of the account that is later than the directory's.
+    pub(crate) fn check_token(&self, ours: &AccountTrust, theirs: &str) -> Result<(), PushError> {
+        let theirs = theirs.trim();
+        if theirs == ours.account_token() {
+            return Ok(());
+        }
+        let operators = [ours.signing_operator(), ours.operator_key()];
+        let authentic =
+            operators.into_iter().find_map(|operator| AccountTrust::new(operator, theirs).ok());
+        // What no operator of ours signed says nothing about this directory.
+        let Some(theirs) = authentic.filter(|trust| trust.account_key() == ours.account_key())
+        else {
+            return Ok(());
+        };
+        let (theirs_claims, ours_claims) = (&theirs.claims().nats, &ours.claims().nats);
+        let missing_revocations = count_missing_revocations(theirs_claims, ours_claims);
+        let ours_keys = list_keys(ours_claims);
+        let missing_keys = list_keys(theirs_claims).difference(&ours_keys).count();
+        let is_later = theirs.issued_at() > ours.issued_at();
+        let is_covered = missing_revocations == 0 && missing_keys == 0;
+        if !is_later && (is_covered || self.has_pushed(theirs.account_token())?) {
+            return Ok(());
+        }
+        Err(OlderCopyError {
+            theirs: format_utc(theirs.issued_at()),
+            ours: format_utc(ours.issued_at()),
+            missing: format!(
+                "{} and {}",
+                count_text(missing_revocations, "revocation"),
+                count_text(missing_keys, "signing key")
+            ),
+        }
+        .into())
+    }
+
+    /// Records that the broker has this token.
+    pub(crate) fn record_pushed(&self, token: &str) -> Result<(), OrganisationError> {
+        if !self.has_pushed(token)? {
+            let line = format!("{}\n", token_signature(token));
+            files::append_public(&self.layout().directory().join(PUSHED_FILE), line.as_bytes())?;
+        }
+        Ok(())
+    }
+
+    fn has_pushed(&self, token: &str) -> Result<bool, OrganisationError> {
+        let path = self.layout().directory().join(PUSHED_FILE);
+        match files::read_text(&path, MAX_PUSHED_BYTES) {
+            Ok(text) => Ok(text.lines().any(|line| line == token_signature(token))),
+            // Organisations of older versions have no list.
+            Err(error) if error.is_missing() => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// The last part of a token, which identifies it.
+fn token_signature(token: &str) -> &str {
+    token.trim().rsplit('.').next().unwrap_or_default()
+}
+
+/// The number of revocations that `ours` lacks, or has for an earlier time.
+fn count_missing_revocations(theirs: &AccountClaims, ours: &AccountClaims) -> usize {
+    let is_missing = |(key, until): &(&String, &Seconds)| {
+        ours.revocations.get(*key).is_none_or(|ours_until| ours_until < *until)
+    };
+    theirs.revocations.iter().filter(is_missing).count()
+}
+
+fn count_text(count: usize, singular: &str) -> String {
+    if count == 1 { format!("1 {singular}") } else { format!("{count} {singular}s") }
+}
+
+fn list_keys(claims: &AccountClaims) -> BTreeSet<PublicKey> {
+    let key = |entry: &SigningKeyEntry| match entry {
+        SigningKeyEntry::Plain(key) => *key,
+        SigningKeyEntry::Scoped(scoped) => scoped.key,
+    };
+    claims.signing_keys.iter().map(key).collect()
+}
