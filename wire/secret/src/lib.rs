@@ -1,11 +1,12 @@
 //! Reads files with secrets: keys, credentials, tokens. A file that other users can read or change is refused before it is
 //! read. Contents are not interpreted. Files that others may read but not change: `protected`. An operator's own files,
-//! read and written: `files`. Sockets that other users cannot open: [`bind_socket`].
+//! read and written: `files`. Files in directories that others can change: `regular`. Sockets that other users cannot open: [`bind_socket`].
 
 #![warn(missing_docs)]
 
 pub mod files;
 mod protected;
+mod regular;
 mod socket;
 
 use std::fs::{File, Metadata, OpenOptions};
@@ -14,7 +15,11 @@ use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _}
 use std::path::{Path, PathBuf};
 
 use nix::fcntl::OFlag;
-pub use protected::{ProtectedFileError, check_protected, check_protected_below, read_protected};
+pub use protected::{
+    ProtectedFileError, check_metadata as check_protected_metadata, check_protected,
+    check_protected_below, read_protected,
+};
+pub use regular::{open_regular_file, read_regular_file};
 pub use socket::bind_socket;
 pub use zeroize::Zeroizing;
 

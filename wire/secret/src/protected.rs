@@ -136,7 +136,11 @@ fn check_components(
     Ok(resolved)
 }
 
-fn check_metadata(path: &Path, metadata: &Metadata) -> Result<(), ProtectedFileError> {
+/// Checks that no other user can change a file or directory with this metadata; those above it are not checked.
+///
+/// # Errors
+/// The same as for reading.
+pub fn check_metadata(path: &Path, metadata: &Metadata) -> Result<(), ProtectedFileError> {
     check_owner(path, metadata)?;
     let mode = metadata.mode() & 0o7777;
     let is_shared = metadata.is_dir() && mode & STICKY_BIT != 0;

@@ -4,3 +4,5 @@
 mod files;
 #[cfg(test)]
 mod protected;
+#[cfg(test)]
+mod regular;
