@@ -53,9 +53,12 @@ const ACCOUNT_TOKEN: &str = "the account token";
 /// Why a daemon cannot be built.
 #[derive(Debug, thiserror::Error)]
 pub enum AssembleError {
-    /// The state directory cannot be created.
-    #[error("cannot create the directory {}", path.display())]
+    /// The state directory cannot be created or read.
+    #[error("cannot create or read the directory {}", path.display())]
     Directory { path: PathBuf, source: io::Error },
+    /// Another user can change the state directory, or a file in it.
+    #[error(transparent)]
+    Unprotected(#[from] muster_secret::ProtectedFileError),
     /// The lock of the state directory cannot be taken.
     #[error("cannot lock {}", path.display())]
     Lock { path: PathBuf, source: io::Error },
@@ -241,8 +244,9 @@ pub fn reload_facts(core: &DaemonCore, host: &dyn System) {
     }
     core.health.set_findings("facts", FindingLevel::Warning, &problems);
     let problems = core.classes.reload().err().map(|error| {
-        tracing::warn!(%error, "cannot read the classes");
-        error_chain(&error)
+        let problem = error_chain(&error);
+        tracing::warn!(problem, "cannot read the classes");
+        problem
     });
     core.health.set_findings("classes", FindingLevel::Warning, problems.as_slice());
 }

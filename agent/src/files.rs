@@ -1,19 +1,10 @@
 //! Reads files of limited size, and lists the files of one kind in a configuration directory. Does not interpret their content.
 
-use std::fs::{self, File};
-use std::io::{self, Read as _};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
-/// The content of a file of at most `limit` bytes. Reads one byte more than the limit, because the size that the metadata states may be out of date,
-/// and special files have none.
-pub(crate) fn read_bytes(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    let length = File::open(path)?.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
-    if length as u64 > limit {
-        return Err(io::ErrorKind::FileTooLarge.into());
-    }
-    Ok(bytes)
-}
+pub(crate) use muster_secret::read_regular_file as read_bytes;
 
 /// The content of a UTF-8 file of at most `limit` bytes.
 pub(crate) fn read_text(path: &Path, limit: u64) -> io::Result<String> {

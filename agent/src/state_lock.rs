@@ -6,6 +6,8 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use muster_secret::{check_protected, check_protected_below, check_protected_metadata};
+
 use crate::assemble::AssembleError;
 
 /// How long a child that a killed daemon was just starting may outlive it on a busy machine.
@@ -25,6 +27,7 @@ pub(crate) struct StateLock {
 pub(crate) async fn acquire_state_lock(state: &Path) -> Result<StateLock, AssembleError> {
     let created = DirBuilder::new().recursive(true).mode(0o700).create(state);
     created.map_err(|source| AssembleError::Directory { path: state.to_owned(), source })?;
+    check_state_protected(state)?;
     let directory = state.to_owned();
     let lock_error = |source| AssembleError::Lock { path: directory.clone(), source };
     let mut files = vec![File::open(state).map_err(lock_error)?];
@@ -34,6 +37,30 @@ pub(crate) async fn acquire_state_lock(state: &Path) -> Result<StateLock, Assemb
         wait_for_lock(file, state, deadline).await?;
     }
     Ok(StateLock { _files: files })
+}
+
+/// Refuses a directory that other users can change, or that has an entry of another user: who removes or replaces a file in it makes the daemon accept
+/// repeated requests, used approvals, and revoked keys.
+fn check_state_protected(state: &Path) -> Result<(), AssembleError> {
+    let open_error = |source| AssembleError::Directory { path: state.to_owned(), source };
+    let directory = std::path::absolute(state).map_err(open_error)?;
+    check_protected_below(Path::new("/"), &directory)?;
+    for entry in directory.read_dir().map_err(open_error)? {
+        let path = entry.map_err(open_error)?.path();
+        let metadata = match path.symlink_metadata() {
+            Ok(metadata) => metadata,
+            // A temporary file of another command.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(source) => return Err(AssembleError::Directory { path, source }),
+        };
+        // The permissions of a link have no meaning; its target is checked with its directories.
+        if !metadata.is_symlink() {
+            check_protected_metadata(&path, &metadata)?;
+        } else if path.exists() {
+            check_protected(&path)?;
+        }
+    }
+    Ok(())
 }
 
 /// The lock file that every version uses; `None` if the state directory is not writable, because a node can still reply to read requests then.

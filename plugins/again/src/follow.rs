@@ -23,6 +23,9 @@ const RETRY_PAUSE: Duration = Duration::from_mins(1);
 /// How much older than the request a report may be, because the clock of waits and the wall clock differ.
 const REPORT_MARGIN: Duration = Duration::from_millis(500);
 
+/// Longest path of a resource that asks for runs, in characters. The report is written by Puppet's user, and the journal must stay small.
+const MAX_SOURCE_CHARS: usize = 1024;
+
 impl RunDriver {
     /// Waits for the end of the run that asked.
     pub(crate) async fn await_run_end(
@@ -240,6 +243,9 @@ impl MonitorInner {
 
 /// The reference of a resource that asks for runs, from the source of a line in Puppet's log: `/Stage[main]/Main/Exec[again]`.
 fn find_requester(source: &str) -> Option<String> {
+    if source.chars().count() > MAX_SOURCE_CHARS {
+        return None;
+    }
     let at = source.rfind("Exec[again")?;
     let reference = source.get(at..)?;
     let title = reference.strip_prefix("Exec[again")?.strip_suffix(']')?;

@@ -2,6 +2,8 @@
 //!
 //! A file is written under a hidden name, synced and renamed. The daemon removes it after the request is in its journal.
 
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use muster_api::system::{StateDir, SystemError};
@@ -73,10 +75,7 @@ impl RequestSpool {
             return Ok(Vec::new());
         }
         let directory = StateDir::open(&self.0)?;
-        let mut names = directory.list_names("")?;
-        names.retain(|name| {
-            !name.starts_with('.') && Path::new(name).extension().is_some_and(|end| end == "json")
-        });
+        let mut names = self.list_requests()?;
         // The ids begin with the time.
         names.sort_unstable();
         names.truncate(MAX_BATCH);
@@ -91,6 +90,25 @@ impl RequestSpool {
             SpooledRequest { name, content }
         };
         Ok(names.into_iter().map(read).collect())
+    }
+
+    /// The names of files that can be requests. A directory or a name that is not text is none: it could neither be read nor removed, and the requests
+    /// after it would wait.
+    fn list_requests(&self) -> Result<Vec<String>, SystemError> {
+        let list = || -> io::Result<Vec<String>> {
+            let mut names = Vec::new();
+            for entry in fs::read_dir(&self.0)? {
+                let entry = entry?;
+                let Ok(name) = entry.file_name().into_string() else { continue };
+                let is_request = !name.starts_with('.')
+                    && Path::new(&name).extension().is_some_and(|end| end == "json");
+                if is_request && !entry.file_type()?.is_dir() {
+                    names.push(name);
+                }
+            }
+            Ok(names)
+        };
+        list().map_err(|source| SystemError::File { verb: "list", path: self.0.clone(), source })
     }
 
     /// Removes a file.

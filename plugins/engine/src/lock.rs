@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use muster_system::pid_lock::{self, PidLock};
-use muster_system::{LockGuard, StateDir, SystemError};
+use muster_system::{LockGuard, StateDir, SystemError, read_regular_file};
 
 /// Puppet's state directories: of Puppet's own packages, and of Debian and derived distributions. Paths on the node.
 pub const PUPPET_STATE_DIRS: [&str; 2] =
@@ -171,9 +171,8 @@ fn check_not_disabled(directory: &Path) -> Result<(), LockError> {
 pub fn disabled_reason(puppet_state: &[PathBuf]) -> Option<String> {
     let mut files = puppet_state.iter().map(|directory| directory.join(PUPPET_DISABLED_LOCK_FILE));
     let file = files.find(|file| file.symlink_metadata().is_ok())?;
-    let is_small = file.metadata().is_ok_and(|metadata| metadata.len() <= MAX_DISABLED_LOCK_BYTES);
-    // Whatever cannot be read gives no reason, but the runs stay disabled.
-    let content = if is_small { std::fs::read(&file).unwrap_or_default() } else { Vec::new() };
+    // Whatever cannot be read gives no reason, but the runs stay disabled. Puppet's user may own the directory.
+    let content = read_regular_file(&file, MAX_DISABLED_LOCK_BYTES).unwrap_or_default();
     let document: serde_json::Value = serde_json::from_slice(&content).unwrap_or_default();
     let reason = document.get("disabled_message").and_then(|reason| reason.as_str());
     Some(reason.unwrap_or("reason not specified").to_owned())

@@ -9,6 +9,7 @@ mod events;
 mod fixture;
 mod fleet;
 mod kills;
+mod local_users;
 mod locks;
 mod operators;
 mod puppet_runs;

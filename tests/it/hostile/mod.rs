@@ -10,6 +10,8 @@ mod leaf_nodes;
 mod lying_directory;
 mod matrix;
 mod protected_files;
+mod puppet_user;
 mod random;
 mod read_actions;
 mod rendering;
+mod state_directory;

@@ -12,6 +12,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use muster_secret::read_regular_file;
 use rustix::fs::{XattrFlags, fsetxattr, getxattr};
 
 use crate::error::{SystemResult, file_error};
@@ -145,11 +146,9 @@ fn start_time(process: &ProcessId) -> Option<SystemTime> {
 }
 
 fn read_pid(path: &Path) -> Option<u32> {
-    let size = fs::metadata(path).ok()?.len();
-    if size > MAX_LOCK_FILE_BYTES {
-        return None;
-    }
-    fs::read_to_string(path).ok()?.trim().parse().ok()
+    // Puppet's user may own the directory.
+    let bytes = read_regular_file(path, MAX_LOCK_FILE_BYTES).ok()?;
+    std::str::from_utf8(&bytes).ok()?.trim().parse().ok()
 }
 
 fn is_puppet(pid: u32) -> bool {

@@ -10,6 +10,8 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use nix::fcntl::OFlag;
+
 use crate::LockGuard;
 use crate::error::{SystemError, SystemResult, file_error};
 use crate::real::lock;
@@ -23,9 +25,12 @@ pub struct StateDir {
 impl StateDir {
     /// Opens the directory; creates it and its parents if needed. Refuses one that other users can change: its files say what is done later.
     pub fn open(path: &Path) -> SystemResult<Self> {
+        let absolute = std::path::absolute(path).map_err(file_error("open", path))?;
+        let existing = absolute.ancestors().find(|directory| directory.exists());
+        // Before anything is created: a link of another user may lead elsewhere.
+        muster_secret::check_protected(existing.unwrap_or(Path::new("/")))?;
         let created = DirBuilder::new().recursive(true).mode(0o700).create(path);
         created.map_err(file_error("create", path))?;
-        let absolute = std::path::absolute(path).map_err(file_error("open", path))?;
         muster_secret::check_protected_below(Path::new("/"), &absolute)?;
         Ok(Self { path: path.to_owned() })
     }
@@ -41,14 +46,23 @@ impl StateDir {
         &self.path
     }
 
-    /// The content of a file; `None` if it does not exist. Fails if larger than `limit` bytes.
+    /// The content of a file; `None` if it does not exist. Fails if larger than `limit` bytes, or if another user can change it: the directory may have been
+    /// open to others before.
     pub fn read_file(&self, name: &str, limit: u64) -> SystemResult<Option<Vec<u8>>> {
         let path = self.path.join(name);
         let read_error = file_error("read", &path);
-        let Some(file) = missing_is_none(File::open(&path)).map_err(&read_error)? else {
+        let mut options = OpenOptions::new();
+        // Does not wait for the writer of a pipe.
+        options.read(true).custom_flags(OFlag::O_NONBLOCK.bits() | OFlag::O_NOCTTY.bits());
+        let Some(file) = missing_is_none(options.open(&path)).map_err(&read_error)? else {
             return Ok(None);
         };
-        let size = file.metadata().map_err(&read_error)?.len();
+        let metadata = file.metadata().map_err(&read_error)?;
+        if !metadata.is_file() {
+            return Err(read_error(io::Error::other("it is not a regular file")));
+        }
+        muster_secret::check_protected_metadata(&path, &metadata)?;
+        let size = metadata.len();
         if size > limit {
             return Err(SystemError::TooLarge { path: path.clone(), size, limit });
         }

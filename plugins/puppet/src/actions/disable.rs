@@ -1,12 +1,14 @@
 //! `disable` disables Puppet runs, with the same lock file and the same bytes as `puppet agent --disable`; `enable` removes that lock.
 
+use std::path::Path;
 use std::sync::Arc;
 
-use muster_api::system::FileAttributes;
+use muster_api::system::{FileAttributes, System, SystemResult};
 use muster_api::{ActionError, BlockingContext};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use uuid::Uuid;
 
 use super::find_paths;
 use crate::files::activity::disabled_reason;
@@ -61,14 +63,25 @@ pub(crate) fn disable_runs(
             changed: true,
         });
     }
-    let attributes = FileAttributes { mode: Some(0o644), ..FileAttributes::default() };
-    let lock = json!({ "disabled_message": message }).to_string();
-    cx.system.write_file(&paths.disabled_lock_path(), lock.as_bytes(), &attributes)?;
+    write_lock(&*cx.system, &paths.disabled_lock_path(), &message)?;
     Ok(PuppetDisableOutput {
         status: format!("disabled: {message}"),
         enabled: false,
         disable_message: message,
         changed: true,
+    })
+}
+
+/// Writes the lock under a name that nobody can foresee, and renames it. Puppet's user may own the directory, and could lead a write to the lock's own name
+/// through a link to another file.
+fn write_lock(system: &dyn System, lock: &Path, message: &str) -> SystemResult<()> {
+    let attributes = FileAttributes { mode: Some(0o644), ..FileAttributes::default() };
+    let text = json!({ "disabled_message": message }).to_string();
+    let new = lock.with_extension(Uuid::now_v7().to_string());
+    system.write_file(&new, text.as_bytes(), &attributes)?;
+    system.rename(&new, lock).inspect_err(|_| {
+        // The error of the rename is the one to report.
+        let _ = system.remove_file(&new);
     })
 }
 

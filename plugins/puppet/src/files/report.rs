@@ -15,6 +15,8 @@ pub(crate) const MAX_REPORT_BYTES: u64 = 64 * 1024 * 1024;
 pub(crate) const SKIPPED_REFRESH: &str = "Would have triggered 'refresh'";
 /// Maximum number of events, and of names, in one reply.
 const MAX_LISTED_ITEMS: usize = 500;
+/// Longest value of a field, in bytes. Longer ones are cut: records of runs and events contain them.
+const MAX_FIELD_BYTES: usize = 1024;
 
 /// A parsed report.
 #[derive(Debug, Clone, PartialEq)]
@@ -62,7 +64,9 @@ impl PuppetRunReport {
     }
 
     pub(crate) fn text_field(&self, name: &str) -> Option<String> {
-        value_text(self.document.get(name)?)
+        let mut text = value_text(self.document.get(name)?)?;
+        text.truncate(text.floor_char_boundary(MAX_FIELD_BYTES));
+        Some(text)
     }
 
     pub(crate) fn flag_field(&self, name: &str) -> Option<bool> {
