@@ -7,3 +7,4 @@ mod fixture;
 mod growth;
 mod routes;
 mod status;
+mod stolen_leaf;

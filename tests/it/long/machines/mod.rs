@@ -6,6 +6,7 @@ mod checks;
 mod daemon_findings;
 mod duplicates;
 mod engine_findings;
+mod hardening;
 mod icinga;
 mod install;
 mod motd;
