@@ -8,7 +8,7 @@ use std::os::unix::fs::{PermissionsExt as _, chown, lchown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use muster_tests::command::find_program;
+use muster_tests::command::{describe_output, find_program};
 use muster_tests::memory::anonymous_kib;
 use muster_tests::{now, poll_until_ok};
 use nix::sys::stat::Mode;
@@ -116,13 +116,20 @@ async fn journal_of_another_user_is_refused_with_its_remedy() {
     fs::write(&journal, "").unwrap();
     give_away(&journal);
     fixture.start_daemon().await;
-    let expected = format!("run `chown -h root {}`", journal.display());
     poll_until_ok("the journal is refused", TIMEOUT, async || {
         let log = fixture.daemon.as_ref().unwrap().log();
-        if log.contains(&expected) { Ok(()) } else { Err(log) }
+        let is_refused = log.contains("again.journal belongs to user 65534")
+            && log.contains("run `chown -h root /")
+            && log.contains("again.journal`");
+        if is_refused { Ok(()) } else { Err(log) }
     })
     .await;
     chown(&journal, Some(0), None).unwrap();
+    poll_until_ok("the journal is open", TIMEOUT, async || {
+        let output = fixture.rpc.run(&["do", "again", "list"]).await;
+        if output.status.success() { Ok(()) } else { Err(describe_output(&output)) }
+    })
+    .await;
     fixture.ask_and_await(1).await;
 }
 

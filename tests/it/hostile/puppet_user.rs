@@ -47,7 +47,12 @@ impl PuppetUserFleet {
         home.write("root/classes.txt", SECRET, 0o600);
         let fleet =
             Self { _organisation: organisation, _server: server, rpc, daemon: home.start() };
-        fleet.await_classes("").await;
+        // Before that, the signal for reading the files again would end the daemon.
+        poll_until_ok("the daemon is ready", TIMEOUT, async || {
+            let log = fleet.daemon.log();
+            if log.contains("ready identity=") { Ok(()) } else { Err(log) }
+        })
+        .await;
         fleet
     }
 
@@ -77,7 +82,7 @@ impl PuppetUserFleet {
         poll_until_ok(&format!("the node has the class `{class}`"), TIMEOUT, async || {
             kill(Pid::from_raw(self.daemon.pid()), Signal::SIGHUP).unwrap();
             let shown = self.inventory().await;
-            let is_shown = shown.contains("Server Statistics") && shown.contains(class);
+            let is_shown = shown.contains(class);
             if is_shown { Ok(()) } else { Err(format!("{shown}\n{}", self.daemon.log())) }
         })
         .await;
