@@ -15,6 +15,7 @@ use muster_base::replace_file;
 use muster_wire::Millis;
 use muster_wire::identity::{Identity, SubjectName};
 use muster_wire::limits::MAX_TTL_MILLIS;
+use muster_wire::request::work_id;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -54,11 +55,19 @@ pub struct BegunRequest {
     pub since: Millis,
 }
 
+impl BegunRequest {
+    /// The id of its work on the node.
+    pub fn work_id(&self) -> Uuid {
+        work_id(&self.caller_key, self.request)
+    }
+}
+
 /// A line of the journal.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum JournalLine<'a> {
     Begun(Cow<'a, BegunRequest>),
+    /// The work id.
     Ended(Uuid),
 }
 
@@ -72,6 +81,7 @@ pub struct BegunRequests {
 
 #[derive(Debug, Default)]
 struct BegunState {
+    /// By work id: several callers can have a request with the same id.
     open: HashMap<Uuid, BegunRequest>,
     /// Requests whose work continues outside of the daemon; the next daemon answers them.
     handed_over: HashSet<Uuid>,
@@ -117,7 +127,7 @@ impl BegunRequests {
         }
         let mut state = lock_mutex(&self.state);
         let written = state.append(&JournalLine::Begun(Cow::Borrowed(&begun)));
-        state.open.insert(begun.request, begun);
+        state.open.insert(begun.work_id(), begun);
         // Without a file the disk was full; the rewrite includes the request.
         let written = if state.file.is_none() { self.rewrite(&mut state) } else { written };
         self.report_failure(written);
@@ -130,29 +140,29 @@ impl BegunRequests {
         self.report_failure(synced);
     }
 
-    /// Records that the reply to a request is on its way.
-    pub fn end(&self, request: Uuid) {
+    /// Records that the reply to the request with this work id is on its way.
+    pub fn end(&self, work: Uuid) {
         let mut state = lock_mutex(&self.state);
-        if state.open.remove(&request).is_none() {
+        if state.open.remove(&work).is_none() {
             return;
         }
-        state.handed_over.remove(&request);
+        state.handed_over.remove(&work);
         let written = match state.bytes {
             bytes if bytes >= EMPTY_THRESHOLD && state.open.is_empty() => state.clear_file(),
             bytes if bytes >= REWRITE_THRESHOLD => self.rewrite(&mut state),
-            _ => state.append(&JournalLine::Ended(request)),
+            _ => state.append(&JournalLine::Ended(work)),
         };
         self.report_failure(written);
     }
 
     /// Leaves a request to the next daemon, because its work outlives this one.
-    pub fn hand_over(&self, request: Uuid) {
-        lock_mutex(&self.state).handed_over.insert(request);
+    pub fn hand_over(&self, work: Uuid) {
+        lock_mutex(&self.state).handed_over.insert(work);
     }
 
     /// Whether the next daemon answers this request.
-    pub fn is_handed_over(&self, request: Uuid) -> bool {
-        lock_mutex(&self.state).handed_over.contains(&request)
+    pub fn is_handed_over(&self, work: Uuid) -> bool {
+        lock_mutex(&self.state).handed_over.contains(&work)
     }
 
     /// Replaces the file by one with the open requests alone.
@@ -213,10 +223,10 @@ fn read_journal(path: &Path) -> io::Result<HashMap<Uuid, BegunRequest>> {
     for line in bytes.split(|byte| *byte == b'\n') {
         match serde_json::from_slice(line) {
             Ok(JournalLine::Begun(begun)) => {
-                open.insert(begun.request, begun.into_owned());
+                open.insert(begun.work_id(), begun.into_owned());
             }
-            Ok(JournalLine::Ended(request)) => {
-                open.remove(&request);
+            Ok(JournalLine::Ended(work)) => {
+                open.remove(&work);
             }
             Err(_) => {}
         }
@@ -258,8 +268,8 @@ mod tests {
         let path = scratch.path().join("begun");
         let requests = BegunRequests::open(&path, NOW);
         (1..=4).for_each(|number| requests.begin(begun(number)));
-        requests.end(Uuid::from_u128(2));
-        requests.end(Uuid::from_u128(9));
+        requests.end(begun(2).work_id());
+        requests.end(begun(9).work_id());
         requests.sync();
         drop(requests);
         // A power failure tears the last line.
@@ -268,7 +278,7 @@ mod tests {
         drop(file);
         let next = BegunRequests::open(&path, NOW);
         assert_eq!(next.unanswered(), [begun(1), begun(3), begun(4)]);
-        next.end(Uuid::from_u128(3));
+        next.end(begun(3).work_id());
         drop(next);
         let later = BegunRequests::open(&path, NOW);
         assert_eq!(later.unanswered(), [begun(1), begun(4)]);
@@ -285,14 +295,14 @@ mod tests {
         let size = || fs::metadata(&path).unwrap().len();
         for number in 2..1000 {
             requests.begin(begun(number));
-            requests.end(Uuid::from_u128(number));
+            requests.end(begun(number).work_id());
             assert!(size() < EMPTY_THRESHOLD + 1024, "{}", size());
         }
         // While a request runs, the lines of others are kept up to the larger limit.
         requests.begin(begun(1));
         for number in 1000..16_000 {
             requests.begin(begun(number));
-            requests.end(Uuid::from_u128(number));
+            requests.end(begun(number).work_id());
         }
         assert!((EMPTY_THRESHOLD..REWRITE_THRESHOLD + 1024).contains(&size()), "{}", size());
         drop(requests);

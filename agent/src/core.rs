@@ -11,7 +11,7 @@ use std::time::Duration;
 use muster_api::system::System;
 use muster_api::{
     AgentInfo, AgentProblem, CallContext, CancelScope, CounterSnapshot, HealthFinding, LogThrottle,
-    NodeHandle, RunningRequest, ValidatedDataSource, WorkEnd,
+    NodeHandle, RequestOwner, RunningRequest, ValidatedDataSource, WorkEnd,
 };
 use muster_ddl::AgentDdl;
 use muster_filter::NodeFilter;
@@ -346,10 +346,10 @@ impl NodeHandle for DaemonCore {
     fn cancel_request(
         &self,
         id: Uuid,
-        caller: Option<&Identity>,
+        owner: Option<&RequestOwner>,
         scope: CancelScope,
     ) -> Option<(RunningRequest, bool)> {
-        self.running.cancel_request(id, caller, scope)
+        self.running.cancel_request(id, owner, scope)
     }
 
     fn counter_snapshot(&self) -> CounterSnapshot {
@@ -365,8 +365,8 @@ impl NodeHandle for DaemonCore {
         self.leaving.clone()
     }
 
-    fn hand_over(&self, request: Uuid) {
-        self.begun.hand_over(request);
+    fn hand_over(&self, call: &CallContext) {
+        self.begun.hand_over(call.work_id());
     }
 
     fn record_work_end(&self, call: &CallContext, end: &WorkEnd) {

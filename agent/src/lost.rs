@@ -35,7 +35,7 @@ async fn answer_request(
     begun: BegunRequest,
     packages: Arc<PackageWorkers>,
 ) {
-    let (id, leaving) = (begun.request, core.leaving.clone());
+    let (id, leaving) = (begun.work_id(), core.leaving.clone());
     let outcome = match packages.find_work(id) {
         None => lost_outcome(&begun),
         // `None` if this daemon leaves too; the next one answers.
@@ -48,7 +48,7 @@ async fn answer_request(
     let (status, reason) =
         (outcome.status.code(), outcome.reason.as_ref().map(ReplyReason::as_str));
     tracing::warn!(
-        request = %id, caller = %begun.caller, agent = %begun.agent, action = %begun.action, status, reason,
+        request = %begun.request, caller = %begun.caller, agent = %begun.agent, action = %begun.action, status, reason,
         "answering a request that an earlier daemon had begun"
     );
     record_lost(&core, &begun, &outcome);

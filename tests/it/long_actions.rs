@@ -69,7 +69,8 @@ fn build_slow_agent(started: &Arc<Notify>) -> Agent {
     agent
 }
 
-async fn slow_fixture(limits: CallLimits) -> (NodeFixture, Arc<Notify>) {
+/// A node with an agent whose action `hold` runs until it is cancelled.
+pub(crate) async fn slow_fixture(limits: CallLimits) -> (NodeFixture, Arc<Notify>) {
     let started = Arc::new(Notify::new());
     let slow = build_slow_agent(&started);
     let fixture = NodeFixture::new(|setup| {
@@ -79,14 +80,16 @@ async fn slow_fixture(limits: CallLimits) -> (NodeFixture, Arc<Notify>) {
     (fixture.await, started)
 }
 
-fn build_call(action: &str, data: Value, stream: bool) -> RpcCall {
+pub(crate) fn build_call(action: &str, data: Value, stream: bool) -> RpcCall {
     let nodes = [Identity::parse(NODE).unwrap()].into();
     let call = RpcCall::new("slow", action, CallTarget::Nodes(nodes)).unwrap();
     RpcCall { data: to_object(data), stream, ..call }
 }
 
 /// Collects the progress of a call until its reply.
-async fn collect_progress(mut events: CallEventStream) -> (Vec<ProgressUpdate>, ReceivedReply) {
+pub(crate) async fn collect_progress(
+    mut events: CallEventStream,
+) -> (Vec<ProgressUpdate>, ReceivedReply) {
     let mut updates = Vec::new();
     loop {
         match events.next().await.unwrap() {
@@ -98,7 +101,8 @@ async fn collect_progress(mut events: CallEventStream) -> (Vec<ProgressUpdate>, 
     }
 }
 
-async fn request_id(events: &mut CallEventStream) -> Uuid {
+/// The id of the request of a call.
+pub(crate) async fn request_id(events: &mut CallEventStream) -> Uuid {
     match events.next().await.unwrap() {
         CallEvent::Published { request, .. } => request,
         other => panic!("{other:?}"),

@@ -29,17 +29,17 @@ const CA_POLICY: &str =
     "policy default deny\nallow\trip\tsign\t*\t*\nallow\tservice=backup\tsign\t*\t*\n";
 
 /// A broker, and a node that signs certificates and decides logins.
-struct CertificateFleet {
-    organisation: Organisation,
-    server: NatsServer,
-    daemon: Rpcd,
+pub(crate) struct CertificateFleet {
+    pub(crate) organisation: Organisation,
+    pub(crate) server: NatsServer,
+    pub(crate) daemon: Rpcd,
     authority: KeyPair,
-    rip: Signer,
-    rpc: RpcCommand,
+    pub(crate) rip: Signer,
+    pub(crate) rpc: RpcCommand,
 }
 
 impl CertificateFleet {
-    async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         let mut organisation = Organisation::new(&["muster"]);
         let authority = organisation.add_ssh_authority();
         let server = organisation.start_broker().await;
@@ -137,7 +137,7 @@ fn read_blob(certificate: &Path) -> String {
     blob(&std::fs::read_to_string(certificate).unwrap())
 }
 
-fn keygen(arguments: &[&str], file: &Path) -> String {
+pub(crate) fn keygen(arguments: &[&str], file: &Path) -> String {
     let output = Command::new("ssh-keygen").args(arguments).arg(file).output().unwrap();
     assert!(output.status.success(), "{}", describe_output(&output));
     String::from_utf8_lossy(&output.stdout).into_owned()

@@ -12,7 +12,8 @@ use muster_tests::command::RpcCommand;
 use muster_tests::nats_server::NatsServer;
 use muster_tests::organisation::Organisation;
 use muster_tests::rpcd::{DaemonHome, Rpcd};
-use muster_wire::identity::Identity;
+use muster_wire::identity::{Identity, SubjectName};
+use muster_wire::request::Request;
 use muster_wire::status::{ReplyReason, ReplyStatus};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -191,6 +192,55 @@ async fn package_change_outlives_the_daemon_and_the_next_one_replies() {
         await_state("the audit log has both records", || fixture.audit_of_changes() == expected)
             .await;
     }
+}
+
+/// The work of a request belongs to its sender: ids of requests are shown to all who may list what runs.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn request_of_another_caller_with_the_same_id_takes_no_reply_and_no_work() {
+    let fixture = Fixture::new().await;
+    let mut first = fixture.start().await;
+    let mallory = fixture.organisation.caller("mallory");
+    let mallory = TestCaller::connect(&fixture.organisation, &fixture.server, mallory).await;
+    let nodes = [Identity::parse(NODE).unwrap()].into();
+    let mut call = RpcCall::new("package", "install", CallTarget::Nodes(nodes)).unwrap();
+    (call.data, call.wait) = (to_object(json!({"package": "x"})), CALL_WAIT);
+    let id = uuid::Uuid::now_v7();
+    call.id = Some(id);
+    let copy = |agent: &str, action: &str, data: Value| {
+        let request = mallory.ping_request();
+        let name = |text: &str| SubjectName::parse(text).unwrap();
+        Request { id, agent: name(agent), action: name(action), data: to_object(data), ..request }
+    };
+    let attacking = async {
+        fixture.await_begun().await;
+        // It begins and ends.
+        let source = json!({"source": "fstat", "query": "/tmp/begun"});
+        let reply = mallory.send(&copy("rpcutil", "get_data", source)).await;
+        assert_eq!(reply.statuscode, ReplyStatus::Ok, "{reply:?}");
+        stop(&mut first, Signal::SIGTERM).await;
+        let second = fixture.start().await;
+        // This change of packages waits for the first one.
+        let bob = fixture.organisation.caller("bob");
+        let bob = TestCaller::connect(&fixture.organisation, &fixture.server, bob).await;
+        let refresh = Request {
+            caller: bob.signer.identity().clone(),
+            ..copy("package", "refresh", json!({}))
+        };
+        let asking = bob.send(&refresh);
+        let going = async { fs::write(fixture.file("go"), "").unwrap() };
+        let (reply, ()) = tokio::join!(asking, going);
+        assert_eq!(reply.statuscode, ReplyStatus::Ok, "{reply:?}");
+        second
+    };
+    let ((mut replies, stats), _second) = tokio::join!(fixture.caller.call(call), attacking);
+    let reply = replies.pop_first().unwrap_or_else(|| panic!("no answer: {stats:?}")).1;
+    let expected = json!({"name": "x", "ensure": "2.0", "previous": "purged", "changed": true});
+    assert_eq!(Value::Object(reply.reply.data.clone()), expected, "{:?}", reply.reply);
+    // The lock, and the result of the second change, which its daemon has answered itself.
+    await_state("the files of the first change are removed", || {
+        fs::read_dir(fixture.home.path("state/package")).unwrap().count() == 2
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -6,6 +6,7 @@ use std::time::Duration;
 use muster_base::format_millis;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
 use crate::Millis;
@@ -20,6 +21,21 @@ pub use muster_filter::NodeFilter;
 /// How long after the time limit of an action its node may still reply, so that the action gets the whole time: programs are stopped, and their output
 /// is collected. Callers wait for this time in addition.
 pub const REPLY_GRACE: Duration = Duration::from_secs(3);
+
+/// Separates the ids of work from other digests.
+const WORK_ID_DOMAIN: &[u8] = b"muster work\0";
+
+/// The id under which a node keeps the work of a request. Senders choose the ids of their requests, and can learn those of others; this id depends on the
+/// sender's key besides, so that no request replaces the entries or files of another sender's request. `sender_key` is the key's text.
+pub fn work_id(sender_key: &str, request: Uuid) -> Uuid {
+    let mut digest = Sha256::new();
+    for part in [WORK_ID_DOMAIN, request.as_bytes(), sender_key.as_bytes()] {
+        digest.update(part);
+    }
+    let digest: [u8; 32] = digest.finalize().into();
+    let (bytes, _) = digest.split_first_chunk::<16>().unwrap_or((&[0; 16], &[]));
+    uuid::Builder::from_custom_bytes(*bytes).into_uuid()
+}
 
 /// The body of a signed request. Unknown fields are refused: an older node must not ignore a field that restricts a request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -30,13 +30,13 @@ mod verify;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use muster_api::RunningRequest;
 use muster_api::progress::{ProgressSink, progress_channel};
+use muster_api::{RequestOwner, RunningRequest};
 use muster_bus::{Bus, Bytes};
 use muster_host::{AgentRegistry, CallOutcome, RunningGuard};
 use muster_wire::Millis;
 use muster_wire::progress::ProgressCounts;
-use muster_wire::request::Request;
+use muster_wire::request::{Request, work_id};
 use muster_wire::status::ReplyReason;
 use muster_wire::token::VerifiedUser;
 use muster_wire::trace::StageName;
@@ -121,7 +121,7 @@ pub struct OutgoingReply {
     pub subject: String,
     /// The signed reply.
     pub payload: Bytes,
-    /// The request, if the journal of begun requests has it.
+    /// The work id of the request, if the journal of begun requests has it.
     pub begun: Option<Uuid>,
 }
 
@@ -322,16 +322,16 @@ async fn run_request(
                 dispatch::run_action(core, &mut accepted, stopping, ProgressSink::default()).await;
             (outcome, None)
         };
-    let request = accepted.verified.request.id;
-    if core.begun.is_handed_over(request) {
+    let work = accepted.verified.work_id();
+    if core.begun.is_handed_over(work) {
         tracing::info!("the work continues in another process; the next daemon replies");
         return None;
     }
     let reply = finish_request(core, &mut accepted, (&outcome, started), progress, bus);
     if reply.is_none() {
-        core.begun.end(request);
+        core.begun.end(work);
     }
-    reply.map(|reply| OutgoingReply { begun: Some(request), ..reply })
+    reply.map(|reply| OutgoingReply { begun: Some(work), ..reply })
 }
 
 /// Counts, records and replies after the action has ended.
@@ -406,11 +406,16 @@ impl VerifiedRequest {
         })
     }
 
+    /// The id under which the node keeps the work of the request.
+    fn work_id(&self) -> Uuid {
+        work_id(&self.caller.key.to_string(), self.request.id)
+    }
+
     /// The request as other callers see it in the list of running requests.
     fn to_running_request(&self, now: Millis) -> RunningRequest {
         RunningRequest {
             id: self.request.id,
-            caller: self.request.caller.clone(),
+            owner: RequestOwner { name: self.request.caller.clone(), role: self.caller.role },
             agent: self.request.agent.to_string(),
             action: self.request.action.to_string(),
             since: now,

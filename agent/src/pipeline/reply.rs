@@ -72,7 +72,7 @@ pub(crate) fn build_late_reply(
     };
     let payload = seal_reply(core, reply, max_payload)?;
     core.counters.replies.increment();
-    Some(OutgoingReply { subject, payload, begun: Some(begun.request) })
+    Some(OutgoingReply { subject, payload, begun: Some(begun.work_id()) })
 }
 
 /// The reply to a refused request.

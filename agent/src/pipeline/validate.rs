@@ -46,7 +46,9 @@ pub(super) fn validate_inputs(
         timeout: requested.map_or(max_timeout, |requested| requested.min(max_timeout)),
         dangerous: schema.is_dangerous(),
         rule: String::new(),
-        running_guard: core.running.add_request(verified.to_running_request(core.clock.now())),
+        running_guard: core
+            .running
+            .add_request(verified.work_id(), verified.to_running_request(core.clock.now())),
         registry: Arc::clone(&registry),
         approver: None,
         input,

@@ -8,6 +8,7 @@ use muster_system::System;
 use muster_system::command::CancelFlag;
 use muster_wire::Millis;
 use muster_wire::identity::{Identity, SubjectName};
+use muster_wire::request::work_id;
 use muster_wire::token::{PublicKey, ServiceRight, UserRole};
 use muster_wire::trace::TraceContext;
 use serde_json::{Map, Value, json};
@@ -16,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::error::ActionError;
-use crate::node::NodeHandle;
+use crate::node::{NodeHandle, RequestOwner};
 use crate::progress::ProgressSink;
 
 /// The context of one call.
@@ -80,6 +81,18 @@ pub struct WorkEnd {
 }
 
 impl CallContext {
+    /// An id for files and units of this call. Unlike the id of the request, which its sender chooses, no other sender's request has it.
+    pub fn work_id(&self) -> Uuid {
+        let sender = self.sender.as_ref();
+        sender.map_or(self.request, |sender| work_id(&sender.key.to_string(), self.request))
+    }
+
+    /// The user to whom the request belongs.
+    pub fn owner(&self) -> RequestOwner {
+        let role = self.sender.as_ref().map_or(UserRole::Caller, |sender| sender.role);
+        RequestOwner { name: self.caller.clone(), role }
+    }
+
     /// The time until the deadline.
     pub fn time_left(&self) -> Duration {
         self.deadline.saturating_duration_since(Instant::now())

@@ -10,6 +10,7 @@ use muster_filter::NodeFilter;
 use muster_filter::state::NodeFacts;
 use muster_wire::Millis;
 use muster_wire::identity::{Identity, SubjectName};
+use muster_wire::token::UserRole;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -52,12 +53,12 @@ pub trait NodeHandle: fmt::Debug + Send + Sync {
     fn config_file(&self) -> &Path;
     /// The requests that run or wait on the node, oldest first.
     fn running_requests(&self) -> Vec<RunningRequest>;
-    /// Cancels a request; with `of`, only if it belongs to that caller. Returns the request and whether it was cancelled, or `None` if no such
-    /// request is running or waiting.
+    /// Cancels a request; with `of`, only if it belongs to that user. Returns the request and whether it was cancelled, or `None` if no such
+    /// request is running or waiting. Users choose the ids of their requests, so several users can have one with the same id.
     fn cancel_request(
         &self,
         id: Uuid,
-        of: Option<&Identity>,
+        of: Option<&RequestOwner>,
         scope: CancelScope,
     ) -> Option<(RunningRequest, bool)>;
     /// The daemon's counters.
@@ -71,7 +72,7 @@ pub trait NodeHandle: fmt::Debug + Send + Sync {
         CancellationToken::new()
     }
     /// Leaves the reply to a running request to the next daemon, because its work outlives this one. The action's own outcome is then not sent.
-    fn hand_over(&self, _request: Uuid) {}
+    fn hand_over(&self, _call: &CallContext) {}
     /// Records in the audit log that work of a request ended, after the request was answered.
     fn record_work_end(&self, _call: &CallContext, _end: &WorkEnd) {}
     /// Current problems of the daemon and its environment. Inspects disks, so it may block briefly.
@@ -120,13 +121,22 @@ pub enum CancelScope {
     Waiting,
 }
 
+/// The user to whom a request belongs: one user may have several keys, and a caller and a service may have the same name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RequestOwner {
+    /// The name.
+    pub name: Identity,
+    /// The role.
+    pub role: UserRole,
+}
+
 /// A request that runs or waits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunningRequest {
     /// Its id.
     pub id: Uuid,
-    /// The caller.
-    pub caller: Identity,
+    /// The user who sent it; of a scheduled turn, the schedule's author.
+    pub owner: RequestOwner,
     /// The agent.
     pub agent: String,
     /// The action.

@@ -22,7 +22,7 @@ use crate::context::CallContext;
 use crate::data_source::ValidatedDataSource;
 use crate::finding::HealthFinding;
 use crate::node::{
-    AgentInfo, AgentProblem, CancelScope, CounterSnapshot, NodeHandle, RunningRequest,
+    AgentInfo, AgentProblem, CancelScope, CounterSnapshot, NodeHandle, RequestOwner, RunningRequest,
 };
 
 /// All differences between the types of an action and its DDL; empty when they match. `I` and `O` are the types of the function's inputs and outputs.
@@ -326,11 +326,11 @@ impl NodeHandle for TestNode {
     fn cancel_request(
         &self,
         id: Uuid,
-        of: Option<&Identity>,
+        of: Option<&RequestOwner>,
         _: CancelScope,
     ) -> Option<(RunningRequest, bool)> {
         let found = self.running.iter().find(|request| request.id == id)?;
-        let allowed = of.is_none_or(|caller| *caller == found.caller);
+        let allowed = of.is_none_or(|owner| *owner == found.owner);
         Some((found.clone(), allowed))
     }
     fn counter_snapshot(&self) -> CounterSnapshot {

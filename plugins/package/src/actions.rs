@@ -141,8 +141,8 @@ async fn change_in_worker(
         () = leaving.cancelled() => None,
         () = cx.cancel.cancelled() => return Err(ActionError::cancelled()),
     };
-    let (workers, request) = (Arc::clone(workers), cx.request);
-    let starting = tokio::task::spawn_blocking(move || workers.start_work(request, work));
+    let (workers, id) = (Arc::clone(workers), cx.work_id());
+    let starting = tokio::task::spawn_blocking(move || workers.start_work(id, work));
     let change = starting.await.map_err(|error| ActionError::internal_error(error.to_string()))?;
     let change = change.map_err(ActionError::from_cause)?;
     let stop = CancelFlag::default();
@@ -168,7 +168,7 @@ async fn change_in_worker(
             "the process that changed the packages was killed; check them with `dpkg --audit`",
         )),
         WorkProgress::Running => {
-            cx.node.hand_over(cx.request);
+            cx.node.hand_over(cx);
             Err(ActionError::failed("the daemon stopped; the next one replies"))
         }
     }

@@ -109,14 +109,14 @@ impl PackageWorkers {
         Self { directory, root: daemon.root.clone(), program }
     }
 
-    /// Starts a worker for the change that this request asks for. On return the order is on disk and the worker is starting. Blocks.
+    /// Starts a worker for the change that the call with this [work id](muster_api::CallContext::work_id) asks for. On return the order is on disk and the worker is starting. Blocks.
     pub(crate) fn start_work(
         &self,
-        request: Uuid,
+        id: Uuid,
         work: PackageWork,
     ) -> Result<StartedWork, SystemError> {
         self.remove_old_results();
-        let directory = StateDir::recreate(&self.work_path(request))?;
+        let directory = StateDir::recreate(&self.work_path(id))?;
         let order = WorkOrder { root: self.root.clone(), work };
         // Strings and paths; a path that is not UTF-8 fails in the worker.
         directory.replace_file(WORK_FILE, &serde_json::to_vec(&order).unwrap_or_default())?;
@@ -125,7 +125,7 @@ impl PackageWorkers {
             "package-worker".to_owned(),
             directory.path().display().to_string(),
         ];
-        let unit = format!("muster-package-{}", request.simple());
+        let unit = format!("muster-package-{}", id.simple());
         if let Err(error) = launch::launch_detached(&unit, &argv) {
             // Nothing runs, so nothing is left to the next daemon.
             let _ = fs::remove_dir_all(directory.path());
@@ -134,9 +134,9 @@ impl PackageWorkers {
         Ok(StartedWork { directory, launched: Instant::now() })
     }
 
-    /// The change that an earlier daemon started for this request; `None` if it started none.
-    pub fn find_work(&self, request: Uuid) -> Option<StartedWork> {
-        let path = self.work_path(request);
+    /// The change that an earlier daemon started for the call with this work id; `None` if it started none.
+    pub fn find_work(&self, id: Uuid) -> Option<StartedWork> {
+        let path = self.work_path(id);
         if !path.join(WORK_FILE).exists() {
             return None;
         }
@@ -145,16 +145,16 @@ impl PackageWorkers {
     }
 
     /// Removes the files of a change whose result was sent.
-    pub async fn forget_work(&self, request: Uuid) {
-        let path = self.work_path(request);
+    pub async fn forget_work(&self, id: Uuid) {
+        let path = self.work_path(id);
         // Only disk space is lost if this fails.
         let _ = tokio::task::spawn_blocking(move || fs::remove_dir_all(path)).await;
     }
 
     /// Removes the files of changes that ended, at the start of a daemon, except those that requests of the daemon before wait for.
     pub fn remove_ended(&self, is_awaited: impl Fn(Uuid) -> bool) {
-        for (request, work) in self.all_work() {
-            if !is_awaited(request) && matches!(work.check_progress(), WorkProgress::Ended(_)) {
+        for (id, work) in self.all_work() {
+            if !is_awaited(id) && matches!(work.check_progress(), WorkProgress::Ended(_)) {
                 work.remove_files();
             }
         }
@@ -173,15 +173,15 @@ impl PackageWorkers {
     fn all_work(&self) -> Vec<(Uuid, StartedWork)> {
         let entries = fs::read_dir(&self.directory).into_iter().flatten().flatten();
         let work = entries.filter_map(|entry| {
-            let request = Uuid::try_parse(&entry.file_name().to_string_lossy()).ok()?;
+            let id = Uuid::try_parse(&entry.file_name().to_string_lossy()).ok()?;
             let directory = StateDir::open(&entry.path()).ok()?;
-            Some((request, StartedWork { directory, launched: Instant::now() }))
+            Some((id, StartedWork { directory, launched: Instant::now() }))
         });
         work.collect()
     }
 
-    fn work_path(&self, request: Uuid) -> PathBuf {
-        self.directory.join(request.simple().to_string())
+    fn work_path(&self, id: Uuid) -> PathBuf {
+        self.directory.join(id.simple().to_string())
     }
 }
 

@@ -261,6 +261,15 @@ impl ChangeHooks<'_> {
         state.map_or(Ok(()), |state| record.save(state, &self.task.request))
     }
 
+    /// Refuses the id of an earlier request, whose record would be lost.
+    fn refuse_known_id(&self) -> Result<(), UndoError> {
+        let (state, id) = (self.state.as_ref(), &self.task.request);
+        match state.map(|state| UndoRecord::exists(state, id)).transpose()? {
+            Some(true) => Err(UndoError::Exists { id: id.clone() }),
+            _ => Ok(()),
+        }
+    }
+
     /// Adds to the record what the changes left.
     fn save_result(&mut self) -> Result<(), UndoError> {
         let Some(mut record) = self.record.take() else {
@@ -290,8 +299,10 @@ impl ApplyHooks for ChangeHooks<'_> {
             return Ok(());
         }
         let record = UndoRecord::from_plans(&self.task.engine, plans);
-        let saved = self.save(&record);
-        self.record = Some(record);
+        let saved = self.refuse_known_id().and_then(|()| self.save(&record));
+        if saved.is_ok() {
+            self.record = Some(record);
+        }
         match (saved, plans.first()) {
             (Err(error), Some(plan)) => {
                 let problem = format!("nothing was changed: {}", error_chain(&error));

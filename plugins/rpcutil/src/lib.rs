@@ -46,7 +46,7 @@ impl StatelessPlugin for RpcutilPlugin {
             .action("get_data", &NoState, get_data::get_data)
             .immediate_action("running", &NoState, requests::list_running)
             .action("cancel", &NoState, |_, cx: CallContext, input: RpcutilCancelInput| {
-                ready(requests::cancel_request(&cx, &input, Some(&cx.caller)))
+                ready(requests::cancel_request(&cx, &input, Some(&cx.owner())))
             })
             .action("cancel_any", &NoState, |_, cx: CallContext, input: RpcutilCancelInput| {
                 ready(requests::cancel_request(&cx, &input, None))

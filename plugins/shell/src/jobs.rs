@@ -16,8 +16,8 @@ use std::time::Duration;
 use muster_api::system::command::OutputStream;
 use muster_api::system::process::wait_until;
 use muster_api::system::{Command, ProcessId, ProcessSpool, Signal, System, SystemError};
-use muster_api::wire::identity::Identity;
-use muster_api::{ActionError, CallContext};
+use muster_api::wire::token::UserRole;
+use muster_api::{ActionError, CallContext, RequestOwner};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -47,12 +47,26 @@ pub(crate) struct ShellJobRecord {
     /// Identifier of the request that started the job.
     pub(crate) request: Uuid,
     pub(crate) caller: String,
+    /// The caller's role: a service may have a caller's name.
+    #[serde(default = "default_role")]
+    role: String,
     pub(crate) command: Vec<String>,
     pub(crate) user: Option<String>,
     /// Start time in milliseconds since 1970.
     pub(crate) started: u64,
     /// `None` if the daemon ended while the job was being started.
     process: Option<ProcessId>,
+}
+
+/// The role in records of versions that did not store it.
+fn default_role() -> String {
+    UserRole::Caller.to_string()
+}
+
+impl ShellJobRecord {
+    fn belongs_to(&self, owner: &RequestOwner) -> bool {
+        self.caller == owner.name.as_str() && self.role == owner.role.as_str()
+    }
 }
 
 /// The state of a job.
@@ -119,6 +133,7 @@ impl ShellJobStore {
             job: id,
             request: cx.request,
             caller: cx.caller.to_string(),
+            role: cx.owner().role.to_string(),
             command: argv,
             user,
             started: unix_millis(cx.system.now()),
@@ -140,24 +155,24 @@ impl ShellJobStore {
         }
     }
 
-    /// The jobs that this caller started, oldest first.
+    /// The jobs that this user started, oldest first.
     pub(crate) fn list_for_caller(
         &self,
-        caller: &Identity,
+        owner: &RequestOwner,
     ) -> Result<Vec<ShellJobRecord>, ShellJobError> {
         let mut records = self.list_jobs()?;
-        records.retain(|record| record.caller == caller.as_str());
+        records.retain(|record| record.belongs_to(owner));
         Ok(records)
     }
 
-    /// The job with this identifier, if this caller started it. A job of another caller gives the same error as a missing one.
+    /// The job with this identifier, if this user started it. A job of another user gives the same error as a missing one.
     pub(crate) fn get_for_caller(
         &self,
         job: &str,
-        caller: &Identity,
+        owner: &RequestOwner,
     ) -> Result<ShellJobRecord, ShellJobError> {
         let record = self.get_job(job)?;
-        if record.caller == caller.as_str() {
+        if record.belongs_to(owner) {
             return Ok(record);
         }
         Err(ShellJobError::Unknown(job.to_owned()))

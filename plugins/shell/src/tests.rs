@@ -335,13 +335,29 @@ async fn job_is_visible_only_to_the_caller_that_started_it() {
         cx.caller = muster_api::wire::identity::Identity::parse("mallory").unwrap();
         cx
     };
+    // A service with the caller's name.
+    let service = |action: &str| {
+        let sender = muster_api::CallSender {
+            key: KeyPair::from_raw(KeyKind::User, &[7; 32]).public_key(),
+            role: UserRole::Service,
+            rights: Vec::new(),
+            collective: SubjectName::parse("muster").unwrap(),
+            token_issued_at: 0,
+            token_expires: None,
+        };
+        muster_api::CallContext { sender: Some(sender), ..Machine::context(action) }
+    };
     for action in ["status", "tail", "kill"] {
-        let refused = machine.ask_in(&other(action), action, json!({ "job": job })).await;
-        let message = refused.unwrap_err().message;
-        assert_eq!(message, format!("this node has no job {job}"), "{action}");
+        for cx in [other(action), service(action)] {
+            let refused = machine.ask_in(&cx, action, json!({ "job": job })).await;
+            let message = refused.unwrap_err().message;
+            assert_eq!(message, format!("this node has no job {job}"), "{action}");
+        }
     }
-    let listed = machine.ask_in(&other("list"), "list", json!({})).await.unwrap();
-    assert_eq!((&listed["jobs"], &listed["running"]), (&json!([]), &json!(0)));
+    for cx in [other("list"), service("list")] {
+        let listed = machine.ask_in(&cx, "list", json!({})).await.unwrap();
+        assert_eq!((&listed["jobs"], &listed["running"]), (&json!([]), &json!(0)));
+    }
     // The caller's own calls succeed, and the refused `kill` did not end the job.
     let status = machine.ask("status", json!({ "job": job })).await.unwrap();
     assert_eq!(status["state"], json!("running"));

@@ -14,4 +14,6 @@ mod puppet_user;
 mod random;
 mod read_actions;
 mod rendering;
+mod request_ids;
+mod ssh_certificates;
 mod state_directory;

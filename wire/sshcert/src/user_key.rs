@@ -1,5 +1,6 @@
 //! Keys of users: the public key that a certificate is for, and the key that `rpc` makes for itself.
 
+use ed25519_dalek::VerifyingKey;
 use rand::TryRngCore as _;
 use ssh_key::private::Ed25519Keypair;
 use ssh_key::public::KeyData;
@@ -23,6 +24,9 @@ pub enum SubjectKeyError {
         "the key is of type {0}; certificates are signed for keys of type ssh-ed25519 and sk-ssh-ed25519@openssh.com"
     )]
     Algorithm(String),
+    /// Not a point of the curve, or one of small order, for which anyone can make signatures.
+    #[error("the key is not a key that ssh-keygen makes: its point is weak or not on the curve")]
+    Weak,
     /// The random source failed.
     #[error("the operating system's random source failed")]
     Random,
@@ -43,9 +47,19 @@ impl SubjectKey {
         }
         let key = PublicKey::from_openssh(text.trim()).map_err(SubjectKeyError::Malformed)?;
         match key.key_data() {
-            data @ (KeyData::Ed25519(_) | KeyData::SkEd25519(_)) => Ok(Self(data.clone())),
+            data @ KeyData::Ed25519(point) => check_point(&point.0).map(|()| Self(data.clone())),
+            data @ KeyData::SkEd25519(key) => {
+                check_point(&key.public_key().0).map(|()| Self(data.clone()))
+            }
             other => Err(SubjectKeyError::Algorithm(other.algorithm().to_string())),
         }
+    }
+}
+
+fn check_point(bytes: &[u8; 32]) -> Result<(), SubjectKeyError> {
+    match VerifyingKey::from_bytes(bytes) {
+        Ok(key) if !key.is_weak() => Ok(()),
+        _ => Err(SubjectKeyError::Weak),
     }
 }
 

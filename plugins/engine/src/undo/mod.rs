@@ -124,6 +124,14 @@ pub enum UndoError {
         /// The requested id.
         id: String,
     },
+    /// Another request with the same id has made changes.
+    #[error(
+        "there is an undo record for change `{id}` already; send the request again with a new id"
+    )]
+    Exists {
+        /// The id.
+        id: String,
+    },
     /// The record is damaged.
     #[error("the record of change `{id}` is damaged")]
     Damaged {
@@ -195,6 +203,11 @@ impl UndoRecord {
             state.remove_file(&format!("{UNDO_DIRECTORY}/{name}"))?;
         }
         Ok(())
+    }
+
+    /// Whether there is a record under the id of a request. Senders choose the ids of their requests, and must not replace the record of another one.
+    pub fn exists(state: &StateDir, id: &str) -> Result<bool, UndoError> {
+        Ok(state.list_names(UNDO_DIRECTORY)?.iter().any(|name| name == id))
     }
 
     /// Loads the record of a request.

@@ -3,8 +3,9 @@
 //! `cancel` cancels the caller's own requests only. `cancel_any` cancels requests of all callers, so the node's policy must allow it
 //! separately. The cancelled request reports in its own reply what it had done before. With `waiting_only` work that has begun goes on.
 
-use muster_api::wire::identity::Identity;
-use muster_api::{ActionError, CallContext, CancelScope, EmptyInput, NoState, RunningRequest};
+use muster_api::{
+    ActionError, CallContext, CancelScope, EmptyInput, NoState, RequestOwner, RunningRequest,
+};
 use muster_contract::rpcutil::{
     CancelOutcome, RpcutilCancelOutput, RpcutilRunningOutput, RunningRequestRow,
 };
@@ -22,7 +23,7 @@ pub(crate) struct RpcutilCancelInput {
 pub(crate) fn list_running(_: &NoState, cx: &CallContext, _: EmptyInput) -> RpcutilRunningOutput {
     let row = |request: RunningRequest| RunningRequestRow {
         id: request.id.to_string(),
-        caller: request.caller.to_string(),
+        caller: request.owner.name.to_string(),
         agent: request.agent,
         action: request.action,
         since: request.since,
@@ -32,11 +33,11 @@ pub(crate) fn list_running(_: &NoState, cx: &CallContext, _: EmptyInput) -> Rpcu
     RpcutilRunningOutput { count: requests.len(), requests }
 }
 
-/// Cancels a request; with `caller`, only if it belongs to that caller.
+/// Cancels a request; with `owner`, only if it belongs to that user.
 pub(crate) fn cancel_request(
     cx: &CallContext,
     input: &RpcutilCancelInput,
-    caller: Option<&Identity>,
+    owner: Option<&RequestOwner>,
 ) -> Result<RpcutilCancelOutput, ActionError> {
     let id = Uuid::parse_str(&input.id).map_err(|error| {
         ActionError::invalid_input(format!("`{}` is not a request ID: {error}", input.id))
@@ -48,7 +49,7 @@ pub(crate) fn cancel_request(
         Some(true) => (CancelScope::Waiting, CancelOutcome::Withdrawn),
         _ => (CancelScope::All, CancelOutcome::Cancelled),
     };
-    let Some((request, is_cancelled)) = cx.node.cancel_request(id, caller, scope) else {
+    let Some((request, is_cancelled)) = cx.node.cancel_request(id, owner, scope) else {
         return Ok(RpcutilCancelOutput {
             outcome: CancelOutcome::NotRunning,
             ..RpcutilCancelOutput::default()
@@ -56,14 +57,14 @@ pub(crate) fn cancel_request(
     };
     if !is_cancelled {
         let message = format!(
-            "request {id} belongs to {}; {} can cancel it only with `cancel_any`",
-            request.caller, cx.caller
+            "request {id} belongs to the {} {}; {} can cancel it only with `cancel_any`",
+            request.owner.role, request.owner.name, cx.caller
         );
         return Err(ActionError::denied_by_rule(message, "rpcutil cancel"));
     }
     Ok(RpcutilCancelOutput {
         outcome,
-        caller: Some(request.caller.to_string()),
+        caller: Some(request.owner.name.to_string()),
         agent: Some(request.agent),
         action: Some(request.action),
     })

@@ -102,7 +102,7 @@ pub(crate) fn query_job(
     cx: &BlockingContext,
     ShellJobInput { job }: ShellJobInput,
 ) -> Result<ShellJobView, ActionError> {
-    Ok(ShellJobView::from_record(jobs, jobs.get_for_caller(&job, &cx.caller)?, &*cx.system))
+    Ok(ShellJobView::from_record(jobs, jobs.get_for_caller(&job, &cx.owner())?, &*cx.system))
 }
 
 /// Lists the recorded jobs, oldest first.
@@ -111,7 +111,7 @@ pub(crate) fn list_jobs(
     cx: &BlockingContext,
     _: EmptyInput,
 ) -> Result<ShellListOutput, ActionError> {
-    let records = jobs.list_for_caller(&cx.caller)?.into_iter();
+    let records = jobs.list_for_caller(&cx.owner())?.into_iter();
     let views: Vec<ShellJobView> =
         records.map(|record| ShellJobView::from_record(jobs, record, &*cx.system)).collect();
     Ok(ShellListOutput {
@@ -126,7 +126,7 @@ pub(crate) fn kill_job(
     cx: &BlockingContext,
     ShellKillInput { job, grace }: ShellKillInput,
 ) -> Result<ShellKillOutput, ActionError> {
-    let record = jobs.get_for_caller(&job, &cx.caller)?;
+    let record = jobs.get_for_caller(&job, &cx.owner())?;
     let ended = jobs.kill_job(&record, &*cx.system, Duration::from_secs(grace.min(60)))?;
     let view = ShellJobView::from_record(jobs, record, &*cx.system);
     Ok(ShellKillOutput { ended, state: view.state, exitcode: view.exitcode, signal: view.signal })

@@ -51,7 +51,7 @@ pub(crate) async fn tail_job(
         TailStream::Stdout => OutputStream::Stdout,
         TailStream::Stderr => OutputStream::Stderr,
     };
-    let record = jobs.get_for_caller(&input.job, &cx.caller)?;
+    let record = jobs.get_for_caller(&input.job, &cx.owner())?;
     let size = jobs.stream_size(&record, stream);
     let offset = u64::try_from(input.offset)
         .unwrap_or_else(|_| size.saturating_sub(input.offset.unsigned_abs()));
