@@ -23,12 +23,12 @@ notice(inline_epp('<% $pool.each |$node| { %><%= $node["identity"] %>=<%= $node[
 notice("none: ${search_nodes("{classes: nosuch}").length}")
 "#;
 
-fn module_path() -> PathBuf {
+pub(super) fn module_path() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../packaging/puppet")
 }
 
 /// `puppet apply` with directories of its own.
-async fn apply(fleet: &HttpFleet, arguments: &[&str]) -> Output {
+pub(super) async fn apply(fleet: &HttpFleet, arguments: &[&str]) -> Output {
     let scratch = TempDir::new().unwrap();
     let mut command = Command::new("puppet");
     command.args(["apply", "--color=false", "--modulepath"]).arg(module_path());

@@ -21,6 +21,14 @@ pub enum TokenFileError {
     /// It cannot be read, or others can read it.
     #[error(transparent)]
     File(#[from] SecretFileError),
+    /// A line has the hash of an empty token, as a command prints it whose variable is not set.
+    #[error("{}, line {line}: this is the SHA-256 of an empty text; hash the token, such as with `printf %s TOKEN | sha256sum`", path.display())]
+    EmptyToken {
+        /// The file.
+        path: PathBuf,
+        /// The number of the line, from 1.
+        line: usize,
+    },
     /// A line is not a name and a hash.
     #[error("{}, line {line}: expected a name and the SHA-256 of a token in hexadecimal, such as `prometheus 9f86d0...`; `printf %s TOKEN | sha256sum` prints it", path.display())]
     Line {
@@ -36,6 +44,13 @@ pub enum TokenFileError {
 pub(super) struct TokenFile {
     path: PathBuf,
     known: Mutex<(Option<FileVersion>, Tokens)>,
+}
+
+/// Why a line is not valid, and its number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum InvalidLine {
+    Format(usize),
+    EmptyToken(usize),
 }
 
 /// Hashes of tokens with their names.
@@ -67,22 +82,34 @@ impl TokenFile {
 
 impl Tokens {
     fn read(path: &Path) -> Result<Self, TokenFileError> {
-        Self::parse(&read_secret(path, SecretOwner::Daemon, MAX_FILE_BYTES)?)
-            .map_err(|line| TokenFileError::Line { path: path.to_owned(), line })
+        Self::parse(&read_secret(path, SecretOwner::Daemon, MAX_FILE_BYTES)?).map_err(|invalid| {
+            match invalid {
+                InvalidLine::Format(line) => TokenFileError::Line { path: path.to_owned(), line },
+                InvalidLine::EmptyToken(line) => {
+                    TokenFileError::EmptyToken { path: path.to_owned(), line }
+                }
+            }
+        })
     }
 
-    /// Parses lines of names and hashes; the error is the number of a line.
-    fn parse(text: &str) -> Result<Self, usize> {
+    /// Parses lines of names and hashes.
+    fn parse(text: &str) -> Result<Self, InvalidLine> {
+        let empty: [u8; HASH_BYTES] = Sha256::digest(b"").into();
         let lines = text.lines().enumerate();
         let lines = lines.map(|(index, line)| (index + 1, line.trim()));
         let lines = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
         let tokens = lines.map(|(number, line)| {
             let mut words = line.split_whitespace();
             let (Some(name), Some(hash), None) = (words.next(), words.next(), words.next()) else {
-                return Err(number);
+                return Err(InvalidLine::Format(number));
             };
-            let hash = HEXLOWER_PERMISSIVE.decode(hash.as_bytes()).map_err(|_| number)?;
-            Ok((name.to_owned(), hash.try_into().map_err(|_| number)?))
+            let hash = HEXLOWER_PERMISSIVE.decode(hash.as_bytes()).ok();
+            let hash: Option<[u8; HASH_BYTES]> = hash.and_then(|hash| hash.try_into().ok());
+            match hash {
+                None => Err(InvalidLine::Format(number)),
+                Some(hash) if hash == empty => Err(InvalidLine::EmptyToken(number)),
+                Some(hash) => Ok((name.to_owned(), hash)),
+            }
         });
         tokens.collect::<Result<_, _>>().map(Self)
     }
@@ -115,8 +142,11 @@ mod tests {
         for wrong in ["", "secret ", hash] {
             assert_eq!(tokens.name_of(wrong), None, "{wrong}");
         }
+        // `printf %s "$UNSET" | sha256sum`
+        let empty = "a e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+        assert_eq!(Tokens::parse(empty).err(), Some(InvalidLine::EmptyToken(1)));
         for wrong in ["prometheus", "a b c", "prometheus 00", &format!("a {}z", "0".repeat(63))] {
-            assert_eq!(Tokens::parse(wrong).err(), Some(1), "{wrong}");
+            assert_eq!(Tokens::parse(wrong).err(), Some(InvalidLine::Format(1)), "{wrong}");
         }
     }
 }

@@ -12,7 +12,10 @@ define muster::motd::register (
   Enum['motd', 'issue'] $target = 'motd',
 ) {
   include muster::motd
-  file { sprintf('/etc/muster/%s.d/%02d_%s', $target, $order, $title):
+
+  # A title is text, also of facts, and must not lead to another directory.
+  $name_of_file = regsubst($title, '[/[:cntrl:]]', '_', 'G')
+  file { sprintf('/etc/muster/%s.d/%02d_%s', $target, $order, $name_of_file):
     ensure  => file,
     owner   => 'root',
     group   => 'root',

@@ -9,7 +9,10 @@ define muster::prompt::register (
   Integer[0, 999999] $order = 10,
 ) {
   include muster::motd
-  file { sprintf('/etc/muster/prompt.d/%02d_%s', $order, $title):
+
+  # A title is text, also of facts, and must not lead to another directory.
+  $name_of_file = regsubst($title, '[/[:cntrl:]]', '_', 'G')
+  file { sprintf('/etc/muster/prompt.d/%02d_%s', $order, $name_of_file):
     ensure  => file,
     owner   => 'root',
     group   => 'root',

@@ -64,6 +64,7 @@ module PuppetX
       end
 
       def rows(query, parameters)
+        query = JSON.generate(query) if query.is_a?(Hash)
         parameters = parameters.merge('q' => query, 'stale' => @stale)
         found = []
         loop do
