@@ -243,6 +243,12 @@ impl Organisation {
         self.user(UserRole::Caller, name, &["agent:*"])
     }
 
+    /// Lists these services in the account token, as `rpc org` does, before the broker starts.
+    pub fn list_services(&mut self, right: ServiceRight, names: &[&str]) {
+        let names = names.iter().map(|name| Identity::parse(name).unwrap()).collect();
+        self.claims.services.insert(right.to_string(), names);
+    }
+
     /// Key and token of a service with this right.
     pub fn service(&self, right: ServiceRight, name: &str) -> Signer {
         let tags = ServiceRight::tags(&[right]);

@@ -1,16 +1,20 @@
 //! A service key that answers for the directory: it chooses no node that executes a request.
 
+use std::collections::BTreeMap;
+
 use muster_bus::BusSubscription;
 use muster_client::{CallTarget, RpcCall};
 use muster_filter::NodeFilter;
 use muster_tests::command::describe_output;
-use muster_tests::organisation::connect;
+use muster_tests::organisation::{Organisation, connect};
 use muster_wire::identity::Identity;
 use muster_wire::token::ServiceRight;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use crate::directory::fixture::{DirectoryFixture, FleetNode, answer_for_directory};
+use crate::directory::fixture::{
+    ANSWER_TIMEOUT, DirectoryFixture, FleetNode, answer_for_directory,
+};
 
 const NODES: [&str; 2] = ["db1.acme.net", "web1.acme.net"];
 
@@ -145,4 +149,43 @@ async fn password_is_encrypted_for_no_node_that_does_not_confirm_the_filter() {
     let request = stolen.next().await.unwrap();
     let body: Value = serde_json::from_slice(request.payload()).unwrap();
     assert_eq!(body.pointer("/body/action"), Some(&json!("last")), "{body}");
+}
+
+/// A subscription of a stolen key gets every query that the broker distributes, but callers ask a listed instance by name.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn directories_answer_their_share_of_the_queries_and_unlisted_ones_none() {
+    /// A fair choice exceeds the limit once in 100,000 runs.
+    const QUERIES: usize = 64;
+    const MOST: usize = 49;
+    let mut organisation = Organisation::new(&["muster"]);
+    organisation.list_services(ServiceRight::Directory, &["directory1", "liar"]);
+    let server = organisation.start_broker_with_stores().await;
+    let fleet = DirectoryFixture::on_broker(organisation, server);
+    let directory = fleet.start_directory("dir1.acme.net", "directory1");
+    fleet.await_present(&["dir1.acme.net"]).await;
+    for name in ["liar", "unlisted"] {
+        let liar = fleet.organisation.service(ServiceRight::Directory, name);
+        let bus = connect(&fleet.server, &liar).await;
+        for _ in 0..20 {
+            answer_for_directory(bus.clone(), liar.clone(), |_, _| json!({})).await;
+        }
+    }
+    let client = fleet.client().await;
+    let count_answers = async || {
+        let mut answers: BTreeMap<String, usize> = BTreeMap::new();
+        for _ in 0..QUERIES {
+            let mut session = client.directory_session();
+            let status: Result<Value, _> =
+                session.query("status", &json!({}), ANSWER_TIMEOUT).await;
+            status.unwrap();
+            *answers.entry(session.instance().unwrap().to_string()).or_default() += 1;
+        }
+        answers
+    };
+    let answers = count_answers().await;
+    assert!(answers.keys().eq(["directory1", "liar"]), "{answers:?}");
+    assert!(answers.values().all(|count| *count <= MOST), "{answers:?}");
+    // A listed instance that has stopped costs no query.
+    drop(directory);
+    assert!(count_answers().await.keys().eq(["liar"]));
 }

@@ -3,7 +3,7 @@
 //! Unknown fields are kept for accounts (so that re-issuing a token made by `nsc` loses nothing) and ignored for operators and
 //! users. Claims are unverified: see [`super::decode`] and [`super::AccountTrust`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 
 use super::nkey::{KeyKind, PublicKey};
 use super::{Seconds, UserRole};
+use crate::identity::Identity;
 use crate::stores;
 
 /// The version of NATS claims that is written and read.
@@ -116,6 +117,9 @@ pub struct AccountClaims {
     /// Keys that sign SSH user certificates, the present one first; two while one replaces the other. Brokers ignore them.
     #[serde(default, rename = "muster_ssh_authorities", skip_serializing_if = "Vec::is_empty")]
     pub ssh_authorities: Vec<PublicKey>,
+    /// For each right, the services that have it. Callers ask one of them by name, so that each gets its share of the queries. Brokers ignore them.
+    #[serde(default, rename = "muster_services", skip_serializing_if = "BTreeMap::is_empty")]
+    pub services: BTreeMap<String, BTreeSet<Identity>>,
     /// [`NatsClaims::TYPE`].
     #[serde(rename = "type")]
     pub kind: String,
@@ -135,6 +139,7 @@ impl AccountClaims {
             revocations: BTreeMap::new(),
             successions: Vec::new(),
             ssh_authorities: Vec::new(),
+            services: BTreeMap::new(),
             kind: Self::TYPE.to_owned(),
             version: CLAIMS_VERSION,
             rest: Map::new(),

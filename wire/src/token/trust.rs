@@ -197,6 +197,11 @@ impl AccountTrust {
         &self.claims.nats.ssh_authorities
     }
 
+    /// The services that may answer for this agent, according to the account token. Tokens of earlier versions list none.
+    pub fn services_for(&self, agent: &str) -> impl Iterator<Item = &Identity> {
+        self.claims.nats.services.get(agent).into_iter().flatten()
+    }
+
     /// The account token as given.
     pub fn account_token(&self) -> &str {
         &self.text
