@@ -14,13 +14,14 @@ use muster_wire::token::scope::{self, ADMINISTRATOR_ROLE, LEAF_ROLE};
 use muster_wire::token::{AccountTrust, KeyPair, PublicKey, Seconds, TokenError, UserRole};
 use serde_json::{Map, Value};
 
+use crate::services::services_by_right;
 use crate::{
     AccountRealm, Organisation, OrganisationError, OrganisationKey, OrganisationLock, prune,
 };
 use muster_secret::files::{self, FileAccessError};
 
 /// Name of the key that signs users of the system account, in the account's token.
-const SYSTEM_ROLE: &str = "system";
+pub(crate) const SYSTEM_ROLE: &str = "system";
 
 /// Claims of a new account of this realm: for each role the key that signs for it and its permissions at the broker.
 pub(crate) fn account_claims(
@@ -101,8 +102,8 @@ impl Organisation {
         self.sign_account(lock, realm, account, now)
     }
 
-    /// Replaces permissions in the account tokens that differ from those of this version. An organisation made by an older version keeps its
-    /// keys and gets the permissions that this version needs. Returns the accounts that were signed again.
+    /// Replaces permissions in the account tokens that differ from those of this version, and the list of services if it has changed. An organisation
+    /// made by an older version keeps its keys and gets the permissions that this version needs. Returns the accounts that were signed again.
     pub fn refresh_scopes(
         &self,
         lock: &OrganisationLock,
@@ -114,6 +115,8 @@ impl Organisation {
             let mut is_changed = refresh_account(&mut account, realm, &self.profile().collectives);
             if realm == AccountRealm::Fleet {
                 is_changed |= self.add_administrator_key(&mut account)?;
+                let listed = services_by_right(&self.read_records()?, &account, now / 1000);
+                is_changed |= account.services != listed;
             }
             if is_changed {
                 self.sign_account(lock, realm, account, now)?;
@@ -144,7 +147,11 @@ impl Organisation {
         now: Millis,
     ) -> Result<AccountTrust, OrganisationError> {
         let trust = self.realm_trust(realm)?;
-        prune::remove_expired(&mut account, &self.read_records()?, now / 1000);
+        let records = self.read_records()?;
+        prune::remove_expired(&mut account, &records, now / 1000);
+        if realm == AccountRealm::Fleet {
+            account.services = services_by_right(&records, &account, now / 1000);
+        }
         let revocations = account.revocations.len();
         let validity = TokenValidity::without_end_after(trust.issued_at(), now);
         let name = &trust.claims().name;
@@ -160,6 +167,7 @@ impl Organisation {
         let updated_trust = trust
             .update(&token)
             .map_err(|source| OrganisationError::Token(path.clone(), source))?;
+        self.record_known(trust.account_token())?;
         write_token(&path, &token)?;
         self.write_broker_accounts()?;
         Ok(updated_trust)

@@ -8,7 +8,7 @@ use muster_wire::token::claims::{AccountClaims, SigningKeyEntry, UserClaims};
 use muster_wire::token::encode::TokenValidity;
 use muster_wire::token::scope::ADMINISTRATOR_ROLE;
 
-use crate::account::{administrator_entry, system_entry};
+use crate::account::{SYSTEM_ROLE, administrator_entry, system_entry};
 use crate::push::PushError;
 use crate::rotation::{role_key, role_keys};
 use crate::{
@@ -94,11 +94,15 @@ impl Organisation {
         Ok(true)
     }
 
+    /// The claims of the system account with these keys in place of those that sign its users; the key of monitoring systems stays.
     fn with_system_keys(
         &self,
         entries: Vec<SigningKeyEntry>,
     ) -> Result<AccountClaims, OrganisationError> {
-        Ok(AccountClaims { signing_keys: entries, ..self.system_claims()?.nats })
+        let mut account = self.system_claims()?.nats;
+        account.signing_keys.retain(|entry| role_key(entry, SYSTEM_ROLE).is_none());
+        account.signing_keys.extend(entries);
+        Ok(account)
     }
 }
 

@@ -10,12 +10,12 @@ use muster_wire::stores;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::Organisation;
 use crate::push::PushError;
 use crate::server_reports::{
     ByServer, LeafConnection, LeafList, QUIET_TIME, REPLICATED_CLUSTER_SIZE, RaftGroup, RaftPeer,
     ServerVariables, StorageReport, StreamReport, SystemClient, cluster_size, streams_of_account,
 };
+use crate::{Organisation, OrganisationKey};
 
 /// The state of the broker.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
@@ -114,8 +114,9 @@ impl Organisation {
         let damaged = client.find_damaged_copies(&storage, &account).await?;
         let trusts = self.account_trusts()?;
         let mut outdated = BTreeSet::new();
+        let follows = !self.layout().key_file(OrganisationKey::Operator).exists();
         for trust in [Some(trusts.fleet_trust()), trusts.newcomers_trust()].into_iter().flatten() {
-            outdated.extend(client.find_other_tokens(trust).await?);
+            outdated.extend(client.find_other_tokens(trust, follows).await?);
         }
         client.close().await?;
         if variables.is_empty() {

@@ -9,9 +9,8 @@ use std::time::Duration;
 use muster_wire::Millis;
 use muster_wire::identity::Identity;
 use muster_wire::token::claims::UserClaims;
-use muster_wire::token::decode::decode_token;
 use muster_wire::token::encode::{self, TokenValidity};
-use muster_wire::token::{KeyKind, KeyPair, PublicKey, ServiceRight, UserCredentials, scope};
+use muster_wire::token::{KeyKind, KeyPair, PublicKey, UserCredentials, scope};
 
 use crate::{
     AccountRealm, CredentialRecord, CredentialState, Organisation, OrganisationError,
@@ -78,23 +77,6 @@ impl Organisation {
         let is_newest = |at: usize, key| newest.get(&key) == Some(&at);
         let newest_records = numbered().filter(|(at, record)| is_newest(*at, record.key));
         Ok(newest_records.map(|(_, record)| record.clone()).collect())
-    }
-
-    /// Services with valid credentials of which none names a right, as those of earlier versions.
-    pub fn services_without_rights(&self, now: Millis) -> Result<Vec<Identity>, OrganisationError> {
-        let trusts = self.account_trusts()?;
-        let mut has_right = BTreeMap::new();
-        for record in self.read_records()? {
-            let is_valid = trusts.credential_state(&record, now / 1000) == CredentialState::Valid;
-            if record.kind == PrincipalKind::Service && is_valid {
-                let claims = decode_token::<UserClaims>(&record.token);
-                let tags = claims.map(|token| token.unverified_claims().nats.tags.clone());
-                let tags = tags.unwrap_or_default();
-                let found = ServiceRight::ALL.iter().any(|right| right.is_in(&tags));
-                *has_right.entry(record.name).or_insert(false) |= found;
-            }
-        }
-        Ok(has_right.into_iter().filter(|(_, found)| !found).map(|(name, _)| name).collect())
     }
 
     /// Issues credentials, records them, and writes them to a file that only its owner can read.

@@ -38,6 +38,8 @@ pub enum OrganisationKey {
     Enroller,
     /// Signs tokens of leaf nodes. Exists when a leaf node was added.
     Leaf,
+    /// Signs credentials of monitoring systems, in the system account. Exists when one was added.
+    Monitor,
     /// Signs SSH user certificates. Exists when an SSH authority was created.
     SshAuthority,
 }
@@ -62,6 +64,7 @@ impl OrganisationKey {
             Self::Newcomer => "role-newcomer.nk",
             Self::Enroller => "role-enroller.nk",
             Self::Leaf => "role-leaf.nk",
+            Self::Monitor => "role-monitor.nk",
             Self::SshAuthority => "ssh-ca.nk",
         }
     }

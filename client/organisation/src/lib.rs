@@ -25,6 +25,7 @@ mod issue;
 mod layout;
 mod leaf_role;
 mod ledger;
+mod monitor_role;
 mod names;
 mod nats_config;
 mod newcomers;
@@ -38,7 +39,9 @@ mod rotation;
 mod server_address;
 mod server_reports;
 mod server_tokens;
+mod services;
 mod ssh_authority;
+mod store_cleaning;
 mod stream_copies;
 #[cfg(test)]
 mod testing;
@@ -72,6 +75,7 @@ pub use push::{PushError, StoreChange, StoreChangeKind};
 pub use rotation::RotationStart;
 pub use server_address::{ServerAddress, ServerAddressError};
 pub use ssh_authority::{OfflineCertificate, OfflineCertificateError};
+pub use store_cleaning::StoredKeys;
 
 /// Largest organisation file that is read, in bytes.
 const MAX_FILE_BYTES: u64 = 16 * 1024 * 1024;

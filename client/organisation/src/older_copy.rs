@@ -1,5 +1,5 @@
-//! Recognises a directory that is an older copy of the organisation, for example a restored backup: the broker has an account token that this directory did not
-//! push. A token that is signed from an older copy lacks later revocations and keys, so that revoked keys would be valid again.
+//! Recognises a directory that is an older copy of the organisation, for example a restored backup: the broker has an account token that this directory never
+//! had. A token that is signed from an older copy lacks later revocations and keys, so that revoked keys would be valid again.
 
 use std::collections::BTreeSet;
 
@@ -12,10 +12,10 @@ use muster_wire::token::{AccountTrust, PublicKey, Seconds};
 use crate::push::PushError;
 use crate::{Organisation, OrganisationError};
 
-/// The signatures of the tokens that were pushed, one per line. Not secret.
-const PUSHED_FILE: &str = "pushed.txt";
+/// The signatures of the tokens that this directory has had, one per line. Not secret.
+const KNOWN_FILE: &str = "known-tokens.txt";
 /// Largest list that is read, in bytes: about 700,000 tokens.
-const MAX_PUSHED_BYTES: u64 = 64 * 1024 * 1024;
+const MAX_KNOWN_BYTES: u64 = 64 * 1024 * 1024;
 
 /// The broker has a later account token than the directory.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -63,7 +63,7 @@ impl Organisation {
         let missing_keys = list_keys(theirs_claims).difference(&ours_keys).count();
         let is_later = theirs.issued_at() > ours.issued_at();
         let is_covered = missing_revocations == 0 && missing_keys == 0;
-        if !is_later && (is_covered || self.has_pushed(theirs.account_token())?) {
+        if !is_later && (is_covered || self.has_had(theirs.account_token())?) {
             return Ok(());
         }
         Err(OlderCopyError {
@@ -78,18 +78,18 @@ impl Organisation {
         .into())
     }
 
-    /// Records that the broker has this token.
-    pub(crate) fn record_pushed(&self, token: &str) -> Result<(), OrganisationError> {
-        if !self.has_pushed(token)? {
+    /// Records that this directory has this token.
+    pub(crate) fn record_known(&self, token: &str) -> Result<(), OrganisationError> {
+        if !self.has_had(token)? {
             let line = format!("{}\n", token_signature(token));
-            files::append_public(&self.layout().directory().join(PUSHED_FILE), line.as_bytes())?;
+            files::append_public(&self.layout().directory().join(KNOWN_FILE), line.as_bytes())?;
         }
         Ok(())
     }
 
-    fn has_pushed(&self, token: &str) -> Result<bool, OrganisationError> {
-        let path = self.layout().directory().join(PUSHED_FILE);
-        match files::read_text(&path, MAX_PUSHED_BYTES) {
+    fn has_had(&self, token: &str) -> Result<bool, OrganisationError> {
+        let path = self.layout().directory().join(KNOWN_FILE);
+        match files::read_text(&path, MAX_KNOWN_BYTES) {
             Ok(text) => Ok(text.lines().any(|line| line == token_signature(token))),
             // Organisations of older versions have no list.
             Err(error) if error.is_missing() => Ok(false),

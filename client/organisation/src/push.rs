@@ -120,7 +120,7 @@ impl Organisation {
         tokens.push(self.system_token()?);
         for token in tokens {
             push_token(&bus, token.clone()).await?;
-            self.record_pushed(&token)?;
+            self.record_known(&token)?;
         }
         bus.close().await?;
         if let Some(newcomers) = trusts.newcomers_trust() {

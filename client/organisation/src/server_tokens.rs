@@ -22,14 +22,22 @@ struct AccountDetail {
 }
 
 impl SystemClient {
-    /// Names of the servers that have another token of an account than this.
+    /// Names of the servers that have another token of an account than this. With `follows`, the directory is one of a monitoring system, which gets no
+    /// later tokens: the newest one of the servers counts.
     pub(crate) async fn find_other_tokens(
         &self,
         trust: &AccountTrust,
+        follows: bool,
     ) -> Result<Vec<String>, PushError> {
         let options = json!({"account": trust.account_key()}).to_string();
         let answers = self.ask_with_ids::<AccountReport>("ACCOUNTZ", Bytes::from(options)).await?;
-        let is_other = |jwt: &str| !jwt.is_empty() && jwt != trust.account_token();
+        let mut newest = trust.clone();
+        for answer in answers.iter().filter(|_| follows) {
+            if let Ok(newer) = newest.update(&answer.data.account_detail.jwt) {
+                newest = newer;
+            }
+        }
+        let is_other = |jwt: &str| !jwt.is_empty() && jwt != newest.account_token();
         let others = answers.into_iter().filter(|answer| is_other(&answer.data.account_detail.jwt));
         Ok(others.map(|answer| answer.server.name).collect())
     }

@@ -8,6 +8,7 @@ mod declare;
 mod entry;
 mod list;
 mod owned_key;
+mod remove;
 mod watch;
 
 use std::time::Duration;

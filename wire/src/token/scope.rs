@@ -292,7 +292,8 @@ pub fn administrator_permissions(user_key: &str) -> (SubjectPermissions, Subject
     for store in &stores::ALL_BUCKETS {
         let stream = stores::stream_name(store.name);
         publish.extend(
-            ["CREATE", "UPDATE", "INFO"].map(|verb| format!("$JS.API.STREAM.{verb}.{stream}")),
+            ["CREATE", "UPDATE", "INFO", "DELETE"]
+                .map(|verb| format!("$JS.API.STREAM.{verb}.{stream}")),
         );
         publish.push(subject::bucket_list(store.name));
         publish.push(subject::bucket_get(store.name, ">"));

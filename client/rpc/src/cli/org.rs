@@ -1,5 +1,7 @@
 //! Arguments of `rpc org ...`.
 
+mod empty;
+mod monitor;
 mod ssh_ca;
 
 use std::path::PathBuf;
@@ -13,6 +15,8 @@ use muster_wire::token::{ServiceRight, scope};
 
 use super::lifetime;
 use super::lifetime::CredentialExpiry;
+pub use empty::OrgEmptyArgs;
+pub use monitor::OrgMonitorArgs;
 pub use ssh_ca::{OrgSshCaCommand, OrgSshCaSignArgs};
 
 const ORG_DIRECTORY_HELP: &str =
@@ -66,6 +70,21 @@ copy operator.jwt to each broker and restart them, one at a time.")]
   rpc org push
   rpc org push --replicas 5")]
     Push(OrgPushArgs),
+    /// Remove keys from a store of the broker, after a stolen key of a service has filled it
+    #[command(after_help = "Examples:
+  rpc org revoke scheduler1 && rpc org empty SCHEDULES --since 2h
+  rpc org empty TOKENS --all --yes && rpc org push
+
+TRUST is not among the stores: only commands of `rpc org` write it.")]
+    Empty(OrgEmptyArgs),
+    /// Write a directory for a monitoring system, with which it may read the state of the broker and do nothing else
+    #[command(after_help = "Examples:
+  rpc org monitor ./monitoring
+  rpc broker status --org ./monitoring -j    on the monitoring host
+
+The directory has no key of the organisation. --replace ends all earlier
+credentials of monitoring systems.")]
+    Monitor(OrgMonitorArgs),
     /// Add the bootstrap account, for machines that are not enrolled yet, to an organisation created by an earlier version
     #[command(after_help = "Examples:
   rpc org newcomers

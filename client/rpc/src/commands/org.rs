@@ -1,9 +1,11 @@
 //! `rpc org`: creates and manages an organisation.
 
 pub mod add;
+mod empty;
 mod grant;
 mod init;
 pub mod list;
+mod monitor;
 pub mod names;
 pub mod newcomers;
 mod push;
@@ -25,6 +27,8 @@ pub async fn run(command: OrgCommand, cx: CommandContext<'_>) -> CommandResult {
         OrgCommand::Grant(args) => grant::run(&args, cx),
         OrgCommand::Rotate(args) => rotate::run(&args, cx).await,
         OrgCommand::Push(args) => push::run(&args, cx).await,
+        OrgCommand::Empty(args) => empty::run(&args, cx).await,
+        OrgCommand::Monitor(args) => monitor::run(&args, cx).await,
         OrgCommand::Newcomers(args) => newcomers::run(&args, cx).await,
         OrgCommand::Show(args) => show::run(&args, cx),
         OrgCommand::SshCa(command) => ssh_authority::run(command, cx).await,

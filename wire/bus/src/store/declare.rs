@@ -139,7 +139,7 @@ fn placed_config(definition: &BucketDefinition, server: &str) -> Config {
 
 /// The configuration of the bucket's stream; `None` if the broker answers that there is none. Any other error is returned, because a stream
 /// whose leader does not answer must not be created again.
-async fn find_stream(bucket: &Bucket) -> Result<Option<Config>> {
+pub(super) async fn find_stream(bucket: &Bucket) -> Result<Option<Config>> {
     let jetstream = jetstream::new(bucket.bus.connection().client.clone());
     let name = stores::stream_name(bucket.name());
     match jetstream.get_stream(&name).await {

@@ -64,8 +64,12 @@ pub async fn run(args: OrgAddCommand, cx: CommandContext<'_>) -> CommandResult {
     let issued = organisation.record_credentials(&lock, prepared)?;
     print_issued(&issued, printer);
     names::publish_token(&organisation, &issued.record, now, printer).await?;
-    if kind == PrincipalKind::Enroller {
-        names::publish_names(&organisation, printer).await?;
+    match kind {
+        PrincipalKind::Enroller => names::publish_names(&organisation, printer).await?,
+        PrincipalKind::Service => printer.print_hint(
+            "run `rpc org push`: callers ask the services that the account token lists",
+        ),
+        _ => {}
     }
     printer.print_line(issued.path.display())?;
     if let Some(directory) = directory {

@@ -68,7 +68,7 @@ fn print_store_changes(changes: &[StoreChange], printer: &OutputPrinter) {
     }
 }
 
-/// Signs account tokens again if their permissions differ from those of this version.
+/// Signs account tokens again if their permissions differ from those of this version, or if the services have changed.
 fn refresh_scopes(organisation: &Organisation, printer: &OutputPrinter) -> Result<()> {
     let lock = organisation.lock()?;
     for realm in organisation.refresh_scopes(&lock, unix_millis_now())? {
@@ -77,7 +77,7 @@ fn refresh_scopes(organisation: &Organisation, printer: &OutputPrinter) -> Resul
             AccountRealm::Newcomers => "newcomers",
         };
         printer.print_message(format_args!(
-            "{GOOD}signed{GOOD:#} the account token of the {account} again, with the permissions of this version"
+            "{GOOD}signed{GOOD:#} the account token of the {account} again, with the permissions of this version and the present services"
         ));
     }
     Ok(())

@@ -5,9 +5,13 @@ mod audit;
 #[cfg(test)]
 mod broker;
 #[cfg(test)]
+mod emptied_stores;
+#[cfg(test)]
 mod files;
 #[cfg(test)]
 mod mass_revocation;
+#[cfg(test)]
+mod monitoring;
 #[cfg(test)]
 mod names;
 #[cfg(test)]

@@ -115,7 +115,8 @@ fn interrupted_creation_continues_with_the_same_keys() {
     assert!(fs::read_to_string(&profile).unwrap().contains("newcomers_account"));
 }
 
-async fn refused(bus: &Bus, what: impl Future<Output = ()>) {
+/// Checks that the broker refuses what this does.
+pub(crate) async fn refused(bus: &Bus, what: impl Future<Output = ()>) {
     let mut events = bus.subscribe_events();
     what.await;
     bus.flush().await.unwrap();

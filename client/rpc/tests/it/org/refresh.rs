@@ -49,6 +49,9 @@ fn make_older(world: &World) {
     let token =
         encode::issue_account_token(name, trust.account_key(), older, validity, &operator).unwrap();
     fs::write(world.org().join("account.jwt"), format!("{token}\n")).unwrap();
+    let preload = world.org().join("broker/accounts.conf");
+    let text = fs::read_to_string(&preload).unwrap();
+    fs::write(&preload, text.replace(trust.account_token(), &token)).unwrap();
 }
 
 #[tokio::test]

@@ -1,0 +1,59 @@
+//! The fleet's services and their rights, from the records of issued credentials.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use muster_wire::Millis;
+use muster_wire::identity::Identity;
+use muster_wire::token::claims::{AccountClaims, UserClaims};
+use muster_wire::token::decode::decode_token;
+use muster_wire::token::{Seconds, ServiceRight};
+
+use crate::{CredentialRecord, CredentialState, Organisation, OrganisationError, PrincipalKind};
+
+impl Organisation {
+    /// Services with valid credentials of which none names a right, as those of earlier versions.
+    pub fn services_without_rights(&self, now: Millis) -> Result<Vec<Identity>, OrganisationError> {
+        let trust = self.fleet_trust()?;
+        let rights = rights_of_services(&self.read_records()?, &trust.claims().nats, now / 1000);
+        Ok(rights
+            .into_iter()
+            .filter(|(_, rights)| rights.is_empty())
+            .map(|(name, _)| name)
+            .collect())
+    }
+}
+
+/// For each right, the services with valid credentials that name it: the list in the account token.
+pub(crate) fn services_by_right(
+    records: &[CredentialRecord],
+    account: &AccountClaims,
+    now: Seconds,
+) -> BTreeMap<String, BTreeSet<Identity>> {
+    let mut services: BTreeMap<String, BTreeSet<Identity>> = BTreeMap::new();
+    for (name, rights) in rights_of_services(records, account, now) {
+        for right in rights {
+            services.entry(right.to_string()).or_default().insert(name.clone());
+        }
+    }
+    services
+}
+
+/// The rights in all valid credentials of each service.
+fn rights_of_services(
+    records: &[CredentialRecord],
+    account: &AccountClaims,
+    now: Seconds,
+) -> BTreeMap<Identity, BTreeSet<ServiceRight>> {
+    let mut services: BTreeMap<Identity, BTreeSet<ServiceRight>> = BTreeMap::new();
+    for record in records {
+        let is_valid = record.credential_state(account, now) == CredentialState::Valid;
+        if record.kind == PrincipalKind::Service && is_valid {
+            let claims = decode_token::<UserClaims>(&record.token);
+            let tags = claims.map(|token| token.unverified_claims().nats.tags.clone());
+            let tags = tags.unwrap_or_default();
+            let rights = ServiceRight::ALL.into_iter().filter(|right| right.is_in(&tags));
+            services.entry(record.name.clone()).or_default().extend(rights);
+        }
+    }
+    services
+}
