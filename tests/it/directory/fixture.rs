@@ -171,11 +171,7 @@ pub(crate) async fn read_status(client: &Client) -> DirectoryStatusOutput {
 impl FleetNode {
     /// Makes the daemon read its files again.
     pub(crate) fn reload(&self) {
-        self.signal(Signal::SIGHUP);
-    }
-
-    pub(crate) fn signal(&self, signal: Signal) {
-        kill(Pid::from_raw(self.daemon.pid()), signal).unwrap();
+        kill(Pid::from_raw(self.daemon.pid()), Signal::SIGHUP).unwrap();
     }
 }
 

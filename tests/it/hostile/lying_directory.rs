@@ -9,7 +9,6 @@ use muster_tests::command::describe_output;
 use muster_tests::organisation::{Organisation, connect};
 use muster_wire::identity::Identity;
 use muster_wire::token::ServiceRight;
-use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use crate::directory::fixture::{
@@ -134,14 +133,14 @@ async fn password_is_encrypted_for_no_node_that_does_not_confirm_the_filter() {
     let known = client.run_call(RpcCall::new("rpcutil", "ping", nodes()).unwrap(), |_| {});
     assert_eq!(known.await.unwrap().ok, 2);
     let mut stolen = deceived.intercept_requests(NODES[0]).await;
-    deceived.db1.signal(Signal::SIGSTOP);
+    deceived.db1.daemon.freeze().await;
     let mut call = RpcCall::new("puppetral", "do", nodes()).unwrap();
     call.filter = NodeFilter::default().with_class("apache").unwrap();
     call.data.insert("password".to_owned(), json!("$6$secret"));
     call.sensitive.insert("password".to_owned());
     let stats = client.run_call(call, |_| {}).await.unwrap();
     assert_eq!(stats.missing, [Identity::parse(NODES[0]).unwrap()].into());
-    deceived.db1.signal(Signal::SIGCONT);
+    deceived.db1.daemon.thaw();
     // The next request to this node is the first one that arrives there.
     let mut last = RpcCall::new("puppetral", "last", nodes()).unwrap();
     last.data.insert("marker".to_owned(), json!(true));
