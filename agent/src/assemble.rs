@@ -74,6 +74,9 @@ pub enum AssembleError {
     /// A broker address is invalid.
     #[error("the broker address is not valid")]
     Broker(#[from] BusError),
+    /// The addresses of the broker, or the file of its authority, cannot be used.
+    #[error("cannot set up the connection to the broker")]
+    Connection(#[source] BusError),
     /// A built-in plugin cannot be set up.
     #[error(transparent)]
     Plugin(#[from] PluginSetupError),
@@ -134,11 +137,13 @@ pub fn check_config(config: &Config) -> Result<(), AssembleError> {
         agents::check_plugins(config)?;
     } else {
         let config = &enrolment::effective_config(config)?;
-        credentials::connect_options(config, &load_signer(config)?)?;
+        let options = credentials::connect_options(config, &load_signer(config)?)?;
+        options.check().map_err(AssembleError::Connection)?;
         load_trust(config)?;
         agents::check_plugins(config)?;
         services::check_services(config)?;
     }
+    AuditLog::check(&config.paths.audit, &config.audit)?;
     load_policies(config);
     Ok(())
 }

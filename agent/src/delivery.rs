@@ -114,9 +114,10 @@ fn check_in_force(config: &Config, key: &str, path: &Path) -> Result<(), Deliver
     Err(DeliveryError::Unusable(problem))
 }
 
-/// Checks the delivered policies together with the node's groups and other policies.
+/// Checks the delivered policies together with the node's groups and other policies. Delivered settings can name another directory of policies, which
+/// must be readable: without it, everything is denied, the next delivery included.
 fn check_policies(config: &Config, delivery: &NodeDelivery) -> Result<(), DeliveryError> {
-    if delivery.policies.is_empty() {
+    if delivery.policies.is_empty() && delivery.settings.is_none() {
         return Ok(());
     }
     let directory = &config.paths.policies;

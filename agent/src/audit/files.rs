@@ -10,8 +10,10 @@ use std::path::{Path, PathBuf};
 use muster_audit::{AuditAnchor, ChainPosition, HeadRecord};
 use muster_base::replace_file;
 use muster_wire::limits;
+use nix::unistd::{AccessFlags, Group};
 
 use super::AuditOptions;
+use crate::config::AuditConfig;
 use crate::files;
 
 /// How many bytes at the end of a file are read first to find its last line.
@@ -42,9 +44,33 @@ pub(super) fn open_log(path: &Path, options: &AuditOptions) -> io::Result<File> 
 }
 
 fn set_group(file: &File, group: &str) -> io::Result<()> {
-    let unknown = || io::Error::other(format!("unknown group `{group}`"));
-    let group = nix::unistd::Group::from_name(group)?.ok_or_else(unknown)?;
-    Ok(nix::unistd::fchown(file, None, Some(group.gid))?)
+    Ok(nix::unistd::fchown(file, None, Some(find_group(group)?.gid))?)
+}
+
+fn find_group(name: &str) -> io::Result<Group> {
+    let unknown = || io::Error::other(format!("unknown group `{name}`"));
+    Group::from_name(name)?.ok_or_else(unknown)
+}
+
+/// Checks that [`open_log`] can open the log. Creates nothing.
+pub(super) fn check_log(path: &Path, settings: &AuditConfig) -> io::Result<()> {
+    if let Some(group) = &settings.group {
+        find_group(group)?;
+    }
+    for existing in path.ancestors() {
+        match existing.metadata() {
+            Ok(found) if found.is_dir() == (existing == path) => {
+                let is_log = existing == path;
+                let kind =
+                    if is_log { io::ErrorKind::IsADirectory } else { io::ErrorKind::NotADirectory };
+                return Err(kind.into());
+            }
+            Ok(_) => return Ok(nix::unistd::access(existing, AccessFlags::W_OK)?),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 /// Whether both handles refer to the same file, under any name.

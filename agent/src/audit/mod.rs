@@ -13,7 +13,7 @@ mod stream;
 mod writer;
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use muster_audit::AuditAnchor;
@@ -120,6 +120,12 @@ impl AuditLog {
             secondary = Some(SecondaryStreams { refusals, reads });
         }
         Ok(Self { changes: AuditStream::open(options)?, secondary })
+    }
+
+    /// Checks that a log with these settings can be opened at this path. Creates nothing.
+    pub fn check(path: &Path, settings: &AuditConfig) -> Result<(), AuditLogError> {
+        files::check_log(path, settings)
+            .map_err(|source| AuditLogError::File { path: path.to_owned(), source })
     }
 
     /// Records a decision. Never waits. On error the caller must not act; errors occur only with `audit.fail_closed`.

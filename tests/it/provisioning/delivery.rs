@@ -12,19 +12,19 @@ use serde_json::{Value, json};
 use super::processes::{ProcessFleet, add_record, await_done, await_record, start_leader};
 use crate::enrolled_names::await_log;
 
-const NODE: &str = "web1.example.net";
+pub(super) const NODE: &str = "web1.example.net";
 const ACCEPTED: &str = "accept_settings = [\"log.level\", \"limits.*\", \"facts.*\", \"drain.seconds\"]\naccept_policies = true\n";
-const DENY_SERVICE: &str = "policy default deny\n";
+pub(super) const DENY_SERVICE: &str = "policy default deny\n";
 
 /// A node, and a caller that calls its agent `provision` as a provisioner does.
-struct DeliveryFixture {
+pub(super) struct DeliveryFixture {
     fleet: ProcessFleet,
-    node: Rpcd,
-    rpc: RpcCommand,
+    pub(super) node: Rpcd,
+    pub(super) rpc: RpcCommand,
 }
 
 impl DeliveryFixture {
-    async fn start(options: &str) -> Self {
+    pub(super) async fn start(options: &str) -> Self {
         let fleet = ProcessFleet::start().await;
         let node = fleet.start_machine(NODE, options).await;
         let rpc = fleet.caller();
@@ -32,7 +32,7 @@ impl DeliveryFixture {
     }
 
     /// Calls the action, and returns the node's reply.
-    async fn configure(&self, inputs: Value) -> Value {
+    pub(super) async fn configure(&self, inputs: Value) -> Value {
         let mut arguments = vec!["do".to_owned(), "provision".to_owned(), "configure".to_owned()];
         let inputs = inputs.as_object().unwrap().clone();
         arguments.extend(inputs.iter().map(|(name, value)| format!("{name}={value}")));
@@ -43,7 +43,7 @@ impl DeliveryFixture {
     }
 
     /// Asserts that nothing is delivered, and that the node gives this reason.
-    async fn assert_refused(&self, inputs: Value, reason: &str) {
+    pub(super) async fn assert_refused(&self, inputs: Value, reason: &str) {
         let before = self.files();
         let reply = self.configure(inputs.clone()).await;
         let message = reply.to_string();
@@ -54,7 +54,7 @@ impl DeliveryFixture {
     }
 
     /// Every file in the directories of settings and policies, with its content.
-    fn files(&self) -> Vec<(PathBuf, String)> {
+    pub(super) fn files(&self) -> Vec<(PathBuf, String)> {
         let mut found = Vec::new();
         for directory in ["conf.d", "policies"] {
             for entry in std::fs::read_dir(self.node.home().path(directory)).unwrap() {

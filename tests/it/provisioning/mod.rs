@@ -2,6 +2,7 @@
 //! (`muster_tests::provisioning`). In [`killed_hosts`] and [`delivery`], nodes, masters and provisioners are processes.
 
 mod delivery;
+mod delivery_attacks;
 mod fixture;
 mod killed_hosts;
 mod processes;

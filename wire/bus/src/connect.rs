@@ -152,6 +152,12 @@ impl BusOptions {
         }
     }
 
+    /// Checks what [`Self::connect`] would refuse without a connection: the addresses and the file of the authority.
+    pub fn check(&self) -> Result<()> {
+        self.server_addresses()?;
+        self.authority.as_deref().map(tls::config_trusting_file).transpose().map(drop)
+    }
+
     /// Connects.
     pub async fn connect(self) -> Result<Bus> {
         let recorder = Arc::new(BusEventRecorder::new());
