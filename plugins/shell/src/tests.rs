@@ -7,8 +7,10 @@ use std::time::Duration;
 use muster_api::progress::{ProgressSource, progress_channel};
 use muster_api::system::real::RealSystem;
 use muster_api::testing::{TestNode, differences};
+use muster_api::wire::identity::SubjectName;
 use muster_api::wire::status::{ReplyReason, ReplyStatus};
-use muster_api::{ActionError, Agent, CallContext, EmptyInput};
+use muster_api::wire::token::{KeyKind, KeyPair, UserRole};
+use muster_api::{ActionError, Agent, CallContext, CallSender, EmptyInput};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -337,7 +339,7 @@ async fn job_is_visible_only_to_the_caller_that_started_it() {
     };
     // A service with the caller's name.
     let service = |action: &str| {
-        let sender = muster_api::CallSender {
+        let sender = CallSender {
             key: KeyPair::from_raw(KeyKind::User, &[7; 32]).public_key(),
             role: UserRole::Service,
             rights: Vec::new(),
@@ -345,7 +347,7 @@ async fn job_is_visible_only_to_the_caller_that_started_it() {
             token_issued_at: 0,
             token_expires: None,
         };
-        muster_api::CallContext { sender: Some(sender), ..Machine::context(action) }
+        CallContext { sender: Some(sender), ..Machine::context(action) }
     };
     for action in ["status", "tail", "kill"] {
         for cx in [other(action), service(action)] {
