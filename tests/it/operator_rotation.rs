@@ -116,6 +116,7 @@ async fn attack_with_the_old_key(
         (muster_tests::now() / 1000 > known.issued_at() + 1).then_some(()).ok_or("the same second")
     })
     .await;
+    disable_check_for_older_copies(fleet, stolen);
     let run_stolen = |arguments: &[&str]| {
         let more = ["--org", stolen.to_str().unwrap()];
         fleet.demo.rpc(&[&["org"], arguments, &more].concat())
@@ -141,6 +142,18 @@ async fn attack_with_the_old_key(
         }
     }
     daemons
+}
+
+/// Lets `rpc` push from the stolen copy, as a changed program of the thief would: it says that the copy has had the newest token, and has no bootstrap account.
+fn disable_check_for_older_copies(fleet: &RotatedFleet, stolen: &Path) {
+    let newest = std::fs::read_to_string(fleet.organisation().join("account.jwt")).unwrap();
+    let signature = newest.trim().rsplit('.').next().unwrap();
+    std::fs::write(stolen.join("known-tokens.txt"), format!("{signature}\n")).unwrap();
+    let profile = stolen.join("organisation.toml");
+    let text = std::fs::read_to_string(&profile).unwrap();
+    let lines: Vec<&str> =
+        text.lines().filter(|line| !line.starts_with("newcomers_account")).collect();
+    std::fs::write(&profile, lines.join("\n")).unwrap();
 }
 
 /// Nodes and clients may be configured with the new operator at any later time.

@@ -13,6 +13,7 @@ mod protected_files;
 mod puppet_user;
 mod random;
 mod read_actions;
+mod reply_subjects;
 mod rendering;
 mod request_ids;
 mod ssh_certificates;
