@@ -33,7 +33,8 @@ impl Organisation {
         &self,
         _lock: &OrganisationLock,
         directory: &Path,
-        (expires, replace): (Option<Duration>, bool),
+        expires: Option<Duration>,
+        replace: bool,
         now: Millis,
     ) -> Result<(), PushError> {
         let layout = OrganisationLayout::new(directory.to_owned());

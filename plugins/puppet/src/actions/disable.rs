@@ -72,8 +72,8 @@ pub(crate) fn disable_runs(
     })
 }
 
-/// Writes the lock under a name that nobody can foresee, and renames it. Puppet's user may own the directory, and could lead a write to the lock's own name
-/// through a link to another file.
+/// Writes the lock to a file with a unique name, and renames it. Puppet's user may own the directory, and could replace the lock by a link to another file
+/// before it is written.
 fn write_lock(system: &dyn System, lock: &Path, message: &str) -> SystemResult<()> {
     let attributes = FileAttributes { mode: Some(0o644), ..FileAttributes::default() };
     let text = json!({ "disabled_message": message }).to_string();

@@ -119,14 +119,21 @@ async fn every_restriction_of_observe_conf_refuses_its_attempt() {
         "CapAmb: 0000000000000000",
         "NoNewPrivs: 1",
         "Seccomp: 2",
-        "Max core file size 0 0",
-        "/var/lib/muster 700 root",
-        "/var/log/muster 750 root",
-        "/run/muster 755 root",
-    ] {
+    ]
+    .iter()
+    .chain(&DAEMON_LIMITS)
+    {
         assert!(status.contains(part), "{part}: {status}");
     }
 }
+
+/// What both units limit: core files, and access to the directories.
+const DAEMON_LIMITS: [&str; 4] = [
+    "Max core file size 0 0",
+    "/var/lib/muster 700 root",
+    "/var/log/muster 750 root",
+    "/run/muster 755 root",
+];
 
 /// What `rpcd.service` restricts without a drop-in: no core dump, no obsolete call, no rare network, private directories.
 #[tokio::test(flavor = "multi_thread")]
@@ -147,13 +154,7 @@ async fn plain_unit_keeps_what_it_promises() {
         assert_eq!(reply["data"]["exitcode"], 97, "{family}: {reply:#}");
     }
     let status = machines.sh("m1", DAEMON_STATUS).await;
-    for part in [
-        "Seccomp: 2",
-        "Max core file size 0 0",
-        "/var/lib/muster 700 root",
-        "/var/log/muster 750 root",
-        "/run/muster 755 root",
-    ] {
+    for part in ["Seccomp: 2"].iter().chain(&DAEMON_LIMITS) {
         assert!(status.contains(part), "{part}: {status}");
     }
     let files =

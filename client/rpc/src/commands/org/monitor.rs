@@ -10,9 +10,8 @@ use crate::printer::GOOD;
 pub async fn run(args: &OrgMonitorArgs, cx: CommandContext<'_>) -> CommandResult {
     let (organisation, printer) = (cx.open_organisation(&args.organisation)?, cx.printer);
     let lock = organisation.lock()?;
-    let options = (args.expires, args.replace);
-    let now = unix_millis_now();
-    organisation.write_monitor_directory(&lock, &args.directory, options, now).await?;
+    let (expires, replace, now) = (args.expires, args.replace, unix_millis_now());
+    organisation.write_monitor_directory(&lock, &args.directory, expires, replace, now).await?;
     if args.replace {
         printer.print_message(format_args!(
             "{GOOD}ended{GOOD:#} all earlier credentials of monitoring systems"

@@ -5,7 +5,7 @@ use std::fs;
 use muster_bus::Bytes;
 
 use super::broker::{Broker, nats_server};
-use super::newcomers::refused;
+use super::newcomers::assert_refused;
 use super::world::{World, files, mode, talk};
 
 /// Requests that users of the system account with other rights send: tokens, connections, and commands to a server.
@@ -55,10 +55,10 @@ async fn monitoring_system_reads_the_state_of_the_broker_and_does_nothing_else()
     let thief = broker.connect(&world, &creds).await.unwrap();
     for subject in REFUSED {
         let publish = async { thief.publish(subject, Bytes::from("{}")).await.unwrap() };
-        refused(&thief, publish).await;
+        assert_refused(&thief, publish).await;
     }
     for subject in ["$SYS.>", "$SYS.ACCOUNT.>", "$SYS.REQ.>", "_INBOX.>", ">"] {
-        refused(&thief, async { drop(thief.subscribe(subject).await.unwrap()) }).await;
+        assert_refused(&thief, async { drop(thief.subscribe(subject).await.unwrap()) }).await;
     }
     let push = world.rpc(&["org", "push", "--org", directory]);
     assert_ne!(push.status.code(), Some(0), "{}", talk(&push));

@@ -115,8 +115,8 @@ fn interrupted_creation_continues_with_the_same_keys() {
     assert!(fs::read_to_string(&profile).unwrap().contains("newcomers_account"));
 }
 
-/// Checks that the broker refuses what this does.
-pub(crate) async fn refused(bus: &Bus, what: impl Future<Output = ()>) {
+/// Asserts that the broker refuses what the future sends.
+pub(crate) async fn assert_refused(bus: &Bus, what: impl Future<Output = ()>) {
     let mut events = bus.subscribe_events();
     what.await;
     bus.flush().await.unwrap();
@@ -188,7 +188,7 @@ async fn bootstrap_token_permits_enrolment_requests_only() {
         let publish = async {
             newcomer.publish(subject, Bytes::from_static(b"x")).await.unwrap();
         };
-        refused(&newcomer, publish).await;
+        assert_refused(&newcomer, publish).await;
     }
     for subject in [
         ">",
@@ -200,14 +200,14 @@ async fn bootstrap_token_permits_enrolment_requests_only() {
         "$SYS.>",
     ] {
         let subscribe = async { drop(newcomer.subscribe(subject).await.unwrap()) };
-        refused(&newcomer, subscribe).await;
+        assert_refused(&newcomer, subscribe).await;
     }
     // An enroller may publish replies to requests only.
     for subject in ["muster.rpcutil.ping.all", &format!("_INBOX.{own}.x")] {
         let publish = async {
             enroller.publish(subject, Bytes::from_static(b"x")).await.unwrap();
         };
-        refused(&enroller, publish).await;
+        assert_refused(&enroller, publish).await;
     }
 
     // A revocation disconnects the client and refuses its next connection.
