@@ -7,7 +7,8 @@ use std::path::Path;
 use std::process::Command;
 
 use muster_tests::{await_state, nats_server, poll_until_ok};
-use muster_wire::token::{AccountTrust, PublicKey};
+use muster_wire::token::encode::{TokenValidity, issue_account_token};
+use muster_wire::token::{AccountTrust, KeyPair, PublicKey};
 use nix::sys::signal::{Signal, kill};
 
 use crate::demo::describe_output;
@@ -144,8 +145,18 @@ async fn attack_with_the_old_key(
     daemons
 }
 
-/// Lets `rpc` push from the stolen copy, as a changed program of the thief would: it says that the copy has had the newest token, and has no bootstrap account.
+/// Lets `rpc` push from the stolen copy, as a changed program of the thief would: the copy has had the newest token of the fleet, a later one of the stores, and
+/// no bootstrap account.
 fn disable_check_for_older_copies(fleet: &RotatedFleet, stolen: &Path) {
+    let key = std::fs::read_to_string(stolen.join("keys/operator.nk")).unwrap();
+    let key = KeyPair::from_seed(key.trim()).unwrap();
+    let file = stolen.join("storage.jwt");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let stores = AccountTrust::new(key.public_key(), text.trim()).unwrap();
+    let claims = stores.claims().nats.clone();
+    let validity = TokenValidity::without_end(muster_tests::now() / 1000);
+    let later = issue_account_token("storage", stores.account_key(), claims, validity, &key);
+    std::fs::write(&file, later.unwrap()).unwrap();
     let newest = std::fs::read_to_string(fleet.organisation().join("account.jwt")).unwrap();
     let signature = newest.trim().rsplit('.').next().unwrap();
     std::fs::write(stolen.join("known-tokens.txt"), format!("{signature}\n")).unwrap();

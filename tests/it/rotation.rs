@@ -307,7 +307,7 @@ async fn tls_authority_is_rotated_on_a_running_fleet() {
 async fn keys_for_administration_are_rotated_on_a_running_fleet() {
     let fleet = RotatedFleet::start();
     fleet.await_replies(&NODES).await;
-    for key in ["account.nk", "system.nk", "newcomers.nk"] {
+    for key in ["account.nk", "storage.nk", "system.nk", "newcomers.nk"] {
         std::fs::remove_file(fleet.organisation().join("keys").join(key)).unwrap();
     }
     let creds_file = fleet.organisation().join("creds/system.creds");
@@ -334,7 +334,7 @@ async fn keys_for_administration_are_rotated_on_a_running_fleet() {
     let new_admin_seed = std::fs::read(&admin_file).unwrap();
     std::fs::write(&admin_file, old_admin_seed).unwrap();
     let refused = describe_output(&fleet.org(&["push"]));
-    assert!(refused.contains("account.nk"), "{refused}");
+    assert!(refused.contains("storage.nk"), "{refused}");
     std::fs::write(&admin_file, new_admin_seed).unwrap();
     fleet.run_org(&["push"]);
 }

@@ -104,12 +104,13 @@ async fn node_reads_again_if_a_server_lags_behind_the_announcement() {
     assert_eq!(caller.send(&caller.ping_request()).await.statuscode, ReplyStatus::Ok);
     let (spy, mut everything) = organisation.subscribe_all(&server).await;
     // Only this test announces: the bucket does not republish its changes.
-    let info = spy.request("$JS.API.STREAM.INFO.KV_TRUST", "".into()).await.unwrap();
+    let administrator = connect(&server, &organisation.administrator()).await;
+    let info = administrator.request("$JS.API.STREAM.INFO.KV_TRUST", "".into()).await.unwrap();
     let mut info: serde_json::Value = serde_json::from_slice(info.payload()).unwrap();
     let mut config = info.get_mut("config").unwrap().take();
     config.as_object_mut().unwrap().remove("republish").unwrap();
     let update = serde_json::to_vec(&config).unwrap().into();
-    let updated = spy.request("$JS.API.STREAM.UPDATE.KV_TRUST", update).await.unwrap();
+    let updated = administrator.request("$JS.API.STREAM.UPDATE.KV_TRUST", update).await.unwrap();
     assert!(!String::from_utf8_lossy(updated.payload()).contains("\"error\""), "{updated:?}");
 
     organisation.publish_account(&server, &organisation.account_token()).await;

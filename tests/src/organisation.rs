@@ -12,6 +12,7 @@ use muster_wire::token::claims::{
 };
 use muster_wire::token::encode::{self, TokenValidity};
 use muster_wire::token::head::AccountHead;
+use muster_wire::token::storage::{fleet_imports, storage_exports};
 use muster_wire::token::{
     AccountTrust, KeyKind, KeyPair, ServiceRight, UserCredentials, UserRole, scope,
 };
@@ -39,6 +40,8 @@ pub trait Broker {
 pub struct Organisation {
     operator: KeyPair,
     account: KeyPair,
+    /// Identity key of the account of the stores.
+    storage: Box<KeyPair>,
     system: KeyPair,
     /// Signs users of the system account, who may push account tokens.
     pusher: KeyPair,
@@ -90,8 +93,12 @@ impl Organisation {
         // One minute ago, so that later revocations have a later time.
         let issued_at = crate::now() / 1000 - 60;
         let operator = key(KeyKind::Operator);
+        let storage = Box::new(key(KeyKind::Account));
+        let mut claims = AccountClaims::new(AccountLimits::default(), signing_keys);
+        claims.rest.extend(fleet_imports(&storage.public_key()));
         Self {
-            claims: AccountClaims::new(AccountLimits::with_jetstream(), signing_keys),
+            claims,
+            storage,
             unrestricted,
             leaf,
             bootstrap_account: BootstrapAccount::new(&operator, issued_at),
@@ -150,6 +157,11 @@ impl Organisation {
             &self.operator,
         )
         .unwrap();
+        let mut storage = AccountClaims::new(AccountLimits::with_jetstream(), Vec::new());
+        storage.rest.extend(storage_exports());
+        let key = self.storage.public_key();
+        let storage =
+            encode::issue_account_token("storage", key, storage, validity, &self.operator);
         let operator = OperatorClaims::new(Some(self.system.public_key()));
         let operator =
             encode::issue_operator_token("test", operator, validity, &self.operator).unwrap();
@@ -159,6 +171,7 @@ impl Organisation {
         writeln!(text, "resolver: {{ type: full, dir: \"@DIRECTORY@/accounts\" }}").unwrap();
         writeln!(text, "resolver_preload: {{").unwrap();
         writeln!(text, "  {}: {}", self.account.public_key(), self.account_token()).unwrap();
+        writeln!(text, "  {}: {}", self.storage.public_key(), storage.unwrap()).unwrap();
         let bootstrap_account = &self.bootstrap_account;
         writeln!(text, "  {}: {}", bootstrap_account.account(), bootstrap_account.token()).unwrap();
         writeln!(text, "  {}: {system}\n}}", self.system.public_key()).unwrap();
@@ -219,7 +232,7 @@ impl Organisation {
         bucket.put(stores::TRUST_HEAD_KEY, head.into()).await.unwrap();
     }
 
-    /// The account's administrator, who declares the stores.
+    /// An administrator of the account of the stores, who declares them.
     pub fn administrator(&self) -> Signer {
         let key = KeyPair::generate(KeyKind::User).unwrap();
         let claims = UserClaims::new_administrator(scope::administrator_permissions(
@@ -228,7 +241,7 @@ impl Organisation {
         let name = Identity::parse("administrator").unwrap();
         let validity = TokenValidity::without_end(self.issued_at);
         let token =
-            encode::issue_user_token(&name, key.public_key(), claims, validity, &self.account)
+            encode::issue_user_token(&name, key.public_key(), claims, validity, &self.storage)
                 .unwrap();
         Signer::new(UserCredentials::new(&token, key).unwrap()).unwrap()
     }

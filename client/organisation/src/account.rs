@@ -11,6 +11,7 @@ use muster_wire::token::claims::{
 };
 use muster_wire::token::encode::{self, TokenIssueError, TokenValidity};
 use muster_wire::token::scope::{self, ADMINISTRATOR_ROLE, LEAF_ROLE};
+use muster_wire::token::storage::{fleet_imports, storage_exports};
 use muster_wire::token::{AccountTrust, KeyPair, PublicKey, Seconds, TokenError, UserRole};
 use serde_json::{Map, Value};
 
@@ -34,7 +35,7 @@ pub(crate) fn account_claims(
         Some(SigningKeyEntry::Scoped(Box::new(ScopedKey::new(*key, *role, template))))
     };
     let signing_keys = role_keys.iter().filter_map(signing_key).collect();
-    AccountClaims::new(account_limits(realm), signing_keys)
+    AccountClaims::new(AccountLimits::default(), signing_keys)
 }
 
 /// The entry of a key that signs administrators of the fleet.
@@ -112,9 +113,11 @@ impl Organisation {
         let mut signed = Vec::new();
         for realm in self.realms() {
             let mut account = self.realm_trust(realm)?.claims().nats.clone();
-            let mut is_changed = refresh_account(&mut account, realm, &self.profile().collectives);
-            if realm == AccountRealm::Fleet {
+            let mut is_changed = self.refresh_account(&mut account, realm);
+            if realm == self.stores_realm() {
                 is_changed |= self.add_administrator_key(&mut account)?;
+            }
+            if realm == AccountRealm::Fleet {
                 let listed = services_by_right(&self.read_records()?, &account, now / 1000);
                 is_changed |= account.services != listed;
             }
@@ -172,14 +175,42 @@ impl Organisation {
         self.write_broker_accounts()?;
         Ok(updated_trust)
     }
+
+    /// Sets role permissions, limits, exports and imports to those of this version. Returns whether anything changed. Keeps keys of other roles,
+    /// revocations, and limits that this version does not define.
+    pub(crate) fn refresh_account(&self, account: &mut AccountClaims, realm: AccountRealm) -> bool {
+        let before = account.clone();
+        let collectives = &self.profile().collectives;
+        for entry in &mut account.signing_keys {
+            let SigningKeyEntry::Scoped(scope) = entry else {
+                continue;
+            };
+            let template = match scope.role.parse::<UserRole>() {
+                Ok(role) => permission_template(realm, role, collectives),
+                Err(_) if scope.role == ADMINISTRATOR_ROLE => Some(scope::administrator_template()),
+                Err(_) if scope.role == LEAF_ROLE => Some(scope::leaf_template(collectives)),
+                Err(_) => None,
+            };
+            if let Some(mut template) = template {
+                keep_unknown_fields(&mut template.rest, &scope.template.rest);
+                scope.template = template;
+            }
+        }
+        let mut limits = account_limits(realm == self.stores_realm());
+        keep_unknown_fields(&mut limits.rest, &account.limits.rest);
+        account.limits = limits;
+        match (realm, self.profile().storage_account) {
+            (AccountRealm::Fleet, Some(storage)) => account.rest.extend(fleet_imports(&storage)),
+            (AccountRealm::Storage, _) => account.rest.extend(storage_exports()),
+            _ => {}
+        }
+        *account != before
+    }
 }
 
-/// The account limits that this version sets.
-fn account_limits(realm: AccountRealm) -> AccountLimits {
-    match realm {
-        AccountRealm::Fleet => AccountLimits::with_jetstream(),
-        AccountRealm::Newcomers => AccountLimits::default(),
-    }
+/// The account limits that this version sets, for an account with or without the stores.
+fn account_limits(has_stores: bool) -> AccountLimits {
+    if has_stores { AccountLimits::with_jetstream() } else { AccountLimits::default() }
 }
 
 /// The permissions of a role in this account; `None` if the account does not have the role.
@@ -190,37 +221,9 @@ pub(crate) fn permission_template(
 ) -> Option<PermissionTemplate> {
     match realm {
         AccountRealm::Fleet => Some(role.permission_template(collectives)),
+        AccountRealm::Storage => None,
         AccountRealm::Newcomers => role.newcomers_account_template(),
     }
-}
-
-/// Sets role permissions and limits to those of this version. Returns whether anything changed. Keeps keys of other roles, revocations,
-/// and limits that this version does not define.
-fn refresh_account(
-    account: &mut AccountClaims,
-    realm: AccountRealm,
-    collectives: &[SubjectName],
-) -> bool {
-    let before = account.clone();
-    for entry in &mut account.signing_keys {
-        let SigningKeyEntry::Scoped(scope) = entry else {
-            continue;
-        };
-        let template = match scope.role.parse::<UserRole>() {
-            Ok(role) => permission_template(realm, role, collectives),
-            Err(_) if scope.role == ADMINISTRATOR_ROLE => Some(scope::administrator_template()),
-            Err(_) if scope.role == LEAF_ROLE => Some(scope::leaf_template(collectives)),
-            Err(_) => None,
-        };
-        if let Some(mut template) = template {
-            keep_unknown_fields(&mut template.rest, &scope.template.rest);
-            scope.template = template;
-        }
-    }
-    let mut limits = account_limits(realm);
-    keep_unknown_fields(&mut limits.rest, &account.limits.rest);
-    account.limits = limits;
-    *account != before
 }
 
 fn keep_unknown_fields(fields: &mut Map<String, Value>, earlier: &Map<String, Value>) {

@@ -11,9 +11,7 @@ use muster_wire::token::scope::ADMINISTRATOR_ROLE;
 use crate::account::{SYSTEM_ROLE, administrator_entry, system_entry};
 use crate::push::PushError;
 use crate::rotation::{role_key, role_keys};
-use crate::{
-    AccountRealm, Organisation, OrganisationError, OrganisationKey, OrganisationLock, issue,
-};
+use crate::{Organisation, OrganisationError, OrganisationKey, OrganisationLock, issue};
 
 /// Name of the user of the system account.
 const SYSTEM_USER_NAME: &str = "system";
@@ -26,10 +24,11 @@ impl Organisation {
         now: Millis,
     ) -> Result<(), OrganisationError> {
         let next = self.create_next_key(OrganisationKey::Administrator)?;
-        let mut account = self.fleet_trust()?.claims().nats.clone();
+        let realm = self.stores_realm();
+        let mut account = self.realm_trust(realm)?.claims().nats.clone();
         account.signing_keys.retain(|entry| role_key(entry, ADMINISTRATOR_ROLE).is_none());
         account.signing_keys.push(administrator_entry(next.public_key()));
-        self.sign_account(lock, AccountRealm::Fleet, account, now)?;
+        self.sign_account(lock, realm, account, now)?;
         self.install_next_key(OrganisationKey::Administrator, &next)?;
         self.remove_next_key(OrganisationKey::Administrator)
     }
@@ -78,7 +77,8 @@ impl Organisation {
             return Ok(false);
         }
         let key = self.load_key(OrganisationKey::Administrator)?.public_key();
-        Ok(role_keys(&self.fleet_trust()?.claims().nats, ADMINISTRATOR_ROLE).contains(&key))
+        let trust = self.realm_trust(self.stores_realm())?;
+        Ok(role_keys(&trust.claims().nats, ADMINISTRATOR_ROLE).contains(&key))
     }
 
     /// Adds the administrators' key to claims that list none. Creates the key if it is missing. Returns whether it was added.
@@ -108,8 +108,6 @@ impl Organisation {
 
 #[cfg(test)]
 mod tests {
-    use muster_wire::token::UserRole;
-
     use crate::testing::{NOW, organisation};
     use crate::{AccountRealm, OrganisationKey};
 
@@ -132,10 +130,12 @@ mod tests {
         assert_ne!(key(), old);
         assert_eq!(issuer(), key());
         let account = organisation.fleet_trust().unwrap();
-        assert!(account.template_of_key(&old).is_none());
-        assert_eq!(account.claims().nats.signing_keys.len(), 4);
+        assert_eq!(account.claims().nats.signing_keys.len(), 3);
+        let stores = organisation.realm_trust(AccountRealm::Storage).unwrap();
+        assert!(stores.template_of_key(&old).is_none());
+        assert_eq!(stores.claims().nats.signing_keys.len(), 1);
         // The account's own key is not needed.
-        std::fs::remove_file(organisation.layout().key_file(OrganisationKey::Account)).unwrap();
+        std::fs::remove_file(organisation.layout().key_file(OrganisationKey::Storage)).unwrap();
         assert_eq!(issuer(), key());
     }
 
@@ -144,15 +144,16 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let organisation = organisation(directory.path());
         let lock = organisation.lock().unwrap();
-        let mut older = organisation.fleet_trust().unwrap().claims().nats.clone();
-        older.signing_keys.truncate(UserRole::ALL.len() - 1);
-        organisation.sign_account(&lock, AccountRealm::Fleet, older, NOW).unwrap();
+        let stores = AccountRealm::Storage;
+        let mut older = organisation.realm_trust(stores).unwrap().claims().nats.clone();
+        older.signing_keys.clear();
+        organisation.sign_account(&lock, stores, older, NOW).unwrap();
         let key_file = organisation.layout().key_file(OrganisationKey::Administrator);
         std::fs::remove_file(&key_file).unwrap();
         let issuer = || organisation.administrator_credentials(NOW).unwrap().claims().iss;
-        assert_eq!(issuer(), organisation.profile().account);
+        assert_eq!(Some(issuer()), organisation.profile().storage_account);
         let signed = organisation.refresh_scopes(&lock, NOW).unwrap();
-        assert_eq!(signed, [AccountRealm::Fleet]);
+        assert_eq!(signed, [stores]);
         let new = organisation.load_key(OrganisationKey::Administrator).unwrap().public_key();
         assert_eq!(issuer(), new);
         assert_eq!(organisation.refresh_scopes(&lock, NOW).unwrap(), []);

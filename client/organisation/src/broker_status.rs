@@ -111,11 +111,12 @@ impl Organisation {
         let leafs: ByServer<LeafList> = client.ask("LEAFZ", "{}").await?;
         let storage = client.ask_streams().await?;
         let account = self.profile().account.to_string();
-        let damaged = client.find_damaged_copies(&storage, &account).await?;
+        let stores = self.stores_account().to_string();
+        let damaged = client.find_damaged_copies(&storage, &stores).await?;
         let trusts = self.account_trusts()?;
         let mut outdated = BTreeSet::new();
         let follows = !self.layout().key_file(OrganisationKey::Operator).exists();
-        for trust in [Some(trusts.fleet_trust()), trusts.newcomers_trust()].into_iter().flatten() {
+        for trust in trusts.iter() {
             outdated.extend(client.find_other_tokens(trust, follows).await?);
         }
         client.close().await?;
@@ -125,7 +126,7 @@ impl Organisation {
         let mut status = BrokerStatus {
             servers: list_servers(&variables),
             leafs: list_leafs(leafs, &account),
-            streams: list_streams(&storage, &account),
+            streams: list_streams(&storage, &stores),
             problems: Vec::new(),
         };
         let expected: Vec<String> =

@@ -74,6 +74,7 @@ pub fn create_organisation(
             collectives: spec.collectives,
             operator: public_key(OrganisationKey::Operator)?,
             account: public_key(OrganisationKey::Account)?,
+            storage_account: Some(public_key(OrganisationKey::Storage)?),
             system_account: public_key(OrganisationKey::System)?,
             newcomers_account: None,
             broker: BrokerProfile {
@@ -111,14 +112,18 @@ impl Organisation {
             (UserRole::Service, public_key(OrganisationKey::Service)?),
         ];
         let mut fleet = account_claims(AccountRealm::Fleet, &role_keys, &profile.collectives);
-        self.add_administrator_key(&mut fleet)?;
+        self.refresh_account(&mut fleet, AccountRealm::Fleet);
+        let storage = self.storage_claims()?;
         let system = system_claims(public_key(OrganisationKey::SystemRole)?);
         let operator = self.load_key(OrganisationKey::Operator)?;
         self.write_operator_token(&operator, Vec::new(), now)?;
         for (path, name, account, claims) in [
             (layout.account_token(), profile.name.as_str(), profile.account, fleet),
             (layout.system_token(), "system", profile.system_account, system),
-        ] {
+        ]
+        .into_iter()
+        .chain(profile.storage_account.map(|key| (layout.storage_token(), "storage", key, storage)))
+        {
             let token = encode::issue_account_token(name, account, claims, validity, &operator)?;
             write_token(&path, &token)?;
         }

@@ -137,6 +137,9 @@ pub enum OrganisationError {
     /// The organisation has no bootstrap account yet.
     #[error("this organisation has no bootstrap account yet")]
     NoNewcomers,
+    /// The organisation has no account of the stores, because an earlier version created it.
+    #[error("the organisation has no account for its stores")]
+    NoStorage,
     /// No SSH authority was created.
     #[error("the organisation has no SSH authority")]
     NoSshAuthority,

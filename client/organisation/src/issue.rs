@@ -148,11 +148,15 @@ impl Organisation {
         };
         let name = Identity::parse(ADMINISTRATOR_NAME)?;
         if self.has_administrator_key()? {
-            let account = self.profile().account;
+            let account = self.stores_account();
             let claims = |_| UserClaims::new(account, Vec::new());
             return self.issue_user(&name, OrganisationKey::Administrator, validity, claims);
         }
-        self.issue_user(&name, OrganisationKey::Account, validity, claims)
+        let key = match self.stores_realm() {
+            AccountRealm::Storage => OrganisationKey::Storage,
+            AccountRealm::Fleet | AccountRealm::Newcomers => OrganisationKey::Account,
+        };
+        self.issue_user(&name, key, validity, claims)
     }
 
     fn sign_credentials(
@@ -162,12 +166,8 @@ impl Organisation {
     ) -> Result<(UserCredentials, CredentialRecord), OrganisationError> {
         let issued_at = now / 1000;
         let expires = spec.expires.map(|time| issued_at.saturating_add(time.as_secs()));
-        let account = match spec.kind.realm() {
-            AccountRealm::Fleet => self.profile().account,
-            AccountRealm::Newcomers => {
-                (self.profile().newcomers_account).ok_or(OrganisationError::NoNewcomers)?
-            }
-        };
+        let account = self.realm_account(spec.kind.realm());
+        let account = account.ok_or(OrganisationError::NoNewcomers)?;
         let claims = |_| UserClaims::new(account, spec.tags.clone());
         let validity = TokenValidity { issued_at, expires };
         let creds = self.issue_user(&spec.name, spec.kind.signing_key(), validity, claims)?;

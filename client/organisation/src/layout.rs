@@ -18,6 +18,8 @@ pub enum OrganisationKey {
     Operator,
     /// Identity key of the fleet's account.
     Account,
+    /// Identity key of the account of the stores. Missing in older organisations.
+    Storage,
     /// Identity key of the system account.
     System,
     /// Signs node tokens.
@@ -54,6 +56,7 @@ impl OrganisationKey {
         match self {
             Self::Operator => "operator.nk",
             Self::Account => "account.nk",
+            Self::Storage => "storage.nk",
             Self::System => "system.nk",
             Self::Node => "role-node.nk",
             Self::Caller => "role-caller.nk",
@@ -89,6 +92,8 @@ paths! {
     operator_token = "operator.jwt";
     /// The account token of the fleet.
     account_token = "account.jwt";
+    /// The account token of the stores. The file is missing in older organisations.
+    storage_token = "storage.jwt";
     /// The account token of the system account.
     system_token = "system.jwt";
     /// The account token of the bootstrap account. The file may be missing in older organisations.
@@ -97,6 +102,8 @@ paths! {
     authority_certificate = "ca.pem";
     /// The list of issued credentials.
     ledger_file = "issued.jsonl";
+    /// Keys of the stores, while they are moved to an account of their own.
+    moved_keys = "stores.moved.json";
     /// The directory of secret keys.
     keys_directory = "keys";
     /// The secret key of the TLS authority.
@@ -138,6 +145,7 @@ impl OrganisationLayout {
     pub fn realm_token(&self, realm: AccountRealm) -> PathBuf {
         match realm {
             AccountRealm::Fleet => self.account_token(),
+            AccountRealm::Storage => self.storage_token(),
             AccountRealm::Newcomers => self.newcomers_token(),
         }
     }

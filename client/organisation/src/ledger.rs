@@ -44,6 +44,8 @@ pub enum PrincipalKind {
 pub enum AccountRealm {
     /// Users, nodes, services and leaf nodes.
     Fleet,
+    /// The fleet's stores. Its users are administrators, for one operation each.
+    Storage,
     /// Bootstrapping machines and enrollers.
     Newcomers,
 }

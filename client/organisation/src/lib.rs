@@ -41,6 +41,7 @@ mod server_reports;
 mod server_tokens;
 mod services;
 mod ssh_authority;
+mod storage_account;
 mod store_cleaning;
 mod stream_copies;
 #[cfg(test)]
@@ -50,7 +51,7 @@ use std::fs::File;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use muster_wire::token::{AccountTrust, KeyPair};
+use muster_wire::token::{AccountTrust, KeyPair, PublicKey};
 
 use muster_secret::files;
 
@@ -167,8 +168,11 @@ impl Organisation {
 
     /// The verified account token of this account that is in force.
     pub fn realm_trust(&self, realm: AccountRealm) -> Result<AccountTrust, OrganisationError> {
-        if realm == AccountRealm::Newcomers && self.profile.newcomers_account.is_none() {
-            return Err(OrganisationError::NoNewcomers);
+        if self.realm_account(realm).is_none() {
+            return Err(match realm {
+                AccountRealm::Newcomers => OrganisationError::NoNewcomers,
+                _ => OrganisationError::NoStorage,
+            });
         }
         let path = self.layout.realm_token(realm);
         let token = files::read_text(&path, MAX_FILE_BYTES)?;
@@ -178,8 +182,31 @@ impl Organisation {
 
     /// The accounts that the organisation has, without the system account.
     pub(crate) fn realms(&self) -> impl Iterator<Item = AccountRealm> + use<> {
-        let newcomers = self.profile.newcomers_account.map(|_| AccountRealm::Newcomers);
-        std::iter::once(AccountRealm::Fleet).chain(newcomers)
+        let present = |realm: &AccountRealm| self.realm_account(*realm).is_some();
+        let realms = [AccountRealm::Fleet, AccountRealm::Storage, AccountRealm::Newcomers];
+        realms.into_iter().filter(present).collect::<Vec<_>>().into_iter()
+    }
+
+    /// The key of this account; `None` if the organisation does not have it.
+    pub(crate) fn realm_account(&self, realm: AccountRealm) -> Option<PublicKey> {
+        match realm {
+            AccountRealm::Fleet => Some(self.profile.account),
+            AccountRealm::Storage => self.profile.storage_account,
+            AccountRealm::Newcomers => self.profile.newcomers_account,
+        }
+    }
+
+    /// The key of the account that has the stores.
+    pub(crate) fn stores_account(&self) -> PublicKey {
+        self.profile.storage_account.unwrap_or(self.profile.account)
+    }
+
+    /// The account that has the stores.
+    pub(crate) fn stores_realm(&self) -> AccountRealm {
+        match self.profile.storage_account {
+            Some(_) => AccountRealm::Storage,
+            None => AccountRealm::Fleet,
+        }
     }
 
     /// Reads one of the secret keys.

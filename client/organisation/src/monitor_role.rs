@@ -82,6 +82,7 @@ impl Organisation {
         let from = self.layout();
         for (from, to) in [
             (from.account_token(), to.account_token()),
+            (from.storage_token(), to.storage_token()),
             (from.newcomers_token(), to.newcomers_token()),
             (from.authority_certificate(), to.authority_certificate()),
             (from.profile_file(), to.profile_file()),

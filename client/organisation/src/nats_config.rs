@@ -322,6 +322,7 @@ fn render_accounts(organisation: &Organisation) -> Result<String, OrganisationEr
     let (layout, profile) = (organisation.layout(), organisation.profile());
     let known = [
         (Some(profile.account), layout.account_token()),
+        (profile.storage_account, layout.storage_token()),
         (profile.newcomers_account, layout.newcomers_token()),
         (Some(profile.system_account), layout.system_token()),
     ];

@@ -17,6 +17,7 @@ use crate::{
 #[derive(Debug)]
 pub struct AccountTrusts {
     fleet: AccountTrust,
+    storage: Option<AccountTrust>,
     newcomers: Option<AccountTrust>,
 }
 
@@ -31,10 +32,21 @@ impl AccountTrusts {
         self.newcomers.as_ref()
     }
 
+    /// The account of the stores, if it exists.
+    pub fn storage_trust(&self) -> Option<&AccountTrust> {
+        self.storage.as_ref()
+    }
+
+    /// All accounts, that of the stores first.
+    pub fn iter(&self) -> impl Iterator<Item = &AccountTrust> {
+        [self.storage.as_ref(), Some(&self.fleet), self.newcomers.as_ref()].into_iter().flatten()
+    }
+
     /// The account of this realm, if it exists.
     pub fn realm_trust(&self, realm: AccountRealm) -> Option<&AccountTrust> {
         match realm {
             AccountRealm::Fleet => Some(&self.fleet),
+            AccountRealm::Storage => self.storage_trust(),
             AccountRealm::Newcomers => self.newcomers_trust(),
         }
     }
@@ -57,10 +69,14 @@ impl AccountTrusts {
 impl Organisation {
     /// Reads and verifies the account tokens that are in force.
     pub fn account_trusts(&self) -> Result<AccountTrusts, OrganisationError> {
-        let newcomers = self.profile.newcomers_account;
+        let read = |realm| {
+            let account = self.realm_account(realm);
+            account.map(|_| self.realm_trust(realm)).transpose()
+        };
         Ok(AccountTrusts {
             fleet: self.fleet_trust()?,
-            newcomers: newcomers.map(|_| self.realm_trust(AccountRealm::Newcomers)).transpose()?,
+            storage: read(AccountRealm::Storage)?,
+            newcomers: read(AccountRealm::Newcomers)?,
         })
     }
 

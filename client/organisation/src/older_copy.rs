@@ -20,7 +20,7 @@ const MAX_KNOWN_BYTES: u64 = 64 * 1024 * 1024;
 /// The broker has a later account token than the directory.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "nothing was pushed: this directory is an older copy of the organisation; the broker's account token was signed at {theirs}, and this directory has that of {ours}, which lacks {missing}; use the newest copy of the directory, or continue as in docs/guides/backup.md"
+    "nothing was pushed: this directory is an older copy of the organisation; the broker's account token was signed at {theirs}, and this directory has that of {ours}{missing}; use the newest copy of the directory, or continue as in docs/guides/backup.md"
 )]
 pub struct OlderCopyError {
     theirs: String,
@@ -69,11 +69,7 @@ impl Organisation {
         Err(OlderCopyError {
             theirs: format_utc(theirs.issued_at()),
             ours: format_utc(ours.issued_at()),
-            missing: format!(
-                "{} and {}",
-                count_text(missing_revocations, "revocation"),
-                count_text(missing_keys, "signing key")
-            ),
+            missing: missing_text(missing_revocations, missing_keys),
         }
         .into())
     }
@@ -109,6 +105,18 @@ fn count_missing_revocations(theirs: &AccountClaims, ours: &AccountClaims) -> us
         ours.revocations.get(*key).is_none_or(|ours_until| ours_until < *until)
     };
     theirs.revocations.iter().filter(is_missing).count()
+}
+
+/// What the older token lacks, if anything: it can differ in its time only.
+fn missing_text(revocations: usize, keys: usize) -> String {
+    let missing = [(revocations, "revocation"), (keys, "signing key")];
+    let missing = missing.into_iter().filter(|(count, _)| *count > 0);
+    let missing: Vec<_> = missing.map(|(count, noun)| count_text(count, noun)).collect();
+    if missing.is_empty() {
+        String::new()
+    } else {
+        format!(", which lacks {}", missing.join(" and "))
+    }
 }
 
 fn count_text(count: usize, singular: &str) -> String {

@@ -14,6 +14,7 @@ const PROFILE_HEADER: &str = "\
 #   organisation.toml   this file
 #   operator.jwt        operator token, self-signed
 #   account.jwt         fleet account: roles and revocations, signed by the operator; every node and client has a copy
+#   storage.jwt         account of the fleet's stores, signed by the operator
 #   newcomers.jwt       account of machines that are not enrolled yet, signed by the operator
 #   system.jwt          system account of the broker, signed by the operator
 #   ca.pem              certificate of the TLS authority that signed the broker's certificate; every node and client has a copy
@@ -23,7 +24,7 @@ const PROFILE_HEADER: &str = "\
 # Secret, readable by the owner only:
 #
 #   keys/operator.nk    root of trust; can be kept offline after the setup, except for revocations and rotations
-#   keys/account.nk, keys/system.nk, keys/newcomers.nk   identities of the accounts; no command needs them: keep them offline
+#   keys/account.nk, keys/storage.nk, keys/system.nk, keys/newcomers.nk   identities of the accounts; no command needs them: keep them offline
 #   keys/role-*.nk      sign the credentials of nodes, callers (users), services, administrators, users of the system
 #                       account, newcomers (bootstrap tokens) and enrollers
 #   keys/role-leaf.nk, keys/routes.password   exist if there are leaf nodes, and a cluster
@@ -46,6 +47,9 @@ pub struct OrganisationProfile {
     pub operator: PublicKey,
     /// Public key of the fleet's account.
     pub account: PublicKey,
+    /// Public key of the account of the stores; absent in organisations of earlier versions, whose stores are in the fleet's account.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub storage_account: Option<PublicKey>,
     /// Public key of the system account.
     pub system_account: PublicKey,
     /// Public key of the bootstrap account; absent in organisations of earlier versions.

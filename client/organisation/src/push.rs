@@ -15,7 +15,9 @@ use muster_wire::token::head::AccountHead;
 use serde::Deserialize;
 
 use crate::older_copy::OlderCopyError;
-use crate::{MAX_FILE_BYTES, Organisation, OrganisationError, PrincipalKind, renewal};
+use crate::{
+    AccountRealm, MAX_FILE_BYTES, Organisation, OrganisationError, PrincipalKind, renewal,
+};
 use muster_secret::files;
 
 /// Subject on which the broker accepts account tokens.
@@ -110,12 +112,12 @@ impl Organisation {
     pub async fn push_tokens(&self, now: Millis) -> Result<(), PushError> {
         let trusts = self.account_trusts()?;
         let bus = self.connect(&self.system_credentials()?).await?;
-        let accounts = [Some(trusts.fleet_trust()), trusts.newcomers_trust()];
-        let accounts = accounts.into_iter().flatten();
-        for trust in accounts.clone() {
+        for trust in trusts.iter() {
             self.check_broker_token(&bus, trust).await?;
         }
-        let mut tokens: Vec<_> = accounts.map(|trust| trust.account_token().to_owned()).collect();
+        // The account of the stores first: the fleet's account imports from it.
+        let mut tokens: Vec<_> =
+            trusts.iter().map(|trust| trust.account_token().to_owned()).collect();
         // A broker keeps the token that was pushed last, so that of the system account must follow a new operator too.
         tokens.push(self.system_token()?);
         for token in tokens {
@@ -231,6 +233,14 @@ impl Organisation {
     /// Connects to the fleet's account for one operation, with administrator permissions.
     pub(super) async fn connect_administrator(&self, now: Millis) -> Result<Bus, PushError> {
         self.connect(&self.administrator_credentials(now)?).await
+    }
+
+    /// Pushes the token of this account only.
+    pub(super) async fn push_account(&self, realm: AccountRealm) -> Result<(), PushError> {
+        let token = self.realm_trust(realm)?.account_token().to_owned();
+        let bus = self.connect(&self.system_credentials()?).await?;
+        push_token(&bus, token).await?;
+        Ok(bus.close().await?)
     }
 
     /// Pushes the token of the system account only.

@@ -182,7 +182,7 @@ impl Organisation {
         let client = SystemClient::connect(self).await?;
         let storage = client.ask_streams().await?;
         client.close().await?;
-        let account = self.profile().account.to_string();
+        let account = self.stores_account().to_string();
         let cluster_size = storage_cluster_size(&storage);
         let mut servers = StorageServers { cluster_size, holders: BTreeMap::new() };
         for (server, stream) in streams_of_account(&storage, &account) {

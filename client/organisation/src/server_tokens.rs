@@ -16,7 +16,7 @@ struct AccountReport {
 
 #[derive(Debug, Deserialize)]
 struct AccountDetail {
-    /// Empty on a server of a cluster to which no user of the account has connected; it reads the token when one does.
+    /// Empty on a server to which no user of the account has connected since its start; it reads the token when one does.
     #[serde(default)]
     jwt: String,
 }

@@ -169,7 +169,7 @@ async fn watch_returns_the_last_values_in_order() {
 #[tokio::test]
 async fn push_updates_the_buckets_of_earlier_versions() {
     let fixture = AttackFixture::new().await;
-    let everything = connect(&fixture.server, &fixture.organisation.unrestricted_user("old")).await;
+    let everything = connect(&fixture.server, &fixture.organisation.administrator()).await;
     for BucketDefinition { name, .. } in ALL_BUCKETS {
         everything.request(&format!("$JS.API.STREAM.DELETE.KV_{name}"), "".into()).await.unwrap();
         // The configuration that the client library uses by default.

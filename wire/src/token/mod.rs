@@ -24,6 +24,7 @@ pub mod nkey;
 pub mod permission;
 pub mod scope;
 pub mod service_right;
+pub mod storage;
 pub mod succession;
 pub mod trust;
 pub mod verified_cache;

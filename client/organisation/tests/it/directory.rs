@@ -40,7 +40,7 @@ fn created_organisation_opens_and_its_secrets_are_private() {
     let keys = fs::read_dir(opened.layout().keys_directory()).unwrap();
     let modes: Vec<u32> =
         keys.map(|key| key.unwrap().metadata().unwrap().permissions().mode() & 0o777).collect();
-    assert_eq!(modes, [0o600; 12]);
+    assert_eq!(modes, [0o600; 13]);
     assert!(opened.load_key(OrganisationKey::Operator).is_ok());
     let again = create_organisation(spec(scratch.path()), NOW).unwrap_err();
     assert!(matches!(again, OrganisationError::NotEmpty(_)), "{again}");
@@ -85,9 +85,11 @@ fn broker_configuration_has_the_tokens_and_the_certificate() {
     let text = conf.with_embedded_accounts().unwrap().render_text();
     let place = format!("{}/", organisation.layout().directory().display());
     let mut text = text.replace(&place, "");
-    for (realm, file) in
-        [(AccountRealm::Fleet, "account.jwt"), (AccountRealm::Newcomers, "newcomers.jwt")]
-    {
+    for (realm, file) in [
+        (AccountRealm::Fleet, "account.jwt"),
+        (AccountRealm::Storage, "storage.jwt"),
+        (AccountRealm::Newcomers, "newcomers.jwt"),
+    ] {
         let trust = organisation.realm_trust(realm).unwrap();
         text = text.replace(trust.account_token(), file);
         text = text.replace(&trust.account_key().to_string(), "ACCOUNT");

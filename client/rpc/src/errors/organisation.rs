@@ -38,6 +38,7 @@ impl CommandError for OrganisationError {
                 "run `rpc org add leaf NAME --host HOST`; with `--renew` if it was added before"
             }
             Self::NoSshAuthority => "run `rpc org ssh-ca create` to create it",
+            Self::NoStorage => "run `rpc org push` to create it",
             Self::NoNewcomers => "run `rpc org newcomers` to create it",
             _ => return Vec::new(),
         };

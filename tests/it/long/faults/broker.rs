@@ -163,15 +163,13 @@ async fn write_without_a_responder_is_retried_until_stored() {
     let organisation = Organisation::new(&["muster"]);
     let server = organisation.start_broker_with_stores().await;
     let service = connect(&server, &organisation.unrestricted_user("writer")).await;
-    let (master, everything) = organisation.subscribe_all(&server).await;
-    // This subscription would count as a responder.
-    drop(everything);
+    let administrator = connect(&server, &organisation.administrator()).await;
     let bucket = service.bucket(PERMITS_BUCKET.name);
     let to_bytes = |value: &'static str| Bytes::from_static(value.as_bytes());
     bucket.put("pool.a", to_bytes("before")).await.unwrap();
 
     let remove = format!("$JS.API.STREAM.DELETE.KV_{}", PERMITS_BUCKET.name);
-    master.request(&remove, Bytes::new()).await.unwrap();
+    administrator.request(&remove, Bytes::new()).await.unwrap();
     let pending_writes = async {
         tokio::join!(
             bucket.put("pool.a", to_bytes("one")),
@@ -182,10 +180,9 @@ async fn write_without_a_responder_is_retried_until_stored() {
         // The first attempt of each write has failed by now.
         let unavailable = bucket.get("pool.a").await;
         assert!(unavailable.is_err(), "{unavailable:?}");
-        service.declare_bucket(&PERMITS_BUCKET, BucketReplicas::Exactly(1)).await.unwrap();
-        service.bucket(PERMITS_BUCKET.name)
+        administrator.declare_bucket(&PERMITS_BUCKET, BucketReplicas::Exactly(1)).await.unwrap();
     };
-    let ((put, created), bucket) = tokio::join!(pending_writes, recreated);
+    let ((put, created), ()) = tokio::join!(pending_writes, recreated);
     put.unwrap();
     created.unwrap();
     for (key, value) in [("pool.a", "one"), ("pool.b", "two")] {

@@ -76,7 +76,7 @@ async fn count_lost_values(sync_interval: &str) -> usize {
     organisation.declare_stores(&server, 1).await;
     // What was stored until now is on the disk with any setting.
     run("sync", &["-f", disk.mount_point.to_str().unwrap()]);
-    let bus = connect(&server, &organisation.unrestricted_user("writer")).await;
+    let bus = connect(&server, &organisation.administrator()).await;
     let buckets = [PERMITS_BUCKET.name, TRUST_BUCKET.name];
     let key = |number: usize| format!("key.{number}");
     for number in 0..WRITES {
@@ -90,7 +90,7 @@ async fn count_lost_values(sync_interval: &str) -> usize {
 
     let disk = MountedDisk::mount(image, scratch.path().join("again"));
     let server = NatsServer::start(&configuration(&disk.mount_point)).await;
-    let bus = connect(&server, &organisation.unrestricted_user("reader")).await;
+    let bus = connect(&server, &organisation.administrator()).await;
     let mut lost = 0;
     for number in 0..WRITES {
         for bucket in buckets {

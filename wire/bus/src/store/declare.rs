@@ -21,6 +21,8 @@ const DUPLICATE_WINDOW: Duration = Duration::from_millis(100);
 const NEW_LEADER_TIMEOUT: Duration = Duration::from_secs(20);
 /// Timeout of one question for the leader.
 const LEADER_POLL_TIMEOUT: Duration = Duration::from_secs(1);
+/// Requests to a cluster before it counts as unavailable. Each is answered within 5 s, or not at all.
+const LEADER_ATTEMPTS: u32 = 3;
 
 /// How many servers store a bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -142,16 +144,22 @@ fn placed_config(definition: &BucketDefinition, server: &str) -> Config {
 pub(super) async fn find_stream(bucket: &Bucket) -> Result<Option<Config>> {
     let jetstream = jetstream::new(bucket.bus.connection().client.clone());
     let name = stores::stream_name(bucket.name());
-    match jetstream.get_stream(&name).await {
-        Ok(stream) => Ok(Some(stream.cached_info().config.clone())),
-        Err(error) => match error.kind() {
-            GetStreamErrorKind::JetStream(problem)
-                if problem.error_code() == ErrorCode::STREAM_NOT_FOUND =>
-            {
-                Ok(None)
-            }
-            _ => Err(bucket.failed_error("find", &error)),
-        },
+    let mut attempts = 0;
+    loop {
+        attempts += 1;
+        match jetstream.get_stream(&name).await {
+            Ok(stream) => return Ok(Some(stream.cached_info().config.clone())),
+            Err(error) => match error.kind() {
+                GetStreamErrorKind::JetStream(problem)
+                    if problem.error_code() == ErrorCode::STREAM_NOT_FOUND =>
+                {
+                    return Ok(None);
+                }
+                // A cluster that has just started has no leader, and does not answer.
+                GetStreamErrorKind::Request if attempts < LEADER_ATTEMPTS => {}
+                _ => return Err(bucket.failed_error("find", &error)),
+            },
+        }
     }
 }
 

@@ -24,14 +24,20 @@ impl Bucket {
         stream::iter(deletions).buffer_unordered(CONCURRENT_DELETIONS).try_collect().await
     }
 
+    /// Removes the bucket with all that is in it. Needs administrator permissions.
+    pub async fn remove(&self) -> Result<()> {
+        let jetstream = jetstream::new(self.bus.connection().client.clone());
+        let removed = jetstream.delete_stream(stores::stream_name(self.name())).await;
+        removed.map(drop).map_err(|error| self.failed_error("remove", &error))
+    }
+
     /// Removes the bucket with all that is in it, and creates it again with the same settings. Its revisions begin again. Needs administrator permissions.
     pub async fn recreate(&self) -> Result<()> {
         let Some(config) = find_stream(self).await? else {
             return Err(self.missing_error());
         };
         let jetstream = jetstream::new(self.bus.connection().client.clone());
-        let removed = jetstream.delete_stream(stores::stream_name(self.name())).await;
-        removed.map_err(|error| self.failed_error("remove", &error))?;
+        self.remove().await?;
         let created = jetstream.create_stream(config).await;
         created.map_err(|error| self.failed_error("create", &error))?;
         Ok(())

@@ -12,25 +12,50 @@ use crate::render::count_text;
 
 /// Runs the command.
 pub async fn run(args: &OrgPushArgs, cx: CommandContext<'_>) -> CommandResult {
-    let (organisation, printer) = (&cx.open_organisation(&args.organisation)?, cx.printer);
+    let (mut organisation, printer) = (cx.open_organisation(&args.organisation)?, cx.printer);
+    move_stores(&mut organisation, args.replicas.map(usize::from), printer).await?;
+    let organisation = &organisation;
     refresh_scopes(organisation, printer)?;
     push_to_broker(organisation, printer).await?;
-    match organisation.declare_stores(args.replicas.map(usize::from), unix_millis_now()).await {
+    let replicas = args.replicas.map(usize::from);
+    let declared = organisation.declare_stores(replicas, unix_millis_now()).await;
+    match &declared {
         Ok(changes) => {
-            print_store_changes(&changes, printer);
+            print_store_changes(changes, printer);
             if changes.is_empty() {
                 printer.print_message("the stores are up to date");
             }
             push_names(organisation, printer).await?;
             renew_tokens(organisation, printer).await?;
         }
-        Err(error) => printer.print_warning(format_args!(
+        Err(error) => printer.print_error(format_args!(
             "cannot create or update the stores: {}",
-            error_chain(&error)
+            error_chain(error)
         )),
     }
     warn_of_services(organisation, printer)?;
-    publish_account(organisation, printer).await
+    let published = publish_account(organisation, printer).await?;
+    if declared.is_ok() || published != CommandExitCode::Passed {
+        return Ok(published);
+    }
+    printer.print_hint("run `rpc org push` until it ends with code 0");
+    Ok(CommandExitCode::Local)
+}
+
+/// Gives the stores of an organisation of an earlier version an account of their own.
+async fn move_stores(
+    organisation: &mut Organisation,
+    replicas: Option<usize>,
+    printer: &OutputPrinter,
+) -> Result<()> {
+    let lock = organisation.lock()?;
+    if let Some(count) = organisation.move_stores(&lock, replicas, unix_millis_now()).await? {
+        let keys = count_text(count, "key", "keys");
+        printer.print_message(format_args!(
+            "{GOOD}moved{GOOD:#} the stores to an account of their own, with {keys}"
+        ));
+    }
+    Ok(())
 }
 
 /// Names services whose credentials are of an earlier version and name no right: the broker refuses what they serve.
@@ -74,6 +99,7 @@ fn refresh_scopes(organisation: &Organisation, printer: &OutputPrinter) -> Resul
     for realm in organisation.refresh_scopes(&lock, unix_millis_now())? {
         let account = match realm {
             AccountRealm::Fleet => "fleet",
+            AccountRealm::Storage => "stores",
             AccountRealm::Newcomers => "newcomers",
         };
         printer.print_message(format_args!(

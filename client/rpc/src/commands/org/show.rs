@@ -63,6 +63,7 @@ pub fn run(args: &OrgShowArgs, cx: CommandContext<'_>) -> CommandResult {
     let trusts = organisation.account_trusts()?;
     let Some(name) = &args.name else {
         let account = &trusts.fleet_trust().claims().nats;
+        let stores = trusts.storage_trust().map(|trust| &trust.claims().nats);
         let roles = |account| -> Vec<RolePermissions> {
             let unfilled = |subject: &str| vec![subject.to_owned()];
             let scopes = account_scopes(account);
@@ -74,7 +75,7 @@ pub fn run(args: &OrgShowArgs, cx: CommandContext<'_>) -> CommandResult {
             profile: organisation.profile(),
             account_issued_at: trusts.fleet_trust().issued_at(),
             revocations: account.revocations.len(),
-            roles: roles(account),
+            roles: roles(account).into_iter().chain(stores.into_iter().flat_map(roles)).collect(),
             newcomer_roles: trusts
                 .newcomers_trust()
                 .map(|trust| roles(&trust.claims().nats))

@@ -3,10 +3,10 @@
 use std::fs;
 use std::time::UNIX_EPOCH;
 
-use muster_bus::Bytes;
+use muster_bus::{BucketReplicas, Bytes};
 use muster_organisation::Organisation;
-use muster_wire::stores::{self, TOKENS_BUCKET, TRUST_BUCKET};
-use muster_wire::token::claims::{AccountClaims, SigningKeyEntry};
+use muster_wire::stores::{self, SCHEDULES_BUCKET, TOKENS_BUCKET, TRUST_BUCKET};
+use muster_wire::token::claims::{AccountClaims, AccountLimits, SigningKeyEntry};
 use muster_wire::token::decode::decode_token;
 use muster_wire::token::encode::{self, TokenValidity};
 use muster_wire::token::scope::{self, ADMINISTRATOR_ROLE};
@@ -14,7 +14,7 @@ use muster_wire::token::{AccountTrust, KeyPair, UserCredentials, UserRole};
 use serde_json::Value;
 
 use super::broker::{Broker, nats_server};
-use super::world::World;
+use super::world::{World, talk};
 
 /// The fleet's account token in force.
 fn account(world: &World) -> AccountTrust {
@@ -31,12 +31,21 @@ fn role(entry: &SigningKeyEntry) -> String {
     }
 }
 
-/// Signs the fleet's account token with permissions that allow no publications, and without a key for administrators.
+/// Signs the fleet's account token with permissions that allow no publications, with the stores, and without a key for administrators.
 fn make_older(world: &World) {
     let trust = account(world);
     let mut older = trust.claims().nats.clone();
-    older.signing_keys.retain(|entry| role(entry) != ADMINISTRATOR_ROLE);
-    fs::remove_file(world.org().join("keys/role-admin.nk")).unwrap();
+    older.limits = AccountLimits::with_jetstream();
+    older.rest.clear();
+    let stores = fs::read_to_string(world.org().join("storage.jwt")).unwrap();
+    let profile = world.org().join("organisation.toml");
+    let text = fs::read_to_string(&profile).unwrap();
+    let lines: Vec<&str> =
+        text.lines().filter(|line| !line.starts_with("storage_account")).collect();
+    fs::write(&profile, lines.join("\n")).unwrap();
+    for file in ["keys/role-admin.nk", "keys/storage.nk", "storage.jwt"] {
+        fs::remove_file(world.org().join(file)).unwrap();
+    }
     for entry in &mut older.signing_keys {
         if let SigningKeyEntry::Scoped(scope) = entry {
             scope.template.publish.allow = vec!["older.subject".to_owned()];
@@ -51,7 +60,11 @@ fn make_older(world: &World) {
     fs::write(world.org().join("account.jwt"), format!("{token}\n")).unwrap();
     let preload = world.org().join("broker/accounts.conf");
     let text = fs::read_to_string(&preload).unwrap();
-    fs::write(&preload, text.replace(trust.account_token(), &token)).unwrap();
+    let text = text.replace(trust.account_token(), &token);
+    let stores = decode_token::<AccountClaims>(stores.trim()).unwrap().unverified_claims().sub;
+    let lines: Vec<&str> =
+        text.lines().filter(|line| !line.contains(&stores.to_string())).collect();
+    fs::write(&preload, lines.join("\n")).unwrap();
 }
 
 #[tokio::test]
@@ -61,7 +74,23 @@ async fn push_updates_the_permissions_of_an_older_organisation() {
     world.ok(&["org", "add", "user", "rip"]);
     make_older(&world);
     let broker = Broker::start(&program, &world, true).await;
-    world.ok(&["org", "push"]);
+    let administrator = async || {
+        let organisation = Organisation::open(&world.org()).unwrap();
+        let now = u64::try_from(UNIX_EPOCH.elapsed().unwrap().as_millis()).unwrap();
+        let creds = organisation.administrator_credentials(now).unwrap();
+        broker.connect_as(&world, &creds).await.unwrap()
+    };
+    let older = administrator().await;
+    older.declare_bucket(&SCHEDULES_BUCKET, BucketReplicas::Exactly(1)).await.unwrap();
+    older.bucket(SCHEDULES_BUCKET.name).put("nightly", "kept".into()).await.unwrap();
+    let pushed = world.rpc(&["org", "push"]);
+    assert!(
+        talk(&pushed).contains("moved the stores to an account of their own, with 1 key"),
+        "{pushed:?}"
+    );
+    let moved = administrator().await.bucket(SCHEDULES_BUCKET.name).get("nightly").await;
+    assert_eq!(moved.unwrap().unwrap().value.unwrap(), "kept");
+    assert!(!world.org().join("stores.moved.json").exists());
     for entry in &account(&world).claims().nats.signing_keys {
         let SigningKeyEntry::Scoped(scope) = entry else {
             panic!("the role has no scope");
@@ -74,9 +103,9 @@ async fn push_updates_the_permissions_of_an_older_organisation() {
         };
         assert_eq!(scope.template, expected, "{}", scope.role);
     }
-    // Administrators have a key of their own now, so the account's own key is not needed.
+    // Administrators have a key of their own now, in the account of the stores, so the account's own key is not needed.
     let roles: Vec<_> = account(&world).claims().nats.signing_keys.iter().map(role).collect();
-    assert_eq!(roles, ["node", "caller", "service", ADMINISTRATOR_ROLE]);
+    assert_eq!(roles, ["node", "caller", "service"]);
     fs::remove_file(world.org().join("keys/account.nk")).unwrap();
     // The broker applies the token: the publication is allowed now, and has no subscriber.
     let rip = broker.connect(&world, "creds/users/rip.creds").await.unwrap();
