@@ -113,7 +113,7 @@ async fn stolen_key_of_a_scheduler_permits_only_what_an_author_scheduled() {
     let other_id = RpcCall { id: None, ..call(WEB) };
     assert_refused(&fleet, other_id, "the id of the request differs").await;
     assert_refused(&fleet, call(OTHER), "does not match the filter").await;
-    let early = scheduled_call(WEB, &grant, &text, slot + HOUR * 1000);
+    let early = scheduled_call(WEB, &grant, &text, slot + 2 * HOUR * 1000);
     assert_refused(&fleet, early, "has not begun").await;
     let between = scheduled_call(WEB, &grant, &text, slot + 1000);
     assert_refused(&fleet, between, "is not a time of the schedule").await;
