@@ -112,6 +112,7 @@ pub(crate) fn connect_options(config: &Config, signer: &Signer) -> Result<BusOpt
     let servers = config.broker.urls.iter().map(parse).collect::<Result<_, _>>()?;
     let mut options = BusOptions::for_daemon(signer.identity().as_str(), servers);
     options.authority.clone_from(&config.broker.ca);
+    options.followed = config.broker_addresses();
     options.backoff = ReconnectBackoff::spread_over(config.broker.reconnect_spread);
     Ok(with_signer(options, signer))
 }

@@ -20,6 +20,7 @@ pub mod apply;
 pub mod assemble;
 pub mod audit;
 pub mod begun;
+mod broker_follow;
 mod check_tasks;
 pub mod classes;
 pub mod clock;

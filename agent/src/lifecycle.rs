@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use muster_api::system::{System, launch};
-use muster_bus::{Bus, BusError};
+use muster_bus::{Bus, BusError, FollowError};
 use muster_host::external::ScanMode;
 use muster_nrpe::CheckMonitor;
 use muster_tunnel::TunnelHub;
@@ -20,6 +20,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::agents;
 use crate::assemble::{self, AssembleError, AssembledDaemon};
+use crate::broker_follow::FollowedBroker;
 use crate::check_tasks::CheckTasks;
 use crate::config::Config;
 use crate::core::DaemonCore;
@@ -62,6 +63,9 @@ pub enum LifecycleError {
     /// The connection options are invalid.
     #[error("cannot set up the connection to the broker")]
     Connect(#[source] BusError),
+    /// The addresses of the broker are invalid.
+    #[error("cannot set up the connection to the broker")]
+    Follow(#[source] FollowError),
     /// The broker connection was lost while subscribing.
     #[error("cannot subscribe to the subjects of this node")]
     Subscribe(#[source] BusError),
@@ -80,14 +84,16 @@ pub async fn run_until_signal(
     let next_daemon =
         NextDaemon::for_current_process(config_file).map_err(LifecycleError::Program)?;
     let _state_lock = state_lock::acquire_state_lock(&config.paths.state).await?;
-    let config = &match wait_for_enrolment(config, &mut signals).await? {
-        BootstrapOutcome::Enrolled(config) => *config,
+    let (followed, config) = match wait_for_enrolment(config, &mut signals).await? {
+        BootstrapOutcome::Enrolled(config) => {
+            FollowedBroker::prepare(&config).map_err(LifecycleError::Follow)?
+        }
         BootstrapOutcome::Shutdown(kind) => {
             tracing::info!("stopped before this machine was enrolled");
             return Ok(kind);
         }
     };
-    let restart_requested = Arc::new(Notify::new());
+    let (config, restart_requested) = (&config, Arc::new(Notify::new()));
     let delivery = DaemonFiles::new(config, Arc::clone(&restart_requested));
     let assembled = assemble::assemble_daemon(config, config_file, Arc::new(delivery))?;
     let AssembledDaemon { core, options, broker_handles, puppet, checks, .. } = assembled;
@@ -149,9 +155,7 @@ pub async fn run_until_signal(
     if let Some(changes) = daemon.token_changes() {
         tasks.push(tokio::spawn(upkeep::keep_tokens(changes, config.clone())));
     }
-    tracing::info!(identity = %core.identity(), "ready");
-    supervisor.ready.store(true, Ordering::Release);
-    notify_status(CONNECTED_STATUS);
+    supervisor.announce_ready();
     tasks.push(tokio::spawn(lost::answer_left_requests(
         Arc::clone(&core),
         bus.clone(),
@@ -159,11 +163,11 @@ pub async fn run_until_signal(
         packages,
     )));
     let sources = EventSources::new(&config.paths.state, engine_dir, checks, again);
-    let publishing = events::publish_node_events(Arc::clone(&core), sources, bus.clone());
-    tasks.push(tokio::spawn(publishing));
+    tasks.push(tokio::spawn(events::publish_node_events(Arc::clone(&core), sources, bus.clone())));
     tasks.push(tokio::spawn(NodeRegistration::of_daemon(&core, &bus, config).run()));
     tasks.push(tokio::spawn(presence.follow_connection(bus)));
     tasks.push(tokio::spawn(upkeep::release_startup_memory()));
+    tasks.push(tokio::spawn(followed.run(Arc::clone(&core))));
     daemon.run(supervisor.stop.clone(), config.drain.timeout).await;
     services.wait_stopped().await;
     check_tasks.wait_stopped().await;
@@ -284,6 +288,12 @@ impl DaemonSupervisor {
             tokio::spawn(self.clone().restart_when_requested(restart_requested)),
             tokio::spawn(upkeep::compact_seen_journal(Arc::clone(&self.core))),
         ]
+    }
+
+    fn announce_ready(&self) {
+        tracing::info!(identity = %self.core.identity(), "ready");
+        self.ready.store(true, Ordering::Release);
+        notify_status(CONNECTED_STATUS);
     }
 
     /// Serves the metrics, if the configuration has an address for them.

@@ -8,7 +8,7 @@ use anyhow::Context as _;
 use clap::{CommandFactory as _, Parser, Subcommand};
 use clap_mangen::Man;
 use muster_agent::config::{Config, DEFAULT_PATH, LogFormat};
-use muster_agent::enrolment::NodeEnrolmentError;
+use muster_agent::enrolment::{self, NodeEnrolmentError};
 use muster_agent::lifecycle::{LifecycleError, ShutdownKind};
 use muster_agent::log_limit::LimitedFormat;
 use muster_agent::terminal::escape_text;
@@ -218,7 +218,9 @@ fn start_virtual_nodes(
 /// Prints the configuration, and checks that a daemon can be built from it; does not disturb a running daemon.
 #[expect(clippy::print_stdout, reason = "the report is this command's output")]
 fn print_config(config: &Config) -> anyhow::Result<()> {
-    print!("{}", config.check_report());
+    // What cannot be read is reported by the check.
+    let effective = enrolment::effective_config(config);
+    print!("{}", effective.as_ref().unwrap_or(config).check_report());
     assemble::check_config(config)?;
     Ok(())
 }

@@ -69,7 +69,9 @@ pub use event_listener::{EventArrival, EventListener};
 pub use https::{ClientCertificateFiles, HttpsFileError, HttpsLimits, HttpsServer};
 pub use https_client::{HttpsAnswer, HttpsClient, HttpsPassword, HttpsRequestError};
 pub use limit::{CountOrPercent, CountOrPercentError, choose_nodes};
-pub use muster_bus::{BrokerAddress, Bus, BusError, ConnectionDisturbance};
+pub use muster_bus::{
+    BrokerAddress, BrokerFollower, BrokerPlace, Bus, BusError, ConnectionDisturbance,
+};
 pub use offline_signer::{OfflineSigner, ProposalDraft, load_signer};
 pub use outgoing_request::{OutgoingRequest, RequestPublication, outgoing_requests};
 pub use progress::ProgressUpdate;

@@ -58,6 +58,7 @@ pub(super) const CONFIG_KEYS: &[(&str, ConfigValueKind)] = &[
     ("broker.ca", ConfigValueKind::OptionalPath),
     ("broker.credentials", ConfigValueKind::Path),
     ("broker.plaintext_on_loopback", ConfigValueKind::Flag),
+    ("broker.follow", ConfigValueKind::Flag),
     ("broker.reconnect_spread_seconds", ConfigValueKind::Number(1, 600)),
     ("trust.operator", ConfigValueKind::Operator),
     ("trust.account", ConfigValueKind::Path),

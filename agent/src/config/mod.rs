@@ -17,8 +17,10 @@ use std::io::Read as _;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
+use muster_bus::{BrokerAddress, BrokerFollower, BrokerPlace};
 use muster_wire::identity::SubjectName;
 use serde_json::Value;
+use tokio::sync::watch;
 
 pub use error::{ConfigError, ConfigFault, ConfigWarning};
 pub use settings::SettingOrigin;
@@ -49,6 +51,8 @@ pub struct Config {
     warnings: Vec<ConfigWarning>,
     given_facts: BTreeMap<String, String>,
     files: Vec<PathBuf>,
+    /// Later addresses of the broker, for connections of a running daemon.
+    broker_addresses: Option<watch::Receiver<Vec<BrokerAddress>>>,
 }
 
 impl Deref for Config {
@@ -120,6 +124,7 @@ impl Config {
             settings,
             warnings,
             given_facts: BTreeMap::new(),
+            broker_addresses: None,
             files: files
                 .iter()
                 .map(|(path, _)| path.clone())
@@ -147,17 +152,52 @@ impl Config {
             let names = details.collectives.iter().map(SubjectName::as_str);
             config.set_enrolled("collectives", names.collect());
         }
-        if !details.urls.is_empty() {
-            config.values.broker.urls.clone_from(&details.urls);
-            config.set_enrolled("broker.urls", details.urls.iter().cloned().collect());
-        }
         config.given_facts.clone_from(&details.facts);
         config
     }
 
+    /// The configuration with this place of the broker. What differs from the files comes from the account token.
+    #[must_use]
+    pub fn with_broker(&self, place: BrokerPlace) -> Self {
+        let mut config = self.clone();
+        if place.urls != config.broker.urls {
+            config.set("broker.urls", place.urls.iter().cloned().collect(), SettingOrigin::Account);
+            config.values.broker.urls = place.urls;
+        }
+        if let Some(authority) =
+            place.authority.filter(|path| Some(path) != config.broker.ca.as_ref())
+        {
+            let text = authority.to_string_lossy().into_owned();
+            config.set("broker.ca", Value::String(text), SettingOrigin::Account);
+            config.values.broker.ca = Some(authority);
+        }
+        config
+    }
+
+    /// Follows the broker from where this configuration says that it is, with files in the state directory. `None` if the node does not follow it.
+    pub fn broker_follower(&self) -> Option<BrokerFollower> {
+        let broker = &self.broker;
+        let place = BrokerPlace { urls: broker.urls.clone(), authority: broker.ca.clone() };
+        let directory = self.paths.state.clone();
+        broker.follow.then(|| BrokerFollower::new(directory, place, broker.plaintext_on_loopback))
+    }
+
+    /// Gives connections the addresses that are found while the daemon runs.
+    pub fn follow_addresses(&mut self, addresses: watch::Receiver<Vec<BrokerAddress>>) {
+        self.broker_addresses = Some(addresses);
+    }
+
+    /// Later addresses of the broker; `None` if the daemon does not follow it.
+    pub fn broker_addresses(&self) -> Option<watch::Receiver<Vec<BrokerAddress>>> {
+        self.broker_addresses.clone()
+    }
+
     fn set_enrolled(&mut self, key: &str, value: Value) {
+        self.set(key, value, SettingOrigin::Enrolled);
+    }
+
+    fn set(&mut self, key: &str, value: Value, origin: SettingOrigin) {
         let path = key.split('.').map(str::to_owned).collect();
-        let origin = SettingOrigin::Enrolled;
         self.settings.set(path, SettingEntry { value, origin });
     }
 

@@ -22,6 +22,8 @@ pub enum SettingOrigin {
     },
     /// The enrolment of this machine.
     Enrolled,
+    /// The account token, which the operator signs.
+    Account,
 }
 
 impl fmt::Display for SettingOrigin {
@@ -30,6 +32,7 @@ impl fmt::Display for SettingOrigin {
             Self::Default => out.write_str("default"),
             Self::File { path, line } => write!(out, "{}:{line}", path.display()),
             Self::Enrolled => out.write_str("received at enrolment"),
+            Self::Account => out.write_str("account token"),
         }
     }
 }

@@ -62,6 +62,8 @@ pub struct BrokerConfig {
     pub credentials: PathBuf,
     /// Whether a server on a loopback address may be used without TLS.
     pub plaintext_on_loopback: bool,
+    /// Whether the node follows the addresses and authorities in the account token.
+    pub follow: bool,
     /// After a lost connection the node waits a random time up to this before it connects again.
     #[serde(rename = "reconnect_spread_seconds", deserialize_with = "deserialize_seconds")]
     pub reconnect_spread: Duration,

@@ -70,7 +70,7 @@ pub enum NodeEnrolmentError {
     Refused { identity: Identity, refused: EnrolmentRefusal },
 }
 
-/// The effective configuration of a node. With credentials it is the configuration as read; otherwise the enrolment details are merged in, after
+/// The configuration of a node, without what it follows. With credentials it is the configuration as read; otherwise the enrolment details are merged in, after
 /// waiting for enrolment without a time limit. `retry` triggers an immediate retry.
 pub async fn ensure_enrolled(
     config: &Config,
@@ -80,11 +80,18 @@ pub async fn ensure_enrolled(
         let store = IdentityStore::open(&config.paths.state)?;
         session::enrol_node(config, bootstrap, &store, retry).await?;
     }
-    effective_config(config)
+    enrolled_config(config)
 }
 
 /// The effective configuration without network access, for read-only commands. Changes nothing.
 pub fn effective_config(config: &Config) -> Result<Config, NodeEnrolmentError> {
+    let config = enrolled_config(config)?;
+    let follower = config.broker_follower();
+    Ok(follower.map_or_else(|| config.clone(), |follower| config.with_broker(follower.place())))
+}
+
+/// The configuration with the details of the enrolment.
+fn enrolled_config(config: &Config) -> Result<Config, NodeEnrolmentError> {
     let store = IdentityStore::in_directory(&config.paths.state);
     if config.broker.credentials.exists() || !store.has_credentials() {
         return Ok(config.clone());

@@ -103,7 +103,7 @@ impl Organisation {
         self.sign_account(lock, realm, account, now)
     }
 
-    /// Replaces permissions in the account tokens that differ from those of this version, and the list of services if it has changed. An organisation
+    /// Replaces permissions in the account tokens that differ from those of this version, and the lists of services and brokers if they have changed. An organisation
     /// made by an older version keeps its keys and gets the permissions that this version needs. Returns the accounts that were signed again.
     pub fn refresh_scopes(
         &self,
@@ -120,6 +120,7 @@ impl Organisation {
             if realm == AccountRealm::Fleet {
                 let listed = services_by_right(&self.read_records()?, &account, now / 1000);
                 is_changed |= account.services != listed;
+                is_changed |= account.broker != self.broker_record()?;
             }
             if is_changed {
                 self.sign_account(lock, realm, account, now)?;
@@ -154,6 +155,7 @@ impl Organisation {
         prune::remove_expired(&mut account, &records, now / 1000);
         if realm == AccountRealm::Fleet {
             account.services = services_by_right(&records, &account, now / 1000);
+            account.broker = self.broker_record()?;
         }
         let revocations = account.revocations.len();
         let validity = TokenValidity::without_end_after(trust.issued_at(), now);

@@ -86,12 +86,12 @@ pub fn create_organisation(
         },
         layout,
     };
-    organisation.create_tokens(now)?;
-    organisation.create_newcomers_account(now)?;
     if spec.tls {
         organisation.write_authority()?;
         organisation.write_certificate(&spec.hosts)?;
     }
+    organisation.create_tokens(now)?;
+    organisation.create_newcomers_account(now)?;
     organisation.write_broker_accounts()?;
     let conf = NatsServerConfig::for_organisation(&organisation);
     conf.write_config(&organisation.layout.broker_config())?;
@@ -113,6 +113,7 @@ impl Organisation {
         ];
         let mut fleet = account_claims(AccountRealm::Fleet, &role_keys, &profile.collectives);
         self.refresh_account(&mut fleet, AccountRealm::Fleet);
+        fleet.broker = self.broker_record()?;
         let storage = self.storage_claims()?;
         let system = system_claims(public_key(OrganisationKey::SystemRole)?);
         let operator = self.load_key(OrganisationKey::Operator)?;

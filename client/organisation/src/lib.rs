@@ -14,6 +14,7 @@ mod authority;
 mod authority_rotation;
 mod balance;
 mod broker_operators;
+mod broker_record;
 mod broker_status;
 pub mod bundle;
 pub mod cloud_init;

@@ -48,6 +48,8 @@ pub struct RpcSettings {
     pub credentials: PathBuf,
     /// Whether unencrypted connections are allowed to a broker on a loopback address.
     pub plaintext_on_loopback: bool,
+    /// Whether the addresses and authorities in the account token are followed.
+    pub follow: bool,
     /// The organisation's public key.
     pub operator: PublicKey,
     /// File with the fleet's account token.
@@ -180,6 +182,7 @@ impl RpcSettings {
             ca: file.broker.ca.map(resolve),
             credentials: resolve_or(file.broker.credentials, "user.creds"),
             plaintext_on_loopback: file.broker.plaintext_on_loopback,
+            follow: file.broker.follow.unwrap_or(true),
             operator,
             account: resolve_or(file.trust.account, "account.jwt"),
             collective: SubjectName::parse(collective)

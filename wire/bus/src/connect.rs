@@ -9,12 +9,13 @@ use std::time::Duration;
 
 use async_nats::ConnectErrorKind;
 use muster_wire::sign::Signer;
+use tokio::sync::watch;
 
 use crate::connection::Bus;
 use crate::error::{BusError, Result};
 use crate::event::BusEventRecorder;
 use crate::reconnect::ReconnectBackoff;
-use crate::relocation::{BusLink, ConnectionTap};
+use crate::relocation::{self, BusLink, ConnectionTap};
 use crate::tls;
 
 /// A validated broker address: `tls://host:port`, or `nats://` on loopback if plain text is allowed.
@@ -125,6 +126,8 @@ pub struct BusOptions {
     pub retry_first: bool,
     /// Messages that a subscription buffers before it drops.
     pub subscription_capacity: usize,
+    /// Later addresses, which are used from the next attempt to connect on; see [`crate::BrokerFollower`].
+    pub followed: Option<watch::Receiver<Vec<BrokerAddress>>>,
 }
 
 impl BusOptions {
@@ -139,6 +142,7 @@ impl BusOptions {
             backoff: ReconnectBackoff::COMMAND,
             retry_first: false,
             subscription_capacity: 65_536,
+            followed: None,
         }
     }
 
@@ -154,7 +158,7 @@ impl BusOptions {
 
     /// Checks what [`Self::connect`] would refuse without a connection: the addresses and the file of the authority.
     pub fn check(&self) -> Result<()> {
-        self.server_addresses()?;
+        server_addresses(&self.servers)?;
         self.authority.as_deref().map(tls::config_trusting_file).transpose().map(drop)
     }
 
@@ -166,8 +170,13 @@ impl BusOptions {
         if self.retry_first {
             options = options.retry_on_initial_connect();
         }
-        let client = self.connect_client(options, self.server_addresses()?).await?;
-        Ok(Bus::new(BusLink::new(self, recorder, client, tap)))
+        let client = self.connect_client(options, server_addresses(&self.servers)?).await?;
+        let followed = self.followed.clone();
+        let link = BusLink::new(self, recorder, client, tap);
+        if let Some(addresses) = followed {
+            tokio::spawn(relocation::follow_addresses(Arc::downgrade(&link), addresses));
+        }
+        Ok(Bus::new(link))
     }
 
     /// One more connection with the same settings, without further attempts.
@@ -192,16 +201,6 @@ impl BusOptions {
                 _ => error_chain(&error),
             },
         })
-    }
-
-    fn server_addresses(&self) -> Result<Vec<async_nats::ServerAddr>> {
-        if self.servers.is_empty() {
-            return Err(BusError::NoAddress);
-        }
-        let parse = |server: &BrokerAddress| {
-            server.url.parse().map_err(|_| BusError::Address(server.url.clone()))
-        };
-        self.servers.iter().map(parse).collect()
     }
 
     fn client_options(
@@ -259,6 +258,17 @@ impl BusOptions {
             async move { auth.ok_or_else(|| async_nats::AuthError::new(NOT_A_NONCE_MESSAGE)) }
         })
     }
+}
+
+/// The addresses for the client library.
+pub(crate) fn server_addresses(servers: &[BrokerAddress]) -> Result<Vec<async_nats::ServerAddr>> {
+    if servers.is_empty() {
+        return Err(BusError::NoAddress);
+    }
+    let parse = |server: &BrokerAddress| {
+        server.url.parse().map_err(|_| BusError::Address(server.url.clone()))
+    };
+    servers.iter().map(parse).collect()
 }
 
 /// Longest nonce that is signed, in bytes. NATS uses 15.

@@ -10,9 +10,10 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use async_nats::connection::State;
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
-use crate::connect::BusOptions;
+use crate::connect::{BrokerAddress, BusOptions, server_addresses};
 use crate::connection::confirm_delivery;
 use crate::event::BusEventRecorder;
 use crate::subscription::SubscriptionHandover;
@@ -302,5 +303,27 @@ impl BusLink {
 
     fn lock_connections(&self) -> MutexGuard<'_, LinkConnections> {
         self.connections.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Gives a connection its later addresses, for the lifetime of both.
+pub(crate) async fn follow_addresses(
+    link: Weak<BusLink>,
+    mut addresses: watch::Receiver<Vec<BrokerAddress>>,
+) {
+    while addresses.changed().await.is_ok() {
+        let Some(link) = link.upgrade() else { return };
+        let servers = addresses.borrow_and_update().clone();
+        let pool = server_addresses(&servers).map_err(|error| error.to_string());
+        let set = match pool {
+            Ok(pool) => {
+                let set = link.current().client.set_server_pool(pool).await;
+                set.map_err(|error| error.to_string())
+            }
+            Err(error) => Err(error),
+        };
+        if let Err(error) = set {
+            tracing::warn!(error, "cannot use the new addresses of the broker");
+        }
     }
 }

@@ -9,6 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::broker_record::BrokerRecord;
 use super::nkey::{KeyKind, PublicKey};
 use super::{Seconds, UserRole};
 use crate::identity::Identity;
@@ -120,6 +121,9 @@ pub struct AccountClaims {
     /// For each right, the services that have it. Callers ask one of them by name, so that each gets its share of the queries. Brokers ignore them.
     #[serde(default, rename = "muster_services", skip_serializing_if = "BTreeMap::is_empty")]
     pub services: BTreeMap<String, BTreeSet<Identity>>,
+    /// Where the brokers are. Nodes and callers follow it. Brokers ignore it.
+    #[serde(default, rename = "muster_broker", skip_serializing_if = "Option::is_none")]
+    pub broker: Option<BrokerRecord>,
     /// [`NatsClaims::TYPE`].
     #[serde(rename = "type")]
     pub kind: String,
@@ -140,6 +144,7 @@ impl AccountClaims {
             successions: Vec::new(),
             ssh_authorities: Vec::new(),
             services: BTreeMap::new(),
+            broker: None,
             kind: Self::TYPE.to_owned(),
             version: CLAIMS_VERSION,
             rest: Map::new(),

@@ -12,6 +12,7 @@
 //!
 //! Not in this module: storage of tokens and seeds, and opening connections.
 
+pub mod broker_record;
 pub mod cache;
 pub mod claims;
 pub mod creds;
@@ -29,6 +30,7 @@ pub mod succession;
 pub mod trust;
 pub mod verified_cache;
 
+pub use broker_record::{BrokerRecord, BrokerSite};
 pub use cache::TokenCache;
 pub use creds::{UserCredentials, UserCredentialsError};
 pub use error::TokenError;

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use ed25519_dalek::{Signature, VerifyingKey};
 use sha2::{Digest as _, Sha256};
 
+use super::broker_record::BrokerRecord;
 use super::claims::{AccountClaims, PermissionTemplate, SigningKeyEntry, TokenClaims, UserClaims};
 use super::decode::{DecodedToken, decode_token};
 use super::error::Result;
@@ -200,6 +201,11 @@ impl AccountTrust {
     /// The services that may answer for this agent, according to the account token. Tokens of earlier versions list none.
     pub fn services_for(&self, agent: &str) -> impl Iterator<Item = &Identity> {
         self.claims.nats.services.get(agent).into_iter().flatten()
+    }
+
+    /// Where the organisation's brokers are. Tokens of earlier versions do not say it.
+    pub fn broker_record(&self) -> Option<&BrokerRecord> {
+        self.claims.nats.broker.as_ref()
     }
 
     /// The account token as given.

@@ -32,6 +32,7 @@ pub(super) struct BrokerSection {
     pub(super) ca: Option<PathBuf>,
     pub(super) credentials: Option<PathBuf>,
     pub(super) plaintext_on_loopback: bool,
+    pub(super) follow: Option<bool>,
 }
 
 #[derive(Debug, Default, Deserialize, Serialize)]

@@ -104,7 +104,7 @@ fn warns_about_unknown_keys_with_suggestions() {
 #[test]
 fn known_keys_are_complete() {
     let keys = super::file::known_keys();
-    assert_eq!(keys.len(), 24, "{keys:?}");
+    assert_eq!(keys.len(), 25, "{keys:?}");
     for key in ["confirm_above", "broker.ca", "discovery.options", "requests.plain_secrets"] {
         assert!(keys.iter().any(|known| known == key), "{key}");
     }

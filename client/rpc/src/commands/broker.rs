@@ -128,7 +128,7 @@ fn rename_broker(args: &BrokerRenameArgs, cx: CommandContext<'_>) -> CommandResu
     cx.printer
         .print_message(format_args!("{GOOD}renamed{GOOD:#} the broker; its addresses are {urls}"));
     cx.printer.print_hint(
-        "restart the broker, and write the new addresses to the configurations of nodes and users",
+        "give each server its new files and restart it, then run `rpc org push`: nodes and users try the new addresses, and use them if a server answers there",
     );
     Ok(CommandExitCode::Passed)
 }

@@ -52,6 +52,8 @@ impl Drop for RunningProcess {
 pub(super) struct GeneratedBroker {
     pub(super) scratch: TempDir,
     pub(super) ports: ClusterPorts,
+    /// Whether nodes and users follow the addresses in the account token. If not, each uses one server.
+    pub(super) follows: bool,
     servers: BTreeMap<String, RunningProcess>,
     nodes: Vec<RunningProcess>,
 }
@@ -63,6 +65,7 @@ impl GeneratedBroker {
         let broker = Self {
             scratch: TempDir::new().unwrap(),
             ports: ClusterPorts { client, route, leaf },
+            follows: false,
             servers: BTreeMap::new(),
             nodes: Vec::new(),
         };
@@ -254,6 +257,17 @@ impl GeneratedBroker {
         std::fs::create_dir_all(directory.join("policies")).unwrap();
         std::fs::write(directory.join("policies/default.policy"), "policy default allow\n")
             .unwrap();
+        self.start_daemon(name).await;
+    }
+
+    /// Kills all nodes.
+    pub(super) fn kill_nodes(&mut self) {
+        self.nodes.clear();
+    }
+
+    /// Starts the daemon of a node that has its files.
+    pub(super) async fn start_daemon(&mut self, name: &str) {
+        let directory = self.path(name);
         let mut command = Command::new(find_program("rpcd"));
         command.arg("--config").arg(directory.join("rpcd.toml"));
         let log = directory.join("log");
@@ -291,7 +305,8 @@ impl GeneratedBroker {
 
     fn set_url(&self, config: &Path, address: &str) {
         let text = std::fs::read_to_string(config).unwrap();
-        let url = format!("urls = [\"tls://{address}:{}\"]", self.ports.client);
+        let port = self.ports.client;
+        let url = format!("urls = [\"tls://{address}:{port}\"]\nfollow = {}", self.follows);
         let line = |line| if str::starts_with(line, "urls = ") { url.as_str() } else { line };
         let lines: Vec<&str> = text.lines().map(line).collect();
         assert!(lines.contains(&url.as_str()));
@@ -334,6 +349,12 @@ impl GeneratedBroker {
         })
         .await
     }
+}
+
+/// What `rpcd --check` prints about this configuration.
+pub(super) fn check_daemon(config: &Path) -> String {
+    let mut command = Command::new(find_program("rpcd"));
+    describe_output(&command.arg("--check").arg("--config").arg(config).output().unwrap())
 }
 
 /// Replicas of each stream, by name.

@@ -5,6 +5,7 @@ mod calls;
 mod damaged_files;
 mod fixture;
 mod growth;
+mod moves;
 mod routes;
 mod status;
 mod stolen_leaf;

@@ -76,7 +76,7 @@ fn start_authority(organisation: &Organisation, printer: &OutputPrinter) -> Comm
         RotationStart::Continued => "the new TLS authority exists already".to_owned(),
     });
     printer.print_hint(format_args!(
-        "install {} on all nodes, clients and brokers; it contains both authorities; then run `rpc org rotate authority --finish`",
+        "install {} on all brokers; it contains both authorities; `rpc org push` gives it to nodes and users; then run `rpc org rotate authority --finish`",
         file.display()
     ));
     Ok(CommandExitCode::Passed)
@@ -92,7 +92,7 @@ fn finish_authority(organisation: &Organisation, printer: &OutputPrinter) -> Com
     printer.print_message(format_args!(
         "{GOOD}issued{GOOD:#} a certificate of the new TLS authority for the broker"
     ));
-    printer.print_hint("install broker.pem and broker.key at each broker, and reload it with HUP; after that, install ca.pem on all nodes and clients");
+    printer.print_hint("install broker.pem and broker.key at each broker, and reload it with HUP; after that, install ca.pem there and run `rpc org push`, which gives it to nodes and users");
     Ok(CommandExitCode::Passed)
 }
 
