@@ -15,8 +15,9 @@ const SLOW_RESOLUTION_TIME: Duration = Duration::from_millis(500);
 
 /// Connects to the broker at this address, and evaluates what happens.
 pub async fn check_broker(url: &str, settings: &RpcSettings) -> DiagnosisSection {
+    let authority = settings.broker_place().authority;
     match BrokerAddress::parse(url, settings.plaintext_on_loopback) {
-        Ok(server) => broker_section(url, &probe_broker(&server, settings.ca.as_deref()).await),
+        Ok(server) => broker_section(url, &probe_broker(&server, authority.as_deref()).await),
         Err(error) => DiagnosisSection::single(
             format!("Broker {url}"),
             DiagnosisFinding::error("address", error.to_string()),

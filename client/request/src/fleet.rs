@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use muster_base::unix_millis_now;
 use muster_client::{
-    BrokerAddress, BrokerFollower, BrokerPlace, CallStats, CallTarget, Client, ClientError,
-    DIRECTORY_TIMEOUT, DirectoryError, DiscoveryMethod, DiscoverySource, DiscoveryWindow,
-    ReceivedReply, RegisteredNodes, RpcCall,
+    BrokerAddress, BrokerFollower, CallStats, CallTarget, Client, ClientError, DIRECTORY_TIMEOUT,
+    DirectoryError, DiscoveryMethod, DiscoverySource, DiscoveryWindow, ReceivedReply,
+    RegisteredNodes, RpcCall,
 };
 use muster_filter::NodeFilter;
 use muster_jobs::{JobFleet, SavedJob, SavedJobError};
@@ -78,11 +78,7 @@ impl FleetConnection {
         target: &TargetSelection,
     ) -> Result<Self, FleetRequestError> {
         let source = target.discovery_source(Some(settings))?;
-        let follower = broker_follower(settings);
-        let place = match &follower {
-            Some(follower) => follower.place(),
-            None => configured_place(settings),
-        };
+        let place = settings.broker_place();
         let parse = |url: &String| BrokerAddress::parse(url, settings.plaintext_on_loopback);
         let servers = place.urls.iter().map(parse);
         let servers = servers.collect::<Result<_, _>>().map_err(ClientError::from)?;
@@ -97,7 +93,7 @@ impl FleetConnection {
             window,
         });
         let client = client.await?;
-        follow_broker(follower, &client);
+        follow_broker(settings.broker_follower(), &client);
         Ok(Self {
             _token_cache: PersistentTokenCache::load_for_client(client.clone(), settings),
             directory_seen: DirectorySeen::of_fleet(settings),
@@ -281,18 +277,6 @@ fn discovery_window(settings: &RpcSettings, target: &TargetSelection) -> Discove
         max_wait: settings.discovery_timeout * MAX_LISTEN_FACTOR + target.lookup_time,
     }
 }
-/// Where the configuration says that the broker is.
-fn configured_place(settings: &RpcSettings) -> BrokerPlace {
-    BrokerPlace { urls: settings.urls.clone(), authority: settings.ca.clone() }
-}
-
-/// Follows the broker with files in the cache of the fleet; `None` without a cache.
-fn broker_follower(settings: &RpcSettings) -> Option<BrokerFollower> {
-    let directory = settings.fleet_cache_directory().filter(|_| settings.follow)?;
-    let place = configured_place(settings);
-    Some(BrokerFollower::new(directory, place, settings.plaintext_on_loopback))
-}
-
 /// Tries new addresses of the account token while the command runs, for the next command.
 fn follow_broker(follower: Option<BrokerFollower>, client: &Client) {
     if let (Some(follower), Some(record)) = (follower, client.trust().broker_record().cloned()) {

@@ -10,7 +10,7 @@ mod icinga;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use muster_client::DiscoverySource;
+use muster_client::{BrokerFollower, BrokerPlace, DiscoverySource};
 use muster_secret::files::{FileAccessError, read_text};
 use muster_wire::identity::SubjectName;
 use muster_wire::token::{AccountTrust, KeyKind, PublicKey};
@@ -209,6 +209,22 @@ impl RpcSettings {
     pub fn fleet_key(&self) -> Option<PublicKey> {
         let token = read_text(&self.account, MAX_TOKEN_BYTES).ok()?;
         Some(AccountTrust::new(self.operator, token.trim()).ok()?.account_key())
+    }
+
+    /// Where to connect: the addresses that were followed, and those of the configuration.
+    pub fn broker_place(&self) -> BrokerPlace {
+        self.broker_follower().map_or_else(|| self.configured_place(), |follower| follower.place())
+    }
+
+    /// Follows the broker with files in the cache of the fleet; `None` without a cache, or if the configuration does not permit it.
+    pub(crate) fn broker_follower(&self) -> Option<BrokerFollower> {
+        let directory = self.fleet_cache_directory().filter(|_| self.follow)?;
+        let place = self.configured_place();
+        Some(BrokerFollower::new(directory, place, self.plaintext_on_loopback))
+    }
+
+    fn configured_place(&self) -> BrokerPlace {
+        BrokerPlace { urls: self.urls.clone(), authority: self.ca.clone() }
     }
 
     /// The directory of what is cached about this fleet and collective; `None` if nothing is cached.

@@ -25,8 +25,8 @@ pub async fn run(args: QueryArgs, cx: CommandContext<'_>) -> CommandResult {
         Ok::<_, Error>(())
     };
     add_section(check_local_files(&settings, unix_millis_now()))?;
-    for url in &settings.urls {
-        add_section(check_broker(url, &settings).await)?;
+    for url in settings.broker_place().urls {
+        add_section(check_broker(&url, &settings).await)?;
     }
     let describe_absent =
         |replied: &BTreeSet<&Identity>| cx.describe_absent(&target, replied.iter().copied());

@@ -104,7 +104,7 @@ impl WhoamiDocument {
             configuration: settings.file.display().to_string(),
             credentials: settings.credentials.display().to_string(),
             collective: settings.collective.to_string(),
-            brokers: settings.urls.clone(),
+            brokers: settings.broker_place().urls,
             operator: settings.operator.to_string(),
             caller: CallerDocument::new(caller),
         }
