@@ -12,7 +12,7 @@ use tokio::time::sleep;
 use crate::config::Config;
 use crate::core::DaemonCore;
 
-/// How often the account token is looked at. It is in memory.
+/// How often the account token and the configured authorities are looked at: some small files.
 const CHECK_INTERVAL: Duration = Duration::from_secs(2);
 /// Pause after addresses at which no server answered.
 const RETRY_PAUSE: Duration = Duration::from_mins(1);
@@ -43,40 +43,31 @@ impl FollowedBroker {
         Ok((Self(Some(FollowedAddresses { follower, addresses })), config))
     }
 
-    /// Follows the account token for the lifetime of the daemon.
+    /// Follows the account token and the configured authorities for the lifetime of the daemon.
     pub(crate) async fn run(self, core: Arc<DaemonCore>) {
         let Self(Some(addresses)) = self else { return };
-        let mut followed = None;
         loop {
-            let trust = core.trust.get();
-            if followed != Some(trust.issued_at()) {
-                match addresses.follow(&core).await {
-                    Ok(()) => followed = Some(trust.issued_at()),
-                    Err(error) => {
-                        report(&core, Some(error_chain(&error)));
-                        sleep(RETRY_PAUSE).await;
-                        continue;
-                    }
-                }
-                report(&core, None);
-            }
-            sleep(CHECK_INTERVAL).await;
+            let problem = addresses.follow(&core).await.err().map(|error| error_chain(&error));
+            let pause = if problem.is_some() { RETRY_PAUSE } else { CHECK_INTERVAL };
+            report(&core, problem);
+            sleep(pause).await;
         }
     }
 }
 
 impl FollowedAddresses {
     async fn follow(&self, core: &DaemonCore) -> Result<(), FollowError> {
-        let trust = core.trust.get();
-        let Some(record) = trust.broker_record() else {
-            return Ok(());
-        };
-        if let Some(place) = self.follower.follow(record).await? {
-            let addresses = self.follower.addresses(&place)?;
-            if *self.addresses.borrow() != addresses {
-                tracing::info!(urls = place.urls.join(", "), "following the broker");
-                self.addresses.send_replace(addresses);
-            }
+        // An administrator may have replaced the configured authorities.
+        let mut place = self.follower.prepare()?;
+        if let Some(record) = core.trust.get().broker_record()
+            && let Some(next) = self.follower.follow(record).await?
+        {
+            place = next;
+        }
+        let addresses = self.follower.addresses(&place)?;
+        if *self.addresses.borrow() != addresses {
+            tracing::info!(urls = place.urls.join(", "), "following the broker");
+            self.addresses.send_replace(addresses);
         }
         Ok(())
     }
