@@ -67,7 +67,8 @@ async fn nodes_and_users_follow_a_broker_that_moves_and_its_new_authority() {
     copy_directory(&broker.path("broker1"), &broker.path("broker2"));
     broker.write_bundle("broker2", "127.0.0.2", &[]);
     broker.start_server(2);
-    broker.await_no_problem().await;
+    await_state("the server has started", || broker.rpc(&["broker", "status"]).status.success())
+        .await;
     broker.await_answers(USER, &[NODE]).await;
     broker.run(&["broker", "rename", "--host", "127.0.0.2"]);
     broker.push().await;
