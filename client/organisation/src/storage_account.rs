@@ -41,6 +41,8 @@ impl Organisation {
         replicas: Option<usize>,
         now: Millis,
     ) -> Result<Option<usize>, PushError> {
+        // Another process may have moved them before this one got the lock.
+        self.profile = Self::open(self.layout.directory())?.profile;
         if self.profile().storage_account.is_some() {
             return Ok(None);
         }

@@ -277,6 +277,7 @@ fn discovery_window(settings: &RpcSettings, target: &TargetSelection) -> Discove
         max_wait: settings.discovery_timeout * MAX_LISTEN_FACTOR + target.lookup_time,
     }
 }
+
 /// Tries new addresses of the account token while the command runs, for the next command.
 fn follow_broker(follower: Option<BrokerFollower>, client: &Client) {
     if let (Some(follower), Some(record)) = (follower, client.trust().broker_record().cloned()) {

@@ -93,9 +93,14 @@ impl BrokerFollower {
 
     /// The present place, with the authorities in a file whose content changes with them, so that the next connection uses them.
     pub fn prepare(&self) -> Result<BrokerPlace, FollowError> {
-        let mut place = self.place();
-        if let Some(path) = place.authority {
-            let text = read_text(&path)?;
+        let followed = self.followed();
+        let mut place =
+            followed.as_ref().map_or_else(|| self.configured.clone(), |known| self.place_of(known));
+        if place.authority.is_some() {
+            let text = match followed.filter(|known| !known.authorities.is_empty()) {
+                Some(known) => known.authorities,
+                None => self.configured_authorities()?,
+            };
             place.authority = Some(self.write_file(AUTHORITIES_FILE, &text)?);
         }
         Ok(place)
