@@ -26,6 +26,7 @@ mod issue;
 mod layout;
 mod leaf_role;
 mod ledger;
+mod lost_names;
 mod monitor_role;
 mod names;
 mod nats_config;
@@ -44,6 +45,7 @@ mod services;
 mod ssh_authority;
 mod storage_account;
 mod store_cleaning;
+mod store_declaration;
 mod stream_copies;
 #[cfg(test)]
 mod testing;
@@ -73,11 +75,12 @@ pub use nats_config::{
 };
 pub use newcomers::AccountTrusts;
 pub use profile::{BrokerProfile, LeafProfile, OrganisationProfile};
-pub use push::{PushError, StoreChange, StoreChangeKind};
+pub use push::PushError;
 pub use rotation::RotationStart;
 pub use server_address::{ServerAddress, ServerAddressError};
 pub use ssh_authority::{OfflineCertificate, OfflineCertificateError};
 pub use store_cleaning::StoredKeys;
+pub use store_declaration::{StoreChange, StoreChangeKind, StoreOptions};
 
 /// Largest organisation file that is read, in bytes.
 const MAX_FILE_BYTES: u64 = 16 * 1024 * 1024;

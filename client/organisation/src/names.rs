@@ -89,7 +89,7 @@ impl Organisation {
     }
 
     /// One entry for each fleet name in the list of issued credentials, with its newest key.
-    fn issued_names(
+    pub(crate) fn issued_names(
         &self,
         trust: &AccountTrust,
     ) -> Result<BTreeMap<Identity, NameEntry>, OrganisationError> {

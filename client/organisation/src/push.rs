@@ -3,8 +3,8 @@
 //! The broker disconnects revoked principals as soon as it has the token.
 
 use muster_bus::{
-    BrokerAddress, BrokerCredentials, BucketDeclaration, BucketError, BucketReplicas,
-    BucketSettingChange, Bus, BusError, BusOptions, Bytes, TokenRenewalError,
+    BrokerAddress, BrokerCredentials, BucketError, Bus, BusError, BusOptions, Bytes,
+    TokenRenewalError,
 };
 use muster_wire::Millis;
 use muster_wire::identity::Identity;
@@ -15,9 +15,8 @@ use muster_wire::token::head::AccountHead;
 use serde::Deserialize;
 
 use crate::older_copy::OlderCopyError;
-use crate::{
-    AccountRealm, MAX_FILE_BYTES, Organisation, OrganisationError, PrincipalKind, renewal,
-};
+use crate::store_declaration::{StoreChange, StoreOptions};
+use crate::{AccountRealm, MAX_FILE_BYTES, Organisation, OrganisationError, PrincipalKind};
 use muster_secret::files;
 
 /// Subject on which the broker accepts account tokens.
@@ -50,6 +49,23 @@ pub enum PushError {
     /// The broker's stores cannot be created.
     #[error("cannot access the fleet's buckets")]
     Stores(#[from] BucketError),
+    /// A store that was declared earlier does not exist.
+    #[error(
+        "the broker has lost the store {0}; restore a backup of its streams and run the command again, or run `rpc org push --create-missing`, which creates it empty"
+    )]
+    LostStore(&'static str),
+    /// Servers that do not answer may have a store which the others do not have.
+    #[error(
+        "the store {store} does not exist, and {missing} of {servers} servers of the broker do not answer, which may have it; start them and run the command again, or create it empty with `--create-missing`"
+    )]
+    SilentServers {
+        /// The store.
+        store: &'static str,
+        /// How many servers do not answer.
+        missing: usize,
+        /// All servers of the cluster.
+        servers: usize,
+    },
     /// Several servers have files of a store from the time before they belonged to the cluster.
     #[error(
         "the store {0} does not exist in the cluster, but the servers {1} have files of it; stop all but the one whose files are right, move their directory `jetstream` away, start them, and run the command again"
@@ -69,26 +85,6 @@ pub enum PushError {
     /// The broker refused the token.
     #[error("the broker rejected the account token: {0}")]
     Refused(String),
-}
-
-/// What a push changed of one store.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StoreChange {
-    /// The bucket.
-    pub store: &'static str,
-    /// The change.
-    pub kind: StoreChangeKind,
-}
-
-/// A change of a store.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum StoreChangeKind {
-    /// Created with this many replicas.
-    Created(usize),
-    /// Adopted from the files of this server.
-    Adopted(String),
-    /// These settings were changed.
-    Updated(Vec<BucketSettingChange>),
 }
 
 /// The broker's reply to a token update.
@@ -134,51 +130,12 @@ impl Organisation {
         Ok(())
     }
 
-    /// Creates the fleet's stores in the broker, and updates existing ones: rules, limits that are too low, and replicas. Without a number, a
-    /// cluster of three or more servers gets three replicas. A broker without `JetStream` has no stores.
-    ///
-    /// A server that stored streams before it belonged to a cluster still has their files. They are adopted, because the server removes them
-    /// when the stream is created on another server.
-    pub async fn declare_stores(
-        &self,
-        replicas: Option<usize>,
-        now: Millis,
-    ) -> Result<Vec<StoreChange>, PushError> {
-        let servers = self.query_storage_servers().await?;
-        let default = BucketReplicas::AtLeast(servers.default_replicas());
-        let replicas = replicas.map_or(default, BucketReplicas::Exactly);
-        let bus = self.connect_administrator(now).await?;
-        let mut changes = Vec::new();
-        for store in &stores::ALL_BUCKETS {
-            let mut add = |kind| changes.push(StoreChange { store: store.name, kind });
-            let holders = servers.holders.get(&stores::stream_name(store.name));
-            if servers.cluster_size > 1
-                && let Some(holders) = holders
-                && !bus.has_bucket(store.name).await?
-            {
-                let [server] = holders.as_slice() else {
-                    return Err(PushError::SeveralHolders(store.name, holders.join(", ")));
-                };
-                bus.adopt_bucket(store, server).await?;
-                add(StoreChangeKind::Adopted(server.clone()));
-            }
-            match bus.declare_bucket(store, replicas).await? {
-                BucketDeclaration::Created(count) => add(StoreChangeKind::Created(count)),
-                BucketDeclaration::Updated(settings) if settings.is_empty() => {}
-                BucketDeclaration::Updated(settings) => add(StoreChangeKind::Updated(settings)),
-            }
-        }
-        renewal::move_former_tokens(&self.fleet_trust()?, &bus, now).await?;
-        bus.close().await?;
-        Ok(changes)
-    }
-
     /// Writes the fleet's account token to its trust bucket, which nodes and callers read when they connect and watch for changes. Creates the stores if
     /// they are missing, and returns what was created.
     pub async fn publish_account(&self, now: Millis) -> Result<Vec<StoreChange>, PushError> {
         match self.write_account(now).await {
             Err(PushError::Stores(BucketError::Missing(_))) => {
-                let created = self.declare_stores(None, now).await?;
+                let created = self.declare_stores(StoreOptions::default(), now).await?;
                 self.write_account(now).await?;
                 Ok(created)
             }

@@ -159,7 +159,7 @@ async fn publish_missing(
     Ok(())
 }
 
-async fn put_token(tokens: &Bucket, record: &CredentialRecord) -> Result<(), PushError> {
+pub(crate) async fn put_token(tokens: &Bucket, record: &CredentialRecord) -> Result<(), PushError> {
     tokens.put(record.name.as_str(), Bytes::from(record.token.clone())).await?;
     Ok(())
 }
@@ -173,17 +173,27 @@ pub(crate) async fn stored_tokens(
     let mut stored = NodeRecords::new();
     for entry in tokens.list(">").await? {
         let text = String::from_utf8_lossy(entry.value.as_deref().unwrap_or_default());
-        if let Some(node) = verify_stored_token(trust, &entry.key, text.trim(), now) {
-            let record = CredentialRecord {
-                kind: PrincipalKind::Node,
-                name: node.identity.clone(),
-                key: node.key,
-                issued_at: node.issued_at / 1000,
-                expires: node.expires.map(|at| at / 1000),
-                token: text.trim().to_owned(),
-            };
-            stored.insert(node.identity, record);
+        if let Some(record) = token_record(trust, &entry.key, &text, now) {
+            stored.insert(record.name.clone(), record);
         }
     }
     Ok(stored)
+}
+
+/// The record of a token that the broker has under this key of a bucket, if it is the valid token of that node.
+pub(crate) fn token_record(
+    trust: &AccountTrust,
+    bucket_key: &str,
+    token: &str,
+    now: Millis,
+) -> Option<CredentialRecord> {
+    let node = verify_stored_token(trust, bucket_key, token.trim(), now)?;
+    Some(CredentialRecord {
+        kind: PrincipalKind::Node,
+        name: node.identity,
+        key: node.key,
+        issued_at: node.issued_at / 1000,
+        expires: node.expires.map(|at| at / 1000),
+        token: token.trim().to_owned(),
+    })
 }

@@ -117,6 +117,9 @@ pub(crate) struct LeafConnection {
 
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct StorageReport {
+    /// Whether the server stores no streams.
+    #[serde(default)]
+    disabled: bool,
     #[serde(default)]
     meta_cluster: Option<RaftGroup>,
     #[serde(default)]
@@ -164,6 +167,8 @@ pub(crate) struct StreamContent {
 pub(crate) struct StorageServers {
     /// Servers of the cluster, also those that are down; 1 without a cluster.
     pub(crate) cluster_size: usize,
+    /// Servers that answered.
+    pub(crate) answered: usize,
     /// For each stream the servers that have files of it.
     pub(crate) holders: BTreeMap<String, Vec<String>>,
 }
@@ -184,7 +189,8 @@ impl Organisation {
         client.close().await?;
         let account = self.stores_account().to_string();
         let cluster_size = storage_cluster_size(&storage);
-        let mut servers = StorageServers { cluster_size, holders: BTreeMap::new() };
+        let answered = storage.values().filter(|report| !report.disabled).count();
+        let mut servers = StorageServers { cluster_size, answered, holders: BTreeMap::new() };
         for (server, stream) in streams_of_account(&storage, &account) {
             servers.holders.entry(stream.name.clone()).or_default().push(server.clone());
         }

@@ -13,7 +13,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::account::write_token;
 use crate::push::PushError;
-use crate::{AccountRealm, Organisation, OrganisationError, OrganisationKey, OrganisationLock};
+use crate::{
+    AccountRealm, Organisation, OrganisationError, OrganisationKey, OrganisationLock, StoreOptions,
+};
 
 /// The stores that are moved. Nodes write their records and permits again, `rpc org push` the account token.
 const MOVED_STORES: [BucketDefinition; 4] =
@@ -38,7 +40,7 @@ impl Organisation {
     pub async fn move_stores(
         &mut self,
         lock: &OrganisationLock,
-        replicas: Option<usize>,
+        options: StoreOptions,
         now: Millis,
     ) -> Result<Option<usize>, PushError> {
         // Another process may have moved them before this one got the lock.
@@ -66,7 +68,7 @@ impl Organisation {
         self.refresh_scopes(lock, now)?;
         self.push_account(AccountRealm::Fleet).await?;
         self.push_account(AccountRealm::Storage).await?;
-        self.declare_stores(replicas, now).await?;
+        self.declare_stores(options, now).await?;
         let stores = self.connect_administrator(now).await?;
         for MovedKey { store, key, value } in &keys {
             match stores.bucket(store).create(key, value.clone().into()).await {

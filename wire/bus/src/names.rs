@@ -22,10 +22,16 @@ pub struct NameStore {
     bucket: Bucket,
 }
 
+/// How long a register counts as new: nodes that lost their connection with the broker's streams write their records again within a day.
+const NEW_REGISTER_MILLIS: Millis = 24 * 60 * 60 * 1000;
+
 /// When the organisation last wrote all names that it issued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 struct IssuedMark {
     at: Millis,
+    /// When it first wrote them to this register; absent in marks of earlier versions.
+    #[serde(default)]
+    first: Millis,
 }
 
 impl NameStore {
@@ -104,8 +110,16 @@ impl NameStore {
 
     /// Records that all names that the organisation issued until `at` are in the register.
     pub async fn set_issued_at(&self, at: Millis) -> Result<()> {
-        let bytes = self.encode_value(ISSUED_KEY, &IssuedMark { at })?;
+        let (mark, _) = self.read_value::<IssuedMark>(ISSUED_KEY).await?;
+        let first = mark.map_or(at, |mark| mark.first);
+        let bytes = self.encode_value(ISSUED_KEY, &IssuedMark { at, first })?;
         self.bucket.put(ISSUED_KEY, bytes).await.map(drop)
+    }
+
+    /// Whether the organisation has not written its names yet, or did so for the first time less than a day ago. An older register that was lost is new again.
+    pub async fn is_new(&self, now: Millis) -> Result<bool> {
+        let (mark, _) = self.read_value::<IssuedMark>(ISSUED_KEY).await?;
+        Ok(mark.is_none_or(|mark| now.saturating_sub(mark.first) < NEW_REGISTER_MILLIS))
     }
 
     async fn read_value<T: DeserializeOwned>(&self, key: &str) -> Result<(Option<T>, Option<u64>)> {

@@ -15,7 +15,7 @@ pub struct NameEntry {
     pub identity: Identity,
     /// The key that holds it.
     pub key: PublicKey,
-    /// The bootstrap credential used; `None` if the organisation itself issued the key.
+    /// The bootstrap credential used, or the account's key if the entry was lost and restored; `None` if the organisation itself issued the key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credential: Option<PublicKey>,
     /// When a token of the key was last issued, by the clock of the issuer.

@@ -386,6 +386,9 @@ pub struct OrgPushArgs {
     /// Number of servers in a cluster that store each bucket [default: 3 in a cluster of three or more, and never fewer than now]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=5))]
     pub replicas: Option<u8>,
+    /// Create missing stores empty, although the broker had them, or servers of the cluster do not answer; what these have of the stores is lost
+    #[arg(long)]
+    pub create_missing: bool,
 }
 
 /// `rpc org show`.

@@ -1,10 +1,11 @@
 //! `motd_fragment`: a line of the message of the day, of the text before a login, or of the prompt. The daemon renders them.
 //!
 //! A fragment is a file `ORDER_NAME` in `motd.d`, `issue.d` or `prompt.d` below `/etc/muster`. Its content is a template; the plugin `motd` describes
-//! what it may contain. Nothing is rendered here.
+//! what it may contain. Nothing is rendered here; a template with a syntax error is refused.
 
 use std::path::{Path, PathBuf};
 
+use muster_base::error_chain;
 use muster_system::error::found_or_none;
 use muster_system::{FileAttributes, SystemResult};
 
@@ -133,6 +134,12 @@ pub fn restrict_to_class(content: &str, class: &str) -> String {
     format!("{{% if \"{class}\" in classes %}}\n{content}\n{{% endif %}}\n")
 }
 
+/// The first syntax error of a template, if it has one. The template is not rendered: its memory and time are limited in the daemon's own process for that.
+fn syntax_problem(content: &str) -> Option<String> {
+    let environment = minijinja::Environment::new();
+    environment.template_from_str(content).err().map(|error| error_chain(&error))
+}
+
 /// Whether a text is the name of a class in Puppet's grammar.
 pub fn is_class_name(class: &str) -> bool {
     let is_segment = |segment: &str| {
@@ -184,6 +191,9 @@ impl ResourceType for MotdFragmentResourceType {
         if content.len() as u64 > MAX_FRAGMENT_BYTES {
             let problem = format!("has {} bytes, the limit is {MAX_FRAGMENT_BYTES}", content.len());
             return invalid("content", problem);
+        }
+        if let Some(problem) = syntax_problem(&content) {
+            return invalid("content", format!("is no valid template: {problem}"));
         }
         resource.set_value("content", content);
         Ok(resource)

@@ -56,6 +56,8 @@ fn names_classes_and_orders_are_checked() {
         ("x", json!({"class": "a\" in classes or true %}"})),
         ("x", json!({"class": ""})),
         ("x", json!({"content": "x".repeat(20_000)})),
+        ("x", json!({"content": "{{ facts.os"})),
+        ("x", json!({"content": "{% if true %}never ended"})),
         ("x", json!({"target": "shadow"})),
     ] {
         let checked = check(&scratch.engine, "motd_fragment", name, words.clone());

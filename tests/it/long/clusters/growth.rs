@@ -84,6 +84,21 @@ async fn push_adopts_the_streams_of_a_server_that_became_a_cluster() {
         broker.write_cluster_member(number, 3);
         broker.start_server(number);
     }
+    poll_until_ok("the cluster has a leader", CLUSTER_TIMEOUT, async || {
+        let (status, _) = broker.status();
+        if status.to_string().contains("\"is_meta_leader\":true") { Ok(()) } else { Err(status) }
+    })
+    .await;
+    // Without the server that has the streams, the other two could create them.
+    broker.kill_server(1);
+    poll_until_ok("push names the silent server", CLUSTER_TIMEOUT, async || {
+        let output = broker.rpc(&["org", "push"]);
+        let text = describe_output(&output);
+        assert!(!output.status.success() && !text.contains("created the store"), "{text}");
+        if text.contains("1 of 3 servers of the broker do not answer") { Ok(()) } else { Err(text) }
+    })
+    .await;
+    broker.start_server(1);
     let mut printed = String::new();
     poll_until_ok("the stores are adopted", CLUSTER_TIMEOUT, async || {
         let output = broker.rpc(&["org", "push"]);

@@ -10,7 +10,7 @@ use muster_base::{format_duration, unix_millis_now};
 use muster_bundle::PLUGIN_SIGN_TAG;
 use muster_organisation;
 use muster_organisation::{
-    CredentialSpec, Organisation, OrganisationError, OrganisationSpec, PrincipalKind,
+    CredentialSpec, Organisation, OrganisationError, OrganisationSpec, PrincipalKind, StoreOptions,
     create_organisation,
 };
 use muster_secret::files;
@@ -159,7 +159,7 @@ impl DemoStart<'_> {
         self.printer.print_detail(format_args!("the broker listens on {}", broker.url));
         self.record.broker = Some(broker);
 
-        organisation.declare_stores(None, unix_millis_now()).await?;
+        organisation.declare_stores(StoreOptions::default(), unix_millis_now()).await?;
         make_user(&organisation, fleet::DEMO_USER, directory)?;
         make_user(&organisation, fleet::GUEST_USER, &directory.join(GUEST_DIRECTORY))?;
         if args.in_memory {

@@ -3,6 +3,7 @@
 use muster_base::{error_chain, unix_millis_now};
 use muster_organisation::{
     AccountRealm, Organisation, OrganisationLock, PushError, StoreChange, StoreChangeKind,
+    StoreOptions,
 };
 
 use crate::cli::org::OrgPushArgs;
@@ -13,18 +14,22 @@ use crate::render::count_text;
 /// Runs the command.
 pub async fn run(args: &OrgPushArgs, cx: CommandContext<'_>) -> CommandResult {
     let (mut organisation, printer) = (cx.open_organisation(&args.organisation)?, cx.printer);
-    move_stores(&mut organisation, args.replicas.map(usize::from), printer).await?;
+    let options = StoreOptions {
+        replicas: args.replicas.map(usize::from),
+        create_missing: args.create_missing,
+    };
+    move_stores(&mut organisation, options, printer).await?;
     let organisation = &organisation;
     refresh_scopes(organisation, printer)?;
     push_to_broker(organisation, printer).await?;
-    let replicas = args.replicas.map(usize::from);
-    let declared = organisation.declare_stores(replicas, unix_millis_now()).await;
+    let declared = organisation.declare_stores(options, unix_millis_now()).await;
     match &declared {
         Ok(changes) => {
             print_store_changes(changes, printer);
             if changes.is_empty() {
                 printer.print_message("the stores are up to date");
             }
+            restore_names(organisation, printer).await?;
             push_names(organisation, printer).await?;
             renew_tokens(organisation, printer).await?;
         }
@@ -45,11 +50,11 @@ pub async fn run(args: &OrgPushArgs, cx: CommandContext<'_>) -> CommandResult {
 /// Gives the stores of an organisation of an earlier version an account of their own.
 async fn move_stores(
     organisation: &mut Organisation,
-    replicas: Option<usize>,
+    options: StoreOptions,
     printer: &OutputPrinter,
 ) -> Result<()> {
     let lock = organisation.lock()?;
-    if let Some(count) = organisation.move_stores(&lock, replicas, unix_millis_now()).await? {
+    if let Some(count) = organisation.move_stores(&lock, options, unix_millis_now()).await? {
         let keys = count_text(count, "key", "keys");
         printer.print_message(format_args!(
             "{GOOD}moved{GOOD:#} the stores to an account of their own, with {keys}"
@@ -106,6 +111,24 @@ fn refresh_scopes(organisation: &Organisation, printer: &OutputPrinter) -> Resul
             "{GOOD}signed{GOOD:#} the account token of the {account} again, with the permissions of this version and the present services"
         ));
     }
+    Ok(())
+}
+
+/// Restores lost names of enrolled machines, and says which. Such a loss has a cause that somebody should look for.
+async fn restore_names(organisation: &Organisation, printer: &OutputPrinter) -> Result<()> {
+    let restored = organisation.restore_names(unix_millis_now()).await?;
+    if restored.is_empty() {
+        return Ok(());
+    }
+    let names: Vec<String> = restored.iter().map(ToString::to_string).collect();
+    printer.print_warning(format_args!(
+        "the store PROVISION had lost {}; restored from the tokens of these machines: {}",
+        count_text(names.len(), "name of an enrolled machine", "names of enrolled machines"),
+        names.join(", ")
+    ));
+    printer.print_hint(
+        "machines that were not connected since are missing until they connect: run `rpc org push` again within a day; the histories of provisioning are lost, unless you restore a backup of the broker",
+    );
     Ok(())
 }
 

@@ -9,6 +9,8 @@ mod emptied_stores;
 #[cfg(test)]
 mod files;
 #[cfg(test)]
+mod lost_stores;
+#[cfg(test)]
 mod mass_revocation;
 #[cfg(test)]
 mod monitoring;

@@ -4,12 +4,14 @@ use std::fs;
 use std::time::Duration;
 
 use muster_bus::{Bus, NameStore};
-use muster_enrol::NameEntry;
+use muster_enrol::{NameEntry, issue_node_token};
 use muster_wire::identity::Identity;
 use muster_wire::limits::MAX_NODE_TOKEN_SECONDS;
-use muster_wire::stores::{PROVISION_BUCKET, TOKENS_BUCKET};
+use muster_wire::sign::{EnvelopeKind, Signer, sign_envelope};
+use muster_wire::stores::{NODES_BUCKET, PROVISION_BUCKET, TOKENS_BUCKET};
 use muster_wire::token::claims::{TokenClaims, UserClaims};
 use muster_wire::token::decode::decode_token;
+use muster_wire::token::lifetime::TokenLife;
 use muster_wire::token::{AccountTrust, KeyKind, KeyPair, PublicKey, UserCredentials};
 use serde_json::json;
 
@@ -23,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// An organisation with an enroller, its broker, and a service that reads the register of names.
 struct Fleet {
     world: World,
-    _broker: Broker,
+    broker: Broker,
     bus: Bus,
     names: NameStore,
 }
@@ -40,7 +42,7 @@ impl Fleet {
         let service = "creds/services/directory.creds";
         let bus = broker.connect(&world, service).await.unwrap();
         let names = NameStore::new(bus.bucket(PROVISION_BUCKET.name));
-        Self { world, _broker: broker, bus, names }
+        Self { world, broker, bus, names }
     }
 
     async fn entry(&self, name: &str) -> Option<NameEntry> {
@@ -133,7 +135,7 @@ async fn no_credentials_are_issued_for_an_unreserved_name() {
     }
     let before = fleet.world.states();
     fleet.bus.close().await.unwrap();
-    let Fleet { world, _broker: broker, .. } = fleet;
+    let Fleet { world, broker, .. } = fleet;
     drop(broker);
     let refused = world.rpc(&["org", "add", "node", "web3.acme.net"]);
     assert!(talk(&refused).contains("no credentials were issued"), "{}", talk(&refused));
@@ -301,4 +303,71 @@ async fn push_signs_no_node_token_for_a_stolen_service_key() {
         let stored = tokens.get(key).await.unwrap().unwrap().value.unwrap();
         assert_eq!(stored, own.as_bytes(), "{key}");
     }
+}
+
+/// A machine that an enroller admitted: its token is in no file of the organisation.
+fn enrolled_machine(fleet: &Fleet, name: &str, issued_at: u64) -> UserCredentials {
+    let seed = fs::read_to_string(fleet.world.org().join("keys/role-node.nk")).unwrap();
+    let role = KeyPair::from_seed(seed.trim()).unwrap();
+    let key = KeyPair::generate(KeyKind::User).unwrap();
+    let (name, account) = (identity(name), fleet.trust().account_key());
+    let life = TokenLife::from_now(90 * 24 * 60 * 60, issued_at);
+    let token =
+        issue_node_token(&name, key.public_key(), account, Some(life), &role, issued_at).unwrap();
+    UserCredentials::new(&token, key).unwrap()
+}
+
+/// Writes a record as this node, with the token of another one or its own.
+async fn put_record(fleet: &Fleet, node: &UserCredentials, signer: &UserCredentials) {
+    let name = &node.claims().name;
+    let signer = Signer::new(signer.clone()).unwrap();
+    let record =
+        sign_envelope(EnvelopeKind::Record, &json!({"sender": name}), &signer).unwrap();
+    let bus = fleet.broker.connect_as(&fleet.world, node).await.unwrap();
+    bus.bucket(NODES_BUCKET.name).put(name, record.into()).await.unwrap();
+}
+
+/// The store of names was created anew: the machines would be renewed no more, and others could take their names.
+#[tokio::test]
+async fn push_restores_the_names_of_enrolled_machines() {
+    let fleet = Fleet::new().await;
+    fleet.world.ok(&["org", "push"]);
+    let machine = |name: &str| enrolled_machine(&fleet, name, now() - 1000);
+    let [renewed, recorded, revoked] =
+        ["web2.acme.net", "web3.acme.net", "web4.acme.net"].map(machine);
+    let tokens = fleet.bus.bucket(TOKENS_BUCKET.name);
+    for creds in [&renewed, &revoked] {
+        tokens.put(&creds.claims().name, creds.jwt().to_owned().into()).await.unwrap();
+    }
+    let revoked_key = revoked.key_pair().public_key().to_string();
+    fleet.world.ok(&["org", "revoke", &revoked_key, "--yes"]);
+    // A record with the token of the node itself, and one with that of another node.
+    let liar = machine("web5.acme.net");
+    put_record(&fleet, &recorded, &recorded).await;
+    put_record(&fleet, &liar, &recorded).await;
+
+    let told = talk(&fleet.world.rpc(&["org", "push"]));
+    assert!(
+        told.contains("had lost 2 names of enrolled machines")
+            && told.contains("web2.acme.net, web3.acme.net"),
+        "{told}"
+    );
+    for creds in [&renewed, &recorded] {
+        let entry = fleet.entry(&creds.claims().name).await.unwrap();
+        assert_eq!(entry.key, creds.key_pair().public_key());
+        assert!(entry.is_enrolled() && entry.is_renewable(), "{entry:?}");
+        let stored = tokens.get(&creds.claims().name).await.unwrap().unwrap().value.unwrap();
+        assert_eq!(stored, creds.jwt().as_bytes());
+    }
+    for name in ["web4.acme.net", "web5.acme.net"] {
+        assert_eq!(fleet.entry(name).await, None, "{name}");
+    }
+    let again = talk(&fleet.world.rpc(&["org", "push"]));
+    assert!(!again.contains("had lost"), "{again}");
+    // An entry that somebody removed from a register which is older than a day is not restored.
+    let names = fleet.bus.bucket(PROVISION_BUCKET.name);
+    names.put("issued", json!({"at": now(), "first": 1}).to_string().into()).await.unwrap();
+    names.delete("name.web2.acme.net").await.unwrap();
+    fleet.world.ok(&["org", "push"]);
+    assert_eq!(fleet.entry("web2.acme.net").await, None);
 }

@@ -1,0 +1,159 @@
+//! Creates the fleet's stores in the broker, and updates existing ones: rules, limits that are too low, and replicas.
+//!
+//! A store is created only if it never existed, and no server can have it. A server that stored streams before it belonged to a cluster still has their
+//! files, and removes them when the stream is created on another server: its files are adopted. A server that does not answer may have such files too. A
+//! store that an earlier push declared, and that no server has, was lost: its backup cannot be restored any more once it is created again.
+
+use std::path::PathBuf;
+
+use muster_bus::{BucketDeclaration, BucketReplicas, BucketSettingChange};
+use muster_secret::files;
+use muster_wire::Millis;
+use muster_wire::stores::{self, BucketDefinition};
+
+use crate::push::PushError;
+use crate::server_reports::StorageServers;
+use crate::{MAX_FILE_BYTES, Organisation, OrganisationError, renewal};
+
+/// File with the names of the stores that were declared, one per line. Organisations of earlier versions have none until their next push.
+const DECLARED_FILE: &str = "declared-stores.txt";
+
+/// How the stores are declared.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct StoreOptions {
+    /// Number of replicas. Without a number, a cluster of three or more servers gets three, and never fewer than now.
+    pub replicas: Option<usize>,
+    /// Create missing stores although servers do not answer, or had them.
+    pub create_missing: bool,
+}
+
+/// What a push changed of one store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoreChange {
+    /// The bucket.
+    pub store: &'static str,
+    /// The change.
+    pub kind: StoreChangeKind,
+}
+
+/// A change of a store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StoreChangeKind {
+    /// Created with this many replicas.
+    Created(usize),
+    /// Adopted from the files of this server.
+    Adopted(String),
+    /// These settings were changed.
+    Updated(Vec<BucketSettingChange>),
+}
+
+impl Organisation {
+    /// Creates the fleet's stores in the broker, and updates existing ones. A broker without `JetStream` has no stores.
+    pub async fn declare_stores(
+        &self,
+        options: StoreOptions,
+        now: Millis,
+    ) -> Result<Vec<StoreChange>, PushError> {
+        let servers = self.query_storage_servers().await?;
+        let default = BucketReplicas::AtLeast(servers.default_replicas());
+        let replicas = options.replicas.map_or(default, BucketReplicas::Exactly);
+        let bus = self.connect_administrator(now).await?;
+        let declared = self.declared_stores()?;
+        let mut changes = Vec::new();
+        for store in &stores::ALL_BUCKETS {
+            let mut add = |kind| changes.push(StoreChange { store: store.name, kind });
+            let is_declared = declared.lines().any(|name| name == store.name);
+            if (servers.cluster_size > 1 || is_declared)
+                && !bus.has_bucket(store.name).await?
+                && let Some(server) = find_holder(store, &servers, is_declared, options)?
+            {
+                bus.adopt_bucket(store, server).await?;
+                add(StoreChangeKind::Adopted(server.to_owned()));
+            }
+            match bus.declare_bucket(store, replicas).await? {
+                BucketDeclaration::Created(count) => add(StoreChangeKind::Created(count)),
+                BucketDeclaration::Updated(settings) if settings.is_empty() => {}
+                BucketDeclaration::Updated(settings) => add(StoreChangeKind::Updated(settings)),
+            }
+            if !is_declared {
+                let line = format!("{}\n", store.name);
+                files::append_public(&self.declared_file(), line.as_bytes())
+                    .map_err(OrganisationError::from)?;
+            }
+        }
+        renewal::move_former_tokens(&self.fleet_trust()?, &bus, now).await?;
+        bus.close().await?;
+        Ok(changes)
+    }
+
+    /// The names of the stores that were declared, one per line.
+    fn declared_stores(&self) -> Result<String, OrganisationError> {
+        match files::read_text(&self.declared_file(), MAX_FILE_BYTES) {
+            Err(error) if error.is_missing() => Ok(String::new()),
+            read => Ok(read?),
+        }
+    }
+
+    fn declared_file(&self) -> PathBuf {
+        self.layout().directory().join(DECLARED_FILE)
+    }
+}
+
+/// The server that has files of a store which the cluster does not have; `None` if no server can have it and none had it.
+fn find_holder<'a>(
+    store: &BucketDefinition,
+    servers: &'a StorageServers,
+    is_declared: bool,
+    options: StoreOptions,
+) -> Result<Option<&'a str>, PushError> {
+    let missing = servers.cluster_size.saturating_sub(servers.answered);
+    match servers.holders.get(&stores::stream_name(store.name)).map_or(&[][..], Vec::as_slice) {
+        _ if missing > 0 && !options.create_missing => Err(PushError::SilentServers {
+            store: store.name,
+            missing,
+            servers: servers.cluster_size,
+        }),
+        [] if is_declared && !options.create_missing => Err(PushError::LostStore(store.name)),
+        [] => Ok(None),
+        [server] => Ok(Some(server)),
+        several => Err(PushError::SeveralHolders(store.name, several.join(", "))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_wire::stores::{self, TRUST_BUCKET};
+
+    use super::{StoreOptions, find_holder};
+    use crate::server_reports::StorageServers;
+
+    #[test]
+    fn store_is_created_only_if_no_server_can_have_it() {
+        let create = StoreOptions { create_missing: true, ..StoreOptions::default() };
+        let push = StoreOptions::default();
+        for (answered, holders, is_declared, options, expected) in [
+            (3, &[][..], false, push, Ok(None)),
+            (3, &["a"], false, push, Ok(Some("a"))),
+            (3, &["a"], true, push, Ok(Some("a"))),
+            (3, &["a", "b"], false, push, Err("a, b")),
+            (2, &[], false, push, Err("1 of 3 servers")),
+            (2, &["a"], false, push, Err("1 of 3 servers")),
+            (3, &[], true, push, Err("has lost the store TRUST")),
+            (3, &[], true, create, Ok(None)),
+            (2, &[], true, create, Ok(None)),
+            (1, &["a"], false, create, Ok(Some("a"))),
+            (2, &["a", "b"], false, create, Err("a, b")),
+        ] {
+            let mut servers =
+                StorageServers { cluster_size: 3, answered, ..StorageServers::default() };
+            let stream = stores::stream_name(TRUST_BUCKET.name);
+            servers.holders.insert(stream, holders.iter().map(|name| (*name).to_owned()).collect());
+            let found = find_holder(&TRUST_BUCKET, &servers, is_declared, options);
+            match (found, expected) {
+                (Ok(found), Ok(expected)) => assert_eq!(found, expected),
+                (Err(error), Err(part)) => assert!(error.to_string().contains(part), "{error}"),
+                (found, expected) => panic!("{found:?}, not {expected:?}"),
+            }
+        }
+    }
+}
