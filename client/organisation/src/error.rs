@@ -10,6 +10,7 @@ use muster_wire::token::{KeyError, PublicKey, TokenError, UserCredentialsError};
 
 use crate::cloud_init::PackageDownloadError;
 use crate::ledger::PrincipalKind;
+use crate::store_backup::BackupError;
 use muster_secret::files::FileAccessError;
 
 /// An operation on the organisation failed.
@@ -61,6 +62,9 @@ pub enum OrganisationError {
     /// Reading or writing a file failed.
     #[error(transparent)]
     File(#[from] FileAccessError),
+    /// A copy of the stores cannot be used.
+    #[error(transparent)]
+    Backup(#[from] BackupError),
     /// The public description cannot be parsed.
     #[error("cannot parse {}", .0.display())]
     Profile(PathBuf, #[source] Box<toml::de::Error>),

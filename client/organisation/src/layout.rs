@@ -103,7 +103,7 @@ paths! {
     /// The list of issued credentials.
     ledger_file = "issued.jsonl";
     /// Keys of the stores, while they are moved to an account of their own.
-    moved_keys = "stores.moved.json";
+    moved_keys = "stores.moved.jsonl";
     /// The directory of secret keys.
     keys_directory = "keys";
     /// The secret key of the TLS authority.

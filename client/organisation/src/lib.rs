@@ -44,6 +44,7 @@ mod server_tokens;
 mod services;
 mod ssh_authority;
 mod storage_account;
+mod store_backup;
 mod store_cleaning;
 mod store_declaration;
 mod stream_copies;
@@ -79,8 +80,9 @@ pub use push::PushError;
 pub use rotation::RotationStart;
 pub use server_address::{ServerAddress, ServerAddressError};
 pub use ssh_authority::{OfflineCertificate, OfflineCertificateError};
+pub use store_backup::{BackupError, RestoredStores, StoreBackup};
 pub use store_cleaning::StoredKeys;
-pub use store_declaration::{StoreChange, StoreChangeKind, StoreOptions};
+pub use store_declaration::{MissingStores, StoreChange, StoreChangeKind, StoreOptions};
 
 /// Largest organisation file that is read, in bytes.
 const MAX_FILE_BYTES: u64 = 16 * 1024 * 1024;

@@ -51,7 +51,7 @@ pub enum PushError {
     Stores(#[from] BucketError),
     /// A store that was declared earlier does not exist.
     #[error(
-        "the broker has lost the store {0}; restore a backup of its streams and run the command again, or run `rpc org push --create-missing`, which creates it empty"
+        "the broker has lost the store {0}; run `rpc broker restore FILE` with a backup, or `rpc org push --create-missing`, which creates it empty, or from the server's files if they are those of a cluster"
     )]
     LostStore(&'static str),
     /// Servers that do not answer may have a store which the others do not have.

@@ -23,8 +23,20 @@ const DECLARED_FILE: &str = "declared-stores.txt";
 pub struct StoreOptions {
     /// Number of replicas. Without a number, a cluster of three or more servers gets three, and never fewer than now.
     pub replicas: Option<usize>,
-    /// Create missing stores although servers do not answer, or had them.
-    pub create_missing: bool,
+    /// What to do about stores that do not exist.
+    pub missing: MissingStores,
+}
+
+/// Which of the stores that do not exist are created.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum MissingStores {
+    /// Those that no server can have, and that no earlier push declared.
+    #[default]
+    CreateNew,
+    /// Lost ones too: no server has them.
+    CreateLost,
+    /// All, although servers do not answer, which may have them.
+    CreateAll,
 }
 
 /// What a push changed of one store.
@@ -108,12 +120,12 @@ fn find_holder<'a>(
 ) -> Result<Option<&'a str>, PushError> {
     let missing = servers.cluster_size.saturating_sub(servers.answered);
     match servers.holders.get(&stores::stream_name(store.name)).map_or(&[][..], Vec::as_slice) {
-        _ if missing > 0 && !options.create_missing => Err(PushError::SilentServers {
+        _ if missing > 0 && options.missing < MissingStores::CreateAll => Err(PushError::SilentServers {
             store: store.name,
             missing,
             servers: servers.cluster_size,
         }),
-        [] if is_declared && !options.create_missing => Err(PushError::LostStore(store.name)),
+        [] if is_declared && options.missing < MissingStores::CreateLost => Err(PushError::LostStore(store.name)),
         [] => Ok(None),
         [server] => Ok(Some(server)),
         several => Err(PushError::SeveralHolders(store.name, several.join(", "))),
@@ -124,12 +136,13 @@ fn find_holder<'a>(
 mod tests {
     use muster_wire::stores::{self, TRUST_BUCKET};
 
-    use super::{StoreOptions, find_holder};
+    use super::{MissingStores, StoreOptions, find_holder};
     use crate::server_reports::StorageServers;
 
     #[test]
     fn store_is_created_only_if_no_server_can_have_it() {
-        let create = StoreOptions { create_missing: true, ..StoreOptions::default() };
+        let [lost, create] = [MissingStores::CreateLost, MissingStores::CreateAll]
+            .map(|missing| StoreOptions { missing, ..StoreOptions::default() });
         let push = StoreOptions::default();
         for (answered, holders, is_declared, options, expected) in [
             (3, &[][..], false, push, Ok(None)),
@@ -139,6 +152,8 @@ mod tests {
             (2, &[], false, push, Err("1 of 3 servers")),
             (2, &["a"], false, push, Err("1 of 3 servers")),
             (3, &[], true, push, Err("has lost the store TRUST")),
+            (3, &[], true, lost, Ok(None)),
+            (2, &[], true, lost, Err("1 of 3 servers")),
             (3, &[], true, create, Ok(None)),
             (2, &[], true, create, Ok(None)),
             (1, &["a"], false, create, Ok(Some("a"))),

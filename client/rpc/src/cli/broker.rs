@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 use muster_organisation::{DEFAULT_MAX_CONNECTIONS, DEFAULT_MOVES_PER_SECOND, ServerAddress};
 use muster_wire::identity::{Identity, SubjectName};
 
-use super::org::OrgDirectoryArgs;
+use super::org::{OrgDirectoryArgs, StoreArgs};
 
 /// Help text that is not Markdown.
 const JETSTREAM_DIRECTORY_HELP: &str =
@@ -50,6 +50,23 @@ to another server. Nodes and rpc of this version do so without losing a message;
 other clients ignore it. Exits with 2 if the connections are not balanced at the
 end.")]
     Balance(BrokerBalanceArgs),
+    /// Copy the keys of the broker's stores to a file: names and tokens of machines, schedules, records of nodes
+    #[command(after_help = "Examples:
+  rpc broker backup /srv/backup/muster-$(date +%F).jsonl
+  rpc broker restore /srv/backup/muster-2026-11-28.jsonl
+
+The servers keep running. Only the owner can read the file, which is replaced if it
+exists. It does not contain the organisation's directory, which needs a backup of
+its own.")]
+    Backup(BrokerBackupArgs),
+    /// Write the keys of a backup into the broker's stores, if the stores never had them
+    #[command(after_help = "Examples:
+  rpc broker restore /srv/backup/muster-2026-11-28.jsonl && rpc org push
+
+The broker may be another one than that of the backup, with more or fewer servers.
+Creates missing stores. Keys that were written or removed since the backup stay as
+they are.")]
+    Restore(BrokerRestoreArgs),
     /// Execute nats-server with the organisation's configuration
     #[command(after_help = "Examples:
   rpc broker run --org /srv/acme
@@ -130,6 +147,32 @@ pub struct BrokerStatusArgs {
     /// Print one JSON document
     #[arg(long, short)]
     pub json: bool,
+}
+
+/// `rpc broker backup`.
+#[derive(Debug, Args)]
+pub struct BrokerBackupArgs {
+    /// The file
+    pub file: PathBuf,
+    /// The organisation.
+    #[command(flatten)]
+    pub organisation: OrgDirectoryArgs,
+}
+
+/// `rpc broker restore`.
+#[derive(Debug, Args)]
+pub struct BrokerRestoreArgs {
+    /// A file of `rpc broker backup`
+    pub file: PathBuf,
+    /// The organisation.
+    #[command(flatten)]
+    pub organisation: OrgDirectoryArgs,
+    /// The stores.
+    #[command(flatten)]
+    pub stores: StoreArgs,
+    /// Do not ask
+    #[arg(long, short)]
+    pub yes: bool,
 }
 
 /// `rpc broker balance`.

@@ -1,5 +1,6 @@
 //! `rpc broker`: configures and runs nats-server.
 
+pub mod backup;
 pub mod balance;
 pub mod status;
 
@@ -24,6 +25,8 @@ pub async fn run(command: BrokerCommand, cx: CommandContext<'_>) -> CommandResul
         BrokerCommand::Rename(args) => rename_broker(&args, cx),
         BrokerCommand::Status(args) => status::run(&args, cx).await,
         BrokerCommand::Balance(args) => balance::run(&args, cx).await,
+        BrokerCommand::Backup(args) => backup::back_up(&args, cx).await,
+        BrokerCommand::Restore(args) => backup::restore(&args, cx).await,
         BrokerCommand::Run(args) => run_server(&args, cx),
     }
 }

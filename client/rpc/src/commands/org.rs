@@ -8,7 +8,7 @@ pub mod list;
 mod monitor;
 pub mod names;
 pub mod newcomers;
-mod push;
+pub mod push;
 pub(in crate::commands) mod revoke;
 mod rotate;
 pub mod show;

@@ -207,11 +207,15 @@ impl GeneratedBroker {
 
     /// Stops a member of the cluster, and waits until it has ended.
     pub(super) async fn stop_server(&mut self, number: u8) {
-        let name = format!("broker{number}");
-        let RunningProcess(child) = self.servers.get_mut(&name).unwrap();
+        self.stop_named(&format!("broker{number}")).await;
+    }
+
+    /// Stops the server with the bundle of this name, and waits until it has ended.
+    pub(super) async fn stop_named(&mut self, name: &str) {
+        let RunningProcess(child) = self.servers.get_mut(name).unwrap();
         kill(Pid::from_raw(child.id().try_into().unwrap()), Signal::SIGTERM).unwrap();
         await_state("the server ends", || child.try_wait().unwrap().is_some()).await;
-        self.servers.remove(&name);
+        self.servers.remove(name);
     }
 
     /// The log of a server.

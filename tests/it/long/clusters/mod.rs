@@ -1,5 +1,6 @@
 //! Clusters of real nats-servers and leaf nodes with the configuration that `rpc broker config` generates, unchanged.
 
+mod backup;
 mod balance;
 mod calls;
 mod damaged_files;

@@ -95,8 +95,14 @@ impl Bus {
         let jetstream = jetstream::new(self.connection().client.clone());
         let Some(current) = find_stream(&bucket).await? else {
             let count = replicas.target(0);
-            let created = jetstream.create_stream(stream_config(definition, count)).await;
-            created.map_err(|error| bucket.failed_error("create", &error))?;
+            let config = stream_config(definition, count);
+            let created = jetstream.create_stream(config.clone()).await;
+            let created = created.map_err(|error| bucket.failed_error("create", &error))?;
+            // A single server with files of a cluster uses them, and leaves the number of replicas in them, which it refuses at its next start.
+            if created.cached_info().cluster.is_none() {
+                let updated = jetstream.update_stream(&config).await;
+                updated.map_err(|error| bucket.failed_error("update", &error))?;
+            }
             return Ok(BucketDeclaration::Created(count));
         };
         let count = replicas.target(current.num_replicas);

@@ -2,8 +2,8 @@
 
 use muster_base::{error_chain, unix_millis_now};
 use muster_organisation::{
-    AccountRealm, Organisation, OrganisationLock, PushError, StoreChange, StoreChangeKind,
-    StoreOptions,
+    AccountRealm, MissingStores, Organisation, OrganisationLock, PushError, StoreChange,
+    StoreChangeKind, StoreOptions,
 };
 
 use crate::cli::org::OrgPushArgs;
@@ -14,10 +14,7 @@ use crate::render::count_text;
 /// Runs the command.
 pub async fn run(args: &OrgPushArgs, cx: CommandContext<'_>) -> CommandResult {
     let (mut organisation, printer) = (cx.open_organisation(&args.organisation)?, cx.printer);
-    let options = StoreOptions {
-        replicas: args.replicas.map(usize::from),
-        create_missing: args.create_missing,
-    };
+    let options = args.stores.options(MissingStores::CreateNew);
     move_stores(&mut organisation, options, printer).await?;
     let organisation = &organisation;
     refresh_scopes(organisation, printer)?;
@@ -77,7 +74,7 @@ fn warn_of_services(organisation: &Organisation, printer: &OutputPrinter) -> Res
 }
 
 /// Prints what was changed of the stores.
-fn print_store_changes(changes: &[StoreChange], printer: &OutputPrinter) {
+pub(in crate::commands) fn print_store_changes(changes: &[StoreChange], printer: &OutputPrinter) {
     for StoreChange { store, kind } in changes {
         match kind {
             StoreChangeKind::Created(replicas) => printer.print_message(format_args!(

@@ -1,0 +1,63 @@
+//! `rpc broker backup` and `rpc broker restore`: the keys of the broker's stores in a file, and back.
+
+use std::io;
+use std::io::IsTerminal as _;
+
+use muster_base::{format_duration, format_utc, unix_millis_now};
+use muster_organisation::{MissingStores, StoreBackup};
+
+use crate::cli::broker::{BrokerBackupArgs, BrokerRestoreArgs};
+use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
+use crate::commands::form::confirm_on_terminal;
+use crate::commands::org::push::print_store_changes;
+use crate::printer::GOOD;
+use crate::render::count_text;
+
+/// Writes the file.
+pub async fn back_up(args: &BrokerBackupArgs, cx: CommandContext<'_>) -> CommandResult {
+    let (organisation, printer) = (cx.open_organisation(&args.organisation)?, cx.printer);
+    let backup = organisation.back_up_stores(unix_millis_now()).await?;
+    backup.write(&args.file)?;
+    let (keys, path) = (describe_keys(&backup), args.file.display());
+    printer.print_message(format_args!("{GOOD}saved{GOOD:#} {keys} in {path}"));
+    Ok(CommandExitCode::Passed)
+}
+
+/// Writes the keys of a file into the stores.
+pub async fn restore(args: &BrokerRestoreArgs, cx: CommandContext<'_>) -> CommandResult {
+    let (organisation, printer) = (cx.open_organisation(&args.organisation)?, cx.printer);
+    let backup = organisation.read_backup(&args.file)?;
+    let age = unix_millis_now().saturating_sub(backup.time());
+    let question = format!(
+        "Restore {} of {} ({} old)? Keys that were written or removed since stay. [y/N]",
+        describe_keys(&backup),
+        format_utc(backup.time() / 1000),
+        format_duration(std::time::Duration::from_millis(age)),
+    );
+    if !args.yes
+        && io::stdin().is_terminal()
+        && confirm_on_terminal(question, printer) != Some(true)
+    {
+        printer.print_message("nothing was changed");
+        return Ok(CommandExitCode::Local);
+    }
+    let options = args.stores.options(MissingStores::CreateLost);
+    let restored = organisation.restore_stores(&backup, options, unix_millis_now).await?;
+    print_store_changes(&restored.changes, printer);
+    let written = count_text(restored.written, "key", "keys");
+    let kept = count_text(restored.kept, "key was", "keys were");
+    printer.print_message(format_args!(
+        "{GOOD}restored{GOOD:#} {written}; {kept} written or removed since, and not changed"
+    ));
+    printer.print_hint("run `rpc org push`, which writes the account token and the names that the organisation issued");
+    Ok(CommandExitCode::Passed)
+}
+
+/// The number of keys of each store.
+fn describe_keys(backup: &StoreBackup) -> String {
+    let counts = backup.counts();
+    let total = count_text(counts.values().sum(), "key", "keys");
+    let stores: Vec<String> =
+        counts.iter().map(|(store, count)| format!("{store} {count}")).collect();
+    format!("{total} ({})", stores.join(", "))
+}
