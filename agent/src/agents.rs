@@ -137,11 +137,13 @@ pub struct BackgroundPlugins {
 }
 
 /// Loads everything that is read-only, to check that the configured plugins can be loaded.
-pub(crate) fn check_plugins(config: &Config) -> Result<(), PluginSetupError> {
+pub(crate) fn check_plugins(
+    config: &Config,
+) -> Result<(BackgroundPlugins, AgentRegistry), PluginSetupError> {
     let plugins = configured_plugins(config, &BrokerHandles::new(config.identity.clone()))?;
-    build_registry(config, plugins.agents)?;
+    let registry = build_registry(config, plugins.agents)?;
     external_options(config)?;
-    Ok(())
+    Ok((plugins.background, registry))
 }
 
 /// The plugins with the options of this configuration.

@@ -32,13 +32,12 @@ use crate::clock::WallClock;
 use crate::config::Config;
 use crate::core::{CoreParts, DaemonCore};
 use crate::credentials::{self, CredentialsError};
-use crate::enrolment::{self, NodeEnrolmentError};
+use crate::enrolment::NodeEnrolmentError;
 use crate::facts::{CloudCollector, FactMachines, FactSources, FactStore};
 use crate::node_state::NodeStateStore;
 use crate::policy;
 use crate::renewal;
 use crate::seen::{SeenError, SeenRequests};
-use crate::services;
 use crate::shared::SharedValue;
 
 /// The node's renewed token, in the state directory.
@@ -130,24 +129,6 @@ pub struct AssembledDaemon {
     pub logins: Option<LoginOptions>,
 }
 
-/// Loads everything that is read-only, to check that a daemon can be built. Does not touch files that a running daemon uses.
-pub fn check_config(config: &Config) -> Result<(), AssembleError> {
-    if let Some(bootstrap) = enrolment::bootstrap_path(config) {
-        enrolment::check_bootstrap(config, bootstrap)?;
-        agents::check_plugins(config)?;
-    } else {
-        let config = &enrolment::effective_config(config)?;
-        let options = credentials::connect_options(config, &load_signer(config)?)?;
-        options.check().map_err(AssembleError::Connection)?;
-        load_trust(config)?;
-        agents::check_plugins(config)?;
-        services::check_services(config)?;
-    }
-    AuditLog::check(&config.paths.audit, &config.audit)?;
-    load_policies(config);
-    Ok(())
-}
-
 /// The sources of facts.
 pub fn fact_sources(config: &Config) -> FactSources {
     let facts = &config.facts;
@@ -175,6 +156,9 @@ pub fn assemble_daemon(
     let trust = load_trust(config)?;
     use_renewed_token(config, &signer, &trust, clock.now());
     let (policy, problems) = load_policies(config);
+    for problem in &problems {
+        tracing::error!(problem, "the policy denies what depends on this file");
+    }
     let handles = BrokerHandles::new(config.identity.clone());
     let broker_handles = BrokerHandles { delivery: Some(delivery), ..handles };
     let plugins = agents::configured_plugins(config, &broker_handles)?;
@@ -256,18 +240,29 @@ pub fn reload_facts(core: &DaemonCore, host: &dyn System) {
     core.health.set_findings("classes", FindingLevel::Warning, problems.as_slice());
 }
 
-/// Reads the policies again. Errors are reported, and the affected policies deny.
-pub fn reload_policies(core: &DaemonCore, config: &Config) {
-    let (policy, problems) = load_policies(config);
-    core.policy.set(policy);
+/// Reads the policies again. If one has an error, all stay as they were, and the error is reported: a typing error must not lock out those who mend it.
+/// Returns whether the policies were replaced.
+pub fn reload_policies(core: &DaemonCore, config: &Config) -> bool {
+    let (policy, mut problems) = load_policies(config);
+    let is_valid = problems.is_empty();
+    if is_valid {
+        core.policy.set(policy);
+    } else {
+        for problem in &problems {
+            tracing::error!(problem, "the policies are not replaced");
+        }
+        problems.push(KEPT_POLICIES.to_owned());
+    }
     core.health.set_findings("policies", FindingLevel::Error, &problems);
+    is_valid
 }
 
-fn load_policies(config: &Config) -> (PolicySet, Vec<String>) {
+/// What follows the errors of policies that were not replaced.
+const KEPT_POLICIES: &str = "the policies that were read before stay in effect until the next reload without an error; a restart of rpcd would deny what depends on these files";
+
+/// The policies of the configured directory, and what is wrong with them.
+pub(crate) fn load_policies(config: &Config) -> (PolicySet, Vec<String>) {
     let (policy, problems) = policy::load_policies(&config.paths.policies, config.policy.default);
-    for problem in &problems {
-        tracing::error!(%problem, "the whole policy is rejected");
-    }
     (policy, problems.iter().map(|problem| error_chain(problem)).collect())
 }
 
@@ -311,7 +306,7 @@ fn use_renewed_token(config: &Config, signer: &Signer, trust: &AccountTrust, now
     }
 }
 
-fn load_signer(config: &Config) -> Result<Signer, AssembleError> {
+pub(crate) fn load_signer(config: &Config) -> Result<Signer, AssembleError> {
     let path = &config.broker.credentials;
     let signer = credentials::read_signer(path)?;
     if *signer.identity() != config.identity {
@@ -325,7 +320,7 @@ fn load_signer(config: &Config) -> Result<Signer, AssembleError> {
 }
 
 /// The configured account token or the stored later one, whichever is newer.
-fn load_trust(config: &Config) -> Result<AccountTrust, AssembleError> {
+pub(crate) fn load_trust(config: &Config) -> Result<AccountTrust, AssembleError> {
     let configured = read_trust(config, &config.trust.account)?;
     // Usually there is no stored token, and an older one is left behind by a new configured token.
     let Ok(stored) = credentials::read_token(ACCOUNT_TOKEN, &account_token_path(config)) else {

@@ -17,7 +17,7 @@ use muster_provision::{
 };
 use tokio::sync::Notify;
 
-use crate::assemble;
+use crate::check;
 use crate::config::{Config, SettingOrigin};
 use crate::files::{allow_missing, read_bytes};
 use crate::policy;
@@ -95,7 +95,7 @@ fn check_settings(
     for key in settings.iter().flat_map(|settings| &settings.keys) {
         check_in_force(&config, key, &path)?;
     }
-    assemble::check_config(&config).map_err(|error| unusable(&error))?;
+    check::check_setup(&config).map_err(|error| unusable(&error))?;
     Ok(config)
 }
 

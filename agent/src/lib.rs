@@ -21,6 +21,7 @@ pub mod assemble;
 pub mod audit;
 pub mod begun;
 mod broker_follow;
+pub mod check;
 mod check_tasks;
 pub mod classes;
 pub mod clock;

@@ -371,18 +371,23 @@ impl DaemonSupervisor {
         notify_reloading();
         let (core, config) = (Arc::clone(&self.core), self.config.clone());
         let files = tokio::task::spawn_blocking(move || {
-            assemble::reload_policies(&core, &config);
             if let Err(error) = core.audit.reopen() {
                 tracing::error!(%error, "cannot reopen the audit log");
             }
+            assemble::reload_policies(&core, &config)
         });
-        if let Err(error) = files.await {
+        let replaces_policies = files.await.unwrap_or_else(|error| {
             tracing::error!(%error, "reloading the policies failed");
-        }
+            false
+        });
         self.collect_facts().await;
         self.externals.scan_and_apply(ScanMode::Complete).await;
         self.checks.iter().for_each(CheckMonitor::reload);
-        tracing::info!("reloaded policies, facts, classes and external agents");
+        if replaces_policies {
+            tracing::info!("reloaded policies, facts, classes and external agents");
+        } else {
+            tracing::error!("reloaded facts, classes and external agents; the policies have an error and stay as they were");
+        }
         notify_systemd(&[NotifyState::Ready]);
     }
 

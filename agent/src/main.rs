@@ -14,7 +14,7 @@ use muster_agent::log_limit::LimitedFormat;
 use muster_agent::terminal::escape_text;
 use muster_agent::virtual_nodes::command as virtual_nodes;
 use muster_agent::{
-    again, apply, assemble, journal, lifecycle, memory, motd, restart, ssh_principals,
+    again, apply, check, journal, lifecycle, memory, motd, restart, ssh_principals,
 };
 use muster_host::sandbox::SandboxPlan;
 use muster_system::launch;
@@ -43,9 +43,12 @@ struct DaemonArgs {
     /// The configuration file
     #[arg(long, value_name = "FILE", default_value = DEFAULT_PATH)]
     config: PathBuf,
-    /// Show the merged configuration with the origin of each value, and exit
+    /// Show the merged configuration with the origin of each value, read everything that the daemon reads, and exit with 1 if it would not start, or deny
     #[arg(long)]
     check: bool,
+    /// With --check, print what is wrong only
+    #[arg(long, short, requires = "check")]
+    quiet: bool,
     #[command(subcommand)]
     mode: Option<DaemonCommand>,
 }
@@ -163,7 +166,7 @@ fn print_error(line: &str) {
 fn run_daemon(arguments: &DaemonArgs) -> anyhow::Result<()> {
     let config = Config::load(&arguments.config)?;
     if arguments.check {
-        return print_config(&config);
+        return check_config(&config, arguments);
     }
     // Resolve the path at start: an upgrade replaces the file.
     let program = std::env::current_exe().context("cannot find the path of the rpcd program")?;
@@ -215,13 +218,26 @@ fn start_virtual_nodes(
     virtual_nodes::run_virtual_nodes(args, &config)
 }
 
-/// Prints the configuration, and checks that a daemon can be built from it; does not disturb a running daemon.
+/// Prints the configuration and what is wrong with it, and with what the daemon reads.
 #[expect(clippy::print_stdout, reason = "the report is this command's output")]
-fn print_config(config: &Config) -> anyhow::Result<()> {
-    // What cannot be read is reported by the check.
-    let effective = enrolment::effective_config(config);
-    print!("{}", effective.as_ref().unwrap_or(config).check_report());
-    assemble::check_config(config)?;
+fn check_config(config: &Config, arguments: &DaemonArgs) -> anyhow::Result<()> {
+    if !arguments.quiet {
+        // What cannot be read is reported by the check.
+        let effective = enrolment::effective_config(config);
+        print!("{}", effective.as_ref().unwrap_or(config).check_report());
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let report = runtime.block_on(check::check_config(config, &arguments.config))?;
+    for warning in &report.warnings {
+        print_error(&format!("warning: {warning}"));
+    }
+    for error in &report.errors {
+        print_error(&format!("error: {error}"));
+    }
+    anyhow::ensure!(
+        report.errors.is_empty(),
+        "policies have errors: a daemon that starts denies what depends on them, and a reload keeps those that were read before"
+    );
     Ok(())
 }
 

@@ -18,7 +18,7 @@ use muster_system::{Signal, System};
 
 use crate::config::Config;
 use crate::local_command::{load_config, print_line, state_directory};
-use crate::{agents, assemble};
+use crate::{agents, assemble, check};
 
 /// Poll interval while waiting for the restarted daemon.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
@@ -155,8 +155,12 @@ pub fn restart_daemon(args: &DaemonRestartArgs, config_file: &Path) -> anyhow::R
     // This program is the one that the daemon becomes. The daemon checks it too, but can only log what is wrong.
     if config_file.exists() {
         let config = Config::load(config_file)?;
-        assemble::check_config(&config)
+        check::check_setup(&config)
             .context("rpcd would not start again, so it is not restarted")?;
+        let (_, problems) = assemble::load_policies(&config);
+        if let Some(problem) = problems.first() {
+            bail!("rpcd would deny requests after a restart, so it is not restarted: {problem}");
+        }
     }
     let start = Instant::now();
     let host = RealSystem::new("/".into());

@@ -59,6 +59,14 @@ impl ReceivedReply {
     pub fn is_ok(&self) -> bool {
         self.reply.statuscode == muster_wire::status::ReplyStatus::Ok
     }
+
+    /// The rule with which the policy of the node denied the request; `None` if it did not.
+    pub fn denial(&self) -> Option<&str> {
+        match &self.reply.reason {
+            Some(muster_wire::status::ReplyReason::Denied { rule }) => Some(rule),
+            _ => None,
+        }
+    }
 }
 
 /// The events of one call, in order. Dropping it ends the call locally; nodes that received the request are not notified.

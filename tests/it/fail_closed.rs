@@ -1,10 +1,15 @@
 //! Real nodes and daemons deny requests if something that their policies depend on is missing, or was not written by
 //! the operator.
 
+#![expect(clippy::disallowed_types, reason = "runs the real programs")]
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::Command;
 use std::time::Duration;
 
 use muster_client::{CallTarget, RpcCall};
-use muster_tests::command::{RpcCommand, describe_output};
+use muster_tests::command::{RpcCommand, describe_output, find_program};
+use muster_tests::nats_server::NatsServer;
 use muster_tests::organisation::Organisation;
 use muster_tests::rpcd::{DaemonHome, Rpcd};
 use muster_tests::{await_state, poll_until_ok};
@@ -55,12 +60,18 @@ fn reload(node: &Rpcd) {
 }
 
 /// The home of a daemon, a caller, and the broker.
-async fn prepare_daemon() -> (DaemonHome, TestCaller, muster_tests::nats_server::NatsServer) {
+async fn prepare_daemon() -> (DaemonHome, TestCaller, NatsServer) {
+    let (home, caller, server, _) = prepare_organisation().await;
+    (home, caller, server)
+}
+
+/// The same with their organisation.
+async fn prepare_organisation() -> (DaemonHome, TestCaller, NatsServer, Organisation) {
     let organisation = Organisation::new(&["muster"]);
     let server = organisation.start_broker().await;
     let home = DaemonHome::new(&organisation, &organisation.node(NODE), &server.url(), "");
     let caller = TestCaller::connect(&organisation, &server, organisation.caller("rip")).await;
-    (home, caller, server)
+    (home, caller, server, organisation)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -87,13 +98,7 @@ async fn denial_by_a_fact_holds_with_a_broken_facts_file() {
 
     home.write("facts.d/site.json", r#"{"environment": "test"}"#, 0o644);
     reload(&node);
-    poll_until_ok("the request is allowed", REPLY_TIMEOUT, async || {
-        match denial_rule(&get_reply(&caller, &node).await) {
-            None => Ok(()),
-            Some(rule) => Err(rule.to_owned()),
-        }
-    })
-    .await;
+    await_allowed(&caller, &node).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -105,25 +110,75 @@ async fn writable_policies_are_refused_at_start_and_reload() {
     assert_eq!(denial_rule(&get_reply(&caller, &node).await), Some("rpcutil.policy: unusable"));
     assert!(node.log().contains(&advice), "{}", node.log());
 
-    let reload_until = async |expected: Option<&str>| {
-        reload(&node);
-        poll_until_ok("the reload takes effect", REPLY_TIMEOUT, async || {
-            let reply = get_reply(&caller, &node).await;
-            if denial_rule(&reply) == expected { Ok(()) } else { Err(reply.statusmsg) }
-        })
-        .await;
-    };
     home.write("policies/rpcutil.policy", "policy default allow\n", 0o644);
-    reload_until(None).await;
-    let set_mode = |mode| {
-        use std::os::unix::fs::PermissionsExt as _;
-        let permissions = std::fs::Permissions::from_mode(mode);
-        std::fs::set_permissions(home.path("policies"), permissions).unwrap();
+    reload(&node);
+    await_allowed(&caller, &node).await;
+    // A reload reads nothing of a directory that others can change: what was read before stays.
+    home.write("policies/rpcutil.policy", "policy default deny\n", 0o644);
+    std::fs::set_permissions(home.path("policies"), std::fs::Permissions::from_mode(0o777))
+        .unwrap();
+    reload(&node);
+    await_state("the reload is refused", || node.log().contains("stay as they were")).await;
+    assert_eq!(denial_rule(&get_reply(&caller, &node).await), None);
+    let node = restart(&home, node).await;
+    assert_eq!(denial_rule(&get_reply(&caller, &node).await), Some("policies: unusable"));
+}
+
+/// A typing error in a file that was just deployed must not lock out those who would mend it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reload_keeps_policies_and_check_names_the_error() {
+    let (home, caller, server, organisation) = prepare_organisation().await;
+    home.write("policies/rpcutil.policy", "allow\tadmins\t*\t*\n", 0o644);
+    home.write("policies/groups", "admins rip\n", 0o644);
+    let node = home.clone().start();
+    assert_eq!(denial_rule(&get_reply(&caller, &node).await), None);
+    let check = |expected: bool| {
+        let mut command = Command::new(find_program("rpcd"));
+        command.arg("--config").arg(home.path("rpcd.toml")).args(["--check", "--quiet"]);
+        let output = command.output().unwrap();
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.success(), output.stdout.len()), (expected, 0), "{text}");
+        text
     };
-    set_mode(0o777);
-    reload_until(Some("policies: unusable")).await;
-    set_mode(0o755);
-    reload_until(None).await;
+    check(true);
+    for (file, text, position) in [
+        ("groups", "admins rip\nadmins eve\n", "groups:2:1: group `admins` is defined twice"),
+        ("rpcutil.policy", "allow rip * *\n", "rpcutil.policy:1:1: the fields are separated"),
+    ] {
+        let path = format!("policies/{file}");
+        let good = std::fs::read_to_string(home.path(&path)).unwrap();
+        home.write(&path, text, 0o644);
+        let told = check(false);
+        assert!(told.contains(position) && told.contains("policies have errors"), "{told}");
+        reload(&node);
+        await_state("the reload is refused", || node.log().contains(position)).await;
+        assert_eq!(denial_rule(&get_reply(&caller, &node).await), None);
+        home.write(&path, &good, 0o644);
+    }
+    // What is left out is named too, and is no reason to refuse a start.
+    home.write("facts.d/site.json", "{", 0o644);
+    assert!(check(true).contains("site.json"));
+    // A start has nothing to keep.
+    home.write("policies/groups", "admins rip\nadmins eve\n", 0o644);
+    let node = restart(&home, node).await;
+    let denied = get_reply(&caller, &node).await;
+    assert_eq!(denial_rule(&denied), Some("groups:2: malformed"));
+    assert!(denied.statusmsg.contains("because a policy has an error"), "{}", denied.statusmsg);
+    let rpc = RpcCommand::new(&server, &organisation, &organisation.caller("rip"), "");
+    let output = rpc.run(&["ping"]).await;
+    let text = describe_output(&output);
+    assert!(text.contains(&format!("{NODE} denies the ping: groups:2: malformed")), "{text}");
+    assert_eq!(output.status.code(), Some(1), "{text}");
+}
+
+async fn await_allowed(caller: &TestCaller, node: &Rpcd) {
+    poll_until_ok("the request is allowed", REPLY_TIMEOUT, async || {
+        match denial_rule(&get_reply(caller, node).await) {
+            None => Ok(()),
+            Some(rule) => Err(rule.to_owned()),
+        }
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -158,12 +158,13 @@ impl FleetConnection {
         call.expect = ping.expect;
         call.trace = ping.traceparent.is_some();
         call.traceparent = ping.traceparent;
-        let show_ok = |answer: &ReceivedReply| {
-            if answer.is_ok() {
+        // A node that denies the request is there, and matches.
+        let show_present = |answer: &ReceivedReply| {
+            if answer.is_ok() || answer.denial().is_some() {
                 show(answer);
             }
         };
-        Ok(run_until_interrupt(self.client.run_call(call, show_ok)).await??)
+        Ok(run_until_interrupt(self.client.run_call(call, show_present)).await??)
     }
 
     /// Discovers the target nodes. Named nodes are used without discovery.

@@ -58,7 +58,7 @@ pub use principal::{PolicyPrincipal, PrincipalError, PrincipalRole};
 pub use rule::PolicyRule;
 pub use set::{
     DEFAULT_OPEN_POLICY, GROUPS_FILE_NAME, MAX_POLICY_FILE_BYTES, PolicyDecision, PolicySet,
-    PolicySource,
+    PolicySource, is_fault,
 };
 
 use serde::{Deserialize, Serialize};

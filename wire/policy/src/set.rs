@@ -28,6 +28,16 @@ const DEFAULT_OPEN_AGENTS: [&str; 2] = ["data", "rpcutil"];
 /// The name of the policy for agents without one.
 const DEFAULT_POLICY_NAME: &str = "default";
 
+/// What ends the rule of a denial by a file with an error in a line.
+const MALFORMED: &str = ": malformed";
+/// What ends the rule of a denial by a file that cannot be read, or that others can change.
+const UNUSABLE: &str = ": unusable";
+
+/// Whether the rule of a denial is no rule, but a file with an error.
+pub fn is_fault(rule: &str) -> bool {
+    [MALFORMED, UNUSABLE].iter().any(|end| rule.ends_with(end))
+}
+
 /// A policy file and its content or read error.
 #[derive(Debug)]
 pub struct PolicySource {
@@ -119,7 +129,7 @@ impl PolicySet {
     /// An empty set that denies everything, because the directory cannot be read.
     pub fn deny_all(directory: PathBuf, fault: PolicyFault) -> (Self, Vec<PolicyProblem>) {
         let (mut set, mut problems) = Self::new([], None, RuleVerdict::Deny);
-        set.refused = Some(format!("{}: unusable", file_name(&directory)));
+        set.refused = Some(format!("{}{UNUSABLE}", file_name(&directory)));
         problems.push(PolicyProblem { path: directory, location: None, fault });
         (set, problems)
     }
@@ -330,13 +340,13 @@ fn parse_source<T>(
                 add_problem(Some((line, column)), fault);
             }
             Err(RefusedPolicyFile {
-                rule: format!("{name}:{first}: malformed"),
+                rule: format!("{name}:{first}{MALFORMED}"),
                 parsed: Some(parsed),
             })
         }
         Err(fault) => {
             add_problem(None, fault);
-            Err(RefusedPolicyFile { rule: format!("{name}: unusable"), parsed: None })
+            Err(RefusedPolicyFile { rule: format!("{name}{UNUSABLE}"), parsed: None })
         }
     }
 }

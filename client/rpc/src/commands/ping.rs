@@ -10,7 +10,7 @@ use crate::cli::ping::PingArgs;
 use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::printer::PrintError;
 use crate::progress::ProgressReporter;
-use crate::render::ping::{PingDocument, PingReply, render_ping_graph, render_ping_statistics};
+use crate::render::ping::{PingDenial, PingDocument, PingReply, render_ping_graph, render_ping_statistics};
 use crate::render::trace::RequestTrace;
 
 /// Runs the command. Prints each reply as it arrives.
@@ -26,11 +26,15 @@ pub async fn run(args: PingArgs, cx: CommandContext<'_>) -> CommandResult {
         expect: args.expect.map(|count| usize::try_from(count).unwrap_or(usize::MAX)),
         traceparent: args.trace.then(|| request_traceparent(true, cx.environment)).flatten(),
     };
-    let (mut pongs, mut traces) = (Vec::new(), Vec::new());
+    let (mut pongs, mut denials, mut traces) = (Vec::new(), Vec::new(), Vec::new());
     let mut printed: Result<(), PrintError> = Ok(());
     let stats = fleet
         .ping(request, &ProgressReporter::new(cx.printer, false), |received| {
             let reply = &received.reply;
+            if let Some(rule) = received.denial() {
+                denials.push(PingDenial { node: reply.sender.clone(), rule: rule.to_owned() });
+                return;
+            }
             let skew = reply_skew(received);
             let pong = PingReply { node: reply.sender.clone(), after: received.after, skew };
             if json.is_none() && printed.is_ok() {
@@ -41,10 +45,11 @@ pub async fn run(args: PingArgs, cx: CommandContext<'_>) -> CommandResult {
         })
         .await?;
     printed?;
-    cx.remember_found(&target, pongs.iter().map(|pong| &pong.node));
+    let found = || pongs.iter().map(|pong| &pong.node).chain(denials.iter().map(|it| &it.node));
+    cx.remember_found(&target, found());
     let complete = stats.as_ref().is_none_or(|stats| stats.incomplete.is_none());
     if let Some(json) = &json {
-        cx.print_json(&PingDocument::new(&pongs, !complete, &traces), json)?;
+        cx.print_json(&PingDocument::new(&pongs, &denials, !complete, &traces), json)?;
     } else {
         cx.printer.print_line(render_ping_statistics(&pongs))?;
         let width = cx.width();
@@ -58,14 +63,17 @@ pub async fn run(args: PingArgs, cx: CommandContext<'_>) -> CommandResult {
     }
     if fleet.discovery_method().asks_fleet()
         && request.expect.is_none()
-        && let Some(absent) = cx.describe_absent(&target, pongs.iter().map(|pong| &pong.node))
+        && let Some(absent) = cx.describe_absent(&target, found())
     {
         cx.printer.print_warning(absent);
+    }
+    for denial in &denials {
+        cx.printer.print_warning(denial);
     }
     if !complete {
         cx.warn_of_gap(ResultGap::Discovery);
     }
-    if pongs.is_empty() {
+    if pongs.is_empty() && denials.is_empty() {
         cx.suggest_names(&target);
     }
     Ok(exit_code(pongs.len(), request.expect))

@@ -1,5 +1,6 @@
 //! Renders the replies to a ping and their times.
 
+use std::fmt;
 use std::time::Duration;
 
 use muster_base::format_millis;
@@ -8,6 +9,7 @@ use muster_wire::identity::Identity;
 use serde::Serialize;
 
 use super::duration::format_milliseconds;
+use super::printable::escape_to_line;
 use super::trace::NodeTraceDocument;
 use super::{TextPage, count_text, node_count_text};
 use crate::printer::WARNING;
@@ -24,6 +26,23 @@ pub struct PingReply {
     pub after: Duration,
     /// The node's clock minus the local clock, in milliseconds; 0 if the round trip time explains the difference.
     pub skew: i64,
+}
+
+/// A node that replied that its policy denies the ping.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct PingDenial {
+    /// The sender.
+    #[serde(rename = "sender")]
+    pub node: Identity,
+    /// The rule of its policy, or the file that has an error.
+    pub rule: String,
+}
+
+impl fmt::Display for PingDenial {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} denies the ping: {}", self.node, escape_to_line(&self.rule))
+    }
 }
 
 impl PingReply {
@@ -94,6 +113,8 @@ fn reply_times(pongs: &[PingReply]) -> Option<[Duration; 3]> {
 pub struct PingDocument<'a> {
     schema: &'static str,
     replies: Vec<PingReplyDocument<'a>>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    denied: &'a [PingDenial],
     statistics_ms: Option<PingStatistics>,
     incomplete: bool,
 }
@@ -119,7 +140,12 @@ struct PingStatistics {
 
 impl<'a> PingDocument<'a> {
     /// Creates the document of these replies; `incomplete` when some may have been lost.
-    pub fn new(pongs: &[PingReply], incomplete: bool, traces: &'a [(Identity, NodeTrace)]) -> Self {
+    pub fn new(
+        pongs: &[PingReply],
+        denied: &'a [PingDenial],
+        incomplete: bool,
+        traces: &'a [(Identity, NodeTrace)],
+    ) -> Self {
         let ms = |time: Duration| (time.as_secs_f64() * 1e6).round() / 1e3;
         let reply = |pong: &PingReply| {
             let trace = traces.iter().find(|(node, _)| *node == pong.node);
@@ -137,6 +163,7 @@ impl<'a> PingDocument<'a> {
         Self {
             schema: "muster.ping.v1",
             replies: pongs.iter().map(reply).collect(),
+            denied,
             statistics_ms,
             incomplete,
         }
@@ -201,7 +228,7 @@ mod tests {
     #[test]
     fn statistics_without_replies_have_no_average() {
         assert_eq!(render_ping_statistics(&[]), "\n---- ping statistics ----\n0 replies");
-        let document = serde_json::to_value(PingDocument::new(&[], true, &[])).unwrap();
+        let document = serde_json::to_value(PingDocument::new(&[], &[], true, &[])).unwrap();
         assert!(document["statistics_ms"].is_null());
         assert_eq!(document["incomplete"], true);
     }

@@ -75,6 +75,13 @@ impl CheckMonitor {
         self.0.problems.subscribe()
     }
 
+    /// Reads all files of schedules now, and returns what is wrong with them. Changes nothing. Blocks.
+    pub fn file_problems(&self, system: &dyn System) -> Vec<String> {
+        let mut table = ScheduleTable::default();
+        table.refresh(system, &self.0.directory, true);
+        table.problems
+    }
+
     /// Waits until there may be an event to publish.
     pub async fn wait_for_event(&self) {
         self.0.events.notified().await;
