@@ -86,8 +86,8 @@ impl ClientInner {
         }
     }
 
-    /// Checks that the caller's own token grants this agent. The broker rejects other agents too, but reports it on the connection, not on the call.
-    pub(crate) fn check_granted(&self, agent: &SubjectName) -> Result<()> {
+    /// Checks that the caller's own token grants this action. The broker rejects others too, but reports it on the connection, not on the call.
+    pub(crate) fn check_granted(&self, agent: &SubjectName, action: &SubjectName) -> Result<()> {
         let trust = self.trust();
         let Ok(own_user) = self.tokens.verify_user(&trust, &self.signer.token(), unix_millis_now())
         else {
@@ -95,12 +95,18 @@ impl ClientInner {
         };
         let granted: Vec<&str> =
             own_user.tags.iter().filter_map(|tag| tag.strip_prefix("agent:")).collect();
-        let covers =
-            |grant: &&str| *grant == "*" || grant.split('.').next() == Some(agent.as_str());
+        let covers = |grant: &&str| match grant.split_once('.') {
+            None => *grant == "*" || *grant == agent.as_str(),
+            Some(of_action) => of_action == (agent.as_str(), action.as_str()),
+        };
         if own_user.role != UserRole::Caller || granted.iter().any(covers) {
             return Ok(());
         }
-        Err(ClientError::NotGranted { agent: agent.to_string(), allowed: granted.join(", ") })
+        Err(ClientError::NotGranted {
+            agent: agent.to_string(),
+            action: action.to_string(),
+            allowed: granted.join(", "),
+        })
     }
 
     /// Checks that the scope of the caller's token includes the collective. The broker rejects requests in others, but reports it on the connection,

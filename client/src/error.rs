@@ -68,11 +68,13 @@ pub enum ClientError {
     /// The filter does not allow the added condition.
     #[error("the filter cannot be used")]
     Filter(#[from] muster_filter::FilterError),
-    /// The caller's token does not grant this agent; the broker would reject the request without a reply.
-    #[error("your credentials do not permit requests to agent `{agent}`; they permit {allowed}")]
+    /// The caller's token does not grant this action; the broker would reject the request without a reply.
+    #[error("your credentials do not permit `{agent} {action}`; they permit {allowed}")]
     NotGranted {
         /// The agent.
         agent: String,
+        /// The action.
+        action: String,
         /// The granted agents, from `agent` tags.
         allowed: String,
     },

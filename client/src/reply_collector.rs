@@ -13,12 +13,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_base::{duration_millis, unix_millis_now};
-use muster_bus::{BusMessage, ConnectionDisturbance, ConnectionMark};
+use muster_bus::{BusMessage, ConnectionDisturbance, ConnectionMark, RefusalWatch};
 use muster_wire::Millis;
 use muster_wire::identity::Identity;
 use muster_wire::progress::ProgressMessage;
 use muster_wire::sign::{EnvelopeKind, MessageRefusal, OpenReply, open_progress};
-use muster_wire::subject::AnswerAddress;
+use muster_wire::subject::{self, AnswerAddress};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -46,7 +46,7 @@ pub(crate) async fn run_call(
     call: RpcCall,
     events: &CallEventSender,
 ) -> Result<()> {
-    client.check_granted(&call.agent)?;
+    client.check_granted(&call.agent, &call.action)?;
     let PreparedCall { call, without_key } = secrets::prepare_call(client, call).await?;
     let id = call.id.unwrap_or_else(Uuid::now_v7);
     let mut stats = CallStats { request: id, missing: without_key, ..CallStats::default() };
@@ -62,6 +62,7 @@ pub(crate) async fn run_call(
     };
     let expected = awaited.as_ref().map(|nodes| nodes | &stats.missing);
     stats.expected = expected.as_ref().map(BTreeSet::len);
+    let mut refusals = watch_refusals(client, &call);
     let mut sender = RequestSender::new(client, &call, id, reply_address.clone());
     sender.send_first(&mut stats).await?;
     let _ = events.send(CallEvent::Published { request: id, expected }).await;
@@ -84,8 +85,16 @@ pub(crate) async fn run_call(
         last: None,
         final_probe: None,
     };
-    collector.run(ReplyInbox::new(replies), events).await;
-    Ok(())
+    tokio::select! {
+        () = collector.run(ReplyInbox::new(replies), events) => Ok(()),
+        // All of its requests, or none: their subjects begin with agent and action.
+        refusal = refusals.refused() => Err(refusal.into()),
+    }
+}
+
+/// Watches for the broker's refusal of this call's requests.
+fn watch_refusals(client: &ClientInner, call: &RpcCall) -> RefusalWatch {
+    client.bus.watch_refusals(&subject::requests_of(&client.collective, &call.agent, &call.action))
 }
 
 /// Publishes the request without waiting for replies, which go to another process or are not wanted.

@@ -209,6 +209,35 @@ async fn explain_shows_the_request_without_sending_it() {
     assert_eq!(fixture.gate.total.load(Ordering::Relaxed), 0);
 }
 
+/// The broker reports a refusal on the connection, and sends no reply.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn action_that_is_not_permitted_fails_at_once() {
+    let fixture = WorkerFixture::new(1, "").await;
+    let organisation = &fixture.organisation;
+    let tags = ["agent:rpcutil", "agent:work.status"];
+    // Own tags are read before the request is sent; for a service, only the broker knows.
+    for (user, expected) in [
+        (
+            organisation.user(muster_wire::token::UserRole::Caller, "eve", &tags),
+            "your credentials do not permit `work do`; they permit rpcutil, work.status",
+        ),
+        (
+            organisation.service(muster_wire::token::ServiceRight::Directory, "directory1"),
+            "the broker refuses `muster.",
+        ),
+    ] {
+        let rpc = RpcCommand::new(&fixture.server, organisation, &user, "");
+        rpc.add_schema("work", &schema());
+        for target in [&["-I", "n1"][..], &["-W", "number=1"]] {
+            let output = rpc.run(&[&["do", "work", "what=x", "--yes"], target].concat()).await;
+            let text = describe_output(&output);
+            assert_eq!(output.status.code(), Some(1), "{text}");
+            assert!(text.contains(expected) && !text.contains("No response"), "{text}");
+        }
+    }
+    assert_eq!(fixture.gate.total.load(Ordering::Relaxed), 0);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn unusable_ddls_are_warnings_for_requests_that_do_not_need_them() {
     let fixture = WorkerFixture::new(1, "").await;

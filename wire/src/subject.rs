@@ -88,6 +88,15 @@ impl EventAddress {
     }
 }
 
+/// The beginning of the subjects of all requests for an action.
+pub fn requests_of(
+    collective: &SubjectName,
+    agent: &SubjectName,
+    action: &SubjectName,
+) -> String {
+    format!("{collective}.{agent}.{action}.")
+}
+
 /// Subject of a request to every node.
 pub fn broadcast_request(
     collective: &SubjectName,

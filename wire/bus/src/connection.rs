@@ -10,7 +10,9 @@ use tokio::sync::broadcast;
 use tokio::time::timeout;
 
 use crate::error::{BusError, Result};
-use crate::event::{BusEvent, BusEventRecorder, ConnectionDisturbance, ConnectionMark};
+use crate::event::{
+    BusEvent, BusEventRecorder, ConnectionDisturbance, ConnectionMark, RefusalWatch,
+};
 use crate::relocation::{BusLink, LinkConnection, LinkTraffic};
 use crate::subscription::{BusMessage, BusSubscription, SubscriptionHandover};
 
@@ -130,8 +132,12 @@ impl Bus {
     pub async fn request(&self, subject: &str, payload: Bytes) -> Result<BusMessage> {
         self.check_size(&payload)?;
         let connection = self.connection();
+        let mut refusals = self.watch_refusals(subject);
         let answer = connection.client.request(subject.to_owned(), payload);
-        within_timeout("answer", answer).await.map(BusMessage)
+        tokio::select! {
+            answer = within_timeout("answer", answer) => answer.map(BusMessage),
+            refusal = refusals.refused() => Err(refusal),
+        }
     }
 
     /// Sends one request that several servers answer, to this reply subject. Returns the answers when none has arrived for `quiet`, or when there
@@ -153,16 +159,25 @@ impl Bus {
         quiet: Duration,
         is_complete: impl Fn(&[BusMessage]) -> bool,
     ) -> Result<Vec<BusMessage>> {
+        let mut refusals = self.watch_refusals(subject);
         let mut subscription = self.subscribe(reply_to).await?;
         self.publish_with_reply(subject, reply_to, payload).await?;
         let mut answers = Vec::new();
-        while answers.len() < MAX_ANSWERS
-            && !is_complete(&answers)
-            && let Ok(Some(answer)) = timeout(quiet, subscription.next()).await
-        {
-            answers.push(answer);
+        while answers.len() < MAX_ANSWERS && !is_complete(&answers) {
+            tokio::select! {
+                answer = timeout(quiet, subscription.next()) => match answer {
+                    Ok(Some(answer)) => answers.push(answer),
+                    _ => break,
+                },
+                refusal = refusals.refused() => return Err(refusal),
+            }
         }
         Ok(answers)
+    }
+
+    /// Watches for refusals of subjects that begin so, from now on.
+    pub fn watch_refusals(&self, subject: &str) -> RefusalWatch {
+        RefusalWatch::new(self.link.recorder(), subject.to_owned())
     }
 
     /// Unsubscribes, and returns when every message that the broker sent before is buffered, to be read with

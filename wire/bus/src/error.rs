@@ -44,6 +44,14 @@ pub enum BusError {
         /// The timeout.
         timeout: Duration,
     },
+    /// The broker refused a message or a subscription: the credentials do not permit it.
+    #[error("the broker refuses `{subject}`: {reason}")]
+    Refused {
+        /// The subject, or its beginning.
+        subject: String,
+        /// The broker's reason.
+        reason: String,
+    },
     /// The connection was closed permanently.
     #[error("the connection to the broker is closed: {0}")]
     Closed(String),

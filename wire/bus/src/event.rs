@@ -4,6 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::broadcast;
 
+use crate::error::BusError;
+
 /// A connection event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BusEvent {
@@ -36,6 +38,33 @@ pub enum ConnectionDisturbance {
     Reconnected,
     /// Messages arrived faster than they were read: the local buffer was full and they were dropped, or they were still in transit.
     SlowConsumer,
+}
+
+/// Waits for the broker's refusal of what is published or subscribed on subjects with a common beginning. The broker reports it on the connection, not on the
+/// request, which would wait for its whole timeout.
+#[derive(Debug)]
+pub struct RefusalWatch {
+    events: broadcast::Receiver<BusEvent>,
+    subject: String,
+}
+
+impl RefusalWatch {
+    pub(crate) fn new(recorder: &BusEventRecorder, subject: String) -> Self {
+        Self { events: recorder.subscribe_events(), subject }
+    }
+
+    /// Returns when the broker refuses such a subject; never without a refusal.
+    pub async fn refused(&mut self) -> BusError {
+        loop {
+            match self.events.recv().await {
+                Ok(BusEvent::Refused(reason)) if reason.contains(&self.subject) => {
+                    return BusError::Refused { subject: self.subject.clone(), reason };
+                }
+                Err(broadcast::error::RecvError::Closed) => std::future::pending().await,
+                _ => {}
+            }
+        }
+    }
 }
 
 /// Counts and forwards events; shared by the connection and all event receivers.

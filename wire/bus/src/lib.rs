@@ -27,7 +27,7 @@ pub use bytes::Bytes;
 pub use connect::{BrokerAddress, BrokerCredentials, BusOptions};
 pub use connection::{Bus, BusTraffic};
 pub use error::BusError;
-pub use event::{BusEvent, ConnectionDisturbance, ConnectionMark};
+pub use event::{BusEvent, ConnectionDisturbance, ConnectionMark, RefusalWatch};
 pub use fleet_event::{EventPublishError, NewEvent};
 pub use follower::{BrokerFollower, BrokerPlace, FollowError};
 pub use names::NameStore;

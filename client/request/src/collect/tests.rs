@@ -144,7 +144,11 @@ fn events_become_report_updates() {
     );
     assert_eq!(gathering.heard_count(), 1);
     assert!(matches!(gathering.handle_event(finished(None)), Ok(ReportUpdate::Finished)));
-    let failed = ClientError::NotGranted { agent: "rpcutil".into(), allowed: "service".into() };
+    let failed = ClientError::NotGranted {
+        agent: "rpcutil".into(),
+        action: "ping".into(),
+        allowed: "service".into(),
+    };
     assert!(gathering.handle_event(CallEvent::Failed(failed)).is_err());
 }
 
