@@ -1,12 +1,14 @@
 //! The audit log: one line of JSON for every decision, including denials, with its outcome; each line is chained to the previous one.
 //!
 //! Lines go through a bounded queue to a thread that owns the file, so that neither a slow disk nor hashing delays requests. Lines that do not fit
-//! are counted, and the count is written; with `audit.fail_closed` the request is refused instead. Messages of unauthenticated senders are counted,
+//! are counted, and the count is written, also after a restart; with `audit.fail_closed` the request is refused instead. An action that amounts to root
+//! access starts when its record is in the file, unless `audit.fail_closed_root` is off. Messages of unauthenticated senders are counted,
 //! not listed, so that a flood cannot fill the disk. A full file is rotated; logrotate may do this too: move the file away and call
 //! [`AuditLog::reopen`]. Changes, refusals and reads have separate files. [`muster_audit`] defines the chain and its verification.
 
 mod files;
 mod log;
+mod loss;
 mod record;
 mod refusals;
 mod stream;
@@ -36,11 +38,11 @@ pub enum AuditLogError {
     /// The file cannot be opened, written or flushed.
     #[error("cannot write the audit log {}", path.display())]
     File { path: PathBuf, source: io::Error },
-    /// The last write failed, and `audit.fail_closed` is set.
-    #[error("the audit log cannot be written ({0}), and audit.fail_closed is set")]
+    /// The last write failed, and `audit.fail_closed` or `audit.fail_closed_root` requires the record.
+    #[error("the audit log cannot be written ({0})")]
     Failing(String),
-    /// The queue is full, and `audit.fail_closed` is set.
-    #[error("{MAX_QUEUED_LINES} audit lines wait to be written, and audit.fail_closed is set")]
+    /// The queue is full, and the record is required.
+    #[error("{MAX_QUEUED_LINES} audit lines wait to be written")]
     Full,
     /// The record cannot be encoded as JSON. Does not happen with the types in use.
     #[error("cannot encode an audit record")]
@@ -98,6 +100,7 @@ pub struct AuditLogStatus {
 /// without limit; separate files keep these from pushing the records of changes off the disk. Dropping the log writes all queued lines.
 #[derive(Debug)]
 pub struct AuditLog {
+    fail_closed_root: bool,
     changes: AuditStream,
     /// `None` if the path is a pipe or a device, which then receives all records.
     secondary: Option<SecondaryStreams>,
@@ -119,7 +122,8 @@ impl AuditLog {
             let (refusals, reads) = (open(RecordClass::Refusal)?, open(RecordClass::Read)?);
             secondary = Some(SecondaryStreams { refusals, reads });
         }
-        Ok(Self { changes: AuditStream::open(options)?, secondary })
+        let fail_closed_root = options.settings.fail_closed_root;
+        Ok(Self { fail_closed_root, changes: AuditStream::open(options)?, secondary })
     }
 
     /// Checks that a log with these settings can be opened at this path. Creates nothing.
@@ -131,6 +135,20 @@ impl AuditLog {
     /// Records a decision. Never waits. On error the caller must not act; errors occur only with `audit.fail_closed`.
     pub fn record_decision(&self, record: &AuditRecord) -> Result<(), AuditLogError> {
         self.stream_for(record.class).record_decision(record)
+    }
+
+    /// Records the start of an action. If it amounts to root access, returns when the record is in the file, unless `audit.fail_closed_root` is off. On error
+    /// the caller must not act.
+    pub async fn record_start(
+        &self,
+        record: &AuditRecord,
+        is_root_access: bool,
+    ) -> Result<(), AuditLogError> {
+        let stream = self.stream_for(record.class);
+        if is_root_access && self.fail_closed_root {
+            return stream.record_and_wait(record).await;
+        }
+        stream.record_decision(record)
     }
 
     /// Counts a message of an unauthenticated sender. `reason` is a constant of the program; `claimed` is the unverified content of the message (a

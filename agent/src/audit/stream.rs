@@ -1,7 +1,7 @@
 //! One chained log with its writer thread: lines go through a bounded queue, so that neither a slow disk nor hashing delays requests. `mod.rs`
 //! decides which records go to which log.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,8 +11,10 @@ use std::time::Instant;
 use muster_audit::AuditAnchor;
 use muster_base::unix_millis_now;
 use serde::Serialize;
+use tokio::sync::oneshot;
 
 use super::log::ChainedLog;
+use super::loss::LossFile;
 use super::record::{self, AuditRecord};
 use super::refusals::RefusalWindows;
 use super::writer::{AuditWriter, LogOperation, WriterCommand};
@@ -53,11 +55,14 @@ impl AuditStream {
     /// Opens the log, creating it and its directory if needed, and starts the writer thread.
     pub(super) fn open(options: AuditOptions) -> Result<Self, AuditLogError> {
         let (path, fail_closed) = (options.path.clone(), options.settings.fail_closed);
+        let loss_path = options.head.as_deref().map(|head| head.with_extension("lost"));
         let file_error = |source| AuditLogError::File { path: path.clone(), source };
         let log = ChainedLog::open(options).map_err(file_error)?;
         let last = Mutex::new(log.last_anchor());
+        let loss = loss_path.and_then(|path| open_loss(&path));
         let shared = Arc::new(AuditStreamState { last, ..AuditStreamState::default() });
-        let writer = AuditWriter { log, shared: Arc::clone(&shared) };
+        shared.lost.store(loss.as_ref().map_or(0, LossFile::stored), Ordering::Release);
+        let writer = AuditWriter { log, shared: Arc::clone(&shared), loss, retry_at: None };
         let (commands, receiver) = channel();
         let (ended_tx, ended) = channel();
         let work = move || {
@@ -80,6 +85,16 @@ impl AuditStream {
         }
     }
 
+    /// Records a decision, and returns when the record is in the file. On error the caller must not act.
+    pub(super) async fn record_and_wait(&self, record: &AuditRecord) -> Result<(), AuditLogError> {
+        let (reply, written) = oneshot::channel();
+        self.send_line_as(record, |line| WriterCommand::WriteConfirmed(line, reply))?;
+        match tokio::time::timeout(WRITER_TIMEOUT, written).await {
+            Ok(Ok(written)) => written.map_err(AuditLogError::Failing),
+            Ok(Err(_)) | Err(_) => Err(AuditLogError::Unresponsive),
+        }
+    }
+
     /// Counts a message of an unauthenticated sender. `reason` is a constant of the program; `claimed` is the unverified content of the message (a
     /// subject, a caller), and is truncated.
     pub(super) fn count_refusal(&self, reason: &'static str, claimed: Option<&str>) {
@@ -97,11 +112,19 @@ impl AuditStream {
 
     /// Queues a line; counts it as lost if that fails.
     fn send_line(&self, record: &impl Serialize) -> Result<(), AuditLogError> {
+        self.send_line_as(record, WriterCommand::Write)
+    }
+
+    fn send_line_as(
+        &self,
+        record: &impl Serialize,
+        command: impl FnOnce(Vec<u8>) -> WriterCommand,
+    ) -> Result<(), AuditLogError> {
         let sent = record::encode_line(record).map_err(AuditLogError::Encode).and_then(|line| {
             if !self.shared.reserve_place() {
                 return Err(AuditLogError::Full);
             }
-            self.send_command(WriterCommand::Write(line))
+            self.send_command(command(line))
         });
         if sent.is_err() {
             self.shared.add_lost(1);
@@ -142,6 +165,15 @@ impl AuditStream {
         let commands = self.commands.as_ref().ok_or(AuditLogError::Unresponsive)?;
         commands.send(command).map_err(|_| AuditLogError::Unresponsive)
     }
+}
+
+/// The file of lost records. Without it, a loss is forgotten at a restart.
+fn open_loss(path: &Path) -> Option<LossFile> {
+    let opened = LossFile::open(path);
+    if let Err(error) = &opened {
+        tracing::error!(%error, path = %path.display(), "cannot open the file of lost audit records");
+    }
+    opened.ok()
 }
 
 impl Drop for AuditStream {

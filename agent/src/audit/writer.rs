@@ -8,8 +8,10 @@ use std::time::{Duration, Instant};
 
 use muster_base::unix_millis_now;
 use muster_system::process::pause;
+use tokio::sync::oneshot;
 
 use super::log::ChainedLog;
+use super::loss::LossFile;
 use super::record::{self, LostRecords};
 use super::stream::AuditStreamState;
 use crate::shared::lock_mutex;
@@ -18,6 +20,8 @@ use crate::shared::lock_mutex;
 const MAX_IDLE_WAIT: Duration = Duration::from_secs(10);
 /// How long it waits for more lines before it writes the first one. Batching saves a wake-up per line.
 const BATCH_DELAY: Duration = Duration::from_millis(1);
+/// Time until a failed checkpoint is tried again.
+const RETRY_INTERVAL: Duration = Duration::from_secs(10);
 /// Maximum size of a batch, in bytes.
 const MAX_BATCH_BYTES: usize = 256 * 1024;
 
@@ -37,6 +41,8 @@ pub(super) enum LogOperation {
 pub(super) enum WriterCommand {
     /// Write a line, newline included.
     Write(Vec<u8>),
+    /// Write a line, and send whether it is in the file.
+    WriteConfirmed(Vec<u8>, oneshot::Sender<Result<(), String>>),
     /// Perform an operation and send its result.
     Perform(LogOperation, SyncSender<io::Result<()>>),
 }
@@ -46,6 +52,10 @@ pub(super) enum WriterCommand {
 pub(super) struct AuditWriter {
     pub(super) log: ChainedLog,
     pub(super) shared: Arc<AuditStreamState>,
+    /// Where the number of lost records survives a restart; `None` if there is no such file.
+    pub(super) loss: Option<LossFile>,
+    /// When a checkpoint that could not be written is tried again.
+    pub(super) retry_at: Option<Instant>,
 }
 
 impl AuditWriter {
@@ -58,17 +68,35 @@ impl AuditWriter {
                 Err(RecvTimeoutError::Disconnected) => break,
             }
             self.write_refusals(false);
-            if self.log.checkpoint_due(Instant::now()) == Some(Duration::ZERO) {
-                // A checkpoint that fails now is retried with the next line.
+            if self.checkpoint_due(Instant::now()) == Some(Duration::ZERO) {
                 let signed = self.log.write_checkpoint();
+                self.retry_at = signed.is_err().then(|| Instant::now() + RETRY_INTERVAL);
                 self.publish_state(signed);
             }
+            self.store_loss();
         }
         self.write_refusals(true);
         let signed = self.log.write_checkpoint();
         self.publish_state(signed);
         // No sender is left to receive an error.
         let _ = self.log.sync();
+        self.store_loss();
+    }
+
+    /// Time until a checkpoint is due, or may be tried again.
+    fn checkpoint_due(&self, now: Instant) -> Option<Duration> {
+        let due = self.log.checkpoint_due(now)?;
+        let retry = self.retry_at.map(|retry_at| retry_at.saturating_duration_since(now));
+        Some(due.max(retry.unwrap_or_default()))
+    }
+
+    /// Stores the number of lost records that the log does not count.
+    fn store_loss(&mut self) {
+        let count = self.shared.lost.load(Ordering::Acquire);
+        if let Some(Err(error)) = self.loss.as_mut().map(|file| file.store(count)) {
+            tracing::error!(%error, "cannot store the number of lost audit records");
+            self.loss = None;
+        }
     }
 
     /// Time until the next refusal window ends or a checkpoint is due.
@@ -76,7 +104,7 @@ impl AuditWriter {
         let now = Instant::now();
         let due = lock_mutex(&self.shared.refusals).next_due();
         let due = due.map(|due| due.saturating_duration_since(now));
-        let due = due.into_iter().chain(self.log.checkpoint_due(now));
+        let due = due.into_iter().chain(self.checkpoint_due(now));
         due.fold(MAX_IDLE_WAIT, Duration::min)
     }
 
@@ -85,7 +113,7 @@ impl AuditWriter {
         if matches!(first, WriterCommand::Write(_)) {
             pause(BATCH_DELAY);
         }
-        let (mut lines, mut bytes) = (Vec::new(), 0);
+        let (mut lines, mut bytes, mut waiting) = (Vec::new(), 0, Vec::new());
         let mut next = Some(first);
         while let Some(command) = next.take() {
             match command {
@@ -93,8 +121,14 @@ impl AuditWriter {
                     bytes += line.len();
                     lines.push(line);
                 }
+                WriterCommand::WriteConfirmed(line, reply) => {
+                    bytes += line.len();
+                    lines.push(line);
+                    waiting.push(reply);
+                }
                 WriterCommand::Perform(operation, reply) => {
                     self.write_queued(std::mem::take(&mut lines));
+                    self.confirm(&mut waiting);
                     // The receiver may be gone; then the result is dropped.
                     let _ = reply.send(self.perform(operation));
                     self.publish_state(Ok(()));
@@ -105,6 +139,16 @@ impl AuditWriter {
             }
         }
         self.write_queued(lines);
+        self.confirm(&mut waiting);
+    }
+
+    /// Says of lines whether they are in the file: all of them, unless the write failed.
+    fn confirm(&self, waiting: &mut Vec<oneshot::Sender<Result<(), String>>>) {
+        let written = lock_mutex(&self.shared.failing).clone().map_or(Ok(()), Err);
+        for reply in waiting.drain(..) {
+            // The request may have been given up.
+            let _ = reply.send(written.clone());
+        }
     }
 
     fn perform(&mut self, operation: LogOperation) -> io::Result<()> {
@@ -171,5 +215,32 @@ impl AuditWriter {
             tracing::error!(%error, "cannot sign the audit log");
         }
         *lock_mutex(&self.shared.last) = self.log.last_anchor();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::{Duration, Instant};
+
+    use super::super::log::ChainedLog;
+    use super::super::tests::{options_with, record};
+    use super::{AuditStreamState, AuditWriter, RETRY_INTERVAL, record as encoding};
+    use crate::config::AuditConfig;
+
+    #[test]
+    fn failed_checkpoint_is_not_tried_again_at_once() {
+        let scratch = tempfile::tempdir().unwrap();
+        let settings = AuditConfig { checkpoint_lines: 1, ..AuditConfig::default() };
+        let log = ChainedLog::open(options_with(&scratch.path().join("audit.log"), settings));
+        let shared = Arc::new(AuditStreamState::default());
+        let mut writer = AuditWriter { log: log.unwrap(), shared, loss: None, retry_at: None };
+        let line = encoding::encode_line(&record("restart")).unwrap();
+        assert!(writer.log.append(&[line]).is_ok());
+        let now = Instant::now();
+        assert_eq!(writer.next_timeout(), Duration::ZERO);
+        writer.retry_at = Some(now + RETRY_INTERVAL);
+        assert_eq!(writer.checkpoint_due(now), Some(RETRY_INTERVAL));
+        assert!(writer.next_timeout() > RETRY_INTERVAL / 2);
     }
 }

@@ -87,6 +87,7 @@ pub(super) const CONFIG_KEYS: &[(&str, ConfigValueKind)] = &[
     ("policy.tell_rules", ConfigValueKind::Flag),
     ("policy.approve_dangerous", ConfigValueKind::Flag),
     ("audit.fail_closed", ConfigValueKind::Flag),
+    ("audit.fail_closed_root", ConfigValueKind::Flag),
     ("audit.max_bytes", ConfigValueKind::Number(0, 1 << 50)),
     ("audit.keep", ConfigValueKind::Number(1, 10_000)),
     ("audit.mode", ConfigValueKind::Mode),

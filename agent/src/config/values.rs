@@ -174,6 +174,8 @@ pub struct PolicyConfig {
 pub struct AuditConfig {
     /// Whether a request that cannot be recorded is refused.
     pub fail_closed: bool,
+    /// Whether an action that amounts to root access starts only when its record is in the file.
+    pub fail_closed_root: bool,
     /// The size in bytes at which a file is rotated; 0 for never.
     pub max_bytes: u64,
     /// How many rotated files are kept.
@@ -194,6 +196,7 @@ impl Default for AuditConfig {
     fn default() -> Self {
         Self {
             fail_closed: false,
+            fail_closed_root: true,
             max_bytes: 100 * 1024 * 1024,
             keep: 10,
             mode: 0o640,

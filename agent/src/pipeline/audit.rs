@@ -11,8 +11,9 @@ use crate::audit::{AuditRecord, AuditVerdict as Verdict, RecordClass};
 use crate::begun::BegunRequest;
 use crate::core::DaemonCore;
 
-/// Records the start of an action. Returns a refusal if the log must be complete and cannot be written.
-pub(super) fn record_start(
+/// Records the start of an action. Returns a refusal if the log must be complete and cannot be written. An action that amounts to root access waits until
+/// its record is in the file, unless the node is configured otherwise.
+pub(super) async fn record_start(
     core: &DaemonCore,
     accepted: &AcceptedRequest,
 ) -> Result<(), CallOutcome> {
@@ -25,7 +26,8 @@ pub(super) fn record_start(
         approval: accepted.approver.clone(),
         ..new_record(core, &accepted.verified, (Verdict::Started, RecordClass::Change))
     };
-    core.audit.record_decision(&record).map_err(|error| {
+    let recorded = core.audit.record_start(&record, accepted.dangerous).await;
+    recorded.map_err(|error| {
         let message =
             format!("refused, because the request could not be recorded in the audit log: {error}");
         CallOutcome::new_refusal(ReplyStatus::Other, message, None)

@@ -297,7 +297,7 @@ async fn run_request(
     stopping: &CancellationToken,
     bus: &Bus,
 ) -> Option<OutgoingReply> {
-    let recorded = audit::record_start(core, &accepted);
+    let recorded = audit::record_start(core, &accepted).await;
     accepted.verified.timer.end_stage(StageName::Audit);
     if let Err(refused) = recorded {
         accepted.verified.timer.mark_refused();

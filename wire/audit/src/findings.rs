@@ -143,6 +143,13 @@ pub enum AuditFinding {
         /// The number of the last line that the daemon had written.
         written: u64,
     },
+    /// The daemon could not write records before this line.
+    Unrecorded {
+        /// The daemon's record of it.
+        at: LineLocation,
+        /// How many.
+        count: u64,
+    },
     /// The fragment of a truncated line, after which the daemon continued the log, is missing.
     FragmentMissing {
         /// The daemon's record of the fragment.
@@ -177,6 +184,7 @@ impl AuditFinding {
             | Self::OtherNode { at, .. }
             | Self::NewChain { at }
             | Self::Lost { at, .. }
+            | Self::Unrecorded { at, .. }
             | Self::FragmentMissing { at }
             | Self::AnchorDiffers { at, .. } => Some(*at),
             Self::Missing { before, .. } => Some(*before),
@@ -213,6 +221,10 @@ impl fmt::Display for AuditFinding {
             Self::Lost { written, .. } => write!(
                 f,
                 "the daemon recorded at its start that lines were missing; it had written up to number {written}"
+            ),
+            Self::Unrecorded { count, .. } => write!(
+                f,
+                "records that the daemon could not write before this line: {count}; usually the disk was full"
             ),
             Self::FragmentMissing { .. } => {
                 f.write_str("the fragment of a truncated line is missing before this one")

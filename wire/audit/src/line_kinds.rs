@@ -177,6 +177,8 @@ pub enum AuditLineKind {
     Gap(AuditGap),
     /// Any line that is not the chain's own.
     Record,
+    /// A record of the daemon about records that it could not write.
+    Unrecorded(u64),
     /// A line with an `audit` field that is not a valid chain line.
     Broken,
 }
@@ -227,7 +229,8 @@ impl AuditLineKind {
     pub fn parse_line(line: &[u8]) -> Option<(ChainLink, Self)> {
         let (chain_link, fields) = ChainLink::split_line(line)?;
         let Some(kind) = fields.strip_prefix(b"\"audit\":\"") else {
-            return Some((chain_link, Self::Record));
+            let lost = unrecorded_count(line, fields);
+            return Some((chain_link, lost.map_or(Self::Record, Self::Unrecorded)));
         };
         let line_kind = if kind.starts_with(b"header\"") {
             serde_json::from_slice(line).ok().map(|header| Self::Header(Box::new(header)))
@@ -262,6 +265,26 @@ impl AuditCheckpoint {
     pub(super) fn verify_signature(&self, key: &VerifyingKey) -> bool {
         key.verify_strict(&self.signed, &self.signature).is_ok()
     }
+}
+
+/// The number in a record about lost records. A record of a decision has other fields, so a caller cannot write one.
+fn unrecorded_count(line: &[u8], fields: &[u8]) -> Option<u64> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    #[expect(dead_code, reason = "these fields must be the only ones")]
+    struct LostFields {
+        seq: u64,
+        prev: String,
+        time: String,
+        verdict: String,
+        count: u64,
+    }
+    const MAX_LINE_BYTES: usize = 256;
+    if line.len() > MAX_LINE_BYTES || !fields.starts_with(b"\"time\":") {
+        return None;
+    }
+    let lost: LostFields = serde_json::from_slice(line).ok()?;
+    (lost.verdict == "lost").then_some(lost.count)
 }
 
 /// The time of a line of any kind, in the first field of that name.

@@ -212,6 +212,9 @@ impl ChainVerifier {
             AuditLineKind::Gap(AuditGap { kind: GapKind::Missing { written }, .. }) => {
                 self.add_finding(AuditFinding::Lost { at: line.at, written });
             }
+            AuditLineKind::Unrecorded(count) => {
+                self.add_finding(AuditFinding::Unrecorded { at: line.at, count });
+            }
             AuditLineKind::Gap(_) | AuditLineKind::Record => {}
             AuditLineKind::Broken => self.add_finding(AuditFinding::Altered { at: line.at }),
         }

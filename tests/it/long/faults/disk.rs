@@ -171,7 +171,7 @@ impl DiskFixture {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn full_disk_refuses_changes_and_permits_reads() {
-    let fixture = DiskFixture::new("").await;
+    let fixture = DiskFixture::new(UNRECORDED).await;
     let mut node = fixture.start().await;
     assert_eq!(fixture.send_strike().await.statuscode, ReplyStatus::Ok);
     fixture.disk.fill();
@@ -209,7 +209,40 @@ async fn full_disk_refuses_changes_and_permits_reads() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn full_disk_with_fail_closed_audit_refuses_all_changes() {
-    let fixture = DiskFixture::new("[audit]\nfail_closed = true\n").await;
+    refuses_unrecorded_changes("[audit]\nfail_closed = true\n").await;
+}
+
+/// The default: an action whose class is not stated amounts to root access.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn full_disk_refuses_root_access_and_the_loss_is_reported_after_a_restart() {
+    let (fixture, mut node) = refuses_unrecorded_changes("").await;
+    let log = fixture.disk.path_from_outside("audit.log");
+    let started = |text: &str| text.matches("\"verdict\":\"started\"").count();
+    assert_eq!(started(&std::fs::read_to_string(&log).unwrap()), fixture.effects());
+    // A daemon that is killed while the disk is full has not forgotten the loss.
+    fixture.disk.fill();
+    fixture.strike_until_refused().await;
+    let reported = fixture.disk.path_from_outside("state/audit.lost");
+    await_state("the loss is stored", || {
+        std::fs::read_to_string(&reported).is_ok_and(|text| text.trim().parse::<u64>().unwrap() > 0)
+    })
+    .await;
+    kill(Pid::from_raw(node.pid()), Signal::SIGKILL).unwrap();
+    await_state("the daemon has ended", || !node.is_running()).await;
+    fixture.disk.free_space();
+    let _node = fixture.start().await;
+    assert_eq!(fixture.send_strike().await.statuscode, ReplyStatus::Ok);
+    await_state("the loss is recorded", || {
+        std::fs::read_to_string(&log).unwrap().contains("\"verdict\":\"lost\"")
+    })
+    .await;
+}
+
+/// Journals refuse changes, too; these settings show it.
+const UNRECORDED: &str = "[audit]\nfail_closed_root = false\n";
+
+async fn refuses_unrecorded_changes(configuration: &str) -> (DiskFixture, Rpcd) {
+    let fixture = DiskFixture::new(configuration).await;
     let mut node = fixture.start().await;
     assert_eq!(fixture.send_strike().await.statuscode, ReplyStatus::Ok);
     fixture.disk.fill();
@@ -228,11 +261,12 @@ async fn full_disk_with_fail_closed_audit_refuses_all_changes() {
     assert_eq!(last.statuscode, ReplyStatus::Ok, "{}", last.statusmsg);
     fixture.effects();
     assert!(node.is_running(), "{}", node.log());
+    (fixture, node)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn daemon_starts_on_a_full_disk_and_reports_refusals() {
-    let fixture = DiskFixture::new("").await;
+    let fixture = DiskFixture::new(UNRECORDED).await;
     let mut node = fixture.start().await;
     assert_eq!(fixture.send_strike().await.statuscode, ReplyStatus::Ok);
     let captured = fixture.base.captured();
