@@ -38,6 +38,7 @@ use crate::node_state::NodeStateStore;
 use crate::policy;
 use crate::renewal;
 use crate::seen::{SeenError, SeenRequests};
+use crate::sent_replies::SentReplies;
 use crate::shared::SharedValue;
 
 /// The node's renewed token, in the state directory.
@@ -177,6 +178,7 @@ pub fn assemble_daemon(
         data_sources: plugins.data_sources.into(),
         seen: SeenRequests::open(&state.join("seen"), clock.now(), ran_before)?,
         begun: BegunRequests::open(&state.join("begun"), clock.now()),
+        sent_replies: SentReplies::default(),
         skew: duration_millis(config.requests.skew),
         plain_secrets: config.requests.plain_secrets,
         config: Some(config.clone()),

@@ -6,7 +6,7 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use muster_api::system::System;
 use muster_api::{
@@ -43,6 +43,7 @@ use crate::metrics::request_metrics::RequestMetrics;
 use crate::node_state::NodeStateStore;
 use crate::renewal::{self, NodeTokenRenewalError};
 use crate::seen::SeenRequests;
+use crate::sent_replies::SentReplies;
 use crate::shared::SharedValue;
 use crate::trust_sync::TrustFreshness;
 
@@ -90,6 +91,8 @@ pub struct CoreParts {
     pub seen: SeenRequests,
     /// The requests that have begun and are not answered.
     pub begun: BegunRequests,
+    /// Replies that a repeated request gets again.
+    pub sent_replies: SentReplies,
     /// The audit log.
     pub audit: Arc<AuditLog>,
     /// The tolerated clock difference, in milliseconds.
@@ -183,6 +186,7 @@ impl DaemonCore {
             system: Arc::clone(&self.system),
             seen: SeenRequests::in_memory(),
             begun: BegunRequests::disabled(),
+            sent_replies: SentReplies::default(),
             audit: Arc::clone(&self.audit),
             skew: self.skew,
             authority: self.authority,
@@ -252,6 +256,7 @@ impl DaemonCore {
     /// Forgets expired requests. Every new request does this too; call it for an idle node.
     pub fn forget_expired(&self) {
         self.seen.forget_expired(self.clock.now());
+        self.sent_replies.drop_old(Instant::now());
     }
 
     /// The current values of the counters.

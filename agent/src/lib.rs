@@ -55,6 +55,7 @@ pub mod registration;
 pub mod renewal;
 pub mod restart;
 pub mod seen;
+pub mod sent_replies;
 mod services;
 pub mod shared;
 mod signals;

@@ -386,7 +386,9 @@ impl DaemonSupervisor {
         if replaces_policies {
             tracing::info!("reloaded policies, facts, classes and external agents");
         } else {
-            tracing::error!("reloaded facts, classes and external agents; the policies have an error and stay as they were");
+            tracing::error!(
+                "reloaded facts, classes and external agents; the policies have an error and stay as they were"
+            );
         }
         notify_systemd(&[NotifyState::Ready]);
     }

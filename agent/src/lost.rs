@@ -1,7 +1,7 @@
 //! Answers the requests that an earlier daemon had begun and not answered: with the result of work that outlived it, or that they are lost.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use muster_api::base::{format_duration, unix_millis_now};
 use muster_bus::Bus;
@@ -14,6 +14,7 @@ use crate::begun::BegunRequest;
 use crate::core::DaemonCore;
 use crate::daemon::send_begun_reply;
 use crate::pipeline::{build_late_reply, record_lost};
+use crate::sent_replies::SentReply;
 
 /// Answers these requests of an earlier daemon. Returns when the last one is answered. Work in other processes has no time limit.
 pub(crate) async fn answer_left_requests(
@@ -53,7 +54,12 @@ async fn answer_request(
     );
     record_lost(&core, &begun, &outcome);
     match build_late_reply(&core, &begun, &outcome, bus.max_payload()) {
-        Some(reply) => send_begun_reply(&core, &bus, reply).await,
+        Some(reply) => {
+            let (subject, payload) = (reply.subject.clone(), reply.payload.clone());
+            let sent = SentReply { subject, payload };
+            core.sent_replies.keep(id, sent, begun.changes, Instant::now());
+            send_begun_reply(&core, &bus, reply).await;
+        }
         None => core.begun.end(id),
     }
     packages.forget_work(id).await;

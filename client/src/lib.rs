@@ -44,6 +44,7 @@ mod progress;
 mod reply_collector;
 mod reply_listener;
 mod request_delivery;
+mod request_repetition;
 mod request_sender;
 mod request_window;
 mod rollout;

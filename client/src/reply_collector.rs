@@ -152,7 +152,8 @@ impl ReplyCollector<'_> {
             if self.outstanding_count() == 0 {
                 break;
             }
-            let wakes_at = self.sender.wakes_at();
+            self.repeat_requests().await;
+            let wakes_at = self.sender.wakes_at().or_else(|| self.repeats_at());
             let deadline = wakes_at.unwrap_or_else(|| self.ends_at());
             let next = match tokio::time::timeout_at(deadline, replies.next()).await {
                 Ok(next) => next,
@@ -164,6 +165,19 @@ impl ReplyCollector<'_> {
             self.handle_messages(messages, &mut replies, events).await;
         }
         let _ = events.send(CallEvent::Finished(Box::new(self.into_stats()))).await;
+    }
+
+    /// When silent nodes are asked again; `None` if the call ends before.
+    fn repeats_at(&self) -> Option<Instant> {
+        self.sender.repeats_at().filter(|at| *at < self.ends_at())
+    }
+
+    /// Asks silent nodes again: the request or the reply may be lost with a connection of the caller, a server or the node.
+    async fn repeat_requests(&mut self) {
+        if self.sender.repeats_at().is_some_and(|at| at <= Instant::now()) {
+            // A connection that is lost now is there again at a later repetition.
+            let _ = self.sender.repeat(&self.awaited).await;
+        }
     }
 
     /// Sends what the window permits. Stops if the receiver of the events was dropped.
@@ -327,7 +341,7 @@ impl ReplyCollector<'_> {
             self.no_responders |= reply_subject == self.reply_address.of_broadcast();
             return;
         };
-        if self.sender.record_unserved(&node) {
+        if self.sender.record_unserved(&node) || self.sender.was_repeated(&node) {
             return;
         }
         self.sender.record_answer(&node);
@@ -424,8 +438,10 @@ impl ReplyCollector<'_> {
         stats.missing.extend(self.awaited);
         stats.missing.extend(stats.absent.iter().cloned());
         stats.missing.extend(stats.unsent.iter().cloned());
+        // A lost message matters only if a reply may be missing.
+        let is_complete = stats.expected.is_some() && stats.missing.is_empty();
         let disturbance = self.client.bus.disturbed_since(self.connection_mark);
-        stats.incomplete = disturbance.or(stats.incomplete);
+        stats.incomplete = disturbance.or(stats.incomplete).filter(|_| !is_complete);
         let end = self.last.unwrap_or_else(Instant::now);
         stats.waiting = end.saturating_duration_since(self.published);
         stats

@@ -23,6 +23,7 @@ use crate::outgoing_request::{
     OutgoingRequest, RequestBuilder, RequestPublication, nodes_per_request,
 };
 use crate::request_delivery::RequestDelivery;
+use crate::request_repetition::RequestRepetition;
 use crate::request_window::RequestWindow;
 use crate::stats::CallStats;
 
@@ -62,6 +63,7 @@ pub(crate) struct RequestSender<'a> {
     overdue: BTreeSet<Identity>,
     /// The node for each reply subject.
     nodes_by_reply_subject: HashMap<String, Identity>,
+    repetition: RequestRepetition,
 }
 
 impl<'a> RequestSender<'a> {
@@ -94,7 +96,31 @@ impl<'a> RequestSender<'a> {
             sent: VecDeque::new(),
             overdue: BTreeSet::new(),
             nodes_by_reply_subject: HashMap::new(),
+            repetition: RequestRepetition::new(call, now),
         }
+    }
+
+    /// When silent nodes are sent the request again.
+    pub(crate) fn repeats_at(&self) -> Option<Instant> {
+        self.repetition.due_at()
+    }
+
+    /// Sends these nodes the request again, as it was, if that is due. A node that has executed it only repeats its reply.
+    pub(crate) async fn repeat(&mut self, silent: &BTreeSet<Identity>) -> Result<()> {
+        let RpcCall { agent, action, .. } = self.call;
+        for (sealed, nodes) in self.repetition.take_due(silent, Instant::now()) {
+            for node in nodes {
+                let subject = subject::node_request(&self.client.collective, agent, action, &node);
+                let reply_to = self.reply_address.of_node(&node);
+                self.client.bus.publish_with_reply(&subject, &reply_to, sealed.clone()).await?;
+            }
+        }
+        Ok(self.client.bus.flush().await?)
+    }
+
+    /// Whether the node was sent the request more than once: it may be executing it, also if it is not connected now.
+    pub(crate) fn was_repeated(&self, node: &Identity) -> bool {
+        self.repetition.includes(node)
     }
 
     /// Sends the broadcast, or the first requests to known nodes.
@@ -142,6 +168,7 @@ impl<'a> RequestSender<'a> {
             let target = RequestTarget::Nodes(nodes.iter().cloned().collect());
             // After an error it is unknown which of these nodes got it, so they do not count as unsent.
             let request = self.sign_request(target, stats)?;
+            self.repetition.keep(&request.sealed, &nodes);
             match self.delivery.store_request(self.client, &request.sealed).await {
                 Some(reference) => self.send_references(request, &reference, stats).await?,
                 None => self.send_whole(request).await?,

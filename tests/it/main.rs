@@ -40,6 +40,7 @@ mod lifecycle;
 mod listen;
 mod long;
 mod long_actions;
+mod lost_replies;
 mod machines;
 mod misbehaving_actions;
 mod monitoring;

@@ -14,6 +14,7 @@ use muster_agent::facts::{FactSources, FactStore};
 use muster_agent::node_state::NodeStateStore;
 use muster_agent::policy;
 use muster_agent::seen::SeenRequests;
+use muster_agent::sent_replies::SentReplies;
 use muster_agent::shared::SharedValue;
 use muster_agent::{agents, assemble};
 use muster_api::system::real::RealSystem;
@@ -237,6 +238,7 @@ fn build_core(
         system: Arc::new(RealSystem::new(path("root"))),
         seen: SeenRequests::open(&path("seen"), now, false).unwrap(),
         begun: BegunRequests::open(&path("begun"), now),
+        sent_replies: SentReplies::default(),
         audit: Arc::new(AuditLog::open(audit).unwrap()),
         skew: muster_wire::fresh::CLOCK_SKEW_MILLIS,
         authority: setup.authority,

@@ -89,11 +89,7 @@ impl EventAddress {
 }
 
 /// The beginning of the subjects of all requests for an action.
-pub fn requests_of(
-    collective: &SubjectName,
-    agent: &SubjectName,
-    action: &SubjectName,
-) -> String {
+pub fn requests_of(collective: &SubjectName, agent: &SubjectName, action: &SubjectName) -> String {
     format!("{collective}.{agent}.{action}.")
 }
 

@@ -5,12 +5,15 @@ use muster_wire::trace::StageName;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::{AcceptedRequest, VerifiedRequest};
+use crate::sent_replies::SentReply;
 
 /// A request ends before its action.
 #[derive(Debug)]
 pub(crate) enum RequestRejection {
     /// No reply is sent; the message is counted.
     Silent,
+    /// The caller gets the reply that it was sent before.
+    Repeated(SentReply),
     /// The caller gets a refusal.
     Refused(Box<RefusedRequest>),
 }

@@ -165,8 +165,7 @@ fn denied_rejection(
     core.counters.denied.increment();
     let request = &accepted.verified.request;
     let caller = PolicyPrincipal::from_verified(&accepted.verified.caller);
-    let cause =
-        if muster_policy::is_fault(&rule) { ", because a policy has an error" } else { "" };
+    let cause = if muster_policy::is_fault(&rule) { ", because a policy has an error" } else { "" };
     let message = format!(
         "{caller} is not allowed to call {} {} on this node{cause}: {rule}",
         request.agent, request.action

@@ -1,5 +1,7 @@
 //! Stage 3: rejects requests that are too old, dated in the future, or seen before.
 
+use std::time::Instant;
+
 use muster_wire::Millis;
 use muster_wire::fresh::{self, InsertionOutcome, StaleRequest};
 use muster_wire::limits;
@@ -10,7 +12,7 @@ use muster_wire::trace::StageName;
 use super::{RequestRejection, VerifiedRequest};
 use crate::core::DaemonCore;
 
-/// Checks the age and stores the request. A replayed message gets no reply; a caller whose clock is wrong gets one refusal.
+/// Checks the age and stores the request. A replayed message is not executed; its caller gets the reply that it was sent before. A caller whose clock is wrong gets one refusal.
 pub(super) fn check_freshness(
     core: &DaemonCore,
     mut verified: VerifiedRequest,
@@ -32,6 +34,12 @@ pub(super) fn check_freshness(
     match insertion {
         Ok(InsertionOutcome::Seen) => {
             core.counters.replayed.increment();
+            // The request of a turn may be one of another scheduler, which is told that the turn has begun.
+            if verified.schedule.is_none()
+                && let Some(reply) = core.sent_replies.repeat(verified.work_id(), Instant::now())
+            {
+                return Err(RequestRejection::Repeated(reply));
+            }
             core.request_metrics.record_refusal(StageName::Fresh, "replayed");
             core.audit.count_refusal("replayed", Some(request.caller.as_str()));
             return Err(refuse_replayed(verified));
@@ -58,7 +66,7 @@ pub(super) fn check_freshness(
     Ok(verified)
 }
 
-/// A replayed message gets no reply. A scheduler gets the reply that the turn has begun: the one before it may have sent the request.
+/// A replayed message gets no further reply than the one before, if the node still has it. A scheduler gets the reply that the turn has begun: the one before it may have sent the request.
 fn refuse_replayed(verified: VerifiedRequest) -> RequestRejection {
     if verified.schedule.is_none() {
         return RequestRejection::Silent;

@@ -37,7 +37,9 @@ pub(super) fn match_target(
     let request = match &checked {
         Ok(verified) => &verified.request,
         Err(RequestRejection::Refused(refused)) => &refused.verified.request,
-        Err(RequestRejection::Silent) => return checked.map(TargetMatch::Targeted),
+        Err(RequestRejection::Silent | RequestRejection::Repeated(_)) => {
+            return checked.map(TargetMatch::Targeted);
+        }
     };
     if !names_this_node(core, request) {
         return Err(not_targeted(core));

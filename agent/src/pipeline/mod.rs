@@ -50,6 +50,7 @@ use crate::begun::BegunRequest;
 use crate::core::DaemonCore;
 use crate::lookup::RequestLookups;
 use crate::metrics::request_metrics::KnownAction;
+use crate::sent_replies::SentReply;
 pub use admission::{PendingAdmission, RequestAdmission};
 use admission::{PendingCheck, RefusedRequest, RequestRejection};
 pub(crate) use audit::record_lost;
@@ -254,11 +255,16 @@ fn validate_request(
 fn reject_request(core: &DaemonCore, rejection: RequestRejection) -> Option<OutgoingReply> {
     match rejection {
         RequestRejection::Silent => None,
+        RequestRejection::Repeated(SentReply { subject, payload }) => {
+            Some(OutgoingReply { subject, payload, begun: None })
+        }
         RequestRejection::Refused(mut refused) => {
             count_refusal(core, &refused);
             audit::record_refusal(core, &refused);
             refused.verified.timer.end_stage(StageName::Audit);
-            reply::build_refusal(core, &refused)
+            let reply = reply::build_refusal(core, &refused);
+            keep_reply(core, &refused.verified, reply.as_ref(), false);
+            reply
         }
     }
 }
@@ -345,7 +351,23 @@ fn finish_request(
     count_outcome(core, accepted, outcome);
     audit::record_end(core, accepted, outcome, started);
     accepted.verified.timer.end_stage(StageName::Audit);
-    reply::build_reply(core, &accepted.verified, outcome, (progress, bus.max_payload()))
+    let reply =
+        reply::build_reply(core, &accepted.verified, outcome, (progress, bus.max_payload()));
+    keep_reply(core, &accepted.verified, reply.as_ref(), !accepted.read_only);
+    reply
+}
+
+/// Keeps the reply for the case that its caller misses it and repeats the request.
+fn keep_reply(
+    core: &DaemonCore,
+    verified: &VerifiedRequest,
+    reply: Option<&OutgoingReply>,
+    is_change: bool,
+) {
+    if let Some(OutgoingReply { subject, payload, .. }) = reply {
+        let reply = SentReply { subject: subject.clone(), payload: payload.clone() };
+        core.sent_replies.keep(verified.work_id(), reply, is_change, Instant::now());
+    }
 }
 
 /// Counts the outcome of an accepted request, and logs it at debug level.

@@ -114,7 +114,7 @@ pub(super) fn end_stage<T: HasStageTimer>(
                 refused.stage = Some(stage);
             }
         }
-        Err(RequestRejection::Silent) => {}
+        Err(RequestRejection::Silent | RequestRejection::Repeated(_)) => {}
     }
     result
 }

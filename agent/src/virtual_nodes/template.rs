@@ -28,6 +28,7 @@ use crate::core::{CoreParts, DaemonCore, PolicyOptions};
 use crate::facts::{FactSources, FactStore};
 use crate::node_state::NodeStateStore;
 use crate::seen::SeenRequests;
+use crate::sent_replies::SentReplies;
 use crate::shared::SharedValue;
 
 /// The shared parts.
@@ -94,6 +95,7 @@ impl NodeTemplate {
             system: Arc::new(new_machine(&node.name)),
             seen: SeenRequests::in_memory(),
             begun: BegunRequests::disabled(),
+            sent_replies: SentReplies::disabled(),
             audit,
             skew: muster_wire::fresh::CLOCK_SKEW_MILLIS,
             authority: PolicyOptions::default(),

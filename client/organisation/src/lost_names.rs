@@ -62,8 +62,7 @@ async fn add_tokens_of_records(
         let value = entry.value.as_deref().unwrap_or_default();
         let Ok(envelope) = Envelope::decode(EnvelopeKind::Record, value) else { continue };
         let Some(found) = token_record(trust, &entry.key, envelope.token(), now) else { continue };
-        let is_newer =
-            nodes.get(&found.name).is_none_or(|known| known.issued_at < found.issued_at);
+        let is_newer = nodes.get(&found.name).is_none_or(|known| known.issued_at < found.issued_at);
         if is_newer {
             nodes.insert(found.name.clone(), found);
         }

@@ -15,7 +15,6 @@ use muster_wire::token::head::AccountHead;
 use serde::Deserialize;
 
 use crate::older_copy::OlderCopyError;
-use crate::store_declaration::{StoreChange, StoreOptions};
 use crate::{AccountRealm, MAX_FILE_BYTES, Organisation, OrganisationError, PrincipalKind};
 use muster_secret::files;
 
@@ -130,21 +129,8 @@ impl Organisation {
         Ok(())
     }
 
-    /// Writes the fleet's account token to its trust bucket, which nodes and callers read when they connect and watch for changes. Creates the stores if
-    /// they are missing, and returns what was created.
-    pub async fn publish_account(&self, now: Millis) -> Result<Vec<StoreChange>, PushError> {
-        match self.write_account(now).await {
-            Err(PushError::Stores(BucketError::Missing(_))) => {
-                let created = self.declare_stores(StoreOptions::default(), now).await?;
-                self.write_account(now).await?;
-                Ok(created)
-            }
-            written => written.map(|()| Vec::new()),
-        }
-    }
-
     /// Writes the token before the head, so a head always refers to an existing token.
-    async fn write_account(&self, now: Millis) -> Result<(), PushError> {
+    pub(crate) async fn write_account(&self, now: Millis) -> Result<(), PushError> {
         let trust = self.fleet_trust()?;
         let head = AccountHead::of_trust(&trust).to_json().map_err(|error| {
             OrganisationError::Format("the head of the account token", error.into())

@@ -6,7 +6,7 @@
 
 use std::path::PathBuf;
 
-use muster_bus::{BucketDeclaration, BucketReplicas, BucketSettingChange};
+use muster_bus::{BucketDeclaration, BucketError, BucketReplicas, BucketSettingChange};
 use muster_secret::files;
 use muster_wire::Millis;
 use muster_wire::stores::{self, BucketDefinition};
@@ -98,6 +98,19 @@ impl Organisation {
         Ok(changes)
     }
 
+    /// Writes the fleet's account token to its trust bucket, which nodes and callers read when they connect and watch for changes. Creates the stores if
+    /// they are missing, and returns what was created.
+    pub async fn publish_account(&self, now: Millis) -> Result<Vec<StoreChange>, PushError> {
+        match self.write_account(now).await {
+            Err(PushError::Stores(BucketError::Missing(_))) => {
+                let created = self.declare_stores(StoreOptions::default(), now).await?;
+                self.write_account(now).await?;
+                Ok(created)
+            }
+            written => written.map(|()| Vec::new()),
+        }
+    }
+
     /// The names of the stores that were declared, one per line.
     fn declared_stores(&self) -> Result<String, OrganisationError> {
         match files::read_text(&self.declared_file(), MAX_FILE_BYTES) {
@@ -120,12 +133,16 @@ fn find_holder<'a>(
 ) -> Result<Option<&'a str>, PushError> {
     let missing = servers.cluster_size.saturating_sub(servers.answered);
     match servers.holders.get(&stores::stream_name(store.name)).map_or(&[][..], Vec::as_slice) {
-        _ if missing > 0 && options.missing < MissingStores::CreateAll => Err(PushError::SilentServers {
-            store: store.name,
-            missing,
-            servers: servers.cluster_size,
-        }),
-        [] if is_declared && options.missing < MissingStores::CreateLost => Err(PushError::LostStore(store.name)),
+        _ if missing > 0 && options.missing < MissingStores::CreateAll => {
+            Err(PushError::SilentServers {
+                store: store.name,
+                missing,
+                servers: servers.cluster_size,
+            })
+        }
+        [] if is_declared && options.missing < MissingStores::CreateLost => {
+            Err(PushError::LostStore(store.name))
+        }
         [] => Ok(None),
         [server] => Ok(Some(server)),
         several => Err(PushError::SeveralHolders(store.name, several.join(", "))),

@@ -10,7 +10,9 @@ use crate::cli::ping::PingArgs;
 use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
 use crate::printer::PrintError;
 use crate::progress::ProgressReporter;
-use crate::render::ping::{PingDenial, PingDocument, PingReply, render_ping_graph, render_ping_statistics};
+use crate::render::ping::{
+    PingDenial, PingDocument, PingReply, render_ping_graph, render_ping_statistics,
+};
 use crate::render::trace::RequestTrace;
 
 /// Runs the command. Prints each reply as it arrives.

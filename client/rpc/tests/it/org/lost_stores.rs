@@ -22,7 +22,9 @@ async fn push_creates_lost_stores_only_if_asked() {
         let refused = world.rpc(command);
         let text = talk(&refused);
         assert_eq!(refused.status.code(), Some(1), "{command:?}: {text}");
-        assert!(text.contains("the broker has lost the store ") && text.contains("--create-missing"));
+        assert!(
+            text.contains("the broker has lost the store ") && text.contains("--create-missing")
+        );
         assert!(!text.contains("created the store"), "{command:?}: {text}");
     }
     let created = talk(&world.rpc(&["org", "push", "--create-missing"]));

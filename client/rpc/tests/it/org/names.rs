@@ -321,8 +321,7 @@ fn enrolled_machine(fleet: &Fleet, name: &str, issued_at: u64) -> UserCredential
 async fn put_record(fleet: &Fleet, node: &UserCredentials, signer: &UserCredentials) {
     let name = &node.claims().name;
     let signer = Signer::new(signer.clone()).unwrap();
-    let record =
-        sign_envelope(EnvelopeKind::Record, &json!({"sender": name}), &signer).unwrap();
+    let record = sign_envelope(EnvelopeKind::Record, &json!({"sender": name}), &signer).unwrap();
     let bus = fleet.broker.connect_as(&fleet.world, node).await.unwrap();
     bus.bucket(NODES_BUCKET.name).put(name, record.into()).await.unwrap();
 }
