@@ -55,17 +55,17 @@ end.")]
   rpc broker backup /srv/backup/muster-$(date +%F).jsonl
   rpc broker restore /srv/backup/muster-2026-11-28.jsonl
 
-The servers keep running. Only the owner can read the file, which is replaced if it
-exists. It does not contain the organisation's directory, which needs a backup of
-its own.")]
+The servers keep running. Only the owner can read the file, which is replaced
+if it exists. It does not contain the organisation's directory, which needs a
+backup of its own.")]
     Backup(BrokerBackupArgs),
     /// Write the keys of a backup into the broker's stores, if the stores never had them
     #[command(after_help = "Examples:
   rpc broker restore /srv/backup/muster-2026-11-28.jsonl && rpc org push
 
-The broker may be another one than that of the backup, with more or fewer servers.
-Creates missing stores. Keys that were written or removed since the backup stay as
-they are.")]
+The broker may be another one than that of the backup, with more or fewer
+servers. Creates missing stores. Keys that were written or removed since the
+backup stay as they are.")]
     Restore(BrokerRestoreArgs),
     /// Execute nats-server with the organisation's configuration
     #[command(after_help = "Examples:

@@ -36,9 +36,14 @@ pub async fn run(args: &OrgPushArgs, cx: CommandContext<'_>) -> CommandResult {
         )),
     }
     warn_of_services(organisation, printer)?;
-    let published = publish_account(organisation, printer).await?;
-    if declared.is_ok() || published != CommandExitCode::Passed {
-        return Ok(published);
+    let published = organisation.publish_account(unix_millis_now()).await;
+    let is_same_error = matches!((&declared, &published), (Err(declared), Err(published))
+        if error_chain(declared) == error_chain(published));
+    if !is_same_error {
+        let published = report_published(published, printer);
+        if declared.is_ok() || published != CommandExitCode::Passed {
+            return Ok(published);
+        }
     }
     printer.print_hint("run `rpc org push` until it ends with code 0");
     Ok(CommandExitCode::Local)
@@ -177,10 +182,17 @@ pub(super) async fn publish_account(
     organisation: &Organisation,
     printer: &OutputPrinter,
 ) -> CommandResult {
-    let error = match organisation.publish_account(unix_millis_now()).await {
+    Ok(report_published(organisation.publish_account(unix_millis_now()).await, printer))
+}
+
+fn report_published(
+    published: Result<Vec<StoreChange>, PushError>,
+    printer: &OutputPrinter,
+) -> CommandExitCode {
+    let error = match published {
         Ok(created) => {
             print_store_changes(&created, printer);
-            return Ok(CommandExitCode::Passed);
+            return CommandExitCode::Passed;
         }
         Err(error) => error,
     };
@@ -189,7 +201,7 @@ pub(super) async fn publish_account(
         error_chain(&error)
     ));
     printer.print_hint("run `rpc org push` until it ends with code 0; the broker needs JetStream");
-    Ok(CommandExitCode::Local)
+    CommandExitCode::Local
 }
 
 /// Adds the role of leaf nodes to the account token if it is missing, and pushes it. If the broker cannot be reached, a later push does so.
