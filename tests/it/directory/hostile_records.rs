@@ -259,7 +259,7 @@ mod long {
         let mut first = fleet.start_directory(NAMES[1], "directory1");
         let node = fleet.start_node(NAMES[0], r#"{"tier": "test"}"#, "");
         fleet.await_present(&NAMES[..2]).await;
-        let attacker = fleet.organisation.unrestricted_user("old");
+        let attacker = fleet.organisation.administrator();
         let bus = connect(&fleet.server, &attacker).await;
         let bucket = bus.bucket(NODES_BUCKET.name);
         let delete_bucket = async || {
