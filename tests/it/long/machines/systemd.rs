@@ -87,9 +87,9 @@ async fn security_scores_on_a_machine_are_those_of_the_guide() {
 async fn journal_has_priorities_and_one_time() {
     let Some(nodes) = MachineNodes::start(1, NodeOptions::default()).await else { return };
     let machines = &nodes.machines;
-    // A line of each of two levels: a policy that cannot be read, and a reload.
+    // A policy with an error: systemd's reload fails, and names it in the journal.
     machines
-        .sh("m1", "echo 'no policy' >/etc/muster/policies/shell.policy; systemctl reload rpcd")
+        .sh("m1", "echo 'no policy' >/etc/muster/policies/shell.policy; ! systemctl reload rpcd")
         .await;
     let entries = machines.sh("m1", "journalctl --unit=rpcd --output=json --no-pager").await;
     let entries: Vec<serde_json::Value> =
@@ -102,6 +102,7 @@ async fn journal_has_priorities_and_one_time() {
         *own.iter().find(has_text).unwrap_or_else(|| panic!("{text}: {own:#?}"))
     };
     assert_eq!(find("ready")["PRIORITY"], "6");
+    assert_eq!(find("shell.policy:1:1: ")["PRIORITY"], "3");
     let priorities: Vec<_> = own.iter().filter_map(|entry| entry["PRIORITY"].as_str()).collect();
     assert!(priorities.iter().any(|priority| ["3", "4"].contains(priority)), "{own:#?}");
     for entry in own {
