@@ -34,11 +34,8 @@ pub(super) fn check_freshness(
     match insertion {
         Ok(InsertionOutcome::Seen) => {
             core.counters.replayed.increment();
-            // The request of a turn may be one of another scheduler, which is told that the turn has begun.
-            if verified.schedule.is_none()
-                && let Some(reply) = core.sent_replies.repeat(verified.work_id(), Instant::now())
-            {
-                return Err(RequestRejection::Repeated(reply));
+            if let Some(repetition) = accept_repetition(core, &verified) {
+                return Err(repetition);
             }
             core.request_metrics.record_refusal(StageName::Fresh, "replayed");
             core.audit.count_refusal("replayed", Some(request.caller.as_str()));
@@ -64,6 +61,17 @@ pub(super) fn check_freshness(
         return Err(refuse_forgotten(core, verified, now));
     }
     Ok(verified)
+}
+
+/// A caller without a reply repeats its request: it gets the reply again, and nothing while the request runs. The request of a turn may be one of another
+/// scheduler, which is told that the turn has begun.
+fn accept_repetition(core: &DaemonCore, verified: &VerifiedRequest) -> Option<RequestRejection> {
+    if verified.schedule.is_some() {
+        return None;
+    }
+    let work = verified.work_id();
+    let reply = core.sent_replies.repeat(work, Instant::now()).map(RequestRejection::Repeated);
+    reply.or_else(|| core.running.includes(work).then_some(RequestRejection::Silent))
 }
 
 /// A replayed message gets no further reply than the one before, if the node still has it. A scheduler gets the reply that the turn has begun: the one before it may have sent the request.

@@ -54,6 +54,11 @@ impl RunningRequests {
         self.lock_entries().len()
     }
 
+    /// Whether the request with this work id is running.
+    pub fn includes(&self, work: Uuid) -> bool {
+        self.lock_entries().contains_key(&work)
+    }
+
     /// Cancels the requests with this id; with `of`, only those of that user. Returns one of them and whether it was cancelled; `None` if none is listed.
     pub fn cancel_request(
         &self,
