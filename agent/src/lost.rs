@@ -14,7 +14,6 @@ use crate::begun::BegunRequest;
 use crate::core::DaemonCore;
 use crate::daemon::send_begun_reply;
 use crate::pipeline::{build_late_reply, record_lost};
-use crate::sent_replies::SentReply;
 
 /// Answers these requests of an earlier daemon. Returns when the last one is answered. Work in other processes has no time limit.
 pub(crate) async fn answer_left_requests(
@@ -55,9 +54,7 @@ async fn answer_request(
     record_lost(&core, &begun, &outcome);
     match build_late_reply(&core, &begun, &outcome, bus.max_payload()) {
         Some(reply) => {
-            let (subject, payload) = (reply.subject.clone(), reply.payload.clone());
-            let sent = SentReply { subject, payload };
-            core.sent_replies.keep(id, sent, begun.changes, Instant::now());
+            core.sent_replies.keep(id, reply.to_sent(), begun.changes, Instant::now());
             send_begun_reply(&core, &bus, reply).await;
         }
         None => core.begun.end(id),

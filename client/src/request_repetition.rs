@@ -1,7 +1,8 @@
-//! Which nodes are sent a request again, and when. A request, or its reply, is lost if the caller, a server or the node is cut off meanwhile; nobody reports it.
+//! Selects the nodes to which a request is sent again, and the time. A lost connection of the caller, a server or the node can lose the request or the reply
+//! without an error.
 //!
-//! The message is the same, so a node executes it once: if it has replied, it repeats the reply; if the request never arrived and its time to live is over, it
-//! says so. Sends nothing.
+//! The message is the same, so a node executes it once. A node that has replied sends its reply again. A node that gets the request too late replies `expired`.
+//! This file sends no messages.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -12,7 +12,8 @@ use muster_wire::trace::StageName;
 use super::{RequestRejection, VerifiedRequest};
 use crate::core::DaemonCore;
 
-/// Checks the age and stores the request. A replayed message is not executed; its caller gets the reply that it was sent before. A caller whose clock is wrong gets one refusal.
+/// Checks the age and stores the request. A request that was seen before is not executed; see [`accept_repetition`]. A caller whose clock is wrong gets one
+/// refusal.
 pub(super) fn check_freshness(
     core: &DaemonCore,
     mut verified: VerifiedRequest,
@@ -63,8 +64,8 @@ pub(super) fn check_freshness(
     Ok(verified)
 }
 
-/// A caller without a reply repeats its request: it gets the reply again, and nothing while the request runs. The request of a turn may be one of another
-/// scheduler, which is told that the turn has begun.
+/// The result of a repeated request: the earlier reply, or no reply while the request runs. `None` for a replay. Requests of schedules are excluded, because two
+/// schedulers can send the request of one turn.
 fn accept_repetition(core: &DaemonCore, verified: &VerifiedRequest) -> Option<RequestRejection> {
     if verified.schedule.is_some() {
         return None;
@@ -74,7 +75,7 @@ fn accept_repetition(core: &DaemonCore, verified: &VerifiedRequest) -> Option<Re
     reply.or_else(|| core.running.includes(work).then_some(RequestRejection::Silent))
 }
 
-/// A replayed message gets no further reply than the one before, if the node still has it. A scheduler gets the reply that the turn has begun: the one before it may have sent the request.
+/// A replay gets no reply. A scheduler gets the reply that the turn has begun: another scheduler may have sent its request.
 fn refuse_replayed(verified: VerifiedRequest) -> RequestRejection {
     if verified.schedule.is_none() {
         return RequestRejection::Silent;

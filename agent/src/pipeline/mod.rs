@@ -126,6 +126,13 @@ pub struct OutgoingReply {
     pub begun: Option<Uuid>,
 }
 
+impl OutgoingReply {
+    /// The reply as it is kept.
+    pub(crate) fn to_sent(&self) -> SentReply {
+        SentReply { subject: self.subject.clone(), payload: self.payload.clone() }
+    }
+}
+
 /// An unauthenticated message: it was counted, and no reply is sent.
 #[derive(Debug)]
 struct UnverifiedMessage;
@@ -309,7 +316,10 @@ async fn run_request(
         accepted.verified.timer.mark_refused();
         core.request_metrics.record_refusal(StageName::Audit, "");
         count_outcome(core, &accepted, &refused);
-        return reply::build_reply(core, &accepted.verified, &refused, (None, bus.max_payload()));
+        let reply =
+            reply::build_reply(core, &accepted.verified, &refused, (None, bus.max_payload()));
+        keep_reply(core, &accepted.verified, reply.as_ref(), false);
+        return reply;
     }
     core.begun.begin(accepted.to_begun_request(core.clock.now()));
     let ((outcome, started), progress) =
@@ -357,16 +367,15 @@ fn finish_request(
     reply
 }
 
-/// Keeps the reply for the case that its caller misses it and repeats the request.
+/// Keeps the reply, in case it is lost and its caller repeats the request.
 fn keep_reply(
     core: &DaemonCore,
     verified: &VerifiedRequest,
     reply: Option<&OutgoingReply>,
     is_change: bool,
 ) {
-    if let Some(OutgoingReply { subject, payload, .. }) = reply {
-        let reply = SentReply { subject: subject.clone(), payload: payload.clone() };
-        core.sent_replies.keep(verified.work_id(), reply, is_change, Instant::now());
+    if let Some(reply) = reply {
+        core.sent_replies.keep(verified.work_id(), reply.to_sent(), is_change, Instant::now());
     }
 }
 

@@ -246,7 +246,7 @@ fn find_problems(
     for store in &stores::ALL_BUCKETS {
         let name = stores::stream_name(store.name);
         if !names.contains(name.as_str()) {
-            problems.push(format!("stream {name} does not exist or no server that stores it answered; `rpc org push` creates missing streams"));
+            problems.push(format!("stream {name} does not exist or no server that stores it answered; run `rpc org push`: it creates new streams, and reports lost ones"));
         }
     }
     problems.extend(status.streams.iter().flat_map(|stream| stream_problems(stream, size)));

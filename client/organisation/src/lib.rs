@@ -9,6 +9,7 @@
 #![warn(missing_docs)]
 
 mod account;
+mod account_publication;
 mod administration_keys;
 mod authority;
 mod authority_rotation;

@@ -1,8 +1,8 @@
-//! Restores the names of enrolled machines that the register `PROVISION` has lost, with the store or with its content: without an entry, no token of theirs
-//! is renewed, and another machine can enrol under the name.
+//! Restores lost entries of enrolled machines in the register `PROVISION`. Without its entry, a machine gets no renewed token, and another machine can enrol
+//! with its name.
 //!
-//! The broker has tokens of these machines elsewhere: renewed ones in `TOKENS`, and those that are part of the nodes' signed records in `NODES`. Each is
-//! verified, so nobody can restore a name to a key that never had it, or to a revoked one.
+//! The sources are the tokens in `TOKENS` and in the signed records in `NODES`. Each token is verified: an entry always has the key of a valid token, which is
+//! not revoked.
 
 use muster_bus::Bus;
 use muster_enrol::NameEntry;

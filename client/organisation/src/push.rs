@@ -1,4 +1,4 @@
-//! Pushes a changed account token to the running broker, and publishes it to connected nodes and clients.
+//! Pushes changed account tokens to the running broker.
 //!
 //! The broker disconnects revoked principals as soon as it has the token.
 
@@ -11,7 +11,6 @@ use muster_wire::identity::Identity;
 use muster_wire::stores;
 use muster_wire::subject;
 use muster_wire::token::UserCredentials;
-use muster_wire::token::head::AccountHead;
 use serde::Deserialize;
 
 use crate::older_copy::OlderCopyError;
@@ -127,26 +126,6 @@ impl Organisation {
             bus.close().await?;
         }
         Ok(())
-    }
-
-    /// Writes the token before the head, so a head always refers to an existing token.
-    pub(crate) async fn write_account(&self, now: Millis) -> Result<(), PushError> {
-        let trust = self.fleet_trust()?;
-        let head = AccountHead::of_trust(&trust).to_json().map_err(|error| {
-            OrganisationError::Format("the head of the account token", error.into())
-        })?;
-        let bus = self.connect_administrator(now).await?;
-        let bucket = bus.bucket(stores::TRUST_BUCKET.name);
-        // Without JetStream the write fails, with the same error.
-        if let Ok(Some(entry)) = bucket.get_once(stores::TRUST_ACCOUNT_KEY).await
-            && let Some(stored) = entry.value
-        {
-            self.check_token(&trust, &String::from_utf8_lossy(&stored))?;
-        }
-        let token = Bytes::from(trust.account_token().to_owned());
-        bucket.put(stores::TRUST_ACCOUNT_KEY, token).await?;
-        bucket.put(stores::TRUST_HEAD_KEY, Bytes::from(head)).await?;
-        Ok(bus.close().await?)
     }
 
     /// Deletes the renewed tokens of these nodes and their entries in the bucket of run permits, so that they occupy no permit.

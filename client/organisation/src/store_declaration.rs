@@ -6,7 +6,7 @@
 
 use std::path::PathBuf;
 
-use muster_bus::{BucketDeclaration, BucketError, BucketReplicas, BucketSettingChange};
+use muster_bus::{BucketDeclaration, BucketReplicas, BucketSettingChange};
 use muster_secret::files;
 use muster_wire::Millis;
 use muster_wire::stores::{self, BucketDefinition};
@@ -96,19 +96,6 @@ impl Organisation {
         renewal::move_former_tokens(&self.fleet_trust()?, &bus, now).await?;
         bus.close().await?;
         Ok(changes)
-    }
-
-    /// Writes the fleet's account token to its trust bucket, which nodes and callers read when they connect and watch for changes. Creates the stores if
-    /// they are missing, and returns what was created.
-    pub async fn publish_account(&self, now: Millis) -> Result<Vec<StoreChange>, PushError> {
-        match self.write_account(now).await {
-            Err(PushError::Stores(BucketError::Missing(_))) => {
-                let created = self.declare_stores(StoreOptions::default(), now).await?;
-                self.write_account(now).await?;
-                Ok(created)
-            }
-            written => written.map(|()| Vec::new()),
-        }
     }
 
     /// The names of the stores that were declared, one per line.

@@ -116,7 +116,7 @@ fn refresh_scopes(organisation: &Organisation, printer: &OutputPrinter) -> Resul
     Ok(())
 }
 
-/// Restores lost names of enrolled machines, and says which. Such a loss has a cause that somebody should look for.
+/// Restores lost names of enrolled machines, and prints them as a warning: the loss has a cause, which the administrator must find.
 async fn restore_names(organisation: &Organisation, printer: &OutputPrinter) -> Result<()> {
     let restored = organisation.restore_names(unix_millis_now()).await?;
     if restored.is_empty() {

@@ -326,7 +326,7 @@ async fn put_record(fleet: &Fleet, node: &UserCredentials, signer: &UserCredenti
     bus.bucket(NODES_BUCKET.name).put(name, record.into()).await.unwrap();
 }
 
-/// The store of names was created anew: the machines would be renewed no more, and others could take their names.
+/// The store of names is empty. Without a restoration, the tokens of the machines expire, and other machines can enrol with their names.
 #[tokio::test]
 async fn push_restores_the_names_of_enrolled_machines() {
     let fleet = Fleet::new().await;
@@ -363,7 +363,7 @@ async fn push_restores_the_names_of_enrolled_machines() {
     }
     let again = talk(&fleet.world.rpc(&["org", "push"]));
     assert!(!again.contains("had lost"), "{again}");
-    // An entry that somebody removed from a register which is older than a day is not restored.
+    // The register is older than a day: a removed entry is not restored.
     let names = fleet.bus.bucket(PROVISION_BUCKET.name);
     names.put("issued", json!({"at": now(), "first": 1}).to_string().into()).await.unwrap();
     names.delete("name.web2.acme.net").await.unwrap();
