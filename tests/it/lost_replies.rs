@@ -124,6 +124,10 @@ async fn cut_off(side: Side, moment: Moment) {
             Moment::BeforeRequest => {
                 fleet.release();
                 published.notified().await;
+                if matches!(side, Side::Node) {
+                    // Otherwise the broker may drop the node's connection before it has the request, and report the node as absent.
+                    fleet.caller.bus.confirm_delivery().await.unwrap();
+                }
             }
             Moment::WhileRunning => {
                 fleet.await_begun().await;
