@@ -32,6 +32,7 @@ use crate::audit::{AuditLog, AuditRecord};
 use crate::begun::BegunRequests;
 use crate::classes::ClassStore;
 use crate::clock::WallClock;
+use crate::clone_watch::CloneWatch;
 use crate::config::Config;
 use crate::counters::MessageCounters;
 use crate::enrolment;
@@ -131,6 +132,8 @@ pub struct DaemonCore {
     pub(crate) directory: OnceLock<RunningDirectory>,
     /// The problems found while loading.
     pub health: HealthState,
+    /// Another daemon with the same name and key.
+    pub(crate) clones: CloneWatch,
     /// Cancelled when the daemon begins to stop or restart; running actions go on until the drain ends.
     pub leaving: CancellationToken,
     started: Millis,
@@ -162,6 +165,7 @@ impl DaemonCore {
             running: RunningRequests::default(),
             directory: OnceLock::new(),
             health: HealthState::default(),
+            clones: CloneWatch::new(started),
             leaving: CancellationToken::new(),
             started,
             parts,

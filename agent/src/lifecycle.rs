@@ -22,6 +22,7 @@ use crate::agents;
 use crate::assemble::{self, AssembleError, AssembledDaemon};
 use crate::broker_follow::FollowedBroker;
 use crate::check_tasks::CheckTasks;
+use crate::clone_watch::spawn_clone_watch;
 use crate::config::Config;
 use crate::core::DaemonCore;
 use crate::daemon::Daemon;
@@ -164,6 +165,7 @@ pub async fn run_until_signal(
     )));
     let sources = EventSources::new(&config.paths.state, engine_dir, checks, again);
     tasks.push(tokio::spawn(events::publish_node_events(Arc::clone(&core), sources, bus.clone())));
+    tasks.push(spawn_clone_watch(&core, &bus, config));
     tasks.push(tokio::spawn(NodeRegistration::of_daemon(&core, &bus, config).run()));
     tasks.push(tokio::spawn(presence.follow_connection(bus)));
     tasks.push(tokio::spawn(upkeep::release_startup_memory()));

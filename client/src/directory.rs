@@ -90,6 +90,8 @@ pub struct RegisteredNodes {
     pub nodes: BTreeSet<Identity>,
     /// Those that have sent no heartbeat for two intervals.
     pub missing: BTreeSet<Identity>,
+    /// Those under whose name two daemons run.
+    pub cloned: BTreeSet<Identity>,
     /// Number of further nodes that match and are left out, because they were not seen for long.
     pub stale: usize,
     /// How current the answer is.
@@ -184,6 +186,7 @@ impl Client {
             }
             found.nodes.extend(page.nodes.iter().filter_map(|name| Identity::parse(name).ok()));
             found.missing.extend(page.missing.iter().filter_map(|name| Identity::parse(name).ok()));
+            found.cloned.extend(page.cloned.iter().filter_map(|name| Identity::parse(name).ok()));
             found.stale = page.stale;
             found.freshness = page.freshness;
             let names = page.nodes.iter().map(String::as_str);

@@ -410,6 +410,9 @@ impl ReplyCollector<'_> {
         });
         let sender = received.reply.sender.clone();
         self.sender.record_answer(&sender);
+        if received.reply.cloned {
+            self.stats.cloned.insert(sender.clone());
+        }
         let first = self.answered.insert(sender.clone());
         let is_expected = first && (self.stats.expected.is_none() || self.awaited.remove(&sender));
         if !is_expected {

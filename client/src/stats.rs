@@ -26,6 +26,8 @@ pub struct CallStats {
     pub unsent: BTreeSet<Identity>,
     /// Nodes that replied without being expected.
     pub unexpected: BTreeSet<Identity>,
+    /// Nodes whose replies say that another daemon with their name and key runs.
+    pub cloned: BTreeSet<Identity>,
     /// Replies that failed verification.
     pub rejected: usize,
     /// Replies may have been lost: the counts may be too low.

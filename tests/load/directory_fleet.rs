@@ -186,6 +186,7 @@ fn registration_config() -> RegistrationConfig {
         volatile_facts: Vec::new(),
         excluded_facts: Vec::new(),
         hashed_facts: Vec::new(),
+        yield_to_older: false,
     }
 }
 

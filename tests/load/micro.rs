@@ -229,6 +229,7 @@ fn signed_reply(node: &Signer, name: &Identity, request: Uuid, now: Millis) -> V
         took: 0,
         stages: Vec::new(),
         progress: None,
+        cloned: false,
     };
     sign_envelope(EnvelopeKind::Reply, &reply, node).unwrap()
 }

@@ -42,6 +42,9 @@ pub struct Reply {
     /// Progress counters, if the request asked for streaming.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress: Option<ProgressCounts>,
+    /// Another daemon with the same name and key runs, as on a copy of the machine: the reply is that of one of them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub cloned: bool,
 }
 
 /// The body is not valid JSON of a reply.

@@ -105,6 +105,7 @@ pub(super) const CONFIG_KEYS: &[(&str, ConfigValueKind)] = &[
     ("registration.volatile_facts", ConfigValueKind::FactPatterns),
     ("registration.excluded_facts", ConfigValueKind::FactPatterns),
     ("registration.hashed_facts", ConfigValueKind::FactPatterns),
+    ("registration.yield_to_older", ConfigValueKind::Flag),
     ("drain.seconds", ConfigValueKind::Number(0, DAY_SECONDS)),
     ("provisioning.credentials", ConfigValueKind::OptionalPath),
     ("provisioning.account", ConfigValueKind::Path),

@@ -235,7 +235,7 @@ fn report_is_aligned_and_names_each_origin() {
     let config = Config::merge_files(Path::new("/e/rpcd.toml"), &around, &files).unwrap();
     let report = config.check_report();
     let lines: Vec<&str> = report.lines().collect();
-    assert_eq!(lines.len(), 53, "{report}");
+    assert_eq!(lines.len(), 54, "{report}");
     assert_eq!(
         lines[0].split_whitespace().collect::<Vec<_>>(),
         ["identity", "=", "\"n1\"", "#", "default"]

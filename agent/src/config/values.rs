@@ -256,6 +256,8 @@ pub struct RegistrationConfig {
     pub excluded_facts: Vec<String>,
     /// Facts of which only a hash is published.
     pub hashed_facts: Vec<String>,
+    /// Whether this daemon ignores requests while another one with the same name and key runs that was started earlier.
+    pub yield_to_older: bool,
 }
 
 /// Section `drain`.

@@ -39,6 +39,11 @@ pub(super) fn add_directory_metrics(page: &mut MetricsPage, directory: &RunningD
             counts.problems,
         ),
         (
+            "directory_cloned_nodes",
+            "Nodes under whose name two daemons with the same key run",
+            counts.cloned,
+        ),
+        (
             "directory_ready",
             "Whether the directory has read all records",
             usize::from(counts.is_ready),

@@ -244,8 +244,13 @@ fn add_health_metrics(page: &mut MetricsPage, context: &MetricsContext) {
         .add_sample(&[("level", "error")], count(FindingLevel::Error))
         .add_sample(&[("level", "warning")], count(FindingLevel::Warning));
     let ready = u64::from(context.unready_reasons(&findings).is_empty());
-    let help = "Whether /readyz reports ready";
-    add_plain_metrics(page, MetricKind::Gauge, [("ready", help, ready)]);
+    let cloned = u64::from(context.core.clones.is_cloned());
+    let cloned_help = "Whether another daemon with the name and key of this one is running";
+    add_plain_metrics(
+        page,
+        MetricKind::Gauge,
+        [("ready", "Whether /readyz reports ready", ready), ("cloned", cloned_help, cloned)],
+    );
 }
 
 fn add_tunnel_metrics(page: &mut MetricsPage, counts: TunnelCounts) {

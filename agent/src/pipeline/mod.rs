@@ -143,6 +143,9 @@ pub fn accept_message(
     incoming: &IncomingMessage,
 ) -> Result<RequestAdmission, Option<OutgoingReply>> {
     core.counters.total.increment();
+    if core.clones.yields() {
+        return Err(None);
+    }
     let arrived = Instant::now();
     let verified =
         decode_and_verify(core, incoming, arrived).map_err(|_: UnverifiedMessage| None)?;

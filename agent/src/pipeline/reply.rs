@@ -40,6 +40,7 @@ pub(super) fn build_reply(
         took: duration_millis(outcome.took),
         stages: Vec::new(),
         progress,
+        cloned: core.clones.is_cloned(),
     };
     let reply = add_stages(core, verified, reply);
     let payload = seal_reply(core, reply, max_payload)?;
@@ -69,6 +70,7 @@ pub(crate) fn build_late_reply(
         took: now.saturating_sub(begun.since),
         stages: Vec::new(),
         progress: None,
+        cloned: core.clones.is_cloned(),
     };
     let payload = seal_reply(core, reply, max_payload)?;
     core.counters.replies.increment();

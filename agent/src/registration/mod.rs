@@ -23,7 +23,6 @@ use muster_wire::stores::NODES_BUCKET;
 use muster_wire::subject;
 use tokio::sync::broadcast;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
-use uuid::Uuid;
 
 use crate::config::{Config, RegistrationConfig};
 use crate::core::DaemonCore;
@@ -108,7 +107,6 @@ pub struct NodeRegistration {
     config: RegistrationConfig,
     spread: Duration,
     selection: FactSelection,
-    boot: Uuid,
     published: Option<PublishedRecord>,
     /// Whether the bucket was read since the last connection. While no server serves it, as during an election, nothing is written.
     is_read: bool,
@@ -135,7 +133,6 @@ impl NodeRegistration {
         Self {
             bucket: bus.bucket(NODES_BUCKET.name),
             selection: FactSelection::new(&config),
-            boot: Uuid::now_v7(),
             published: None,
             is_read: false,
             seen: None,
@@ -244,7 +241,7 @@ impl NodeRegistration {
 
     /// Writes a new record if something changed, or if facts that always change were published long ago.
     async fn publish_changes(&mut self) {
-        if self.retry_at.is_some_and(|at| Instant::now() < at) {
+        if self.retry_at.is_some_and(|at| Instant::now() < at) || self.core.clones.yields() {
             return;
         }
         match self.try_publish_changes().await {
@@ -346,7 +343,7 @@ impl NodeRegistration {
             sender: self.core.identity().clone(),
             time: self.core.clock.now(),
             digest: published.digest.clone(),
-            boot: self.boot,
+            boot: self.core.clones.boot(),
         };
         let sealed = match sign_envelope(EnvelopeKind::Heartbeat, &heartbeat, &self.core.signer) {
             Ok(sealed) => Bytes::from(sealed),

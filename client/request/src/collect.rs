@@ -170,6 +170,7 @@ impl<'a> ReportBuilder<'a> {
         self.publishing = finished.publishing;
         self.waiting = finished.waiting;
         stats.gaps.extend(finished.incomplete.map(ResultGap::from));
+        stats.cloned.extend(finished.cloned.iter().cloned());
     }
 
     /// Marks the result as incomplete.

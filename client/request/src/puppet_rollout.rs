@@ -124,6 +124,9 @@ impl PuppetRolloutProgress<'_, '_> {
             PuppetRolloutEvent::Ended { node, run, mut outcome, answer } => {
                 outcome.data = self.action.redact_output(&outcome.data);
                 if let Some(answer) = answer {
+                    if answer.reply.cloned {
+                        self.runs.cloned.insert(node.clone());
+                    }
                     self.recorder.record_reply(&NodeReply::new(*answer, outcome.data.clone()));
                 } else if outcome.is_absent() {
                     self.recorder.record_not_connected(&[node.clone()].into());

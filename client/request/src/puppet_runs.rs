@@ -36,6 +36,8 @@ pub struct PuppetRunsReport {
     pub halt: Option<RolloutStopReason>,
     /// Number of replies that failed verification, by reason code.
     pub rejected: BTreeMap<&'static str, usize>,
+    /// Nodes whose replies say that another daemon with their name and key runs.
+    pub cloned: BTreeSet<Identity>,
     /// The requests' ids.
     pub requests: Vec<String>,
     /// Start time, by the local clock.

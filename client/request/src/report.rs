@@ -192,6 +192,8 @@ pub struct RequestStats {
     pub expected_replies: Option<usize>,
     /// Nodes that replied without being a target, or twice.
     pub unexpected: BTreeSet<Identity>,
+    /// Nodes whose replies say that another daemon with their name and key runs.
+    pub cloned: BTreeSet<Identity>,
     /// Number of replies that failed verification, by reason code.
     pub rejected: BTreeMap<&'static str, usize>,
     /// Reasons why the result may be incomplete; empty if it is complete.
@@ -267,6 +269,7 @@ impl RequestStats {
         self.not_asked.extend(other.not_asked);
         self.not_awaited.extend(other.not_awaited);
         self.unexpected.extend(other.unexpected);
+        self.cloned.extend(other.cloned);
         for (reason, count) in other.rejected {
             *self.rejected.entry(reason).or_default() += count;
         }

@@ -53,6 +53,8 @@ pub struct DirectoryFindOutput {
     pub nodes: Vec<String>,
     /// Those of them that are missing.
     pub missing: Vec<String>,
+    /// Those of them under whose name two daemons run.
+    pub cloned: Vec<String>,
     /// Number of matching nodes on all pages.
     pub total: usize,
     /// Number of matching nodes that are left out because they are stale.

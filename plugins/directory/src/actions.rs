@@ -116,13 +116,16 @@ fn find(
     let mut page = state.page(input, now)?;
     let name = |node: &&StoredNode| node.identity.to_string();
     let is_missing = |node: &&&StoredNode| state.presence(node, now) == Presence::Missing;
-    // The names of missing nodes are in both lists.
+    let is_cloned = |node: &&&StoredNode| node.liveness.is_cloned(now);
+    // The names of missing nodes and of cloned ones are in two lists.
     let bytes = |node: &&StoredNode| {
-        (node.identity.as_str().len() + JSON_NAME_BYTES) * (1 + usize::from(is_missing(&node)))
+        let lists = 1 + usize::from(is_missing(&node)) + usize::from(is_cloned(&node));
+        (node.identity.as_str().len() + JSON_NAME_BYTES) * lists
     };
     page.cut(count_fitting(page.nodes.iter().map(bytes)));
     Ok(DirectoryFindOutput {
         missing: page.nodes.iter().filter(is_missing).map(name).collect(),
+        cloned: page.nodes.iter().filter(is_cloned).map(name).collect(),
         nodes: page.nodes.iter().map(name).collect(),
         total: page.total,
         stale: page.stale,

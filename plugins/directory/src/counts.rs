@@ -21,6 +21,8 @@ pub struct DirectoryCounts {
     pub refused: u64,
     /// Nodes whose newest record is refused.
     pub problems: usize,
+    /// Nodes under whose name two daemons run.
+    pub cloned: usize,
     /// Whether the instance has read all records once.
     pub is_ready: bool,
     /// Whether the instance is also connected, so that it sees changes at once.
@@ -46,6 +48,7 @@ impl DirectoryHandle {
         };
         for node in state.table.iter() {
             counts.missing += usize::from(state.presence(node, now) == Presence::Missing);
+            counts.cloned += usize::from(node.liveness.is_cloned(now));
             counts.stale += usize::from(state.is_stale(node, limit, now));
         }
         counts

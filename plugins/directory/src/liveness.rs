@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use muster_wire::Millis;
 use tokio::time::Instant;
+use uuid::Uuid;
 
 /// Time that a heartbeat may be late, by default, in seconds.
 pub(crate) const DEFAULT_GRACE_SECONDS: u32 = 30;
@@ -41,18 +42,71 @@ pub struct NodeLiveness {
     last_seen_time: Millis,
     interval: Duration,
     is_reported_missing: bool,
+    runs: DaemonRuns,
+}
+
+/// The daemons that have sent heartbeats under the name of a node.
+#[derive(Debug, Clone, Default)]
+struct DaemonRuns {
+    last: Option<DaemonRun>,
+    before: Option<DaemonRun>,
+    /// When the daemon before the last one was heard again.
+    interleaved: Option<Instant>,
+}
+
+/// One run of a daemon, and the time in its last heartbeat, by its own clock.
+#[derive(Debug, Clone, Copy)]
+struct DaemonRun {
+    boot: Uuid,
+    time: Millis,
+}
+
+impl DaemonRuns {
+    /// Notes a heartbeat. After a restart, the daemon before is never heard again; of two that run, it is. A heartbeat that was captured and is sent again proves
+    /// nothing.
+    fn note(&mut self, boot: Uuid, time: Millis, now: Instant) {
+        let run = DaemonRun { boot, time };
+        match (self.last, self.before) {
+            (Some(last), _) if last.boot == boot => {
+                self.last = Some(DaemonRun { time: time.max(last.time), ..last });
+            }
+            (_, Some(before)) if before.boot == boot => {
+                if time > before.time {
+                    (self.before, self.last, self.interleaved) = (self.last, Some(run), Some(now));
+                }
+            }
+            (last, _) => (self.before, self.last) = (last, Some(run)),
+        }
+    }
 }
 
 impl NodeLiveness {
     /// A node that was not seen yet, with this interval between heartbeats.
     pub fn new(interval: Duration) -> Self {
-        Self { last_seen: None, last_seen_time: 0, interval, is_reported_missing: false }
+        Self {
+            last_seen: None,
+            last_seen_time: 0,
+            interval,
+            is_reported_missing: false,
+            runs: DaemonRuns::default(),
+        }
     }
 
     /// Notes a heartbeat or a new record. Returns whether the node had been reported as missing.
     pub fn record_seen(&mut self, now: Instant, time: Millis) -> bool {
         (self.last_seen, self.last_seen_time) = (Some(now), time);
         std::mem::take(&mut self.is_reported_missing)
+    }
+
+    /// Notes which daemon sent a heartbeat, and the time in it.
+    pub fn record_daemon(&mut self, boot: Uuid, time: Millis, now: Instant) {
+        self.runs.note(boot, time, now);
+    }
+
+    /// Whether two daemons send heartbeats under this name, as of a machine and its copy.
+    pub fn is_cloned(&self, now: Instant) -> bool {
+        let lifetime = self.interval * 3;
+        self.runs.interleaved.is_some_and(|at| now.saturating_duration_since(at) <= lifetime)
     }
 
     /// Changes the interval.
@@ -127,6 +181,22 @@ mod tests {
         assert_eq!(node.presence(at(1001), listening, DEFAULT_GRACE), Presence::Unknown);
         assert!(!node.report_missing(at(1150), listening, DEFAULT_GRACE));
         assert_eq!(node.presence(at(1151), listening, DEFAULT_GRACE), Presence::Missing);
+    }
+
+    #[test]
+    fn daemon_that_is_heard_again_after_another_one_is_a_clone() {
+        let (start, [one, other, third]) = (Instant::now(), [1, 2, 3].map(Uuid::from_u128));
+        let mut node = NodeLiveness::new(INTERVAL);
+        // Restarts.
+        for (boot, time) in [(one, 1), (one, 2), (other, 3), (third, 4), (third, 5)] {
+            node.record_daemon(boot, time, start);
+        }
+        assert!(!node.is_cloned(start));
+        node.record_daemon(other, 3, start);
+        assert!(!node.is_cloned(start), "a heartbeat that was sent again");
+        node.record_daemon(other, 6, start);
+        assert!(node.is_cloned(start + INTERVAL * 3));
+        assert!(!node.is_cloned(start + INTERVAL * 4), "one of them was stopped");
     }
 
     #[test]

@@ -21,6 +21,9 @@ use crate::value_path::ValuePath;
 
 /// Nodes that were not seen for this time are left out unless they are requested.
 pub(crate) const DEFAULT_STALE_SECONDS: u64 = 3600;
+/// The problem of a node under whose name two daemons run.
+const CLONED_PROBLEM: &str =
+    "two daemons with this name and key are running, as on a machine and its copy";
 /// Most fields of each node.
 const MAX_FIELDS: usize = 32;
 
@@ -125,8 +128,15 @@ impl DirectoryState {
             classes: node.classes.len(),
             fields: self.table.values_at(node, fields),
             document: None,
-            problem: self.table.problem_of(node).map(str::to_owned),
+            problem: self.problem_of(node, now),
         }
+    }
+
+    /// What is wrong with a node; `None` if nothing is.
+    fn problem_of(&self, node: &StoredNode, now: Instant) -> Option<String> {
+        let cloned = node.liveness.is_cloned(now).then_some(CLONED_PROBLEM);
+        let problems: Vec<&str> = self.table.problem_of(node).into_iter().chain(cloned).collect();
+        (!problems.is_empty()).then(|| problems.join("; "))
     }
 
     pub(crate) fn document(&self, node: &StoredNode) -> DirectoryNodeDocument {

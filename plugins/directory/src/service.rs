@@ -309,16 +309,15 @@ impl DirectoryService {
 
     async fn accept_heartbeat(&self, message: &BusMessage) {
         let Some(node) = subject::heartbeat_sender(message.subject()) else { return };
-        if let Err(error) = self.opener.open_heartbeat(&node, message.payload()) {
-            tracing::debug!(%node, %error, "refused a heartbeat");
-            return;
-        }
-        let seen = self
-            .handle
-            .write()
-            .table
-            .get_mut(&node)
-            .map(|stored| stored.liveness.record_seen(Instant::now(), self.opener.now()));
+        let heartbeat = match self.opener.open_heartbeat(&node, message.payload()) {
+            Ok(heartbeat) => heartbeat,
+            Err(error) => return tracing::debug!(%node, %error, "refused a heartbeat"),
+        };
+        let seen = self.handle.write().table.get_mut(&node).map(|stored| {
+            let now = Instant::now();
+            stored.liveness.record_daemon(heartbeat.boot, heartbeat.time, now);
+            stored.liveness.record_seen(now, self.opener.now())
+        });
         let Some(was_missing) = seen else {
             if self.recall(&node).await {
                 self.restore_record(&node).await;

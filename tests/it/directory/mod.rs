@@ -3,6 +3,7 @@
 #![expect(clippy::indexing_slicing, reason = "tests end by panic")]
 
 mod ansible;
+mod clones;
 mod expected_checks;
 mod fallback;
 pub(crate) mod fixture;

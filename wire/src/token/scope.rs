@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!            may publish                                  may subscribe
-//! node       its answers, events and heartbeats, its own  requests to all and to itself, its own inbox,
+//! node       its answers, events and heartbeats, its own  requests to all and to itself, its own inbox and heartbeats,
 //!            keys of the buckets NODES and PERMITS; reads  data of tunnels to itself, changes of PERMITS and TRUST
 //!            them, PERMITS, TRUST, REQUESTS, its token
 //! caller     requests to the agents in its tags; data of  answers to its requests, its own inbox, events, changes
@@ -103,7 +103,7 @@ impl UserRole {
                 node_publish_subjects(),
                 [
                     in_each_collective(&NODE_REQUEST_SUFFIXES),
-                    vec![node_tunnel_subjects()],
+                    vec![node_tunnel_subjects(), subject::heartbeat(USER_NAME_PLACEHOLDER)],
                     node_subscribe_subjects(),
                 ]
                 .concat(),
@@ -179,6 +179,11 @@ pub fn request_collectives(template: &PermissionTemplate) -> Vec<&str> {
         .filter(|(_, suffix)| suffixes.contains(suffix))
         .map(|(collective, _)| collective)
         .collect()
+}
+
+/// Whether nodes with this scope may receive the heartbeats of their own name.
+pub fn permits_own_heartbeats(template: &PermissionTemplate) -> bool {
+    template.subscribe.allow.contains(&subject::heartbeat(USER_NAME_PLACEHOLDER))
 }
 
 /// Requests to all nodes, to the node of this name, and references to stored ones.

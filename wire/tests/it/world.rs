@@ -201,6 +201,7 @@ pub(crate) fn reply() -> Reply {
         took: 200,
         stages: Vec::new(),
         progress: None,
+        cloned: false,
     }
 }
 

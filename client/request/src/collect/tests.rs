@@ -44,6 +44,7 @@ fn stats(incomplete: Option<ConnectionDisturbance>) -> CallStats {
         absent: BTreeSet::new(),
         unsent: BTreeSet::new(),
         unexpected: BTreeSet::new(),
+        cloned: BTreeSet::new(),
         rejected: 0,
         incomplete,
         references: 0,

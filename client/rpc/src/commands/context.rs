@@ -1,7 +1,7 @@
 //! The context of every command that sends requests: configuration path, environment and printer.
 
 use std::cell::OnceCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use muster_base::error_chain;
@@ -20,7 +20,7 @@ use crate::cli::filters::FilterArgs;
 use crate::cli::org::OrgDirectoryArgs;
 use crate::environment::ProcessEnvironment;
 use crate::printer::{OutputPrinter, VerbosityLevel};
-use crate::render::plan::ChangeScope;
+use crate::render::plan::{ChangeScope, list_first_nodes};
 use crate::render::{count_text, escape_to_line, json, node_count_text};
 use crate::terminal::{PromptError, ask_confirmation, is_terminal};
 
@@ -30,6 +30,9 @@ pub use crate::exit::CommandExitCode;
 
 /// How a command ends: with an exit code, or with an error.
 pub type CommandResult = Result<CommandExitCode>;
+
+/// Most nodes that a warning names.
+const MAX_NAMED_NODES: usize = 4;
 
 /// The context of a command.
 #[derive(Debug, Clone, Copy)]
@@ -214,6 +217,17 @@ impl CommandContext<'_> {
             self.warn_of_gap(*gap);
         }
         self.warn_of_rejected(&report.stats.rejected);
+        self.warn_of_clones(&report.stats.cloned);
+    }
+
+    /// Names nodes under whose name two daemons run.
+    pub fn warn_of_clones(&self, nodes: &BTreeSet<Identity>) {
+        if !nodes.is_empty() {
+            let names = list_first_nodes(nodes, MAX_NAMED_NODES, ", ");
+            self.printer.print_warning(format_args!(
+                "two daemons with the same name and key are running, as on a machine and its copy; each result is that of one of them: {names}"
+            ));
+        }
     }
 
     /// Prints a warning for each reason for which replies failed verification.

@@ -50,6 +50,7 @@ pub async fn run(args: FindArgs, cx: CommandContext<'_>) -> CommandResult {
         if let Some(mut found) = fleet.find_registered(&target, cx.printer).await? {
             method = DiscoveryMethod::Directory;
             warn_of_missing(&found, cx);
+            cx.warn_of_clones(&found.cloned);
             found.nodes.retain(|node| !found.missing.contains(node));
             (found.nodes, true)
         } else {

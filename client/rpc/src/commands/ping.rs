@@ -1,5 +1,7 @@
 //! `rpc ping`: lists the nodes that reply, with round-trip time and clock difference.
 
+use std::collections::BTreeSet;
+
 use muster_client::{CallStats, ReceivedReply};
 use muster_request::{FleetConnection, NodeTrace, PingRequest, ResultGap, reply_skew};
 use muster_wire::identity::Identity;
@@ -29,10 +31,14 @@ pub async fn run(args: PingArgs, cx: CommandContext<'_>) -> CommandResult {
         traceparent: args.trace.then(|| request_traceparent(true, cx.environment)).flatten(),
     };
     let (mut pongs, mut denials, mut traces) = (Vec::new(), Vec::new(), Vec::new());
+    let mut cloned = BTreeSet::new();
     let mut printed: Result<(), PrintError> = Ok(());
     let stats = fleet
         .ping(request, &ProgressReporter::new(cx.printer, false), |received| {
             let reply = &received.reply;
+            if reply.cloned {
+                cloned.insert(reply.sender.clone());
+            }
             if let Some(rule) = received.denial() {
                 denials.push(PingDenial { node: reply.sender.clone(), rule: rule.to_owned() });
                 return;
@@ -69,6 +75,7 @@ pub async fn run(args: PingArgs, cx: CommandContext<'_>) -> CommandResult {
     {
         cx.printer.print_warning(absent);
     }
+    cx.warn_of_clones(&cloned);
     for denial in &denials {
         cx.printer.print_warning(denial);
     }

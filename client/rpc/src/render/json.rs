@@ -164,6 +164,8 @@ pub struct RequestStatsDocument<'a> {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     not_awaited: Vec<&'a Identity>,
     unexpected_responses: Vec<&'a Identity>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    cloned: Vec<&'a Identity>,
     disbelieved: &'a BTreeMap<&'static str, usize>,
     discovered: usize,
     failed: usize,
@@ -191,6 +193,7 @@ impl<'a> RequestStatsDocument<'a> {
             wanted: stats.expected_replies,
             not_awaited: stats.not_awaited.iter().collect(),
             unexpected_responses: stats.unexpected.iter().collect(),
+            cloned: stats.cloned.iter().collect(),
             disbelieved: &stats.rejected,
             discovered: stats.discovered,
             failed: stats.failed,

@@ -138,6 +138,7 @@ impl PuppetOutput<'_> {
             }
         }
         self.cx.warn_of_rejected(&runs.rejected);
+        self.cx.warn_of_clones(&runs.cloned);
         self.print_next_steps(runs);
         Ok(())
     }
