@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use muster_api::base::unix_millis_now;
 use muster_api::wire::Millis;
-use muster_bus::{BucketError, BucketWatch};
+use muster_bus::{BucketError, BucketWatch, ReconnectBackoff};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
@@ -81,27 +81,43 @@ impl AcquireAttempt<'_> {
         state.fix_clock();
         // Also with a longer lease a wait has contact with the bucket at least this often.
         let interval = registration.lease.min(DEFAULT_LEASE) / 3;
+        let (mut evaluate_at, mut wait_interval) = (Instant::now(), interval);
+        let mut spread = random_share();
         loop {
             state.apply_received_entries(&mut watch);
-            self.progress.record_claims(state.pool.live_claims(state.broker_time()));
-            if Instant::now() >= not_before
-                && state.pool.is_turn_of(&registration.node, state.broker_time())
-            {
-                if let Some(acquired) = self.try_claim(&mut state, &mut watch).await? {
-                    return Ok(AcquiredClaim { watched: Some((state, watch)), ..acquired });
+            if state.take_change() || Instant::now() >= evaluate_at {
+                self.progress.record_claims(state.pool.live_claims(state.broker_time()));
+                if Instant::now() >= not_before
+                    && state.pool.is_turn_of(&registration.node, state.broker_time())
+                {
+                    if let Some(acquired) = self.try_claim(&mut state, &mut watch).await? {
+                        return Ok(AcquiredClaim { watched: Some((state, watch)), ..acquired });
+                    }
+                    renewed_at = Instant::now();
                 }
-                renewed_at = Instant::now();
+                evaluate_at = Instant::now() + state.poll_delay();
+                wait_interval = self.wait_interval(&state, interval, spread);
             }
-            if renewed_at.elapsed() >= interval || watch.has_stale_revisions() {
+            let is_quiet = state.silence().min(renewed_at.elapsed()) >= interval;
+            if renewed_at.elapsed() >= wait_interval || is_quiet || watch.has_stale_revisions() {
                 renewed_at = Instant::now();
                 self.renew_entries(&watch).await?;
+                spread = random_share();
+                wait_interval = self.wait_interval(&state, interval, spread);
             }
-            let poll_timeout = state.poll_delay().min(interval);
+            let poll_timeout = evaluate_at.saturating_duration_since(Instant::now()).min(interval);
             if let Ok(applied) = timeout(poll_timeout, state.require_next_entry(&mut watch)).await {
                 applied?;
                 self.progress.record_contact();
             }
         }
+    }
+
+    /// Time from the last heartbeat to the next one. Where many wait, it is long, and each takes another share of it, so that they do not send theirs at the same
+    /// time.
+    fn wait_interval(&self, state: &WatchedPool, usual: Duration, share: f64) -> Duration {
+        let (node, at) = (&self.registration.node, state.broker_time());
+        state.pool.heartbeat_interval(node, usual, at).mul_f64(share).max(usual)
     }
 
     /// Writes a claim and checks by its rank among the claims whether it holds a place; deletes a claim that came too late.
@@ -158,6 +174,11 @@ impl AcquireAttempt<'_> {
         self.progress.record_contact();
         require_later(revision, known_revision)
     }
+}
+
+/// A random number between a half and one.
+fn random_share() -> f64 {
+    0.5 + ReconnectBackoff::random_within(Duration::from_millis(500)).as_secs_f64()
 }
 
 /// Checks the revision of a write against one that was known before it: a stream that was created again starts at revision 1.

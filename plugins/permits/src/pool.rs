@@ -21,6 +21,14 @@ use crate::record::{ClaimRecord, PermitKeyKind, WaitRecord, clamp_lease};
 /// Largest difference between the clocks of two servers of the broker with which permits are safe.
 pub const MAX_SERVER_SKEW: Duration = Duration::from_mins(1);
 
+/// Waiting runs at the head of the order. They send heartbeats as holders do, so that a dead one does not block those behind it.
+const HEAD_PLACES: usize = 64;
+/// Behind the head, a waiting run sends a heartbeat after this time for each waiting run: each of them receives those of all others, so their number per second
+/// must not grow with that of the runs.
+const HEARTBEAT_SHARE: Duration = Duration::from_millis(200);
+/// Longest time between two heartbeats behind the head.
+const MAX_WAIT_INTERVAL: Duration = Duration::from_mins(10);
+
 /// Lower bound of the broker's time, derived from received entries until it is fixed.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct BrokerClock {
@@ -86,6 +94,20 @@ struct MemberState {
     last_heartbeat: Millis,
 }
 
+impl MemberState {
+    fn is_member(&self) -> bool {
+        self.wait.is_some() || self.claim.is_some()
+    }
+
+    /// When the first of its entries expires, at the head.
+    fn expires(&self) -> Millis {
+        let wait = self.wait.as_ref().map(|wait| wait.value.lease);
+        let claim = self.claim.as_ref().map(|claim| claim.value.lease);
+        let lease = wait.into_iter().chain(claim).min().unwrap_or(0);
+        self.last_heartbeat.saturating_add(lease_with_grace(lease))
+    }
+}
+
 #[derive(Debug, Clone)]
 struct RevisionedRecord<T> {
     value: T,
@@ -138,14 +160,15 @@ impl PermitPool {
         }
     }
 
-    /// Applies one entry as if it was written at this instant.
-    pub fn apply_entry_at(&mut self, entry: &BucketEntry, written: Millis) {
+    /// Applies one entry as if it was written at this instant. Returns whether somebody's turn may depend on it.
+    pub fn apply_entry_at(&mut self, entry: &BucketEntry, written: Millis) -> bool {
         self.revision = self.revision.max(entry.revision);
         let Some((kind, slot, node)) = PermitKeyKind::parse_key(&entry.key) else {
-            return;
+            return false;
         };
         let key = (node, slot);
         let mut member = self.members.remove(&key).unwrap_or_default();
+        let (was_member, was_silent) = (member.is_member(), member.expires() < written);
         if entry.value.is_some() {
             member.last_heartbeat = member.last_heartbeat.max(written);
         }
@@ -160,9 +183,11 @@ impl PermitPool {
             }
             PermitKeyKind::Beat => {}
         }
-        if member.wait.is_some() || member.claim.is_some() {
+        let is_member = member.is_member();
+        if is_member {
             self.members.insert(key, member);
         }
+        (was_member || is_member) && (kind != PermitKeyKind::Beat || was_silent)
     }
 
     /// Claims that are not expired at this instant, oldest first. Includes claims beyond the limit.
@@ -189,13 +214,13 @@ impl PermitPool {
     }
 
     /// Waiting nodes that are not expired at this instant, in the order of their turns: priority, then revision. The runs of a rollout exchange their
-    /// places, so that they are in the order of their ids.
+    /// places, so that they are in the order of their ids. Runs behind the head expire later, because they send fewer heartbeats.
     pub fn waiting_members(&self, at: Millis) -> Vec<PoolMember> {
         let wait = |((node, _), member): (&(Identity, u8), &MemberState)| {
             let record = member.wait.as_ref()?;
             let WaitRecord { run, priority, limit, lease, rollout, .. } = record.value;
             let expires = member.last_heartbeat.saturating_add(lease_with_grace(lease));
-            let is_waiting = member.claim.is_none() && expires >= at;
+            let is_waiting = member.claim.is_none() && expires_behind_head(expires) >= at;
             is_waiting.then(|| PoolMember {
                 node: node.clone(),
                 run,
@@ -210,9 +235,20 @@ impl PermitPool {
         };
         let mut waiting: Vec<PoolMember> = self.members.iter().filter_map(wait).collect();
         waiting.sort_by_key(|wait| (Reverse(wait.priority), wait.revision));
-        let mut waiting = first_per_node(waiting);
         arrange_rollouts(&mut waiting);
-        waiting
+        leave_out_silent(&mut waiting, at);
+        first_per_node(waiting)
+    }
+
+    /// Time between two heartbeats of a waiting node, which is `usual` at the head. A node that comes to the head sends one at once.
+    pub fn heartbeat_interval(&self, node: &Identity, usual: Duration, at: Millis) -> Duration {
+        let waiting = self.waiting_members(at);
+        let place = waiting.iter().position(|wait| wait.node == *node);
+        if place.is_none_or(|place| place < HEAD_PLACES) {
+            return usual;
+        }
+        let count = u32::try_from(waiting.len()).unwrap_or(u32::MAX);
+        HEARTBEAT_SHARE.saturating_mul(count).min(MAX_WAIT_INTERVAL).max(usual)
     }
 
     /// Claims that hold a place at this instant, oldest first: they are within their own limit and the limits of all older claims, or occupied. A
@@ -255,6 +291,25 @@ impl PermitPool {
         let members = claims.chain(self.waiting_members(at));
         members.map(|member| member.expires).min()
     }
+}
+
+/// Leaves out runs at the head that are silent. Of those behind it, it is not known whether they are.
+fn leave_out_silent(waiting: &mut Vec<PoolMember>, at: Millis) {
+    let mut place = 0;
+    waiting.retain_mut(|wait| {
+        let is_behind = place >= HEAD_PLACES;
+        if is_behind {
+            wait.expires = expires_behind_head(wait.expires);
+        }
+        let is_kept = wait.expires >= at;
+        place += usize::from(is_kept);
+        is_kept
+    });
+}
+
+/// When an entry behind the head expires that would expire then at the head.
+fn expires_behind_head(expires: Millis) -> Millis {
+    expires.saturating_add(duration_millis(MAX_WAIT_INTERVAL))
 }
 
 /// Sorts the members of each rollout and priority by run id, within the places that they have.

@@ -2,6 +2,7 @@
 //! `tests/it/permits.rs` tests two nodes with a real broker.
 
 use std::cmp::Reverse;
+use std::time::Duration;
 
 use muster_api::testing::differences;
 use muster_api::wire::identity::{Identity, SubjectName};
@@ -99,7 +100,7 @@ fn node_that_claims_a_pool_in_every_slot_holds_one_place() {
 fn broker_time_is_never_overestimated() {
     let mut reckoning = BrokerClock::default();
     let start = std::time::Instant::now();
-    let after = |millis| start + std::time::Duration::from_millis(millis);
+    let after = |millis| start + Duration::from_millis(millis);
     assert_eq!(reckoning.time_at(start), None);
     reckoning.observe_entry(1_000, start);
     assert_eq!(reckoning.time_at(after(50)), Some(1_050));
@@ -118,7 +119,7 @@ fn broker_time_is_never_overestimated() {
 fn clock_of_another_leader_does_not_end_live_claims() {
     const HOUR: u64 = 3_600_000;
     let start = std::time::Instant::now();
-    let after = |millis| start + std::time::Duration::from_millis(millis);
+    let after = |millis| start + Duration::from_millis(millis);
     for (old_leader, new_leader) in [(HOUR, 2 * HOUR), (2 * HOUR, HOUR)] {
         let mut clock = BrokerClock::default();
         let mut state = PermitPool::new(pool());
@@ -189,6 +190,74 @@ fn waiting_runs_of_a_rollout_are_served_in_the_order_of_their_ids() {
     let runs: Vec<u128> = runs.iter().map(|member| member.run.as_u128()).collect();
     assert_eq!(runs, [1, 20, 2, 3]);
     assert!(state.is_turn_of(&node(3), 1));
+}
+
+/// A queue of 2,000 runs, of which those in this range have sent a heartbeat at this time.
+fn queue(beating: std::ops::Range<u64>, at: u64) -> PermitPool {
+    let mut state = PermitPool::new(pool());
+    for number in 0..2_000 {
+        let name = Identity::parse(&format!("n{number}")).unwrap();
+        let (run, limit) = (Uuid::from_u128(number.into()), 1);
+        let wait =
+            WaitRecord { pool: pool(), run, priority: 0, limit, lease: LEASE, rollout: None };
+        state.apply_entry(&BucketEntry {
+            key: PermitKeyKind::Wait.entry_key(1, &name),
+            value: serde_json::to_vec(&wait).ok().map(Bytes::from),
+            revision: number + 1,
+            created: 1,
+        });
+        if beating.contains(&number) {
+            state.apply_entry(&beat(&name, 10_000 + number, at));
+        }
+    }
+    state
+}
+
+fn beat(name: &Identity, revision: u64, at: u64) -> BucketEntry {
+    let key = PermitKeyKind::Beat.entry_key(1, name);
+    BucketEntry { key, value: Some(Bytes::new()), revision, created: at }
+}
+
+#[test]
+fn only_runs_at_the_head_of_a_long_queue_send_frequent_heartbeats() {
+    let (state, usual) = (queue(0..64, 5_000), Duration::from_secs(20));
+    let interval = |number| {
+        let name = Identity::parse(&format!("n{number}")).unwrap();
+        state.heartbeat_interval(&name, usual, 5_000)
+    };
+    assert_eq!([0, 63].map(interval), [usual; 2]);
+    assert_eq!([64, 1_999].map(interval), [Duration::from_secs(400); 2]);
+    assert_eq!(interval(2_000), usual, "a node that does not wait");
+}
+
+/// A silent run does not block those behind it, wherever it is, and one that sends a heartbeat when it comes to the head keeps its place.
+#[test]
+fn silent_runs_are_left_out_when_they_come_to_the_head() {
+    let name = |number: u64| Identity::parse(&format!("n{number}")).unwrap();
+    let now = 100_000;
+    // All but the last thousand are dead.
+    let mut state = queue(1_000..2_000, now);
+    assert!(state.is_turn_of(&name(1_000), now));
+    assert_eq!(state.waiting_members(now).len(), 1_000);
+    // The head is alive, and the rest is silent for longer than a lease: nothing is known of it.
+    state = queue(0..64, now);
+    assert_eq!(state.waiting_members(now).len(), 2_000);
+    // The first leaves. The one that comes to the head sends a heartbeat at once.
+    let gone = BucketEntry {
+        key: PermitKeyKind::Wait.entry_key(1, &name(0)),
+        value: None,
+        revision: 20_000,
+        created: now,
+    };
+    assert!(state.apply_entry_at(&gone, now));
+    assert_eq!(state.waiting_members(now).len(), 64 - 1, "the rest is silent at the head");
+    for number in 64..2_000 {
+        assert!(state.apply_entry_at(&beat(&name(number), 20_001 + number, now), now));
+    }
+    let order: Vec<Identity> =
+        state.waiting_members(now).into_iter().map(|wait| wait.node).collect();
+    assert_eq!(order, (1..2_000).map(name).collect::<Vec<_>>());
+    assert!(!state.apply_entry_at(&beat(&name(64), 30_000, now), now), "changes no turn");
 }
 
 /// A step of a node in the model.

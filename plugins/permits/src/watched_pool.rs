@@ -16,11 +16,20 @@ pub(crate) const MAX_POLL_INTERVAL: Duration = Duration::from_secs(5);
 pub(crate) struct WatchedPool {
     pub(crate) pool: PermitPool,
     clock: BrokerClock,
+    /// Whether somebody's turn may have changed since the last evaluation.
+    is_changed: bool,
+    /// When the last entry was received.
+    received_at: Instant,
 }
 
 impl WatchedPool {
     pub(crate) fn new(pool: SubjectName) -> Self {
-        Self { pool: PermitPool::new(pool), clock: BrokerClock::default() }
+        Self {
+            pool: PermitPool::new(pool),
+            clock: BrokerClock::default(),
+            is_changed: true,
+            received_at: Instant::now(),
+        }
     }
 
     pub(crate) fn broker_time(&self) -> Millis {
@@ -54,8 +63,19 @@ impl WatchedPool {
     }
 
     fn apply_entry(&mut self, entry: &BucketEntry) {
-        let received = self.clock.observe_entry(entry.created, Instant::now());
-        self.pool.apply_entry_at(entry, received);
+        self.received_at = Instant::now();
+        let received = self.clock.observe_entry(entry.created, self.received_at);
+        self.is_changed |= self.pool.apply_entry_at(entry, received);
+    }
+
+    /// Whether somebody's turn may have changed since the last call.
+    pub(crate) fn take_change(&mut self) -> bool {
+        std::mem::take(&mut self.is_changed)
+    }
+
+    /// How long no entry was received.
+    pub(crate) fn silence(&self) -> Duration {
+        self.received_at.elapsed()
     }
 
     /// Applies the next entry of the watch; fails when the watch has ended.
