@@ -9,7 +9,7 @@ use muster_api::{AgentInfo, AgentProblem, FindingLevel, HealthFinding, NodeHandl
 use muster_host::external::describe_enforcement;
 use muster_host::sandbox::LandlockSupport;
 use muster_secret::SecretOwner;
-use nix::sys::statvfs::statvfs;
+use nix::sys::statvfs::{FsFlags, statvfs};
 
 use crate::agents::external_options;
 use crate::audit::AuditLogStatus;
@@ -177,6 +177,10 @@ fn disk_finding(name: &str, path: &Path) -> Option<HealthFinding> {
             return finding(FindingLevel::Error, message);
         }
     };
+    if stats.flags().contains(FsFlags::ST_RDONLY) {
+        let message = format!("the {name} directory {shown} is on a read-only file system");
+        return finding(FindingLevel::Error, message);
+    }
     // These integer types differ between architectures.
     #[expect(clippy::useless_conversion, reason = "these types differ between architectures")]
     let (free, blocks, size) = (

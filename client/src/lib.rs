@@ -72,6 +72,7 @@ pub use https_client::{HttpsAnswer, HttpsClient, HttpsPassword, HttpsRequestErro
 pub use limit::{CountOrPercent, CountOrPercentError, choose_nodes};
 pub use muster_bus::{
     BrokerAddress, BrokerFollower, BrokerPlace, Bus, BusError, ConnectionDisturbance,
+    TrustLookupError,
 };
 pub use offline_signer::{OfflineSigner, ProposalDraft, load_signer};
 pub use outgoing_request::{OutgoingRequest, RequestPublication, outgoing_requests};

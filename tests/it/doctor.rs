@@ -29,7 +29,8 @@ fn findings(output: &Output, check: &str) -> Vec<String> {
 #[tokio::test(flavor = "multi_thread")]
 async fn healthy_fleet_has_no_errors() {
     let organisation = Organisation::new(&["muster"]);
-    let server = organisation.start_broker().await;
+    let server = organisation.start_broker_with_stores().await;
+    organisation.publish_account(&server, &organisation.account_token()).await;
     let node = NodeSetup::new(organisation.node("web1"));
     let _node = TestNode::start(&organisation, &server, node).await;
     let rpc = RpcCommand::new(&server, &organisation, &organisation.caller("rip"), "");

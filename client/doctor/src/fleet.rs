@@ -13,6 +13,8 @@ use muster_request::{
 use muster_wire::identity::Identity;
 use muster_wire::status::ReplyReason;
 
+use super::advice::node_advice;
+use super::stores::stores_section;
 use super::{DiagnosisFinding, DiagnosisLevel, DiagnosisSection};
 
 /// Clock differences below this are not reported, in milliseconds.
@@ -26,21 +28,23 @@ pub async fn check_fleet(
     settings: &RpcSettings,
     target: &TargetSelection,
     describe_absent: impl FnOnce(&BTreeSet<&Identity>) -> Option<String>,
-) -> DiagnosisSection {
+) -> Vec<DiagnosisSection> {
     let roll_call = async {
         let schemas = AgentSchemas::load(Some(settings))?;
         let fleet = FleetConnection::connect(settings, target).await?;
+        let stores = stores_section(&fleet.survey_stores().await);
         let call = fleet.roll_call(&target.filter, "diagnose").await?;
-        Ok::<_, FleetRequestError>((call, schemas))
+        Ok::<_, FleetRequestError>((stores, call, schemas))
     };
-    let finding = match roll_call.await {
-        Err(error) => DiagnosisFinding::error("connection", error_chain(&error)),
-        Ok((call, _)) if call.answers.is_empty() && call.rejected.is_empty() => {
-            DiagnosisFinding::error("nodes", "connected, but no node replies").with_advice(
-                "check that rpcd runs on the nodes in this collective, and that the filter matches",
-            )
+    let (stores, finding) = match roll_call.await {
+        Err(error) => (None, DiagnosisFinding::error("connection", error_chain(&error))),
+        Ok((stores, call, _)) if call.answers.is_empty() && call.rejected.is_empty() => {
+            let silent = DiagnosisFinding::error("nodes", "connected, but no node replies");
+            let advice =
+                "check that rpcd runs on the nodes in this collective, and that the filter matches";
+            (Some(stores), silent.with_advice(advice))
         }
-        Ok((call, schemas)) => {
+        Ok((stores, call, schemas)) => {
             let mut section = fleet_section(&call, &schemas);
             let replied = call.answers.iter().map(|answer| &answer.reply.sender).collect();
             let absent = describe_absent(&replied).map(|absent| {
@@ -48,10 +52,10 @@ pub async fn check_fleet(
                     .with_advice("check that rpcd runs there, and that it can reach a broker")
             });
             section.findings.extend(absent);
-            return section;
+            return vec![stores, section];
         }
     };
-    DiagnosisSection::single("Fleet", finding)
+    stores.into_iter().chain([DiagnosisSection::single("Fleet", finding)]).collect()
 }
 
 /// Evaluates the roll call. `schemas` are the local DDLs.
@@ -225,7 +229,9 @@ fn self_reported_findings(diagnoses: &[Diagnosis<'_>]) -> Vec<DiagnosisFinding> 
         .into_iter()
         .rev()
         .map(|((level, check, message), nodes)| {
-            DiagnosisFinding::new(check, level, message).with_nodes(nodes)
+            let mut finding = DiagnosisFinding::new(check, level, message).with_nodes(nodes);
+            finding.advice = node_advice(check).map(str::to_owned);
+            finding
         })
         .collect()
 }

@@ -4,9 +4,11 @@
 
 #![warn(missing_docs)]
 
+mod advice;
 mod broker;
 mod fleet;
 mod local;
+mod stores;
 
 pub use broker::check_broker;
 pub use fleet::check_fleet;

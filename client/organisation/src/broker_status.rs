@@ -237,6 +237,9 @@ fn find_problems(
         server.jetstream.config.as_ref().is_some_and(|settings| !settings.sync_always)
     });
     problems.extend(unsynced.map(|(name, _)| format!("server {name} confirms writes before they are on its disk, so a power failure loses permits and revocations; set `sync_interval: always` in its block `jetstream`, or configure it again with `rpc broker config`, and restart it")));
+    let off = variables.iter().filter(|(_, server)| server.jetstream.config.is_none());
+    let off: Vec<&String> = off.map(|(name, _)| name).collect();
+    problems.extend(off.iter().map(|name| format!("server {name} has no JetStream: nats-server turns it off when a write fails, as on a full disk; free space in its store_dir and restart it. If its configuration has no block `jetstream`, write it with `rpc broker config`")));
     for leaf in expected_leafs {
         if !status.leafs.iter().any(|connected| connected.name == *leaf) {
             problems.push(format!("leaf node {leaf} is not connected"));
@@ -245,7 +248,8 @@ fn find_problems(
     let names: BTreeSet<&str> = status.streams.iter().map(|stream| stream.name.as_str()).collect();
     for store in &stores::ALL_BUCKETS {
         let name = stores::stream_name(store.name);
-        if !names.contains(name.as_str()) {
+        // Streams of a server without JetStream are not lost.
+        if !names.contains(name.as_str()) && off.is_empty() {
             problems.push(format!("stream {name} does not exist or no server that stores it answered; run `rpc org push`: it creates new streams, and reports lost ones"));
         }
     }
@@ -263,6 +267,12 @@ fn stream_problems(stream: &StreamStatus, cluster_size: usize) -> Vec<String> {
     }
     if cluster_size >= REPLICATED_CLUSTER_SIZE && stream.replicas < REPLICATED_CLUSTER_SIZE {
         problems.push(format!("stream {name} has {} of {REPLICATED_CLUSTER_SIZE} replicas; `rpc org push` adds the others", stream.replicas));
+    }
+    if cluster_size < REPLICATED_CLUSTER_SIZE && stream.replicas > 1 {
+        problems.push(format!(
+            "stream {name} has {} replicas, and the broker is no cluster of {REPLICATED_CLUSTER_SIZE}: it loses the stream at a restart; run `rpc org push`",
+            stream.replicas
+        ));
     }
     for follower in
         stream.followers.iter().filter(|follower| stream.leader.as_ref() != Some(&follower.server))

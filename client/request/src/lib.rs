@@ -49,6 +49,7 @@ mod run_log;
 mod schedule;
 mod settings;
 mod ssh;
+mod store_survey;
 mod target;
 #[cfg(test)]
 mod testing;
@@ -109,6 +110,7 @@ pub use ssh::{
     SshCertificateError, SshHostKey, SshHostKeyError, SshIdentity, SshNode, SshNodeError,
     SshOptions, SshProgram, SshProxy, SshProxyOptions, SshTarget, config_text, program_arguments,
 };
+pub use store_survey::StoreSurvey;
 pub use target::{TargetOptions, TargetSelection};
 pub use tunnel::{
     DialedTunnel, ProcessInput, ProcessOutput, TunnelConnectionEvent, TunnelDialer, TunnelError,

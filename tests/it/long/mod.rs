@@ -1,8 +1,10 @@
 //! Tests that `make test` leaves out: `make test-all` runs them.
 
+mod breakages;
 mod clusters;
 mod daemon_fleet;
 mod faults;
 mod kill_windows;
 mod machines;
 mod permit_store_faults;
+mod permit_traffic;

@@ -101,7 +101,7 @@ credentials of monitoring systems.")]
 }
 
 /// The organisation.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Default, Args)]
 pub struct OrgDirectoryArgs {
     /// The directory.
     #[arg(long, value_name = "DIR", help = ORG_DIRECTORY_HELP)]

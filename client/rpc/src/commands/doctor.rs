@@ -2,13 +2,17 @@
 
 use std::collections::BTreeSet;
 
-use muster_base::unix_millis_now;
-use muster_doctor::{DiagnosisSection, check_broker, check_fleet, check_local_files};
+use muster_base::{error_chain, unix_millis_now};
+use muster_doctor::{
+    DiagnosisFinding, DiagnosisSection, check_broker, check_fleet, check_local_files,
+};
 use muster_wire::identity::Identity;
 
 use super::form;
 use crate::cli::filters::QueryArgs;
+use crate::cli::org::OrgDirectoryArgs;
 use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Error};
+use crate::render::count_text;
 use crate::render::doctor::{DoctorDocument, render_section};
 
 /// Runs the command. Prints each check when it is done, because later checks usually depend on the first that fails.
@@ -30,11 +34,41 @@ pub async fn run(args: QueryArgs, cx: CommandContext<'_>) -> CommandResult {
     }
     let describe_absent =
         |replied: &BTreeSet<&Identity>| cx.describe_absent(&target, replied.iter().copied());
-    add_section(check_fleet(&settings, &target, describe_absent).await)?;
+    if let Some(section) = check_servers(cx).await {
+        add_section(section)?;
+    }
+    for section in check_fleet(&settings, &target, describe_absent).await {
+        add_section(section)?;
+    }
     if let Some(json) = &json {
         cx.print_json(&DoctorDocument::new(&sections), json)?;
     }
     Ok(exit_code(&sections))
+}
+
+/// What `rpc broker status` finds, on the organisation's machine; `None` anywhere else.
+async fn check_servers(cx: CommandContext<'_>) -> Option<DiagnosisSection> {
+    let organisation = cx.open_organisation(&OrgDirectoryArgs::default()).ok()?;
+    let status = organisation.query_broker_status(unix_millis_now()).await;
+    Some(DiagnosisSection {
+        about: "Broker's servers".to_owned(),
+        is_local: false,
+        findings: match status {
+            Ok(status) if status.problems.is_empty() => {
+                let count = status.servers.len();
+                vec![DiagnosisFinding::ok(
+                    "servers",
+                    count_text(count, "server runs", "servers run"),
+                )]
+            }
+            Ok(status) => status
+                .problems
+                .iter()
+                .map(|text| DiagnosisFinding::error("servers", text))
+                .collect(),
+            Err(error) => vec![DiagnosisFinding::error("servers", error_chain(&error))],
+        },
+    })
 }
 
 /// The exit code: local errors take precedence over other errors; warnings do not count.
