@@ -91,7 +91,7 @@ pub async fn start_services(
     Ok(failed)
 }
 
-/// Waits until the directory has all nodes, so that the first command finds them. Returns whether it has.
+/// Waits until the directory has all nodes and has seen each of them, so that the first command finds them present. Returns whether it has.
 pub async fn await_directory(directory: &Path, nodes: usize) -> Result<bool, DemoError> {
     let settings = RpcSettings::load(&directory.join(USER_CONFIG))?;
     let target = TargetSelection::default();
@@ -99,7 +99,9 @@ pub async fn await_directory(directory: &Path, nodes: usize) -> Result<bool, Dem
     let deadline = Instant::now() + DIRECTORY_TIMEOUT;
     while Instant::now() < deadline {
         let listed = fleet.list_registered(&target, NodeListOptions::default()).await;
-        if listed.is_ok_and(|list| list.nodes.len() == nodes) {
+        let present =
+            listed.map(|list| list.nodes.iter().filter(|node| node.state == "present").count());
+        if present.is_ok_and(|present| present == nodes) {
             return Ok(true);
         }
         sleep(POLL_INTERVAL).await;
