@@ -47,7 +47,7 @@ impl ClonedFleet {
 
     /// Which of the two replies.
     async fn replying(&self) -> String {
-        let command = ["rpcutil", "get_fact", "fact=copy", "-I", NAME, "-j"];
+        let command = ["rpcutil", "get_fact", "fact=copy", "-I", NAME];
         let (document, _) = self.fleet.rpc.run_json(&command).await;
         document["replies"][0]["data"]["value"].as_str().unwrap_or_default().to_owned()
     }
@@ -67,8 +67,8 @@ async fn copy_of_a_machine_is_reported_by_every_command_that_asks_it() {
         fleet.await_warning(command, true).await;
     }
     let (document, _) =
-        fleet.fleet.rpc.run_json(&["rpcutil", "get_fact", "fact=copy", "-I", NAME, "-j"]).await;
-    assert_eq!(document["summary"]["cloned"], json!([NAME]), "{document:#}");
+        fleet.fleet.rpc.run_json(&["rpcutil", "get_fact", "fact=copy", "-I", NAME]).await;
+    assert_eq!(document["request_stats"]["cloned"], json!([NAME]), "{document:#}");
     let listed = fleet.fleet.rpc.run(&["nodes"]).await;
     let listed = describe_output(&listed);
     assert!(listed.contains("web1.acme.net: two daemons with this name and key"), "{listed}");
