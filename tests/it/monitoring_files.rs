@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use muster_tests::nats_server::NatsServer;
-use muster_tests::organisation::Organisation;
+use muster_tests::organisation::{JETSTREAM_CONFIG, Organisation};
 use muster_tests::tools;
 use regex::Regex;
 use serde_json::Value;
@@ -20,12 +20,15 @@ const FILES: [&str; 2] = ["muster-dashboard.json", "muster.rules.yml"];
 /// Prefix of the broker's metrics; the rest of the name is a key of nats-server's page `/varz`.
 const BROKER_PREFIX: &str = "gnatsd_varz_";
 
+/// Prefix of the metrics of an instance of the directory.
+pub(crate) const DIRECTORY_PREFIX: &str = "muster_directory_";
+
 fn monitoring_directory() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../packaging/monitoring")
 }
 
 /// The names with this prefix in the files.
-fn names_with_prefix(prefix: &str) -> BTreeSet<String> {
+pub(crate) fn names_with_prefix(prefix: &str) -> BTreeSet<String> {
     // No letter or hyphen before the prefix: `job="muster-broker"` and `uid: muster-fleet` are no metrics.
     let name = Regex::new(&format!(r"\b{prefix}[a-z_]+\b")).unwrap();
     let mut found = BTreeSet::new();
@@ -52,7 +55,9 @@ async fn daemon_serves_each_metric_that_the_files_name() {
         let family = name.strip_suffix("_sum").or_else(|| name.strip_suffix("_count"));
         served.contains(name.as_str()) || family.is_some_and(|family| served.contains(family))
     };
-    let named = names_with_prefix("muster_");
+    // Those of a directory: `directory::metrics`.
+    let mut named = names_with_prefix("muster_");
+    named.retain(|name| !name.starts_with(DIRECTORY_PREFIX));
     assert!(named.len() > 25, "only {} metrics", named.len());
     let missing: Vec<_> = named.iter().filter(|name| !is_served(name)).collect();
     assert!(missing.is_empty(), "no daemon serves {missing:?}");
@@ -61,7 +66,10 @@ async fn daemon_serves_each_metric_that_the_files_name() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn broker_reports_each_value_that_the_files_name() {
     let organisation = Organisation::new(&["muster"]);
-    let text = format!("{}http: \"127.0.0.1:-1\"\n", organisation.broker_configuration());
+    let text = format!(
+        "{}{JETSTREAM_CONFIG}http: \"127.0.0.1:-1\"\n",
+        organisation.broker_configuration()
+    );
     let server = NatsServer::start(&text).await;
     // Version 1.0 of HTTP: the server closes the connection after its response.
     let answer = exchange(&monitoring_address(&server), b"GET /varz HTTP/1.0\r\n\r\n").await;
@@ -69,9 +77,16 @@ async fn broker_reports_each_value_that_the_files_name() {
     let values: Value = serde_json::from_str(page).unwrap();
     for name in names_with_prefix(BROKER_PREFIX) {
         let key = name.strip_prefix(BROKER_PREFIX).unwrap();
-        let is_reported = values.get(key).is_some_and(Value::is_number);
-        assert!(is_reported, "/varz has no number {key}: {page}");
+        assert!(has_number(&values, key), "/varz has no number {key}: {page}");
     }
+}
+
+/// Whether there is a number under this key, whose parts may be those of nested objects.
+fn has_number(values: &Value, key: &str) -> bool {
+    values.as_object().into_iter().flatten().any(|(name, value)| {
+        let rest = key.strip_prefix(name.as_str()).and_then(|rest| rest.strip_prefix('_'));
+        (name == key && value.is_number()) || rest.is_some_and(|rest| has_number(value, rest))
+    })
 }
 
 /// The address of the monitoring endpoint, from the server's log.

@@ -10,6 +10,7 @@ use muster_wire::stores::NODES_BUCKET;
 use super::fixture::GRACE_SECONDS;
 use super::http::HttpFleet;
 use crate::monitoring::{await_metrics_address, await_sample, scrape};
+use crate::monitoring_files::{DIRECTORY_PREFIX, names_with_prefix};
 
 /// The samples of a page, by series.
 type Samples = BTreeMap<String, String>;
@@ -43,6 +44,10 @@ async fn nodes_and_queries_of_an_instance_are_counted() {
         assert_eq!(before.get(&format!("muster_directory_{series}")).unwrap(), value, "{series}");
     }
     assert!(before.contains_key("muster_directory_listening_seconds"));
+    let named = names_with_prefix("muster_").into_iter();
+    for name in named.filter(|name| name.starts_with(DIRECTORY_PREFIX)) {
+        assert!(before.contains_key(&name), "no directory serves {name}");
+    }
 
     // Queries over the broker are counted with those of all agents.
     let [count, sum] = ["count", "sum"]
