@@ -18,6 +18,8 @@ pub(super) struct ChainedLog {
     options: AuditOptions,
     account: String,
     file: File,
+    /// The file system was read-only at the start. The file is opened again before each write until that succeeds.
+    is_read_only: bool,
     /// Whether it is a regular file. A pipe or device cannot be read back, truncated or moved.
     regular: bool,
     size: u64,
@@ -72,16 +74,24 @@ impl LineGroup {
 impl ChainedLog {
     /// Continues the log from its end, in any state.
     pub(super) fn open(options: AuditOptions) -> io::Result<Self> {
-        let mut file = files::open_log(&options.path, &options)?;
+        let (mut file, is_read_only) = match files::open_log(&options.path, &options) {
+            // The daemon replies to reads, and refuses changes.
+            Err(error) if error.kind() == io::ErrorKind::ReadOnlyFilesystem => {
+                (File::open(&options.path)?, true)
+            }
+            opened => (opened?, false),
+        };
         let regular = file.metadata()?.is_file();
         let mut tail =
             if regular { AuditLogTail::read_file(&options.path)? } else { AuditLogTail::default() };
-        if tail.foreign {
+        if tail.foreign && !is_read_only {
             tracing::warn!(path = %options.path.display(), "the file is not a chained audit log; it is renamed");
             files::rotate_files(&options.path, options.settings.keep)?;
             (file, tail) = (files::open_log(&options.path, &options)?, AuditLogTail::default());
         }
-        remove_zeros(&file, &mut tail, &options)?;
+        if !is_read_only {
+            remove_zeros(&file, &mut tail, &options)?;
+        }
         let stored = options.head.as_deref().and_then(files::read_head);
         let position = match tail.position {
             Some(position) => position,
@@ -97,6 +107,7 @@ impl ChainedLog {
             rotate_at: options.settings.max_bytes,
             options,
             file,
+            is_read_only,
             regular,
             size,
             position,
@@ -274,6 +285,11 @@ impl ChainedLog {
     fn write_group(&mut self, group: &LineGroup) -> Result<(), (usize, io::Error)> {
         if group.bytes.is_empty() {
             return Ok(());
+        }
+        if self.is_read_only {
+            self.file =
+                files::open_log(&self.options.path, &self.options).map_err(|error| (0, error))?;
+            self.is_read_only = false;
         }
         let (count, result) = write_bytes(&self.file, &group.bytes);
         let complete = group.ends.iter().take_while(|(end, _)| *end <= count);
