@@ -8,7 +8,8 @@
 //! Every run has a claim, also a run without a limit of its own: it imposes none, and keeps those of the others.
 //!
 //! A claim stays valid as long as its node sends heartbeats, one every third of the *lease*: other nodes count the time since they received the last
-//! one. A node that cannot send them must stop its run before the lease ends, because the other nodes do not wait longer; see [`Permit::lost_token`].
+//! one. A waiting node behind the first 64 sends fewer, because each of them receives those of all others; it counts as waiting until it comes to the head.
+//! A node that cannot send them must stop its run before the lease ends, because the other nodes do not wait longer; see [`Permit::lost_token`].
 //!
 //! While no server serves the bucket, as during an election, waits and renewals go on: only their own deadlines end them.
 //!
