@@ -32,6 +32,9 @@ pub(crate) fn node_advice(check: &str) -> Option<&'static str> {
         "clone" => {
             "give the copy a name and a key of its own: `Two machines have the same name and key` in the guide to troubleshooting"
         }
+        "answers" => {
+            "`rpc plugin doc rpcutil` names the action `diagnose`, which the node's policy must allow to see what it reports about itself"
+        }
         "again" => {
             "on the node: see the log of rpcd; runs that were asked for wait until this is repaired"
         }

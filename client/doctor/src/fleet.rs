@@ -245,14 +245,22 @@ fn refusal_findings(answers: &[ReceivedReply]) -> Vec<DiagnosisFinding> {
                 let error = read_values::<RpcutilDiagnoseOutput>(&reply.data).err()?;
                 format!("diagnosis cannot be read: {error}")
             }
+            Some(ReplyReason::Denied { rule }) if muster_policy::is_fault(rule) => {
+                let reason = format!("a policy has an error, so requests are denied: {rule}");
+                return Some(((DiagnosisLevel::Error, "policies", reason), &reply.sender));
+            }
             Some(ReplyReason::Denied { rule }) => format!("diagnosis denied: {rule}"),
             _ => format!("diagnosis failed: {}", reply.statusmsg),
         };
-        Some((reason, &reply.sender))
+        Some(((DiagnosisLevel::Warning, "answers", reason), &reply.sender))
     });
     group_nodes(refusals)
         .into_iter()
-        .map(|(reason, nodes)| DiagnosisFinding::warning("answers", reason).with_nodes(nodes))
+        .map(|((level, check, reason), nodes)| {
+            let mut finding = DiagnosisFinding::new(check, level, reason).with_nodes(nodes);
+            finding.advice = node_advice(check).map(str::to_owned);
+            finding
+        })
         .collect()
 }
 

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use muster_tests::command::{RpcCommand, describe_output};
 use muster_tests::nats_server::NatsServer;
-use muster_tests::organisation::{Broker as _, Organisation};
+use muster_tests::organisation::Organisation;
 use muster_tests::rpcd::{DaemonHome, Rpcd};
-use muster_tests::{now, poll_until_ok};
+use muster_tests::{await_state, now, poll_until_ok};
 use muster_wire::token::{ServiceRight, UserRole};
 use serde_json::Value;
 
@@ -94,22 +94,16 @@ fn set_mode(rpc: &RpcCommand, name: &str, mode: u32) {
     std::fs::set_permissions(rpc.path(name), std::fs::Permissions::from_mode(mode)).unwrap();
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn broken_files_of_a_user_are_reported() {
-    let mut fleet = Installation::start().await;
-    let healthy = expect("clocks", "ok", "", "");
-    assert_reported("nothing is broken", &fleet.rpc(), 0, &healthy).await;
-    let url = fleet.server.url();
-    let other = Organisation::new(&["muster"]);
-    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let silent_url = format!("nats://{}", silent.local_addr().unwrap());
-    tokio::spawn(async move {
-        while let Ok((stream, _)) = silent.accept().await {
-            drop(stream);
-        }
-    });
-    type Break<'a> = Box<dyn Fn(&RpcCommand) + 'a>;
-    let table: Vec<(&str, Break<'_>, i32, Expected)> = vec![
+/// Breaks a file of a user.
+type Break<'a> = Box<dyn Fn(&RpcCommand) + 'a>;
+
+/// Name, deed, exit code and report of each breakage of a user's files.
+fn file_breakages<'a>(
+    url: &'a str,
+    silent_url: &'a str,
+    other: &'a Organisation,
+) -> Vec<(&'static str, Break<'a>, i32, Expected)> {
+    vec![
         (
             "a misspelt setting",
             Box::new(|rpc| reconfigure(rpc, "[trust]", "[trust]\noperatr = \"x\"")),
@@ -148,23 +142,40 @@ async fn broken_files_of_a_user_are_reported() {
         ),
         (
             "a name that does not resolve",
-            Box::new(|rpc| reconfigure(rpc, &url, "nats://broker.invalid:4222")),
+            Box::new(|rpc| reconfigure(rpc, url, "tls://broker.invalid:4222")),
             1,
-            expect("address", "error", "", ""),
+            expect("name", "error", "broker.invalid", "DNS resolver"),
         ),
         (
             "a port where something else listens",
-            Box::new(|rpc| reconfigure(rpc, &url, &silent_url)),
+            Box::new(|rpc| reconfigure(rpc, url, silent_url)),
             1,
             expect("server", "error", "", "nats-server listens on that port"),
         ),
         (
             "another collective",
             Box::new(|rpc| reconfigure(rpc, "collective = \"muster\"", "collective = \"other\"")),
-            2,
+            1,
             expect("connection", "error", "other", ""),
         ),
-    ];
+    ]
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn broken_files_of_a_user_are_reported() {
+    let mut fleet = Installation::start().await;
+    let healthy = expect("clocks", "ok", "", "");
+    assert_reported("nothing is broken", &fleet.rpc(), 0, &healthy).await;
+    let url = fleet.server.url();
+    let other = Organisation::new(&["muster"]);
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let silent_url = format!("nats://{}", silent.local_addr().unwrap());
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = silent.accept().await {
+            drop(stream);
+        }
+    });
+    let table = file_breakages(&url, &silent_url, &other);
     for (what, break_it, code, expected) in table {
         let rpc = fleet.rpc();
         break_it(&rpc);
@@ -222,15 +233,15 @@ async fn broken_stores_of_the_broker_are_reported() {
     };
     let off = organisation.start_broker().await;
     let expected = expect("jetstream", "error", "JetStream is off", "restart it");
-    assert_reported("no JetStream", &user(&off), 2, &expected).await;
+    assert_reported("no JetStream", &user(&off), 1, &expected).await;
     let silent = expect("nodes", "error", "no node replies", "rpcd runs on the nodes");
-    assert_reported("no node", &user(&off), 2, &silent).await;
+    assert_reported("no node", &user(&off), 1, &silent).await;
     let absent = expect("directory", "error", "no instance of the directory", "directory1");
-    assert_reported("no directory", &user(&off), 2, &absent).await;
+    assert_reported("no directory", &user(&off), 1, &absent).await;
 
     let empty = organisation.start_broker_with_stores().await;
     let expected = expect("jetstream", "error", "no account token", "rpc org push");
-    assert_reported("no push", &user(&empty), 2, &expected).await;
+    assert_reported("no push", &user(&empty), 1, &expected).await;
 
     let fleet = DirectoryFixture::start().await;
     fleet.organisation.publish_account(&fleet.server, &fleet.organisation.account_token()).await;
@@ -247,54 +258,57 @@ async fn broken_stores_of_the_broker_are_reported() {
     assert_reported("a missing node", &fleet.rpc, 0, &missing).await;
 }
 
-/// Each node is broken in one way.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn broken_nodes_are_reported() {
-    let fleet = DirectoryFixture::start().await;
-    fleet.organisation.publish_account(&fleet.server, &fleet.organisation.account_token()).await;
-    let port = fleet.server.port();
+/// Name, file, text, mode and report of each node with a broken file. On this port of this machine something else listens.
+fn node_breakages(port: u16) -> [(&'static str, &'static str, String, u32, Expected); 5] {
     let metrics = format!("[metrics]\nlisten = \"127.0.0.1:{port}\"\n");
-    let files: [(&str, &str, &str, u32, Expected); 5] = [
+    [
         (
             "policy.acme.net",
             "policies/service.policy",
-            "policy default deny\nalow\t*\t*\t*\t*\n",
+            "policy default deny\nalow\t*\t*\t*\t*\n".to_owned(),
             0o644,
             expect("policies", "error", "service.policy:2", "rpcd --check"),
         ),
         (
             "group.acme.net",
             "policies/groups",
-            "op/s rip\n",
+            "op/s rip\n".to_owned(),
             0o644,
             expect("policies", "error", "groups", "rpcd --check"),
         ),
         (
             "fact.acme.net",
             "facts.d/broken.json",
-            "{",
+            "{".to_owned(),
             0o644,
             expect("facts", "warning", "broken.json", "rpcd --check"),
         ),
         (
             "program.acme.net",
             "facts.d/broken.sh",
-            "#!/bin/sh\nexit 3\n",
+            "#!/bin/sh\nexit 3\n".to_owned(),
             0o755,
             expect("facts", "warning", "broken.sh", "rpcd --check"),
         ),
         (
             "metrics.acme.net",
             "conf.d/metrics.toml",
-            &metrics,
+            metrics,
             0o644,
             expect("metrics", "warning", "in use", "metrics.listen"),
         ),
-    ];
+    ]
+}
+
+/// Each node is broken in one way.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn broken_nodes_are_reported() {
+    let fleet = DirectoryFixture::start().await;
+    fleet.organisation.publish_account(&fleet.server, &fleet.organisation.account_token()).await;
     let (mut daemons, mut expected) = (Vec::new(), Vec::new());
-    for (name, file, text, mode, finding) in files {
+    for (name, file, text, mode, finding) in node_breakages(fleet.server.port()) {
         let home = fleet.node_home(&fleet.organisation.node(name), "{}", "");
-        home.write(file, text, mode);
+        home.write(file, &text, mode);
         daemons.push(home.start());
         expected.push((name, finding));
     }
@@ -308,11 +322,13 @@ async fn broken_nodes_are_reported() {
     let accessible = expect("credentials", "error", "accessible to other users", "owner and mode");
     expected.push(("open.acme.net", accessible));
     let read_only = fleet.node_home(&fleet.organisation.node("disk.acme.net"), "{}", "");
-    std::fs::create_dir(read_only.path("state")).unwrap();
+    let mut before = read_only.clone().start();
+    await_state("the daemon runs", || before.log().contains("ready identity")).await;
+    before.kill_and_wait();
     let home = read_only.path("").display().to_string();
-    let script =
-        format!("mount --bind {home} {home} && mount -o remount,ro,bind {home} && exec \"$@\"");
-    let namespace = ["unshare", "--mount", "sh", "-c", &script, "sh"].map(std::ffi::OsString::from);
+    let remount = "mount --bind $0 $0 && mount -o remount,ro,bind $0 && exec \"$@\"";
+    let namespace =
+        ["unshare", "--mount", "sh", "-c", remount, &home].map(std::ffi::OsString::from);
     let program = muster_tests::command::find_program("rpcd").into_os_string();
     daemons.push(read_only.start_through(&[&namespace[..], &[program]].concat()));
     expected.push(("disk.acme.net", expect("disk", "error", "read-only", "mount the file system")));
