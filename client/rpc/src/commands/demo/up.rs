@@ -167,6 +167,8 @@ impl DemoStart<'_> {
         } else {
             self.start_machines(count, &organisation).await?;
         }
+        // It names the services, which were added last.
+        organisation.publish_account(unix_millis_now()).await?;
         self.record.is_complete = true;
         self.record.save(directory)
     }
