@@ -19,7 +19,7 @@ const HEAD: usize = 64;
 /// Nodes behind it that are measured. The rest of the queue is in the bucket only, because a process cannot be 2,000 nodes.
 const MEASURED_NODES: usize = 100;
 /// Longer than the interval of those at the head.
-const MEASURED: Duration = Duration::from_secs(60);
+const MEASURED: Duration = Duration::from_mins(1);
 /// Most heartbeats per second of a queue: 64 each 20 s, and 5 to 10 of all others together.
 const MAX_RATE: f64 = 15.0;
 
