@@ -1,34 +1,15 @@
-//! Detects a clone: another daemon with the name and the key of this one, as on a machine that was copied with its keys. A daemon receives the heartbeats of
-//! its own name; those of a clone have another boot id.
+//! What a daemon knows of its clone: another daemon with its name and key, as on a machine that was copied. The heartbeats of a clone have another boot id.
 
-use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use muster_api::FindingLevel;
-use muster_api::base::error_chain;
-use muster_bus::{Bus, NewEvent};
 use muster_wire::Millis;
 use muster_wire::node_record::NodeHeartbeat;
-use muster_wire::sign::open_heartbeat;
-use muster_wire::subject;
-use muster_wire::token::scope;
-use serde_json::{Map, json};
-use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 use uuid::Uuid;
 
-use crate::config::{Config, RegistrationConfig};
-use crate::core::DaemonCore;
 use crate::shared::lock_mutex;
-
-/// Kind of the event that reports a clone.
-const NODE_CLONED: &str = "node_cloned";
-/// Heartbeats that a clone may miss before it counts as gone.
-const MISSED_HEARTBEATS: u32 = 3;
-/// The check of the findings about clones.
-const CLONE_CHECK: &str = "clone";
 
 /// What one daemon knows of a clone.
 #[derive(Debug)]
@@ -63,8 +44,13 @@ impl CloneWatch {
         self.boot
     }
 
+    /// Sets whether this daemon leaves all requests to a clone that was started earlier.
+    pub(crate) fn set_yielding(&self, yields: bool) {
+        self.yields_to_older.store(yields, Ordering::Relaxed);
+    }
+
     /// Notes a heartbeat of this node's name. It counts for `lifetime`. Returns the boot id of a clone that was not known.
-    fn note_heartbeat(
+    pub(crate) fn note_heartbeat(
         &self,
         heartbeat: &NodeHeartbeat,
         now: Instant,
@@ -99,74 +85,6 @@ impl CloneWatch {
     }
 }
 
-/// Receives the heartbeats of this node's name for the lifetime of the daemon.
-pub(crate) fn spawn_clone_watch(
-    core: &Arc<DaemonCore>,
-    bus: &Bus,
-    config: &Config,
-) -> JoinHandle<()> {
-    tokio::spawn(watch_clones(Arc::clone(core), bus.clone(), config.registration.clone()))
-}
-
-async fn watch_clones(core: Arc<DaemonCore>, bus: Bus, config: RegistrationConfig) {
-    if !config.enabled {
-        return;
-    }
-    core.clones.yields_to_older.store(config.yield_to_older, Ordering::Relaxed);
-    // An organisation that was not pushed by this version does not permit the subscription.
-    while !is_permitted(&core) {
-        sleep(config.heartbeat).await;
-    }
-    let subject = subject::heartbeat(core.identity().as_str());
-    let Ok(mut heartbeats) = bus.subscribe(&subject).await else { return };
-    let mut was_cloned = false;
-    loop {
-        tokio::select! {
-            message = heartbeats.next() => {
-                let Some(message) = message else { return };
-                receive_heartbeat(&core, &bus, message.payload(), config.heartbeat).await;
-            }
-            () = sleep(config.heartbeat) => {}
-        }
-        let is_cloned = core.clones.is_cloned();
-        if was_cloned && !is_cloned {
-            core.health.set_findings(CLONE_CHECK, FindingLevel::Error, &[]);
-            tracing::info!(
-                "no other daemon with the name and key of this node is running any more"
-            );
-        }
-        was_cloned = is_cloned;
-    }
-}
-
-fn is_permitted(core: &DaemonCore) -> bool {
-    let (trust, key) = (core.trust.get(), core.signer.claims().iss);
-    trust.template_of_key(&key).is_some_and(scope::permits_own_heartbeats)
-}
-
-async fn receive_heartbeat(core: &DaemonCore, bus: &Bus, payload: &[u8], interval: Duration) {
-    let now = core.clock.now();
-    let opened = open_heartbeat(payload, core.identity(), &core.trust.get(), &core.tokens, now);
-    let Ok(heartbeat) = opened else { return };
-    let lifetime = interval * MISSED_HEARTBEATS;
-    let Some(boot) = core.clones.note_heartbeat(&heartbeat, Instant::now(), lifetime) else {
-        return;
-    };
-    let node = core.identity();
-    let which = if boot < core.clones.boot { "earlier" } else { "later" };
-    let text = format!(
-        "another daemon with the name and key of {node} is running, which was started {which}: a copy of the machine?"
-    );
-    tracing::error!(%boot, "{text}");
-    core.health.set_findings(CLONE_CHECK, FindingLevel::Error, std::slice::from_ref(&text));
-    let data = Map::from_iter([("node".to_owned(), json!(node))]);
-    let event = NewEvent { kind: NODE_CLONED, text, data, time: now };
-    if let Err(error) = bus.publish_event(&core.signer, event).await {
-        let error = error_chain(&error);
-        tracing::warn!(error, "cannot publish the event about another daemon");
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -176,7 +94,7 @@ mod tests {
     use tokio::time::Instant;
     use uuid::Uuid;
 
-    use super::{CloneWatch, Ordering};
+    use super::CloneWatch;
 
     const LIFETIME: Duration = Duration::from_mins(3);
     const STARTED: u64 = 1_000_000;
@@ -212,7 +130,7 @@ mod tests {
             watch.yields()
         };
         assert!(!note(earlier));
-        watch.yields_to_older.store(true, Ordering::Relaxed);
+        watch.set_yielding(true);
         assert!(note(earlier));
         assert!(!note(Uuid::now_v7()), "a daemon that was started later");
     }

@@ -25,6 +25,7 @@ pub mod check;
 mod check_tasks;
 pub mod classes;
 pub mod clock;
+mod clone_tasks;
 mod clone_watch;
 pub mod config;
 pub mod core;

@@ -22,7 +22,7 @@ use crate::agents;
 use crate::assemble::{self, AssembleError, AssembledDaemon};
 use crate::broker_follow::FollowedBroker;
 use crate::check_tasks::CheckTasks;
-use crate::clone_watch::spawn_clone_watch;
+use crate::clone_tasks::spawn_clone_watch;
 use crate::config::Config;
 use crate::core::DaemonCore;
 use crate::daemon::Daemon;
