@@ -45,9 +45,10 @@ async fn full_or_read_only_disk_refuses_changes_and_recovers() {
     assert_eq!(statuscode(&change(&nodes, "after").await), Some(0));
     assert_eq!(machines.sh("m1", "cat /etc/motd").await, "after");
 
-    // A daemon that starts while /var is read-only must not make changes that it cannot record.
+    // A daemon that starts while /var is read-only replies, and must not make changes that it cannot record.
     machines.sh("m1", "mount --bind /var /var && mount -o remount,ro,bind /var && systemctl restart --no-block rpcd").await;
     machines.await_script("m1", "journalctl -u rpcd | grep -qi 'read-only file system'").await;
+    nodes.await_answers(1).await;
     let (document, code) = nodes
         .operator
         .run_json(&[
@@ -63,7 +64,7 @@ async fn full_or_read_only_disk_refuses_changes_and_recovers() {
         .await;
     assert_ne!(code, 0, "{document:#}");
     assert_eq!(machines.sh("m1", "cat /etc/motd").await, "after");
-    machines.sh("m1", "umount /var && systemctl restart rpcd").await;
+    machines.sh("m1", "systemctl stop rpcd && umount /var && systemctl start rpcd").await;
     nodes.await_answers(1).await;
     assert_eq!(statuscode(&change(&nodes, "again").await), Some(0));
 }
