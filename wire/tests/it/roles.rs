@@ -44,6 +44,7 @@ fn nodes_can_only_reply_register_and_use_permits() {
             "lab.*.*.node.{{name()}}",
             "lab.*.*.ref.{{name()}}",
             "_T.*.*.{{name()}}",
+            "_B.{{name()}}",
             "_W.TRUST.account",
             "_W.TRUST.head",
             "_W.PERMITS.>",
@@ -88,10 +89,10 @@ fn no_role_has_response_permissions() {
     }
 }
 
-/// No node, caller or newcomer can publish what it can subscribe to. A service can call itself like any node, which grants it nothing more; the
-/// list of its overlaps is complete.
+/// No caller or newcomer can publish what it can subscribe to, and a node only heartbeats of its own name. A service can call itself like any node, which grants
+/// it nothing more; the list of its overlaps is complete.
 #[test]
-fn only_a_service_can_publish_what_it_can_subscribe_to() {
+fn only_own_heartbeats_and_services_overlap() {
     let overlaps = |template: &PermissionTemplate| {
         let mut found = Vec::new();
         for publish in &template.publish.allow {
@@ -103,7 +104,11 @@ fn only_a_service_can_publish_what_it_can_subscribe_to() {
         }
         found
     };
-    for role in [UserRole::Node, UserRole::Caller, UserRole::Newcomer] {
+    assert_eq!(
+        overlaps(&UserRole::Node.permission_template(&[name("fleet")])),
+        ["_B.{{name()}} & _B.{{name()}}"]
+    );
+    for role in [UserRole::Caller, UserRole::Newcomer] {
         // A placeholder such as `{{tag(agent)}}` or `{{name()}}` is a single token here, so it cannot hide an overlap.
         assert_eq!(overlaps(&role.permission_template(&[name("fleet")])), [""; 0], "{role}");
     }
