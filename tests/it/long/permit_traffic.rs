@@ -49,8 +49,11 @@ async fn measure(count: usize) -> f64 {
     let _permit = holder.acquire_permit(request(), &CancellationToken::new()).await.unwrap();
     let await_waiting = async |expected: usize| {
         poll_until_ok("all runs wait", Duration::from_mins(2), async || {
-            let (_, _, waiting) = holder.inspect_pool(&pool()).await.unwrap();
-            if waiting.len() == expected { Ok(()) } else { Err(waiting.len()) }
+            let waiting = holder.inspect_pool(&pool()).await.map(|(_, _, waiting)| waiting.len());
+            if waiting.as_ref().is_ok_and(|count| *count == expected) {
+                return Ok(());
+            }
+            Err(waiting)
         })
         .await;
     };
