@@ -6,6 +6,7 @@ use std::time::Duration;
 use muster_api::FindingLevel;
 use muster_api::base::error_chain;
 use muster_bus::{Bus, NewEvent};
+use muster_wire::node_record::CLONE_HEARTBEATS;
 use muster_wire::sign::open_heartbeat;
 use muster_wire::subject;
 use muster_wire::token::scope;
@@ -18,8 +19,6 @@ use crate::core::DaemonCore;
 
 /// Kind of the event that reports a clone.
 const NODE_CLONED: &str = "node_cloned";
-/// Heartbeats that a clone may miss before it counts as gone.
-const MISSED_HEARTBEATS: u32 = 3;
 /// The check of the findings about clones.
 const CLONE_CHECK: &str = "clone";
 
@@ -72,7 +71,7 @@ async fn receive_heartbeat(core: &DaemonCore, bus: &Bus, payload: &[u8], interva
     let now = core.clock.now();
     let opened = open_heartbeat(payload, core.identity(), &core.trust.get(), &core.tokens, now);
     let Ok(heartbeat) = opened else { return };
-    let lifetime = interval * MISSED_HEARTBEATS;
+    let lifetime = interval * CLONE_HEARTBEATS;
     let Some(boot) = core.clones.note_heartbeat(&heartbeat, Instant::now(), lifetime) else {
         return;
     };

@@ -25,6 +25,9 @@ use crate::node_history::NodeHistory;
 /// Bytes of a digest before encoding.
 const DIGEST_BYTES: usize = 16;
 
+/// Heartbeats that one of two daemons with the same name and key may miss before it counts as gone.
+pub const CLONE_HEARTBEATS: u32 = 3;
+
 /// The body of a signed record.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeRecord {

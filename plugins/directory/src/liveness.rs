@@ -5,7 +5,9 @@
 
 use std::time::Duration;
 
+use muster_api::base::duration_millis;
 use muster_wire::Millis;
+use muster_wire::node_record::CLONE_HEARTBEATS;
 use tokio::time::Instant;
 use uuid::Uuid;
 
@@ -45,38 +47,47 @@ pub struct NodeLiveness {
     runs: DaemonRuns,
 }
 
-/// The daemons that have sent heartbeats under the name of a node.
+/// Most daemons of one name that are told apart.
+const MAX_RUNS: usize = 16;
+
+/// The daemons that have lately sent heartbeats under the name of a node, the newest heartbeat last.
 #[derive(Debug, Clone, Default)]
 struct DaemonRuns {
-    last: Option<DaemonRun>,
-    before: Option<DaemonRun>,
-    /// When the daemon before the last one was heard again.
+    runs: Vec<DaemonRun>,
+    /// When a daemon was heard again after another one.
     interleaved: Option<Instant>,
 }
 
-/// One run of a daemon, and the time in its last heartbeat, by its own clock.
+/// One run of a daemon.
 #[derive(Debug, Clone, Copy)]
 struct DaemonRun {
     boot: Uuid,
+    /// The time in its last heartbeat, by its own clock.
     time: Millis,
+    heard: Instant,
 }
 
 impl DaemonRuns {
-    /// Notes a heartbeat. After a restart, the daemon before is never heard again; of two that run, it is. A heartbeat that was captured and is sent again proves
-    /// nothing.
-    fn note(&mut self, boot: Uuid, time: Millis, now: Instant) {
-        let run = DaemonRun { boot, time };
-        match (self.last, self.before) {
-            (Some(last), _) if last.boot == boot => {
-                self.last = Some(DaemonRun { time: time.max(last.time), ..last });
-            }
-            (_, Some(before)) if before.boot == boot => {
-                if time > before.time {
-                    (self.before, self.last, self.interleaved) = (self.last, Some(run), Some(now));
-                }
-            }
-            (last, _) => (self.before, self.last) = (last, Some(run)),
+    /// Notes a heartbeat. A daemon that was restarted is never heard again; of several that run, each is. Heartbeats that are not newer than the last one
+    /// of their daemon, or much older than those of the others, are ignored: they may have been captured and sent again.
+    fn note(&mut self, (boot, time): (Uuid, Millis), now: Instant, lifetime: Duration) {
+        self.runs.retain(|run| now.saturating_duration_since(run.heard) <= lifetime);
+        let newest = self.runs.iter().map(|run| run.time).max().unwrap_or(0);
+        let place = self.runs.iter().position(|run| run.boot == boot);
+        let known = place.and_then(|place| self.runs.get(place));
+        let is_captured = known.is_some_and(|known| time <= known.time);
+        if is_captured || time.saturating_add(duration_millis(lifetime)) < newest {
+            return;
         }
+        if let Some(place) = place {
+            if place + 1 < self.runs.len() {
+                self.interleaved = Some(now);
+            }
+            self.runs.remove(place);
+        } else if self.runs.len() == MAX_RUNS {
+            self.runs.remove(0);
+        }
+        self.runs.push(DaemonRun { boot, time, heard: now });
     }
 }
 
@@ -100,13 +111,17 @@ impl NodeLiveness {
 
     /// Notes which daemon sent a heartbeat, and the time in it.
     pub fn record_daemon(&mut self, boot: Uuid, time: Millis, now: Instant) {
-        self.runs.note(boot, time, now);
+        self.runs.note((boot, time), now, self.clone_lifetime());
     }
 
     /// Whether two daemons send heartbeats under this name, as of a machine and its copy.
     pub fn is_cloned(&self, now: Instant) -> bool {
-        let lifetime = self.interval * 3;
-        self.runs.interleaved.is_some_and(|at| now.saturating_duration_since(at) <= lifetime)
+        let since = |at: Instant| now.saturating_duration_since(at);
+        self.runs.interleaved.is_some_and(|at| since(at) <= self.clone_lifetime())
+    }
+
+    fn clone_lifetime(&self) -> Duration {
+        self.interval.saturating_mul(CLONE_HEARTBEATS)
     }
 
     /// Changes the interval.
@@ -194,9 +209,26 @@ mod tests {
         assert!(!node.is_cloned(start));
         node.record_daemon(other, 3, start);
         assert!(!node.is_cloned(start), "a heartbeat that was sent again");
-        node.record_daemon(other, 6, start);
+        // Three machines with one key.
+        for (boot, time) in [(one, 6), (other, 7), (third, 8)] {
+            node.record_daemon(boot, time, start);
+        }
         assert!(node.is_cloned(start + INTERVAL * 3));
-        assert!(!node.is_cloned(start + INTERVAL * 4), "one of them was stopped");
+        assert!(!node.is_cloned(start + INTERVAL * 4), "all but one were stopped");
+    }
+
+    /// A run is forgotten after some time, and its captured heartbeats are older than those of the present one then.
+    #[test]
+    fn captured_heartbeats_of_a_forgotten_run_are_ignored() {
+        let (start, [gone, present]) = (Instant::now(), [1, 2].map(Uuid::from_u128));
+        let (later, minute) = (start + INTERVAL * 9, 60_000);
+        let mut node = NodeLiveness::new(INTERVAL);
+        node.record_daemon(gone, minute, start);
+        node.record_daemon(present, minute * 9, later);
+        node.record_daemon(gone, minute, later);
+        node.record_daemon(present, minute * 10, later);
+        assert!(!node.is_cloned(later));
+        assert_eq!(node.runs.runs.len(), 1);
     }
 
     #[test]
