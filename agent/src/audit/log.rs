@@ -18,7 +18,7 @@ pub(super) struct ChainedLog {
     options: AuditOptions,
     account: String,
     file: File,
-    /// The file system was read-only at the start. The file is opened again before each write until that succeeds.
+    /// The file system was read-only when the file was opened. The log is opened again before each write until it is writable.
     is_read_only: bool,
     /// Whether it is a regular file. A pipe or device cannot be read back, truncated or moved.
     regular: bool,
@@ -115,6 +115,10 @@ impl ChainedLog {
             pending: PendingPreamble { torn: tail.torn, header: true, missing },
             unsigned: None,
         };
+        if is_read_only {
+            tracing::error!(path = %log.options.path.display(), "cannot write the audit log: the file system is read-only");
+            return Ok(log);
+        }
         // A write that fails now is retried with the first record, which reports the failure to its caller.
         if let Err(short) = log.write_records(&[]) {
             tracing::error!(error = %short.error, path = %log.options.path.display(), "cannot write the audit log");
@@ -160,7 +164,7 @@ impl ChainedLog {
 
     fn write_records(&mut self, records: &[Vec<u8>]) -> Result<(), ShortWrite> {
         let to_short_write = |error| ShortWrite { written: 0, error };
-        let mut group = self.start_group();
+        let mut group = self.start_group().map_err(to_short_write)?;
         self.add_preamble(&mut group).map_err(to_short_write)?;
         let preamble_lines = group.ends.len();
         for record in records {
@@ -179,7 +183,7 @@ impl ChainedLog {
         if self.unsigned.is_none() {
             return Ok(());
         }
-        let mut group = self.start_group();
+        let mut group = self.start_group()?;
         self.add_preamble(&mut group)?;
         let (time, signer) = (format_rfc3339(unix_millis_now()), &self.options.signer);
         group.add_line(|position, out| {
@@ -252,8 +256,13 @@ impl ChainedLog {
         result
     }
 
-    fn start_group(&self) -> LineGroup {
-        LineGroup { bytes: Vec::new(), position: self.position, ends: Vec::new() }
+    fn start_group(&mut self) -> io::Result<LineGroup> {
+        if self.is_read_only {
+            files::open_log(&self.options.path, &self.options)?;
+            *self =
+                Self::open(AuditOptions { account: self.account.clone(), ..self.options.clone() })?;
+        }
+        Ok(LineGroup { bytes: Vec::new(), position: self.position, ends: Vec::new() })
     }
 
     /// Adds what must precede the records: the end of a torn line, the header, and the missing line numbers.
@@ -285,11 +294,6 @@ impl ChainedLog {
     fn write_group(&mut self, group: &LineGroup) -> Result<(), (usize, io::Error)> {
         if group.bytes.is_empty() {
             return Ok(());
-        }
-        if self.is_read_only {
-            self.file =
-                files::open_log(&self.options.path, &self.options).map_err(|error| (0, error))?;
-            self.is_read_only = false;
         }
         let (count, result) = write_bytes(&self.file, &group.bytes);
         let complete = group.ends.iter().take_while(|(end, _)| *end <= count);

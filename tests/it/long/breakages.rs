@@ -1,5 +1,8 @@
 //! `rpc doctor` on an installation that is broken in one of many ways: each is reported with its cause, the exit code, and the next step.
 
+#![expect(clippy::disallowed_types, reason = "runs real programs")]
+
+use std::process::Command;
 use std::time::Duration;
 
 use muster_tests::command::{RpcCommand, describe_output};
@@ -330,7 +333,8 @@ async fn broken_nodes_are_reported() {
     let namespace =
         ["unshare", "--mount", "sh", "-c", remount, &home].map(std::ffi::OsString::from);
     let program = muster_tests::command::find_program("rpcd").into_os_string();
-    daemons.push(read_only.start_through(&[&namespace[..], &[program]].concat()));
+    let audit = read_only.path("audit-reads.log");
+    let on_disk = read_only.start_through(&[&namespace[..], &[program]].concat());
     expected.push(("disk.acme.net", expect("disk", "error", "read-only", "mount the file system")));
 
     poll_until_ok("each node reports its problem", Duration::from_mins(2), async || {
@@ -365,6 +369,19 @@ async fn broken_nodes_are_reported() {
             return Ok(());
         }
         Err(format!("{unreported:?}: {document:#}"))
+    })
+    .await;
+
+    // The daemon records again when the disk is writable.
+    let before = audit.metadata().unwrap().len();
+    let inside = format!("--mount=/proc/{}/ns/mnt", on_disk.pid());
+    let remount = ["mount", "-o", "remount,rw,bind", &home];
+    let remounted = Command::new("nsenter").arg(inside).args(remount).status().unwrap();
+    assert!(remounted.success(), "{remounted}");
+    poll_until_ok("reads are recorded", Duration::from_mins(1), async || {
+        let output = fleet.rpc.run(&["rpcutil", "ping", "-I", "disk.acme.net"]).await;
+        let is_longer = audit.metadata().is_ok_and(|file| file.len() > before);
+        if is_longer { Ok(()) } else { Err(describe_output(&output)) }
     })
     .await;
 }
