@@ -32,9 +32,9 @@ pub async fn check_fleet(
     let roll_call = async {
         let schemas = AgentSchemas::load(Some(settings))?;
         let fleet = FleetConnection::connect(settings, target).await?;
-        let stores = stores_section(&fleet.survey_stores().await);
-        let call = fleet.roll_call(&target.filter, "diagnose").await?;
-        Ok::<_, FleetRequestError>((stores, call, schemas))
+        let roll_call = fleet.roll_call(&target.filter, "diagnose");
+        let (survey, call) = tokio::join!(fleet.survey_stores(), roll_call);
+        Ok::<_, FleetRequestError>((stores_section(&survey), call?, schemas))
     };
     let (stores, finding) = match roll_call.await {
         Err(error) => (None, DiagnosisFinding::error("connection", error_chain(&error))),
