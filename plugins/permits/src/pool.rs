@@ -160,7 +160,7 @@ impl PermitPool {
         }
     }
 
-    /// Applies one entry as if it was written at this instant. Returns whether somebody's turn may depend on it.
+    /// Applies one entry as if it was written at this instant. Returns whether the order of turns may have changed.
     pub fn apply_entry_at(&mut self, entry: &BucketEntry, written: Millis) -> bool {
         self.revision = self.revision.max(entry.revision);
         let Some((kind, slot, node)) = PermitKeyKind::parse_key(&entry.key) else {

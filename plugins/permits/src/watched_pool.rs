@@ -16,7 +16,7 @@ pub(crate) const MAX_POLL_INTERVAL: Duration = Duration::from_secs(5);
 pub(crate) struct WatchedPool {
     pub(crate) pool: PermitPool,
     clock: BrokerClock,
-    /// Whether somebody's turn may have changed since the last evaluation.
+    /// Whether the order of turns may have changed since the last evaluation.
     is_changed: bool,
     /// When the last entry was received.
     received_at: Instant,
@@ -68,7 +68,7 @@ impl WatchedPool {
         self.is_changed |= self.pool.apply_entry_at(entry, received);
     }
 
-    /// Whether somebody's turn may have changed since the last call.
+    /// Whether the order of turns may have changed since the last call.
     pub(crate) fn take_change(&mut self) -> bool {
         std::mem::take(&mut self.is_changed)
     }

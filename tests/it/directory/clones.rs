@@ -1,4 +1,4 @@
-//! A machine and its copy: two daemons with one name and key. Everybody who asks the node is told, and the copy can leave all requests to the original.
+//! Two daemons with one name and key, as on a machine and its copy: commands warn, and the daemon that was started later can ignore requests.
 
 use std::time::Duration;
 

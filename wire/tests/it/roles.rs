@@ -89,8 +89,8 @@ fn no_role_has_response_permissions() {
     }
 }
 
-/// No caller or newcomer can publish what it can subscribe to, and a node only heartbeats of its own name. A service can call itself like any node, which grants
-/// it nothing more; the list of its overlaps is complete.
+/// The subjects that a role may both publish and receive. Callers and newcomers have none, and nodes have the heartbeats of their own name. Services may also
+/// send requests to themselves, which grants them nothing more. The lists are complete.
 #[test]
 fn only_own_heartbeats_and_services_overlap() {
     let overlaps = |template: &PermissionTemplate| {
