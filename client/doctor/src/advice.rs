@@ -4,7 +4,7 @@
 pub(crate) fn node_advice(check: &str) -> Option<&'static str> {
     Some(match check {
         "policies" => {
-            "on the node: correct the file, check it with `rpcd --check`, then `systemctl reload rpcd`. Until then, the agent's requests are denied"
+            "on the node: correct the file, check it with `rpcd --check`, then `systemctl reload rpcd`. Until then, requests that depend on it are denied"
         }
         "facts" | "classes" | "motd" | "checks" => {
             "on the node: correct the file or the program, then `systemctl reload rpcd`; `rpcd --check` names what is wrong"
@@ -26,7 +26,7 @@ pub(crate) fn node_advice(check: &str) -> Option<&'static str> {
         }
         "trust" => "run `rpc broker status`, then `rpc org push`",
         "broker addresses" => {
-            "on the node: compare `broker.urls` with `rpc org show`; `rpcd --check` prints which of them count"
+            "check that the node reaches the addresses in the message; `rpcd --check` on the node prints which ones it uses"
         }
         "broker clock" => "run NTP or chrony on the servers of the broker and on these nodes",
         "clone" => {

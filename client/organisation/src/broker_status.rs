@@ -270,7 +270,7 @@ fn stream_problems(stream: &StreamStatus, cluster_size: usize) -> Vec<String> {
     }
     if cluster_size < REPLICATED_CLUSTER_SIZE && stream.replicas > 1 {
         problems.push(format!(
-            "stream {name} has {} replicas, and the broker is no cluster of {REPLICATED_CLUSTER_SIZE}: it loses the stream at a restart; run `rpc org push`",
+            "stream {name} has {} replicas, and the broker has fewer servers ({cluster_size}): a restart loses the stream; run `rpc org push`",
             stream.replicas
         ));
     }
