@@ -268,7 +268,7 @@ fn stream_problems(stream: &StreamStatus, cluster_size: usize) -> Vec<String> {
     if cluster_size >= REPLICATED_CLUSTER_SIZE && stream.replicas < REPLICATED_CLUSTER_SIZE {
         problems.push(format!("stream {name} has {} of {REPLICATED_CLUSTER_SIZE} replicas; `rpc org push` adds the others", stream.replicas));
     }
-    if cluster_size < REPLICATED_CLUSTER_SIZE && stream.replicas > 1 {
+    if stream.replicas > cluster_size {
         problems.push(format!(
             "stream {name} has {} replicas, and the broker has fewer servers ({cluster_size}): a restart loses the stream; run `rpc org push`",
             stream.replicas
@@ -288,4 +288,29 @@ fn stream_problems(stream: &StreamStatus, cluster_size: usize) -> Vec<String> {
         }
     }
     problems
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{StreamStatus, stream_problems};
+
+    #[test]
+    fn replicas_that_do_not_fit_the_servers_are_problems() {
+        let problems = |replicas, servers| {
+            let stream = StreamStatus {
+                name: "KV_TRUST".to_owned(),
+                replicas,
+                leader: Some("b1".to_owned()),
+                messages: 0,
+                bytes: 0,
+                followers: Vec::new(),
+            };
+            stream_problems(&stream, servers)
+        };
+        for (replicas, servers) in [(1, 1), (2, 2), (3, 3), (1, 2)] {
+            assert_eq!(problems(replicas, servers), [""; 0], "{replicas} on {servers}");
+        }
+        assert!(problems(3, 1)[0].contains("has 3 replicas, and the broker has fewer servers (1)"));
+        assert!(problems(1, 3)[0].contains("has 1 of 3 replicas"));
+    }
 }
