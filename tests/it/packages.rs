@@ -336,6 +336,8 @@ fn unpack_image(archive: &Path, directory: &Path) -> (Value, PathBuf) {
 
 /// Run by `make test-all`.
 mod long {
+    use muster_tests::tools::puppet_directories;
+
     use super::{
         Command, MODULE, Path, TempDir, describe_output, fs, is_root, lacks, make_packages,
         package_command, project_root, run_command, run_dpkg, unpack_image, walk,
@@ -462,9 +464,7 @@ mod long {
         let module = root.path().join(MODULE.trim_start_matches('/'));
         let mut puppet = Command::new("puppet");
         puppet.args(["apply", "--color=false", "--modulepath"]).arg(module.parent().unwrap());
-        for name in ["confdir", "codedir", "vardir", "ssldir", "rundir", "logdir", "publicdir"] {
-            puppet.arg(format!("--{name}")).arg(out.path().join(name));
-        }
+        puppet.args(puppet_directories(out.path()));
         let manifest = "notice(muster::nodes('{}', { 'socket' => '/nosuch.sock' }))";
         let output = puppet.args(["-e", manifest]).output().unwrap();
         let text = describe_output(&output);
@@ -478,7 +478,8 @@ mod long {
         let listed = run_command(
             Command::new("puppet")
                 .args(["module", "list", "--modulepath"])
-                .arg(module.parent().unwrap()),
+                .arg(module.parent().unwrap())
+                .args(puppet_directories(out.path())),
         );
         assert!(listed.contains("muster-muster"), "{listed}");
     }

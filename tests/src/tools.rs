@@ -1,5 +1,11 @@
-//! Which programs a test run may lack. A test whose program is missing fails, unless the run names the program, so no
+//! The programs of others that tests run. Puppet gets directories of its own. A test whose program is missing fails, unless the run names the program, so no
 //! test is skipped unnoticed.
+
+use std::path::Path;
+
+/// The settings of Puppet that name a directory. What is left out is a directory of this machine, which daemons of other tests read.
+const PUPPET_DIRECTORIES: [&str; 7] =
+    ["confdir", "codedir", "vardir", "ssldir", "rundir", "logdir", "publicdir"];
 
 /// Names of programs, separated by commas; tests that need them are skipped: `MUSTER_TESTS_WITHOUT=puppet,puppetserver
 /// make unit`.
@@ -9,4 +15,9 @@ const SKIPPED_PROGRAMS: &str = "MUSTER_TESTS_WITHOUT";
 pub fn is_skipped(program: &str) -> bool {
     std::env::var(SKIPPED_PROGRAMS)
         .is_ok_and(|programs| programs.split(',').any(|name| name == program))
+}
+
+/// Arguments that give Puppet directories of its own below this one.
+pub fn puppet_directories(base: &Path) -> [String; PUPPET_DIRECTORIES.len()] {
+    PUPPET_DIRECTORIES.map(|name| format!("--{name}={}", base.join(name).display()))
 }

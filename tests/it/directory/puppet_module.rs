@@ -32,9 +32,7 @@ pub(super) async fn apply(fleet: &HttpFleet, arguments: &[&str]) -> Output {
     let scratch = TempDir::new().unwrap();
     let mut command = Command::new("puppet");
     command.args(["apply", "--color=false", "--modulepath"]).arg(module_path());
-    for name in ["confdir", "vardir", "ssldir", "rundir", "logdir"] {
-        command.arg(format!("--{name}")).arg(scratch.path().join(name));
-    }
+    command.args(tools::puppet_directories(scratch.path()));
     command.args(arguments).env("MUSTER_DIRECTORY_SOCKET", fleet.socket());
     command.output().await.unwrap_or_else(|error| {
         panic!("puppet: {error}: run tools/fetch-puppet, or name it in MUSTER_TESTS_WITHOUT")
