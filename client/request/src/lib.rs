@@ -14,6 +14,7 @@ extern crate self as muster_request;
 
 mod ansible;
 mod approval;
+mod batches;
 mod cache_file;
 mod caller_summary;
 mod check;
@@ -49,6 +50,7 @@ mod run_log;
 mod schedule;
 mod settings;
 mod ssh;
+mod steps;
 mod store_survey;
 mod target;
 #[cfg(test)]

@@ -9,6 +9,7 @@ mod cancel;
 mod check;
 mod checks;
 mod checks_follow;
+mod chosen_nodes;
 mod completion;
 mod context;
 pub mod contexts;

@@ -1,6 +1,6 @@
 //! Copies a file of nodes to this machine.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,14 +16,15 @@ use muster_contract::read_values;
 use muster_wire::identity::Identity;
 use tokio::task::{JoinHandle, JoinSet};
 
-use super::channel::{CopyChannel, StepAnswer};
 use super::part_file::{PartFile, TargetState};
 use super::push::failed_outcome;
 use super::report::{CopyReport, NodeCopyOutcome, NodeCopyResult};
+use super::{COPY_AGENT, INSPECT, READ};
 use crate::error::FleetRequestError;
-use crate::fleet::FleetConnection;
+use crate::fleet::{DiscoveredNodes, FleetConnection};
 use crate::interrupt::InterruptListener;
 use crate::observer::{RequestEvent, RequestObserver};
+use crate::steps::{StepAnswer, StepChannel};
 
 /// Maximum number of nodes that send their file at the same time.
 const MAX_NODES: usize = 4;
@@ -68,10 +69,12 @@ impl FleetConnection {
     pub async fn fetch_file(
         &self,
         request: FetchRequest<'_>,
-        nodes: BTreeSet<Identity>,
+        found: DiscoveredNodes,
         observer: &dyn RequestObserver,
     ) -> Result<CopyReport, FleetRequestError> {
         let started = Instant::now();
+        let DiscoveredNodes { nodes, filter, .. } = found;
+        let channel = self.step_channel(COPY_AGENT, filter);
         let mut report = CopyReport::default();
         let (total, copied) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
         observer.observe(RequestEvent::CopyStarted(0));
@@ -84,7 +87,7 @@ impl FleetConnection {
                 && let Some(node) = waiting.pop_front()
             {
                 let fetcher = FileFetcher {
-                    channel: CopyChannel { client: self.client.clone(), listen: self.listen },
+                    channel: channel.clone(),
                     path: request.path.to_owned(),
                     target: request.destination.file_for(request.path, &node),
                     node,
@@ -121,7 +124,7 @@ impl FleetConnection {
 
 /// Copies the file of one node.
 struct FileFetcher {
-    channel: CopyChannel,
+    channel: StepChannel,
     node: Identity,
     path: String,
     target: PathBuf,
@@ -182,7 +185,7 @@ impl FileFetcher {
 
     async fn inspect(&self) -> Result<FilecopyInspectOutput, FetchFailure> {
         let input = FilecopyInspectInput { path: self.path.clone() };
-        let answer = self.channel.ask_node("inspect", &input, &self.node).await?;
+        let answer = self.channel.ask_node(INSPECT, &input, &self.node).await?;
         read_answer(answer, "at the start")
     }
 
@@ -271,7 +274,7 @@ impl FileFetcher {
             bytes,
         };
         let (channel, node) = (self.channel.clone(), self.node.clone());
-        AbortingTask(tokio::spawn(async move { channel.ask_node("read", &input, &node).await }))
+        AbortingTask(tokio::spawn(async move { channel.ask_node(READ, &input, &node).await }))
     }
 }
 

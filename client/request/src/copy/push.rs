@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use muster_base::error_chain;
-use muster_client::{ClientError, RolloutLimits, RolloutSchedule, RolloutStopReason};
+use muster_client::{ClientError, RolloutLimits};
 use muster_contract::filecopy::{
     FilecopyBeginInput, FilecopyBeginOutput, FilecopyTransferInput, FilecopyWriteInput,
     begin_state, encode_chunk,
@@ -15,15 +15,15 @@ use muster_contract::read_values;
 use muster_wire::identity::Identity;
 use tokio::task::JoinSet;
 
-use super::channel::{CopyChannel, StepAnswer};
 use super::local_file::{LocalFile, LocalFileError};
 use super::report::{CopyReport, NodeCopyOutcome, NodeCopyResult};
 use super::transfers::{MAX_GROUP_NODES, Receiver, Receivers, chunk_size, window_size};
+use super::{ABORT, BEGIN, COPY_AGENT, FINISH, WRITE};
+use crate::batches::{BatchPace, BatchProgress, run_batches};
 use crate::error::FleetRequestError;
-use crate::fleet::FleetConnection;
-use crate::interrupt::InterruptListener;
+use crate::fleet::{DiscoveredNodes, FleetConnection};
 use crate::observer::{RequestEvent, RequestObserver};
-use crate::rollout::wait_for_next_batch;
+use crate::steps::{StepAnswer, StepChannel};
 
 /// A file for nodes.
 #[derive(Debug, Clone, Copy)]
@@ -53,7 +53,7 @@ type PartAnswers = (u64, BTreeMap<Identity, StepAnswer>);
 /// The state of a copy to nodes.
 struct FilePusher<'a> {
     request: &'a PushRequest<'a>,
-    channel: CopyChannel,
+    channel: StepChannel,
     observer: &'a dyn RequestObserver,
     chunk_bytes: u64,
     /// Bytes that were copied, or need not be.
@@ -66,58 +66,29 @@ impl FleetConnection {
     pub async fn push_file(
         &self,
         request: &PushRequest<'_>,
-        nodes: BTreeSet<Identity>,
+        found: DiscoveredNodes,
         observer: &dyn RequestObserver,
     ) -> Result<CopyReport, FleetRequestError> {
         let started = Instant::now();
-        let mut report = CopyReport::default();
+        let DiscoveredNodes { nodes, filter, .. } = found;
         let pusher = FilePusher {
             request,
-            channel: CopyChannel { client: self.client.clone(), listen: self.listen },
+            channel: self.step_channel(COPY_AGENT, filter),
             observer,
             chunk_bytes: chunk_size(self.client.max_payload()),
             counted: Cell::new(0),
         };
         let total = request.file.size.saturating_mul(nodes.len() as u64);
         observer.observe(RequestEvent::CopyStarted(total));
-        let count = request.limits.batches(nodes.iter().cloned()).len();
-        let mut schedule = RolloutSchedule::new(nodes.iter().cloned().collect(), request.limits);
-        let mut interrupt = InterruptListener::listen();
-        let mut number = 0;
-        while let Some(batch) = schedule.next_batch() {
-            number += 1;
-            observer.observe(RequestEvent::BatchStarted { number, count, nodes: batch.len() });
-            let ended = tokio::select! {
-                ended = pusher.push_to_batch(batch, &mut report.nodes) => ended,
-                () = interrupt.wait_for_signal() => {
-                    schedule.stop(RolloutStopReason::Interrupted);
-                    break;
-                }
-            };
-            match ended {
-                Ok(()) => {}
-                Err(error) if report.nodes.is_empty() => return Err(error.into()),
-                Err(error) => {
-                    observer.observe(RequestEvent::BatchFailed(&error));
-                    schedule.stop(RolloutStopReason::Broken);
-                    break;
-                }
-            }
-            let failed = report.unsuccessful_count();
-            if number == count
-                || !wait_for_next_batch(
-                    &mut schedule,
-                    (failed, request.pause),
-                    &mut interrupt,
-                    observer,
-                )
-                .await
-            {
-                break;
-            }
-        }
-        observer.observe(RequestEvent::CallsEnded);
-        report.stop = schedule.stop_reason();
+        let mut report = CopyReport::default();
+        let pace = BatchPace { limits: request.limits, pause: request.pause };
+        report.stop = run_batches(&nodes, pace, observer, async |batch| {
+            let ended = pusher.push_to_batch(batch, &mut report.nodes).await;
+            let progress =
+                BatchProgress { failed: report.unsuccessful_count(), results: report.nodes.len() };
+            (ended, progress)
+        })
+        .await?;
         report.add_not_completed(nodes);
         report.took = started.elapsed();
         Ok(report)
@@ -171,7 +142,7 @@ impl FilePusher<'_> {
             group: text(group),
         };
         let mut receivers = Receivers::default();
-        for (node, answer) in self.channel.ask_nodes("begin", &input, nodes).await? {
+        for (node, answer) in self.channel.ask_nodes(BEGIN, &input, nodes).await? {
             match begun_output(answer) {
                 Ok(begun) if begun.state == begin_state::READY => {
                     let receiver = Receiver::from(begun);
@@ -244,7 +215,7 @@ impl FilePusher<'_> {
             let input = FilecopyWriteInput { transfer, index, content: content.clone() };
             let channel = self.channel.clone();
             tasks.spawn(async move {
-                let answers = channel.ask_nodes("write", &input, nodes).await?;
+                let answers = channel.ask_nodes(WRITE, &input, nodes).await?;
                 Ok((bytes, answers))
             });
         }
@@ -259,7 +230,7 @@ impl FilePusher<'_> {
     ) -> Result<(), ClientError> {
         for (transfer, nodes) in receivers.by_transfer() {
             let input = FilecopyTransferInput { transfer };
-            for (node, answer) in self.channel.ask_nodes("finish", &input, nodes).await? {
+            for (node, answer) in self.channel.ask_nodes(FINISH, &input, nodes).await? {
                 let Some(receiver) = receivers.remove(&node) else { continue };
                 let outcome = match answer {
                     StepAnswer::Done(_) => NodeCopyOutcome::Copied,
@@ -283,7 +254,7 @@ impl FilePusher<'_> {
         for (transfer, nodes) in receivers.by_transfer() {
             let input = FilecopyTransferInput { transfer };
             // A node that cannot be reached removes the copy when it has expired.
-            for (node, _) in self.channel.ask_nodes("abort", &input, nodes).await? {
+            for (node, _) in self.channel.ask_nodes(ABORT, &input, nodes).await? {
                 let path = receivers.remove(&node).map(|receiver| receiver.path);
                 let outcome = NodeCopyOutcome::Failed(message.clone());
                 results.insert(node, self.result(outcome, path, 0));

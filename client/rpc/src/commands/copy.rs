@@ -2,18 +2,18 @@
 
 mod location;
 
-use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use location::{CopyLocation, CopyLocationError};
-use muster_client::{RolloutLimits, choose_nodes};
+use muster_client::RolloutLimits;
 use muster_request::{
-    CopyReport, FetchDestination, FetchRequest, FleetConnection, LocalFile, LocalFileError,
-    PushRequest, RequestWords, RpcSettings, TargetSelection,
+    CopyReport, DiscoveredNodes, FetchDestination, FetchRequest, FleetConnection, LocalFile,
+    LocalFileError, PushRequest, RequestWords, RpcSettings, TargetSelection,
 };
 use muster_wire::identity::Identity;
 
+use super::chosen_nodes::find_chosen_nodes;
 use super::form;
 use super::form::JsonForm;
 use crate::cli::copy::CopyArgs;
@@ -157,11 +157,12 @@ impl<'a> PreparedCopy<'a> {
     }
 
     async fn push(self, file: &LocalFile, path: &str) -> CommandResult {
-        let (fleet, nodes) = self.find_nodes().await?;
+        let (fleet, found) = self.find_nodes().await?;
         let PaceLimits { limits, pause } = self.pace_limits();
         let what = format!("{} to {path}", file.path.display());
-        let preview = RolloutPreview { request: ("copy", &what), nodes: &nodes, limits, pause };
-        let conditions = (false, nodes.len(), self.args.yes);
+        let preview =
+            RolloutPreview { request: ("copy", &what), nodes: &found.nodes, limits, pause };
+        let conditions = (false, found.nodes.len(), self.args.yes);
         self.cx.confirm_request(&self.settings, conditions, || preview.render_text()).await?;
         let request = PushRequest {
             file,
@@ -173,34 +174,25 @@ impl<'a> PreparedCopy<'a> {
             pause,
         };
         let progress = self.progress_reporter();
-        let report = fleet.push_file(&request, nodes, &progress).await?;
+        let report = fleet.push_file(&request, found, &progress).await?;
         let local = file.path.display().to_string();
         self.print(&report, CopyDirection::ToNodes, (&local, path))
     }
 
     async fn fetch(self, path: &str, destination: &FetchDestination) -> CommandResult {
-        let (fleet, nodes) = self.find_nodes().await?;
+        let (fleet, found) = self.find_nodes().await?;
         let progress = self.progress_reporter();
         let request = FetchRequest { path, destination };
-        let report = fleet.fetch_file(request, nodes, &progress).await?;
+        let report = fleet.fetch_file(request, found, &progress).await?;
         let local = match destination {
             FetchDestination::File(path) | FetchDestination::Directory(path) => path,
         };
         self.print(&report, CopyDirection::FromNodes, (&local.display().to_string(), path))
     }
 
-    async fn find_nodes(&self) -> Result<(FleetConnection, BTreeSet<Identity>)> {
-        let fleet = FleetConnection::connect(&self.settings, &self.target).await?;
-        let found = fleet.discover_nodes(&self.target, &self.progress_reporter()).await?;
-        self.cx.remember_found(&self.target, &found.nodes);
-        for gap in &found.stats.gaps {
-            self.cx.warn_of_gap(*gap);
-        }
-        let nodes = match self.args.pace.node_limit() {
-            Some(limit) => choose_nodes(&found.nodes, limit, self.args.pace.limit_seed),
-            None => found.nodes,
-        };
-        Ok((fleet, nodes))
+    async fn find_nodes(&self) -> Result<(FleetConnection, DiscoveredNodes)> {
+        let progress = self.progress_reporter();
+        find_chosen_nodes(&self.settings, &self.target, &self.args.pace, &progress, self.cx).await
     }
 
     fn progress_reporter(&self) -> ProgressReporter<'a> {

@@ -1,41 +1,50 @@
-//! Sends one step of a copy to nodes, and repeats it to nodes that are busy or away for a short time.
+//! Sends one step of a longer operation to nodes, and repeats it to nodes that are busy or away for a short time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use muster_client::{CallEvent, CallTarget, Client, ClientError, ReceivedReply, RpcCall};
 use muster_contract::write_values;
+use muster_filter::NodeFilter;
 use muster_wire::identity::Identity;
 use muster_wire::status::ReplyReason;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-/// The agent of all steps.
-pub(super) const COPY_AGENT: &str = "filecopy";
-/// Time limit of a step that moves one part.
-const PART_TIMEOUT: Duration = Duration::from_secs(30);
-/// Time limit of a step that reads a whole file.
-const FILE_TIMEOUT: Duration = Duration::from_mins(10);
+use crate::fleet::FleetConnection;
+
 /// How often a step is sent to a node that is busy or away.
 const MAX_TRIES: u32 = 5;
 /// How often a step is sent to a node that does not reply.
 const MAX_SILENT_TRIES: u32 = 2;
-/// The step that is not repeated to a silent node, because it may have succeeded.
-const FINISH_ACTION: &str = "finish";
 /// Pause before a step is sent again; each further pause is longer by as much.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
+/// A step: an action of the agent.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Step {
+    pub(crate) action: &'static str,
+    /// Time limit of the action.
+    pub(crate) limit: Duration,
+    /// Whether nodes check that they match the caller's filter: the first step does. Later ones refer to it, and may have changed the node's facts.
+    pub(crate) is_first: bool,
+    /// Whether it is repeated to a silent node, which may have executed it.
+    pub(crate) repeats: bool,
+}
+
 /// Sends steps; clones share the connection.
 #[derive(Debug, Clone)]
-pub(super) struct CopyChannel {
-    pub(super) client: Client,
+pub(crate) struct StepChannel {
+    client: Client,
     /// Additional wait for replies.
-    pub(super) listen: Duration,
+    listen: Duration,
+    agent: &'static str,
+    filter: NodeFilter,
 }
 
 /// The answer of a node to a step.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum StepAnswer {
+pub(crate) enum StepAnswer {
     /// The outputs.
     Done(Map<String, Value>),
     /// The step failed, with the node's message.
@@ -60,20 +69,27 @@ impl StepAnswer {
     }
 
     /// Whether another try can succeed. A silent node may have received the step, and the wait for it was long.
-    fn may_retry(&self, action: &str, tries: u32) -> bool {
+    fn may_retry(&self, step: Step, tries: u32) -> bool {
         match self {
             Self::Busy(_) | Self::Absent => tries < MAX_TRIES,
-            Self::Silent => action != FINISH_ACTION && tries < MAX_SILENT_TRIES,
+            Self::Silent => step.repeats && tries < MAX_SILENT_TRIES,
             Self::Done(_) | Self::Failed(_) => false,
         }
     }
 }
 
-impl CopyChannel {
+impl FleetConnection {
+    /// A channel for the steps of an operation on nodes that match the filter.
+    pub(crate) fn step_channel(&self, agent: &'static str, filter: NodeFilter) -> StepChannel {
+        StepChannel { client: self.client.clone(), listen: self.listen, agent, filter }
+    }
+}
+
+impl StepChannel {
     /// Sends a step to nodes, and again to those that are busy or away. All nodes have an answer.
-    pub(super) async fn ask_nodes(
+    pub(crate) async fn ask_nodes(
         &self,
-        action: &str,
+        step: Step,
         inputs: &impl Serialize,
         nodes: BTreeSet<Identity>,
     ) -> Result<BTreeMap<Identity, StepAnswer>, ClientError> {
@@ -82,8 +98,8 @@ impl CopyChannel {
         let mut waiting = nodes;
         let mut tries = 1;
         loop {
-            let last = self.ask_once(action, &data, waiting).await?;
-            let again = last.iter().filter(|(_, answer)| answer.may_retry(action, tries));
+            let last = self.ask_once(step, &data, waiting).await?;
+            let again = last.iter().filter(|(_, answer)| answer.may_retry(step, tries));
             waiting = again.map(|(node, _)| node.clone()).collect();
             answers.extend(last);
             if waiting.is_empty() {
@@ -95,34 +111,33 @@ impl CopyChannel {
     }
 
     /// Sends a step to one node.
-    pub(super) async fn ask_node(
+    pub(crate) async fn ask_node(
         &self,
-        action: &str,
+        step: Step,
         inputs: &impl Serialize,
         node: &Identity,
     ) -> Result<StepAnswer, ClientError> {
         let nodes = BTreeSet::from([node.clone()]);
-        let mut answers = self.ask_nodes(action, inputs, nodes).await?;
+        let mut answers = self.ask_nodes(step, inputs, nodes).await?;
         Ok(answers.remove(node).unwrap_or(StepAnswer::Silent))
     }
 
-    async fn ask_once(
+    /// Sends a step to nodes, once.
+    pub(crate) async fn ask_once(
         &self,
-        action: &str,
+        step: Step,
         data: &Map<String, Value>,
         nodes: BTreeSet<Identity>,
     ) -> Result<BTreeMap<Identity, StepAnswer>, ClientError> {
         let mut answers: BTreeMap<Identity, StepAnswer> =
             nodes.iter().map(|node| (node.clone(), StepAnswer::Silent)).collect();
-        let limit = match action {
-            "write" | "read" | "abort" => PART_TIMEOUT,
-            _ => FILE_TIMEOUT,
-        };
-        let call = RpcCall::new(COPY_AGENT, action, CallTarget::Nodes(nodes))?;
+        let call = RpcCall::new(self.agent, step.action, CallTarget::Nodes(nodes))?;
+        let filter = if step.is_first { self.filter.clone() } else { NodeFilter::default() };
         let mut events = self.client.call(RpcCall {
+            filter,
             data: data.clone(),
-            timeout: Some(limit),
-            wait: limit + self.listen,
+            timeout: Some(step.limit),
+            wait: step.limit + self.listen,
             ..call
         });
         while let Some(event) = events.next().await {
