@@ -16,6 +16,7 @@ use muster_api::{
 };
 use muster_bus::Bus;
 use muster_catalog::CatalogPlugin;
+use muster_config::{ConfigPlugin, Deployments};
 use muster_directory::{DirectoryHandle, DirectoryOptions, DirectoryPlugin};
 use muster_engine::lock::puppet_state_dirs;
 use muster_filecopy::FilecopyPlugin;
@@ -83,6 +84,8 @@ pub struct BrokerHandles {
     pub provisioning_changed: Arc<Notify>,
     /// The daemon's files to which a provisioner can deliver; `None` if the daemon does not run.
     pub delivery: Option<Arc<dyn DeliveryTarget>>,
+    /// The deployments of the daemon's files; `None` if the daemon does not run.
+    pub deployments: Option<Arc<Deployments>>,
 }
 
 impl BrokerHandles {
@@ -94,6 +97,7 @@ impl BrokerHandles {
             tunnels: TunnelHub::default(),
             provisioning_changed: Arc::default(),
             delivery: None,
+            deployments: None,
         }
     }
 
@@ -169,6 +173,7 @@ fn build_plugins(
     })?;
     let again = builder
         .add::<AgainPlugin>(AgainShared { puppet: puppet.run_handle(), permits: permits() })?;
+    builder.add::<ConfigPlugin>(handles.deployments.clone())?;
     builder.add::<DirectoryPlugin>(())?;
     builder.add::<SchedulerPlugin>(())?;
     builder.add::<FilecopyPlugin>(())?;
@@ -347,6 +352,11 @@ fn daemon_paths(config: &Config) -> Vec<PathBuf> {
     all_paths.extend(config.provisioning.credentials.clone());
     all_paths.extend(config.broker.ca.clone());
     all_paths
+}
+
+/// Directory of the schedules of checks.
+pub(crate) fn check_schedules(config: &Config) -> Result<PathBuf, PluginSetupError> {
+    Ok(parse_options::<NrpePlugin>(&config.plugins)?.schedules)
 }
 
 /// The configured options of provisioning.

@@ -16,7 +16,6 @@ use muster_motd::MotdRenderer;
 use muster_nrpe::CheckMonitor;
 use muster_package::PackageWorkers;
 use muster_policy::PolicySet;
-use muster_provision::DeliveryTarget;
 use muster_puppet::PuppetRunMonitor;
 use muster_ssh::LoginOptions;
 use muster_wire::Millis;
@@ -142,12 +141,11 @@ pub fn fact_sources(config: &Config) -> FactSources {
     }
 }
 
-/// Reads and builds everything, in a state directory that this process has locked. `delivery` are the files to which a provisioner can deliver.
-/// Blocks.
+/// Reads and builds everything, in a state directory that this process has locked. Blocks.
 pub fn assemble_daemon(
     config: &Config,
     config_file: &Path,
-    delivery: Arc<dyn DeliveryTarget>,
+    broker_handles: BrokerHandles,
 ) -> Result<AssembledDaemon, AssembleError> {
     let clock = WallClock::system();
     let signer = load_signer(config)?;
@@ -160,8 +158,6 @@ pub fn assemble_daemon(
     for problem in &problems {
         tracing::error!(problem, "the policy denies what depends on this file");
     }
-    let handles = BrokerHandles::new(config.identity.clone());
-    let broker_handles = BrokerHandles { delivery: Some(delivery), ..handles };
     let plugins = agents::configured_plugins(config, &broker_handles)?;
     // Check before the log is opened, because opening creates the file. Other state files can already exist on a newly enrolled machine.
     let ran_before = state.join(AUDIT_HEAD_FILE).exists();

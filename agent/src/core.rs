@@ -10,14 +10,15 @@ use std::time::{Duration, Instant};
 
 use muster_api::system::System;
 use muster_api::{
-    AgentInfo, AgentProblem, CallContext, CancelScope, CounterSnapshot, HealthFinding, LogThrottle,
-    NodeHandle, RequestOwner, RunningRequest, ValidatedDataSource, WorkEnd,
+    AgentInfo, AgentProblem, CallContext, CallerVerdict, CancelScope, CounterSnapshot,
+    HealthFinding, LogThrottle, NodeHandle, RequestOwner, RunningRequest, ValidatedDataSource,
+    WorkEnd,
 };
 use muster_ddl::AgentDdl;
 use muster_filter::NodeFilter;
 use muster_filter::state::{NodeFacts, NodeView};
 use muster_host::{AgentRegistry, RunningRequests};
-use muster_policy::PolicySet;
+use muster_policy::{CallerDecision, PolicySet};
 use muster_wire::Millis;
 use muster_wire::identity::{Identity, SubjectName};
 use muster_wire::sign::Signer;
@@ -321,6 +322,26 @@ impl NodeHandle for DaemonCore {
 
     fn is_matched_by(&self, filter: &NodeFilter) -> bool {
         self.with_node_view(|node| filter.matches(node))
+    }
+
+    fn decide_callers(
+        &self,
+        agent: &SubjectName,
+        action: &SubjectName,
+    ) -> Option<Vec<CallerVerdict>> {
+        let policy = self.policy.get();
+        let decided = |CallerDecision { caller, decision }: CallerDecision| CallerVerdict {
+            caller,
+            allowed: decision.allowed,
+            rule: decision.rule,
+            approved_by: decision.approved_by,
+        };
+        self.authority.tell_rules.then(|| {
+            let now = self.clock.now();
+            let decisions =
+                self.with_node_view(|node| policy.decide_callers((agent, action), node, now));
+            decisions.into_iter().map(decided).collect()
+        })
     }
 
     fn agent_infos(&self) -> Vec<AgentInfo> {

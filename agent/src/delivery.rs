@@ -3,15 +3,17 @@
 //! `plugins/provision` decides what is accepted. Nothing is written unless the daemon could start with the result. All new files are on disk before
 //! the first one is renamed; a crash between two renames leaves files that are each valid, and the repeated delivery replaces the others.
 
-use std::fs::{self, DirBuilder};
-use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use muster_base::{StagedFile, error_chain, sync_parent_directory};
-use muster_policy::MAX_POLICY_FILE_BYTES;
+use muster_base::error_chain;
+use muster_config::{
+    DeployedFiles, FileChange, FileChangeError, FileContent, LinkedFiles, compare_files,
+    replace_files,
+};
+use muster_contract::config::{DeployedKind, DeployedName};
 use muster_provision::{
     DeliveredSettings, DeliveryError, DeliveryReport, DeliveryTarget, NodeDelivery, SETTINGS_FILE,
 };
@@ -19,13 +21,7 @@ use tokio::sync::Notify;
 
 use crate::check;
 use crate::config::{Config, SettingOrigin};
-use crate::files::{allow_missing, read_bytes};
 use crate::policy;
-
-/// Permission bits of delivered files: as of the other files in `/etc/muster`, which contain no secrets.
-const FILE_MODE: u32 = 0o644;
-/// Permission bits of directories that are missing.
-const DIRECTORY_MODE: u32 = 0o755;
 
 /// The files of this daemon that a delivery replaces.
 #[derive(Debug)]
@@ -35,14 +31,6 @@ pub(crate) struct DaemonFiles {
     restart_requested: Arc<Notify>,
     /// Whether a file was replaced since the daemon started.
     is_outdated: AtomicBool,
-}
-
-/// A file that a delivery defines.
-#[derive(Debug)]
-struct DeliveredFile<'a> {
-    path: PathBuf,
-    /// `None`: the file is removed.
-    content: Option<&'a str>,
 }
 
 impl DaemonFiles {
@@ -66,16 +54,17 @@ impl DeliveryTarget for DaemonFiles {
         })?;
         let config = check_settings(config_file, delivery.settings.as_ref())?;
         check_policies(&config, delivery)?;
-        let mut files = list_delivered_files(config_file, &config, delivery);
-        files.retain(DeliveredFile::differs);
-        if !noop && !files.is_empty() {
-            replace_files(&files, &self.is_outdated)?;
+        let changes = compare_with_disk(config_file, &config, delivery).map_err(file_error)?;
+        if !noop && !changes.is_empty() {
+            // Before the first file changes.
+            self.is_outdated.store(true, Ordering::Release);
+            replace_files(&changes).map_err(file_error)?;
         }
         let restarting = !noop && self.is_outdated.load(Ordering::Acquire);
         if restarting {
             self.restart_requested.notify_one();
         }
-        let files = files.into_iter().map(|file| file.path).collect();
+        let files = changes.into_iter().map(|change| change.path).collect();
         Ok(DeliveryReport { files, restarting })
     }
 }
@@ -89,8 +78,10 @@ fn check_settings(
         let problem = error_chain(error);
         DeliveryError::Unusable(format!("the configuration would not be valid: {problem}"))
     };
-    let replaced = settings.map(|settings| (SETTINGS_FILE, settings.text.as_deref()));
-    let config = Config::load_replacing(config_file, replaced).map_err(|error| unusable(&error))?;
+    let replaced = settings.map(|settings| (SETTINGS_FILE.to_owned(), settings.text.clone()));
+    let replaced = replaced.into_iter().collect();
+    let config =
+        Config::load_replacing(config_file, &replaced).map_err(|error| unusable(&error))?;
     let path = settings_path(config_file);
     for key in settings.iter().flat_map(|settings| &settings.keys) {
         check_in_force(&config, key, &path)?;
@@ -121,8 +112,10 @@ fn check_policies(config: &Config, delivery: &NodeDelivery) -> Result<(), Delive
         return Ok(());
     }
     let directory = &config.paths.policies;
+    let replaced: BTreeMap<_, _> =
+        delivery.policies.iter().map(|(name, text)| (name.clone(), Some(text.clone()))).collect();
     let (_, problems) =
-        policy::load_policies_replacing(directory, config.policy.default, &delivery.policies);
+        policy::load_policies_replacing(directory, config.policy.default, &replaced);
     // Faults of other files existed before; the daemon reports them itself.
     let concerns_delivery = |path: &Path| {
         let name = path.file_name().and_then(|name| name.to_str());
@@ -137,21 +130,29 @@ fn check_policies(config: &Config, delivery: &NodeDelivery) -> Result<(), Delive
     }
 }
 
-/// The files of a delivery in the order of replacement: policies first, so that what the settings enable is restricted from the start.
-fn list_delivered_files<'a>(
+/// What a delivery changes.
+fn compare_with_disk(
     config_file: &Path,
     config: &Config,
-    delivery: &'a NodeDelivery,
-) -> Vec<DeliveredFile<'a>> {
-    let policies = delivery.policies.iter().map(|(name, text)| DeliveredFile {
-        path: config.paths.policies.join(name),
-        content: Some(text),
-    });
-    let settings = delivery.settings.iter().map(|settings| DeliveredFile {
-        path: settings_path(config_file),
-        content: settings.text.as_deref(),
-    });
-    policies.chain(settings).collect()
+    delivery: &NodeDelivery,
+) -> Result<Vec<FileChange>, FileChangeError> {
+    let name = |text: String| DeployedName::parse(&text).map_err(FileChangeError::from);
+    let mut files = DeployedFiles::new();
+    for (file, text) in &delivery.policies {
+        files.insert(name(format!("policies/{file}"))?, FileContent::text(text.as_str()));
+    }
+    let mut settings = None;
+    if let Some(delivered) = &delivery.settings {
+        let file = name(format!("conf.d/{SETTINGS_FILE}"))?;
+        let text = delivered.text.as_deref().map(FileContent::text);
+        files.extend(text.map(|text| (file.clone(), text)));
+        settings = Some(file);
+    }
+    let locate = |name: &DeployedName| match name.kind() {
+        DeployedKind::Policy => config.paths.policies.join(name.file_name()),
+        _ => settings_path(config_file),
+    };
+    compare_files(&files, &settings, locate, LinkedFiles::Replace)
 }
 
 /// The path of the settings file; absolute, as in the origins of settings.
@@ -159,47 +160,9 @@ fn settings_path(config_file: &Path) -> PathBuf {
     config_file.with_file_name("conf.d").join(SETTINGS_FILE)
 }
 
-impl DeliveredFile<'_> {
-    /// Whether the file on disk has another content, or can be changed by other users. A file that cannot be read is replaced.
-    fn differs(&self) -> bool {
-        let found = allow_missing(read_bytes(&self.path, MAX_POLICY_FILE_BYTES));
-        let expected = self.content.map(str::as_bytes);
-        let is_unprotected =
-            || fs::metadata(&self.path).is_ok_and(|found| found.mode() & 0o022 != 0);
-        found.map_or(true, |found| found.as_deref() != expected) || is_unprotected()
+fn file_error(error: FileChangeError) -> DeliveryError {
+    match error {
+        FileChangeError::Io { path, source } => DeliveryError::File { path, source },
+        other => DeliveryError::Unusable(other.to_string()),
     }
-
-    fn file_error(&self) -> impl Fn(io::Error) -> DeliveryError {
-        |source| DeliveryError::File { path: self.path.clone(), source }
-    }
-
-    /// Writes the new content under a temporary name; `None` if the file is to be removed.
-    fn stage(&self) -> io::Result<Option<StagedFile>> {
-        let Some(content) = self.content else { return Ok(None) };
-        if let Some(directory) = self.path.parent() {
-            DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(directory)?;
-        }
-        StagedFile::write(&self.path, content.as_bytes(), FILE_MODE).map(Some)
-    }
-}
-
-/// Replaces the files; a write error, such as a full disk, changes none of them. `is_outdated` is set before the first one changes.
-fn replace_files(
-    files: &[DeliveredFile<'_>],
-    is_outdated: &AtomicBool,
-) -> Result<(), DeliveryError> {
-    let mut staged = Vec::with_capacity(files.len());
-    for file in files {
-        staged.push((file, file.stage().map_err(file.file_error())?));
-    }
-    is_outdated.store(true, Ordering::Release);
-    for (file, staged) in staged {
-        let replaced = match staged {
-            Some(staged) => staged.commit(),
-            None => allow_missing(fs::remove_file(&file.path))
-                .and_then(|_| sync_parent_directory(&file.path)),
-        };
-        replaced.map_err(file.file_error())?;
-    }
-    Ok(())
 }

@@ -33,6 +33,7 @@ pub mod counters;
 mod credentials;
 pub mod daemon;
 mod delivery;
+mod deployment;
 pub mod enrolment;
 mod events;
 pub mod external;

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use muster_api::system::{System, launch};
 use muster_bus::{Bus, BusError, FollowError};
+use muster_config::Deployments;
 use muster_host::external::ScanMode;
 use muster_nrpe::CheckMonitor;
 use muster_tunnel::TunnelHub;
@@ -18,7 +19,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::agents;
+use crate::agents::{self, BrokerHandles};
 use crate::assemble::{self, AssembleError, AssembledDaemon};
 use crate::broker_follow::FollowedBroker;
 use crate::check_tasks::CheckTasks;
@@ -27,6 +28,7 @@ use crate::config::Config;
 use crate::core::DaemonCore;
 use crate::daemon::Daemon;
 use crate::delivery::DaemonFiles;
+use crate::deployment::{DeployableFiles, FileRequests};
 use crate::enrolment::{self, IdentityStore, NodeEnrolmentError};
 use crate::events::{self, EventSources};
 use crate::external::ExternalAgentManager;
@@ -85,6 +87,9 @@ pub async fn run_until_signal(
     let next_daemon =
         NextDaemon::for_current_process(config_file).map_err(LifecycleError::Program)?;
     let _state_lock = state_lock::acquire_state_lock(&config.paths.state).await?;
+    let Some((requests, deployments)) = open_deployments(config, config_file).await? else {
+        return Ok(ShutdownKind::Restart);
+    };
     let (followed, config) = match wait_for_enrolment(config, &mut signals).await? {
         BootstrapOutcome::Enrolled(config) => {
             FollowedBroker::prepare(&config).map_err(LifecycleError::Follow)?
@@ -94,9 +99,8 @@ pub async fn run_until_signal(
             return Ok(kind);
         }
     };
-    let (config, restart_requested) = (&config, Arc::new(Notify::new()));
-    let delivery = DaemonFiles::new(config, Arc::clone(&restart_requested));
-    let assembled = assemble::assemble_daemon(config, config_file, Arc::new(delivery))?;
+    let (config, handles) = (&config, file_handles(&config, &requests, &deployments));
+    let assembled = assemble::assemble_daemon(config, config_file, handles)?;
     let AssembledDaemon { core, options, broker_handles, puppet, checks, .. } = assembled;
     let AssembledDaemon { engine_dir, host, packages, motd, again, logins, .. } = assembled;
     let left = core.begun.unanswered();
@@ -119,7 +123,7 @@ pub async fn run_until_signal(
     resume_restarts(config).await;
     // Ready means that the daemon runs. A broker that is away or refuses this node must not keep the machine from booting.
     notify_systemd(&[NotifyState::Ready, NotifyState::Status("connecting to the broker")]);
-    let mut tasks = supervisor.spawn_tasks(signals, restart_requested);
+    let mut tasks = supervisor.spawn_tasks(signals, requests, deployments);
     tasks.extend(login::spawn_logins(&core, logins));
     tasks.push(tokio::spawn(watch_provisioning(
         Arc::clone(&core),
@@ -137,13 +141,9 @@ pub async fn run_until_signal(
     tasks.extend(supervisor.start_metrics(&bus, broker_handles.tunnels.clone()));
     // The message of the day and the prompt need no broker.
     tasks.push(tokio::spawn(upkeep::follow_node_state(Arc::clone(&core), config, motd)));
-    tokio::select! {
-        () = bus.wait_connected() => {}
-        () = supervisor.stop.cancelled() => {
-            check_tasks.wait_stopped().await;
-            tracing::info!("stopped before the broker connection was established");
-            return Ok(supervisor.shutdown_kind());
-        }
+    if !supervisor.wait_connected(&bus).await {
+        check_tasks.wait_stopped().await;
+        return Ok(supervisor.shutdown_kind());
     }
     tasks.push(tokio::spawn(puppet.run(supervisor.stop.clone())));
     tasks.extend(again_tasks::start(again.as_ref(), &core, supervisor.stop.clone()));
@@ -177,6 +177,34 @@ pub async fn run_until_signal(
     seal_audit(core).await;
     tracing::info!("stopped");
     Ok(supervisor.shutdown_kind())
+}
+
+/// What agents share with the daemon, with its files.
+fn file_handles(
+    config: &Config,
+    requests: &FileRequests,
+    deployments: &Arc<Deployments>,
+) -> BrokerHandles {
+    BrokerHandles {
+        delivery: Some(Arc::new(DaemonFiles::new(config, Arc::clone(&requests.restart)))),
+        deployments: Some(Arc::clone(deployments)),
+        ..BrokerHandles::new(config.identity.clone())
+    }
+}
+
+/// The deployments of this daemon's files; `None` if the time for the confirmation of the last one was over. Its earlier files are restored then, before
+/// anything else: with the new ones, the daemon may not get further than this.
+async fn open_deployments(
+    config: &Config,
+    config_file: &Path,
+) -> Result<Option<(FileRequests, Arc<Deployments>)>, LifecycleError> {
+    let requests = FileRequests::default();
+    let files =
+        DeployableFiles::new(config, config_file, requests.clone()).map_err(AssembleError::from)?;
+    let deployments = Arc::new(Deployments::open(Arc::new(files), &config.paths.state));
+    let undone = Arc::clone(&deployments);
+    let undone = tokio::task::spawn_blocking(move || undone.undo_expired()).await;
+    Ok((!undone.unwrap_or(false)).then_some((requests, deployments)))
 }
 
 /// The external agents, which are offered when this returns, and the interval at which their files are checked.
@@ -278,18 +306,33 @@ struct DaemonSupervisor {
 }
 
 impl DaemonSupervisor {
-    /// Starts the tasks that serve signals, collect facts, restart the program and compact the journal.
+    /// Starts the tasks that serve signals, collect facts, put deployed files in force, restart the program and compact the journal.
     fn spawn_tasks(
         &self,
         signals: SignalStreams,
-        restart_requested: Arc<Notify>,
+        requests: FileRequests,
+        deployments: Arc<Deployments>,
     ) -> Vec<JoinHandle<()>> {
+        let reloads = self.clone().reload_when_requested(requests.reload, Arc::clone(&deployments));
         vec![
             tokio::spawn(self.clone().handle_signals(signals)),
             tokio::spawn(self.clone().refresh_periodically()),
-            tokio::spawn(self.clone().restart_when_requested(restart_requested)),
+            tokio::spawn(reloads),
+            tokio::spawn(self.clone().restart_when_requested(requests.restart)),
+            tokio::spawn(deployments.undo_unconfirmed()),
             tokio::spawn(upkeep::compact_seen_journal(Arc::clone(&self.core))),
         ]
+    }
+
+    /// Returns whether the broker was reached before the daemon is to stop.
+    async fn wait_connected(&self, bus: &Bus) -> bool {
+        tokio::select! {
+            () = bus.wait_connected() => true,
+            () = self.stop.cancelled() => {
+                tracing::info!("stopped before the broker connection was established");
+                false
+            }
+        }
     }
 
     fn announce_ready(&self) {
@@ -314,7 +357,7 @@ impl DaemonSupervisor {
     async fn handle_signals(self, mut signals: SignalStreams) {
         loop {
             match signals.next_signal().await {
-                DaemonSignal::Reload => self.reload().await,
+                DaemonSignal::Reload => drop(self.reload().await),
                 DaemonSignal::Shutdown(ShutdownKind::Restart) => {
                     // In the background, so that a signal to stop is not delayed.
                     tokio::spawn(self.clone().restart_if_possible());
@@ -369,7 +412,18 @@ impl DaemonSupervisor {
         }
     }
 
-    async fn reload(&self) {
+    /// Reads files again when an action has replaced them.
+    async fn reload_when_requested(self, requested: Arc<Notify>, deployments: Arc<Deployments>) {
+        loop {
+            requested.notified().await;
+            if self.reload().await {
+                deployments.note_reload();
+            }
+        }
+    }
+
+    /// Returns whether the policies were replaced, too.
+    async fn reload(&self) -> bool {
         notify_reloading();
         let (core, config) = (Arc::clone(&self.core), self.config.clone());
         let files = tokio::task::spawn_blocking(move || {
@@ -393,6 +447,7 @@ impl DaemonSupervisor {
             );
         }
         notify_systemd(&[NotifyState::Ready]);
+        replaces_policies
     }
 
     /// Collects facts and reads classes at the configured interval, forgets expired requests, and releases unused memory.

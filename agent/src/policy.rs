@@ -20,26 +20,31 @@ pub fn load_policies(directory: &Path, default: RuleVerdict) -> (PolicySet, Vec<
     load_policies_replacing(directory, default, &BTreeMap::new())
 }
 
+/// Texts of policy files by name, instead of those on disk; `None` leaves a file out.
+pub(crate) type ReplacedPolicies = BTreeMap<String, Option<String>>;
+
 /// Like [`load_policies`], with these texts of the files that have these names.
 pub(crate) fn load_policies_replacing(
     directory: &Path,
     default: RuleVerdict,
-    replaced: &BTreeMap<String, String>,
+    replaced: &ReplacedPolicies,
 ) -> (PolicySet, Vec<PolicyProblem>) {
     let mut paths = match list_policies(directory) {
         Ok(paths) => paths,
         Err(fault) => return PolicySet::deny_all(directory.to_owned(), fault),
     };
-    let replaced: BTreeMap<PathBuf, &String> =
+    let mut replaced: BTreeMap<PathBuf, &Option<String>> =
         replaced.iter().map(|(name, text)| (directory.join(name), text)).collect();
     paths.retain(|path| !replaced.contains_key(path));
-    let groups = read_source(directory.join(GROUPS_FILE_NAME));
-    let groups = match &groups.text {
-        Err(PolicyFault::Read(error)) if error.kind() == io::ErrorKind::NotFound => None,
-        _ => Some(groups),
+    let groups_path = directory.join(GROUPS_FILE_NAME);
+    let new_source = |path, text: &Option<String>| {
+        text.clone().map(|text| PolicySource { path, text: Ok(text) })
     };
-    let replaced =
-        replaced.into_iter().map(|(path, text)| PolicySource { path, text: Ok(text.clone()) });
+    let groups = match replaced.remove(&groups_path) {
+        Some(text) => new_source(groups_path, text),
+        None => Some(read_source(groups_path)).filter(|groups| !is_missing(groups)),
+    };
+    let replaced = replaced.into_iter().filter_map(|(path, text)| new_source(path, text));
     PolicySet::new(paths.into_iter().map(read_source).chain(replaced), groups, default)
 }
 
@@ -51,6 +56,10 @@ fn list_policies(directory: &Path) -> Result<Vec<PathBuf>, PolicyFault> {
         checked => checked?,
     }
     files::list_files(directory, "policy").map_err(PolicyFault::Read)
+}
+
+fn is_missing(source: &PolicySource) -> bool {
+    matches!(&source.text, Err(PolicyFault::Read(error)) if error.kind() == io::ErrorKind::NotFound)
 }
 
 fn read_source(path: PathBuf) -> PolicySource {

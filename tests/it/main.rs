@@ -11,6 +11,7 @@ mod catalog_lint;
 mod certificate_authority;
 mod checks;
 mod command_pipe;
+mod config_deploy;
 mod coverage;
 mod data_sources;
 mod demo;

@@ -71,30 +71,26 @@ impl Config {
 
     /// Reads the file and those in `conf.d` beside it.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
-        Self::load_replacing(path, None)
+        Self::load_replacing(path, &BTreeMap::new())
     }
 
-    /// Like [`Self::load`], with a different content of the one file in `conf.d` that has this name; the content `None` leaves the file out.
+    /// Like [`Self::load`], with different contents of the files in `conf.d` that have these names; the content `None` leaves a file out.
     pub fn load_replacing(
         path: &Path,
-        replaced: Option<(&str, Option<&str>)>,
+        replaced: &BTreeMap<String, Option<String>>,
     ) -> Result<Self, ConfigError> {
         let read_error = |source| ConfigError::Read { path: path.to_owned(), source };
         let path = std::path::absolute(path).map_err(read_error)?;
         let directory = path.with_file_name("conf.d");
-        let replaced = replaced.map(|(name, text)| (directory.join(name), text));
-        let mut extras = extra_files(&directory)?;
-        if let Some((extra, text)) = &replaced {
-            extras.retain(|found| found != extra);
-            extras.extend(text.map(|_| extra.clone()));
-            extras.sort();
+        let mut extras: BTreeMap<PathBuf, Option<String>> =
+            extra_files(&directory)?.into_iter().map(|path| (path, None)).collect();
+        for (name, text) in replaced {
+            extras.remove(&directory.join(name));
+            extras.extend(text.clone().map(|text| (directory.join(name), Some(text))));
         }
         let mut files = vec![(path.clone(), read_file(&path)?)];
-        for extra in extras {
-            let text = match &replaced {
-                Some((path, Some(text))) if *path == extra => (*text).to_owned(),
-                _ => read_file(&extra)?,
-            };
+        for (extra, text) in extras {
+            let text = text.map_or_else(|| read_file(&extra), Ok)?;
             files.push((extra, text));
         }
         Self::merge_files(&path, &DetectedDefaults::detect(), &files)

@@ -26,6 +26,7 @@ mod contexts;
 mod copy;
 mod ddl_cache;
 mod ddl_fetch;
+mod deploy;
 mod directory;
 mod directory_seen;
 mod error;
@@ -86,6 +87,10 @@ pub use copy::{
 };
 pub use ddl_cache::DdlCache;
 pub use ddl_fetch::{DdlFetchError, FetchedDdl};
+pub use deploy::{
+    DeployChange, DeployDirectory, DeployDirectoryError, DeployReport, DeployRequest,
+    NodeDeployOutcome, NodeDeployResult,
+};
 pub use directory::{NodeListOptions, RegisteredNodeList, RegisteredUpdate, RegisteredWatch};
 pub use error::FleetRequestError;
 pub use events::{EventSelection, EventStart, EventSummary};

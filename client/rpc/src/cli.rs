@@ -9,6 +9,7 @@ pub mod cancel;
 pub mod check;
 pub mod checks;
 pub mod completion;
+pub mod config;
 pub mod context;
 pub mod copy;
 mod deferred;
@@ -250,6 +251,9 @@ an error of a node; warnings do not count.")]
     /// List and select contexts: fleets and users
     #[command(subcommand)]
     Context(Deferred<context::ContextCommand>),
+    /// Deploy policies, facts, checks and settings to daemons
+    #[command(subcommand)]
+    Config(Deferred<config::ConfigCommand>),
     /// Check, explain and test policies
     #[command(subcommand)]
     Policy(Deferred<policy::PolicyCommand>),

@@ -11,6 +11,7 @@ mod checks;
 mod checks_follow;
 mod chosen_nodes;
 mod completion;
+mod config;
 mod context;
 pub mod contexts;
 mod copy;
@@ -108,7 +109,8 @@ pub async fn run(
         Command::Audit(Deferred(command)) => audit::run(*command, cx),
         Command::Whoami(Deferred(args)) => whoami::run(&args, cx),
         Command::Context(Deferred(command)) => contexts::run(*command, cx),
-        Command::Policy(Deferred(command)) => policy::run(*command, cx),
+        Command::Config(Deferred(command)) => Box::pin(config::run(*command, cx)).await,
+        Command::Policy(Deferred(command)) => policy::run(*command, cx).await,
         Command::Org(Deferred(command)) => org::run(*command, cx).await,
         Command::Provision(Deferred(command)) => provision::run(*command, cx).await,
         Command::Broker(Deferred(command)) => broker::run(*command, cx).await,

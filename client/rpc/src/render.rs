@@ -10,6 +10,7 @@ pub mod checks;
 pub mod collectives;
 pub mod columns;
 pub mod command_output;
+pub mod config;
 pub mod copy;
 pub mod ddl_check;
 pub mod doctor;

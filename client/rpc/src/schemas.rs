@@ -36,6 +36,8 @@ pub const PUBLISHED_SCHEMAS: &[PublishedSchema] = &[
         "each line of rpc do --jsonl, rpc run --jsonl, rpc listen --jsonl"
     ),
     published!("muster.event.line.v1", "each line of rpc events --jsonl"),
+    published!("muster.config.deploy.v1", "rpc config deploy -j, rpc config revert -j"),
+    published!("muster.config.status.v1", "rpc config status -j"),
     published!("muster.copy.v1", "rpc cp -j"),
     published!("muster.ping.v1", "rpc ping -j"),
     published!("muster.nodes.v1", "rpc find -j"),
@@ -84,6 +86,7 @@ pub const PUBLISHED_SCHEMAS: &[PublishedSchema] = &[
     published!("muster.policy.check.v1", "rpc policy check -j"),
     published!("muster.policy.explain.v1", "rpc policy explain -j"),
     published!("muster.policy.test.v1", "rpc policy test -j"),
+    published!("muster.policy.who.v1", "rpc policy who -j"),
     published!("muster.audit.verdict.v1", "rpc audit verify -j"),
     published!("muster.org.list.v1", "rpc org list -j"),
     published!("muster.org.show.v1", "rpc org show -j"),

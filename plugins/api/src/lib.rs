@@ -80,7 +80,8 @@ pub use muster_filter as filter;
 pub use muster_system as system;
 pub use muster_wire as wire;
 pub use node::{
-    AgentInfo, AgentProblem, CancelScope, CounterSnapshot, NodeHandle, RequestOwner, RunningRequest,
+    AgentInfo, AgentProblem, CallerVerdict, CancelScope, CounterSnapshot, NodeHandle, RequestOwner,
+    RunningRequest,
 };
 pub use plugin::{DaemonContext, NoOptions, NodePlugin, PluginError, StatelessPlugin};
 pub use state::StateSource;

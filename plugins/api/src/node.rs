@@ -63,6 +63,14 @@ pub trait NodeHandle: fmt::Debug + Send + Sync {
     ) -> Option<(RunningRequest, bool)>;
     /// The daemon's counters.
     fn counter_snapshot(&self) -> CounterSnapshot;
+    /// Who may run an action on the node, by its policies; `None` if the node does not disclose them.
+    fn decide_callers(
+        &self,
+        _agent: &SubjectName,
+        _action: &SubjectName,
+    ) -> Option<Vec<CallerVerdict>> {
+        None
+    }
     /// Descriptions of the sandbox of each external agent, by agent name.
     fn describe_sandboxes(&self) -> BTreeMap<String, String> {
         BTreeMap::new()
@@ -109,6 +117,19 @@ pub struct AgentProblem {
     pub path: String,
     /// What is wrong. A version that was offered before stays in use.
     pub problem: String,
+}
+
+/// What the node's policies decide about a caller.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CallerVerdict {
+    /// The caller, `service=NAME`, an expression as written, or `*` and `service=*` for all that are not named.
+    pub caller: String,
+    /// Whether the action is allowed.
+    pub allowed: bool,
+    /// File and line of the deciding rule, or the default.
+    pub rule: String,
+    /// The required approvers, as written.
+    pub approved_by: Option<String>,
 }
 
 /// What the cancellation of a request ends.

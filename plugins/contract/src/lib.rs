@@ -5,6 +5,7 @@
 #![warn(missing_docs)]
 
 pub mod again;
+pub mod config;
 pub mod directory;
 pub mod filecopy;
 pub mod motd;

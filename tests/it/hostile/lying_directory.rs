@@ -27,7 +27,7 @@ struct DeceivedFleet {
 impl DeceivedFleet {
     async fn start(told: &[&str]) -> Self {
         let fleet = DirectoryFixture::start().await;
-        let db1 = fleet.start_node("db1.acme.net", r#"{"role": "db"}"#, "mysql\n");
+        let db1 = start_writable_node(&fleet);
         let web1 = fleet.start_node("web1.acme.net", r#"{"role": "web"}"#, "apache\n");
         fleet.await_found(&NODES).await;
         let liar = fleet.organisation.service(ServiceRight::Directory, "liar");
@@ -44,6 +44,15 @@ impl DeceivedFleet {
         bus.flush().await.unwrap();
         requests
     }
+}
+
+/// The node db1, to which files may be copied.
+fn start_writable_node(fleet: &DirectoryFixture) -> FleetNode {
+    let signer = fleet.organisation.node(NODES[0]);
+    let home = fleet.node_home(&signer, r#"{"role": "db"}"#, "mysql\n");
+    let copies = format!("[plugins.filecopy]\nwrite = [\"{}\"]\n", home.path("").display());
+    home.write("conf.d/copies.toml", &copies, 0o644);
+    FleetNode { signer, daemon: home.start() }
 }
 
 /// The encrypted inputs of the next request, as JSON.
@@ -76,6 +85,29 @@ async fn names_of_a_lying_directory_are_checked_by_caller_and_node() {
     assert_eq!(output.status.code(), Some(1), "{text}");
     assert!(text.contains("liar answered for the directory with the node db1.acme.net"), "{text}");
     assert!(!file.exists());
+}
+
+/// Operations of several requests: the first one decides who takes part.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_copied_or_deployed_to_the_names_of_a_lying_directory() {
+    let DeceivedFleet { fleet, db1, .. } = &DeceivedFleet::start(&NODES[..1]).await;
+    let site = fleet.rpc.path("site");
+    std::fs::create_dir_all(site.join("facts.d")).unwrap();
+    std::fs::write(site.join("facts.d/made.json"), "{}").unwrap();
+    let (site, file) = (site.display().to_string(), fleet.rpc.path("site/facts.d/made.json"));
+    let file = file.display().to_string();
+    let (copied, deployed) =
+        (db1.daemon.home().path("made.json"), db1.daemon.home().path("facts.d/made.json"));
+    let target = format!(":{}", copied.display());
+    let options = ["--yes", "--dm", "directory", "-C", "apache"];
+    for command in [&["cp", file.as_str(), target.as_str()][..], &["config", "deploy", &site]] {
+        let output = fleet.rpc.run(&[command, &options[..]].concat()).await;
+        let text = describe_output(&output);
+        assert_eq!(output.status.code(), Some(2), "{command:?}: {text}");
+        assert!(text.contains("db1.acme.net"), "{command:?}: {text}");
+        assert!(text.contains("does not match the filter of the request"), "{command:?}: {text}");
+        assert!(!copied.exists() && !deployed.exists(), "{command:?} reached db1");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -47,6 +47,7 @@ mod principal;
 mod rule;
 mod set;
 mod span;
+mod who;
 
 pub use callers::{CallerSet, CallerWord};
 pub use explain::{ExplanationStep, PolicyExplanation, RuleMismatch};
@@ -60,6 +61,7 @@ pub use set::{
     DEFAULT_OPEN_POLICY, GROUPS_FILE_NAME, MAX_POLICY_FILE_BYTES, PolicyDecision, PolicySet,
     PolicySource, is_fault,
 };
+pub use who::CallerDecision;
 
 use serde::{Deserialize, Serialize};
 

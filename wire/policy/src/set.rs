@@ -152,12 +152,12 @@ impl PolicySet {
     /// Decides like [`Self::decide_query`], and returns every evaluated rule.
     pub fn explain(&self, query: &PolicyQuery<'_>, known: &KnownLookups) -> PolicyExplanation {
         let (decision, known_lookups) = self.decide_with_unknowns(query, known.clone());
-        let (policy, steps) = match self.policy_for_agent(query.agent) {
-            Some(LoadedPolicy::Read { name, file, .. }) if self.refused.is_none() => (
-                Some(name.clone()),
+        let (policy, steps) = match self.policy_in_force(query.agent) {
+            Some((name, file)) => (
+                Some(name.to_owned()),
                 file.explain_rules(EvaluationInput { query, known: &known_lookups }),
             ),
-            _ => (None, Vec::new()),
+            None => (None, Vec::new()),
         };
         let unanswered =
             |(lookup, result)| matches!(result, DataLookupResult::Unknown(_)).then_some(lookup);
@@ -268,6 +268,14 @@ impl PolicySet {
     /// The policy of an agent.
     fn policy_for_agent(&self, agent: &SubjectName) -> Option<&LoadedPolicy> {
         self.files.get(agent.as_str()).or_else(|| self.files.get(DEFAULT_POLICY_NAME))
+    }
+
+    /// The policy that decides about an agent, with its name; `None` if there is none, or if it is refused.
+    pub(super) fn policy_in_force(&self, agent: &SubjectName) -> Option<(&str, &PolicyFile)> {
+        match self.policy_for_agent(agent)? {
+            LoadedPolicy::Read { name, file, .. } if self.refused.is_none() => Some((name, file)),
+            _ => None,
+        }
     }
 
     /// The groups.

@@ -68,6 +68,7 @@ Setup:
   demo        Run a demonstration fleet on this machine: a broker and some nodes
   broker      Configure and run the broker
   provision   Enrol and provision new machines
+  config      Deploy policies, facts, checks and settings to daemons
   plugin      List, document, create, check and install agents
   schema      Print the JSON Schema of a command's JSON output
   completion  Print a shell completion script

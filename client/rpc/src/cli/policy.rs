@@ -7,12 +7,13 @@ use muster_policy::{PolicyPrincipal, RuleVerdict, parse_instant};
 use muster_wire::Millis;
 use muster_wire::identity::SubjectName;
 
+use super::filters::QueryArgs;
 use super::json::JsonArgs;
 
 /// Directory of a node's policies.
 const DEFAULT_POLICIES_DIRECTORY: &str = "/etc/muster/policies";
 
-/// Commands for policies. They send no requests.
+/// Commands for policies. All but `who` send no requests.
 #[derive(Debug, Subcommand)]
 pub enum PolicyCommand {
     /// Read policies as a node does, and print errors and warnings
@@ -58,6 +59,40 @@ Examples:
   rpc policy test policies.test.toml
   rpc policy test policies.test.toml -j | jq '.failed'")]
     Test(PolicyTestArgs),
+    /// Ask nodes which callers may run an action on them
+    #[command(
+        override_usage = "rpc policy who AGENT.ACTION [OPTIONS]",
+        after_help = "Examples:
+  rpc policy who puppetral.do -I db1.acme.net
+  rpc policy who service.restart -C web -j --jq '.rows[] | select(.allowed) | .caller'
+
+A node answers by its own policies, facts and classes: each caller and service
+that its policy names, an expression as written, with the verdict of its line,
+and `*` and `service=*` for all that are not named. Conditions on inputs and
+data sources count as unknown: they do not match an allow line. Users also need
+permission of the broker: `rpc org list`."
+    )]
+    Who(Box<PolicyWhoArgs>),
+}
+
+/// `rpc policy who`.
+#[derive(Debug, Args)]
+pub struct PolicyWhoArgs {
+    /// Agent and action, separated by a dot
+    #[arg(value_name = "AGENT.ACTION", value_parser = parse_action)]
+    pub request: (String, String),
+    /// JSON output, and the nodes.
+    #[command(flatten)]
+    pub query: QueryArgs,
+}
+
+fn parse_action(text: &str) -> Result<(String, String), &'static str> {
+    match text.split_once('.') {
+        Some((agent, action)) if !agent.is_empty() && !action.is_empty() => {
+            Ok((agent.to_owned(), action.to_owned()))
+        }
+        _ => Err("write it as AGENT.ACTION, as in puppetral.do"),
+    }
 }
 
 /// `rpc policy check`.

@@ -1,26 +1,49 @@
-//! `rpc policy`: checks policies, explains their decisions, and tests them. Reads files only.
+//! `rpc policy`: checks policies, explains their decisions, and tests them, from files; and asks nodes who may run an action.
 
 use muster_base::unix_millis_now;
 use muster_policy::{PolicyQuery, RuleVerdict};
 use muster_policy_tools::{
     AssumedDataValues, PolicyTestSuite, SavedNode, lint_policies, read_directory, read_paths,
 };
-use muster_request::AgentSchemas;
+use muster_request::{AgentSchemas, RequestWords};
 use serde_json::{Map, Value};
 
 use super::context::CommandContext;
 use super::form;
-use crate::cli::policy::{PolicyCheckArgs, PolicyCommand, PolicyExplainArgs, PolicyTestArgs};
+use super::inquiry::query_nodes;
+use crate::cli::policy::{
+    PolicyCheckArgs, PolicyCommand, PolicyExplainArgs, PolicyTestArgs, PolicyWhoArgs,
+};
 use crate::commands::context::{CommandExitCode, CommandResult};
+use crate::render::json::ReportDocument;
 use crate::render::policy as render;
 
 /// Runs one of the commands.
-pub fn run(command: PolicyCommand, cx: CommandContext<'_>) -> CommandResult {
+pub async fn run(command: PolicyCommand, cx: CommandContext<'_>) -> CommandResult {
     match command {
         PolicyCommand::Check(args) => check_policies(&args, cx),
         PolicyCommand::Explain(args) => explain_decision(&args, cx),
         PolicyCommand::Test(args) => run_cases(&args, cx),
+        PolicyCommand::Who(args) => ask_who(*args, cx).await,
     }
+}
+
+async fn ask_who(args: PolicyWhoArgs, cx: CommandContext<'_>) -> CommandResult {
+    let (agent, action) = args.request;
+    let settings = cx.load_settings()?;
+    let schemas = cx.load_schemas(Some(&settings))?;
+    // Finds names that do not exist, with suggestions.
+    let words =
+        RequestWords { agent: agent.clone(), action: Some(action.clone()), inputs: Vec::new() };
+    schemas.find_action(&words)?;
+    let inputs = [("agent", agent.as_str()), ("action", action.as_str())];
+    let result = query_nodes(&args.query, ("config", "who"), &inputs, cx).await?;
+    let rows = render::read_callers(&result.report);
+    let content = render::PolicyWhoDocument { rows: &rows };
+    let document = ReportDocument::new("muster.policy.who.v1", content, &result.report);
+    result.print_answer(&document, || {
+        Ok(cx.printer.print_text(render::render_callers(&rows, cx.width()))?)
+    })
 }
 
 fn check_policies(args: &PolicyCheckArgs, cx: CommandContext<'_>) -> CommandResult {

@@ -1,10 +1,13 @@
-//! Renders policy findings, explanations and test results.
+//! Renders policy findings, explanations, test results, and who may run an action.
 
+use muster_contract::config::{ConfigCallerRow, ConfigWhoOutput};
 use muster_policy::{ExplanationStep, PolicyExplanation, PolicyPrincipal};
 use muster_policy_tools::{LintFinding, LintLevel, PolicyTestOutcome};
-use muster_wire::identity::SubjectName;
+use muster_request::{NodeReply, RequestReport};
+use muster_wire::identity::{Identity, SubjectName};
 use serde::Serialize;
 
+use super::grid::{TableRow, lay_out_table};
 use super::{TextPage, count_text, escape_to_line};
 use crate::printer::{BAD, GOOD, STRONG, WARNING};
 
@@ -234,4 +237,55 @@ impl<'a> PolicyTestDocument<'a> {
         page.push_line(format_args!("{style}{passed} passed, {failed} failed{style:#}"));
         page.into_text()
     }
+}
+
+/// What a node decides about a caller.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct NodeCaller {
+    node: Identity,
+    #[serde(flatten)]
+    row: ConfigCallerRow,
+}
+
+/// What the document of `rpc policy who` contains.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct PolicyWhoDocument<'a> {
+    /// By node, in the order of the node's reply.
+    pub rows: &'a [NodeCaller],
+}
+
+/// The callers in the replies, by name of node.
+pub fn read_callers(report: &RequestReport) -> Vec<NodeCaller> {
+    let mut answered: Vec<&NodeReply> =
+        report.replies.iter().filter(|reply| reply.is_ok()).collect();
+    answered.sort_by(|one, other| one.node.cmp(&other.node));
+    let rows = |reply: &NodeReply| {
+        let (node, output) = (reply.node.clone(), reply.typed_outputs::<ConfigWhoOutput>());
+        output.callers.into_iter().map(move |row| NodeCaller { node: node.clone(), row })
+    };
+    answered.into_iter().flat_map(rows).collect()
+}
+
+/// Renders a line for each node and caller.
+pub fn render_callers(rows: &[NodeCaller], width: usize) -> String {
+    if rows.is_empty() {
+        return String::new();
+    }
+    let row = |NodeCaller { node, row }: &NodeCaller| {
+        let verdict = match (row.allowed, row.approved_by.as_str()) {
+            (false, _) => "denied".to_owned(),
+            (true, "") => "allowed".to_owned(),
+            (true, approvers) => format!("allowed if approved by one of: {approvers}"),
+        };
+        TableRow::from([
+            node.to_string(),
+            escape_to_line(&row.caller).into_owned(),
+            escape_to_line(&verdict).into_owned(),
+            escape_to_line(&row.rule).into_owned(),
+        ])
+    };
+    let rows: Vec<TableRow> = rows.iter().map(row).collect();
+    lay_out_table(&["NODE", "CALLER", "VERDICT", "RULE"], &rows, width, None).text
 }

@@ -25,6 +25,11 @@ fn made(name: &str) -> Value {
         "muster.request.v1" => of::<render::json::RequestDocument<'_>>(),
         "muster.request.lines.v1" => of::<render::jsonl::RequestJsonLine<'_>>(),
         "muster.event.line.v1" => of::<render::events::EventLine<'_>>(),
+        "muster.config.deploy.v1" => of::<render::config::DeployDocument<'_>>(),
+        "muster.config.status.v1" => {
+            of::<ReportDocument<'_, render::config::ConfigStatusDocument<'_>>>()
+        }
+        "muster.policy.who.v1" => of::<ReportDocument<'_, render::policy::PolicyWhoDocument<'_>>>(),
         "muster.copy.v1" => of::<render::copy::CopyDocument<'_>>(),
         "muster.ping.v1" => of::<render::ping::PingDocument<'_>>(),
         "muster.nodes.v1" => of::<render::nodes::FoundNodesDocument<'_>>(),

@@ -544,3 +544,45 @@ fn plain_name_means_a_caller_and_a_service_needs_its_prefix() {
     );
     assert!(problems[0].to_string().contains("a group cannot contain"), "{problems:?}");
 }
+
+#[test]
+fn who_lists_named_callers_expressions_and_all_others() {
+    let groups = ("groups", "admins rip service=provisioner\n");
+    let policy = "policy default deny\n\
+        deny\teve\t*\t*\t*\n\
+        allow\tadmins\t*\tcustomer=acme\t*\n\
+        allow\tanna\t*\tcustomer=globex\t*\n\
+        allow\tcarol\trestart\t*\t*\tapproved-by=admins\n\
+        allow\tbob\tstart\t*\t*\n\
+        allow\t/ci-\\d+/\trestart\t*\t*\n";
+    let set = load_valid(&[groups, ("service.policy", policy)]);
+    let told = |set: &PolicySet| {
+        let decisions = with_query(["rip", "service", "restart"], 0, |asked| {
+            set.decide_callers((asked.agent, asked.action), asked.node, asked.now)
+        });
+        let text = |found: super::CallerDecision| {
+            let sign = if found.decision.allowed { '+' } else { '-' };
+            let approvers = found.decision.approved_by.map(|names| format!(" by {names}"));
+            let (caller, rule) = (found.caller, found.decision.rule);
+            format!("{sign}{caller} {rule}{}", approvers.unwrap_or_default())
+        };
+        decisions.into_iter().map(text).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        told(&set),
+        [
+            "-anna service.policy:1 (default)",
+            "+carol service.policy:5 by admins",
+            "-eve service.policy:2",
+            "+rip service.policy:3",
+            "+service=provisioner service.policy:3",
+            "+/ci-\\d+/ service.policy:7",
+            "-* service.policy:1 (default)",
+            "-service=* service.policy:1 (default)",
+        ]
+    );
+    let open = load_valid(&[("service.policy", "allow\t*\t*\t*\t*\n")]);
+    assert_eq!(told(&open), ["+* service.policy:1", "+service=* service.policy:1"]);
+    let (refused, _) = load(&[("groups", "admins /x/\n")], RuleVerdict::Allow);
+    assert_eq!(told(&refused), ["-* groups:1: malformed", "-service=* groups:1: malformed"]);
+}

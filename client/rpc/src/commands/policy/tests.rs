@@ -7,7 +7,7 @@ use std::path::Path;
 use clap::Parser as _;
 use tempfile::TempDir;
 
-use super::{CommandContext, run};
+use super::{CommandContext, CommandResult, PolicyCommand, run};
 use crate::cli::{Cli, Command, Deferred};
 use crate::environment::ProcessEnvironment;
 use crate::exit::CommandExitCode;
@@ -26,6 +26,11 @@ fn policies(service: &str) -> TempDir {
     fs::write(scratch.path().join("groups"), "admins rip anna\n").unwrap();
     fs::write(scratch.path().join("service.policy"), service).unwrap();
     scratch
+}
+
+/// Runs a command that sends nothing.
+fn run_now(command: PolicyCommand, cx: CommandContext<'_>) -> CommandResult {
+    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(run(command, cx))
 }
 
 /// Runs a command line in which `@` stands for the directory, and replaces the directory in the output.
@@ -47,7 +52,7 @@ fn rpc(line: &str, directory: &Path) -> (CommandExitCode, String, String) {
         loaded_settings,
         printer: &printer,
     };
-    let exit = run(*command, cx).unwrap();
+    let exit = run_now(*command, cx).unwrap();
     let plain = |text: String| text.replace(&format!("{place}/"), "");
     (exit, plain(data.text()), plain(talk.text()))
 }
@@ -248,7 +253,7 @@ fn invalid_test_files_are_errors_that_name_the_file() {
             loaded_settings: &OnceCell::new(),
             printer: &printer,
         };
-        let error = run(*command, cx).unwrap_err();
+        let error = run_now(*command, cx).unwrap_err();
         assert!(error.to_string().contains(name), "{error}");
         assert_eq!(error.exit_code(), CommandExitCode::Local);
     }

@@ -1,0 +1,120 @@
+//! `config`: deploys the daemon's own files, checks the result, and restores the earlier files unless the deployment is confirmed in time.
+//!
+//! A caller who deploys files that lock himself out cannot confirm them, so the node undoes them by itself. What the files mean is the daemon's
+//! part: see [`DaemonConfig`].
+
+#![warn(missing_docs)]
+
+mod changes;
+mod deployments;
+mod error;
+mod record;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use muster_api::wire::identity::SubjectName;
+use muster_api::{
+    ActionError, Agent, AgentError, BlockingContext, CallerVerdict, DaemonContext, EmptyInput,
+    NoOptions, NoState, NodePlugin, PluginError,
+};
+use muster_contract::config::{
+    ConfigCallerRow, ConfigConfirmInput, ConfigConfirmOutput, ConfigDeployInput,
+    ConfigDeployOutput, ConfigRevertInput, ConfigStatusOutput, ConfigWhoInput, ConfigWhoOutput,
+};
+
+pub use changes::{
+    DeployedFiles, FileChange, FileChangeError, FileContent, LinkedFiles, compare_files,
+    replace_files,
+};
+pub use deployments::{ConfigEffect, DaemonConfig, Deployments};
+
+/// The agent `config`.
+#[derive(Debug)]
+pub struct ConfigPlugin(DeploymentHandle);
+
+/// The deployments, if the daemon runs.
+#[derive(Debug, Clone)]
+struct DeploymentHandle(Option<Arc<Deployments>>);
+
+impl NodePlugin for ConfigPlugin {
+    const NAME: &'static str = "config";
+    type Options = NoOptions;
+    /// The deployments of a daemon that runs.
+    type Shared = Option<Arc<Deployments>>;
+
+    fn configure(
+        _: NoOptions,
+        _: &DaemonContext,
+        deployments: Self::Shared,
+    ) -> Result<Self, PluginError> {
+        Ok(Self(DeploymentHandle(deployments)))
+    }
+
+    fn build_agent(&self) -> Result<Agent, AgentError> {
+        let Self(deployments) = self;
+        Agent::builtin(Self::NAME)?
+            .blocking_action("deploy", deployments, deploy_files)
+            .blocking_action("revert", deployments, revert_files)
+            .blocking_action("confirm", deployments, confirm_files)
+            .blocking_action("status", deployments, |deployments, _, _: EmptyInput| {
+                Ok::<ConfigStatusOutput, _>(deployments.get()?.status())
+            })
+            .blocking_action("who", &NoState, decide_callers)
+            .build()
+    }
+}
+
+fn decide_callers(
+    _: &NoState,
+    cx: &BlockingContext,
+    ConfigWhoInput { agent, action }: ConfigWhoInput,
+) -> Result<ConfigWhoOutput, ActionError> {
+    let parse = |text: &str| {
+        SubjectName::parse(text).map_err(|error| ActionError::invalid_input(error.to_string()))
+    };
+    let (agent, action) = (parse(&agent)?, parse(&action)?);
+    let hidden = || {
+        ActionError::failed(
+            "this node does not disclose its policies: `policy.tell_rules` is false",
+        )
+    };
+    let row = |CallerVerdict { caller, allowed, rule, approved_by }: CallerVerdict| {
+        ConfigCallerRow { caller, allowed, rule, approved_by: approved_by.unwrap_or_default() }
+    };
+    let callers = cx.node.decide_callers(&agent, &action).ok_or_else(hidden)?;
+    Ok(ConfigWhoOutput { callers: callers.into_iter().map(row).collect() })
+}
+
+fn deploy_files(
+    deployments: &DeploymentHandle,
+    cx: &BlockingContext,
+    input: ConfigDeployInput,
+) -> Result<ConfigDeployOutput, ActionError> {
+    Ok(deployments.get()?.deploy(&cx.caller, input)?)
+}
+
+fn revert_files(
+    deployments: &DeploymentHandle,
+    cx: &BlockingContext,
+    input: ConfigRevertInput,
+) -> Result<ConfigDeployOutput, ActionError> {
+    Ok(deployments.get()?.revert(&cx.caller, input)?)
+}
+
+fn confirm_files(
+    deployments: &DeploymentHandle,
+    _: &BlockingContext,
+    ConfigConfirmInput { deployment }: ConfigConfirmInput,
+) -> Result<ConfigConfirmOutput, ActionError> {
+    Ok(deployments.get()?.confirm(&deployment)?)
+}
+
+impl DeploymentHandle {
+    fn get(&self) -> Result<&Arc<Deployments>, ActionError> {
+        self.0.as_ref().ok_or_else(|| {
+            ActionError::failed("this daemon has no configuration files to which it can deploy")
+        })
+    }
+}
