@@ -68,7 +68,7 @@ pub(crate) async fn get(address: &str, path: &str) -> (u16, String) {
 }
 
 /// Waits until a page has this status; returns its body.
-async fn await_status(address: &str, path: &str, status: u16) -> String {
+pub(crate) async fn await_status(address: &str, path: &str, status: u16) -> String {
     poll_until_ok(&format!("{path} is {status}"), 2 * NETWORK_TIMEOUT, async || {
         match get(address, path).await {
             (found, body) if found == status => Ok(body),
@@ -125,8 +125,8 @@ pub(crate) async fn await_sample(address: &str, series: &str, value: &str) {
     .await;
 }
 
-/// A request for an agent or action that no node offers.
-fn unknown_request(caller: &TestCaller, agent: &str, action: &str) -> Request {
+/// A request for an action without inputs, which the node may not offer.
+pub(crate) fn agent_request(caller: &TestCaller, agent: &str, action: &str) -> Request {
     Request {
         agent: SubjectName::parse(agent).unwrap(),
         action: SubjectName::parse(action).unwrap(),
@@ -146,6 +146,16 @@ async fn metrics_count_requests_and_connections() {
     let before = scrape(&address).await;
     let last_request = "muster_last_request_timestamp_seconds";
     assert!(!before.contains_key(last_request), "{before:?}");
+    // Prometheus computes no increase from a series that begins with its first refusal.
+    for (stage, reason) in [
+        ("verify", "malformed"),
+        ("verify", "unknown_issuer"),
+        ("fresh", "replayed"),
+        ("authorise", "denied"),
+    ] {
+        let series = format!("muster_refusals_total{{stage=\"{stage}\",reason=\"{reason}\"}}");
+        assert_eq!(before.get(&series).map(String::as_str), Some("0"), "{series}");
+    }
 
     let caller = TestCaller::connect(&organisation, &server, organisation.caller("rip")).await;
     for _ in 0..2 {
@@ -155,10 +165,10 @@ async fn metrics_count_requests_and_connections() {
     assert_eq!(denied.reply.statuscode, ReplyStatus::Other);
     for number in 0..20 {
         let agent = format!("invented{number}");
-        let reply = caller.send(&unknown_request(&caller, &agent, "thing")).await;
+        let reply = caller.send(&agent_request(&caller, &agent, "thing")).await;
         assert_eq!(reply.statuscode, ReplyStatus::UnknownAction);
     }
-    caller.send(&unknown_request(&caller, "rpcutil", "thing")).await;
+    caller.send(&agent_request(&caller, "rpcutil", "thing")).await;
     let good = caller.ping_request();
     caller.send(&good).await;
     let to = TestCaller::request_subject(&good);

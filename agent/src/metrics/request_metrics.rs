@@ -20,6 +20,34 @@ const OTHER_LABEL: &str = "_other";
 /// Maximum number of series of one kind; external agents that are added and removed must not grow it without bound.
 const MAX_SERIES: usize = 10_000;
 
+/// Refusals that are counted from 0. Prometheus computes no increase from a series that begins with its first refusals, so an alert would miss them.
+const REFUSALS_FROM_ZERO: [(StageName, &str); 21] = {
+    use StageName::{Authorise, Fresh, Verify};
+    [
+        (Verify, "oversized"),
+        (Verify, "malformed"),
+        (Verify, "unknown_protocol"),
+        (Verify, "bad_signature"),
+        (Verify, "wrong_role"),
+        (Verify, "invalid_request"),
+        (Verify, "wrong_sender"),
+        (Verify, "subject_mismatch"),
+        (Verify, "token_oversized"),
+        (Verify, "token_malformed"),
+        (Verify, "token_name"),
+        (Verify, "token_algorithm"),
+        (Verify, "token_signature"),
+        (Verify, "unknown_issuer"),
+        (Verify, "foreign_account"),
+        (Verify, "token_expired"),
+        (Verify, "token_not_yet"),
+        (Verify, "revoked"),
+        (Fresh, "expired"),
+        (Fresh, "replayed"),
+        (Authorise, "denied"),
+    ]
+};
+
 /// An action that the node offers, or [`OTHER_LABEL`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct KnownAction<'a> {
@@ -121,7 +149,9 @@ impl RequestMetrics {
     }
 
     pub(super) fn refusal_counts(&self) -> BTreeMap<(StageName, &'static str), u64> {
-        lock_mutex(&self.refusals).clone()
+        let mut counts: BTreeMap<_, _> = REFUSALS_FROM_ZERO.map(|refusal| (refusal, 0)).into();
+        counts.extend(lock_mutex(&self.refusals).iter().map(|(refusal, count)| (*refusal, *count)));
+        counts
     }
 
     /// When the last authenticated request arrived.
