@@ -43,6 +43,7 @@ use crate::lookup::LookupLimiter;
 use crate::metrics::directory_metrics::RunningDirectory;
 use crate::metrics::request_metrics::RequestMetrics;
 use crate::node_state::NodeStateStore;
+use crate::pending_config::StartedConfig;
 use crate::renewal::{self, NodeTokenRenewalError};
 use crate::seen::SeenRequests;
 use crate::sent_replies::SentReplies;
@@ -131,6 +132,8 @@ pub struct DaemonCore {
     pub(crate) running: RunningRequests,
     /// The instance of the directory on this host, once it runs.
     pub(crate) directory: OnceLock<RunningDirectory>,
+    /// The configuration that the daemon runs, to compare it with the files; absent if it does not come from files.
+    pub(crate) started_config: OnceLock<StartedConfig>,
     /// The problems found while loading.
     pub health: HealthState,
     /// Another daemon with the same name and key.
@@ -165,6 +168,7 @@ impl DaemonCore {
             request_metrics: Arc::default(),
             running: RunningRequests::default(),
             directory: OnceLock::new(),
+            started_config: OnceLock::new(),
             health: HealthState::default(),
             clones: CloneWatch::new(started),
             leaving: CancellationToken::new(),

@@ -107,6 +107,7 @@ pub(crate) fn collect_findings(core: &DaemonCore, config: Option<&Config>) -> Ve
     findings.extend(journal_finding(core));
     findings.extend(account_token_finding(core));
     findings.extend(core.agent_problems().iter().map(plugin_finding));
+    findings.extend(pending_configuration(core));
     if let Some(config) = config {
         findings.extend(credentials_finding(config));
         findings.extend(root_agent_findings(core, config));
@@ -130,6 +131,12 @@ fn audit_finding(status: &AuditLogStatus, lost: u64) -> Option<HealthFinding> {
 fn journal_finding(core: &DaemonCore) -> Option<HealthFinding> {
     let problem = core.seen.journal_state().problem()?;
     Some(new_finding("journal", FindingLevel::Warning, problem))
+}
+
+/// Changes of files that wait for a restart.
+pub(crate) fn pending_configuration(core: &DaemonCore) -> Vec<HealthFinding> {
+    let started = core.started_config.get();
+    started.map(|started| started.find_changes(&core.trust.get())).unwrap_or_default()
 }
 
 /// An external agent that cannot be offered.

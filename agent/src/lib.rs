@@ -51,6 +51,7 @@ pub mod memory;
 pub mod metrics;
 pub mod motd;
 pub mod node_state;
+mod pending_config;
 pub mod pipeline;
 pub mod policy;
 mod presence;

@@ -32,6 +32,8 @@ use crate::deployment::{DeployableFiles, FileRequests};
 use crate::enrolment::{self, IdentityStore, NodeEnrolmentError};
 use crate::events::{self, EventSources};
 use crate::external::ExternalAgentManager;
+use crate::health;
+use crate::pending_config::StartedConfig;
 use crate::presence::{PresenceWriter, report_connection, resume_restarts};
 use crate::registration::NodeRegistration;
 use crate::services;
@@ -76,7 +78,7 @@ pub enum LifecycleError {
 
 /// Runs until a signal ends it.
 pub async fn run_until_signal(
-    config: &Config,
+    loaded: &Config,
     config_file: &Path,
 ) -> Result<ShutdownKind, LifecycleError> {
     let mut signals = SignalStreams::install_handlers().map_err(LifecycleError::Signals)?;
@@ -86,21 +88,19 @@ pub async fn run_until_signal(
         AbortOnDropHandle::new(tokio::spawn(Arc::clone(&monitor).notify_while_turning()));
     let next_daemon =
         NextDaemon::for_current_process(config_file).map_err(LifecycleError::Program)?;
-    let _state_lock = state_lock::acquire_state_lock(&config.paths.state).await?;
-    let Some((requests, deployments)) = open_deployments(config, config_file).await? else {
+    let _state_lock = state_lock::acquire_state_lock(&loaded.paths.state).await?;
+    let Some((requests, deployments)) = open_deployments(loaded, config_file).await? else {
         return Ok(ShutdownKind::Restart);
     };
-    let (followed, config) = match wait_for_enrolment(config, &mut signals).await? {
-        BootstrapOutcome::Enrolled(config) => {
-            FollowedBroker::prepare(&config).map_err(LifecycleError::Follow)?
-        }
-        BootstrapOutcome::Shutdown(kind) => {
-            tracing::info!("stopped before this machine was enrolled");
-            return Ok(kind);
-        }
+    let enrolled = match wait_for_enrolment(loaded, &mut signals).await? {
+        BootstrapOutcome::Enrolled(config) => config,
+        BootstrapOutcome::Shutdown(kind) => return Ok(kind),
     };
+    let started = StartedConfig::record(config_file, loaded, &enrolled);
+    let (followed, config) = FollowedBroker::prepare(&enrolled).map_err(LifecycleError::Follow)?;
     let (config, handles) = (&config, file_handles(&config, &requests, &deployments));
     let assembled = assemble::assemble_daemon(config, config_file, handles)?;
+    let _ = assembled.core.started_config.set(started);
     let AssembledDaemon { core, options, broker_handles, puppet, checks, .. } = assembled;
     let AssembledDaemon { engine_dir, host, packages, motd, again, logins, .. } = assembled;
     let left = core.begun.unanswered();
@@ -245,7 +245,10 @@ async fn wait_for_enrolment(
             enrolled = &mut enrolling => return Ok(BootstrapOutcome::Enrolled(Box::new(enrolled?))),
             signal = signals.next_signal() => match signal {
                 DaemonSignal::Reload => retry.notify_one(),
-                DaemonSignal::Shutdown(kind) => return Ok(BootstrapOutcome::Shutdown(kind)),
+                DaemonSignal::Shutdown(kind) => {
+                    tracing::info!("stopped before this machine was enrolled");
+                    return Ok(BootstrapOutcome::Shutdown(kind));
+                }
             },
         }
     }
@@ -429,6 +432,9 @@ impl DaemonSupervisor {
         let files = tokio::task::spawn_blocking(move || {
             if let Err(error) = core.audit.reopen() {
                 tracing::error!(%error, "cannot reopen the audit log");
+            }
+            for finding in health::pending_configuration(&core) {
+                tracing::warn!(problem = finding.message, "a reload does not read these files");
             }
             assemble::reload_policies(&core, &config)
         });

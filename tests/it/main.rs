@@ -53,6 +53,7 @@ mod operator_rotation;
 mod packages;
 mod packaging;
 mod parity;
+mod pending_configuration;
 mod permits;
 mod policies;
 mod provisioning;

@@ -212,6 +212,11 @@ impl Config {
         &self.files
     }
 
+    /// The dotted keys to which files give another value in the other configuration.
+    pub fn changed_settings(&self, other: &Self) -> Vec<String> {
+        self.settings.changed_keys(&other.settings)
+    }
+
     /// Ignored keys, to be logged once at start.
     pub fn warnings(&self) -> &[ConfigWarning] {
         &self.warnings

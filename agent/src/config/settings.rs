@@ -2,7 +2,7 @@
 //!
 //! Independent of the meaning of the keys.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::PathBuf;
 
@@ -65,6 +65,20 @@ impl MergedSettings {
         self.0.get(&path)
     }
 
+    /// The dotted keys whose values differ, in order. A key that neither side sets is left out, even if its default depends on the machine.
+    pub(super) fn changed_keys(&self, other: &Self) -> Vec<String> {
+        let is_set = |entry: Option<&SettingEntry>| {
+            entry.is_some_and(|entry| entry.origin != SettingOrigin::Default)
+        };
+        let differs = |path: &&Vec<String>| {
+            let (here, there) = (self.0.get(*path), other.0.get(*path));
+            (is_set(here) || is_set(there))
+                && here.map(|entry| &entry.value) != there.map(|entry| &entry.value)
+        };
+        let keys: BTreeSet<&Vec<String>> = self.0.keys().chain(other.0.keys()).collect();
+        keys.into_iter().filter(differs).map(|path| path.join(".")).collect()
+    }
+
     /// All settings, by key.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&[String], &SettingEntry)> {
         self.0.iter().map(|(path, setting)| (path.as_slice(), setting))
@@ -97,14 +111,29 @@ mod tests {
 
     use super::{MergedSettings, SettingEntry, SettingOrigin};
 
-    fn merged(values: &[(&str, Value)]) -> Value {
+    fn settings(values: &[(&str, Value)], origin: &SettingOrigin) -> MergedSettings {
         let mut settings = MergedSettings::default();
         for (key, value) in values {
             let path = key.split('.').map(str::to_owned).collect();
-            settings
-                .set(path, SettingEntry { value: value.clone(), origin: SettingOrigin::Default });
+            settings.set(path, SettingEntry { value: value.clone(), origin: origin.clone() });
         }
-        settings.to_tree(|_, value| value.clone())
+        settings
+    }
+
+    fn merged(values: &[(&str, Value)]) -> Value {
+        settings(values, &SettingOrigin::Default).to_tree(|_, value| value.clone())
+    }
+
+    #[test]
+    fn changed_keys_are_those_that_a_file_sets_to_another_value() {
+        let file = |line| SettingOrigin::File { path: "rpcd.toml".into(), line };
+        let before = settings(&[("a.b", json!(1)), ("a.c", json!(2)), ("d", json!(3))], &file(1));
+        let moved = settings(&[("a.b", json!(1)), ("a.c", json!(2)), ("d", json!(3))], &file(7));
+        assert_eq!(before.changed_keys(&moved), [""; 0]);
+        let after = settings(&[("a.b", json!(1)), ("a.c", json!(5)), ("e", json!(3))], &file(1));
+        assert_eq!(before.changed_keys(&after), ["a.c", "d", "e"]);
+        let default = |value| settings(&[("identity", value)], &SettingOrigin::Default);
+        assert_eq!(default(json!("a")).changed_keys(&default(json!("b"))), [""; 0]);
     }
 
     #[test]

@@ -14,6 +14,7 @@ use super::exposition::{MetricKind, MetricsPage};
 use super::request_metrics::RequestMetrics;
 use crate::core::DaemonCore;
 use crate::log_limit;
+use crate::pending_config::CONFIGURATION_CHECK;
 
 /// A metric with one sample without labels: its name, help and value.
 type PlainMetric = (&'static str, &'static str, u64);
@@ -245,11 +246,17 @@ fn add_health_metrics(page: &mut MetricsPage, context: &MetricsContext) {
         .add_sample(&[("level", "warning")], count(FindingLevel::Warning));
     let ready = u64::from(context.unready_reasons(&findings).is_empty());
     let cloned = u64::from(context.core.clones.is_cloned());
+    let pending = findings.iter().any(|finding| finding.check == CONFIGURATION_CHECK);
+    let pending_help = "Whether files on disk differ from the configuration that the daemon runs";
     let cloned_help = "Whether another daemon with the name and key of this one is running";
     add_plain_metrics(
         page,
         MetricKind::Gauge,
-        [("ready", "Whether /readyz reports ready", ready), ("cloned", cloned_help, cloned)],
+        [
+            ("ready", "Whether /readyz reports ready", ready),
+            ("cloned", cloned_help, cloned),
+            ("configuration_pending", pending_help, u64::from(pending)),
+        ],
     );
 }
 

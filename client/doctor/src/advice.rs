@@ -38,6 +38,9 @@ pub(crate) fn node_advice(check: &str) -> Option<&'static str> {
         "again" => {
             "on the node: see the log of rpcd; runs that were asked for wait until this is repaired"
         }
+        "configuration" => {
+            "on the node: check the files with `rpcd --check`, then `rpcd restart`, which loses no reply"
+        }
         "metrics" => {
             "on the node: choose a free address with `metrics.listen`, then `systemctl restart rpcd`"
         }
