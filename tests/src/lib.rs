@@ -30,6 +30,7 @@ pub mod puppetserver;
 pub mod raw_nats;
 pub mod requests;
 pub mod rpcd;
+pub mod small_disk;
 pub mod tier;
 pub mod tls_acceptor;
 pub mod tools;

@@ -1,17 +1,12 @@
 //! A full state directory: changes that cannot be stored are refused with a reason, reads continue, and changes work
 //! again when there is space.
 
-#![expect(clippy::disallowed_types, reason = "a separate file system needs programs")]
-
-use std::fs::File;
-use std::io::Write as _;
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use muster_tests::await_state;
 use muster_tests::command::find_program;
 use muster_tests::rpcd::Rpcd;
+use muster_tests::small_disk::SmallDisk;
 use muster_wire::reply::Reply;
 use muster_wire::status::ReplyStatus;
 use nix::sys::signal::{Signal, kill};
@@ -22,95 +17,8 @@ use super::await_ready;
 use super::fixture::{FaultFixture, NODE};
 
 const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
-/// Mounts a small file system, creates a marker file, and stays: processes that enter its namespace see the file
-/// system.
-const MOUNT_SCRIPT: &str =
-    r#"mount -t tmpfs -o size=512k tmpfs "$1" && : > "$1/there" && exec sleep 1000"#;
-
-/// A file system that is visible only in the namespace of its holder.
-struct SmallDisk {
-    holder: Child,
-    path: PathBuf,
-}
-
-impl SmallDisk {
-    async fn new(path: PathBuf) -> Self {
-        std::fs::create_dir_all(&path).unwrap();
-        let mut unshare = Command::new("unshare");
-        unshare.arg("--mount");
-        if !nix::unistd::geteuid().is_root() {
-            unshare.arg("--map-root-user");
-        }
-        let holder = unshare
-            .args(["sh", "-c", MOUNT_SCRIPT, "sh"])
-            .arg(&path)
-            .stdin(Stdio::null())
-            .spawn()
-            .unwrap();
-        let disk = Self { holder, path };
-        await_state("the small file system is mounted", || {
-            disk.path_from_outside("there").exists()
-        })
-        .await;
-        disk
-    }
-
-    /// The path of a file on it, for processes outside the namespace.
-    fn path_from_outside(&self, name: &str) -> PathBuf {
-        let root = PathBuf::from(format!("/proc/{}/root", self.holder.id()));
-        let path = self.path.strip_prefix("/").unwrap();
-        root.join(path).join(name)
-    }
-
-    /// A command that runs a program inside the namespace.
-    fn command_inside(&self, program: PathBuf) -> Vec<std::ffi::OsString> {
-        let pid = self.holder.id().to_string();
-        let mut arguments = vec!["nsenter", "--target", &pid, "--mount"];
-        if !nix::unistd::geteuid().is_root() {
-            arguments.extend(["--user", "--preserve-credentials"]);
-        }
-        let mut arguments: Vec<_> = arguments.into_iter().map(std::ffi::OsString::from).collect();
-        arguments.push(program.into());
-        arguments
-    }
-
-    /// Fills all remaining space.
-    fn fill(&self) {
-        let mut filler = File::options()
-            .create(true)
-            .append(true)
-            .open(self.path_from_outside("filler"))
-            .unwrap();
-        while filler.write_all(&[0; 4096]).is_ok() {}
-        while filler.write_all(&[0]).is_ok() {}
-    }
-
-    /// Remounts the file system read-only, as the kernel does after errors: nothing can be written any more.
-    fn make_read_only(&self) {
-        let arguments = self.command_inside("mount".into());
-        let [first, rest @ ..] = arguments.as_slice() else {
-            panic!("no command");
-        };
-        let done = Command::new(first)
-            .args(rest)
-            .args(["-o", "remount,ro"])
-            .arg(&self.path)
-            .status()
-            .unwrap();
-        assert!(done.success(), "{done}");
-    }
-
-    fn free_space(&self) {
-        std::fs::remove_file(self.path_from_outside("filler")).unwrap();
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        let _ = self.holder.kill();
-        let _ = self.holder.wait();
-    }
-}
+/// Size of the node's disk.
+const DISK_KIB: u32 = 512;
 
 struct DiskFixture {
     base: FaultFixture,
@@ -122,7 +30,7 @@ impl DiskFixture {
         let base = Box::pin(FaultFixture::new(more)).await;
         let paths = "[paths]\nstate = \"../disk/state\"\naudit = \"../disk/audit.log\"\nclasses = \"../classes.txt\"\n";
         base.home.write("conf.d/paths.toml", paths, 0o644);
-        let disk = SmallDisk::new(base.home.path("disk")).await;
+        let disk = SmallDisk::new(base.home.path("disk"), DISK_KIB).await;
         Self { base, disk }
     }
 
