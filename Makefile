@@ -55,7 +55,7 @@ audit: tools ## check the dependencies against a local advisory database (exit c
 sbom: ## write the bill of materials of rpc and rpcd in CycloneDX format: target/sbom.cdx.json
 	@tools/sbom target/sbom.cdx.json
 
-tools: ## download nats-server, mdbook, promtool, cargo-nextest and cargo-deny if they are missing
+tools: ## download nats-server, mdbook, promtool, prometheus, cargo-nextest and cargo-deny if they are missing
 	@tools/fetch $(TOOLS)
 
 puppet: ## install Puppet and Puppet Server, which tests need, if they are missing and the user is root

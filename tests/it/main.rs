@@ -71,6 +71,7 @@ mod runs;
 mod schedules;
 mod secrets;
 mod service_manager;
+mod slow;
 mod ssh_certificates;
 mod stats;
 mod statuses;

@@ -27,6 +27,11 @@ fn monitoring_directory() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../packaging/monitoring")
 }
 
+/// The text of the alert rules.
+pub(crate) fn read_rules() -> String {
+    std::fs::read_to_string(monitoring_directory().join("muster.rules.yml")).unwrap()
+}
+
 /// The names with this prefix in the files.
 pub(crate) fn names_with_prefix(prefix: &str) -> BTreeSet<String> {
     // No letter or hyphen before the prefix: `job="muster-broker"` and `uid: muster-fleet` are no metrics.
@@ -96,22 +101,27 @@ fn monitoring_address(server: &NatsServer) -> String {
     after.split_whitespace().next().unwrap().to_owned()
 }
 
-/// promtool, from `make tools` or in `PATH`.
-pub(crate) fn find_promtool() -> PathBuf {
-    let fetched = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/tools/promtool");
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let mut directories = std::env::split_paths(&path).map(|directory| directory.join("promtool"));
-    Some(fetched)
-        .filter(|path| path.is_file())
-        .or_else(|| directories.find(|path| path.is_file()))
-        .unwrap_or_else(|| {
-            panic!("there is no promtool: run `make tools`, or set MUSTER_TESTS_WITHOUT=promtool")
-        })
+/// `make slow` waits until the condition of each alert holds for real programs.
+#[test]
+fn each_alert_is_fired_by_a_slow_test() {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("it/slow/alerts");
+    let files = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    let tests: String = files.map(|path| std::fs::read_to_string(path).unwrap()).collect();
+    let rules = read_rules();
+    let alerts: Vec<&str> =
+        rules.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")).collect();
+    assert!(alerts.len() >= 25, "{alerts:?}");
+    for alert in alerts {
+        assert!(tests.contains(&format!("await_firing(\"{alert}\"")), "no test fires {alert}");
+    }
 }
 
 fn run_promtool(arguments: &[&str], directory: &Path) {
-    let run =
-        Command::new(find_promtool()).args(arguments).current_dir(directory).output().unwrap();
+    let run = Command::new(tools::find_tool("promtool"))
+        .args(arguments)
+        .current_dir(directory)
+        .output()
+        .unwrap();
     let output = [run.stdout, run.stderr].concat();
     assert!(run.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output));
 }

@@ -67,6 +67,16 @@ impl Cluster {
         self.members.len()
     }
 
+    /// One server.
+    pub fn member(&self, number: usize) -> &NatsServer {
+        &self.members.get(number).unwrap().server
+    }
+
+    /// The monitoring port of one server.
+    pub fn monitoring_port(&self, number: usize) -> u16 {
+        self.members.get(number).unwrap().monitoring
+    }
+
     /// Makes one server ask its clients to leave.
     pub fn enter_lame_duck_mode(&self, number: usize) {
         self.members.get(number).unwrap().server.enter_lame_duck_mode();
@@ -111,7 +121,8 @@ impl Cluster {
         None
     }
 
-    async fn await_healthy(&self) {
+    /// Waits until all servers report healthy, with all replicas up to date.
+    pub async fn await_healthy(&self) {
         for member in &self.members {
             let what =
                 format!("the server with its monitoring on {} reports healthy", member.monitoring);

@@ -1,5 +1,6 @@
 //! A real nats-server on a free loopback port; stopped through its process handle.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::Duration;
@@ -13,6 +14,8 @@ use crate::{await_state, poll_until_ok};
 #[derive(Debug)]
 pub struct NatsServer {
     child: Child,
+    /// The server, or a program that becomes it; the arguments follow.
+    command: Vec<OsString>,
     directory: TempDir,
     host: String,
     port: u16,
@@ -24,8 +27,22 @@ impl NatsServer {
         Self::start_on(configuration, "127.0.0.1", None).await
     }
 
+    /// Like [`Self::start`], through a command that becomes the server; the server's arguments are appended.
+    pub async fn start_through(command: &[OsString], configuration: &str) -> Self {
+        Self::launch(command.to_vec(), configuration, "127.0.0.1", None).await
+    }
+
     /// Like [`Self::start`], on this address, and on this port or a free one.
     pub async fn start_on(configuration: &str, host: &str, port: Option<u16>) -> Self {
+        Self::launch(vec![find_binary().into_os_string()], configuration, host, port).await
+    }
+
+    async fn launch(
+        command: Vec<OsString>,
+        configuration: &str,
+        host: &str,
+        port: Option<u16>,
+    ) -> Self {
         let directory = TempDir::new().unwrap();
         let root = directory.path().display();
         let requested_port = port.map_or("-1".to_owned(), |port| port.to_string());
@@ -36,9 +53,9 @@ impl NatsServer {
         );
         let file = directory.path().join("nats.conf");
         std::fs::write(&file, text).unwrap();
-        let child = spawn(&file);
+        let child = spawn(&command, &file);
         let ports = directory.path().join(format!("nats-server_{}.ports", child.id()));
-        let mut server = Self { child, directory, host: host.to_owned(), port: 0 };
+        let mut server = Self { child, command, directory, host: host.to_owned(), port: 0 };
         let mut found = None;
         await_state(&format!("nats-server writes its port to {}", ports.display()), || {
             assert!(
@@ -108,7 +125,7 @@ impl NatsServer {
             .unwrap()
             .replace("port: -1\n", &format!("port: {port}\n"));
         std::fs::write(&file, text).unwrap();
-        self.child = spawn(&file);
+        self.child = spawn(&self.command, &file);
         let ports = self.directory.path().join(format!("nats-server_{}.ports", self.child.id()));
         await_state("nats-server is back", || read_port(&ports).is_some()).await;
     }
@@ -179,8 +196,12 @@ fn read_port(ports: &Path) -> Option<u16> {
 }
 
 #[expect(clippy::disallowed_types, reason = "the harness starts the broker")]
-fn spawn(file: &Path) -> Child {
-    std::process::Command::new(find_binary())
+fn spawn(command: &[OsString], file: &Path) -> Child {
+    let [program, arguments @ ..] = command else {
+        panic!("nothing to start");
+    };
+    std::process::Command::new(program)
+        .args(arguments)
         .arg("-c")
         .arg(file)
         .stdin(Stdio::null())

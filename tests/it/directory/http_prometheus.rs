@@ -10,7 +10,6 @@ use serde_json::Value;
 use tokio::process::Command;
 
 use super::http::HttpFleet;
-use crate::monitoring_files::find_promtool;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn prometheus_discovers_the_nodes_of_a_query() {
@@ -30,7 +29,7 @@ async fn prometheus_discovers_the_nodes_of_a_query() {
     );
     home.write("prometheus.yml", &config, 0o644);
     let path = home.path("prometheus.yml");
-    let mut command = Command::new(find_promtool());
+    let mut command = Command::new(tools::find_tool("promtool"));
     command.args(["check", "service-discovery", "--timeout=10s"]).arg(&path).arg("fleet");
     let output = command.output().await.unwrap();
     assert!(output.status.success(), "{}", describe_output(&output));

@@ -3,7 +3,7 @@
 mod breakages;
 mod clusters;
 mod daemon_fleet;
-mod faults;
+pub(crate) mod faults;
 mod kill_windows;
 mod machines;
 mod permit_store_faults;

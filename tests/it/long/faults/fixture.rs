@@ -46,6 +46,26 @@ fn ddl() -> Value {
            "actions": [action("strike"), action("hold"), action("guarded")]})
 }
 
+/// Adds the agent `tally` to a node that is not started.
+pub(crate) fn install_tally_agent(home: &DaemonHome) {
+    // The agent writes to directories that belong to root.
+    let user = "[plugins.external.agents.tally]\nuser = \"root\"\n";
+    home.write("conf.d/tally.toml", user, 0o644);
+    home.write("ddl/tally.json", &ddl().to_string(), 0o644);
+    home.write("ddl/tally", TALLY_AGENT, 0o755);
+    home.write("effects", "", 0o644);
+}
+
+/// How often the agent `tally` of a node executed each request.
+pub(crate) fn read_tally(home: &DaemonHome) -> HashMap<Uuid, u32> {
+    let text = std::fs::read_to_string(home.path("effects")).unwrap();
+    let mut effects = HashMap::new();
+    for line in text.lines() {
+        *effects.entry(Uuid::parse_str(line).unwrap()).or_default() += 1;
+    }
+    effects
+}
+
 pub(super) struct FaultFixture {
     pub(super) organisation: Organisation,
     pub(super) server: NatsServer,
@@ -66,12 +86,7 @@ impl FaultFixture {
         let signer = organisation.node(NODE);
         let more = format!("{more}\n[log]\nformat = \"json\"\n");
         let home = DaemonHome::new(&organisation, &signer, &server.url(), &more);
-        // The agent writes to directories that belong to root.
-        let user = "[plugins.external.agents.tally]\nuser = \"root\"\n";
-        home.write("conf.d/tally.toml", user, 0o644);
-        home.write("ddl/tally.json", &ddl().to_string(), 0o644);
-        home.write("ddl/tally", TALLY_AGENT, 0o755);
-        home.write("effects", "", 0o644);
+        install_tally_agent(&home);
         let (proxy, mut published) = FaultProxy::start_tapped(&server).await;
         let caller = TestCaller::connect(&organisation, &proxy, organisation.caller("rip")).await;
         let other = TestCaller::connect(&organisation, &server, organisation.caller("eve")).await;
@@ -94,12 +109,7 @@ impl FaultFixture {
 
     /// How often each request was executed, from the agent's file.
     pub(super) fn effects(&self) -> HashMap<Uuid, u32> {
-        let text = std::fs::read_to_string(self.home.path("effects")).unwrap();
-        let mut effects = HashMap::new();
-        for line in text.lines() {
-            *effects.entry(Uuid::parse_str(line).unwrap()).or_default() += 1;
-        }
-        effects
+        read_tally(&self.home)
     }
 
     /// Calls an action of the tally.

@@ -5,12 +5,12 @@
 //! Executions on nodes and results of callers are recorded separately, in [`call_records`], and compared at the end.
 
 mod broker;
-mod call_records;
+pub(crate) mod call_records;
 mod clock;
 mod connections;
 mod disk;
 mod duplicates;
-mod fixture;
+pub(crate) mod fixture;
 mod hostile_messages;
 mod journal;
 mod kills;

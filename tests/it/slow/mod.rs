@@ -1,0 +1,3 @@
+//! Tests that `make slow` runs: each takes minutes, or waits for what happens rarely.
+
+mod alerts;
