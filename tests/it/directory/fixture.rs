@@ -90,14 +90,7 @@ impl DirectoryFixture {
     ) -> (Signer, DaemonHome) {
         let signer = self.organisation.node(node);
         let home = self.node_home(&signer, "{}", "");
-        let service = self.organisation.service(ServiceRight::Directory, service);
-        let creds = UserCredentials::new(&service.token(), service.key_pair().clone()).unwrap();
-        home.write("service.creds", &creds.to_text(), 0o600);
-        // Relative to the file in `conf.d`.
-        let options = format!(
-            "[plugins.directory]\nenabled = true\ncredentials = \"../service.creds\"\n{more}"
-        );
-        home.write("conf.d/directory.toml", &options, 0o644);
+        enable_directory(&home, &self.organisation.service(ServiceRight::Directory, service), more);
         (signer, home)
     }
 
@@ -139,6 +132,16 @@ impl DirectoryFixture {
         })
         .await;
     }
+}
+
+/// Makes a node run an instance of the directory with these credentials; `more` is added to its section.
+pub(crate) fn enable_directory(home: &DaemonHome, service: &Signer, more: &str) {
+    let creds = UserCredentials::new(&service.token(), service.key_pair().clone()).unwrap();
+    home.write("service.creds", &creds.to_text(), 0o600);
+    // Relative to the file in `conf.d`.
+    let options =
+        format!("[plugins.directory]\nenabled = true\ncredentials = \"../service.creds\"\n{more}");
+    home.write("conf.d/directory.toml", &options, 0o644);
 }
 
 /// Name and state of each node in the output of `rpc nodes -j`.

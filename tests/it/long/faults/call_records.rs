@@ -67,12 +67,12 @@ pub(super) fn ledger_agent(effects: &Arc<EffectLog>) -> Agent {
 }
 
 /// What a caller received for one call.
-pub(super) struct CallRecord {
-    pub(super) targets: BTreeSet<Identity>,
-    pub(super) result: CallResult,
+pub(crate) struct CallRecord {
+    pub(crate) targets: BTreeSet<Identity>,
+    pub(crate) result: CallResult,
 }
 
-pub(super) enum CallResult {
+pub(crate) enum CallResult {
     /// The call has finished.
     Finished { stats: Box<CallStats>, answers: BTreeMap<Identity, ReceivedReply> },
     /// The call could not be made, or failed, for this reason.
@@ -95,7 +95,7 @@ impl CallRecord {
 }
 
 /// Calls named nodes and records the result. The call must finish or fail.
-pub(super) async fn record_call(client: &Client, call: RpcCall) -> CallRecord {
+pub(crate) async fn record_call(client: &Client, call: RpcCall) -> CallRecord {
     let CallTarget::Nodes(targets) = call.target.clone() else {
         panic!("calls are recorded by node name");
     };

@@ -36,7 +36,8 @@ case $(cat "$1") in *'"action":"hold"'*) while test -e "$here/hold"; do sleep 0.
 echo '{"statuscode": 0, "data": {"said": "done"}}' > "$CHORIA_EXTERNAL_REPLY"
 "#;
 
-fn ddl() -> Value {
+/// The schema of the agent `tally`.
+pub(crate) fn tally_ddl() -> Value {
     let action = |name: &str| {
         json!({"action": name, "description": "d", "input": {},
                "output": {"said": {"description": "d", "display_as": "Said", "type": "string"}}})
@@ -51,7 +52,7 @@ pub(crate) fn install_tally_agent(home: &DaemonHome) {
     // The agent writes to directories that belong to root.
     let user = "[plugins.external.agents.tally]\nuser = \"root\"\n";
     home.write("conf.d/tally.toml", user, 0o644);
-    home.write("ddl/tally.json", &ddl().to_string(), 0o644);
+    home.write("ddl/tally.json", &tally_ddl().to_string(), 0o644);
     home.write("ddl/tally", TALLY_AGENT, 0o755);
     home.write("effects", "", 0o644);
 }
