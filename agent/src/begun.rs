@@ -60,6 +60,11 @@ impl BegunRequest {
     pub fn work_id(&self) -> Uuid {
         work_id(&self.caller_key, self.request)
     }
+
+    /// The ids under which its work may be stored. Earlier versions used the id of the request; no file of this version has one.
+    pub fn stored_work_ids(&self) -> [Uuid; 2] {
+        [self.work_id(), self.request]
+    }
 }
 
 /// A line of the journal.
@@ -67,7 +72,7 @@ impl BegunRequest {
 #[serde(rename_all = "lowercase")]
 enum JournalLine<'a> {
     Begun(Cow<'a, BegunRequest>),
-    /// The work id.
+    /// The id of the request, as earlier versions write and read it; the work id if requests of several callers with this id are open.
     Ended(Uuid),
 }
 
@@ -143,14 +148,16 @@ impl BegunRequests {
     /// Records that the reply to the request with this work id is on its way.
     pub fn end(&self, work: Uuid) {
         let mut state = lock_mutex(&self.state);
-        if state.open.remove(&work).is_none() {
+        let Some(ended) = state.open.remove(&work) else {
             return;
-        }
+        };
         state.handed_over.remove(&work);
+        let is_unique = state.open.values().all(|begun| begun.request != ended.request);
+        let id = if is_unique { ended.request } else { work };
         let written = match state.bytes {
             bytes if bytes >= EMPTY_THRESHOLD && state.open.is_empty() => state.clear_file(),
             bytes if bytes >= REWRITE_THRESHOLD => self.rewrite(&mut state),
-            _ => state.append(&JournalLine::Ended(work)),
+            _ => state.append(&JournalLine::Ended(id)),
         };
         self.report_failure(written);
     }
@@ -225,13 +232,18 @@ fn read_journal(path: &Path) -> io::Result<HashMap<Uuid, BegunRequest>> {
             Ok(JournalLine::Begun(begun)) => {
                 open.insert(begun.work_id(), begun.into_owned());
             }
-            Ok(JournalLine::Ended(work)) => {
-                open.remove(&work);
-            }
+            Ok(JournalLine::Ended(id)) => remove_ended(&mut open, id),
             Err(_) => {}
         }
     }
     Ok(open)
+}
+
+/// Removes the request that a line of the journal says has ended.
+fn remove_ended(open: &mut HashMap<Uuid, BegunRequest>, id: Uuid) {
+    if open.remove(&id).is_none() {
+        open.retain(|_, begun| begun.request != id);
+    }
 }
 
 #[cfg(test)]
@@ -260,6 +272,28 @@ mod tests {
             reply_to: Some(format!("_R.K.{number}.n")),
             since: NOW + u64::try_from(number).unwrap(),
         }
+    }
+
+    /// Earlier versions know the id of a request only.
+    #[test]
+    fn ends_are_written_as_earlier_versions_read_them() {
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path().join("begun");
+        let requests = BegunRequests::open(&path, NOW);
+        let copy = BegunRequest { caller_key: "L".to_owned(), ..begun(2) };
+        for request in [begun(1), begun(2), copy.clone()] {
+            requests.begin(request);
+        }
+        requests.end(begun(1).work_id());
+        // The other caller's request with this id is open.
+        requests.end(begun(2).work_id());
+        let text = fs::read_to_string(&path).unwrap();
+        for id in [Uuid::from_u128(1), begun(2).work_id()] {
+            assert!(text.contains(&format!("{{\"ended\":\"{id}\"}}")), "{text}");
+        }
+        drop(requests);
+        let next = BegunRequests::open(&path, NOW);
+        assert_eq!(next.unanswered(), [copy]);
     }
 
     #[test]

@@ -104,7 +104,7 @@ pub async fn run_until_signal(
     let AssembledDaemon { core, options, broker_handles, puppet, checks, .. } = assembled;
     let AssembledDaemon { engine_dir, host, packages, motd, again, logins, .. } = assembled;
     let left = core.begun.unanswered();
-    packages.remove_ended(|id| left.iter().any(|begun| begun.work_id() == id));
+    packages.remove_ended(|id| left.iter().any(|begun| begun.stored_work_ids().contains(&id)));
     let identity_store = IdentityStore::in_directory(&config.paths.state);
     restrict_to_provisioning(&core, &identity_store);
     let (externals, poll_interval) = start_externals(&core, config, config_file).await?;

@@ -36,7 +36,7 @@ async fn answer_request(
     packages: Arc<PackageWorkers>,
 ) {
     let (id, leaving) = (begun.work_id(), core.leaving.clone());
-    let outcome = match packages.find_work(id) {
+    let outcome = match begun.stored_work_ids().into_iter().find_map(|id| packages.find_work(id)) {
         None => lost_outcome(&begun),
         // `None` if this daemon leaves too; the next one answers.
         Some(work) => match work.await_result(leaving).await {
@@ -59,7 +59,9 @@ async fn answer_request(
         }
         None => core.begun.end(id),
     }
-    packages.forget_work(id).await;
+    for id in begun.stored_work_ids() {
+        packages.forget_work(id).await;
+    }
 }
 
 /// The outcome of a request whose daemon ended before its action.
