@@ -9,6 +9,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::organisation::{Broker, Organisation};
+use crate::program_version::ProgramVersion;
 
 /// The home directory of a caller: configuration, credentials, the account's token, jobs.
 #[derive(Debug)]
@@ -71,7 +72,18 @@ impl RpcCommand {
     /// The command with these arguments, with an empty standard input and without a terminal.
     #[expect(clippy::disallowed_types, reason = "runs the real program")]
     pub fn prepare_command(&self, arguments: &[&str]) -> tokio::process::Command {
-        let mut command = prepare_rpc(self.home.path(), &self.path("rpc.toml"), arguments);
+        self.prepare_version(ProgramVersion::Present, arguments)
+    }
+
+    /// Like [`Self::prepare_command`], with `rpc` of this version.
+    #[expect(clippy::disallowed_types, reason = "runs the real program")]
+    pub fn prepare_version(
+        &self,
+        version: ProgramVersion,
+        arguments: &[&str],
+    ) -> tokio::process::Command {
+        let home = self.home.path();
+        let mut command = prepare_rpc_of(version, home, &self.path("rpc.toml"), arguments);
         command.env("XDG_STATE_HOME", self.path("state"));
         command
     }
@@ -102,18 +114,32 @@ pub fn describe_output(output: &Output) -> String {
 
 /// The path of a program that was built next to the tests; `make test` builds `rpc` and `rpcd` first.
 pub fn find_program(name: &str) -> PathBuf {
-    let tests = std::env::current_exe().unwrap();
-    let mut beside = tests.ancestors().map(|directory| directory.join(name));
-    beside
-        .find(|path| path.is_file())
+    find_in_target(name)
         .expect("rpc and rpcd must be next to the tests: run `cargo build --bin rpc --bin rpcd`")
+}
+
+/// The file of this name next to the tests, or in a directory above.
+pub(crate) fn find_in_target(name: &str) -> Option<PathBuf> {
+    let tests = std::env::current_exe().unwrap();
+    tests.ancestors().map(|directory| directory.join(name)).find(|path| path.is_file())
 }
 
 /// `rpc` with these arguments, for the user with this home directory and configuration: an empty standard input, captured output, nothing of the
 /// environment of the tests.
 #[expect(clippy::disallowed_types, reason = "runs the real program")]
 pub fn prepare_rpc(home: &Path, config: &Path, arguments: &[&str]) -> tokio::process::Command {
-    let mut command = tokio::process::Command::new(find_program("rpc"));
+    prepare_rpc_of(ProgramVersion::Present, home, config, arguments)
+}
+
+/// Like [`prepare_rpc`], of this version.
+#[expect(clippy::disallowed_types, reason = "runs the real program")]
+pub fn prepare_rpc_of(
+    version: ProgramVersion,
+    home: &Path,
+    config: &Path,
+    arguments: &[&str],
+) -> tokio::process::Command {
+    let mut command = tokio::process::Command::new(version.find_program("rpc"));
     command
         .args(arguments)
         .env("HOME", home)

@@ -22,6 +22,7 @@ pub mod memory_enrolment_store;
 pub mod nats_exporter;
 pub mod nats_server;
 pub mod organisation;
+pub mod program_version;
 pub mod prometheus;
 pub mod provisioning;
 pub mod published_schemas;

@@ -14,8 +14,8 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::await_state;
-use crate::command::find_program;
 use crate::organisation::Organisation;
+use crate::program_version::ProgramVersion;
 
 /// The directory of a daemon: its files, before and after it runs.
 #[derive(Debug, Clone)]
@@ -56,8 +56,13 @@ impl DaemonHome {
         home
     }
 
+    /// A directory without files.
+    pub fn empty() -> Self {
+        Self(Arc::new(TempDir::new().unwrap()))
+    }
+
     fn create_directory(organisation: &Organisation, first: &str, url: &str, more: &str) -> Self {
-        let home = Self(Arc::new(TempDir::new().unwrap()));
+        let home = Self::empty();
         home.write("policies/default.policy", "policy default allow\n", 0o644);
         let collective = organisation.collective();
         let operator = organisation.trust().operator_key();
@@ -94,7 +99,12 @@ impl DaemonHome {
 
     /// Starts the daemon, without waiting until it is connected.
     pub fn start(self) -> Rpcd {
-        let command = [find_program("rpcd").into_os_string()];
+        self.start_version(ProgramVersion::Present)
+    }
+
+    /// Like [`Self::start`], with the program of this version.
+    pub fn start_version(self, version: ProgramVersion) -> Rpcd {
+        let command = [version.find_program("rpcd").into_os_string()];
         self.start_through(&command)
     }
 
@@ -163,6 +173,21 @@ impl Rpcd {
     /// Continues a frozen process.
     pub fn thaw(&self) {
         kill(Pid::from_raw(self.pid()), Signal::SIGCONT).unwrap();
+    }
+
+    /// Waits until the daemon serves requests.
+    pub async fn await_ready(&mut self) {
+        await_state("the daemon is ready", || {
+            assert!(self.is_running(), "rpcd ended: {}", self.log());
+            self.log().contains("ready identity=")
+        })
+        .await;
+    }
+
+    /// Stops the daemon as systemd does, and waits until it has ended.
+    pub async fn stop_and_wait(&mut self) {
+        kill(Pid::from_raw(self.pid()), Signal::SIGTERM).unwrap();
+        await_state("the daemon stopped", || !self.is_running()).await;
     }
 
     /// Kills the process, as a power failure does, and waits until it has ended.
