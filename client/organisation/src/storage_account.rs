@@ -6,8 +6,9 @@ use muster_bus::Bus;
 use muster_secret::files;
 use muster_wire::Millis;
 use muster_wire::stores;
-use muster_wire::token::claims::{AccountClaims, AccountLimits};
+use muster_wire::token::claims::{AccountClaims, AccountLimits, SigningKeyEntry};
 use muster_wire::token::encode::{self, TokenValidity};
+use muster_wire::token::scope::{ADMINISTRATOR_ROLE, administrator_template};
 
 use crate::account::write_token;
 use crate::push::PushError;
@@ -42,6 +43,9 @@ impl Organisation {
         }
         let path = self.layout().moved_keys();
         if !path.exists() {
+            if self.refresh_administrators(lock, now)? {
+                self.push_account(AccountRealm::Fleet).await?;
+            }
             let fleet = self.connect_administrator(now).await?;
             self.copy_keys(&fleet, now).await?.write(&path)?;
             remove_stores(&fleet).await?;
@@ -61,6 +65,29 @@ impl Organisation {
             .map_err(files::file_error("remove", &path))
             .map_err(OrganisationError::from)?;
         Ok(Some(count))
+    }
+
+    /// Gives the administrators of the fleet's account the permissions of this version, which finds and removes more stores than the earlier one. Returns whether
+    /// the account token was signed again.
+    fn refresh_administrators(
+        &self,
+        lock: &OrganisationLock,
+        now: Millis,
+    ) -> Result<bool, OrganisationError> {
+        let mut account = self.realm_trust(AccountRealm::Fleet)?.claims().nats.clone();
+        let before = account.clone();
+        for entry in &mut account.signing_keys {
+            if let SigningKeyEntry::Scoped(scope) = entry
+                && scope.role == ADMINISTRATOR_ROLE
+            {
+                scope.template = administrator_template();
+            }
+        }
+        let is_changed = account != before;
+        if is_changed {
+            self.sign_account(lock, AccountRealm::Fleet, account, now)?;
+        }
+        Ok(is_changed)
     }
 
     /// Creates key and token of the account, without space. The description that names it is not written.
