@@ -27,7 +27,7 @@ test: ## run everything that CI runs: the short tests, format, lint, the first p
 test-all: ## also the long tests: machines, clusters, faults, Puppet Server, all pages, the API documentation; writes target/test-all.json
 	tools/test all
 
-slow: ## run the tests that take more than ten minutes each
+slow: ## build rpc and rpcd of an earlier commit, and run the tests that they work with this one, and those that take more than ten minutes each
 	tools/test slow tests
 
 fmt: ## check the format of the code

@@ -17,6 +17,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use muster_tests::command::find_program;
+use muster_tests::program_version::ProgramVersion;
 use muster_tests::tier::repetitions;
 use rand::Rng;
 use serde_json::{Value, json};
@@ -29,7 +30,7 @@ fn kills_per_cause() -> usize {
 
 /// What prevents the refresh of Y in the first run; it is removed for the next run.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum RefreshBlocker {
+pub(crate) enum RefreshBlocker {
     /// Another dependency of Y fails (M1).
     Dependency,
     /// Y's command fails when it is refreshed (M2).
@@ -44,13 +45,13 @@ enum RefreshBlocker {
     Kill,
 }
 
-struct RefreshFixture {
+pub(crate) struct RefreshFixture {
     directory: TempDir,
     cause: RefreshBlocker,
 }
 
 impl RefreshFixture {
-    fn new(cause: RefreshBlocker) -> Self {
+    pub(crate) fn new(cause: RefreshBlocker) -> Self {
         let directory = tempfile::tempdir().unwrap();
         std::fs::create_dir(directory.path().join("w")).unwrap();
         std::fs::create_dir(directory.path().join("puppet")).unwrap();
@@ -97,9 +98,13 @@ impl RefreshFixture {
     }
 
     fn command(&self, broken: bool) -> Command {
+        self.command_of(ProgramVersion::Present, broken)
+    }
+
+    fn command_of(&self, version: ProgramVersion, broken: bool) -> Command {
         let catalog = self.path("catalog.json");
         std::fs::write(&catalog, self.catalog(broken).to_string()).unwrap();
-        let mut command = Command::new(find_program("rpcd"));
+        let mut command = Command::new(version.find_program("rpcd"));
         command.arg("apply").arg(catalog);
         command.arg("--state-dir").arg(self.path("state"));
         command.arg("--report").arg(self.path("report.json"));
@@ -114,7 +119,11 @@ impl RefreshFixture {
     }
 
     fn run(&self, broken: bool) -> Output {
-        self.command(broken).arg("--detailed-exitcodes").output().unwrap()
+        self.run_version(ProgramVersion::Present, broken)
+    }
+
+    pub(crate) fn run_version(&self, version: ProgramVersion, broken: bool) -> Output {
+        self.command_of(version, broken).arg("--detailed-exitcodes").output().unwrap()
     }
 
     /// Starts a run and kills it after this time.
@@ -132,12 +141,12 @@ impl RefreshFixture {
         serde_json::from_slice(&std::fs::read(self.path("report.json")).unwrap()).unwrap()
     }
 
-    fn pending_count(&self) -> usize {
+    pub(crate) fn pending_count(&self) -> usize {
         self.report()["pending_refreshes"].as_array().unwrap().len()
     }
 
     /// How often Y and Z ran.
-    fn run_counts(&self) -> (usize, usize) {
+    pub(crate) fn run_counts(&self) -> (usize, usize) {
         let log = std::fs::read_to_string(self.path("w/log")).unwrap_or_default();
         let count = |word| log.lines().filter(|line| *line == word).count();
         (count("Y"), count("Z"))

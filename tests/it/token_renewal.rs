@@ -70,7 +70,7 @@ async fn node_keeps_running_with_renewed_tokens() {
 }
 
 /// A node token with a lifetime of 90 s, signed with this role's key `age` seconds ago.
-fn issue_token(
+pub(crate) fn issue_token(
     organisation: &Organisation,
     role: UserRole,
     name: &Identity,
@@ -83,7 +83,7 @@ fn issue_token(
     issue_node_token(name, key, account, life, organisation.role_key(role), at).unwrap()
 }
 
-async fn put_token(bus: &Bus, node: &Identity, token: &str) {
+pub(crate) async fn put_token(bus: &Bus, node: &Identity, token: &str) {
     let token = Bytes::from(token.to_owned());
     bus.bucket(TOKENS_BUCKET.name).put(node.as_str(), token).await.unwrap();
 }

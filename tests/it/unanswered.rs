@@ -11,6 +11,7 @@ use muster_tests::await_state;
 use muster_tests::command::RpcCommand;
 use muster_tests::nats_server::NatsServer;
 use muster_tests::organisation::Organisation;
+use muster_tests::program_version::ProgramVersion;
 use muster_tests::rpcd::{DaemonHome, Rpcd};
 use muster_wire::identity::{Identity, SubjectName};
 use muster_wire::request::Request;
@@ -46,15 +47,15 @@ const DPKG_QUERY: &str = "#!/bin/sh\n[ -s /tmp/line ] || exit 1\ncat /tmp/line\n
 const APT_CACHE: &str = "#!/bin/sh\nprintf 'x:\\n  Installed: (none)\\n  Candidate: 2.0\\n'\n";
 
 /// A broker, a node with a scratch root that has a package tool, and a caller.
-struct Fixture {
-    organisation: Organisation,
-    server: NatsServer,
-    home: DaemonHome,
-    caller: TestCaller,
+pub(crate) struct UnansweredFixture {
+    pub(crate) organisation: Organisation,
+    pub(crate) server: NatsServer,
+    pub(crate) home: DaemonHome,
+    pub(crate) caller: TestCaller,
 }
 
-impl Fixture {
-    async fn new() -> Self {
+impl UnansweredFixture {
+    pub(crate) async fn new() -> Self {
         let organisation = Organisation::new(&["muster"]);
         let server = organisation.start_broker().await;
         let more = "[plugins.puppetral]\nallow_types = [\"exec\"]\n";
@@ -79,25 +80,25 @@ impl Fixture {
     }
 
     async fn start(&self) -> Rpcd {
-        let mut node = self.home.clone().start();
-        await_state("the node is connected", || {
-            assert!(node.is_running(), "rpcd ended: {}", node.log());
-            node.log().contains("ready identity=")
-        })
-        .await;
+        self.start_version(ProgramVersion::Present).await
+    }
+
+    pub(crate) async fn start_version(&self, version: ProgramVersion) -> Rpcd {
+        let mut node = self.home.clone().start_version(version);
+        node.await_ready().await;
         node
     }
 
     /// A file below `/tmp` of the node.
-    fn file(&self, name: &str) -> PathBuf {
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.home.path("root/tmp").join(name)
     }
 
-    async fn await_begun(&self) {
+    pub(crate) async fn await_begun(&self) {
         await_state("the work has begun", || self.file("begun").exists()).await;
     }
 
-    async fn call(&self, agent: &str, action: &str, data: Value) -> ReceivedReply {
+    pub(crate) async fn call(&self, agent: &str, action: &str, data: Value) -> ReceivedReply {
         let nodes = [Identity::parse(NODE).unwrap()].into();
         let mut call = RpcCall::new(agent, action, CallTarget::Nodes(nodes)).unwrap();
         call.data = to_object(data);
@@ -106,12 +107,12 @@ impl Fixture {
         replies.pop_first().unwrap_or_else(|| panic!("no answer: {stats:?}")).1
     }
 
-    async fn install(&self) -> ReceivedReply {
+    pub(crate) async fn install(&self) -> ReceivedReply {
         self.call("package", "install", json!({"package": "x"})).await
     }
 
     /// Kills every process that was started for this node, as a power failure does.
-    fn kill_all(&self, node: &mut Rpcd) {
+    pub(crate) fn kill_all(&self, node: &mut Rpcd) {
         node.kill_and_wait();
         let marker = self.home.path("").display().to_string();
         let marker = marker.trim_end_matches('/').as_bytes();
@@ -134,7 +135,7 @@ impl Fixture {
     }
 
     /// The verdicts and reasons in the audit log of changes.
-    fn audit_of_changes(&self) -> Vec<(String, Option<String>)> {
+    pub(crate) fn audit_of_changes(&self) -> Vec<(String, Option<String>)> {
         let text = fs::read_to_string(self.home.path("audit.log")).unwrap_or_default();
         // The last line may be incomplete.
         let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
@@ -147,7 +148,7 @@ impl Fixture {
     }
 }
 
-async fn stop(node: &mut Rpcd, signal: Signal) {
+pub(crate) async fn stop(node: &mut Rpcd, signal: Signal) {
     let started = Instant::now();
     kill(Pid::from_raw(node.pid()), signal).unwrap();
     await_state("the daemon stopped", || !node.is_running()).await;
@@ -156,7 +157,7 @@ async fn stop(node: &mut Rpcd, signal: Signal) {
 }
 
 #[track_caller]
-fn assert_installed(fixture: &Fixture, reply: &ReceivedReply) {
+pub(crate) fn assert_installed(fixture: &UnansweredFixture, reply: &ReceivedReply) {
     let reply = &reply.reply;
     assert_eq!((reply.statuscode, reply.statusmsg.as_str()), (ReplyStatus::Ok, "OK"));
     let expected = json!({"name": "x", "ensure": "2.0", "previous": "purged", "changed": true});
@@ -169,7 +170,7 @@ fn assert_installed(fixture: &Fixture, reply: &ReceivedReply) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn package_change_outlives_the_daemon_and_the_next_one_replies() {
     for signal in [Signal::SIGTERM, Signal::SIGKILL] {
-        let fixture = Fixture::new().await;
+        let fixture = UnansweredFixture::new().await;
         let mut first = fixture.start().await;
         let restarting = async {
             fixture.await_begun().await;
@@ -197,7 +198,7 @@ async fn package_change_outlives_the_daemon_and_the_next_one_replies() {
 /// The work of a request belongs to its sender: ids of requests are shown to all who may list what runs.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn request_of_another_caller_with_the_same_id_takes_no_reply_and_no_work() {
-    let fixture = Fixture::new().await;
+    let fixture = UnansweredFixture::new().await;
     let mut first = fixture.start().await;
     let mallory = fixture.organisation.caller("mallory");
     let mallory = TestCaller::connect(&fixture.organisation, &fixture.server, mallory).await;
@@ -245,7 +246,7 @@ async fn request_of_another_caller_with_the_same_id_takes_no_reply_and_no_work()
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn restart_in_place_during_a_package_change_does_not_wait_for_it() {
-    let fixture = Fixture::new().await;
+    let fixture = UnansweredFixture::new().await;
     let mut node = fixture.start().await;
     let restarting = async {
         fixture.await_begun().await;
@@ -270,7 +271,7 @@ async fn restart_in_place_during_a_package_change_does_not_wait_for_it() {
 /// As `systemctl restart rpcd` in a postinst does: it returns when the old daemon has ended, and apt ends after it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn package_that_restarts_rpcd_does_not_deadlock() {
-    let fixture = Fixture::new().await;
+    let fixture = UnansweredFixture::new().await;
     let mut first = fixture.start().await;
     let postinst = format!(
         "#!/bin/sh\nkill -TERM {pid} || exit 1\nwhile kill -0 {pid} 2>/dev/null; do sleep 0.05; done\n: > /tmp/restarted\n",
@@ -302,7 +303,7 @@ async fn request_that_a_power_failure_ended_is_reported_as_lost() {
     for (agent, action, data) in
         [("package", "install", json!({"package": "x"})), ("puppetral", "do", exec)]
     {
-        let fixture = Fixture::new().await;
+        let fixture = UnansweredFixture::new().await;
         let mut first = fixture.start().await;
         let failing = async {
             fixture.await_begun().await;
@@ -334,7 +335,7 @@ async fn request_that_a_power_failure_ended_is_reported_as_lost() {
 /// A daemon is killed during a read: the next one replies, and `rpc` shows the reason.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rpc_shows_a_lost_request_as_such() {
-    let fixture = Fixture::new().await;
+    let fixture = UnansweredFixture::new().await;
     let mut first = fixture.start().await;
     let rpc = RpcCommand::new(
         &fixture.server,

@@ -1,4 +1,5 @@
-//! Tests that `make slow` runs: each takes minutes, or waits for what happens rarely.
+//! Tests that `make slow` runs: each takes minutes, waits for what happens rarely, or needs the programs of an earlier commit.
 
 mod alerts;
 mod drill;
+mod version_skew;
