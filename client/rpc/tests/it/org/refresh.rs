@@ -6,7 +6,7 @@ use std::time::UNIX_EPOCH;
 use muster_bus::{BucketReplicas, Bytes};
 use muster_organisation::Organisation;
 use muster_wire::stores::{self, SCHEDULES_BUCKET, TOKENS_BUCKET, TRUST_BUCKET};
-use muster_wire::token::claims::{AccountClaims, AccountLimits, SigningKeyEntry};
+use muster_wire::token::claims::{AccountClaims, AccountLimits, ScopedKey, SigningKeyEntry};
 use muster_wire::token::decode::decode_token;
 use muster_wire::token::encode::{self, TokenValidity};
 use muster_wire::token::scope::{self, ADMINISTRATOR_ROLE};
@@ -31,8 +31,19 @@ fn role(entry: &SigningKeyEntry) -> String {
     }
 }
 
-/// Signs the fleet's account token with permissions that allow no publications, with the stores, and without a key for administrators.
-fn make_older(world: &World) {
+/// The entry of the administrators' key in an account token of a version without the stores TOKENS and FORGOTTEN, which removed no stores.
+fn older_administrators(world: &World) -> SigningKeyEntry {
+    let seed = fs::read_to_string(world.org().join("keys/role-admin.nk")).unwrap();
+    let key = KeyPair::from_seed(seed.trim()).unwrap().public_key();
+    let mut template = scope::administrator_template();
+    let later = ["TOKENS", "FORGOTTEN", ".DELETE."];
+    template.publish.allow.retain(|subject| !later.iter().any(|part| subject.contains(part)));
+    SigningKeyEntry::Scoped(Box::new(ScopedKey::with_role_name(key, ADMINISTRATOR_ROLE, template)))
+}
+
+/// Signs the fleet's account token with permissions that allow no publications and with the stores. The key for administrators is that of these entries; without
+/// one, it is removed.
+fn make_older(world: &World, administrators: Vec<SigningKeyEntry>) {
     let trust = account(world);
     let mut older = trust.claims().nats.clone();
     older.limits = AccountLimits::with_jetstream();
@@ -43,14 +54,18 @@ fn make_older(world: &World) {
     let lines: Vec<&str> =
         text.lines().filter(|line| !line.starts_with("storage_account")).collect();
     fs::write(&profile, lines.join("\n")).unwrap();
-    for file in ["keys/role-admin.nk", "keys/storage.nk", "storage.jwt"] {
+    for file in ["keys/storage.nk", "storage.jwt"] {
         fs::remove_file(world.org().join(file)).unwrap();
+    }
+    if administrators.is_empty() {
+        fs::remove_file(world.org().join("keys/role-admin.nk")).unwrap();
     }
     for entry in &mut older.signing_keys {
         if let SigningKeyEntry::Scoped(scope) = entry {
             scope.template.publish.allow = vec!["older.subject".to_owned()];
         }
     }
+    older.signing_keys.extend(administrators);
     let seed = fs::read_to_string(world.org().join("keys/operator.nk")).unwrap();
     let operator = KeyPair::from_seed(seed.trim()).unwrap();
     let validity = TokenValidity::without_end(trust.issued_at() + 1);
@@ -67,18 +82,13 @@ fn make_older(world: &World) {
     fs::write(&preload, lines.join("\n")).unwrap();
 }
 
-#[tokio::test]
-async fn push_updates_the_permissions_of_an_older_organisation() {
-    let program = nats_server();
-    let world = World::new(&[]);
-    world.ok(&["org", "add", "user", "rip"]);
-    make_older(&world);
-    let broker = Broker::start(&program, &world, true).await;
+/// Stores a schedule as the earlier version did. The push moves it.
+async fn push_moves_a_schedule(world: &World, broker: &Broker) {
     let administrator = async || {
         let organisation = Organisation::open(&world.org()).unwrap();
         let now = u64::try_from(UNIX_EPOCH.elapsed().unwrap().as_millis()).unwrap();
         let creds = organisation.administrator_credentials(now).unwrap();
-        broker.connect_as(&world, &creds).await.unwrap()
+        broker.connect_as(world, &creds).await.unwrap()
     };
     let older = administrator().await;
     older.declare_bucket(&SCHEDULES_BUCKET, BucketReplicas::Exactly(1)).await.unwrap();
@@ -91,6 +101,27 @@ async fn push_updates_the_permissions_of_an_older_organisation() {
     let moved = administrator().await.bucket(SCHEDULES_BUCKET.name).get("nightly").await;
     assert_eq!(moved.unwrap().unwrap().value.unwrap(), "kept");
     assert!(!world.org().join("stores.moved.json").exists());
+}
+
+/// The administrators of the earlier version may neither find the later stores nor remove any.
+#[tokio::test]
+async fn push_moves_the_stores_with_the_administrators_key_of_an_older_organisation() {
+    let program = nats_server();
+    let world = World::new(&[]);
+    let administrators = older_administrators(&world);
+    make_older(&world, vec![administrators]);
+    let broker = Broker::start(&program, &world, true).await;
+    push_moves_a_schedule(&world, &broker).await;
+}
+
+#[tokio::test]
+async fn push_updates_the_permissions_of_an_older_organisation() {
+    let program = nats_server();
+    let world = World::new(&[]);
+    world.ok(&["org", "add", "user", "rip"]);
+    make_older(&world, Vec::new());
+    let broker = Broker::start(&program, &world, true).await;
+    push_moves_a_schedule(&world, &broker).await;
     for entry in &account(&world).claims().nats.signing_keys {
         let SigningKeyEntry::Scoped(scope) = entry else {
             panic!("the role has no scope");
