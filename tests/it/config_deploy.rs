@@ -188,6 +188,9 @@ async fn nodes_undo_what_locks_out_their_deployer() {
     assert_eq!((results(&document), code), (json!(["unconfirmed", "not_completed"]), 2));
     let message = document["results"][0]["message"].as_str().unwrap();
     assert!(message.contains("config.policy:"), "{message}");
+    let output = fleet.rpc.run(&["config", "status", "-I", "n1"]).await;
+    let text = describe_output(&output);
+    assert!(text.contains("warning: n1: rip is not allowed to call config status"), "{text}");
     let both = fleet.deploy(&site, &["--confirm-within", "10", "-I", "n2"]).await;
     assert_eq!(results(&both.0), json!(["unconfirmed"]), "{:#}", both.0);
     fleet.await_undone().await;

@@ -57,7 +57,7 @@ async fn list(args: AgainListArgs, cx: CommandContext<'_>) -> CommandResult {
     let nodes = read_list(&result.report, args.all);
     let document =
         ReportDocument::new("muster.again.v1", AgainListDocument { nodes: &nodes }, &result.report);
-    result.print_answer(&document, || {
+    result.print_answered(&document, || {
         if nodes.is_empty() {
             cx.printer.print_message("no further run of Puppet was asked for");
         }
@@ -72,7 +72,7 @@ async fn history(args: AgainHistoryArgs, cx: CommandContext<'_>) -> CommandResul
     let entries = read_history(&result.report);
     let content = AgainHistoryDocument { entries: &entries };
     let document = ReportDocument::new("muster.again.history.v1", content, &result.report);
-    result.print_answer(&document, || {
+    result.print_answered(&document, || {
         if entries.is_empty() {
             cx.printer.print_message("no further run of Puppet was asked for yet");
         }

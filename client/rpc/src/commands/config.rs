@@ -144,7 +144,7 @@ async fn show_states(args: QueryArgs, cx: CommandContext<'_>) -> CommandResult {
     let states = read_states(&result.report);
     let content = ConfigStatusDocument { nodes: &states };
     let document = ReportDocument::new("muster.config.status.v1", content, &result.report);
-    result.print_answer(&document, || {
+    result.print_answered(&document, || {
         Ok(cx.printer.print_text(render_states(&states, cx.width()))?)
     })
 }

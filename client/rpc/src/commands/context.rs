@@ -211,6 +211,14 @@ impl CommandContext<'_> {
         }
     }
 
+    /// Names nodes that did not reply.
+    pub fn warn_of_silent(&self, nodes: &BTreeSet<Identity>) {
+        if !nodes.is_empty() {
+            let names = list_first_nodes(nodes, MAX_NAMED_NODES, ", ");
+            self.printer.print_warning(format_args!("no reply: {names}"));
+        }
+    }
+
     /// Prints a warning for everything that makes a report incomplete.
     pub fn warn_of_gaps(&self, report: &RequestReport) {
         for gap in &report.stats.gaps {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use muster_request::{
     AgentSchemas, DiscoveredNodes, FleetConnection, FleetRequest, FleetRequestError, JobRecorder,
-    RequestPlan, RequestReport, RequestWords, RpcSettings, TargetSelection,
+    NodeReply, RequestPlan, RequestReport, RequestWords, RpcSettings, TargetSelection,
 };
 use muster_wire::identity::Identity;
 use serde::Serialize;
@@ -93,6 +93,20 @@ pub async fn query_nodes<'a>(
 }
 
 impl QueryResult<'_> {
+    /// Like [`Self::print_answer`], for text that has no line for nodes that failed or did not reply: warnings name these. Without an answer, only they
+    /// are printed.
+    pub fn print_answered(
+        &self,
+        document: &impl Serialize,
+        print_text: impl FnOnce() -> Result<()>,
+    ) -> CommandResult {
+        let is_answered = self.report.replies.iter().any(NodeReply::is_ok);
+        let code = self.print_answer(document, || if is_answered { print_text() } else { Ok(()) });
+        self.cx.warn_of_failures(&self.report);
+        self.cx.warn_of_silent(&self.report.stats.missing);
+        code
+    }
+
     /// Prints the document if JSON is selected, otherwise calls `print_text`, if any node was discovered.
     pub fn print_answer(
         &self,

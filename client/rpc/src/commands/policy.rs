@@ -41,7 +41,7 @@ async fn ask_who(args: PolicyWhoArgs, cx: CommandContext<'_>) -> CommandResult {
     let rows = render::read_callers(&result.report);
     let content = render::PolicyWhoDocument { rows: &rows };
     let document = ReportDocument::new("muster.policy.who.v1", content, &result.report);
-    result.print_answer(&document, || {
+    result.print_answered(&document, || {
         Ok(cx.printer.print_text(render::render_callers(&rows, cx.width()))?)
     })
 }

@@ -103,8 +103,7 @@ impl<'a> DeployView<'a> {
             .collect();
         let nodes = node_count_text(self.report.nodes.len());
         let time = format_duration(self.report.took);
-        let stopped = self.report.stop.map(|stop| format!("; stopped: {stop}"));
-        format!("{nodes} in {time}: {}{}", texts.join(", "), stopped.unwrap_or_default())
+        format!("{nodes} in {time}: {}", texts.join(", "))
     }
 
     fn counts(&self) -> BTreeMap<&'static str, usize> {

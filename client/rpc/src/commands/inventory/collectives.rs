@@ -7,7 +7,6 @@ use crate::commands::context::{CommandContext, CommandResult};
 use crate::commands::inquiry::{RPCUTIL_AGENT, query_nodes};
 use crate::render::collectives::{CollectiveMembers, CollectivesDocument};
 use crate::render::json::ReportDocument;
-use crate::render::plan::node_count_text;
 
 /// Collects the data, and prints the table or writes the graph.
 pub async fn run(args: &InventoryArgs, cx: CommandContext<'_>) -> CommandResult {
@@ -17,12 +16,7 @@ pub async fn run(args: &InventoryArgs, cx: CommandContext<'_>) -> CommandResult 
     let members = CollectiveMembers::from_report(report);
     let content = CollectivesDocument { collectives: &members.0 };
     let document = ReportDocument::new("muster.collectives.v1", content, report);
-    let silent = report.stats.missing.len();
-    if silent > 0 {
-        let discovered = node_count_text(report.stats.discovered);
-        cx.printer.print_warning(format_args!("{silent} of {discovered} did not reply"));
-    }
-    result.print_answer(&document, || match &args.map {
+    result.print_answered(&document, || match &args.map {
         None => Ok(cx.printer.print_text(members.render_table())?),
         Some(path) if path.as_os_str() == "-" => Ok(cx.printer.print_text(members.render_dot())?),
         Some(path) => {
