@@ -84,7 +84,7 @@ impl Daemon {
         for collective in &core.collectives {
             let shared = subject::service_subscription(collective, agent);
             requests.push(bus.subscribe_in_group(&shared, subject::SERVICE_QUEUE_GROUP).await?);
-            let [_, own, _] = subject::node_subscriptions(collective, core.identity());
+            let own = subject::instance_subscription(collective, agent, core.identity());
             requests.push(bus.subscribe(&own).await?);
         }
         bus.confirm_delivery().await?;

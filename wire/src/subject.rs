@@ -116,6 +116,16 @@ pub fn service_subscription(collective: &SubjectName, agent: &SubjectName) -> St
     format!("{collective}.{agent}.*.any")
 }
 
+/// The subscription with which an instance receives the requests to it by name: those for this agent only. Several agents of one service have a
+/// connection each, and would answer for each other.
+pub fn instance_subscription(
+    collective: &SubjectName,
+    agent: &SubjectName,
+    instance: &Identity,
+) -> String {
+    format!("{collective}.{agent}.*.node.{instance}")
+}
+
 /// The queue group of a service's instances: each request is delivered to one of them.
 pub const SERVICE_QUEUE_GROUP: &str = "instances";
 

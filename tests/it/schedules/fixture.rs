@@ -15,7 +15,7 @@ use muster_wire::reply::Reply;
 use muster_wire::schedule_grant::ScheduleGrant;
 use muster_wire::sign::Signer;
 use muster_wire::status::ReplyStatus;
-use muster_wire::token::{ServiceRight, UserCredentials};
+use muster_wire::token::{ServiceRight, UserCredentials, UserRole};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
@@ -109,6 +109,21 @@ impl ScheduleFixture {
         home.write("service.creds", &creds.to_text(), 0o600);
         let options = "[plugins.schedule]\nenabled = true\ncredentials = \"../service.creds\"\n";
         home.write("conf.d/schedule.toml", &format!("{options}{more}"), 0o644);
+        ScheduleNode { daemon: home.start() }
+    }
+
+    /// A node with one service that is an instance of the scheduler and of the directory.
+    pub(super) fn start_double_service(&self, node: &str, service: &str) -> ScheduleNode {
+        let tags = ServiceRight::tags(&[ServiceRight::Directory, ServiceRight::Schedule]);
+        let tags: Vec<&str> = tags.iter().map(String::as_str).collect();
+        let service = self.organisation.user(UserRole::Service, service, &tags);
+        let creds = UserCredentials::new(&service.token(), service.key_pair().clone()).unwrap();
+        let home = self.home(&self.organisation.node(node), "{}");
+        home.write("service.creds", &creds.to_text(), 0o600);
+        let section = |name| {
+            format!("[plugins.{name}]\nenabled = true\ncredentials = \"../service.creds\"\n")
+        };
+        home.write("conf.d/services.toml", &["schedule", "directory"].map(section).concat(), 0o644);
         ScheduleNode { daemon: home.start() }
     }
 

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
+use muster_client::{CallTarget, RpcCall};
+use muster_tests::nats_server::NETWORK_TIMEOUT;
 use muster_tests::{poll_until_ok, simulate_delay};
+use muster_wire::identity::Identity;
 use muster_wire::status::ReplyStatus;
 use serde_json::{Value, json};
 
@@ -87,4 +90,29 @@ async fn schedule_runs_once_in_each_interval_in_the_name_of_its_author_until_it_
     let removed = fleet.call("remove", &json!({"name": "touch"})).await;
     assert_eq!(removed.data["text"], "removed the schedule touch");
     assert_eq!(fleet.list().await.schedules, []);
+}
+
+/// Its agents have a connection each, under one name.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn agents_of_one_service_do_not_answer_for_each_other() {
+    let fleet = ScheduleFixture::start().await;
+    let _host = fleet.start_double_service("mq1.example.net", "central1");
+    fleet.list().await;
+    for (agent, action) in [("schedule", "list"), ("directory", "status")] {
+        for _ in 0..10 {
+            let instance = Identity::parse("central1").unwrap();
+            let target = CallTarget::Nodes([instance].into());
+            let mut call = RpcCall::new(agent, action, target).unwrap();
+            call.wait = NETWORK_TIMEOUT;
+            let mut replies = Vec::new();
+            let stats = fleet
+                .client
+                .run_call(call, |reply| {
+                    replies.push((reply.reply.statuscode, reply.reply.statusmsg.clone()));
+                })
+                .await
+                .unwrap();
+            assert_eq!(replies, [(ReplyStatus::Ok, "OK".to_owned())], "{agent}: {stats:?}");
+        }
+    }
 }
