@@ -6,6 +6,7 @@ use muster_tests::command::{RpcCommand, describe_output};
 use muster_tests::nats_server::NatsServer;
 use muster_tests::organisation::Organisation;
 use muster_tests::poll_until_ok;
+use muster_tests::published_schemas::{SchemaMode, check_schema};
 use muster_tests::rpcd::{DaemonHome, Rpcd};
 use serde_json::{Value, json};
 
@@ -66,7 +67,9 @@ impl ConfigFleet {
 
     async fn deploy(&self, directory: &str, more: &[&str]) -> (Value, i32) {
         let command = [&["config", "deploy", directory, "--yes"], more].concat();
-        self.rpc.run_json(&command).await
+        let (document, code) = self.rpc.run_json(&command).await;
+        check_schema("muster.config.deploy.v1", &document, SchemaMode::Strict).unwrap();
+        (document, code)
     }
 
     fn file(&self, node: usize, name: &str) -> Option<String> {
@@ -176,6 +179,7 @@ async fn files_that_the_daemon_cannot_use_are_refused_by_the_first_node() {
     );
     assert_eq!(fleet.file(0, "policies/groups"), before);
     let (document, _) = fleet.rpc.run_json(&["config", "status"]).await;
+    check_schema("muster.config.status.v1", &document, SchemaMode::Strict).unwrap();
     assert_eq!(document["nodes"][0]["state"], "none", "{document:#}");
 }
 
@@ -231,6 +235,7 @@ async fn nodes_say_who_may_run_an_action() {
     let (document, code) = fleet.deploy(&site, &[]).await;
     assert_eq!(code, 0, "{document:#}");
     let (document, _) = fleet.rpc.run_json(&["policy", "who", "service.restart"]).await;
+    check_schema("muster.policy.who.v1", &document, SchemaMode::Strict).unwrap();
     let rows = document["rows"].as_array().unwrap();
     let told: Vec<Value> =
         rows.iter().map(|row| json!([row["node"], row["caller"], row["allowed"]])).collect();

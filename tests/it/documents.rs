@@ -231,7 +231,7 @@ async fn collect_org_documents(fixture: &OutputFixture) -> Vec<Value> {
 
 /// Schemas whose documents other tests print: `runs.rs`, `checks/`, `provisioning/mod.rs`, `run_and_copy.rs`, `events.rs`, `clusters/`,
 /// `directory/` and `schedules/`.
-const OTHERS: [&str; 21] = [
+const OTHERS: [&str; 24] = [
     "muster.check.v1",
     "muster.checks.v1",
     "muster.registered-facets.v1",
@@ -249,6 +249,9 @@ const OTHERS: [&str; 21] = [
     "muster.again.history.v1",
     "muster.permits.v1",
     "muster.provision.v1",
+    "muster.config.deploy.v1",
+    "muster.config.status.v1",
+    "muster.policy.who.v1",
     "muster.copy.v1",
     "muster.event.line.v1",
     "muster.broker.balance.v1",

@@ -65,6 +65,18 @@ pub enum RequestOutcome {
     NoReplies,
 }
 
+impl RequestOutcome {
+    /// The outcome of an operation on this many nodes, of which these succeeded and these did not reply.
+    pub fn of_nodes(nodes: usize, succeeded: usize, silent: usize) -> Self {
+        match nodes {
+            0 => Self::NoNodes,
+            all if all == succeeded => Self::Succeeded,
+            all if all == silent => Self::NoReplies,
+            _ => Self::SomeFailed,
+        }
+    }
+}
+
 impl JobState {
     /// The stable name in documents. An abandoned job counts as interrupted.
     pub fn as_str(self) -> &'static str {

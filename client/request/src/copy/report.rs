@@ -101,16 +101,11 @@ impl CopyReport {
 
     /// How the command ended, as for requests.
     pub fn outcome(&self) -> RequestOutcome {
-        let outcomes = || self.nodes.values().map(|result| &result.outcome);
-        if self.nodes.is_empty() {
-            RequestOutcome::NoNodes
-        } else if outcomes().all(NodeCopyOutcome::is_ok) {
-            RequestOutcome::Succeeded
-        } else if outcomes().all(|outcome| matches!(outcome, NodeCopyOutcome::NoReply(_))) {
-            RequestOutcome::NoReplies
-        } else {
-            RequestOutcome::SomeFailed
-        }
+        let count = |is_counted: fn(&NodeCopyOutcome) -> bool| {
+            self.nodes.values().filter(|result| is_counted(&result.outcome)).count()
+        };
+        let silent = count(|outcome| matches!(outcome, NodeCopyOutcome::NoReply(_)));
+        RequestOutcome::of_nodes(self.nodes.len(), count(NodeCopyOutcome::is_ok), silent)
     }
 }
 

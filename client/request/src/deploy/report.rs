@@ -108,15 +108,10 @@ impl DeployReport {
 
     /// How the command ended, as for requests.
     pub fn outcome(&self) -> RequestOutcome {
-        let outcomes = || self.nodes.values().map(|result| &result.outcome);
-        if self.nodes.is_empty() {
-            RequestOutcome::NoNodes
-        } else if outcomes().all(NodeDeployOutcome::is_ok) {
-            RequestOutcome::Succeeded
-        } else if outcomes().all(|outcome| matches!(outcome, NodeDeployOutcome::NoReply(_))) {
-            RequestOutcome::NoReplies
-        } else {
-            RequestOutcome::SomeFailed
-        }
+        let count = |is_counted: fn(&NodeDeployOutcome) -> bool| {
+            self.nodes.values().filter(|result| is_counted(&result.outcome)).count()
+        };
+        let silent = count(|outcome| matches!(outcome, NodeDeployOutcome::NoReply(_)));
+        RequestOutcome::of_nodes(self.nodes.len(), count(NodeDeployOutcome::is_ok), silent)
     }
 }
