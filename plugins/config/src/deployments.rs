@@ -58,8 +58,8 @@ struct LastDeployment {
     record: Option<DeploymentRecord>,
     /// When a pending deployment is undone.
     deadline: Option<Instant>,
-    /// Whether this daemon runs with the files on disk.
-    is_in_force: bool,
+    /// Since when this daemon runs with the files on disk, in milliseconds since the epoch; `None` while it does not.
+    in_force_since: Option<u64>,
 }
 
 /// A deployment that was checked and compared with the files on disk.
@@ -86,7 +86,7 @@ impl Deployments {
             let left = record.confirm_by.saturating_sub(unix_millis_now());
             Instant::now() + Duration::from_millis(left.min(record.confirm_seconds * 1000))
         });
-        let last = LastDeployment { record, deadline, is_in_force: true };
+        let last = LastDeployment { record, deadline, in_force_since: Some(0) };
         Self { daemon, path, last: Mutex::new(last), changed: Notify::new() }
     }
 
@@ -124,7 +124,9 @@ impl Deployments {
         let mut last = self.lock();
         let needs_restart =
             last.record.as_ref().is_some_and(|record| record.effect == ConfigEffect::Restart);
-        last.is_in_force |= !needs_restart;
+        if last.in_force_since.is_none() && !needs_restart {
+            last.in_force_since = Some(unix_millis_now());
+        }
     }
 
     pub(crate) fn deploy(
@@ -198,13 +200,23 @@ impl Deployments {
         self.apply(&mut last, &plan)
     }
 
-    pub(crate) fn confirm(&self, deployment: &str) -> Result<ConfigConfirmOutput, DeployError> {
+    /// Confirms a deployment by a request that the node accepted at this time. A request from before the files were in force was allowed by the earlier
+    /// policies, so it confirms nothing.
+    pub(crate) fn confirm(
+        &self,
+        deployment: &str,
+        accepted_at: u64,
+    ) -> Result<ConfigConfirmOutput, DeployError> {
         let mut last = self.lock();
         let record = last.record.clone().filter(|record| record.deployment == deployment);
         let mut record = record.ok_or_else(|| DeployError::Unknown(deployment.to_owned()))?;
         match record.state {
             DeploymentState::Reverted => return Err(record.undone_error()),
-            DeploymentState::Pending if !last.is_in_force => return Err(DeployError::NotInForce),
+            DeploymentState::Pending
+                if last.in_force_since.is_none_or(|since| accepted_at <= since) =>
+            {
+                return Err(DeployError::NotInForce);
+            }
             DeploymentState::Pending => {
                 record.state = DeploymentState::Confirmed;
                 self.write(&mut last, record)?;
@@ -266,7 +278,7 @@ impl Deployments {
             self.forget(last, earlier)?;
             return Err(DeployError::Refused(problem));
         }
-        last.is_in_force = false;
+        last.in_force_since = None;
         last.deadline = Some(Instant::now() + Duration::from_secs(plan.confirm_seconds));
         self.changed.notify_one();
         self.daemon.put_in_force(record.effect);

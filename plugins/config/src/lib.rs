@@ -105,10 +105,14 @@ fn revert_files(
 
 fn confirm_files(
     deployments: &DeploymentHandle,
-    _: &BlockingContext,
+    cx: &BlockingContext,
     ConfigConfirmInput { deployment }: ConfigConfirmInput,
 ) -> Result<ConfigConfirmOutput, ActionError> {
-    Ok(deployments.get()?.confirm(&deployment)?)
+    let owner = cx.owner();
+    let requests = cx.node.running_requests();
+    let own = requests.iter().find(|found| found.id == cx.request && found.owner == owner);
+    let accepted_at = own.map_or(0, |found| found.since);
+    Ok(deployments.get()?.confirm(&deployment, accepted_at)?)
 }
 
 impl DeploymentHandle {

@@ -74,7 +74,7 @@ impl Machine {
     }
 
     fn confirm(&self, name: &str) -> Result<(), DeployError> {
-        self.deployments.confirm(name).map(drop)
+        self.deployments.confirm(name, u64::MAX).map(drop)
     }
 
     fn revert(&self, name: &str) -> Result<ConfigDeployOutput, DeployError> {
@@ -133,7 +133,11 @@ fn confirmed_files_stay_and_left_out_ones_are_removed() {
     assert_eq!((output.state.as_str(), output.effect.as_str()), (deploy_state::PENDING, "reload"));
     assert_eq!(described(&output), ["policies/groups changed", "facts.d/a added"]);
     assert!(matches!(machine.confirm("d1"), Err(DeployError::NotInForce)));
+    let accepted_before = muster_api::base::unix_millis_now();
     machine.deployments.note_reload();
+    // The earlier policies allowed this request.
+    let early = machine.deployments.confirm("d1", accepted_before);
+    assert!(matches!(early, Err(DeployError::NotInForce)));
     assert!(matches!(machine.confirm("d0"), Err(DeployError::Unknown(_))));
     machine.confirm("d1").unwrap();
     // The first reply to either request may be lost.
