@@ -75,8 +75,8 @@ pub type DeployedFiles = BTreeMap<DeployedName, FileContent>;
 /// Why a file cannot be replaced.
 #[derive(Debug, thiserror::Error)]
 pub enum FileChangeError {
-    /// It is a link, a directory or a device.
-    #[error("{} is not a regular file: something else manages it, such as a symbolic link", .0.display())]
+    /// It is something else, such as a link that another tool manages.
+    #[error("{} is not a regular file but a link, a directory or a device; replace it by a file, or leave it out", .0.display())]
     NotRegular(PathBuf),
     /// No file of this name can be deployed.
     #[error(transparent)]

@@ -20,6 +20,9 @@ use crate::record::{DeploymentRecord, DeploymentState, FileDigests, ReplacedFile
 /// The file of the record, in the daemon's state directory.
 const RECORD_FILE: &str = "config/deployment.json";
 
+/// Pause before files that could not be restored are restored again.
+const RESTORE_PAUSE: Duration = Duration::from_secs(10);
+
 /// How a daemon puts files in force.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -200,16 +203,21 @@ impl Deployments {
         self.apply(&mut last, &plan)
     }
 
-    /// Confirms a deployment by a request that the node accepted at this time. A request from before the files were in force was allowed by the earlier
+    /// Confirms a deployment by a request of its deployer that the node accepted at this time. A request from before the files were in force was allowed by the earlier
     /// policies, so it confirms nothing.
     pub(crate) fn confirm(
         &self,
+        caller: &impl ToString,
         deployment: &str,
         accepted_at: u64,
     ) -> Result<ConfigConfirmOutput, DeployError> {
         let mut last = self.lock();
         let record = last.record.clone().filter(|record| record.deployment == deployment);
         let mut record = record.ok_or_else(|| DeployError::Unknown(deployment.to_owned()))?;
+        if record.caller != caller.to_string() {
+            let (deployment, deployer) = (record.deployment, record.caller);
+            return Err(DeployError::OtherCaller { deployment, deployer });
+        }
         match record.state {
             DeploymentState::Reverted => return Err(record.undone_error()),
             DeploymentState::Pending
@@ -269,8 +277,12 @@ impl Deployments {
             self.write(last, record)?;
             return Ok(plan.describe(deploy_state::UNCHANGED));
         }
-        let earlier = last.record.clone();
+        let earlier = (last.record.clone(), last.in_force_since);
         self.write(last, record.clone())?;
+        // From here on, a failure leaves a deployment that is undone at its deadline.
+        last.in_force_since = None;
+        last.deadline = Some(Instant::now() + Duration::from_secs(plan.confirm_seconds));
+        self.changed.notify_one();
         let replaced = changes::replace_files(&plan.changes).map_err(|error| error_chain(&error));
         if let Err(problem) = replaced.and_then(|()| self.daemon.check_files()) {
             // The daemon has not read them, so it is as if nothing had been deployed.
@@ -278,9 +290,6 @@ impl Deployments {
             self.forget(last, earlier)?;
             return Err(DeployError::Refused(problem));
         }
-        last.in_force_since = None;
-        last.deadline = Some(Instant::now() + Duration::from_secs(plan.confirm_seconds));
-        self.changed.notify_one();
         self.daemon.put_in_force(record.effect);
         tracing::info!(deployment = record.deployment, caller = record.caller, effect = ?record.effect, "deployed files; waiting for the confirmation");
         Ok(ConfigDeployOutput {
@@ -300,8 +309,9 @@ impl Deployments {
         if let Err(error) = self.restore(&mut last, reason) {
             tracing::error!(
                 error = error_chain(&error),
-                "cannot restore the files from before the last deployment"
+                "cannot restore the files from before the last deployment; trying again"
             );
+            last.deadline = Some(Instant::now() + RESTORE_PAUSE);
         }
     }
 
@@ -311,7 +321,6 @@ impl Deployments {
         last: &mut LastDeployment,
         reason: String,
     ) -> Result<ConfigEffect, DeployError> {
-        last.deadline = None;
         let Some(mut record) = last.record.clone() else { return Ok(ConfigEffect::Nothing) };
         let undone = undo_changes(&record)?;
         changes::replace_files(&undone)?;
@@ -325,6 +334,7 @@ impl Deployments {
         record.reason = reason;
         record.effect = effect;
         self.write(last, record)?;
+        last.deadline = None;
         self.changed.notify_one();
         self.daemon.put_in_force(effect);
         Ok(effect)
@@ -341,18 +351,23 @@ impl Deployments {
         Ok(())
     }
 
-    /// Puts the record back that was there before.
+    /// Returns to the deployment before, as if there had been no other.
     fn forget(
         &self,
         last: &mut LastDeployment,
-        earlier: Option<DeploymentRecord>,
+        (record, in_force_since): (Option<DeploymentRecord>, Option<u64>),
     ) -> Result<(), DeployError> {
-        if let Some(earlier) = earlier {
-            return self.write(last, earlier);
+        if let Some(record) = record {
+            self.write(last, record)?;
+        } else {
+            let failed = |source| DeployError::Record { path: self.path.clone(), source };
+            changes::remove_file(&self.path).map_err(failed)?;
+            last.record = None;
         }
-        last.record = None;
-        let failed = |source| DeployError::Record { path: self.path.clone(), source };
-        changes::remove_file(&self.path).map_err(failed)
+        last.deadline = None;
+        last.in_force_since = in_force_since;
+        self.changed.notify_one();
+        Ok(())
     }
 
     fn lock(&self) -> MutexGuard<'_, LastDeployment> {

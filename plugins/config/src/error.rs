@@ -48,6 +48,8 @@ pub(crate) enum DeployError {
     Unknown(String),
     #[error("deployment {deployment} was undone: {reason}")]
     Undone { deployment: String, reason: String },
+    #[error("deployment {deployment} is of {deployer}, and only {deployer} can confirm it")]
+    OtherCaller { deployment: String, deployer: String },
     #[error("this node has no deployment that could be reverted")]
     NothingToRevert,
     #[error("the daemon does not run with the deployed files yet")]
@@ -62,6 +64,7 @@ impl From<DeployError> for ActionError {
             DeployError::Pending { .. }
             | DeployError::Unknown(_)
             | DeployError::Undone { .. }
+            | DeployError::OtherCaller { .. }
             | DeployError::NothingToRevert => Self::failed(error.to_string()),
             _ => Self::invalid_input(error.to_string()),
         }

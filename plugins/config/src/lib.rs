@@ -112,7 +112,7 @@ fn confirm_files(
     let requests = cx.node.running_requests();
     let own = requests.iter().find(|found| found.id == cx.request && found.owner == owner);
     let accepted_at = own.map_or(0, |found| found.since);
-    Ok(deployments.get()?.confirm(&deployment, accepted_at)?)
+    Ok(deployments.get()?.confirm(&cx.caller, &deployment, accepted_at)?)
 }
 
 impl DeploymentHandle {

@@ -74,12 +74,12 @@ impl Machine {
     }
 
     fn confirm(&self, name: &str) -> Result<(), DeployError> {
-        self.deployments.confirm(name, u64::MAX).map(drop)
+        self.deployments.confirm(&"rip", name, u64::MAX).map(drop)
     }
 
     fn revert(&self, name: &str) -> Result<ConfigDeployOutput, DeployError> {
         let input = ConfigRevertInput { deployment: name.to_owned(), confirm_seconds: 60 };
-        self.deployments.revert(&"anna", input)
+        self.deployments.revert(&"rip", input)
     }
 
     fn write(&self, name: &str, text: &str) {
@@ -136,9 +136,11 @@ fn confirmed_files_stay_and_left_out_ones_are_removed() {
     let accepted_before = muster_api::base::unix_millis_now();
     machine.deployments.note_reload();
     // The earlier policies allowed this request.
-    let early = machine.deployments.confirm("d1", accepted_before);
+    let early = machine.deployments.confirm(&"rip", "d1", accepted_before);
     assert!(matches!(early, Err(DeployError::NotInForce)));
     assert!(matches!(machine.confirm("d0"), Err(DeployError::Unknown(_))));
+    let other = machine.deployments.confirm(&"anna", "d1", u64::MAX);
+    assert!(matches!(other, Err(DeployError::OtherCaller { .. })));
     machine.confirm("d1").unwrap();
     // The first reply to either request may be lost.
     machine.confirm("d1").unwrap();
@@ -263,5 +265,29 @@ fn deployments_are_reverted() {
     let output = machine.revert("r3").unwrap();
     assert_eq!(output.state, deploy_state::REVERTED);
     assert_eq!(machine.read("policies/groups").as_deref(), Some("old"));
-    assert_eq!(machine.deployments.status().reason, "reverted by anna");
+    assert_eq!(machine.deployments.status().reason, "reverted by rip");
+}
+
+#[test]
+fn restore_that_fails_is_repeated() {
+    let machine = Machine::new();
+    machine.write("policies/groups", "old");
+    machine.deploy("d1", &[("policies/groups", "new")]).unwrap();
+    // No file can be created in the directory, also for root, while its name is that of a file.
+    let (policies, aside) =
+        (machine.daemon.directory.join("policies"), machine.daemon.directory.join("aside"));
+    let path = machine.scratch.path().join("state/config/deployment.json");
+    let mut record: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    record["confirm_by"] = 1.into();
+    fs::write(&path, record.to_string()).unwrap();
+    fs::rename(&policies, &aside).unwrap();
+    fs::write(&policies, "").unwrap();
+    let machine = machine.restart();
+    assert!(!machine.deployments.undo_expired());
+    assert_eq!(machine.deployments.status().state, deploy_state::PENDING);
+    fs::remove_file(&policies).unwrap();
+    fs::rename(&aside, &policies).unwrap();
+    let machine = machine.restart();
+    assert!(machine.deployments.undo_expired());
+    assert_eq!(machine.read("policies/groups").as_deref(), Some("old"));
 }
