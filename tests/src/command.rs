@@ -154,3 +154,18 @@ pub fn prepare_rpc_of(
         .kill_on_drop(true);
     command
 }
+
+/// Kills a program that a test started, and waits for its end.
+pub(crate) fn end_program(child: &mut std::process::Child) {
+    // It may have ended.
+    let _ = child.kill();
+    let _ = child.wait();
+}
+
+/// Prints the log of a program if the test has failed.
+#[expect(clippy::print_stderr, reason = "shown by the test runner beside the failure")]
+pub(crate) fn print_log_of_failure(program: &str, log: impl FnOnce() -> String) {
+    if std::thread::panicking() {
+        eprintln!("---- {program} ----\n{}", log());
+    }
+}

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
+use crate::command::{end_program, print_log_of_failure};
 use crate::organisation::Broker;
 use crate::{await_state, poll_until_ok};
 
@@ -163,17 +164,9 @@ impl Broker for NatsServer {
 
 impl Drop for NatsServer {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        if std::thread::panicking() {
-            print_log(&self.log());
-        }
+        end_program(&mut self.child);
+        print_log_of_failure("nats-server", || self.log());
     }
-}
-
-#[expect(clippy::print_stderr, reason = "shown by the test runner beside the failure")]
-fn print_log(log: &str) {
-    eprintln!("---- nats-server ----\n{log}");
 }
 
 fn copy_directory(from: &Path, to: &Path) {

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::cluster::{free_ports, get_monitoring};
+use crate::command::{end_program, print_log_of_failure};
 use crate::nats_server::NETWORK_TIMEOUT;
 use crate::{poll_until_ok, tools};
 
@@ -136,15 +137,7 @@ fn configuration() -> Value {
 
 impl Drop for Prometheus {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        if std::thread::panicking() {
-            print_log(&self.log());
-        }
+        end_program(&mut self.child);
+        print_log_of_failure("prometheus", || self.log());
     }
-}
-
-#[expect(clippy::print_stderr, reason = "shown by the test runner beside the failure")]
-fn print_log(log: &str) {
-    eprintln!("---- prometheus ----\n{log}");
 }

@@ -14,6 +14,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::await_state;
+use crate::command::{end_program, print_log_of_failure};
 use crate::organisation::Organisation;
 use crate::program_version::ProgramVersion;
 
@@ -209,15 +210,7 @@ impl Rpcd {
 
 impl Drop for Rpcd {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        if std::thread::panicking() {
-            print_log(&self.log());
-        }
+        end_program(&mut self.child);
+        print_log_of_failure("rpcd", || self.log());
     }
-}
-
-#[expect(clippy::print_stderr, reason = "shown by the test runner beside the failure")]
-fn print_log(log: &str) {
-    eprintln!("---- rpcd ----\n{log}");
 }
