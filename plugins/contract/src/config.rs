@@ -244,7 +244,7 @@ pub struct ConfigCallerRow {
     pub allowed: bool,
     /// File and line of the deciding rule, or the default.
     pub rule: String,
-    /// Who must approve the request; empty if nobody must.
+    /// The required approvers, as written in the rule; empty if none are required.
     pub approved_by: String,
 }
 

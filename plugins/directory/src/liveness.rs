@@ -47,7 +47,7 @@ pub struct NodeLiveness {
     runs: DaemonRuns,
 }
 
-/// Most daemons of one name that are told apart.
+/// Maximum number of daemons of one name that are distinguished.
 const MAX_RUNS: usize = 16;
 
 /// The daemons that have lately sent heartbeats under the name of a node, the newest heartbeat last.

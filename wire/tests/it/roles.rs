@@ -89,8 +89,8 @@ fn no_role_has_response_permissions() {
     }
 }
 
-/// The subjects that a role may both publish and receive. Callers and newcomers have none, and nodes have the heartbeats of their own name. Services may also
-/// send requests to themselves, which grants them nothing more. The lists are complete.
+/// The subjects for which a role has permission to publish and to subscribe: none for callers and bootstrapping machines, for nodes the heartbeats of their own
+/// name, for services also requests to themselves, which grant nothing more. The lists are complete.
 #[test]
 fn only_own_heartbeats_and_services_overlap() {
     let overlaps = |template: &PermissionTemplate| {

@@ -32,9 +32,9 @@ pub(super) struct DrillCallers {
 #[derive(Debug, Default)]
 pub(super) struct DrillTotals {
     pub(super) done: usize,
-    /// The caller was told why it was not executed, or that this is unknown: by reason.
+    /// Reported as not executed or as unknown, by reason.
     refused: BTreeMap<&'static str, usize>,
-    /// The caller was told that the node did not reply.
+    /// Reported as not answered by the node.
     missing: usize,
     /// Of these: executed.
     missing_executed: usize,
