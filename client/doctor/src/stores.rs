@@ -23,7 +23,7 @@ fn storage_finding(survey: &StoreSurvey) -> DiagnosisFinding {
             "JetStream is off on this server: no revocation spreads, no permit is granted, and the directory has no records",
         )
         .with_advice(
-            "on the broker: nats-server turns it off when a write fails, as on a full disk. Free space and restart it. If its configuration has no block `jetstream`, write it with `rpc broker config`",
+            "on the broker: the log of nats-server has the reason. After a full disk, free space and restart it. If its configuration has no block `jetstream`, write it with `rpc broker config`",
         ),
         Err(error) => DiagnosisFinding::error("jetstream", error_chain(error)).with_advice(
             "`rpc broker status` shows the servers and streams; `rpc org push` writes what is missing",

@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use muster_bus::BusError;
 use muster_wire::Millis;
 use muster_wire::limits::MAX_CONNECT_BYTES;
 use muster_wire::stores;
@@ -13,7 +14,7 @@ use serde::Serialize;
 use crate::push::PushError;
 use crate::server_reports::{
     ByServer, LeafConnection, LeafList, QUIET_TIME, REPLICATED_CLUSTER_SIZE, RaftGroup, RaftPeer,
-    ServerVariables, StorageReport, StreamReport, SystemClient, cluster_size, streams_of_account,
+    ServerHealth, ServerVariables, StorageReport, StreamReport, SystemClient, cluster_size, streams_of_account,
 };
 use crate::{Organisation, OrganisationKey};
 
@@ -107,9 +108,12 @@ impl Organisation {
     /// Asks all servers of the broker for their state.
     pub async fn query_broker_status(&self, now: Millis) -> Result<BrokerStatus, PushError> {
         let client = SystemClient::connect(self).await?;
-        let variables: ByServer<ServerVariables> = client.ask("VARZ", "{}").await?;
-        let leafs: ByServer<LeafList> = client.ask("LEAFZ", "{}").await?;
-        let storage = client.ask_streams().await?;
+        let (variables, leafs, storage) = tokio::try_join!(
+            client.ask::<ServerVariables>("VARZ", "{}"),
+            client.ask::<LeafList>("LEAFZ", "{}"),
+            client.ask_streams(),
+        )?;
+        let health = client.ask::<ServerHealth>("HEALTHZ", "{}").await;
         let account = self.profile().account.to_string();
         let stores = self.stores_account().to_string();
         let damaged = client.find_damaged_copies(&storage, &stores).await?;
@@ -132,6 +136,7 @@ impl Organisation {
         let expected: Vec<String> =
             self.valid_leafs(now)?.iter().map(|leaf| leaf.name.to_string()).collect();
         status.problems = find_problems(&status, &variables, &expected);
+        status.problems.extend(health_problems(health, &variables)?);
         status.problems.extend(outdated.iter().map(|server| format!("server {server} has another account token than this directory, so it may accept users that were revoked; run `rpc org push`")));
         status.problems.extend(damaged.iter().map(ToString::to_string));
         Ok(status)
@@ -215,6 +220,25 @@ fn stream_status(stream: &StreamReport, leader: Option<&String>) -> StreamStatus
     }
 }
 
+/// What the servers say about their own health, as a stream that cannot be written. That a server has no `JetStream` is reported already.
+fn health_problems(
+    health: Result<ByServer<ServerHealth>, PushError>,
+    variables: &ByServer<ServerVariables>,
+) -> Result<Vec<String>, PushError> {
+    let health = match health {
+        Err(PushError::Bus(BusError::Refused { .. })) => return Ok(vec!["these credentials may not ask the servers for their health; run `rpc org monitor` again, which writes a directory that may".to_owned()]),
+        health => health?,
+    };
+    let stores = |name: &String| {
+        variables.get(name).is_none_or(|server| server.jetstream.config.is_some())
+    };
+    let unhealthy = health.into_iter().filter(|(name, _)| stores(name));
+    let text = |(name, health): (String, ServerHealth)| {
+        Some(format!("server {name} is not healthy: {}; its log has the reason. After a full disk, free space in its store_dir and restart it", health.error?))
+    };
+    Ok(unhealthy.filter_map(text).collect())
+}
+
 /// What is wrong, in the order of the lists.
 fn find_problems(
     status: &BrokerStatus,
@@ -239,7 +263,7 @@ fn find_problems(
     problems.extend(unsynced.map(|(name, _)| format!("server {name} confirms writes before they are on its disk, so a power failure loses permits and revocations; set `sync_interval: always` in its block `jetstream`, or configure it again with `rpc broker config`, and restart it")));
     let off = variables.iter().filter(|(_, server)| server.jetstream.config.is_none());
     let off: Vec<&String> = off.map(|(name, _)| name).collect();
-    problems.extend(off.iter().map(|name| format!("server {name} has no JetStream: nats-server turns it off when a write fails, as on a full disk; free space in its store_dir and restart it. If its configuration has no block `jetstream`, write it with `rpc broker config`")));
+    problems.extend(off.iter().map(|name| format!("server {name} has no JetStream; its log has the reason. After a full disk, free space in its store_dir and restart it. If its configuration has no block `jetstream`, write it with `rpc broker config`")));
     for leaf in expected_leafs {
         if !status.leafs.iter().any(|connected| connected.name == *leaf) {
             problems.push(format!("leaf node {leaf} is not connected"));

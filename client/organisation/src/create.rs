@@ -183,7 +183,7 @@ pub(crate) fn require_hosts(hosts: &[String]) -> Result<(), OrganisationError> {
 }
 
 /// Fails if the directory is not empty. A missing directory counts as empty.
-fn require_empty(directory: &Path) -> Result<(), OrganisationError> {
+pub(crate) fn require_empty(directory: &Path) -> Result<(), OrganisationError> {
     match fs::read_dir(directory).map(Iterator::count) {
         Ok(0) => Ok(()),
         Ok(_) => Err(OrganisationError::NotEmpty(directory.to_owned())),
@@ -195,7 +195,7 @@ fn require_empty(directory: &Path) -> Result<(), OrganisationError> {
 /// Fails if other users can write to the directory or replace it. Checks every directory and symbolic link of the path.
 /// Parent directories may have the sticky bit, as `/tmp` has: others cannot rename files there that they do not own.
 /// The organisation's own directory must not be writable for others at all.
-fn require_protected(directory: &Path) -> Result<(), OrganisationError> {
+pub(crate) fn require_protected(directory: &Path) -> Result<(), OrganisationError> {
     let to_error = |source| OrganisationError::Unprotected(directory.to_owned(), source);
     let mut ancestors = directory.ancestors();
     let existing = ancestors.find(|path| path.symlink_metadata().is_ok());

@@ -8,6 +8,7 @@ use muster_wire::identity::{Identity, NameError};
 use muster_wire::token::encode::TokenIssueError;
 use muster_wire::token::{KeyError, PublicKey, TokenError, UserCredentialsError};
 
+use crate::backup::BackupFileError;
 use crate::cloud_init::PackageDownloadError;
 use crate::ledger::PrincipalKind;
 use crate::store_backup::BackupError;
@@ -62,6 +63,9 @@ pub enum OrganisationError {
     /// Reading or writing a file failed.
     #[error(transparent)]
     File(#[from] FileAccessError),
+    /// A backup of the directory cannot be written or read.
+    #[error(transparent)]
+    BackupFile(#[from] BackupFileError),
     /// A copy of the stores cannot be used.
     #[error(transparent)]
     Backup(#[from] BackupError),

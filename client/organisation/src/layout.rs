@@ -128,6 +128,8 @@ paths! {
     broker_key = "broker/broker.key";
     /// The directory in which the broker stores pushed account tokens.
     broker_tokens = "broker/accounts";
+    /// The directory of the broker's streams, unless it was configured elsewhere.
+    broker_streams = "broker/jetstream";
 }
 
 impl OrganisationLayout {

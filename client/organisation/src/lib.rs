@@ -13,6 +13,7 @@ mod account_publication;
 mod administration_keys;
 mod authority;
 mod authority_rotation;
+mod backup;
 mod balance;
 mod broker_operators;
 mod broker_record;
@@ -32,6 +33,7 @@ mod monitor_role;
 mod names;
 mod nats_config;
 mod newcomers;
+mod newer_tokens;
 mod older_copy;
 mod operator_rotation;
 mod profile;
@@ -60,6 +62,7 @@ use muster_wire::token::{AccountTrust, KeyPair, PublicKey};
 
 use muster_secret::files;
 
+pub use backup::{BackupFileError, BackupSummary, MIN_PASSPHRASE_CHARS, restore_backup};
 pub use balance::{BalanceReport, DEFAULT_MOVES_PER_SECOND, ServerLoad};
 pub use broker_operators::BrokerOperators;
 pub use broker_status::{
@@ -76,6 +79,7 @@ pub use nats_config::{
     DEFAULT_MAX_CONNECTIONS, DEFAULT_MONITORING_PORT, NatsServerConfig, PACKAGE_STATE_DIRECTORY,
 };
 pub use newcomers::AccountTrusts;
+pub use newer_tokens::AdoptedToken;
 pub use profile::{BrokerProfile, LeafProfile, OrganisationProfile};
 pub use push::PushError;
 pub use rotation::RotationStart;

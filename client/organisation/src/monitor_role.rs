@@ -14,7 +14,7 @@ use muster_wire::token::encode::TokenValidity;
 use muster_wire::token::{PublicKey, UserCredentials};
 
 use crate::push::PushError;
-use crate::rotation::{role_key, role_keys};
+use crate::rotation::role_key;
 use crate::{
     Organisation, OrganisationError, OrganisationKey, OrganisationLayout, OrganisationLock,
     PrincipalKind, bundle, issue, ledger,
@@ -24,8 +24,8 @@ use muster_secret::files;
 /// Name of the role, and of its users in the broker's connection list.
 const MONITOR_ROLE: &str = "monitor";
 
-/// The reports of servers that a monitoring system may ask for: state, leaf nodes, streams, and which account token is in force.
-const REPORTS: [&str; 4] = ["VARZ", "LEAFZ", "JSZ", "ACCOUNTZ"];
+/// The reports of servers that a monitoring system may ask for: state, leaf nodes, streams, which account token is in force, and health.
+const REPORTS: [&str; 5] = ["VARZ", "LEAFZ", "JSZ", "ACCOUNTZ", "HEALTHZ"];
 
 impl Organisation {
     /// Writes a directory for a monitoring system. With `replace` a new key signs its credentials, and all that were issued before end.
@@ -51,9 +51,11 @@ impl Organisation {
         let key = OrganisationKey::Monitor;
         let pair = if replace { self.create_next_key(key)? } else { self.load_or_create_key(key)? };
         let mut account = self.system_claims()?.nats;
-        if role_keys(&account, MONITOR_ROLE) != [pair.public_key()] {
+        let entry = monitor_entry(pair.public_key());
+        let is_role = |entry: &&SigningKeyEntry| role_key(entry, MONITOR_ROLE).is_some();
+        if !account.signing_keys.iter().filter(is_role).eq([&entry]) {
             account.signing_keys.retain(|entry| role_key(entry, MONITOR_ROLE).is_none());
-            account.signing_keys.push(monitor_entry(pair.public_key()));
+            account.signing_keys.push(entry);
             let operator = self.load_key(OrganisationKey::Operator)?;
             self.write_system_account(account, &operator, now)?;
         }

@@ -107,7 +107,7 @@ impl<'a> NatsServerConfig<'a> {
             host: if broker.tls { "0.0.0.0" } else { "127.0.0.1" }.to_owned(),
             port: broker.port,
             accounts: format!("include {}\n", quote_text(&file_name)),
-            jetstream: Some(layout.broker_directory().join("jetstream")),
+            jetstream: Some(layout.broker_streams()),
             ports_directory: None,
             server_name: None,
             monitoring_port: None,

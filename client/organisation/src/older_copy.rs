@@ -28,6 +28,16 @@ pub struct OlderCopyError {
     missing: String,
 }
 
+/// A token of the account that this directory does not have.
+#[derive(Debug)]
+pub(crate) struct LaterToken {
+    pub(crate) trust: AccountTrust,
+    /// Revocations that the directory lacks.
+    pub(crate) revocations: usize,
+    /// Signing keys that the directory lacks.
+    pub(crate) signing_keys: usize,
+}
+
 impl Organisation {
     /// Fails if the broker's servers have a later token of this account.
     pub(crate) async fn check_broker_token(
@@ -35,43 +45,51 @@ impl Organisation {
         bus: &Bus,
         ours: &AccountTrust,
     ) -> Result<(), PushError> {
-        let lookup = format!("$SYS.REQ.ACCOUNT.{}.CLAIMS.LOOKUP", ours.account_key());
-        // A broker that does not answer has lost its tokens, or keeps none.
-        match bus.request(&lookup, Bytes::new()).await {
-            Ok(answer) => self.check_token(ours, &String::from_utf8_lossy(answer.payload())),
-            Err(_) => Ok(()),
+        match look_up_token(bus, ours.account_key()).await {
+            Some(theirs) => self.check_token(ours, &theirs),
+            None => Ok(()),
         }
     }
 
     /// Fails if this is an authentic token of the account that is later than the directory's.
     pub(crate) fn check_token(&self, ours: &AccountTrust, theirs: &str) -> Result<(), PushError> {
+        let Some(later) = self.later_token(ours, theirs)? else { return Ok(()) };
+        Err(OlderCopyError {
+            theirs: format_utc(later.trust.issued_at()),
+            ours: format_utc(ours.issued_at()),
+            missing: missing_text(later.revocations, later.signing_keys),
+        }
+        .into())
+    }
+
+    /// The token, if it is an authentic one of the account, and later than the directory's.
+    pub(crate) fn later_token(
+        &self,
+        ours: &AccountTrust,
+        theirs: &str,
+    ) -> Result<Option<LaterToken>, OrganisationError> {
         let theirs = theirs.trim();
         if theirs == ours.account_token() {
-            return Ok(());
+            return Ok(None);
         }
         let operators = [ours.signing_operator(), ours.operator_key()];
         let authentic =
             operators.into_iter().find_map(|operator| AccountTrust::new(operator, theirs).ok());
         // What no operator of ours signed says nothing about this directory.
-        let Some(theirs) = authentic.filter(|trust| trust.account_key() == ours.account_key())
+        let Some(trust) = authentic.filter(|trust| trust.account_key() == ours.account_key())
         else {
-            return Ok(());
+            return Ok(None);
         };
-        let (theirs_claims, ours_claims) = (&theirs.claims().nats, &ours.claims().nats);
-        let missing_revocations = count_missing_revocations(theirs_claims, ours_claims);
+        let (theirs_claims, ours_claims) = (&trust.claims().nats, &ours.claims().nats);
+        let revocations = count_missing_revocations(theirs_claims, ours_claims);
         let ours_keys = list_keys(ours_claims);
-        let missing_keys = list_keys(theirs_claims).difference(&ours_keys).count();
-        let is_later = theirs.issued_at() > ours.issued_at();
-        let is_covered = missing_revocations == 0 && missing_keys == 0;
-        if !is_later && (is_covered || self.has_had(theirs.account_token())?) {
-            return Ok(());
+        let signing_keys = list_keys(theirs_claims).difference(&ours_keys).count();
+        let is_later = trust.issued_at() > ours.issued_at();
+        let is_covered = revocations == 0 && signing_keys == 0;
+        if !is_later && (is_covered || self.has_had(trust.account_token())?) {
+            return Ok(None);
         }
-        Err(OlderCopyError {
-            theirs: format_utc(theirs.issued_at()),
-            ours: format_utc(ours.issued_at()),
-            missing: missing_text(missing_revocations, missing_keys),
-        }
-        .into())
+        Ok(Some(LaterToken { trust, revocations, signing_keys }))
     }
 
     /// Records that this directory has this token.
@@ -92,6 +110,13 @@ impl Organisation {
             Err(error) => Err(error.into()),
         }
     }
+}
+
+/// The token of this account at the broker. `None` if it does not answer: it has lost its tokens, or keeps none.
+pub(crate) async fn look_up_token(bus: &Bus, account: PublicKey) -> Option<String> {
+    let lookup = format!("$SYS.REQ.ACCOUNT.{account}.CLAIMS.LOOKUP");
+    let answer = bus.request(&lookup, Bytes::new()).await.ok()?;
+    Some(String::from_utf8_lossy(answer.payload()).into_owned())
 }
 
 /// The last part of a token, which identifies it.

@@ -97,6 +97,14 @@ pub(crate) struct RaftPeer {
     pub(crate) lag: u64,
 }
 
+/// What a server says about its own health.
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct ServerHealth {
+    /// Absent if it is healthy.
+    #[serde(default)]
+    pub(crate) error: Option<String>,
+}
+
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct LeafList {
     #[serde(default)]

@@ -44,6 +44,9 @@ pub enum PromptError {
         /// The nodes that hold permits.
         nodes: Vec<String>,
     },
+    /// The two passphrases of a new backup are not the same.
+    #[error("the two passphrases differ; nothing was written")]
+    PassphrasesDiffer,
     /// A secret cannot be read from the standard input.
     #[error("cannot read the input `{0}` from the standard input")]
     Secret(String, #[source] io::Error),

@@ -10,9 +10,9 @@ use muster_organisation::{
     create_organisation,
 };
 
-const NOW: u64 = 1_800_000_000_000;
+pub(crate) const NOW: u64 = 1_800_000_000_000;
 
-fn spec(directory: &Path) -> OrganisationSpec {
+pub(crate) fn spec(directory: &Path) -> OrganisationSpec {
     OrganisationSpec {
         directory: directory.join("acme"),
         name: None,

@@ -1,5 +1,6 @@
 //! Arguments of `rpc org ...`.
 
+mod backup;
 mod empty;
 mod monitor;
 mod ssh_ca;
@@ -15,6 +16,7 @@ use muster_wire::token::{ServiceRight, scope};
 
 use super::lifetime;
 use super::lifetime::CredentialExpiry;
+pub use backup::{OrgBackupArgs, OrgRestoreArgs, PassphraseArgs};
 pub use empty::OrgEmptyArgs;
 pub use monitor::OrgMonitorArgs;
 pub use ssh_ca::{OrgSshCaCommand, OrgSshCaSignArgs};
@@ -77,6 +79,24 @@ copy operator.jwt to each broker and restart them, one at a time.")]
 
 TRUST is not among the stores: only commands of `rpc org` write it.")]
     Empty(OrgEmptyArgs),
+    /// Save the organisation's directory in one file, encrypted with a passphrase
+    #[command(after_help = "Examples:
+  rpc org backup /srv/backup/acme-$(date +%F).age
+  rpc org backup acme.age --passphrase-file ~/.acme-passphrase
+
+Without a terminal, the passphrase is a line of the standard input. The file has
+the format of age: `age -d acme.age | tar -xz` reads it, too. The broker's
+streams are not in it: `rpc broker backup`.")]
+    Backup(OrgBackupArgs),
+    /// Write the files of `rpc org backup` into a new directory, with the broker's account tokens if they are later
+    #[command(after_help = "Examples:
+  rpc org restore acme-2026-11-28.age /srv/acme
+  rpc org restore acme-2026-11-28.age ./check --offline      tests the backup
+  rpc org restore acme.age /srv/acme --token web1/account.jwt
+
+Revocations that were made after the backup are in the account token, which
+the broker, nodes and users have.")]
+    Restore(OrgRestoreArgs),
     /// Write a directory for a monitoring system, with which it may read the state of the broker and do nothing else
     #[command(after_help = "Examples:
   rpc org monitor ./monitoring

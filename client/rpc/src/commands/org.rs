@@ -1,6 +1,7 @@
 //! `rpc org`: creates and manages an organisation.
 
 pub mod add;
+mod backup;
 mod empty;
 mod grant;
 mod init;
@@ -28,6 +29,8 @@ pub async fn run(command: OrgCommand, cx: CommandContext<'_>) -> CommandResult {
         OrgCommand::Rotate(args) => rotate::run(&args, cx).await,
         OrgCommand::Push(args) => push::run(&args, cx).await,
         OrgCommand::Empty(args) => empty::run(&args, cx).await,
+        OrgCommand::Backup(args) => backup::back_up(&args, cx).await,
+        OrgCommand::Restore(args) => backup::restore(&args, cx).await,
         OrgCommand::Monitor(args) => monitor::run(&args, cx).await,
         OrgCommand::Newcomers(args) => newcomers::run(&args, cx).await,
         OrgCommand::Show(args) => show::run(&args, cx),

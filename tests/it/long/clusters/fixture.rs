@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use muster_bus::{BrokerAddress, BrokerCredentials, Bus, BusOptions};
 use muster_tests::command::find_program;
+use muster_tests::small_disk::SmallDisk;
 use muster_tests::{await_state, nats_server, poll_until_ok};
 use muster_wire::sign::Signer;
 use muster_wire::subject;
@@ -190,6 +191,16 @@ impl GeneratedBroker {
     pub(super) fn start_named(&mut self, name: &str) {
         let process = self.spawn_server(name);
         self.servers.insert(name.to_owned(), process);
+    }
+
+    /// Starts the server with the bundle of this name, which sees the files of this disk.
+    pub(super) fn start_on_disk(&mut self, name: &str, disk: &SmallDisk) {
+        let inside = disk.command_inside("sh".into());
+        let [program, arguments @ ..] = inside.as_slice() else { panic!("no command") };
+        let mut command = Command::new(program);
+        command.args(arguments).args(["-c", r#"cd "$1" && exec "$2" -c nats.conf -l log"#, "sh"]);
+        command.arg(self.path(name)).arg(nats_server::find_binary());
+        self.servers.insert(name.to_owned(), spawn(command, None));
     }
 
     /// Starts a server that the fixture does not keep.

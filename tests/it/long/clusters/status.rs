@@ -2,11 +2,15 @@
 
 use muster_tests::poll_until_ok;
 use muster_tests::published_schemas::{SchemaMode, check_schema};
+use muster_tests::small_disk::SmallDisk;
 use muster_wire::stores::ALL_BUCKETS;
 use serde_json::Value;
 
 use super::fixture::{CLUSTER_TIMEOUT, GeneratedBroker};
 use crate::demo::describe_output;
+
+/// Size of the disk in KiB: streams of all stores, and little more.
+const DISK_KIB: u32 = 16 * 1024;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn status_shows_a_server_that_is_down() {
@@ -88,4 +92,35 @@ async fn status_reports_a_server_that_has_lost_a_revocation() {
     broker.await_no_problem().await;
     let refused = broker.rpc_as(Some("mallory"), &["ping"]);
     assert!(describe_output(&refused).contains("authorization violation"), "{refused:?}");
+}
+
+/// nats-server continues after a failed write, and refuses all later ones of that stream until it is restarted.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn status_names_a_server_whose_disk_was_full() {
+    let mut broker = GeneratedBroker::new();
+    broker.write_bundle("broker1", "127.0.0.1", &[]);
+    let disk = SmallDisk::new(broker.path("broker1/jetstream"), DISK_KIB).await;
+    broker.start_on_disk("broker1", &disk);
+    broker.push().await;
+    broker.await_no_problem().await;
+    disk.fill();
+    let mut number = 0;
+    let problem = poll_until_ok("the status reports the stream", CLUSTER_TIMEOUT, async || {
+        // A revocation writes the account token into its stream.
+        number += 1;
+        let user = format!("user{number}");
+        broker.run(&["org", "add", "user", &user]);
+        let _ = broker.rpc(&["org", "revoke", &user, "--yes"]);
+        let output = broker.rpc(&["broker", "status"]);
+        let text = describe_output(&output);
+        let is_seen = output.status.code() == Some(2) && text.contains("broker1 is not healthy");
+        if is_seen { Ok(text) } else { Err(text) }
+    })
+    .await;
+    assert!(problem.contains("free space in its store_dir and restart it"), "{problem}");
+    disk.free_space();
+    broker.kill_server(1);
+    broker.start_on_disk("broker1", &disk);
+    broker.push().await;
+    broker.await_no_problem().await;
 }

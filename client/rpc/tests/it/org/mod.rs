@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod audit;
 #[cfg(test)]
+mod backup;
+#[cfg(test)]
 mod broker;
 #[cfg(test)]
 mod emptied_stores;
