@@ -12,7 +12,7 @@ use muster_api::system::System;
 use muster_api::system::real::RealSystem;
 use muster_api::{
     ActionError, Agent, AgentError, DaemonContext, DataSourceError, NodePlugin, PluginError,
-    StateSource, ValidatedDataSource,
+    StateChanges, StateSource, ValidatedDataSource,
 };
 use muster_bus::Bus;
 use muster_catalog::CatalogPlugin;
@@ -117,6 +117,8 @@ pub struct ConfiguredPlugins {
     pub data_sources: Vec<ValidatedDataSource>,
     /// The subsystems whose state the node reports.
     pub state_sources: Vec<Arc<dyn StateSource>>,
+    /// Notified when one of them has changed.
+    pub state_changes: StateChanges,
     /// What works between requests, too.
     pub background: BackgroundPlugins,
 }
@@ -234,7 +236,8 @@ impl<'a> PluginListBuilder<'a> {
     fn finish(mut self, background: BackgroundPlugins) -> ConfiguredPlugins {
         self.data_sources.sort_by(|a, b| a.name().cmp(b.name()));
         let Self { agents, data_sources, state_sources, .. } = self;
-        ConfiguredPlugins { agents, data_sources, state_sources, background }
+        let state_changes = self.daemon.state_changes.clone();
+        ConfiguredPlugins { agents, data_sources, state_sources, state_changes, background }
     }
 }
 
@@ -288,6 +291,7 @@ fn daemon_context(config: &Config) -> DaemonContext {
         root: config.paths.root.clone(),
         state: config.paths.state.clone(),
         own_paths: daemon_paths(config),
+        state_changes: StateChanges::default(),
     }
 }
 
@@ -296,7 +300,8 @@ pub fn default_data_sources(
     identity: Identity,
     state: &Path,
 ) -> Result<Vec<ValidatedDataSource>, PluginSetupError> {
-    let daemon = DaemonContext { root: "/".into(), state: state.to_owned(), own_paths: Vec::new() };
+    let daemon =
+        DaemonContext { root: "/".into(), state: state.to_owned(), ..DaemonContext::default() };
     let plugins = build_plugins(&BTreeMap::new(), &daemon, &BrokerHandles::new(identity))?;
     Ok(plugins.data_sources)
 }

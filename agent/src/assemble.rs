@@ -167,7 +167,7 @@ pub fn assemble_daemon(
         collectives: config.collectives.clone(),
         facts: FactStore::new(fact_sources(config)),
         classes: ClassStore::new(config.paths.classes.clone()),
-        state: NodeStateStore::new(plugins.state_sources),
+        state: NodeStateStore::new(plugins.state_sources, plugins.state_changes),
         policy: SharedValue::new(policy),
         authority: config.policy.options,
         registry: SharedValue::new(agents::build_registry(config, plugins.agents)?),
@@ -220,7 +220,7 @@ fn restore_confirmation(core: &DaemonCore, config: &Config) {
     }
 }
 
-/// Collects facts and reads classes again. A source that fails keeps its last good value, and the failure is reported. Blocks.
+/// Collects facts, and reads the classes again. A source that fails keeps its last good value, and the failure is reported. Blocks.
 pub fn reload_facts(core: &DaemonCore, host: &dyn System) {
     let mut problems = Vec::new();
     for problem in core.facts.reload(FactMachines { node: &*core.system, host }) {
@@ -230,6 +230,11 @@ pub fn reload_facts(core: &DaemonCore, host: &dyn System) {
         problems.push(problem);
     }
     core.health.set_findings("facts", FindingLevel::Warning, &problems);
+    reload_classes(core);
+}
+
+/// Reads the classes again. If that fails, the last ones stay, and the failure is reported. Blocks.
+pub(crate) fn reload_classes(core: &DaemonCore) {
     let problems = core.classes.reload().err().map(|error| {
         let problem = error_chain(&error);
         tracing::warn!(problem, "cannot read the classes");

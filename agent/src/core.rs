@@ -26,6 +26,7 @@ use muster_wire::token::lifetime::TokenLife;
 use muster_wire::token::{AccountTrust, TokenCache, TokenError};
 use serde::Deserialize;
 use serde_json::Value;
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
@@ -128,6 +129,8 @@ pub struct DaemonCore {
     /// Limits log lines about unauthenticated messages: anyone who can publish can cause them.
     pub(crate) unverified_log: LogThrottle,
     pub(crate) counters: MessageCounters,
+    /// Notified when the facts, the classes or the state were read again.
+    pub(crate) content_changes: Notify,
     pub(crate) request_metrics: Arc<RequestMetrics>,
     pub(crate) running: RunningRequests,
     /// The instance of the directory on this host, once it runs.
@@ -165,6 +168,7 @@ impl DaemonCore {
             lookups: LookupLimiter::default(),
             unverified_log: LogThrottle::new(UNVERIFIED_LOG_INTERVAL),
             counters: MessageCounters::default(),
+            content_changes: Notify::new(),
             request_metrics: Arc::default(),
             running: RunningRequests::default(),
             directory: OnceLock::new(),

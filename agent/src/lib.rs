@@ -21,6 +21,7 @@ pub mod assemble;
 pub mod audit;
 pub mod begun;
 mod broker_follow;
+mod change_watch;
 pub mod check;
 mod check_tasks;
 pub mod classes;

@@ -22,6 +22,7 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::agents::{self, BrokerHandles};
 use crate::assemble::{self, AssembleError, AssembledDaemon};
 use crate::broker_follow::FollowedBroker;
+use crate::change_watch::ChangeWatch;
 use crate::check_tasks::CheckTasks;
 use crate::clone_tasks::spawn_clone_watch;
 use crate::config::Config;
@@ -140,7 +141,7 @@ pub async fn run_until_signal(
     broker_handles.connect(&bus);
     tasks.extend(supervisor.start_metrics(&bus, broker_handles.tunnels.clone()));
     // The message of the day and the prompt need no broker.
-    tasks.push(tokio::spawn(upkeep::follow_node_state(Arc::clone(&core), config, motd)));
+    tasks.push(tokio::spawn(ChangeWatch::new(&core, &host, config, motd).run()));
     if !supervisor.wait_connected(&bus).await {
         check_tasks.wait_stopped().await;
         return Ok(supervisor.shutdown_kind());

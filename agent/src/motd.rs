@@ -51,8 +51,8 @@ pub fn write_motd(arguments: &MotdArgs, config_file: &Path) -> anyhow::Result<Ex
     let plugins =
         agents::configured_plugins(&config, &BrokerHandles::new(config.identity.clone()))?;
     let system = RealSystem::new(config.paths.root.clone());
-    let (node, mut problems) =
-        read_node(&config, &system, &NodeStateStore::new(plugins.state_sources));
+    let state = NodeStateStore::new(plugins.state_sources, plugins.state_changes);
+    let (node, mut problems) = read_node(&config, &system, &state);
     if let Some(text) = arguments.print {
         let target = match text {
             PrintedText::Motd => FragmentTarget::Motd,

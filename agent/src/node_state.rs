@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use muster_api::StateSource;
 use muster_api::system::System;
+use muster_api::{StateChanges, StateSource};
 use muster_filter::state::NodeFacts;
 use serde_json::{Map, Value};
 
@@ -21,19 +21,21 @@ const MAX_HOST_KEY_BYTES: u64 = 8 * 1024;
 #[derive(Debug)]
 pub struct NodeStateStore {
     sources: Vec<Arc<dyn StateSource>>,
+    /// Notified when the state must be read again.
+    pub(crate) changes: StateChanges,
     current: SharedValue<Option<NodeFacts>>,
 }
 
 impl Default for NodeStateStore {
     fn default() -> Self {
-        Self::new(Vec::new())
+        Self::new(Vec::new(), StateChanges::default())
     }
 }
 
 impl NodeStateStore {
     /// A store with these sources; the state is unknown until they are read.
-    pub fn new(sources: Vec<Arc<dyn StateSource>>) -> Self {
-        Self { sources, current: SharedValue::new(None) }
+    pub fn new(sources: Vec<Arc<dyn StateSource>>, changes: StateChanges) -> Self {
+        Self { sources, changes, current: SharedValue::new(None) }
     }
 
     /// The state; `None` until it was read once. The same value until something changes.
@@ -132,7 +134,7 @@ mod tests {
     #[test]
     fn equal_state_is_the_same_value() {
         let system = FakeSystem::new();
-        let store = NodeStateStore::new(vec![Arc::new(SshStateSource)]);
+        let store = NodeStateStore::new(vec![Arc::new(SshStateSource)], StateChanges::default());
         assert_eq!(*store.current(), None);
         // Nothing is published before the first read, unless there is nothing to read.
         assert!(store.is_pending() && !NodeStateStore::default().is_pending());

@@ -1,15 +1,13 @@
-//! Background tasks of a running daemon: the seen journal stays small, memory is released, received tokens are stored, the state of subsystems is read, and
-//! a wrong clock of the broker is reported.
+//! Background tasks of a running daemon: the seen journal stays small, memory is released, received tokens are stored, and a wrong clock
+//! of the broker is reported.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use muster_api::FindingLevel;
 use muster_base::{format_millis, replace_file};
-use muster_motd::{MotdRenderer, NodeSnapshot};
 use muster_permits::PermitClient;
 use tokio::sync::mpsc;
-use tokio::time::{MissedTickBehavior, interval};
 
 use crate::assemble;
 use crate::config::Config;
@@ -19,9 +17,6 @@ use crate::trust_sync::TokenChange;
 
 /// Delay from readiness to the release of start-up memory. By then presence is written and early requests are answered.
 const MEMORY_RELEASE_DELAY: Duration = Duration::from_secs(3);
-
-/// Longest interval at which the state of subsystems is read.
-const STATE_READ_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Clock differences below this are not reported, in milliseconds.
 const NOTABLE_CLOCK_OFFSET_MS: u64 = 1000;
@@ -50,40 +45,6 @@ fn describe_clock_offset(offset: i64) -> Option<String> {
             format_millis(difference)
         )
     })
-}
-
-/// Reads the state of subsystems for the lifetime of the daemon, and writes the texts that are made of it and of facts and classes.
-pub(crate) fn follow_node_state(
-    core: Arc<DaemonCore>,
-    config: &Config,
-    motd: Arc<MotdRenderer>,
-) -> impl Future<Output = ()> + use<> {
-    let heartbeat = config.registration.heartbeat;
-    async move {
-        let mut tick = interval(STATE_READ_INTERVAL.min(heartbeat.max(Duration::from_secs(1))));
-        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            tick.tick().await;
-            let (core, motd) = (Arc::clone(&core), Arc::clone(&motd));
-            let read = tokio::task::spawn_blocking(move || {
-                core.state.refresh(&*core.system);
-                write_motd(&core, &motd);
-            });
-            if let Err(error) = read.await {
-                tracing::error!(%error, "reading the state of the node failed");
-            }
-        }
-    }
-}
-
-/// Writes the message of the day and the prompt. A problem is logged once, and stays in the findings until it is gone.
-fn write_motd(core: &DaemonCore, motd: &MotdRenderer) {
-    let problems = motd.refresh(&*core.system, &NodeSnapshot::of_node(core)).problems;
-    if core.health.set_findings("motd", FindingLevel::Warning, &problems) {
-        for problem in &problems {
-            tracing::warn!(problem, "the message of the day is incomplete");
-        }
-    }
 }
 
 /// Compacts the journal of seen requests each time it has grown.

@@ -244,10 +244,10 @@ pub struct RegistrationConfig {
     /// Time after which facts that always change are published again.
     #[serde(rename = "refresh_seconds", deserialize_with = "deserialize_seconds")]
     pub refresh: Duration,
-    /// Shortest time between two records, apart from the first change after a longer one.
+    /// Time between two records of a node that changes all the time. Some changes after a longer time are published at once.
     #[serde(rename = "min_interval_seconds", deserialize_with = "deserialize_seconds")]
     pub min_interval: Duration,
-    /// Shortest time between two records if only the state of subsystems differs.
+    /// Shortest time between two records if only states differ that change during each run.
     #[serde(rename = "state_interval_seconds", deserialize_with = "deserialize_seconds")]
     pub state_interval: Duration,
     /// Facts that always change: a new value alone is no reason for a new record.

@@ -3,7 +3,7 @@
 use muster_filter::state::NodeFacts;
 use muster_wire::compressed::CompressedJsonError;
 use muster_wire::node_record::NodeContent;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::fact_patterns::FactPatterns;
 use crate::config::RegistrationConfig;
@@ -46,7 +46,13 @@ impl FactSelection {
     }
 }
 
-/// What of a record is published without the longer interval of the state: everything besides the state, the runs that were asked for, and that a run has ended.
+/// Subsystems whose whole state is published at once: their states are events, such as a check's hard state, a maintenance, or a run that was asked for.
+const PROMPT_SUBSYSTEMS: [&str; 2] = ["again", "checks"];
+/// Values of Puppet's state that are published at once.
+const PROMPT_PUPPET_VALUES: [&str; 3] = ["disabled", "disable_message", "engine"];
+
+/// What of a record is published without the longer interval of the state: facts, classes, agents, states of subsystems that are events, and that a run of
+/// Puppet has ended.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct PromptParts {
     digest: String,
@@ -58,14 +64,15 @@ impl PromptParts {
     /// Those of this content.
     pub(super) fn of(content: &NodeContent) -> Result<Self, CompressedJsonError> {
         let state = content.state.as_ref();
-        let again = state.and_then(|state| state.get("again"));
-        let again = again.map(|again| ("again".to_owned(), again.clone()));
-        let reduced = NodeContent {
-            state: NodeFacts::from_map(again.into_iter().collect()).ok(),
-            ..content.clone()
+        let select = |from: &dyn Fn(&str) -> Option<Value>, names: &[&str]| -> Map<String, Value> {
+            names.iter().filter_map(|name| Some(((*name).to_owned(), from(name)?))).collect()
         };
         let puppet = state.and_then(|state| state.get("puppet"));
         let value = |names: &[&str]| names.iter().try_fold(puppet?, |value, name| value.get(name));
+        let mut prompt = select(&|name| state?.get(name).cloned(), &PROMPT_SUBSYSTEMS);
+        let of_puppet = select(&|name| puppet?.get(name).cloned(), &PROMPT_PUPPET_VALUES);
+        prompt.insert("puppet".to_owned(), Value::Object(of_puppet));
+        let reduced = NodeContent { state: NodeFacts::from_map(prompt).ok(), ..content.clone() };
         Ok(Self {
             digest: reduced.digest()?,
             ended: value(&["last_run", "ended"]).cloned(),
@@ -137,5 +144,18 @@ mod tests {
         assert!(ended.differ_from(&idle) && ended.differ_from(&busy) && ended.differ_from(&ending));
         assert!(idle.differ_from(&busy), "a run that has left no summary");
         assert!(asked.differ_from(&idle));
+        let disabled = parts(
+            &json!({"puppet": {"disabled": true, "applying": false, "last_run": {"ended": 1}}}),
+        );
+        assert!(disabled.differ_from(&idle));
+    }
+
+    #[test]
+    fn hard_states_of_checks_are_published_at_once() {
+        let critical = parts(&json!({"checks": {"critical": 1, "checks": {"disk": {}}}}));
+        let ok = parts(&json!({"checks": {"ok": 1, "checks": {"disk": {}}}}));
+        let pending = parts(&json!({"ledger": {"pending": 1}}));
+        assert!(critical.differ_from(&ok) && ok.differ_from(&critical));
+        assert!(!pending.differ_from(&parts(&json!({}))));
     }
 }

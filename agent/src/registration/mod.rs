@@ -1,10 +1,11 @@
 //! Publishes what the node is: a signed record in the bucket `NODES` when it changes, and a heartbeat in between.
 //!
 //! After it connects, a node reads its record from the bucket and writes it only if it differs, after a random delay: so neither a restart of a broker nor one of
-//! all nodes makes all of them write, and a bucket that was created again is filled within the delay. It reads it again after every tenth heartbeat. A change is written at once, a further change after the
-//! shortest interval, which is longer if only the state of subsystems differs: it changes during every Puppet run. Other nodes wait for the end of a run and
-//! for conditions of the agent `again`, so they are published like facts. Facts that always change are no change.
+//! all nodes makes all of them write, and a bucket that was created again is filled within the delay. It reads it again after every tenth heartbeat. A change is written at once, and so
+//! are the next ones, up to a number; then one after each shortest interval. If only the state of a subsystem differs that changes during every Puppet run,
+//! the interval is longer. Facts that always change are no change.
 
+mod budget;
 mod content;
 mod fact_patterns;
 
@@ -26,6 +27,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
 use crate::config::{Config, RegistrationConfig};
 use crate::core::DaemonCore;
+use budget::RecordBudget;
 use content::{FactSelection, PromptParts, build_content, largest_facts};
 
 /// Interval of the search for changes.
@@ -107,6 +109,7 @@ pub struct NodeRegistration {
     config: RegistrationConfig,
     spread: Duration,
     selection: FactSelection,
+    budget: RecordBudget,
     published: Option<PublishedRecord>,
     /// Whether the bucket was read since the last connection. While no server serves it, as during an election, nothing is written.
     is_read: bool,
@@ -133,6 +136,7 @@ impl NodeRegistration {
         Self {
             bucket: bus.bucket(NODES_BUCKET.name),
             selection: FactSelection::new(&config),
+            budget: RecordBudget::new(config.min_interval),
             published: None,
             is_read: false,
             seen: None,
@@ -155,7 +159,7 @@ impl NodeRegistration {
         if !self.config.enabled {
             return;
         }
-        let mut events = self.bus.subscribe_events();
+        let (mut events, core) = (self.bus.subscribe_events(), Arc::clone(&self.core));
         loop {
             self.bus.wait_connected().await;
             sleep(ReconnectBackoff::random_within(self.spread)).await;
@@ -169,6 +173,7 @@ impl NodeRegistration {
                 tokio::select! {
                     biased;
                     _ = poll.tick() => self.publish_changes().await,
+                    () = core.content_changes.notified() => self.publish_changes().await,
                     _ = heartbeat.tick() => {
                         self.send_heartbeat().await;
                         heartbeats = heartbeats.wrapping_add(1);
@@ -297,9 +302,12 @@ impl NodeRegistration {
             if is_same && published.digest == record.digest {
                 return Ok(true);
             }
-            let interval =
-                if is_same { self.config.state_interval } else { self.config.min_interval };
-            if published.at.elapsed() < interval && self.seen.is_some() {
+            let is_too_early = if is_same {
+                published.at.elapsed() < self.config.state_interval
+            } else {
+                !self.budget.has_record(Instant::now())
+            };
+            if is_too_early && self.seen.is_some() {
                 return Ok(false);
             }
         }
@@ -327,6 +335,7 @@ impl NodeRegistration {
                 "the directory refuses the record of this node and keeps what it knew before; exclude facts with registration.excluded_facts"
             );
         }
+        self.budget.take_record(Instant::now());
         self.published = Some(PublishedRecord {
             digest: record.digest,
             prompt,

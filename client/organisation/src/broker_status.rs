@@ -14,7 +14,8 @@ use serde::Serialize;
 use crate::push::PushError;
 use crate::server_reports::{
     ByServer, LeafConnection, LeafList, QUIET_TIME, REPLICATED_CLUSTER_SIZE, RaftGroup, RaftPeer,
-    ServerHealth, ServerVariables, StorageReport, StreamReport, SystemClient, cluster_size, streams_of_account,
+    ServerHealth, ServerVariables, StorageReport, StreamReport, SystemClient, cluster_size,
+    streams_of_account,
 };
 use crate::{Organisation, OrganisationKey};
 
@@ -229,12 +230,14 @@ fn health_problems(
         Err(PushError::Bus(BusError::Refused { .. })) => return Ok(vec!["these credentials may not ask the servers for their health; run `rpc org monitor` again, which writes a directory that may".to_owned()]),
         health => health?,
     };
-    let stores = |name: &String| {
-        variables.get(name).is_none_or(|server| server.jetstream.config.is_some())
-    };
+    let stores =
+        |name: &String| variables.get(name).is_none_or(|server| server.jetstream.config.is_some());
     let unhealthy = health.into_iter().filter(|(name, _)| stores(name));
     let text = |(name, health): (String, ServerHealth)| {
-        Some(format!("server {name} is not healthy: {}; its log has the reason. After a full disk, free space in its store_dir and restart it", health.error?))
+        Some(format!(
+            "server {name} is not healthy: {}; its log has the reason. After a full disk, free space in its store_dir and restart it",
+            health.error?
+        ))
     };
     Ok(unhealthy.filter_map(text).collect())
 }

@@ -89,6 +89,7 @@ impl NodePlugin for AgainPlugin {
             puppet: shared.puppet,
             budget,
             clock: SteadyClock::system(),
+            state_changes: daemon.state_changes.clone(),
         });
         Ok(Self { is_enabled: options.enabled, monitor })
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use muster_api::base::error_chain;
 use muster_api::system::{System, SystemError};
 use muster_api::wire::Millis;
-use muster_api::{NodeHandle, StateSource};
+use muster_api::{NodeHandle, StateChanges, StateSource};
 use muster_puppet::PuppetRunHandle;
 use serde_json::{Map, Value, json};
 use tokio::sync::{Notify, watch};
@@ -51,6 +51,8 @@ pub(crate) struct MonitorInner {
     /// Notified when there is a fleet event to publish.
     pub(crate) events: Notify,
     problems: watch::Sender<Vec<String>>,
+    /// Notified when the journal has changed.
+    state_changes: StateChanges,
 }
 
 /// The journal cannot be used.
@@ -79,12 +81,14 @@ pub struct AgainMonitorParts {
     pub budget: FleetBudget,
     /// The clock of waits.
     pub clock: SteadyClock,
+    /// Notified when the state of the agent has changed.
+    pub state_changes: StateChanges,
 }
 
 impl AgainMonitor {
     /// Puts a monitor together. Reads and writes nothing.
     pub fn new(parts: AgainMonitorParts) -> Self {
-        let AgainMonitorParts { policy, directory, puppet, budget, clock } = parts;
+        let AgainMonitorParts { policy, directory, puppet, budget, clock, state_changes } = parts;
         Self(Arc::new(MonitorInner {
             policy,
             spool: RequestSpool::new(&directory),
@@ -98,6 +102,7 @@ impl AgainMonitor {
             wake: Notify::new(),
             events: Notify::new(),
             problems: watch::Sender::default(),
+            state_changes,
         }))
     }
 
@@ -190,6 +195,7 @@ impl MonitorInner {
         let journal = journal.as_mut().ok_or(JournalError::NotOpen)?;
         let before = journal.state().event_count;
         journal.record(event)?;
+        self.state_changes.notify();
         if journal.state().event_count != before {
             self.events.notify_one();
         }

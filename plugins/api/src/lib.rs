@@ -84,5 +84,5 @@ pub use node::{
     RunningRequest,
 };
 pub use plugin::{DaemonContext, NoOptions, NodePlugin, PluginError, StatelessPlugin};
-pub use state::StateSource;
+pub use state::{StateChanges, StateSource};
 pub use throttle::LogThrottle;

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use crate::{Agent, AgentError, DataSourceError, StateSource, ValidatedDataSource};
+use crate::{Agent, AgentError, DataSourceError, StateChanges, StateSource, ValidatedDataSource};
 
 /// What every plugin may know about the daemon that loads it.
 #[derive(Debug, Clone, Default)]
@@ -22,6 +22,8 @@ pub struct DaemonContext {
     pub state: PathBuf,
     /// Configuration, state, audit log and credentials of the daemon, as paths of the host. No action for callers may touch them.
     pub own_paths: Vec<PathBuf>,
+    /// Notified when the state that a plugin reports has changed.
+    pub state_changes: StateChanges,
 }
 
 /// A set of agents and data sources with common options.

@@ -4,9 +4,11 @@
 //! plugin nothing of the record.
 
 use std::fmt;
+use std::sync::Arc;
 
 use muster_system::System;
 use serde_json::{Map, Value};
+use tokio::sync::Notify;
 
 /// Most characters of a text in a state; longer texts are cut.
 pub const MAX_STATE_TEXT_CHARS: usize = 256;
@@ -20,6 +22,23 @@ pub trait StateSource: fmt::Debug + Send + Sync {
     ///
     /// A difference causes a new record. So there are times in it but no ages, and nothing that changes without an event.
     fn read_state(&self, system: &dyn System) -> Option<Map<String, Value>>;
+}
+
+/// Makes the daemon read all sources soon: a plugin notifies when what its source reports has changed. Without it, sources are read every ten seconds.
+/// Clones share it.
+#[derive(Debug, Clone, Default)]
+pub struct StateChanges(Arc<Notify>);
+
+impl StateChanges {
+    /// Notifies of a change. Several before the next read are one.
+    pub fn notify(&self) {
+        self.0.notify_one();
+    }
+
+    /// Waits for a change since the last one.
+    pub async fn wait(&self) {
+        self.0.notified().await;
+    }
 }
 
 /// A text of at most [`MAX_STATE_TEXT_CHARS`] characters, as a value.

@@ -119,7 +119,8 @@ impl NodePlugin for NrpePlugin {
         let schedules = options.schedules.clone();
         let runner = CheckRunner::new(options);
         let state = daemon.state.join(STATE_DIRECTORY);
-        let monitor = CheckMonitor::new(runner.clone(), schedules, state);
+        let monitor =
+            CheckMonitor::new(runner.clone(), schedules, state, daemon.state_changes.clone());
         Ok(Self { runner, monitor, enabled })
     }
 

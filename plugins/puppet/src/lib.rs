@@ -35,8 +35,8 @@ use std::sync::Arc;
 use muster_api::system::System;
 use muster_api::wire::identity::NameError;
 use muster_api::{
-    Agent, AgentError, DaemonContext, DataSourceError, NodePlugin, PluginError, StateSource,
-    ValidatedDataSource,
+    Agent, AgentError, DaemonContext, DataSourceError, NodePlugin, PluginError, StateChanges,
+    StateSource, ValidatedDataSource,
 };
 use muster_permits::PermitClient;
 
@@ -55,9 +55,14 @@ pub struct PuppetPlugin {
 }
 
 impl PuppetPlugin {
-    /// Creates the plugin; `permits` provides the permits. Fails if the configured pool is not a valid name.
-    pub fn new(options: Options, permits: PermitClient) -> Result<Self, NameError> {
-        Ok(Self { runs: PuppetRunManager::new(options, permits)? })
+    /// Creates the plugin; `permits` provides the permits, and `state_changes` is notified of the ends of runs. Fails if the configured pool is not a
+    /// valid name.
+    pub fn new(
+        options: Options,
+        permits: PermitClient,
+        state_changes: StateChanges,
+    ) -> Result<Self, NameError> {
+        Ok(Self { runs: PuppetRunManager::new(options, permits, state_changes)? })
     }
 
     /// What other plugins may do with runs.
@@ -96,10 +101,8 @@ impl NodePlugin for PuppetPlugin {
         if options.engine_dir.as_os_str().is_empty() {
             options.engine_dir = shared.engine_dir;
         }
-        Self::new(options, shared.permits).map_err(|error| PluginError::Option {
-            plugin: Self::NAME,
-            option: "pool",
-            source: error.into(),
+        Self::new(options, shared.permits, daemon.state_changes.clone()).map_err(|error| {
+            PluginError::Option { plugin: Self::NAME, option: "pool", source: error.into() }
         })
     }
 

@@ -40,7 +40,7 @@ impl PuppetRunMonitor {
         self.resume_runs().await;
         self.runs.resumed.cancel();
         tokio::select! {
-            () = self.watch_foreign_runs() => {}
+            () = self.watch_other_runs() => {}
             () = stop.cancelled() => {}
         }
         self.runs.stopping.cancel();
@@ -57,11 +57,8 @@ impl PuppetRunMonitor {
         }
     }
 
-    /// Counts the runs that are started outside.
-    async fn watch_foreign_runs(&self) {
-        if !self.runs.options.occupy {
-            return std::future::pending().await;
-        }
+    /// Notices the end of runs that are started outside, and counts them in the pool if the options say so.
+    async fn watch_other_runs(&self) {
         let mut cache = StateDirCache::default();
         loop {
             let Some(pid) = self.foreign_puppet(&mut cache) else {
@@ -69,20 +66,32 @@ impl PuppetRunMonitor {
                 continue;
             };
             tracing::debug!(pid, "a Puppet run was started outside this agent");
-            let parameters = PermitParameters::without_limit(self.runs.pool.clone());
-            let occupy =
-                || OptionalPermit::occupy_permit(&self.runs.permits, &parameters, Uuid::now_v7());
-            let mut permit = occupy().await;
-            let mut polls = 0_u32;
-            while self.foreign_puppet(&mut cache) == Some(pid) {
-                tokio::time::sleep(LOCK_POLL_INTERVAL).await;
-                polls = polls.wrapping_add(1);
-                if permit.fence().is_none() && polls.is_multiple_of(POLLS_PER_RETRY) {
-                    permit = occupy().await;
+            if self.runs.options.occupy {
+                self.occupy_during(pid, &mut cache).await;
+            } else {
+                while self.foreign_puppet(&mut cache) == Some(pid) {
+                    tokio::time::sleep(LOCK_POLL_INTERVAL).await;
                 }
             }
-            permit.release().await;
+            self.runs.state_changes.notify();
         }
+    }
+
+    /// Occupies a permit while this process holds Puppet's lock.
+    async fn occupy_during(&self, pid: u32, cache: &mut StateDirCache) {
+        let parameters = PermitParameters::without_limit(self.runs.pool.clone());
+        let occupy =
+            || OptionalPermit::occupy_permit(&self.runs.permits, &parameters, Uuid::now_v7());
+        let mut permit = occupy().await;
+        let mut polls = 0_u32;
+        while self.foreign_puppet(cache) == Some(pid) {
+            tokio::time::sleep(LOCK_POLL_INTERVAL).await;
+            polls = polls.wrapping_add(1);
+            if permit.fence().is_none() && polls.is_multiple_of(POLLS_PER_RETRY) {
+                permit = occupy().await;
+            }
+        }
+        permit.release().await;
     }
 
     /// Process that holds Puppet's lock and is neither a run of this agent nor the daemon itself.

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use muster_api::StateChanges;
 use muster_api::system::{ProcessSpool, System, SystemError};
 use muster_api::wire::identity::{NameError, SubjectName};
 use muster_contract::puppet::{PuppetRunClass, PuppetRunOutcome, PuppetRunState};
@@ -38,6 +39,8 @@ pub(crate) struct PuppetRunManager {
     /// Cancelled when the runs of an earlier daemon are resumed.
     pub(crate) resumed: CancellationToken,
     active_runs: Mutex<HashMap<Uuid, Arc<ActiveRun>>>,
+    /// Notified when a run has ended.
+    pub(crate) state_changes: StateChanges,
 }
 
 /// A run in progress.
@@ -82,7 +85,11 @@ pub(crate) struct PuppetRunRequest {
 }
 
 impl PuppetRunManager {
-    pub(crate) fn new(options: Options, permits: PermitClient) -> Result<Arc<Self>, NameError> {
+    pub(crate) fn new(
+        options: Options,
+        permits: PermitClient,
+        state_changes: StateChanges,
+    ) -> Result<Arc<Self>, NameError> {
         let records = RunRecordStore::new(options.state_dir.join("runs"), options.keep);
         Ok(Arc::new(Self {
             pool: SubjectName::parse(&options.pool)?,
@@ -93,6 +100,7 @@ impl PuppetRunManager {
             stopping: CancellationToken::new(),
             resumed: CancellationToken::new(),
             active_runs: Mutex::default(),
+            state_changes,
         }))
     }
 
@@ -191,6 +199,7 @@ impl PuppetRunManager {
     /// Removes an ended run from the active runs; its record is kept.
     pub(crate) fn forget_run(&self, id: Uuid) {
         self.active_runs().remove(&id);
+        self.state_changes.notify();
     }
 
     fn active_runs(&self) -> MutexGuard<'_, HashMap<Uuid, Arc<ActiveRun>>> {

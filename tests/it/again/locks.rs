@@ -9,9 +9,9 @@ use muster_again::clock::SteadyClock;
 use muster_again::plan::request::AgainRequest;
 use muster_again::spool::{HandedOver, RequestSpool};
 use muster_again::{AgainMonitor, AgainMonitorParts, AgainPolicy};
-use muster_api::StateSource as _;
 use muster_api::system::real::RealSystem;
 use muster_api::testing::TestNode;
+use muster_api::{StateChanges, StateSource as _};
 use muster_permits::PermitClient;
 use muster_system::ProcessId;
 use muster_tests::{now, poll_until_ok, simulate_delay};
@@ -45,6 +45,7 @@ impl ClockedNode {
             puppet: plugin.run_handle(),
             budget: FleetBudget::new(permits, 0).unwrap(),
             clock: SteadyClock::from_function(move || time.load(Ordering::Relaxed)),
+            state_changes: StateChanges::default(),
         });
         let stop = CancellationToken::new();
         let system = Arc::new(RealSystem::new("/".into()));

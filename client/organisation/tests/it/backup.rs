@@ -174,10 +174,7 @@ fn circle_of_links_and_short_passphrases_are_refused() {
     );
     symlink(".", organisation.layout().directory().join("circle")).unwrap();
     let circle = write("correct horse battery");
-    assert!(
-        matches!(circle, OrganisationError::BackupFile(BackupFileError::Depth(_))),
-        "{circle}"
-    );
+    assert!(matches!(circle, OrganisationError::BackupFile(BackupFileError::Depth(_))), "{circle}");
     assert!(!backup.exists());
     assert!(Organisation::open(organisation.layout().directory()).is_ok());
 }

@@ -8,8 +8,8 @@ use muster_api::base::{error_chain, unix_millis_now};
 use muster_api::system::System;
 use muster_api::system::command::CancelFlag;
 use muster_api::wire::Millis;
-use muster_api::{NodeHandle, StateSource};
-use muster_contract::nrpe::{CHECKS_STATE_NAME, ScheduledCheckRow};
+use muster_api::{NodeHandle, StateChanges, StateSource};
+use muster_contract::nrpe::{CHECKS_STATE_NAME, RecordedChecks, ScheduledCheckRow};
 use serde_json::{Map, Value};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
@@ -43,10 +43,17 @@ struct MonitorInner {
     /// Notified when there is an event to publish.
     events: Notify,
     problems: watch::Sender<Vec<String>>,
+    /// Notified when the record of the node has other checks or states.
+    state_changes: StateChanges,
 }
 
 impl CheckMonitor {
-    pub(crate) fn new(runner: CheckRunner, directory: PathBuf, state: PathBuf) -> Self {
+    pub(crate) fn new(
+        runner: CheckRunner,
+        directory: PathBuf,
+        state: PathBuf,
+        state_changes: StateChanges,
+    ) -> Self {
         let timeout = runner.timeout();
         Self(Arc::new(MonitorInner {
             runner,
@@ -57,6 +64,7 @@ impl CheckMonitor {
             wake: Notify::new(),
             events: Notify::new(),
             problems: watch::Sender::default(),
+            state_changes,
         }))
     }
 
@@ -113,8 +121,19 @@ impl CheckMonitor {
         };
         self.save().await;
         self.0.wake.notify_one();
-        self.0.events.notify_one();
+        self.announce();
         result
+    }
+
+    /// Has new events published, and the state of the checks read.
+    fn announce(&self) {
+        self.0.events.notify_one();
+        self.0.state_changes.notify();
+    }
+
+    /// What the record of the node says of its checks.
+    fn recorded(&self) -> RecordedChecks {
+        record_checks(self.lock().views(unix_millis_now()))
     }
 
     /// Wakes the task, which then runs triggered checks.
@@ -176,7 +195,7 @@ impl CheckMonitor {
         (state.book, state.file_problem) = (book, problem);
         node.clone_into(&mut state.node);
         drop(state);
-        self.0.events.notify_one();
+        self.announce();
     }
 
     /// Reads changed files, and selects the checks of this node.
@@ -197,7 +216,11 @@ impl CheckMonitor {
         if has_changed {
             state.schedules.clone_from(&table.checks);
         }
+        let active = state.active.clone();
         state.select_checks(&**node, unix_millis_now());
+        if active != state.active {
+            self.0.state_changes.notify();
+        }
         let mut problems = Vec::from_iter(state.file_problem.clone());
         problems.extend(table.problems.iter().cloned());
         drop(state);
@@ -217,7 +240,7 @@ impl CheckMonitor {
         let mut state = self.lock();
         if state.book.expire(now) {
             state.mark_unsaved(WriteUrgency::Now);
-            self.0.events.notify_one();
+            self.announce();
         }
         (state.take_due(now), state.pause(now))
     }
@@ -233,10 +256,13 @@ impl CheckMonitor {
         let owner = self.0.file.path().display().to_string();
         let run = ScheduledRun { command: check.command.clone(), timeout, owner, cancel };
         let ended = self.0.runner.run_scheduled(run, system).await;
+        let before = self.recorded();
         let has_event = self.lock().end_run(&check.name, ended);
         if has_event {
             self.save().await;
-            self.0.events.notify_one();
+            self.announce();
+        } else if before != self.recorded() {
+            self.0.state_changes.notify();
         }
     }
 
@@ -283,9 +309,7 @@ impl StateSource for CheckMonitor {
     }
 
     fn read_state(&self, _: &dyn System) -> Option<Map<String, Value>> {
-        let state = self.lock();
-        let recorded = record_checks(state.views(unix_millis_now()));
-        drop(state);
+        let recorded = self.recorded();
         if recorded.counts.total() == 0 {
             return None;
         }

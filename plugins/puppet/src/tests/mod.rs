@@ -12,7 +12,7 @@ mod traces;
 use muster_api::testing::{data_differences, differences};
 
 use muster_api::wire::identity::Identity;
-use muster_api::{EmptyInput, NodePlugin as _};
+use muster_api::{EmptyInput, NodePlugin as _, StateChanges};
 use muster_permits::PermitClient;
 
 use crate::data::PuppetDataOutput;
@@ -21,7 +21,7 @@ use crate::{Options, PuppetPlugin, actions};
 /// The plugin with default options.
 fn plugin() -> PuppetPlugin {
     let node = Identity::parse("dev1.example.net").unwrap();
-    PuppetPlugin::new(Options::default(), PermitClient::new(node)).unwrap()
+    PuppetPlugin::new(Options::default(), PermitClient::new(node), StateChanges::default()).unwrap()
 }
 
 #[test]
