@@ -7,9 +7,8 @@ use muster_api::{ActionError, BlockingContext};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::files::activity::read_activity;
+use crate::actions::status::read_agent_activity;
 use crate::files::summary::PuppetRunSummary;
-use crate::paths::PuppetPaths;
 use crate::runs::PuppetRunManager;
 
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
@@ -42,10 +41,9 @@ pub(crate) fn query_puppet(
     _: &str,
 ) -> Result<PuppetDataOutput, ActionError> {
     let system = &*cx.system;
-    let paths = PuppetPaths::find(&runs.options, system).map_err(ActionError::from_cause)?;
-    let activity = read_activity(system, &paths)?;
+    let activity = read_agent_activity(runs, system)?;
     let now = since_epoch(system.now());
-    let summary = activity.summary.as_ref();
+    let summary = activity.summary();
     let lastrun = summary.and_then(PuppetRunSummary::last_run);
     let count = |name: &str| summary.and_then(|summary| summary.resource_count(name));
     Ok(PuppetDataOutput {

@@ -13,7 +13,7 @@ use muster_engine::lock;
 use uuid::Uuid;
 
 use crate::arguments::PuppetRunOptions;
-use crate::files::activity::{find_run_end, read_summary};
+use crate::files::last_run::read_last_run;
 use crate::files::report::{MAX_REPORT_BYTES, PuppetRunReport, SKIPPED_REFRESH};
 use crate::paths::PuppetPaths;
 use crate::permit::PermitParameters;
@@ -140,11 +140,10 @@ impl PuppetRunHandle {
         system.host_path(&paths.report_path()).metadata().and_then(|file| file.modified()).ok()
     }
 
-    /// When Puppet's last run ended, by its summary, in milliseconds since 1970. Blocks.
+    /// When the last run ended, by its summary, in milliseconds since 1970. Blocks.
     pub fn last_run_end(&self, system: &dyn System) -> Option<u64> {
-        let paths = PuppetPaths::find(&self.0.options, system).ok()?;
-        let summary = read_summary(system, &paths).ok()??;
-        find_run_end(system, &paths, &summary)
+        let paths = PuppetPaths::find(&self.0.options, system).ok();
+        read_last_run(system, paths.as_ref(), &self.0.engine_dir()).ok()??.ended
     }
 
     /// What Puppet's last report says. Blocks.

@@ -42,10 +42,9 @@ impl StateSource for PuppetStateSource {
         if !status.enabled {
             state.insert("disable_message".to_owned(), bounded_text(&status.disable_message));
         }
-        if let (Some(summary), Some(class)) = (&activity.summary, &status.last_class) {
-            let mut last_run = describe_last_run(summary, class);
-            let ended = activity.last_run_end.map(|ended| ("ended".to_owned(), json!(ended)));
-            last_run.extend(ended);
+        if let (Some(run), Some(class)) = (&activity.last_run, &status.last_class) {
+            let mut last_run = describe_last_run(&run.summary, class);
+            last_run.extend(run.ended.map(|ended| ("ended".to_owned(), json!(ended))));
             state.insert("last_run".to_owned(), Value::Object(last_run));
         }
         Some(state)

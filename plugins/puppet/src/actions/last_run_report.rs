@@ -1,4 +1,4 @@
-//! `last_run_report`: Puppet's report of its last run.
+//! `last_run_report`: the report of the last run.
 
 use std::sync::Arc;
 
@@ -7,10 +7,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::find_paths;
+use super::status::read_agent_activity;
 use crate::classification;
 use crate::files::report::{PuppetResourceEvent, PuppetRunReport};
-use crate::program;
 use crate::runs::PuppetRunManager;
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -66,8 +65,9 @@ pub(crate) fn report_last_run(
     cx: &BlockingContext,
     LastRunReportInput { logs }: LastRunReportInput,
 ) -> Result<LastRunReportOutput, ActionError> {
-    let paths = find_paths(&runs.options, &*cx.system)?;
-    let report = program::wait_for_report(&*cx.system, &paths)
-        .ok_or_else(|| ActionError::failed("no readable report of a Puppet run found"))?;
+    let activity = read_agent_activity(runs, &*cx.system)?;
+    let report = activity.last_run.and_then(|run| run.read_report(&*cx.system));
+    let report =
+        report.ok_or_else(|| ActionError::failed("no readable report of a Puppet run found"))?;
     Ok(LastRunReportOutput::from_report(&report, logs))
 }

@@ -1,19 +1,16 @@
-//! `last_run_summary`: Puppet's summary of its last run, with validated values.
+//! `last_run_summary`: the summary of the last run, with validated values.
 
 use muster_api::base::since_epoch;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use muster_api::system::System;
 use muster_api::{ActionError, BlockingContext};
 use muster_contract::puppet::LastRunSummaryOutput;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::find_paths;
+use super::status::read_agent_activity;
 use crate::classification;
-use crate::files::activity;
-use crate::program;
 use crate::runs::PuppetRunManager;
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -27,17 +24,16 @@ pub(crate) fn summarise_last_run(
     LastRunSummaryInput { logs }: LastRunSummaryInput,
 ) -> Result<LastRunSummaryOutput, ActionError> {
     let system = &*cx.system;
-    let paths = find_paths(&runs.options, system)?;
-    let Some(summary) = activity::read_summary(system, &paths)? else {
+    let Some(run) = read_agent_activity(runs, system)?.last_run else {
         return Err(ActionError::failed("no readable summary of a Puppet run found"));
     };
-    let report = program::wait_for_report(system, &paths);
+    let (summary, report) = (&run.summary, run.read_report(system));
     let now = since_epoch(system.now());
     let count = |name: &str| summary.resource_count(name).unwrap_or_default();
     let lastrun = summary.last_run();
     let class = match &report {
         Some(report) if !summary.is_failed_run() => classification::class_by_report(report),
-        _ => classification::class_by_counts(&summary),
+        _ => classification::class_by_counts(summary),
     };
     Ok(LastRunSummaryOutput {
         out_of_sync_resources: Some(count("out_of_sync")),
@@ -55,7 +51,7 @@ pub(crate) fn summarise_last_run(
         lastrun,
         since_lastrun: lastrun.map(|then| now.as_secs().saturating_sub(then)),
         config_version: summary.config_version(),
-        type_distribution: count_types(system, &paths.state_dir().join("resources.txt")),
+        type_distribution: count_types(&run.read_resources(system)),
         failed_run: summary.is_failed_run(),
         class: Some(class),
         environment: summary.environment(),
@@ -64,11 +60,10 @@ pub(crate) fn summarise_last_run(
     })
 }
 
-/// Number of resources of each type in the last catalog, from Puppet's list of managed resources.
-fn count_types(system: &dyn System, path: &std::path::Path) -> BTreeMap<String, u64> {
-    let bytes = system.read_file(path, 16 * 1024 * 1024).unwrap_or_default();
+/// Number of resources of each type in the last catalog, from the list of its resources.
+fn count_types(resources: &str) -> BTreeMap<String, u64> {
     let mut types = BTreeMap::new();
-    for line in String::from_utf8_lossy(&bytes).lines() {
+    for line in resources.lines() {
         if let Some((name, _)) = line.split_once('[') {
             *types.entry(capitalise_type(name)).or_default() += 1;
         }

@@ -25,17 +25,17 @@ pub(crate) fn query_status(
     Ok(describe_activity(runs, system, &activity))
 }
 
-/// What the files of Puppet say. With the native engine, Puppet need not be installed.
+/// What the files of Puppet and of the engine say. Where the engine has run, or should, Puppet need not be installed.
 pub(crate) fn read_agent_activity(
     runs: &PuppetRunManager,
     system: &dyn System,
 ) -> Result<AgentActivity, ActionError> {
-    match find_paths(&runs.options, system) {
-        Ok(paths) => Ok(read_activity(system, &paths)?),
-        Err(_) if runs.options.engine == CatalogEngine::Native => {
-            Ok(AgentActivity::without_puppet())
-        }
-        Err(error) => Err(error),
+    let (paths, engine) = (find_paths(&runs.options, system), runs.engine_dir());
+    let activity = read_activity(system, paths.as_ref().ok(), &engine)?;
+    let is_known = runs.options.engine == CatalogEngine::Native || activity.last_run.is_some();
+    match paths {
+        Err(error) if !is_known => Err(error),
+        _ => Ok(activity),
     }
 }
 
@@ -50,7 +50,7 @@ pub(crate) fn describe_activity(
         .as_ref()
         .is_some_and(|outcome| !outcome.state.is_waiting() && !outcome.state.is_over());
     let now = since_epoch(system.now());
-    let summary = activity.summary.as_ref();
+    let summary = activity.summary();
     let lastrun = summary.and_then(PuppetRunSummary::last_run);
     let since = lastrun.map(|then| now.as_secs().saturating_sub(then));
     let (status, applying) = match activity.status_name() {

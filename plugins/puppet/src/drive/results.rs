@@ -6,7 +6,7 @@ use muster_engine::lock;
 
 use super::{RunDriver, RunFailure, run_blocking};
 use crate::classification::{self, RunEvidence};
-use crate::files::activity;
+use crate::files::last_run::read_puppet_run;
 use crate::files::summary::PuppetRunSummary;
 use crate::program;
 use crate::session::{SessionOutcome, StartFailure};
@@ -32,7 +32,8 @@ impl RunDriver {
             let paths = paths?;
             let report = program::wait_for_report(&*system, &paths);
             let report = report.filter(|report| Some(report.report_identity()) != step.mark);
-            let summary = activity::read_summary(&*system, &paths).ok().flatten();
+            let run = read_puppet_run(&*system, &paths).ok().flatten();
+            let summary = run.map(|run| run.summary);
             let is_ours = |summary: &PuppetRunSummary| summary.last_run() >= since;
             Some((refreshed, report, summary.filter(is_ours)))
         };

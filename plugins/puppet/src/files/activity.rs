@@ -3,21 +3,19 @@
 //! A lock counts only while a live Puppet process holds it, by the same test as Puppet's own, and not if an earlier process with the same id has
 //! left it. Paths are the node's own.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use muster_api::base::unix_millis;
 use muster_api::system::pid_lock::is_left_over;
 use muster_api::system::{System, SystemError};
 use serde::Deserialize;
 
+use super::last_run::{LastRun, read_last_run};
 use super::report::{self, PuppetRunReport};
-use super::summary::{self, PuppetRunSummary};
+use super::summary::PuppetRunSummary;
 use crate::paths::PuppetPaths;
 
 /// Largest lock or pid file, in bytes.
 const MAX_LOCK_BYTES: u64 = 16 * 1024;
-/// Longest time between the end of a run, as its summary states it, and the time of the summary's file, in seconds.
-const MAX_WRITE_SECONDS: u64 = 5;
 
 /// Holder of one of Puppet's lock files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,21 +48,13 @@ pub(crate) struct AgentActivity {
     pub(crate) disabled: Option<String>,
     pub(crate) run: LockHolder,
     pub(crate) daemon_present: bool,
-    pub(crate) summary: Option<PuppetRunSummary>,
-    /// When the last run ended, in milliseconds since 1970.
-    pub(crate) last_run_end: Option<u64>,
+    pub(crate) last_run: Option<LastRun>,
 }
 
 impl AgentActivity {
-    /// Activity of a machine without Puppet.
-    pub(crate) fn without_puppet() -> Self {
-        Self {
-            disabled: None,
-            run: LockHolder::Nobody,
-            daemon_present: false,
-            summary: None,
-            last_run_end: None,
-        }
+    /// The summary of the last run.
+    pub(crate) fn summary(&self) -> Option<&PuppetRunSummary> {
+        self.last_run.as_ref().map(|run| &run.summary)
     }
 
     pub(crate) fn is_idling(&self) -> bool {
@@ -82,23 +72,26 @@ impl AgentActivity {
     }
 }
 
-/// Reads all locks and pid files.
+/// Reads locks, pid files and the last run. `paths` are those of Puppet, if it is installed; `engine` is the directory of the engine.
 pub(crate) fn read_activity(
     system: &dyn System,
-    paths: &PuppetPaths,
+    paths: Option<&PuppetPaths>,
+    engine: &Path,
 ) -> Result<AgentActivity, SystemError> {
+    let last_run = read_last_run(system, paths, engine)?;
+    let Some(paths) = paths else {
+        let run = LockHolder::Nobody;
+        return Ok(AgentActivity { disabled: None, run, daemon_present: false, last_run });
+    };
     let mut daemon_present = false;
     for directory in &paths.rundirs {
         daemon_present |= lock_holder(system, &directory.join("agent.pid"))?.is_held();
     }
-    let summary = read_summary(system, paths)?;
-    let last_run_end = summary.as_ref().and_then(|summary| find_run_end(system, paths, summary));
     Ok(AgentActivity {
         disabled: disabled_reason(system, paths)?,
         run: lock_holder(system, &paths.run_lock_path())?,
         daemon_present,
-        summary,
-        last_run_end,
+        last_run,
     })
 }
 
@@ -140,34 +133,6 @@ pub(crate) fn lock_holder(system: &dyn System, path: &Path) -> Result<LockHolder
     Ok(if is_held { LockHolder::Process(pid) } else { LockHolder::Stale(Some(pid)) })
 }
 
-/// The summary at the first location where one exists; `None` if it cannot be parsed, for example while it is being written.
-pub(crate) fn read_summary(
-    system: &dyn System,
-    paths: &PuppetPaths,
-) -> Result<Option<PuppetRunSummary>, SystemError> {
-    for path in paths.summary_paths() {
-        if let Some(text) = read_bounded(system, &path, summary::MAX_SUMMARY_BYTES)? {
-            return Ok(PuppetRunSummary::parse(&text));
-        }
-    }
-    Ok(None)
-}
-
-/// When the run of this summary ended, in milliseconds since 1970. The summary has whole seconds; Puppet writes its file at once, so the time of the file
-/// is more precise, unless the file was restored or copied.
-pub(crate) fn find_run_end(
-    system: &dyn System,
-    paths: &PuppetPaths,
-    summary: &PuppetRunSummary,
-) -> Option<u64> {
-    let seconds = summary.last_run()?;
-    let modified = |path: PathBuf| Some(unix_millis(system.metadata(&path).ok()??.modified));
-    let written = paths.summary_paths().into_iter().find_map(modified);
-    let is_near =
-        |written: &u64| (seconds..=seconds + MAX_WRITE_SECONDS).contains(&(written / 1000));
-    Some(written.filter(is_near).unwrap_or(seconds.saturating_mul(1000)))
-}
-
 /// The report of the last run. A partially written one counts as missing.
 pub(crate) fn read_report(
     system: &dyn System,
@@ -178,7 +143,7 @@ pub(crate) fn read_report(
 }
 
 /// Reads a file as text; `None` if it does not exist or was removed meanwhile.
-fn read_bounded(
+pub(crate) fn read_bounded(
     system: &dyn System,
     path: &Path,
     limit: u64,

@@ -56,6 +56,13 @@ impl PuppetRunReport {
         Some(Self { document })
     }
 
+    /// Parses a report of the engine, which is written as JSON.
+    pub(crate) fn parse_json(text: &str) -> Option<Self> {
+        let document: Value = serde_json::from_str(text).ok()?;
+        document.get("status")?;
+        Some(Self { document })
+    }
+
     pub(crate) fn report_identity(&self) -> ReportIdentity {
         ReportIdentity {
             transaction_uuid: self.text_field("transaction_uuid"),
