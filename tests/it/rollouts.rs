@@ -1,6 +1,7 @@
 //! Rollouts by the real `rpc`: killed and resumed, interrupted, and the exit codes.
 
 use std::os::unix::process::ExitStatusExt as _;
+use std::process::Stdio;
 
 use muster_tests::await_state;
 use muster_tests::command::{RpcCommand, describe_output};
@@ -141,6 +142,52 @@ async fn interrupted_rollout_lists_replied_running_and_unsent_nodes() {
         assert!(text.contains(part), "{part}: {text}");
     }
     assert_eq!(fixture.only_job().await["job"]["state"], "interrupted");
+}
+
+/// An ssh session that is lost ends `rpc` with SIGHUP, and a service manager ends it with SIGTERM. No node is asked after that, and the job can be resumed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rollout_whose_terminal_is_lost_is_resumed() {
+    for signal in [Signal::SIGHUP, Signal::SIGTERM] {
+        let fixture = WorkerFixture::new(3, "").await;
+        let blocked = fixture.gate.block("n2");
+        let request = [&["do", "work", "what=x"][..], &ONE_BY_ONE].concat();
+        let child = fixture.rpc.prepare_command(&request).spawn().unwrap();
+        await_state("the second node is working", || fixture.gate.call_count("n2") == 1).await;
+        kill(process_id(&child), signal).unwrap();
+        let output = child.wait_with_output().await.unwrap();
+        assert_eq!(output.status.code(), Some(2), "{signal}: {}", describe_output(&output));
+        let job = fixture.only_job().await;
+        assert_eq!(job["job"]["state"], "interrupted", "{signal}");
+        blocked.add_permits(8);
+        let id = job["job"]["id"].as_str().unwrap();
+        let (resumed, exit) = fixture.rpc.run_json(&["do", "--resume", id]).await;
+        assert_eq!((senders(&resumed), exit), (vec!["n3"], 0), "{signal}: {resumed}");
+    }
+}
+
+/// `nohup rpc ... &` continues when its terminal is lost.
+#[expect(clippy::disallowed_types, reason = "runs the real program below nohup")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rollout_under_nohup_continues_without_its_terminal() {
+    let fixture = WorkerFixture::new(2, "").await;
+    let blocked = fixture.gate.block("n1");
+    let request = [&["do", "work", "what=x"][..], &ONE_BY_ONE].concat();
+    let rpc = fixture.rpc.prepare_command(&request);
+    let mut command = tokio::process::Command::new("nohup");
+    command.arg(rpc.as_std().get_program()).args(rpc.as_std().get_args());
+    for (name, value) in rpc.as_std().get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    await_state("the first node is working", || fixture.gate.call_count("n1") == 1).await;
+    kill(process_id(&child), Signal::SIGHUP).unwrap();
+    blocked.add_permits(8);
+    let output = child.wait_with_output().await.unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", describe_output(&output));
+    assert_eq!(fixture.gate.call_count("n2"), 1);
 }
 
 /// The job is stored with an hour between its batches; `--batch-sleep` replaces it.

@@ -1,41 +1,60 @@
-//! Handles Ctrl-C during waits. The first one is reported to the waiting code, which prints a summary; a second one ends the process at once.
+//! Handles signals that end a command during waits: Ctrl-C, the loss of the terminal, as when an ssh session ends, and the end that a service manager asks for.
+//! The first one is reported to the waiting code, which prints a summary and saves what is left to do; a second one ends the process at once.
 
+use std::ffi::c_int;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use signal_hook::consts::SIGINT;
+use futures_util::future::select_all;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag::register_conditional_default;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::error::FleetRequestError;
 
-/// Waits for Ctrl-C. If signal handling is unavailable, Ctrl-C ends the process as usual.
+/// The signals.
+const SIGNALS: [c_int; 3] = [SIGINT, SIGHUP, SIGTERM];
+
+/// Waits for one of the signals. One that cannot be handled ends the process as usual.
 pub(crate) struct InterruptListener {
-    signal: Option<Signal>,
+    signals: Vec<Signal>,
     /// When set, the next signal has its default effect, even if the process is busy.
     interrupted: Arc<AtomicBool>,
 }
 
 impl InterruptListener {
-    /// Installs the signal handler.
+    /// Installs the signal handlers.
     pub(crate) fn listen() -> Self {
         let interrupted = Arc::new(AtomicBool::new(false));
-        // Must be registered before any other handler. Without it a second Ctrl-C would have no immediate effect.
-        let _ = register_conditional_default(SIGINT, Arc::clone(&interrupted));
-        Self { signal: signal(SignalKind::interrupt()).ok(), interrupted }
+        let listen = |number: c_int| {
+            // Must be registered before any other handler. Without it a second signal would have no immediate effect.
+            let _ = register_conditional_default(number, Arc::clone(&interrupted));
+            signal(SignalKind::from_raw(number)).ok()
+        };
+        // `nohup` ignores the loss of the terminal for its command.
+        let signals = SIGNALS.into_iter().filter(|number| !is_ignored(*number)).filter_map(listen);
+        Self { signals: signals.collect(), interrupted }
     }
 
-    /// Waits for the signal.
+    /// Waits for the first signal.
     pub(crate) async fn wait_for_signal(&mut self) {
-        match &mut self.signal {
-            Some(signal) => drop(signal.recv().await),
-            None => std::future::pending().await,
+        if self.signals.is_empty() {
+            std::future::pending::<()>().await;
         }
+        select_all(self.signals.iter_mut().map(|signal| Box::pin(signal.recv()))).await;
         self.interrupted.store(true, Ordering::Release);
     }
 }
 
-/// Waits for the work, unless Ctrl-C interrupts it.
+/// Whether the process was started with this signal ignored.
+fn is_ignored(number: c_int) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or_default();
+    mask & (1 << (number - 1)) != 0
+}
+
+/// Waits for the work, unless a signal interrupts it.
 pub(crate) async fn run_until_interrupt<T>(
     work: impl Future<Output = T>,
 ) -> Result<T, FleetRequestError> {
