@@ -18,7 +18,10 @@ use muster_wire::token::Seconds;
 use tar::{Archive, Builder, EntryType, Header};
 
 use crate::create::{require_empty, require_protected};
-use crate::{Organisation, OrganisationError, OrganisationLock};
+use crate::nats_config::move_paths;
+use crate::{
+    MAX_FILE_BYTES, Organisation, OrganisationError, OrganisationLayout, OrganisationLock,
+};
 
 /// Fewest characters of a passphrase. The file has all keys of the organisation, and can be tried without a limit.
 pub const MIN_PASSPHRASE_CHARS: usize = 12;
@@ -175,11 +178,23 @@ pub fn restore_backup(
     if let Err(error) = Organisation::open(staging.path()) {
         return Err(BackupFileError::Format(path.to_owned(), Some(io::Error::other(error))).into());
     }
+    move_broker_config(staging.path(), &directory)?;
     // Replaces an empty directory.
     fs::rename(staging.path(), &directory).map_err(&failed)?;
     // It has another name now, and must not be removed.
     let _ = staging.keep();
     Ok((Organisation::open(&directory)?, summary))
+}
+
+/// The configuration of the broker names the directory of the organisation.
+fn move_broker_config(unpacked: &Path, directory: &Path) -> Result<(), OrganisationError> {
+    let config = OrganisationLayout::new(unpacked.to_owned()).broker_config();
+    if !config.exists() {
+        return Ok(());
+    }
+    let operator = OrganisationLayout::new(directory.to_owned()).operator_token();
+    let text = files::read_text(&config, MAX_FILE_BYTES)?;
+    Ok(files::replace_public(&config, move_paths(&text, &operator).as_bytes())?)
 }
 
 fn unpack(

@@ -79,7 +79,7 @@ pub use nats_config::{
     DEFAULT_MAX_CONNECTIONS, DEFAULT_MONITORING_PORT, NatsServerConfig, PACKAGE_STATE_DIRECTORY,
 };
 pub use newcomers::AccountTrusts;
-pub use newer_tokens::AdoptedToken;
+pub use newer_tokens::{AdoptedToken, BrokerTokens};
 pub use profile::{BrokerProfile, LeafProfile, OrganisationProfile};
 pub use push::PushError;
 pub use rotation::RotationStart;

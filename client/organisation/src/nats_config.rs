@@ -317,6 +317,18 @@ impl Organisation {
     }
 }
 
+/// Replaces the paths below the organisation's earlier directory in a configuration of `rpc broker config`, which has absolute paths. A configuration that others
+/// wrote stays.
+pub(crate) fn move_paths(text: &str, operator_token: &Path) -> String {
+    const NAME: &str = "operator.jwt\"";
+    let start = |quoted: &str| quoted.strip_suffix(NAME).map(str::to_owned);
+    let earlier = text.lines().find_map(|line| start(line.strip_prefix("operator: ")?));
+    match (earlier, start(&quote_path(operator_token))) {
+        (Some(earlier), Some(present)) => text.replace(&earlier, &present),
+        _ => text.to_owned(),
+    }
+}
+
 /// Renders all accounts in nats-server's syntax.
 fn render_accounts(organisation: &Organisation) -> Result<String, OrganisationError> {
     let (layout, profile) = (organisation.layout(), organisation.profile());

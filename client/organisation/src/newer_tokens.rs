@@ -20,22 +20,32 @@ pub struct AdoptedToken {
     pub signing_keys: usize,
 }
 
+/// What the broker answered about its account tokens.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct BrokerTokens {
+    /// Tokens that were later than those of the directory.
+    pub adopted: Vec<AdoptedToken>,
+    /// Accounts whose token the broker does not have.
+    pub unknown: Vec<AccountRealm>,
+}
+
 impl Organisation {
     /// Takes over the tokens of the broker that are later than those of the directory.
     pub async fn adopt_broker_tokens(
         &self,
         lock: &OrganisationLock,
-    ) -> Result<Vec<AdoptedToken>, PushError> {
+    ) -> Result<BrokerTokens, PushError> {
         let bus = self.connect(&self.system_credentials()?).await?;
-        let mut adopted = Vec::new();
+        let mut tokens = BrokerTokens::default();
         for realm in self.realms() {
             let account = self.realm_trust(realm)?.account_key();
-            if let Some(token) = look_up_token(&bus, account).await {
-                adopted.extend(self.adopt_token(lock, &token)?);
+            match look_up_token(&bus, account).await {
+                Some(token) => tokens.adopted.extend(self.adopt_token(lock, &token)?),
+                None => tokens.unknown.push(realm),
             }
         }
         bus.close().await?;
-        Ok(adopted)
+        Ok(tokens)
     }
 
     /// Takes over a token if it is an authentic one of an account of the organisation, and later than that of the directory.

@@ -116,7 +116,8 @@ impl Organisation {
 pub(crate) async fn look_up_token(bus: &Bus, account: PublicKey) -> Option<String> {
     let lookup = format!("$SYS.REQ.ACCOUNT.{account}.CLAIMS.LOOKUP");
     let answer = bus.request(&lookup, Bytes::new()).await.ok()?;
-    Some(String::from_utf8_lossy(answer.payload()).into_owned())
+    let token = String::from_utf8_lossy(answer.payload()).into_owned();
+    Some(token).filter(|token| !token.trim().is_empty())
 }
 
 /// The last part of a token, which identifies it.

@@ -14,6 +14,7 @@ const SUMMARY: &str = "---\nversion:\n  config: 1795314054\n  puppet: 7.23.0\nap
     resources:\n  changed: 2\n  failed: 1\n  out_of_sync: 3\n  total: 120\ntime:\n  config_retrieval: 0.5\n  last_run: 1699999400\n\
     events:\n  failure: 1\n  noop: 4\n  total: 7\n";
 const DISABLED: &str = "root/var/cache/puppet/state/agent_disabled.lock";
+const KEY_QUERY: &str = "{'state.ssh.host_keys': 'ecdsa CCCC'}";
 const DISABLED_QUERY: &str = "{'state.puppet.disabled': true}";
 
 /// A node with Puppet's files, host keys and an empty ledger below its own root.
@@ -110,7 +111,6 @@ async fn change_of_state_alone_waits_for_its_own_interval() {
     home.write("conf.d/zz-interval.toml", options, 0o644);
     node.daemon = home.clone().start();
     fleet.await_present(&["db1.acme.net", "dir1.acme.net"]).await;
-    const KEY_QUERY: &str = "{'state.ssh.host_keys': 'ecdsa CCCC'}";
     home.write("root/etc/ssh/ssh_host_ecdsa_key.pub", "ecdsa CCCC root@db1\n", 0o644);
     await_found(&fleet, "mc", KEY_QUERY, &["db1.acme.net"]).await;
     await_found(&fleet, "directory", KEY_QUERY, &[]).await;
@@ -127,21 +127,21 @@ async fn change_of_state_alone_waits_for_its_own_interval() {
 async fn changes_are_known_at_once_with_the_default_intervals() {
     let fleet = DirectoryFixture::start().await;
     let _directory = fleet.start_directory("dir1.acme.net", "directory1");
-    let signer = fleet.organisation.node("db1.acme.net");
-    let home = puppet_home(&fleet, &signer);
     let defaults = "[registration]\nheartbeat_seconds = 60\nmin_interval_seconds = 10\nstate_interval_seconds = 300\n";
+    let home = puppet_home(&fleet, &fleet.organisation.node("db1.acme.net"));
     home.write("conf.d/zz-interval.toml", defaults, 0o644);
-    home.write("nrpe/nrpe.cfg", &format!("command[disk]={}\n", home.path("disk").display()), 0o644);
-    home.write("disk", "#!/bin/sh\necho full; exit 2\n", 0o755);
-    let options = format!(
-        "[plugins.nrpe]\nconfig = \"{}\"\nschedules = \"{}\"\n",
-        home.path("nrpe/nrpe.cfg").display(),
-        home.path("checks.d").display()
-    );
-    home.write("conf.d/nrpe.toml", &options, 0o644);
-    let node = home.clone().start();
-    fleet.await_present(&["db1.acme.net", "dir1.acme.net"]).await;
-    let db1 = &["db1.acme.net"][..];
+    let _node = home.clone().start();
+    let checked = fleet.node_home(&fleet.organisation.node("web1.acme.net"), "{}", "");
+    let path = |name: &str| checked.path(name).display().to_string();
+    let (config, schedules) = (path("nrpe.cfg"), path("checks.d"));
+    let options =
+        format!("{defaults}[plugins.nrpe]\nconfig = \"{config}\"\nschedules = \"{schedules}\"\n");
+    checked.write("conf.d/zz-interval.toml", &options, 0o644);
+    checked.write("nrpe.cfg", &format!("command[disk]={}\n", path("disk")), 0o644);
+    checked.write("disk", "#!/bin/sh\necho full; exit 2\n", 0o755);
+    let _checked_node = checked.clone().start();
+    fleet.await_present(&["db1.acme.net", "dir1.acme.net", "web1.acme.net"]).await;
+    let (db1, web1) = (&["db1.acme.net"][..], &["web1.acme.net"][..]);
 
     home.write("classes.txt", "apache\n", 0o644);
     await_found(&fleet, "directory", "{classes: 'apache'}", db1).await;
@@ -150,7 +150,6 @@ async fn changes_are_known_at_once_with_the_default_intervals() {
     home.write(DISABLED, r#"{"disabled_message": "hand hacking"}"#, 0o644);
     await_found(&fleet, "directory", DISABLED_QUERY, db1).await;
     let schedule = "[[checks]]\nname = \"disk\"\ncommand = \"disk\"\ninterval = \"1h\"\nsplay = false\nmax_attempts = 1\n";
-    home.write("checks.d/disk.toml", schedule, 0o644);
-    await_found(&fleet, "directory", "{'state.checks.critical': 1}", db1).await;
-    drop(node);
+    checked.write("checks.d/disk.toml", schedule, 0o644);
+    await_found(&fleet, "directory", "{'state.checks.critical': 1}", web1).await;
 }

@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal as _};
 
 use muster_base::{error_chain, format_utc, unix_millis_now};
 use muster_organisation::{
-    AccountRealm, AdoptedToken, Organisation, OrganisationLock, restore_backup,
+    AccountRealm, AdoptedToken, BrokerTokens, Organisation, OrganisationLock, restore_backup,
 };
 use muster_secret::{Zeroizing, files};
 
@@ -73,10 +73,20 @@ async fn adopt_from_broker(
     printer: &OutputPrinter,
 ) {
     match organisation.adopt_broker_tokens(lock).await {
-        Ok(adopted) if adopted.is_empty() => {
-            printer.print_message("the broker has no later account token than the backup");
+        Ok(BrokerTokens { adopted, unknown }) => {
+            for token in &adopted {
+                print_adopted(token, printer);
+            }
+            for realm in &unknown {
+                let account = account_name(*realm);
+                printer.print_message(format_args!(
+                    "{WARNING}the broker has no account token of the {account}{WARNING:#}, so later revocations are unknown; take a newer account.jwt from any node: `--token FILE`"
+                ));
+            }
+            if adopted.is_empty() && unknown.is_empty() {
+                printer.print_message("the broker has no later account token than the backup");
+            }
         }
-        Ok(adopted) => adopted.iter().for_each(|token| print_adopted(token, printer)),
         Err(error) => printer.print_message(format_args!(
             "{WARNING}the broker was not asked for later account tokens{WARNING:#}: {}; revocations after the backup are unknown until `rpc org push` reaches it, or a newer account.jwt is taken from any node: `--token FILE`",
             error_chain(&error)
@@ -84,12 +94,17 @@ async fn adopt_from_broker(
     }
 }
 
-fn print_adopted(token: &AdoptedToken, printer: &OutputPrinter) {
-    let account = match token.realm {
+/// Who belongs to the account.
+fn account_name(realm: AccountRealm) -> &'static str {
+    match realm {
         AccountRealm::Fleet => "fleet",
         AccountRealm::Storage => "stores",
         AccountRealm::Newcomers => "machines that are not enrolled yet",
-    };
+    }
+}
+
+fn print_adopted(token: &AdoptedToken, printer: &OutputPrinter) {
+    let account = account_name(token.realm);
     printer.print_message(format_args!(
         "{GOOD}took over{GOOD:#} the account token of the {account}, signed at {}, with {} and {} that the backup lacks",
         format_utc(token.issued_at),
