@@ -11,8 +11,7 @@ use crate::await_state;
 
 /// Mounts a small file system, creates a marker file, and stays: processes that enter its namespace see the file
 /// system.
-const MOUNT_SCRIPT: &str =
-    r#"mount -t tmpfs -o size="$2"k tmpfs "$1" && : > "$1/there" && exec sleep 1000"#;
+const MOUNT_SCRIPT: &str = r#"mount -t tmpfs -o size="$2"k,nr_inodes="$3" tmpfs "$1" && : > "$1/there" && exec sleep 1000"#;
 
 /// A file system that is visible only in the namespace of its holder.
 #[derive(Debug)]
@@ -24,6 +23,11 @@ pub struct SmallDisk {
 impl SmallDisk {
     /// Mounts a file system of this size on a directory, which is created.
     pub async fn new(path: PathBuf, kib: u32) -> Self {
+        Self::with_inodes(path, kib, 0).await
+    }
+
+    /// The same, for this number of files and directories; 0 is no limit.
+    pub async fn with_inodes(path: PathBuf, kib: u32, inodes: u32) -> Self {
         std::fs::create_dir_all(&path).unwrap();
         let mut unshare = Command::new("unshare");
         unshare.arg("--mount");
@@ -33,7 +37,7 @@ impl SmallDisk {
         let holder = unshare
             .args(["sh", "-c", MOUNT_SCRIPT, "sh"])
             .arg(&path)
-            .arg(kib.to_string())
+            .args([kib.to_string(), inodes.to_string()])
             .stdin(Stdio::null())
             .spawn()
             .unwrap();
@@ -73,6 +77,13 @@ impl SmallDisk {
             .unwrap();
         while filler.write_all(&[0; 4096]).is_ok() {}
         while filler.write_all(&[0]).is_ok() {}
+    }
+
+    /// Creates empty files until there is no inode.
+    pub fn fill_inodes(&self) {
+        let create = |number: u32| File::create(self.path_from_outside(&format!("empty{number}")));
+        let created = (0..u32::MAX).take_while(|number| create(*number).is_ok()).count();
+        assert!(created > 0, "there was no inode before");
     }
 
     /// Remounts the file system read-only, as the kernel does after errors: nothing can be written any more.

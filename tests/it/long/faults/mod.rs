@@ -21,6 +21,7 @@ mod power_failure;
 mod rolling_restart;
 mod slow_callers;
 mod stored_requests;
+mod unplanned;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
