@@ -195,7 +195,7 @@ fn build_plugins(
     builder.add::<ProvisionerPlugin>(handles.provisioner.clone())?;
     builder.add::<PuppetcaPlugin>(())?;
     builder.add::<PuppetralPlugin>(())?;
-    let restarts = restart_manager(daemon, catalog.options())?;
+    let restarts = restart_manager(sections, daemon, catalog.options())?;
     builder.add::<RestartPlugin>(restarts.clone())?;
     builder.add::<RpcutilPlugin>(())?;
     builder.add::<ServicePlugin>(Arc::new(DaemonRestart(restarts)))?;
@@ -401,15 +401,24 @@ pub(crate) fn directory_registry(
 pub(crate) fn open_restarts(config: &Config) -> Result<RestartManager, PluginSetupError> {
     let daemon = daemon_context(config);
     let catalog = configure_plugin::<CatalogPlugin>(&config.plugins, &daemon, ())?;
-    restart_manager(&daemon, catalog.options())
+    restart_manager(&config.plugins, &daemon, catalog.options())
 }
 
 fn restart_manager(
+    sections: &BTreeMap<String, Map<String, Value>>,
     daemon: &DaemonContext,
     catalog: &muster_catalog::Options,
 ) -> Result<RestartManager, PluginSetupError> {
-    let (engine, puppet) = (catalog.state_dir.clone(), catalog.puppet_state.clone());
-    build_restart_manager(daemon.root.clone(), &daemon.state, engine, puppet)
+    let puppet = parse_options::<PuppetPlugin>(sections)?;
+    let puppet_state = catalog.puppet_state.clone().or_else(|| {
+        // Runs of the agent use this directory; a run that somebody starts may use one of the others.
+        let configured = RealSystem::new(daemon.root.clone()).host_path(&puppet.vardir?);
+        let mut directories = puppet_state_dirs(&daemon.root);
+        directories.push(configured.join("state"));
+        Some(directories)
+    });
+    let engine = catalog.state_dir.clone();
+    build_restart_manager(daemon.root.clone(), &daemon.state, engine, puppet_state)
 }
 
 /// A restart manager for the machine with this root. `puppet` are Puppet's state directories; absent: those of its packages.

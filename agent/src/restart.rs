@@ -25,7 +25,9 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// What `rpcd restart-when-idle` takes.
 #[derive(Debug, Args)]
-#[command(after_help = "\
+#[command(
+    override_usage = "rpcd restart-when-idle [OPTIONS] UNIT\n       rpcd restart-when-idle [OPTIONS] -- COMMAND [ARGUMENT]...",
+    after_help = "\
 Examples:
   rpcd restart-when-idle puppet
                    in an exec resource of the run that changed puppet.conf
@@ -35,7 +37,8 @@ Examples:
 
 The command returns as soon as the request is on disk. For the outcome, run
 `rpc restart status unit=puppet`.
-Exit codes: 0 requested, 1 the request failed, 2 wrong arguments.")]
+Exit codes: 0 requested, 1 the request failed, 2 wrong arguments."
+)]
 pub struct RestartWhenIdleArgs {
     /// The name of the service
     #[arg(required_unless_present = "command", conflicts_with = "command")]

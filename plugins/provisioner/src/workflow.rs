@@ -173,7 +173,11 @@ impl NodeWorkflow {
     /// Revokes its certificates on all masters, and sends the notifications.
     async fn retire_node(&self, record: NodeRecord) -> Result<NodeRecord, NodeRecordError> {
         let retired = async {
-            let revoked = self.worker.clean_certificates(&self.node).await?;
+            let revoked = if self.may_have_certificate(&record) {
+                self.worker.clean_certificates(&self.node).await?
+            } else {
+                Value::Array(Vec::new())
+            };
             // Keep the serial numbers that were revoked in earlier tries.
             let mut serials =
                 record.values.get("retired").and_then(Value::as_array).cloned().unwrap_or_default();
@@ -192,6 +196,11 @@ impl NodeWorkflow {
                 self.record_failure(&StepName::builtin("retire"), &error, UNLIMITED_TRIES).await
             }
         }
+    }
+
+    /// Without Puppet there is no master that could be asked, unless the node was enrolled with one earlier.
+    fn may_have_certificate(&self, record: &NodeRecord) -> bool {
+        self.worker.options.puppet || record.values.contains_key("serial")
     }
 
     /// Sends to every target that was not notified yet. Tries all of them, then returns the first error.

@@ -100,6 +100,17 @@ impl ProvisioningFixture {
         entry.node = Some(node);
     }
 
+    /// Asks for the retirement of a node in its record.
+    pub(super) async fn request_retirement(&self, node: &str) {
+        let store = self.open_record_store().await;
+        let (node, anna) = (Identity::parse(node).unwrap(), Identity::parse("anna").unwrap());
+        let retiring = store.edit_record(&node, |record| {
+            record.request_retirement(&anna, muster_tests::now());
+            Ok(true)
+        });
+        retiring.await.unwrap();
+    }
+
     pub(super) fn options(&self) -> Options {
         serde_json::from_value(json!({
             "enabled": true,

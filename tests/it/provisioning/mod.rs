@@ -82,6 +82,13 @@ async fn machines_are_provisioned_without_puppet() {
     assert!(disk.released && !disk.locked);
     assert_eq!(disk.finished_runs, Vec::<String>::new());
     assert_eq!(fixture.hook.nodes("done"), ["web1.example.net"]);
+
+    // It has no certificate, so no master is needed to retire it either.
+    fixture.request_retirement("web1.example.net").await;
+    fixture
+        .await_records("the node is retired", |record| record.state == ProvisioningState::Retired)
+        .await;
+    assert_eq!(fixture.hook.nodes("retired"), ["web1.example.net"]);
     service.stop_and_wait().await;
 }
 
@@ -253,14 +260,7 @@ async fn a9_9_a9_11_reprovisions_a_node_and_retires_it() {
     assert_eq!(fixture.hook.nodes("done").len(), 2);
 
     let serial = authority.certificates().signed["web1.example.net"].0;
-    let store = fixture.open_record_store().await;
-    let node = Identity::parse("web1.example.net").unwrap();
-    let anna = Identity::parse("anna").unwrap();
-    let retiring = store.edit_record(&node, |record| {
-        record.request_retirement(&anna, muster_tests::now());
-        Ok(true)
-    });
-    retiring.await.unwrap();
+    fixture.request_retirement("web1.example.net").await;
     fixture
         .await_records("the node is retired", |record| record.state == ProvisioningState::Retired)
         .await;

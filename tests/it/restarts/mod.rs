@@ -123,7 +123,12 @@ impl RestartFixture {
 
     /// Starts a process with Puppet's name, which holds its lock.
     pub(crate) fn start_puppet_run(&self) -> FakePuppetRun {
-        FakePuppetRun::start(&self.path("puppet-agent"), self.lock_path())
+        self.start_puppet_run_in(&self.path("puppet"))
+    }
+
+    /// The same, with this state directory of Puppet.
+    pub(crate) fn start_puppet_run_in(&self, state: &Path) -> FakePuppetRun {
+        FakePuppetRun::start(&self.path("puppet-agent"), state.join("agent_catalog_run.lock"))
     }
 
     /// The process ids of this machine's workers. A child that a worker has just forked has the same command line until it executes its program.

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use muster_tests::await_state;
 use muster_tests::command::{describe_output, find_program};
+use muster_tests::organisation::Organisation;
 use serde_json::{Value, json};
 
 use super::{RestartFixture, reached_at};
@@ -41,6 +42,34 @@ async fn a11_1_returns_at_once_and_restarts_within_a_second_after_the_run() {
     let (response_times, lag) = (response_times.iter().min().unwrap(), lags.iter().min().unwrap());
     assert!(*response_times < Duration::from_millis(500), "{response_times:?}");
     assert!(*lag <= 1000, "{lags:?}");
+}
+
+/// The runs of the agent `puppet` use the directory of `[plugins.puppet] vardir`.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a11_1_run_below_a_configured_vardir_delays_the_restart() {
+    let fixture = RestartFixture::new();
+    fixture.await_cycle(&["ok"]).await;
+    let vardir = fixture.path("root/srv/puppet");
+    fs::create_dir_all(vardir.join("state")).unwrap();
+    let config = fixture.path("rpcd.toml");
+    let operator = Organisation::new(&["muster"]).trust().operator_key();
+    let text = format!(
+        "identity = \"web1.acme.net\"\n[broker]\nurls = [\"nats://127.0.0.1\"]\n[trust]\noperator = \"{operator}\"\n[paths]\nroot = \"{}\"\nstate = \"{}\"\n[plugins.puppet]\nvardir = \"/srv/puppet\"\n",
+        fixture.path("root").display(),
+        fixture.path("state").display()
+    );
+    fs::write(&config, text).unwrap();
+    let run = fixture.start_puppet_run_in(&vardir.join("state"));
+    let mut command = std::process::Command::new(find_program("rpcd"));
+    command.arg("--config").arg(&config).args(["restart-when-idle", "stub"]);
+    let output = command.output().unwrap();
+    let text = describe_output(&output);
+    assert!(output.status.success() && !text.contains("ignored"), "{text}");
+    fixture.await_cycle(&["waiting"]).await;
+    assert_eq!(fixture.start_count(), 1);
+    run.end();
+    fixture.await_cycle(&["ok"]).await;
+    assert_eq!(fixture.start_count(), 2);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,4 +1,4 @@
-//! Reads `last_run_summary.yaml`, in the forms of Puppet 3 to 8.
+//! Reads `last_run_summary.yaml`, in the forms of Puppet 3 to 8, and of the engine.
 
 use serde_json::{Map, Value};
 
@@ -6,6 +6,9 @@ use super::yaml;
 
 /// Largest summary, in bytes.
 pub(crate) const MAX_SUMMARY_BYTES: u64 = 256 * 1024;
+
+/// In the version of Puppet that a summary of the engine names.
+const ENGINE_MARK: &str = "+muster.";
 
 /// A parsed summary. Sections that a failed run does not write are missing.
 #[derive(Debug, Clone, PartialEq)]
@@ -59,11 +62,14 @@ impl PuppetRunSummary {
         &self.0
     }
 
-    /// Whether the run failed as a whole. A run without a catalog counts no failures; it is recognised by missing values.
+    /// Whether the run failed as a whole. Puppet's run without a catalog counts no failures; it is recognised by missing values. The engine writes a summary
+    /// only if it had a catalog, which need not have a version.
     pub(crate) fn is_failed_run(&self) -> bool {
-        self.config_version().is_none()
-            || self.time_value("config_retrieval").is_none()
-            || self.resource_count("total").unwrap_or_default() == 0
+        let version = self.section_value("version", "puppet").and_then(Value::as_str);
+        !version.is_some_and(|version| version.contains(ENGINE_MARK))
+            && (self.config_version().is_none()
+                || self.time_value("config_retrieval").is_none()
+                || self.resource_count("total").unwrap_or_default() == 0)
     }
 
     /// Number of resources that failed, or whose refresh failed.

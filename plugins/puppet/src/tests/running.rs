@@ -366,7 +366,22 @@ async fn native_engine_can_replace_puppet() {
         "{outcome}"
     );
     assert_eq!(std::fs::read_to_string(&motd).unwrap(), "hello\n");
+    // Status, summary and report are those of the engine's run, as they would be of Puppet's.
+    let status = ask(&puppet, "status", json!({})).await.unwrap();
+    assert_eq!(status["last_class"], "changed", "{status:?}");
+    assert!(status["lastrun"].as_u64().unwrap() > 1_700_000_000, "{status:?}");
+    let summary = ask(&puppet, "last_run_summary", json!({"logs": true})).await.unwrap();
+    let counts = (&summary["total_resources"], &summary["changed_resources"], &summary["class"]);
+    assert_eq!(counts, (&json!(1), &json!(1), &json!("changed")), "{summary:?}");
+    assert_eq!(summary["type_distribution"], json!({"File": 1}));
+    assert_ne!(summary["logs"], json!([]));
+    let report = ask(&puppet, "last_run_report", json!({"logs": false})).await.unwrap();
+    assert_eq!((&report["status"], &report["class"]), (&json!("changed"), &json!("changed")));
+    assert_eq!(report["transaction_uuid"], outcome["transaction_uuid"]);
+    assert_eq!(report["events"][0]["resource"], format!("File[{}]", motd.display()));
     assert_eq!(run(&puppet, json!({})).await["class"], "clean");
+    let status = ask(&puppet, "status", json!({})).await.unwrap();
+    assert_eq!(status["last_class"], "clean");
     std::fs::write(&catalog, "{").unwrap();
     assert_eq!(run(&puppet, json!({})).await["class"], "compile_failed");
     let refused = ask(&puppet, "runonce", json!({"environment": "dev"})).await.unwrap_err();

@@ -53,7 +53,11 @@ async fn machine_that_stood_still_executes_no_request_that_expired_meanwhile() {
     poll_until_ok("the request is refused", REPLY_TIMEOUT, async || {
         let answer = fixture.other.call_action(NODE, "rpcutil", "daemon_stats", json!({})).await;
         let data = answer.reply.data;
-        if data["ttlexpired"] == 1 { Ok(()) } else { Err(format!("{data:?} {stats:?} {:?}", fixture.effects())) }
+        if data["ttlexpired"] == 1 {
+            Ok(())
+        } else {
+            Err(format!("{data:?} {stats:?} {:?}", fixture.effects()))
+        }
     })
     .await;
     assert_eq!(fixture.effects(), before);
