@@ -6,8 +6,10 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use muster_agent::clock::WallClock;
 use muster_client::{CallTarget, Client, DiscoveryWindow};
 use muster_filter::NodeFilter;
+use muster_tests::command::RpcCommand;
 use muster_tests::organisation::Organisation;
 use muster_tests::simulate_delay;
 use muster_wire::identity::Identity;
@@ -330,6 +332,32 @@ async fn each_reply_has_its_own_arrival_time() {
     let times: Vec<Duration> = answers.values().map(|answer| answer.after).collect();
     // The receiver may read the first one late.
     assert!(times[1] >= times[0] + DELAY / 2, "{times:?}");
+}
+
+/// The clock of the caller differs from those of all nodes. They reply, and refuse.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nodes_that_refuse_because_of_a_clock_are_named() {
+    const DIFFERENCE: Duration = Duration::from_mins(11);
+    let fixture = NodeFixture::new(|setup| {
+        let ahead = || muster_tests::now() + u64::try_from(DIFFERENCE.as_millis()).unwrap();
+        setup.clock = WallClock::new(ahead);
+    })
+    .await;
+    let rpc = RpcCommand::new(&fixture.server, &fixture.organisation, &fixture.caller.signer, "");
+    let commands = [
+        &["ping"][..],
+        &["find"],
+        &["do", "rpcutil", "get_fact", "fact=identity"],
+        &["facts", "x"],
+    ];
+    for command in commands {
+        let output = rpc.run(command).await;
+        let text = describe_output(&output);
+        assert_ne!(output.status.code(), Some(0), "{command:?}: {text}");
+        for part in ["node1.example.net replied and refuses: the request is 11 m", "clocks"] {
+            assert!(text.contains(part), "{command:?}: {part}: {text}");
+        }
+    }
 }
 
 #[tokio::test]

@@ -239,7 +239,7 @@ async fn each_failure_of_a_copy_has_its_own_result() {
     let absent = fleet.copy(&[file, "n9:/tmp/motd"], 3).await;
     assert_eq!(results(&absent), pairs([("n9", "no_replynot connected at the start")]));
     let none = fleet.run(&["cp", file, ":/tmp/motd", "-F", "number=9"], 1).await;
-    assert!(describe_output(&none).contains("we did not discover any nodes"));
+    assert!(describe_output(&none).contains("no request sent: no nodes found"));
     for wrong in [
         vec!["cp", file, "copy"],
         vec!["cp", ":/a", ":/b"],

@@ -9,6 +9,7 @@ use muster_wire::identity::Identity;
 use crate::directory::NodeListOptions;
 use crate::error::FleetRequestError;
 use crate::fleet::{FleetConnection, PingRequest};
+use crate::observer::RequestObserver;
 use crate::target::TargetSelection;
 
 /// The state of nodes that have sent no heartbeat for two intervals.
@@ -81,6 +82,7 @@ impl FleetConnection {
     pub async fn ask_both(
         &self,
         target: &TargetSelection,
+        observer: &dyn RequestObserver,
     ) -> Result<DiscoveryAnswers, FleetRequestError> {
         let options = NodeListOptions { fields: &[], with_stale: true, with_documents: false };
         let mut all = target.clone();
@@ -94,13 +96,13 @@ impl FleetConnection {
             .into_iter()
             .filter_map(|row| Some((Identity::parse(&row.node).ok()?, row.state == MISSING_STATE)));
         let registered: BTreeMap<Identity, bool> = registered.collect();
-        let matching = self.ping_names(target).await?;
+        let matching = self.ping_names(target, observer).await?;
         let (known, answering) = if target.filter.is_empty() {
             (registered.keys().cloned().collect(), matching.clone())
         } else {
             let list = self.list_registered(&all, options).await?;
             let known = list.nodes.into_iter().filter_map(|row| Identity::parse(&row.node).ok());
-            (known.collect(), self.ping_names(&all).await?)
+            (known.collect(), self.ping_names(&all, observer).await?)
         };
         Ok(DiscoveryAnswers { registered, known, matching, answering })
     }
@@ -108,10 +110,11 @@ impl FleetConnection {
     async fn ping_names(
         &self,
         target: &TargetSelection,
+        observer: &dyn RequestObserver,
     ) -> Result<BTreeSet<Identity>, FleetRequestError> {
         let mut nodes = BTreeSet::new();
         let ping = PingRequest { target, expect: None, traceparent: None };
-        self.ping_by_broadcast(ping, |received| {
+        self.ping_by_broadcast(ping, observer, |received| {
             nodes.insert(received.reply.sender.clone());
         })
         .await?;

@@ -1,6 +1,6 @@
 //! The connection to the fleet for commands: connects and discovers nodes. Shows nothing.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use muster_base::unix_millis_now;
@@ -133,8 +133,11 @@ impl FleetConnection {
     ) -> Result<Option<CallStats>, FleetRequestError> {
         match self.locate_nodes(ping.target, observer).await? {
             Some(nodes) if nodes.is_empty() => Ok(None),
-            Some(nodes) => self.send_ping(CallTarget::Nodes(nodes), ping, show).await.map(Some),
-            None => self.ping_by_broadcast(ping, show).await.map(Some),
+            Some(nodes) => {
+                let target = CallTarget::Nodes(nodes);
+                self.send_ping(target, ping, observer, show).await.map(Some)
+            }
+            None => self.ping_by_broadcast(ping, observer, show).await.map(Some),
         }
     }
 
@@ -142,17 +145,21 @@ impl FleetConnection {
     pub async fn ping_by_broadcast(
         &self,
         ping: PingRequest<'_>,
+        observer: &dyn RequestObserver,
         show: impl FnMut(&ReceivedReply),
     ) -> Result<CallStats, FleetRequestError> {
-        self.send_ping(CallTarget::Filter(ping.target.filter.clone()), ping, show).await
+        let target = CallTarget::Filter(ping.target.filter.clone());
+        self.send_ping(target, ping, observer, show).await
     }
 
     async fn send_ping(
         &self,
         call_target: CallTarget,
         ping: PingRequest<'_>,
+        observer: &dyn RequestObserver,
         mut show: impl FnMut(&ReceivedReply),
     ) -> Result<CallStats, FleetRequestError> {
+        let mut refusals = BTreeMap::new();
         let mut call = RpcCall::new("rpcutil", "ping", call_target).map_err(ClientError::from)?;
         call.wait = self.listen;
         call.expect = ping.expect;
@@ -162,9 +169,13 @@ impl FleetConnection {
         let show_present = |answer: &ReceivedReply| {
             if answer.is_ok() || answer.denial().is_some() {
                 show(answer);
+            } else {
+                refusals.insert(answer.reply.sender.clone(), answer.reply.statusmsg.clone());
             }
         };
-        Ok(run_until_interrupt(self.client.run_call(call, show_present)).await??)
+        let stats = run_until_interrupt(self.client.run_call(call, show_present)).await??;
+        observer.observe(RequestEvent::NodesRefused(&refusals));
+        Ok(stats)
     }
 
     /// Discovers the target nodes. Named nodes are used without discovery.
@@ -196,6 +207,7 @@ impl FleetConnection {
         });
         let discovered = run_until_interrupt(discovery).await??;
         observer.observe(RequestEvent::DiscoveryEnded(method, discovered.nodes.len()));
+        observer.observe(RequestEvent::NodesRefused(&discovered.refusals));
         let gaps = discovered.incomplete.then_some(ResultGap::Discovery).into_iter().collect();
         let stats =
             RequestStats { started, gaps, discovering: discovered.took, ..RequestStats::default() };

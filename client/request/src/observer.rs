@@ -1,10 +1,12 @@
 //! What happens during a request, for programs that show it. Results are not events: they are passed to the caller's own functions.
 
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::path::Path;
 
 use muster_client::{ClientError, DirectoryError, DiscoveryMethod, RolloutStopReason};
 use muster_jobs::SavedJobError;
+use muster_wire::identity::Identity;
 
 /// An event of a request.
 #[derive(Debug)]
@@ -17,6 +19,8 @@ pub enum RequestEvent<'a> {
     NodesCounted(usize),
     /// Discovery has ended with this number of nodes.
     DiscoveryEnded(DiscoveryMethod, usize),
+    /// These nodes replied to a broadcast and refused it, with these messages. Not trusted.
+    NodesRefused(&'a BTreeMap<Identity, String>),
     /// The discovery program wrote a line to its standard output. Not trusted.
     ProgramOutput(&'a Path, &'a str),
     /// The discovery program wrote a line to its standard error. Not trusted.
@@ -54,4 +58,9 @@ pub enum RequestEvent<'a> {
 pub trait RequestObserver: Debug {
     /// Handles an event.
     fn observe(&self, event: RequestEvent<'_>);
+}
+
+/// Shows nothing.
+impl RequestObserver for () {
+    fn observe(&self, _: RequestEvent<'_>) {}
 }

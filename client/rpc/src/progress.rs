@@ -12,6 +12,9 @@ use crate::printer::{OutputPrinter, VerbosityLevel};
 use crate::render::plan::node_count_text;
 use crate::render::printable::escape_to_line;
 
+/// Most nodes that refused a request whose messages are printed.
+const MAX_NAMED_REFUSALS: usize = 3;
+
 /// Draws the progress bar of a request, and prints its messages.
 #[derive(Debug)]
 pub struct ProgressReporter<'a> {
@@ -113,6 +116,17 @@ impl RequestObserver for OutputPrinter {
         match event {
             RequestEvent::DirectoryUnavailable(error) => {
                 self.print_warning(format_args!("{}; asking all nodes", error_chain(error)));
+            }
+            RequestEvent::NodesRefused(refusals) => {
+                for (node, message) in refusals.iter().take(MAX_NAMED_REFUSALS) {
+                    let message = escape_to_line(message);
+                    self.print_warning(format_args!("{node} replied and refuses: {message}"));
+                }
+                let others = refusals.len().saturating_sub(MAX_NAMED_REFUSALS);
+                if others > 0 {
+                    let count = node_count_text(others);
+                    self.print_warning(format_args!("{count} more replied and refuse"));
+                }
             }
             RequestEvent::ProgramOutput(program, line) => {
                 self.print_detail(program_line(program, line));

@@ -24,6 +24,13 @@ pub(super) fn exact_nodes(filter: &NodeFilter) -> Option<BTreeSet<Identity>> {
     filter.identities_exact()?.into_iter().map(|name| Identity::parse(name).ok()).collect()
 }
 
+fn ping_call(target: CallTarget, wait: Duration) -> Result<RpcCall> {
+    let mut call = RpcCall::new("rpcutil", "ping", target)?;
+    call.wait = wait;
+    call.expected_reply_bytes = Some(PING_REPLY_BYTES);
+    Ok(call)
+}
+
 impl Client {
     /// Returns the nodes that match.
     pub async fn discover_nodes(&self, filter: &NodeFilter) -> Result<DiscoveryResult> {
@@ -41,12 +48,17 @@ impl Client {
         }
         let started_at = Instant::now();
         let mut found = DiscoveryResult { broadcast: true, ..DiscoveryResult::default() };
-        let target = CallTarget::Filter(filter.clone());
-        let note_node = |received: &ReceivedReply| {
-            found.nodes.insert(received.reply.sender.clone());
-            on_reply(received);
+        let call = ping_call(CallTarget::Filter(filter.clone()), self.inner.window.initial_wait)?;
+        let note_reply = |received: &ReceivedReply| {
+            let reply = &received.reply;
+            if received.is_ok() {
+                found.nodes.insert(reply.sender.clone());
+                on_reply(received);
+            } else {
+                found.refusals.insert(reply.sender.clone(), reply.statusmsg.clone());
+            }
         };
-        found.incomplete = !self.ping(target, self.inner.window.initial_wait, note_node).await?;
+        found.incomplete = self.run_call(call, note_reply).await?.incomplete.is_some();
         found.took = started_at.elapsed();
         Ok(found)
     }
@@ -59,9 +71,7 @@ impl Client {
         wait: Duration,
         mut on_reply: impl FnMut(&ReceivedReply),
     ) -> Result<bool> {
-        let mut call = RpcCall::new("rpcutil", "ping", target)?;
-        call.wait = wait;
-        call.expected_reply_bytes = Some(PING_REPLY_BYTES);
+        let call = ping_call(target, wait)?;
         let on_ok_reply = |received: &ReceivedReply| {
             if received.is_ok() {
                 on_reply(received);

@@ -23,7 +23,7 @@ mod method;
 mod options;
 pub mod puppetdb;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use muster_filter::NodeFilter;
@@ -59,6 +59,8 @@ impl Default for DiscoveryWindow {
 pub struct DiscoveryResult {
     /// The nodes.
     pub nodes: BTreeSet<Identity>,
+    /// Nodes that replied and refused the request, with their messages: because of a clock, for example. They are not among the nodes.
+    pub refusals: BTreeMap<Identity, String>,
     /// How long it took.
     pub took: Duration,
     /// Replies may have been lost: there may be more nodes.

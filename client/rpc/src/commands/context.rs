@@ -294,7 +294,7 @@ impl CommandContext<'_> {
 
     /// Prints that no request was sent because no nodes matched.
     pub fn report_no_nodes(&self, target: &TargetSelection) {
-        self.printer.print_error("no request sent, we did not discover any nodes");
+        self.printer.print_error("no request sent: no nodes found");
         self.printer.print_hint(format_args!(
             "looked for {}; use `rpc find` to test filters",
             target.filter.explain()

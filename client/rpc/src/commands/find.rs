@@ -9,7 +9,8 @@ use std::time::Instant;
 
 use muster_client::{DiscoveryMethod, RegisteredNodes};
 use muster_request::{
-    AgentSchemas, FleetConnection, PingRequest, ResultGap, TargetSelection, locate_nodes,
+    AgentSchemas, FleetConnection, PingRequest, RequestObserver, ResultGap, TargetSelection,
+    locate_nodes,
 };
 use muster_wire::identity::Identity;
 use unanswered::{UnansweredNodes, find_unanswered, warn_of_unanswered};
@@ -55,7 +56,7 @@ pub async fn run(args: FindArgs, cx: CommandContext<'_>) -> CommandResult {
             (found.nodes, true)
         } else {
             method = DiscoveryMethod::Broadcast;
-            let (nodes, complete) = ping_nodes(&fleet, &target).await?;
+            let (nodes, complete) = ping_nodes(&fleet, &target, cx.printer).await?;
             let schemas = AgentSchemas::load(Some(&settings))?;
             let (flags, connection) = (&args.query.filters, (&fleet, &schemas));
             unanswered = find_unanswered(flags, &target, &nodes, connection, cx).await?;
@@ -118,10 +119,11 @@ fn warn_of_missing(found: &RegisteredNodes, cx: CommandContext<'_>) {
 async fn ping_nodes(
     fleet: &FleetConnection,
     target: &TargetSelection,
+    observer: &dyn RequestObserver,
 ) -> Result<(BTreeSet<Identity>, bool)> {
     let mut nodes = BTreeSet::new();
     let ping = PingRequest { target, expect: None, traceparent: None };
-    let stats = fleet.ping_by_broadcast(ping, |received| {
+    let stats = fleet.ping_by_broadcast(ping, observer, |received| {
         nodes.insert(received.reply.sender.clone());
     });
     let complete = stats.await?.incomplete.is_none();

@@ -7,8 +7,7 @@ use std::time::Duration;
 use muster_organisation::bundle::name::USER_CONFIG;
 use muster_request::{
     AgentSchemas, DiscoveredNodes, FleetConnection, FleetRequest, FleetRequestError, JobRecorder,
-    NodeListOptions, RequestEvent, RequestObserver, RequestPlan, RequestWords, RpcSettings,
-    TargetSelection,
+    NodeListOptions, RequestPlan, RequestWords, RpcSettings, TargetSelection,
 };
 use muster_wire::identity::Identity;
 use tokio::time::{Instant, sleep};
@@ -32,14 +31,6 @@ pub struct FailedServices {
     pub reason: String,
 }
 
-/// Shows nothing of a request.
-#[derive(Debug)]
-struct SilentObserver;
-
-impl RequestObserver for SilentObserver {
-    fn observe(&self, _: RequestEvent<'_>) {}
-}
-
 /// Starts each service on its nodes, and calls `report_progress` with the number of nodes after each request.
 pub async fn start_services(
     directory: &Path,
@@ -59,13 +50,13 @@ pub async fn start_services(
         for nodes in nodes.chunks(NODES_PER_REQUEST) {
             let named: BTreeSet<Identity> = nodes.iter().cloned().collect();
             let target = DiscoveredNodes::from_names(named.clone());
-            let mut recorder = JobRecorder::new(None, &SilentObserver);
+            let mut recorder = JobRecorder::new(None, &());
             let report = fleet
                 .run_request::<FleetRequestError>(
                     FleetRequest::new(&plan),
                     target,
                     &mut recorder,
-                    &SilentObserver,
+                    &(),
                     |_| Ok(()),
                 )
                 .await?;

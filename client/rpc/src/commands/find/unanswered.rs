@@ -43,7 +43,8 @@ pub async fn find_unanswered(
     let (Ok(all), Ok(negated)) = (cx.read_target(&all), cx.read_target(&negated)) else {
         return Ok(UnansweredNodes::new());
     };
-    let (all, negated) = tokio::join!(ping_nodes(fleet, &all), ping_nodes(fleet, &negated));
+    let (all, negated) =
+        tokio::join!(ping_nodes(fleet, &all, &()), ping_nodes(fleet, &negated, &()));
     let (mut silent, (others, _)) = (all?.0, negated?);
     silent.retain(|node| !found.contains(node) && !others.contains(node));
     let mut unanswered: UnansweredNodes =

@@ -38,7 +38,7 @@ pub async fn run(
     cx: CommandContext<'_>,
 ) -> CommandResult {
     let fleet = FleetConnection::connect(&cx.load_settings()?, target).await?;
-    let answers = fleet.ask_both(target).await?;
+    let answers = fleet.ask_both(target, cx.printer).await?;
     let differences = answers.differences();
     let is_equal = differences.is_empty();
     let nodes = answers.matching.len();
