@@ -107,7 +107,7 @@ impl ActiveSchedule {
         let was_paused = self.is_paused;
         self.is_paused = own.paused.is_some() || all.paused.is_some();
         let resumed = own.resumed.max(all.resumed);
-        let turn = resumed.map(|resumed| self.schedule.last_slot_at(resumed).unwrap_or(resumed));
+        let turn = resumed.map(|resumed| self.schedule.current_slot(resumed).unwrap_or(resumed));
         self.active_since = self.opened.grant.issued_at.max(turn.unwrap_or(0));
         self.is_paused && !was_paused
     }

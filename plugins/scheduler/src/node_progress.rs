@@ -164,8 +164,9 @@ pub(crate) struct UpcomingTurns {
 
 impl UpcomingTurns {
     pub(crate) fn new(schedule: &CompiledSchedule, now: Millis) -> Self {
-        let current = schedule.turns_until(now, 1).pop();
-        Self { current, next: schedule.next_turn_after(now), now }
+        let current = schedule.current_turn(now);
+        let next = schedule.next_turn_after(current.as_ref().map_or(now, |turn| turn.slot));
+        Self { current, next, now }
     }
 
     /// The next start on a seat, if the turn of `handled` was the last one.
@@ -212,6 +213,24 @@ mod tests {
         let puppet = schedule("puppet", "runonce");
         assert_eq!(last_run(&puppet, Some(&node), Some(&NodeProgress::default())), Some(7000));
         assert_eq!(last_run(&puppet, None, None), None);
+    }
+
+    /// The window of Monday is open until Tuesday at 04:00, when the turn of Tuesday has begun.
+    #[test]
+    fn next_start_is_in_the_window_that_is_still_open() {
+        let spec = json!({"agent": "filemgr", "action": "touch", "every": 86_400, "windows": ["22:00-04:00"]});
+        let spec: ScheduleSpec = serde_json::from_value(spec).unwrap();
+        let schedule = spec.compile().unwrap();
+        let (monday, hour) = (1_772_409_600_000, 3_600_000);
+        let tuesday = monday + 24 * hour;
+        let now = tuesday + hour;
+        let turns = UpcomingTurns::new(&schedule, now);
+        // Seat 3 has three quarters of the six hours.
+        let (due, next) = (tuesday + 2 * hour + hour / 2, tuesday + 26 * hour + hour / 2);
+        assert_eq!(turns.next_start(3, Some(monday - 24 * hour)), Some(due));
+        assert_eq!(turns.next_start(3, Some(monday)), Some(next));
+        assert_eq!(schedule.current_slot(now), Some(monday), "a resumed schedule begins with it");
+        assert_eq!(schedule.current_slot(tuesday + 4 * hour), Some(tuesday));
     }
 
     #[test]

@@ -98,8 +98,11 @@ impl CompiledSchedule {
 
     /// The last instant at which a node accepts a request of this slot.
     pub fn last_admission(&self, slot: Millis) -> Millis {
-        match self.timing {
-            ScheduleTiming::Every(interval) => slot.saturating_add(interval.saturating_mul(2)),
+        match &self.timing {
+            ScheduleTiming::Every(interval) => {
+                let next = interval.next_after(slot);
+                next.and_then(|next| interval.next_after(next)).unwrap_or(Millis::MAX)
+            }
             ScheduleTiming::Cron(_) => slot
                 .saturating_add(self.spread())
                 .saturating_add(self.catch_up())

@@ -6,6 +6,7 @@ use muster_wire::Millis;
 
 use crate::cron::CronTimes;
 use crate::error::ScheduleError;
+use crate::interval::IntervalTimes;
 use crate::open_times::{OpenTimes, check_count};
 use crate::spec::{
     DEFAULT_CATCH_UP_SECONDS, MAX_CATCH_UP_SECONDS, MAX_INTERVAL_SECONDS, MAX_SCHEDULE_BYTES,
@@ -24,8 +25,8 @@ pub struct CompiledSchedule {
 /// When turns begin.
 #[derive(Debug, Clone)]
 pub(crate) enum ScheduleTiming {
-    /// At each multiple of the interval since the Unix epoch.
-    Every(Millis),
+    /// At the begin of each period of an interval.
+    Every(IntervalTimes),
     /// At each occurrence of a cron expression.
     Cron(CronTimes),
 }
@@ -45,7 +46,7 @@ impl ScheduleSpec {
         let timing = match (self.every, &self.cron) {
             (Some(every), None) => {
                 self.check_interval(every)?;
-                ScheduleTiming::Every(millis(every))
+                ScheduleTiming::Every(IntervalTimes::new(millis(every), zone.clone()))
             }
             (None, Some(expression)) => {
                 self.check_cron_seconds()?;
@@ -102,15 +103,15 @@ impl CompiledSchedule {
         &self.spec
     }
 
-    /// The time zone of windows and of the cron expression.
+    /// The time zone of windows, of the cron expression, and of intervals of a day or more.
     pub fn time_zone(&self) -> &TimeZone {
         self.open_times.zone()
     }
 
     /// The interval; `None` for a cron expression.
     pub fn interval(&self) -> Option<Millis> {
-        match self.timing {
-            ScheduleTiming::Every(interval) => Some(interval),
+        match &self.timing {
+            ScheduleTiming::Every(interval) => Some(interval.length()),
             ScheduleTiming::Cron(_) => None,
         }
     }
@@ -119,7 +120,7 @@ impl CompiledSchedule {
     pub fn catch_up(&self) -> Millis {
         match (self.spec.catch_up, &self.timing) {
             (Some(seconds), _) => millis(seconds),
-            (None, ScheduleTiming::Every(interval)) => *interval,
+            (None, ScheduleTiming::Every(interval)) => interval.length(),
             (None, ScheduleTiming::Cron(_)) => millis(DEFAULT_CATCH_UP_SECONDS),
         }
     }
@@ -127,7 +128,7 @@ impl CompiledSchedule {
     /// The time over which the starts of one turn are spread.
     pub fn spread(&self) -> Millis {
         match &self.timing {
-            ScheduleTiming::Every(interval) => *interval,
+            ScheduleTiming::Every(interval) => interval.length(),
             ScheduleTiming::Cron(_) => millis(self.spec.spread.unwrap_or(0)),
         }
     }

@@ -11,6 +11,7 @@ mod admission;
 mod compile;
 mod cron;
 mod error;
+mod interval;
 mod load;
 mod local_time;
 mod open_times;

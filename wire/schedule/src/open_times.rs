@@ -10,7 +10,7 @@ use crate::local_time::timestamp_millis;
 use crate::spec::{MAX_BLACKOUTS, MAX_REASON_BYTES, MAX_WINDOWS, ScheduleBlackout};
 use crate::windows::WeeklyWindow;
 
-const DAY_MILLIS: Millis = 24 * 60 * 60 * 1000;
+pub(crate) const DAY_MILLIS: Millis = 24 * 60 * 60 * 1000;
 /// How far ahead the next open time is searched, in steps of eight days: about a year.
 const MAX_SEARCH_STEPS: u64 = 46;
 const SEARCH_STEP_MILLIS: Millis = 8 * DAY_MILLIS;
@@ -65,19 +65,45 @@ impl OpenTimes {
         if from >= until {
             return Vec::new();
         }
-        let mut open = if self.windows.is_empty() {
-            vec![(from, until)]
-        } else {
-            let mut found = Vec::new();
-            for window in &self.windows {
-                window.collect(&self.zone, (from, until), &mut found);
-            }
-            clip_and_merge(found, from, until)
-        };
+        let mut open = self.window_times(from, until);
+        clip(&mut open, from, until);
         for (begin, end, _) in &self.blackouts {
             open = subtract(open, *begin, *end);
         }
         open
+    }
+
+    /// The windows that may touch a range, whole and in order. Those that touch or overlap are joined: they are one window. The range itself without any window.
+    fn window_times(&self, from: Millis, until: Millis) -> Vec<(Millis, Millis)> {
+        if self.windows.is_empty() {
+            return vec![(from, until)];
+        }
+        let mut found = Vec::new();
+        for window in &self.windows {
+            window.collect(&self.zone, (from, until), &mut found);
+        }
+        merge(found)
+    }
+
+    /// The window over the border between two periods that belongs to the first one: it begins in that and ends in the second one. One that contains a whole period is
+    /// not such a window, because it is open in each period for itself.
+    pub(crate) fn window_over(
+        &self,
+        border: Millis,
+        (first_begin, second_end): (Millis, Millis),
+    ) -> Option<(Millis, Millis)> {
+        let windows = self.window_times(first_begin, second_end);
+        windows.into_iter().find(|(from, until)| {
+            first_begin < *from && *from < border && border < *until && *until < second_end
+        })
+    }
+
+    /// The end of the last window in a range, if no window is open at the end of the range.
+    pub(crate) fn last_window_end(&self, from: Millis, until: Millis) -> Option<Millis> {
+        let windows = self.window_times(from, until);
+        let last = windows.into_iter().rfind(|(begin, end)| *begin < until && from < *end);
+        let (_, end) = last.filter(|_| !self.windows.is_empty())?;
+        (end <= until).then_some(end)
     }
 
     /// The first open instant at or after this one; `None` if there is none within a year.
@@ -119,19 +145,19 @@ fn parse_blackout(blackout: &ScheduleBlackout) -> Result<(Millis, Millis, String
     Ok((begin, end, reason.clone()))
 }
 
-/// Sorts, cuts to the range, and joins ranges that touch.
-fn clip_and_merge(
-    mut ranges: Vec<(Millis, Millis)>,
-    from: Millis,
-    until: Millis,
-) -> Vec<(Millis, Millis)> {
+/// Cuts ranges to a range.
+fn clip(ranges: &mut Vec<(Millis, Millis)>, from: Millis, until: Millis) {
+    for (begin, end) in ranges.iter_mut() {
+        (*begin, *end) = ((*begin).max(from), (*end).min(until));
+    }
+    ranges.retain(|(begin, end)| begin < end);
+}
+
+/// Sorts, and joins ranges that touch.
+fn merge(mut ranges: Vec<(Millis, Millis)>) -> Vec<(Millis, Millis)> {
     ranges.sort_unstable();
     let mut merged: Vec<(Millis, Millis)> = Vec::new();
     for (begin, end) in ranges {
-        let (begin, end) = (begin.max(from), end.min(until));
-        if begin >= end {
-            continue;
-        }
         match merged.last_mut() {
             Some((_, last)) if begin <= *last => *last = end.max(*last),
             _ => merged.push((begin, end)),

@@ -106,6 +106,8 @@ struct DueNode<'a> {
     seat: u32,
     node: &'a Identity,
     slot: Millis,
+    /// The last instant at which it may start.
+    last_start: Millis,
 }
 
 /// Plans. Costs one look-up per seat, and nothing that grows with time since the last call.
@@ -164,15 +166,22 @@ impl<'a, 'i> Planner<'a, 'i> {
             if due > now {
                 self.next_wake = self.next_wake.min(due);
             } else if due >= begin {
-                current = Some((due, turn.slot));
+                let last_start = self.input.schedule.last_start(turn, due);
+                current = Some(DueNode {
+                    due,
+                    seat: number,
+                    node: &seat.node,
+                    slot: turn.slot,
+                    last_start,
+                });
                 break;
             }
         }
-        let Some((due, slot)) = current else { return };
-        self.report_missed_before(seat, handled, slot);
-        match self.can_wait(due, slot) {
-            Ok(()) => self.due.push(DueNode { due, seat: number, node: &seat.node, slot }),
-            Err(reason) => self.skip(&seat.node, slot, reason),
+        let Some(due) = current else { return };
+        self.report_missed_before(seat, handled, due.slot);
+        match self.can_wait(&due) {
+            Ok(()) => self.due.push(due),
+            Err(reason) => self.skip(&seat.node, due.slot, reason),
         }
     }
 
@@ -193,11 +202,10 @@ impl<'a, 'i> Planner<'a, 'i> {
     }
 
     /// Whether a node that is due can still start, now or later.
-    fn can_wait(&self, due: Millis, slot: Millis) -> Result<(), SkipReason> {
+    fn can_wait(&self, due: &DueNode<'_>) -> Result<(), SkipReason> {
         let PlanInput { schedule, now, .. } = *self.input;
-        let last = schedule.last_start(due, slot);
-        if now > last {
-            return Err(if schedule.is_open(due) {
+        if now > due.last_start {
+            return Err(if schedule.is_open(due.due) {
                 SkipReason::Missed { turns: 1 }
             } else {
                 SkipReason::Closed
@@ -227,12 +235,7 @@ impl<'a, 'i> Planner<'a, 'i> {
                     self.decisions.push(PlanDecision::Start { node: node.clone(), slot });
                 } else {
                     waiting += 1;
-                    self.wake_at(
-                        self.input
-                            .schedule
-                            .last_start(candidate.due, candidate.slot)
-                            .saturating_add(1),
-                    );
+                    self.wake_at(candidate.last_start.saturating_add(1));
                 }
             }
             self.wake_for_waiting(waiting, started);
@@ -296,8 +299,9 @@ impl<'a, 'i> Planner<'a, 'i> {
 
 impl CompiledSchedule {
     /// The last instant at which a node that is due at `due` may start.
-    pub(crate) fn last_start(&self, due: Millis, slot: Millis) -> Millis {
-        due.saturating_add(self.catch_up()).min(self.last_admission(slot))
+    pub(crate) fn last_start(&self, turn: &ScheduleTurn, due: Millis) -> Millis {
+        let last = due.saturating_add(self.catch_up()).min(self.last_admission(turn.slot));
+        turn.last_start().map_or(last, |turn_last| turn_last.min(last))
     }
 
     /// How many nodes may run at once.

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use crate::admission::{slot_request_id, withdrawal_id};
-use crate::compile::{CompiledSchedule, millis};
+use crate::compile::{CompiledSchedule, ScheduleTiming, millis};
 
 /// The agent and action of Puppet runs, which know permits.
 const PUPPET_RUN: (&str, &str) = ("puppet", "runonce");
@@ -91,13 +91,16 @@ impl CompiledSchedule {
         self.spec.timeout.map(millis)
     }
 
-    /// When turns begin, in words: `every 30 m`, `at 0 3 * * * (Europe/Berlin)`.
+    /// When turns begin, in words: `every 30 m 00 s`, `every 1 d 0 h (Europe/Berlin)`, `at 0 3 * * * (Europe/Berlin)`.
     pub fn describe_timing(&self) -> String {
         let zone = self.spec.time_zone.as_deref().unwrap_or("UTC");
-        match (&self.spec.cron, self.interval()) {
-            (Some(cron), _) => format!("at {cron} ({zone})"),
-            (None, interval) => {
-                format!("every {}", muster_base::format_millis(interval.unwrap_or(0)))
+        match (&self.timing, &self.spec.cron) {
+            (ScheduleTiming::Every(interval), _) => {
+                let every = format!("every {}", muster_base::format_millis(interval.length()));
+                if interval.is_local() { format!("{every} ({zone})") } else { every }
+            }
+            (ScheduleTiming::Cron(_), cron) => {
+                format!("at {} ({zone})", cron.as_deref().unwrap_or_default())
             }
         }
     }

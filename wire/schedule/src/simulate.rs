@@ -73,7 +73,7 @@ pub fn simulate_schedule(input: &SimulationInput<'_>) -> ScheduleSimulation {
         busy_until: vec![0; input.seats.len()],
         last_start: None,
     };
-    let mut turn = input.schedule.turns_until(input.from, 1).pop();
+    let mut turn = input.schedule.current_turn(input.from);
     if turn.is_none() {
         turn = input.schedule.next_turn_after(input.from);
     }
@@ -112,14 +112,14 @@ impl Simulator<'_, '_> {
         let pace = turn.pace(seats.len());
         for (due, seat) in due {
             let superseded = next.map_or(Millis::MAX, |next| next.due(seat));
-            self.run_node(turn.slot, (due, seat), pace, superseded);
+            self.run_node(turn, (due, seat), pace, superseded);
         }
         Some(())
     }
 
     fn run_node(
         &mut self,
-        slot: Millis,
+        turn: &ScheduleTurn,
         (due, seat): (Millis, u32),
         pace: Millis,
         superseded: Millis,
@@ -133,7 +133,7 @@ impl Simulator<'_, '_> {
             at = at.max(*end);
         }
         at = schedule.next_open(at).unwrap_or(Millis::MAX);
-        if at > schedule.last_start(due, slot) || at >= superseded {
+        if at > schedule.last_start(turn, due) || at >= superseded {
             self.result.missed += 1;
             return;
         }
@@ -153,7 +153,7 @@ impl Simulator<'_, '_> {
         self.last_start = Some(at);
         self.running.push(Reverse(ends));
         self.result.peak = self.result.peak.max(self.running.len());
-        self.result.runs.push(SimulatedRun { at, ends, seat, slot });
+        self.result.runs.push(SimulatedRun { at, ends, seat, slot: turn.slot });
     }
 
     fn end_runs(&mut self, at: Millis) {

@@ -61,7 +61,7 @@ pub struct ScheduleSpec {
     /// A cron expression of five fields, in the schedule's time zone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cron: Option<String>,
-    /// The time zone of `cron` and `windows`, as in the IANA database: `Europe/Berlin`. UTC by default.
+    /// The time zone of `cron`, `windows` and intervals of a day or more, as in the IANA database: `Europe/Berlin`. UTC by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_zone: Option<String>,
     /// With `cron`: the time in seconds over which the starts are spread.

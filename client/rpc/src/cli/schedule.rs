@@ -144,7 +144,7 @@ pub struct ScheduleSpecArgs {
     /// Cron expression: minute, hour, day of month, month, day of week
     #[arg(long, value_name = "EXPR", help_heading = TIMING_HEADING)]
     pub cron: Option<String>,
-    /// Time zone of --cron and --window, such as Europe/Berlin [default: UTC]
+    /// Time zone of --cron, --window, and --every from 1d on [default: UTC]
     #[arg(long = "tz", value_name = "ZONE", help_heading = TIMING_HEADING)]
     pub time_zone: Option<String>,
     /// Spread the starts of --cron over this time

@@ -32,6 +32,8 @@ fn simulation_agrees_with_the_planner() {
         json!({"every": 1800}),
         json!({"every": 1800, "limit": 3}),
         json!({"every": 7200, "windows": ["01:00-02:30"]}),
+        json!({"every": 86_400, "windows": ["00:30-02:30"], "time_zone": "Asia/Kolkata"}),
+        json!({"every": 86_400, "windows": ["22:00-04:00"], "time_zone": "Europe/Berlin"}),
         json!({"cron": "0 */2 * * *", "spread": 600, "limit": 4}),
         json!({"cron": "30 1 * * *", "limit": 2}),
     ] {

@@ -7,6 +7,7 @@ mod admission;
 mod cron;
 mod fleet;
 mod load;
+mod periods;
 mod planner;
 mod seats;
 mod spec;
