@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use muster_api::base::{error_chain, unix_millis_now};
 use muster_api::system::command::CancelFlag;
-use muster_api::system::passwd::find_user;
+use muster_api::system::passwd::{find_group, find_user};
 use muster_api::system::{Command, CommandOutput, System, SystemError};
 use muster_api::wire::Millis;
 use muster_api::{ActionError, CallContext};
@@ -19,6 +19,9 @@ use crate::schedule::orphans::OWNER_VARIABLE;
 
 /// Most bytes of a plugin's output that are read.
 const MAX_OUTPUT_BYTES: usize = 64 * 1024;
+/// What NRPE sets in the environment of checks. Plugins print several lines only if the first one is set.
+const NRPE_ENVIRONMENT: [(&str, &str); 2] =
+    [("NRPE_MULTILINESUPPORT", "1"), ("NRPE_PROGRAMVERSION", "4.1.0")];
 
 /// Runs checks. Clones share the limits.
 #[derive(Debug, Clone)]
@@ -44,9 +47,16 @@ pub(crate) struct ScheduledRun {
     pub(crate) cancel: CancelFlag,
 }
 
+/// The user and the group of a check, by name or number.
+#[derive(Debug)]
+struct CheckAccount {
+    user: Option<String>,
+    group: Option<String>,
+}
+
 /// What a program needs besides its arguments.
 struct ProgramLimits {
-    user: Option<String>,
+    account: CheckAccount,
     timeout: Duration,
     cancel: CancelFlag,
     owner: Option<String>,
@@ -119,16 +129,23 @@ impl CheckRunner {
             ));
         };
         let _slot = slot.map_err(|error| ActionError::internal_error(error.to_string()))?;
-        let options = self.0.options.clone();
-        let user = options.user.clone().or_else(|| table.user.clone());
-        let timeout = Duration::from_secs(options.timeout).min(cx.time_left());
+        let account = self.account(table);
+        let timeout = self.timeout().min(cx.time_left());
         let name = name.to_owned();
         cx.run_blocking_in_context(move |cx| {
             let cancel = cx.cancel_flag.clone();
-            let limits = ProgramLimits { user, timeout, cancel, owner: None };
+            let limits = ProgramLimits { account, timeout, cancel, owner: None };
             run_program(&*cx.system, name, argv, limits).ok_or_else(ActionError::cancelled)
         })
         .await
+    }
+
+    /// Who runs the checks: the user of the options with its group, or user and group of the configuration of NRPE.
+    fn account(&self, table: &CommandTable) -> CheckAccount {
+        match &self.0.options.user {
+            Some(user) => CheckAccount { user: Some(user.clone()), group: None },
+            None => CheckAccount { user: table.user.clone(), group: table.group.clone() },
+        }
     }
 
     /// The time limit of a check.
@@ -166,8 +183,8 @@ impl CheckRunner {
         };
         match self.build_argv(&table, &command, &[]) {
             Ok(argv) => {
-                let user = self.0.options.user.clone().or_else(|| table.user.clone());
-                let limits = ProgramLimits { user, timeout, cancel, owner: Some(owner) };
+                let account = self.account(&table);
+                let limits = ProgramLimits { account, timeout, cancel, owner: Some(owner) };
                 run_program(system, command, argv, limits)
             }
             Err(refusal) => Some(unknown_result(&command, refusal.into_message())),
@@ -195,13 +212,15 @@ fn run_program(
     argv: Vec<String>,
     limits: ProgramLimits,
 ) -> Option<RunCommandOutput> {
-    let ProgramLimits { user, timeout, cancel, owner } = limits;
+    let ProgramLimits { account, timeout, cancel, owner } = limits;
     let mut command = Command::configured(argv);
     command.timeout = Some(timeout);
     command.output_limit = MAX_OUTPUT_BYTES;
     command.cancel = cancel;
+    let environment = NRPE_ENVIRONMENT.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    command.env.extend(environment);
     command.env.extend(owner.map(|owner| (OWNER_VARIABLE.to_owned(), owner)));
-    if let Err(problem) = set_user(&mut command, user.as_deref(), system) {
+    if let Err(problem) = set_account(&mut command, &account, system) {
         return Some(unknown_result(&name, problem));
     }
     match system.run_command(&command) {
@@ -216,21 +235,45 @@ fn run_program(
     }
 }
 
-/// Sets the user of a check, if this process can change it.
-fn set_user(command: &mut Command, user: Option<&str>, system: &dyn System) -> Result<(), String> {
-    let Some(user) = user.filter(|_| nix::unistd::geteuid().is_root()) else { return Ok(()) };
-    if let Ok(uid) = user.parse() {
-        command.uid = Some(uid);
+/// Sets user and group of a check, if this process can change them.
+fn set_account(
+    command: &mut Command,
+    account: &CheckAccount,
+    system: &dyn System,
+) -> Result<(), String> {
+    if !nix::unistd::geteuid().is_root() {
         return Ok(());
     }
-    let found = find_user(system, user)
-        .map_err(|error| format!("cannot look up the user {user}: {}", error_chain(&error)))?
-        .ok_or_else(|| format!("not run: this node has no user {user} in /etc/passwd"))?;
-    (command.uid, command.gid) = (Some(found.uid), Some(found.gid));
+    if let Some(user) = &account.user {
+        if let Ok(uid) = user.parse() {
+            command.uid = Some(uid);
+        } else {
+            let found = find_user(system, user).map_err(|error| {
+                format!("cannot look up the user {user}: {}", error_chain(&error))
+            })?;
+            let found = found
+                .ok_or_else(|| format!("not run: this node has no user {user} in /etc/passwd"))?;
+            (command.uid, command.gid) = (Some(found.uid), Some(found.gid));
+            let names = ["USER", "LOGNAME"].map(|name| (name.to_owned(), user.clone()));
+            command.env.extend(names);
+        }
+    }
+    if let Some(group) = &account.group {
+        command.gid = Some(find_gid(group, system)?);
+    }
     Ok(())
 }
 
-/// The result of a program that has ended.
+fn find_gid(group: &str, system: &dyn System) -> Result<u32, String> {
+    if let Ok(gid) = group.parse() {
+        return Ok(gid);
+    }
+    find_group(system, group)
+        .map_err(|error| format!("cannot look up the group {group}: {}", error_chain(&error)))?
+        .ok_or_else(|| format!("not run: this node has no group {group} in /etc/group"))
+}
+
+/// The result of a program that has ended. As for NRPE, one that writes nothing to standard output says nothing of its state, whatever its exit code.
 fn read_result(command: String, output: &CommandOutput) -> RunCommandOutput {
     // A program that cannot run often writes the reason to standard error only.
     let text = if output.stdout.is_empty() { output.combined_text() } else { output.stdout_text() };

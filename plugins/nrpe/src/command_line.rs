@@ -1,10 +1,12 @@
 //! Splits a command line of `nrpe.cfg` into program and arguments, with the quotes of a shell but without a shell.
 //!
-//! `$ARG1$` to `$ARG16$` are replaced in words that are already split, and the result is not parsed again: an argument never becomes two words, a
-//! quote, or an operator. Wildcards and `~` are not expanded. A line that needs a shell is refused.
+//! Macros are those of NRPE 4.1: `$ARG1$` to `$ARG16$`, and `$$` for a dollar sign. Arguments are replaced in words that are already split, and the result is not
+//! parsed again: an argument never becomes two words, a quote, or an operator. Wildcards and `~` are not expanded. A line that needs a shell is refused.
 
 use std::iter::Peekable;
-use std::str::Chars;
+use std::vec::IntoIter;
+
+use crate::nrpe_file::leading_number;
 
 /// Highest number of an argument.
 const MAX_ARGUMENT_NUMBER: usize = 16;
@@ -52,13 +54,28 @@ enum WordPart {
     Argument(usize),
 }
 
+/// A part of a line whose macros were read: a character that a shell would read, or an argument.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum LineToken {
+    Char(char),
+    /// The number of an argument, from 1.
+    Argument(usize),
+}
+
 impl CommandTemplate {
     /// Splits a command line.
     pub fn parse(line: &str) -> Result<Self, CommandLineError> {
         let mut words = Vec::new();
         let mut word = None;
-        let mut rest = line.chars().peekable();
-        while let Some(c) = rest.next() {
+        let mut rest = read_macros(line).into_iter().peekable();
+        while let Some(token) = rest.next() {
+            let c = match token {
+                LineToken::Char(c) => c,
+                LineToken::Argument(number) => {
+                    word.get_or_insert_with(TemplateWord::default).push_argument(number);
+                    continue;
+                }
+            };
             if c.is_whitespace() {
                 words.extend(word.take());
                 continue;
@@ -70,7 +87,7 @@ impl CommandTemplate {
             match c {
                 '\'' => current.read_single_quoted(&mut rest)?,
                 '"' => current.read_double_quoted(&mut rest)?,
-                '\\' => current.push(rest.next().ok_or(CommandLineError::Backslash)?),
+                '\\' => current.push_token(rest.next().ok_or(CommandLineError::Backslash)?),
                 '$' => current.read_dollar(&mut rest)?,
                 c => current.push(c),
             }
@@ -115,7 +132,41 @@ impl CommandTemplate {
     }
 }
 
+/// Reads the macros of a line as NRPE does, before quotes are read: every second part between dollar signs is a macro. An empty one is a dollar sign. One that begins with
+/// `ARG` is the argument of that number, or nothing. Any other part keeps its dollar signs; NRPE adds the last one if the line has an odd number of them.
+fn read_macros(line: &str) -> Vec<LineToken> {
+    let mut tokens = Vec::new();
+    for (index, part) in line.split('$').enumerate() {
+        let chars = |text: &str| text.chars().map(LineToken::Char).collect::<Vec<_>>();
+        if index % 2 == 0 {
+            tokens.extend(chars(part));
+        } else if part.is_empty() {
+            tokens.push(LineToken::Char('$'));
+        } else if let Some(number) = part.strip_prefix("ARG") {
+            let number = usize::try_from(leading_number(number)).unwrap_or(0);
+            let is_argument = (1..=MAX_ARGUMENT_NUMBER).contains(&number);
+            tokens.extend(is_argument.then_some(LineToken::Argument(number)));
+        } else {
+            tokens.extend(chars(&format!("${part}$")));
+        }
+    }
+    tokens
+}
+
+type LineTokens = Peekable<IntoIter<LineToken>>;
+
 impl TemplateWord {
+    fn push_token(&mut self, token: LineToken) {
+        match token {
+            LineToken::Char(c) => self.push(c),
+            LineToken::Argument(number) => self.push_argument(number),
+        }
+    }
+
+    fn push_argument(&mut self, number: usize) {
+        self.parts.push(WordPart::Argument(number));
+    }
+
     fn push(&mut self, c: char) {
         if let Some(WordPart::Text(text)) = self.parts.last_mut() {
             text.push(c);
@@ -124,50 +175,39 @@ impl TemplateWord {
         }
     }
 
-    fn read_single_quoted(
-        &mut self,
-        rest: &mut Peekable<Chars<'_>>,
-    ) -> Result<(), CommandLineError> {
+    fn read_single_quoted(&mut self, rest: &mut LineTokens) -> Result<(), CommandLineError> {
         self.is_quoted = true;
         loop {
             match rest.next().ok_or(CommandLineError::OpenQuote('\''))? {
-                '\'' => return Ok(()),
-                '$' => match read_argument(rest) {
-                    Some(number) => self.parts.push(WordPart::Argument(number)),
-                    None => self.push('$'),
-                },
-                c => self.push(c),
+                LineToken::Char('\'') => return Ok(()),
+                token => self.push_token(token),
             }
         }
     }
 
-    fn read_double_quoted(
-        &mut self,
-        rest: &mut Peekable<Chars<'_>>,
-    ) -> Result<(), CommandLineError> {
+    fn read_double_quoted(&mut self, rest: &mut LineTokens) -> Result<(), CommandLineError> {
         self.is_quoted = true;
         loop {
             match rest.next().ok_or(CommandLineError::OpenQuote('"'))? {
-                '"' => return Ok(()),
-                '`' => return Err(CommandLineError::NeedsShell("`".to_owned())),
-                '$' => self.read_dollar(rest)?,
-                '\\' => match rest.next_if(|c| "\"\\$`".contains(*c)) {
-                    Some(escaped) => self.push(escaped),
-                    None => self.push('\\'),
-                },
-                c => self.push(c),
+                LineToken::Char('"') => return Ok(()),
+                LineToken::Char('`') => return Err(CommandLineError::NeedsShell("`".to_owned())),
+                LineToken::Char('$') => self.read_dollar(rest)?,
+                LineToken::Char('\\') => {
+                    let is_escape = |token: &LineToken| {
+                        matches!(token, LineToken::Char('"' | '\\' | '$' | '`'))
+                    };
+                    self.push_token(rest.next_if(is_escape).unwrap_or(LineToken::Char('\\')));
+                }
+                token => self.push_token(token),
             }
         }
     }
 
-    /// What follows a dollar sign that a shell would interpret.
-    fn read_dollar(&mut self, rest: &mut Peekable<Chars<'_>>) -> Result<(), CommandLineError> {
-        if let Some(number) = read_argument(rest) {
-            self.parts.push(WordPart::Argument(number));
-            return Ok(());
-        }
-        let is_expansion = |c: &&char| c.is_ascii_alphanumeric() || "_{(?$!@*#-'".contains(**c);
-        if let Some(c) = rest.peek().filter(is_expansion) {
+    /// A dollar sign that a shell would interpret.
+    fn read_dollar(&mut self, rest: &mut LineTokens) -> Result<(), CommandLineError> {
+        if let Some(LineToken::Char(c)) = rest.peek()
+            && (c.is_ascii_alphanumeric() || "_{(?$!@*#-'".contains(*c))
+        {
             return Err(CommandLineError::NeedsShell(format!("${c}")));
         }
         self.push('$');
@@ -184,22 +224,6 @@ impl TemplateWord {
         });
         parts.collect()
     }
-}
-
-/// The number in `ARG1$` at the beginning, after the first dollar sign. Nothing is consumed unless there is one.
-fn read_argument(rest: &mut Peekable<Chars<'_>>) -> Option<usize> {
-    let mut ahead = rest.clone();
-    if !"ARG".chars().all(|c| ahead.next_if_eq(&c).is_some()) {
-        return None;
-    }
-    let mut digits = String::new();
-    while let Some(digit) = ahead.next_if(char::is_ascii_digit) {
-        digits.push(digit);
-    }
-    let number = digits.parse().ok().filter(|number| (1..=MAX_ARGUMENT_NUMBER).contains(number))?;
-    ahead.next_if_eq(&'$')?;
-    *rest = ahead;
-    Some(number)
 }
 
 #[cfg(test)]
@@ -222,10 +246,10 @@ mod tests {
             ("a b'c'\"d\"e", vec!["a", "bcde"]),
             ("a '' \"\"", vec!["a", "", ""]),
             ("a \\;\\  'x;|&`$(y)$HOME' \";|&<>()\"", vec!["a", "; ", "x;|&`$(y)$HOME", ";|&<>()"]),
-            ("a \"\\\"\\\\\\$HOME\\`\\n\"", vec!["a", "\"\\$HOME`\\n"]),
+            ("a \"\\\"\\\\\\$$HOME\\`\\n\"", vec!["a", "\"\\$HOME`\\n"]),
             ("a *.log ~/x [0-9]? {a,b}", vec!["a", "*.log", "~/x", "[0-9]?", "{a,b}"]),
-            ("a x#y $ 5$ \"$\"", vec!["a", "x#y", "$", "5$", "$"]),
-            ("a --regex='^(x|y)$'", vec!["a", "--regex=^(x|y)$"]),
+            ("a x#y $ 5$ \"$$\"", vec!["a", "x#y", "$", "5$", "$"]),
+            ("a --regex='^(x|y)$$'", vec!["a", "--regex=^(x|y)$"]),
         ] {
             assert_eq!(argv(line, &[]), expected, "{line}");
         }
@@ -246,8 +270,8 @@ mod tests {
             ("a \"$(b)\"", "$("),
             ("a ${HOME}", "${"),
             ("a $HOME", "$H"),
-            ("a $ARG17$", "$A"),
-            ("a $ARG1", "$A"),
+            ("a $$HOME", "$H"),
+            ("a \"$$(b)\"", "$("),
             ("a $?", "$?"),
             ("(a)", "("),
             ("a # comment", "#"),
@@ -267,6 +291,26 @@ mod tests {
             ("/bin/$ARG2$", CommandLineError::ProgramArgument(2)),
         ] {
             assert_eq!(CommandTemplate::parse(line), Err(error), "{line}");
+        }
+    }
+
+    /// The arguments were recorded from NRPE 4.1.0 of Debian 12, whose commands printed them.
+    #[test]
+    fn macros_are_those_of_nrpe() {
+        for (line, expected) in [
+            ("a '$$1' x", vec!["a", "$1", "x"]),
+            ("a \"p$$\"", vec!["a", "p$"]),
+            ("a x $ 5$", vec!["a", "x", "$", "5$"]),
+            ("a '$foo$' y", vec!["a", "$foo$", "y"]),
+            // An odd dollar sign: NRPE adds another one at the end of the line.
+            ("a 'a$b'", vec!["a", "a$b$"]),
+            ("a --regex='^(x|y)$'", vec!["a", "--regex=^(x|y)$$"]),
+            ("a [$ARG17$] [$ARG0$] [$ARGx$]", vec!["a", "[]", "[]", "[]"]),
+        ] {
+            assert_eq!(argv(line, &[]), expected, "{line}");
+        }
+        for line in ["a $ARG1$", "a $ARG01$", "a $ARG 1$", "a $ARG1x$", "a $ARG1"] {
+            assert_eq!(argv(line, &["one"]), ["a", "one"], "{line}");
         }
     }
 

@@ -29,6 +29,8 @@ pub(crate) struct CommandTable {
     pub(crate) allows_arguments: bool,
     /// `nrpe_user`.
     pub(crate) user: Option<String>,
+    /// `nrpe_group`.
+    pub(crate) group: Option<String>,
 }
 
 /// Keeps the commands until a file changes.
@@ -88,11 +90,11 @@ impl CommandTableCache {
         if let Some(loaded) = loaded.as_ref().filter(|loaded| loaded.is_current(system)) {
             return Ok(Arc::clone(&loaded.table));
         }
-        let mut reader =
-            TableReader { system, sources: Vec::new(), table: CommandTable::default() };
+        let mut reader = TableReader::new(system);
         reader.read_file(&self.file)?;
-        let table = Arc::new(reader.table);
-        *loaded = Some(LoadedTable { sources: reader.sources, table: Arc::clone(&table) });
+        let (table, sources) = reader.finish();
+        let table = Arc::new(table);
+        *loaded = Some(LoadedTable { sources, table: Arc::clone(&table) });
         Ok(table)
     }
 }
@@ -111,9 +113,29 @@ struct TableReader<'a> {
     system: &'a dyn System,
     sources: Vec<(PathBuf, SourceState)>,
     table: CommandTable,
+    /// The command lines by name, without the prefix.
+    lines: BTreeMap<String, String>,
+    /// `command_prefix`. As in NRPE the last one is that of all commands.
+    prefix: Option<String>,
 }
 
-impl TableReader<'_> {
+impl<'a> TableReader<'a> {
+    fn new(system: &'a dyn System) -> Self {
+        let (sources, table) = (Vec::new(), CommandTable::default());
+        Self { system, sources, table, lines: BTreeMap::new(), prefix: None }
+    }
+
+    /// The commands, and what they were read from.
+    fn finish(self) -> (CommandTable, Vec<(PathBuf, SourceState)>) {
+        let Self { sources, mut table, lines, prefix, .. } = self;
+        let template = |line: String| match &prefix {
+            Some(prefix) => CommandTemplate::parse(&format!("{prefix} {line}")),
+            None => CommandTemplate::parse(&line),
+        };
+        table.commands = lines.into_iter().map(|(name, line)| (name, template(line))).collect();
+        (table, sources)
+    }
+
     /// Reads a file and what it includes.
     fn read_file(&mut self, path: &Path) -> SystemResult<()> {
         if !self.add_source(path)? {
@@ -125,13 +147,15 @@ impl TableReader<'_> {
         for directive in parse_nrpe_file(&String::from_utf8_lossy(&bytes)) {
             match directive {
                 NrpeDirective::Command { name, line } => {
-                    let commands = &mut self.table.commands;
-                    if commands.len() < MAX_COMMANDS || commands.contains_key(&name) {
-                        commands.insert(name, CommandTemplate::parse(&line));
+                    let lines = &mut self.lines;
+                    if lines.len() < MAX_COMMANDS || lines.contains_key(&name) {
+                        lines.insert(name, line);
                     }
                 }
                 NrpeDirective::AllowArguments(allowed) => self.table.allows_arguments = allowed,
                 NrpeDirective::User(user) => self.table.user = Some(user),
+                NrpeDirective::Group(group) => self.table.group = Some(group),
+                NrpeDirective::CommandPrefix(prefix) => self.prefix = Some(prefix),
                 NrpeDirective::Include(file) => {
                     tolerate_unreadable(self.read_file(&directory.join(file)))?;
                 }
@@ -143,7 +167,8 @@ impl TableReader<'_> {
         Ok(())
     }
 
-    /// Reads the files `*.cfg` of a directory and of those below it, in order of their names.
+    /// Reads the files `*.cfg` of a directory and of those below it, in order of their names. As in NRPE, a hidden directory and a directory `*.cfg` are left out, and
+    /// links are followed.
     fn read_directory(&mut self, path: &Path) -> SystemResult<()> {
         if !self.add_source(path)? {
             return Ok(());
@@ -151,14 +176,23 @@ impl TableReader<'_> {
         found_or_none(self.system.check_protected(path))?;
         for name in found_or_none(self.system.read_dir(path))?.unwrap_or_default() {
             let entry = path.join(&name);
-            let kind = self.system.metadata(&entry)?.map(|found| found.kind);
-            if kind == Some(FileEntryKind::Directory) {
-                tolerate_unreadable(self.read_directory(&entry))?;
-            } else if entry.extension().is_some_and(|extension| extension == "cfg") {
+            let is_file = entry.extension().is_some_and(|extension| extension == "cfg");
+            if is_file {
                 tolerate_unreadable(self.read_file(&entry))?;
+            } else if !name.starts_with('.') && self.is_directory(&entry)? {
+                tolerate_unreadable(self.read_directory(&entry))?;
             }
         }
         Ok(())
+    }
+
+    /// Whether a path is a directory, or a link to one.
+    fn is_directory(&self, path: &Path) -> SystemResult<bool> {
+        match self.system.metadata(path)?.map(|found| found.kind) {
+            Some(FileEntryKind::Directory) => Ok(true),
+            Some(FileEntryKind::Link) => Ok(self.system.read_dir(path).is_ok()),
+            _ => Ok(false),
+        }
     }
 
     /// Notes the state of a file or directory before it is read. Returns whether to read it: not a second time, and not beyond the limit.
@@ -227,6 +261,39 @@ mod tests {
         assert_eq!(argv(&table, "a"), ["/second"]);
         assert!(table.commands["c"].is_err() && table.allows_arguments);
         assert_eq!(table.user.as_deref(), Some("nagios"));
+    }
+
+    /// As NRPE 4.1.0: hidden directories and directories `*.cfg` are not read, hidden files and links are.
+    #[test]
+    fn hidden_directories_are_not_read() {
+        let scratch = tempfile::tempdir().unwrap();
+        let system = muster_api::system::real::RealSystem::new(scratch.path().to_owned());
+        let etc = scratch.path().join("etc/nagios");
+        for (file, name) in [
+            ("d/.hidden/a.cfg", "hidden"),
+            ("d/.a.cfg", "hiddenfile"),
+            ("d/.cfg", "only_extension"),
+            ("d/sub/a.cfg", "sub"),
+            ("d/dir.cfg/a.cfg", "dircfg"),
+            ("linked/a.cfg", "linked"),
+        ] {
+            std::fs::create_dir_all(etc.join(file).parent().unwrap()).unwrap();
+            std::fs::write(etc.join(file), format!("command[{name}]=/x\n")).unwrap();
+        }
+        std::os::unix::fs::symlink("../linked", etc.join("d/link")).unwrap();
+        std::fs::write(etc.join("nrpe.cfg"), "include_dir=/etc/nagios/d/\n").unwrap();
+        let table = cache().load(&system).unwrap();
+        assert_eq!(names(&table), ["hiddenfile", "linked", "sub"]);
+    }
+
+    #[test]
+    fn prefix_is_the_begin_of_each_command() {
+        let system = FakeSystem::new();
+        let text = "command[a]=/a 'x y'\ncommand_prefix=/first\ncommand_prefix=/usr/bin/sudo -n\nnrpe_group=adm\n";
+        system.add_file(FILE, text);
+        let table = cache().load(&system).unwrap();
+        assert_eq!(argv(&table, "a"), ["/usr/bin/sudo", "-n", "/a", "x y"]);
+        assert_eq!(table.group.as_deref(), Some("adm"));
     }
 
     #[test]

@@ -148,11 +148,22 @@ async fn problems_of_the_configuration_are_unknown() {
     assert_eq!(system.recorded_commands().len(), 0);
 }
 
+#[tokio::test]
+async fn checks_have_the_environment_of_nrpe_and_names_with_dots_and_blanks() {
+    let system = FakeSystem::new();
+    system.add_file(FILE, "command[check load.5]=/check\n");
+    system.script_output(&["/check"], CommandOutput::new(0, "OK\n"));
+    call(&system, "runcommand", json!({"command": "check load.5"})).await.unwrap();
+    let environment = &system.recorded_commands()[0].env;
+    assert_eq!(environment["NRPE_MULTILINESUPPORT"], "1");
+    assert_eq!(environment["NRPE_PROGRAMVERSION"], "4.1.0");
+}
+
 #[test]
-fn names_that_need_quoting_are_refused() {
+fn names_that_nrpe_refuses_are_refused() {
     let agent = agent();
     let action = agent.ddl().find_action("runcommand").unwrap();
-    for name in ["", "a b", "a;b", "../x", "x\n", "\nx", "a.b", &"x".repeat(51)] {
+    for name in ["", "a;b", "a|b", "a'b", "x\n", "\nx", "$(x)`", &"x".repeat(256)] {
         let input = json!({ "command": name });
         assert!(action.validate_input(input.as_object().unwrap()).is_err(), "{name:?}");
     }

@@ -6,7 +6,7 @@ use muster_client::DirectoryError;
 use muster_contract::directory::DirectoryNodeRow;
 use muster_contract::nrpe::{
     CHECKS_STATE_NAME, CheckCounts, CheckState, RecordedCheck, RecordedChecks, ScheduledCheckRow,
-    ScheduledChecksOutput, is_command_name,
+    ScheduledChecksOutput, is_check_name,
 };
 use muster_wire::identity::Identity;
 use serde::Serialize;
@@ -97,7 +97,7 @@ impl FleetCheckList {
             list.omitted += omitted;
             let to_check = |(name, check)| FleetCheck::from_record(&node, name, check, is_missing);
             list.checks
-                .extend(checks.into_iter().filter(|(name, _)| is_command_name(name)).map(to_check));
+                .extend(checks.into_iter().filter(|(name, _)| is_check_name(name)).map(to_check));
         }
         list.sort();
         list
@@ -115,7 +115,7 @@ impl FleetCheckList {
                 continue;
             }
             let output: ScheduledChecksOutput = reply.typed_outputs();
-            let rows = output.checks.into_iter().filter(|row| is_command_name(&row.check));
+            let rows = output.checks.into_iter().filter(|row| is_check_name(&row.check));
             list.checks.extend(rows.map(|row| FleetCheck::from_row(&reply.node, row)));
         }
         list.sort();

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use muster_base::{error_chain, unix_millis_now};
 use muster_contract::nrpe::{
-    CHECK_EVENT_PREFIX, CHECK_REMOVED_EVENT, CheckEventData, CheckState, is_command_name,
+    CHECK_EVENT_PREFIX, CHECK_REMOVED_EVENT, CheckEventData, CheckState, is_check_name,
 };
 use muster_request::{
     DeliveryReport, EventSelection, EventStart, FleetCheckList, FleetConnection, PassiveQueue,
@@ -262,7 +262,7 @@ fn event_result(event: &FleetEvent) -> Option<PassiveResult> {
     let data = Value::Object(event.data.clone());
     let data: CheckEventData = serde_json::from_value(data).unwrap_or_default();
     let (service, state) = (data.check?, data.state?);
-    if !is_command_name(&service) || event.kind.as_str() == CHECK_REMOVED_EVENT {
+    if !is_check_name(&service) || event.kind.as_str() == CHECK_REMOVED_EVENT {
         return None;
     }
     let output =

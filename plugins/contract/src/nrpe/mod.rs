@@ -21,10 +21,21 @@ pub use scheduled::{
 /// The exit code of a state that is not known.
 pub const UNKNOWN_EXIT_CODE: i64 = 3;
 
-/// Whether a text can be the name of a command, or of a scheduled check: letters, digits, `-` and `_`, at most 50.
-pub fn is_command_name(name: &str) -> bool {
+/// Longest name of a command, in bytes.
+const MAX_COMMAND_NAME_BYTES: usize = 255;
+/// Characters of names of commands besides letters and digits. Others are those that NRPE refuses in requests, its separator `!`, and quotes.
+const COMMAND_NAME_PUNCTUATION: &str = " _.:,@%+/#()*?~^$-";
+
+/// Whether a text can be the name of a scheduled check: letters, digits, `-` and `_`, at most 50.
+pub fn is_check_name(name: &str) -> bool {
     let is_allowed = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
     (1..=50).contains(&name.len()) && name.chars().all(is_allowed)
+}
+
+/// Whether a caller can give a text as the name of a command of `nrpe.cfg`.
+pub fn is_command_name(name: &str) -> bool {
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || COMMAND_NAME_PUNCTUATION.contains(c);
+    (1..=MAX_COMMAND_NAME_BYTES).contains(&name.len()) && name.chars().all(is_allowed)
 }
 
 /// The state of a check, ordered by exit code.
@@ -149,7 +160,7 @@ pub struct NrpeDataOutput {
 #[cfg(test)]
 mod tests {
     use super::CheckState;
-    use super::is_command_name;
+    use super::{is_check_name, is_command_name};
 
     #[test]
     fn every_exit_code_has_a_state() {
@@ -162,9 +173,21 @@ mod tests {
     }
 
     #[test]
-    fn names_of_commands_are_words() {
-        assert!(is_command_name("check_load-1"));
-        for name in ["", "a b", "a;b", "x\n", "ä", &"x".repeat(51)] {
+    fn names_of_checks_are_words() {
+        assert!(is_check_name("check_load-1"));
+        for name in ["", "a b", "a.b", "a;b", "x\n", "ä", &"x".repeat(51)] {
+            assert!(!is_check_name(name), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn names_of_commands_are_those_that_nrpe_lets_callers_give() {
+        for name in ["check_load-1", "check.load", "check load", " x ", "disk:/var (50%)"] {
+            assert!(is_command_name(name), "{name:?}");
+        }
+        for name in
+            ["", "a;b", "a|b", "a!b", "a'b", "a\"b", "a\\b", "a[b", "x\n", "ä", &"x".repeat(256)]
+        {
             assert!(!is_command_name(name), "{name:?}");
         }
     }

@@ -9,8 +9,6 @@ use serde::{Deserialize, Serialize};
 const MAX_METRICS: usize = 1000;
 /// Longest unit, in bytes.
 const MAX_UNIT_BYTES: usize = 16;
-/// Characters of a threshold range, as in `@10:~`.
-const RANGE_CHARACTERS: &str = "0123456789.+-eE:@~";
 
 /// One value of performance data.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -21,9 +19,9 @@ pub struct PerfMetric {
     pub value: Option<f64>,
     /// The unit, such as `s`, `%`, `KB` or `c`; empty for a plain number.
     pub unit: String,
-    /// The range beyond which the plugin warns, as the plugin wrote it.
+    /// The range beyond which the plugin warns, as the plugin wrote it; absent if it is no range.
     pub warning: Option<String>,
-    /// The range beyond which the state is critical, as the plugin wrote it.
+    /// The range beyond which the state is critical, as the plugin wrote it; absent if it is no range.
     pub critical: Option<String>,
     /// The lowest possible value.
     pub min: Option<f64>,
@@ -117,8 +115,19 @@ fn parse_number(text: &str) -> Option<f64> {
     text.parse().ok().filter(|number: &f64| is_number && number.is_finite())
 }
 
+/// Whether a text is a range of the plugin guidelines: `10`, `10:`, `~:10`, `10:20`, and `@10:20` for what is inside. The begin is 0 if it is absent, `~` is minus infinity,
+/// and an absent end is infinity. The begin is not above the end.
 fn is_range(text: &str) -> bool {
-    !text.is_empty() && text.chars().all(|c| RANGE_CHARACTERS.contains(c))
+    let text = text.strip_prefix('@').unwrap_or(text);
+    let Some((begin, end)) = text.split_once(':') else { return parse_number(text).is_some() };
+    let begin = match begin {
+        "" if end.is_empty() => return false,
+        "" => Some(0.0),
+        "~" => Some(f64::NEG_INFINITY),
+        begin => parse_number(begin),
+    };
+    let end = if end.is_empty() { Some(f64::INFINITY) } else { parse_number(end) };
+    begin.zip(end).is_some_and(|(begin, end)| begin <= end)
 }
 
 impl fmt::Display for PerfMetric {
@@ -167,7 +176,7 @@ mod tests {
     fn parses_values_units_and_limits() {
         let full = PerfMetric {
             warning: Some("5948".to_owned()),
-            critical: Some("@10:~".to_owned()),
+            critical: Some("@10:20".to_owned()),
             min: Some(0.0),
             max: Some(5968.0),
             ..metric("/", 2643.0, "MB")
@@ -175,7 +184,7 @@ mod tests {
         for (text, expected) in [
             ("", vec![]),
             ("load1=0.5", vec![metric("load1", 0.5, "")]),
-            ("/=2643MB;5948;@10:~;0;5968", vec![full]),
+            ("/=2643MB;5948;@10:20;0;5968", vec![full]),
             (
                 "a=1s b=-2.5%  c=3c",
                 vec![metric("a", 1.0, "s"), metric("b", -2.5, "%"), metric("c", 3.0, "c")],
@@ -199,13 +208,37 @@ mod tests {
         }
     }
 
+    /// The plugin guidelines, and `parse_range_string` of the monitoring plugins. That also reads the begin of `2..3` and ignores the rest.
+    #[test]
+    fn ranges_are_those_of_the_plugin_guidelines() {
+        for range in
+            ["10", "-1.5", "1e3", "10:", ":10", "~:", "~:-5", "10:20", "5:5", "@10:20", "@~:3"]
+        {
+            let metric = parse_perfdata(&format!("a=1;{range};{range}")).remove(0);
+            assert_eq!(metric.warning.as_deref(), Some(range));
+            assert_eq!(metric.critical.as_deref(), Some(range));
+        }
+        for text in
+            ["2..3", "10:5", "~", "10:~", "@", ":", "@:", "1:2:3", "1-2", "e", "--1", "@@1", "."]
+        {
+            let metric = parse_perfdata(&format!("a=1;{text};7;0;9")).remove(0);
+            assert_eq!(metric.warning, None, "{text}");
+            assert_eq!((metric.critical.as_deref(), metric.max), (Some("7"), Some(9.0)), "{text}");
+        }
+    }
+
     #[test]
     fn number_of_values_is_limited() {
         assert_eq!(parse_perfdata(&"a=1 ".repeat(5000)).len(), 1000);
     }
 
     fn metrics() -> impl Strategy<Value = PerfMetric> {
-        let range = || prop::option::of("@?[0-9]{1,3}(:[0-9]{0,3})?");
+        let range = || {
+            prop::option::of(
+                "@?([0-9]{1,3}:?|~?:[0-9]{1,3}|[0-9]:[0-9]{2,3})"
+                    .prop_filter("a range", |range| super::is_range(range)),
+            )
+        };
         let number = || prop::option::of(-1.0e6..1.0e6);
         (
             "[a-z '=/é]{1,8}",

@@ -1,10 +1,10 @@
-//! Finds a user in `/etc/passwd` of a machine. Users of other databases, such as LDAP, are not found.
+//! Finds a user in `/etc/passwd` and a group in `/etc/group` of a machine. Those of other databases, such as LDAP, are not found.
 
 use std::path::Path;
 
 use crate::{System, SystemResult};
 
-/// Largest passwd file that is searched, in bytes.
+/// Largest file that is searched, in bytes.
 const MAX_PASSWD_BYTES: u64 = 16 * 1024 * 1024;
 
 /// User ID and group ID of a user.
@@ -14,6 +14,17 @@ pub struct PasswdUser {
     pub uid: u32,
     /// ID of the primary group.
     pub gid: u32,
+}
+
+/// Finds the ID of the group with this name; `None` if there is no such group.
+pub fn find_group(system: &dyn System, name: &str) -> SystemResult<Option<u32>> {
+    let group = system.read_file(Path::new("/etc/group"), MAX_PASSWD_BYTES)?;
+    let group = String::from_utf8_lossy(&group);
+    Ok(group.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        (fields.next()? == name).then_some(())?;
+        fields.nth(1)?.parse().ok()
+    }))
 }
 
 /// Finds the user with this name; `None` if there is no such user.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use muster_api::filter::NodeFilter;
-use muster_contract::nrpe::is_command_name;
+use muster_contract::nrpe::{is_check_name, is_command_name};
 use serde::Deserialize;
 use toml::{Table, Value};
 
@@ -137,11 +137,13 @@ pub fn parse_schedule_file(text: &str) -> Result<Vec<ScheduledCheck>, ScheduleEr
 fn parse_entry(entry: Value) -> Result<ScheduledCheck, String> {
     let raw: RawCheck =
         entry.try_into().map_err(|error: toml::de::Error| one_line(error.message()))?;
-    for (key, name) in [("name", &raw.name), ("command", &raw.command)] {
-        if !is_command_name(name) {
-            let problem = "use 1 to 50 letters, digits, - and _";
-            return Err(format!("{key} = \"{}\": {problem}", shorten(name)));
-        }
+    if !is_check_name(&raw.name) {
+        let problem = "use 1 to 50 letters, digits, - and _";
+        return Err(format!("name = \"{}\": {problem}", shorten(&raw.name)));
+    }
+    if !is_command_name(&raw.command) {
+        let problem = "use 1 to 255 letters, digits, blanks, and _.:,@%+/#()*?~^$-";
+        return Err(format!("command = \"{}\": {problem}", shorten(&raw.command)));
     }
     let interval = parse_interval("interval", &raw.interval)?;
     let retry = raw.retry_interval.as_ref().map(|value| parse_interval("retry_interval", value));
