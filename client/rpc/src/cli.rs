@@ -286,6 +286,17 @@ an error of a node; warnings do not count.")]
     Man(Deferred<completion::ManPagesArgs>),
 }
 
+impl Command {
+    /// Whether a monitoring system reads the exit code: 0 is OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN.
+    pub fn is_monitoring_check(&self) -> bool {
+        match self {
+            Self::Check(_) | Self::CheckRegistration(_) => true,
+            Self::Checks(Deferred(args)) => args.command.is_none() && args.list.exit_state,
+            _ => false,
+        }
+    }
+}
+
 /// The name of a value, as on the command line.
 pub fn value_name(value: &impl ValueEnum) -> String {
     value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()

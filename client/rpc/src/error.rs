@@ -4,6 +4,7 @@ use std::error::Error as StdError;
 use std::path::PathBuf;
 use std::{fmt, io};
 
+use muster_contract::nrpe::CheckState;
 use muster_secret::files::FileAccessError;
 
 use crate::exit::CommandExitCode;
@@ -66,6 +67,42 @@ impl StdError for Error {
 
 impl CommandError for FileAccessError {}
 
+/// The error of a command that a monitoring system runs. Such a system reads the exit code 1 as WARNING and 0 as OK, so every error but an invalid command line is UNKNOWN: 3.
+#[derive(Debug)]
+pub struct MonitoringCheckError(Error);
+
+impl fmt::Display for MonitoringCheckError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl StdError for MonitoringCheckError {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.0.source()
+    }
+}
+
+impl MonitoringCheckError {
+    /// The error with the exit code of a check.
+    pub fn wrap(error: Error) -> Error {
+        Self(error).into()
+    }
+}
+
+impl CommandError for MonitoringCheckError {
+    fn hints(&self) -> Vec<String> {
+        self.0.hints()
+    }
+
+    fn exit_code(&self) -> CommandExitCode {
+        match self.0.exit_code() {
+            CommandExitCode::Usage => CommandExitCode::Usage,
+            _ => CommandExitCode::from_check_state(CheckState::Unknown),
+        }
+    }
+}
+
 /// The asynchronous runtime cannot be started.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot start the asynchronous runtime")]
@@ -85,3 +122,23 @@ pub enum ResultWriteError {
 }
 
 impl CommandError for ResultWriteError {}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::{Error, MonitoringCheckError};
+    use crate::exit::CommandExitCode;
+    use crate::printer::PrintError;
+
+    /// Nagios reads 1 as WARNING. A reader that has closed the pipe would be 0, which it reads as OK.
+    #[test]
+    fn error_of_a_check_is_unknown() {
+        for kind in [io::ErrorKind::StorageFull, io::ErrorKind::BrokenPipe] {
+            let error: Error = PrintError::from(io::Error::from(kind)).into();
+            let checked = MonitoringCheckError::wrap(error);
+            assert_eq!(checked.exit_code(), CommandExitCode::NoneAnswered, "{kind:?}");
+            assert_eq!(checked.to_string(), "cannot write the output");
+        }
+    }
+}

@@ -33,7 +33,7 @@ use anstream::AutoStream;
 
 use crate::cli::{Cli, CommandLineMessage};
 use crate::environment::ProcessEnvironment;
-use crate::error::{Error, RuntimeStartError};
+use crate::error::{Error, MonitoringCheckError, RuntimeStartError};
 use crate::exit::CommandExitCode;
 use crate::printer::OutputPrinter;
 use crate::screen::Screen;
@@ -49,8 +49,11 @@ fn main() -> ExitCode {
     let data = Box::new(AutoStream::new(std::io::stdout(), color));
     let messages = Box::new(AutoStream::new(std::io::stderr(), color));
     let printer = OutputPrinter::new(cli.verbosity_level(), data, screen, messages);
-    let exit = run_command(cli, &environment, &printer)
-        .unwrap_or_else(|error| diagnostics::report_error(&error, &printer));
+    let is_check = cli.command.is_monitoring_check();
+    let exit = run_command(cli, &environment, &printer).unwrap_or_else(|error| {
+        let error = if is_check { MonitoringCheckError::wrap(error) } else { error };
+        diagnostics::report_error(&error, &printer)
+    });
     exit.into()
 }
 

@@ -32,6 +32,12 @@ pub const STRONG: Style = Style::new().bold();
 #[error("cannot write the output")]
 pub struct PrintError(#[source] io::Error);
 
+impl From<io::Error> for PrintError {
+    fn from(error: io::Error) -> Self {
+        Self(error)
+    }
+}
+
 impl From<serde_json::Error> for PrintError {
     fn from(error: serde_json::Error) -> Self {
         Self(error.into())

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_api::base::{error_chain, unix_millis_now};
+use muster_api::base::{describe_exit, error_chain, unix_millis_now};
 use muster_api::system::command::CancelFlag;
 use muster_api::system::passwd::{find_group, find_user};
 use muster_api::system::{Command, CommandOutput, System, SystemError};
@@ -275,25 +275,20 @@ fn find_gid(group: &str, system: &dyn System) -> Result<u32, String> {
 
 /// The result of a program that has ended. As for NRPE, one that writes nothing to standard output says nothing of its state, whatever its exit code.
 fn read_result(command: String, output: &CommandOutput) -> RunCommandOutput {
+    let is_silent = output.stdout.is_empty();
     // A program that cannot run often writes the reason to standard error only.
-    let text = if output.stdout.is_empty() { output.combined_text() } else { output.stdout_text() };
+    let text = if is_silent { output.combined_text() } else { output.stdout_text() };
     let PluginOutput { text, long_text, perfdata } = PluginOutput::parse(&text);
-    let (exitcode, problem) = match output.code {
-        code @ 0..=3 => (code.into(), None),
-        code if code > 128 => {
-            let signal = code - 128;
-            (
-                UNKNOWN_EXIT_CODE,
-                Some(format!("ended by signal {signal}, or exited with code {code}")),
-            )
-        }
-        code => (UNKNOWN_EXIT_CODE, Some(format!("exited with code {code}"))),
+    let problem = match output.code {
+        0..=3 if !is_silent => None,
+        code if is_silent => Some(format!("{}, without standard output", describe_exit(code))),
+        code => Some(describe_exit(code)),
     };
+    let exitcode = if problem.is_some() { UNKNOWN_EXIT_CODE } else { output.code.into() };
     let output = match (problem, text.is_empty()) {
         (Some(problem), true) => problem,
         (Some(problem), false) => format!("{problem}: {text}"),
-        (None, true) => "no output".to_owned(),
-        (None, false) => text,
+        (None, _) => text,
     };
     RunCommandOutput { output, long_output: long_text, exitcode, perfdata, command }
 }

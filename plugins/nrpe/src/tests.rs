@@ -148,6 +148,32 @@ async fn problems_of_the_configuration_are_unknown() {
     assert_eq!(system.recorded_commands().len(), 0);
 }
 
+/// As NRPE 4.1.0, which replies "Unable to read output".
+#[tokio::test]
+async fn plugin_without_output_is_unknown_whatever_its_exit_code() {
+    let system = FakeSystem::new();
+    system.add_file(FILE, "command[check_x]=/check\n");
+    for (code, stdout, stderr, exitcode, text) in [
+        (0, "", "", 3, "exited with code 0, without standard output"),
+        (2, "", "", 3, "exited with code 2, without standard output"),
+        (0, "", "oops\n", 3, "exited with code 0, without standard output: oops"),
+        (137, "", "", 3, "exited with code 137, or was ended by signal 9, without standard output"),
+        (255, "x\n", "", 3, "exited with code 255: x"),
+        // An empty line is an output.
+        (0, "\n", "", 0, ""),
+        (2, "x\n", "oops\n", 2, "x"),
+    ] {
+        let output = CommandOutput {
+            combined: format!("{stdout}{stderr}").into(),
+            ..CommandOutput::new(code, stdout)
+        };
+        system.script_output(&["/check"], output);
+        let result = call(&system, "runcommand", json!({"command": "check_x"})).await;
+        let data = result.unwrap_or_else(|error| error.data);
+        assert_eq!((&data["exitcode"], &data["output"]), (&json!(exitcode), &json!(text)));
+    }
+}
+
 #[tokio::test]
 async fn checks_have_the_environment_of_nrpe_and_names_with_dots_and_blanks() {
     let system = FakeSystem::new();

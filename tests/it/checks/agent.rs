@@ -79,15 +79,22 @@ async fn a7_6_other_exit_codes_and_signals_are_unknown_with_a_text() {
         ("check_255", "echo 'no host' >&2; exit 255", ""),
         ("check_signal", "kill -9 $$", ""),
         ("check_silent", "exit 2", ""),
+        ("check_silent_ok", "exit 0", ""),
     ];
     let more = "command[check_missing]=/no/such/plugin\n";
     let (fleet, _node) = CheckFleet::with_node(&plugins, (more, "")).await;
     for (name, code, state, output) in [
         ("check_4", 3, "UNKNOWN", "exited with code 4: text"),
-        ("check_127", 3, "UNKNOWN", "exited with code 127"),
-        ("check_255", 3, "UNKNOWN", "ended by signal 127, or exited with code 255: no host"),
-        ("check_signal", 3, "UNKNOWN", "ended by signal 9, or exited with code 137"),
-        ("check_silent", 2, "CRITICAL", "no output"),
+        ("check_127", 3, "UNKNOWN", "exited with code 127, without standard output"),
+        ("check_255", 3, "UNKNOWN", "exited with code 255, without standard output: no host"),
+        (
+            "check_signal",
+            3,
+            "UNKNOWN",
+            "exited with code 137, or was ended by signal 9, without standard output",
+        ),
+        ("check_silent", 3, "UNKNOWN", "exited with code 2, without standard output"),
+        ("check_silent_ok", 3, "UNKNOWN", "exited with code 0, without standard output"),
         ("check_missing", 3, "UNKNOWN", "cannot start `/no/such/plugin`: "),
         ("check_unheard_of", 3, "UNKNOWN", "No such command: check_unheard_of"),
     ] {
@@ -131,7 +138,8 @@ async fn a7_8_all_commands_run_a_limited_number_at_a_time() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a7_9_checks_run_as_the_configured_user_if_the_daemon_is_root() {
-    let more = "command[check_user]=/usr/bin/id -un\ncommand[check_groups]=/usr/bin/id -G\nnrpe_user=daemon\n";
+    let more = "command[check_user]=/usr/bin/id -un\ncommand[check_groups]=/usr/bin/id -G\ncommand[check.main group]=/usr/bin/id -gn\n\
+                nrpe_user=daemon\nnrpe_group=nogroup\n";
     let (fleet, node) = CheckFleet::with_node(&[], (more, "user = \"nobody\"\n")).await;
     let by_file = fleet.start_node("web2.example.net", &[], (more, ""));
     let missing = fleet.start_node("web3.example.net", &[], (more, "user = \"no-such-user\"\n"));
@@ -151,6 +159,9 @@ async fn a7_9_checks_run_as_the_configured_user_if_the_daemon_is_root() {
             fleet.run_command(&["command=check_groups", "-I", "web1.example.net"]).await;
         let groups = data["output"].as_str().unwrap();
         assert!(!groups.split(' ').any(|group| group == "0"), "{groups}");
+        let of_file = ["command=check.main group", "-I", "web2.example.net"];
+        let (_, _, data) = fleet.run_command(&of_file).await;
+        assert_eq!(data["output"], json!("nogroup"), "nrpe_group beside nrpe_user");
     } else {
         assert_eq!(outputs, [own.as_str(); 3]);
     }
@@ -161,7 +172,7 @@ async fn a7_9_checks_run_as_the_configured_user_if_the_daemon_is_root() {
 async fn nodes_are_found_by_the_state_of_a_check() {
     let fleet = CheckFleet::start().await;
     let nodes = ["0", "2"].map(|code| {
-        let plugins = [("check_state", "exit $1", code)];
+        let plugins = [("check_state", "echo state; exit $1", code)];
         fleet.start_node(&format!("node{code}"), &plugins, ("", ""))
     });
     fleet.await_nodes(2).await;

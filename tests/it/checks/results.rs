@@ -33,6 +33,49 @@ async fn a7_1_first_line_is_byte_exact() {
     assert_eq!((text.lines().count(), text.ends_with('\n'), exit), (1, true, 0), "{text}");
 }
 
+/// A monitoring system reads 1 as WARNING, and 0 as OK: a result that cannot be written is UNKNOWN.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn output_that_cannot_be_written_is_unknown() {
+    let (fleet, _node) = CheckFleet::with_node(&[("check_x", "echo fine", "")], ("", "")).await;
+    for arguments in [
+        &["check", "check_x"][..],
+        &["check", "check_x", "-j"],
+        &["check", "check_x", "--prometheus"],
+        &["checks", "--exit-state", "--live", "-j"],
+        &["check-registration"],
+    ] {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let (reader, closed) = std::io::pipe().unwrap();
+        drop(reader);
+        for stdout in [full.into(), closed.into()] {
+            let stdout: std::process::Stdio = stdout;
+            let command = fleet.rpc.prepare_command(arguments).stdout(stdout).spawn();
+            let output = command.unwrap().wait_with_output().await.unwrap();
+            assert_eq!(
+                output.status.code(),
+                Some(3),
+                "{arguments:?}: {}",
+                describe_output(&output)
+            );
+            let errors = String::from_utf8_lossy(&output.stderr);
+            assert!(errors.contains("cannot write the output"), "{errors}");
+        }
+    }
+}
+
+/// Without a broker nothing is known.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn states_of_an_unreachable_fleet_are_unknown() {
+    let mut fleet = CheckFleet::start().await;
+    fleet.server.kill();
+    for arguments in
+        [&["check", "check_x"][..], &["checks", "--exit-state"], &["check-registration"]]
+    {
+        let output = fleet.rpc.run(arguments).await;
+        assert_eq!(output.status.code(), Some(3), "{arguments:?}: {}", describe_output(&output));
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a7_2_exit_code_is_2_then_3_then_1_then_0() {
     let (fleet, _nodes) = fleet_of_all_states().await;

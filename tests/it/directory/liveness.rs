@@ -67,6 +67,17 @@ impl LivenessFleet {
         assert_eq!(output.status.code(), Some(code), "{}", describe_output(&output));
     }
 
+    /// A filter that matches no node says nothing of heartbeats.
+    async fn check_unknown(&self) {
+        let output = self.fleet.rpc.run(&["check-registration", "-F", "country=xx"]).await;
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(
+            text.starts_with("UNKNOWN: the directory knows no such node; looked for "),
+            "{text}"
+        );
+        assert_eq!(output.status.code(), Some(3), "{}", describe_output(&output));
+    }
+
     /// The names of missing nodes, according to the command.
     async fn missing(&self) -> Vec<String> {
         let output = self.fleet.rpc.run(&["nodes", "--missing", "-o", "name"]).await;
@@ -128,6 +139,7 @@ async fn a4_9_killed_node_is_missing_after_two_intervals_and_the_grace_period() 
     let healthy =
         "OK: 3 / 3 hosts checked in within 300 seconds| totalhosts=3 oldhosts=0 currenthosts=3";
     fleet.check("300", 0, healthy).await;
+    fleet.check_unknown().await;
     assert_eq!(fleet.missing().await, [""; 0]);
 
     fleet.database.daemon.kill_and_wait();

@@ -109,7 +109,8 @@ async fn limit_of_a_pool_grows_while_a_check_is_ok_and_is_halved_when_it_is_not(
     let nrpe = tempfile::tempdir().unwrap();
     let path = |name: &str| nrpe.path().join(name);
     let result = path("result");
-    let set_result = |code: u8| std::fs::write(&result, format!("exit {code}\n")).unwrap();
+    let set_result =
+        |code: u8| std::fs::write(&result, format!("echo state; exit {code}\n")).unwrap();
     set_result(0);
     let command = format!("command[load]=/bin/sh {}\n", result.display());
     std::fs::write(path("nrpe.cfg"), command).unwrap();

@@ -215,6 +215,13 @@ pub async fn run_check(args: CheckRegistrationArgs, cx: CommandContext<'_>) -> C
         }
         Err(error) => {
             cx.printer.print_text(format!("UNKNOWN: {error}\n"))?;
+        Ok(list) if list.nodes.is_empty() => {
+            let looked_for = target.filter.explain();
+            cx.printer.print_text(format!(
+                "UNKNOWN: the directory knows no such node; looked for {looked_for}\n"
+            ))?;
+            Ok(CommandExitCode::NoneAnswered)
+        }
             Ok(CommandExitCode::NoneAnswered)
         }
     }
