@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use muster_api::{AgentInfo, AgentProblem, FindingLevel, HealthFinding, NodeHandle as _};
+use muster_base::count_text;
 use muster_host::external::describe_enforcement;
 use muster_host::sandbox::LandlockSupport;
 use muster_secret::SecretOwner;
@@ -162,7 +163,8 @@ fn own_token_finding(core: &DaemonCore) -> Option<HealthFinding> {
     let life = core.token_life().filter(|life| life.is_renewal_late(now))?;
     let days = life.seconds_left(now) / DAY_SECONDS;
     let message = format!(
-        "the node's token expires in {days} days and was not renewed; start the enroller, or run `rpc org push`"
+        "the node's token expires in {} and was not renewed; start the enroller, or run `rpc org push`",
+        count_text(days, "day", "days")
     );
     Some(finding(FindingLevel::Warning, message))
 }

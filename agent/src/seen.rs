@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
-use muster_base::duration_millis;
+use muster_base::{count_text, duration_millis};
 use muster_wire::Millis;
 use muster_wire::fresh::{
     DEFAULT_CAPACITY, DualClockInstant, InsertionOutcome, JOURNAL_START, SeenCache, SeenRecord,
@@ -282,7 +282,8 @@ impl JournalState {
             Self::Intact | Self::Missing => return None,
             Self::Lost => "the journal of seen requests is lost".to_owned(),
             Self::Damaged(records) => {
-                format!("{records} records of the journal of seen requests are damaged")
+                let records = count_text(records, "record", "records");
+                format!("the journal of seen requests has {records} with damage")
             }
         };
         Some(format!(

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use muster_base::{error_chain, format_millis};
+use muster_base::{count_text, error_chain, format_millis};
 use muster_client::ReceivedReply;
 use muster_contract::read_values;
 use muster_contract::rpcutil::RpcutilDiagnoseOutput;
@@ -83,7 +83,7 @@ fn fleet_section(call: &RollCall, schemas: &AgentSchemas) -> DiagnosisSection {
         );
     }
     let count = answers.len();
-    let about = format!("Fleet: {count} {}", if count == 1 { "node" } else { "nodes" });
+    let about = format!("Fleet: {}", count_text(count, "node", "nodes"));
     DiagnosisSection { about, is_local: false, findings }
 }
 
@@ -139,7 +139,7 @@ fn signature_findings(rejected: &BTreeMap<&'static str, usize>) -> Vec<Diagnosis
     let findings = rejected.iter().map(|(reason, count)| {
         DiagnosisFinding::error(
             "signatures",
-            format!("{count} replies failed verification ({reason})"),
+            format!("{} failed verification ({reason})", count_text(*count, "reply", "replies")),
         )
         .with_advice("check for senders of another organisation, or with revoked credentials")
     });
@@ -192,7 +192,8 @@ fn ddl_findings(diagnoses: &[Diagnosis<'_>], schemas: &AgentSchemas) -> Vec<Diag
         }
     }
     if findings.is_empty() && !agents.is_empty() {
-        let message = format!("{} agents, each with the same version on all nodes", agents.len());
+        let agents = count_text(agents.len(), "agent", "agents");
+        let message = format!("{agents}, with the same version on all nodes");
         findings.push(DiagnosisFinding::ok("ddls", message));
     }
     findings

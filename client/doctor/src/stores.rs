@@ -1,6 +1,6 @@
 //! Evaluates what the broker's stores and the directory answer.
 
-use muster_base::error_chain;
+use muster_base::{count_text, error_chain};
 use muster_client::DirectoryError;
 use muster_contract::directory::DirectoryStatusOutput;
 use muster_request::StoreSurvey;
@@ -63,7 +63,11 @@ fn status_finding(status: &DirectoryStatusOutput) -> DiagnosisFinding {
     DiagnosisFinding::warning_if(
         missing > 0,
         "directory",
-        format!("{nodes} nodes, of which {missing} are missing"),
+        format!(
+            "{}, of which {} missing",
+            count_text(nodes, "node", "nodes"),
+            count_text(missing, "is", "are")
+        ),
         "`rpc nodes --missing` lists them",
     )
 }

@@ -161,7 +161,7 @@ async fn file_is_replaced_when_it_is_verified() {
         machine.write(&begun, &content, index).await.unwrap();
     }
     let early = machine.finish(&begun).await.unwrap_err();
-    assert_eq!(early.message, "1 of 4 parts are missing; begin the copy again");
+    assert_eq!(early.message, "missing parts: 1 of 4; begin the copy again");
     assert_eq!(std::fs::read(machine.path("/srv/app/x")).unwrap(), b"old");
     let resumed = machine.begin("/srv/app/x", &content, json!({})).await.unwrap();
     assert_eq!(resumed["missing"], json!([[2, 2]]));

@@ -45,7 +45,7 @@ pub(crate) enum TransferStoreError {
         "this node has no unfinished copy {0}; it was finished, removed after an error, or has expired"
     )]
     Unknown(String),
-    #[error("{count} copies are unfinished; [plugins.filecopy] allows {limit}")]
+    #[error("unfinished copies: {count}; [plugins.filecopy] allows {limit}")]
     Full { count: usize, limit: usize },
     #[error("{path} needs {needed} bytes, and its file system has {available} available")]
     Space { path: String, needed: u64, available: u64 },

@@ -1,5 +1,6 @@
 //! Classifies a run from everything that it left. The exit code alone is not sufficient: 1 has many causes. Pure.
 
+use muster_api::base::{describe_exit, signal_of_exit_code};
 use muster_contract::puppet::PuppetRunClass;
 
 use crate::summary::ProvisionRunSummary;
@@ -48,8 +49,8 @@ pub(crate) fn classify_run(evidence: &ProvisionRunEvidence<'_>) -> (PuppetRunCla
         }
         ProcessExit::Code(code) => code,
     };
-    if code > 128 {
-        let message = format!("the run was terminated by signal {}", code - 128);
+    if signal_of_exit_code(code).is_some() {
+        let message = format!("the run {}", describe_exit(code));
         return (PuppetRunClass::Stopped, message);
     }
     if code == 1 {
@@ -172,6 +173,9 @@ mod tests {
         assert_eq!(class(code(1), None, text), PuppetRunClass::Locked);
         assert_eq!(class(code(0), None, "Notice: Caught TERM; exiting"), PuppetRunClass::Stopped);
         assert_eq!(class(code(137), None, ""), PuppetRunClass::Stopped);
+        let empty = ProvisionRunSummary::parse(EMPTY).unwrap();
+        // There is no signal 127.
+        assert_eq!(class(code(255), Some(&empty), ""), PuppetRunClass::NotApplied);
         assert_eq!(class(ProcessExit::Timeout, None, ""), PuppetRunClass::Timeout);
         assert_eq!(class(ProcessExit::Cancelled, None, ""), PuppetRunClass::Stopped);
         assert_eq!(class(code(3), Some(&summary(0, 0)), ""), PuppetRunClass::NotApplied);

@@ -6,6 +6,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use muster_api::base::describe_exit;
 use muster_api::system::System;
 use muster_api::system::command::{CancelFlag, Command, OutputListener, OutputStream};
 use serde_json::{Map, Value};
@@ -44,8 +45,9 @@ pub(crate) async fn run_helper(
 fn parse_answer(exit: &ProgramExit) -> Result<Map<String, Value>, StepError> {
     if exit.code != 0 {
         return Err(StepError::deferred(format!(
-            "the helper exited with code {}: {}",
-            exit.code, exit.stderr
+            "the helper {}: {}",
+            describe_exit(exit.code),
+            exit.stderr
         )));
     }
     let Ok(Value::Object(mut output)) = serde_json::from_slice(&exit.output) else {

@@ -3,6 +3,7 @@
 //! Puppet writes a report only if the run completed. A run without a catalog has all counters at zero. A cached catalog hides that no new one was
 //! received.
 
+use muster_api::base::{describe_exit, signal_of_exit_code};
 use muster_contract::puppet::{PuppetRunClass, PuppetRunOutcome, PuppetRunState};
 
 use crate::files::report::PuppetRunReport;
@@ -180,8 +181,8 @@ fn record_missing_report(outcome: &mut PuppetRunOutcome, evidence: &RunEvidence)
             let error = "the Puppet process is gone and left neither an exit code nor a report";
             (PuppetRunClass::Killed, error.to_owned())
         }
-        (None, Some(code)) if code > 128 => {
-            (PuppetRunClass::Killed, format!("Puppet was ended by signal {}", code - 128))
+        (None, Some(code)) if signal_of_exit_code(code).is_some() => {
+            (PuppetRunClass::Killed, format!("Puppet {}", describe_exit(code)))
         }
         (None, Some(0)) => (
             PuppetRunClass::NoReport,
@@ -280,6 +281,7 @@ mod tests {
         let none = |exit| RunEvidence { exit, ..RunEvidence::default() };
         assert_eq!(class(&none(None)), "killed");
         assert_eq!(class(&none(Some(137))), "killed");
+        assert_eq!(class(&none(Some(255))), "not_started", "there is no signal 127");
         assert_eq!(class(&none(Some(0))), "no_report");
         assert_eq!(class(&none(Some(1))), "not_started");
         let summary = "---\nversion:\n  config: 7\nresources:\n  total: 3\n  failed: 1\n  changed: 1\ntime:\n  config_retrieval: 1\n  last_run: 5\n";

@@ -4,8 +4,7 @@
 //! Whether a job still runs is determined by PID and process start time, so jobs survive a restart of the daemon and a reused PID is not
 //! mistaken for the job.
 
-use muster_api::base::replace_file;
-use muster_api::base::unix_millis;
+use muster_api::base::{count_text, replace_file, unix_millis};
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::DirBuilderExt;
@@ -86,7 +85,7 @@ pub(crate) enum ShellJobState {
 pub(crate) enum ShellJobError {
     #[error("this node has no job {0}")]
     Unknown(String),
-    #[error("{running} jobs are already running; [plugins.shell] allows {limit}")]
+    #[error("{}; [plugins.shell] allows {limit}", count_text(*.running, "job is already running", "jobs are already running"))]
     Full { running: usize, limit: usize },
     #[error("cannot read or write the jobs in {}", path.display())]
     Files {

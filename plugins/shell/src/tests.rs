@@ -157,6 +157,15 @@ async fn failed_program_returns_its_output() {
         json!(error.data),
         json!({"exitcode": 3, "stdout": "half\n", "stderr": "why\n", "truncated": false})
     );
+    // There is no signal 127.
+    for (script, message) in [
+        ("exit 255", "exited with code 255"),
+        ("exit 137", "exited with code 137, or was ended by signal 9"),
+        ("kill -9 $$", "exited with code 137, or was ended by signal 9"),
+    ] {
+        let error = machine.ask("run", json!({ "script": script })).await.unwrap_err();
+        assert_eq!(error.message, message, "{script}");
+    }
     let error = machine.ask("run", json!({"command": ["/no/such/program"]})).await.unwrap_err();
     assert!(error.message.contains("/no/such/program"), "{}", error.message);
 }

@@ -10,7 +10,8 @@ mod time;
 pub use exit::{describe_exit, signal_of_exit_code};
 pub use file::{StagedFile, replace_file, sync_parent_directory};
 pub use text::{
-    compare_natural, encode_hex, error_chain, is_harmful, join_causes, nearest_name, with_causes,
+    compare_natural, count_text, encode_hex, error_chain, is_harmful, join_causes, nearest_name,
+    with_causes,
 };
 pub use time::{
     duration_millis, format_duration, format_millis, format_rfc3339, format_utc, since_epoch,

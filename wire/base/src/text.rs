@@ -2,13 +2,23 @@
 
 use std::cmp::Ordering;
 use std::error::Error;
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 
 /// Longer words are not typos of names, and the cost of the distance grows with the product of the lengths.
 const MAX_WORD_BYTES: usize = 64;
 
 /// Shortest beginning of a name that is taken for an abbreviation of it, in bytes.
 const MIN_ABBREVIATION_BYTES: usize = 4;
+
+/// The count, and the noun in singular or plural.
+pub fn count_text<N: Copy + Display + PartialEq + From<u8>>(
+    count: N,
+    singular: &str,
+    plural: &str,
+) -> String {
+    let noun = if count == N::from(1) { singular } else { plural };
+    format!("{count} {noun}")
+}
 
 /// The error and its causes on one line: `cannot read /etc/passwd: permission denied`.
 pub fn error_chain(error: &dyn Error) -> String {

@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
+pub use muster_base::count_text;
 use muster_base::format_duration;
 use muster_client::RolloutLimits;
 use muster_wire::identity::Identity;
@@ -144,11 +145,6 @@ fn canary_count_text(canaries: usize) -> String {
 /// `1 node`, `12 nodes`.
 pub fn node_count_text(nodes: usize) -> String {
     count_text(nodes, "node", "nodes")
-}
-
-/// The count, and the noun in singular or plural.
-pub fn count_text(count: usize, singular: &str, plural: &str) -> String {
-    format!("{count} {}", if count == 1 { singular } else { plural })
 }
 
 /// The first few names, and the number of the others.

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use muster_client::ProgressUpdate;
 use serde_json::Value;
 
+use super::count_text;
 use super::printable::{escape_to_line, escape_unprintable};
 use super::value::compact_value;
 use crate::printer::{HINT, WARNING};
@@ -43,12 +44,21 @@ fn event_text(event: &Value) -> String {
 pub fn describe_lost_events(update: &ProgressUpdate) -> Option<String> {
     match (update.lost, update.dropped) {
         (0, 0) => None,
-        (0, dropped) => Some(format!("{dropped} events exceeded the send rate and were dropped")),
-        (lost, 0) => Some(format!("{lost} progress messages were lost")),
+        (0, dropped) => {
+            let events = count_text(dropped, "event", "events");
+            let verb = if dropped == 1 { "was" } else { "were" };
+            Some(format!("{events} exceeded the send rate and {verb} dropped"))
+        }
+        (lost, 0) => Some(lost_messages(lost)),
         (lost, dropped) => {
-            Some(format!("{lost} progress messages were lost, {dropped} events were dropped"))
+            let events = count_text(dropped, "event was", "events were");
+            Some(format!("{}, {events} dropped", lost_messages(lost)))
         }
     }
+}
+
+fn lost_messages(count: u64) -> String {
+    count_text(count, "progress message was lost", "progress messages were lost")
 }
 
 #[cfg(test)]
@@ -77,7 +87,7 @@ mod tests {
         assert!(text.contains(&crate::printer::WARNING.to_string()));
         let plain = anstream::adapter::strip_str(&text).to_string();
         insta::assert_snapshot!(plain.trim_end(), @r#"
-        dev1: (1 progress messages were lost, 2 events were dropped)
+        dev1: (1 progress message was lost, 2 events were dropped)
         dev1: copied\t3 of 7
         dev1: \x1b[2Jboo
         dev1: 

@@ -110,9 +110,10 @@ fn describe_times(runs: &PuppetRunsReport) -> String {
 /// Describes whether the limit was held. The evidence is what nodes measured of all runs of the pool, not an observation of this process.
 fn describe_concurrency(limit: Option<usize>, stats: &ConcurrencyStats) -> String {
     let highest = stats.highest;
-    let observation = format!("nodes measured at most {highest} runs at once, of all runs");
+    let most = count_text(highest, "run", "runs");
+    let observation = format!("nodes measured at most {most} at once, of all runs");
     match limit {
-        None => format!("Nodes measured at most {highest} runs at once, of all runs."),
+        None => format!("Nodes measured at most {most} at once, of all runs."),
         Some(limit) if highest <= limit => {
             format!("{GOOD}The limit of {limit} was kept{GOOD:#}: {observation}.")
         }

@@ -260,6 +260,7 @@ impl PuppetRunOutcome {
         }
         let count = |value: Option<u64>| value.unwrap_or_default();
         let total = count(self.total);
+        let noun = if total == 1 { "resource" } else { "resources" };
         let seconds = self.duration.unwrap_or_default();
         let mut parts = Vec::new();
         if count(self.changed) > 0 {
@@ -273,9 +274,9 @@ impl PuppetRunOutcome {
             parts.push(format!("skipped {}", count(self.skipped)));
         }
         let mut sentence = if parts.is_empty() {
-            format!("no changes to {total} resources in {seconds:.1} seconds")
+            format!("no changes to {total} {noun} in {seconds:.1} seconds")
         } else {
-            format!("{} of {total} resources in {seconds:.1} seconds", parts.join(", "))
+            format!("{} of {total} {noun} in {seconds:.1} seconds", parts.join(", "))
         };
         if !self.pending.is_empty() {
             sentence = format!("{sentence}; refreshes still pending: {}", self.pending.join(", "));

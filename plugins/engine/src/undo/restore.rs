@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use muster_base::count_text;
 use muster_system::FileEntryKind;
 use muster_system::command::CancelFlag;
 use serde_json::{Map, Value as Json};
@@ -225,8 +226,9 @@ impl PreparedRestore {
         let entries = entries.filter(|name| !removed.contains(&path.join(name))).count();
         if entries > 0 && !force {
             let description = format!(
-                "{}: the directory is not empty, it has {entries} entries",
-                change.reference()
+                "{}: the directory is not empty, it has {}",
+                change.reference(),
+                count_text(entries, "entry", "entries")
             );
             self.conflict = Some(RestoreConflict { description, diff: None });
         }

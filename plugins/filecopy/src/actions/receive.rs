@@ -135,7 +135,7 @@ pub(crate) fn finish_transfer(
     let (missing, _) = missing_chunks(&store.read_map(&record)?);
     if missing > 0 {
         let count = record.chunk_count();
-        let message = format!("{missing} of {count} parts are missing; begin the copy again");
+        let message = format!("missing parts: {missing} of {count}; begin the copy again");
         return Err(ActionError::failed(message));
     }
     let replaced = replace_target(store, &record, cx);

@@ -267,7 +267,7 @@ async fn created_directory_is_removed_only_while_it_is_empty() {
     let id = undo.change(input).await;
     undo.write("/tmp/spool/job", "1");
     let error = undo.undo(&id).await.unwrap_err();
-    assert!(error.message.contains("the directory is not empty, it has 1 entries"));
+    assert!(error.message.contains("the directory is not empty, it has 1 entry"));
     assert!(undo.host_path("/tmp/spool/job").exists());
     undo.force_undo(&id).await.unwrap();
     assert!(!undo.host_path("/tmp/spool").exists());

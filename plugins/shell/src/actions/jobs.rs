@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use muster_api::base::signal_of_exit_code;
 use muster_api::system::System;
 use muster_api::system::command::OutputStream;
 use muster_api::{ActionError, BlockingContext, EmptyInput};
@@ -66,8 +67,7 @@ impl ShellJobView {
         let (state, exitcode, signal) = match jobs.job_state(&record, system) {
             ShellJobState::Running => ("running", None, None),
             // Shell convention: 128 + signal. A program can also exit with such a code itself.
-            ShellJobState::Exited(code) if code > 128 => ("exited", Some(code), Some(code - 128)),
-            ShellJobState::Exited(code) => ("exited", Some(code), None),
+            ShellJobState::Exited(code) => ("exited", Some(code), signal_of_exit_code(code)),
             ShellJobState::Killed(signal) => ("killed", None, Some(signal)),
             ShellJobState::Lost => ("lost", None, None),
         };

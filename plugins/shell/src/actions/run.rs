@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_api::base::duration_millis;
+use muster_api::base::{describe_exit, duration_millis};
 use muster_api::system::SystemError;
 use muster_api::system::command::OutputListener;
 use muster_api::wire::status::{ReplyReason, ReplyStatus};
@@ -46,11 +46,7 @@ pub(crate) fn run_program(
             output.exitcode = Some(result.code);
             match result.code {
                 0 => return Ok(output),
-                code if code > 128 => ActionError::failed(format!(
-                    "terminated by signal {}, or exited with code {code}",
-                    code - 128
-                )),
-                code => ActionError::failed(format!("exited with code {code}")),
+                code => ActionError::failed(describe_exit(code)),
             }
         }
         Err(error) => run_error(error),

@@ -40,7 +40,7 @@ async fn captured_requests_are_not_repeated_after_losing_the_journal() {
     for (number, (damage, expected)) in [
         (None, "the journal of seen requests is lost"),
         (Some(""), "the journal of seen requests is lost"),
-        (Some("damaged"), "1 records of the journal of seen requests are damaged"),
+        (Some("damaged"), "the journal of seen requests has 1 record with damage"),
     ]
     .into_iter()
     .enumerate()

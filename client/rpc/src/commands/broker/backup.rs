@@ -56,7 +56,7 @@ pub async fn restore(args: &BrokerRestoreArgs, cx: CommandContext<'_>) -> Comman
 /// The number of keys of each store.
 fn describe_keys(backup: &StoreBackup) -> String {
     let counts = backup.counts();
-    let total = count_text(counts.values().sum(), "key", "keys");
+    let total = count_text(counts.values().sum::<usize>(), "key", "keys");
     let stores: Vec<String> =
         counts.iter().map(|(store, count)| format!("{store} {count}")).collect();
     format!("{total} ({})", stores.join(", "))

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::io::IsTerminal as _;
 
-use muster_base::{format_utc, unix_millis_now};
+use muster_base::{count_text, format_utc, unix_millis_now};
 use muster_organisation::{AccountRealm, NameRegister, Organisation, PrincipalKind, PushError};
 use muster_wire::identity::Identity;
 use muster_wire::token::PublicKey;
@@ -208,7 +208,8 @@ fn confirm_revocation(selected: &[RevokedKey], has_list: bool, printer: &OutputP
         }
     }
     if has_list || selected.len() > MAX_LISTED {
-        printer.print_question(format_args!("{} keys in total", selected.len()));
+        printer
+            .print_question(format_args!("{} in total", count_text(selected.len(), "key", "keys")));
     }
     confirm_on_terminal("Revoke permanently? [y/N]", printer) == Some(true)
 }
