@@ -318,7 +318,7 @@ fn check_aggregate(
 }
 
 /// The compiled validation. An unknown validator accepts every value, as in Choria: published DDLs name validators that their
-/// agents provide as plugins. The misspelt name of a known one is refused, because it would turn off an intended check.
+/// agents provide as plugins. The warning names a known one that is similar, because a typing error turns off an intended check.
 fn check_rule(
     text: Option<&str>,
     at: &str,
@@ -337,11 +337,10 @@ fn check_rule(
             validator_names().collect::<Vec<_>>().join(", ")
         );
         let word = truncate_text(text);
-        if nearest_name(text, validator_names()).is_some() {
-            return Err(DefinitionProblem::Unknown { kind: "validator", word, known });
-        }
+        let nearest = nearest_name(text, validator_names());
+        let hint = nearest.map(|name| format!("did you mean `{name}`? ")).unwrap_or_default();
         warnings.push(format!(
-            "{at}: the unknown validator {word:?} accepts every value; known are {known}"
+            "{at}: the unknown validator {word:?} accepts every value; {hint}known are {known}"
         ));
     }
     Ok(Some(rule))

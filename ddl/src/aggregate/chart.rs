@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{AggregateFold, SummaryResult};
+use super::{AggregateFold, SummaryResult, number_of};
 
 /// Most bars in a chart.
 const MAX_BARS: usize = 20;
@@ -26,13 +26,13 @@ pub struct NumberDistribution {
     pub greatest: f64,
     /// Counts per range, from minimum to maximum; one range if all numbers are equal.
     pub counts: Vec<u64>,
-    /// Number of values that are not numbers.
+    /// Number of values that are neither numbers nor texts of numbers.
     pub skipped: u64,
 }
 
 impl AggregateFold for ChartFold {
     fn add_value(&mut self, value: &Value) {
-        match value.as_f64() {
+        match number_of(value).and_then(|number| number.as_f64()) {
             Some(number) => self.numbers.push(number),
             None => self.skipped = self.skipped.saturating_add(1),
         }

@@ -8,6 +8,7 @@ mod label_counts;
 mod sum;
 
 pub use chart::NumberDistribution;
+use muster_base::count_text;
 use serde_json::{Map, Number, Value};
 
 use crate::schema::{ActionSchema, AggregateSchema};
@@ -51,6 +52,18 @@ impl AggregateFunction {
             Self::Chart => "chart",
         }
     }
+}
+
+/// The number that a value is, or that a text has, as in Choria: agents often return numbers as text. Infinity and NaN are none.
+fn number_of(value: &Value) -> Option<Number> {
+    let text = match value {
+        Value::Number(number) => return Some(number.clone()),
+        Value::String(text) => text,
+        _ => return None,
+    };
+    let integer = text.parse::<i64>().map(Number::from);
+    let integer = integer.or_else(|_| text.parse::<u64>().map(Number::from));
+    integer.ok().or_else(|| Number::from_f64(text.parse().ok()?))
 }
 
 /// The state of one function on one output.
@@ -168,7 +181,7 @@ pub enum SummaryResult {
         value: Option<Number>,
         /// Number of values included.
         count: u64,
-        /// Number of values that are not numbers.
+        /// Number of values that are neither numbers nor texts of numbers.
         skipped: u64,
     },
     /// The distribution of numbers.
@@ -200,20 +213,27 @@ impl OutputSummary {
                 };
                 rows.iter().map(line).collect()
             }
-            SummaryResult::Number { value: None, .. } => Vec::new(),
             SummaryResult::Distribution(distribution) => {
-                distribution.chart_line().into_iter().collect()
+                let chart = distribution.chart_line().into_iter();
+                chart.chain(skipped_line(distribution.skipped)).collect()
             }
-            SummaryResult::Number { value: Some(number), .. } => {
+            SummaryResult::Number { value, skipped, .. } => {
                 let default = match self.function {
                     AggregateFunction::Average => "Average: %0.2f",
                     _ => "Total: %s",
                 };
                 let format = self.format.as_deref().unwrap_or(default);
-                vec![format::render_format(format, None, number)]
+                let number = value.iter().map(|number| format::render_format(format, None, number));
+                number.chain(skipped_line(*skipped)).collect()
             }
         }
     }
+}
+
+/// What is said of values that are left out of a number.
+fn skipped_line(skipped: u64) -> Option<String> {
+    let values = count_text(skipped, "value is no number", "values are no numbers");
+    (skipped > 0).then(|| format!("({values})"))
 }
 
 /// The `summaries` object of a result: `{"ensure": {"6.17": 1}}`. A second function on the same output has the key

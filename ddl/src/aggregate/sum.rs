@@ -2,7 +2,7 @@
 
 use serde_json::{Number, Value};
 
-use super::{AggregateFold, SummaryResult};
+use super::{AggregateFold, SummaryResult, number_of};
 
 /// A running total.
 #[derive(Default)]
@@ -29,7 +29,7 @@ impl SumFold {
 
 impl AggregateFold for SumFold {
     fn add_value(&mut self, value: &Value) {
-        let Some(number) = value.as_number() else {
+        let Some(number) = number_of(value) else {
             self.skipped = self.skipped.saturating_add(1);
             return;
         };

@@ -61,19 +61,42 @@ fn summaries_use_the_declared_formats() {
 
 #[test]
 fn sums_and_averages_report_non_numeric_values() {
-    let values = [json!(1), json!(2.5), json!("3"), json!(null)];
+    let values = [json!(1), json!(2.5), json!("3 MB"), json!(null)];
     let sum = aggregated(json!({"function": "sum", "args": ["x"]}), &values);
     let number = |n: f64| serde_json::Number::from_f64(n);
     assert_eq!(sum.result, SummaryResult::Number { value: number(3.5), count: 2, skipped: 1 });
     let mean = aggregated(json!({"function": "average", "args": ["x"]}), &values);
     assert_eq!(mean.to_json(), json!(1.75));
-    assert_eq!(mean.text_lines(), ["Average: 1.75"]);
+    assert_eq!(mean.text_lines(), ["Average: 1.75", "(1 value is no number)"]);
     for function in ["sum", "average"] {
         let none = aggregated(json!({"function": function, "args": ["x"]}), &[json!("a")]);
-        assert_eq!((none.to_json(), none.text_lines()), (Value::Null, vec![]));
+        let line = "(1 value is no number)".to_owned();
+        assert_eq!((none.to_json(), none.text_lines()), (Value::Null, vec![line]));
     }
     let huge = aggregated(json!({"function": "sum", "args": ["x"]}), &[json!(1e308), json!(1e308)]);
     assert_eq!(huge.to_json(), Value::Null, "a sum beyond the range of JSON numbers is null");
+}
+
+/// The values of Choria's own test of `average`, and texts that Go's `ParseFloat` reads.
+#[test]
+fn texts_of_numbers_are_numbers() {
+    let values = [json!(1), json!(1.1), json!(100), json!("1"), json!("a")];
+    let mean = aggregated(json!({"function": "average", "args": ["x"]}), &values);
+    assert_eq!(mean.to_json(), json!(25.775));
+    assert_eq!(mean.text_lines(), ["Average: 25.77", "(1 value is no number)"]);
+    let texts = ["1", "-2", "+3", "1.5", ".5", "1.", "1e3"].map(|text| json!(text));
+    let sum = aggregated(json!({"function": "sum", "args": ["x"]}), &texts);
+    assert_eq!(sum.to_json(), json!(1005.0));
+    let exact = ["9007199254740993", "2"].map(|text| json!(text));
+    let sum = aggregated(json!({"function": "sum", "args": ["x"]}), &exact);
+    assert_eq!(sum.text_lines(), ["Total: 9007199254740995"]);
+    let others = [json!(""), json!(" 1"), json!("NaN"), json!("inf"), json!("1e400"), json!(true)];
+    let sum = aggregated(json!({"function": "sum", "args": ["x"]}), &others);
+    assert_eq!(sum.text_lines(), ["(6 values are no numbers)"]);
+    let chart = [json!(1), json!(7), json!("50"), json!("x")];
+    let chart = aggregated(json!({"function": "chart", "args": ["x"]}), &chart);
+    let SummaryResult::Distribution(found) = &chart.result else { panic!("{chart:?}") };
+    assert_eq!((found.least, found.greatest, found.skipped), (1.0, 50.0, 1));
 }
 
 #[test]
