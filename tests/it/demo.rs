@@ -192,6 +192,9 @@ fn queries_find_the_right_nodes_and_set_exit_codes() {
 
     for (line, expected) in [
         (&["find", "-C", "unicorn"][..], 1),
+        (&["facts", "countyr"], 1),
+        (&["facts", "countyr", "-j"], 1),
+        (&["permit", "show", "unicorn"], 1),
         (&["do", "puppetral", "type=user", "name=rip", "-C", "unicorn"], 1),
         (&["do", "puppetral", "type=user", "name=rip", "wings=2"], 4),
         (&["do", "puppetral", "type=user", "name=rip", "wings=2", "--skip-input-check"], 2),

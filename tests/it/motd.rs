@@ -129,6 +129,10 @@ async fn a5_1_and_a5_6_lines_come_and_go_with_fragments_and_classes() {
         (["name=web", "content={% if %}"], "content"),
         (["name=web", "content={{ facts.customer"], "content"),
         (["name=web", "content={{ facts.customer | nonsense }}"], "content"),
+        (
+            ["name=web", "content={% if facts.rack %}{{ facts.rack | colour('red') }}{% endif %}"],
+            "unknown filter `colour`",
+        ),
         (["name={{x}}", "content=x"], "name"),
     ] {
         let output = fleet.rpc.run(&[&["do", "motd", "register"], &inputs[..]].concat()).await;

@@ -258,6 +258,26 @@ async fn each_failure_of_a_copy_has_its_own_result() {
     assert_eq!(results(&canary), pairs(stopped));
 }
 
+/// The first step was repeated for ten seconds, and the name was stored as that of a node.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn copy_to_an_unknown_node_ends_at_once_and_its_name_is_not_remembered() {
+    let fleet = CopyFleet::new(1).await;
+    let file = fleet.state.path().join("file");
+    std::fs::write(&file, "content").unwrap();
+    let file = file.to_str().unwrap();
+    fleet.run(&["cp", file, "n1:/tmp/file", "--yes"], 0).await;
+    let started = std::time::Instant::now();
+    let output = fleet.run(&["cp", file, "n11:/tmp/file", "--yes"], 3).await;
+    let text = describe_output(&output);
+    assert!(started.elapsed() < std::time::Duration::from_secs(10), "{text}");
+    assert!(text.contains("not connected"), "{text}");
+    assert!(text.contains("did you mean \"n1\"?"), "{text}");
+    // The second time as well: the wrong name is not among those that were seen.
+    let output = fleet.run(&["cp", file, "n11:/tmp/file", "--yes"], 3).await;
+    let text = describe_output(&output);
+    assert!(text.contains("did you mean \"n1\"?"), "{text}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn files_of_nodes_are_fetched_and_verified() {
     let fleet = CopyFleet::new(2).await;

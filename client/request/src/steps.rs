@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 
 use crate::fleet::FleetConnection;
 
-/// How often a step is sent to a node that is busy or away.
+/// How often a step is sent to a node that is busy, or away after the first step.
 const MAX_TRIES: u32 = 5;
 /// How often a step is sent to a node that does not reply.
 const MAX_SILENT_TRIES: u32 = 2;
@@ -68,9 +68,11 @@ impl StepAnswer {
         }
     }
 
-    /// Whether another try can succeed. A silent node may have received the step, and the wait for it was long.
+    /// Whether another try can succeed. A node that is not connected at the first step may not exist, so it is reported at once. A silent node may have received the
+    /// step, and the wait for it was long.
     fn may_retry(&self, step: Step, tries: u32) -> bool {
         match self {
+            Self::Absent if step.is_first => false,
             Self::Busy(_) | Self::Absent => tries < MAX_TRIES,
             Self::Silent => step.repeats && tries < MAX_SILENT_TRIES,
             Self::Done(_) | Self::Failed(_) => false,

@@ -11,6 +11,7 @@ mod output_file;
 mod prompt;
 mod renderer;
 mod template;
+mod template_names;
 #[cfg(test)]
 mod tests;
 pub mod worker;

@@ -17,7 +17,10 @@ use crate::MotdOptions;
 use crate::fragments::read_fragments;
 use crate::output_file::OutputWriter;
 use crate::prompt::prompt_status;
-use crate::template::{FragmentTemplate, RenderedText, TemplateError, TemplateValues};
+use crate::template::{
+    FragmentTemplate, RenderedText, TemplateError, TemplateValues, template_environment,
+};
+use crate::template_names::unknown_name;
 use crate::worker::{RenderPlace, RenderWorkers};
 
 /// The list of written files, below the daemon's state directory.
@@ -155,13 +158,16 @@ impl MotdRenderer {
         TextReport { text: rendered.text(), problems }
     }
 
-    /// Why a template has no text on this node; `None` if it can be shown.
+    /// Why a template has no text on this node, or in a branch that another node takes; `None` if it can be shown.
     pub(crate) fn template_problem(
         &self,
         target: FragmentTarget,
         content: &str,
         node: &NodeSnapshot,
     ) -> Option<TemplateError> {
+        if let Some(problem) = unknown_name(&template_environment(target), content) {
+            return Some(TemplateError::Template(problem));
+        }
         let (name, content) = ("content".to_owned(), content.to_owned());
         let fragments = [FragmentTemplate { name, content, is_literal: false }];
         let outcomes = self.workers.render(target, &fragments, &node.template_values());

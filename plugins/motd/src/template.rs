@@ -157,7 +157,7 @@ fn render_fragment(
     Ok(keep_colors_only(&text))
 }
 
-fn template_environment(target: FragmentTarget) -> Environment<'static> {
+pub(crate) fn template_environment(target: FragmentTarget) -> Environment<'static> {
     let mut environment = Environment::new();
     environment.set_fuel(Some(MAX_STEPS));
     // It cannot fail: only delimiters can be invalid.

@@ -121,6 +121,9 @@ async fn a4_4_selected_fields_values_and_requests_come_from_the_directory() {
     let expected = ["NODES  VALUE", "2      development", "1      production", "1      (no value)"];
     assert_eq!(counted, expected);
 
+    let nowhere = fleet.errors(&["nodes", "--facets", "enviroment"], 1).await;
+    assert!(nowhere.contains("none of 4 nodes has a value of the fact `enviroment`"), "{nowhere}");
+
     let found = fleet.run(&["rpcutil", "ping", "--senders", "-F", "cpus>8"], 0).await;
     assert_eq!(found, ["db2.acme.net"]);
     let message = fleet.errors(&["find", "-v", "-C", "apache"], 0).await;

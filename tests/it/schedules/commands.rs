@@ -98,6 +98,10 @@ async fn people_add_look_at_pause_and_remove_schedules() {
     text_of(&rpc.run(&["schedule", "resume", "touch"]).await);
     text_of(&rpc.run(&["schedule", "rebalance", "touch"]).await);
     text_of(&rpc.run(&["schedule", "remove", "touch"]).await);
-    let unknown = rpc.run(&["schedule", "show", "touch"]).await;
-    assert_eq!(unknown.status.code(), Some(2), "{}", describe_output(&unknown));
+    for command in ["show", "remove", "pause", "rebalance", "history"] {
+        let unknown = rpc.run(&["schedule", command, "touch"]).await;
+        let text = describe_output(&unknown);
+        assert_eq!(unknown.status.code(), Some(2), "{command}: {text}");
+        assert!(text.contains("there is no schedule touch"), "{command}: {text}");
+    }
 }

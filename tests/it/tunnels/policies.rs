@@ -36,6 +36,11 @@ async fn closed_port_and_absent_node_are_reported() {
     let text = describe_output(&output);
     assert_eq!(output.status.code(), Some(3), "{text}");
     assert!(text.contains("n7 is not connected to the broker"), "{text}");
+    // Without `--stdio` nothing is listened on.
+    let output = fleet.rpc.run(&["tunnel", "n7", "22"]).await;
+    let text = describe_output(&output);
+    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(3), &b""[..]), "{text}");
+    assert!(text.contains("n7 does not reply as a node that offers tunnels"), "{text}");
 }
 
 /// One caller may use one port, another one another port; others may use none.

@@ -17,7 +17,7 @@ pub async fn find_chosen_nodes(
 ) -> Result<(FleetConnection, DiscoveredNodes)> {
     let fleet = FleetConnection::connect(settings, target).await?;
     let mut found = fleet.discover_nodes(target, progress).await?;
-    cx.remember_found(target, &found.nodes);
+    cx.remember_discovered(target, &found.nodes);
     for gap in &found.stats.gaps {
         cx.warn_of_gap(*gap);
     }

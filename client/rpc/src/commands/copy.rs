@@ -2,6 +2,7 @@
 
 mod location;
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -9,7 +10,7 @@ use location::{CopyLocation, CopyLocationError};
 use muster_client::RolloutLimits;
 use muster_request::{
     CopyReport, DiscoveredNodes, FetchDestination, FetchRequest, FleetConnection, LocalFile,
-    LocalFileError, PushRequest, RequestWords, RpcSettings, TargetSelection,
+    LocalFileError, NodeCopyOutcome, PushRequest, RequestWords, RpcSettings, TargetSelection,
 };
 use muster_wire::identity::Identity;
 
@@ -220,6 +221,17 @@ impl<'a> PreparedCopy<'a> {
             self.cx.printer.print_text(view.render_nodes())?;
             self.cx.printer.print_message(view.render_totals());
         }
+        // Names on the command line are known only once their nodes have replied.
+        let (mut replied, mut silent) = (BTreeSet::new(), BTreeSet::new());
+        for (node, result) in &report.nodes {
+            match result.outcome {
+                NodeCopyOutcome::NoReply(_) => silent.insert(node.clone()),
+                NodeCopyOutcome::NotCompleted => false,
+                _ => replied.insert(node.clone()),
+            };
+        }
+        self.cx.remember_found(&self.target, &replied);
+        self.cx.suggest_nodes(&silent);
         let code = CommandExitCode::from(report.outcome());
         if code != CommandExitCode::Passed && view.can_be_resumed() {
             let hint = "run the same command again to continue with the parts that nodes lack";

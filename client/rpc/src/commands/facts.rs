@@ -30,14 +30,21 @@ pub async fn run(args: FactsArgs, cx: CommandContext<'_>) -> CommandResult {
     let (show_nodes, screen) = (args.show_nodes || cx.is_verbose(), cx.printer.screen());
     let content = FactsDocument { fact, values: &groups };
     let document = ReportDocument::new("muster.facts.v1", content, &result.report);
-    result.print_answer(&document, || {
+    let has_values = groups.iter().any(|group| !group.value().is_null());
+    let code = result.print_answer(&document, || {
         let text = if args.table {
             render_fact_table(&groups, show_nodes, screen)
         } else {
             render_fact_bars(fact, &groups, &result.report, show_nodes, screen)
         };
         Ok(cx.printer.print_text(text)?)
-    })
+    })?;
+    let replied = result.report.replies.iter().filter(|reply| reply.is_ok()).count();
+    if code != CommandExitCode::Passed || has_values || replied == 0 {
+        return Ok(code);
+    }
+    cx.report_no_values(fact, replied);
+    Ok(CommandExitCode::Local)
 }
 
 /// Lists the facts of the matching nodes.

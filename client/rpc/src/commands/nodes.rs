@@ -71,11 +71,19 @@ pub async fn run_list(args: NodesArgs, cx: CommandContext<'_>) -> CommandResult 
         NodeListOptions { fields: &fields, with_stale: args.stale, with_documents: false };
     if let Some(fact) = &args.facets {
         let output = fleet.count_registered(&target, fact, options).await?;
-        let has_nodes = output.total > 0;
+        let has_values = output.distinct > 0;
         let schema = "muster.registered-facets.v1";
         let document = RegisteredFacetsDocument { schema, fact: fact.clone(), output };
         cx.print_result(json.as_ref(), &document, || render_facets(&document.output))?;
-        return Ok(CommandExitCode::from_found(has_nodes));
+        match document.output.total {
+            0 => cx.printer.print_message(format_args!(
+                "no nodes found; looked for {}",
+                target.filter.explain()
+            )),
+            total if !has_values => cx.report_no_values(fact, total),
+            _ => {}
+        }
+        return Ok(CommandExitCode::from_found(has_values));
     }
     if args.watch {
         return watch_nodes(&fleet, &target, &args.fields, cx).await;
@@ -208,13 +216,6 @@ pub async fn run_check(args: CheckRegistrationArgs, cx: CommandContext<'_>) -> C
             Ok(CommandExitCode::NoneAnswered)
         }
         Ok(list) => {
-            let old = list.nodes.iter().filter(|node| is_older_than(node, args.interval)).count();
-            let total = list.nodes.len();
-            cx.printer.print_text(render_registration_check(old, total, args.interval))?;
-            Ok(CommandExitCode::from_verdict(old == 0))
-        }
-        Err(error) => {
-            cx.printer.print_text(format!("UNKNOWN: {error}\n"))?;
         Ok(list) if list.nodes.is_empty() => {
             let looked_for = target.filter.explain();
             cx.printer.print_text(format!(
@@ -222,6 +223,13 @@ pub async fn run_check(args: CheckRegistrationArgs, cx: CommandContext<'_>) -> C
             ))?;
             Ok(CommandExitCode::NoneAnswered)
         }
+            let old = list.nodes.iter().filter(|node| is_older_than(node, args.interval)).count();
+            let total = list.nodes.len();
+            cx.printer.print_text(render_registration_check(old, total, args.interval))?;
+            Ok(CommandExitCode::from_verdict(old == 0))
+        }
+        Err(error) => {
+            cx.printer.print_text(format!("UNKNOWN: {error}\n"))?;
             Ok(CommandExitCode::NoneAnswered)
         }
     }

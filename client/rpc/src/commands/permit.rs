@@ -30,35 +30,46 @@ const MAX_NODES_TRIED: usize = 3;
 pub async fn run(command: PermitCommand, cx: CommandContext<'_>) -> CommandResult {
     match command {
         PermitCommand::List(args) => {
-            show_pools(args.pool.as_deref(), &args.query, render_pool_list, cx).await
+            let pool = args.pool.as_deref();
+            let (_, exit) = show_pools(pool, &args.query, render_pool_list, cx).await?;
+            Ok(exit)
         }
         PermitCommand::Show(args) => {
-            show_pools(Some(&args.pool), &args.query, render_pools, cx).await
+            let pool = Some(args.pool.as_str());
+            let (pools, exit) = show_pools(pool, &args.query, render_pools, cx).await?;
+            // A pool exists while a node holds a permit of it or waits for one.
+            let found = CommandExitCode::from_found(pools > 0);
+            Ok(if exit == CommandExitCode::Passed { found } else { exit })
         }
         PermitCommand::Release(args) => release_permits(args, cx).await,
     }
 }
 
+/// Returns the number of pools in use, too.
 async fn show_pools(
     pool: Option<&str>,
     query: &QueryArgs,
     render: fn(&[PermitPoolRow], usize) -> String,
     cx: CommandContext<'_>,
-) -> CommandResult {
+) -> Result<(usize, CommandExitCode)> {
     let json: Option<JsonForm> = form::parse_json_form(&query.json)?;
     let report = query_pools(pool, &query.filters, json.is_none(), cx).await?;
     let (pools, exit) = (read_pools(&report), report.stats.outcome().into());
+    let is_used = |pool: &&PermitPoolRow| !pool.holders.is_empty() || !pool.waiting.is_empty();
+    let in_use = pools.iter().filter(is_used).count();
     if let Some(json) = json {
         let content = PermitPoolsDocument { pools: &pools };
         cx.print_json(&ReportDocument::new("muster.permits.v1", content, &report), &json)?;
     } else if exit == CommandExitCode::Passed {
-        if pools.is_empty() {
-            cx.printer.print_message("no node holds a permit or waits for one");
+        if in_use == 0 {
+            let of = pool.map(|pool| format!(" of the pool `{}`", escape_to_line(pool)));
+            let of = of.unwrap_or_default();
+            cx.printer.print_message(format_args!("no node holds a permit{of} or waits for one"));
         }
         cx.printer.print_text(render(&pools, cx.width()))?;
     }
     cx.warn_of_gaps(&report);
-    Ok(exit)
+    Ok((in_use, exit))
 }
 
 /// Asks one node, and the next one if that fails.

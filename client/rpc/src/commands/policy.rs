@@ -1,11 +1,11 @@
 //! `rpc policy`: checks policies, explains their decisions, and tests them, from files; and asks nodes who may run an action.
 
-use muster_base::unix_millis_now;
+use muster_base::{error_chain, unix_millis_now};
 use muster_policy::{PolicyQuery, RuleVerdict};
 use muster_policy_tools::{
     AssumedDataValues, PolicyTestSuite, SavedNode, lint_policies, read_directory, read_paths,
 };
-use muster_request::{AgentSchemas, RequestWords};
+use muster_request::{AgentSchemas, FleetRequestError, RequestWords};
 use serde_json::{Map, Value};
 
 use super::context::CommandContext;
@@ -14,7 +14,7 @@ use super::inquiry::query_nodes;
 use crate::cli::policy::{
     PolicyCheckArgs, PolicyCommand, PolicyExplainArgs, PolicyTestArgs, PolicyWhoArgs,
 };
-use crate::commands::context::{CommandExitCode, CommandResult};
+use crate::commands::context::{CommandExitCode, CommandResult, Result};
 use crate::render::json::ReportDocument;
 use crate::render::policy as render;
 
@@ -70,6 +70,7 @@ fn check_policies(args: &PolicyCheckArgs, cx: CommandContext<'_>) -> CommandResu
 }
 
 fn explain_decision(args: &PolicyExplainArgs, cx: CommandContext<'_>) -> CommandResult {
+    check_action_exists(args, cx)?;
     let mut node = match &args.node {
         Some(path) => SavedNode::read(path)?,
         None => SavedNode::default(),
@@ -102,6 +103,23 @@ fn explain_decision(args: &PolicyExplainArgs, cx: CommandContext<'_>) -> Command
     let json = form::parse_json_form(&args.json)?;
     cx.print_result(json.as_ref(), &document, || document.render_text())?;
     Ok(CommandExitCode::from_verdict(explanation.decision.allowed))
+}
+
+/// Fails for an action that its agent does not have, with a suggestion. An agent that is not known here may exist on nodes: that is a warning.
+fn check_action_exists(args: &PolicyExplainArgs, cx: CommandContext<'_>) -> Result<()> {
+    let settings = cx.load_settings_if_any()?;
+    let schemas = cx.load_schemas(settings.as_ref())?;
+    let (agent, action) = (args.agent.to_string(), Some(args.action.to_string()));
+    let words = RequestWords { agent, action, inputs: Vec::new() };
+    match schemas.find_action(&words) {
+        Ok(_) => Ok(()),
+        Err(error @ FleetRequestError::UnknownAgent { .. }) => {
+            let problem = error_chain(&error);
+            cx.printer.print_warning(format_args!("the request is not checked: {problem}"));
+            Ok(())
+        }
+        Err(error) => Err(error.into()),
+    }
 }
 
 fn run_cases(args: &PolicyTestArgs, cx: CommandContext<'_>) -> CommandResult {

@@ -269,7 +269,7 @@ impl PendingRequest<'_> {
         cx.warn_of_gaps(&report);
         // Named nodes may not exist, so only nodes that replied are remembered.
         cx.remember_found(self.target, report.replies.iter().map(|reply| &reply.node));
-        cx.suggest_nodes(&report);
+        cx.suggest_nodes(&report.stats.not_connected);
         print_next_steps(&report, self.recorder.job_id(), cx);
         Ok(report.stats.outcome().into())
     }

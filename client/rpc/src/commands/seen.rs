@@ -1,15 +1,16 @@
 //! Remembers the names that a command has seen in the fleet: suggests them for names that match nothing, and names nodes that have disappeared.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use muster_base::{format_duration, unix_millis_now};
-use muster_request::{LastSeenNodes, RequestReport, TargetSelection};
+use muster_base::{format_duration, nearest_name, unix_millis_now};
+use muster_request::{LastSeenNodes, TargetSelection};
 use muster_wire::identity::Identity;
 
 use super::context::CommandContext;
 use crate::completion::memory::SeenNamesCache;
 use crate::completion::{suggest_names, suggest_nodes};
-use crate::render::node_count_text;
+use crate::render::{escape_to_line, node_count_text};
 
 /// Maximum number of absent nodes that are named.
 const MAX_ABSENT_NAMES: usize = 10;
@@ -59,6 +60,29 @@ impl CommandContext<'_> {
         SeenNamesCache::add_names(self.seen_names_path().as_deref(), names);
     }
 
+    /// Prints that none of this many nodes has a fact, and the seen fact that was probably meant.
+    pub fn report_no_values(&self, fact: &str, nodes: usize) {
+        let nodes = node_count_text(nodes);
+        self.printer.print_error(format_args!(
+            "none of {nodes} has a value of the fact `{}`",
+            escape_to_line(fact)
+        ));
+        let seen = self.seen_names();
+        if let Some(nearest) = nearest_name(fact, seen.facts.keys().map(String::as_str)) {
+            self.printer.print_hint(format_args!("did you mean `{nearest}`?"));
+        } else {
+            self.printer.print_hint("`rpc facts` lists the facts of all nodes");
+        }
+    }
+
+    /// Saves the names of nodes that were discovered, and the names in the filter that has found them. Nodes that are named exactly are not discovered: they are known
+    /// once they have replied.
+    pub fn remember_discovered(&self, target: &TargetSelection, nodes: &BTreeSet<Identity>) {
+        if target.filter.identities_exact().is_none() {
+            self.remember_found(target, nodes);
+        }
+    }
+
     /// Saves the names of nodes, and the names in the filter that has found them.
     pub fn remember_found<'n>(
         &self,
@@ -82,11 +106,11 @@ impl CommandContext<'_> {
     }
 
     /// Prints what the names of nodes that are not connected were probably meant to be.
-    pub fn suggest_nodes(&self, report: &RequestReport) {
-        if report.stats.not_connected.is_empty() {
+    pub fn suggest_nodes<'n>(&self, not_connected: impl IntoIterator<Item = &'n Identity>) {
+        let mut names = not_connected.into_iter().map(Identity::as_str).peekable();
+        if names.peek().is_none() {
             return;
         }
-        let names = report.stats.not_connected.iter().map(Identity::as_str);
         for suggestion in suggest_nodes(names, &self.seen_names()) {
             self.printer.print_hint(suggestion);
         }

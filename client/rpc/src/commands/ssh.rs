@@ -125,7 +125,7 @@ impl<'a> SshSession<'a> {
         let settings = cx.load_settings()?;
         let fleet = FleetConnection::connect(&settings, &target).await?;
         let found = fleet.discover_nodes(&target, cx.printer).await?;
-        cx.remember_found(&target, &found.nodes);
+        cx.remember_discovered(&target, &found.nodes);
         if found.nodes.is_empty() {
             let looked_for = target.filter.explain();
             cx.printer.print_error(format_args!("no nodes matched; looked for {looked_for}"));

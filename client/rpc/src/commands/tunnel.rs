@@ -4,16 +4,21 @@ use std::io;
 use std::net::SocketAddr;
 
 use muster_base::error_chain;
+use muster_filter::NodeFilter;
 use muster_request::{
-    FleetConnection, ProcessInput, ProcessOutput, TargetSelection, TunnelConnectionEvent,
-    TunnelDialer, TunnelError, TunnelListener,
+    FleetConnection, FleetRequestError, PingRequest, ProcessInput, ProcessOutput, TargetSelection,
+    TunnelConnectionEvent, TunnelDialer, TunnelError, TunnelListener,
 };
+use muster_wire::identity::Identity;
 use tokio_util::sync::CancellationToken;
 
 use crate::cli::tunnel::TunnelArgs;
-use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
+use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Error};
 use crate::error::CommandError;
 use crate::render::escape_to_line;
+
+/// The agent of tunnels.
+const TUNNEL_AGENT: &str = "tunnel";
 
 /// Why there is no local end of a tunnel.
 #[derive(Debug, thiserror::Error)]
@@ -26,12 +31,31 @@ pub enum TunnelEndpointError {
         /// The I/O error.
         source: io::Error,
     },
+    /// The node did not reply as one with the agent.
+    #[error("{0} does not reply as a node that offers tunnels")]
+    NoNode(Identity),
     /// Standard input and output cannot be used.
     #[error("cannot use standard input and output")]
     Streams(#[source] io::Error),
 }
 
-impl CommandError for TunnelEndpointError {}
+impl CommandError for TunnelEndpointError {
+    fn hints(&self) -> Vec<String> {
+        match self {
+            Self::NoNode(node) => vec![format!(
+                "`rpc ping -I {node}` shows whether it is connected; `[plugins.tunnel] enabled = true` in its configuration enables tunnels"
+            )],
+            Self::Listen { .. } | Self::Streams(_) => Vec::new(),
+        }
+    }
+
+    fn exit_code(&self) -> CommandExitCode {
+        match self {
+            Self::NoNode(_) => CommandExitCode::NoneAnswered,
+            Self::Listen { .. } | Self::Streams(_) => CommandExitCode::Local,
+        }
+    }
+}
 
 impl CommandError for TunnelError {
     fn hints(&self) -> Vec<String> {
@@ -66,14 +90,52 @@ pub async fn run(args: TunnelArgs, cx: CommandContext<'_>) -> CommandResult {
     let address = args.listen;
     let to_error = |source| TunnelEndpointError::Listen { address, source };
     let listener = TunnelListener::bind(address, dialer.clone()).await.map_err(to_error)?;
+    check_node(&fleet, dialer.node(), cx).await?;
     cx.printer.print_line(listener.local_address().map_err(to_error)?)?;
     cx.printer.print_message(format_args!(
-        "Connections are carried to port {} of {}; Ctrl-C closes them",
+        "Listening for connections to port {} of {}, which decides on each of them; Ctrl-C closes them",
         dialer.port(),
         dialer.node()
     ));
-    listener.serve_until_interrupt(|event| report_event(&event, cx)).await;
-    Ok(CommandExitCode::Passed)
+    let mut unopened = 0;
+    listener
+        .serve_until_interrupt(|event| {
+            unopened += usize::from(is_unopened(&event));
+            report_event(&event, cx);
+        })
+        .await;
+    Ok(CommandExitCode::from_verdict(unopened == 0))
+}
+
+/// Fails unless the node replies now and has the agent. Nothing is opened, so whether it permits the port is known with the first connection.
+async fn check_node(
+    fleet: &FleetConnection,
+    node: &Identity,
+    cx: CommandContext<'_>,
+) -> Result<(), Error> {
+    let filter = NodeFilter::default()
+        .with_identity(node.as_str())
+        .and_then(|filter| filter.with_agent(TUNNEL_AGENT))
+        .map_err(|source| FleetRequestError::Filter { flag: "NODE", source })?;
+    let target = TargetSelection::from_filter(filter, None);
+    let mut has_replied = false;
+    let ping = PingRequest { target: &target, expect: None, traceparent: None };
+    fleet.ping_by_broadcast(ping, |_| has_replied = true).await?;
+    if has_replied {
+        return Ok(());
+    }
+    cx.suggest_nodes([node]);
+    Err(TunnelEndpointError::NoNode(node.clone()).into())
+}
+
+/// Whether a connection was closed because the node did not open a tunnel for it.
+fn is_unopened(event: &TunnelConnectionEvent) -> bool {
+    matches!(
+        event,
+        TunnelConnectionEvent::Failed(
+            TunnelError::Refused { .. } | TunnelError::Absent(_) | TunnelError::Silent(_)
+        )
+    )
 }
 
 async fn carry_stdio(dialer: &TunnelDialer) -> CommandResult {

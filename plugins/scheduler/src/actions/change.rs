@@ -230,25 +230,19 @@ pub(super) async fn remove(
     input: ScheduleNameInput,
 ) -> Result<ScheduleChangeOutput, ActionError> {
     let name = parse_name(&input.name)?;
-    let changed = delete_schedule(&handle, &name).await?;
-    let text = if changed {
-        format!("removed the schedule {name}")
-    } else {
-        format!("there is no schedule {name}")
-    };
-    Ok(ScheduleChangeOutput { changed, text })
+    delete_schedule(&handle, &name).await?;
+    Ok(ScheduleChangeOutput { changed: true, text: format!("removed the schedule {name}") })
 }
 
 async fn delete_schedule(
     handle: &SchedulerHandle,
     name: &SubjectName,
-) -> Result<bool, SchedulerError> {
+) -> Result<(), SchedulerError> {
     let (bucket, key) = (handle.bucket()?, StoreKey::Schedule(name.clone()).to_string());
     if read_schedule(bucket, &key).await?.is_none() {
-        return Ok(false);
+        return Err(SchedulerError::Unknown(name.clone()));
     }
     // The schedule goes first: then the leader stops, and writes no turns again.
     bucket.delete(&key).await?;
-    handle.delete_turns(name).await?;
-    Ok(true)
+    handle.delete_turns(name).await
 }

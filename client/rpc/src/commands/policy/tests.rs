@@ -35,6 +35,12 @@ fn run_now(command: PolicyCommand, cx: CommandContext<'_>) -> CommandResult {
 
 /// Runs a command line in which `@` stands for the directory, and replaces the directory in the output.
 fn rpc(line: &str, directory: &Path) -> (CommandExitCode, String, String) {
+    let (result, data, messages) = try_rpc(line, directory);
+    (result.unwrap(), data, messages)
+}
+
+/// The same for a command line that may fail.
+fn try_rpc(line: &str, directory: &Path) -> (CommandResult, String, String) {
     let place = directory.display().to_string();
     let words = line.split(' ').map(|word| word.replace('@', &place));
     let cli = Cli::try_parse_from(words).unwrap();
@@ -52,9 +58,9 @@ fn rpc(line: &str, directory: &Path) -> (CommandExitCode, String, String) {
         loaded_settings,
         printer: &printer,
     };
-    let exit = run_now(*command, cx).unwrap();
+    let result = run_now(*command, cx);
     let plain = |text: String| text.replace(&format!("{place}/"), "");
-    (exit, plain(data.text()), plain(talk.text()))
+    (result, plain(data.text()), plain(talk.text()))
 }
 
 #[test]
@@ -114,6 +120,26 @@ fn explanation_names_the_deciding_line() {
         data,
         "rip is not allowed to call puppetral do\ndecided by default (no puppetral.policy)\n"
     );
+}
+
+/// A typing error in the action of a rule that allows everything was answered with "allowed".
+#[test]
+fn action_that_does_not_exist_is_an_error() {
+    let scratch = policies("policy default allow\n");
+    let explain = |agent: &str, action: &str| {
+        let line =
+            format!("rpc policy explain --caller rip --agent {agent} --action {action} --dir @");
+        try_rpc(&line, scratch.path())
+    };
+    let (result, data, _) = explain("service", "restrt");
+    let error = result.unwrap_err();
+    assert_eq!((error.exit_code(), data.as_str()), (CommandExitCode::Usage, ""));
+    let text = format!("{error} {:?}", error.hints());
+    assert!(text.contains("restrt") && text.contains("restart"), "{text}");
+    // An agent that only nodes have may have any action.
+    let (result, data, messages) = explain("unicorn", "fly");
+    assert_eq!(result.unwrap(), CommandExitCode::SomeFailed, "{data}");
+    assert!(messages.contains("the request is not checked"), "{messages}");
 }
 
 #[test]

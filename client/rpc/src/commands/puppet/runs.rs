@@ -131,9 +131,7 @@ async fn run_round(
         &ProgressReporter::new(cx.printer, matches!(output.form, PuppetOutputForm::Text));
     let session = PuppetSession { fleet: &fleet, schemas: &schemas, progress };
     let found = fleet.discover_nodes(&target, progress).await?;
-    if target.filter.identities_exact().is_none() {
-        cx.remember_found(&target, &found.nodes);
-    }
+    cx.remember_discovered(&target, &found.nodes);
     let (none_found, filter) = (found.nodes.is_empty(), found.filter.clone());
     let mut runs =
         PuppetRunsReport { limit, started: unix_millis_now(), ..PuppetRunsReport::default() };
