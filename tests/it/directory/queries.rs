@@ -121,6 +121,8 @@ async fn a4_4_selected_fields_values_and_requests_come_from_the_directory() {
     let expected = ["NODES  VALUE", "2      development", "1      production", "1      (no value)"];
     assert_eq!(counted, expected);
 
+    let unknown = fleet.errors(&["nodes", "--fields", "enviroment,cpus"], 0).await;
+    assert_eq!(unknown, "warning: no listed node has `enviroment`\n");
     let nowhere = fleet.errors(&["nodes", "--facets", "enviroment"], 1).await;
     assert!(nowhere.contains("none of 4 nodes has a value of the fact `enviroment`"), "{nowhere}");
 

@@ -97,6 +97,7 @@ pub async fn run_list(args: NodesArgs, cx: CommandContext<'_>) -> CommandResult 
     }
     let has_nodes = !list.nodes.is_empty();
     warn_of_gaps(&list, cx);
+    warn_of_unknown_fields(&list, &fields, cx);
     let document = RegisteredNodesDocument {
         schema: "muster.registered-nodes.v1",
         nodes: list.nodes,
@@ -215,7 +216,6 @@ pub async fn run_check(args: CheckRegistrationArgs, cx: CommandContext<'_>) -> C
             cx.printer.print_text(format!("UNKNOWN: {}\n", DirectoryError::NotReady))?;
             Ok(CommandExitCode::NoneAnswered)
         }
-        Ok(list) => {
         Ok(list) if list.nodes.is_empty() => {
             let looked_for = target.filter.explain();
             cx.printer.print_text(format!(
@@ -223,6 +223,7 @@ pub async fn run_check(args: CheckRegistrationArgs, cx: CommandContext<'_>) -> C
             ))?;
             Ok(CommandExitCode::NoneAnswered)
         }
+        Ok(list) => {
             let old = list.nodes.iter().filter(|node| is_older_than(node, args.interval)).count();
             let total = list.nodes.len();
             cx.printer.print_text(render_registration_check(old, total, args.interval))?;
@@ -265,6 +266,15 @@ async fn watch_nodes(
             }
             Err(error) => return Err(error.into()),
         }
+    }
+}
+
+/// Names the fields that no listed node has: probably typing errors.
+fn warn_of_unknown_fields(list: &RegisteredNodeList, fields: &[String], cx: CommandContext<'_>) {
+    let is_unknown =
+        |field: &&String| list.nodes.iter().all(|node| !node.fields.contains_key(*field));
+    for field in fields.iter().filter(is_unknown).filter(|_| !list.nodes.is_empty()) {
+        cx.printer.print_warning(format_args!("no listed node has `{}`", escape_to_line(field)));
     }
 }
 
