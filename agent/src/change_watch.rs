@@ -3,14 +3,14 @@
 //!
 //! Files are compared by their metadata, once a second: that works on every file system, and needs no watches of the kernel, of which there are few.
 
-use std::fs::{self, Metadata};
-use std::os::unix::fs::MetadataExt as _;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use muster_api::FindingLevel;
 use muster_api::system::System;
+use muster_base::FileStamp;
 use muster_motd::{MotdRenderer, NodeSnapshot};
 use serde_json::Value;
 use tokio::time::{MissedTickBehavior, interval};
@@ -144,40 +144,19 @@ fn is_over(at: Option<Instant>, time: Duration) -> bool {
 #[derive(Debug)]
 struct WatchedFiles {
     path: PathBuf,
-    seen: Vec<(PathBuf, FileVersion)>,
-}
-
-/// What differs after a file was changed or replaced.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct FileVersion {
-    device: u64,
-    inode: u64,
-    size: u64,
-    /// Seconds and nanoseconds of the last change of content or metadata.
-    changed: (i64, i64),
-}
-
-impl FileVersion {
-    fn of(metadata: &Metadata) -> Self {
-        Self {
-            device: metadata.dev(),
-            inode: metadata.ino(),
-            size: metadata.size(),
-            changed: (metadata.ctime(), metadata.ctime_nsec()),
-        }
-    }
+    seen: Vec<(PathBuf, FileStamp)>,
 }
 
 impl WatchedFiles {
     /// Remembers the present files.
     fn new(path: PathBuf) -> Self {
-        let seen = list_versions(&path);
+        let seen = list_stamps(&path);
         Self { path, seen }
     }
 
     /// Whether there are other files than at the last call.
     fn have_changed(&mut self) -> bool {
-        let present = list_versions(&self.path);
+        let present = list_stamps(&self.path);
         let has_changed = present != self.seen;
         self.seen = present;
         has_changed
@@ -185,20 +164,20 @@ impl WatchedFiles {
 }
 
 /// The file itself and, if it is a directory, its files by name. A file that cannot be read is none.
-fn list_versions(path: &Path) -> Vec<(PathBuf, FileVersion)> {
+fn list_stamps(path: &Path) -> Vec<(PathBuf, FileStamp)> {
     let Ok(metadata) = fs::metadata(path) else { return Vec::new() };
-    let mut versions = vec![(path.to_owned(), FileVersion::of(&metadata))];
+    let mut stamps = vec![(path.to_owned(), FileStamp::of_metadata(&metadata))];
     if metadata.is_dir() {
         let entries = fs::read_dir(path).into_iter().flatten().flatten().take(MAX_COMPARED_FILES);
         let files = entries.filter_map(|entry| {
             let path = entry.path();
-            let version = FileVersion::of(&fs::metadata(&path).ok()?);
-            Some((path, version))
+            let stamp = FileStamp::read(&path)?;
+            Some((path, stamp))
         });
-        versions.extend(files);
-        versions.sort_by(|one, other| one.0.cmp(&other.0));
+        stamps.extend(files);
+        stamps.sort_by(|one, other| one.0.cmp(&other.0));
     }
-    versions
+    stamps
 }
 
 #[cfg(test)]

@@ -120,7 +120,7 @@ async fn check_node(
     let target = TargetSelection::from_filter(filter, None);
     let mut has_replied = false;
     let ping = PingRequest { target: &target, expect: None, traceparent: None };
-    fleet.ping_by_broadcast(ping, |_| has_replied = true).await?;
+    fleet.ping_by_broadcast(ping, cx.printer, |_| has_replied = true).await?;
     if has_replied {
         return Ok(());
     }

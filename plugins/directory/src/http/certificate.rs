@@ -3,13 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use muster_api::base::error_chain;
+use muster_api::base::{FileStamp, error_chain};
 use muster_secret::{SecretOwner, read_secret};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::TlsAcceptor;
 
-use super::file_version::{FileVersion, file_version};
 use super::options::DirectoryHttpError;
 
 /// Maximum size of the file of the key.
@@ -24,14 +23,14 @@ pub(super) struct CertificateFiles {
 
 /// The versions of the files that were read last, and what new connections use.
 struct KnownCertificate {
-    versions: [Option<FileVersion>; 2],
+    versions: [Option<FileStamp>; 2],
     acceptor: TlsAcceptor,
 }
 
 impl CertificateFiles {
     /// Reads the files.
     pub(super) fn load(certificate: &Path, key: &Path) -> Result<Self, DirectoryHttpError> {
-        let versions = [file_version(certificate), file_version(key)];
+        let versions = [FileStamp::read(certificate), FileStamp::read(key)];
         let acceptor = read_acceptor(certificate, key)?;
         let known = Mutex::new(KnownCertificate { versions, acceptor });
         Ok(Self { certificate: certificate.to_owned(), key: key.to_owned(), known })
@@ -40,7 +39,7 @@ impl CertificateFiles {
     /// What a new connection uses. While changed files cannot be used, for example because only one of them was replaced yet, it is the last certificate that could.
     pub(super) fn acceptor(&self) -> TlsAcceptor {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let versions = [file_version(&self.certificate), file_version(&self.key)];
+        let versions = [FileStamp::read(&self.certificate), FileStamp::read(&self.key)];
         if known.versions != versions {
             known.versions = versions;
             let path = self.certificate.display();

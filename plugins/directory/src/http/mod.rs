@@ -6,7 +6,6 @@
 mod api;
 mod api_metrics;
 mod certificate;
-mod file_version;
 mod listeners;
 mod openapi;
 mod options;

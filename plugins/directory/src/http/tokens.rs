@@ -4,11 +4,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use data_encoding::HEXLOWER_PERMISSIVE;
+use muster_api::base::FileStamp;
 use muster_secret::{SecretFileError, SecretOwner, read_secret};
 use sha2::{Digest as _, Sha256};
 use subtle::{Choice, ConstantTimeEq as _};
-
-use super::file_version::{FileVersion, file_version};
 
 /// Maximum size of the file.
 const MAX_FILE_BYTES: u64 = 256 * 1024;
@@ -43,7 +42,7 @@ pub enum TokenFileError {
 #[derive(Debug)]
 pub(super) struct TokenFile {
     path: PathBuf,
-    known: Mutex<(Option<FileVersion>, Tokens)>,
+    known: Mutex<(Option<FileStamp>, Tokens)>,
 }
 
 /// Why a line is not valid, and its number.
@@ -60,7 +59,7 @@ struct Tokens(Vec<(String, [u8; HASH_BYTES])>);
 impl TokenFile {
     /// Reads the file.
     pub(super) fn load(path: &Path) -> Result<Self, TokenFileError> {
-        let version = file_version(path);
+        let version = FileStamp::read(path);
         let tokens = Tokens::read(path)?;
         Ok(Self { path: path.to_owned(), known: Mutex::new((version, tokens)) })
     }
@@ -68,7 +67,7 @@ impl TokenFile {
     /// The name of this token. While the file cannot be read, there are no tokens.
     pub(super) fn name_of(&self, token: &str) -> Option<String> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let version = file_version(&self.path);
+        let version = FileStamp::read(&self.path);
         if known.0 != version {
             let tokens = Tokens::read(&self.path).unwrap_or_else(|error| {
                 tracing::error!(%error, "cannot read the tokens of the directory's HTTP API; refusing all");

@@ -1,25 +1,14 @@
 //! Finds DDL files and checks which users could have written them. Inspects names, owners and modes; reads no content.
 
 use std::collections::BTreeSet;
-use std::fs::Metadata;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use muster_api::base::FileStamp;
 use muster_api::system::real::RealSystem;
 use muster_api::system::{System as _, SystemError, SystemResult};
 
 /// Maximum search depth below `mcollective/agent`.
 const MAX_SEARCH_DEPTH: usize = 3;
-
-/// File metadata that changes when a file is replaced or modified.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct FileStamp {
-    device: u64,
-    inode: u64,
-    size: u64,
-    modified: (i64, i64),
-    changed: (i64, i64),
-}
 
 /// Files with their metadata; `None` for a missing file.
 pub(super) type FileStamps = Vec<(PathBuf, Option<FileStamp>)>;
@@ -62,19 +51,7 @@ fn collect_ddls(directory: &Path, depth: usize, found: &mut Vec<PathBuf>) {
 
 /// The current metadata of the files.
 pub(super) fn stamp_files<'a>(paths: impl IntoIterator<Item = &'a PathBuf>) -> FileStamps {
-    let stamp =
-        |path: &PathBuf| (path.clone(), std::fs::metadata(path).ok().as_ref().map(file_stamp));
-    paths.into_iter().map(stamp).collect()
-}
-
-fn file_stamp(found: &Metadata) -> FileStamp {
-    FileStamp {
-        device: found.dev(),
-        inode: found.ino(),
-        size: found.size(),
-        modified: (found.mtime(), found.mtime_nsec()),
-        changed: (found.ctime(), found.ctime_nsec()),
-    }
+    paths.into_iter().map(|path| (path.clone(), FileStamp::read(path))).collect()
 }
 
 /// The canonical path of the file, if no other user can change or replace it.
