@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use muster_api::FindingLevel;
 use muster_api::system::System;
 use muster_base::FileStamp;
+use muster_engine::run::run_files::SUMMARY_FILE;
 use muster_motd::{MotdRenderer, NodeSnapshot};
 use serde_json::Value;
 use tokio::time::{MissedTickBehavior, interval};
@@ -35,6 +36,8 @@ pub(crate) struct ChangeWatch {
     motd: Arc<MotdRenderer>,
     classes: WatchedFiles,
     facts: WatchedFiles,
+    /// The summary of the engine, which `rpcd apply` writes without the daemon.
+    runs: WatchedFiles,
     /// When changed facts were collected, while that is less than the shortest time ago.
     facts_read_at: Option<Instant>,
     are_facts_due: bool,
@@ -50,6 +53,7 @@ impl ChangeWatch {
         host: &Arc<dyn System>,
         config: &Config,
         motd: Arc<MotdRenderer>,
+        engine: &Path,
     ) -> Self {
         let heartbeat = config.registration.heartbeat;
         Self {
@@ -58,6 +62,7 @@ impl ChangeWatch {
             motd,
             classes: WatchedFiles::new(config.paths.classes.clone()),
             facts: WatchedFiles::new(config.paths.facts_d.clone()),
+            runs: WatchedFiles::new(engine.join(SUMMARY_FILE)),
             facts_read_at: None,
             are_facts_due: false,
             state_interval: STATE_READ_INTERVAL.min(heartbeat.max(Duration::from_secs(1))),
@@ -105,7 +110,9 @@ impl ChangeWatch {
             assemble::reload_facts(&self.core, &*self.host);
             (self.are_facts_due, self.facts_read_at) = (false, Some(Instant::now()));
         }
-        let is_state_due = is_notified || is_over(self.state_read_at, self.state_interval);
+        let is_state_due = is_notified
+            || self.runs.have_changed()
+            || is_over(self.state_read_at, self.state_interval);
         if is_state_due || has_new_classes || has_new_facts {
             self.core.state.refresh(&*self.core.system);
             self.state_read_at = Some(Instant::now());

@@ -141,7 +141,7 @@ pub async fn run_until_signal(
     broker_handles.connect(&bus);
     tasks.extend(supervisor.start_metrics(&bus, broker_handles.tunnels.clone()));
     // The message of the day and the prompt need no broker.
-    tasks.push(tokio::spawn(ChangeWatch::new(&core, &host, config, motd).run()));
+    tasks.push(tokio::spawn(ChangeWatch::new(&core, &host, config, motd, &engine_dir).run()));
     if !supervisor.wait_connected(&bus).await {
         check_tasks.wait_stopped().await;
         return Ok(supervisor.shutdown_kind());

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use muster_tests::command::describe_output;
+use muster_tests::command::{describe_output, find_program};
 use muster_tests::poll_until_ok;
 use muster_tests::rpcd::DaemonHome;
 use muster_wire::sign::Signer;
@@ -123,6 +123,7 @@ async fn change_of_state_alone_waits_for_its_own_interval() {
 
 /// With the intervals of a package, no answer waits for them: classes and facts are read every five minutes, and other changes of the state are published every
 /// five minutes.
+#[expect(clippy::disallowed_types, reason = "runs the real program")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn changes_are_known_at_once_with_the_default_intervals() {
     let fleet = DirectoryFixture::start().await;
@@ -152,4 +153,13 @@ async fn changes_are_known_at_once_with_the_default_intervals() {
     let schedule = "[[checks]]\nname = \"disk\"\ncommand = \"disk\"\ninterval = \"1h\"\nsplay = false\nmax_attempts = 1\n";
     checked.write("checks.d/disk.toml", schedule, 0o644);
     await_found(&fleet, "directory", "{'state.checks.critical': 1}", web1).await;
+
+    // A run that no daemon has started.
+    let catalog = json!([{"type": "file", "title": home.path("motd"), "content": "hello"}]);
+    home.write("catalog.json", &catalog.to_string(), 0o644);
+    let mut apply = std::process::Command::new(find_program("rpcd"));
+    apply.arg("apply").arg(home.path("catalog.json"));
+    let applied = apply.arg("--state-dir").arg(home.path("state/engine")).output().unwrap();
+    assert!(applied.status.success(), "{}", describe_output(&applied));
+    await_found(&fleet, "directory", "{'state.puppet.last_run.class': 'changed'}", db1).await;
 }
