@@ -350,17 +350,23 @@ impl GeneratedBroker {
 
     /// The document and the exit code of `rpc broker status -j`.
     pub(super) fn status(&self) -> (Value, Option<i32>) {
+        self.try_status().unwrap_or_else(|problem| panic!("{problem}"))
+    }
+
+    /// The same; what the command printed if no server accepts a connection yet.
+    fn try_status(&self) -> Result<(Value, Option<i32>), String> {
         let output = self.rpc(&["broker", "status", "-j"]);
-        let document = serde_json::from_slice(&output.stdout)
-            .unwrap_or_else(|error| panic!("{error}: {}", describe_output(&output)));
-        (document, output.status.code())
+        let document = serde_json::from_slice(&output.stdout);
+        Ok((document.map_err(|_| describe_output(&output))?, output.status.code()))
     }
 
     /// Waits until `rpc broker status` reports no problem.
     pub(super) async fn await_no_problem(&self) -> Value {
-        poll_until_ok("the broker has no problem", CLUSTER_TIMEOUT, async || match self.status() {
-            (document, Some(0)) => Ok(document),
-            (document, _) => Err(document),
+        poll_until_ok("the broker has no problem", CLUSTER_TIMEOUT, async || {
+            match self.try_status()? {
+                (document, Some(0)) => Ok(document),
+                (document, _) => Err(document.to_string()),
+            }
         })
         .await
     }
