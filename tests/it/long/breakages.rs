@@ -252,7 +252,7 @@ async fn broken_stores_of_the_broker_are_reported() {
     let mut lost = fleet.start_node("web1.acme.net", "{}", "");
     fleet.await_present(&["dir1.acme.net", "web1.acme.net"]).await;
     lost.daemon.kill_and_wait();
-    let missing = expect("directory", "warning", "1 are missing", "rpc nodes --missing");
+    let missing = expect("directory", "warning", "1 is missing", "rpc nodes --missing");
     poll_until_ok("the node is missing", Duration::from_mins(1), async || {
         let output = fleet.rpc.run(&["nodes", "--missing", "-o", "name"]).await;
         if output.stdout.is_empty() { Err(describe_output(&output)) } else { Ok(()) }

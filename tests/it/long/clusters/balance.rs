@@ -30,7 +30,8 @@ async fn balance_spreads_connections_over_the_servers() {
     let (after, code) = balance(&broker, &[]);
     assert_eq!(code, Some(0), "{after}");
     let counts = connections(&after, "after");
-    assert_eq!(counts.iter().sum::<u64>(), 60, "{after}");
+    // A client that moves is connected to both servers for a moment.
+    assert!((60..=62).contains(&counts.iter().sum::<u64>()), "{after}");
     // The mean is 20, and 10 % are tolerated.
     assert!(counts.iter().all(|count| *count <= 22), "{after}");
     for (bus, mark) in extra.iter().zip(marks) {
