@@ -411,7 +411,7 @@ fn restart_manager(
 ) -> Result<RestartManager, PluginSetupError> {
     let puppet = parse_options::<PuppetPlugin>(sections)?;
     let puppet_state = catalog.puppet_state.clone().or_else(|| {
-        // Runs of the agent use this directory; a run that somebody starts may use one of the others.
+        // Requested runs use this directory. Runs from cron or a console may use the default ones.
         let configured = RealSystem::new(daemon.root.clone()).host_path(&puppet.vardir?);
         let mut directories = puppet_state_dirs(&daemon.root);
         directories.push(configured.join("state"));

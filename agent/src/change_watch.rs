@@ -1,11 +1,11 @@
-//! Keeps what the node knows of itself current: classes and facts when their files change, and the state of subsystems when one of them says so; then the texts
-//! that are made of them.
+//! Reads classes and facts again when their files have changed, and the state of subsystems when a plugin notifies of a change; then writes the message of the
+//! day and the prompt.
 //!
-//! Files are compared by their metadata, once a second: that works on every file system, and needs no watches of the kernel, of which there are few.
+//! Files are compared by their metadata, once a second: that works on every file system, and uses no inotify instances, of which a user has 128 by default.
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use muster_api::FindingLevel;
@@ -19,6 +19,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use crate::assemble;
 use crate::config::Config;
 use crate::core::DaemonCore;
+use crate::shared::lock_mutex;
 
 /// Interval at which files are compared. Also the shortest time between two reads of the state.
 const COMPARE_INTERVAL: Duration = Duration::from_secs(1);
@@ -72,26 +73,22 @@ impl ChangeWatch {
     }
 
     /// Runs for the lifetime of the daemon.
-    pub(crate) async fn run(mut self) {
+    pub(crate) async fn run(self) {
+        let (core, watch) = (Arc::clone(&self.core), Arc::new(Mutex::new(self)));
         let mut tick = interval(COMPARE_INTERVAL);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let is_notified = tokio::select! {
                 _ = tick.tick() => false,
-                () = self.core.state.changes.wait() => true,
+                () = core.state.changes.wait() => true,
             };
-            let read = tokio::task::spawn_blocking(move || {
-                self.read_changes(is_notified);
-                self
-            });
-            self = match read.await {
-                Ok(watch) => watch,
-                Err(error) => {
-                    return tracing::error!(%error, "reading the state of the node failed");
-                }
-            };
+            let watch = Arc::clone(&watch);
+            let read = move || lock_mutex(&watch).read_changes(is_notified);
+            if let Err(error) = tokio::task::spawn_blocking(read).await {
+                tracing::error!(%error, "reading the state of the node failed");
+            }
             if is_notified {
-                // Changes until then are one.
+                // Further notifications within this second are handled together.
                 tick.reset();
                 tick.tick().await;
             }

@@ -64,14 +64,14 @@ impl PromptParts {
     /// Those of this content.
     pub(super) fn of(content: &NodeContent) -> Result<Self, CompressedJsonError> {
         let state = content.state.as_ref();
-        let select = |from: &dyn Fn(&str) -> Option<Value>, names: &[&str]| -> Map<String, Value> {
-            names.iter().filter_map(|name| Some(((*name).to_owned(), from(name)?))).collect()
-        };
         let puppet = state.and_then(|state| state.get("puppet"));
         let value = |names: &[&str]| names.iter().try_fold(puppet?, |value, name| value.get(name));
-        let mut prompt = select(&|name| state?.get(name).cloned(), &PROMPT_SUBSYSTEMS);
-        let of_puppet = select(&|name| puppet?.get(name).cloned(), &PROMPT_PUPPET_VALUES);
-        prompt.insert("puppet".to_owned(), Value::Object(of_puppet));
+        let of_subsystem = |name: &str| Some((name.to_owned(), state?.get(name)?.clone()));
+        let of_puppet = |name: &str| Some((name.to_owned(), puppet?.get(name)?.clone()));
+        let mut prompt: Map<String, Value> =
+            PROMPT_SUBSYSTEMS.into_iter().filter_map(of_subsystem).collect();
+        let puppet_values = PROMPT_PUPPET_VALUES.into_iter().filter_map(of_puppet).collect();
+        prompt.insert("puppet".to_owned(), Value::Object(puppet_values));
         let reduced = NodeContent { state: NodeFacts::from_map(prompt).ok(), ..content.clone() };
         Ok(Self {
             digest: reduced.digest()?,

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use muster_base::format_utc;
+use muster_base::{count_text, format_utc};
 use muster_bus::{Bus, Bytes};
 use muster_secret::files;
 use muster_wire::token::claims::{AccountClaims, SigningKeyEntry};
@@ -135,18 +135,16 @@ fn count_missing_revocations(theirs: &AccountClaims, ours: &AccountClaims) -> us
 
 /// What the older token lacks, if anything: it can differ in its time only.
 fn missing_text(revocations: usize, keys: usize) -> String {
-    let missing = [(revocations, "revocation"), (keys, "signing key")];
-    let missing = missing.into_iter().filter(|(count, _)| *count > 0);
-    let missing: Vec<_> = missing.map(|(count, noun)| count_text(count, noun)).collect();
+    let missing =
+        [(revocations, "revocation", "revocations"), (keys, "signing key", "signing keys")];
+    let missing = missing.into_iter().filter(|(count, ..)| *count > 0);
+    let missing: Vec<_> =
+        missing.map(|(count, singular, plural)| count_text(count, singular, plural)).collect();
     if missing.is_empty() {
         String::new()
     } else {
         format!(", which lacks {}", missing.join(" and "))
     }
-}
-
-fn count_text(count: usize, singular: &str) -> String {
-    if count == 1 { format!("1 {singular}") } else { format!("{count} {singular}s") }
 }
 
 fn list_keys(claims: &AccountClaims) -> BTreeSet<PublicKey> {

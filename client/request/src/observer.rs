@@ -19,7 +19,7 @@ pub enum RequestEvent<'a> {
     NodesCounted(usize),
     /// Discovery has ended with this number of nodes.
     DiscoveryEnded(DiscoveryMethod, usize),
-    /// These nodes replied to a broadcast and refused it, with these messages. Not trusted.
+    /// These nodes replied and refused the request, with these messages; may be empty. Not trusted.
     NodesRefused(&'a BTreeMap<Identity, String>),
     /// The discovery program wrote a line to its standard output. Not trusted.
     ProgramOutput(&'a Path, &'a str),

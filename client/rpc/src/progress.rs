@@ -120,12 +120,12 @@ impl RequestObserver for OutputPrinter {
             RequestEvent::NodesRefused(refusals) => {
                 for (node, message) in refusals.iter().take(MAX_NAMED_REFUSALS) {
                     let message = escape_to_line(message);
-                    self.print_warning(format_args!("{node} replied and refuses: {message}"));
+                    self.print_warning(format_args!("{node} refused the request: {message}"));
                 }
                 let others = refusals.len().saturating_sub(MAX_NAMED_REFUSALS);
                 if others > 0 {
                     let count = node_count_text(others);
-                    self.print_warning(format_args!("{count} more replied and refuse"));
+                    self.print_warning(format_args!("{count} more refused the request"));
                 }
             }
             RequestEvent::ProgramOutput(program, line) => {

@@ -26,7 +26,7 @@ pub struct NumberDistribution {
     pub greatest: f64,
     /// Counts per range, from minimum to maximum; one range if all numbers are equal.
     pub counts: Vec<u64>,
-    /// Number of values that are neither numbers nor texts of numbers.
+    /// Number of values that are neither numbers nor numeric strings.
     pub skipped: u64,
 }
 

@@ -54,7 +54,7 @@ impl AggregateFunction {
     }
 }
 
-/// The number that a value is, or that a text has, as in Choria: agents often return numbers as text. Infinity and NaN are none.
+/// The number of a value, also of a numeric string, as in Choria: agents often return numbers as strings. Infinity and NaN do not count.
 fn number_of(value: &Value) -> Option<Number> {
     let text = match value {
         Value::Number(number) => return Some(number.clone()),
@@ -181,7 +181,7 @@ pub enum SummaryResult {
         value: Option<Number>,
         /// Number of values included.
         count: u64,
-        /// Number of values that are neither numbers nor texts of numbers.
+        /// Number of values that are neither numbers nor numeric strings.
         skipped: u64,
     },
     /// The distribution of numbers.
@@ -230,7 +230,7 @@ impl OutputSummary {
     }
 }
 
-/// What is said of values that are left out of a number.
+/// The line about values that were left out.
 fn skipped_line(skipped: u64) -> Option<String> {
     let values = count_text(skipped, "value is no number", "values are no numbers");
     (skipped > 0).then(|| format!("({values})"))

@@ -20,7 +20,8 @@ use uuid::Uuid;
 use super::error::TunnelError;
 use crate::fleet::FleetConnection;
 
-const TUNNEL_AGENT: &str = "tunnel";
+/// The agent that opens tunnels.
+pub const TUNNEL_AGENT: &str = "tunnel";
 const OPEN_ACTION: &str = "open";
 /// Time limit of the action on the node, which connects to a port of its own machine.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(10);

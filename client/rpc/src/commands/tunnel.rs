@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use muster_base::error_chain;
 use muster_filter::NodeFilter;
 use muster_request::{
-    FleetConnection, FleetRequestError, PingRequest, ProcessInput, ProcessOutput, TargetSelection,
-    TunnelConnectionEvent, TunnelDialer, TunnelError, TunnelListener,
+    FleetConnection, FleetRequestError, PingRequest, ProcessInput, ProcessOutput, TUNNEL_AGENT,
+    TargetSelection, TunnelConnectionEvent, TunnelDialer, TunnelError, TunnelListener,
 };
 use muster_wire::identity::Identity;
 use tokio_util::sync::CancellationToken;
@@ -16,9 +16,6 @@ use crate::cli::tunnel::TunnelArgs;
 use crate::commands::context::{CommandContext, CommandExitCode, CommandResult, Error};
 use crate::error::CommandError;
 use crate::render::escape_to_line;
-
-/// The agent of tunnels.
-const TUNNEL_AGENT: &str = "tunnel";
 
 /// Why there is no local end of a tunnel.
 #[derive(Debug, thiserror::Error)]

@@ -64,7 +64,7 @@ impl<'a> CheckView<'a> {
         }
     }
 
-    fn to_recorded(self) -> RecordedCheck {
+    pub(super) fn to_recorded(self) -> RecordedCheck {
         let record = self.record;
         let output: String = record.hard_output.chars().take(MAX_RECORDED_OUTPUT_CHARS).collect();
         RecordedCheck {

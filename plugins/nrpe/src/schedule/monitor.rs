@@ -9,7 +9,7 @@ use muster_api::system::System;
 use muster_api::system::command::CancelFlag;
 use muster_api::wire::Millis;
 use muster_api::{NodeHandle, StateChanges, StateSource};
-use muster_contract::nrpe::{CHECKS_STATE_NAME, RecordedChecks, ScheduledCheckRow};
+use muster_contract::nrpe::{CHECKS_STATE_NAME, RecordedCheck, ScheduledCheckRow};
 use serde_json::{Map, Value};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
@@ -131,9 +131,11 @@ impl CheckMonitor {
         self.0.state_changes.notify();
     }
 
-    /// What the record of the node says of its checks.
-    fn recorded(&self) -> RecordedChecks {
-        record_checks(self.lock().views(unix_millis_now()))
+    /// What the record of the node says of this check.
+    fn recorded_check(&self, name: &str) -> Option<RecordedCheck> {
+        let state = self.lock();
+        let mut views = state.views(unix_millis_now());
+        views.find(|view| view.schedule.name == name).map(CheckView::to_recorded)
     }
 
     /// Wakes the task, which then runs triggered checks.
@@ -256,12 +258,13 @@ impl CheckMonitor {
         let owner = self.0.file.path().display().to_string();
         let run = ScheduledRun { command: check.command.clone(), timeout, owner, cancel };
         let ended = self.0.runner.run_scheduled(run, system).await;
-        let before = self.recorded();
+        let before = self.recorded_check(&check.name);
         let has_event = self.lock().end_run(&check.name, ended);
         if has_event {
             self.save().await;
             self.announce();
-        } else if before != self.recorded() {
+        } else if before != self.recorded_check(&check.name) {
+            // A first result, or a change in a maintenance.
             self.0.state_changes.notify();
         }
     }
@@ -309,7 +312,7 @@ impl StateSource for CheckMonitor {
     }
 
     fn read_state(&self, _: &dyn System) -> Option<Map<String, Value>> {
-        let recorded = self.recorded();
+        let recorded = record_checks(self.lock().views(unix_millis_now()));
         if recorded.counts.total() == 0 {
             return None;
         }

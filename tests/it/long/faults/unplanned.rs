@@ -1,5 +1,5 @@
-//! Failures that nobody plans for: a machine that stands still for a while, a disk without inodes, a flood of connections to the metrics page, and an
-//! organisation that is lost without a backup.
+//! Failures from outside the program: a paused machine, a disk without inodes, too many connections to the metrics page, and an organisation that was lost
+//! without a backup.
 
 use std::net::TcpStream;
 use std::time::Duration;
@@ -28,7 +28,7 @@ const FLOOD: usize = 1_500;
 
 /// As a virtual machine that is paused, or moved to another host, while requests wait in its buffers.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn machine_that_stood_still_executes_no_request_that_expired_meanwhile() {
+async fn paused_machine_executes_no_request_that_has_expired() {
     let fixture = Box::pin(FaultFixture::new("[requests]\nskew_seconds = 0\n")).await;
     let node = fixture.start().await;
     let pid = Pid::from_raw(node.pid());
@@ -47,7 +47,7 @@ async fn machine_that_stood_still_executes_no_request_that_expired_meanwhile() {
     let sent = now();
     let record = record_call(&fixture.caller.client, call).await;
     let (stats, _) = record.finished();
-    assert_eq!(stats.missing.len(), 1, "the caller is told that the node is silent: {stats:?}");
+    assert_eq!(stats.missing.len(), 1, "the node is listed as missing: {stats:?}");
     await_state("the request has expired", || now() > sent + 2 * SHORT_VALIDITY).await;
     kill(pid, Signal::SIGCONT).unwrap();
     poll_until_ok("the request is refused", REPLY_TIMEOUT, async || {

@@ -1,12 +1,14 @@
 //! `rpc org backup` and `rpc org restore`: the organisation's directory in an encrypted file, and back.
 
 use std::io::{self, IsTerminal as _};
+use std::path::PathBuf;
 
 use muster_base::{error_chain, format_utc, unix_millis_now};
 use muster_organisation::{
     AccountRealm, AdoptedToken, BrokerTokens, Organisation, OrganisationLock, restore_backup,
 };
-use muster_secret::{Zeroizing, files};
+use muster_secret::Zeroizing;
+use muster_secret::files::{self, FileAccessError};
 
 use crate::cli::org::{OrgBackupArgs, OrgRestoreArgs, PassphraseArgs};
 use crate::commands::context::{CommandContext, CommandExitCode, CommandResult};
@@ -28,7 +30,7 @@ pub async fn back_up(args: &OrgBackupArgs, cx: CommandContext<'_>) -> CommandRes
     let (files, path) = (count_text(summary.files, "file", "files"), args.file.display());
     printer.print_message(format_args!("{GOOD}saved{GOOD:#} {files} in {path}"));
     printer.print_hint(
-        "keep the passphrase elsewhere: without it, the file is useless. `rpc broker backup` saves the broker's stores",
+        "store the passphrase in another place: the file cannot be decrypted without it. `rpc broker backup` saves the broker's stores",
     );
     Ok(CommandExitCode::Passed)
 }
@@ -36,6 +38,9 @@ pub async fn back_up(args: &OrgBackupArgs, cx: CommandContext<'_>) -> CommandRes
 /// Writes the files of a backup into a new directory, and replaces its account tokens by later ones.
 pub async fn restore(args: &OrgRestoreArgs, cx: CommandContext<'_>) -> CommandResult {
     let printer = cx.printer;
+    let read_token = |path: &PathBuf| Ok((path.clone(), files::read_text(path, MAX_FILE_BYTES)?));
+    let tokens: Result<Vec<_>, FileAccessError> = args.tokens.iter().map(read_token).collect();
+    let tokens = tokens?;
     let passphrase = read_passphrase(&args.passphrase, "passphrase").await?;
     let (organisation, summary) = restore_backup(&args.file, &args.directory, &passphrase)?;
     printer.print_message(format_args!(
@@ -46,12 +51,11 @@ pub async fn restore(args: &OrgRestoreArgs, cx: CommandContext<'_>) -> CommandRe
         organisation.layout().directory().display(),
     ));
     let lock = organisation.lock()?;
-    for path in &args.tokens {
-        let token = files::read_text(path, MAX_FILE_BYTES)?;
-        match organisation.adopt_token(&lock, &token)? {
+    for (path, token) in &tokens {
+        match organisation.adopt_token(&lock, token)? {
             Some(adopted) => print_adopted(&adopted, printer),
             None => printer.print_message(format_args!(
-                "{}: not later than the backup, or no account token of this organisation",
+                "{} was not used: it is not later than the backup's account token, or is not signed by this organisation",
                 path.display()
             )),
         }
@@ -80,7 +84,7 @@ async fn adopt_from_broker(
             for realm in &unknown {
                 let account = account_name(*realm);
                 printer.print_message(format_args!(
-                    "{WARNING}the broker has no account token of the {account}{WARNING:#}, so later revocations are unknown; take a newer account.jwt from any node: `--token FILE`"
+                    "{WARNING}the broker returned no account token of the {account}{WARNING:#}, so later revocations are unknown; take a newer account.jwt from any node: `--token FILE`"
                 ));
             }
             if adopted.is_empty() && unknown.is_empty() {
@@ -113,12 +117,12 @@ fn print_adopted(token: &AdoptedToken, printer: &OutputPrinter) {
     ));
     if token.signing_keys > 0 {
         printer.print_hint(
-            "the secret keys of these are lost: rotate the same keys again, see `rpc org rotate --help`",
+            "the secret parts of these signing keys are lost: rotate the same keys again, see `rpc org rotate --help`",
         );
     }
 }
 
-/// Asks twice at a terminal: a mistyped passphrase would make the backup useless.
+/// Asks twice at a terminal: with a mistyped passphrase, the backup could not be decrypted.
 async fn read_new_passphrase(args: &PassphraseArgs) -> Result<Zeroizing<String>, Error> {
     let passphrase = read_passphrase(args, "passphrase").await?;
     if args.passphrase_file.is_none() && io::stdin().is_terminal() {
