@@ -1,8 +1,9 @@
 //! Turns of the task: observe, ask the planner, and do one step.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
+use muster_api::base::FileStamp;
 use muster_api::system::System;
 use muster_puppet::RunActivity;
 use tokio::task::JoinHandle;
@@ -259,18 +260,19 @@ fn observe(
 #[derive(Debug, Clone, Copy, Default)]
 struct ReportWatch {
     turns: u32,
-    written: Option<SystemTime>,
+    seen: Option<FileStamp>,
 }
 
 impl ReportWatch {
     /// Checks for a new report, every [`TURNS_PER_REPORT`] turns. The first one that is found existed before.
     fn look(mut self, inner: &MonitorInner, system: &dyn System) -> Result<Self, JournalError> {
         if self.turns.is_multiple_of(TURNS_PER_REPORT) {
-            let written = inner.puppet.report_time(system);
-            if self.turns > 0 && written != self.written {
+            // A report that is still being written is read again when it is complete: its time may be the same, its size is not.
+            let stamp = inner.puppet.report_stamp(system);
+            if self.turns > 0 && stamp != self.seen {
                 inner.record_would_run(system)?;
             }
-            self.written = written;
+            self.seen = stamp;
         }
         self.turns = self.turns.wrapping_add(1);
         Ok(self)

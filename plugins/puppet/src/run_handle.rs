@@ -3,10 +3,12 @@
 //! A run that another plugin begins passes the same stages as one of the action `runonce`, with the default pool and limit of the configuration.
 
 use std::collections::BTreeSet;
+use std::fs::Metadata;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use muster_api::base::FileStamp;
 use muster_api::system::{System, SystemError};
 use muster_contract::puppet::PuppetRunOutcome;
 use muster_engine::lock;
@@ -136,8 +138,12 @@ impl PuppetRunHandle {
 
     /// When Puppet's report was last written. Blocks.
     pub fn report_time(&self, system: &dyn System) -> Option<SystemTime> {
-        let paths = PuppetPaths::find(&self.0.options, system).ok()?;
-        system.host_path(&paths.report_path()).metadata().and_then(|file| file.modified()).ok()
+        self.report_metadata(system)?.modified().ok()
+    }
+
+    /// The stamp of Puppet's report, which differs after each write; `None` without a report. Blocks.
+    pub fn report_stamp(&self, system: &dyn System) -> Option<FileStamp> {
+        self.report_metadata(system).as_ref().map(FileStamp::of_metadata)
     }
 
     /// When the last run ended, by its summary, in milliseconds since 1970. Blocks.
@@ -165,6 +171,11 @@ impl PuppetRunHandle {
             text.contains(SKIPPED_REFRESH).then(|| PuppetRunReport::parse(&text)).flatten()?;
         let transaction = report.text_field("transaction_uuid");
         Some(SkippedRefreshes { transaction, targets: report.skipped_refreshes() })
+    }
+
+    fn report_metadata(&self, system: &dyn System) -> Option<Metadata> {
+        let paths = PuppetPaths::find(&self.0.options, system).ok()?;
+        system.host_path(&paths.report_path()).metadata().ok()
     }
 
     fn read_report_text(&self, system: &dyn System) -> Option<String> {

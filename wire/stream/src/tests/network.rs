@@ -85,9 +85,11 @@ impl Network {
     /// Goes to the next event: an arrival or a deadline.
     pub(super) fn step(&mut self) {
         self.send_all();
-        let deadline = self.ends.iter().map(StreamState::next_deadline).min().unwrap();
+        // The deadline of an end that is over stays in the past, and would hold the time of the other end.
+        let waiting = self.ends.iter().filter(|end| end.ended(self.now).is_none());
+        let deadline = waiting.map(StreamState::next_deadline).min();
         let arrival = self.flying.first_key_value().map(|(key, _)| key.0);
-        let next = arrival.map_or(deadline, |arrival| arrival.min(deadline));
+        let next = arrival.into_iter().chain(deadline).min().unwrap_or(self.now);
         self.now = next.max(self.now + Duration::from_micros(100));
         while let Some(entry) = self.flying.first_entry()
             && entry.key().0 <= self.now
