@@ -6,12 +6,14 @@ use muster_base::format_duration;
 use muster_bus::{BrokerAddress, BrokerProbe, BrokerProbeFailure, probe_broker};
 use muster_request::RpcSettings;
 
-use super::{DiagnosisFinding, DiagnosisSection};
+use super::{DiagnosisFinding, DiagnosisLevel, DiagnosisSection};
 
 /// Days before expiry from which a certificate is reported.
 const EXPIRY_WARNING_DAYS: i64 = 14;
 /// A name resolution slower than this delays every command noticeably.
 const SLOW_RESOLUTION_TIME: Duration = Duration::from_millis(500);
+/// What to do with a configured address that the account token no longer has.
+const LEFT_ADDRESS_ADVICE: &str = "the organisation no longer lists this address, and another one answers: remove it from `broker.urls` in the configuration";
 
 /// Connects to the broker at this address, and evaluates what happens.
 pub async fn check_broker(url: &str, settings: &RpcSettings) -> DiagnosisSection {
@@ -23,6 +25,18 @@ pub async fn check_broker(url: &str, settings: &RpcSettings) -> DiagnosisSection
             DiagnosisFinding::error("address", error.to_string()),
         ),
     }
+}
+
+/// The findings of an address that the account token no longer has, while another one answers: its errors stop no request.
+#[must_use]
+pub fn describe_left_address(mut section: DiagnosisSection) -> DiagnosisSection {
+    for finding in &mut section.findings {
+        if finding.level == DiagnosisLevel::Error {
+            finding.level = DiagnosisLevel::Warning;
+            finding.advice = Some(LEFT_ADDRESS_ADVICE.to_owned());
+        }
+    }
+    section
 }
 
 /// Evaluates the probe.

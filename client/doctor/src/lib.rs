@@ -10,7 +10,7 @@ mod fleet;
 mod local;
 mod stores;
 
-pub use broker::check_broker;
+pub use broker::{check_broker, describe_left_address};
 pub use fleet::check_fleet;
 pub use local::check_local_files;
 

@@ -216,6 +216,11 @@ impl RpcSettings {
         self.broker_follower().map_or_else(|| self.configured_place(), |follower| follower.place())
     }
 
+    /// Configured addresses that the account token no longer has.
+    pub fn left_broker_urls(&self) -> Vec<String> {
+        self.broker_follower().map_or_else(Vec::new, |follower| follower.left_urls())
+    }
+
     /// Follows the broker with files in the cache of the fleet; `None` without a cache, or if the configuration does not permit it.
     pub(crate) fn broker_follower(&self) -> Option<BrokerFollower> {
         let directory = self.fleet_cache_directory().filter(|_| self.follow)?;

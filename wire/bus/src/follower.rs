@@ -91,6 +91,13 @@ impl BrokerFollower {
         }
     }
 
+    /// Configured addresses that the account token no longer has. They stay in use after the followed ones.
+    pub fn left_urls(&self) -> Vec<String> {
+        let followed = self.followed().map_or_else(Vec::new, |followed| followed.urls);
+        let is_left = |url: &&String| !followed.is_empty() && !followed.contains(url);
+        self.configured.urls.iter().filter(is_left).cloned().collect()
+    }
+
     /// The present place, with the authorities in a file whose content changes with them, so that the next connection uses them.
     pub fn prepare(&self) -> Result<BrokerPlace, FollowError> {
         let followed = self.followed();

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use muster_base::{error_chain, unix_millis_now};
 use muster_doctor::{
     DiagnosisFinding, DiagnosisSection, check_broker, check_fleet, check_local_files,
+    describe_left_address,
 };
 use muster_wire::identity::Identity;
 
@@ -29,8 +30,15 @@ pub async fn run(args: QueryArgs, cx: CommandContext<'_>) -> CommandResult {
         Ok::<_, Error>(())
     };
     add_section(check_local_files(&settings, unix_millis_now()))?;
+    let left = settings.left_broker_urls();
+    let mut is_answered = false;
     for url in settings.broker_place().urls {
-        add_section(check_broker(&url, &settings).await)?;
+        let mut section = check_broker(&url, &settings).await;
+        if is_answered && left.contains(&url) {
+            section = describe_left_address(section);
+        }
+        is_answered |= !section.has_errors();
+        add_section(section)?;
     }
     let describe_absent =
         |replied: &BTreeSet<&Identity>| cx.describe_absent(&target, replied.iter().copied());

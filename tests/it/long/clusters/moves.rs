@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use muster_tests::await_state;
+use muster_tests::command::describe_output;
 
 use super::fixture::{GeneratedBroker, check_daemon};
 use crate::operator_rotation::copy_directory;
@@ -86,6 +87,12 @@ async fn nodes_and_users_follow_a_broker_that_moves_and_its_new_authority() {
     let authority = read(broker.path("acme/ca.pem"));
     await_followed(&broker, "broker-ca.pem", |text| text == authority).await;
     assert!(!read(broker.path(NODE).join("ca.pem")).contains(authority.trim()));
+
+    // The configured address stays in the user's file, and stops nothing.
+    let diagnosis = broker.rpc_as(Some(USER), &["doctor"]);
+    let text = String::from_utf8_lossy(&diagnosis.stdout);
+    assert!(diagnosis.status.success(), "{}", describe_output(&diagnosis));
+    assert!(text.contains("no longer lists this address"), "{text}");
 
     // A daemon that starts with the first configuration.
     broker.kill_nodes();
