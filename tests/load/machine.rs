@@ -4,6 +4,9 @@ use std::path::Path;
 
 use serde::Serialize;
 
+/// Largest load average before a run whose figures are published.
+const MAX_PUBLISHED_LOAD: f64 = 0.5;
+
 /// The machine and its tools.
 #[derive(Debug, Serialize)]
 pub(crate) struct BenchMachine {
@@ -47,6 +50,17 @@ impl BenchMachine {
         }
     }
 
+    /// Fails if something else was running when the measurement began: such figures are not published.
+    pub(crate) fn check_idle(&self) -> Result<(), String> {
+        if self.load <= MAX_PUBLISHED_LOAD {
+            return Ok(());
+        }
+        Err(format!(
+            "the load average is {}: figures are appended only if it is at most {MAX_PUBLISHED_LOAD} before the run; stop other programs, wait a minute, and repeat it",
+            self.load
+        ))
+    }
+
     /// A description in one line.
     pub(crate) fn line(&self) -> String {
         let Self { processor, cores, memory_gib, kernel, rustc, broker, load } = self;
@@ -75,4 +89,17 @@ fn version(program: &Path) -> String {
         |_| format!("unknown {}", program.display()),
         |output| String::from_utf8_lossy(&output.stdout).trim().to_owned(),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::BenchMachine;
+
+    #[test]
+    fn figures_of_a_busy_machine_are_not_published() {
+        let machine = BenchMachine { load: 0.5, ..BenchMachine::detect() };
+        assert_eq!(machine.check_idle(), Ok(()));
+        let busy = BenchMachine { load: 0.51, ..machine };
+        assert!(busy.check_idle().unwrap_err().contains("load average is 0.51"));
+    }
 }

@@ -97,6 +97,12 @@ pub(crate) fn run_benches(arguments: &RunArgs, files: u64) -> ExitCode {
     assert!(arguments.rounds > 0, "at least one round is needed");
     let mut report = Report::new(arguments.short);
     println!("{}", report.machine.line());
+    if arguments.append.is_some()
+        && let Err(problem) = report.machine.check_idle()
+    {
+        eprintln!("{problem}");
+        return ExitCode::FAILURE;
+    }
     for bench in Bench::value_variants() {
         if let Some(section) = arguments.measure(*bench, files) {
             println!("\n{}", section.text());
