@@ -24,20 +24,20 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 const EXPIRED_AGE_SECONDS: i64 = 31 * 24 * 3600;
 
 /// A machine whose exec Y owes a refresh: its source was changed, and Y failed.
-struct OwedRefreshFixture {
+pub(crate) struct OwedRefreshFixture {
     directory: TempDir,
     /// Directory of the ledger.
     state: PathBuf,
 }
 
 impl OwedRefreshFixture {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let state = directory.path().join("state");
         Self::with_state(directory, state)
     }
 
-    fn with_state(directory: TempDir, state: PathBuf) -> Self {
+    pub(crate) fn with_state(directory: TempDir, state: PathBuf) -> Self {
         std::fs::create_dir(directory.path().join("puppet")).unwrap();
         let fixture = Self { directory, state };
         let failing = OwedRefreshFixture::exec(&["/bin/sh", "-c", "exit 3"], &json!({}));
@@ -46,12 +46,12 @@ impl OwedRefreshFixture {
         fixture
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 
     /// The file that notifies Y.
-    fn source(&self, content: &str) -> Value {
+    pub(crate) fn source(&self, content: &str) -> Value {
         let title = self.path("source");
         json!({"type": "file", "title": title, "ensure": "file", "content": content, "notify": "Exec[Y]"})
     }
@@ -61,7 +61,7 @@ impl OwedRefreshFixture {
         json!({"type": "file", "title": self.path("source"), "ensure": "file", "content": "one"})
     }
 
-    fn exec(command: &[&str], more: &Value) -> Value {
+    pub(crate) fn exec(command: &[&str], more: &Value) -> Value {
         let mut exec =
             json!({"type": "exec", "title": "Y", "command": command, "refreshonly": true});
         exec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -69,20 +69,20 @@ impl OwedRefreshFixture {
     }
 
     /// Y with a command that records its execution.
-    fn working_exec(&self, more: &Value) -> Value {
+    pub(crate) fn working_exec(&self, more: &Value) -> Value {
         let line = format!("echo Y >> {}", self.path("log").display());
         Self::exec(&["/bin/sh", "-c", &line], more)
     }
 
-    fn run_count(&self) -> usize {
+    pub(crate) fn run_count(&self) -> usize {
         std::fs::read_to_string(self.path("log")).unwrap_or_default().lines().count()
     }
 
-    fn apply(&self, resources: &[Value]) -> Output {
+    pub(crate) fn apply(&self, resources: &[Value]) -> Output {
         self.run(resources, &["--detailed-exitcodes"])
     }
 
-    fn run(&self, resources: &[Value], options: &[&str]) -> Output {
+    pub(crate) fn run(&self, resources: &[Value], options: &[&str]) -> Output {
         let catalog = self.path("catalog.json");
         std::fs::write(&catalog, json!(resources).to_string()).unwrap();
         let mut command = Command::new(find_program("rpcd"));
@@ -94,7 +94,7 @@ impl OwedRefreshFixture {
     }
 
     /// The reasons of the pending refreshes, as reported by the last run.
-    fn pending(&self) -> Vec<String> {
+    pub(crate) fn pending(&self) -> Vec<String> {
         let report = std::fs::read(self.path("report.json")).unwrap();
         let report: Value = serde_json::from_slice(&report).unwrap();
         let pending = report["pending_refreshes"].as_array().unwrap();
@@ -278,7 +278,7 @@ async fn a13_4_flags_are_listed_and_expiry_is_an_event() {
     }
 }
 
-async fn await_node(rpc: &RpcCommand, name: &str) {
+pub(crate) async fn await_node(rpc: &RpcCommand, name: &str) {
     poll_until_ok("the daemon replies", Duration::from_mins(1), async || {
         let output = rpc.run(&["ping", "-I", name]).await;
         if output.status.success() { Ok(()) } else { Err(describe_output(&output)) }

@@ -36,6 +36,7 @@ mod generated_agents;
 mod hostile;
 mod hostile_agent;
 mod input_values;
+mod ledger_replay;
 mod ledger_rules;
 mod lifecycle;
 mod listen;
