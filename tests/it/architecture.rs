@@ -61,6 +61,36 @@ fn crates_import_only_what_the_table_allows() {
     }
 }
 
+/// A module that imports from its own children, and they from it, is a circle like any other, however the path is written.
+#[test]
+#[expect(clippy::disallowed_types, reason = "runs the tool")]
+fn names_reports_a_circle_through_bare_paths_of_child_modules() {
+    let directory = tempfile::tempdir().unwrap();
+    let source = directory.path().join("planted/src");
+    std::fs::create_dir_all(source.join("limits")).unwrap();
+    std::fs::write(directory.path().join("planted/Cargo.toml"), "").unwrap();
+    let children = ["count", "size", "speed", "total"];
+    let parent: String = children
+        .iter()
+        .map(|child| format!("mod {child};\npub use {child}::{child}_limit;\n"))
+        .collect();
+    std::fs::write(source.join("lib.rs"), "mod limits;\n").unwrap();
+    std::fs::write(source.join("limits/mod.rs"), parent).unwrap();
+    for child in children {
+        let text = format!("use super::sum_limits;\npub fn {child}_limit() {{}}\n");
+        std::fs::write(source.join(format!("limits/{child}.rs")), text).unwrap();
+    }
+    let output = std::process::Command::new(project_root().join("tools/names"))
+        .args(["--check", "--root"])
+        .arg(directory.path())
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    let planted = "circles of planted with more than 4 files: [5], known are []";
+    assert!(text.contains(planted), "{text}");
+}
+
 #[test]
 fn every_crate_uses_the_shared_lints() {
     for package in cargo_metadata()["packages"].as_array().unwrap() {
