@@ -85,6 +85,7 @@ impl<'a> PuppetRunner<'a> {
             command.env.insert(name.to_owned(), "C.UTF-8".to_owned());
         }
         command.cancel = self.cx.cancel_flag.clone();
+        command.killed_with_parent = true;
         command.timeout = Some(self.timeout);
         command.output_limit = MAX_OUTPUT_BYTES;
         command

@@ -50,6 +50,7 @@ impl<'a> CaCommandLine<'a> {
         let action = action.iter().map(|argument| (*argument).to_owned());
         let argv = self.options.command.iter().cloned().chain(action);
         let mut command = Command::configured(argv.chain(self.options.arguments.iter().cloned()));
+        command.killed_with_parent = true;
         command.timeout = Some(self.timeout);
         command.cancel = self.cancel.clone();
         command.output_limit = MAX_OUTPUT_BYTES;

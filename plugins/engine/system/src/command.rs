@@ -39,6 +39,10 @@ pub struct Command {
     /// keeps running. Its timeout still applies while this process waits. For tools that leave the machine half-changed when they are interrupted. Both output
     /// streams are kept as one, and the listener gets nothing.
     pub uninterrupted: bool,
+    /// Kill the program when this process ends without having ended it, for example when it is killed itself. For programs that cannot bear the loss of
+    /// their output: Puppet reports a broken pipe on standard error, which is a broken pipe, and repeats this without end. Works on the host only, and needs
+    /// setpriv of util-linux.
+    pub killed_with_parent: bool,
     /// Receives all output as it arrives, including output beyond the limit and before a timeout.
     pub listener: Option<OutputListener>,
 }
@@ -59,6 +63,7 @@ impl Command {
             protected: false,
             cancel: CancelFlag::default(),
             uninterrupted: false,
+            killed_with_parent: false,
             listener: None,
         }
     }

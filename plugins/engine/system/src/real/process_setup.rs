@@ -17,6 +17,7 @@ use super::RealSystem;
 use super::process::PreparedProcess;
 use crate::{Command, CommandOutput, System, SystemResult};
 
+const SETPRIV: &str = "/usr/bin/setpriv";
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 /// Host directories mounted in a scratch root that lacks them.
 const BORROWED_DIRECTORIES: [&str; 7] = ["usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32"];
@@ -94,7 +95,7 @@ pub(super) fn prepare_process(
     argv.extend(command.argv.iter().skip(1).cloned());
     let cwd = command.cwd.clone().unwrap_or_else(|| PathBuf::from("/"));
 
-    let has_setpriv = Path::new("/usr/bin/setpriv").exists();
+    let has_setpriv = Path::new(SETPRIV).exists();
     let mut ids = None;
     match &identity {
         Some(identity) if has_setpriv => argv = become_user(identity, argv),
@@ -105,6 +106,10 @@ pub(super) fn prepare_process(
             )));
         }
         None => {}
+    }
+    // The signal of the parent's death is lost when the user changes, so this command has no user of its own.
+    if command.killed_with_parent && has_setpriv && identity.is_none() && system.is_host() {
+        argv = [to_strings(&[SETPRIV, "--pdeathsig", "KILL", "--"]), argv].concat();
     }
     let umask = command.umask.map(|mask| format!("{:04o}", mask & 0o777));
     if system.is_host() {
@@ -251,7 +256,7 @@ fn check_program(system: &RealSystem, program: &Path) -> SystemResult<()> {
 fn become_user(identity: &CommandIdentity, argv: Vec<String>) -> Vec<String> {
     let groups = if identity.has_passwd_entry { "--init-groups" } else { "--clear-groups" };
     let (uid, gid) = (format!("--reuid={}", identity.uid), format!("--regid={}", identity.gid));
-    [to_strings(&["/usr/bin/setpriv", &uid, &gid, groups, "--"]), argv].concat()
+    [to_strings(&[SETPRIV, &uid, &gid, groups, "--"]), argv].concat()
 }
 
 /// Wraps the command to run inside the scratch root.

@@ -466,3 +466,42 @@ fn concurrent_commands_enter_a_new_scratch_root() {
         }
     });
 }
+
+/// The environment variable that names the file for the pid of the program.
+const PID_FILE: &str = "MUSTER_TEST_PID_FILE";
+
+/// Waits for a program that ignores the end of its pipes, as Puppet does. Started as a process of its own by the next test.
+#[test]
+#[ignore = "started by killed_parent_leaves_no_program_behind"]
+fn wait_for_an_endless_program() {
+    let file = std::env::var(PID_FILE).unwrap();
+    let mut command =
+        sh(&format!("trap '' PIPE; echo $$ > {file}.new; mv {file}.new {file}; exec sleep 600"));
+    command.killed_with_parent = true;
+    let _ = host().run_command(&command);
+}
+
+#[test]
+#[expect(clippy::disallowed_types, reason = "starts a process that is killed")]
+fn killed_parent_leaves_no_program_behind() {
+    let scratch = tempfile::tempdir().unwrap();
+    let file = scratch.path().join("pid");
+    let test = "run::commands::wait_for_an_endless_program";
+    let mut parent = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--ignored"])
+        .env(PID_FILE, &file)
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let deadline = Instant::now() + Duration::from_mins(1);
+    let pid = loop {
+        match fs::read_to_string(&file) {
+            Ok(pid) => break pid,
+            Err(error) => assert!(Instant::now() < deadline, "{error}"),
+        }
+        std::thread::yield_now();
+    };
+    parent.kill().unwrap();
+    parent.wait().unwrap();
+    await_death(pid.trim());
+}
