@@ -70,12 +70,9 @@ fn names_reports_a_circle_through_bare_paths_of_child_modules() {
     std::fs::create_dir_all(source.join("limits")).unwrap();
     std::fs::write(directory.path().join("planted/Cargo.toml"), "").unwrap();
     let children = ["count", "size", "speed", "total"];
-    let parent: String = children
-        .iter()
-        .map(|child| format!("mod {child};\npub use {child}::{child}_limit;\n"))
-        .collect();
+    let parent = children.map(|child| format!("mod {child};\npub use {child}::{child}_limit;\n"));
     std::fs::write(source.join("lib.rs"), "mod limits;\n").unwrap();
-    std::fs::write(source.join("limits/mod.rs"), parent).unwrap();
+    std::fs::write(source.join("limits/mod.rs"), parent.concat()).unwrap();
     for child in children {
         let text = format!("use super::sum_limits;\npub fn {child}_limit() {{}}\n");
         std::fs::write(source.join(format!("limits/{child}.rs")), text).unwrap();

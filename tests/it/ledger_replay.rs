@@ -1,7 +1,5 @@
 //! When a pending refresh is made again, and how often, with the real `rpcd apply`.
 
-#![expect(clippy::indexing_slicing, reason = "the test knows the documents that it reads")]
-
 use muster_tests::command::{RpcCommand, describe_output};
 use muster_tests::organisation::Organisation;
 use muster_tests::rpcd::DaemonHome;
