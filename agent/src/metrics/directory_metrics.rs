@@ -39,6 +39,11 @@ pub(super) fn add_directory_metrics(page: &mut MetricsPage, directory: &RunningD
             counts.problems,
         ),
         (
+            "directory_memory_bytes",
+            "Estimated memory of all records of the directory",
+            counts.memory_bytes,
+        ),
+        (
             "directory_cloned_nodes",
             "Nodes under whose name two daemons with the same key run",
             counts.cloned,

@@ -21,6 +21,7 @@ use uuid::Uuid;
 
 use crate::http::DirectoryHttpOptions;
 use crate::liveness::{DEFAULT_GRACE_SECONDS, Presence};
+use crate::memory::DEFAULT_MEMORY_MIB;
 use crate::node_table::StoredNode;
 use crate::page::{JSON_NAME_BYTES, MAX_PAGE_BYTES, count_fitting, fit_node, fit_row};
 use crate::query::RecordFilter;
@@ -48,13 +49,15 @@ pub struct DirectoryOptions {
     pub conditions: bool,
     /// Time that a heartbeat may be late before its node counts as missing.
     pub(crate) grace_seconds: u32,
+    /// Memory that all records may take, in MiB; beyond it only small ones are taken.
+    pub(crate) memory_mib: u32,
     /// The HTTP API.
     pub http: DirectoryHttpOptions,
 }
 
 impl DirectoryOptions {
     /// Time that a heartbeat may be late before its node counts as missing.
-    pub fn grace(&self) -> Duration {
+    pub(crate) fn grace(&self) -> Duration {
         Duration::from_secs(self.grace_seconds.into())
     }
 }
@@ -67,6 +70,7 @@ impl Default for DirectoryOptions {
             credentials,
             conditions: true,
             grace_seconds: DEFAULT_GRACE_SECONDS,
+            memory_mib: DEFAULT_MEMORY_MIB,
             http,
         }
     }

@@ -23,6 +23,8 @@ pub struct DirectoryCounts {
     pub problems: usize,
     /// Nodes under whose name two daemons run.
     pub cloned: usize,
+    /// Estimated memory of all records, in bytes.
+    pub memory_bytes: usize,
     /// Whether the instance has read all records once.
     pub is_ready: bool,
     /// Whether the instance is also connected, so that it sees changes at once.
@@ -41,6 +43,7 @@ impl DirectoryHandle {
             nodes: state.table.len(),
             refused: state.refused,
             problems: state.table.problem_count(),
+            memory_bytes: state.table.memory_bytes(),
             is_ready: freshness.ready,
             is_current: freshness.current,
             listening: Duration::from_secs(freshness.listening_seconds),

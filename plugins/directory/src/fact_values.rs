@@ -11,6 +11,7 @@ use muster_filter::{FactIndexKey, ReferencedFacts, fact_index_keys};
 use roaring::RoaringBitmap;
 use serde_json::{Map, Value};
 
+use crate::memory::{STORED_FACT_BYTES, fact_name_bytes, fact_value_bytes};
 use crate::node_set::NodeSet;
 
 /// One fact of one node: the numbers of its name and its value.
@@ -34,6 +35,7 @@ pub struct FactValues {
     free: Vec<u32>,
     /// Numbers of names that no node has any more.
     free_names: Vec<u32>,
+    memory_bytes: usize,
 }
 
 #[derive(Debug)]
@@ -59,7 +61,9 @@ impl FactValues {
                 let name = self.number_of_name(name);
                 let value = self.number_of_value(name, &value.to_string());
                 if let Some(entry) = self.values.get_mut(value as usize) {
+                    self.memory_bytes -= entry.nodes.memory_bytes();
                     entry.nodes.insert(node);
+                    self.memory_bytes += entry.nodes.memory_bytes() + STORED_FACT_BYTES;
                 }
                 StoredFact { name, value }
             })
@@ -72,14 +76,18 @@ impl FactValues {
     pub(crate) fn remove(&mut self, node: u32, facts: &[StoredFact]) {
         for fact in facts {
             let Some(entry) = self.values.get_mut(fact.value as usize) else { continue };
+            self.memory_bytes -= entry.nodes.memory_bytes() + STORED_FACT_BYTES;
             entry.nodes.remove(node);
+            self.memory_bytes += entry.nodes.memory_bytes();
             if entry.nodes.is_empty() {
                 let text = std::mem::replace(&mut entry.text, Arc::from(""));
+                self.memory_bytes -= fact_value_bytes(&text);
                 if let Some(name) = self.values_of_name.get_mut(fact.name as usize) {
                     name.by_text.remove(&text);
                     if name.by_text.is_empty() {
                         name.by_text.shrink_to_fit();
                         self.names.remove(&name.name);
+                        self.memory_bytes -= fact_name_bytes(&name.name);
                         self.free_names.push(fact.name);
                     }
                 }
@@ -160,6 +168,11 @@ impl FactValues {
         self.values.iter().map(|entry| entry.text.len()).sum()
     }
 
+    /// Estimated memory of all facts, in bytes.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.memory_bytes
+    }
+
     /// The distinct values of the facts that a path can begin with: the fact of that exact name, which takes precedence, and that of its first segment.
     fn values_below<'a>(&'a self, path: &'a FactPath) -> impl Iterator<Item = &'a ValueEntry> {
         let first = path.segments().next();
@@ -186,6 +199,7 @@ impl FactValues {
         if let Some(number) = self.names.get(name) {
             return *number;
         }
+        self.memory_bytes += fact_name_bytes(name);
         let name = Arc::<str>::from(name);
         let entry = NameEntry { name: Arc::clone(&name), by_text: HashMap::new() };
         let number = if let Some(number) = self.free_names.pop() {
@@ -206,6 +220,7 @@ impl FactValues {
         if let Some(number) = name_entry.by_text.get(text) {
             return *number;
         }
+        self.memory_bytes += fact_value_bytes(text);
         let text = Arc::<str>::from(text);
         let entry = ValueEntry { name, text: Arc::clone(&text), nodes: NodeSet::Empty };
         let number = if let Some(number) = self.free.pop() {

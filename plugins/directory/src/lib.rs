@@ -19,6 +19,8 @@ mod fact_values;
 mod http;
 mod live;
 mod liveness;
+mod memory;
+mod name_lists;
 mod node_barrier;
 mod node_set;
 mod node_table;

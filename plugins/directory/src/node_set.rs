@@ -2,6 +2,8 @@
 
 use roaring::RoaringBitmap;
 
+use crate::memory::{BITMAP_BYTES, BITMAP_NODE_BYTES};
+
 /// The nodes that have one value. Most distinct values of a fleet belong to a single node.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum NodeSet {
@@ -39,6 +41,13 @@ impl NodeSet {
 
     pub(crate) fn is_empty(&self) -> bool {
         *self == Self::Empty
+    }
+
+    /// Estimated memory besides the set itself, in bytes.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let Self::Many(nodes) = self else { return 0 };
+        let nodes = usize::try_from(nodes.len()).unwrap_or(usize::MAX);
+        BITMAP_BYTES + nodes.saturating_mul(BITMAP_NODE_BYTES)
     }
 
     /// Adds these nodes to a set.

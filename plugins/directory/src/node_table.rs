@@ -1,6 +1,6 @@
 //! All nodes of the fleet, as they describe themselves, and the indexes that narrow a query.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,8 +15,12 @@ use serde_json::Value;
 
 use crate::fact_values::{FactValues, StoredFacts};
 use crate::liveness::NodeLiveness;
+use crate::memory::{MemoryLimit, node_bytes};
+use crate::name_lists::{NameIndex, SharedLists};
 use crate::node_barrier::{NodeBarrier, read_barriers, read_run_end};
 use crate::value_path::ValuePath;
+
+mod bounded_store;
 
 /// What the directory knows of one node.
 #[derive(Debug)]
@@ -86,27 +90,31 @@ pub struct NodeTable {
     facts: FactValues,
     /// The state of subsystems is stored and indexed as facts are.
     states: FactValues,
-    classes: HashMap<String, RoaringBitmap>,
-    agents: HashMap<String, RoaringBitmap>,
-    collectives: HashMap<String, RoaringBitmap>,
-    /// Lists of names that several nodes share.
-    lists: HashSet<Arc<[String]>>,
+    classes: NameIndex,
+    agents: NameIndex,
+    collectives: NameIndex,
+    lists: SharedLists,
     versions: HashSet<Arc<str>>,
     /// Why the newest records of some nodes are refused.
     problems: BTreeMap<Identity, Box<str>>,
+    memory_limit: MemoryLimit,
+    /// Memory of the nodes themselves.
+    node_bytes: usize,
 }
 
 impl NodeTable {
-    /// Adds a node, or replaces what is known of it; the caller has verified the signature. A record that its node made earlier than the known one is refused, unless the known one is from the future
-    /// (`now` is this instance's clock): then the node's clock was wrong.
-    pub fn store(
+    /// An empty index that takes about this much memory, and never twice as much.
+    pub fn with_memory_mib(mib: u32) -> Self {
+        Self { memory_limit: MemoryLimit::from_mib(mib), ..Self::default() }
+    }
+
+    /// Adds a node, or replaces what is known of it.
+    fn replace(
         &mut self,
         record: &NodeRecord,
         content: NodeContent,
         revision: u64,
-        now: Millis,
     ) -> Result<&mut StoredNode, StaleRecord> {
-        self.check_time(record, now)?;
         let interval = Duration::from_secs(content.heartbeat_seconds.max(1).into());
         let liveness = self.take(&record.sender).unwrap_or_else(|| NodeLiveness::new(interval));
         let number = self.free.pop().unwrap_or_else(|| {
@@ -116,15 +124,10 @@ impl NodeTable {
         let mut node = self.build_node(number, record, content, liveness);
         node.revision = revision;
         node.liveness.set_interval(interval);
-        for (index, names) in [
-            (&mut self.classes, &node.classes),
-            (&mut self.agents, &node.agents),
-            (&mut self.collectives, &node.collectives),
-        ] {
-            for name in names.iter() {
-                index.entry(name.clone()).or_default().insert(number);
-            }
-        }
+        self.classes.insert(&node.classes, number);
+        self.agents.insert(&node.agents, number);
+        self.collectives.insert(&node.collectives, number);
+        self.node_bytes += node_bytes(&node.identity);
         self.by_name.insert(node.identity.clone(), number);
         let place = self.nodes.get_mut(number as usize).ok_or(StaleRecord::Older)?;
         Ok(place.insert(node))
@@ -148,8 +151,8 @@ impl NodeTable {
     }
 
     /// Why the newest record of a node is refused; `None` if it is not.
-    pub fn problem_of(&self, node: &StoredNode) -> Option<&str> {
-        self.problems.get(&node.identity).map(|problem| &**problem)
+    pub fn problem_of(&self, node: &Identity) -> Option<&str> {
+        self.problems.get(node).map(|problem| &**problem)
     }
 
     /// Number of nodes whose newest record is refused.
@@ -188,6 +191,13 @@ impl NodeTable {
     /// All nodes, in no order.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut StoredNode> {
         self.nodes.iter_mut().flatten()
+    }
+
+    /// Estimated memory of all records, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        let names = [&self.classes, &self.agents, &self.collectives].map(NameIndex::memory_bytes);
+        let facts = self.facts.memory_bytes() + self.states.memory_bytes();
+        self.node_bytes + facts + self.lists.memory_bytes() + names.iter().sum::<usize>()
     }
 
     /// Number of nodes.
@@ -251,15 +261,10 @@ impl NodeTable {
 
     /// The nodes for which a condition may hold.
     pub(crate) fn nodes_for(&self, condition: &NecessaryCondition) -> RoaringBitmap {
-        let any = |index: &HashMap<String, RoaringBitmap>, names: &[String]| {
-            let mut found = RoaringBitmap::new();
-            names.iter().filter_map(|name| index.get(name)).for_each(|nodes| found |= nodes);
-            found
-        };
         match condition {
-            NecessaryCondition::Class(names) => any(&self.classes, names),
-            NecessaryCondition::Agent(names) => any(&self.agents, names),
-            NecessaryCondition::Collective(names) => any(&self.collectives, names),
+            NecessaryCondition::Class(names) => self.classes.nodes_with_any(names),
+            NecessaryCondition::Agent(names) => self.agents.nodes_with_any(names),
+            NecessaryCondition::Collective(names) => self.collectives.nodes_with_any(names),
             NecessaryCondition::Identity(names) => {
                 let parsed = names.iter().filter_map(|name| Identity::parse(name).ok());
                 parsed.filter_map(|name| self.by_name.get(&name).copied()).collect()
@@ -289,38 +294,18 @@ impl NodeTable {
         let node = self.nodes.get_mut(number as usize)?.take()?;
         self.facts.remove(number, &node.facts);
         self.states.remove(number, &node.state);
-        for (index, names) in [
-            (&mut self.classes, &node.classes),
-            (&mut self.agents, &node.agents),
-            (&mut self.collectives, &node.collectives),
-        ] {
-            for name in names.iter() {
-                if let Some(nodes) = index.get_mut(name) {
-                    nodes.remove(number);
-                    if nodes.is_empty() {
-                        index.remove(name);
-                    }
-                }
-            }
-        }
+        self.classes.remove(&node.classes, number);
+        self.agents.remove(&node.agents, number);
+        self.collectives.remove(&node.collectives, number);
+        self.node_bytes -= node_bytes(&node.identity);
         self.free.push(number);
         let StoredNode { classes, agents, agent_versions, collectives, version, liveness, .. } =
             node;
-        self.release_lists(&[classes, agents, agent_versions, collectives]);
+        self.lists.release(&[classes, agents, agent_versions, collectives]);
         if Arc::strong_count(&version) == 2 {
             self.versions.remove(&version);
         }
         Some(liveness)
-    }
-
-    /// Removes the lists of a node that no other node has.
-    fn release_lists(&mut self, lists: &[Arc<[String]>; 4]) {
-        for list in lists {
-            let own = lists.iter().filter(|other| Arc::ptr_eq(list, other)).count();
-            if Arc::strong_count(list) == own + 1 {
-                self.lists.remove(list);
-            }
-        }
     }
 
     fn build_node(
@@ -346,10 +331,10 @@ impl NodeTable {
             identity: record.sender.clone(),
             version,
             classes_known: content.classes.is_some(),
-            classes: self.share_list(content.classes.unwrap_or_default()),
-            agents: self.share_list(agents),
-            agent_versions: self.share_list(agent_versions),
-            collectives: self.share_list(collectives),
+            classes: self.lists.share(content.classes.unwrap_or_default()),
+            agents: self.lists.share(agents),
+            agent_versions: self.lists.share(agent_versions),
+            collectives: self.lists.share(collectives),
             state_known,
             digest: record.digest.as_str().into(),
             record_time: record.time,
@@ -362,14 +347,5 @@ impl NodeTable {
             facts,
             state,
         }
-    }
-
-    fn share_list(&mut self, list: Vec<String>) -> Arc<[String]> {
-        if let Some(shared) = self.lists.get(list.as_slice()) {
-            return Arc::clone(shared);
-        }
-        let list = Arc::<[String]>::from(list);
-        self.lists.insert(Arc::clone(&list));
-        list
     }
 }

@@ -135,7 +135,8 @@ impl DirectoryState {
     /// What is wrong with a node; `None` if nothing is.
     fn problem_of(&self, node: &StoredNode, now: Instant) -> Option<String> {
         let cloned = node.liveness.is_cloned(now).then_some(CLONED_PROBLEM);
-        let problems: Vec<&str> = self.table.problem_of(node).into_iter().chain(cloned).collect();
+        let problems: Vec<&str> =
+            self.table.problem_of(&node.identity).into_iter().chain(cloned).collect();
         (!problems.is_empty()).then(|| problems.join("; "))
     }
 

@@ -218,12 +218,6 @@ impl DirectoryService {
             return;
         }
         let known_time = known.map(|(_, time)| time);
-        let problem = record.as_ref().ok().and_then(|record| record.problem.as_ref());
-        if let Some(problem) = problem {
-            self.handle.write().refused += 1;
-            let error = error_chain(problem);
-            tracing::warn!(%node, error, "refused the content of a record in the directory; the node stays known");
-        }
         match record.and_then(|record| self.store_record(record, revision, known_time)) {
             Ok(was_missing) => {
                 self.handle.note_change(&node);
@@ -293,7 +287,7 @@ impl DirectoryService {
         // A node gives each record a later time, so another user has written this one again.
         let is_repeated = known_time == Some(record.time);
         let mut state = self.handle.write();
-        let is_ready = state.is_ready;
+        let state = &mut *state;
         let now = self.opener.now();
         let stored = match &problem {
             None => state.table.store(&record, content, revision, now)?,
@@ -304,7 +298,14 @@ impl DirectoryService {
         };
         stored.sender = Some(sender);
         // A record that was written before this instance started is no sign that the node runs.
-        Ok(is_ready && !is_repeated && stored.liveness.record_seen(Instant::now(), now))
+        let was_missing =
+            state.is_ready && !is_repeated && stored.liveness.record_seen(Instant::now(), now);
+        if let Some(problem) = state.table.problem_of(&record.sender) {
+            state.refused += 1;
+            let node = &record.sender;
+            tracing::warn!(%node, problem, "refused the content of a record in the directory; the node stays known");
+        }
+        Ok(was_missing)
     }
 
     async fn accept_heartbeat(&self, message: &BusMessage) {

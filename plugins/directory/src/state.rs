@@ -11,6 +11,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use uuid::Uuid;
 
+use crate::actions::DirectoryOptions;
 use crate::liveness::DEFAULT_GRACE_SECONDS;
 use crate::node_table::NodeTable;
 
@@ -80,10 +81,14 @@ impl Default for DirectoryHandle {
 }
 
 impl DirectoryHandle {
-    /// An empty index; a heartbeat may be late by this time before its node counts as missing.
-    pub fn with_grace(grace: Duration) -> Self {
+    /// An empty index with the grace period and the memory of these options.
+    pub fn with_options(options: &DirectoryOptions) -> Self {
         let handle = Self::default();
-        handle.write().grace = grace;
+        {
+            let mut state = handle.write();
+            state.grace = options.grace();
+            state.table = NodeTable::with_memory_mib(options.memory_mib);
+        }
         handle
     }
 

@@ -4,12 +4,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use muster_bus::Bytes;
+use muster_bus::{Bus, Bytes};
 use muster_filter::state::NodeFacts;
 use muster_tests::command::describe_output;
 use muster_tests::memory::anonymous_kib;
 use muster_tests::organisation::connect;
-use muster_tests::{now, poll_until_ok};
+use muster_tests::{now, poll_until_ok, tier};
 use muster_wire::identity::SubjectName;
 use muster_wire::limits::MAX_RECORD_BYTES;
 use muster_wire::node_record::{NodeContent, NodeHeartbeat, NodeRecord};
@@ -29,19 +29,27 @@ const FLOOD_RECORDS: usize = 2000;
 /// Memory of the whole process after the flood, in KiB; a daemon without a directory has about a third.
 const MEMORY_AFTER_FLOOD_KIB: u64 = 64 * 1024;
 
+/// Stolen keys that write as much as they can, in `make test` and in `make test-all`, with the directory's limit in MiB for each.
+const STOLEN_KEYS: [(usize, u64); 2] = [(40, 16), (2000, 256)];
+
 /// A fleet, and a connection with the key of one of its nodes.
 struct PoisonedFleet {
     fleet: DirectoryFixture,
     directory: FleetNode,
     _honest: FleetNode,
     thief: Signer,
-    bus: muster_bus::Bus,
+    bus: Bus,
 }
 
 impl PoisonedFleet {
     async fn start() -> Self {
+        Self::start_with("").await
+    }
+
+    /// A directory with these options.
+    async fn start_with(options: &str) -> Self {
         let fleet = DirectoryFixture::start().await;
-        let (signer, home) = fleet.directory_home(HONEST[1], "directory1", "");
+        let (signer, home) = fleet.directory_home(HONEST[1], "directory1", options);
         // Memory is given back when facts are collected.
         home.write("conf.d/facts.toml", "[facts]\nrefresh_seconds = 1\n", 0o644);
         let directory = FleetNode { signer, daemon: home.start() };
@@ -54,14 +62,7 @@ impl PoisonedFleet {
 
     /// Writes a record of the stolen node.
     async fn put(&self, content: &NodeContent) {
-        // The digest of an enormous content would take longer than everything else.
-        let stable = NodeContent::default();
-        let record =
-            NodeRecord::new(self.thief.identity().clone(), now(), content, &stable).unwrap();
-        let sealed = sign_envelope(EnvelopeKind::Record, &record, &self.thief).unwrap();
-        assert!(sealed.len() <= MAX_RECORD_BYTES, "{} bytes", sealed.len());
-        let bucket = self.bus.bucket(NODES_BUCKET.name);
-        bucket.put_unconfirmed(THIEF, Bytes::from(sealed)).await.unwrap();
+        put_record(&self.bus, &self.thief, content).await;
     }
 
     async fn send_heartbeat(&self) {
@@ -109,6 +110,17 @@ impl PoisonedFleet {
         let found = self.fleet.rpc.run(&["find", "--dm", "directory", "-F", "tier=test"]).await;
         assert_eq!(found.stdout, format!("{}\n", HONEST[0]).into_bytes());
     }
+}
+
+async fn put_record(bus: &Bus, thief: &Signer, content: &NodeContent) {
+    // The digest of an enormous content would take longer than everything else.
+    let stable = NodeContent::default();
+    let record = NodeRecord::new(thief.identity().clone(), now(), content, &stable).unwrap();
+    let sealed = sign_envelope(EnvelopeKind::Record, &record, thief).unwrap();
+    assert!(sealed.len() <= MAX_RECORD_BYTES, "{} bytes", sealed.len());
+    let bucket = bus.bucket(NODES_BUCKET.name);
+    bucket.put_unconfirmed(thief.identity().as_str(), Bytes::from(sealed)).await.unwrap();
+    bus.flush().await.unwrap();
 }
 
 fn content() -> NodeContent {
@@ -221,6 +233,63 @@ async fn flood_of_large_records_is_not_kept_in_memory() {
     // The index holds what the three nodes say now, and nothing of the flood.
     let status = status().await;
     assert!(status.values < 500 && status.value_bytes < 256 * 1024, "{status:?}");
+}
+
+/// As many names as a record may have, which no other node has: a few KiB in the bucket, megabytes in an index.
+fn many_names(node: usize) -> NodeContent {
+    let facts: BTreeMap<String, Value> =
+        (0..2000).map(|fact| (format!("{node}_{fact}"), json!(1))).collect();
+    let classes = (0..10_000).map(|class| format!("{node}_{class}")).collect();
+    NodeContent {
+        classes: Some(classes),
+        facts: NodeFacts::from_value(json!(facts)).unwrap(),
+        ..content()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn records_of_many_stolen_keys_leave_room_for_all_nodes() {
+    let (keys, limit_mib) = STOLEN_KEYS[usize::from(tier::is_long())];
+    let options = format!("memory_mib = {limit_mib}\n");
+    let fleet = PoisonedFleet::start_with(&options).await;
+    let mut names = vec![HONEST[0].to_owned(), HONEST[1].to_owned()];
+    for number in 0..keys {
+        let thief = fleet.fleet.organisation.node(&format!("evil{number:04}.acme.net"));
+        let bus = connect(&fleet.fleet.server, &thief).await;
+        put_record(&bus, &thief, &many_names(number)).await;
+        names.push(thief.identity().to_string());
+    }
+    // A node that is new, and one that is known.
+    let late = "web1.acme.net";
+    let _late = fleet.fleet.start_node(late, r#"{"tier": "late"}"#, "");
+    names.push(late.to_owned());
+    names.sort();
+    let expected: Vec<&str> = names.iter().map(String::as_str).collect();
+    fleet.fleet.await_rows("every node is listed", &expected, |state| state == "present").await;
+    for (tier, node) in [("late", late), ("test", HONEST[0])] {
+        let filter = format!("tier={tier}");
+        poll_until_ok("the facts of the node are known", WAIT, async || {
+            let found = fleet.fleet.rpc.run(&["find", "--dm", "directory", "-F", &filter]).await;
+            let is_found = found.stdout == format!("{node}\n").into_bytes();
+            if is_found { Ok(()) } else { Err(describe_output(&found)) }
+        })
+        .await;
+    }
+    let (document, _) = fleet.fleet.rpc.run_json(&["nodes", "--stale"]).await;
+    let rows = document["nodes"].as_array().cloned().unwrap_or_default();
+    let refused = rows.iter().filter(|row| {
+        row["problem"].as_str().is_some_and(|text| text.contains("plugins.directory.memory_mib"))
+    });
+    let refused: Vec<&str> = refused.filter_map(|row| row["node"].as_str()).collect();
+    assert!(refused.len() > keys / 2, "{} of {keys}", refused.len());
+    assert!(refused.iter().all(|node| node.starts_with("evil")), "{refused:?}");
+    let pid = u32::try_from(fleet.directory.daemon.pid()).unwrap();
+    let bound = 2 * limit_mib * 1024 + MEMORY_AFTER_FLOOD_KIB;
+    poll_until_ok("the memory is within its bound", WAIT, async || {
+        let kib = anonymous_kib(pid).unwrap();
+        if kib <= bound { Ok(()) } else { Err(format!("{kib} KiB, at most {bound}")) }
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -90,6 +90,7 @@ fn assert_same(table: &NodeTable, fresh: &NodeTable) {
     assert_eq!(table.len(), fresh.len());
     assert_eq!(table.fact_values().len(), fresh.fact_values().len());
     assert_eq!(table.fact_values().text_bytes(), fresh.fact_values().text_bytes());
+    assert_eq!(table.memory_bytes(), fresh.memory_bytes());
     for path in PATHS {
         assert_eq!(facets(table, path), facets(fresh, path), "{path}");
     }

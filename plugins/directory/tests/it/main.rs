@@ -4,5 +4,6 @@
 
 mod equal_answers;
 mod index;
+mod memory;
 mod random_filters;
 mod random_fleet;
