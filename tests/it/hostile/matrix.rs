@@ -13,7 +13,7 @@ use muster_wire::stores;
 use muster_wire::token::claims::TokenClaims;
 use muster_wire::token::claims::UserClaims;
 use muster_wire::token::permission::expand_scope_line;
-use muster_wire::token::{UserRole, scope};
+use muster_wire::token::{ServiceRight, UserRole, scope};
 
 use super::fixture::{AttackFixture, StolenCredentials};
 
@@ -86,8 +86,7 @@ async fn broker_permits_exactly_the_template_of_each_role() {
                 check_refusal(
                     attacker,
                     subject,
-                    "subscribe",
-                    attacker.may_subscribe(subject),
+                    ("subscribe", attacker.may_subscribe(subject)),
                     &mut client,
                     &mut wrong,
                 )
@@ -103,8 +102,7 @@ async fn broker_permits_exactly_the_template_of_each_role() {
                     check_refusal(
                         attacker,
                         subject,
-                        "publish",
-                        attacker.may_publish(subject),
+                        ("publish", attacker.may_publish(subject)),
                         &mut client,
                         &mut wrong,
                     )
@@ -118,11 +116,47 @@ async fn broker_permits_exactly_the_template_of_each_role() {
     assert_nothing_created(&fixture).await;
 }
 
+/// The requests that a service of each right answers, and a key that it writes.
+fn served_by(right: ServiceRight) -> (String, &'static str) {
+    let key = match right {
+        ServiceRight::Directory => "$KV.FORGOTTEN.web1.example.net",
+        ServiceRight::Schedule => "$KV.SCHEDULES.x",
+        ServiceRight::Provision => "$KV.PROVISION.leader",
+    };
+    (format!("muster.{right}.*.any"), key)
+}
+
+/// Every role and every service against every service: only a key for it serves it, at the broker and at receivers.
+#[tokio::test]
+async fn service_key_is_refused_as_every_other_service() {
+    let fixture = AttackFixture::new().await;
+    let mut wrong = Vec::new();
+    for attacker in &fixture.stolen_credentials {
+        let own = ServiceRight::ALL.into_iter().filter(|right| right.as_str() == attacker.role);
+        let own: Vec<ServiceRight> = own.collect();
+        // Receivers read the rights from the token. Those of bootstrap accounts do not verify here.
+        let verified =
+            fixture.organisation.trust().verify_user(&attacker.signer.token(), muster_tests::now());
+        let rights = verified.map(|user| user.rights()).unwrap_or_default();
+        assert_eq!(rights, own, "{}", attacker.role);
+        for right in ServiceRight::ALL {
+            let is_allowed = own.contains(&right);
+            let (requests, key) = served_by(right);
+            let mut client = RawNats::connect(&fixture.server, &attacker.signer).await;
+            client.subscribe(&requests, right.as_str()).await;
+            let subscribe = ("subscribe", is_allowed);
+            check_refusal(attacker, &requests, subscribe, &mut client, &mut wrong).await;
+            client.publish(key, "", "", "{}").await;
+            check_refusal(attacker, key, ("publish", is_allowed), &mut client, &mut wrong).await;
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
 async fn check_refusal(
     attacker: &StolenCredentials,
     subject: &str,
-    operation: &str,
-    is_allowed: bool,
+    (operation, is_allowed): (&str, bool),
     client: &mut RawNats,
     wrong: &mut Vec<String>,
 ) {
