@@ -234,10 +234,16 @@ fn health_problems(
         |name: &String| variables.get(name).is_none_or(|server| server.jetstream.config.is_some());
     let unhealthy = health.into_iter().filter(|(name, _)| stores(name));
     let text = |(name, health): (String, ServerHealth)| {
-        Some(format!(
-            "server {name} is not healthy: {}; its log has the reason. After a full disk, free space in its store_dir and restart it",
-            health.error?
-        ))
+        let error = health.error?;
+        let step = if error.contains("corrupt") {
+            format!(
+                "stop {name}, remove its directory `jetstream`, and start it: it gets the streams from the others"
+            )
+        } else {
+            "its log has the reason. After a full disk, free space in its store_dir and restart it"
+                .to_owned()
+        };
+        Some(format!("server {name} is not healthy: {error}; {step}"))
     };
     Ok(unhealthy.filter_map(text).collect())
 }
