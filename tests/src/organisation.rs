@@ -14,7 +14,7 @@ use muster_wire::token::encode::{self, TokenValidity};
 use muster_wire::token::head::AccountHead;
 use muster_wire::token::storage::{fleet_imports, storage_exports};
 use muster_wire::token::{
-    AccountTrust, KeyKind, KeyPair, ServiceRight, UserCredentials, UserRole, scope,
+    AccountTrust, KeyKind, KeyPair, ServiceRight, UserCredentials, UserRole, leaf_scope, scope,
 };
 use tokio::time::Instant;
 
@@ -86,8 +86,8 @@ impl Organisation {
         let leaf = key(KeyKind::Account);
         let leaf_entry = SigningKeyEntry::Scoped(Box::new(ScopedKey::with_role_name(
             leaf.public_key(),
-            scope::LEAF_ROLE,
-            scope::leaf_template(&collectives),
+            leaf_scope::LEAF_ROLE,
+            leaf_scope::leaf_template(&collectives),
         )));
         let signing_keys = roles.iter().map(scoped).chain([everything, leaf_entry]).collect();
         // One minute ago, so that later revocations have a later time.
@@ -271,7 +271,12 @@ impl Organisation {
 
     /// Key and token of a leaf node.
     pub fn leaf(&self, name: &str) -> Signer {
-        self.sign_user(&self.leaf, name, &[], None)
+        self.leaf_of_nodes(name, &["nodes:>"])
+    }
+
+    /// Key and token of a leaf node that has nodes with the names in these tags.
+    pub fn leaf_of_nodes(&self, name: &str, tags: &[&str]) -> Signer {
+        self.sign_user(&self.leaf, name, tags, None)
     }
 
     /// A user of any role, with these tags.

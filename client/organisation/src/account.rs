@@ -10,7 +10,8 @@ use muster_wire::token::claims::{
     SubjectPermissions,
 };
 use muster_wire::token::encode::{self, TokenIssueError, TokenValidity};
-use muster_wire::token::scope::{self, ADMINISTRATOR_ROLE, LEAF_ROLE};
+use muster_wire::token::leaf_scope::{LEAF_ROLE, leaf_template};
+use muster_wire::token::scope::{self, ADMINISTRATOR_ROLE};
 use muster_wire::token::storage::{fleet_imports, storage_exports};
 use muster_wire::token::{AccountTrust, KeyPair, PublicKey, Seconds, TokenError, UserRole};
 use serde_json::{Map, Value};
@@ -190,7 +191,7 @@ impl Organisation {
             let template = match scope.role.parse::<UserRole>() {
                 Ok(role) => permission_template(realm, role, collectives),
                 Err(_) if scope.role == ADMINISTRATOR_ROLE => Some(scope::administrator_template()),
-                Err(_) if scope.role == LEAF_ROLE => Some(scope::leaf_template(collectives)),
+                Err(_) if scope.role == LEAF_ROLE => Some(leaf_template(collectives)),
                 Err(_) => None,
             };
             if let Some(mut template) = template {

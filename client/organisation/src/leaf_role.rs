@@ -5,7 +5,7 @@ use muster_wire::Millis;
 use muster_wire::identity::Identity;
 use muster_wire::token::PublicKey;
 use muster_wire::token::claims::{ScopedKey, SigningKeyEntry};
-use muster_wire::token::scope::{self, LEAF_ROLE};
+use muster_wire::token::leaf_scope::{LEAF_ROLE, leaf_template};
 
 use crate::create::{broker_urls, require_hosts};
 use crate::rotation::role_keys;
@@ -76,14 +76,14 @@ impl Organisation {
 
     /// The entry of a key that signs leaf nodes.
     pub(crate) fn leaf_entry(&self, key: PublicKey) -> SigningKeyEntry {
-        let template = scope::leaf_template(&self.profile().collectives);
+        let template = leaf_template(&self.profile().collectives);
         SigningKeyEntry::Scoped(Box::new(ScopedKey::with_role_name(key, LEAF_ROLE, template)))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use muster_wire::token::scope::leaf_template;
+    use muster_wire::token::leaf_scope::leaf_template;
 
     use crate::testing::{NOW, organisation};
     use crate::{CredentialSpec, OrganisationKey, PrincipalKind, RotationStart};

@@ -12,7 +12,7 @@ use muster_wire::identity::Identity;
 use muster_wire::stores::TOKENS_BUCKET;
 use muster_wire::token::claims::{AccountClaims, ScopedKey, SigningKeyEntry, UserClaims};
 use muster_wire::token::decode::decode_token;
-use muster_wire::token::scope::LEAF_ROLE;
+use muster_wire::token::leaf_scope::LEAF_ROLE;
 use muster_wire::token::{KeyPair, PublicKey, UserRole};
 
 use crate::account::permission_template;

@@ -126,6 +126,47 @@ async fn stolen_leaf_credentials_publish_only_what_nodes_and_callers_publish() {
     assert_eq!((count("streams"), count("consumers")), (stores::ALL_BUCKETS.len() as u64, 0));
 }
 
+/// Records and permits, and whether a leaf node with nodes `*.berlin.example.net` and `hub.example.net` may write them.
+const WRITES: [(&str, bool); 10] = [
+    ("$KV.NODES.web1.berlin.example.net", true),
+    ("$KV.NODES.hub.example.net", true),
+    ("$KV.PERMITS.claim.1.web1.berlin.example.net", true),
+    ("$KV.PERMITS.beat.4.hub.example.net", true),
+    ("$KV.NODES.web1.paris.example.net", false),
+    ("$KV.NODES.web1.x.berlin.example.net", false),
+    ("$KV.NODES.berlin.example.net", false),
+    ("$KV.PERMITS.claim.1.web1.paris.example.net", false),
+    ("$KV.PERMITS.wait.1.example.net", false),
+    ("$KV.PERMITS.other.1.web1.berlin.example.net", false),
+];
+
+#[tokio::test]
+async fn stolen_leaf_credentials_write_records_and_permits_of_the_named_nodes_only() {
+    let organisation = Organisation::new(&["muster"]);
+    let (server, port) = start_broker(&organisation).await;
+    let tags = ["nodes:*.berlin.example.net", "nodes:hub.example.net"];
+    let thief = organisation.leaf_of_nodes("berlin", &tags);
+    let (spy, mut everything) = organisation.subscribe_all(&server).await;
+    for (subject, is_permitted) in WRITES {
+        let mut leaf = RawNats::connect_leaf(port, &thief, false).await;
+        leaf.publish_leaf(subject, "_INBOX.UKEY.reply", "{}").await;
+        let (output, is_closed) = leaf.sync_or_closed().await;
+        assert_eq!(is_closed, !is_permitted, "{subject}: {output:?}");
+    }
+    spy.publish("end.of.test", "".into()).await.unwrap();
+    let mut arrived = BTreeSet::new();
+    loop {
+        let message = everything.next().await.unwrap();
+        if message.subject() == "end.of.test" {
+            break;
+        }
+        arrived.insert(message.subject().to_owned());
+    }
+    for (subject, is_permitted) in WRITES {
+        assert_eq!(arrived.contains(subject), is_permitted, "{subject}");
+    }
+}
+
 #[tokio::test]
 async fn stolen_leaf_credentials_receive_only_what_nodes_and_callers_receive() {
     let organisation = Organisation::new(&["muster"]);

@@ -20,6 +20,7 @@ pub mod decode;
 pub mod encode;
 mod error;
 pub mod head;
+pub mod leaf_scope;
 pub mod lifetime;
 pub mod nkey;
 pub mod permission;

@@ -46,10 +46,10 @@ use crate::stores;
 use crate::subject;
 
 /// The placeholder that the broker replaces with the name in a user's token.
-const USER_NAME_PLACEHOLDER: &str = "{{name()}}";
+pub(super) const USER_NAME_PLACEHOLDER: &str = "{{name()}}";
 
 /// The placeholder that the broker replaces with the public key of a user.
-const USER_KEY_PLACEHOLDER: &str = "{{subject()}}";
+pub(super) const USER_KEY_PLACEHOLDER: &str = "{{subject()}}";
 
 /// The placeholder that the broker replaces with each bucket that a service's rights name.
 const READ_BUCKET_PLACEHOLDER: &str = "{{tag(read)}}";
@@ -326,64 +326,7 @@ pub fn administrator_template() -> PermissionTemplate {
     }
 }
 
-/// Name of the leaf nodes' signing key in the fleet's account token. It is no [`UserRole`], as that of the administrators.
-pub const LEAF_ROLE: &str = "leaf";
-
-/// Roles whose users may connect behind a leaf node.
-const ROLES_BEHIND_LEAFS: [UserRole; 2] = [UserRole::Node, UserRole::Caller];
-
-/// The broker permissions of leaf nodes: the union of what nodes and callers of any name may publish and subscribe. The leaf's own server
-/// restricts each of its users further. The permissions are those of one connection for many users, so a leaf node may publish and subscribe
-/// the same subject. The credentials are valid for leaf connections only.
-pub fn leaf_template(collectives: &[SubjectName]) -> PermissionTemplate {
-    let templates = ROLES_BEHIND_LEAFS.map(|role| role.permission_template(collectives));
-    let [publish, subscribe] = [
-        |template: &PermissionTemplate| template.publish.allow.clone(),
-        |template: &PermissionTemplate| template.subscribe.allow.clone(),
-    ]
-    .map(|lines| {
-        let lines = templates.iter().flat_map(lines);
-        let mut patterns: Vec<String> = lines.map(|line| leaf_pattern(&line)).collect();
-        patterns.sort();
-        patterns.dedup();
-        // The leaf's own server confirms.
-        patterns.retain(|pattern| pattern != subject::CONFIRM_SUBJECT);
-        patterns
-    });
-    let mut rest = serde_json::Map::new();
-    rest.insert("allowed_connection_types".to_owned(), serde_json::json!(["LEAFNODE"]));
-    PermissionTemplate {
-        publish: allow_only(publish),
-        subscribe: allow_only(subscribe),
-        resp: None,
-        subs: -1,
-        data: -1,
-        payload: -1,
-        rest,
-    }
-}
-
-/// A scope line for users of any name, key and tag. A name has several tokens and is always at the end.
-///
-/// The broker announces a subscription to a leaf node only if the permission covers all of it, and a stream subscribes to its whole bucket. So
-/// keys of a bucket, and reads of keys, are widened to the bucket.
-fn leaf_pattern(line: &str) -> String {
-    for store in stores::ALL_BUCKETS.map(|store| store.name) {
-        let buckets = [subject::bucket_key(store, ""), subject::bucket_get(store, "")];
-        // The subject of reads is `$JS.API.DIRECT.GET.KV_NAME.$KV.NAME.KEY`, and the subscription `$JS.API.DIRECT.GET.KV_NAME.>`.
-        let patterns = [subject::bucket_key(store, ">"), subject::bucket_list(store) + ".>"];
-        for (bucket, pattern) in buckets.into_iter().zip(patterns) {
-            if line.starts_with(&bucket) {
-                return pattern;
-            }
-        }
-    }
-    line.replace(USER_NAME_PLACEHOLDER, ">")
-        .replace(USER_KEY_PLACEHOLDER, "*")
-        .replace("{{tag(agent)}}", "*")
-}
-
-fn allow_only(allow: Vec<String>) -> SubjectPermissions {
+pub(super) fn allow_only(allow: Vec<String>) -> SubjectPermissions {
     SubjectPermissions { allow, deny: Vec::new() }
 }
 

@@ -12,6 +12,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
 use muster_organisation::{MissingStores, PrincipalKind, StoreOptions};
 use muster_wire::identity::{Identity, SubjectName};
+use muster_wire::token::leaf_scope::LeafNodePattern;
 use muster_wire::token::{ServiceRight, scope};
 
 use super::lifetime;
@@ -181,6 +182,7 @@ pub enum OrgAddCommand {
     /// Create credentials for a leaf node: a nats-server at another site, to which nodes and users connect there
     #[command(after_help = "Examples:
   rpc org add leaf berlin --host broker.berlin.acme.net
+  rpc org add leaf berlin --host broker.berlin.acme.net --nodes '*.berlin.acme.net'
 
 `rpc broker config --leaf` writes the configuration of its server.")]
     Leaf(AddLeafArgs),
@@ -254,6 +256,10 @@ pub struct AddLeafArgs {
     /// Host name or IP address of the leaf node, for nodes and users at its site; repeatable
     #[arg(long = "host", value_name = "NAME_OR_IP", required = true)]
     pub hosts: Vec<String>,
+    /// Names of the nodes behind the leaf node, such as '*.berlin.acme.net'; `*` stands for one part; repeatable [default: any]. The leaf node can write
+    /// the records and run permits of these nodes only
+    #[arg(long, value_name = "PATTERN")]
+    pub nodes: Vec<LeafNodePattern>,
     /// Port of the leaf node for nodes and users [default: that of the broker]
     #[arg(long)]
     pub port: Option<u16>,

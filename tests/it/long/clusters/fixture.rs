@@ -236,7 +236,12 @@ impl GeneratedBroker {
 
     /// Adds a leaf node that connects to all servers, and starts it.
     pub(super) async fn start_leaf(&mut self) {
-        self.run(&["org", "add", "leaf", "berlin", "--host", LEAF_ADDRESS]);
+        self.start_leaf_with(&[]).await;
+    }
+
+    /// The same with more arguments of `rpc org add leaf`.
+    pub(super) async fn start_leaf_with(&mut self, more: &[&str]) {
+        self.run(&[&["org", "add", "leaf", "berlin", "--host", LEAF_ADDRESS], more].concat());
         self.restart_leaf().await;
     }
 

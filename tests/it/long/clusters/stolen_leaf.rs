@@ -1,9 +1,11 @@
 //! Stolen credentials of a leaf node at a cluster of three: each server admits them before the revocation, and none after it, also when a server was
-//! restarted with its bundle from before the revocation.
+//! restarted with its bundle from before the revocation. A leaf node of named nodes carries all of these, and no record or permit of others.
 
 use muster_tests::{await_state, poll_until_ok};
+use muster_wire::stores::{NODES_BUCKET, PERMITS_BUCKET};
 
-use super::fixture::{CLUSTER_TIMEOUT, GeneratedBroker, RunningProcess};
+use super::fixture::{CLUSTER_TIMEOUT, GeneratedBroker, LEAF_ADDRESS, RunningProcess};
+use crate::demo::describe_output;
 
 /// Part of a name of a directory of a thief.
 const THIEF: &str = "thief";
@@ -96,4 +98,49 @@ async fn revoked_leaf_is_refused_by_each_server_also_after_a_restart() {
         let _process = broker.attack(name, "Authorization Violation").await;
         assert_eq!(broker.count_leafs(), 0, "{name}");
     }
+}
+
+/// Nodes behind the leaf node: one of its names, and one of another site.
+const NAMED: &str = "web1.berlin.acme.net";
+const OTHER: &str = "web1.paris.acme.net";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn leaf_of_named_nodes_carries_their_records_and_permits_and_no_others() {
+    let mut broker = GeneratedBroker::cluster_of_three().await;
+    broker.await_no_problem().await;
+    broker.start_leaf_with(&["--nodes", "*.berlin.acme.net"]).await;
+    broker.add_user("rip", "127.0.0.1");
+    for node in [NAMED, OTHER] {
+        broker.start_node(node, LEAF_ADDRESS).await;
+    }
+    // Requests and replies are those of all names.
+    broker.await_answers("rip", &[NAMED, OTHER]).await;
+    let [near, far] = [(NAMED, "127.0.0.2"), (NAMED, LEAF_ADDRESS)];
+    let (near, far) = (broker.connect_node(near).await, broker.connect_node(far).await);
+    poll_until_ok("the record of the node is in the store", CLUSTER_TIMEOUT, async || {
+        match near.bucket(NODES_BUCKET.name).get(NAMED).await {
+            Ok(Some(_)) => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    })
+    .await;
+    let key = |node: &str| format!("claim.1.{node}");
+    let permits = far.bucket(PERMITS_BUCKET.name);
+    permits.put(&key(NAMED), "x".into()).await.unwrap();
+    permits.delete(&key(NAMED)).await.unwrap();
+    let other = broker.connect_node((OTHER, LEAF_ADDRESS)).await;
+    assert!(other.bucket(PERMITS_BUCKET.name).put(&key(OTHER), "x".into()).await.is_err());
+    let other = broker.connect_node((OTHER, "127.0.0.2")).await;
+    assert!(other.bucket(NODES_BUCKET.name).get(OTHER).await.unwrap().is_none());
+    // With a new token for both sites, the other node has its record, too.
+    let more = ["--nodes", "*.berlin.acme.net", "--nodes", "*.paris.acme.net", "--renew"];
+    broker.start_leaf_with(&more).await;
+    poll_until_ok("the other node can write", CLUSTER_TIMEOUT, async || {
+        let other = broker.connect_node((OTHER, LEAF_ADDRESS)).await;
+        let written = other.bucket(PERMITS_BUCKET.name).put(&key(OTHER), "x".into()).await;
+        written.map(drop).map_err(|error| error.to_string())
+    })
+    .await;
+    let output = broker.rpc(&["broker", "status"]);
+    assert!(output.status.success(), "{}", describe_output(&output));
 }

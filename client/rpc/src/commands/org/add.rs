@@ -10,6 +10,7 @@ use muster_organisation::{
 use muster_wire::identity::SubjectName;
 use muster_wire::limits::MAX_NODE_TOKEN_SECONDS;
 use muster_wire::token::ServiceRight;
+use muster_wire::token::leaf_scope::LeafNodePattern;
 use muster_wire::token::scope::CallerGrant;
 
 use super::{names, push};
@@ -101,7 +102,9 @@ async fn add_leaf(args: AddLeafArgs, cx: CommandContext<'_>) -> CommandResult {
     push::add_leaf_role(&organisation, &lock, printer).await?;
     let expires = expires.and_then(CredentialExpiry::lifetime);
     let kind = PrincipalKind::Leaf;
-    let spec = CredentialSpec { kind, name, tags: Vec::new(), expires, renew, out };
+    let nodes = if args.nodes.is_empty() { vec![LeafNodePattern::any()] } else { args.nodes };
+    let tags = nodes.iter().map(LeafNodePattern::to_tag).collect();
+    let spec = CredentialSpec { kind, name, tags, expires, renew, out };
     let issued = organisation.issue_credentials(&lock, &spec, unix_millis_now())?;
     print_issued(&issued, printer);
     printer.print_line(issued.path.display())?;
