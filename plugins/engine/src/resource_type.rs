@@ -120,13 +120,13 @@ pub trait ResourceType: fmt::Debug + Send + Sync {
     }
 }
 
-/// Finds a resource by its title among all of its type.
+/// Finds a resource by its title among all of its type: the last, if several records of a file have that name.
 pub(crate) fn find_instance(
     resource_type: &dyn ResourceType,
     cx: &ResourceContext<'_>,
     title: &str,
 ) -> Result<ResourceState> {
-    let found = resource_type.list_instances(cx)?.into_iter().find(|(name, _)| name == title);
+    let found = resource_type.list_instances(cx)?.into_iter().rfind(|(name, _)| name == title);
     Ok(found.map_or_else(ResourceState::absent, |(_, values)| ResourceState { values }))
 }
 

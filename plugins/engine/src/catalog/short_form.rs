@@ -8,6 +8,8 @@
 //! notify = "Exec[announce]"
 //! ```
 //!
+//! An attribute that has the name of a key of the table is written below `params`, as in `params.type = "ssh-ed25519"`; so can be any other.
+//!
 //! In JSON, the same tables are elements of one array. `name` is accepted for `title`. All resources belong to class `main`, like
 //! top-level resources in Puppet.
 
@@ -87,6 +89,7 @@ fn build_entry(
         key: key.to_owned(),
         problem: problem.to_owned(),
     };
+    let params = attributes.remove("params");
     let type_name = match attributes.remove("type") {
         Some(Json::String(name)) => name,
         Some(_) => return Err(invalid("type", "must be a string")),
@@ -105,6 +108,8 @@ fn build_entry(
         entry.add_tag(&title);
     }
     entry.add_tag("class");
+    let attributes =
+        add_params(attributes, params).map_err(|problem| invalid("params", problem))?;
     match attributes.get("tag") {
         Some(Json::String(tag)) => entry.add_tag(tag),
         Some(Json::Array(tags)) => {
@@ -114,6 +119,24 @@ fn build_entry(
     }
     entry.attributes = attributes;
     Ok(entry)
+}
+
+/// Adds the attributes below `params`.
+fn add_params(
+    mut attributes: Map<String, Json>,
+    params: Option<Json>,
+) -> Result<Map<String, Json>, &'static str> {
+    let params = match params {
+        None => Map::new(),
+        Some(Json::Object(params)) => params,
+        Some(_) => return Err("must be a table of attributes"),
+    };
+    for (name, value) in params {
+        if attributes.insert(name, value).is_some() {
+            return Err("contains an attribute that the resource also has outside of it");
+        }
+    }
+    Ok(attributes)
 }
 
 /// Puppet's syntax rule for tags.

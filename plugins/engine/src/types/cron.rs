@@ -9,7 +9,7 @@ use crate::error::{DescribeOperation as _, EngineError, Result};
 use crate::plan::{PropertyChange, ResourcePlan, ResourceState, is_absent};
 use crate::providers::account_names;
 use crate::providers::parsed_file::crontab::{self, CrontabFormat, TIME_FIELDS, UNMANAGED_PREFIX};
-use crate::providers::parsed_file::{FOUND_NAME_KEY, HeaderFilter, ParsedFile};
+use crate::providers::parsed_file::{FileRecord, HeaderFilter, ParsedFile};
 use crate::resource::{Resource, ResourceValue, ResourceValues};
 use crate::resource_type::{
     AutoRequire, CatalogResources, ResourceContext, ResourceType, find_instance,
@@ -77,28 +77,33 @@ impl ResourceType for CronResourceType {
             }
         }
         resource.check_items("environment", "`NAME=value` on one line", |setting| {
-            setting == "absent" || CrontabFormat::is_setting(setting)
+            let is_one_line = !setting.contains(['\n', '\r']);
+            setting == "absent" || (is_one_line && CrontabFormat::is_setting(setting))
         })?;
         check_times(resource)
     }
 
     fn read_state(&self, cx: &ResourceContext<'_>, resource: &Resource) -> Result<ResourceState> {
-        let file = crontab_file(cx, resource)?;
-        let document = file
-            .load_document(cx.system)
-            .during(resource, format_args!("reading {}", file.path.display()))?;
-        let find_unmarked = || {
-            document.records().find(|record| is_same_job(resource, &record.name, &record.values))
-        };
-        let Some(record) = document.find(&resource.name).or_else(find_unmarked) else {
-            return Ok(ResourceState::absent());
-        };
-        let mut state = file.record_state(record);
-        set_crontab_user(&mut state.values, crontab_user(resource));
-        if record.name != resource.name {
-            state.values.insert(FOUND_NAME_KEY.to_owned(), record.name.clone().into());
+        let mut state = crontab_file(cx, resource)?.read_state(cx, resource)?;
+        if !state.is_absent() {
+            set_crontab_user(&mut state.values, crontab_user(resource));
         }
         Ok(state)
+    }
+
+    /// As in Puppet, the order of the settings does not matter.
+    fn plan(&self, resource: &Resource, state: &ResourceState) -> ResourcePlan {
+        let mut plan = ResourcePlan::compare(&SCHEMA, resource, state);
+        let sorted = |values: Option<&ResourceValue>| {
+            let mut settings = values.map(ResourceValue::as_list).unwrap_or_default();
+            settings.sort_unstable();
+            settings.into_iter().map(str::to_owned).collect::<Vec<_>>()
+        };
+        plan.changes.retain(|change| {
+            change.property != "environment"
+                || sorted(change.from.as_ref()) != sorted(Some(&change.to))
+        });
+        plan
     }
 
     fn apply_change(
@@ -107,7 +112,7 @@ impl ResourceType for CronResourceType {
         plan: &ResourcePlan,
         _: &PropertyChange,
     ) -> Result<()> {
-        crontab_file(cx, &plan.resource)?.apply_plan(cx, &SCHEMA, plan)
+        crontab_file(cx, &plan.resource)?.apply_plan(cx, plan)
     }
 
     /// The owner of the crontab.
@@ -132,7 +137,7 @@ impl ResourceType for CronResourceType {
             if found.is_none_or(|found| found.kind != FileEntryKind::File) {
                 continue;
             }
-            let file = ParsedFile::new(&CrontabFormat, path);
+            let file = ParsedFile::new(&SCHEMA, &CrontabFormat, path);
             let jobs = file
                 .list_instances(cx.system)
                 .during(&all, format_args!("reading the crontab of {name}"))?;
@@ -170,20 +175,22 @@ fn crontab_file(cx: &ResourceContext<'_>, resource: &Resource) -> Result<ParsedF
         directory: Some(FileAttributes::with_mode(0o1730)),
         installer: is_local.then_some(installer),
         strip_header: is_local.then_some(crontab::without_installed_header as HeaderFilter),
-        ..ParsedFile::new(&CrontabFormat, path)
+        unnamed_match: Some(is_same_job),
+        ..ParsedFile::new(&SCHEMA, &CrontabFormat, path)
     })
 }
 
-/// An unmarked job with the same command and times is treated as this resource, as in Puppet.
-fn is_same_job(resource: &Resource, name: &str, found: &ResourceValues) -> bool {
-    let same = |field: &&str| match (resource.get(field), found.get(*field)) {
+/// An unmarked job with the same command and the desired times is treated as this resource, as in Puppet.
+fn is_same_job(resource: &Resource, found: &FileRecord) -> bool {
+    let same = |field: &&str| match (resource.get(field), found.values.get(*field)) {
+        (None, _) => true,
         (Some(desired), None) => is_absent(desired),
         (desired, found) => found == desired,
     };
     let command = resource.get("command");
-    name.starts_with(UNMANAGED_PREFIX)
+    found.name.starts_with(UNMANAGED_PREFIX)
         && command.is_some()
-        && found.get("command") == command
+        && found.values.get("command") == command
         && TIME_FIELDS.iter().chain(&["special"]).all(same)
 }
 

@@ -1,8 +1,10 @@
 //! `mailalias`: an entry of `/etc/aliases`. Does not run `newaliases`; use an exec that subscribes to it.
 
+use std::collections::BTreeSet;
+
 use crate::error::{EngineError, Result};
 use crate::providers::parsed_file::{
-    FileRecord, IncompleteRecord, RecordFormat, RecordResourceType,
+    FileRecord, IncompleteRecord, LineGroup, RecordFormat, RecordResourceType,
 };
 use crate::resource::{Resource, ResourceValue, name_values};
 use crate::schema::AttributeKind::{AbsolutePath, List, Text};
@@ -59,7 +61,8 @@ fn check_mailalias(mut resource: Resource) -> Result<Resource> {
     Ok(resource)
 }
 
-/// `name: recipient, recipient`, or `name: :include: /path`; lines that start with a blank continue the previous one.
+/// `name: recipient, recipient`, or `name: :include: /path`. Lines that start with a blank continue the record, also after comments and blank
+/// lines.
 #[derive(Debug)]
 pub struct AliasesFormat;
 
@@ -68,20 +71,28 @@ impl RecordFormat for AliasesFormat {
         parse_alias(line)
     }
 
-    fn parse_record(&self, lines: &[&str]) -> (usize, Option<FileRecord>) {
-        let continues = |line: &&&str| line.starts_with([' ', '\t']) && !line.trim().is_empty();
-        let Some((first, rest)) = lines.split_first() else {
-            return (1, None);
+    fn parse_record(&self, lines: &[&str]) -> LineGroup {
+        let is_ignored = |line: &str| line.trim().is_empty() || line.trim_start().starts_with('#');
+        let continues = |line: &str| line.starts_with([' ', '\t']);
+        let first = lines.first().filter(|line| !is_ignored(line) && !continues(line));
+        let Some(mut text) = first.map(|line| (*line).to_owned()) else {
+            return LineGroup::single(None);
         };
-        if first.starts_with(['#', ' ', '\t']) || first.trim().is_empty() {
-            return (1, None);
+        let (mut count, mut between) = (1, BTreeSet::new());
+        for (at, line) in lines.iter().enumerate().skip(1).filter(|(_, line)| !is_ignored(line)) {
+            if !continues(line) {
+                break;
+            }
+            between.extend(count..at);
+            text.extend([" ", line]);
+            count = at + 1;
         }
-        let count = 1 + rest.iter().take_while(continues).count();
-        (count, self.parse_line(&lines.get(..count).unwrap_or(lines).join(" ")))
+        LineGroup { count, between, record: self.parse_line(&text) }
     }
 
     fn render(&self, record: &FileRecord) -> Result<String, IncompleteRecord> {
-        let name = &record.name;
+        let is_quoted = record.name.contains(|c: char| c.is_whitespace() || "#:\"\\".contains(c));
+        let name = if is_quoted { quote_text(&record.name) } else { record.name.clone() };
         if record.values.contains_key("recipient") {
             let recipients = record.get_list("recipient").into_iter().map(quote_recipient);
             return Ok(format!("{name}: {}\n", recipients.collect::<Vec<_>>().join(",")));
@@ -97,12 +108,16 @@ fn quote_recipient(recipient: &str) -> String {
     if recipient.chars().all(plain) {
         return recipient.to_owned();
     }
-    format!("\"{}\"", recipient.replace('\\', "\\\\").replace('"', "\\\""))
+    quote_text(recipient)
+}
+
+fn quote_text(text: &str) -> String {
+    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
 fn parse_alias(line: &str) -> Option<FileRecord> {
-    let (name, rest) = line.split_once(':')?;
-    let (name, rest) = (name.trim().trim_matches('"'), rest.trim());
+    let (name, rest) = split_name(line)?;
+    let rest = rest.trim();
     let include =
         rest.strip_prefix(INCLUDE_PREFIX).map(str::trim).filter(|path| !path.contains(','));
     let value = match include {
@@ -110,7 +125,27 @@ fn parse_alias(line: &str) -> Option<FileRecord> {
         None => ("recipient", ResourceValue::List(split_recipients(rest))),
     };
     let is_complete = !name.is_empty() && value.1.as_list().iter().any(|text| !text.is_empty());
-    is_complete.then(|| FileRecord { name: name.to_owned(), values: name_values([value]) })
+    is_complete.then(|| FileRecord { name, values: name_values([value]) })
+}
+
+/// The name without its quotes, and the text after the colon.
+fn split_name(line: &str) -> Option<(String, &str)> {
+    let Some(quoted) = line.strip_prefix('"') else {
+        let (name, rest) = line.split_once(':')?;
+        return Some((name.trim().to_owned(), rest));
+    };
+    let (mut name, mut letters) = (String::new(), quoted.char_indices());
+    while let Some((at, letter)) = letters.next() {
+        match letter {
+            '"' => {
+                let (_, rest) = quoted.split_at_checked(at + 1)?;
+                return Some((name, rest.trim_start().strip_prefix(':')?));
+            }
+            '\\' => name.extend(letters.next().map(|(_, escaped)| escaped)),
+            other => name.push(other),
+        }
+    }
+    None
 }
 
 /// Splits at commas outside quotes and removes the quotes.

@@ -41,7 +41,7 @@ static SCHEMA: TypeSchema = TypeSchema {
         property("dump", Text, "Whether `dump` backs it up: 0 or 1.").with_default("0"),
         property("target", AbsolutePath, "The file.").with_default(FSTAB_FILE),
         provider_parameter(&["parsed"]),
-        parameter("name", AbsolutePath, "The mount point."),
+        parameter("name", Text, "The mount point; `none` or `swap` for swap space."),
         parameter(
             "atboot",
             Bool,
@@ -79,6 +79,13 @@ impl ResourceType for MountResourceType {
             let problem = "must be a device on one line, without tabs and `#`";
             return Err(EngineError::invalid_value(&resource, "device", problem));
         }
+        if resource.name.is_empty() || resource.name.contains(['\n', '\t', '#']) {
+            let problem = "must be a mount point on one line, without tabs and `#`";
+            return Err(EngineError::invalid_value(&resource, "name", problem));
+        }
+        let name = trim_slashes(&resource.name).to_owned();
+        resource.name.clone_from(&name);
+        resource.set_value("name", name);
         if resource.get_text("ensure") == Some("present") {
             resource.set_value("ensure", "defined");
         }
@@ -139,7 +146,7 @@ impl ResourceType for MountResourceType {
             run("umount")?;
         }
         if desired != Some("absent") || found != Some("ghost") {
-            fstab_file(resource).apply_plan(cx, &SCHEMA, plan)?;
+            fstab_file(resource).apply_plan(cx, plan)?;
         }
         match desired {
             Some("mounted") if !is_mounted => run("mount"),
@@ -201,7 +208,7 @@ impl ResourceType for MountResourceType {
 }
 
 fn fstab_file(resource: &Resource) -> ParsedFile {
-    ParsedFile::new(&FstabFormat, resource.get_text("target").unwrap_or(FSTAB_FILE))
+    ParsedFile::new(&SCHEMA, &FstabFormat, resource.get_text("target").unwrap_or(FSTAB_FILE))
 }
 
 /// All mount points.
@@ -256,13 +263,20 @@ fn parse_line(line: &str) -> Option<FileRecord> {
     }
     let mut fields = line.split_whitespace();
     let device = unescape_field(fields.next()?);
-    let name = unescape_field(fields.next()?);
-    let trimmed = name.trim_end_matches('/');
+    let name = trim_slashes(&unescape_field(fields.next()?)).to_owned();
     let mut values = name_values([("device", device.into())]);
     for (field, text) in FSTAB_FIELDS.iter().zip(fields) {
         values.insert((*field).to_owned(), ResourceValue::from(text));
     }
-    Some(FileRecord { name: if trimmed.is_empty() { name } else { trimmed.to_owned() }, values })
+    Some(FileRecord { name, values })
+}
+
+/// The mount point without slashes at the end.
+fn trim_slashes(name: &str) -> &str {
+    match name.trim_end_matches('/') {
+        "" if !name.is_empty() => "/",
+        trimmed => trimmed,
+    }
 }
 
 fn escape_field(text: &str) -> String {

@@ -2,10 +2,9 @@
 
 use std::path::PathBuf;
 
-use super::ssh_authorized_key::{AuthorizedKeysFormat, SshAuthorizedKeyResourceType};
+use super::ssh_authorized_key::{SshAuthorizedKeyResourceType, keys_file_at};
 use crate::error::{DescribeOperation as _, Result};
 use crate::providers::account_names;
-use crate::providers::parsed_file::ParsedFile;
 use crate::resource::Resource;
 use crate::resource_type::{CatalogResources, ResourceContext, absent_resource};
 
@@ -55,7 +54,7 @@ pub(super) fn generate_absent_keys(
                 None => PathBuf::from(path),
             },
         };
-        let keys = ParsedFile::new(&AuthorizedKeysFormat, &path).list_instances(cx.system);
+        let keys = keys_file_at(&path).list_instances(cx.system);
         for (name, _) in keys.during(resource, format_args!("reading {}", path.display()))? {
             if siblings.find_resource("ssh_authorized_key", &name).is_none() {
                 absent_keys.push(absent_key(resource, &name, &path.to_string_lossy())?);

@@ -30,7 +30,8 @@ static SCHEMA: TypeSchema = TypeSchema {
             "The file; defaults to `.ssh/authorized_keys` of the user.",
         ),
         property("options", List, "Options of the key, each `word` or `word=\"value\"`.")
-            .split_at_commas(),
+            .split_at_commas()
+            .with_default("absent"),
         parameter(
             "drop_privileges",
             Bool,
@@ -135,7 +136,7 @@ impl ResourceType for SshAuthorizedKeyResourceType {
             EngineError::failed(resource, problem)
         })?;
         refuse_links(cx, resource, &file.path)?;
-        file.apply_plan(cx, &SCHEMA, plan)
+        file.apply_plan(cx, plan)
     }
 
     /// The user of the account, and the file itself.
@@ -153,7 +154,7 @@ impl ResourceType for SshAuthorizedKeyResourceType {
         let all = Resource::without_values(&SCHEMA, "*")?;
         let mut instances = Vec::new();
         for user in account_names::list_users(cx).during(&all, "listing keys")? {
-            let file = ParsedFile::new(&AuthorizedKeysFormat, default_target(&user));
+            let file = keys_file_at(default_target(&user));
             for (name, mut values) in file.list_instances(cx.system).during(&all, "listing keys")? {
                 values.insert("user".to_owned(), user.name.clone().into());
                 instances.push((name, values));
@@ -165,6 +166,11 @@ impl ResourceType for SshAuthorizedKeyResourceType {
 
 fn default_target(user: &PasswdUser) -> PathBuf {
     Path::new("/").join(&user.home).join(".ssh/authorized_keys")
+}
+
+/// A key file with default attributes.
+pub(super) fn keys_file_at(path: impl Into<PathBuf>) -> ParsedFile {
+    ParsedFile::new(&SCHEMA, &AuthorizedKeysFormat, path)
 }
 
 /// The key file; `None` if it depends on a user that does not exist.
@@ -181,7 +187,7 @@ fn keys_file(cx: &ResourceContext<'_>, resource: &Resource) -> Result<Option<Par
     Ok(target.map(|path| ParsedFile {
         created: with_mode(0o600),
         directory: Some(with_mode(0o700)),
-        ..ParsedFile::new(&AuthorizedKeysFormat, path)
+        ..keys_file_at(path)
     }))
 }
 

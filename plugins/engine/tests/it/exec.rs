@@ -244,3 +244,19 @@ fn duplicate_and_invalid_environment_settings_are_logged() {
         ]
     );
 }
+
+/// The environment that the page of the types states.
+#[test]
+fn environment_of_a_command_is_the_documented_one() {
+    let scratch = Scratch::new();
+    let words =
+        json!({"command": "/usr/bin/env > /tmp/env", "environment": ["A=b"], "provider": "shell"});
+    assert!(apply(&scratch.engine, "exec", "env", words).error.is_none());
+    let text = scratch.text("/tmp/env");
+    let shell_sets = ["PWD", "OLDPWD", "SHLVL", "_"];
+    let mut names: Vec<&str> = text.lines().filter_map(|line| line.split('=').next()).collect();
+    names.retain(|name| !shell_sets.contains(name));
+    names.sort_unstable();
+    assert_eq!(names, ["A", "HOME", "LANG", "LC_ALL", "PATH"]);
+    assert!(text.contains("LANG=C\n") && text.contains("LC_ALL=C\n"), "{text}");
+}

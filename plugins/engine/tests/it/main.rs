@@ -30,4 +30,5 @@ mod reference;
 mod relations;
 mod schedules;
 mod service;
+mod shared_records;
 mod supervised;

@@ -30,6 +30,16 @@ Properties (attributes that are compared with the node) are **bold**. This page 
 - `SELinux` contexts are accepted but not managed. `show_diff` is accepted, but contents are never shown.
 - `provider => supervised` of a `service` does not exist in Puppet: on nodes without a running init system, the daemon starts the process
   in a session of its own, and recognizes it after a restart. Its state and output are in `/var/lib/muster/services/NAME`.
+- If a file has several records of one name, the resource is the one that already has the desired properties, otherwise the last. Puppet always
+  takes the last: with `127.0.0.1 localhost` and `::1 localhost`, it overwrites the second if the first is declared. `ensure => absent` removes
+  all records of that name at once; Puppet removes one in each run.
+- A change of a record keeps the bytes of all other lines. Puppet changes blanks and line ends of other records, moves `TZ=` to the top of a
+  crontab, and loses settings of a crontab that no job follows.
+- Records are recognized as the programs that use the files read them: mail aliases with quoted names and with continuation lines, also after
+  comments; indented lines; lines that end with CR LF; a comment after the fields of an `fstab` or `ssh_known_hosts` line. Puppet adds a second
+  record, changes the line, or fails.
+- The environment of an `exec` is `PATH`, `LANG=C`, `LC_ALL=C`, `HOME` of the user, and `environment`. Puppet also passes on the environment of its own
+  process, such as proxies and the language, and removes `HOME`, `USER` and `LOGNAME`.
 - Version ranges of packages (`>= 1.0`) are rejected; a version means exactly this version.
 ";
 

@@ -1,9 +1,12 @@
 //! Format of a user's crontab: settings, jobs, and Puppet's marker line before managed jobs.
 
-use super::{FileRecord, IncompleteRecord, RecordFormat};
+use std::collections::BTreeSet;
+
+use super::{FileRecord, IncompleteRecord, LineGroup, RecordFormat};
 use crate::resource::{ResourceValue, ResourceValues};
 
-const NAME_MARKER: &str = "# Puppet Name: ";
+/// Puppet recognizes it anywhere in a comment.
+const NAME_MARKER: &str = "Puppet Name: ";
 /// Name prefix of jobs without a marker.
 pub const UNMANAGED_PREFIX: &str = "unmanaged:";
 /// The five time fields in line order.
@@ -38,8 +41,7 @@ impl CrontabFormat {
         let is_name = |name: &str| {
             !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
         };
-        !line.contains(['\n', '\r'])
-            && line.split_once('=').is_some_and(|(name, _)| is_name(name.trim()))
+        line.split_once('=').is_some_and(|(name, _)| is_name(name.trim()))
     }
 }
 
@@ -49,30 +51,20 @@ impl RecordFormat for CrontabFormat {
         parse_job(line).map(|values| FileRecord { name: unmanaged_name(&values), values })
     }
 
-    fn parse_record(&self, lines: &[&str]) -> (usize, Option<FileRecord>) {
-        let Some((first, rest)) = lines.split_first() else {
-            return (1, None);
-        };
-        let Some(name) = first.trim_start().strip_prefix(NAME_MARKER) else {
-            return (1, self.parse_line(first));
-        };
-        let settings = rest.iter().take_while(|line| Self::is_setting(line));
-        let settings: Vec<String> = settings.map(|line| (*line).to_owned()).collect();
-        let Some(mut values) = rest.get(settings.len()).and_then(|line| parse_job(line)) else {
-            return (1, None);
-        };
-        let count = settings.len() + 2;
-        if !settings.is_empty() {
-            values.insert("environment".to_owned(), ResourceValue::List(settings));
+    fn parse_record(&self, lines: &[&str]) -> LineGroup {
+        match lines.first() {
+            Some(first) if marked_name(first).is_none() => {
+                LineGroup::single(self.parse_line(first))
+            }
+            _ => parse_marked_job(lines),
         }
-        (count, Some(FileRecord { name: name.trim().to_owned(), values }))
     }
 
     fn render(&self, record: &FileRecord) -> Result<String, IncompleteRecord> {
         let command = record.require_text("command", "a job needs `command`")?;
         let mut lines = String::new();
         if !record.name.starts_with(UNMANAGED_PREFIX) {
-            lines = format!("{NAME_MARKER}{}\n", record.name);
+            lines = format!("# {NAME_MARKER}{}\n", record.name);
         }
         for setting in record.get_list("environment") {
             lines.extend([setting, "\n"]);
@@ -89,10 +81,50 @@ impl RecordFormat for CrontabFormat {
     }
 }
 
-/// Parses a job line. `*` is stored as no value.
-fn parse_job(line: &str) -> Option<ResourceValues> {
+/// The name in a marker line.
+fn marked_name(line: &str) -> Option<&str> {
+    let comment = line.trim_start().strip_prefix('#')?;
+    let (_, name) = comment.split_once(NAME_MARKER)?;
+    Some(name.trim()).filter(|name| !name.is_empty())
+}
+
+/// Parses a marker, the settings after it, and the job, with comments and blank lines between them. As in Puppet, a marker without a job is
+/// replaced by the next marker. Without a job, the lines are no record.
+fn parse_marked_job(lines: &[&str]) -> LineGroup {
+    let (mut name, mut settings, mut between) = ("", Vec::new(), BTreeSet::new());
+    for (at, line) in lines.iter().enumerate() {
+        if let Some(next) = marked_name(line) {
+            name = next;
+            between.extend(settings.drain(..));
+        } else if CrontabFormat::is_setting(line) {
+            settings.push(at);
+        } else if let Some(mut values) = parse_job(line) {
+            if !settings.is_empty() {
+                let setting = |at: &usize| lines.get(*at).map(|line| (*line).to_owned());
+                let settings = settings.iter().filter_map(setting).collect();
+                values.insert("environment".to_owned(), ResourceValue::List(settings));
+            }
+            let record = Some(FileRecord { name: name.to_owned(), values });
+            return LineGroup { count: at + 1, between, record };
+        } else if is_comment(line) {
+            between.insert(at);
+        } else {
+            return LineGroup { count: at, ..LineGroup::default() };
+        }
+    }
+    LineGroup { count: lines.len(), ..LineGroup::default() }
+}
+
+/// Whether cron ignores the line.
+fn is_comment(line: &str) -> bool {
     let line = line.trim();
-    if line.is_empty() || line.starts_with('#') || CrontabFormat::is_setting(line) {
+    line.is_empty() || line.starts_with('#')
+}
+
+/// Parses a job line. `*` is stored as no value. Blanks and a carriage return at the end are part of the command that cron runs.
+fn parse_job(line: &str) -> Option<ResourceValues> {
+    let line = line.trim_start();
+    if is_comment(line) || CrontabFormat::is_setting(line) {
         return None;
     }
     let mut values = ResourceValues::new();
@@ -114,7 +146,7 @@ fn parse_job(line: &str) -> Option<ResourceValues> {
         }
     }
     values.insert("command".to_owned(), ResourceValue::from(rest));
-    (!rest.is_empty()).then_some(values)
+    (!rest.trim().is_empty()).then_some(values)
 }
 
 fn unmanaged_name(values: &ResourceValues) -> String {

@@ -2,6 +2,8 @@
 //!
 //! Pure. Parsing and rendering reproduces the same bytes; changing a record affects its lines only.
 
+use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::fmt;
 
 use crate::resource::{ResourceValue, ResourceValues};
@@ -41,15 +43,32 @@ impl FileRecord {
 #[error("{0}")]
 pub struct IncompleteRecord(pub &'static str);
 
+/// The lines at the start of a file's rest that belong together.
+#[derive(Debug, Default)]
+pub struct LineGroup {
+    /// Number of lines, at least one.
+    pub count: usize,
+    /// Positions of comments and of other lines between those of the record. They outlive the record.
+    pub between: BTreeSet<usize>,
+    /// The record, if the lines form one.
+    pub record: Option<FileRecord>,
+}
+
+impl LineGroup {
+    /// One line.
+    pub fn single(record: Option<FileRecord>) -> Self {
+        Self { count: 1, between: BTreeSet::new(), record }
+    }
+}
+
 /// Format of the records in one kind of file.
 pub trait RecordFormat: fmt::Debug + Sync {
-    /// Parses a line without its line end; a line that is not UTF-8 is passed as an empty one.
+    /// Parses a line without its line end.
     fn parse_line(&self, line: &str) -> Option<FileRecord>;
 
-    /// Parses a record at the start of the given lines (never empty). Returns the number of lines that belong together, at least one,
-    /// and the record, if they form one. By default each line is a record.
-    fn parse_record(&self, lines: &[&str]) -> (usize, Option<FileRecord>) {
-        (1, lines.first().and_then(|line| self.parse_line(line)))
+    /// Parses a record at the start of the given lines (never empty). By default each line is a record.
+    fn parse_record(&self, lines: &[&str]) -> LineGroup {
+        LineGroup::single(lines.first().and_then(|line| self.parse_line(line)))
     }
 
     /// The lines of a record, each with its line end; the error names the missing property.
@@ -66,23 +85,28 @@ pub struct ParsedDocument<'f> {
 #[derive(Debug)]
 struct DocumentSegment {
     bytes: Vec<u8>,
+    /// The lines of `bytes` that outlive the record.
+    between: Vec<u8>,
     record: Option<FileRecord>,
 }
 
+/// Position of a record in its document.
+pub type RecordPosition = usize;
+
 impl<'f> ParsedDocument<'f> {
-    /// Parses a file. Accepts any bytes.
+    /// Parses a file. Accepts any bytes; a record with a line that is not UTF-8 is not recognized.
     pub fn parse(format: &'f dyn RecordFormat, bytes: &[u8]) -> Self {
         let raw: Vec<&[u8]> = bytes.split_inclusive(|byte| *byte == b'\n').collect();
-        let texts: Vec<&str> = raw.iter().map(|line| line_text(line)).collect();
+        let texts: Vec<Cow<'_, str>> = raw.iter().map(|line| line_text(line)).collect();
+        let texts: Vec<&str> = texts.iter().map(Cow::as_ref).collect();
         let (mut raw, mut texts) = (raw.as_slice(), texts.as_slice());
         let mut segments = Vec::new();
         while !raw.is_empty() {
-            let (count, record) = format.parse_record(texts);
-            let count = count.clamp(1, raw.len());
-            let (taken, rest) = raw.split_at(count);
-            segments.push(DocumentSegment { bytes: taken.concat(), record });
+            let group = format.parse_record(texts);
+            let (taken, rest) = raw.split_at(group.count.clamp(1, raw.len()));
+            texts = texts.split_at(taken.len()).1;
             raw = rest;
-            texts = texts.split_at(count).1;
+            segments.push(DocumentSegment::from_lines(taken, group));
         }
         Self { format, segments }
     }
@@ -93,40 +117,61 @@ impl<'f> ParsedDocument<'f> {
     }
 
     /// All records in file order.
-    pub fn records(&self) -> impl Iterator<Item = &FileRecord> {
-        self.segments.iter().filter_map(|segment| segment.record.as_ref())
+    pub fn records(&self) -> impl DoubleEndedIterator<Item = (RecordPosition, &FileRecord)> {
+        let segments = self.segments.iter().enumerate();
+        segments.filter_map(|(at, segment)| Some((at, segment.record.as_ref()?)))
     }
 
-    /// The first record of that name.
-    pub fn find(&self, name: &str) -> Option<&FileRecord> {
-        self.records().find(|record| record.name == name)
+    /// The record at a position.
+    pub fn get(&self, at: RecordPosition) -> Option<&FileRecord> {
+        self.segments.get(at)?.record.as_ref()
     }
 
-    /// Replaces the first record of that name, or appends the record.
-    pub fn put(&mut self, record: FileRecord) -> Result<(), IncompleteRecord> {
-        let bytes = self.format.render(&record)?.into_bytes();
-        let has_same_name = |segment: &&mut DocumentSegment| {
-            segment.record.as_ref().is_some_and(|existing| existing.name == record.name)
-        };
-        if let Some(segment) = self.segments.iter_mut().find(has_same_name) {
-            *segment = DocumentSegment { bytes, record: Some(record) };
+    /// Replaces the record at a position, or appends the record.
+    pub fn put(
+        &mut self,
+        at: Option<RecordPosition>,
+        record: FileRecord,
+    ) -> Result<(), IncompleteRecord> {
+        let lines = self.format.render(&record)?;
+        if let Some(segment) = at.and_then(|at| self.segments.get_mut(at)) {
+            segment.bytes = [&segment.between, lines.as_bytes()].concat();
+            segment.record = Some(record);
             return Ok(());
         }
         if let Some(last) = self.segments.last_mut().filter(|last| !last.bytes.ends_with(b"\n")) {
             last.bytes.push(b'\n');
         }
-        self.segments.push(DocumentSegment { bytes, record: Some(record) });
+        let (bytes, between) = (lines.into_bytes(), Vec::new());
+        self.segments.push(DocumentSegment { bytes, between, record: Some(record) });
         Ok(())
     }
 
-    /// Removes all records of that name.
-    pub fn remove(&mut self, name: &str) {
-        self.segments
-            .retain(|segment| segment.record.as_ref().is_none_or(|record| record.name != name));
+    /// Removes the records at these positions. Other positions stay valid.
+    pub fn remove(&mut self, positions: &[RecordPosition]) {
+        for at in positions {
+            if let Some(segment) = self.segments.get_mut(*at) {
+                segment.bytes = std::mem::take(&mut segment.between);
+                segment.record = None;
+            }
+        }
     }
 }
 
-fn line_text(line: &[u8]) -> &str {
-    let text = std::str::from_utf8(line).unwrap_or_default();
-    text.strip_suffix('\n').unwrap_or(text)
+impl DocumentSegment {
+    fn from_lines(lines: &[&[u8]], group: LineGroup) -> Self {
+        let (mut between, mut is_text) = (Vec::new(), true);
+        for (at, line) in lines.iter().enumerate() {
+            if group.between.contains(&at) {
+                between.extend_from_slice(line);
+            } else {
+                is_text &= std::str::from_utf8(line).is_ok();
+            }
+        }
+        Self { bytes: lines.concat(), between, record: group.record.filter(|_| is_text) }
+    }
+}
+
+fn line_text(line: &[u8]) -> Cow<'_, str> {
+    String::from_utf8_lossy(line.strip_suffix(b"\n").unwrap_or(line))
 }

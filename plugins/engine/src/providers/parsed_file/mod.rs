@@ -13,7 +13,9 @@ use std::time::Duration;
 use muster_system::error::found_or_none;
 use muster_system::{Command, FileAttributes, LockGuard, System, SystemError, SystemResult};
 
-pub use document::{FileRecord, IncompleteRecord, ParsedDocument, RecordFormat};
+pub use document::{
+    FileRecord, IncompleteRecord, LineGroup, ParsedDocument, RecordFormat, RecordPosition,
+};
 pub use record_type::RecordResourceType;
 
 use super::paths;
@@ -21,7 +23,7 @@ use crate::error::{EngineError, Result};
 use crate::plan::{ResourcePlan, ResourceState, is_absent};
 use crate::resource::{Resource, ResourceValues, name_values};
 use crate::resource_type::{AutoRequire, ResourceContext};
-use crate::schema::TypeSchema;
+use crate::schema::{AttributeSchema, TypeSchema};
 
 /// Maximum file size, in bytes.
 const MAX_FILE_BYTES: u64 = 16 * 1024 * 1024;
@@ -33,9 +35,14 @@ const LOCK_DIRECTORY: &str = "/run/muster";
 /// Returns the content behind a header.
 pub type HeaderFilter = fn(&[u8]) -> &[u8];
 
+/// Decides whether a record without a name is that of a resource.
+pub type UnnamedRecordMatch = fn(&Resource, &FileRecord) -> bool;
+
 /// A file of records.
 #[derive(Debug)]
 pub struct ParsedFile {
+    /// Schema of the resources.
+    pub schema: &'static TypeSchema,
     /// Record format.
     pub format: &'static dyn RecordFormat,
     /// Path of the file.
@@ -48,14 +55,27 @@ pub struct ParsedFile {
     pub installer: Option<Vec<String>>,
     /// Removes what the installer itself adds to the content, so that it is not installed again.
     pub strip_header: Option<HeaderFilter>,
+    /// Finds the resource's record if no record has its name.
+    pub unnamed_match: Option<UnnamedRecordMatch>,
 }
 
 impl ParsedFile {
     /// A plain file in an existing directory.
-    pub fn new(format: &'static dyn RecordFormat, path: impl Into<PathBuf>) -> Self {
-        let path = path.into();
-        let created = FileAttributes::default();
-        Self { format, path, created, directory: None, installer: None, strip_header: None }
+    pub fn new(
+        schema: &'static TypeSchema,
+        format: &'static dyn RecordFormat,
+        path: impl Into<PathBuf>,
+    ) -> Self {
+        Self {
+            schema,
+            format,
+            path: path.into(),
+            created: FileAttributes::default(),
+            directory: None,
+            installer: None,
+            strip_header: None,
+            unnamed_match: None,
+        }
     }
 
     /// Autorequires the file itself, if it is in the catalog.
@@ -79,8 +99,49 @@ impl ParsedFile {
     ) -> Result<ResourceState> {
         let document =
             self.load_document(cx.system).map_err(self.error_during("reading", resource))?;
-        let record = document.find(&resource.name);
+        let record = self.select_record(&document, resource).and_then(|at| document.get(at));
         Ok(record.map_or_else(ResourceState::absent, |record| self.record_state(record)))
+    }
+
+    /// Positions of the records of the resource: those with its name.
+    fn own_records(
+        &self,
+        document: &ParsedDocument<'_>,
+        resource: &Resource,
+    ) -> Vec<RecordPosition> {
+        let matching = |is_own: &dyn Fn(&FileRecord) -> bool| -> Vec<RecordPosition> {
+            document.records().filter(|(_, record)| is_own(record)).map(|(at, _)| at).collect()
+        };
+        let named = matching(&|record| record.name == resource.name);
+        match self.unnamed_match {
+            Some(unnamed_match) if named.is_empty() => {
+                matching(&|record| unnamed_match(resource, record))
+            }
+            _ => named,
+        }
+    }
+
+    /// The record to compare with and to change: of several with the name, one that matches the resource, otherwise the last, as in Puppet.
+    fn select_record(
+        &self,
+        document: &ParsedDocument<'_>,
+        resource: &Resource,
+    ) -> Option<RecordPosition> {
+        let own = self.own_records(document, resource);
+        let matches =
+            |at: &&RecordPosition| document.get(**at).is_some_and(|r| self.is_in_sync(resource, r));
+        own.iter().rev().find(matches).or(own.last()).copied()
+    }
+
+    /// Whether the record has all desired properties.
+    fn is_in_sync(&self, resource: &Resource, record: &FileRecord) -> bool {
+        record_properties(self.schema).all(|property| {
+            match (resource.get(property.name), record.values.get(property.name)) {
+                (None, _) => true,
+                (Some(desired), None) => is_absent(desired),
+                (desired, found) => desired == found,
+            }
+        })
     }
 
     /// Converts a record to a resource state.
@@ -98,30 +159,26 @@ impl ParsedFile {
     ) -> SystemResult<Vec<(String, ResourceValues)>> {
         let document = self.load_document(system)?;
         let records = document.records();
-        Ok(records.map(|record| (record.name.clone(), self.record_state(record).values)).collect())
+        Ok(records
+            .map(|(_, record)| (record.name.clone(), self.record_state(record).values))
+            .collect())
     }
 
     /// Updates the record: desired properties override those in the file.
-    pub fn apply_plan(
-        &self,
-        cx: &ResourceContext<'_>,
-        schema: &TypeSchema,
-        plan: &ResourcePlan,
-    ) -> Result<()> {
+    pub fn apply_plan(&self, cx: &ResourceContext<'_>, plan: &ResourcePlan) -> Result<()> {
         let resource = &plan.resource;
-        // The resource's name, unless the record was found under another one.
-        let name = plan.state.get_text(FOUND_NAME_KEY).unwrap_or(&resource.name);
         let _lock = self.acquire_lock(cx.system).map_err(self.error_during("locking", resource))?;
         let mut document =
             self.load_document(cx.system).map_err(self.error_during("reading", resource))?;
         let before = document.render();
         if resource.get_text("ensure") == Some("absent") {
-            document.remove(name);
+            let own = self.own_records(&document, resource);
+            document.remove(&own);
         } else {
-            let found = document.find(name).cloned();
-            let mut record = overlay_desired(schema, resource, found.unwrap_or_default());
-            name.clone_into(&mut record.name);
-            let put = document.put(record);
+            let at = self.select_record(&document, resource);
+            let new = || FileRecord { name: resource.name.clone(), ..FileRecord::default() };
+            let found = at.and_then(|at| document.get(at)).cloned().unwrap_or_else(new);
+            let put = document.put(at, overlay_desired(self.schema, resource, found));
             put.map_err(|error| EngineError::failed(resource, error.to_string()))?;
         }
         let after = document.render();
@@ -172,13 +229,14 @@ impl ParsedFile {
     }
 }
 
-/// State key for the record's own name if it differs from the resource's name.
-pub const FOUND_NAME_KEY: &str = "found as";
+/// Properties that a record contains. `ensure` and the file path are not part of it.
+fn record_properties(schema: &TypeSchema) -> impl Iterator<Item = &'static AttributeSchema> {
+    schema.properties().filter(|property| !["ensure", "target", "user"].contains(&property.name))
+}
 
-/// Merges desired properties over found ones; `absent` removes a property. `ensure` and the file path are not part of a record.
+/// Merges desired properties over found ones; `absent` removes a property.
 fn overlay_desired(schema: &TypeSchema, resource: &Resource, mut record: FileRecord) -> FileRecord {
-    let excluded = ["ensure", "target", "user"];
-    for property in schema.properties().filter(|property| !excluded.contains(&property.name)) {
+    for property in record_properties(schema) {
         match resource.get(property.name) {
             Some(value) if is_absent(value) => drop(record.values.remove(property.name)),
             Some(value) => drop(record.values.insert(property.name.to_owned(), value.clone())),

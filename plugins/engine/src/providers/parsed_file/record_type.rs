@@ -27,7 +27,7 @@ pub struct RecordResourceType {
 impl RecordResourceType {
     fn target_file(&self, resource: &Resource) -> ParsedFile {
         let path = resource.get_text("target").unwrap_or(self.default_path);
-        ParsedFile::new(self.format, path)
+        ParsedFile::new(self.schema, self.format, path)
     }
 }
 
@@ -62,7 +62,7 @@ impl ResourceType for RecordResourceType {
         plan: &ResourcePlan,
         _: &PropertyChange,
     ) -> Result<()> {
-        self.target_file(&plan.resource).apply_plan(cx, self.schema, plan)
+        self.target_file(&plan.resource).apply_plan(cx, plan)
     }
 
     /// The file that contains the record.
