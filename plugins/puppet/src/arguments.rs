@@ -73,6 +73,10 @@ pub(crate) fn build_arguments(
     if is_agent {
         push_agent_arguments(options, run_options, &mut argv);
     }
+    if let (Some(directory), None) = (options.compiled_dir(), files.catalog) {
+        argv.push_pair("--catalog_cache_terminus", "json");
+        argv.push_pair("--client_datadir", directory.display().to_string());
+    }
     options.arguments.iter().for_each(|word| argv.push_word(word));
     if !is_agent {
         match (files.catalog, &options.manifest) {

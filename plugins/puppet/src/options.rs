@@ -71,6 +71,13 @@ impl Options {
             .into_iter()
             .filter_map(|path| path.as_deref())
     }
+
+    /// Puppet's `client_datadir` of a run that compiles the manifest: Puppet stores the compiled catalog in it, for a replay of owed refreshes.
+    /// `None` if a run gets its catalog otherwise.
+    pub(crate) fn compiled_dir(&self) -> Option<PathBuf> {
+        let is_compiled = self.application == PuppetApplication::Apply && self.catalog.is_none();
+        is_compiled.then(|| self.state_dir.join("compiled"))
+    }
 }
 
 /// What applies catalogs.

@@ -16,7 +16,9 @@ use crate::options::{Options, PuppetApplication};
 use crate::paths::{self, PuppetPaths, PuppetPathsError};
 use crate::record::ProgramRecord;
 use crate::session::{self, ProcessWatcher, SessionOutcome, StopRequest, TRACE_FILE};
-use crate::wrapper::refresh_tracker::{self, MAX_CATALOG_BYTES, RefreshTracker, read_catalog};
+use crate::wrapper::refresh_tracker::{
+    self, MAX_CATALOG_BYTES, RefreshTracker, find_catalog_file, read_catalog,
+};
 use crate::wrapper::relations::CatalogRelations;
 use crate::wrapper::replay;
 
@@ -88,6 +90,10 @@ impl PreparedProgram<'_> {
         StateDir::recreate(&self.directory)?;
         let targets = self.replay_targets(targets);
         let patched = self.patch_catalog(&targets, is_apply)?;
+        // Puppet would apply the catalog of an earlier run if it found one.
+        if let (Some(directory), None) = (options.compiled_dir(), &patched) {
+            StateDir::recreate(&directory)?;
+        }
         let files = PuppetRunFiles {
             program: &program,
             trace: &self.directory.join(TRACE_FILE),
@@ -120,7 +126,8 @@ impl PreparedProgram<'_> {
         if targets.is_empty() {
             return Ok(None);
         }
-        let path = catalog_path(self.options, self.paths, self.system);
+        let path = catalog_path(self.options, self.paths, self.system)
+            .and_then(|path| find_catalog_file(self.system, path));
         let original =
             path.as_ref().and_then(|path| self.system.read_file(path, MAX_CATALOG_BYTES).ok());
         let (Some(path), Some(original)) = (path, original) else {
@@ -147,7 +154,10 @@ impl PreparedProgram<'_> {
 /// Stores a copy of the run's catalog in the engine's directory. A failure is logged: it concerns only a later replay.
 pub(crate) fn keep_catalog(system: &dyn System, path: &Path, engine: &Path) {
     let keep = || {
-        let catalog = system.read_file(path, MAX_CATALOG_BYTES)?;
+        let Some(path) = find_catalog_file(system, path.to_owned()) else {
+            return Ok(());
+        };
+        let catalog = system.read_file(&path, MAX_CATALOG_BYTES)?;
         StateDir::open(engine)?.replace_file(run_files::CATALOG_FILE, &catalog)
     };
     if let Err(error) = keep() {
@@ -227,12 +237,15 @@ impl ProgramMonitor {
     }
 }
 
-/// Path of a run's catalog, which may not exist until Puppet has received it.
+/// Path of a run's catalog, which may not exist until Puppet has received it; or of the directory in which it will be the only one.
 pub(crate) fn catalog_path(
     options: &Options,
     paths: &PuppetPaths,
     system: &dyn System,
 ) -> Option<PathBuf> {
+    if let Some(directory) = options.compiled_dir() {
+        return Some(directory.join("catalog"));
+    }
     if options.application == PuppetApplication::Apply {
         return options.catalog.clone();
     }
@@ -247,12 +260,7 @@ pub(crate) fn catalog_path(
     if let Some(host) = host {
         return Some(catalog_file(&host));
     }
-    let mut files = system.read_dir(&directory).unwrap_or_default();
-    files.retain(|name| Path::new(name).extension().is_some_and(|kind| kind == "json"));
-    match files.as_slice() {
-        [only] => Some(directory.join(only)),
-        _ => None,
-    }
+    find_catalog_file(system, directory)
 }
 
 /// Of the owed targets, those that this catalog can refresh; by the report of its last run, if there is one.

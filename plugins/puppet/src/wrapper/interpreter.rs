@@ -69,7 +69,7 @@ pub struct TraceInterpreter {
     failed: BTreeSet<String>,
     /// Pairs of source and target that were notified, as comparison keys.
     scheduled: BTreeSet<(String, String)>,
-    /// Containers that were notified and have not passed it on yet.
+    /// Targets that were notified and not evaluated since. Containers among them have not passed it on yet.
     due: BTreeSet<String>,
     /// Whether the replay resource was evaluated.
     replayed: bool,
@@ -115,7 +115,9 @@ impl TraceInterpreter {
                 self.evaluation = None;
                 self.replayed |= reference == replay::replay_reference();
                 let was_due = self.due.remove(&comparison_key(&reference));
-                was_due.then_some(RefreshEvent::Refreshed { target: reference })
+                // Resources log with their path, containers with their reference, also those that contain nothing.
+                let is_container = line.source == reference || relations.is_container(&reference);
+                (was_due && is_container).then_some(RefreshEvent::Refreshed { target: reference })
             }
             TraceEvent::Scheduled { target } => {
                 self.record_scheduled(&reference, &target, relations)
@@ -231,9 +233,7 @@ impl TraceInterpreter {
             return None;
         }
         self.scheduled.insert((comparison_key(source), comparison_key(target)));
-        if relations.is_container(target) || target.starts_with("Class[") {
-            self.due.insert(comparison_key(target));
-        }
+        self.due.insert(comparison_key(target));
         // The targets of a replay are in the ledger already.
         if source == replay::replay_reference() {
             return None;

@@ -4,7 +4,7 @@
 
 use muster_api::base::since_epoch;
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use muster_api::system::{StateDir, System, SystemError};
 use muster_engine::ledger::{OwedRefresh, RefreshCertainty, RefreshLedger, SourceChange};
@@ -24,7 +24,7 @@ pub(crate) struct RefreshTracker {
     ledger: RefreshLedger,
     run: String,
     interpreter: TraceInterpreter,
-    /// Path of the catalog once the run has it; a path of the node.
+    /// Path of the catalog once the run has it, or of the directory in which it is the only one; a path of the node.
     catalog: Option<PathBuf>,
     relations: Option<CatalogRelations>,
     /// Time of the events being applied, in seconds since the epoch.
@@ -189,10 +189,23 @@ impl RefreshTracker {
     }
 }
 
-/// Reads a catalog of the node; `None` if it is missing or invalid.
-pub(crate) fn read_catalog(system: &dyn System, path: &std::path::Path) -> Option<Value> {
-    let bytes = system.read_file(path, MAX_CATALOG_BYTES).ok()?;
+/// Reads a catalog of the node, or the only one of a directory; `None` if it is missing or invalid.
+pub(crate) fn read_catalog(system: &dyn System, path: &Path) -> Option<Value> {
+    let path = find_catalog_file(system, path.to_owned())?;
+    let bytes = system.read_file(&path, MAX_CATALOG_BYTES).ok()?;
     serde_json::from_slice(&bytes).ok()
+}
+
+/// The catalog at a path; in a directory, the only one. `None` if a directory has none or several.
+pub(crate) fn find_catalog_file(system: &dyn System, path: PathBuf) -> Option<PathBuf> {
+    let Ok(mut files) = system.read_dir(&path) else {
+        return Some(path);
+    };
+    files.retain(|name| Path::new(name).extension().is_some_and(|kind| kind == "json"));
+    match files.as_slice() {
+        [only] => Some(path.join(only)),
+        _ => None,
+    }
 }
 
 /// Targets that are owed a refresh, without duplicates, oldest entry first.
