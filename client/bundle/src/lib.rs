@@ -21,6 +21,7 @@ mod collect;
 mod error;
 mod install;
 mod open;
+mod ruby_ddl;
 
 pub use agent_files::check_agent_files;
 pub use archive::BundleArchive;
@@ -31,6 +32,9 @@ pub use install::{
     install_bundle, remove_bundle,
 };
 pub use open::{BundleSigner, BundleSignerTrust, OpenBundle, PLUGIN_SIGN_TAG};
+pub use ruby_ddl::{
+    ConversionNote, ConvertedDdl, ConvertedDdlKind, RubyDdlError, RubyDdlProblem, convert_ruby_ddl,
+};
 
 use std::collections::BTreeMap;
 use std::io;

@@ -9,6 +9,8 @@ mod bundles;
 #[cfg(test)]
 mod install;
 #[cfg(test)]
+mod ruby_ddls;
+#[cfg(test)]
 #[path = "../../../../wire/tests/it/world.rs"]
 #[expect(dead_code, reason = "the tests of the wire format use the rest")]
 mod world;

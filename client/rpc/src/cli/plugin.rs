@@ -50,6 +50,18 @@ Copy `disk.json` and `disk` to `paths.ddls` of a node, and a policy to
 
 Exits with 1 if a DDL has errors or, with --strict, warnings.")]
     Check(PluginCheckArgs),
+    /// Convert a DDL that is written in Ruby to JSON
+    #[command(after_help = "Examples:
+  rpc plugin convert puppet.ddl
+  rpc plugin convert puppet.ddl --into ddl
+  rpc plugin convert fstat.ddl --into /etc/muster/ddl    a data source
+
+No Ruby is run: the definitions, literals and loops over literal lists of DDLs
+are understood, and an error names the line of anything else. Differences are
+printed with their lines. The JSON is written to the standard output, or with
+--into to NAME.json, or data/NAME.json for a data source. Existing files are not
+overwritten.")]
+    Convert(PluginConvertArgs),
     /// Pack an external agent into one signed file
     #[command(after_help = "Examples:
   rpc plugin pack disk
@@ -186,6 +198,17 @@ pub struct PluginCheckArgs {
     /// JSON output.
     #[command(flatten)]
     pub json: JsonArgs,
+}
+
+/// `rpc plugin convert`.
+#[derive(Debug, Args)]
+pub struct PluginConvertArgs {
+    /// Ruby DDL; the file's name without `.ddl` is the name of the plugin
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Write the JSON below this directory instead of the standard output
+    #[arg(long, value_name = "DIRECTORY")]
+    pub into: Option<PathBuf>,
 }
 
 /// `rpc plugin doc`.

@@ -4,6 +4,7 @@ pub mod generate;
 
 mod bundle;
 mod check;
+mod convert;
 
 use muster_ddl::doc;
 use muster_request::{AgentSchemas, DdlCache, FetchedDdl, FleetRequestError};
@@ -24,6 +25,7 @@ pub async fn run(command: PluginCommand, cx: CommandContext<'_>) -> CommandResul
         PluginCommand::Fetch(args) => fetch_ddl(args, cx).await,
         PluginCommand::Generate(args) => generate::run(&args, cx),
         PluginCommand::Check(args) => check::run(&args, cx),
+        PluginCommand::Convert(args) => convert::run(&args, cx),
         PluginCommand::Pack(args) => bundle::pack_bundle(&args, cx),
         PluginCommand::Install(args) => bundle::install_bundle(&args, cx),
         PluginCommand::Remove(args) => bundle::remove_bundle(&args, cx),

@@ -154,3 +154,30 @@ mod long {
         assert!(told.contains("1 passed; 1 failed"), "{output:?}");
     }
 }
+
+#[test]
+fn ruby_ddl_is_converted_and_other_commands_name_the_conversion() {
+    let scratch = tempfile::tempdir().unwrap();
+    let ddl = "metadata :name => 'disk', :description => 'Disk', :version => '1', :timeout => 5\n\
+               action 'usage' do\n  input :'mount-point', :type => :string\nend\n";
+    std::fs::write(scratch.path().join("disk.ddl"), ddl).unwrap();
+    let convert = ["plugin", "convert", "disk.ddl", "--into", "ddl"];
+    let converted = rpc(scratch.path(), &convert);
+    let talk = String::from_utf8_lossy(&converted.stderr);
+    assert_eq!(converted.status.code(), Some(0), "{talk}");
+    assert!(talk.contains("disk.ddl:3: the input \"mount-point\" is renamed"), "{talk}");
+    assert_eq!(converted.stdout, b"ddl/disk.json\n");
+    let checked = rpc(scratch.path(), &["plugin", "check", "ddl/disk.json"]);
+    assert_eq!(checked.status.code(), Some(0), "{checked:?}");
+    let again = rpc(scratch.path(), &convert);
+    assert_eq!(again.status.code(), Some(1), "an existing file is not overwritten: {again:?}");
+    let refused = rpc(scratch.path(), &["plugin", "check", "disk.ddl"]);
+    let text = String::from_utf8_lossy(&refused.stdout);
+    assert_eq!(refused.status.code(), Some(1), "{text}");
+    assert!(text.contains("rpc plugin convert disk.ddl"), "{text}");
+    std::fs::write(scratch.path().join("disk.ddl"), format!("{ddl}system('id')\n")).unwrap();
+    let code = rpc(scratch.path(), &["plugin", "convert", "disk.ddl"]);
+    let talk = String::from_utf8_lossy(&code.stderr);
+    assert_eq!((code.status.code(), code.stdout.as_slice()), (Some(1), b"".as_slice()));
+    assert!(talk.contains("disk.ddl:5: `system` is Ruby code"), "{talk}");
+}

@@ -16,6 +16,9 @@ use crate::render::ddl_check::{DdlCheckDocument, DdlCheckResult, DdlFindingSever
 pub fn run(args: &PluginCheckArgs, cx: CommandContext<'_>) -> CommandResult {
     let json = form::parse_json_form(&args.json)?;
     let files = args.files.iter().map(|path| {
+        if is_ruby_ddl(path) {
+            return Ok(refuse_ruby_ddl(path));
+        }
         let bytes = read_prefix(path, MAX_DDL_BYTES as u64 + 1)?;
         let mut checked = DdlCheckResult::new(path.display().to_string(), &bytes);
         for program in find_programs(path) {
@@ -36,6 +39,22 @@ pub fn run(args: &PluginCheckArgs, cx: CommandContext<'_>) -> CommandResult {
     let refused_count = files.iter().filter(|checked| is_refused(checked)).count();
     cx.printer.print_message(format_args!("{} checked, {refused_count} refused", files.len()));
     Ok(if refused_count == 0 { CommandExitCode::Passed } else { CommandExitCode::Local })
+}
+
+/// Whether a file is a DDL of `MCollective`, by its name.
+fn is_ruby_ddl(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "ddl")
+}
+
+/// The result for a DDL that is not JSON.
+fn refuse_ruby_ddl(path: &Path) -> DdlCheckResult {
+    let file = path.display().to_string();
+    let mut checked = DdlCheckResult { file, agent: None, data_source: None, findings: Vec::new() };
+    checked.add_refusal(format!(
+        "this is a DDL of MCollective in Ruby; run `rpc plugin convert {}`",
+        path.display()
+    ));
+    checked
 }
 
 /// The programs next to a DDL: `NAME`, or the files of the directory `NAME`.
