@@ -90,10 +90,17 @@ async fn a4_4_names_and_documents_are_sorted_and_exit_codes_tell_none_and_severa
     let message = fleet.errors(&["node", "db9.acme.net"], 1).await;
     assert!(message.contains("knows no node `db9.acme.net`"), "{message}");
 
+    // Nodes as arguments: short names, ranges, and names together with conditions.
+    assert_eq!(fleet.run(&["find", "db1", "web[1-9].initech.net"], 0).await, [NAMES[0], NAMES[3]]);
+    assert_eq!(fleet.run(&["nodes", "-o", "name", "db[1-9].acme.net"], 0).await, NAMES[..2]);
+    assert_eq!(fleet.run(&["find", "db", "d"], 1).await, [""; 0]);
+    assert_eq!(fleet.run(&["find", "web1", "-F", "customer=acme"], 1).await, [""; 0]);
+
     // One node, or a failure that says how many there are.
-    let one = ["find", "--one", "-W", "environment=development customer=acme mysql::master"];
+    let one =
+        ["find", "--exactly-one", "-W", "environment=development customer=acme mysql::master"];
     assert_eq!(fleet.run(&one, 0).await, ["db1.acme.net"]);
-    let several = [&["find", "--one"], &masters[..]].concat();
+    let several = [&["find", "--exactly-one"], &masters[..]].concat();
     assert_eq!(fleet.run(&several, 2).await, [""; 0]);
     let message = fleet.errors(&several, 2).await;
     assert!(message.contains("2 nodes match") && message.contains("db1.acme.net"), "{message}");

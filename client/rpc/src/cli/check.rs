@@ -16,7 +16,7 @@ pub const AFTER_HELP: &str = "Examples:
   rpc check check_load -W \"environment=production\"
   rpc check check_disks -C mysql::master --warn 10% --crit 25%
   rpc check check_http --args '80!/health' --unknown-as warning
-  rpc check check_load --expect --cache 30
+  rpc check check_load --all-known --cache 30
   rpc check check_load --perfdata    also sum, average, lowest, highest value
   rpc check check_load --prometheus > check_load.prom
   rpc check check_load --command-file /var/lib/nagios4/rw/nagios.cmd
@@ -81,7 +81,7 @@ pub struct CheckArgs {
     #[arg(long, value_name = "NODES")]
     pub crit: Option<NodeThreshold>,
     /// Check all nodes that the directory knows; those that are down are UNKNOWN
-    #[arg(long)]
+    #[arg(long = "all-known", alias = "expect")]
     pub expect: bool,
     /// Use a result of this or another process that is at most this old
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]

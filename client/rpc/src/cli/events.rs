@@ -35,7 +35,7 @@ pub struct EventsArgs {
     #[arg(long = "kind", value_name = "KIND")]
     pub kinds: Vec<String>,
     /// Only events of this node; may be repeated
-    #[arg(short = 'I', long = "identity", value_name = "NODE")]
+    #[arg(short = 'I', long = "with-identity", alias = "identity", value_name = "NODE")]
     pub nodes: Vec<Identity>,
     /// End after N events
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]

@@ -80,11 +80,10 @@ Options:
 all of them, with examples; `rpc AGENT --help` shows the actions of an agent.{after-help}";
 
 /// Options below a heading that a short page shows. It shows all options without a heading, which are the command's own.
-const COMMON_OPTIONS: [&str; 18] = [
+const COMMON_OPTIONS: [&str; 17] = [
     "batch",
     "canary",
     "fold",
-    "group",
     "json",
     "limit",
     "max-failures",

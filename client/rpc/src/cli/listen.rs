@@ -10,7 +10,7 @@ use super::seconds::parse_seconds;
 
 /// Examples.
 pub const AFTER_HELP: &str = "Examples:
-  rpc listen night-shift puppetral do --expect 40 -o results &
+  rpc listen night-shift puppetral do --expect 40 --output-file results &
   rpc do puppetral type=user name=rip --reply-to night-shift
   rpc listen night-shift rpcutil ping -t 60 --jsonl
 
@@ -36,7 +36,7 @@ pub struct ListenArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub expect: Option<u32>,
     /// End after this time
-    #[arg(short, long, value_name = "SECONDS", value_parser = parse_seconds)]
+    #[arg(short, long, value_name = "SECONDS", allow_negative_numbers = true, value_parser = parse_seconds)]
     pub timeout: Option<Duration>,
     /// Accept only replies to this request
     #[arg(long, value_name = "ID")]

@@ -6,6 +6,7 @@ use muster_wire::identity::Identity;
 
 use super::filters::FilterArgs;
 use super::json::JsonArgs;
+use super::named_nodes::NamedNodeArgs;
 use super::node_order::NodeOrder;
 use super::point_in_time::PointInTime;
 use crate::render::json_path::JsonPathExpression;
@@ -79,6 +80,9 @@ impl NodeListForm {
 /// `rpc nodes`.
 #[derive(Debug, Args)]
 pub struct NodesArgs {
+    /// Nodes as arguments.
+    #[command(flatten)]
+    pub named: NamedNodeArgs,
     /// JSON output.
     #[command(flatten)]
     pub json: JsonArgs,
@@ -104,7 +108,7 @@ pub struct NodesArgs {
     #[arg(long, conflicts_with_all = ["missing", "stale", "json", "jq", "output"])]
     pub watch: bool,
     /// Make the directory leave out these missing nodes until they run again
-    #[arg(long, value_name = "NODES", value_delimiter = ',', conflicts_with_all = ["FilterArgs", "fields", "missing", "stale", "facets", "watch", "output", "json", "jq"])]
+    #[arg(long, value_name = "NODES", value_delimiter = ',', conflicts_with_all = ["NamedNodeArgs", "FilterArgs", "fields", "missing", "stale", "facets", "watch", "output", "json", "jq"])]
     pub forget: Vec<Identity>,
     /// Form of the output: table, wide, name, json, yaml, or jsonpath=EXPRESSION
     #[arg(short, long, value_name = "FORM", value_parser = NodeListForm::parse, conflicts_with_all = ["json", "jq"])]

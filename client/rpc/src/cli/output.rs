@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use clap::{ArgGroup, Args};
 use muster_ddl::{ActionSchema, DisplayOverride};
 
+use super::result_form::{ResultDestination, ResultForm};
+
 /// Help text that is not Markdown.
 const FILTER_REPLIES_HELP: &str =
     "Show only matching replies, for example 'failed() or data().status == \"stopped\"'";
@@ -45,7 +47,7 @@ pub struct OutputArgs {
     #[arg(long, help_heading = HELP_HEADING)]
     pub table: bool,
     /// Show identical replies once, with the nodes that sent them
-    #[arg(long, help_heading = HELP_HEADING)]
+    #[arg(short = 'b', long = "fold", alias = "group", help_heading = HELP_HEADING)]
     pub group: bool,
     /// Print this template for each reply, for example '{{ sender }} {{ data.status }}'; @FILE reads it from a file
     #[arg(long, value_name = "TEXT|@FILE", help_heading = HELP_HEADING)]
@@ -53,14 +55,17 @@ pub struct OutputArgs {
     /// Show only the replies that match this expression
     #[arg(long, help = FILTER_REPLIES_HELP, value_name = "EXPR", help_heading = HELP_HEADING)]
     pub filter_replies: Option<String>,
+    /// Form of the results: text, json, jsonl, table or name
+    #[arg(short = 'o', long = "output", value_name = "FORM", value_parser = ResultDestination::parse, help_heading = HELP_HEADING)]
+    pub output: Option<ResultDestination>,
     /// Write results to this file instead of standard output
-    #[arg(short = 'o', long = "output", value_name = "FILE", help_heading = HELP_HEADING)]
+    #[arg(long = "output-file", value_name = "FILE", help_heading = HELP_HEADING)]
     pub file: Option<PathBuf>,
     /// Replies to show: ok, failed, all or none [default: from the agent's DDL]
     #[arg(long, value_name = "WHICH", help_heading = HELP_HEADING)]
     pub display: Option<DisplayOverride>,
     /// Show replies in the order of node names, after all have arrived
-    #[arg(long, help_heading = HELP_HEADING)]
+    #[arg(long = "by-name", alias = "sort", help_heading = HELP_HEADING)]
     pub sort: bool,
     /// Show the progress that nodes report during the action [default: from the agent's DDL]
     #[arg(long, conflicts_with_all = ["json", "jq", "senders", "table", "group", "template"], help_heading = HELP_HEADING)]
@@ -77,6 +82,24 @@ pub struct OutputArgs {
 }
 
 impl OutputArgs {
+    /// Sets the options that `-o` stands for. Returns whether it names a file, its earlier meaning.
+    pub fn apply_output(&mut self) -> bool {
+        let Some(output) = self.output.take() else {
+            return false;
+        };
+        match output.form() {
+            Some(ResultForm::Json) => self.json = true,
+            Some(ResultForm::Jsonl) => self.jsonl = true,
+            Some(ResultForm::Table) => self.table = true,
+            Some(ResultForm::Name) => self.senders = true,
+            Some(ResultForm::Text) | None => {}
+        }
+        let file = output.into_file();
+        let names_file = file.is_some();
+        self.file = self.file.take().or(file);
+        names_file
+    }
+
     /// Whether nodes shall send progress: as the flags say, otherwise as the schema says.
     pub fn wants_progress(&self, action: &ActionSchema) -> bool {
         self.stream || (action.streams_progress() && !self.no_stream)

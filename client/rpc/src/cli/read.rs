@@ -6,6 +6,7 @@ use clap::builder::StyledStr;
 use clap::error::ErrorKind;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser as _};
 
+use super::links::resolve_link;
 use super::{Cli, Command, Deferred};
 
 /// Commands with the name of an agent that lack some of its actions.
@@ -25,7 +26,7 @@ impl Cli {
     pub fn parse_arguments(
         arguments: impl IntoIterator<Item = OsString>,
     ) -> Result<Self, CommandLineMessage> {
-        let arguments: Vec<OsString> = arguments.into_iter().collect();
+        let arguments = resolve_link(arguments.into_iter().collect());
         let parsed = match Self::parse_line(arguments.clone()) {
             Err(error) if error.kind() == ErrorKind::DisplayHelp => {
                 if let Some(cli) = Self::parse_agent_help(arguments.clone()) {
@@ -37,6 +38,9 @@ impl Cli {
                 );
             }
             Err(error) if error.kind() == ErrorKind::InvalidSubcommand => {
+                if let Some(arguments) = help_of_agent(&arguments) {
+                    return Self::parse_arguments(arguments);
+                }
                 Self::parse_agent_action(arguments).ok_or(error)
             }
             result => result,
@@ -91,6 +95,19 @@ impl Cli {
         let names = command.get_subcommands().map(clap::Command::get_name);
         names.map(str::to_owned).collect()
     }
+}
+
+/// `rpc service restart --help` for `rpc help service restart`, if `service` is not a command.
+fn help_of_agent(arguments: &[OsString]) -> Option<Vec<OsString>> {
+    let index = arguments.iter().position(|word| word == "help").filter(|index| *index > 0)?;
+    let agent = arguments.get(index + 1)?.to_str()?;
+    if agent.starts_with('-') || Cli::command_names().iter().any(|name| name == agent) {
+        return None;
+    }
+    let mut line: Vec<OsString> = arguments.to_vec();
+    line.remove(index);
+    line.push("--help".into());
+    Some(line)
 }
 
 #[cfg(test)]
@@ -164,9 +181,12 @@ mod tests {
 
     #[test]
     fn agent_help_comes_from_the_ddl() {
-        for line in
-            ["rpc rpcutil ping --help", "rpc -v rpcutil -h", "rpc do rpcutil ping x=1 --help"]
-        {
+        for line in [
+            "rpc rpcutil ping --help",
+            "rpc -v rpcutil -h",
+            "rpc do rpcutil ping x=1 --help",
+            "rpc help rpcutil ping",
+        ] {
             assert!(request(line).1.help, "{line}");
         }
         assert!(!request("rpc rpcutil ping").1.help);

@@ -24,7 +24,7 @@ pub const AFTER_HELP: &str = "Examples:
   rpc do puppetral type=group name=ops members=rip,joe        a list
   rpc rpcutil get_fact fact=country -C apache --display all
   rpc do service restart service=httpd -W country=uk -j
-  rpc service status service=httpd --group         groups identical replies
+  rpc service status service=httpd --fold          groups identical replies
   rpc find -C apache | rpc do rpcutil ping --nodes -
   rpc do service restart service=httpd --canary 1 --batch 10% --max-failures 2
   rpc do --resume JOB                              continues a rollout
@@ -53,7 +53,7 @@ pub struct RequestArgs {
     #[arg(value_name = "[ACTION] KEY=VALUE")]
     pub words: Vec<String>,
     /// Time limit of the action on a node [default: from the agent's DDL]
-    #[arg(short, long, value_name = "SECONDS", value_parser = parse_seconds)]
+    #[arg(short, long, value_name = "SECONDS", allow_negative_numbers = true, value_parser = parse_seconds)]
     pub timeout: Option<Duration>,
     /// Time limit for a node to start the action
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, default_value = "60")]

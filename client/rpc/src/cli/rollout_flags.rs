@@ -16,7 +16,7 @@ pub struct BatchArgs {
     #[arg(long, value_name = "N|N%", value_parser = parse_nonzero_amount, help_heading = HELP_HEADING)]
     pub batch: Option<CountOrPercent>,
     /// Send the request to N nodes first; stop if more of them fail or do not reply than --max-failures allows
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = HELP_HEADING)]
+    #[arg(long, value_name = "N", value_parser = parse_canary, help_heading = HELP_HEADING)]
     pub canary: Option<u32>,
     /// Stop when more than N nodes, canaries included, failed or did not reply; a percentage is of the canaries first, then of all nodes [default: no canary may fail, then unlimited]
     #[arg(long, value_name = "N|N%", help_heading = HELP_HEADING)]
@@ -72,6 +72,14 @@ impl PaceArgs {
     pub fn node_limit(&self) -> Option<CountOrPercent> {
         self.one.then_some(CountOrPercent::Count(1)).or(self.limit)
     }
+}
+
+/// Parses the number of canaries.
+fn parse_canary(text: &str) -> Result<u32, String> {
+    text.parse().ok().filter(|number| *number > 0).ok_or_else(|| {
+        "expected a number of nodes from 1; --batch and --max-failures take percentages, too"
+            .to_owned()
+    })
 }
 
 /// Parses an amount that is not zero.

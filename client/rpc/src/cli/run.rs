@@ -8,6 +8,7 @@ use clap::{ArgGroup, Args};
 use muster_wire::identity::SubjectName;
 
 use super::filters::FilterArgs;
+use super::result_form::{ResultDestination, ResultForm};
 use super::rollout_flags::PaceArgs;
 use super::seconds::parse_seconds;
 
@@ -48,7 +49,7 @@ pub struct RunArgs {
     #[arg(value_name = "COMMAND", value_parser = NonEmptyStringValueParser::new())]
     pub command: String,
     /// Kill the command after this many seconds
-    #[arg(short, long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=MAX_RUN_SECONDS), default_value_t = MAX_RUN_SECONDS)]
+    #[arg(short, long, value_name = "SECONDS", allow_negative_numbers = true, value_parser = clap::value_parser!(u64).range(1..=MAX_RUN_SECONDS), default_value_t = MAX_RUN_SECONDS)]
     pub timeout: u64,
     /// Time limit for a node to start the command
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, default_value = "60")]
@@ -91,7 +92,7 @@ pub struct RunOutputArgs {
     #[arg(long, help_heading = OUTPUT_HEADING)]
     pub stream: bool,
     /// Print the output in the order of node names, after all nodes have replied
-    #[arg(long, conflicts_with_all = ["fold", "stream"], help_heading = OUTPUT_HEADING)]
+    #[arg(long = "by-name", alias = "sort", conflicts_with_all = ["fold", "stream"], help_heading = OUTPUT_HEADING)]
     pub sort: bool,
     /// Print one JSON document
     #[arg(short, long, help_heading = OUTPUT_HEADING)]
@@ -102,12 +103,24 @@ pub struct RunOutputArgs {
     /// Print one line of JSON per event, as it happens
     #[arg(long, help_heading = OUTPUT_HEADING)]
     pub jsonl: bool,
+    /// Form of the output: text, json or jsonl
+    #[arg(short = 'o', long = "output", value_name = "FORM", value_parser = parse_run_form, help_heading = OUTPUT_HEADING)]
+    pub output: Option<ResultDestination>,
     /// Write the output to this file instead of standard output
-    #[arg(short = 'o', long = "output", value_name = "FILE", help_heading = OUTPUT_HEADING)]
+    #[arg(long = "output-file", value_name = "FILE", help_heading = OUTPUT_HEADING)]
     pub file: Option<PathBuf>,
     /// Do not show a progress bar
     #[arg(long, alias = "np", help_heading = OUTPUT_HEADING)]
     pub no_progress: bool,
+}
+
+/// Parses the form of the output, which has no rows and no names.
+fn parse_run_form(text: &str) -> Result<ResultDestination, String> {
+    let output = ResultDestination::parse(text)?;
+    match output.form() {
+        Some(ResultForm::Table | ResultForm::Name) => Err("use text, json or jsonl".to_owned()),
+        _ => Ok(output),
+    }
 }
 
 /// Parses `NAME=VALUE`. The value may be empty and may contain `=`.

@@ -6,18 +6,20 @@ use clap::Args;
 use muster_filter::state::FactPath;
 
 use super::filters::FilterArgs;
+use super::named_nodes::NamedNodeArgs;
 
 /// Usage of `rpc ssh`.
-pub const SSH_USAGE: &str = "rpc ssh [FILTERS] [OPTIONS] [-- SSH ARGUMENTS]";
+pub const SSH_USAGE: &str = "rpc ssh [NODE]... [FILTERS] [OPTIONS] [-- SSH ARGUMENTS]";
 /// Usage of `rpc scp`.
-pub const SCP_USAGE: &str = "rpc scp [FILTERS] [OPTIONS] -- SCP ARGUMENTS";
+pub const SCP_USAGE: &str = "rpc scp [NODE]... [FILTERS] [OPTIONS] -- SCP ARGUMENTS";
 /// Usage of `rpc sftp`.
-pub const SFTP_USAGE: &str = "rpc sftp [FILTERS] [OPTIONS] [-- SFTP ARGUMENTS]";
+pub const SFTP_USAGE: &str = "rpc sftp [NODE]... [FILTERS] [OPTIONS] [-- SFTP ARGUMENTS]";
 
 /// Examples of `rpc ssh`.
 pub const SSH_HELP: &str = "Examples:
   rpc ssh -W \"environment=development customer=acme mysql::master\"
   rpc ssh -I db1.acme.net -- -l root uptime
+  rpc ssh db1
   rpc ssh -C apache --all --parallel 8 -- systemctl is-active apache2
   rpc ssh -C apache --address-fact networking.ip --print
   rpc ssh -I db1.acme.net --via bus
@@ -50,6 +52,9 @@ pub struct BusPort(pub u16);
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each field is a separate option")]
 pub struct SshTargetArgs {
+    /// Nodes as arguments.
+    #[command(flatten)]
+    pub named: NamedNodeArgs,
     /// The nodes.
     #[command(flatten)]
     pub filters: FilterArgs,

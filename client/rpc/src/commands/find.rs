@@ -26,7 +26,8 @@ use crate::render::{list_first_nodes, node_count_text};
 const MAX_NAMED_NODES: usize = 10;
 
 /// Runs the command.
-pub async fn run(args: FindArgs, cx: CommandContext<'_>) -> CommandResult {
+pub async fn run(mut args: FindArgs, cx: CommandContext<'_>) -> CommandResult {
+    args.named.add_to(&mut args.query.filters);
     let target = cx.read_target(&args.query.filters)?;
     let json = form::parse_json_form(&args.query.json)?;
     let template = args.template.as_deref();
@@ -67,7 +68,7 @@ pub async fn run(args: FindArgs, cx: CommandContext<'_>) -> CommandResult {
     if args.one && nodes.len() > 1 {
         let names = list_first_nodes(&nodes, MAX_NAMED_NODES, ", ");
         cx.printer.print_error(format_args!(
-            "--one: {} nodes match, not one: {names}; add conditions",
+            "--exactly-one: {} nodes match, not one: {names}; add conditions",
             nodes.len()
         ));
         return Ok(CommandExitCode::SomeFailed);

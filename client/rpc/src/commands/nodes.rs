@@ -57,7 +57,8 @@ pub struct RegisteredNodeDocument {
 }
 
 /// Runs `rpc nodes`.
-pub async fn run_list(args: NodesArgs, cx: CommandContext<'_>) -> CommandResult {
+pub async fn run_list(mut args: NodesArgs, cx: CommandContext<'_>) -> CommandResult {
+    args.named.add_to(&mut args.filters);
     let target = cx.read_target(&args.filters)?;
     let json = form::parse_json_form(&args.json)?;
     let fleet = FleetConnection::connect(&cx.load_settings()?, &target).await?;

@@ -18,7 +18,8 @@ use crate::render::ping::{
 use crate::render::trace::RequestTrace;
 
 /// Runs the command. Prints each reply as it arrives.
-pub async fn run(args: PingArgs, cx: CommandContext<'_>) -> CommandResult {
+pub async fn run(mut args: PingArgs, cx: CommandContext<'_>) -> CommandResult {
+    args.named.add_to(&mut args.query.filters);
     let mut target = cx.read_target(&args.query.filters)?;
     target.listen = args.timeout.or(target.listen);
     let json = form::parse_json_form(&args.query.json)?;

@@ -6,6 +6,7 @@ mod propose;
 mod refresh;
 mod resume;
 pub mod save;
+mod words;
 
 use std::collections::BTreeSet;
 use std::pin::pin;
@@ -25,6 +26,7 @@ use refresh::refresh_stale_ddl;
 use resume::EarlierJob;
 use save::{JobCandidate, open_journal};
 use uuid::Uuid;
+use words::request_words;
 
 use super::form;
 use crate::cli::Cli;
@@ -107,7 +109,7 @@ async fn ask_action(
 ) -> CommandResult {
     let target = cx.read_target(&args.filters)?;
     let earlier_job = EarlierJob::from_flags(&args.flags, cx.environment)?;
-    let words = request_words(&args, earlier_job.as_ref())?;
+    let words = request_words(&args, earlier_job.as_ref(), cx)?;
     // The settings are optional here, so that a usage error is reported before a missing configuration.
     let settings = cx.load_settings_if_any()?;
     let mut schemas = cx.load_schemas(settings.as_ref())?;
@@ -321,23 +323,6 @@ async fn show_meanwhile(
             }
         }
     }
-}
-
-/// Agent, action and inputs from the command line, or from the earlier job.
-fn request_words(
-    args: &RequestArgs,
-    earlier_job: Option<&EarlierJob>,
-) -> Result<RequestWords, FleetRequestError> {
-    let Some(agent) = &args.agent else {
-        // The argument parser ensures that one of the two exists.
-        let saved = earlier_job.map(EarlierJob::request_words);
-        return saved.map_or_else(|| RequestWords::parse("", &args.words), Ok);
-    };
-    let mut words = RequestWords::parse(agent, &args.words)?;
-    if let Some(earlier_job) = earlier_job {
-        words.action.get_or_insert_with(|| earlier_job.job.header.action.clone());
-    }
-    Ok(words)
 }
 
 /// Prints what will be done, and asks for confirmation if required.

@@ -56,7 +56,7 @@ fn shell_inputs(args: &RunArgs) -> Map<String, Value> {
 }
 
 fn output_flags(flags: RunOutputArgs) -> OutputArgs {
-    let RunOutputArgs { fold, stream, sort, json, jq, jsonl, file, no_progress } = flags;
+    let RunOutputArgs { fold, stream, sort, json, jq, jsonl, output, file, no_progress } = flags;
     let mode = match (fold, stream) {
         (true, _) => CommandOutputMode::Folded,
         (false, true) => CommandOutputMode::Streamed,
@@ -66,6 +66,7 @@ fn output_flags(flags: RunOutputArgs) -> OutputArgs {
         json,
         jq,
         jsonl,
+        output,
         file,
         sort,
         no_progress,

@@ -121,7 +121,9 @@ impl<'a> SshSession<'a> {
         args: &'a SshTargetArgs,
         cx: CommandContext<'a>,
     ) -> Result<(Self, Vec<Identity>)> {
-        let target = cx.read_target(&args.filters)?;
+        let mut filters = args.filters.clone();
+        args.named.add_to(&mut filters);
+        let target = cx.read_target(&filters)?;
         let settings = cx.load_settings()?;
         let fleet = FleetConnection::connect(&settings, &target).await?;
         let found = fleet.discover_nodes(&target, cx.printer).await?;

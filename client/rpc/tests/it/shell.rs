@@ -163,6 +163,8 @@ fn agent_help_needs_no_configuration() {
     for (args, expected) in [
         (["service", "restart", "--help"].as_slice(), "Usage: rpc service restart"),
         (&["service", "--help"], "Usage: rpc service"),
+        (&["help", "service"], "Usage: rpc service"),
+        (&["help", "service", "restart"], "Usage: rpc service restart"),
         (&["do", "rpcutil", "ping", "-h"], "Usage: rpc rpcutil ping"),
     ] {
         let output = rpc(home.path(), args);
@@ -189,13 +191,53 @@ fn output_forms_are_validated_first() {
         (&["--table", "--json"], "cannot be used with"),
         (&["--group", "--jq", "."], "cannot be used with"),
     ] {
-        let request = ["rpcutil", "ping", "-o", nowhere.to_str().unwrap()];
+        let request = ["rpcutil", "ping", "--output-file", nowhere.to_str().unwrap()];
         let args: Vec<&str> = request.iter().chain(args).copied().collect();
         let output = rpc(home.path(), &args);
         let talk = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(4), "{args:?}: {talk}");
         assert!(talk.contains(expected), "{args:?}: {talk}");
     }
+}
+
+#[test]
+fn one_spelling_has_one_meaning() {
+    let home = tempfile::tempdir().unwrap();
+    let explained = |args: &[&str], expected: &str| {
+        let output = rpc(home.path(), args);
+        let talk = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(4), "{args:?}: {talk}");
+        assert!(talk.contains(expected), "{args:?}: {talk}");
+    };
+    explained(&["rpcutil", "ping", "-o", "jsno"], "did you mean \"json\"?");
+    explained(&["rpcutil", "ping", "-o", "yaml"], "only `rpc nodes`");
+    explained(&["run", "true", "-o", "table"], "use text, json or jsonl");
+    explained(&["rpcutil", "ping", "--canary", "10%"], "expected a number of nodes");
+    explained(&["rpcutil", "ping", "-t", "-5"], "expected seconds from");
+    explained(&["ping", "web[1-"], "a range has no `]`");
+    explained(&["service", "restart", "httpd"], "write `rpc service restart service=httpd`");
+    // Without a broker, the form is that of the error; no file is written.
+    rpc(home.path(), &["rpcutil", "ping", "-o", "json"]);
+    assert!(!home.path().join("json").exists());
+}
+
+#[test]
+fn earlier_spellings_are_accepted_with_a_warning_for_files() {
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("results");
+    for (args, is_warned) in [
+        (["rpcutil", "ping", "-o", file.to_str().unwrap(), "--sort"].as_slice(), true),
+        (&["rpcutil", "ping", "--output-file", file.to_str().unwrap(), "--group"], false),
+        (&["find", "--one"], false),
+        (&["check", "check_load", "--expect"], false),
+        (&["events", "--identity", "db1"], false),
+    ] {
+        let output = rpc(home.path(), args);
+        let talk = String::from_utf8_lossy(&output.stderr);
+        assert_ne!(output.status.code(), Some(4), "{args:?}: {talk}");
+        assert_eq!(talk.contains("--output-file"), is_warned, "{args:?}: {talk}");
+    }
+    assert!(file.exists());
 }
 
 #[test]

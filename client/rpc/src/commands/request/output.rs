@@ -326,7 +326,7 @@ impl<'a> RequestOutput<'a> {
             .max();
         if let Some(largest) = largest.filter(|largest| *largest >= MIN_FOLDED_NODES) {
             let hint =
-                format_args!("{largest} nodes sent the same reply; use `--group` to show it once");
+                format_args!("{largest} nodes sent the same reply; use `--fold` to show it once");
             self.cx.printer.print_hint(hint);
         }
     }
@@ -369,6 +369,12 @@ pub async fn run_with_form(
     cx: CommandContext<'_>,
     command: impl AsyncFnOnce(&RequestOutputForm) -> CommandResult,
 ) -> CommandResult {
+    let mut flags = flags.clone();
+    if flags.apply_output() {
+        cx.printer.print_warning(
+            "`-o FILE` is deprecated, because -o is the form of the output; use `--output-file FILE`",
+        );
+    }
     if let Some(path) = &flags.file {
         // Truncates the file. Its data has no colours.
         let file =
@@ -376,7 +382,7 @@ pub async fn run_with_form(
         let screen = Screen::for_file(cx.environment.columns);
         cx.printer.redirect_data(Box::new(anstream::StripStream::new(file)), screen);
     }
-    let form = RequestOutputForm::from_flags(flags)?;
+    let form = RequestOutputForm::from_flags(&flags)?;
     let result = command(&form).await;
     if let (RequestOutputForm::Lines, Err(error)) = (&form, &result) {
         print_error(error, cx)?;
