@@ -13,6 +13,7 @@ use crate::event::{ChangeEvent, ChangeEventStatus};
 use crate::plan::{ChangeOutcome, PropertyChange, ResourcePlan};
 use crate::resource::Resource;
 use crate::resource_type::{GenerationPhase, ResourceContext, ResourceType};
+use crate::schema::AttributeSchema;
 
 /// Maximum size of the diffs of one request, in bytes. Further ones are omitted.
 const MAX_DIFF_BYTES: usize = 32 * 1024;
@@ -43,6 +44,17 @@ impl ApplyOutcome {
     /// Whether something would be changed without noop.
     pub fn would_change(&self) -> bool {
         self.events.iter().any(|event| event.status == ChangeEventStatus::Noop)
+    }
+
+    fn record_failed_change(
+        &mut self,
+        reference: &str,
+        change: &PropertyChange,
+        error: EngineError,
+    ) {
+        let reason = error.reason();
+        self.events.push(change.to_event(reference, &ChangeOutcome::Failed(&reason)));
+        self.error.get_or_insert(error);
     }
 
     /// Records the failure of a resource that could not be read or generated. Its error names another resource than the requested one, so it is
@@ -231,18 +243,74 @@ fn apply_changes(
     outcome: &mut ApplyOutcome,
 ) {
     let reference = plan.resource.reference();
+    let mut attempted = AttemptedChanges::default();
     for change in &plan.changes {
-        match apply_change(resource_type, cx, plan, change) {
+        let result = apply_change(resource_type, cx, plan, change);
+        attempted.record(change, result.is_ok());
+        match result {
             Ok(()) => outcome.events.push(change.to_event(&reference, &ChangeOutcome::Made)),
             Err(error) => {
-                let reason = error.reason();
-                outcome.events.push(change.to_event(&reference, &ChangeOutcome::Failed(&reason)));
-                outcome.error.get_or_insert(error);
+                outcome.record_failed_change(&reference, change, error);
                 if change.property == "ensure" {
                     break;
                 }
             }
         }
+    }
+    for (change, error) in attempted.repair_disturbed(resource_type, cx, plan) {
+        outcome.record_failed_change(&reference, &change, error);
+    }
+}
+
+/// The changes of one resource, in the order in which they were attempted.
+#[derive(Debug, Default)]
+pub(crate) struct AttemptedChanges {
+    made: Vec<String>,
+    failed: Vec<String>,
+}
+
+impl AttemptedChanges {
+    /// Records a change.
+    pub(crate) fn record(&mut self, change: &PropertyChange, is_made: bool) {
+        let changes = if is_made { &mut self.made } else { &mut self.failed };
+        changes.push(change.property.clone());
+    }
+
+    /// Reads the resource again, and applies the properties that the change of another one has disturbed: a new owner clears the set-user-ID
+    /// bit of the mode. They are not changes of their own, so only failures are returned.
+    pub(crate) fn repair_disturbed(
+        &self,
+        resource_type: &dyn ResourceType,
+        cx: &ResourceContext<'_>,
+        plan: &ResourcePlan,
+    ) -> Vec<(PropertyChange, EngineError)> {
+        let is_desired = |property: &&AttributeSchema| plan.resource.get(property.name).is_some();
+        let desired = resource_type.schema().properties().filter(is_desired).count();
+        // A resource with one property has no other that could disturb it. The state of an `exec` is the result of its guards.
+        if self.made.is_empty() || desired < 2 || cx.cancel.is_cancelled() {
+            return Vec::new();
+        }
+        let Ok(again) = resource_type.read_and_plan(cx, &plan.resource) else {
+            return Vec::new();
+        };
+        // A change that had no effect is found as before; it is not tried again.
+        let is_unchanged = |change: &PropertyChange| {
+            let is_same = |planned: &PropertyChange| {
+                planned.property == change.property && planned.from == change.from
+            };
+            plan.changes.iter().any(is_same)
+        };
+        let is_disturbed = |change: &&PropertyChange| {
+            change.property != "ensure"
+                && self.made.last() != Some(&change.property)
+                && !self.failed.contains(&change.property)
+                && !is_unchanged(change)
+        };
+        let failure = |change: &PropertyChange| {
+            let error = apply_change(resource_type, cx, &again, change).err()?;
+            Some((change.clone(), error))
+        };
+        again.changes.iter().filter(is_disturbed).filter_map(failure).collect()
     }
 }
 

@@ -5,6 +5,7 @@
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 
+use muster_base::error_chain;
 use muster_system::{FileEntryKind, FileMetadata, System, SystemError, SystemResult};
 
 use super::{glob, paths};
@@ -113,7 +114,7 @@ pub(crate) fn collect_limited(
     let max_entries = usize::try_from(max_files).ok().filter(|limit| *limit > 0);
     let entries = DirectoryWalk { max_entries, ..walk }
         .collect_entries(cx.system, directory)
-        .map_err(|problem| EngineError::failed(resource, problem.to_string()))?;
+        .map_err(|problem| EngineError::failed(resource, error_chain(&problem)))?;
     if max_files == 0 && entries.len() > ENTRY_WARNING_LIMIT {
         let (directory, count) = (directory.display(), entries.len());
         cx.log_line(format!("The directory '{directory}' contains {count} entries, which exceeds the default soft limit {ENTRY_WARNING_LIMIT}{advice}"));

@@ -298,10 +298,10 @@ impl RunReport {
         if !self.transaction_completed {
             return 1;
         }
-        let statuses = || self.resource_statuses.iter();
-        let changed = statuses().any(|status| status.change_count > 0);
+        let changed = self.resource_statuses.iter().any(|status| status.change_count > 0);
         let pending = !self.pending_refreshes.is_empty();
-        let failed = statuses().any(ResourceStatus::has_failed);
+        // Also of a resource that could not generate others, which Puppet's exit code does not show.
+        let failed = self.status == "failed";
         2 * u8::from(changed || pending) + 4 * u8::from(failed)
     }
 }

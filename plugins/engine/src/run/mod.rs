@@ -1,12 +1,13 @@
 //! Applies a catalog in graph order with Puppet 7's rules for skipping, failed dependencies and refreshes. A ledger on disk ensures that no
 //! refresh is lost.
 //!
-//! - `evaluate`: one resource. `select`: which resources are skipped, and why. `notify`: refreshes. `owed`: those of
+//! - `evaluate`: one resource. `changes`: its changes. `select`: which resources are skipped, and why. `notify`: refreshes. `owed`: those of
 //!   earlier runs. `generate`: generated resources.
 //! - [`run_files`]: files that a run writes to the state directory.
 //!
 //! A run reports through [`RunEvent`]s. It prints nothing and takes no locks: see [`crate::lock`].
 
+mod changes;
 mod evaluate;
 mod generate;
 mod notify;

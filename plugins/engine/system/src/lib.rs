@@ -12,6 +12,7 @@
 pub mod checked_lines;
 pub mod command;
 pub mod confined;
+mod entry_name;
 pub mod error;
 pub mod fake;
 pub mod file;
@@ -78,7 +79,7 @@ pub trait System: fmt::Debug + Send + Sync {
     /// The target of a symbolic link, as stored.
     fn read_link(&self, path: &Path) -> SystemResult<PathBuf>;
 
-    /// The entry names of a directory, sorted.
+    /// The entry names of a directory, sorted. Bytes that are not UTF-8 are represented by private characters, which all path arguments accept.
     fn read_dir(&self, path: &Path) -> SystemResult<Vec<String>>;
 
     /// Replaces a whole file: writes a temporary file in the same directory, fsync, sets attributes, renames, fsync of the directory.

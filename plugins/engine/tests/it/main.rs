@@ -10,6 +10,7 @@
 mod support;
 
 mod accounts;
+mod disturbed_properties;
 mod exec;
 mod external;
 mod file;

@@ -13,13 +13,13 @@ mod root_processes;
 mod uninterrupted;
 pub(crate) mod xattrs;
 
-use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use crate::entry_name::{name_text, path_of_text};
 use crate::error::file_error;
 use crate::path::{check_path, resolve_path};
 use crate::{
@@ -56,7 +56,8 @@ impl RealSystem {
 
     /// The path on the host: links before the last component are resolved, and with `follow` the last component too.
     fn resolve_host_path(&self, path: &Path, follow: bool) -> SystemResult<PathBuf> {
-        let inside = resolve_path(path, follow, &|link| read_link(&self.host_path(link)))?;
+        let path = path_of_text(path);
+        let inside = resolve_path(&path, follow, &|link| read_link(&self.host_path(link)))?;
         Ok(self.host_path(&inside))
     }
 
@@ -67,7 +68,7 @@ impl RealSystem {
             return self.resolve_host_path(path, follow);
         }
         check_path(path)?;
-        Ok(path.to_owned())
+        Ok(path_of_text(path).into_owned())
     }
 
     /// Runs one read-only operation on the path. `operation` must treat a link in the last component as `follow` says.
@@ -133,7 +134,7 @@ impl System for RealSystem {
     fn read_dir(&self, path: &Path) -> SystemResult<Vec<String>> {
         self.with_inspected_path("list", path, true, |host| {
             let mut names = fs::read_dir(host)?
-                .map(|entry| entry?.file_name().into_string().map_err(|name| not_text(&name)))
+                .map(|entry| Ok(name_text(&entry?.file_name())))
                 .collect::<io::Result<Vec<_>>>()?;
             names.sort();
             Ok(names)
@@ -195,7 +196,7 @@ impl System for RealSystem {
     fn create_symlink(&self, target: &Path, path: &Path) -> SystemResult<()> {
         self.with_host_path("link", path, false, |host| {
             let link = temporary_builder().make_in(parent_directory(host)?, |temporary| {
-                std::os::unix::fs::symlink(target, temporary)
+                std::os::unix::fs::symlink(path_of_text(target), temporary)
             })?;
             link.persist(host).map_err(|error| error.error)?;
             sync_parent(host)
@@ -320,11 +321,6 @@ pub(crate) fn absent_is_none<T>(result: io::Result<T>) -> io::Result<Option<T>> 
         Err(error) if matches!(error.kind(), NotFound | NotADirectory) => Ok(None),
         result => result.map(Some),
     }
-}
-
-fn not_text(name: &OsStr) -> io::Error {
-    let name = name.to_string_lossy().into_owned();
-    io::Error::new(io::ErrorKind::InvalidData, format!("the entry name `{name}` is not UTF-8"))
 }
 
 pub(crate) fn convert_metadata(found: &fs::Metadata) -> FileMetadata {
