@@ -11,6 +11,7 @@ mod oracle;
 mod outcome;
 mod random;
 mod recorded;
+mod records;
 mod rpcd_runs;
 mod scenario;
 mod scratch_root;

@@ -28,6 +28,12 @@ impl PuppetOracle {
     /// Starts the process. Returns `None`, with a message, if Puppet is not installed and the run skips tests that need
     /// it.
     pub(crate) fn start() -> Option<Self> {
+        Self::start_with_programs(None)
+    }
+
+    /// Like [`Self::start`], with further programs in a directory.
+    pub(crate) fn start_with_programs(programs: Option<&Path>) -> Option<Self> {
+        let programs = programs.map_or_else(String::new, |path| format!("{}:", path.display()));
         let script = corpus_directory().join("oracle.rb");
         let mut command = if has_namespaces() {
             let mut command = Command::new("unshare");
@@ -38,7 +44,7 @@ impl PuppetOracle {
         };
         let started = command
             .arg(script)
-            .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+            .env("PATH", format!("{programs}/usr/sbin:/usr/bin:/sbin:/bin"))
             .env("LC_ALL", "C.UTF-8")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -16,9 +16,13 @@ use super::scenario::{ApplyFlags, CORPUS_ROOT, ScenarioStep};
 use super::scratch_root::ScratchRoot;
 
 /// A small random number generator (`SplitMix64`): the same seed gives the same catalog on every machine.
-struct SplitMix(u64);
+pub(crate) struct SplitMix(u64);
 
 impl SplitMix {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut word = self.0;
@@ -27,12 +31,16 @@ impl SplitMix {
         word ^ (word >> 31)
     }
 
-    fn below(&mut self, end: usize) -> usize {
+    pub(crate) fn below(&mut self, end: usize) -> usize {
         usize::try_from(self.next() % u64::try_from(end.max(1)).unwrap()).unwrap()
     }
 
-    fn chance(&mut self, percent: usize) -> bool {
+    pub(crate) fn chance(&mut self, percent: usize) -> bool {
         self.below(100) < percent
+    }
+
+    pub(crate) fn choose<T: Clone>(&mut self, choices: &[T]) -> T {
+        choices.get(self.below(choices.len())).unwrap().clone()
     }
 
     fn shuffle<T>(&mut self, items: &mut [T]) {
@@ -231,7 +239,7 @@ fn resource_json(
     json!({"type": type_name, "title": title, "tags": tags, "exported": false, "kind": kind, "parameters": parameters})
 }
 
-fn read_number(variable: &str, otherwise: u64) -> u64 {
+pub(crate) fn read_number(variable: &str, otherwise: u64) -> u64 {
     std::env::var(variable).map_or(otherwise, |text| text.parse().unwrap())
 }
 

@@ -18,6 +18,20 @@ use super::scratch_root::{ScratchRoot, enter_etc};
 
 /// Applies a catalog of the corpus in a scratch root. The outcome of a refused catalog has no resources.
 pub(crate) fn apply(catalog: &str, root: &ScratchRoot, flags: &ApplyFlags) -> RunOutcome {
+    apply_with(catalog, root, flags, &[])
+}
+
+/// Applies a catalog whose paths are relative to the scratch root.
+pub(crate) fn apply_below(catalog: &str, root: &ScratchRoot, flags: &ApplyFlags) -> RunOutcome {
+    apply_with(catalog, root, flags, &["--root".to_owned(), root.root().display().to_string()])
+}
+
+fn apply_with(
+    catalog: &str,
+    root: &ScratchRoot,
+    flags: &ApplyFlags,
+    options: &[String],
+) -> RunOutcome {
     let state = root.state();
     let report = state.join("report.json");
     let _ = fs::remove_file(&report);
@@ -32,6 +46,7 @@ pub(crate) fn apply(catalog: &str, root: &ScratchRoot, flags: &ApplyFlags) -> Ru
             .map(str::to_owned),
     );
     command_line.push("--detailed-exitcodes".to_owned());
+    command_line.extend_from_slice(options);
     command_line.extend(flags.noop.then(|| "--noop".to_owned()));
     for (name, tags) in [("--tags", &flags.tags), ("--skip-tags", &flags.skip_tags)] {
         command_line.extend(tags.iter().flat_map(|tags| [name.to_owned(), tags.clone()]));

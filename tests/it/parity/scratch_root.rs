@@ -240,7 +240,7 @@ fn content_text(content: &[u8]) -> String {
 }
 
 /// Removes the header with the time that Puppet writes to its files; `rpcd` writes no such header.
-fn without_header(text: &str) -> String {
+pub(crate) fn without_header(text: &str) -> String {
     text.split_inclusive('\n').filter(|line| !line.starts_with("# HEADER:")).collect()
 }
 

@@ -3,6 +3,8 @@
 
 #![expect(clippy::indexing_slicing, reason = "the structure of the documents is known")]
 
+use std::fmt::Write as _;
+
 use muster_api::system::StateDir;
 use muster_engine::ledger::RefreshLedger;
 use muster_engine::ledger::expiry::read_expired;
@@ -107,9 +109,73 @@ fn catalog(node: &PuppetNode, cause: LossCause, is_blocked: bool) -> Value {
     })
 }
 
+/// The same as a manifest. If a dependency fails, the file notifies a defined type, too.
+fn manifest(node: &PuppetNode, cause: LossCause, is_blocked: bool) -> String {
+    let catalog = catalog(node, cause, is_blocked);
+    let mut text = String::new();
+    let puppet_value = |value: &Value| match value {
+        Value::Array(items) => {
+            let items: Vec<String> =
+                items.iter().map(|item| format!("'{}'", item.as_str().unwrap())).collect();
+            format!("[{}]", items.join(", "))
+        }
+        // Quotes are not part of any value.
+        Value::String(text) if text.starts_with("Exec[") => {
+            text.replace('[', "['").replace(']', "']")
+        }
+        Value::String(text) => format!("'{text}'"),
+        other => other.to_string(),
+    };
+    let resources = catalog["resources"].as_array().unwrap();
+    for resource in resources
+        .iter()
+        .filter(|found| !["Stage", "Class"].contains(&found["type"].as_str().unwrap()))
+    {
+        let (kind, title) =
+            (resource["type"].as_str().unwrap(), resource["title"].as_str().unwrap());
+        writeln!(text, "{} {{ '{title}':", kind.to_lowercase()).unwrap();
+        for (name, value) in resource["parameters"].as_object().unwrap() {
+            writeln!(text, "  {name} => {},", puppet_value(value)).unwrap();
+        }
+        let tags = resource["tags"].as_array().and_then(|tags| tags.last());
+        if let Some(tag) = tags {
+            writeln!(text, "  tag => '{}',", tag.as_str().unwrap()).unwrap();
+        }
+        text.push_str("}\n");
+    }
+    if cause == LossCause::Dependency {
+        let source = node.path("w/source").display().to_string();
+        write!(
+            text,
+            "define common::again::delta() {{\n  exec {{ \"${{title}} changed\": command => '/bin/true', refreshonly => true }}\n}}\n\
+             common::again::delta {{ 'd': }}\nFile['{source}'] ~> Common::Again::Delta['d']\n"
+        )
+        .unwrap();
+    }
+    text
+}
+
+fn write_applied(node: &PuppetNode, cause: LossCause, is_blocked: bool) {
+    match &node.options.manifest {
+        Some(path) => std::fs::write(path, manifest(node, cause, is_blocked)).unwrap(),
+        None => node.write_catalog(&catalog(node, cause, is_blocked)),
+    }
+}
+
+/// A node that applies a manifest instead of a catalog.
+fn manifest_node() -> PuppetNode {
+    let mut node = PuppetNode::new("n1");
+    node.options.catalog = None;
+    node.options.manifest = Some(node.path("site.pp"));
+    node
+}
+
 fn prepare_node(cause: LossCause) -> PuppetNode {
-    let node = PuppetNode::new("n1");
-    node.write_catalog(&catalog(&node, cause, true));
+    block_refresh(PuppetNode::new("n1"), cause)
+}
+
+fn block_refresh(node: PuppetNode, cause: LossCause) -> PuppetNode {
+    write_applied(&node, cause, true);
     if cause.is_file() {
         std::fs::write(node.path("w/broken"), "").unwrap();
     }
@@ -117,7 +183,7 @@ fn prepare_node(cause: LossCause) -> PuppetNode {
 }
 
 fn remove_cause(node: &PuppetNode, cause: LossCause) {
-    node.write_catalog(&catalog(node, cause, false));
+    write_applied(node, cause, false);
     if cause.is_file() {
         std::fs::remove_file(node.path("w/broken")).unwrap();
     }
@@ -136,8 +202,7 @@ fn assert_lost_by_stock_puppet(cause: LossCause) {
 }
 
 /// Through the agent: while the refresh is pending, no run is a success; it is made once in the next run that can.
-async fn assert_kept_by_agent(cause: LossCause) {
-    let node = prepare_node(cause);
+async fn assert_kept_by_agent(cause: LossCause, node: PuppetNode) {
     let fixture = PuppetDaemonFixture::start(&node).await;
     let (first, exit) = fixture.run_puppet(cause.options()).await;
     assert_eq!((exit, &first["class"]), (2, &json!(cause.result())), "{first}");
@@ -172,17 +237,46 @@ macro_rules! scenarios {
         async fn $name() {
             if has_puppet() {
                 assert_lost_by_stock_puppet(LossCause::$cause);
-                assert_kept_by_agent(LossCause::$cause).await;
+                assert_kept_by_agent(LossCause::$cause, prepare_node(LossCause::$cause)).await;
+                // A13.1b (ii): with a manifest, too.
+                let node = block_refresh(manifest_node(), LossCause::$cause);
+                assert_kept_by_agent(LossCause::$cause, node).await;
             }
         }
     )*};
 }
 
+/// A13.1b with a manifest: Puppet stores the catalog that it compiles, so refreshes of a run that lost one are known and made by the next.
+#[tokio::test]
+async fn a13_1b_lost_refreshes_of_a_manifest_are_made_by_the_next_run() {
+    if !has_puppet() {
+        return;
+    }
+    let node = block_refresh(manifest_node(), LossCause::Dependency);
+    let puppet = node.without_permits();
+    let first = run_once(&puppet, json!({})).await;
+    assert_eq!(first["pending"], json!(["Exec[Y]"]), "no entry for the defined type: {first}");
+    remove_cause(&node, LossCause::Dependency);
+    let second = run_once(&puppet, json!({})).await;
+    let result = (&second["class"], &second["pending"], &second["replayed"]);
+    assert_eq!(result, (&json!("changed"), &json!([]), &json!(["Exec[Y]"])), "{second}");
+    assert_eq!(node.log(), ["Y", "Z"], "{second}");
+    // Another manifest is compiled again.
+    let manifest = node.options.manifest.clone().unwrap();
+    std::fs::write(
+        manifest,
+        format!("file {{ '{}': ensure => file }}", node.path("w/new").display()),
+    )
+    .unwrap();
+    run_once(&puppet, json!({})).await;
+    assert!(node.path("w/new").exists());
+}
+
 /// Run by `make test-all`.
 mod long {
     use super::{
-        LossCause, PuppetNode, assert_kept_by_agent, assert_lost_by_stock_puppet, has_puppet, json,
-        run_once,
+        LossCause, PuppetNode, assert_kept_by_agent, assert_lost_by_stock_puppet, block_refresh,
+        has_puppet, json, manifest_node, prepare_node, run_once,
     };
 
     scenarios! {
